@@ -1,0 +1,51 @@
+# make demo · make test are all the set-up there is: each makes .venv where it is missing and installs what it needs.
+# PYTHON=/path/to/python uses that interpreter instead, as it is, and installs nothing.
+
+.PHONY: help demo test test-all lint
+
+help:
+	@echo 'make demo      install the core, train a small translator, show what it learned (minutes)'
+	@echo 'make test      prove every gradient, layer and model against PyTorch and finite differences'
+	@echo 'make test-all  the same, with the long proofs'
+	@echo 'make lint      ruff and pyright'
+
+ifdef PYTHON
+core_ready test_ready lint_ready :=
+else
+PYTHON := .venv/bin/python
+core_ready := .venv/core
+test_ready := .venv/test
+lint_ready := .venv/lint
+endif
+
+PIP_INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.venv/bin/python:
+	python3 -m venv .venv
+
+.venv/core: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+# PyTorch first and by its exact version: with it in place nothing else asks for another build.
+.venv/test: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP_INSTALL) torch==2.13.0
+	$(PIP_INSTALL) -e '.[test]'
+	@touch .venv/core $@
+
+.venv/lint: .venv/test
+	$(PIP_INSTALL) -e '.[lint]'
+	@touch $@
+
+demo: $(core_ready)
+	$(PYTHON) -m minitransformer demo
+
+test: $(test_ready)
+	$(PYTHON) -m pytest -m 'not slow'
+
+test-all: $(test_ready)
+	$(PYTHON) -m pytest
+
+lint: $(lint_ready)
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m pyright

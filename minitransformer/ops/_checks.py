@@ -1,0 +1,79 @@
+"""Argument checks shared by the ops: one clear sentence, naming the argument, what was given and what was expected."""
+
+from typing import Any
+
+import numpy as np
+
+from .arrays import Array
+
+FLOAT_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def check_floats(**arrays: Array | None) -> np.dtype:
+    """The one floating dtype that all given arrays share (`None` is passed over).
+
+    Raises `TypeError` for anything but NumPy arrays of float32 or float64, and where the two are mixed.
+    """
+    first_name, first_dtype = "", None
+    for name, array in arrays.items():
+        if array is None:
+            continue
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"{name} must be a NumPy array, got {type(array).__name__}")
+        if array.dtype not in FLOAT_DTYPES:
+            raise TypeError(f"{name} must be float32 or float64, got {array.dtype}")
+        if first_dtype is None:
+            first_name, first_dtype = name, array.dtype
+        elif array.dtype != first_dtype:
+            raise TypeError(f"{first_name} is {first_dtype} and {name} is {array.dtype}: types are never mixed")
+    assert first_dtype is not None
+    return first_dtype
+
+
+def check_shape(name: str, array: Array, expected: tuple[int, ...]) -> None:
+    """`ValueError` unless `array` has exactly the expected shape: nothing is broadcast silently."""
+    if array.shape != expected:
+        raise ValueError(f"{name} has shape {array.shape}, expected {expected}")
+
+
+def check_ndim(name: str, array: Array, ndim: int, meaning: str) -> None:
+    """`ValueError` unless `array` has `ndim` axes; `meaning` names them, as in `(B, H, Tq, D)`."""
+    if array.ndim != ndim:
+        raise ValueError(f"{name} has shape {array.shape}, expected {ndim} axes {meaning}")
+
+
+def check_gradient(name: str, gradient: Array, like: Array) -> None:
+    """A received gradient must have the shape and the dtype of the output that it belongs to."""
+    check_gradient_of(name, gradient, like.shape, like.dtype)
+
+
+def check_gradient_of(name: str, gradient: Array, shape: tuple[int, ...], dtype: Any) -> None:
+    """As `check_gradient`, where only the shape and the dtype of the output were kept."""
+    if not isinstance(gradient, np.ndarray | np.floating):
+        raise TypeError(f"{name} must be a NumPy array, got {type(gradient).__name__}")
+    if gradient.dtype != dtype:
+        raise TypeError(f"{name} is {gradient.dtype} and its output is {dtype}: types are never mixed silently")
+    if gradient.shape != shape:
+        raise ValueError(f"{name} has shape {gradient.shape}, expected its output's {shape}")
+
+
+def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> None:
+    """Ids must be integers in [0, limit); `ignore` is let through wherever it lies."""
+    if not isinstance(ids, np.ndarray) or ids.dtype.kind not in "iu":
+        given = ids.dtype if isinstance(ids, np.ndarray) else type(ids).__name__
+        raise TypeError(f"{name} must be an integer NumPy array, got {given}")
+    if not ids.size:
+        return
+    outside = (ids < 0) | (ids >= limit)
+    if ignore is not None:
+        outside &= ids != ignore
+    if outside.any():
+        raise ValueError(f"{name} holds {ids[outside].flat[0]}, expected ids from 0 to {limit - 1}")
+
+
+def check_probability(name: str, value: float) -> None:
+    """`value` must be a number in [0, 1)."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    if not 0.0 <= value < 1.0:
+        raise ValueError(f"{name} is {value}, expected a number in [0, 1)")

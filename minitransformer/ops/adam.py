@@ -1,0 +1,70 @@
+"""The two operations of an optimiser over a model's flat arrays."""
+
+import math
+
+import numpy as np
+
+from ._checks import check_floats, check_shape
+from .arrays import Array
+
+BLOCK = 1 << 16
+"""Elements updated at a time: five passes over a block that stays in the cache are faster than five over everything."""
+
+
+def adam_step(
+    data: Array,
+    grad: Array,
+    m: Array,
+    v: Array,
+    *,
+    step: int | Array,
+    lr: float | Array,
+    beta1: float = 0.9,
+    beta2: float = 0.98,
+    eps: float = 1e-9,
+    grad_scale: float | Array = 1.0,
+) -> None:
+    """One update of Adam, in place on the flat arrays `data`, `m` and `v`; `grad` is read only.
+
+    `g = grad_scale · grad`; `m ← β₁ m + (1 − β₁) g`; `v ← β₂ v + (1 − β₂) g²`;
+    `data ← data − lr · m̂ / (√v̂ + ε)` with `m̂ = m / (1 − β₁^step)`, `v̂ = v / (1 − β₂^step)`. Steps count from 1.
+    Source: Kingma & Ba 2015, algorithm 1; Vaswani 2017, §5.3.
+    """
+    dtype = check_floats(data=data, grad=grad, m=m, v=v)
+    if data.ndim != 1:
+        raise ValueError(f"data has shape {data.shape}, expected a flat array (P,)")
+    for name, array in (("grad", grad), ("m", m), ("v", v)):
+        check_shape(name, array, data.shape)
+    step, lr, grad_scale = int(np.asarray(step).item()), _number(lr), _number(grad_scale)
+    if step < 1:
+        raise ValueError(f"step is {step}, expected 1 or more: Adam's bias correction divides by 1 − β^step")
+    # data − lr·m̂/(√v̂ + ε) = data − rate·m/(√v + ε′): the corrections are scalars, so they are applied to scalars.
+    root_correction = math.sqrt(1 - beta2**step)
+    rate = dtype.type(lr * root_correction / (1 - beta1**step))
+    eps_corrected = dtype.type(eps * root_correction)
+    for start in range(0, data.size, BLOCK):
+        block = slice(start, start + BLOCK)
+        g = grad[block] * dtype.type(grad_scale)
+        m[block] *= dtype.type(beta1)
+        m[block] += dtype.type(1 - beta1) * g
+        v[block] *= dtype.type(beta2)
+        g *= g
+        g *= dtype.type(1 - beta2)
+        v[block] += g
+        denominator = np.sqrt(v[block], out=g)
+        denominator += eps_corrected
+        update = np.divide(m[block], denominator, out=g)
+        update *= rate
+        data[block] -= update
+
+
+def global_norm(grad: Array) -> float:
+    """`√Σ grad²`; the sums of blocks are added in float64. Source: Pascanu, Mikolov, Bengio 2013, §3.2."""
+    check_floats(grad=grad)
+    flat = grad.reshape(-1)
+    blocks = (flat[start : start + BLOCK] for start in range(0, flat.size, BLOCK))
+    return math.sqrt(sum(float(block @ block) for block in blocks))
+
+
+def _number(value: float | Array) -> float:
+    return float(np.asarray(value).item())

@@ -1,0 +1,84 @@
+"""The little array plumbing that layers and models need, so that they import neither NumPy nor PyTorch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Array = Any
+"""A NumPy array here, a `torch.Tensor` in the tables of `kernels`."""
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector register."""
+
+
+def asarray(data: Any, dtype: Any = None) -> Array:
+    """`data` (array, list or number) as an array of `dtype`; shares memory where it can."""
+    return np.asarray(data, dtype=dtype)
+
+
+def to_numpy(array: Array) -> np.ndarray:
+    """The array in host memory; here the array itself."""
+    return np.asarray(array)
+
+
+def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
+    """Zeros whose first element lies on a 64-byte boundary (NumPy's own arrays start on multiples of 16)."""
+    dtype = np.dtype(dtype)
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    count = int(np.prod(shape))
+    base = np.zeros(count * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
+    start = -base.ctypes.data % ALIGNMENT
+    return base[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
+
+
+def concatenate(arrays: Sequence[Array], axis: int = -1) -> Array:
+    """The arrays joined along an existing axis."""
+    return np.concatenate(arrays, axis=axis)
+
+
+def cast(array: Array, dtype: Any) -> Array:
+    """The array as `dtype`; itself where it already is."""
+    return array.astype(dtype, copy=False)
+
+
+def sin(x: Array) -> Array:
+    """Element-wise sine."""
+    return np.sin(x)
+
+
+def cos(x: Array) -> Array:
+    """Element-wise cosine."""
+    return np.cos(x)
+
+
+def take(x: Array, indices: Array, axis: int = 0) -> Array:
+    """`x`'s slices at `indices` along `axis`, copied: what a beam search does to its cache."""
+    return np.take(x, indices, axis=axis)
+
+
+def topk(x: Array, k: int) -> tuple[Array, Array]:
+    """The `k` largest of the last axis and their indices, both `(..., k)`, sorted; ties go to the smaller index.
+
+    Raises `ValueError` unless 1 ≤ k ≤ the length of the last axis.
+    """
+    n = x.shape[-1]
+    if not 1 <= k <= n:
+        raise ValueError(f"k is {k}, expected 1 to {n}, the length of the last axis")
+    indices = _repeated_argmax(x, k) if k <= 16 else None
+    if indices is None:
+        indices = np.argsort(-x, axis=-1, kind="stable")[..., :k]
+    return np.take_along_axis(x, indices, axis=-1), indices
+
+
+def _repeated_argmax(x: Array, k: int) -> Array | None:
+    """`topk`'s indices by k passes of argmax, for a small k faster than sorting; `None` where −inf is among them."""
+    remaining = x.copy()
+    indices = np.empty((*x.shape[:-1], k), dtype=np.int64)
+    for rank in range(k):
+        best = remaining.argmax(axis=-1, keepdims=True)  # the first of equals
+        if np.isneginf(np.take_along_axis(remaining, best, axis=-1)).any():
+            return None  # what was taken before is −inf too: argmax can't tell it from the rest
+        indices[..., rank] = best[..., 0]
+        np.put_along_axis(remaining, best, -np.inf, axis=-1)
+    return indices

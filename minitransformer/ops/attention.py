@@ -1,0 +1,135 @@
+"""Scaled dot-product attention."""
+
+import math
+
+import numpy as np
+
+from ._checks import check_floats, check_gradient_of, check_ndim, check_shape
+from .arrays import Array
+from .dropout import Dropout, dropout_backward, dropout_forward
+from .softmax import softmax_in_place
+
+
+def attention_forward(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    causal: bool = False,
+    key_mask: Array | None = None,
+    window: int | None = None,
+    scale: float | None = None,
+    dropout: Dropout | None = None,
+) -> tuple[Array, tuple]:
+    """`softmax(scale · query keyᵀ) value`, with `scale = 1/√D` unless it is given.
+
+    query `(B, H, Tq, D)`, key `(B, H, Tk, D)`, value `(B, H, Tk, Dv)` → `(B, H, Tq, Dv)`. `causal`, `key_mask` and
+    `window` say which keys a query may attend to: see `attention_mask`. A query with none gets zeros and sends no
+    gradient. `dropout` acts on the weights.
+    Raises `ValueError` for shapes that do not fit, `TypeError` for mixed dtypes.
+    Source: Vaswani 2017, §3.2.1, eq. 1; the window is Table 1's restricted self-attention.
+    """
+    weights, scaled_query = _weights(query, key, value, causal, key_mask, window, scale)  # (B, H, Tq, Tk)
+    dropped, dropout_cache = dropout_forward(weights, dropout)
+    out = dropped @ value  # (B, H, Tq, Dv)
+    return out, (scaled_query, key, value, weights, dropped, dropout_cache, out, _scale(query, scale))
+
+
+def attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
+    """Gradients `(dquery, dkey, dvalue)`.
+
+    The softmax's backward needs `Σ_j dweights_j weights_j` for each query; since `out = Σ_j weights_j value_j`, with
+    dropout or without, that is `dout · out` (Dao et al. 2022, appendix B.2), a sum over Dv instead of over Tk.
+    """
+    scaled_query, key, value, weights, dropped, dropout_cache, out, scale = cache
+    check_gradient_of("dout", dout, out.shape, out.dtype)
+    dvalue = dropped.swapaxes(-1, -2) @ dout  # out = dropped @ value
+    dweights = dropout_backward(dout @ value.swapaxes(-1, -2), dropout_cache)  # (B, H, Tq, Tk)
+    dscores = np.subtract(dweights, np.vecdot(dout, out)[..., None], out=dweights)  # softmax
+    dscores *= weights
+    dquery = dscores @ key  # scores = scaled_query @ keyᵀ
+    dquery *= scale
+    dkey = dscores.swapaxes(-1, -2) @ scaled_query
+    return dquery, dkey, dvalue
+
+
+def attention_weights(
+    query: Array,
+    key: Array,
+    *,
+    causal: bool = False,
+    key_mask: Array | None = None,
+    window: int | None = None,
+    scale: float | None = None,
+) -> Array:
+    """The softmax matrix `(B, H, Tq, Tk)` of `attention_forward`, for pictures and for teaching."""
+    return _weights(query, key, key, causal, key_mask, window, scale)[0]
+
+
+def attention_mask(
+    num_queries: int, num_keys: int, causal: bool, key_mask: Array | None, window: int | None
+) -> Array | None:
+    """Which keys each query may attend to, `True` = may; broadcasts to `(B, H, Tq, Tk)`; `None` if all.
+
+    Query i stands at position `Tk − Tq + i` (aligned bottom-right, as a key/value cache needs). `causal`: keys at or
+    before it. `window = r`: keys at distance ≤ r. `key_mask (B, Tk)`: keys that are real, not padding.
+    """
+    mask = None
+    if causal or window is not None:
+        # distance[i, j] > 0: key j lies before query i
+        distance = np.arange(num_keys - num_queries, num_keys)[:, None] - np.arange(num_keys)  # (Tq, Tk)
+        mask = np.ones(distance.shape, dtype=bool)
+        if causal:
+            mask &= distance >= 0
+        if window is not None:
+            mask &= abs(distance) <= window
+    if key_mask is not None:
+        real = key_mask[:, None, None, :]  # (B, 1, 1, Tk)
+        mask = real if mask is None else mask & real
+    return mask
+
+
+def _weights(
+    query: Array,
+    key: Array,
+    value: Array,
+    causal: bool,
+    key_mask: Array | None,
+    window: int | None,
+    scale: float | None,
+) -> tuple[Array, Array]:
+    """The softmax matrix and the scaled query: the scale is folded into the smaller operand of the product."""
+    _check(query, key, value, key_mask, window)
+    scaled_query = query * _scale(query, scale)  # (B, H, Tq, D)
+    scores = scaled_query @ key.swapaxes(-1, -2)  # (B, H, Tq, Tk)
+    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window)
+    if mask is not None:
+        # Added, not written with np.where: one vectorised pass over the large array.
+        scores += np.where(mask, 0, -np.inf).astype(scores.dtype)
+    return softmax_in_place(scores), scaled_query
+
+
+def _scale(query: Array, scale: float | None) -> Array:
+    return query.dtype.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+
+
+def _check(query: Array, key: Array, value: Array, key_mask: Array | None, window: int | None) -> None:
+    check_floats(query=query, key=key, value=value)
+    check_ndim("query", query, 4, "(B, H, Tq, D)")
+    check_ndim("key", key, 4, "(B, H, Tk, D)")
+    check_ndim("value", value, 4, "(B, H, Tk, Dv)")
+    batch, heads, _, width = query.shape
+    if not width or not value.shape[-1]:
+        raise ValueError(f"query {query.shape} and value {value.shape} need a last axis of at least 1")
+    check_shape("key", key, (batch, heads, key.shape[2], width))
+    check_shape("value", value, (batch, heads, key.shape[2], value.shape[3]))
+    if key_mask is not None:
+        if not isinstance(key_mask, np.ndarray) or key_mask.dtype != bool:
+            given = getattr(key_mask, "dtype", type(key_mask).__name__)
+            raise TypeError(f"key_mask must be a boolean array, got {given}")
+        check_shape("key_mask", key_mask, (batch, key.shape[2]))
+    if window is not None:
+        if isinstance(window, bool) or not isinstance(window, int | np.integer):
+            raise TypeError(f"window must be an integer, got {type(window).__name__}")
+        if window < 0:
+            raise ValueError(f"window is {window}, expected a distance of 0 or more")

@@ -1,0 +1,141 @@
+"""Dropout whose mask is a function of where an element is, not of when it was drawn.
+
+Every element's 16 random bits are a hash of a key (seed, step, site) and of the element's coordinates (sentence,
+position, channel; for attention weights sentence, head, query, key). So a mask does not depend on how a batch is split
+over threads, packed or padded; a run repeats from its seed; and a GPU kernel computes the very same mask from the same
+numbers.
+
+The hash is Chris Wellons's `lowbias32` ("Prospecting for Hash Functions", 2018): a permutation of 32 bits, found by a
+search for the least bias between each input bit and each output bit. One hash serves two neighbouring channels.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._checks import check_floats, check_gradient_of, check_probability
+from .arrays import Array
+
+RESOLUTION = 1 << 16
+"""A mask compares 16 random bits with the rate: the rate is rounded to a multiple of 1/65536, and the scale with it."""
+
+GOLDEN = 0x9E3779B9
+"""2³² divided by the golden ratio, odd: its multiples spread evenly, so neighbouring channels start far apart."""
+
+BLOCK = 1 << 15
+"""Hashes computed at a time: the nine passes over a block stay in the cache."""
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """A rate in [0, 1), the key of one dropout site in one step, and the coordinates of the rows it is applied to.
+
+    `sentence` and `position` number the first row of x `(B, T, C)`; for packed tokens `(N, C)` they may be arrays
+    `(N,)` that number each row. Raises `ValueError` for a rate outside [0, 1).
+    """
+
+    rate: float
+    key: int
+    sentence: int | Array = 0
+    position: int | Array = 0
+
+    def __post_init__(self) -> None:
+        check_probability("rate", self.rate)
+
+    @property
+    def threshold(self) -> int:
+        """Elements whose 16 bits are below it are dropped."""
+        return min(round(self.rate * RESOLUTION), RESOLUTION - 1)
+
+    @property
+    def scale(self) -> float:
+        """`1 / (1 − rate)` with the rate as rounded, so that the expectation is kept exactly."""
+        return RESOLUTION / (RESOLUTION - self.threshold)
+
+
+def dropout_key(seed: int, step: int, site: int) -> int:
+    """A 64-bit key for one site of one step: three rounds of the SplitMix64 finaliser (Steele, Lea, Flood 2014)."""
+    state = 0
+    for number in (seed, step, site):
+        state = (state + number + 0x9E3779B97F4A7C15) % 2**64
+        state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        state = (state ^ (state >> 27)) * 0x94D049BB133111EB % 2**64
+        state ^= state >> 31
+    return state
+
+
+def dropout_forward(x: Array, dropout: Dropout | None) -> tuple[Array, tuple | None]:
+    """`y = x · mask / (1 − rate)`, any shape; the identity when `dropout` is `None` or its rate rounds to 0.
+
+    Source: Srivastava et al. 2014, in the inverted form; Vaswani 2017, §5.4.
+    """
+    dtype = check_floats(x=x)
+    if dropout is None or dropout.threshold == 0:
+        return x, None
+    kept = dropout_mask(x.shape, dropout)
+    y = x * kept
+    y *= dtype.type(dropout.scale)
+    return y, (kept, dtype.type(dropout.scale))
+
+
+def dropout_backward(dy: Array, cache: tuple | None) -> Array:
+    """`dx = dy · mask / (1 − rate)`: the map is linear and diagonal, its own transpose."""
+    if cache is None:
+        return dy
+    kept, scale = cache
+    check_gradient_of("dy", dy, kept.shape, scale.dtype)
+    dx = dy * kept
+    dx *= scale
+    return dx
+
+
+def dropout_mask(shape: tuple[int, ...], dropout: Dropout) -> Array:
+    """The boolean mask, `True` = kept, of an x of that shape.
+
+    The last axis is the channel; the axes before it give the row: `(B, T)` for sentence and position, `(B, H, T)` for
+    attention weights, `(N,)` for packed tokens or for the positions of one sentence.
+    """
+    rows = _row_hashes(shape[:-1], dropout)  # (N,)
+    width = shape[-1]
+    pairs = np.arange((width + 1) // 2, dtype=np.uint32) * np.uint32(GOLDEN)
+    kept = np.empty((len(rows), 2 * len(pairs)), dtype=bool)
+    step = max(1, BLOCK // max(1, len(pairs)))
+    for start in range(0, len(rows), step):
+        words = _mix(rows[start : start + step, None] + pairs)  # (rows, pairs of channels), 32 bits each
+        # The low half belongs to the even channel and the high half to the odd one, on every machine.
+        halves = words.astype("<u4", copy=False).view("<u2")
+        np.greater_equal(halves, dropout.threshold, out=kept[start : start + step])
+    return kept[:, :width].reshape(shape)
+
+
+def _row_hashes(shape: tuple[int, ...], dropout: Dropout) -> Array:
+    """One 32-bit hash a row, `(N,)`: the key's low half, each coordinate and the key's high half, mixed in turn."""
+    if not 0 <= len(shape) <= 3:
+        raise ValueError(f"x has {len(shape) + 1} axes, expected (N, C), (B, T, C) or (B, H, Tq, Tk)")
+    sentence, position = np.asarray(dropout.sentence), np.asarray(dropout.position)
+    if sentence.ndim or position.ndim:
+        if len(shape) != 1 or not sentence.shape == position.shape == shape:
+            given = f"sentence {sentence.shape} and position {position.shape}"
+            raise ValueError(f"dropout has {given}, expected two arrays {shape}, one number for each row of x (N, C)")
+        coordinates = [sentence, position]
+    else:
+        axes = np.meshgrid(*map(np.arange, (1,) * (2 - len(shape)) + shape), indexing="ij", sparse=True)
+        coordinates = [axes[0] + sentence, *axes[1:-1], axes[-1] + position]
+    hashes = np.asarray(dropout.key & 0xFFFFFFFF, dtype=np.uint32)
+    for coordinate in (*coordinates, np.asarray(dropout.key >> 32)):
+        hashes = _mix(hashes ^ coordinate.astype(np.uint32))
+    return hashes.reshape(-1)
+
+
+def _mix(x: Array) -> Array:
+    """`lowbias32`, in place on an array of uint32."""
+    x = np.atleast_1d(x)
+    shifted = x >> np.uint32(16)
+    x ^= shifted
+    x *= np.uint32(0x7FEB352D)
+    np.right_shift(x, np.uint32(15), out=shifted)
+    x ^= shifted
+    x *= np.uint32(0x846CA68B)
+    np.right_shift(x, np.uint32(16), out=shifted)
+    x ^= shifted
+    return x

@@ -1,0 +1,38 @@
+"""Where parameters start. NumPy arrays on every backend, so that the same seed gives the same model."""
+
+import math
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+
+Initializer = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+"""Draws an array of the given shape."""
+
+
+def xavier_uniform(fan_in: int, *fans_out: int) -> Initializer:
+    """U(−a, a) with `a = √(6 / (fan_in + fan_out))`, for a matrix `(fan_in, Σ fans_out)`.
+
+    Several fans are several maps side by side, each drawn by its own. Source: Glorot & Bengio 2010, eq. 16.
+    """
+
+    def draw(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        limits = [math.sqrt(6 / (fan_in + fan_out)) for fan_out in fans_out]
+        return generator.uniform(-1, 1, shape) * np.repeat(limits, fans_out)
+
+    return draw
+
+
+def normal(std: float) -> Initializer:
+    """N(0, std²)."""
+    return lambda generator, shape: generator.normal(0.0, std, shape)
+
+
+def constant(value: float) -> Initializer:
+    """The same value everywhere."""
+    return lambda generator, shape: np.full(shape, value)
+
+
+def generator_for(seed: int, name: str) -> np.random.Generator:
+    """A generator of a parameter's own: its values depend on the seed and its name, not on what else the model has."""
+    return np.random.default_rng([seed, zlib.crc32(name.encode())])

@@ -1,0 +1,74 @@
+"""Layer normalisation, alone and fused with the residual connection as the paper's Add & Norm."""
+
+import numpy as np
+
+from ._checks import check_floats, check_gradient, check_shape
+from .arrays import Array
+from .dropout import Dropout, dropout_backward, dropout_forward
+
+
+def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, tuple]:
+    """`y = gamma · (x − mean) / √(var + eps) + beta` over the last axis.
+
+    x `(..., C)`, gamma and beta `(C,)`. The variance is the biased one (÷ C, not ÷ C − 1) and eps is inside the root.
+    Raises `ValueError` for shapes that do not fit. Source: Ba, Kiros, Hinton 2016, eq. 4; Vaswani 2017, §3.1.
+    """
+    check_floats(x=x, gamma=gamma, beta=beta)
+    if x.ndim == 0 or x.shape[-1] == 0:
+        raise ValueError(f"x has shape {x.shape}, expected (..., C) with C ≥ 1")
+    check_shape("gamma", gamma, x.shape[-1:])
+    check_shape("beta", beta, x.shape[-1:])
+    centred = x - _mean(x)
+    rstd = 1 / np.sqrt(np.vecdot(centred, centred)[..., None] / x.shape[-1] + x.dtype.type(eps))
+    normed = np.multiply(centred, rstd, out=centred)  # (..., C): mean 0, variance 1
+    y = normed * gamma
+    y += beta
+    return y, (normed, rstd, gamma)
+
+
+def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
+    """Gradients `(dx, dgamma, dbeta)`.
+
+    With `n = (x − mean) · rstd` and `dn = dy · gamma`: `dx = rstd · (dn − mean(dn) − n · mean(dn · n))`. The two means
+    are what is lost by moving along 1 (the mean) and along n (the variance): y does not change in those directions.
+    """
+    normed, rstd, gamma = cache
+    check_gradient("dy", dy, normed)
+    width = normed.shape[-1]
+    rows_dy, rows_normed = dy.reshape(-1, width), normed.reshape(-1, width)
+    ones = np.ones(len(rows_dy), dy.dtype)  # a sum over rows as a vector–matrix product
+    dgamma = ones @ (rows_dy * rows_normed)  # y = normed * gamma
+    dbeta = ones @ rows_dy  # y += beta
+    dx = dy * gamma  # dn
+    along_normed = np.vecdot(dx, normed)[..., None] / width
+    dx -= _mean(dx)
+    dx -= normed * along_normed
+    dx *= rstd
+    return dx, dgamma, dbeta
+
+
+def add_layernorm_forward(
+    x: Array, sublayer_out: Array, gamma: Array, beta: Array, eps: float = 1e-5, dropout: Dropout | None = None
+) -> tuple[Array, tuple]:
+    """The paper's Add & Norm: `LayerNorm(x + Dropout(sublayer_out))`.
+
+    x and sublayer_out `(..., C)`, gamma and beta `(C,)`. Source: Vaswani 2017, §3.1 and §5.4.
+    """
+    check_floats(x=x, sublayer_out=sublayer_out, gamma=gamma, beta=beta)
+    check_shape("sublayer_out", sublayer_out, x.shape)
+    dropped, dropout_cache = dropout_forward(sublayer_out, dropout)
+    y, norm_cache = layernorm_forward(x + dropped, gamma, beta, eps)
+    return y, (norm_cache, dropout_cache)
+
+
+def add_layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
+    """Gradients `(dx, dsublayer_out, dgamma, dbeta)`: the sum sends the same gradient down both of its branches."""
+    norm_cache, dropout_cache = cache
+    dx, dgamma, dbeta = layernorm_backward(dy, norm_cache)
+    return dx, dropout_backward(dx, dropout_cache), dgamma, dbeta
+
+
+def _mean(x: Array) -> Array:
+    """The mean of each row, `(..., 1)`; as a matrix–vector product, which is faster than a sum over short rows."""
+    width = x.shape[-1]
+    return (x @ np.full(width, 1 / width, x.dtype))[..., None]

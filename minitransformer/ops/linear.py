@@ -1,0 +1,49 @@
+"""The affine map that every projection of the Transformer is."""
+
+import math
+
+import numpy as np
+
+from ._checks import check_floats, check_gradient_of, check_shape
+from .arrays import Array
+
+
+def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, tuple]:
+    """`y = x @ weight + bias`, as the paper writes `xW + b`.
+
+    x `(..., C_in)`, weight `(C_in, C_out)`, bias `(C_out,)` or `None` → y `(..., C_out)`.
+    Raises `ValueError` for shapes that do not fit, `TypeError` for mixed dtypes. Source: Vaswani 2017, §3.2.2, eq. 2.
+    """
+    check_floats(x=x, weight=weight, bias=bias)
+    if weight.ndim != 2:
+        raise ValueError(f"weight has shape {weight.shape}, expected (C_in, C_out)")
+    if x.ndim == 0 or x.shape[-1] != weight.shape[0]:
+        raise ValueError(f"x has shape {x.shape}, expected (..., {weight.shape[0]}), the rows of weight {weight.shape}")
+    # One large product instead of a batch of small ones.
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # (N, C_in)
+    y = rows @ weight  # (N, C_out)
+    if bias is not None:
+        check_shape("bias", bias, (weight.shape[1],))
+        y += bias
+    return y.reshape(*x.shape[:-1], weight.shape[1]), (rows, weight, bias is not None, x.shape)
+
+
+def linear_backward(
+    dy: Array, cache: tuple, out: tuple[Array, Array | None] | None = None
+) -> tuple[Array, Array, Array | None]:
+    """Gradients `(dx, dweight, dbias)`: `dx = dy @ weightᵀ`, `dweight = xᵀ @ dy`, `dbias = Σ dy`.
+
+    `out=(dweight, dbias)` adds into these arrays, and returns them, instead of making new ones.
+    """
+    rows, weight, has_bias, shape = cache
+    check_gradient_of("dy", dy, (*shape[:-1], weight.shape[1]), rows.dtype)
+    dy = dy.reshape(len(rows), weight.shape[1])  # (N, C_out)
+    dx = (dy @ weight.T).reshape(shape)  # y = rows @ weight
+    dweight = rows.T @ dy
+    dbias = np.ones(len(dy), dy.dtype) @ dy if has_bias else None  # y += bias; a sum as a product is faster
+    if out is None:
+        return dx, dweight, dbias
+    for total, gradient in zip(out, (dweight, dbias), strict=True):
+        if total is not None and gradient is not None:
+            total += gradient
+    return dx, *out

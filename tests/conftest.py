@@ -1,0 +1,44 @@
+"""What every test shares: one thread each, Triton's interpreter, repeatable cases, and the table of the proof."""
+
+import os
+
+import hypothesis
+import pytest
+import torch
+from prove import Proof
+from threadpoolctl import threadpool_limits
+
+# The same cases on every run and machine, so that a red test is red for everybody. `--hypothesis-profile=explore`
+# draws new ones, and many more.
+hypothesis.settings.register_profile("repeatable", max_examples=60, derandomize=True, database=None, deadline=None)
+hypothesis.settings.register_profile("explore", max_examples=1000, derandomize=False, database=None, deadline=None)
+hypothesis.settings.load_profile("repeatable")
+
+PROOF = pytest.StashKey[Proof]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any test module is imported."""
+    # The arrays of a proof are small: threads would only get in each other's way.
+    threadpool_limits(1)
+    torch.set_num_threads(1)
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")  # for the processes that tests start
+    if not torch.cuda.is_available():
+        os.environ.setdefault("TRITON_INTERPRET", "1")  # read once, when triton is first imported
+    config.stash[PROOF] = Proof()
+
+
+@pytest.fixture(scope="session")
+def proof(pytestconfig: pytest.Config) -> Proof:
+    """The record of what was proved: `proof.record("softmax", "autograd", error)`."""
+    return pytestconfig.stash[PROOF]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The table: component | worst error against autograd | worst error against finite differences."""
+    lines = config.stash[PROOF].table()
+    if lines:
+        terminalreporter.section("the proof")
+        for line in lines:
+            terminalreporter.write_line(line)

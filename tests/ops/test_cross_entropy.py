@@ -1,0 +1,240 @@
+"""Cross-entropy with label smoothing, alone and fused with the output projection."""
+
+from functools import partial
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from prove import Proof, batches, evaluate, normal, prove, prove_float32_accuracy, seeds
+
+from minitransformer.gradcheck import error
+from minitransformer.ops import (
+    cross_entropy_backward,
+    cross_entropy_forward,
+    linear_backward,
+    linear_cross_entropy_backward,
+    linear_cross_entropy_forward,
+    linear_forward,
+)
+
+vocab_sizes = st.integers(1, 6)
+smoothings = st.sampled_from([0.0, 0.1, 0.9])
+ignored = st.sampled_from([None, 0, -100])
+
+
+def draw_targets(rng: np.random.Generator, shape: tuple, vocab_size: int, ignore_index: int | None) -> np.ndarray:
+    """Targets of which about a third are ignored, where that is asked for."""
+    targets = rng.integers(vocab_size, size=shape)
+    return targets if ignore_index is None else np.where(rng.random(shape) < 0.3, ignore_index, targets)
+
+
+@given(batch=batches, vocab_size=vocab_sizes, smoothing=smoothings, ignore_index=ignored, seed=seeds)
+def test_cross_entropy(proof: Proof, batch, vocab_size, smoothing, ignore_index, seed):
+    rng = np.random.default_rng(seed)
+    options = {"label_smoothing": smoothing, "ignore_index": ignore_index}
+    prove(
+        "cross_entropy",
+        partial(cross_entropy_forward, **options),
+        cross_entropy_backward,
+        partial(oracles.cross_entropy, **options),
+        {
+            "logits": normal(rng, *batch, vocab_size),
+            "targets": draw_targets(rng, batch, vocab_size, ignore_index),
+        },
+        proof,
+    )
+
+
+@given(
+    rows=st.integers(0, 5),
+    width=st.integers(1, 4),
+    vocab_size=vocab_sizes,
+    smoothing=smoothings,
+    ignore_index=ignored,
+    seed=seeds,
+)
+def test_linear_cross_entropy(proof: Proof, rows, width, vocab_size, smoothing, ignore_index, seed):
+    rng = np.random.default_rng(seed)
+    options = {"label_smoothing": smoothing, "ignore_index": ignore_index}
+    prove(
+        "linear_cross_entropy",
+        partial(linear_cross_entropy_forward, **options),
+        linear_cross_entropy_backward,
+        partial(oracles.linear_cross_entropy, **options),
+        {
+            "x": normal(rng, rows, width),
+            "table": normal(rng, vocab_size, width),
+            "targets": draw_targets(rng, (rows,), vocab_size, ignore_index),
+        },
+        proof,
+    )
+
+
+# --- The fused op is the two composed -------------------------------------------------------------------------
+
+
+def fused_arguments() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """More logits than any block of rows that the fused op may work in holds."""
+    rng = np.random.default_rng(0)
+    return normal(rng, 700, 3), normal(rng, 2003, 3), draw_targets(rng, (700,), 2003, ignore_index=0)
+
+
+def test_fused_equals_composed():
+    x, table, targets = fused_arguments()
+    loss, cache = linear_cross_entropy_forward(x, table, targets, 0.1, 0)
+    dx, dtable = linear_cross_entropy_backward(2.0, cache)
+
+    logits, linear_cache = linear_forward(x, table.T, None)
+    composed_loss, entropy_cache = cross_entropy_forward(logits, targets, 0.1, 0)
+    composed_dx, dweight, _ = linear_backward(cross_entropy_backward(2.0, entropy_cache), linear_cache)
+    assert error(loss, composed_loss) <= 1e-12
+    assert error(dx, composed_dx) <= 1e-12
+    assert error(dtable, dweight.T) <= 1e-12
+
+
+def test_loss_alone_is_the_same_loss():
+    x, table, targets = fused_arguments()
+    with_grad, _ = linear_cross_entropy_forward(x, table, targets, 0.1, 0)
+    alone, _ = linear_cross_entropy_forward(x, table, targets, 0.1, 0, with_grad=False)
+    assert error(alone, with_grad) <= 1e-12
+
+
+def test_out_adds_into_an_existing_array():
+    x, table, targets = fused_arguments()
+    _, cache = linear_cross_entropy_forward(x, table, targets)
+    dx, dtable = linear_cross_entropy_backward(0.5, cache)
+    into = np.ones_like(table)
+    dx_again, returned = linear_cross_entropy_backward(0.5, cache, out=into)
+    assert returned is into
+    np.testing.assert_array_equal(dx_again, dx)
+    np.testing.assert_allclose(into, 1 + dtable, rtol=1e-12)
+
+
+# --- Both -----------------------------------------------------------------------------------------------------
+
+
+def bare(x, table, targets, *args, **options):
+    """`cross_entropy` over logits computed outside, in the fused op's clothes."""
+    loss, cache = cross_entropy_forward(x @ table.T, targets, *args, **options)
+    return loss, (cache, x, table)
+
+
+def bare_backward(dloss, cache):
+    entropy_cache, x, table = cache
+    dlogits = cross_entropy_backward(dloss, entropy_cache)
+    return dlogits @ table, dlogits.T @ x
+
+
+both = pytest.mark.parametrize(
+    ("forward", "backward"),
+    [(bare, bare_backward), (linear_cross_entropy_forward, linear_cross_entropy_backward)],
+    ids=["cross_entropy", "linear_cross_entropy"],
+)
+
+
+@both
+@pytest.mark.parametrize("targets", [np.zeros(0, int), np.full(3, -100)], ids=["no rows", "all ignored"])
+def test_no_target_at_all_gives_zero_and_zero_gradients(forward, backward, targets):
+    loss, cache = forward(np.ones((len(targets), 4)), np.ones((5, 4)), targets, 0.1, -100)
+    assert loss == 0
+    for gradient in backward(1.0, cache):
+        np.testing.assert_array_equal(gradient, 0)
+
+
+@both
+def test_ignored_rows_change_nothing(forward, backward):
+    rng = np.random.default_rng(0)
+    x, table, targets = normal(rng, 6, 3), normal(rng, 5, 3), np.array([1, -100, 4, -100, 2, 0])
+    real = targets != -100
+    loss, cache = forward(x, table, targets, 0.1, -100)
+    alone, alone_cache = forward(x[real], table, targets[real], 0.1, -100)
+    (dx, dtable), (dx_alone, dtable_alone) = backward(1.0, cache), backward(1.0, alone_cache)
+    assert max(error(loss, alone), error(dx[real], dx_alone), error(dtable, dtable_alone)) <= 1e-12
+    np.testing.assert_array_equal(dx[~real], 0)
+
+
+@both
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_large_logits_do_not_overflow(forward, backward, dtype):
+    x, table = np.array([[1e4], [-1e4]], dtype), np.array([[1.0], [-1.0], [0.0]], dtype)
+    loss, cache = forward(x, table, np.array([1, 1]))
+    assert loss == pytest.approx(1e4)
+    assert all(np.isfinite(gradient).all() for gradient in backward(dtype(1), cache))
+
+
+@both
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_float32_gradients(forward, backward, smoothing):
+    prove_float32_accuracy(
+        partial(forward, label_smoothing=smoothing),
+        backward,
+        partial(oracles.linear_cross_entropy, label_smoothing=smoothing),
+        lambda rng: {
+            "x": normal(rng, 64, 32),
+            "table": normal(rng, 200, 32),
+            "targets": rng.integers(200, size=64),
+        },
+        outputs=False,
+    )
+
+
+@both
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_float32_losses(forward, backward, smoothing):
+    """One loss is one number, too few to compare errors by: 1,000 of them."""
+    rng = np.random.default_rng(0)
+    x = normal(rng, 1000, 8, 32).astype(np.float32)
+    table = normal(rng, 50, 32).astype(np.float32)
+    targets = rng.integers(50, size=(1000, 8))
+
+    def oracle(x, table, targets):
+        return torch.stack([oracles.linear_cross_entropy(x[i], table, targets[i], smoothing) for i in range(1000)])
+
+    ours = [forward(x[i], table, targets[i], smoothing)[0] for i in range(1000)]
+    theirs = evaluate(oracle, x, table, targets)
+    exact = evaluate(oracle, x.astype(np.float64), table.astype(np.float64), targets)
+    assert error(ours, exact) <= 2 * error(theirs, exact)
+
+
+# --- Bad input ------------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize(
+    ("targets", "kind", "message"),
+    [
+        (np.array([0, 5]), ValueError, "targets.*5"),
+        (np.array([0, -1]), ValueError, "targets.*-1"),
+        (np.array([0, -100]), ValueError, "targets.*-100"),
+        (np.array([0]), ValueError, "targets.*expected"),
+        (np.array([[0, 1]]), ValueError, "targets.*expected"),
+        (np.array([0.0, 1.0]), TypeError, "targets.*float64"),
+    ],
+)
+def test_wrong_targets(forward, backward, targets, kind, message):
+    with pytest.raises(kind, match=message):
+        forward(np.ones((2, 4)), np.ones((5, 4)), targets)
+
+
+@both
+@pytest.mark.parametrize("smoothing", [-0.1, 1.5, float("nan")])
+def test_wrong_label_smoothing(forward, backward, smoothing):
+    with pytest.raises(ValueError, match="label_smoothing"):
+        forward(np.ones((2, 4)), np.ones((5, 4)), np.array([0, 1]), smoothing)
+
+
+def test_wrong_shapes():
+    with pytest.raises(ValueError, match="logits"):
+        cross_entropy_forward(np.ones((2, 0)), np.zeros(2, int))
+    with pytest.raises(ValueError, match=r"\bx\b.*table"):
+        linear_cross_entropy_forward(np.ones((2, 3)), np.ones((5, 4)), np.array([0, 1]))
+    with pytest.raises(ValueError, match=r"\bx\b"):
+        linear_cross_entropy_forward(np.ones((1, 2, 4)), np.ones((5, 4)), np.array([[0, 1]]))
+
+
+def test_types_never_mix():
+    with pytest.raises(TypeError, match=r"x.*float64.*table.*float32"):
+        linear_cross_entropy_forward(np.ones((2, 4)), np.ones((5, 4), np.float32), np.array([0, 1]))

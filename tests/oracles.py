@@ -1,0 +1,122 @@
+"""The ops as PyTorch has them, over float64 tensors: what ours must equal, output and gradients (by autograd).
+
+Each is PyTorch's own function, not our formula typed again. Only the random bits of dropout are ours: PyTorch can't
+draw the same ones, so the mask is multiplied in.
+"""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from minitransformer.ops.dropout import Dropout, dropout_mask
+
+relu = F.relu
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """`F.linear`, which stores its weight transposed, `(C_out, C_in)`."""
+    return F.linear(x, weight.T, bias)
+
+
+def softmax(x: Tensor) -> Tensor:
+    """`F.softmax` over the last axis."""
+    return F.softmax(x, dim=-1)
+
+
+def log_softmax(x: Tensor) -> Tensor:
+    """`F.log_softmax` over the last axis."""
+    return F.log_softmax(x, dim=-1)
+
+
+def layernorm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
+    """`F.layer_norm` over the last axis."""
+    return F.layer_norm(x, x.shape[-1:], gamma, beta, eps)
+
+
+def dropped(x: Tensor, dropout: Dropout | None = None) -> Tensor:
+    """Our mask and scale, multiplied in."""
+    if dropout is None:
+        return x
+    return x * torch.from_numpy(dropout_mask(tuple(x.shape), dropout)) * dropout.scale
+
+
+def add_layernorm(
+    x: Tensor,
+    sublayer_out: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    eps: float = 1e-5,
+    dropout: Dropout | None = None,
+) -> Tensor:
+    """`LayerNorm(x + Dropout(sublayer_out))`, each by itself."""
+    return layernorm(x + dropped(sublayer_out, dropout), gamma, beta, eps)
+
+
+def embedding(ids: Tensor, table: Tensor, scale: float = 1.0) -> Tensor:
+    """`F.embedding`, scaled."""
+    return F.embedding(ids, table) * scale
+
+
+def may_attend(
+    num_queries: int,
+    num_keys: int,
+    causal: bool = False,
+    window: int | None = None,
+    key_mask: np.ndarray | None = None,
+) -> np.ndarray:
+    """Who may attend to whom, one pair at a time: `(B or 1, 1, Tq, Tk)` bool, True = may attend.
+
+    Query i stands at position `Tk − Tq + i`: the last query sees the last key.
+    """
+    batch = 1 if key_mask is None else len(key_mask)
+    mask = np.zeros((batch, 1, num_queries, num_keys), dtype=bool)
+    for b, _, i, key in np.ndindex(mask.shape):
+        position = num_keys - num_queries + i
+        seen = key_mask is None or key_mask[b, key]
+        not_future = not causal or key <= position
+        near = window is None or abs(position - key) <= window
+        mask[b, 0, i, key] = seen and not_future and near
+    return mask
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    causal: bool = False,
+    key_mask: np.ndarray | None = None,
+    window: int | None = None,
+    scale: float | None = None,
+    dropout: Dropout | None = None,
+) -> Tensor:
+    """`F.scaled_dot_product_attention`. Its weights, to be dropped, are its output for an identity as value."""
+    mask = torch.from_numpy(may_attend(query.shape[2], key.shape[2], causal, window, key_mask))
+    if dropout is None:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+    identity = torch.eye(key.shape[2], dtype=key.dtype).expand(*key.shape[:2], -1, -1)
+    weights = F.scaled_dot_product_attention(query, key, identity, attn_mask=mask, scale=scale)
+    return dropped(weights, dropout) @ value
+
+
+def cross_entropy(
+    logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
+) -> Tensor:
+    """`F.cross_entropy`, but 0 (not 0/0) where no target counts."""
+    ignored = -100 if ignore_index is None else ignore_index
+    if (targets == ignored).all():
+        return 0.0 * logits.sum()
+    return F.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]),
+        targets.reshape(-1),
+        label_smoothing=label_smoothing,
+        ignore_index=ignored,
+    )
+
+
+def linear_cross_entropy(
+    x: Tensor, table: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
+) -> Tensor:
+    """The two steps that the fused op is made of."""
+    return cross_entropy(F.linear(x, table), targets, label_smoothing, ignore_index)
