@@ -1,0 +1,234 @@
+"""Every gradient of the project against central differences: what `python -m minitransformer check` runs.
+
+It needs NumPy alone. (The other half of the proof, PyTorch's autograd, is in `tests/`.) Each op is checked with its
+options, each layer with its parameters, and every parameter of a small whole model. An op of your own can take the
+place of ours, and is then checked by itself and inside everything that uses it:
+
+    run_checks(dataclasses.replace(numpy_ops, softmax_forward=mine, softmax_backward=mine_backward))
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .gradcheck import GradientError, check_gradients
+from .layers import (
+    BlockConfig,
+    CrossAttention,
+    DecoderLayer,
+    DropoutStream,
+    EncoderLayer,
+    FeedForward,
+    FlatParameters,
+    LayerNorm,
+    LearnedPositions,
+    Linear,
+    SelfAttention,
+    TokenEmbedding,
+)
+from .models import Transformer, TransformerConfig
+from .ops import Array, Dropout, Ops, dropout_key, numpy_ops
+
+TOLERANCE = 1e-6
+WIDTH = 68
+"""Characters: the longest name of a model's parameter fits."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One row of the table. `complaint` is empty where the gradient is right."""
+
+    component: str
+    error: float
+    complaint: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether backward and central differences agree."""
+        return not self.complaint
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pair of functions and where to check it; with `rows`, each array is a row of the table."""
+
+    component: str
+    forward: Callable
+    backward: Callable
+    arrays: dict[str, Array | None]
+    rows: bool = False
+
+
+def run_checks(ops: Ops = numpy_ops, report: Callable[[str], Any] = print) -> list[CheckResult]:
+    """Check everything, one line to `report` as each row is known; returns the rows. Takes a few seconds."""
+    started = time.perf_counter()
+    report(f"{'component':{WIDTH}} worst error")
+    report(f"{'-' * WIDTH} -----------")
+    results = []
+    for cases in (op_cases, layer_cases, model_cases):
+        for case in cases(ops, np.random.default_rng(0)):
+            for result in check(case):
+                results.append(result)
+                report(f"{result.component:{WIDTH}} {result.error:11.1e}{'' if result.passed else '  WRONG'}")
+                if result.complaint:
+                    report(f"    {result.complaint}")
+    wrong = sum(not result.passed for result in results)
+    verdict = f"{wrong} of {len(results)} gradients are WRONG" if wrong else f"all {len(results)} gradients are right"
+    report(f"{verdict}: central differences, tolerance {TOLERANCE:.0e}, {time.perf_counter() - started:.1f} s")
+    return results
+
+
+def check(case: Case) -> list[CheckResult]:
+    """The row of a case, or its rows."""
+    try:
+        errors = check_gradients(case.forward, case.backward, case.arrays, tolerance=TOLERANCE)
+    except GradientError as wrong:
+        return [CheckResult(case.component, np.inf, str(wrong))]
+    if case.rows:
+        return [CheckResult(f"{case.component}: {name}", error) for name, error in errors.items()]
+    return [CheckResult(case.component, max(errors.values()))]
+
+
+def op_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
+    """Every op with its options, on small arrays."""
+    n = rng.standard_normal
+    drop = Dropout(0.4, dropout_key(seed=1, step=2, site=3), sentence=5, position=1)
+    packed = Dropout(0.4, 7, sentence=np.array([0, 0, 1, 4]), position=np.array([0, 1, 0, 9]))
+    ids = rng.integers(5, size=(2, 4))
+    off_kink = n((3, 5))
+    off_kink += 0.1 * np.sign(off_kink)
+
+    def case(name: str, label: str, arrays: dict[str, Array | None], **options: Any) -> Case:
+        forward, backward = getattr(ops, f"{name}_forward"), getattr(ops, f"{name}_backward")
+        return Case(f"{name}{label and ', '}{label}", partial(forward, **options), backward, arrays)
+
+    affine = {"x": n((2, 3, 4)), "weight": n((4, 5)), "bias": n(5)}
+    yield case("linear", "", affine)
+    yield case("linear", "no bias", {**affine, "bias": None})
+    yield case("relu", "", {"x": off_kink})
+    yield case("softmax", "", {"x": n((2, 3, 5))})
+    rows = {"x": n((2, 3, 5)), "gamma": n(5), "beta": n(5)}
+    yield case("layernorm", "", rows)
+    add = {"x": n((2, 3, 5)), "sublayer_out": n((2, 3, 5)), "gamma": n(5), "beta": n(5)}
+    yield case("add_layernorm", "", add)
+    yield case("add_layernorm", "dropout", add, dropout=drop)
+    yield case("dropout", "", {"x": n((2, 3, 5))}, dropout=drop)
+    yield case("dropout", "packed rows", {"x": n((4, 5))}, dropout=packed)
+    yield case("embedding", "repeated ids", {"ids": ids, "table": n((5, 3))})
+    yield case("embedding", "scaled", {"ids": ids, "table": n((5, 3))}, scale=3.0)
+
+    def qkv(tq: int, tk: int) -> dict[str, Array | None]:
+        return {"query": n((2, 2, tq, 3)), "key": n((2, 2, tk, 3)), "value": n((2, 2, tk, 2))}
+
+    padding = np.array([[True, True, True, False], [False] * 4])
+    yield case("attention", "", qkv(3, 4))
+    yield case("attention", "scale", qkv(3, 4), scale=0.3)
+    yield case("attention", "padding", qkv(3, 4), key_mask=padding)
+    yield case("attention", "causal", qkv(4, 4), causal=True)
+    yield case("attention", "causal, Tq < Tk", qkv(2, 4), causal=True)
+    yield case("attention", "causal, Tq > Tk", qkv(4, 2), causal=True)
+    yield case("attention", "window", qkv(4, 4), window=1)
+    yield case("attention", "dropout", qkv(3, 4), dropout=drop)
+    yield case("attention", "all options", qkv(3, 4), key_mask=padding, causal=True, window=1, scale=0.3, dropout=drop)
+
+    logits = {"logits": n((2, 4, 5)), "targets": ids}
+    fused = {"x": n((8, 3)), "table": n((5, 3)), "targets": ids.reshape(-1)}
+    for name, arrays in (("cross_entropy", logits), ("linear_cross_entropy", fused)):
+        yield case(name, "", arrays)
+        yield case(name, "label smoothing", arrays, label_smoothing=0.1)
+        yield case(name, "ignore_index", arrays, ignore_index=0)
+
+
+def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
+    """Every layer, with its inputs and its parameters."""
+    x, memory = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 4, 4))
+    padding = np.array([[True, True, False, False], [True] * 4])
+    dropout = DropoutStream(seed=1, step=2)
+    case = partial(layer_case, rng=rng)
+
+    yield case("Linear", Linear(ops, 4, 3, 2), {"x": x})
+    yield case("FeedForward", FeedForward(ops, 4, 6), {"x": x})
+    yield case("LayerNorm", LayerNorm(ops, 4, eps=1e-5), {"x": x})
+    embedding = TokenEmbedding(ops, vocab_size=6, d_model=4)
+    yield case("TokenEmbedding", embedding, {"ids": rng.integers(6, size=(2, 3))})
+    yield case("TokenEmbedding, output layer", embedding, {"x": x}, embedding.logits, embedding.logits_backward)
+    positions = LearnedPositions(ops, max_length=4, d_model=4)
+    forward, backward = lambda x: (positions.forward(x), None), lambda dx, _: positions.backward(dx)
+    yield case("LearnedPositions", positions, {"x": x}, forward, backward)
+    yield case("SelfAttention", SelfAttention(ops, 4, num_heads=2, d_k=3, d_v=2), {"x": memory, "key_mask": padding})
+    yield case("SelfAttention, causal", SelfAttention(ops, 4, 1, 3, 2, causal=True), {"x": x})
+    yield case("SelfAttention, window", SelfAttention(ops, 4, 2, 2, 2, window=1), {"x": x})
+    attention = CrossAttention(ops, 4, num_heads=2, d_k=3, d_v=2, attention_dropout=0.3)
+    inputs = {"x": x, "memory": memory, "key_mask": padding}
+    yield case("CrossAttention, dropout", attention, inputs, partial(attention.forward, dropout=dropout))
+    for norm_first in (False, True):
+        config = BlockConfig(
+            d_model=4,
+            num_heads=2,
+            d_k=2,
+            d_v=2,
+            d_ff=6,
+            dropout=0.3,
+            attention_dropout=0.0,
+            norm_first=norm_first,
+            window=None,
+            eps=1e-5,
+        )
+        label = "pre-norm" if norm_first else "post-norm"
+        encoder, decoder = EncoderLayer(ops, config, iter(range(9))), DecoderLayer(ops, config, iter(range(9)))
+        forward = partial(encoder.forward, dropout=dropout)
+        yield case(f"EncoderLayer, {label}", encoder, {"x": memory, "key_mask": padding}, forward)
+        forward = partial(decoder.forward, dropout=dropout)
+        yield case(f"DecoderLayer, {label}", decoder, {"x": x, "memory": memory, "memory_mask": padding}, forward)
+
+
+def model_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
+    """Every parameter of a whole model: the paper's, one by one; then one with every switch the other way."""
+    source, target_in = np.array([[5, 6, 7, 2], [8, 2, 0, 0]]), np.array([[1, 3, 4], [1, 5, 0]])
+    batch = {"source": source, "target_in": target_in, "target_out": np.array([[3, 4, 2], [5, 2, 0]])}
+    options = {**batch, "label_smoothing": 0.1, "dropout": DropoutStream(seed=1, step=2)}
+    sizes = {"vocab_size": 9, "d_model": 4, "num_heads": 2, "d_ff": 5, "num_layers": 2, "dropout": 0.2, "max_length": 4}
+    others = {"norm_first": True, "positions": "learned", "window": 1, "attention_dropout": 0.2, "d_k": 3, "d_v": 1}
+
+    paper = Transformer(TransformerConfig(**sizes), ops, dtype="float64")
+    loss = partial(paper.loss, **options)
+    yield layer_case("Transformer", paper, {}, loss, paper.loss_backward, rng=rng, rows=True)
+    other = Transformer(TransformerConfig(**sizes, **others), ops, dtype="float64")
+    loss = partial(other.loss, **options)
+    yield layer_case("Transformer, pre-norm, learned positions", other, {}, loss, other.loss_backward, rng=rng)
+
+
+def layer_case(
+    component: str,
+    layer: Any,
+    inputs: dict[str, Array],
+    forward: Callable | None = None,
+    backward: Callable | None = None,
+    *,
+    rng: np.random.Generator,
+    rows: bool = False,
+) -> Case:
+    """A `Layer` as a function of its inputs and parameters; these are drawn anew, since biases of 0 hide mistakes.
+
+    `forward` and `backward` are given where they are not the methods of these names, or have options bound.
+    """
+    call, call_backward = forward or layer.forward, backward or layer.backward
+    parameters = FlatParameters(dict(layer.named_parameters()), layer.ops, "float64")
+
+    def layer_forward(*arrays: Array) -> tuple[Array, Any]:
+        for parameter, value in zip(parameters.named.values(), arrays[len(inputs) :], strict=True):
+            parameter.data[...] = value
+        return call(*arrays[: len(inputs)])
+
+    def layer_backward(dout: Array, cache: Any) -> list[Array]:
+        parameters.zero_grad()
+        returned = call_backward(dout, cache)
+        dinputs = returned if isinstance(returned, tuple) else () if returned is None else (returned,)
+        return [*dinputs, *(parameter.grad for parameter in parameters.named.values())]
+
+    drawn = {name: 0.7 * rng.standard_normal(parameter.shape) for name, parameter in parameters.named.items()}
+    return Case(component, layer_forward, layer_backward, {**inputs, **drawn}, rows)

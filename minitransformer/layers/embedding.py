@@ -1,0 +1,114 @@
+"""Tokens and positions as vectors."""
+
+import math
+
+from ..ops import Array, Ops
+from ..ops.initialize import normal
+from .dropout import DropoutStream, dropout_at
+from .parameter import Layer, Parameter
+
+
+class TokenEmbedding(Layer):
+    """One table `(V, C)` for source tokens, target tokens and the output layer. Source: Vaswani 2017, §3.4.
+
+    Look-ups are scaled by √d_model; the output layer is not. Entries start N(0, 1/d_model), so a scaled look-up has
+    variance 1, as large as the positions added to it.
+    """
+
+    def __init__(self, ops: Ops, vocab_size: int, d_model: int) -> None:
+        super().__init__(ops)
+        self.scale = math.sqrt(d_model)
+        self.table = Parameter((vocab_size, d_model), normal(1 / math.sqrt(d_model)))
+
+    def forward(self, ids: Array) -> tuple[Array, tuple]:
+        """ids `(B, T)` → `√d_model · table[ids]`, `(B, T, C)`."""
+        return self.ops.embedding_forward(ids, self.table.value, self.scale)
+
+    def backward(self, dout: Array, cache: tuple) -> None:
+        """Adds into the table's gradient; ids have none."""
+        self.ops.embedding_backward(dout, cache, out=self.table.grad)
+
+    def logits(self, hidden: Array) -> tuple[Array, tuple]:
+        """hidden `(..., C)` → `hidden @ tableᵀ`, `(..., V)`."""
+        return self.ops.linear_forward(hidden, self.table.value.swapaxes(0, 1), None)
+
+    def logits_backward(self, dlogits: Array, cache: tuple) -> Array:
+        """Returns dhidden `(..., C)`; adds into the table's gradient."""
+        dhidden, _, _ = self.ops.linear_backward(dlogits, cache, out=(self.table.grad.swapaxes(0, 1), None))
+        return dhidden
+
+    def loss(self, hidden: Array, targets: Array, **options: float | bool) -> tuple[Array, tuple | None]:
+        """hidden `(N, C)`, targets `(N,)` → the mean cross-entropy of `logits`, without keeping them."""
+        return self.ops.linear_cross_entropy_forward(hidden, self.table.value, targets, **options)
+
+    def loss_backward(self, dloss: float, cache: tuple | None) -> Array:
+        """Returns dhidden `(N, C)`; adds into the table's gradient."""
+        dhidden, _ = self.ops.linear_cross_entropy_backward(dloss, cache, out=self.table.grad)
+        return dhidden
+
+
+class SinusoidalPositions(Layer):
+    """`PE(pos, 2i) = sin(pos / 10000^{2i/d_model})`, `PE(pos, 2i+1) = cos(…)`, added. Source: Vaswani 2017, §3.5."""
+
+    def __init__(self, ops: Ops, max_length: int, d_model: int, dtype: str) -> None:
+        super().__init__(ops)
+        frequencies = [10000 ** (-2 * i / d_model) for i in range(d_model // 2)]
+        # The angles are Python floats: in float32 those of late positions would be off by a ten-thousandth.
+        angles = ops.asarray([[math.fmod(pos * f, math.tau) for f in frequencies] for pos in range(max_length)], dtype)
+        self.table = ops.zeros((max_length, d_model), dtype)
+        self.table[:, 0::2] = ops.sin(angles)
+        self.table[:, 1::2] = ops.cos(angles)
+
+    def forward(self, x: Array, start: int = 0) -> Array:
+        """x `(B, T, C)` plus the encodings of positions start, …, start + T − 1."""
+        return x + self.table[start : start + x.shape[1]]
+
+    def backward(self, dout: Array) -> Array:
+        """Returns dx, which is dout: a constant was added."""
+        return dout
+
+
+class LearnedPositions(Layer):
+    """A learned vector for each position, added: Table 3, row (E). Source: Vaswani 2017, §3.5; Gehring et al. 2017."""
+
+    def __init__(self, ops: Ops, max_length: int, d_model: int) -> None:
+        super().__init__(ops)
+        self.table = Parameter((max_length, d_model), normal(1 / math.sqrt(d_model)))
+
+    def forward(self, x: Array, start: int = 0) -> Array:
+        """x `(B, T, C)` plus the vectors of positions start, …, start + T − 1."""
+        return x + self.table.value[start : start + x.shape[1]]
+
+    def backward(self, dout: Array) -> Array:
+        """Returns dx, which is dout; adds its sum over the batch into the table's gradient."""
+        self.table.grad[: dout.shape[1]] += dout.sum(0)
+        return dout
+
+
+class InputEmbedding(Layer):
+    """What a stack begins with: `Dropout(√d_model · table[ids] + positions)`. The token table belongs to the model."""
+
+    def __init__(self, ops: Ops, positions: SinusoidalPositions | LearnedPositions, dropout: float, site: int) -> None:
+        super().__init__(ops)
+        self.positions = positions
+        self.rate, self.site = dropout, site
+
+    def forward(self, ids: Array, tokens: TokenEmbedding, dropout: DropoutStream | None = None) -> tuple[Array, tuple]:
+        """ids `(B, T)` → `(B, T, C)`."""
+        x, token_cache = tokens.forward(ids)
+        x, dropout_cache = self.ops.dropout_forward(
+            self.positions.forward(x), dropout_at(dropout, self.site, self.rate)
+        )
+        return x, (token_cache, dropout_cache)
+
+    def backward(self, dx: Array, cache: tuple, tokens: TokenEmbedding) -> None:
+        """Adds into the gradients of the token table and of learned positions."""
+        token_cache, dropout_cache = cache
+        dx = self.positions.backward(self.ops.dropout_backward(dx, dropout_cache))
+        tokens.backward(dx, token_cache)
+
+    def step(self, ids: Array, tokens: TokenEmbedding, position: int) -> Array:
+        """ids `(B, K)`, the tokens that K beams have at one position → `(B, K, C)`."""
+        batch, beams = ids.shape
+        x, _ = tokens.forward(ids.reshape(batch * beams, 1))  # (B·K, 1, C)
+        return self.positions.forward(x, start=position).reshape(batch, beams, -1)

@@ -1,0 +1,50 @@
+"""The affine map with its parameters, and the feed-forward network made of two of them."""
+
+from ..ops import Array, Ops
+from ..ops.initialize import constant, xavier_uniform
+from .parameter import Layer, Parameter
+
+
+class Linear(Layer):
+    """`y = x @ weight + bias`.
+
+    `widths` may name several outputs that share one product (Q, K and V): each part of the weight starts Xavier-uniform
+    by its own fan.
+    """
+
+    def __init__(self, ops: Ops, width_in: int, *widths: int) -> None:
+        super().__init__(ops)
+        self.weight = Parameter((width_in, sum(widths)), xavier_uniform(width_in, *widths))
+        self.bias = Parameter((sum(widths),), constant(0.0))
+
+    def forward(self, x: Array) -> tuple[Array, tuple]:
+        """x `(..., C_in)` → `(..., C_out)`."""
+        return self.ops.linear_forward(x, self.weight.value, self.bias.value)
+
+    def backward(self, dy: Array, cache: tuple) -> Array:
+        """Returns dx; adds into the gradients of weight and bias."""
+        dx, _, _ = self.ops.linear_backward(dy, cache, out=(self.weight.grad, self.bias.grad))
+        return dx
+
+
+class FeedForward(Layer):
+    """The position-wise network `max(0, x W₁ + b₁) W₂ + b₂`. Source: Vaswani 2017, §3.3, eq. 2."""
+
+    def __init__(self, ops: Ops, d_model: int, d_ff: int) -> None:
+        super().__init__(ops)
+        self.expand = Linear(ops, d_model, d_ff)
+        self.contract = Linear(ops, d_ff, d_model)
+
+    def forward(self, x: Array) -> tuple[Array, tuple]:
+        """x `(..., C)` → `(..., C)`, each position alone."""
+        hidden, expand_cache = self.expand.forward(x)  # (..., F)
+        hidden, relu_cache = self.ops.relu_forward(hidden)
+        out, contract_cache = self.contract.forward(hidden)  # (..., C)
+        return out, (expand_cache, relu_cache, contract_cache)
+
+    def backward(self, dout: Array, cache: tuple) -> Array:
+        """Returns dx."""
+        expand_cache, relu_cache, contract_cache = cache
+        dhidden = self.contract.backward(dout, contract_cache)  # (..., F)
+        dhidden = self.ops.relu_backward(dhidden, relu_cache)
+        return self.expand.backward(dhidden, expand_cache)

@@ -1,0 +1,109 @@
+"""Parameters as named views into one flat array, and the base of every layer that owns some."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..ops import Array, Ops
+from ..ops.initialize import Initializer, generator_for
+
+ALIGN = 16
+"""Elements: each parameter starts on a multiple of 64 bytes in float32 (and so in float64)."""
+
+
+class Parameter:
+    """A tensor to learn: `data`, what ops receive as `value`, and `grad`, into which every backward adds.
+
+    A layer declares its shape and where it starts; `FlatParameters` gives it its place in the model's flat arrays.
+    """
+
+    name: str
+    data: Array
+    grad: Array
+
+    def __init__(self, shape: tuple[int, ...], initializer: Initializer) -> None:
+        self.shape = shape
+        self.initializer = initializer
+
+    @property
+    def value(self) -> Array:
+        """What ops receive: the data itself here, its copy in a narrower type where a backend keeps one."""
+        return self.data
+
+
+class Layer:
+    """What owns parameters, built from ops: `forward(...) -> (out, cache)`, `backward(dout, cache) -> input gradients`.
+
+    A call keeps no state in the layer; a backward adds into each parameter's `grad`.
+    """
+
+    def __init__(self, ops: Ops) -> None:
+        self.ops = ops
+
+    def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
+        """Every parameter with its dotted name, in the order in which the layer declared them."""
+        for name, value in vars(self).items():
+            if isinstance(value, Parameter):
+                yield prefix + name, value
+            elif isinstance(value, Layer):
+                yield from value.named_parameters(f"{prefix}{name}.")
+            elif isinstance(value, list):
+                for index, layer in enumerate(value):
+                    if isinstance(layer, Layer):
+                        yield from layer.named_parameters(f"{prefix}{name}.{index}.")
+
+
+class FlatParameters:
+    """All parameters of a model in one flat array, and their gradients in another.
+
+    Adam, clipping, the global norm, averaging and a sum over replicas are then one operation over one array. Each
+    parameter begins on a 64-byte boundary; the padding between them is zero and in no count.
+    """
+
+    def __init__(self, named: Mapping[str, Parameter], ops: Ops, dtype: Any, data: Array | None = None) -> None:
+        """Places the parameters in new arrays; given `data`, in that one, with gradients of their own: a replica."""
+        self.named = dict(named)
+        self.ops = ops
+        self.dtype = dtype
+        self.count = sum(math.prod(parameter.shape) for parameter in self.named.values())
+        self._starts, size = {}, 0
+        for name, parameter in self.named.items():
+            self._starts[name] = size
+            size += -(-math.prod(parameter.shape) // ALIGN) * ALIGN
+        self.data = ops.zeros(size, dtype) if data is None else data  # (P,)
+        self.grad = ops.zeros(size, dtype)  # (P,)
+        data_views, grad_views = self.views(self.data), self.views(self.grad)
+        for name, parameter in self.named.items():
+            parameter.name, parameter.data, parameter.grad = name, data_views[name], grad_views[name]
+
+    def views(self, flat: Array) -> dict[str, Array]:
+        """A flat array of this layout (data, gradients, an optimiser's moments) as named tensors that share it."""
+        return {
+            name: flat[self._starts[name] : self._starts[name] + math.prod(parameter.shape)].reshape(parameter.shape)
+            for name, parameter in self.named.items()
+        }
+
+    def initialize(self, seed: int) -> None:
+        """Draws every parameter from its own generator: a value depends on the seed and the parameter's name alone."""
+        for name, parameter in self.named.items():
+            drawn = parameter.initializer(generator_for(seed, name), parameter.shape)
+            parameter.data[...] = self.ops.asarray(drawn, self.dtype)
+
+    def zero_grad(self) -> None:
+        """Sets every gradient to 0."""
+        self.grad[...] = 0
+
+    def state_dict(self) -> dict[str, Array]:
+        """The named tensors in host memory, without padding, a tied one once; on the CPU they share the flat array."""
+        return {name: self.ops.to_numpy(parameter.data) for name, parameter in self.named.items()}
+
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """Copies named tensors in. Where names or shapes are not the model's: `ValueError`, and nothing changes."""
+        missing, unexpected = self.named.keys() - state.keys(), state.keys() - self.named.keys()
+        if missing or unexpected:
+            raise ValueError(f"state is not this model's: missing {sorted(missing)}, unexpected {sorted(unexpected)}")
+        for name, parameter in self.named.items():
+            if tuple(state[name].shape) != parameter.shape:
+                raise ValueError(f"{name} has shape {tuple(state[name].shape)}, expected {parameter.shape}")
+        for name, parameter in self.named.items():
+            parameter.data[...] = self.ops.asarray(state[name], self.dtype)

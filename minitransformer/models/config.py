@@ -1,0 +1,152 @@
+"""What a Transformer is made of, and the named sizes."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from ..layers import BlockConfig
+
+PRESETS = ("demo", "tiny", "base", "big")
+"""Names of the classmethods that give a known size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """The hyper-parameters of a model; the defaults are the paper's base. Source: Vaswani 2017, table 3.
+
+    `num_decoder_layers`, `d_k` and `d_v` default to `num_layers` and `d_model / num_heads`. `max_length` is the longest
+    sequence, in tokens with its begin or end mark. `window` restricts self-attention to keys at that distance or less.
+    Raises `ValueError` or `TypeError` for what can't be a model.
+    """
+
+    vocab_size: int
+    d_model: int = 512
+    num_heads: int = 8
+    d_ff: int = 2048
+    num_layers: int = 6
+    num_decoder_layers: int | None = None
+    d_k: int | None = None
+    d_v: int | None = None
+    dropout: float = 0.1
+    attention_dropout: float = 0.0  # Paper: §5.4 has none on the attention weights.
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    norm_first: bool = False
+    max_length: int = 512
+    window: int | None = None
+    layernorm_eps: float = 1e-5
+    pad_id: int = 0
+    bos_id: int = 1
+    eos_id: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "d_model", "num_heads", "d_ff", "num_layers", "max_length"):
+            _check_count(name, getattr(self, name), 1)
+        for name in ("num_decoder_layers", "d_k", "d_v"):
+            if getattr(self, name) is not None:
+                _check_count(name, getattr(self, name), 1)
+        if self.window is not None:
+            _check_count("window", self.window, 0)
+        for name in ("dropout", "attention_dropout"):
+            rate = getattr(self, name)
+            if isinstance(rate, bool) or not isinstance(rate, int | float):
+                raise TypeError(f"{name} must be a number, got {type(rate).__name__}")
+            if not 0 <= rate < 1:
+                raise ValueError(f"{name} is {rate}, expected a number in [0, 1)")
+        if not isinstance(self.norm_first, bool):
+            raise TypeError(f"norm_first must be True or False, got {type(self.norm_first).__name__}")
+        if not self.layernorm_eps > 0:
+            raise ValueError(f"layernorm_eps is {self.layernorm_eps}, expected a number above 0")
+        if (self.d_k is None or self.d_v is None) and self.d_model % self.num_heads:
+            raise ValueError(f"num_heads is {self.num_heads} and does not divide d_model, {self.d_model}")
+        if self.positions not in ("sinusoidal", "learned"):
+            raise ValueError(f"positions is {self.positions!r}, expected 'sinusoidal' or 'learned'")
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"d_model is {self.d_model}: sinusoidal positions need an even width")
+        specials = (self.pad_id, self.bos_id, self.eos_id)
+        if len(set(specials)) != 3 or not all(0 <= token < self.vocab_size for token in specials):
+            raise ValueError(f"pad_id, bos_id, eos_id are {specials}, expected three ids below {self.vocab_size}")
+
+    @property
+    def key_width(self) -> int:
+        """d_k: the width of one head's queries and keys."""
+        return self.d_k or self.d_model // self.num_heads
+
+    @property
+    def value_width(self) -> int:
+        """d_v: the width of one head's values."""
+        return self.d_v or self.d_model // self.num_heads
+
+    @property
+    def decoder_layers(self) -> int:
+        """The number of decoder layers."""
+        return self.num_decoder_layers or self.num_layers
+
+    def block(self) -> BlockConfig:
+        """The part that an encoder or decoder layer needs."""
+        return BlockConfig(
+            d_model=self.d_model,
+            num_heads=self.num_heads,
+            d_k=self.key_width,
+            d_v=self.value_width,
+            d_ff=self.d_ff,
+            dropout=self.dropout,
+            attention_dropout=self.attention_dropout,
+            norm_first=self.norm_first,
+            window=self.window,
+            eps=self.layernorm_eps,
+        )
+
+    @classmethod
+    def demo(cls, vocab_size: int, **overrides: Any) -> "TransformerConfig":
+        """What `make demo` trains: small enough for minutes on two cores."""
+        return cls._preset(
+            vocab_size, overrides, d_model=128, num_heads=4, d_ff=512, num_layers=2, dropout=0.0, max_length=128
+        )
+
+    @classmethod
+    def tiny(cls, vocab_size: int, **overrides: Any) -> "TransformerConfig":
+        """The published small recipe for Multi30k: 2.35 million parameters with a vocabulary of 8,000.
+
+        Source: Wu et al. 2021, "Good for Misconceived Reasons", §4.1.
+        """
+        return cls._preset(
+            vocab_size, overrides, d_model=128, num_heads=4, d_ff=256, num_layers=4, dropout=0.3, max_length=256
+        )
+
+    @classmethod
+    def base(cls, vocab_size: int, **overrides: Any) -> "TransformerConfig":
+        """Table 3's base: 65 million parameters with the paper's vocabulary of 37,000."""
+        return cls._preset(vocab_size, overrides)
+
+    @classmethod
+    def big(cls, vocab_size: int, language_pair: str = "en-de", **overrides: Any) -> "TransformerConfig":
+        """Table 3's big. Its dropout is 0.3 for English→German (`en-de`), 0.1 for English→French (`en-fr`)."""
+        rates = {"en-de": 0.3, "en-fr": 0.1}
+        if language_pair not in rates:
+            raise ValueError(f"language_pair is {language_pair!r}, expected one of {', '.join(rates)}")
+        return cls._preset(
+            vocab_size, overrides, d_model=1024, num_heads=16, d_ff=4096, dropout=rates[language_pair]
+        )
+
+    @classmethod
+    def _preset(cls, vocab_size: int, overrides: Mapping[str, Any], **values: Any) -> "TransformerConfig":
+        return cls(vocab_size=vocab_size, **{**values, **overrides})
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "TransformerConfig":
+        """The configuration that `to_dict` wrote. Raises `ValueError` for a field it does not know."""
+        unknown = set(values) - {field.name for field in fields(cls)}
+        if unknown:
+            raise ValueError(f"unknown configuration fields: {', '.join(sorted(unknown))}")
+        return cls(**values)
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{name} is {value}, expected {least} or more")

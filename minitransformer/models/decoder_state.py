@@ -1,0 +1,66 @@
+"""What a translation under way remembers: the keys and values of every position so far."""
+
+from ..ops import Array, Ops
+
+FIRST_ROOM = 32
+"""Positions that a fresh cache has room for; the room doubles when it is full."""
+
+
+class DecoderState:
+    """The key/value cache of B sentences with K beams each.
+
+    `memory_caches`: for each layer the memory's keys and values `(B, H, Ts, D)`, shared by a sentence's beams.
+    `self_caches`: for each layer those of the tokens so far, `(B·K, H, room, D)`. `position`: how many there are.
+    """
+
+    def __init__(
+        self, ops: Ops, memory_caches: list[tuple[Array, Array]], memory_mask: Array, num_beams: int
+    ) -> None:
+        self.ops = ops
+        self.memory_caches = memory_caches
+        self.memory_mask = memory_mask  # (B, Ts)
+        self.batch, self.num_beams = memory_mask.shape[0], num_beams
+        self.position = 0
+        self.self_caches = [
+            (self._zeros(keys, FIRST_ROOM), self._zeros(values, FIRST_ROOM)) for keys, values in memory_caches
+        ]
+
+    def room(self) -> list[tuple[Array, Array]]:
+        """Each layer's keys and values `(B·K, H, room, D)`, with room for one position more."""
+        if self.self_caches and self.self_caches[0][0].shape[2] == self.position:
+            self.self_caches = [(self._doubled(keys), self._doubled(values)) for keys, values in self.self_caches]
+        return self.self_caches
+
+    def reorder(self, beams: Array) -> None:
+        """beams `(B, K)`: the new beam k of sentence b goes on from its old beam `beams[b, k]`."""
+        first = self.ops.asarray(range(self.batch), "int64")[:, None] * self.num_beams  # (B, 1)
+        self._take_rows((first + self.ops.asarray(beams, "int64")).reshape(-1))
+
+    def select(self, sentences: Array) -> None:
+        """sentences `(B′,)`: keeps only these, in this order, with all their beams."""
+        sentences = self.ops.asarray(sentences, "int64")
+        rows = sentences[:, None] * self.num_beams + self.ops.asarray(range(self.num_beams), "int64")  # (B′, K)
+        self._take_rows(rows.reshape(-1))
+        take = self.ops.take
+        self.memory_caches = [(take(keys, sentences), take(values, sentences)) for keys, values in self.memory_caches]
+        self.memory_mask = take(self.memory_mask, sentences)
+        self.batch = len(sentences)
+
+    def _take_rows(self, rows: Array) -> None:
+        self.self_caches = [
+            (self._taken(keys, rows), self._taken(values, rows)) for keys, values in self.self_caches
+        ]
+
+    def _taken(self, cache: Array, rows: Array) -> Array:
+        """The rows of a cache; only the positions so far are copied."""
+        _, heads, room, width = cache.shape
+        taken = self.ops.zeros((len(rows), heads, room, width), cache.dtype)
+        taken[:, :, : self.position] = self.ops.take(cache[:, :, : self.position], rows)
+        return taken
+
+    def _zeros(self, like: Array, room: int) -> Array:
+        _, heads, _, width = like.shape
+        return self.ops.zeros((self.batch * self.num_beams, heads, room, width), like.dtype)
+
+    def _doubled(self, cache: Array) -> Array:
+        return self.ops.concatenate([cache, self._zeros(cache, cache.shape[2])], axis=2)

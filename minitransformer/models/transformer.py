@@ -1,0 +1,143 @@
+"""The encoder–decoder Transformer of Vaswani et al. 2017, figure 1, with its backward pass."""
+
+import itertools
+from typing import Any
+
+from ..layers import DropoutStream, FlatParameters, Layer, TokenEmbedding
+from ..ops import Array, Ops, numpy_ops
+from .config import TransformerConfig
+from .decoder_state import DecoderState
+from .stacks import Decoder, Encoder
+
+
+class Transformer(Layer):
+    """A model over token ids `(B, T)`, padded on the right with `config.pad_id`.
+
+    `ops` and `dtype` choose the backend, `seed` the initial weights. All weights are one flat array,
+    `parameters.data`, and every backward adds into `parameters.grad`; a tied weight is one parameter.
+    """
+
+    def __init__(
+        self, config: TransformerConfig, ops: Ops = numpy_ops, dtype: str = "float32", seed: int = 0
+    ) -> None:
+        self._assemble(config, ops, dtype)
+        self.parameters = FlatParameters(dict(self.named_parameters()), ops, dtype)
+        self.parameters.initialize(seed)
+
+    def _assemble(self, config: TransformerConfig, ops: Ops, dtype: str) -> None:
+        super().__init__(ops)
+        self.config, self.dtype = config, str(dtype)
+        sites = itertools.count()
+        self.tokens = TokenEmbedding(ops, config.vocab_size, config.d_model)
+        self.encoder = Encoder(ops, config, sites, self.dtype)
+        self.decoder = Decoder(ops, config, sites, self.dtype)
+
+    def replica(self) -> "Transformer":
+        """The same parameters with a gradient array of its own, for another part of the batch (design: replicas)."""
+        twin = Transformer.__new__(Transformer)
+        twin._assemble(self.config, self.ops, self.dtype)
+        twin.parameters = FlatParameters(dict(twin.named_parameters()), self.ops, self.dtype, self.parameters.data)
+        return twin
+
+    def encode(self, source: Array, dropout: DropoutStream | None = None) -> tuple[Array, tuple]:
+        """source `(B, Ts)` → memory `(B, Ts, C)`."""
+        ids, mask = self._ids("source", source)
+        return self.encoder.forward(ids, mask, self.tokens, dropout)
+
+    def forward(self, source: Array, target: Array, dropout: DropoutStream | None = None) -> tuple[Array, tuple]:
+        """source `(B, Ts)`, target `(B, Tt)`, which begins with bos → logits `(B, Tt, V)` of each next token.
+
+        Raises `ValueError` for an id outside the vocabulary and a sequence longer than `config.max_length`.
+        """
+        hidden, hidden_cache = self._hidden(source, target, dropout)
+        logits, logits_cache = self.tokens.logits(hidden)
+        return logits, (hidden_cache, logits_cache)
+
+    def backward(self, dlogits: Array, cache: tuple) -> None:
+        """dlogits `(B, Tt, V)`: adds into the gradient of every parameter."""
+        hidden_cache, logits_cache = cache
+        dlogits = self.ops.cast(self.ops.asarray(dlogits), self.dtype)
+        self._hidden_backward(self.tokens.logits_backward(dlogits, logits_cache), hidden_cache)
+
+    def loss(
+        self,
+        source: Array,
+        target_in: Array,
+        target_out: Array,
+        label_smoothing: float = 0.0,
+        dropout: DropoutStream | None = None,
+        with_grad: bool = True,
+    ) -> tuple[Array, tuple]:
+        """The mean cross-entropy of the tokens of target_out `(B, Tt)` that are not padding.
+
+        target_in is target_out moved right by one, with bos in front. `with_grad=False` for evaluation.
+        """
+        hidden, hidden_cache = self._hidden(source, target_in, dropout)
+        targets = self.ops.asarray(target_out).reshape(-1)
+        batch, time, width = hidden.shape
+        loss, loss_cache = self.tokens.loss(
+            hidden.reshape(batch * time, width),
+            targets,
+            label_smoothing=label_smoothing,
+            ignore_index=self.config.pad_id,
+            with_grad=with_grad,
+        )
+        return loss, (hidden_cache, loss_cache, hidden.shape)
+
+    def loss_backward(self, dloss: float, cache: tuple) -> None:
+        """Adds `dloss` times the loss's gradient into that of every parameter."""
+        hidden_cache, loss_cache, shape = cache
+        dhidden = self.tokens.loss_backward(dloss, loss_cache)  # (B·Tt, C)
+        self._hidden_backward(dhidden.reshape(shape), hidden_cache)
+
+    def start_decoding(self, source: Array, num_beams: int = 1) -> DecoderState:
+        """Encodes source `(B, Ts)`: the state from which `decode_step` writes each sentence's K beams."""
+        memory, _ = self.encode(source)
+        _, mask = self._ids("source", source)
+        return self.decoder.start(memory, mask, num_beams)
+
+    def decode_step(self, ids: Array, state: DecoderState) -> Array:
+        """ids `(B, K)`, each beam's newest token (at first bos) → logits `(B, K, V)` of the next one.
+
+        The state is brought forward by one position. Raises `ValueError` past `config.max_length`.
+        """
+        if state.position >= self.config.max_length:
+            raise ValueError(f"position {state.position} is beyond the model's max_length of {self.config.max_length}")
+        hidden = self.decoder.step(self.ops.asarray(ids), state, self.tokens)  # (B, K, C)
+        return self.tokens.logits(hidden)[0]
+
+    def attention_maps(self, source: Array, target: Array) -> dict[str, list[Array]]:
+        """Every layer's attention weights in host memory, by kind: `encoder`, `decoder` and `cross`.
+
+        Each is `(B, H, Tq, Tk)`: how much each query takes from each key.
+        """
+        _, (encoder_cache, decoder_cache) = self._hidden(source, target, None)
+        decoder, cross = self.decoder.weights(decoder_cache)
+        maps = {"encoder": self.encoder.weights(encoder_cache), "decoder": decoder, "cross": cross}
+        return {kind: [self.ops.to_numpy(weights) for weights in layers] for kind, layers in maps.items()}
+
+    def _hidden(self, source: Array, target: Array, dropout: DropoutStream | None) -> tuple[Array, tuple]:
+        """The decoder's output `(B, Tt, C)`, before the output layer."""
+        source_ids, mask = self._ids("source", source)
+        target_ids, _ = self._ids("target", target)
+        if len(source_ids) != len(target_ids):
+            raise ValueError(f"source has {len(source_ids)} sentences and target {len(target_ids)}")
+        memory, encoder_cache = self.encoder.forward(source_ids, mask, self.tokens, dropout)
+        hidden, decoder_cache = self.decoder.forward(target_ids, memory, mask, self.tokens, dropout)
+        return hidden, (encoder_cache, decoder_cache)
+
+    def _hidden_backward(self, dhidden: Array, cache: tuple) -> None:
+        encoder_cache, decoder_cache = cache
+        dmemory = self.decoder.backward(dhidden, decoder_cache, self.tokens)
+        self.encoder.backward(dmemory, encoder_cache, self.tokens)
+
+    def _ids(self, name: str, ids: Any) -> tuple[Array, Array]:
+        """The ids on the backend, and their mask: `True` where a token is real."""
+        ids = self.ops.asarray(ids)
+        if ids.ndim != 2:
+            raise ValueError(f"{name} has shape {tuple(ids.shape)}, expected (B, T)")
+        if ids.shape[1] > self.config.max_length:
+            raise ValueError(
+                f"{name} has {ids.shape[1]} tokens, more than the model's max_length of {self.config.max_length}"
+            )
+        return ids, ids != self.config.pad_id

@@ -1,0 +1,164 @@
+"""Tokens and positions as vectors, and the output layer that shares the tokens' table."""
+
+import math
+
+import numpy as np
+import oracles
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_model
+from prove import Proof, normal
+from prove_layer import placed, prove_layer
+
+from minitransformer.gradcheck import error
+from minitransformer.layers import (
+    DropoutStream,
+    InputEmbedding,
+    Layer,
+    LearnedPositions,
+    SinusoidalPositions,
+    TokenEmbedding,
+)
+from minitransformer.ops import numpy_ops
+
+V, C = 5, 4
+IDS = np.array([[1, 3, 3], [4, 1, 0]])
+STREAM = DropoutStream(seed=1, step=9, sentence=4)
+
+
+def tokens() -> TokenEmbedding:
+    return TokenEmbedding(numpy_ops, V, C)
+
+
+def hidden(*shape: int) -> dict[str, np.ndarray]:
+    return {"hidden": normal(np.random.default_rng(0), *shape)}
+
+
+# --- The token table: looked up with √d_model, multiplied by without it ----------------------------------------
+
+
+def test_look_up(proof: Proof):
+    def oracle(w: torch_model.Weights, ids: torch.Tensor) -> torch.Tensor:
+        return math.sqrt(C) * F.embedding(ids, w["table"])
+
+    prove_layer("TokenEmbedding", tokens, {"ids": IDS}, oracle, proof)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, C), (1, 1, C), (3, C)])
+def test_logits(proof: Proof, shape):
+    prove_layer(
+        "TokenEmbedding, logits",
+        tokens,
+        hidden(*shape),
+        lambda w, hidden: F.linear(hidden, w["table"]),
+        proof,
+        call=TokenEmbedding.logits,
+        back=TokenEmbedding.logits_backward,
+    )
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("targets", [[1, 2, 0, 4], [0, 0, 0, 0]], ids=str)
+def test_loss(proof: Proof, label_smoothing, targets):
+    targets = np.array(targets)
+    prove_layer(
+        "TokenEmbedding, loss",
+        tokens,
+        hidden(4, C),
+        lambda w, hidden: oracles.cross_entropy(
+            F.linear(hidden, w["table"]), torch.tensor(targets), label_smoothing, ignore_index=0
+        ),
+        proof,
+        call=lambda layer, hidden: layer.loss(
+            hidden, targets, label_smoothing=label_smoothing, ignore_index=0, with_grad=True
+        ),
+        back=TokenEmbedding.loss_backward,
+    )
+
+
+# --- Positions -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d_model", [2, 6, 512])
+def test_sinusoids_are_the_formula_of_the_paper(d_model):
+    layer = SinusoidalPositions(numpy_ops, 600, d_model, "float64")
+    assert error(layer.table, torch_model.sinusoids(600, d_model)) <= 1e-12
+
+
+def test_sinusoids_are_as_exact_in_float32_at_late_positions_as_at_early_ones():
+    layer = SinusoidalPositions(numpy_ops, 5000, 64, "float32")
+    assert layer.table.dtype == np.float32
+    assert abs(layer.table - torch_model.sinusoids(5000, 64).numpy()).max() <= 4e-7
+
+
+@pytest.mark.parametrize("shift", [1, 7, -3])
+def test_a_shift_is_a_rotation_of_every_pair_of_channels(shift):
+    """Why sinusoids: "for any fixed offset k, PE(pos+k) can be represented as a linear function of PE(pos)" (§3.5)."""
+    d_model, table = 8, SinusoidalPositions(numpy_ops, 50, 8, "float64").table
+    for pair in range(d_model // 2):
+        angle = shift / 10000 ** (2 * pair / d_model)
+        rotation = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+        here, there = table[10:40, 2 * pair : 2 * pair + 2], table[10 + shift : 40 + shift, 2 * pair : 2 * pair + 2]
+        assert error(here @ rotation, there) <= 1e-12
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_sinusoidal_positions_are_added(start):
+    layer = SinusoidalPositions(numpy_ops, 7, C, "float64")
+    x = np.random.default_rng(0).standard_normal((2, 3, C))
+    assert error(layer.forward(x, start), x + layer.table[None, start : start + 3]) <= 1e-15
+    np.testing.assert_array_equal(layer.backward(x), x)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, C), (1, 1, C), (3, 6, C)])
+def test_learned_positions(proof: Proof, shape):
+    prove_layer(
+        "LearnedPositions",
+        lambda: LearnedPositions(numpy_ops, 6, C),
+        {"x": normal(np.random.default_rng(0), *shape)},
+        lambda w, x: x + w["table"][: x.shape[1]],
+        proof,
+        call=lambda layer, x: (layer.forward(x), None),
+        back=lambda layer, dout, cache: layer.backward(dout),
+    )
+
+
+# --- What a stack begins with ----------------------------------------------------------------------------------
+
+
+class Embedded(Layer):
+    """A token table and one stack's input."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__(numpy_ops)
+        self.tokens = tokens()
+        self.embedding = InputEmbedding(numpy_ops, LearnedPositions(numpy_ops, 6, C), rate, site=2)
+
+    def forward(self, ids: np.ndarray) -> tuple:
+        return self.embedding.forward(ids, self.tokens, STREAM)
+
+    def backward(self, dout: np.ndarray, cache: tuple) -> None:
+        self.embedding.backward(dout, cache, self.tokens)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_input_embedding_drops_the_sum_of_tokens_and_positions(proof: Proof, rate):
+    def oracle(w: torch_model.Weights, ids: torch.Tensor) -> torch.Tensor:
+        x = math.sqrt(C) * F.embedding(ids, w["tokens.table"]) + w["embedding.positions.table"][: ids.shape[1]]
+        return oracles.dropped(x, STREAM.at(2, rate))
+
+    prove_layer("InputEmbedding", lambda: Embedded(rate), {"ids": IDS}, oracle, proof)
+
+
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
+def test_a_step_is_one_position_of_the_whole(kind):
+    learned, sinusoidal = LearnedPositions(numpy_ops, 6, C), SinusoidalPositions(numpy_ops, 6, C, "float64")
+    table = tokens()
+    embedding = InputEmbedding(numpy_ops, learned if kind == "learned" else sinusoidal, 0.1, site=0)
+    for layer in (table, learned):
+        placed(layer)
+    whole, _ = embedding.forward(IDS, table)
+    for position in range(3):
+        stepped = embedding.step(IDS[:, position : position + 1], table, position)
+        np.testing.assert_array_equal(stepped, whole[:, position : position + 1])

@@ -1,0 +1,48 @@
+"""The attention weights that pictures show."""
+
+import numpy as np
+import pytest
+from model_cases import model_of, ragged
+
+from minitransformer.models import Transformer
+
+SOURCE_LENGTHS, TARGET_LENGTHS = [4, 2], [3, 5]
+BATCH = ragged(SOURCE_LENGTHS, TARGET_LENGTHS)
+SHAPES = {"encoder": (2, 3, 4, 4), "decoder": (2, 3, 5, 5), "cross": (2, 3, 5, 4)}
+
+
+@pytest.fixture(params=[False, True], ids=["post-norm", "pre-norm"])
+def model(request: pytest.FixtureRequest) -> Transformer:
+    return model_of(num_heads=3, num_layers=1, num_decoder_layers=2, norm_first=request.param)
+
+
+def test_one_map_for_each_layer_and_head(model):
+    maps = model.attention_maps(BATCH.source, BATCH.target_in)
+    assert {kind: len(layers) for kind, layers in maps.items()} == {"encoder": 1, "decoder": 2, "cross": 2}
+    for kind, layers in maps.items():
+        assert {weights.shape for weights in layers} == {SHAPES[kind]}
+
+
+def test_every_query_shares_out_one_whole(model):
+    for layers in model.attention_maps(BATCH.source, BATCH.target_in).values():
+        for weights in layers:
+            assert (weights >= 0).all()
+            np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-12)
+
+
+def test_nothing_goes_to_the_future_or_to_padding(model):
+    maps = model.attention_maps(BATCH.source, BATCH.target_in)
+    for weights in maps["decoder"]:
+        np.testing.assert_array_equal(np.triu(weights, 1), 0)
+        assert (np.tril(weights)[..., np.tri(5, dtype=bool)] > 0).all()
+    for weights in (*maps["encoder"], *maps["cross"]):
+        np.testing.assert_array_equal(weights[1, :, :, 2:], 0)
+        assert (weights[1, :, :, :2] > 0).all()
+        assert (weights[0] > 0).all()
+
+
+def test_a_window_is_a_band():
+    maps = model_of(window=1, num_heads=3).attention_maps(BATCH.source, BATCH.target_in)
+    distance = abs(np.subtract.outer(np.arange(4), np.arange(4)))
+    np.testing.assert_array_equal(maps["encoder"][0][0] > 0, np.broadcast_to(distance <= 1, (3, 4, 4)))
+    assert (maps["cross"][0][0] > 0).all()  # the memory has no distance

@@ -1,0 +1,176 @@
+"""Which ops each configuration reaches, and that a model computes with the table it is given, in its own type."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from model_cases import STREAM, config, ragged
+from spies import Spies
+
+from minitransformer.gradcheck import error
+from minitransformer.models import Transformer
+from minitransformer.ops import (
+    Ops,
+    cross_entropy_backward,
+    cross_entropy_forward,
+    dropout_backward,
+    dropout_forward,
+    layernorm_backward,
+    layernorm_forward,
+    linear_backward,
+    linear_forward,
+    numpy_ops,
+)
+
+BATCH = ragged([4, 2], [3, 4])
+ALWAYS = {"linear", "relu", "dropout", "embedding", "attention"}
+POST_NORM, PRE_NORM = ALWAYS | {"add_layernorm"}, ALWAYS | {"layernorm"}
+OPTIONS = {
+    "post-norm": {"norm_first": False, "dropout": 0.3},
+    "pre-norm": {"norm_first": True, "dropout": 0.3},
+}
+
+
+def run_loss(model: Transformer) -> float:
+    loss, cache = model.loss(*BATCH, 0.1, STREAM)
+    model.loss_backward(1.0, cache)
+    return loss
+
+
+def run_logits(model: Transformer) -> np.ndarray:
+    logits, cache = model.forward(BATCH.source, BATCH.target_in, STREAM)
+    model.backward(np.ones_like(logits), cache)
+    return logits
+
+
+def run_decoding(model: Transformer) -> np.ndarray:
+    state = model.start_decoding(BATCH.source, num_beams=2)
+    return np.stack([model.decode_step(np.ones((2, 2), np.int64), state) for _ in range(3)])
+
+
+def run_maps(model: Transformer) -> dict:
+    return model.attention_maps(BATCH.source, BATCH.target_in)
+
+
+def spied(**changes) -> tuple[Spies, Transformer]:
+    """A model whose making is not counted."""
+    spies = Spies()
+    model = Transformer(config(**changes), spies.ops)
+    spies.calls.clear()
+    return spies, model
+
+
+@pytest.mark.parametrize(
+    ("norm", "run", "reached"),
+    [
+        ("post-norm", run_loss, POST_NORM | {"linear_cross_entropy"}),
+        ("pre-norm", run_loss, PRE_NORM | {"linear_cross_entropy"}),
+        ("post-norm", run_logits, POST_NORM),
+        ("pre-norm", run_logits, PRE_NORM),
+        ("post-norm", run_decoding, POST_NORM),
+        ("pre-norm", run_decoding, PRE_NORM),
+        ("post-norm", run_maps, POST_NORM),
+        ("pre-norm", run_maps, PRE_NORM),
+    ],
+)
+def test_ops_reached(norm, run, reached):
+    spies, model = spied(**OPTIONS[norm])
+    run(model)
+    assert spies.math == reached
+    if run in (run_loss, run_logits):  # every forward has its backward
+        assert all(spies.calls[f"{name}_forward"] == spies.calls[f"{name}_backward"] for name in reached)
+
+
+def test_how_often_each_op_is_called():
+    """An encoder layer: 4 linear maps, 1 attention, 1 relu, 2 Add & Norm. A decoder layer: 7, 2, 1 and 3."""
+    spies, model = spied(num_layers=2, num_decoder_layers=3)
+    run_loss(model)
+    expected = {"linear": 2 * 4 + 3 * 7, "attention": 2 + 3 * 2, "relu": 2 + 3, "add_layernorm": 2 * 2 + 3 * 3}
+    assert {name: spies.calls[f"{name}_forward"] for name in expected} == expected
+    assert spies.calls["linear_cross_entropy_forward"] == 1
+
+
+@pytest.mark.parametrize("run", [run_loss, run_logits, run_decoding, run_maps])
+@pytest.mark.parametrize("norm", OPTIONS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_op_sees_and_gives_the_model_s_type_alone(dtype, norm, run):
+    spies = Spies()
+    model = Transformer(config(**OPTIONS[norm], attention_dropout=0.3, positions="learned"), spies.ops, dtype)
+    run(model)
+    met = {name: types for name, types in spies.dtypes.items() if name not in ("asarray", "cast")}
+    assert {name for name, types in met.items() if types - {np.dtype(dtype)}} == set()
+    assert {model.parameters.data.dtype, model.parameters.grad.dtype} == {np.dtype(dtype)}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_results_have_the_model_s_type(dtype):
+    model = Transformer(config(), dtype=dtype)
+    results = [run_loss(model), run_logits(model), run_decoding(model), *run_maps(model)["cross"]]
+    assert {np.asarray(result).dtype for result in results} == {np.dtype(dtype)}
+
+
+# --- A swapped op is the one that is called --------------------------------------------------------------------
+
+
+def composed_add_layernorm() -> dict:
+    """Add & Norm from its three parts."""
+
+    def forward(x, sublayer_out, gamma, beta, eps=1e-5, dropout=None):
+        dropped, dropout_cache = dropout_forward(sublayer_out, dropout)
+        y, norm_cache = layernorm_forward(x + dropped, gamma, beta, eps)
+        return y, (norm_cache, dropout_cache)
+
+    def backward(dy, cache):
+        norm_cache, dropout_cache = cache
+        dx, dgamma, dbeta = layernorm_backward(dy, norm_cache)
+        return dx, dropout_backward(dx, dropout_cache), dgamma, dbeta
+
+    return {"add_layernorm_forward": forward, "add_layernorm_backward": backward}
+
+
+def composed_linear_cross_entropy() -> dict:
+    """The loss from its logits."""
+
+    def forward(x, table, targets, label_smoothing=0.0, ignore_index=None, with_grad=True):
+        logits, linear_cache = linear_forward(x, table.T, None)
+        loss, loss_cache = cross_entropy_forward(logits, targets, label_smoothing, ignore_index)
+        return loss, (linear_cache, loss_cache)
+
+    def backward(dloss, cache, out):
+        linear_cache, loss_cache = cache
+        dx, dweight, _ = linear_backward(cross_entropy_backward(dloss, loss_cache), linear_cache)
+        out += dweight.T
+        return dx, out
+
+    return {"linear_cross_entropy_forward": forward, "linear_cross_entropy_backward": backward}
+
+
+@pytest.mark.parametrize("composed", [composed_add_layernorm, composed_linear_cross_entropy])
+def test_a_swapped_op_is_called_and_one_made_of_parts_gives_the_same(composed):
+    swapped = composed()
+    called = []
+
+    def noted(name, op):
+        return lambda *arguments, **options: called.append(name) or op(*arguments, **options)
+
+    ops = dataclasses.replace(numpy_ops, **{name: noted(name, op) for name, op in swapped.items()})
+    model, default = (Transformer(config(dropout=0.3), table, "float64") for table in (ops, numpy_ops))
+    assert error(run_loss(model), run_loss(default)) <= 1e-12
+    assert error(model.parameters.grad, default.parameters.grad) <= 1e-12
+    assert set(called) == set(swapped)
+
+
+@pytest.mark.parametrize("pair", sorted(POST_NORM | PRE_NORM | {"linear_cross_entropy"}))
+@pytest.mark.parametrize("half", ["forward", "backward"])
+def test_no_op_is_reached_past_the_table(pair, half):
+    """A table without one op can't train a model that needs it."""
+
+    class Missing(Exception):
+        pass
+
+    def missing(*arguments, **options):
+        raise Missing
+
+    ops: Ops = dataclasses.replace(numpy_ops, **{f"{pair}_{half}": missing})
+    with pytest.raises(Missing):
+        run_loss(Transformer(config(norm_first=pair == "layernorm", dropout=0.3), ops))

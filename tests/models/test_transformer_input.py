@@ -1,0 +1,88 @@
+"""What a model takes, what it can't, and that it writes into none of it."""
+
+import numpy as np
+import pytest
+from model_cases import STREAM, model_of, ragged
+from prove import read_only
+
+IDS = np.ones((2, 3), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "kind", "message"),
+    [
+        (IDS[0], IDS, ValueError, r"source has shape \(3,\), expected \(B, T\)"),
+        (IDS, IDS[0], ValueError, r"target has shape \(3,\), expected \(B, T\)"),
+        (IDS, IDS[:1], ValueError, "source has 2 sentences and target 1"),
+        (IDS + 10, IDS, ValueError, "ids holds 11, expected ids from 0 to 10"),
+        (IDS, -IDS, ValueError, "ids holds -1, expected ids from 0 to 10"),
+        (IDS, IDS * 1.0, TypeError, "ids must be an integer"),
+        (np.ones((2, 17), int), IDS, ValueError, "source has 17 tokens, more than the model's max_length of 16"),
+        (IDS, np.ones((2, 17), int), ValueError, "target has 17 tokens, more than the model's max_length of 16"),
+    ],
+)
+def test_ids_that_a_model_can_not_take(source, target, kind, message):
+    with pytest.raises(kind, match=message):
+        model_of().forward(source, target)
+
+
+def test_targets_out_of_range():
+    with pytest.raises(ValueError, match="targets holds 11, expected ids from 0 to 10"):
+        model_of().loss(IDS, IDS, IDS + 10)
+
+
+def test_a_loss_without_gradient_has_no_backward():
+    model = model_of()
+    loss, cache = model.loss(IDS, IDS, IDS, with_grad=False)
+    assert loss == model.loss(IDS, IDS, IDS)[0]
+    with pytest.raises(ValueError, match="with_grad=False"):
+        model.loss_backward(1.0, cache)
+
+
+@pytest.mark.parametrize("dtype", ["int32", np.int64, "list"])
+def test_any_integers_are_ids(dtype):
+    model = model_of()
+    ids = IDS.tolist() if dtype == "list" else IDS.astype(dtype)
+    assert model.loss(ids, ids, ids)[0] == model.loss(IDS, IDS, IDS)[0]
+
+
+@pytest.mark.parametrize(("batch", "source", "target"), [(0, 3, 2), (2, 0, 2), (2, 3, 0)])
+def test_empty_arrays(batch, source, target):
+    model = model_of()
+    ids, ids_in = np.ones((batch, source), np.int64), np.ones((batch, target), np.int64)
+    loss, cache = model.loss(ids, ids_in, ids_in)
+    model.loss_backward(1.0, cache)
+    assert model.forward(ids, ids_in)[0].shape == (batch, target, 11)
+    assert np.isfinite(loss)
+    assert np.isfinite(model.parameters.grad).all()
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_nothing_is_written_into_what_a_model_is_given(norm_first):
+    """Every array that it is given, and every parameter, is read-only here."""
+    model, batch = model_of(norm_first=norm_first, positions="learned", dropout=0.3), ragged([3, 2], [2, 4])
+    for parameter in model.parameters.named.values():
+        read_only(parameter.data)
+    _, cache = model.loss(*batch, 0.1, STREAM)
+    model.loss_backward(1.0, cache)
+    logits, cache = model.forward(batch.source, batch.target_in, STREAM)
+    model.backward(read_only(np.ones(logits.shape)), cache)
+    model.attention_maps(batch.source, batch.target_in)
+    state = model.start_decoding(batch.source, num_beams=2)
+    model.decode_step(read_only(np.ones((2, 2), np.int64)), state)
+    state.reorder(read_only(np.zeros((2, 2), np.int64)))
+    state.select(read_only(np.zeros(1, np.int64)))
+
+
+def test_gradients_of_another_type_are_cast_at_the_boundary():
+    model, batch = model_of(), ragged([3, 2], [2, 4])
+    logits, cache = model.forward(batch.source, batch.target_in)
+    dlogits = np.random.default_rng(0).standard_normal(logits.shape).astype(np.float32)
+    gradients = []
+    for given in (dlogits, dlogits.astype(np.float64)):
+        model.parameters.zero_grad()
+        model.backward(given, cache)
+        gradients.append(model.parameters.grad.copy())
+    np.testing.assert_array_equal(*gradients)
+    with pytest.raises(ValueError, match=r"dy has shape \(2, 4, 1\), expected its output's \(2, 4, 11\)"):
+        model.backward(dlogits[..., :1], cache)

@@ -1,0 +1,64 @@
+"""The finite-difference suite that users run."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from prove import Proof
+
+from minitransformer.check import TOLERANCE, run_checks
+from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.ops import numpy_ops
+
+LINES: list[str] = []
+
+
+@pytest.fixture(scope="module")
+def results():
+    LINES.clear()
+    return run_checks(report=LINES.append)
+
+
+def test_everything_is_right(results, proof: Proof):
+    for result in results:
+        assert result.passed, result.complaint
+        assert result.error <= TOLERANCE
+        if "Transformer" not in result.component:
+            continue
+        proof.record("every parameter of a model", "finite differences", result.error)
+
+
+def test_every_op_layer_and_parameter_has_a_row(results):
+    rows = [result.component for result in results]
+    assert len(set(rows)) == len(rows)
+    for field in dataclasses.fields(numpy_ops):
+        if field.name.endswith("_backward"):
+            assert any(row.split(",")[0] == field.name.removesuffix("_backward") for row in rows), field.name
+    for layer in ("Linear", "FeedForward", "LayerNorm", "TokenEmbedding", "LearnedPositions", "SelfAttention"):
+        assert any(row.startswith(layer) for row in rows)
+    model = Transformer(TransformerConfig(vocab_size=9, d_model=4, num_heads=2, d_ff=5, num_layers=2))
+    assert {f"Transformer: {name}" for name in model.parameters.named} <= set(rows)
+
+
+def test_report_is_a_table(results):
+    assert len(LINES) == len(results) + 3
+    assert f"all {len(results)} gradients are right" in LINES[-1]
+
+
+def test_a_broken_op_is_found_alone_and_inside_what_uses_it():
+    def relu_backward(dy, cache):
+        return dy * np.sign(cache) * 1.001
+
+    lines: list[str] = []
+    results = run_checks(dataclasses.replace(numpy_ops, relu_backward=relu_backward), lines.append)
+    wrong = [result for result in results if not result.passed]
+    assert [result.component for result in wrong] == [
+        "relu",
+        "FeedForward",
+        *(f"{kind}, {norm}" for norm in ("post-norm", "pre-norm") for kind in ("EncoderLayer", "DecoderLayer")),
+        "Transformer",
+        "Transformer, pre-norm, learned positions",
+    ]
+    assert "1.001 times the true gradient" in wrong[0].complaint
+    assert sum(line.endswith("WRONG") for line in lines) == len(wrong)
+    assert f"{len(wrong)} of {len(results)} gradients are WRONG" in lines[-1]
