@@ -1,0 +1,185 @@
+"""Batches: sentences of about the same length together, measured in tokens (Vaswani 2017, §5.1).
+
+A batch is a rectangle of token ids, so a short sentence beside a long one is mostly padding. `Batches`
+therefore sorts before it cuts: an epoch's pairs are sorted by length with ties in random order, cut into batches
+of at most `tokens_per_batch`, and the batches are shuffled. All of it follows from (seed, epoch): batch i of
+epoch e is the same whatever was asked for before, so a stopped training can go on exactly.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minitransformer.data.token_dataset import TokenDataset, as_ids
+from minitransformer.data.tokenizer import BPETokenizer
+
+PAD_ID, BOS_ID, EOS_ID = BPETokenizer.pad_id, BPETokenizer.bos_id, BPETokenizer.eos_id
+
+# Pairs with the same longer side are ordered by the difference of their sides, give or take this many tokens.
+# 0 pads least, but then an epoch groups nearly the same sentences as the last one.
+LENGTH_NOISE = np.float32(3)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Sentence pairs, one a row, padded on the right.
+
+    A row of `source` is ids </s>, of `target_in` <s> ids, of `target_out` ids </s>. `first` is the number of
+    the first row in the batch this one was split from: a sentence's dropout depends on its number.
+    """
+
+    source: NDArray[np.int64]  # (B, Ts)
+    target_in: NDArray[np.int64]  # (B, Tt)
+    target_out: NDArray[np.int64]  # (B, Tt)
+    first: int = 0
+
+    @property
+    def num_sentences(self) -> int:
+        """Rows, B."""
+        return len(self.source)
+
+    @property
+    def num_source_tokens(self) -> int:
+        """Source tokens, </s> counted and padding not."""
+        return int(np.count_nonzero(self.source != PAD_ID))
+
+    @property
+    def num_target_tokens(self) -> int:
+        """Predicted tokens, </s> counted and padding not."""
+        return int(np.count_nonzero(self.target_out != PAD_ID))
+
+    def split(self, n: int) -> list["Batch"]:
+        """Cut the rows into `n` parts of about as many tokens each, trimmed to their own longest sentences.
+
+        Rows keep their order and, through `first`, their number; a part without rows is left out.
+        Raises ValueError unless n ≥ 1.
+        """
+        if n < 1:
+            raise ValueError(f"n must be at least 1, got {n}")
+        tokens = np.count_nonzero(self.source, axis=1) + np.count_nonzero(self.target_out, axis=1)  # (B,)
+        end = np.cumsum(tokens)
+        boundaries = np.arange(1, n) * tokens.sum() / n
+        cuts = np.searchsorted(end - tokens / 2, boundaries)  # a row goes where its middle lies
+        edges = np.unique([0, *cuts, len(tokens)])
+        return [self._rows(start, stop) for start, stop in pairwise(edges.tolist())]
+
+    def _rows(self, start: int, stop: int) -> "Batch":
+        source, target_in, target_out = (
+            array[start:stop] for array in (self.source, self.target_in, self.target_out)
+        )
+        source_width = np.count_nonzero(source, axis=1).max()
+        target_width = np.count_nonzero(target_out, axis=1).max()
+        return Batch(
+            np.ascontiguousarray(source[:, :source_width]),
+            np.ascontiguousarray(target_in[:, :target_width]),
+            np.ascontiguousarray(target_out[:, :target_width]),
+            self.first + start,
+        )
+
+
+def pad(sequences: Sequence[ArrayLike], pad_id: int = PAD_ID) -> NDArray[np.int64]:
+    """Stack sequences of ids into a (B, T) array, T the longest, with `pad_id` on the right."""
+    rows = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
+    padded = np.full((len(rows), max(map(len, rows), default=0)), pad_id, dtype=np.int64)
+    for padded_row, row in zip(padded, rows, strict=True):
+        padded_row[: len(row)] = row
+    return padded
+
+
+def collate(sources: Sequence[ArrayLike], targets: Sequence[ArrayLike], first: int = 0) -> Batch:
+    """Make a batch of sentence pairs, given as ids without special tokens; row i is pair i.
+
+    Raises ValueError where the two differ in number, and as `as_ids`.
+    """
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"sources and targets must be pairs, got {len(sources)} sources and {len(targets)} targets"
+        )
+    source_ids, target_ids = list(map(as_ids, sources)), list(map(as_ids, targets))
+    return Batch(
+        source=pad([np.append(ids, EOS_ID) for ids in source_ids]),
+        target_in=pad([np.append(BOS_ID, ids) for ids in target_ids]),
+        target_out=pad([np.append(ids, EOS_ID) for ids in target_ids]),
+        first=first,
+    )
+
+
+class Batches:
+    """A dataset's batches: every pair once an epoch, pairs of about the same length together.
+
+    The padded size of a batch, its longest side (</s> or <s> counted) × its pairs, is at most
+    `tokens_per_batch`. Order and company come from (seed, epoch). Every epoch has `len(batches)` batches,
+    so step s of a training is `batches.batch(*divmod(s, len(batches)))`.
+
+    Raises ValueError where the dataset is empty, its longest sentence does not fit in a batch, or it
+    holds an id outside a vocabulary of `vocab_size`.
+    """
+
+    def __init__(
+        self, dataset: TokenDataset, tokens_per_batch: int, seed: int = 0, vocab_size: int | None = None
+    ) -> None:
+        if len(dataset) == 0:
+            raise ValueError("the dataset has no sentence pairs")
+        if vocab_size is not None and dataset.max_id >= vocab_size:
+            raise ValueError(
+                f"the dataset holds token id {dataset.max_id}, but the vocabulary has {vocab_size} tokens"
+            )
+        self._dataset = dataset
+        self._seed = seed
+        self._longer = np.maximum(dataset.source_lengths, dataset.target_lengths) + 1  # (N,)
+        self._edges = _cut(np.sort(self._longer), tokens_per_batch)
+        self._epoch_order = lru_cache(maxsize=1)(self._shuffle)
+
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+        return len(self._edges) - 1
+
+    def indices(self, epoch: int, index: int) -> NDArray[np.int64]:
+        """The pairs in batch `index` of `epoch`, sorted by source length, then target's: its halves pad less.
+
+        Raises IndexError where the epoch has no such batch.
+        """
+        if not 0 <= index < len(self):
+            raise IndexError(f"an epoch has batches 0 to {len(self) - 1}, got {index}")
+        pairs, batches = self._epoch_order(epoch)
+        start, stop = self._edges[batches[index] :][:2]
+        chosen = pairs[start:stop]
+        by_length = (self._dataset.target_lengths[chosen], self._dataset.source_lengths[chosen])
+        return chosen[np.lexsort(by_length)]
+
+    def batch(self, epoch: int, index: int) -> Batch:
+        """Batch `index` of `epoch`, without making those before it."""
+        sources, targets = zip(*(self._dataset[int(i)] for i in self.indices(epoch, index)), strict=True)
+        return collate(sources, targets)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of `epoch` in order, from batch `start` on."""
+        return (self.batch(epoch, index) for index in range(start, len(self)))
+
+    def _shuffle(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All pairs, sorted by length with random ties (N,), and the order of the batches cut from them."""
+        rng = np.random.default_rng([self._seed, epoch])
+        ties = LENGTH_NOISE * rng.random(len(self._longer), dtype=np.float32)
+        ties += self._dataset.source_lengths - self._dataset.target_lengths
+        # The cuts depend on the longer sides alone, sorted alike in every epoch, so they always hold.
+        pairs = np.lexsort((ties, self._longer))
+        return pairs, rng.permutation(len(self))
+
+
+def _cut(lengths: NDArray[np.integer], tokens_per_batch: int) -> NDArray[np.int64]:
+    """Cut ascending `lengths` into batches as large as longest × sentences ≤ tokens_per_batch lets; their edges."""
+    if lengths[-1] > tokens_per_batch:
+        raise ValueError(
+            f"tokens_per_batch is {tokens_per_batch}, but the longest sentence has {lengths[-1]} tokens"
+        )
+    edges = [0]
+    while edges[-1] < len(lengths):
+        start = edges[-1]
+        candidates = lengths[start : start + tokens_per_batch // int(lengths[start])]
+        padded_sizes = candidates.astype(np.int64) * np.arange(1, len(candidates) + 1)
+        edges.append(start + int(np.searchsorted(padded_sizes, tokens_per_batch, side="right")))
+    return np.array(edges)

@@ -1,0 +1,84 @@
+"""What a sentence is made of: the names by which accuracy is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .lexicon.function_words import CAN, MUST, SHOULD, WANT, WILL
+from .syntax import COMPLEMENT, COORDINATION, PAST, QUESTION, STATEMENT, Clause, NounPhrase, Sentence
+from .words import DATIVE, Pronoun
+
+CONSTRUCTIONS = (
+    "simple sentence", "question", "coordination", "subordinate clause", "complement clause", "relative clause",
+    "fronted adverbial", "time adverbial", "date", "perfect", "modal", "future", "separable verb", "negation nicht",
+    "negation kein", "adjective", "predicate adjective", "plural", "number", "possessive", "genitive",
+    "dative", "two objects", "object pronoun", "prepositional phrase", "mass noun",
+)
+KIND_NAMES = {
+    STATEMENT: "simple sentence", QUESTION: "question", COORDINATION: "coordination", COMPLEMENT: "complement clause",
+}
+MODALS = (CAN, MUST, SHOULD, WANT)
+
+
+def constructions_of(sentence: Sentence) -> frozenset[str]:
+    """Names, out of CONSTRUCTIONS, of what a sentence contains."""
+    names = set(_clause(sentence.main))
+    if sentence.other is not None:
+        names.update(_clause(sentence.other))
+    names.add(KIND_NAMES.get(sentence.kind, "subordinate clause"))
+    return frozenset(names)
+
+
+def _clause(clause: Clause) -> Iterator[str]:
+    verb, object, recipient = clause.verb, clause.object, clause.recipient
+    if clause.form == PAST and clause.predicate is None:
+        yield "perfect"
+    if clause.form in MODALS:
+        yield "modal"
+    if clause.form == WILL:
+        yield "future"
+    if verb.prefix:
+        yield "separable verb"
+    if clause.predicate is not None:
+        yield "predicate adjective"
+    if clause.time is not None:
+        yield "time adverbial"
+        if clause.fronted:
+            yield "fronted adverbial"
+        if clause.time.is_date:
+            yield "date"
+    if clause.negated:
+        indefinite = isinstance(object, NounPhrase) and object.determiner.name in ("indefinite", "mass")
+        yield "negation kein" if indefinite else "negation nicht"
+    if recipient is not None or (object is not None and verb.case == DATIVE):
+        yield "dative"
+    if recipient is not None:
+        yield "two objects"
+    if isinstance(object, Pronoun) or isinstance(recipient, Pronoun):
+        yield "object pronoun"
+    if clause.phrase is not None:
+        yield "prepositional phrase"
+        yield from _noun_phrase(clause.phrase.object)
+    for phrase in (clause.subject, object, recipient):
+        if isinstance(phrase, NounPhrase):
+            yield from _noun_phrase(phrase)
+
+
+def _noun_phrase(phrase: NounPhrase) -> Iterator[str]:
+    name = phrase.determiner.name
+    if phrase.adjective is not None:
+        yield "adjective"
+    if phrase.plural:
+        yield "plural"
+    if phrase.possessor is not None:
+        yield "genitive"
+        yield from _noun_phrase(phrase.possessor)
+    if name in ("number", "possessive"):
+        yield name
+    if name == "no":
+        yield "negation kein"
+    if name == "mass":
+        yield "mass noun"
+    if phrase.relative is not None:
+        yield "relative clause"
+        yield from _clause(phrase.relative)

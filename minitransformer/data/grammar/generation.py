@@ -1,0 +1,125 @@
+"""Sentences drawn from the grammar, with their translations, their parse trees and their split."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from hashlib import blake2b
+from typing import Literal
+
+from ..parallel import SentencePair
+from . import english, french, german
+from .constructions import constructions_of
+from .lexicon.lexicon import Lexicon
+from .parsing import Vocabulary, parse
+from .rules import Grammar
+from .syntax import Sentence
+
+SPLITS = ("train", "valid", "test")
+HELD_OUT = 16                                   # one sentence in 16 is for validation, one for test
+DIGITS = 48                                     # bytes of randomness; the longest derivation uses 27
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence of the grammar. What is not asked for is not computed: all of it follows from the derivation."""
+
+    derivation: Sentence
+    english: str
+
+    @cached_property
+    def german(self) -> str:
+        """The German translation."""
+        return german.sentence_text(self.derivation)
+
+    @cached_property
+    def french(self) -> str:
+        """The French translation."""
+        return french.sentence_text(self.derivation)
+
+    @cached_property
+    def tree(self) -> str:
+        """The English parse tree in brackets: (S (NP (D the) (N dog)) …)."""
+        return english.bracketed(english.sentence_tree(self.derivation))
+
+    @cached_property
+    def constructions(self) -> frozenset[str]:
+        """Names, out of CONSTRUCTIONS, of what the sentence contains."""
+        return constructions_of(self.derivation)
+
+
+@cache
+def grammar() -> Grammar:
+    """The grammar over the whole lexicon, built when first asked for."""
+    return Grammar(Lexicon())
+
+
+def count_sentences() -> int:
+    """Number of English sentences, exact: one for each derivation, since no sentence has two."""
+    return grammar().sentences.size
+
+
+def split_of(sentence: str) -> str:
+    """The split that an English sentence belongs to, by a hash of its text: one in 16 valid, one in 16 test."""
+    bucket = blake2b(sentence.encode(), digest_size=8).digest()[0] % HELD_OUT
+    return ("valid", "test", "train")[min(bucket, 2)]
+
+
+def example(derivation: Sentence) -> Example:
+    """The example of a derivation."""
+    return Example(derivation, english.sentence_text(english.sentence_tree(derivation)))
+
+
+@cache
+def _vocabulary() -> Vocabulary:
+    return Vocabulary(Lexicon())
+
+
+def translate(sentence: str) -> Example:
+    """The example of an English sentence, found by parsing it: translate("She sleeps.").german is "Sie schläft.".
+
+    Raises ValueError if the sentence, spelt as the grammar spells it, is not of the language.
+    """
+    readings = parse(sentence, _vocabulary())
+    if not readings:
+        raise ValueError(f"sentence must be one that the grammar can form, got {sentence!r}")
+    return Example(readings[0], sentence)
+
+
+def sample(split: str, seed: int, start: int = 0) -> Iterator[Example]:
+    """Endless examples of a split; number n, counted from 0, depends on (seed, split, n) only.
+
+    `start` skips to a number at no cost. Raises ValueError for an unknown split or a negative start.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    if start < 0:
+        raise ValueError(f"start must not be negative, got {start}")
+    return _sample(split, seed, start)
+
+
+def _sample(split: str, seed: int, start: int) -> Iterator[Example]:
+    draw = grammar().sentences.draw
+    for n in itertools.count(start):
+        for attempt in itertools.count():
+            key = f"{seed} {split} {n} {attempt}".encode()
+            derivation, _ = draw(int.from_bytes(blake2b(key, digest_size=DIGITS).digest(), "little"))
+            drawn = example(derivation)
+            if split_of(drawn.english) == split:
+                yield drawn
+                break
+
+
+def pairs(
+    split: str, seed: int, language: Literal["german", "french"] = "german", count: int | None = None, start: int = 0
+) -> Iterator[SentencePair]:
+    """`count` pairs of English and German or French (endless if None): what a tokenizer and a dataset take.
+
+    Raises ValueError for an unknown language.
+    """
+    if language not in ("german", "french"):
+        raise ValueError(f"language must be 'german' or 'french', got {language!r}")
+    examples = itertools.islice(sample(split, seed, start), count)
+    return (SentencePair(each.english, getattr(each, language)) for each in examples)

@@ -1,0 +1,87 @@
+"""Number words from 0 to 100 in three languages, and the ordinals that dates need."""
+
+ENGLISH_UNITS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen"
+).split()
+ENGLISH_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+GERMAN_UNITS = (
+    "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn "
+    "siebzehn achtzehn neunzehn"
+).split()
+GERMAN_TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
+FRENCH_UNITS = (
+    "zéro un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize "
+    "dix-sept dix-huit dix-neuf"
+).split()
+FRENCH_TENS = "vingt trente quarante cinquante soixante soixante quatre-vingt quatre-vingt".split()
+GERMAN_ORDINALS = {1: "ersten", 3: "dritten", 7: "siebten", 8: "achten"}
+
+
+def english_number(n: int) -> str:
+    """English cardinal: 21 is "twenty-one". Raises ValueError outside 0 … 100."""
+    _check(n)
+    if n == 100:
+        return "one hundred"
+    if n < 20:
+        return ENGLISH_UNITS[n]
+    tens, unit = ENGLISH_TENS[n // 10 - 2], n % 10
+    return f"{tens}-{ENGLISH_UNITS[unit]}" if unit else tens
+
+
+def german_number(n: int) -> str:
+    """German cardinal, unit before ten: 21 is "einundzwanzig". Raises ValueError outside 0 … 100."""
+    _check(n)
+    if n == 100:
+        return "einhundert"
+    if n < 20:
+        return GERMAN_UNITS[n]
+    tens, unit = GERMAN_TENS[n // 10 - 2], n % 10
+    if not unit:
+        return tens
+    return f"{'ein' if unit == 1 else GERMAN_UNITS[unit]}und{tens}"
+
+
+def french_number(n: int, feminine: bool = False) -> str:
+    """French cardinal: 21 is "vingt et un", before a feminine noun "vingt et une"; 80 is "quatre-vingts".
+
+    Raises ValueError outside 0 … 100.
+    """
+    _check(n)
+    if n == 100:
+        return "cent"
+    if n < 20:
+        word = FRENCH_UNITS[n]
+    else:
+        tens, base = FRENCH_TENS[n // 10 - 2], n // 10 * 10
+        # soixante-dix and quatre-vingt-dix count on from sixty and eighty
+        unit = n - (base - 10 if base in (70, 90) else base)
+        if unit == 0:
+            word = "quatre-vingts" if n == 80 else tens
+        elif unit in (1, 11) and n < 80:
+            word = f"{tens} et {FRENCH_UNITS[unit]}"
+        else:
+            word = f"{tens}-{FRENCH_UNITS[unit]}"
+    one = word == "un" or word.endswith((" un", "-un"))
+    return word + "e" if feminine and one else word
+
+
+def english_ordinal(n: int) -> str:
+    """English ordinal in figures, as dates have it: 21 is "21st"."""
+    suffix = "th" if 11 <= n % 100 <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n}{suffix}"
+
+
+def german_ordinal(n: int) -> str:
+    """German ordinal in the dative after "am": 21 is "einundzwanzigsten"."""
+    return GERMAN_ORDINALS.get(n) or german_number(n) + ("ten" if n < 20 else "sten")
+
+
+def french_day(n: int) -> str:
+    """Day of the month in French: an ordinal for the first only, then cardinals."""
+    return "premier" if n == 1 else french_number(n)
+
+
+def _check(n: int) -> None:
+    if not 0 <= n <= 100:
+        raise ValueError(f"n must be between 0 and 100 to be written in words, got {n}")

@@ -1,0 +1,93 @@
+"""Spaces of derivations: counted exactly, drawn from by weight, listed one by one.
+
+A space is built from two operations: a choice among options, and a record whose fields are filled independently.
+Counting adds and multiplies. Drawing reads a choice off a large random integer in mixed radix: each choice takes the
+remainder and leaves the quotient, so that a derivation is a function of that one integer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+
+class Choice:
+    """One of some words, each as likely as the others."""
+
+    def __init__(self, words: Sequence[Any]):
+        self.words = tuple(words)
+
+    @cached_property
+    def size(self) -> int:
+        """Number of words."""
+        return len(self.words)
+
+    def draw(self, digits: int) -> tuple[Any, int]:
+        """The word that `digits` selects, and what is left of `digits`."""
+        digits, i = divmod(digits, self.size)
+        return self.words[i], digits
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.words)
+
+
+class Union:
+    """One of several spaces that have nothing in common, drawn in proportion to whole-number weights.
+
+    An option that is empty, or of weight 0, is left out: a smaller lexicon gives a smaller language, not an error.
+    """
+
+    def __init__(self, *options: tuple[int, Space]):
+        self.options = [(weight, space) for weight, space in options if weight and space.size]
+        self._draws = [space.draw for _, space in self.options]
+        self._bounds = list(itertools.accumulate(weight for weight, _ in self.options))
+        self._total = sum(weight for weight, _ in self.options)
+
+    @cached_property
+    def size(self) -> int:
+        """Number of derivations: the sum over the options."""
+        return sum(space.size for _, space in self.options)
+
+    def draw(self, digits: int) -> tuple[Any, int]:
+        """A derivation of the option that `digits` selects, and what is left of `digits`."""
+        digits, point = divmod(digits, self._total)
+        return self._draws[bisect(self._bounds, point)](digits)
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.chain.from_iterable(space for _, space in self.options)
+
+
+class Record:
+    """A record, each field constant or drawn from a space of its own."""
+
+    def __init__(self, make: type, **fields: Any):
+        self.make: Any = make                   # a NamedTuple
+        self.fields = {name: value for name, value in fields.items() if isinstance(value, (Choice, Union, Record))}
+        self.constants = {name: value for name, value in fields.items() if name not in self.fields}
+        self._template = self.make(**self.constants, **dict.fromkeys(self.fields))
+        self._places = [(self._template._fields.index(name), space.draw) for name, space in self.fields.items()]
+
+    @cached_property
+    def size(self) -> int:
+        """Number of derivations: the product over the fields."""
+        product = 1
+        for space in self.fields.values():
+            product *= space.size
+        return product
+
+    def draw(self, digits: int) -> tuple[Any, int]:
+        """A record whose fields `digits` selects, and what is left of `digits`."""
+        values = list(self._template)
+        for place, draw in self._places:
+            values[place], digits = draw(digits)
+        return self.make._make(values), digits
+
+    def __iter__(self) -> Iterator[Any]:
+        for values in itertools.product(*self.fields.values()):
+            yield self.make(**self.constants, **dict(zip(self.fields, values, strict=True)))
+
+
+Space = Choice | Union | Record

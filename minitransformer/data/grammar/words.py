@@ -1,0 +1,108 @@
+"""What the lexicon is made of: one record per kind of word, each with its English, German and French forms."""
+
+from typing import NamedTuple
+
+# Rows of German tables: gender in the singular, one row for every plural.
+MASCULINE, NEUTER, FEMININE, PLURAL = range(4)
+# Columns of German tables.
+NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
+# Columns of conjugations: I, he/she, we, they (there is no "you": German and French would have to choose a form).
+FIRST, THIRD, FIRST_PLURAL, THIRD_PLURAL = range(4)
+
+
+class Noun(NamedTuple):
+    """A noun; `kind` is the semantic class that decides which verbs and adjectives go with it."""
+
+    kind: str
+    english: tuple[str, str]                    # singular, plural
+    gender: int                                 # German: MASCULINE, NEUTER or FEMININE
+    german: tuple[tuple[str, ...], tuple[str, ...]]   # [plural][case]
+    feminine: bool                              # French
+    french: tuple[str, str]                     # singular, plural
+
+
+class Adjective(NamedTuple):
+    """An adjective with the kinds of nouns that it can describe."""
+
+    kinds: frozenset[str]
+    english: str
+    german: dict[str, str]                      # ending ("" for the predicate, "e", "en", ...) to word
+    french: dict[tuple[bool, bool], str]        # (feminine, plural) to word
+    before_vowel: str                           # French masculine singular before a vowel: bel, nouvel, vieil
+    before_noun: bool                           # French position
+    predicative: bool                           # may follow "is"
+
+
+class Verb(NamedTuple):
+    """A verb with its government; tuples of four are conjugated by FIRST … THIRD_PLURAL."""
+
+    english: tuple[str, str, str]               # base, third person singular, past
+    german: tuple[str, ...]                     # present without the separable prefix
+    infinitive: str                             # German, prefix included
+    participle: str                             # German
+    perfect_with_sein: bool
+    prefix: str                                 # German separable prefix or ""
+    case: int                                   # German case of the object
+    french: tuple[str, ...]                     # present
+    french_infinitive: str
+    french_participle: str
+    perfect_with_etre: bool
+    reflexive: bool                             # French
+    french_preposition: str                     # French preposition before the object: "à" or ""
+
+
+class Modal(NamedTuple):
+    """An auxiliary that takes an infinitive."""
+
+    english: tuple[str, str]                    # after a third person singular, elsewhere
+    negated: tuple[str, str]
+    german: tuple[str, ...]
+    german_negated: tuple[str, ...]             # "must not" is "darf nicht"
+    french: tuple[str, ...]
+
+
+class Pronoun(NamedTuple):
+    """A personal pronoun."""
+
+    person: int
+    english: tuple[str, str]                    # subject, object
+    german: tuple[str, str, str]                # by case
+    french: tuple[str, str, str]                # subject, direct object, indirect object
+    feminine: bool
+
+
+class Determiner(NamedTuple):
+    """An article or a word in its place; a number word is a determiner too."""
+
+    name: str
+    english: str
+    german: tuple[tuple[tuple[str, str], ...], ...]   # [gender or PLURAL][case]: (word, ending of the adjective)
+    french: tuple[str, str, str]                # masculine, feminine, plural
+    before_vowel: tuple[str, ...] = ()          # French (masculine, feminine) before a vowel: cet, mon
+
+
+class Preposition(NamedTuple):
+    """A preposition; German governs a case."""
+
+    english: str
+    german: str
+    case: int
+    french: str
+
+
+class Adverbial(NamedTuple):
+    """An expression of time."""
+
+    english: str
+    german: str
+    french: str
+    is_date: bool = False
+    positive: bool = False                      # not in negated clauses, where "every day" would be ambiguous
+
+
+class Conjunction(NamedTuple):
+    """A word that links two clauses."""
+
+    english: str
+    german: str
+    french: str

@@ -1,0 +1,123 @@
+"""Multi30k (Elliott et al. 2016, 2017): 29,000 image captions in English with their German and French.
+
+The files are downloaded from the dataset's own repository, at a pinned commit, and each is held to its SHA-256.
+This project does not redistribute them: the dataset states no licence, and its README allows non-commercial
+research and education. Who has the files already uses `from_folder`.
+"""
+
+import hashlib
+import http.client
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from minitransformer.atomic import atomic_write
+from minitransformer.data.corpus import Corpus, ParallelFiles, corpus_from_folder
+
+COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
+BASE_URL = f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/raw"
+LANGUAGES = ("de", "fr")
+SPLITS = ("train", "val", "test_2016_flickr")
+SHA256 = {
+    "train.en.gz": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "train.de.gz": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    "train.fr.gz": "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c",
+    "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+    "val.de.gz": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    "val.fr.gz": "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
+    "test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+    "test_2016_flickr.fr.gz": "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
+}
+MAX_BYTES = 1 << 24  # several times the largest file: a server that sends more sends something else
+CHUNK_BYTES = 1 << 16
+
+
+def load(
+    language: str = "de",
+    cache_dir: str | os.PathLike[str] | None = None,
+    base_url: str = BASE_URL,
+    timeout: float = 30.0,
+) -> Corpus:
+    """English→German or English→French, downloaded where the cache does not hold the very files.
+
+    The cache is `minitransformer/multi30k` in `$XDG_CACHE_HOME` or `~/.cache` unless given. Raises ValueError for
+    another language or a file that is not the pinned one, TimeoutError where the server sends nothing for
+    `timeout` seconds, ConnectionError where a download fails otherwise.
+    """
+    _check_language(language)
+    folder = Path(cache_dir) if cache_dir is not None else default_cache_dir()
+    return Corpus(
+        *(
+            ParallelFiles(
+                _cached(folder, f"{split}.en.gz", base_url, timeout),
+                _cached(folder, f"{split}.{language}.gz", base_url, timeout),
+            )
+            for split in SPLITS
+        )
+    )
+
+
+def from_folder(folder: str | os.PathLike[str], language: str = "de") -> Corpus:
+    """The same from files on disk, plain or `.gz`, of any content; raises as `corpus_from_folder`."""
+    _check_language(language)
+    return corpus_from_folder(folder, "en", language)
+
+
+def default_cache_dir() -> Path:
+    """Where downloads are kept: under `$XDG_CACHE_HOME`, or `~/.cache`."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "minitransformer" / "multi30k"
+
+
+def _check_language(language: str) -> None:
+    if language not in LANGUAGES:
+        raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, got {language!r}")
+
+
+def _cached(folder: Path, name: str, base_url: str, timeout: float) -> Path:
+    """The path of a pinned file in the cache folder, downloaded unless it is there, unchanged."""
+    path = folder / name
+    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != SHA256[name]:
+        content = _download(f"{base_url}/{name}", SHA256[name], timeout)
+        with atomic_write(path) as file:
+            file.write(content)
+    return path
+
+
+def _download(url: str, sha256: str, timeout: float) -> bytes:
+    """The content of `url`, checked; the exceptions are those of `load`, each naming the url."""
+    try:
+        content = _fetch(url, timeout)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise ConnectionError(f"cannot download {url}: the server answers {error.code} {error.reason}") from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(reason, TimeoutError):
+            raise TimeoutError(f"cannot download {url}: nothing arrived for {timeout:g} seconds") from None
+        raise ConnectionError(f"cannot download {url}: {reason}") from None
+    actual = hashlib.sha256(content).hexdigest()
+    if actual != sha256:
+        raise ValueError(f"{url} is not the expected file: its SHA-256 must be {sha256}, but is {actual}")
+    return content
+
+
+def _fetch(url: str, timeout: float) -> bytes:
+    from tqdm.std import tqdm
+
+    content = bytearray()
+    with urllib.request.urlopen(url, timeout=timeout) as response:
+        announced = response.length  # None where the server does not say
+        name = url.rpartition("/")[2]
+        # disable=None: no bar where standard error is not a terminal.
+        with tqdm(desc=name, total=announced, unit="B", unit_scale=True, leave=False, disable=None) as bar:
+            while chunk := response.read1(CHUNK_BYTES):
+                content += chunk
+                bar.update(len(chunk))
+                if len(content) > MAX_BYTES:
+                    raise ConnectionError(f"more than {MAX_BYTES} bytes arrived")
+    if announced is not None and len(content) != announced:
+        raise ConnectionError(f"it ended after {len(content)} of {announced} bytes")
+    return bytes(content)

@@ -1,0 +1,193 @@
+"""A tokenizer for any text: byte-pair encoding (Sennrich et al. 2016) with byte fallback (Kudo & Richardson 2018).
+
+    ids 0–2       <pad>, <s>, </s>: no text yields them, however it is spelled
+    ids 3–258     the 256 bytes: a character without a token is written as its UTF-8 bytes
+    ids 259–…     the characters of the training text (sorted by code point), then the merges (oldest first)
+
+Text is cut into words that keep the space before them. One space is put before the text and one taken off again
+after decoding, so that a word has the same tokens at the start of a sentence as inside it, and
+`decode(encode(text)) == text` for every str, lone surrogates included. Within a word the oldest merge that applies
+is made first, everywhere in the word, until none applies: the order in which they were learned.
+"""
+
+import operator
+import os
+from collections.abc import Callable, Iterable
+from itertools import chain, pairwise
+from pathlib import Path
+
+from minitransformer.atomic import atomic_write
+from minitransformer.data import tokenizer_file
+from minitransformer.data.bpe import Pair, choose_characters, count_words, learn_merges, merge_pair, split_words
+from minitransformer.data.tokenizer_file import SPECIAL_TOKENS
+
+FIRST_BYTE = len(SPECIAL_TOKENS)
+FIRST_TEXT = FIRST_BYTE + 256  # ids from here on stand for the text of a character or of a merge
+CACHED_WORDS = 1 << 17
+
+
+class BPETokenizer:
+    """Text to token ids and back. Made by `train`, `load` or `from_json`, and not changed afterwards.
+
+    characters: str, sorted, without repetition; merges: pairs of strings, each a character or an earlier merge.
+    Raises ValueError where they are not that.
+    """
+
+    pad_id, bos_id, eos_id = range(FIRST_BYTE)
+
+    def __init__(self, characters: str, merges: Iterable[tuple[str, str]]):
+        self.characters = characters
+        self.merges = tuple(merges)
+        if list(characters) != sorted(set(characters)) or any("\ud800" <= c <= "\udfff" for c in characters):
+            raise ValueError("characters must be sorted, without repetition and without surrogates")
+        self._ids = {character: FIRST_TEXT + index for index, character in enumerate(characters)}
+        self._merged: dict[Pair, int] = {}  # (left, right) -> the merge's id, smaller for an older one
+        for left, right in self.merges:
+            if left not in self._ids or right not in self._ids:
+                raise ValueError(f"merges must join characters or earlier merges, but one is {left!r} + {right!r}")
+            if left + right in self._ids:
+                raise ValueError(f"merges must differ in what they make, but two make {left + right!r}")
+            new = FIRST_TEXT + len(self._ids)
+            self._merged[self._ids[left], self._ids[right]] = self._ids[left + right] = new
+        self._bytes = [b""] * FIRST_BYTE + [bytes([byte]) for byte in range(256)]
+        self._bytes += [text.encode() for text in self._ids]
+        self._ids_of_word = _Cache(self._encode_word)
+
+    @classmethod
+    def train(cls, texts: Iterable[str], vocab_size: int, progress: bool = False) -> "BPETokenizer":
+        """Learn a vocabulary of exactly `vocab_size` tokens, specials and bytes included.
+
+        texts: str, such as lines, read once as a stream; only the distinct words are held in memory. Characters
+        rarer than one in a million get no token. progress: show a bar while the merges are learned.
+        Raises TypeError where a text is not a str or `vocab_size` not an int, ValueError where there is no text or
+        `vocab_size` is less than the text's characters need or more than its words can give.
+        """
+        if not isinstance(vocab_size, int):
+            raise TypeError(f"vocab_size must be an int, but is of type {type(vocab_size).__name__}")
+        word_counts = count_words(texts)
+        if not word_counts:
+            raise ValueError("texts must hold some text to train a tokenizer on, but they are empty")
+        characters = choose_characters(word_counts)
+        smallest = FIRST_TEXT + len(characters)
+        if vocab_size < smallest:
+            raise ValueError(
+                f"vocab_size must be at least {smallest} for this text ({FIRST_BYTE} specials, 256 bytes and "
+                f"{len(characters)} characters), but is {vocab_size}"
+            )
+        merges = learn_merges(word_counts, characters, vocab_size - smallest, progress)
+        if smallest + len(merges) < vocab_size:
+            raise ValueError(
+                f"vocab_size must be at most {smallest + len(merges)} for this text, whose words give no more "
+                f"tokens, but is {vocab_size}"
+            )
+        return cls(characters, merges)
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of ids: specials, bytes, characters and merges."""
+        return len(self._bytes)
+
+    def __len__(self) -> int:
+        return len(self._bytes)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BPETokenizer):
+            return NotImplemented
+        return (self.characters, self.merges) == (other.characters, other.merges)
+
+    def __hash__(self) -> int:
+        return hash((self.characters, self.merges))
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of `text`, without <s> and </s>; empty text has none. Raises TypeError if not a str."""
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a str, but is of type {type(text).__name__}")
+        if not text:
+            return []
+        return list(chain.from_iterable(map(self._ids_of_word.__getitem__, split_words(" " + text))))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids` (a list or a 1-D integer array), the inverse of `encode`; specials add nothing.
+
+        Bytes that are not UTF-8, which a model may well produce, become U+FFFD. The one space that `encode` put
+        first is taken off. Raises ValueError for an id outside the vocabulary, TypeError for one not an integer.
+        """
+        data = b"".join(map(self._bytes.__getitem__, self._checked(ids)))
+        try:
+            text = data.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            text = data.decode("utf-8", "replace")
+        return text.removeprefix(" ")
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """Each id as a readable piece: ▁dog for " dog", <0xC3> for a byte, <s> for a special; raises as `decode`."""
+        return [self._readable(index) for index in self._checked(ids)]
+
+    def to_json(self) -> str:
+        """The tokenizer as readable JSON (see `tokenizer_file`)."""
+        return tokenizer_file.to_json(self.characters, self.merges)
+
+    @classmethod
+    def from_json(cls, text: str) -> "BPETokenizer":
+        """The tokenizer that `to_json` wrote. Raises ValueError for anything else."""
+        return cls(*tokenizer_file.from_json(text))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one JSON file, beside `path` first and then renamed. Raises OSError where that fails."""
+        with atomic_write(path) as file:
+            file.write(self.to_json().encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "BPETokenizer":
+        """Read a file that `save` wrote. Raises ValueError, naming the file, for any other content."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)} is not a tokenizer: {error}") from None
+
+    def _encode_word(self, word: str) -> tuple[int, ...]:
+        ids: list[int] = []
+        for character in word:
+            if character in self._ids:
+                ids.append(self._ids[character])
+            else:
+                ids.extend(FIRST_BYTE + byte for byte in character.encode("utf-8", "surrogatepass"))
+        while candidates := [(self._merged[pair], pair) for pair in pairwise(ids) if pair in self._merged]:
+            new, pair = min(candidates)
+            ids = merge_pair(ids, pair, new)
+        return tuple(ids)
+
+    def _checked(self, ids: Iterable[int]) -> list[int]:
+        try:
+            checked = list(map(operator.index, ids))
+        except TypeError:
+            raise TypeError("ids must be integers, a list or a 1-D array of them") from None
+        if checked and not (min(checked) >= 0 and max(checked) < len(self)):
+            wrong = next(index for index in checked if not 0 <= index < len(self))
+            raise ValueError(f"ids must be at least 0 and less than {len(self)}, but one is {wrong}")
+        return checked
+
+    def _readable(self, index: int) -> str:
+        if index < FIRST_BYTE:
+            return SPECIAL_TOKENS[index]
+        if index < FIRST_TEXT:
+            return f"<0x{index - FIRST_BYTE:02X}>"
+        text = self._bytes[index].decode().replace(" ", "▁")
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+class _Cache(dict[str, tuple[int, ...]]):
+    """A function's results by argument, the first `CACHED_WORDS` of them; a hit costs no more than a dict look-up.
+
+    Threads may share it: each step on the dict is atomic, and two that miss at once store the same result.
+    """
+
+    def __init__(self, function: Callable[[str], tuple[int, ...]]):
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        ids = self._function(word)
+        if len(self) < CACHED_WORDS:
+            self[word] = ids
+        return ids

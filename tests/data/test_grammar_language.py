@@ -1,0 +1,184 @@
+"""The languages of the grammar against what was written by hand: sentences, number words, endings, forms."""
+
+from pathlib import Path
+
+import pytest
+
+from minitransformer.data.grammar import translate
+from minitransformer.data.grammar.lexicon import function_words as words
+from minitransformer.data.grammar.lexicon.adjectives import ADJECTIVES
+from minitransformer.data.grammar.lexicon.lexicon import Lexicon
+from minitransformer.data.grammar.lexicon.nouns import NOUNS
+from minitransformer.data.grammar.numerals import (
+    english_number,
+    english_ordinal,
+    french_day,
+    french_number,
+    german_number,
+    german_ordinal,
+)
+
+LEXICON = Lexicon()
+TABLE = Path(__file__).with_name("grammar_sentences.tsv")
+SENTENCES = [
+    line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")
+]
+
+
+def test_the_table_is_large():
+    assert len({english for english, _, _ in SENTENCES}) >= 250
+
+
+@pytest.mark.parametrize(("english", "german", "french"), SENTENCES)
+def test_translations_written_by_hand(english, german, french):
+    example = translate(english)
+    assert example.german == german
+    assert example.french == french
+
+
+ENGLISH = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+seventeen eighteen nineteen twenty twenty-one twenty-two twenty-three twenty-four twenty-five twenty-six twenty-seven
+twenty-eight twenty-nine thirty thirty-one thirty-two thirty-three thirty-four thirty-five thirty-six thirty-seven
+thirty-eight thirty-nine forty forty-one forty-two forty-three forty-four forty-five forty-six forty-seven forty-eight
+forty-nine fifty fifty-one fifty-two fifty-three fifty-four fifty-five fifty-six fifty-seven fifty-eight fifty-nine
+sixty sixty-one sixty-two sixty-three sixty-four sixty-five sixty-six sixty-seven sixty-eight sixty-nine seventy
+seventy-one seventy-two seventy-three seventy-four seventy-five seventy-six seventy-seven seventy-eight seventy-nine
+eighty eighty-one eighty-two eighty-three eighty-four eighty-five eighty-six eighty-seven eighty-eight eighty-nine
+ninety ninety-one ninety-two ninety-three ninety-four ninety-five ninety-six ninety-seven ninety-eight ninety-nine"""
+GERMAN = """null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn
+siebzehn achtzehn neunzehn zwanzig einundzwanzig zweiundzwanzig dreiundzwanzig vierundzwanzig fünfundzwanzig
+sechsundzwanzig siebenundzwanzig achtundzwanzig neunundzwanzig dreißig einunddreißig zweiunddreißig dreiunddreißig
+vierunddreißig fünfunddreißig sechsunddreißig siebenunddreißig achtunddreißig neununddreißig vierzig einundvierzig
+zweiundvierzig dreiundvierzig vierundvierzig fünfundvierzig sechsundvierzig siebenundvierzig achtundvierzig
+neunundvierzig fünfzig einundfünfzig zweiundfünfzig dreiundfünfzig vierundfünfzig fünfundfünfzig sechsundfünfzig
+siebenundfünfzig achtundfünfzig neunundfünfzig sechzig einundsechzig zweiundsechzig dreiundsechzig vierundsechzig
+fünfundsechzig sechsundsechzig siebenundsechzig achtundsechzig neunundsechzig siebzig einundsiebzig zweiundsiebzig
+dreiundsiebzig vierundsiebzig fünfundsiebzig sechsundsiebzig siebenundsiebzig achtundsiebzig neunundsiebzig achtzig
+einundachtzig zweiundachtzig dreiundachtzig vierundachtzig fünfundachtzig sechsundachtzig siebenundachtzig
+achtundachtzig neunundachtzig neunzig einundneunzig zweiundneunzig dreiundneunzig vierundneunzig fünfundneunzig
+sechsundneunzig siebenundneunzig achtundneunzig neunundneunzig"""
+FRENCH = """zéro, un, deux, trois, quatre, cinq, six, sept, huit, neuf, dix, onze, douze, treize, quatorze, quinze,
+seize, dix-sept, dix-huit, dix-neuf, vingt, vingt et un, vingt-deux, vingt-trois, vingt-quatre, vingt-cinq, vingt-six,
+vingt-sept, vingt-huit, vingt-neuf, trente, trente et un, trente-deux, trente-trois, trente-quatre, trente-cinq,
+trente-six, trente-sept, trente-huit, trente-neuf, quarante, quarante et un, quarante-deux, quarante-trois,
+quarante-quatre, quarante-cinq, quarante-six, quarante-sept, quarante-huit, quarante-neuf, cinquante, cinquante et un,
+cinquante-deux, cinquante-trois, cinquante-quatre, cinquante-cinq, cinquante-six, cinquante-sept, cinquante-huit,
+cinquante-neuf, soixante, soixante et un, soixante-deux, soixante-trois, soixante-quatre, soixante-cinq, soixante-six,
+soixante-sept, soixante-huit, soixante-neuf, soixante-dix, soixante et onze, soixante-douze, soixante-treize,
+soixante-quatorze, soixante-quinze, soixante-seize, soixante-dix-sept, soixante-dix-huit, soixante-dix-neuf,
+quatre-vingts, quatre-vingt-un, quatre-vingt-deux, quatre-vingt-trois, quatre-vingt-quatre, quatre-vingt-cinq,
+quatre-vingt-six, quatre-vingt-sept, quatre-vingt-huit, quatre-vingt-neuf, quatre-vingt-dix, quatre-vingt-onze,
+quatre-vingt-douze, quatre-vingt-treize, quatre-vingt-quatorze, quatre-vingt-quinze, quatre-vingt-seize,
+quatre-vingt-dix-sept, quatre-vingt-dix-huit, quatre-vingt-dix-neuf"""
+
+
+GERMAN_ORDINALS = """ersten zweiten dritten vierten fünften sechsten siebten achten neunten zehnten elften zwölften
+dreizehnten vierzehnten fünfzehnten sechzehnten siebzehnten achtzehnten neunzehnten zwanzigsten einundzwanzigsten
+zweiundzwanzigsten dreiundzwanzigsten vierundzwanzigsten fünfundzwanzigsten sechsundzwanzigsten siebenundzwanzigsten
+achtundzwanzigsten neunundzwanzigsten dreißigsten einunddreißigsten"""
+
+
+def test_number_words():
+    assert [english_number(n) for n in range(101)] == [*ENGLISH.split(), "one hundred"]
+    assert [german_number(n) for n in range(101)] == [*GERMAN.split(), "einhundert"]
+    assert [french_number(n) for n in range(101)] == [*FRENCH.replace("\n", " ").split(", "), "cent"]
+
+
+def test_french_numbers_agree_in_gender_where_they_end_in_one():
+    feminine = {n: french_number(n, feminine=True) for n in range(101) if french_number(n, True) != french_number(n)}
+    assert feminine == {
+        1: "une", 21: "vingt et une", 31: "trente et une", 41: "quarante et une", 51: "cinquante et une",
+        61: "soixante et une", 81: "quatre-vingt-une",
+    }
+
+
+def test_days_of_the_month():
+    assert [english_ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 22, 23, 30, 31)] == (
+        "1st 2nd 3rd 4th 11th 12th 13th 21st 22nd 23rd 30th 31st".split()
+    )
+    assert [german_ordinal(n) for n in range(1, 32)] == GERMAN_ORDINALS.split()
+    assert [french_day(n) for n in (1, 2, 11, 21, 31)] == ["premier", "deux", "onze", "vingt et un", "trente et un"]
+
+
+@pytest.mark.parametrize("number", [german_number, english_number, french_number])
+@pytest.mark.parametrize("n", [-1, 101])
+def test_numbers_beyond_a_hundred_are_refused(number, n):
+    with pytest.raises(ValueError, match="n must be between 0 and 100"):
+        number(n)
+
+
+# Rows masculine, neuter, feminine, plural; columns nominative, accusative, dative, genitive.
+ENDINGS = {
+    "the": """der alte, den alten, dem alten, des alten
+              das alte, das alte, dem alten, des alten
+              die alte, die alte, der alten, der alten
+              die alten, die alten, den alten, der alten""",
+    "this": """dieser alte, diesen alten, diesem alten, dieses alten
+               dieses alte, dieses alte, diesem alten, dieses alten
+               diese alte, diese alte, dieser alten, dieser alten
+               diese alten, diese alten, diesen alten, dieser alten""",
+    "no": """kein alter, keinen alten, keinem alten, keines alten
+             kein altes, kein altes, keinem alten, keines alten
+             keine alte, keine alte, keiner alten, keiner alten
+             keine alten, keine alten, keinen alten, keiner alten""",
+    "our": """unser alter, unseren alten, unserem alten, unseres alten
+              unser altes, unser altes, unserem alten, unseres alten
+              unsere alte, unsere alte, unserer alten, unserer alten
+              unsere alten, unsere alten, unseren alten, unserer alten""",
+    "": """ alter,  alten,  altem,  alten
+            altes,  altes,  altem,  alten
+            alte,  alte,  alter,  alter
+            alte,  alte,  alten,  alter""",
+}
+
+
+@pytest.mark.parametrize("english", list(ENDINGS))
+def test_german_adjective_endings(english):
+    determiners = (words.THE, words.THIS, words.NO, words.BARE, *words.POSSESSIVES)
+    determiner = next(each for each in determiners if each.english == english)
+    old = next(each for each in ADJECTIVES if each.english == "old")
+    expected = [[cell.strip() for cell in line.split(",")] for line in ENDINGS[english].splitlines()]
+    assert [[f"{word} {old.german[ending]}".strip() for word, ending in row] for row in determiner.german] == expected
+
+
+def test_german_declensions():
+    nouns = {noun.english[0]: noun for kind in NOUNS.values() for noun in kind}
+    assert nouns["man"].german == (("Mann", "Mann", "Mann", "Mannes"), ("Männer", "Männer", "Männern", "Männer"))
+    assert nouns["boy"].german == (("Junge", "Jungen", "Jungen", "Jungen"), ("Jungen",) * 4)
+    assert nouns["woman"].german == (("Frau",) * 4, ("Frauen",) * 4)
+    assert nouns["car"].german == (("Auto", "Auto", "Auto", "Autos"), ("Autos",) * 4)
+    assert nouns["garden"].german == (("Garten", "Garten", "Garten", "Gartens"), ("Gärten",) * 4)
+    assert nouns["mother"].german == (("Mutter",) * 4, ("Mütter", "Mütter", "Müttern", "Mütter"))
+
+
+def test_plurals():
+    nouns = {noun.english[0]: noun for kind in NOUNS.values() for noun in kind}
+    english = {
+        "child": "children", "knife": "knives", "box": "boxes", "city": "cities", "mouse": "mice", "boy": "boys",
+        "wolf": "wolves", "church": "churches",
+    }
+    assert {word: nouns[word].english[1] for word in english} == english
+    french = {
+        "horse": "chevaux", "bird": "oiseaux", "mouse": "souris", "hospital": "hôpitaux", "castle": "châteaux",
+        "potato": "pommes de terre", "ball": "ballons",
+    }
+    assert {word: nouns[word].french[1] for word in french} == french
+
+
+def test_conjugations():
+    tables = (LEXICON.intransitive, LEXICON.transitive, LEXICON.dative, LEXICON.ditransitive)
+    verbs = {entry.verb.english[0]: entry.verb for table in tables for entry in table}
+    assert verbs["sleep"].german == ("schlafe", "schläft", "schlafen", "schlafen")
+    assert verbs["feed"].german == ("füttere", "füttert", "füttern", "füttern")
+    assert verbs["resemble"].german == ("ähnle", "ähnelt", "ähneln", "ähneln")
+    assert verbs["take part"].german == ("nehme", "nimmt", "nehmen", "nehmen")
+    assert verbs["take part"].infinitive == "teilnehmen"
+    assert verbs["cry"].english == ("cry", "cries", "cried")
+    assert verbs["try on"].english == ("try on", "tries on", "tried on")
+    assert verbs["dance"].french == ("danse", "danse", "dansons", "dansent")
+    assert verbs["swim"].french == ("nage", "nage", "nageons", "nagent")
+    assert verbs["fall asleep"].reflexive
+    assert {base for base, verb in verbs.items() if verb.perfect_with_sein} == {
+        "swim", "run", "jump", "travel", "get up", "wake up", "fall asleep", "arrive", "come back", "go out", "go away",
+        "follow",
+    }

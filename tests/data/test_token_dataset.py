@@ -1,0 +1,224 @@
+"""Token ids on disk: what is built is read back, whole or not at all, in memory that does not grow with the corpus."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minitransformer.data.parallel import SentencePair
+from minitransformer.data.token_dataset import TokenDataset
+
+
+class WordTokenizer:
+    """Words are decimal ids."""
+
+    def __init__(self, vocab_size: int = 1_000):
+        self.vocab_size = vocab_size
+
+    def encode(self, text: str) -> list[int]:
+        return list(map(int, text.split()))
+
+    def to_json(self) -> str:
+        return str(self.vocab_size)
+
+
+@pytest.mark.parametrize(("vocab_size", "dtype"), [(65_536, np.uint16), (65_537, np.uint32)])
+def test_what_is_built_is_read_back(tmp_path: Path, vocab_size: int, dtype: type) -> None:
+    pairs = [SentencePair("5 6 7", "8"), SentencePair("9", f"10 {vocab_size - 1}")]
+    dataset = TokenDataset.build(pairs, WordTokenizer(vocab_size), tmp_path / "ids")
+    assert [(source.tolist(), target.tolist()) for source, target in dataset] == [
+        ([5, 6, 7], [8]),
+        ([9], [10, vocab_size - 1]),
+    ]
+    assert dataset[0][0].dtype == dtype
+    assert (len(dataset), dataset.num_dropped, dataset.max_id) == (2, 0, vocab_size - 1)
+    assert (dataset.source_lengths.tolist(), dataset.target_lengths.tolist()) == ([3, 1], [1, 2])
+    assert sorted(os.listdir(tmp_path)) == ["ids"]
+    with pytest.raises(IndexError, match="2 pairs has no pair 2"):
+        dataset[2]
+
+
+def test_in_memory_and_on_disk_are_the_same_dataset(tmp_path: Path) -> None:
+    pairs = [("3 4", "5"), ("6", "7 8 9")]
+    disk = TokenDataset.build([SentencePair(*pair) for pair in pairs], WordTokenizer(), tmp_path / "ids")
+    encode = WordTokenizer().encode
+    memory = TokenDataset.from_pairs([(encode(source), encode(target)) for source, target in pairs])
+    for here, there in zip(disk, memory, strict=True):
+        assert [side.tolist() for side in here] == [side.tolist() for side in there]
+    assert (disk.max_id, disk.source_lengths.tolist()) == (memory.max_id, memory.source_lengths.tolist())
+
+
+def test_pairs_that_are_too_long_or_empty_are_dropped_and_counted(tmp_path: Path) -> None:
+    pairs = [("3 " * 9, "3"), ("3 " * 10, "3"), ("3", "3 " * 10), ("", "3"), ("3", " \t"), ("", "")]
+    sentence_pairs = (SentencePair(*pair) for pair in pairs)
+    dataset = TokenDataset.build(sentence_pairs, WordTokenizer(), tmp_path / "ids", max_length=10)
+    assert (len(dataset), dataset.num_too_long, dataset.num_empty, dataset.num_dropped) == (1, 2, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([], "no sentence pair is left: 0 had an empty side, 0 more than 4 tokens"),
+        ([("3 3 3 3", "3"), ("", "3")], "no sentence pair is left: 1 had an empty side, 1 more than 4 tokens"),
+        ([("3", "1000")], "token id 1000 is outside the vocabulary of 1000"),
+        ([("3", "0")], r"token ids must be positive \(0 is padding\), got 0"),
+    ],
+)
+def test_a_failed_build_leaves_nothing(tmp_path: Path, pairs: list[tuple[str, str]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TokenDataset.build([SentencePair(*pair) for pair in pairs], WordTokenizer(), tmp_path / "ids", max_length=4)
+    assert os.listdir(tmp_path) == []
+
+
+def test_from_pairs_refuses() -> None:
+    with pytest.raises(ValueError, match="pairs must not be empty"):
+        TokenDataset.from_pairs([])
+    with pytest.raises(ValueError, match="must be positive"):
+        TokenDataset.from_pairs([([3], [-1])])
+    with pytest.raises(TypeError, match="must be integers, got float64"):
+        TokenDataset.from_pairs([([3], [4.5])])
+
+
+def test_a_dataset_is_reused_only_if_it_is_the_same(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.en", tmp_path / "a.de"
+    source.write_text("3\n4 4\n")
+    target.write_text("5\n6\n")
+    folder = tmp_path / "cache" / "ids"
+
+    def written(tokenizer: WordTokenizer, max_length: int = 512) -> int:
+        TokenDataset.from_files(source, target, tokenizer, folder, max_length)
+        return (folder / "meta.json").stat().st_ino
+
+    first = written(WordTokenizer())
+    assert written(WordTokenizer()) == first
+    second = written(WordTokenizer(999))
+    assert second != first
+    third = written(WordTokenizer(999), max_length=2)
+    assert third != second
+    target.write_text("5\n7\n")
+    fourth = written(WordTokenizer(999), max_length=2)
+    assert fourth != third
+    (folder / "ids.bin").write_bytes(b"")
+    assert written(WordTokenizer(999), max_length=2) != fourth
+    assert [side.tolist() for side in TokenDataset.open(folder)[0]] == [[3], [5]]
+    assert os.listdir(tmp_path / "cache") == ["ids"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("ids.bin", b"\3\0\4", r"ids\.bin must have 4 bytes, but has 3"),
+        ("offsets.bin", bytes(8), r"offsets\.bin must have 24 bytes, but has 8"),
+        ("offsets.bin", np.array([0, 3, 2]).tobytes(), r"offsets\.bin is damaged"),
+        ("meta.json", b"{", r"meta\.json is not valid JSON"),
+        ("meta.json", b"[]", r"meta\.json does not describe a minitransformer token dataset"),
+    ],
+)
+def test_a_damaged_dataset_does_not_open(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    TokenDataset.build([SentencePair("3", "4")], WordTokenizer(), tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        TokenDataset.open(tmp_path)
+
+
+def test_a_folder_that_is_no_dataset_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(FileExistsError, match="exists and is not a token dataset"):
+        TokenDataset.build([SentencePair("3", "4")], WordTokenizer(), tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+    with pytest.raises(FileNotFoundError, match=r"meta\.json"):
+        TokenDataset.open(tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits the size of files as POSIX does")
+def test_no_space_left(tmp_path: Path) -> None:
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"cannot write .*ids: File too large"):
+            TokenDataset.build([SentencePair("3", "4")] * 5_000, WordTokenizer(), tmp_path / "ids")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert os.listdir(tmp_path) == []
+
+
+PROGRAM = textwrap.dedent(
+    """
+    import json, resource, sys
+    from test_token_dataset import WordTokenizer
+    from minitransformer.data.batching import Batches
+    from minitransformer.data.parallel import read_parallel
+    from minitransformer.data.token_dataset import TokenDataset
+
+    how, folder, megabytes = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    if megabytes:  # from here on, what the process writes to may grow by this much and no more
+        status = dict(line.split(":") for line in open("/proc/self/status"))
+        limit = int(status["VmData"].split()[0]) * 1024 + megabytes * 2**20
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    pairs = read_parallel(folder + "/text.en", folder + "/text.de")
+    if how == "at once":
+        pairs = list(pairs)
+    dataset = TokenDataset.build(pairs, WordTokenizer(), folder + "/ids")
+    batches = Batches(dataset, tokens_per_batch=8192).epoch(0)
+    tokens = sum(b.num_source_tokens + b.num_target_tokens - 2 * b.num_sentences for b in batches)
+    print(json.dumps({"pairs": len(dataset), "tokens": tokens}))
+    """
+)
+TESTS = Path(__file__).parent
+
+
+def start(how: str, folder: Path, megabytes: int) -> subprocess.Popen[str]:
+    """Build a dataset of folder/text.* and pass over it once, with no more memory than given (0: no limit)."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parents[1])])}
+    command = [sys.executable, "-c", PROGRAM, how, str(folder), str(megabytes)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def write_corpus(folder: Path, megabytes: int) -> int:
+    """About so many megabytes of line-aligned text, 120 words of 4 bytes a line; the number of pairs."""
+    block = "".join(" ".join(str(100 + (7 * row + word) % 900) for word in range(120)) + "\n" for row in range(1_000))
+    blocks = megabytes * 2**20 // (2 * len(block))
+    for suffix in ("en", "de"):
+        with open(folder / f"text.{suffix}", "w", encoding="ascii") as file:
+            file.writelines(block for _ in range(blocks))
+    return 1_000 * blocks
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits data memory as Linux does")
+@pytest.mark.parametrize(
+    ("text_megabytes", "memory_megabytes"), [(64, 12), pytest.param(640, 40, marks=pytest.mark.slow)]
+)
+def test_a_corpus_several_times_larger_than_memory(tmp_path: Path, text_megabytes: int, memory_megabytes: int) -> None:
+    """Text of 5 times the memory or more, ids of twice or more, are built and batched; a list of the pairs fails."""
+    num_pairs = write_corpus(tmp_path, text_megabytes)
+    output, errors = start("as a stream", tmp_path, memory_megabytes).communicate()
+    assert errors == ""
+    assert json.loads(output) == {"pairs": num_pairs, "tokens": 240 * num_pairs}
+    assert (tmp_path / "ids" / "ids.bin").stat().st_size > 2 * memory_megabytes * 2**20
+    output, errors = start("at once", tmp_path, memory_megabytes).communicate()
+    assert "MemoryError" in errors
+    assert output == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills as POSIX does")
+def test_a_killed_build_leaves_nothing_that_loads(tmp_path: Path) -> None:
+    num_pairs = write_corpus(tmp_path, 20)
+    process = start("as a stream", tmp_path, 0)
+    while not list(tmp_path.glob(".ids.*/ids.bin")) and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    with pytest.raises(FileNotFoundError):
+        TokenDataset.open(tmp_path / "ids")
+    output, _ = start("as a stream", tmp_path, 0).communicate()
+    assert json.loads(output)["pairs"] == num_pairs
