@@ -1,0 +1,215 @@
+"""Checkpoints: one safetensors file each, with a checksum over every byte.
+
+A file holds the weights under their own names, without padding, a tied one once; Adam's moments as
+`optimizer/m.<name>` and `optimizer/v.<name>`; and everything that JSON can hold under one metadata key.
+Nothing is unpickled, so a checkpoint from a stranger cannot run code. The same state gives the same bytes.
+
+safetensors does not notice a flipped bit, so the metadata begins with a SHA-256 of the whole file, computed while
+its own 64 digits are zeros. It always stands at the same place, which doubles as the mark of a checkpoint:
+
+    8 bytes: length of the header | {"__metadata__":{"minitransformer":"{\\"sha256\\": \\"<64 digits> ... | arrays
+"""
+
+import errno
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitransformer.atomic import atomic_write
+
+if TYPE_CHECKING:
+    from minitransformer.models.transformer import Transformer
+
+VERSION = 1
+OPTIMIZER_PREFIX = "optimizer/"
+_BLANK_DIGEST = b"0" * 64
+_HEADER_START = b'{"__metadata__":{"minitransformer":"{\\"sha256\\": \\"'
+_DIGEST_START = 8 + len(_HEADER_START)
+_DIGEST_END = _DIGEST_START + len(_BLANK_DIGEST)
+
+
+class CheckpointError(ValueError):
+    """A file that is not a checkpoint, is damaged, or does not fit what it is loaded into."""
+
+
+@dataclass
+class Checkpoint:
+    """What one checkpoint holds: arrays by name, and plain data that JSON can hold.
+
+    config      the model's configuration, as `TransformerConfig.to_dict` gives it
+    parameters  the weights by name
+    optimizer   the optimiser's arrays by name, as `Adam.state_dict` gives them, or None
+    tokenizer   the tokenizer's JSON text, or None
+    step        how many optimiser steps have been taken
+    state       anything else, such as the trainer's settings and its place in the data
+    """
+
+    config: dict[str, Any]
+    parameters: dict[str, np.ndarray]
+    optimizer: dict[str, np.ndarray] | None = None
+    tokenizer: str | None = None
+    step: int = 0
+    state: dict[str, Any] = field(default_factory=dict)
+
+    def restore(self, model: "Transformer") -> None:
+        """Copy the weights into `model`; raises CheckpointError naming each field in which they differ."""
+        differences = _differences(self.config, model.config.to_dict())
+        if differences:
+            raise CheckpointError(f"the checkpoint is of another configuration than the model: {differences}")
+        model.parameters.load_state_dict(self.parameters)
+
+
+def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
+    """Write `checkpoint` to `path`, beside it first and then renamed; raises OSError naming the reason it cannot."""
+    from safetensors.numpy import save
+
+    tensors = dict(checkpoint.parameters)
+    for name, array in (checkpoint.optimizer or {}).items():
+        tensors[OPTIMIZER_PREFIX + name] = array
+    # safetensors 0.8.0 writes the memory of a transposed array under the shape of its transpose
+    tensors = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+    description = {
+        "sha256": _BLANK_DIGEST.decode(),
+        "version": VERSION,
+        "step": checkpoint.step,
+        "config": checkpoint.config,
+        "tokenizer": checkpoint.tokenizer,
+        "state": checkpoint.state,
+    }
+    content = memoryview(save(tensors, {"minitransformer": json.dumps(description)}))
+    if content[8:_DIGEST_END] != _HEADER_START + _BLANK_DIGEST:
+        raise RuntimeError("this version of safetensors lays out its header otherwise: the checksum has no place")
+    with atomic_write(path) as file:
+        file.write(content[:_DIGEST_START])
+        file.write(hashlib.sha256(content).hexdigest().encode())
+        file.write(content[_DIGEST_END:])
+
+
+def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint:
+    """Read and verify the checkpoint at `path`; without the optimiser's arrays it takes a third of the memory.
+
+    Raises FileNotFoundError, or CheckpointError where the file is no checkpoint, is truncated, has a single byte
+    changed, or was written by a later version of the format.
+    """
+    from safetensors import safe_open
+
+    path = Path(path)
+    _verify(path)
+    parameters, optimizer = {}, {}
+    with safe_open(path, framework="numpy") as file:
+        description = json.loads(file.metadata()["minitransformer"])
+        if description["version"] != VERSION:
+            raise CheckpointError(
+                f"{path} has version {description['version']} of the checkpoint format; this program reads {VERSION}"
+            )
+        for name in file.keys():  # noqa: SIM118 - a safetensors file is no mapping
+            if not name.startswith(OPTIMIZER_PREFIX):
+                parameters[name] = file.get_tensor(name)
+            elif with_optimizer:
+                optimizer[name.removeprefix(OPTIMIZER_PREFIX)] = file.get_tensor(name)
+    return Checkpoint(
+        config=description["config"],
+        parameters=parameters,
+        optimizer=optimizer or None,
+        tokenizer=description["tokenizer"],
+        step=description["step"],
+        state=description["state"],
+    )
+
+
+def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
+    """The arithmetic mean of the weights of several checkpoints of one model, taken in float64.
+
+    The paper averages the last 5 of its base model and the last 20 of its big one (Vaswani 2017, §6.1). The result
+    has the step and tokenizer of the last and no optimiser state. Raises ValueError without paths, and
+    CheckpointError where configuration, tokenizer or shapes differ.
+    """
+    if not paths:
+        raise ValueError("paths is empty: there is no checkpoint to average")
+    first = last = load_checkpoint(paths[0], with_optimizer=False)
+    totals = {name: array.astype(np.float64) for name, array in first.parameters.items()}
+    steps = [first.step]
+    for path in paths[1:]:
+        last = load_checkpoint(path, with_optimizer=False)
+        differences = (
+            _differences(last.config, first.config, "it", "the first")
+            or ("" if last.tokenizer == first.tokenizer else "their tokenizers differ")
+            or _differences(_shapes(last), _shapes(first), "it", "the first")
+        )
+        if differences:
+            raise CheckpointError(f"{path} cannot be averaged with {paths[0]}: {differences}")
+        for name, array in last.parameters.items():
+            totals[name] += array
+        steps.append(last.step)
+    mean = {name: (totals[name] / len(paths)).astype(array.dtype) for name, array in first.parameters.items()}
+    return Checkpoint(first.config, mean, tokenizer=first.tokenizer, step=last.step, state={"averaged_steps": steps})
+
+
+def checkpoint_path(folder: str | Path, step: int) -> Path:
+    """Where the trainer keeps the checkpoint of `step`: `folder/step-00004000.safetensors`."""
+    return Path(folder) / f"step-{step:08d}.safetensors"
+
+
+def list_checkpoints(folder: str | Path) -> list[Path]:
+    """The checkpoints that a trainer left in `folder`, the oldest first; none where there is no such folder."""
+    paths = Path(folder).glob("step-*.safetensors")
+    return sorted((path for path in paths if path.stem.removeprefix("step-").isdecimal()), key=_step_of)
+
+
+def _step_of(path: Path) -> int:
+    return int(path.stem.removeprefix("step-"))
+
+
+def latest(folder: str | Path) -> Path | None:
+    """The checkpoint of the highest step in `folder`, or None."""
+    return (list_checkpoints(folder) or [None])[-1]
+
+
+def prune_checkpoints(folder: str | Path, keep: int, interval: int) -> None:
+    """Keep the last `keep` checkpoints at a multiple of `interval` steps, and the last of all; remove the others.
+
+    One that an interrupted training left between two multiples goes when the next is written, so that it takes no
+    other's place.
+    """
+    paths = list_checkpoints(folder)
+    regular = [path for path in paths if _step_of(path) % interval == 0]
+    for path in set(paths) - {*regular[-keep:], *paths[-1:]}:
+        path.unlink()
+
+
+def _verify(path: Path) -> None:
+    """Compare the file with its own checksum, a block at a time."""
+    if path.is_dir():
+        raise CheckpointError(f"{path} is a folder, not a checkpoint file")
+    if not path.exists():
+        raise FileNotFoundError(errno.ENOENT, f"there is no checkpoint {path}")
+    with open(path, "rb") as file:
+        start = file.read(_DIGEST_END)
+        if start[8:_DIGEST_START] != _HEADER_START:
+            what = "is empty" if not start else "does not begin like one"
+            raise CheckpointError(f"{path} is not a minitransformer checkpoint: it {what}")
+        hasher = hashlib.sha256(start[:_DIGEST_START] + _BLANK_DIGEST)
+        while block := file.read(1 << 20):
+            hasher.update(block)
+    if hasher.hexdigest().encode() != start[_DIGEST_START:]:
+        size = path.stat().st_size
+        raise CheckpointError(f"{path} is truncated or damaged: its {size} bytes do not match the checksum in it")
+
+
+def _shapes(checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in checkpoint.parameters.items()}
+
+
+def _differences(
+    left: Mapping[str, Any], right: Mapping[str, Any], left_name: str = "the checkpoint", right_name: str = "the model"
+) -> str:
+    """Name the keys under which two mappings differ, with both values; empty where they agree."""
+    keys = [key for key in {**left, **right} if left.get(key) != right.get(key)]
+    return ", ".join(
+        f"{key} is {left.get(key)!r} in {left_name} and {right.get(key)!r} in {right_name}" for key in keys
+    )

@@ -1,0 +1,105 @@
+"""Adam and the paper's learning rate (Vaswani 2017, §5.3), over all parameters at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from minitransformer.layers import FlatParameters
+from minitransformer.ops import Array, Ops
+
+
+class Adam:
+    """Adam (Kingma & Ba 2015, algorithm 1) with the betas and epsilon of Vaswani 2017, §5.3.
+
+        m = β₁ m + (1 - β₁) g              m̂ = m / (1 - β₁ᵗ)
+        v = β₂ v + (1 - β₂) g²             v̂ = v / (1 - β₂ᵗ)
+        θ = θ - lr · m̂ / (√v̂ + ε)
+
+    m and v are flat arrays like the parameters themselves, so that a step is one operation. Raises ValueError where
+    a beta is outside [0, 1) or epsilon is not positive.
+    """
+
+    def __init__(
+        self, parameters: FlatParameters, ops: Ops, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9
+    ) -> None:
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas must be in [0, 1), got {betas}")
+        if not eps > 0:
+            raise ValueError(f"eps must be positive, got {eps}")
+        self.parameters, self.ops, self.betas, self.eps = parameters, ops, betas, eps
+        self.num_steps = 0
+        self.m = ops.zeros(parameters.data.shape, parameters.dtype)  # (P,)
+        self.v = ops.zeros(parameters.data.shape, parameters.dtype)  # (P,)
+
+    def step(self, learning_rate: float, grad_scale: float = 1.0) -> None:
+        """Update every parameter in place from `grad_scale` times its gradient."""
+        self.num_steps += 1
+        self.ops.adam_step(
+            self.parameters.data, self.parameters.grad, self.m, self.v,
+            step=self.num_steps, lr=learning_rate, beta1=self.betas[0], beta2=self.betas[1], eps=self.eps,
+            grad_scale=grad_scale,
+        )  # fmt: skip
+
+    def grad_norm(self) -> float:
+        """The global norm: the length of all gradients taken as one vector."""
+        return float(self.ops.global_norm(self.parameters.grad))
+
+    def state_dict(self) -> dict[str, Array]:
+        """`num_steps`, and each parameter's moments as `m.<name>` and `v.<name>`, in host memory."""
+        state = {name: self.ops.to_numpy(moment) for name, moment in self._moments().items()}
+        return {"num_steps": self.ops.to_numpy(self.ops.asarray(self.num_steps))} | state
+
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """Take up what `state_dict` gave. Raises ValueError, and changes nothing, unless it is of this model."""
+        moments = self._moments()
+        expected = {name: tuple(moment.shape) for name, moment in moments.items()} | {"num_steps": ()}
+        given = {name: tuple(array.shape) for name, array in state.items()}
+        if given != expected:
+            differing = sorted(name for name in given | expected if given.get(name) != expected.get(name))
+            raise ValueError(f"the optimiser's state does not fit the model: it differs in {', '.join(differing)}")
+        for name, moment in moments.items():
+            moment[...] = self.ops.asarray(state[name], self.parameters.dtype)
+        self.num_steps = int(state["num_steps"])
+
+    def _moments(self) -> dict[str, Array]:
+        """Named views into m and v."""
+        m, v = self.parameters.views(self.m), self.parameters.views(self.v)
+        return {f"m.{name}": view for name, view in m.items()} | {f"v.{name}": view for name, view in v.items()}
+
+
+def clip_scale(norm: float, clip_norm: float | None) -> float:
+    """What to scale a gradient of length `norm` by, so that it is no longer than `clip_norm` (Pascanu 2013, §3.2)."""
+    return 1.0 if clip_norm is None or norm <= clip_norm else clip_norm / norm
+
+
+def noam(step: int, d_model: int, warmup_steps: int, scale: float = 1.0) -> float:
+    """The paper's learning rate, for steps counted from 1 (Vaswani 2017, §5.3, eq. 3).
+
+    lrate = scale · d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)
+    """
+    return scale * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Linear warm-up to `peak_lr` at `warmup_steps`, then decay with the inverse square root of the step.
+
+    lr = peak_lr · min(step / warmup_steps, √(warmup_steps / step)), steps counted from 1: the curve of the paper's
+    eq. 3, with its peak named. Raises ValueError unless both are positive.
+    """
+
+    peak_lr: float
+    warmup_steps: int
+
+    def __post_init__(self) -> None:
+        if not self.peak_lr > 0:
+            raise ValueError(f"peak_lr must be positive, got {self.peak_lr}")
+        if self.warmup_steps < 1:
+            raise ValueError(f"warmup_steps must be at least 1, got {self.warmup_steps}")
+
+    @classmethod
+    def paper(cls, d_model: int, warmup_steps: int = 4000) -> "Schedule":
+        """Eq. 3 itself, whose peak is noam(warmup_steps) = (d_model · warmup_steps)^-0.5."""
+        return cls(noam(warmup_steps, d_model, warmup_steps), warmup_steps)
+
+    def __call__(self, step: int) -> float:
+        return self.peak_lr * min(step / self.warmup_steps, (self.warmup_steps / step) ** 0.5)

@@ -1,0 +1,89 @@
+"""Data parallelism: replicas of a model on parts of a batch, one Python thread each, then one sum.
+
+NumPy releases the interpreter's lock inside its loops and BLAS, so threads do compute at the same time. The same
+lines would serve processes or GPUs.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from minitransformer.data.batching import Batch
+from minitransformer.layers import DropoutStream
+from minitransformer.models import Transformer
+
+# Of a loss that grows beyond all numbers the trainer tells in one sentence; NumPy's warnings on the way add nothing.
+without_overflow_warnings = np.errstate(over="ignore", invalid="ignore")
+
+
+class DataParallel:
+    """A model and its replicas: the same parameters, each with a gradient array of its own.
+
+    The results repeat exactly for one number of threads, and between numbers of threads agree up to rounding: each
+    part's loss is weighted by its share of the targets, gradients are summed in a fixed order, and a dropout mask
+    depends on a sentence's number, not on the part it is in. Use it as a context manager, which ends the threads.
+    """
+
+    def __init__(self, model: Transformer, threads: int) -> None:
+        self.model = model
+        self.replicas = [model, *(model.replica() for _ in range(threads - 1))]
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="replica")
+        self._blas = ThreadpoolController()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._pool.shutdown()
+
+    def gradients(self, batches: Sequence[Batch], label_smoothing: float, seed: int, step: int) -> float:
+        """The mean loss over all targets of `batches`; its gradient is left in `model.parameters.grad`.
+
+        Several batches give what one batch of all their sentences would, since a batch's loss too is weighted by its
+        share of the targets and no two sentences of a step have the same number.
+        """
+        num_targets = sum(batch.num_target_tokens for batch in batches)
+
+        @without_overflow_warnings
+        def part_loss(replica: Transformer, part: Batch) -> float:
+            share = part.num_target_tokens / num_targets
+            dropout = DropoutStream(seed, step, sentence=part.first)
+            loss, cache = replica.loss(part.source, part.target_in, part.target_out, label_smoothing, dropout)
+            replica.loss_backward(share, cache)
+            return share * float(loss)
+
+        for replica in self.replicas:
+            replica.parameters.zero_grad()
+        loss, first = 0.0, 0
+        for batch in batches:
+            loss += sum(self._map(part_loss, replace(batch, first=first)))
+            first += batch.num_sentences
+        grad = self.model.parameters.grad
+        for replica in self.replicas[1:]:
+            grad += replica.parameters.grad
+        return loss
+
+    def mean_loss(self, batches: Iterable[Batch]) -> float:
+        """The negative log-likelihood of a target token, averaged over all of `batches`; no smoothing, no dropout."""
+
+        @without_overflow_warnings
+        def part_loss(replica: Transformer, part: Batch) -> float:
+            loss, _ = replica.loss(part.source, part.target_in, part.target_out, with_grad=False)
+            return part.num_target_tokens * float(loss)
+
+        total, num_targets = 0.0, 0
+        for batch in batches:
+            total += sum(self._map(part_loss, batch))
+            num_targets += batch.num_target_tokens
+        return total / num_targets
+
+    def _map(self, part_loss: Callable[[Transformer, Batch], float], batch: Batch) -> list[float]:
+        """Run `part_loss` on the parts of `batch`, in threads; BLAS is held to one thread in each."""
+        threads = len(self.replicas)
+        with self._blas.limit(limits=1) if threads > 1 else nullcontext():
+            return list(self._pool.map(part_loss, self.replicas, batch.split(threads)))

@@ -1,0 +1,234 @@
+"""The trainer: batches in, gradients, Adam, and a checkpoint and a log from which it can go on exactly.
+
+What step s does follows from the settings, the data and the parameters before it alone: its batches are numbers
+(s - 1)·accumulate, … of the data's order, which comes from the seed; its dropout masks from (seed, s). So a
+checkpoint's place in the data and random state are its step, and a run that is stopped, or killed, and resumed ends
+with the same bits as one that never was.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal
+
+from minitransformer.atomic import SUFFIX
+from minitransformer.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    checkpoint_path,
+    latest,
+    load_checkpoint,
+    prune_checkpoints,
+    save_checkpoint,
+)
+from minitransformer.data import BPETokenizer
+from minitransformer.data.batching import Batch, Batches
+from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.models import Transformer
+from minitransformer.optimizer import Adam, clip_scale
+
+from .parallel import DataParallel, without_overflow_warnings
+from .progress import Progress
+from .settings import TrainingSettings
+from .signals import StopRequest
+from .training_log import TrainingLog
+
+
+class TrainingDiverged(RuntimeError):
+    """The loss or the gradient is no longer a finite number."""
+
+
+@dataclass(frozen=True)
+class TrainingOutcome:
+    """Where a training stands and why it ended; as a string, a line for the user."""
+
+    step: int
+    reason: Literal["finished", "out of time", "interrupted"]
+    checkpoint: Path | None
+
+    def __str__(self) -> str:
+        saved = f"; saved {self.checkpoint}" if self.checkpoint else ""
+        resume = "" if self.reason == "finished" or not self.checkpoint else "; --resume continues from there"
+        return f"{self.reason} after step {self.step}{saved}{resume}"
+
+
+class Trainer:
+    """Trains `model` on sentence pairs.
+
+    dataset, valid  token ids of the training and of the validation pairs
+    folder          where checkpoints (`step-*.safetensors`) and `log.jsonl` go; None keeps nothing
+    tokenizer       goes into the checkpoints, so that one file is enough to translate
+    evaluate_bleu   takes the model and gives the validation BLEU
+    progress        whether to draw a bar on standard error
+
+    Raises ValueError where the data does not fit the model's vocabulary or the batch size.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        dataset: TokenDataset,
+        settings: TrainingSettings,
+        *,
+        folder: str | Path | None = None,
+        valid: TokenDataset | None = None,
+        tokenizer: BPETokenizer | None = None,
+        evaluate_bleu: Callable[[Transformer], float] | None = None,
+        progress: bool = True,
+    ) -> None:
+        vocab_size, tokens = model.config.vocab_size, settings.tokens_per_batch
+        self.model, self.dataset, self.settings = model, dataset, settings
+        self.batches = Batches(dataset, tokens, settings.seed, vocab_size)
+        self.valid_batches = Batches(valid, tokens, vocab_size=vocab_size) if valid is not None else None
+        self.folder = Path(folder) if folder is not None else None
+        self.tokenizer = tokenizer.to_json() if tokenizer is not None else None
+        self.evaluate_bleu = evaluate_bleu
+        self.progress = progress
+        self.schedule = settings.schedule(model.config.d_model)
+        self.optimizer = Adam(model.parameters, model.ops, (settings.beta1, settings.beta2), settings.eps)
+        self.step = self.tokens = 0
+
+    @property
+    def last_checkpoint(self) -> Path | None:
+        """The newest checkpoint in `folder`."""
+        return latest(self.folder) if self.folder is not None else None
+
+    def resume(self) -> None:
+        """Take up the training in `folder` at its latest checkpoint.
+
+        Raises FileNotFoundError without one, CheckpointError where it is damaged or of another model, tokenizer or
+        data, and ValueError where a setting changed that the rest of the training depends on.
+        """
+        path = self.last_checkpoint
+        if path is None:
+            raise FileNotFoundError(f"there is no checkpoint to resume from in {self.folder}")
+        checkpoint = load_checkpoint(path)
+        if checkpoint.optimizer is None or "settings" not in checkpoint.state:
+            raise CheckpointError(f"{path} holds a model but no training to resume")
+        self.settings.check_continues(TrainingSettings.from_dict(checkpoint.state["settings"]))
+        if checkpoint.state["data"] != self._data_identity():
+            raise CheckpointError(f"{path} was trained on other data")
+        if checkpoint.tokenizer != self.tokenizer:
+            raise CheckpointError(f"{path} was trained with another tokenizer")
+        checkpoint.restore(self.model)
+        self.optimizer.load_state_dict(checkpoint.optimizer)
+        self.step, self.tokens = checkpoint.step, checkpoint.state["tokens"]
+
+    def train(self) -> TrainingOutcome:
+        """Train up to `settings.steps`, or until the time is up or Ctrl-C (SIGINT, SIGTERM) asks to stop.
+
+        Either way the current step is finished and saved. Raises TrainingDiverged, naming the step, before a loss
+        or gradient that is not finite reaches the parameters; OSError where a file cannot be written; and
+        FileExistsError where `folder` holds a training that was not resumed.
+        """
+        settings, start = self.settings, perf_counter()
+        self._prepare_folder()
+        log = TrainingLog(self.folder / "log.jsonl" if self.folder is not None else None, self.step)
+        earlier = log.seconds
+        reason = "finished"
+        with (
+            StopRequest() as stop,
+            DataParallel(self.model, settings.threads) as workers,
+            Progress(self.step, settings.steps, self.progress) as progress,
+        ):
+            while self.step < settings.steps and reason == "finished":
+                record = self._train_step(workers)
+                if settings.minutes is not None and perf_counter() - start > 60 * settings.minutes:
+                    reason = "out of time"
+                ended = self.step == settings.steps or reason == "out of time"
+                if ended or self.step % settings.valid_interval == 0:
+                    record |= self._validate(workers)
+                if stop.requested and not ended:
+                    reason = "interrupted"
+                log.write(record | {"seconds": earlier + perf_counter() - start})
+                progress.show(record)
+                if ended or reason == "interrupted" or self.step % settings.checkpoint_interval == 0:
+                    log.sync()
+                    self._save()
+            outcome = TrainingOutcome(self.step, reason, self.last_checkpoint)
+            if reason != "finished":
+                progress.say(str(outcome))
+        return outcome
+
+    @without_overflow_warnings
+    def _train_step(self, workers: DataParallel) -> dict[str, Any]:
+        """One optimiser step; its line in the log."""
+        start = perf_counter()
+        settings, step = self.settings, self.step + 1
+        batches = [self._batch(self.step * settings.accumulate + i) for i in range(settings.accumulate)]
+        loss = workers.gradients(batches, settings.label_smoothing, settings.seed, step)
+        norm = self.optimizer.grad_norm()
+        for name, value in (("loss", loss), ("gradient norm", norm)):
+            if not math.isfinite(value):
+                kept = f"; {self.last_checkpoint} is from before" if self.last_checkpoint else ""
+                raise TrainingDiverged(f"the {name} of step {step} is {value}: try a lower learning rate{kept}")
+        learning_rate = self.schedule(step)
+        self.optimizer.step(learning_rate, clip_scale(norm, settings.clip_norm))
+        self.step = step
+        tokens = sum(batch.num_source_tokens + batch.num_target_tokens for batch in batches)
+        self.tokens += tokens
+        return {
+            "step": step,
+            "epoch": (step * settings.accumulate - 1) // len(self.batches),
+            "loss": loss,
+            "grad_norm": norm,
+            "learning_rate": learning_rate,
+            "tokens": self.tokens,
+            "tokens_per_second": tokens / (perf_counter() - start),
+        }
+
+    def _batch(self, number: int) -> Batch:
+        """Batch `number` of the whole training, epoch after epoch."""
+        return self.batches.batch(*divmod(number, len(self.batches)))
+
+    def _validate(self, workers: DataParallel) -> dict[str, float]:
+        """What the log says about the validation pairs, where there are any."""
+        figures = {}
+        if self.valid_batches is not None:
+            loss = workers.mean_loss(self.valid_batches.epoch(0))
+            figures |= {"validation_loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+        if self.evaluate_bleu is not None:
+            figures["bleu"] = self.evaluate_bleu(self.model)
+        return figures
+
+    def _prepare_folder(self) -> None:
+        """Refuse to write over a training that was not resumed, and clear away what a kill left half written."""
+        if self.folder is None:
+            return
+        path = latest(self.folder)
+        if path is not None and path != checkpoint_path(self.folder, self.step):
+            raise FileExistsError(
+                f"{self.folder} already holds a training, up to {path.name}: resume it, or choose another folder"
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot make the folder {self.folder}: {error.strerror}") from error
+        for unfinished in self.folder.glob("*" + SUFFIX):
+            unfinished.unlink()
+        self._prune()
+
+    def _save(self) -> None:
+        if self.folder is None:
+            return
+        checkpoint = Checkpoint(
+            config=self.model.config.to_dict(),
+            parameters=self.model.parameters.state_dict(),
+            optimizer=self.optimizer.state_dict(),
+            tokenizer=self.tokenizer,
+            step=self.step,
+            state={"settings": self.settings.to_dict(), "data": self._data_identity(), "tokens": self.tokens},
+        )
+        save_checkpoint(checkpoint_path(self.folder, self.step), checkpoint)
+        self._prune()
+
+    def _prune(self) -> None:
+        if self.folder is not None:
+            prune_checkpoints(self.folder, self.settings.keep, self.settings.checkpoint_interval)
+
+    def _data_identity(self) -> dict[str, int]:
+        """Enough to notice that a resumed training was given other data."""
+        lengths = {"source_tokens": self.dataset.source_lengths, "target_tokens": self.dataset.target_lengths}
+        return {"pairs": len(self.dataset)} | {name: int(array.sum()) for name, array in lengths.items()}

@@ -1,0 +1,256 @@
+"""Checkpoints under fire: what is saved loads with the same bits, and whatever else is told in one sentence."""
+
+import json
+import pickle
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from minitransformer import checkpoint as checkpoint_module
+from minitransformer.atomic import atomic_write
+from minitransformer.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    average_checkpoints,
+    checkpoint_path,
+    latest,
+    list_checkpoints,
+    load_checkpoint,
+    prune_checkpoints,
+    save_checkpoint,
+)
+
+
+@pytest.fixture
+def checkpoint():
+    rng = np.random.default_rng(0)
+    parameters = {
+        "embedding": rng.standard_normal((7, 4), dtype=np.float32),
+        "transposed": rng.standard_normal((3, 5), dtype=np.float32).T,
+        "strided": rng.standard_normal(12)[::3],
+        "scalar": np.array(2.5),
+        "empty": np.zeros((0, 3), np.float32),
+    }
+    return Checkpoint(
+        config={"d_model": 4, "vocab_size": 7, "dropout": 0.1},
+        parameters=parameters,
+        optimizer={"num_steps": np.array(9)} | {f"m.{name}": array + 1 for name, array in parameters.items()},
+        tokenizer='{"merges": [["ü", "\\"sha256\\": \\""]], "note": "\\u2028 \\\\"}',
+        step=9,
+        state={"settings": {"seed": 3, "minutes": None}, "lr": 0.1 + 0.2},
+    )
+
+
+def assert_same(left, right):
+    assert replace(left, parameters={}, optimizer=None) == replace(right, parameters={}, optimizer=None)
+    for ours, theirs in ((left.parameters, right.parameters), (left.optimizer or {}, right.optimizer or {})):
+        assert ours.keys() == theirs.keys()
+        for name, array in ours.items():
+            assert array.dtype == theirs[name].dtype
+            np.testing.assert_array_equal(array, theirs[name], strict=True)
+
+
+def test_loads_what_was_saved(tmp_path, checkpoint):
+    path = tmp_path / "new" / "folder" / "a.safetensors"
+    save_checkpoint(path, checkpoint)
+    loaded = load_checkpoint(path)
+    assert_same(loaded, checkpoint)
+    loaded.parameters["embedding"] += 1  # the arrays are the caller's own
+    assert_same(load_checkpoint(path), checkpoint)
+    assert_same(load_checkpoint(str(path), with_optimizer=False), replace(checkpoint, optimizer=None))
+    assert [file.name for file in path.parent.iterdir()] == ["a.safetensors"]
+
+
+def test_same_state_gives_same_bytes(tmp_path, checkpoint):
+    for name in "ab":
+        save_checkpoint(tmp_path / name, checkpoint)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_is_a_safetensors_file_of_named_arrays(tmp_path, checkpoint):
+    from safetensors.numpy import load_file
+
+    save_checkpoint(tmp_path / "a", checkpoint)
+    arrays = load_file(tmp_path / "a")
+    assert set(checkpoint.parameters) <= set(arrays)
+    np.testing.assert_array_equal(arrays["transposed"], checkpoint.parameters["transposed"])
+
+
+def test_any_flipped_byte_is_noticed(tmp_path):
+    path = tmp_path / "a"
+    checkpoint = Checkpoint({"d_model": 3}, {"w": np.arange(50.0)}, {"m.w": np.ones(5)}, tokenizer="{}", step=2)
+    save_checkpoint(path, checkpoint)
+    content = bytearray(path.read_bytes())
+    for position in range(len(content)):
+        content[position] ^= 1 << position % 8
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"is truncated or damaged|is not a minitransformer checkpoint"):
+            load_checkpoint(path)
+        content[position] ^= 1 << position % 8
+    path.write_bytes(content)
+    assert_same(load_checkpoint(path), checkpoint)
+
+
+def test_truncated_or_lengthened_anywhere_is_noticed(tmp_path, checkpoint):
+    path = tmp_path / "a"
+    save_checkpoint(path, checkpoint)
+    content = path.read_bytes()
+    for length in [*range(130), *range(130, len(content), 17), len(content) - 1]:
+        path.write_bytes(content[:length])
+        with pytest.raises(CheckpointError, match=r"is truncated or damaged|is not a minitransformer checkpoint"):
+            load_checkpoint(path)
+    path.write_bytes(content + b"\0")
+    with pytest.raises(CheckpointError, match=f"truncated or damaged: its {len(content) + 1} bytes do not match"):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"The quick brown fox jumps over the lazy dog.\n" * 9,
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(200),
+        pickle.dumps({"weights": [1.0]}),
+        (64).to_bytes(8, "little") + b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'.ljust(64) + bytes(4),
+        bytes(500),
+    ],
+    ids=["empty", "one byte", "text", "png", "pickle", "another safetensors file", "zeros"],
+)
+def test_what_is_not_a_checkpoint(tmp_path, content):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=f"{re.escape(str(path))} is not a minitransformer checkpoint") as error:
+        load_checkpoint(path)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_file_and_folder(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
+        load_checkpoint(tmp_path / "none")
+    with pytest.raises(CheckpointError, match="is a folder"):
+        load_checkpoint(tmp_path)
+
+
+def test_later_version_of_the_format(tmp_path, checkpoint, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_module, "VERSION", 2)
+        save_checkpoint(tmp_path / "a", checkpoint)
+    with pytest.raises(CheckpointError, match="version 2 of the checkpoint format; this program reads 1"):
+        load_checkpoint(tmp_path / "a")
+
+
+def test_another_configuration_names_the_fields(checkpoint):
+    config = SimpleNamespace(to_dict=lambda: {"d_model": 8, "vocab_size": 7, "dropout": 0.1, "window": 3})
+    model = SimpleNamespace(config=config)
+    with pytest.raises(CheckpointError, match="d_model is 4 in the checkpoint and 8 in the model, window is") as error:
+        checkpoint.restore(model)
+    assert "vocab_size" not in str(error.value)
+
+
+def test_a_crash_while_writing_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("old")
+
+    def write_half():
+        with atomic_write(path) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_path_under_a_regular_file(tmp_path, checkpoint):
+    (tmp_path / "file").write_text("not a folder")
+    for path in (tmp_path / "file" / "a", tmp_path / "file" / "deeper" / "a"):
+        with pytest.raises(OSError, match=f"cannot write {re.escape(str(path))}: (Not a directory|File exists)"):
+            save_checkpoint(path, checkpoint)
+
+
+def test_no_space_left_keeps_the_previous_checkpoint(tmp_path):
+    resource = pytest.importorskip("resource", reason="Windows has no limit on a file's size")
+    path, soft_and_hard = tmp_path / "a", resource.getrlimit(resource.RLIMIT_FSIZE)
+    save_checkpoint(path, Checkpoint({}, {"w": np.arange(100)}))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, soft_and_hard[1]))
+    try:
+        with pytest.raises(OSError, match=f"cannot write {re.escape(str(path))}: File too large"):
+            save_checkpoint(path, Checkpoint({}, {"w": np.arange(100_000)}))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, soft_and_hard)
+    assert list(tmp_path.iterdir()) == [path]
+    np.testing.assert_array_equal(load_checkpoint(path).parameters["w"], np.arange(100))
+
+
+def test_average_is_the_mean_in_float64(tmp_path, checkpoint):
+    rng = np.random.default_rng(1)
+    arrays = [rng.standard_normal((3, 2)).astype(np.float32) for _ in range(5)]
+    paths = []
+    for step, array in enumerate(arrays):
+        paths.append(checkpoint_path(tmp_path, step))
+        save_checkpoint(paths[-1], replace(checkpoint, parameters={"w": array}, step=step))
+    average = average_checkpoints(paths)
+    expected = np.mean(np.stack(arrays).astype(np.float64), axis=0).astype(np.float32)
+    np.testing.assert_array_equal(average.parameters["w"], expected, strict=True)
+    assert average.optimizer is None
+    assert (average.step, average.tokenizer, average.config) == (4, checkpoint.tokenizer, checkpoint.config)
+    assert average.state == {"averaged_steps": [0, 1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"config": {"d_model": 8, "vocab_size": 7, "dropout": 0.1}}, "d_model is 8 in it and 4 in the first"),
+        ({"tokenizer": "{}"}, "their tokenizers differ"),
+        ({"parameters": {"embedding": np.zeros(1)}}, r"embedding is \(1,\) in it and \(7, 4\) in the first"),
+    ],
+)
+def test_average_of_unlike_checkpoints(tmp_path, checkpoint, change, message):
+    save_checkpoint(tmp_path / "a", checkpoint)
+    save_checkpoint(tmp_path / "b", replace(checkpoint, **change))
+    with pytest.raises(CheckpointError, match=f"b cannot be averaged with .*a: .*{message}"):
+        average_checkpoints([tmp_path / "a", tmp_path / "b"])
+
+
+def test_average_of_nothing():
+    with pytest.raises(ValueError, match="paths is empty"):
+        average_checkpoints([])
+
+
+def names(paths):
+    return [Path(path).stem for path in paths]
+
+
+def test_latest_is_of_the_highest_step(tmp_path):
+    assert latest(tmp_path / "none") is None
+    assert latest(tmp_path) is None
+    for name in ("step-00000900", "step-100000000", "step-00001000", "step-best", "average"):
+        (tmp_path / f"{name}.safetensors").touch()
+    (tmp_path / "step-200000000.safetensors.tmp").touch()
+    assert names(list_checkpoints(tmp_path)) == ["step-00000900", "step-00001000", "step-100000000"]
+    assert latest(tmp_path) == checkpoint_path(tmp_path, 100_000_000)
+
+
+def test_pruning_keeps_the_last_regular_ones_and_the_last(tmp_path):
+    for step in (10, 20, 25, 30, 40, 47):
+        checkpoint_path(tmp_path, step).touch()
+    prune_checkpoints(tmp_path, keep=3, interval=10)
+    assert names(list_checkpoints(tmp_path)) == ["step-00000020", "step-00000030", "step-00000040", "step-00000047"]
+    checkpoint_path(tmp_path, 50).touch()
+    prune_checkpoints(tmp_path, keep=3, interval=10)
+    assert names(list_checkpoints(tmp_path)) == ["step-00000030", "step-00000040", "step-00000050"]
+
+
+def test_metadata_is_plain_json(tmp_path, checkpoint):
+    from safetensors import safe_open
+
+    save_checkpoint(tmp_path / "a", checkpoint)
+    with safe_open(tmp_path / "a", framework="numpy") as file:
+        description = json.loads(file.metadata()["minitransformer"])
+    assert (description["version"], description["step"], description["config"]) == (1, 9, checkpoint.config)

@@ -1,0 +1,241 @@
+"""A training that is killed or stopped, however often, ends with the same bits as one that never was."""
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import toy_training
+from toy_training import SETTINGS, backwards, toy_model, toy_trainer
+
+from minitransformer.checkpoint import CheckpointError, latest, list_checkpoints, load_checkpoint, save_checkpoint
+from minitransformer.training import read_log
+from minitransformer.training.training_log import TrainingLog
+
+LONG = 200
+WALL_CLOCK = ("seconds", "tokens_per_second")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    toy_trainer(folder).train()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def uninterrupted_long(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("uninterrupted-long")
+    toy_trainer(folder, replace(SETTINGS, steps=LONG)).train()
+    return folder
+
+
+def assert_same_training(folder, expected):
+    """The same files, the checkpoints byte for byte, and the same log but for times."""
+    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in expected.iterdir())
+    for path in list_checkpoints(expected):
+        assert (folder / path.name).read_bytes() == path.read_bytes()
+    logs = [read_log(path / "log.jsonl") for path in (folder, expected)]
+    for record in [*logs[0], *logs[1]]:
+        for field in WALL_CLOCK:
+            record.pop(field)
+    assert logs[0] == logs[1]
+
+
+def newest(folder):
+    return load_checkpoint(list_checkpoints(folder)[-1])
+
+
+@contextmanager
+def running(folder, steps, *signal_at):
+    """The toy training in a process of its own, from where it begins to where it ends."""
+    command = [sys.executable, toy_training.__file__, str(folder), *(str(int(n)) for n in (steps, *signal_at))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.wait(60)
+
+
+def kill_and_resume(folder, moments, steps=SETTINGS.steps):
+    """Kill the training at each of `moments` in turn: after seconds (float), or at a file operation (int).
+
+    Then let it end. Returns how many kills came before that.
+    """
+    kills = 0
+    for moment in moments:
+        if isinstance(moment, int):
+            with running(folder, steps, signal.SIGKILL, moment) as process:
+                pass
+        else:
+            with running(folder, steps) as process:
+                time.sleep(moment)
+                process.kill()
+        kills += process.returncode == -signal.SIGKILL
+        for path in list_checkpoints(folder):  # complete at any moment
+            load_checkpoint(path)
+    with running(folder, steps) as process:
+        pass
+    assert process.returncode == 0
+    return kills
+
+
+def test_killed_thrice(tmp_path, uninterrupted):
+    assert kill_and_resume(tmp_path, [7, 25, 0.02]) >= 2
+    assert_same_training(tmp_path, uninterrupted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_random_moments(tmp_path, uninterrupted_long, seed):
+    rng = random.Random(seed)
+    moments = [rng.choice([rng.uniform(0, 0.1), rng.randrange(1, 30)]) for _ in range(20)]
+    assert kill_and_resume(tmp_path, moments, LONG) >= 15
+    assert_same_training(tmp_path, uninterrupted_long)
+
+
+@pytest.mark.slow
+def test_killed_at_every_file_operation_around_two_checkpoints(tmp_path, uninterrupted):
+    for operation in range(1, 30):
+        assert kill_and_resume(tmp_path / str(operation), [operation]) == 1
+        assert_same_training(tmp_path / str(operation), uninterrupted)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_signal_saves_and_changes_nothing(tmp_path, uninterrupted, number):
+    with running(tmp_path, SETTINGS.steps, number, 11) as process:
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    step = newest(tmp_path).step
+    assert 4 < step < 8
+    assert said == f"interrupted after step {step}; saved {latest(tmp_path)}; --resume continues from there\n"
+    assert read_log(tmp_path / "log.jsonl")[-1]["step"] == step
+    assert kill_and_resume(tmp_path, []) == 0
+    assert_same_training(tmp_path, uninterrupted)
+
+
+def test_stopping_twice_between_checkpoints(tmp_path, uninterrupted):
+    """In one process: a stop asked for during validation, and another before the next checkpoint."""
+    for stop_at in (9, 18):
+        trainer = toy_trainer(tmp_path, evaluate_bleu=lambda model: float(signal.raise_signal(signal.SIGINT) or 0))
+        if stop_at > 9:
+            trainer.resume()
+        outcome = trainer.train()
+        assert (outcome.step, outcome.reason) == (stop_at, "interrupted")
+    trainer = toy_trainer(tmp_path)
+    trainer.resume()
+    assert str(trainer.train()).startswith(f"finished after step {SETTINGS.steps}; saved ")
+    for path in list_checkpoints(uninterrupted):
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes()
+
+
+def test_no_space_left_loses_nothing(tmp_path, uninterrupted):
+    resource = pytest.importorskip("resource", reason="Windows has no limit on a file's size")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill_disk(model):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+        return 0.0
+
+    trainer = toy_trainer(tmp_path, evaluate_bleu=fill_disk)
+    try:
+        with pytest.raises(OSError, match=r"cannot write .*step-00000012.safetensors: File too large"):
+            trainer.train()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "log.jsonl", "step-00000004.safetensors", "step-00000008.safetensors"
+    ]  # fmt: skip
+    assert kill_and_resume(tmp_path, []) == 0
+    assert_same_training(tmp_path, uninterrupted)
+
+
+def test_more_steps_continue_the_same_training(tmp_path, uninterrupted):
+    toy_trainer(tmp_path, replace(SETTINGS, steps=22)).train()
+    trainer = toy_trainer(tmp_path)
+    trainer.resume()
+    trainer.train()
+    ours, theirs = newest(tmp_path), newest(uninterrupted)
+    for name, array in theirs.parameters.items():
+        assert array.tobytes() == ours.parameters[name].tobytes()
+
+
+def test_resuming_what_is_finished_changes_nothing(tmp_path):
+    settings = replace(SETTINGS, steps=3)
+    toy_trainer(tmp_path, settings).train()
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    trainer = toy_trainer(tmp_path, settings)
+    trainer.resume()
+    assert trainer.train().step == 3
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_killed_after_the_last_checkpoint_and_before_tidying_up(tmp_path, uninterrupted):
+    shutil.copytree(uninterrupted, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "step-00000032.safetensors").touch()  # what the last one would have replaced
+    assert kill_and_resume(tmp_path, []) == 0
+    assert_same_training(tmp_path, uninterrupted)
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("begun")
+    toy_trainer(folder, replace(SETTINGS, steps=1)).train()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "error", "message"),
+    [
+        ({"seed": 6, "eps": 1e-8}, {}, ValueError, "eps was 1e-09 and is 1e-08, seed was 5 and is 6"),
+        ({}, {"dataset": backwards(151, seed=0)}, CheckpointError, "was trained on other data"),
+        ({}, {"tokenizer": None}, CheckpointError, "was trained with another tokenizer"),
+        ({}, {"model": toy_model(d_ff=64)}, CheckpointError, "d_ff is 32 in the checkpoint and 64 in the model"),
+    ],
+)
+def test_what_does_not_continue_a_training(begun, settings, options, error, message):
+    trainer = toy_trainer(begun, replace(SETTINGS, **settings), **options)
+    with pytest.raises(error, match=message):
+        trainer.resume()
+
+
+def test_nothing_to_resume_from(tmp_path, begun):
+    with pytest.raises(FileNotFoundError, match="there is no checkpoint to resume from in"):
+        toy_trainer(tmp_path).resume()
+    weights = replace(newest(begun), optimizer=None, state={})
+    save_checkpoint(tmp_path / "step-00000001.safetensors", weights)
+    with pytest.raises(CheckpointError, match="holds a model but no training to resume"):
+        toy_trainer(tmp_path).resume()
+
+
+def test_a_training_is_not_written_over(begun):
+    before = {path: path.read_bytes() for path in begun.iterdir()}
+    with pytest.raises(FileExistsError, match="already holds a training, up to step-00000001"):
+        toy_trainer(begun).train()
+    assert {path: path.read_bytes() for path in begun.iterdir()} == before
+
+
+def test_half_written_files_are_cleared_away(tmp_path):
+    (tmp_path / "step-00000009.safetensors.tmp").write_bytes(b"half")
+    (tmp_path / "log.jsonl").write_bytes(b'{"step": 1, "seconds": 1.0}\n{"step": 2, "sec')
+    toy_trainer(tmp_path, replace(SETTINGS, steps=1)).train()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl", "step-00000001.safetensors"]
+    assert [record["step"] for record in read_log(tmp_path / "log.jsonl")] == [1]
+
+
+def test_the_log_says_nothing_twice(tmp_path):
+    path = tmp_path / "log.jsonl"
+    log = TrainingLog(path)
+    for step in (1, 2, 3):
+        log.write({"step": step, "seconds": step * 1.5})
+    with open(path, "ab") as file:
+        file.write(b'{"step": 4, "seco')
+    log = TrainingLog(path, step=2)
+    assert log.seconds == 3.0
+    log.write({"step": 3, "seconds": 4.0})
+    assert [(record["step"], record["seconds"]) for record in read_log(path)] == [(1, 1.5), (2, 3.0), (3, 4.0)]

@@ -1,0 +1,262 @@
+"""The trainer: what a step computes, what is told, and that neither threads nor accumulation change the result."""
+
+import math
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from toy_training import SETTINGS, TOKENIZER, backwards, toy_model, toy_trainer
+
+from minitransformer.checkpoint import list_checkpoints, load_checkpoint
+from minitransformer.data.batching import Batches, collate
+from minitransformer.layers import DropoutStream
+from minitransformer.optimizer import Adam, noam
+from minitransformer.training import DataParallel, TrainingDiverged, TrainingSettings, read_log
+from minitransformer.training.signals import StopRequest
+
+
+def trained(threads, accumulate=2, steps=6, **options):
+    model = toy_model("float64")
+    settings = replace(SETTINGS, threads=threads, accumulate=accumulate, steps=steps, **options)
+    toy_trainer(None, settings, model=model).train()
+    return model.parameters.data
+
+
+def difference(a, b):
+    return np.abs(a - b).max() / max(1, np.abs(b).max())
+
+
+def test_threads_agree_up_to_rounding_and_each_repeats_exactly():
+    """With dropout on: the masks do not depend on how a batch is split."""
+    one, two, five = trained(1), trained(2), trained(5)
+    assert difference(two, one) <= 1e-10
+    assert difference(five, one) <= 1e-10
+    assert difference(one, toy_model("float64").parameters.data) > 1e-3  # something was learnt
+    np.testing.assert_array_equal(two, trained(2))
+    np.testing.assert_array_equal(five, trained(5))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_accumulated_batches_give_what_one_large_batch_gives(threads):
+    """Losses weighted by their targets, and sentences numbered through: 3 ragged batches against all in one."""
+    dataset = backwards(40, seed=3)
+    sources, targets = zip(*(dataset[i] for i in range(40)), strict=True)
+    batches = [collate(sources[i:j], targets[i:j]) for i, j in ((0, 5), (5, 33), (33, 40))]
+    whole = collate(sources, targets)
+    gradients, losses = [], []
+    for step_batches in (batches, [whole]):
+        model = toy_model("float64")
+        with DataParallel(model, threads) as workers:
+            losses.append(workers.gradients(step_batches, label_smoothing=0.1, seed=4, step=9))
+        gradients.append(model.parameters.grad.copy())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
+    assert difference(*gradients) <= 1e-12
+
+
+def test_a_step_is_the_model_s_own_gradient():
+    """One thread, one batch: exactly `loss` and `loss_backward`, even where gradients were left over from before."""
+    batch = Batches(backwards(30, seed=0), 200).batch(0, 0)
+    model, reference = toy_model("float64"), toy_model("float64")
+    model.parameters.grad[...] = np.nan
+    with DataParallel(model, 1) as workers:
+        loss = workers.gradients([batch], label_smoothing=0.1, seed=2, step=3)
+    expected, cache = reference.loss(
+        batch.source, batch.target_in, batch.target_out, label_smoothing=0.1, dropout=DropoutStream(2, 3)
+    )
+    reference.loss_backward(1.0, cache)
+    assert loss == float(expected)
+    np.testing.assert_array_equal(model.parameters.grad, reference.parameters.grad)
+
+
+def test_the_trainer_s_first_step_by_hand():
+    """Batch (0, 0), its smoothed loss under the dropout of (seed, step 1), its gradient, Adam at eq. 3's rate."""
+    settings = replace(SETTINGS, steps=1, accumulate=1, threads=1, peak_lr=None, clip_norm=None, label_smoothing=0.2)
+    trainer = toy_trainer(None, settings)
+    trainer.train()
+    model = toy_model()
+    batch = Batches(trainer.dataset, settings.tokens_per_batch, settings.seed).batch(0, 0)
+    _, cache = model.loss(batch.source, batch.target_in, batch.target_out, 0.2, DropoutStream(settings.seed, 1))
+    model.loss_backward(1.0, cache)
+    Adam(model.parameters, model.ops).step(noam(1, 16, settings.warmup_steps))
+    np.testing.assert_array_equal(trainer.model.parameters.data, model.parameters.data)
+
+
+def test_every_batch_once_an_epoch(monkeypatch):
+    trainer = toy_trainer(None, SETTINGS)
+    seen, batch = [], trainer.batches.batch
+    monkeypatch.setattr(trainer.batches, "batch", lambda *place: seen.append(place) or batch(*place))
+    trainer.train()
+    places = [(epoch, index) for epoch in range(9) for index in range(len(trainer.batches))]
+    assert len(seen) == SETTINGS.steps * SETTINGS.accumulate > len(trainer.batches)
+    assert seen == places[: len(seen)]
+
+
+def test_more_threads_than_sentences():
+    batch = Batches(backwards(2, seed=0), 200).batch(0, 0)
+    for threads in (1, 7):
+        with DataParallel(toy_model(), threads) as workers:
+            assert math.isfinite(workers.gradients([batch], label_smoothing=0.1, seed=2, step=3))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_validation_loss_is_the_mean_over_all_tokens(threads):
+    dataset, model = backwards(50, seed=7), toy_model("float64")
+    with DataParallel(model, threads) as workers:
+        loss = workers.mean_loss(Batches(dataset, 64).epoch(0))
+    total = 0.0
+    for source, target in (dataset[i] for i in range(50)):
+        batch = collate([source], [target])
+        logits, _ = model.forward(batch.source, batch.target_in)
+        log_probabilities = logits[0] - np.log(np.exp(logits[0]).sum(-1, keepdims=True))
+        total -= log_probabilities[np.arange(len(target) + 1), batch.target_out[0]].sum()
+    assert loss == pytest.approx(total / (dataset.target_lengths.sum() + 50), rel=1e-12)
+
+
+def test_it_learns_and_logs(tmp_path):
+    bleus = iter(range(100))
+    settings = replace(SETTINGS, steps=60, accumulate=1, tokens_per_batch=256, peak_lr=None, clip_norm=None)
+    model = toy_model(dropout=0.0, attention_dropout=0.0)
+    trainer = toy_trainer(tmp_path, settings, model=model, evaluate_bleu=lambda model: next(bleus))
+    outcome = trainer.train()
+    log = read_log(tmp_path / "log.jsonl")
+    assert [record["step"] for record in log] == list(range(1, 61))
+    assert log[-1]["loss"] < 0.8 * log[0]["loss"]
+    num_batches, pairs = len(trainer.batches), trainer.dataset
+    tokens_per_epoch = int(pairs.source_lengths.sum() + pairs.target_lengths.sum()) + 2 * len(pairs)
+    for record in log:
+        step = record["step"]
+        assert record["epoch"] == (step - 1) // num_batches
+        assert record["learning_rate"] == pytest.approx(noam(step, 16, 10))
+        assert math.isfinite(record["grad_norm"])
+        assert record["tokens_per_second"] > 0
+        if step % num_batches == 0:
+            assert record["tokens"] == step // num_batches * tokens_per_epoch
+    validated = [record for record in log if "validation_loss" in record]
+    assert [record["step"] for record in validated] == [9, 18, 27, 36, 45, 54, 60]
+    assert [record["bleu"] for record in validated] == list(range(7))
+    for record in validated:
+        assert record["perplexity"] == pytest.approx(math.exp(record["validation_loss"]))
+    assert (outcome.step, outcome.reason) == (60, "finished")
+    assert outcome.checkpoint is not None
+    assert [path.stem for path in list_checkpoints(tmp_path)] == ["step-00000056", "step-00000060"]
+    checkpoint = load_checkpoint(outcome.checkpoint)
+    assert checkpoint.tokenizer == TOKENIZER.to_json()
+    copy = toy_model(dropout=0.0, attention_dropout=0.0)
+    checkpoint.restore(copy)
+    np.testing.assert_array_equal(copy.parameters.data, model.parameters.data)
+
+
+def test_clipping_takes_a_shorter_first_moment():
+    trainers = [toy_trainer(None, replace(SETTINGS, steps=1, clip_norm=norm)) for norm in (None, 0.01)]
+    for trainer in trainers:
+        trainer.train()
+    free, clipped = (np.linalg.norm(trainer.optimizer.m) for trainer in trainers)
+    assert clipped == pytest.approx(0.1 * 0.01, rel=1e-5)  # (1 - β₁) times the gradient
+    assert free > 10 * clipped
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf, 1e38])
+def test_divergence_names_the_step_and_keeps_the_last_checkpoint(tmp_path, poison):
+    def break_model(model):
+        model.parameters.named["tokens.table"].data[...] = poison
+        return 0.0
+
+    trainer = toy_trainer(tmp_path, evaluate_bleu=break_model)
+    with pytest.raises(TrainingDiverged, match=r"step 10 is (nan|inf).*step-00000008\S* is from before$"):
+        trainer.train()
+    checkpoint = load_checkpoint(list_checkpoints(tmp_path)[-1])
+    assert checkpoint.step == 8
+    assert all(np.isfinite(array).all() for array in checkpoint.parameters.values())
+    assert [record["step"] for record in read_log(tmp_path / "log.jsonl")] == list(range(1, 10))
+
+
+def test_an_infinite_gradient_does_not_reach_the_parameters(monkeypatch):
+    trainer = toy_trainer(None)
+    before = trainer.model.parameters.data.copy()
+    monkeypatch.setattr(trainer.optimizer, "grad_norm", lambda: math.inf)
+    with pytest.raises(TrainingDiverged, match="the gradient norm of step 1 is inf"):
+        trainer.train()
+    np.testing.assert_array_equal(trainer.model.parameters.data, before)
+
+
+def test_time_limit(tmp_path):
+    outcome = toy_trainer(tmp_path, replace(SETTINGS, minutes=1e-6)).train()
+    assert (outcome.step, outcome.reason) == (1, "out of time")
+    assert [path.stem for path in list_checkpoints(tmp_path)] == ["step-00000001"]
+    assert "validation_loss" in read_log(tmp_path / "log.jsonl")[-1]
+
+
+def test_progress_says_what_happens(capfd):
+    settings = replace(SETTINGS, steps=9)
+    toy_trainer(None, settings, progress=True, evaluate_bleu=lambda model: 12.5).train()
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert "9/9" in said.err
+    assert "tokens/s, lr" in said.err
+    assert "step 9: validation loss 2." in said.err
+    assert "BLEU 12.50" in said.err
+
+
+def test_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
+        trainer = toy_trainer(folder)
+        with pytest.raises(OSError, match=f"cannot make the folder {folder}: (Not a directory|File exists)"):
+            trainer.train()
+
+
+def test_a_signal_is_kept_until_asked_for_and_the_second_acts():
+    with StopRequest() as stop:
+        assert not stop.requested
+        signal.raise_signal(signal.SIGINT)
+        assert stop.requested
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_ignored_signal_stays_ignored():
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            signal.raise_signal(signal.SIGINT)
+        assert not stop.requested
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def test_settings_survive_json():
+    settings = TrainingSettings(steps=5, minutes=2.5, peak_lr=0.005, threads=1)
+    assert TrainingSettings.from_dict(settings.to_dict()) == settings
+    with pytest.raises(ValueError, match="not a training setting: momentum, weight_decay"):
+        TrainingSettings.from_dict({"steps": 3, "weight_decay": 1, "momentum": 1})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("steps", -1, "steps must be at least 0, got -1"),
+        ("accumulate", 0, "accumulate must be at least 1, got 0"),
+        ("minutes", 0, "minutes must be positive and finite, or None, got 0"),
+        ("peak_lr", math.inf, "peak_lr must be positive and finite, or None, got inf"),
+        ("clip_norm", math.nan, "clip_norm must be positive and finite, or None, got nan"),
+        ("label_smoothing", 1.0, r"label_smoothing must be in \[0, 1\), got 1.0"),
+        ("beta2", -0.1, r"beta2 must be in \[0, 1\), got -0.1"),
+        ("eps", 0.0, "eps must be positive, got 0.0"),
+    ],
+)
+def test_impossible_settings(setting, value, message):
+    with pytest.raises(ValueError, match=message):
+        TrainingSettings(**{setting: value})
+
+
+@pytest.mark.parametrize("value", [1.5, True, "2", None])
+def test_counts_are_integers(value):
+    with pytest.raises(TypeError, match=f"threads must be an integer, got {value!r}"):
+        TrainingSettings(threads=value)
+
+
+def test_data_that_does_not_fit_the_model():
+    with pytest.raises(ValueError, match="token id 11, but the vocabulary has 9"):
+        toy_trainer(None, model=toy_model(vocab_size=9))
