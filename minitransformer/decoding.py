@@ -1,0 +1,216 @@
+"""Decoding: the most probable target sentence, searched one token at a time.
+
+Greedy search follows the best token of each step. Beam search keeps the best `num_beams` prefixes:
+
+- Every step extends each prefix by every token and keeps the best of all these by log-probability, as many as there
+  are slots. A prefix that takes the end-of-sentence token leaves the beam and its slot closes (Sutskever 2014, §3.2),
+  so a beam of one is exactly greedy search, and a beam wide enough for every prefix is an exhaustive search.
+- A complete hypothesis scores `log P(Y) / lp(Y)`, `lp(Y) = ((5 + |Y|) / 6)^α` (Wu 2016, §7, eq. 14), where |Y| counts
+  the end-of-sentence token.
+- A sentence is done when no slot is left, or when nothing that still runs can win: log P only falls as a prefix grows
+  and lp only rises, so `log P / lp(longest output)` bounds what a prefix can come to. Stopping at that
+  bound never changes the result.
+- The longest output is input length + 50 tokens (Vaswani 2017, §6.1), the end-of-sentence token counted in both, and
+  never more than the model's `max_length`. What is cut off there ranks behind every hypothesis that ended.
+- Equal log-probabilities go to the prefix that ranked higher, then to the smaller token id; equal scores to the
+  hypothesis that was complete first. Padding and beginning-of-sentence tokens are never produced.
+
+Sentences don't see each other: each is searched as if it were alone, and leaves the batch as soon as it is done. The
+model keeps the keys and values of the prefixes (its `DecoderState`); here are small integer arrays on the host.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from minitransformer.models import TransformerConfig
+from minitransformer.ops import Array, Ops
+
+
+class Decodable(Protocol):
+    """What a model must offer to be searched; `Transformer` does."""
+
+    config: TransformerConfig
+    ops: Ops
+
+    def start_decoding(self, source: Array, num_beams: int = 1) -> Any:
+        """Encode `source` (B, Ts); the state that comes back has `select(sentences)` and `reorder(beams)`."""
+        ...
+
+    def decode_step(self, ids: Array, state: Any) -> Array:
+        """Append ids (B, K) to the prefixes; the logits (B, K, V) of the tokens after them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A translation: token ids without the special ones, its score `log_prob / lp`, and its log-probability.
+
+    `ended` is False where the longest output cut it off; else `log_prob` includes the end-of-sentence token's.
+    """
+
+    ids: list[int]
+    score: float
+    log_prob: float
+    ended: bool = True
+
+
+def penalty(length: Any, alpha: float) -> Any:
+    """Length penalty `lp = ((5 + length) / 6)^alpha` (Wu 2016, eq. 14); `length` is a number or an array."""
+    return ((5 + length) / 6) ** alpha
+
+
+def greedy_search(
+    model: Decodable, source: np.ndarray, max_extra: int = 50, length_penalty: float = 0.0
+) -> list[Hypothesis]:
+    """The best token at every step; source `(B, Ts)` integers, padded on the right. One hypothesis a sentence.
+
+    `length_penalty` changes the reported score only. Raises as `beam_search` does.
+    """
+    limits = _longest_outputs(model, source, max_extra)
+    _check_length_penalty(length_penalty)
+    if not len(source):
+        return []
+    rows = np.arange(len(source))  # the sentences still running, as rows of `source`
+    hypotheses: dict[int, Hypothesis] = {}
+    outputs = np.zeros((len(source), limits.max()), dtype=np.int64)
+    log_probs = np.zeros(len(source))
+    ids = np.full((len(source), 1), model.config.bos_id)
+    state = model.start_decoding(source, num_beams=1)
+
+    for length in range(1, outputs.shape[1] + 1):
+        token_log_probs, tokens = _best_tokens(model, ids, state, 1)
+        ids = tokens[:, :, 0]  # (B, 1)
+        outputs[:, length - 1] = ids[:, 0]
+        log_probs += token_log_probs[:, 0, 0]
+
+        done = (ids[:, 0] == model.config.eos_id) | (limits == length)
+        for b in np.flatnonzero(done):
+            hypotheses[rows[b]] = _hypothesis(model, outputs[b, :length], log_probs[b], length_penalty)
+        if done.all():
+            break
+        if done.any():
+            keep = np.flatnonzero(~done)
+            rows, limits, outputs, log_probs, ids = (a[keep] for a in (rows, limits, outputs, log_probs, ids))
+            state.select(keep)
+    return [hypotheses[row] for row in range(len(source))]
+
+
+def beam_search(
+    model: Decodable,
+    source: np.ndarray,
+    num_beams: int = 4,
+    length_penalty: float = 0.6,
+    n_best: int = 1,
+    max_extra: int = 50,
+) -> list[list[Hypothesis]]:
+    """The `n_best` best hypotheses of each sentence, best first; source `(B, Ts)` integers, padded on the right.
+
+    Defaults from Vaswani 2017, §6.1; the search is described at the top of this file. Raises `TypeError` for a source
+    that is not of integers, `ValueError` for one that is not `(B, Ts)`, for n_best outside 1..num_beams, a negative
+    length_penalty and max_extra below 1, `FloatingPointError` where the model gives NaN.
+    """
+    limits = _longest_outputs(model, source, max_extra)
+    _check_length_penalty(length_penalty)
+    if not 1 <= n_best <= num_beams:
+        raise ValueError(f"n_best is {n_best}, expected 1 to num_beams, which is {num_beams}")
+    if not len(source):
+        return []
+    rows = np.arange(len(source))  # the sentences still running, as rows of `source`
+    complete: list[list[Hypothesis]] = [[] for _ in source]
+    slots = np.full(len(source), num_beams)  # open slots of each sentence
+    log_probs = np.full((len(source), num_beams), -np.inf)  # -inf: nothing in this slot
+    log_probs[:, 0] = 0.0
+    to_beat = np.full(len(source), -np.inf)  # the n-th best score so far
+    prefixes = np.zeros((len(source), num_beams, limits.max()), dtype=np.int64)
+    ids = np.full((len(source), num_beams), model.config.bos_id)
+    state = model.start_decoding(source, num_beams=num_beams)
+
+    for length in range(1, prefixes.shape[2] + 1):
+        beams, ids, log_probs = _best_extensions(log_probs, *_best_tokens(model, ids, state, num_beams))
+        log_probs[np.arange(num_beams) >= slots[:, None]] = -np.inf
+        prefixes = np.take_along_axis(prefixes, beams[:, :, None], axis=1)
+        prefixes[:, :, length - 1] = ids
+
+        leaves = ((ids == model.config.eos_id) | (limits == length)[:, None]) & (log_probs > -np.inf)  # (B, K)
+        for b, k in np.argwhere(leaves):
+            found = complete[rows[b]]
+            found.append(_hypothesis(model, prefixes[b, k, :length], log_probs[b, k], length_penalty))
+            to_beat[b] = _nth_best(found, n_best)
+        slots = slots - leaves.sum(axis=1)
+        log_probs[leaves] = -np.inf
+
+        running = log_probs.max(axis=1) / penalty(limits, length_penalty) > to_beat  # an empty beam's -inf never is
+        if not running.any():
+            break
+        if not running.all():
+            keep = np.flatnonzero(running)
+            rows, limits, slots, to_beat = (a[keep] for a in (rows, limits, slots, to_beat))
+            log_probs, prefixes, beams, ids = (a[keep] for a in (log_probs, prefixes, beams, ids))
+            state.select(keep)
+        if num_beams > 1:
+            state.reorder(beams)
+    return [sorted(found, key=_rank)[:n_best] for found in complete]
+
+
+def _best_tokens(model: Decodable, ids: np.ndarray, state: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probabilities and ids of the k best tokens after each prefix, `(B, K, min(k, V))` in host memory.
+
+    No prefix can place more than k extensions in a beam of k: the rest of the vocabulary never leaves the device.
+    """
+    ops, config = model.ops, model.config
+    log_probs = ops.log_softmax(model.decode_step(ids, state))  # (B, K, V)
+    if np.isnan(ops.to_numpy(log_probs[..., config.eos_id])).any():  # softmax spreads one NaN over its row
+        raise FloatingPointError("the model's logits are NaN: its parameters are not finite or far too large")
+    log_probs[..., config.pad_id] = -float("inf")
+    log_probs[..., config.bos_id] = -float("inf")
+    values, tokens = ops.topk(log_probs, min(k, log_probs.shape[-1]))
+    return ops.to_numpy(values).astype(np.float64), ops.to_numpy(tokens)
+
+
+def _best_extensions(
+    log_probs: np.ndarray, token_log_probs: np.ndarray, tokens: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of the prefixes (B, K) with their best tokens (B, K, k), the best K extensions: beam, token, log-probability."""
+    num_sentences, num_beams, k = tokens.shape
+    totals = (log_probs[:, :, None] + token_log_probs).reshape(num_sentences, num_beams * k)
+    best = np.argsort(-totals, axis=1, kind="stable")[:, :num_beams]  # ties: the better prefix, the smaller id
+    ids = np.take_along_axis(tokens.reshape(totals.shape), best, axis=1)
+    return best // k, ids, np.take_along_axis(totals, best, axis=1)
+
+
+def _hypothesis(model: Decodable, output: np.ndarray, log_prob: Any, alpha: float) -> Hypothesis:
+    """The hypothesis of one finished `output`, which ends in the end-of-sentence token or was cut off."""
+    ended = bool(output[-1] == model.config.eos_id)
+    score = float(log_prob / penalty(len(output), alpha))
+    return Hypothesis(output[: len(output) - ended].tolist(), score, float(log_prob), ended)
+
+
+def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
+    """Sort key: those that ended first, the better score first."""
+    return not hypothesis.ended, -hypothesis.score
+
+
+def _nth_best(found: list[Hypothesis], n: int) -> float:
+    """The n-th best score; −inf while there are fewer."""
+    # What was cut off needs no exception: it comes with the last step, when nothing is left that could be stopped.
+    scores = sorted((hypothesis.score for hypothesis in found), reverse=True)
+    return scores[n - 1] if len(scores) >= n else -np.inf
+
+
+def _longest_outputs(model: Decodable, source: np.ndarray, max_extra: int) -> np.ndarray:
+    """How many tokens each sentence may come to, `(B,)`: its own length + max_extra, at most the model's maximum."""
+    if not isinstance(source, np.ndarray) or source.dtype.kind not in "iu":
+        given = source.dtype if isinstance(source, np.ndarray) else type(source).__name__
+        raise TypeError(f"source must be an integer NumPy array, got {given}")
+    if source.ndim != 2:
+        raise ValueError(f"source has shape {source.shape}, expected 2 axes (B, Ts)")
+    if max_extra < 1:
+        raise ValueError(f"max_extra is {max_extra}, expected at least 1")
+    return np.minimum((source != model.config.pad_id).sum(axis=1) + max_extra, model.config.max_length)
+
+
+def _check_length_penalty(length_penalty: float) -> None:
+    if not length_penalty >= 0:
+        raise ValueError(f"length_penalty is {length_penalty}, expected a number of at least 0")

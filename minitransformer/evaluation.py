@@ -1,0 +1,76 @@
+"""How good translations are: BLEU as the field reports it, and how many are exactly right."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores in percent of a set of translations; the signatures say how sacrebleu computed its two."""
+
+    bleu: float
+    bleu_lowercase: float
+    exact_match: float
+    num_sentences: int
+    signature: str
+    signature_lowercase: str
+
+
+class Accuracy(NamedTuple):
+    """A row of a table: of `num_sentences` with this construction, `percent` are translated exactly."""
+
+    name: str
+    num_sentences: int
+    percent: float
+
+
+def evaluate(hypotheses: Sequence[str], references: Sequence[str]) -> Evaluation:
+    """Corpus BLEU, cased and lower-cased, and exact matches of hypotheses against one reference each.
+
+    sacrebleu's defaults on untokenised text: 13a tokenisation, exponential smoothing (Papineni 2002; Post 2018).
+    Raises `ValueError` where there are no sentences or not as many of one as of the other.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    matches = _matches(hypotheses, references)
+    cased, lowercase = BLEU(), BLEU(lowercase=True)
+    return Evaluation(
+        bleu=cased.corpus_score(hypotheses, [references]).score,
+        bleu_lowercase=lowercase.corpus_score(hypotheses, [references]).score,
+        exact_match=100 * sum(matches) / len(matches),
+        num_sentences=len(matches),
+        signature=str(cased.get_signature()),
+        signature_lowercase=str(lowercase.get_signature()),
+    )
+
+
+def exact_match_by(
+    constructions: Sequence[Collection[str]], hypotheses: Sequence[str], references: Sequence[str]
+) -> list[Accuracy]:
+    """Exact matches among the sentences that have each construction: the commonest first, equals by name.
+
+    `constructions[i]` names those of sentence i. Raises `ValueError` as `evaluate`.
+    """
+    matches = _matches(hypotheses, references)
+    if len(constructions) != len(matches):
+        raise ValueError(f"there are {len(matches)} sentences but constructions for {len(constructions)}")
+    count: Counter[str] = Counter()
+    correct: Counter[str] = Counter()
+    for names, matched in zip(constructions, matches, strict=True):
+        count.update(set(names))
+        correct.update(set(names) if matched else ())
+    rows = [Accuracy(name, n, 100 * correct[name] / n) for name, n in count.items()]
+    return sorted(rows, key=lambda row: (-row.num_sentences, row.name))
+
+
+def _matches(hypotheses: Sequence[str], references: Sequence[str]) -> list[bool]:
+    """Which hypotheses are exactly their reference, to the last character."""
+    if isinstance(hypotheses, str) or isinstance(references, str):
+        raise TypeError("hypotheses and references must be sequences of sentences, not one str")
+    if len(hypotheses) != len(references):
+        raise ValueError(f"there are {len(hypotheses)} hypotheses but {len(references)} references")
+    if not hypotheses:
+        raise ValueError("there are no sentences to evaluate")
+    return [hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True)]

@@ -1,0 +1,125 @@
+"""The course of a training run: losses, BLEU and learning rate over the steps."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+from .page import GREY, INK, PALE, Page, printable, text_style
+
+BLUE, ORANGE, GREEN = "#2166ac", "#d6604d", "#1b7837"
+UNITS = (1e9, "billion "), (1e6, "million "), (1e3, "thousand "), (1.0, "")
+
+
+def plot_loss(records: Iterable[Mapping[str, Any]], path: str | Path, title: str = "") -> None:
+    """The losses over the steps; BLEU and learning rate below, where they are known.
+
+    Each record is a line of the log: `step`, and any of `loss`, `validation_loss`, `bleu`, `learning_rate` and
+    `tokens` (seen so far: a second scale at the top). The training loss is drawn as logged, label smoothing included,
+    so it may lie above the validation loss. Raises `ValueError` where no record has a loss, `OSError`
+    naming the path where it can't be written.
+    """
+    records = list(records)
+    loss, validation, bleu, rate, tokens = (
+        _series(records, key) for key in ("loss", "validation_loss", "bleu", "learning_rate", "tokens")
+    )
+    if not len(loss):
+        raise ValueError("no record has a step and a finite loss: there is nothing to draw")
+    heights = [3.4] + [1.5] * bool(len(bleu)) + [1.1] * bool(len(rate))
+    page = Page(8.0, 1.0 + sum(heights), layout="constrained")
+    panels = page.figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    _draw_losses(panels[0], loss, validation)
+    if len(bleu):
+        _draw_points(panels[1], bleu, GREEN, "validation", "{:.1f}", max)
+        _finish(panels[1], "BLEU", 0.0, 1.25 * max(bleu[:, 1].max(), 1.0))
+    if len(rate):
+        panels[-1].plot(*rate.T, color=GREY, linewidth=1.4, marker=_marker(rate))
+        _finish(panels[-1], "learning rate", 0.0, 1.15 * max(rate[:, 1].max(), 1e-12))
+    panels[-1].set_xlabel("optimiser step", fontsize=9, color=INK)
+    panels[-1].set_xlim(0, 1.01 * max(series[:, 0].max(initial=1) for series in (loss, validation, bleu, rate)))
+    _add_token_scale(panels[0], tokens)
+    panels[0].set_title(printable(title), loc="left", **text_style([title], 11))
+    page.save(path)
+
+
+def smoothed(values: np.ndarray, reach: int) -> np.ndarray:
+    """Centred moving average with triangular weights: `y_n = Σ_i w_i x_(n+i) / Σ_i w_i`, `w_i = reach + 1 − |i|`.
+
+    |i| ≤ reach, and only over what there is: at the ends the average leans inwards.
+    """
+    weights = reach + 1.0 - np.abs(np.arange(-reach, reach + 1))
+    middle = slice(reach, reach + len(values))
+    return np.convolve(values, weights)[middle] / np.convolve(np.ones(len(values)), weights)[middle]
+
+
+def _series(records: list[Mapping[str, Any]], key: str) -> np.ndarray:
+    """Steps and finite values of one key, `(n, 2)`, in the order of the steps."""
+    points = [(record["step"], record[key]) for record in records if None not in (record.get("step"), record.get(key))]
+    series = np.array(sorted(points), dtype=np.float64).reshape(-1, 2)
+    return series[np.isfinite(series).all(axis=1)]
+
+
+def _draw_losses(axes: Axes, loss: np.ndarray, validation: np.ndarray) -> None:
+    """The training loss as it was and smoothed, the validation loss as points."""
+    steps, values = loss.T
+    axes.plot(steps, values, color=BLUE, alpha=0.25, linewidth=0.8)
+    average = smoothed(values, reach=len(values) // 60)
+    label = f"training, smoothed ({average[-1]:.3f} at the end)"
+    axes.plot(steps, average, color=BLUE, linewidth=1.8, marker=_marker(loss), label=label)
+    if len(validation):
+        _draw_points(axes, validation, ORANGE, "validation", "{:.3f}", min)
+    drawn = np.concatenate([average, validation[:, 1]])
+    lowest, highest = drawn.min(), drawn.max()
+    _finish(axes, "loss (nats per token)", lowest - 0.06 * (highest - lowest), highest + 0.06 * (highest - lowest))
+
+
+def _draw_points(
+    axes: Axes, series: np.ndarray, colour: str, name: str, form: str, best: Callable[..., tuple[float, float]]
+) -> None:
+    """A measured series, a ring around its best point."""
+    step, value = best(series.tolist(), key=lambda point: point[1])
+    label = f"{name} (best {form.format(value)} at step {step:,.0f})"
+    axes.plot(*series.T, color=colour, linewidth=1.4, marker="o", markersize=3.5, label=label)
+    axes.plot([step], [value], color=colour, marker="o", markersize=8, fillstyle="none", linestyle="none")
+
+
+def _marker(series: np.ndarray) -> str:
+    """A line needs two points: one alone gets a mark."""
+    return "o" if len(series) == 1 else ""
+
+
+def _finish(axes: Axes, label: str, lowest: float, highest: float) -> None:
+    """What all panels share."""
+    axes.set_ylabel(label, fontsize=9, color=INK)
+    if lowest < highest:
+        axes.set_ylim(lowest, highest)
+    axes.grid(color=PALE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8, labelcolor=INK, color=GREY)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8, frameon=False, labelcolor=INK)
+
+
+def _add_token_scale(axes: Axes, tokens: np.ndarray) -> None:
+    """A second scale at the top: tokens seen, in the units that suit their number."""
+    if len(tokens) < 2 or not (np.diff(tokens, axis=0) > 0).all():
+        return
+    steps, counts = np.concatenate([[[0.0, 0.0]], tokens[tokens[:, 0] > 0]]).T
+    unit, name = next((unit for unit in UNITS if counts[-1] >= unit[0]), UNITS[-1])
+    counts = counts / unit
+    there_and_back = (lambda x: _interpolated(x, steps, counts)), (lambda x: _interpolated(x, counts, steps))
+    scale = axes.secondary_xaxis("top", functions=there_and_back)
+    scale.set_xlabel(f"{name}tokens seen (source and target)", fontsize=9, color=INK)
+    scale.tick_params(labelsize=8, labelcolor=INK, color=GREY)
+
+
+def _interpolated(x: Any, known: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Linear between known points and, at their mean slope, beyond the last: a one-to-one map of scales."""
+    x = np.asarray(x, dtype=np.float64)
+    slope = values[-1] / known[-1]
+    return np.where((x < 0) | (x > known[-1]), x * slope, np.interp(x, known, values))

@@ -1,0 +1,102 @@
+"""A page to draw on, measured in inches, and text on it that any language may be written in."""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, fontManager, get_font
+
+from minitransformer.atomic import atomic_write
+
+INK, GREY, PALE = "#222222", "#7a7a7a", "#e3e8ee"
+FONT = "DejaVu Sans"  # comes with matplotlib
+NO_GLYPH = "□"
+SHARPEST, LARGEST_SIDE = 200.0, 6_000  # dots an inch, pixels
+
+
+class Page:
+    """A white figure whose lower left corner is (0, 0), in inches. A large one has fewer dots an inch."""
+
+    def __init__(self, width: float, height: float, **options: Any):
+        self.width, self.height = width, height
+        dpi = min(SHARPEST, LARGEST_SIDE / max(width, height))
+        self.figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white", **options)
+        FigureCanvasAgg(self.figure)
+
+    def axes(self, x: float, y: float, width: float, height: float) -> Axes:
+        """Axes at this place."""
+        return self.figure.add_axes((x / self.width, y / self.height, width / self.width, height / self.height))
+
+    def text(self, x: float, y: float, text: str, size: float, **options: Any) -> None:
+        """A line of text as it stands, at this place."""
+        self.figure.text(x / self.width, y / self.height, printable(text), **text_style([text], size), **options)
+
+    def save(self, path: str | Path) -> None:
+        """Write a PNG beside `path` and rename it; raises as `atomic_write`."""
+        with atomic_write(path) as file:
+            self.figure.savefig(file, format="png", metadata={"Software": None})
+
+
+def printable(text: str, longest: int | None = None) -> str:
+    """`text` with control characters escaped, □ for what no installed font can draw, and … in place of a long end."""
+    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    if longest is not None and len(escaped) > longest:
+        escaped = escaped[: longest - 1] + "…"
+    return "".join(c if _family(c) else NO_GLYPH for c in escaped)
+
+
+def text_style(texts: Iterable[str], size: float, color: str = INK) -> dict[str, Any]:
+    """Arguments of matplotlib for text that is not mathematics, in the families that have the characters of `texts`."""
+    families = {_family(c): None for text in texts for c in printable(text)}  # a set that keeps its order
+    family = [FONT, *(name for name in families if name not in (FONT, None))]
+    return {"fontsize": size, "fontfamily": family, "color": color, "parse_math": False}
+
+
+def fitted(text: str, size: float, width: float) -> str:
+    """`text` as it is printed, cut to at most `width` inches where it is longer."""
+    text = printable(text)
+    if text_width(text, size) <= width:
+        return text
+    too_long = bisect_left(range(len(text)), True, key=lambda count: text_width(text[:count] + "…", size) > width)
+    return text[: max(too_long - 1, 0)] + "…"
+
+
+def text_width(text: str, size: float) -> float:
+    """How wide a line is, in inches."""
+    files = [_file(family) for family in text_style([text], size)["fontfamily"]]
+    font = get_font(files)
+    font.set_size(size, 720)
+    font.set_text(printable(text))
+    return 1.06 * font.get_width_height()[0] / 64 / 720  # 26.6 fixed-point dots; hinting may widen a line by 6 %
+
+
+@cache
+def _family(character: str) -> str | None:
+    """The font family that draws a character: the usual one, else the first installed one that has it."""
+    return next((name for name in _families() if ord(character) in _characters(name)), None)
+
+
+@cache
+def _families() -> list[str]:
+    """The installed families that have an upright regular face; "Last Resort" only draws boxes."""
+    names = {
+        face.name
+        for face in fontManager.ttflist
+        if face.style == face.stretch == "normal" and face.weight in (400, "normal") and "Last Resort" not in face.name
+    }
+    return [FONT, *sorted(names - {FONT})]
+
+
+@cache
+def _characters(family: str) -> frozenset[int]:
+    return frozenset(get_font(_file(family)).get_charmap())
+
+
+@cache
+def _file(family: str) -> str:
+    return fontManager.findfont(FontProperties(family=[family]))

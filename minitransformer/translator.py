@@ -1,0 +1,180 @@
+"""Sentences in, sentences out: a model and its tokenizer, with sorting, batching and searching in between."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from minitransformer.checkpoint import CheckpointError, load_checkpoint
+from minitransformer.data.tokenizer import BPETokenizer
+from minitransformer.decoding import beam_search
+from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.ops import Ops, numpy_ops
+
+
+class Translation(NamedTuple):
+    """A translated sentence and its score, `log P / lp` (see `minitransformer.decoding`)."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """Attention weights of one sentence pair with the labels of their axes, `(layers, heads, queries, keys)` each.
+
+    In labels a word stands as it is, and what goes on inside a word begins with `·`.
+
+    encoder  queries and keys: source_tokens
+    decoder  queries: target_tokens, what each position writes; keys: target_inputs, what it has read (`<s>` first)
+    cross    queries: target_tokens; keys: source_tokens
+    """
+
+    source_tokens: list[str]
+    target_tokens: list[str]
+    target_inputs: list[str]
+    encoder: np.ndarray
+    decoder: np.ndarray
+    cross: np.ndarray
+
+
+class Translator:
+    """Translates text with a trained model; `Translator.from_checkpoint(path).translate(["A dog runs."])`.
+
+    Raises `ValueError` where the vocabularies of model and tokenizer differ.
+    """
+
+    def __init__(self, model: Transformer, tokenizer: BPETokenizer):
+        if model.config.vocab_size != tokenizer.vocab_size:
+            raise ValueError(
+                f"the model has {model.config.vocab_size} tokens and the tokenizer {tokenizer.vocab_size}: "
+                "they don't belong together"
+            )
+        self.model = model
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def from_checkpoint(cls, path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> "Translator":
+        """The translator in a checkpoint. Raises as `load_checkpoint`, and `CheckpointError` if it has no tokenizer."""
+        checkpoint = load_checkpoint(path, with_optimizer=False)
+        if checkpoint.tokenizer is None:
+            raise CheckpointError(f"{path} holds no tokenizer: it can't translate text")
+        model = Transformer(TransformerConfig.from_dict(checkpoint.config), ops=ops, dtype=dtype)
+        checkpoint.restore(model)
+        return cls(model, BPETokenizer.from_json(checkpoint.tokenizer))
+
+    def translate(
+        self,
+        sentences: str | Iterable[str],
+        beam: int = 4,
+        length_penalty: float = 0.6,
+        batch_tokens: int = 1024,
+        truncate: bool = False,
+        progress: bool = False,
+    ) -> list[str]:
+        """The best translation of each sentence, in their order; one sentence alone may be given as a str.
+
+        beam: prefixes kept by the search, 1 is greedy; batch_tokens: padded source tokens searched at once;
+        truncate: cut a sentence that is too long for the model; progress: show a bar. An empty sentence becomes an
+        empty one. Raises `TypeError` for what is no str, and `ValueError` for a sentence that is too long.
+        """
+        best = self.translate_n_best(sentences, 1, beam, length_penalty, batch_tokens, truncate, progress)
+        return [translations[0].text for translations in best]
+
+    def translate_n_best(
+        self,
+        sentences: str | Iterable[str],
+        n_best: int = 4,
+        beam: int = 4,
+        length_penalty: float = 0.6,
+        batch_tokens: int = 1024,
+        truncate: bool = False,
+        progress: bool = False,
+    ) -> list[list[Translation]]:
+        """The n_best ≤ beam best translations of each sentence with their scores, best first; else as `translate`."""
+        from tqdm.std import tqdm
+
+        sources = self._encode(sentences, truncate)
+        results: list[list[Translation]] = [[Translation("", 0.0)] for _ in sources]
+        with tqdm(total=len(sources), unit=" sentences", desc="translate", disable=not progress) as bar:
+            for batch in _batches([len(ids) for ids in sources], batch_tokens):
+                found = beam_search(self.model, _pad([sources[i] for i in batch]), beam, length_penalty, n_best)
+                for i, hypotheses in zip(batch, found, strict=True):
+                    results[i] = [Translation(self.tokenizer.decode(h.ids), h.score) for h in hypotheses]
+                bar.update(len(batch))
+            bar.update(len(sources) - bar.n)  # the empty ones
+        return results
+
+    def attention(self, source: str, target: str | None = None) -> AttentionMaps:
+        """What the model attends to as it writes `target`, by default its own best translation of `source`.
+
+        Raises `ValueError` for a blank source and where either is too long.
+        """
+        (source_ids,) = self._encode([source], truncate=False)
+        if not source_ids:
+            raise ValueError("the source sentence is empty: there is nothing to attend to")
+        eos = self.tokenizer.eos_id
+        if target is None:
+            ((best,),) = beam_search(self.model, _pad([source_ids]))
+            target_ids = best.ids + [eos] * best.ended
+        else:
+            target_ids = self._encode([target], truncate=False)[0] or [eos]
+        target_inputs = [self.tokenizer.bos_id, *target_ids[:-1]]
+        maps = self.model.attention_maps(_pad([source_ids]), _pad([target_inputs]))
+        weights = {kind: np.stack([layer[0] for layer in layers]) for kind, layers in maps.items()}
+        sources, targets, inputs = (
+            _labels(self.tokenizer.tokens(ids)) for ids in (source_ids, target_ids, target_inputs)
+        )
+        return AttentionMaps(sources, targets, inputs, weights["encoder"], weights["decoder"], weights["cross"])
+
+    def _encode(self, sentences: str | Iterable[str], truncate: bool) -> list[list[int]]:
+        """Token ids of each sentence with `</s>`, none for a blank one; all are checked before any is translated."""
+        longest = self.model.config.max_length
+        encoded = []
+        for number, sentence in enumerate([sentences] if isinstance(sentences, str) else sentences, start=1):
+            if not isinstance(sentence, str):
+                raise TypeError(f"sentence {number} must be a str, but is of type {type(sentence).__name__}")
+            ids = [*self.tokenizer.encode(sentence), self.tokenizer.eos_id] if sentence.strip() else []
+            if len(ids) > longest:
+                if not truncate:
+                    raise ValueError(
+                        f"sentence {number} has {len(ids)} tokens with its end mark, but the model takes at most "
+                        f"{longest}: split it, or ask for it to be truncated"
+                    )
+                ids = [*ids[: longest - 1], self.tokenizer.eos_id]
+            encoded.append(ids)
+        return encoded
+
+
+def _batches(lengths: list[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Indices of the sentences that are not empty, alike in length, the longest first; padded to ≤ batch_tokens.
+
+    A sentence longer than batch_tokens is a batch of its own. Raises `ValueError` for batch_tokens below 1.
+    """
+    if batch_tokens < 1:
+        raise ValueError(f"batch_tokens is {batch_tokens}, expected at least 1")
+    by_length = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
+    start = 0
+    while start < len(by_length):
+        count = max(1, batch_tokens // lengths[by_length[start]])
+        yield by_length[start : start + count]
+        start += count
+
+
+def _pad(sentences: list[list[int]]) -> np.ndarray:
+    """The sentences as rows `(B, Ts)`, filled up with zeros on the right."""
+    rows = np.zeros((len(sentences), max(map(len, sentences))), dtype=np.int64)
+    for row, ids in zip(rows, sentences, strict=True):
+        row[: len(ids)] = ids
+    return rows
+
+
+def _labels(tokens: list[str]) -> list[str]:
+    """Tokens for readers: `▁Straßen`, `rand`, `.` become `Straßen`, `·rand`, `.`."""
+    labels = []
+    for before, token in zip(["", *tokens], tokens, strict=False):
+        inside_word = before[-1:].isalnum() and token[:1].isalnum()
+        labels.append("·" + token if inside_word else token.removeprefix("▁") or token)
+    return labels

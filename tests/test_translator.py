@@ -1,0 +1,143 @@
+"""The translator: what comes back is in order, whole, and does not depend on what else was asked."""
+
+import numpy as np
+import pytest
+
+from minitransformer.checkpoint import Checkpoint, CheckpointError, save_checkpoint
+from minitransformer.data.tokenizer import BPETokenizer
+from minitransformer.decoding import beam_search, greedy_search
+from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.translator import Translation, Translator
+
+TEXT = [
+    "the old dog sleeps in the garden .",
+    "a small cat sees the old dog .",
+    "der alte Hund schläft im Garten .",
+    "eine kleine Katze sieht den alten Hund .",
+]
+SENTENCES = ["the dog .", "a small cat sees the old dog in the garden .", "cat", "the old cat sleeps .", "the dog ."]
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    """A small float64 model that has learned nothing, but has sharp opinions."""
+    tokenizer = BPETokenizer.train(TEXT, vocab_size=320)
+    config = TransformerConfig(
+        vocab_size=tokenizer.vocab_size, d_model=16, num_heads=2, d_ff=32, num_layers=2, max_length=30
+    )
+    model = Transformer(config, dtype="float64", seed=1)
+    model.parameters.data *= 2.0
+    return Translator(model, tokenizer)
+
+
+def encoded(translator: Translator, sentence: str) -> np.ndarray:
+    return np.array([[*translator.tokenizer.encode(sentence), translator.tokenizer.eos_id]])
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 25, 1000])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_translations_come_back_in_order_whatever_the_batches(translator, beam, batch_tokens):
+    alone = [beam_search(translator.model, encoded(translator, s), beam)[0][0] for s in SENTENCES]
+    expected = [translator.tokenizer.decode(hypothesis.ids) for hypothesis in alone]
+    assert len(set(expected)) > 1
+    assert translator.translate(SENTENCES, beam=beam, batch_tokens=batch_tokens) == expected
+    assert translator.translate(iter(SENTENCES), beam=beam, batch_tokens=batch_tokens) == expected
+
+
+def test_a_beam_of_one_is_greedy(translator):
+    greedy = [greedy_search(translator.model, encoded(translator, s))[0].ids for s in SENTENCES]
+    assert translator.translate(SENTENCES, beam=1) == [translator.tokenizer.decode(ids) for ids in greedy]
+
+
+def test_a_str_is_one_sentence(translator):
+    assert translator.translate(SENTENCES[1]) == translator.translate([SENTENCES[1]])
+    assert translator.translate([]) == []
+
+
+def test_n_best_come_with_their_scores_best_first(translator):
+    (found,) = translator.translate_n_best("a small cat .", n_best=3, beam=4, length_penalty=1.0)
+    hypotheses = beam_search(translator.model, encoded(translator, "a small cat ."), 4, 1.0, n_best=3)[0]
+    assert [text for text, _ in found] == [translator.tokenizer.decode(h.ids) for h in hypotheses]
+    assert [score for _, score in found] == pytest.approx([h.score for h in hypotheses], abs=1e-12)
+    assert translator.translate("a small cat .", length_penalty=1.0) == [found[0].text]
+
+
+def test_blank_sentences_translate_to_empty_ones(translator):
+    blank = ["", "the dog .", " \t ", "\n"]
+    assert translator.translate(blank) == ["", *translator.translate("the dog ."), "", ""]
+    assert translator.translate_n_best("")[0] == [Translation("", 0.0)]
+
+
+def test_a_sentence_too_long_is_told_and_truncated_only_if_asked(translator):
+    long = "dog " * 40
+    length = len(translator.tokenizer.encode(long)) + 1
+    with pytest.raises(ValueError, match=f"sentence 2 has {length} tokens with its end mark, .* at most 30"):
+        translator.translate(["the dog .", long])
+    cut = np.array([[*translator.tokenizer.encode(long)[:29], translator.tokenizer.eos_id]])
+    expected = translator.tokenizer.decode(beam_search(translator.model, cut)[0][0].ids)
+    assert translator.translate(["the dog .", long], truncate=True)[1] == expected
+    longest = next(s for s in ("dog " * n for n in range(40, 0, -1)) if len(translator.tokenizer.encode(s)) <= 29)
+    assert len(translator.translate(longest)) == 1
+
+
+def test_wrong_kinds_are_named(translator):
+    with pytest.raises(TypeError, match="sentence 2 must be a str, but is of type bytes"):
+        translator.translate(["the dog .", b"the dog ."])
+    with pytest.raises(ValueError, match="batch_tokens is 0"):
+        translator.translate("the dog .", batch_tokens=0)
+    with pytest.raises(ValueError, match="n_best is 5, expected 1 to num_beams, which is 4"):
+        translator.translate_n_best("the dog .", n_best=5)
+    other = BPETokenizer.train(TEXT, vocab_size=310)
+    with pytest.raises(ValueError, match="the model has 320 tokens and the tokenizer 310"):
+        Translator(translator.model, other)
+
+
+def test_attention_maps_have_a_label_for_every_row_and_column(translator):
+    maps = translator.attention("the old dog .", "der alte Hund .")
+    assert "".join(maps.source_tokens).replace("·", "") == "theolddog.</s>"
+    assert "".join(maps.target_tokens).replace("·", "") == "deralteHund.</s>"
+    assert maps.target_inputs[0] == "<s>"
+    assert len(maps.target_inputs) == len(maps.target_tokens)
+    sources, targets = len(maps.source_tokens), len(maps.target_tokens)
+    assert maps.encoder.shape == (2, 2, sources, sources)
+    assert maps.decoder.shape == (2, 2, targets, targets)
+    assert maps.cross.shape == (2, 2, targets, sources)
+    for weights in (maps.encoder, maps.decoder, maps.cross):
+        np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=0, atol=1e-12)
+    assert not np.triu(maps.decoder, k=1).any()  # nothing from the future
+
+
+def test_attention_without_a_target_is_that_of_the_best_translation(translator):
+    best = beam_search(translator.model, encoded(translator, "the old dog ."))[0][0]
+    maps = translator.attention("the old dog .")
+    assert maps.cross.shape[2] == len(maps.target_tokens) == len(best.ids) + best.ended
+    with pytest.raises(ValueError, match="the source sentence is empty"):
+        translator.attention(" ")
+    assert translator.attention("the old dog .", "").target_tokens == ["</s>"]
+
+
+def test_labels_show_words_as_they_stand_and_mark_what_goes_on_inside_one(translator):
+    tokens = translator.tokenizer.tokens(translator.tokenizer.encode("Katzenhund schläft."))
+    assert len(tokens) > 4  # the vocabulary is small, the words are in pieces
+    labels = translator.attention("the old dog .", "Katzenhund schläft.").target_tokens
+    assert [label.startswith("·") for label in labels[:-2]] == [not token.startswith("▁") for token in tokens[:-1]]
+    assert labels[-2:] == [".", "</s>"]
+    assert "".join(labels[:-1]).replace("·", "") == "Katzenhundschläft."
+
+
+def test_a_translator_comes_back_from_its_checkpoint(translator, tmp_path):
+    model = translator.model
+    config, weights = model.config.to_dict(), model.parameters.state_dict()
+    checkpoint = Checkpoint(config, weights, tokenizer=translator.tokenizer.to_json())
+    save_checkpoint(tmp_path / "model.safetensors", checkpoint)
+    again = Translator.from_checkpoint(tmp_path / "model.safetensors", dtype="float64")
+    assert again.translate_n_best(SENTENCES) == translator.translate_n_best(SENTENCES)
+    checkpoint.tokenizer = None
+    save_checkpoint(tmp_path / "model.safetensors", checkpoint)
+    with pytest.raises(CheckpointError, match="holds no tokenizer"):
+        Translator.from_checkpoint(tmp_path / "model.safetensors")
+
+
+def test_the_bar_counts_every_sentence(translator, capsys):
+    translator.translate(["", *SENTENCES], progress=True)
+    assert "6/6" in capsys.readouterr().err
