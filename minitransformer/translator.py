@@ -107,17 +107,24 @@ class Translator:
             bar.update(len(sources) - bar.n)  # the empty ones
         return results
 
-    def attention(self, source: str, target: str | None = None) -> AttentionMaps:
+    def attention(
+        self,
+        source: str,
+        target: str | None = None,
+        beam: int = 4,
+        length_penalty: float = 0.6,
+        truncate: bool = False,
+    ) -> AttentionMaps:
         """What the model attends to as it writes `target`, by default its own best translation of `source`.
 
-        Raises `ValueError` for a blank source and where either is too long.
+        The other options are those of `translate`. Raises `ValueError` for a blank source and where either is too long.
         """
-        (source_ids,) = self._encode([source], truncate=False)
+        (source_ids,) = self._encode([source], truncate)
         if not source_ids:
             raise ValueError("the source sentence is empty: there is nothing to attend to")
         eos = self.tokenizer.eos_id
         if target is None:
-            ((best,),) = beam_search(self.model, _pad([source_ids]))
+            ((best,),) = beam_search(self.model, _pad([source_ids]), beam, length_penalty)
             target_ids = best.ids + [eos] * best.ended
         else:
             target_ids = self._encode([target], truncate=False)[0] or [eos]

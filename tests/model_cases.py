@@ -43,7 +43,7 @@ def ragged(
     target = np.zeros((len(target_lengths), max(target_lengths) + 1 + longer), np.int64)
     target[:, 0] = 1  # bos
     for row, length in zip(source, source_lengths, strict=True):
-        row[:length] = rng.integers(2, vocab_size, length)
+        row[:length] = rng.integers(1, vocab_size, length)
     for row, length in zip(target, target_lengths, strict=True):
         row[1 : length + 1] = rng.integers(2, vocab_size, length)
     target_in, target_out = np.where(target[:, 1:] > 0, target[:, :-1], 0), target[:, 1:].copy()

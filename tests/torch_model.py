@@ -143,17 +143,17 @@ class TorchTransformer:
 
     def forward(self, source: np.ndarray, target: np.ndarray, stream: DropoutStream | None = None) -> Tensor:
         """Logits `(B, Tt, V)`."""
-        config, model = self.config, self.model
+        config, model, block = self.config, self.model, self._block()
         mask = source != config.pad_id
         memory = self._embed("encoder", source, stream)
         for index, layer in enumerate(model.encoder.layers):
             w = inside(self.weights, f"encoder.layers.{index}")
-            memory = encoder_layer(w, memory, layer, config.block(), mask, stream)
+            memory = encoder_layer(w, memory, layer, block, mask, stream)
         memory = self._final_norm("encoder", memory)
         hidden = self._embed("decoder", target, stream)
         for index, layer in enumerate(model.decoder.layers):
             w = inside(self.weights, f"decoder.layers.{index}")
-            hidden = decoder_layer(w, hidden, memory, layer, config.block(), mask, stream)
+            hidden = decoder_layer(w, hidden, memory, layer, block, mask, stream)
         return F.linear(self._final_norm("decoder", hidden), self.weights["tokens.table"])
 
     def loss(
@@ -171,6 +171,23 @@ class TorchTransformer:
     def gradients(self) -> dict[str, np.ndarray]:
         """What autograd left, zero where it left nothing."""
         return {name: np.zeros(w.shape) if w.grad is None else w.grad.numpy() for name, w in self.weights.items()}
+
+    def _block(self) -> BlockConfig:
+        """What the configuration means for a layer, read from its fields once more."""
+        config = self.config
+        width = config.d_model // config.num_heads
+        return BlockConfig(
+            d_model=config.d_model,
+            num_heads=config.num_heads,
+            d_k=config.d_k or width,
+            d_v=config.d_v or width,
+            d_ff=config.d_ff,
+            dropout=config.dropout,
+            attention_dropout=config.attention_dropout,
+            norm_first=config.norm_first,
+            window=config.window,
+            eps=config.layernorm_eps,
+        )
 
     def _embed(self, stack: str, ids: np.ndarray, stream: DropoutStream | None) -> Tensor:
         x = F.embedding(torch.tensor(ids), self.weights["tokens.table"]) * self.config.d_model**0.5

@@ -41,13 +41,14 @@ class SelfAttention(Layer):
         window: int | None = None,
         attention_dropout: float = 0.0,
         site: int = 0,
+        gain: float = 1.0,
     ) -> None:
         super().__init__(ops)
         self.num_heads, self.d_k = num_heads, d_k
         self.causal, self.window = causal, window
         self.attention_dropout, self.site = attention_dropout, site
-        self.query_key_value = Linear(ops, d_model, num_heads * d_k, num_heads * d_k, num_heads * d_v)
-        self.output = Linear(ops, num_heads * d_v, d_model)
+        self.query_key_value = Linear(ops, d_model, num_heads * d_k, num_heads * d_k, num_heads * d_v, gain=gain)
+        self.output = Linear(ops, num_heads * d_v, d_model, gain=gain)
 
     def forward(
         self, x: Array, key_mask: Array | None = None, dropout: DropoutStream | None = None
@@ -108,13 +109,14 @@ class CrossAttention(Layer):
         *,
         attention_dropout: float = 0.0,
         site: int = 0,
+        gain: float = 1.0,
     ) -> None:
         super().__init__(ops)
         self.num_heads, self.d_k = num_heads, d_k
         self.attention_dropout, self.site = attention_dropout, site
-        self.query = Linear(ops, d_model, num_heads * d_k)
-        self.key_value = Linear(ops, d_model, num_heads * d_k, num_heads * d_v)
-        self.output = Linear(ops, num_heads * d_v, d_model)
+        self.query = Linear(ops, d_model, num_heads * d_k, gain=gain)
+        self.key_value = Linear(ops, d_model, num_heads * d_k, num_heads * d_v, gain=gain)
+        self.output = Linear(ops, num_heads * d_v, d_model, gain=gain)
 
     def forward(
         self, x: Array, memory: Array, key_mask: Array | None = None, dropout: DropoutStream | None = None

@@ -26,6 +26,7 @@ class BlockConfig:
     norm_first: bool
     window: int | None
     eps: float
+    init_gain: float = 1.0
 
 
 class EncoderLayer(Layer):
@@ -39,7 +40,7 @@ class EncoderLayer(Layer):
         residual = _residuals(ops, config, sites)
         self.self_attention = _self_attention(ops, config, sites, causal=False)
         self.attention_residual = residual()
-        self.feed_forward = FeedForward(ops, config.d_model, config.d_ff)
+        self.feed_forward = FeedForward(ops, config.d_model, config.d_ff, config.init_gain)
         self.feed_forward_residual = residual()
 
     def forward(
@@ -78,9 +79,10 @@ class DecoderLayer(Layer):
             config.d_v,
             attention_dropout=config.attention_dropout,
             site=next(sites),
+            gain=config.init_gain,
         )
         self.cross_attention_residual = residual()
-        self.feed_forward = FeedForward(ops, config.d_model, config.d_ff)
+        self.feed_forward = FeedForward(ops, config.d_model, config.d_ff, config.init_gain)
         self.feed_forward_residual = residual()
 
     def forward(
@@ -151,6 +153,7 @@ def _self_attention(ops: Ops, config: BlockConfig, sites: Iterator[int], causal:
         window=config.window,
         attention_dropout=config.attention_dropout,
         site=next(sites),
+        gain=config.init_gain,
     )
 
 

@@ -9,12 +9,12 @@ class Linear(Layer):
     """`y = x @ weight + bias`.
 
     `widths` may name several outputs that share one product (Q, K and V): each part of the weight starts Xavier-uniform
-    by its own fan.
+    by its own fan, times `gain`.
     """
 
-    def __init__(self, ops: Ops, width_in: int, *widths: int) -> None:
+    def __init__(self, ops: Ops, width_in: int, *widths: int, gain: float = 1.0) -> None:
         super().__init__(ops)
-        self.weight = Parameter((width_in, sum(widths)), xavier_uniform(width_in, *widths))
+        self.weight = Parameter((width_in, sum(widths)), xavier_uniform(width_in, *widths, gain=gain))
         self.bias = Parameter((sum(widths),), constant(0.0))
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
@@ -30,10 +30,10 @@ class Linear(Layer):
 class FeedForward(Layer):
     """The position-wise network `max(0, x W₁ + b₁) W₂ + b₂`. Source: Vaswani 2017, §3.3, eq. 2."""
 
-    def __init__(self, ops: Ops, d_model: int, d_ff: int) -> None:
+    def __init__(self, ops: Ops, d_model: int, d_ff: int, gain: float = 1.0) -> None:
         super().__init__(ops)
-        self.expand = Linear(ops, d_model, d_ff)
-        self.contract = Linear(ops, d_ff, d_model)
+        self.expand = Linear(ops, d_model, d_ff, gain=gain)
+        self.contract = Linear(ops, d_ff, d_model, gain=gain)
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C)` → `(..., C)`, each position alone."""

@@ -62,7 +62,10 @@ class FlatParameters:
 
     def __init__(self, named: Mapping[str, Parameter], ops: Ops, dtype: Any, data: Array | None = None) -> None:
         """Places the parameters in new arrays; given `data`, in that one, with gradients of their own: a replica."""
-        self.named = dict(named)
+        self.named: dict[str, Parameter] = {}
+        for name, parameter in named.items():
+            if not any(parameter is placed for placed in self.named.values()):  # one that is shared has one place
+                self.named[name] = parameter
         self.ops = ops
         self.dtype = dtype
         self.count = sum(math.prod(parameter.shape) for parameter in self.named.values())

@@ -32,12 +32,24 @@ class DecoderState:
         return self.self_caches
 
     def reorder(self, beams: Array) -> None:
-        """beams `(B, K)`: the new beam k of sentence b goes on from its old beam `beams[b, k]`."""
+        """beams `(B, K)`: the new beam k of sentence b goes on from its old beam `beams[b, k]`.
+
+        Raises `ValueError` for another shape or a beam that there is not.
+        """
+        if tuple(beams.shape) != (self.batch, self.num_beams):
+            raise ValueError(f"beams has shape {tuple(beams.shape)}, expected (B, K), {(self.batch, self.num_beams)}")
+        if ((beams < 0) | (beams >= self.num_beams)).any():
+            raise ValueError(f"beams must be numbers from 0 to {self.num_beams - 1}, got {beams.tolist()}")
         first = self.ops.asarray(range(self.batch), "int64")[:, None] * self.num_beams  # (B, 1)
         self._take_rows((first + self.ops.asarray(beams, "int64")).reshape(-1))
 
     def select(self, sentences: Array) -> None:
-        """sentences `(B′,)`: keeps only these, in this order, with all their beams."""
+        """sentences `(B′,)`: keeps only these, in this order, with all their beams.
+
+        Raises `ValueError` for a sentence that there is not, or for none.
+        """
+        if sentences.ndim != 1 or not len(sentences) or sentences.min() < 0 or sentences.max() >= self.batch:
+            raise ValueError(f"sentences must be some numbers from 0 to {self.batch - 1}, got {sentences.tolist()}")
         sentences = self.ops.asarray(sentences, "int64")
         rows = sentences[:, None] * self.num_beams + self.ops.asarray(range(self.num_beams), "int64")  # (B′, K)
         self._take_rows(rows.reshape(-1))

@@ -17,13 +17,15 @@ from ..ops import Array, Ops
 from .config import TransformerConfig
 from .decoder_state import DecoderState
 
+Positions = SinusoidalPositions | LearnedPositions
+
 
 class Encoder(Layer):
     """Source ids to one vector for each token, the memory. Pre-norm stacks end with a layer normalisation."""
 
-    def __init__(self, ops: Ops, config: TransformerConfig, sites: Iterator[int], dtype: str) -> None:
+    def __init__(self, ops: Ops, config: TransformerConfig, positions: Positions, sites: Iterator[int]) -> None:
         super().__init__(ops)
-        self.embedding = InputEmbedding(ops, _positions(ops, config, dtype), config.dropout, next(sites))
+        self.embedding = InputEmbedding(ops, positions, config.dropout, next(sites))
         self.layers = [EncoderLayer(ops, config.block(), sites) for _ in range(config.num_layers)]
         self.final_norm = LayerNorm(ops, config.d_model, config.layernorm_eps) if config.norm_first else None
 
@@ -55,9 +57,9 @@ class Encoder(Layer):
 class Decoder(Layer):
     """Target ids and the memory to one vector for each target token."""
 
-    def __init__(self, ops: Ops, config: TransformerConfig, sites: Iterator[int], dtype: str) -> None:
+    def __init__(self, ops: Ops, config: TransformerConfig, positions: Positions, sites: Iterator[int]) -> None:
         super().__init__(ops)
-        self.embedding = InputEmbedding(ops, _positions(ops, config, dtype), config.dropout, next(sites))
+        self.embedding = InputEmbedding(ops, positions, config.dropout, next(sites))
         self.layers = [DecoderLayer(ops, config.block(), sites) for _ in range(config.decoder_layers)]
         self.final_norm = LayerNorm(ops, config.d_model, config.layernorm_eps) if config.norm_first else None
 
@@ -103,7 +105,10 @@ class Decoder(Layer):
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
-def _positions(ops: Ops, config: TransformerConfig, dtype: str) -> SinusoidalPositions | LearnedPositions:
+def make_positions(ops: Ops, config: TransformerConfig, dtype: str) -> tuple[Positions, Positions]:
+    """The positions of the source and of the target: one table of sinusoids, or two that are learned apart."""
     if config.positions == "learned":
-        return LearnedPositions(ops, config.max_length, config.d_model)
-    return SinusoidalPositions(ops, config.max_length, config.d_model, dtype)
+        source, target = (LearnedPositions(ops, config.max_length, config.d_model) for _ in range(2))
+        return source, target
+    shared = SinusoidalPositions(ops, config.max_length, config.d_model, dtype)
+    return shared, shared

@@ -7,7 +7,7 @@ from ..layers import DropoutStream, FlatParameters, Layer, TokenEmbedding
 from ..ops import Array, Ops, numpy_ops
 from .config import TransformerConfig
 from .decoder_state import DecoderState
-from .stacks import Decoder, Encoder
+from .stacks import Decoder, Encoder, make_positions
 
 
 class Transformer(Layer):
@@ -26,11 +26,12 @@ class Transformer(Layer):
 
     def _assemble(self, config: TransformerConfig, ops: Ops, dtype: str) -> None:
         super().__init__(ops)
-        self.config, self.dtype = config, str(dtype)
+        self.config, self.dtype = config, _dtype_name(dtype)
         sites = itertools.count()
         self.tokens = TokenEmbedding(ops, config.vocab_size, config.d_model)
-        self.encoder = Encoder(ops, config, sites, self.dtype)
-        self.decoder = Decoder(ops, config, sites, self.dtype)
+        source_positions, target_positions = make_positions(ops, config, self.dtype)
+        self.encoder = Encoder(ops, config, source_positions, sites)
+        self.decoder = Decoder(ops, config, target_positions, sites)
 
     def replica(self) -> "Transformer":
         """The same parameters with a gradient array of its own, for another part of the batch (design: replicas)."""
@@ -73,11 +74,13 @@ class Transformer(Layer):
         target_in is target_out moved right by one, with bos in front. `with_grad=False` for evaluation.
         """
         hidden, hidden_cache = self._hidden(source, target_in, dropout)
-        targets = self.ops.asarray(target_out).reshape(-1)
         batch, time, width = hidden.shape
+        targets = self.ops.asarray(target_out)
+        if tuple(targets.shape) != (batch, time):
+            raise ValueError(f"target_out has shape {tuple(targets.shape)}, expected target_in's {(batch, time)}")
         loss, loss_cache = self.tokens.loss(
             hidden.reshape(batch * time, width),
-            targets,
+            targets.reshape(-1),
             label_smoothing=label_smoothing,
             ignore_index=self.config.pad_id,
             with_grad=with_grad,
@@ -92,6 +95,8 @@ class Transformer(Layer):
 
     def start_decoding(self, source: Array, num_beams: int = 1) -> DecoderState:
         """Encodes source `(B, Ts)`: the state from which `decode_step` writes each sentence's K beams."""
+        if num_beams < 1:
+            raise ValueError(f"num_beams is {num_beams}, expected 1 or more")
         memory, _ = self.encode(source)
         _, mask = self._ids("source", source)
         return self.decoder.start(memory, mask, num_beams)
@@ -103,7 +108,10 @@ class Transformer(Layer):
         """
         if state.position >= self.config.max_length:
             raise ValueError(f"position {state.position} is beyond the model's max_length of {self.config.max_length}")
-        hidden = self.decoder.step(self.ops.asarray(ids), state, self.tokens)  # (B, K, C)
+        ids = self.ops.asarray(ids)
+        if tuple(ids.shape) != (state.batch, state.num_beams):
+            raise ValueError(f"ids has shape {tuple(ids.shape)}, expected (B, K), {(state.batch, state.num_beams)}")
+        hidden = self.decoder.step(ids, state, self.tokens)  # (B, K, C)
         return self.tokens.logits(hidden)[0]
 
     def attention_maps(self, source: Array, target: Array) -> dict[str, list[Array]]:
@@ -141,3 +149,11 @@ class Transformer(Layer):
                 f"{name} has {ids.shape[1]} tokens, more than the model's max_length of {self.config.max_length}"
             )
         return ids, ids != self.config.pad_id
+
+
+def _dtype_name(dtype: Any) -> str:
+    """`"float32"` of "float32", of `np.float32` and of `np.dtype("float32")`. Raises `TypeError` for another type."""
+    name = getattr(dtype, "__name__", None) or str(dtype)
+    if name not in ("float32", "float64"):
+        raise TypeError(f"dtype is {name}, expected float32 or float64")
+    return name

@@ -10,14 +10,14 @@ Initializer = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 """Draws an array of the given shape."""
 
 
-def xavier_uniform(fan_in: int, *fans_out: int) -> Initializer:
-    """U(−a, a) with `a = √(6 / (fan_in + fan_out))`, for a matrix `(fan_in, Σ fans_out)`.
+def xavier_uniform(fan_in: int, *fans_out: int, gain: float = 1.0) -> Initializer:
+    """U(−a, a) with `a = gain · √(6 / (fan_in + fan_out))`, for a matrix `(fan_in, Σ fans_out)`.
 
     Several fans are several maps side by side, each drawn by its own. Source: Glorot & Bengio 2010, eq. 16.
     """
 
     def draw(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-        limits = [math.sqrt(6 / (fan_in + fan_out)) for fan_out in fans_out]
+        limits = [gain * math.sqrt(6 / (fan_in + fan_out)) for fan_out in fans_out]
         return generator.uniform(-1, 1, shape) * np.repeat(limits, fans_out)
 
     return draw

@@ -150,3 +150,15 @@ def test_embeddings_start_normal_with_variance_one_over_d_model():
     assert values.std() == pytest.approx(1 / math.sqrt(64), rel=0.02)
     assert abs(values.mean()) < 0.02 / math.sqrt(64)
     assert np.mean(abs(values) < values.std()) == pytest.approx(0.6827, abs=0.01)  # normal, not uniform
+
+
+def test_a_shared_parameter_has_one_place():
+    class Tied(Layer):
+        def __init__(self):
+            super().__init__(numpy_ops)
+            self.first = Parameter((3, 4), constant(1.0))
+            self.second = self.first
+
+    parameters = FlatParameters(dict(Tied().named_parameters()), numpy_ops, "float64")
+    assert list(parameters.named) == ["first"]
+    assert parameters.count == 12

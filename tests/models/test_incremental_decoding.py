@@ -93,3 +93,19 @@ def test_the_memory_is_not_copied_for_each_beam():
     model = model_of()
     one, five = (model.start_decoding(SOURCE, beams).memory_caches for beams in (1, 5))
     assert [[a.shape for a in pair] for pair in one] == [[a.shape for a in pair] for pair in five]
+
+
+def test_what_a_translation_under_way_can_not_take(model):
+    source = ragged([3, 2], [3, 4]).source
+    with pytest.raises(ValueError, match="num_beams is 0, expected 1 or more"):
+        model.start_decoding(source, num_beams=0)
+    state = model.start_decoding(source, num_beams=2)
+    with pytest.raises(ValueError, match=r"ids has shape \(2, 3\), expected \(B, K\), \(2, 2\)"):
+        model.decode_step(np.ones((2, 3), dtype=np.int64), state)
+    for beams, message in (([[0, 2], [0, 0]], "numbers from 0 to 1"), ([[0], [0]], "expected \\(B, K\\)")):
+        with pytest.raises(ValueError, match=message):
+            state.reorder(np.array(beams))
+    for sentences in ([], [2], [-1]):
+        with pytest.raises(ValueError, match="sentences must be some numbers from 0 to 1"):
+            state.select(np.array(sentences, dtype=np.int64))
+    assert state.position == 0

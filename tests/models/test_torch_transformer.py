@@ -16,7 +16,7 @@ from torch_model import inside, sinusoids
 from minitransformer.gradcheck import error
 from minitransformer.layers import TokenEmbedding
 from minitransformer.models import Transformer, TransformerConfig
-from minitransformer.models.stacks import Decoder, Encoder
+from minitransformer.models.stacks import Decoder, Encoder, make_positions
 from minitransformer.ops import numpy_ops
 
 
@@ -139,8 +139,11 @@ def test_table_3_s_models_have_as_many_parameters_as_torch_s(preset, million, pa
     """Counted without making them. A joined vocabulary of "about 37000 tokens" (§5.1) gives the paper's figures."""
     sizes = getattr(TransformerConfig, preset)(37_000)
     sites = itertools.count()
-    parts = TokenEmbedding(numpy_ops, sizes.vocab_size, sizes.d_model), *(
-        stack(numpy_ops, sizes, sites, "float32") for stack in (Encoder, Decoder)
+    source_positions, target_positions = make_positions(numpy_ops, sizes, "float32")
+    parts = (
+        TokenEmbedding(numpy_ops, sizes.vocab_size, sizes.d_model),
+        Encoder(numpy_ops, sizes, source_positions, sites),
+        Decoder(numpy_ops, sizes, target_positions, sites),
     )
     ours = sum(math.prod(parameter.shape) for part in parts for _, parameter in part.named_parameters())
     with torch.device("meta"):  # shapes without memory

@@ -5,6 +5,8 @@ import pytest
 from model_cases import STREAM, model_of, ragged
 from prove import read_only
 
+from minitransformer.models import Transformer
+
 IDS = np.ones((2, 3), np.int64)
 
 
@@ -86,3 +88,21 @@ def test_gradients_of_another_type_are_cast_at_the_boundary():
     np.testing.assert_array_equal(*gradients)
     with pytest.raises(ValueError, match=r"dy has shape \(2, 4, 1\), expected its output's \(2, 4, 11\)"):
         model.backward(dlogits[..., :1], cache)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (15,), (3, 4)])
+def test_targets_of_another_shape_are_refused(shape):
+    model, batch = model_of(), ragged([3, 4, 2], [5, 4, 2])
+    with pytest.raises(ValueError, match=r"target_out has shape .*, expected target_in's \(3, 5\)"):
+        model.loss(batch.source, batch.target_in, np.ones(shape, dtype=np.int64))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.dtype("float32"), "float32"])
+def test_a_type_may_be_given_by_name_or_as_itself(dtype):
+    assert Transformer(model_of().config, dtype=dtype).parameters.data.dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int64", np.int32])
+def test_no_other_type_makes_a_model(dtype):
+    with pytest.raises(TypeError, match="expected float32 or float64"):
+        Transformer(model_of().config, dtype=dtype)

@@ -5,7 +5,7 @@ import pytest
 from model_cases import STREAM, Pairs, model_of, ragged
 
 from minitransformer.gradcheck import error
-from minitransformer.layers import DropoutStream
+from minitransformer.layers import DropoutStream, Layer
 from minitransformer.models import Transformer
 
 OPTIONS = {
@@ -138,6 +138,24 @@ def test_two_calls_before_their_backwards(model, batch):
     for cache in caches:
         model.loss_backward(1.0, cache)
     assert error(model.parameters.grad, expected) <= 1e-12
+
+
+def test_a_call_leaves_nothing_behind(model, batch):
+    """No layer has an attribute that was not there before, or another one in its place."""
+    before = attributes(model)
+    gradient(model, batch)
+    model.decode_step(np.ones((3, 1), np.int64), model.start_decoding(batch.source))
+    assert attributes(model) == before
+
+
+def attributes(layer: Layer, path: str = "model") -> dict[str, int]:
+    """Every attribute of a layer and of the layers in it, by path, with its identity."""
+    found = {f"{path}.{name}": id(value) for name, value in vars(layer).items()}
+    for name, value in vars(layer).items():
+        for index, part in enumerate(value if isinstance(value, list) else [value]):
+            if isinstance(part, Layer):
+                found |= attributes(part, f"{path}.{name}.{index}")
+    return found
 
 
 def test_a_call_repeats_bit_for_bit_and_leaves_the_parameters_alone(model, batch):

@@ -1,0 +1,76 @@
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), from scratch in NumPy.
+
+    from minitransformer import Translator
+    Translator.from_checkpoint("runs/demo/model.safetensors").translate(["The old teacher reads a book."])
+
+The names below are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from minitransformer.checkpoint import (
+        Checkpoint,
+        CheckpointError,
+        average_checkpoints,
+        load_checkpoint,
+        save_checkpoint,
+    )
+    from minitransformer.data.batching import Batch, Batches
+    from minitransformer.data.token_dataset import TokenDataset
+    from minitransformer.data.tokenizer import BPETokenizer
+    from minitransformer.evaluation import evaluate
+    from minitransformer.gradcheck import check_gradients
+    from minitransformer.models import Transformer, TransformerConfig
+    from minitransformer.training import Trainer, TrainingDiverged, TrainingSettings
+    from minitransformer.translator import Translator
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BPETokenizer",
+    "Batch",
+    "Batches",
+    "Checkpoint",
+    "CheckpointError",
+    "TokenDataset",
+    "Trainer",
+    "TrainingDiverged",
+    "TrainingSettings",
+    "Transformer",
+    "TransformerConfig",
+    "Translator",
+    "__version__",
+    "average_checkpoints",
+    "check_gradients",
+    "evaluate",
+    "load_checkpoint",
+    "save_checkpoint",
+]
+
+_HOMES = {
+    "checkpoint": ("Checkpoint", "CheckpointError", "average_checkpoints", "load_checkpoint", "save_checkpoint"),
+    "data.batching": ("Batch", "Batches"),
+    "data.token_dataset": ("TokenDataset",),
+    "data.tokenizer": ("BPETokenizer",),
+    "evaluation": ("evaluate",),
+    "gradcheck": ("check_gradients",),
+    "models": ("Transformer", "TransformerConfig"),
+    "training": ("Trainer", "TrainingDiverged", "TrainingSettings"),
+    "translator": ("Translator",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from the module that defines it."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,69 @@
+"""The command line: `python -m minitransformer <command>`, also installed as `minitransformer`.
+
+A command is a module with `add_parser`, which says what it takes, and a function that does it and returns the exit
+status: 0 for success, 1 where `check` finds a wrong gradient, 2 for an error that the user can mend (one line on
+standard error), 130 after Ctrl-C. A bug keeps its traceback, and `MINITRANSFORMER_DEBUG=1` shows every traceback.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+
+from minitransformer import __version__
+
+from . import average, check, demo, evaluate, info, train, translate
+from .common import Parser, invocation
+from .errors import BROKEN_PIPE, ERROR, INTERRUPTED, drop_output, message_of
+
+COMMANDS = (demo, train, translate, evaluate, average, info, check)
+
+EXAMPLES = """\
+examples:
+  {program} demo
+  {program} translate runs/demo/model.safetensors "The old teacher reads a book."
+  {program} train --dataset multi30k --preset tiny --out runs/captions
+  {program} evaluate runs/captions/step-00004000.safetensors --dataset multi30k
+
+`{program} COMMAND --help` tells more about one of them.
+"""
+
+
+def build_parser() -> Parser:
+    """The parser of every command."""
+    parser = Parser(
+        prog=invocation(),
+        description='The Transformer of "Attention Is All You Need" in NumPy: train it, use it, look inside.',
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("--version", action="version", version=f"minitransformer {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
+    for command in COMMANDS:
+        command.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command, from `sys.argv` unless given; returns the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace")  # as all of the project's files
+    try:
+        args = build_parser().parse(argv)
+        status = args.run(args)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        drop_output()
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        print("\nminitransformer: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:
+        message = message_of(error)
+        if message is None or os.environ.get("MINITRANSFORMER_DEBUG") == "1":
+            raise
+        drop_output()
+        print(f"minitransformer: error: {message}", file=sys.stderr)
+        return ERROR

@@ -1,0 +1,52 @@
+"""`average`: the mean of several checkpoints of one training, which often translates better than each."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from minitransformer.checkpoint import average_checkpoints, list_checkpoints, save_checkpoint
+
+from .common import positive_int, say
+
+EPILOG = """\
+examples:
+  {program} average --last 5 runs/captions --output runs/captions/average.safetensors
+  {program} average step-00003500.safetensors step-00004000.safetensors --output average.safetensors
+
+The paper averages the last 5 checkpoints of its base model and the last 20 of its big one.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command with its options."""
+    parser = commands.add_parser(
+        "average",
+        help="average the weights of several checkpoints",
+        description="Average the weights of several checkpoints of one training into one that translates.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="checkpoints, or one folder with --last")
+    parser.add_argument("--last", type=positive_int, metavar="N", help="take the last N checkpoints in the folder")
+    parser.add_argument("--output", required=True, metavar="FILE", help="where the average goes")
+    parser.set_defaults(run=run, trailing="checkpoints")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Average, save and say what was taken."""
+    paths = [Path(path) for path in args.checkpoints]
+    if args.last is not None:
+        paths = last_checkpoints(paths, args.last)
+    average = average_checkpoints(paths)
+    save_checkpoint(args.output, average)
+    say(f"{args.output}: the average of steps {', '.join(map(str, average.state['averaged_steps']))}")
+    return 0
+
+
+def last_checkpoints(folders: list[Path], count: int) -> list[Path]:
+    """The last `count` checkpoints in the one folder given; raises ValueError where there are fewer."""
+    if len(folders) != 1 or not folders[0].is_dir():
+        raise ValueError(f"--last takes one folder, got {' '.join(map(str, folders))}")
+    paths = list_checkpoints(folders[0])
+    if len(paths) < count:
+        raise ValueError(f"{folders[0]} holds {len(paths)} checkpoints, fewer than {count}")
+    return paths[-count:]

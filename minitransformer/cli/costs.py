@@ -1,0 +1,106 @@
+"""What a configuration costs: parameters, floating-point operations and memory, computed without making the model."""
+
+import itertools
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from minitransformer.models import TransformerConfig
+from minitransformer.models.stacks import Decoder, Encoder, make_positions
+from minitransformer.ops import numpy_ops
+
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Flops:
+    """Floating-point operations for one source token and for one target token, forward."""
+
+    source: float
+    target: float
+
+    @property
+    def training(self) -> float:
+        """For a training step, per token of either kind: a backward takes two products for each of the forward."""
+        return 3 * (self.source + self.target) / 2
+
+
+def parameter_groups(config: TransformerConfig) -> dict[str, int]:
+    """How many parameters each part has, in the order of the model."""
+    sites = itertools.count()
+    source_positions, target_positions = make_positions(numpy_ops, config, "float32")
+    groups = Counter({"embeddings (source, target, output: one table)": config.vocab_size * config.d_model})
+    for name, stack in (
+        ("encoder", Encoder(numpy_ops, config, source_positions, sites)),
+        ("decoder", Decoder(numpy_ops, config, target_positions, sites)),
+    ):
+        for path, parameter in stack.named_parameters():
+            groups[f"{name}: {_part(path)}"] += math.prod(parameter.shape)
+    return dict(groups)
+
+
+def flops_per_token(config: TransformerConfig, length: int) -> Flops:
+    """The forward's floating-point operations, both sentences `length` tokens long.
+
+    Counted are the matrix products, the rest being a few percent: `(m, k) @ (k, n)` takes 2·m·k·n, so a weight costs
+    2 for each token that goes through it, and a query 2·n·(d_k + d_v) in each of H heads over n keys, once for
+    `query keyᵀ` and once for the weighted sum. With A = 2·C·H·(d_k + d_v), the cost of either half of attention's four
+    projections (query and output, or key and value), and S = 2·n·H·(d_k + d_v):
+
+        encoder layer, for a source token    2A (projections) + S + 4·C·F (feed-forward)
+        decoder layer, for a target token    2A + S (self) + A + S (cross: query, output) + 4·C·F
+        decoder layer, for a source token    A (cross: keys and values of the memory)
+        output layer, for a target token     2·C·V
+
+    Masks save nothing: the products are computed in full and then masked.
+    """
+    width = config.num_heads * (config.key_width + config.value_width)
+    half = 2 * config.d_model * width  # A
+    mixing = 2 * length * width  # S
+    feed_forward = 4 * config.d_model * config.d_ff
+    return Flops(
+        source=config.num_layers * (2 * half + mixing + feed_forward) + config.decoder_layers * half,
+        target=config.decoder_layers * (3 * half + 2 * mixing + feed_forward) + 2 * config.d_model * config.vocab_size,
+    )
+
+
+def training_bytes(config: TransformerConfig, num_parameters: int, tokens: int, length: int, threads: int) -> int:
+    """Memory of a training step: weights, a gradient for each thread, Adam's two moments, and the activations.
+
+    `tokens` is a batch's size on one side, in sentences of `length` tokens.
+    """
+    parameters = (1 + threads + 2) * num_parameters
+    return FLOAT_BYTES * (parameters + tokens * activations(config, length))
+
+
+def activations(config: TransformerConfig, length: int) -> int:
+    """Numbers kept for the backward for one source and one target token, both sentences `length` tokens long.
+
+        each attention            3·H·(d_k + d_v) + H·n    queries, keys, values, their results; a row of weights
+        each feed-forward         F                        its hidden layer
+        each residual connection  2·C                      the normalised sum, and what leaves it
+        each embedding            C
+
+    Dropout adds a byte for each number that it may drop. The temporary arrays of the backward come on top, about a
+    quarter as much again.
+    """
+    attention = config.num_heads * (3 * (config.key_width + config.value_width) + length)
+    encoder_layer = attention + config.d_ff + 2 * 2 * config.d_model
+    decoder_layer = 2 * attention + config.d_ff + 3 * 2 * config.d_model
+    return config.num_layers * encoder_layer + config.decoder_layers * decoder_layer + 2 * config.d_model
+
+
+def inference_bytes(config: TransformerConfig, num_parameters: int, length: int, beam: int) -> int:
+    """Memory to translate a sentence: weights, and the keys and values of the memory once and of each beam's output."""
+    cached = config.decoder_layers * config.num_heads * (config.key_width + config.value_width) * length
+    return FLOAT_BYTES * (num_parameters + (1 + beam) * cached)
+
+
+def _part(path: str) -> str:
+    """The part of a stack that a parameter such as `layers.0.feed_forward.inner.weight` belongs to."""
+    names = path.split(".")
+    if names[0] != "layers":
+        return "learned positions" if names[0] == "embedding" else "layer normalisation"
+    if names[2].endswith("residual"):
+        return "layer normalisation"
+    return names[2].replace("_", "-")

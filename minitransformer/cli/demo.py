@@ -1,0 +1,159 @@
+"""`demo`: the whole way in a few minutes, from no model at all to translations and pictures."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from minitransformer.checkpoint import (
+    average_checkpoints,
+    latest,
+    list_checkpoints,
+    load_checkpoint,
+    save_checkpoint,
+)
+from minitransformer.data.grammar import Example, sample
+from minitransformer.evaluation import evaluate, exact_match_by
+from minitransformer.models import TransformerConfig
+from minitransformer.training import TrainingSettings
+from minitransformer.translator import Translator
+
+from .common import given, heavy_work, invocation, positive_int, progress_wanted, say
+from .errors import INTERRUPTED
+from .evaluate import write_lines
+from .preparation import CorpusChoice, prepare, read_choice
+from .train import Plan, draw_losses, train
+
+EPILOG = """\
+examples:
+  {program} demo
+  {program} demo --steps 100 --out runs/quick
+
+The folder gets model.safetensors, loss.png, attention.png and report.txt. Ctrl-C saves; the same command goes on.
+"""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What the demo trains, a model of the preset `demo`; every number of it is here.
+
+    settings               of the training
+    vocab_size, sentences  of the tokenizer, and of the grammar's training text
+    beam                   of the translations it reports
+
+    The model is the average of the checkpoints that are kept (Vaswani 2017, §6.1).
+    """
+
+    settings: TrainingSettings
+    vocab_size: int = 2400
+    sentences: int = 120_000
+    beam: int = 1
+
+
+RECIPE = Recipe(
+    settings=TrainingSettings(
+        steps=1600,
+        tokens_per_batch=2048,
+        warmup_steps=300,
+        peak_lr=5e-3,
+        valid_interval=200,
+        checkpoint_interval=40,
+        keep=5,
+    )
+)
+NUM_TEST = 1000
+TEST_SEED = 0
+NUM_SHOWN = 5
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command with its options."""
+    parser = commands.add_parser(
+        "demo",
+        help="train a small English→German model in a few minutes and show what it can do",
+        description="Train a small model on the grammar's English and German, and test it on sentences it never saw.",
+        epilog=EPILOG,
+    )
+    steps = RECIPE.settings.steps
+    parser.add_argument("--steps", type=positive_int, metavar="N", help=f"optimiser steps (default: {steps})")
+    parser.add_argument("--threads", type=positive_int, metavar="N", help="threads that share a batch (default: 2)")
+    parser.add_argument("--out", default="runs/demo", metavar="FOLDER", help="where it goes (default: runs/demo)")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, save, report and draw."""
+    out = Path(args.out)
+    settings = replace(RECIPE.settings, **given(args, ("steps", "threads")))
+    with heavy_work(args.threads):
+        outcome = train(plan(out / "training", settings))
+        if outcome.reason == "interrupted":
+            say("the same command goes on from there")
+            return INTERRUPTED
+        model, losses, attention, report = (
+            out / name for name in ("model.safetensors", "loss.png", "attention.png", "report.txt")
+        )
+        save_model(out / "training", model)
+        draw_losses(out / "training", losses)
+        translator = Translator.from_checkpoint(model)
+        lines = report_on(translator, list(islice(sample("test", TEST_SEED), NUM_TEST)), attention)
+    say("\n".join(lines))
+    write_lines(report, lines)
+    say(f"\nmodel             {model}\nloss curve        {losses}\nattention maps    {attention}")
+    say(f'\ntry it: {invocation()} translate {model} "The old teacher reads a book."')
+    return 0
+
+
+def plan(folder: Path, settings: TrainingSettings) -> Plan:
+    """The demo's training in `folder`: an interrupted one goes on, any other starts anew."""
+    config = TransformerConfig.demo(RECIPE.vocab_size)
+    choice = CorpusChoice(vocab_size=RECIPE.vocab_size, sentences=RECIPE.sentences, max_length=config.max_length)
+    path = latest(folder)
+    if path is not None:
+        checkpoint = load_checkpoint(path, with_optimizer=False)
+        same = (checkpoint.config, checkpoint.state["settings"], read_choice(folder / "data")) == (
+            config.to_dict(),
+            settings.to_dict(),
+            choice,
+        )
+        if same and checkpoint.step < settings.steps:
+            say(f"going on after step {checkpoint.step}")
+            return Plan(folder, config, settings, prepare(folder / "data", choice), resumes=True)
+        for old in (*folder.glob("step-*.safetensors"), folder / "log.jsonl"):
+            old.unlink(missing_ok=True)
+    say("writing sentences with the grammar …")
+    return Plan(folder, config, settings, prepare(folder / "data", choice))
+
+
+def save_model(training: Path, path: Path) -> None:
+    """The average of a training's last checkpoints, without what only a training needs."""
+    save_checkpoint(path, average_checkpoints(list_checkpoints(training)))
+
+
+def report_on(translator: Translator, examples: Sequence[Example], attention: Path) -> list[str]:
+    """Translate sentences that are in no training text; the report's lines. Draws the attention of one of them."""
+    from minitransformer.plots import plot_attention
+
+    sources, references = [each.english for each in examples], [each.german for each in examples]
+    hypotheses = translator.translate(sources, beam=RECIPE.beam, truncate=True, progress=progress_wanted())
+    shown = list(zip(sources, hypotheses, references, strict=True))[:NUM_SHOWN]
+    shortest = min((source for source, _, _ in shown), key=len)
+    maps = translator.attention(shortest)
+    plot_attention(maps.cross, maps.source_tokens, maps.target_tokens, attention, title=shortest)
+    score = evaluate(hypotheses, references)
+    lines = ["", f"{score.num_sentences:,} sentences that the model never saw", ""]
+    lines += [f"{'BLEU':24}{score.bleu:10.1f}", f"{'exactly right':24}{score.exact_match:8.1f} %", ""]
+    lines += [*accuracy_table(examples, hypotheses, references), ""]
+    for source, hypothesis, reference in shown:
+        lines += [f"  English    {source}", f"{'✓' if hypothesis == reference else '✗'} ours       {hypothesis}"]
+        lines += [f"  reference  {reference}", ""]
+    return lines[:-1]
+
+
+def accuracy_table(examples: Sequence[Example], hypotheses: Sequence[str], references: Sequence[str]) -> list[str]:
+    """How many of the sentences with each construction are exactly right."""
+    rows = exact_match_by([each.constructions for each in examples], hypotheses, references)
+    head = [f"{'construction':24}{'sentences':>10}  exactly right", f"{'-' * 34}  -------------"]
+    return head + [f"{row.name:24}{row.num_sentences:10,}{row.percent:13.1f} %" for row in rows]

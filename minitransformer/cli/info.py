@@ -1,0 +1,103 @@
+"""`info`: what is in a checkpoint, or would be in a model of a preset's size."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from minitransformer.checkpoint import Checkpoint, load_checkpoint
+from minitransformer.models import PRESETS, TransformerConfig
+
+from .common import positive_int, say
+from .costs import flops_per_token, inference_bytes, parameter_groups, training_bytes
+
+BATCH_TOKENS = 4096
+THREADS = 2
+BEAM = 4
+
+EPILOG = """\
+examples:
+  {program} info runs/demo/model.safetensors
+  {program} info --preset base --vocab-size 37000
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command with its options."""
+    parser = commands.add_parser(
+        "info",
+        help="a model's configuration, parameters, FLOPs and memory",
+        description="Show what is in a checkpoint, or what a preset comes to.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("checkpoint", nargs="?", metavar="CHECKPOINT", help="a file that `train` or `demo` saved")
+    parser.add_argument("--preset", choices=PRESETS, help="a size instead of a checkpoint")
+    parser.add_argument("--vocab-size", type=positive_int, metavar="N", help="with --preset (default: 8000)")
+    parser.add_argument(
+        "--length", type=positive_int, default=32, metavar="N", help="tokens in a sentence, for the costs (default: 32)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print everything."""
+    if (args.checkpoint is None) == (args.preset is None):
+        raise ValueError("name a checkpoint or a --preset, one of the two")
+    if args.preset is not None:
+        config = getattr(TransformerConfig, args.preset)(args.vocab_size or 8000)
+    elif args.vocab_size is not None:
+        raise ValueError("--vocab-size goes with --preset; a checkpoint has its own")
+    else:
+        checkpoint = load_checkpoint(args.checkpoint)
+        config = TransformerConfig.from_dict(checkpoint.config)
+        say_section(args.checkpoint, checkpoint_rows(Path(args.checkpoint), checkpoint))
+    say_section("configuration", config.to_dict())
+    groups = parameter_groups(config)
+    total = sum(groups.values())
+    say_section("parameters", {name: f"{count:>13,}" for name, count in (groups | {"all": total}).items()})
+    say_section(f"costs, with {args.length} tokens in a sentence", cost_rows(config, total, args.length))
+    return 0
+
+
+def checkpoint_rows(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
+    """What the file holds besides the model."""
+    rows: dict[str, Any] = {
+        "size": as_bytes(path.stat().st_size),
+        "step": f"{checkpoint.step:,}",
+        "tokenizer": "yes" if checkpoint.tokenizer else "no",
+        "optimiser state": "yes" if checkpoint.optimizer else "no",
+    }
+    if "averaged_steps" in checkpoint.state:
+        rows["average of steps"] = ", ".join(map(str, checkpoint.state["averaged_steps"]))
+    return rows | {f"trained with {name}": value for name, value in checkpoint.state.get("settings", {}).items()}
+
+
+def cost_rows(config: TransformerConfig, num_parameters: int, length: int) -> dict[str, str]:
+    """FLOPs and memory."""
+    flops = flops_per_token(config, length)
+    training = training_bytes(config, num_parameters, BATCH_TOKENS, length, THREADS)
+    translation = inference_bytes(config, num_parameters, length, BEAM)
+    return {
+        "forward, a source token": f"{flops.source / 1e6:,.2f} MFLOP",
+        "forward, a target token": f"{flops.target / 1e6:,.2f} MFLOP",
+        "training, a token": f"{flops.training / 1e6:,.2f} MFLOP",
+        f"memory to train ({BATCH_TOKENS} tokens a batch, {THREADS} threads)": f"about {as_bytes(training)}",
+        f"memory to translate (a sentence, beam {BEAM})": as_bytes(translation),
+    }
+
+
+def say_section(title: str, rows: dict[str, Any]) -> None:
+    """Print a titled table."""
+    width = max(map(len, rows)) + 2
+    say(title)
+    for name, value in rows.items():
+        say(f"  {name:{width}}{'–' if value is None else value}")
+    say()
+
+
+def as_bytes(count: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("bytes", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.1f} GB"

@@ -1,0 +1,163 @@
+"""`train`: from text to a model, and on from where a training stopped."""
+
+import argparse
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from minitransformer.checkpoint import CheckpointError, latest, load_checkpoint
+from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.training import Trainer, TrainingOutcome, TrainingSettings, read_log
+
+from .common import given, heavy_work, invocation, say
+from .errors import INTERRUPTED
+from .preparation import CorpusChoice, PreparedData, open_prepared, prepare, read_choice
+from .train_options import CORPUS_OPTIONS, MODEL_OPTIONS, PRESET_SETTINGS, SETTINGS_OPTIONS, add_train_parser
+
+VOCAB_SIZE, GRAMMAR_VOCAB_SIZE = 8000, 1200
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a training follows from; `bleu_sentences` of the validation text are translated for BLEU."""
+
+    folder: Path
+    config: TransformerConfig
+    settings: TrainingSettings
+    data: PreparedData
+    resumes: bool = False
+    bleu_sentences: int = 500
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command with all its options."""
+    add_train_parser(commands).set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, or go on training, and say where the result is."""
+    with heavy_work(given(args, ["threads"]).get("threads")):
+        plan = resumed_plan(args) if args.resume else new_plan(args)
+        outcome = train(plan)
+    if outcome.reason == "finished":
+        say(str(outcome))  # otherwise the progress bar said it
+    else:
+        say(f"to go on: {invocation()} train --resume {shlex.quote(str(plan.folder))}")
+    if outcome.checkpoint is not None:
+        say(f'try it:   {invocation()} translate {shlex.quote(str(outcome.checkpoint))} "A dog runs."')
+    return INTERRUPTED if outcome.reason == "interrupted" else 0
+
+
+def new_plan(args: argparse.Namespace) -> Plan:
+    """The plan of a new training: what the preset says, unless an option says otherwise."""
+    dataset = None if args.data else args.dataset or "grammar"
+    vocab_size = args.vocab_size or (GRAMMAR_VOCAB_SIZE if dataset == "grammar" else VOCAB_SIZE)
+    config = preset_config(args, vocab_size)
+    settings = TrainingSettings(**PRESET_SETTINGS[args.preset or "tiny"] | given(args, SETTINGS_OPTIONS))
+    choice = CorpusChoice(
+        dataset=dataset,
+        data=str(Path(args.data).resolve()) if args.data else None,
+        vocab_size=vocab_size,
+        max_length=config.max_length,
+        **given(args, ("source", "target", "sentences", "seed")),
+    )
+    folder = Path(args.out or f"runs/{choice.name}-{args.preset or 'tiny'}")
+    if latest(folder) is not None:
+        raise FileExistsError(
+            f"{folder} already holds a training: add --resume to go on with it, or choose another --out"
+        )
+    say(f"training in {folder}")
+    return Plan(folder, config, settings, prepare(folder / "data", choice))
+
+
+def preset_config(args: argparse.Namespace, vocab_size: int) -> TransformerConfig:
+    """The preset's configuration with the options that were given."""
+    overrides = given(args, MODEL_OPTIONS)
+    if args.preset == "big" and args.target == "fr":
+        overrides = {"language_pair": "en-fr"} | overrides
+    return getattr(TransformerConfig, args.preset or "tiny")(vocab_size, **overrides)
+
+
+def resumed_plan(args: argparse.Namespace) -> Plan:
+    """The plan of the training in a folder; an option may only change what does not change the training's course."""
+    if args.resume is True and args.out is None:
+        raise ValueError("--resume needs the folder of the training: --resume FOLDER")
+    folder = Path(args.out if args.resume is True else args.resume)
+    path = latest(folder)
+    if path is None:
+        raise FileNotFoundError(f"there is no checkpoint to resume from in {folder}")
+    checkpoint = load_checkpoint(path, with_optimizer=False)
+    if "settings" not in checkpoint.state:
+        raise CheckpointError(f"{path} holds a model but no training to resume")
+    config = TransformerConfig.from_dict(checkpoint.config)
+    wanted = given(args, MODEL_OPTIONS)
+    if args.preset:
+        wanted = preset_config(args, config.vocab_size).to_dict()
+    _refuse_changes(f"the model in {path}", config.to_dict(), wanted)
+    settings = replace(TrainingSettings.from_dict(checkpoint.state["settings"]), **given(args, SETTINGS_OPTIONS))
+    choice = read_choice(folder / "data")
+    _refuse_changes(f"the data in {folder / 'data'}", vars(choice), _wanted_corpus(args))
+    say(f"going on with the training in {folder} after step {checkpoint.step}")
+    return Plan(folder, config, settings, open_prepared(folder / "data"), resumes=True)
+
+
+def train(plan: Plan) -> TrainingOutcome:
+    """Train as planned, and leave `loss.png` in the folder beside the checkpoints and the log."""
+    model = Transformer(plan.config, seed=plan.settings.seed)
+    say(
+        f"{model.parameters.count:,} parameters, {len(plan.data.train):,} training pairs "
+        f"({plan.data.train.num_dropped:,} left out), {plan.settings.steps:,} steps"
+    )
+    trainer = Trainer(
+        model,
+        plan.data.train,
+        plan.settings,
+        folder=plan.folder,
+        valid=plan.data.valid,
+        tokenizer=plan.data.tokenizer,
+        evaluate_bleu=_validation_bleu(plan),
+    )
+    if plan.resumes:
+        trainer.resume()
+    outcome = trainer.train()
+    draw_losses(plan.folder)
+    return outcome
+
+
+def draw_losses(folder: Path, picture: Path | None = None) -> None:
+    """Draw the log so far, as `loss.png` beside it unless told where; nothing where there is none."""
+    from minitransformer.plots import plot_loss
+
+    log = folder / "log.jsonl"
+    records = read_log(log) if log.exists() else []
+    if records:
+        plot_loss(records, picture or folder / "loss.png")
+
+
+def _validation_bleu(plan: Plan) -> Callable[[Transformer], float]:
+    """Greedy translation of the first validation sentences; the picture of the losses is drawn on the way."""
+    from minitransformer.evaluation import evaluate
+    from minitransformer.translator import Translator
+
+    sources, references = plan.data.valid_sentences(plan.bleu_sentences)
+
+    def bleu(model: Transformer) -> float:
+        draw_losses(plan.folder)
+        return evaluate(Translator(model, plan.data.tokenizer).translate(sources, beam=1), references).bleu
+
+    return bleu
+
+
+def _wanted_corpus(args: argparse.Namespace) -> dict[str, Any]:
+    wanted = given(args, CORPUS_OPTIONS)
+    if "data" in wanted:
+        wanted |= {"dataset": None, "data": str(Path(wanted["data"]).resolve())}
+    return wanted
+
+
+def _refuse_changes(what: str, kept: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Raise ValueError naming each option that is not what a resumed training keeps."""
+    changes = [f"{name} {kept[name]}, not {value}" for name, value in wanted.items() if kept[name] != value]
+    if changes:
+        raise ValueError(f"{what} has {', '.join(changes)}: a resumed training keeps it")

@@ -1,0 +1,173 @@
+"""`translate`: sentences from the command line, a file, a pipe or the keyboard."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from minitransformer.data.parallel import read_lines
+from minitransformer.translator import Translation, Translator
+
+from .common import add_decoding_options, add_threads_option, heavy_work, one_line, positive_int, say
+
+EPILOG = """\
+examples:
+  {program} translate runs/demo/model.safetensors "The dog sleeps." "A cat eats a fish."
+  {program} translate runs/demo/model.safetensors --file english.txt > german.txt
+  {program} translate runs/demo/model.safetensors --n-best 4 "The dog sleeps."
+  {program} translate runs/demo/model.safetensors --attention maps.png "The dog sleeps."
+  {program} translate runs/demo/model.safetensors
+
+The last one asks for sentences, or reads them from standard input, one a line. Each line gives one line, in the same
+order, an empty line an empty one. With --n-best each sentence gives N lines: its number, the score (the log-probability
+over the length penalty) and the translation, between tabs.
+"""
+
+
+class Line(NamedTuple):
+    """A sentence and where it stands, for the error that may be due."""
+
+    text: str
+    place: str
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command with its options."""
+    parser = commands.add_parser(
+        "translate",
+        help="translate sentences, with scores and attention maps if you like",
+        description="Translate sentences with a trained model.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that `train` or `demo` saved")
+    parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="what to translate")
+    parser.add_argument("--file", metavar="FILE", help="translate the lines of a file (UTF-8, .gz too)")
+    add_decoding_options(parser)
+    parser.add_argument("--n-best", type=positive_int, metavar="N", help="show the N best, with their scores")
+    parser.add_argument("--truncate", action="store_true", help="cut a sentence that is too long instead of stopping")
+    help_text = "sentences translated together (default: 64)"
+    parser.add_argument("--batch-size", type=positive_int, default=64, metavar="N", help=help_text)
+    parser.add_argument("--attention", metavar="FILE.png", help="draw what each head attends to, for one sentence")
+    add_threads_option(parser)
+    parser.set_defaults(run=run, trailing="sentences")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Translate what there is; output appears batch by batch."""
+    with heavy_work(args.threads):
+        translator = Translator.from_checkpoint(args.checkpoint)
+        if not args.sentences and args.file is None and not args.attention and sys.stdin.isatty():
+            return converse(translator, args)
+        lines = input_lines(args)
+        if args.attention:
+            return translate_and_draw(translator, list(checked(lines, translator, args.truncate)), args)
+        number = 0
+        for batch in batches(checked(lines, translator, args.truncate), args.batch_size):
+            for translations in translate(translator, batch, args):
+                number += 1
+                show(translations, number, args)
+            sys.stdout.flush()
+    return 0
+
+
+def translate(translator: Translator, sentences: list[str], args: argparse.Namespace) -> list[list[Translation]]:
+    """The best translations of each sentence."""
+    return translator.translate_n_best(
+        sentences, args.n_best or 1, args.beam, args.length_penalty, truncate=args.truncate
+    )
+
+
+def batches(sentences: Iterator[str], size: int) -> Iterator[list[str]]:
+    """Lists of `size` sentences; where one is refused, those before it come first and then the error."""
+    batch: list[str] = []
+    try:
+        for sentence in sentences:
+            batch.append(sentence)
+            if len(batch) == size:
+                yield batch
+                batch = []
+    except ValueError:
+        yield batch
+        raise
+    yield batch
+
+
+def checked(lines: Iterable[Line], translator: Translator, truncate: bool) -> Iterator[str]:
+    """The sentences; raises ValueError naming the place of one that is longer than the model takes, unless cut."""
+    longest = translator.model.config.max_length
+    for line in lines:
+        length = len(translator.tokenizer.encode(line.text)) + 1
+        if length > longest and not truncate:
+            raise ValueError(
+                f"{line.place} has {length} tokens with its end mark, but the model takes at most {longest}: "
+                "split it, or add --truncate"
+            )
+        yield line.text
+
+
+def show(translations: list[Translation], number: int, args: argparse.Namespace) -> None:
+    """Print the translations of sentence `number`."""
+    for text, score in translations:
+        print(f"{number}\t{score:.4f}\t{one_line(text)}" if args.n_best else one_line(text))
+
+
+def converse(translator: Translator, args: argparse.Namespace) -> int:
+    """Ask for a sentence and translate it, until the input ends."""
+    say("Type a sentence and press Enter; Ctrl-D ends.")
+    number = 0
+    while True:
+        try:
+            line = Line(input("> "), "this sentence")
+        except EOFError:
+            say()
+            return 0
+        try:
+            (translations,) = translate(translator, list(checked([line], translator, args.truncate)), args)
+        except ValueError as error:
+            say(f"minitransformer: error: {error}")
+            continue
+        number += 1
+        show(translations, number, args)
+
+
+def translate_and_draw(translator: Translator, sentences: list[str], args: argparse.Namespace) -> int:
+    """Translate the one sentence and draw the cross-attention of every layer and head."""
+    from minitransformer.plots import plot_attention
+
+    if len(sentences) != 1:
+        raise ValueError(f"--attention draws one sentence, got {len(sentences)}")
+    (translations,) = translate(translator, sentences, args)
+    maps = translator.attention(
+        sentences[0], beam=args.beam, length_penalty=args.length_penalty, truncate=args.truncate
+    )
+    plot_attention(maps.cross, maps.source_tokens, maps.target_tokens, args.attention, title=sentences[0])
+    show(translations, 1, args)
+    return 0
+
+
+def input_lines(args: argparse.Namespace) -> Iterator[Line]:
+    """The sentences of the arguments, the file or standard input; raises ValueError where they are not UTF-8."""
+    if args.sentences and args.file is not None:
+        raise ValueError("sentences and --file do not go together")
+    if args.sentences:
+        return (checked_argument(text, number) for number, text in enumerate(args.sentences, start=1))
+    if args.file is not None:
+        return (Line(text, f"{args.file}, line {number}") for number, text in enumerate(read_lines(args.file), start=1))
+    return standard_input()
+
+
+def checked_argument(text: str, number: int) -> Line:
+    """An argument; Python marks each byte in it that is not UTF-8 by a surrogate."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError(f"sentence {number} is not UTF-8")
+    return Line(text, f"sentence {number}")
+
+
+def standard_input() -> Iterator[Line]:
+    """The lines of standard input, as they come."""
+    for number, data in enumerate(sys.stdin.buffer, start=1):
+        place = f"standard input, line {number}"
+        try:
+            yield Line(data.decode().removesuffix("\n").removesuffix("\r"), place)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{place}: not UTF-8, byte {error.start + 1} is 0x{data[error.start]:02x}") from None

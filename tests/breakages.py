@@ -1,0 +1,245 @@
+"""Mistakes that are easily made, each as a small patch: what the proof must refuse.
+
+`file`, under `minitransformer/`, holds `before` exactly once; `after` takes its place, and the tests in `refused_by`
+must then fail. `tests/test_breakages.py` tries them all.
+"""
+
+from typing import NamedTuple
+
+
+class Breakage(NamedTuple):
+    """One mistake."""
+
+    name: str
+    file: str
+    before: str
+    after: str
+    refused_by: str
+
+
+BREAKAGES = [
+    Breakage(
+        "softmax gradient with the wrong sign",
+        "ops/attention.py",
+        "dscores = np.subtract(dweights,",
+        "dscores = np.add(dweights,",
+        "tests/ops/test_attention.py",
+    ),
+    Breakage(
+        "causal mask off by one: a query does not see itself",
+        "ops/attention.py",
+        "mask &= distance >= 0",
+        "mask &= distance > 0",
+        "tests/ops/test_attention.py",
+    ),
+    Breakage(
+        "window off by one",
+        "ops/attention.py",
+        "abs(distance) <= window",
+        "abs(distance) < window",
+        "tests/ops/test_attention.py",
+    ),
+    Breakage(
+        "causal mask aligned top-left where Tq and Tk differ",
+        "ops/attention.py",
+        "np.arange(num_keys - num_queries, num_keys)[:, None]",
+        "np.arange(num_queries)[:, None]",
+        "tests/ops/test_attention.py",
+    ),
+    Breakage(
+        "missing √d_k",
+        "ops/attention.py",
+        "1 / math.sqrt(query.shape[-1]) if scale is None",
+        "1.0 if scale is None",
+        "tests/ops/test_attention.py",
+    ),
+    Breakage(
+        "query's gradient without the scale",
+        "ops/attention.py",
+        "    dquery *= scale\n",
+        "",
+        "tests/ops/test_attention.py",
+    ),
+    Breakage(
+        "padding attended to instead of words",
+        "ops/attention.py",
+        "real = key_mask[:, None, None, :]",
+        "real = ~key_mask[:, None, None, :]",
+        "tests/ops/test_attention.py",
+    ),
+    Breakage(
+        "variance with Bessel's correction (ddof=1)",
+        "ops/layernorm.py",
+        "[..., None] / x.shape[-1] + ",
+        "[..., None] / (x.shape[-1] - 1) + ",
+        "tests/ops/test_layernorm.py",
+    ),
+    Breakage(
+        "layernorm's mean not differentiated",
+        "ops/layernorm.py",
+        "    dx -= _mean(dx)\n",
+        "",
+        "tests/ops/test_layernorm.py",
+    ),
+    Breakage(
+        "missing √d_model",
+        "layers/embedding.py",
+        "self.scale = math.sqrt(d_model)",
+        "self.scale = 1.0",
+        "tests/layers/test_embedding_layers.py",
+    ),
+    Breakage(
+        "repeated ids overwrite each other's gradient",
+        "ops/embedding.py",
+        "sums = np.add.reduceat(rows[order], starts, axis=0)",
+        "sums = rows[order][starts]",
+        "tests/ops/test_embedding.py",
+    ),
+    Breakage(
+        "gradients overwritten instead of added",
+        "ops/linear.py",
+        "            total += gradient",
+        "            total[...] = gradient",
+        "tests/layers/test_linear_layers.py",
+    ),
+    Breakage(
+        "rectifier with a gradient at 0",
+        "ops/relu.py",
+        "dy * (y > 0)",
+        "dy * (y >= 0)",
+        "tests/ops/test_relu.py",
+    ),
+    Breakage(
+        "NaN for a row with nothing to attend to",
+        "ops/softmax.py",
+        "np.where(total == 0, 1, total)",
+        "total",
+        "tests/ops/test_softmax.py",
+    ),
+    Breakage(
+        "one dropout key for all sites",
+        "ops/dropout.py",
+        "for number in (seed, step, site):",
+        "for number in (seed, step):",
+        "tests/ops/test_dropout.py",
+    ),
+    Breakage(
+        "a dropout mask that depends on how the batch is split",
+        "ops/dropout.py",
+        "coordinates = [axes[0] + sentence,",
+        "coordinates = [axes[0],",
+        "tests/ops/test_dropout.py",
+    ),
+    Breakage(
+        "dropout's gradient without its scale",
+        "ops/dropout.py",
+        "    dx *= scale\n",
+        "",
+        "tests/ops/test_dropout.py",
+    ),
+    Breakage(
+        "label smoothing spread over V − 1 tokens",
+        "ops/cross_entropy.py",
+        "drows = probabilities - dtype.type(label_smoothing / shape[-1])",
+        "drows = probabilities - dtype.type(label_smoothing / (shape[-1] - 1))",
+        "tests/ops/test_cross_entropy.py",
+    ),
+    Breakage(
+        "loss averaged over padding too",
+        "ops/cross_entropy.py",
+        "count = dtype.type(max(1, len(ids)))",
+        "count = dtype.type(max(1, len(targets)))",
+        "tests/ops/test_cross_entropy.py",
+    ),
+    Breakage(
+        "smoothing forgotten in the fused loss's gradient",
+        "ops/cross_entropy.py",
+        "confidence * table[ids] + smoothing * column_mean",
+        "confidence * table[ids]",
+        "tests/ops/test_cross_entropy.py",
+    ),
+    Breakage(
+        "Adam without the correction of its first moment",
+        "ops/adam.py",
+        "root_correction / (1 - beta1**step)",
+        "root_correction",
+        "tests/ops/test_adam.py",
+    ),
+    Breakage(
+        "Adam's ε beside √v instead of √v̂",
+        "ops/adam.py",
+        "eps * root_correction",
+        "eps",
+        "tests/ops/test_adam.py",
+    ),
+    Breakage(
+        "a residual connection without its own gradient",
+        "layers/norm.py",
+        "            dx = dx + dsum\n",
+        "",
+        "tests/layers/test_norm_layers.py",
+    ),
+    Breakage(
+        "the memory's gradient from the first decoder layer only",
+        "models/stacks.py",
+        "dmemory = dmemory + dmemory_here",
+        "dmemory = dmemory_here",
+        "tests/models",
+    ),
+    Breakage(
+        "tied gradient counted once: the output layer's is lost",
+        "layers/embedding.py",
+        "dhidden, _ = self.ops.linear_cross_entropy_backward(dloss, cache, out=self.table.grad)",
+        "dhidden, _ = self.ops.linear_cross_entropy_backward(dloss, cache)",
+        "tests/models",
+    ),
+    Breakage(
+        "sine and cosine swapped",
+        "layers/embedding.py",
+        "self.table[:, 0::2] = ops.sin(angles)",
+        "self.table[:, 0::2] = ops.cos(angles)",
+        "tests/layers/test_embedding_layers.py",
+    ),
+    Breakage(
+        "every step of a translation at position 0",
+        "layers/embedding.py",
+        "self.positions.forward(x, start=position)",
+        "self.positions.forward(x)",
+        "tests/models",
+    ),
+    Breakage(
+        "beams that keep another beam's cache",
+        "models/decoder_state.py",
+        "(first + self.ops.asarray(beams, \"int64\"))",
+        "(first + 0 * self.ops.asarray(beams, \"int64\"))",
+        "tests/models",
+    ),
+    Breakage(
+        "halves of a batch weighted alike, however many words each has",
+        "training/parallel.py",
+        "share = part.num_target_tokens / num_targets",
+        "share = 1 / len(self.replicas)",
+        "tests/test_training.py",
+    ),
+    Breakage(
+        "length penalty without the 5 of Wu et al.",
+        "decoding.py",
+        "return ((5 + length) / 6) ** alpha",
+        "return (length / 6) ** alpha",
+        "tests/test_decoding.py",
+    ),
+    Breakage(
+        "a warm-up that never decays",
+        "optimizer.py",
+        "min(step / self.warmup_steps, (self.warmup_steps / step) ** 0.5)",
+        "min(step / self.warmup_steps, 1.0)",
+        "tests/test_optimizer.py",
+    ),
+    Breakage(
+        "a damaged checkpoint accepted",
+        "checkpoint.py",
+        "if hasher.hexdigest().encode() != start[_DIGEST_START:]:",
+        "if False:",
+        "tests/test_checkpoint.py",
+    ),
+]

@@ -1,0 +1,30 @@
+"""A model that the command line trained in a second, and a way to run commands in this process."""
+
+import os
+
+import pytest
+from cli_runs import SMALL, Command, Run, write_corpus
+
+from minitransformer.cli import main
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command in this process: its exit status, standard output and standard error."""
+
+    def run(*arguments: str | os.PathLike[str]) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main([os.fspath(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished training of 4 steps; nobody changes it."""
+    base = tmp_path_factory.mktemp("trained")
+    run = Run(base / "run", write_corpus(base / "text"))
+    assert main(["train", "--data", str(run.data), "--out", str(run.folder), *SMALL]) == 0
+    return run

@@ -1,0 +1,256 @@
+"""The command line from training to translation, as a user goes through it."""
+
+import io
+import json
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from cli_runs import SMALL, Command, Run, write_corpus
+
+import minitransformer
+from minitransformer import TrainingSettings, TransformerConfig, Translator, load_checkpoint
+from minitransformer.cli import COMMANDS, demo, main, preparation, train_options
+from minitransformer.cli.preparation import CorpusChoice, prepare
+from minitransformer.training import read_log
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def type_in(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    """Give `data` as standard input."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+def test_training_leaves_checkpoints_a_log_a_picture_and_its_data(trained: Run) -> None:
+    names = {path.name for path in trained.folder.iterdir()}
+    assert names == {"data", "log.jsonl", "loss.png", "step-00000002.safetensors", "step-00000004.safetensors"}
+    assert (trained.folder / "loss.png").read_bytes().startswith(PNG)
+    records = read_log(trained.folder / "log.jsonl")
+    assert [record["step"] for record in records] == [1, 2, 3, 4]
+    figures = {"validation_loss", "perplexity", "bleu"}
+    assert [record["step"] for record in records if figures <= record.keys()] == [2, 4]
+
+
+def test_options_reach_the_model_and_the_training(trained: Run) -> None:
+    checkpoint = load_checkpoint(trained.checkpoint)
+    config, settings = checkpoint.config, checkpoint.state["settings"]
+    assert (config["d_model"], config["num_layers"], config["vocab_size"], config["dropout"]) == (16, 1, 400, 0.3)
+    assert (settings["steps"], settings["tokens_per_batch"], settings["peak_lr"]) == (4, 1024, 5e-3)
+
+
+def test_every_hyper_parameter_is_an_option() -> None:
+    marks = {"vocab_size", "pad_id", "bos_id", "eos_id"}
+    assert train_options.MODEL_OPTIONS.keys() == {field.name for field in fields(TransformerConfig)} - marks
+    assert train_options.SETTINGS_OPTIONS.keys() == {field.name for field in fields(TrainingSettings)}
+
+
+def test_a_stopped_training_goes_on_as_if_never_stopped(trained: Run, tmp_path: Path, command: Command) -> None:
+    folder = tmp_path / "run"
+    options = [*SMALL, "--minutes", "1e-9"]
+    status, out, _ = command("train", "--data", trained.data, "--out", folder, *options)
+    assert status == 0
+    assert f"train --resume {folder}" in out
+    assert read_log(folder / "log.jsonl")[-1]["step"] == 1
+    assert command("train", "--resume", folder, "--minutes", "60")[0] == 0
+    whole, resumed = (load_checkpoint(path / "step-00000004.safetensors") for path in (trained.folder, folder))
+    assert whole.parameters.keys() == resumed.parameters.keys()
+    assert all((whole.parameters[name] == resumed.parameters[name]).all() for name in whole.parameters)
+
+
+def test_a_finished_training_goes_on_with_more_steps(trained: Run, tmp_path: Path, command: Command) -> None:
+    folder = tmp_path / "run"
+    assert command("train", "--data", trained.data, "--out", folder, *SMALL, "--steps", "2")[0] == 0
+    status, out, _ = command("train", "--out", folder, "--resume", "--steps", "3")
+    assert status == 0
+    assert "finished after step 3" in out
+
+
+def test_prepared_data_is_used_again_unless_the_text_changed(tmp_path: Path) -> None:
+    text, folder = write_corpus(tmp_path / "text"), tmp_path / "data"
+    choice = CorpusChoice(dataset=None, data=str(text), vocab_size=400)
+    prepare(folder, choice)
+    before = (folder / "train" / "ids.bin").stat()
+    prepare(folder, choice)
+    assert (folder / "train" / "ids.bin").stat() == before
+    with open(text / "train.en", "a") as source, open(text / "train.de", "a") as target:
+        source.write("The end.\n")
+        target.write("Das Ende.\n")
+    assert len(prepare(folder, choice).train) == 201
+
+
+def test_training_on_the_grammar(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparation, "GRAMMAR_VALIDATION", 8)
+    monkeypatch.setattr(preparation, "TOKENIZER_SENTENCES", 100)
+    options = ["--dataset", "grammar", "--language", "fr", "--sentences", "150"]
+    options += [*SMALL, "--steps", "1", "--max-length", "100"]
+    status, out, _ = command("train", "--out", tmp_path, *options)
+    assert status == 0
+    assert "150 training pairs" in out
+    assert load_checkpoint(tmp_path / "step-00000001.safetensors").step == 1
+
+
+def test_arguments_files_pipes_and_the_api_give_the_same_translations(
+    trained: Run, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentences = ["The dog sleeps.", "", "My brother reads a small book in the kitchen."]
+    text = "".join(sentence + "\n" for sentence in sentences)
+    (tmp_path / "text").write_text(text)
+    expected = "\n".join(Translator.from_checkpoint(trained.checkpoint).translate(sentences)) + "\n"
+    assert command("translate", trained.checkpoint, *sentences)[:2] == (0, expected)
+    options = ["--file", tmp_path / "text", "--batch-size", "1"]
+    assert command("translate", trained.checkpoint, *options)[:2] == (0, expected)
+    type_in(monkeypatch, text.replace("\n", "\r\n").encode())
+    assert command("translate", trained.checkpoint)[:2] == (0, expected)
+    assert expected.split("\n")[1] == ""
+
+
+def test_options_may_stand_before_the_sentences(trained: Run, command: Command) -> None:
+    before = command("translate", trained.checkpoint, "--beam", "2", "A dog.", "A cat.")
+    after = command("translate", trained.checkpoint, "A dog.", "A cat.", "--beam", "2")
+    between = command("translate", trained.checkpoint, "A dog.", "--beam", "2", "A cat.")
+    assert before[0] == 0
+    assert before == after == between
+
+
+def test_n_best_gives_scores_best_first(trained: Run, command: Command) -> None:
+    status, out, _ = command("translate", trained.checkpoint, "A dog.", "A cat.", "--n-best", "3", "--beam", "3")
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert status == 0
+    assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
+    scores = [float(row[1]) for row in rows]
+    assert scores[:3] == sorted(scores[:3], reverse=True)
+
+
+def test_a_long_sentence_is_cut_if_asked(trained: Run, command: Command) -> None:
+    status, out, _ = command("translate", trained.checkpoint, "dog " * 100, "--truncate")
+    assert status == 0
+    assert out.count("\n") == 1
+
+
+def test_attention_is_drawn(trained: Run, tmp_path: Path, command: Command) -> None:
+    picture = tmp_path / "maps.png"
+    assert command("translate", trained.checkpoint, "The dog sleeps.", "--attention", picture)[0] == 0
+    assert picture.read_bytes().startswith(PNG)
+
+
+def test_a_conversation(trained: Run, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    sentences: Iterable[str] = iter(["The dog sleeps.", "dog " * 100, "A cat."])
+
+    def answer(prompt: str) -> str:
+        for sentence in sentences:
+            return sentence
+        raise EOFError
+
+    type_in(monkeypatch, b"")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", answer)
+    status, out, _ = command("translate", trained.checkpoint)
+    assert status == 0
+    expected = Translator.from_checkpoint(trained.checkpoint).translate(["The dog sleeps.", "A cat."])
+    lines = out.splitlines()
+    assert [lines[1], lines[3]] == expected
+    assert "at most 48" in lines[2]
+
+
+def test_evaluate_writes_its_translations_and_prints_signatures(trained: Run, tmp_path: Path, command: Command) -> None:
+    output = tmp_path / "translated"
+    status, out, _ = command(
+        "evaluate", trained.checkpoint, "--source", trained.data / "test.en", "--reference", trained.data / "test.de",
+        "--output", output, "--beam", "1",
+    )  # fmt: skip
+    assert status == 0
+    assert re.search(r"^BLEU, cased +\d+\.\d\d .*case:mixed.*tok:13a", out, re.MULTILINE)
+    assert re.search(r"^BLEU, lower-cased +\d+\.\d\d .*case:lc", out, re.MULTILINE)
+    assert re.search(r"^exact match +0\.00 %$", out, re.MULTILINE)
+    sentences = (trained.data / "test.en").read_text().splitlines()
+    expected = Translator.from_checkpoint(trained.checkpoint).translate(sentences, beam=1)
+    assert output.read_text().splitlines() == expected
+    assert command("evaluate", trained.checkpoint, "--data", trained.data, "--beam", "1")[1] == re.sub(
+        r"translations .*\n", "", out
+    )
+
+
+def test_a_perfect_translation_scores_100(trained: Run, tmp_path: Path, command: Command) -> None:
+    source, output = trained.data / "test.en", tmp_path / "translated"
+    common = ["evaluate", trained.checkpoint, "--source", source, "--beam", "1"]
+    command(*common, "--reference", trained.data / "test.de", "--output", output)
+    out = command(*common, "--reference", output)[1]
+    assert re.search(r"^exact match +100\.00 %$", out, re.MULTILINE)
+
+
+def test_average_and_info(trained: Run, tmp_path: Path, command: Command) -> None:
+    average = tmp_path / "average.safetensors"
+    status, out, _ = command("average", "--last", "2", trained.folder, "--output", average)
+    assert status == 0
+    assert "steps 2, 4" in out
+    weights = [load_checkpoint(trained.folder / f"step-0000000{step}.safetensors").parameters for step in (2, 4)]
+    for name, value in load_checkpoint(average).parameters.items():
+        assert abs(value - (weights[0][name] + weights[1][name]) / 2).max() < 1e-6
+    assert command("translate", average, "A dog.")[0] == 0
+    out = command("info", average)[1]
+    assert re.search(r"^  average of steps +2, 4$", out, re.MULTILINE)
+    assert re.search(r"^  d_model +16$", out, re.MULTILINE)
+    again, both = tmp_path / "again.safetensors", sorted(trained.folder.glob("*.safetensors"))
+    assert command("average", *both, "--output", again)[0] == 0
+    assert again.read_bytes() == average.read_bytes()
+
+
+def test_check_passes_and_fails(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    from minitransformer import check
+
+    rows = [check.CheckResult("softmax", 1e-9)]
+    monkeypatch.setattr(check, "run_checks", lambda report: rows)
+    assert command("check")[0] == 0
+    rows.append(check.CheckResult("relu", 1.0, "dx differs"))
+    assert command("check")[0] == 1
+
+
+def test_the_demo_goes_its_whole_way(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparation, "GRAMMAR_VALIDATION", 4)
+    monkeypatch.setattr(preparation, "TOKENIZER_SENTENCES", 100)
+    monkeypatch.setattr(demo, "NUM_TEST", 12)
+    small = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_layers": 1, "max_length": 200}
+    settings = TrainingSettings(steps=2, tokens_per_batch=1024, threads=1)
+    monkeypatch.setattr(demo, "RECIPE", demo.Recipe(settings=settings, vocab_size=400, sentences=60, model=small))
+    status, out, _ = command("demo", "--out", tmp_path)
+    assert status == 0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "attention.png", "loss.png", "model.safetensors", "report.txt", "training",
+    }  # fmt: skip
+    for line in (r"^BLEU +\d", r"^exactly right +\d", r"^adjective +\d+ +\d+\.\d %$", r"^[✓✗] ours "):
+        assert re.search(line, out, re.MULTILINE)
+    assert out.count("  English ") == demo.NUM_SHOWN
+    assert (tmp_path / "report.txt").read_text(encoding="utf-8").strip() in out
+    assert load_checkpoint(tmp_path / "model.safetensors").optimizer is None
+    assert command("demo", "--out", tmp_path)[0] == 0  # a finished demo starts anew
+    assert [record["step"] for record in read_log(tmp_path / "training" / "log.jsonl")] == [1, 2]
+
+
+@pytest.mark.parametrize("name", [module.__name__.rpartition(".")[2] for module in COMMANDS])
+def test_help_has_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([name, "--help"])
+    assert end.value.code == 0
+    assert f" {name}" in capsys.readouterr().out.partition("example")[2]
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"minitransformer {minitransformer.__version__}\n"
+
+
+def test_the_log_is_json_lines(trained: Run) -> None:
+    for line in (trained.folder / "log.jsonl").read_text().splitlines():
+        assert json.loads(line)["tokens_per_second"] > 0
+
+
+def test_info_on_a_preset(command: Command) -> None:
+    out = command("info", "--preset", "base", "--vocab-size", "37000")[1]
+    total = re.search(r"^  all +([\d,]+)$", out, re.MULTILINE)
+    assert total
+    assert int(total[1].replace(",", "")) == pytest.approx(65e6, rel=0.05)  # Vaswani 2017, Table 3

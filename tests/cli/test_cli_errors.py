@@ -1,0 +1,292 @@
+"""Bad input on the command line: one clear line, status 2, no traceback, nothing lost."""
+
+import errno
+import io
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+from cli_runs import SMALL, Command, Run, write_corpus
+
+from minitransformer import Checkpoint, cli, load_checkpoint, save_checkpoint
+from minitransformer.cli.errors import message_of
+from minitransformer.training import read_log
+
+
+def refuse(command: Command, *arguments: str | os.PathLike[str], says: str) -> None:
+    """Run a command that must end with one line on standard error, which has `says` in it."""
+    status, out, err = command(*arguments)
+    assert status == 2, out
+    lines = [line for line in err.splitlines() if line and "%|" not in line]  # the training's bar may be there
+    assert len(lines) == 1, err
+    assert lines[0].startswith("minitransformer: error: ")
+    assert says in lines[0]
+
+
+def train_anew(command: Command, data: Path, folder: Path, *options: str, says: str) -> None:
+    refuse(command, "train", "--data", data, "--out", folder, *SMALL, *options, says=says)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "required: COMMAND"),
+        (["fly"], "invalid choice: 'fly'"),
+        (["demo", "--stepps", "3"], "--stepps"),
+        (["train", "--steps", "many"], "--steps: invalid int value: 'many'"),
+        (["train", "--resume"], "--resume FOLDER"),
+        (["train", "--dataset", "grammar", "--language", "it"], "the grammar writes de and fr, not 'it'"),
+        (["train", "--dataset", "multi30k", "--source", "de"], "source language of multi30k is en"),
+        (["train", "--dataset", "grammar", "--data", "."], "not allowed with"),
+        (["info"], "a checkpoint or a --preset"),
+        (["info", "--preset", "tiny", "--vocab-size", "0"], "0 is not at least 1"),
+        (["average", "--last", "2", "a", "b", "--output", "c"], "--last takes one folder"),
+        (["evaluate", "x", "--dataset", "grammar", "--data", "."], "name one test set"),
+        (["evaluate", "x", "--source", "y"], "go together"),
+        (["translate", "nothing.safetensors", "A dog."], "there is no checkpoint nothing.safetensors"),
+        (["train", "--resume", "nowhere"], "no checkpoint to resume from in nowhere"),
+    ],
+)
+def test_mistyped_commands(arguments: list[str], says: str, command: Command) -> None:
+    refuse(command, *arguments, says=says)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--num-heads", "3"], "num_heads is 3 and does not divide d_model, 16"),
+        (["--d-model", "15", "--num-heads", "3"], "sinusoidal positions need an even width"),
+        (["--dropout", "1"], "dropout is 1.0, expected a number in [0, 1)"),
+        (["--dropout", "-0.1"], "dropout is -0.1"),
+        (["--label-smoothing", "1.5"], "label_smoothing must be in [0, 1), got 1.5"),
+        (["--vocab-size", "100000"], "for this text, whose words give no more tokens, but is 100000"),
+        (["--vocab-size", "100"], "vocab_size must be at least"),
+        (["--threads", "0"], "threads must be at least 1"),
+        (["--tokens-per-batch", "5"], "tokens_per_batch is 5"),
+        (["--target", "it"], "lacks train in .en and .it"),
+    ],
+)
+def test_impossible_settings(
+    options: list[str], says: str, trained: Run, tmp_path: Path, command: Command
+) -> None:
+    train_anew(command, trained.data, tmp_path / "run", *options, says=says)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("train.de", b"Ein Hund.\n", "train.de ends after 1 lines, but"),
+        ("train.en", b"", "train.en ends after 0 lines"),
+        ("train.en", b"A dog\nA c\xe4t\n", "train.en, line 2: not UTF-8, byte 4 is 0xe4"),
+        ("valid.en", b"A dog.\n", "valid.en ends after 1 lines"),
+    ],
+)
+def test_damaged_text(name: str, content: bytes, says: str, tmp_path: Path, command: Command) -> None:
+    text = write_corpus(tmp_path / "text", train=200)
+    (text / name).write_bytes(content)
+    train_anew(command, text, tmp_path / "run", says=says)
+
+
+def test_empty_text(tmp_path: Path, command: Command) -> None:
+    text = write_corpus(tmp_path / "text")
+    for name in ("train.en", "train.de"):
+        (text / name).write_bytes(b"")
+    train_anew(command, text, tmp_path / "run", says="are empty")
+
+
+def test_a_training_is_not_written_over(trained: Run, command: Command) -> None:
+    before = {path: path.stat().st_mtime_ns for path in trained.folder.rglob("*")}
+    train_anew(command, trained.data, trained.folder, "--vocab-size", "500", says="already holds a training")
+    assert {path: path.stat().st_mtime_ns for path in trained.folder.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--num-heads", "4"], "num_heads 2, not 4"),
+        (["--preset", "base"], "d_model 16, not 512"),
+        (["--seed", "7"], "seed was 0 and is 7"),
+        (["--vocab-size", "500"], "vocab_size 400, not 500"),
+        (["--dataset", "grammar"], "not grammar"),
+    ],
+)
+def test_a_resumed_training_keeps_its_configuration(
+    options: list[str], says: str, trained: Run, command: Command
+) -> None:
+    refuse(command, "train", "--resume", trained.folder, *options, says=says)
+
+
+def test_a_diverging_training_names_its_step_and_keeps_what_was_good(
+    trained: Run, tmp_path: Path, command: Command
+) -> None:
+    folder = tmp_path / "run"
+    options = ["--peak-lr", "1e30", "--warmup-steps", "1", "--steps", "50", "--checkpoint-interval", "1"]
+    train_anew(command, trained.data, folder, *options, says="try a lower learning rate")
+    last = read_log(folder / "log.jsonl")[-1]["step"]
+    checkpoint = load_checkpoint(folder / f"step-{last:08d}.safetensors")
+    assert all(np.isfinite(value).all() for value in checkpoint.parameters.values())
+
+
+def test_damaged_and_foreign_checkpoints(trained: Run, tmp_path: Path, command: Command) -> None:
+    content = trained.checkpoint.read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 1
+    model = load_checkpoint(trained.checkpoint)
+    save_checkpoint(tmp_path / "mute", Checkpoint(model.config, model.parameters))
+    for name, damaged, says in (
+        ("truncated", content[:-1], "is truncated or damaged"),
+        ("flipped", bytes(flipped), "is truncated or damaged"),
+        ("foreign", b"PK\x03\x04" + bytes(100), "is not a minitransformer checkpoint"),
+        ("empty", b"", "it is empty"),
+        ("mute", (tmp_path / "mute").read_bytes(), "holds no tokenizer"),
+    ):
+        (tmp_path / name).write_bytes(damaged)
+        refuse(command, "translate", tmp_path / name, "A dog.", says=says)
+    refuse(command, "translate", tmp_path, "A dog.", says="is a folder")
+    refuse(command, "info", tmp_path / "flipped", says="is truncated or damaged")
+
+
+def test_a_damaged_last_checkpoint_is_not_resumed(trained: Run, tmp_path: Path, command: Command) -> None:
+    (tmp_path / "step-00000004.safetensors").write_bytes(trained.checkpoint.read_bytes()[:-1])
+    refuse(command, "train", "--resume", tmp_path, says="is truncated or damaged")
+
+
+def test_checkpoints_of_different_models_are_not_averaged(trained: Run, tmp_path: Path, command: Command) -> None:
+    other = tmp_path / "other"
+    options = [*SMALL, "--d-model", "32", "--steps", "1"]
+    assert command("train", "--data", trained.data, "--out", other, *options)[0] == 0
+    paths = [trained.checkpoint, other / "step-00000001.safetensors"]
+    refuse(command, "average", *paths, "--output", tmp_path / "average", says="cannot be averaged")
+    assert not (tmp_path / "average").exists()
+    refuse(command, "average", "--last", "9", other, "--output", tmp_path / "average", says="holds 1 checkpoints")
+
+
+def test_sentences_that_cannot_be_translated(
+    trained: Run, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "dog " * 100
+    refuse(command, "translate", trained.checkpoint, "A dog.", long, says="sentence 2 has ")
+    (tmp_path / "text").write_text(f"A dog.\n{long}\n")
+    refuse(command, "translate", trained.checkpoint, "--file", tmp_path / "text", says="text, line 2 has ")
+    (tmp_path / "latin").write_bytes(b"A dog.\nA c\xe4t.\n")
+    refuse(command, "translate", trained.checkpoint, "--file", tmp_path / "latin", says="line 2: not UTF-8")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"A dog.\nA c\xe4t.\n")))
+    refuse(command, "translate", trained.checkpoint, says="standard input, line 2: not UTF-8, byte 4 is 0xe4")
+    refuse(command, "translate", trained.checkpoint, "A c\udce4t.", says="sentence 1 is not UTF-8")
+    refuse(command, "translate", trained.checkpoint, "A dog.", "--n-best", "5", "--beam", "4", says="n_best is 5")
+    picture = tmp_path / "maps.png"
+    refuse(command, "translate", trained.checkpoint, "A", "B", "--attention", picture, says="one sentence, got 2")
+    refuse(command, "translate", trained.checkpoint, "", "--attention", picture, says="empty")
+    refuse(command, "translate", trained.checkpoint, "A", "--file", tmp_path / "text", says="do not go together")
+
+
+def test_what_was_translated_before_a_bad_line_is_there(trained: Run, tmp_path: Path, command: Command) -> None:
+    (tmp_path / "text").write_text(f"A dog.\n{'dog ' * 100}\n")
+    status, out, _ = command("translate", trained.checkpoint, "--file", tmp_path / "text")
+    assert status == 2
+    assert out.count("\n") == 1
+
+
+def test_files_that_cannot_be_written(trained: Run, tmp_path: Path, command: Command) -> None:
+    (tmp_path / "file").write_text("in the way")
+    inside = tmp_path / "file" / "inside"
+    train_anew(command, trained.data, inside, says=str(inside))
+    refuse(command, "demo", "--out", inside, says=str(inside))
+    refuse(command, "average", trained.checkpoint, "--output", inside, says=f"cannot write {inside}")
+    refuse(command, "translate", trained.checkpoint, "A dog.", "--attention", inside, says=f"cannot write {inside}")
+    test_set = ["--source", trained.data / "test.en", "--reference", trained.data / "test.de"]
+    refuse(command, "evaluate", trained.checkpoint, *test_set, "--output", inside, says=f"cannot write {inside}")
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_files_that_cannot_be_read(trained: Run, tmp_path: Path, command: Command) -> None:
+    missing = tmp_path / "none"
+    refuse(command, "translate", trained.checkpoint, "--file", missing, says="none: No such file or directory")
+    refuse(command, "train", "--data", missing, says="is not a folder")
+    (tmp_path / "text").write_text("A dog.\n")
+    test_set = ["--source", tmp_path / "text", "--reference", trained.data / "test.de"]
+    refuse(command, "evaluate", trained.checkpoint, *test_set, says="text ends after 1 lines")
+    (tmp_path / "valid.en").write_text("A dog.\n")
+    refuse(command, "evaluate", trained.checkpoint, "--data", tmp_path, says="lacks train")
+
+
+def run_program(*arguments: str | os.PathLike[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "minitransformer", *arguments]
+    return subprocess.run(program, stderr=subprocess.PIPE, text=True, timeout=60, **options)
+
+
+def test_a_full_disk_keeps_the_last_checkpoint(trained: Run, tmp_path: Path, command: Command) -> None:
+    folder = tmp_path / "run"
+    assert command("train", "--data", trained.data, "--out", folder, *SMALL, "--steps", "2")[0] == 0
+    checkpoint = folder / "step-00000002.safetensors"
+    before = checkpoint.read_bytes()
+    limit = len(before) // 2
+    run = run_program(
+        "train", "--resume", folder, "--steps", "4",
+        stdout=subprocess.DEVNULL, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )  # fmt: skip
+    assert run.returncode == 2
+    assert "minitransformer: error: cannot write" in run.stderr
+    assert os.strerror(errno.EFBIG) in run.stderr
+    assert "Traceback" not in run.stderr
+    assert checkpoint.read_bytes() == before
+    assert command("train", "--resume", folder, "--steps", "4")[0] == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_a_full_standard_output(trained: Run) -> None:
+    with open("/dev/full", "w") as full:
+        run = run_program("translate", trained.checkpoint, "A dog.", stdout=full)
+    assert (run.returncode, run.stderr) == (2, f"minitransformer: error: {os.strerror(errno.ENOSPC)}\n")
+
+
+def test_ctrl_c_outside_a_training(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.translate.Translator, "from_checkpoint", interrupt)
+    status, _, err = command("translate", "model.safetensors", "A dog.")
+    assert (status, err) == (130, "\nminitransformer: interrupted\n")
+
+
+def test_bugs_keep_their_traceback(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def misuse_numpy(*_: object) -> NoReturn:
+        raise AssertionError(np.zeros(2) + np.zeros(3))
+
+    def misuse_python(*_: object) -> None:
+        int("three")
+
+    for bug in (misuse_numpy, misuse_python):
+        monkeypatch.setattr(cli.translate.Translator, "from_checkpoint", bug)
+        with pytest.raises(ValueError):
+            command("translate", "model.safetensors", "A dog.")
+
+
+def test_a_numpy_error_in_our_own_code_is_a_bug() -> None:
+    from minitransformer.models import Transformer, TransformerConfig
+
+    model = Transformer(TransformerConfig.demo(300, d_model=8, num_heads=2, d_ff=8, num_layers=1))
+    with pytest.raises(ValueError) as broadcast:
+        model.parameters.views(np.zeros(3))
+    assert message_of(broadcast.value) is None
+    with pytest.raises(ValueError) as refused_by_an_op:
+        model.encode(np.array([[300]]))
+    assert message_of(refused_by_an_op.value) is None
+    with pytest.raises(ValueError) as deliberate:
+        model.encode(np.array([300]))
+    assert message_of(deliberate.value) == str(deliberate.value)
+
+
+def test_debugging_shows_the_traceback(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINITRANSFORMER_DEBUG", "1")
+    with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
+        command("translate", "nothing.safetensors", "A dog.")
+
+
+def test_running_out_of_memory_is_told() -> None:
+    assert message_of(MemoryError("Unable to allocate 1 TiB")) == "out of memory: Unable to allocate 1 TiB"

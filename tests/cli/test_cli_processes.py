@@ -1,0 +1,78 @@
+"""The command line as processes: signals, pipes, and what importing the package costs."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli_runs import SMALL, Run
+
+import minitransformer
+from minitransformer import Translator
+from minitransformer.cli import main
+from minitransformer.training import read_log
+
+PROGRAM = [sys.executable, "-m", "minitransformer"]
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(trained: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "a run"
+    options = [*SMALL, "--steps", "100000", "--valid-interval", "100000", "--checkpoint-interval", "100000"]
+    process = subprocess.Popen(
+        [*PROGRAM, "train", "--data", str(trained.data), "--out", str(folder), *options],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    log, deadline = folder / "log.jsonl", time.monotonic() + 30
+    while not log.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    step = read_log(log)[-1]["step"]
+    assert f"interrupted after step {step}" in err
+    resume = re.search(r"^to go on: python -m minitransformer (.*)$", out, re.MULTILINE)
+    assert resume
+    assert resume[1] == f"train --resume '{folder}'"
+    assert main(["train", "--resume", str(folder), "--steps", str(step + 1)]) == 0
+
+
+def test_a_reader_that_has_gone_is_no_error(trained: Run) -> None:
+    command = 'yes "A dog." | head -n 500 | "$0" -m minitransformer translate "$1" --batch-size 4 | head -n 1'
+    run = subprocess.run(
+        ["bash", "-c", f"{command}; echo status ${{PIPESTATUS[2]}}", sys.executable, str(trained.checkpoint)],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert run.stderr == ""
+    assert run.stdout.endswith("status 141\n")
+
+
+def test_output_comes_before_the_input_ends(trained: Run) -> None:
+    process = subprocess.Popen(
+        [*PROGRAM, "translate", str(trained.checkpoint), "--batch-size", "1"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("A dog.\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == Translator.from_checkpoint(trained.checkpoint).translate("A dog.")[0] + "\n"
+    assert process.communicate("", timeout=30) == ("", None)
+
+
+def test_importing_the_package_is_cheap_and_its_names_resolve() -> None:
+    program = (
+        "import sys, numpy\nbefore = set(sys.modules)\nimport minitransformer\n"
+        "print(len(set(sys.modules) - before))\n"
+        "print(all(hasattr(minitransformer, name) for name in minitransformer.__all__))\n"
+        "print(sorted({'torch', 'triton', 'matplotlib', 'sacrebleu', 'tqdm', 'safetensors'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    loaded, all_there, heavy = out.splitlines()
+    assert int(loaded) <= 3
+    assert (all_there, heavy) == ("True", "[]")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = minitransformer.nothing  # pyright: ignore[reportAttributeAccessIssue]

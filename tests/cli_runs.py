@@ -1,0 +1,41 @@
+"""What the tests of the command line share: a small training, and the text for it."""
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from minitransformer.data.grammar import pairs
+
+SMALL = [
+    *("--d-model", "16", "--num-heads", "2", "--d-ff", "16", "--num-layers", "1", "--max-length", "48"),
+    *("--vocab-size", "400", "--tokens-per-batch", "1024", "--steps", "4", "--valid-interval", "2"),
+    *("--checkpoint-interval", "2", "--threads", "1"),
+]
+"""Options of `train` for a model of some thousand parameters."""
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+class Run(NamedTuple):
+    """A training's folder and its text."""
+
+    folder: Path
+    data: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        """The last one."""
+        return self.folder / "step-00000004.safetensors"
+
+
+def write_corpus(folder: Path, train: int = 200, valid: int = 8, test: int = 6) -> Path:
+    """Parallel text of the grammar as files."""
+    folder.mkdir(parents=True)
+    for split, count in (("train", train), ("valid", valid), ("test", test)):
+        short = (pair for pair in pairs(split, seed=1) if len(max(pair, key=len)) < 60)
+        chosen = list(islice(short, count))
+        for suffix, side in (("en", 0), ("de", 1)):
+            text = "".join(pair[side] + "\n" for pair in chosen)
+            (folder / f"{split}.{suffix}").write_text(text, encoding="utf-8")
+    return folder

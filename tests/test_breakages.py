@@ -1,0 +1,50 @@
+"""A check that can't fail proves nothing: each known mistake is made in a copy of the code, and must be refused."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from breakages import BREAKAGES, Breakage
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the package and its tests."""
+    skip = shutil.ignore_patterns("__pycache__", ".*")
+    for name in ("minitransformer", "kernels", "tests"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=skip)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def run_proof(copy: Path, *targets: str) -> subprocess.CompletedProcess[str]:
+    """The quick tests under `targets`, on the copy's own code."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *targets]
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda breakage: breakage.name)
+def test_breakage_is_refused(breakage: Breakage, copy: Path) -> None:
+    file = copy / "minitransformer" / breakage.file
+    code = file.read_text(encoding="utf-8")
+    assert code.count(breakage.before) == 1, f"{breakage.file} has changed: bring this breakage up to date"
+    file.write_text(code.replace(breakage.before, breakage.after), encoding="utf-8")
+    result = run_proof(copy, breakage.refused_by)
+    assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout + result.stderr
+
+
+def test_the_same_tests_accept_the_code_as_it_is(copy: Path) -> None:
+    result = run_proof(copy, *sorted({breakage.refused_by for breakage in BREAKAGES}))
+    assert result.returncode == pytest.ExitCode.OK, result.stdout + result.stderr
+
+
+def test_there_are_at_least_twenty() -> None:
+    assert len({(breakage.file, breakage.after) for breakage in BREAKAGES}) >= 20
