@@ -60,11 +60,14 @@ _HOMES = {
     "training": ("Trainer", "TrainingDiverged", "TrainingSettings"),
     "translator": ("Translator",),
 }
+_MODULES = ("data", "decoding", "gradcheck", "layers", "models", "ops", "optimizer", "plots", "training")
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from the module that defines it."""
+    """Load a public name from the module that defines it, or a module itself."""
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

@@ -13,6 +13,7 @@ its own 64 digits are zeros. It always stands at the same place, which doubles a
 import errno
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitransformer.atomic import atomic_write
+from .atomic import atomic_write
 
 if TYPE_CHECKING:
-    from minitransformer.models.transformer import Transformer
+    from .models.transformer import Transformer
 
 VERSION = 1
 OPTIMIZER_PREFIX = "optimizer/"
@@ -55,6 +56,12 @@ class Checkpoint:
     tokenizer: str | None = None
     step: int = 0
     state: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def languages(self) -> tuple[str, str] | None:
+        """What the model was trained to translate from and into, where that is known."""
+        source, target = self.state.get("languages") or (None, None)
+        return (source, target) if source and target else None
 
     def restore(self, model: "Transformer") -> None:
         """Copy the weights into `model`; raises CheckpointError naming each field in which they differ."""
@@ -126,7 +133,7 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
     """The arithmetic mean of the weights of several checkpoints of one model, taken in float64.
 
     The paper averages the last 5 of its base model and the last 20 of its big one (Vaswani 2017, §6.1). The result
-    has the step and tokenizer of the last and no optimiser state. Raises ValueError without paths, and
+    has the step, tokenizer and languages of the last and no optimiser state. Raises ValueError without paths, and
     CheckpointError where configuration, tokenizer or shapes differ.
     """
     if not paths:
@@ -147,7 +154,8 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
             totals[name] += array
         steps.append(last.step)
     mean = {name: (totals[name] / len(paths)).astype(array.dtype) for name, array in first.parameters.items()}
-    return Checkpoint(first.config, mean, tokenizer=first.tokenizer, step=last.step, state={"averaged_steps": steps})
+    state = {"averaged_steps": steps, "languages": last.languages}
+    return Checkpoint(first.config, mean, tokenizer=first.tokenizer, step=last.step, state=state)
 
 
 def checkpoint_path(folder: str | Path, step: int) -> Path:
@@ -157,8 +165,12 @@ def checkpoint_path(folder: str | Path, step: int) -> Path:
 
 def list_checkpoints(folder: str | Path) -> list[Path]:
     """The checkpoints that a trainer left in `folder`, the oldest first; none where there is no such folder."""
-    paths = Path(folder).glob("step-*.safetensors")
-    return sorted((path for path in paths if path.stem.removeprefix("step-").isdecimal()), key=_step_of)
+    return sorted(filter(is_step_name, Path(folder).glob("step-*.safetensors")), key=_step_of)
+
+
+def is_step_name(path: Path) -> bool:
+    """Whether a file is named as the trainer names its checkpoints."""
+    return re.fullmatch(r"step-\d+\.safetensors", path.name) is not None
 
 
 def _step_of(path: Path) -> int:

@@ -24,8 +24,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from minitransformer.models import TransformerConfig
-from minitransformer.ops import Array, Ops
+from .models import TransformerConfig
+from .ops import Array, Ops
 
 
 class Decodable(Protocol):

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minitransformer.checkpoint import CheckpointError, load_checkpoint
-from minitransformer.data.tokenizer import BPETokenizer
-from minitransformer.decoding import beam_search
-from minitransformer.models import Transformer, TransformerConfig
-from minitransformer.ops import Ops, numpy_ops
+from .checkpoint import CheckpointError, load_checkpoint
+from .data.batching import check_special_ids, pad
+from .data.tokenizer import BPETokenizer
+from .decoding import Hypothesis, beam_search, greedy_search
+from .models import Transformer, TransformerConfig
+from .ops import Ops, numpy_ops
 
 
 class Translation(NamedTuple):
@@ -43,17 +44,20 @@ class AttentionMaps:
 class Translator:
     """Translates text with a trained model; `Translator.from_checkpoint(path).translate(["A dog runs."])`.
 
-    Raises `ValueError` where the vocabularies of model and tokenizer differ.
+    languages: what it was trained to translate from and into, where that is known.
+    Raises `ValueError` where the vocabularies or special ids of model and tokenizer differ.
     """
 
-    def __init__(self, model: Transformer, tokenizer: BPETokenizer):
+    def __init__(self, model: Transformer, tokenizer: BPETokenizer, languages: tuple[str, str] | None = None):
         if model.config.vocab_size != tokenizer.vocab_size:
             raise ValueError(
                 f"the model has {model.config.vocab_size} tokens and the tokenizer {tokenizer.vocab_size}: "
                 "they don't belong together"
             )
+        check_special_ids(model.config.pad_id, model.config.bos_id, model.config.eos_id)
         self.model = model
         self.tokenizer = tokenizer
+        self.languages = languages
 
     @classmethod
     def from_checkpoint(cls, path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> "Translator":
@@ -63,7 +67,7 @@ class Translator:
             raise CheckpointError(f"{path} holds no tokenizer: it can't translate text")
         model = Transformer(TransformerConfig.from_dict(checkpoint.config), ops=ops, dtype=dtype)
         checkpoint.restore(model)
-        return cls(model, BPETokenizer.from_json(checkpoint.tokenizer))
+        return cls(model, BPETokenizer.from_json(checkpoint.tokenizer), checkpoint.languages)
 
     def translate(
         self,
@@ -100,7 +104,7 @@ class Translator:
         results: list[list[Translation]] = [[Translation("", 0.0)] for _ in sources]
         with tqdm(total=len(sources), unit=" sentences", desc="translate", disable=not progress) as bar:
             for batch in _batches([len(ids) for ids in sources], batch_tokens):
-                found = beam_search(self.model, _pad([sources[i] for i in batch]), beam, length_penalty, n_best)
+                found = self._search([sources[i] for i in batch], beam, length_penalty, n_best)
                 for i, hypotheses in zip(batch, found, strict=True):
                     results[i] = [Translation(self.tokenizer.decode(h.ids), h.score) for h in hypotheses]
                 bar.update(len(batch))
@@ -124,17 +128,26 @@ class Translator:
             raise ValueError("the source sentence is empty: there is nothing to attend to")
         eos = self.tokenizer.eos_id
         if target is None:
-            ((best,),) = beam_search(self.model, _pad([source_ids]), beam, length_penalty)
+            ((best,),) = self._search([source_ids], beam, length_penalty)
             target_ids = best.ids + [eos] * best.ended
         else:
             target_ids = self._encode([target], truncate=False)[0] or [eos]
         target_inputs = [self.tokenizer.bos_id, *target_ids[:-1]]
-        maps = self.model.attention_maps(_pad([source_ids]), _pad([target_inputs]))
+        maps = self.model.attention_maps(pad([source_ids]), pad([target_inputs]))
         weights = {kind: np.stack([layer[0] for layer in layers]) for kind, layers in maps.items()}
         sources, targets, inputs = (
             _labels(self.tokenizer.tokens(ids)) for ids in (source_ids, target_ids, target_inputs)
         )
         return AttentionMaps(sources, targets, inputs, weights["encoder"], weights["decoder"], weights["cross"])
+
+    def _search(
+        self, sources: list[list[int]], beam: int, length_penalty: float, n_best: int = 1
+    ) -> list[list[Hypothesis]]:
+        """The n_best hypotheses of each source, best first; a beam of one is the greedy search."""
+        if beam == n_best == 1:
+            best = greedy_search(self.model, pad(sources), length_penalty=length_penalty)
+            return [[hypothesis] for hypothesis in best]
+        return beam_search(self.model, pad(sources), beam, length_penalty, n_best)
 
     def _encode(self, sentences: str | Iterable[str], truncate: bool) -> list[list[int]]:
         """Token ids of each sentence with `</s>`, none for a blank one; all are checked before any is translated."""
@@ -168,14 +181,6 @@ def _batches(lengths: list[int], batch_tokens: int) -> Iterator[list[int]]:
         count = max(1, batch_tokens // lengths[by_length[start]])
         yield by_length[start : start + count]
         start += count
-
-
-def _pad(sentences: list[list[int]]) -> np.ndarray:
-    """The sentences as rows `(B, Ts)`, filled up with zeros on the right."""
-    rows = np.zeros((len(sentences), max(map(len, sentences))), dtype=np.int64)
-    for row, ids in zip(rows, sentences, strict=True):
-        row[: len(ids)] = ids
-    return rows
 
 
 def _labels(tokens: list[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """What the tests of the command line share: a small training, and the text for it."""
 
+import os
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -39,3 +40,13 @@ def write_corpus(folder: Path, train: int = 200, valid: int = 8, test: int = 6) 
             text = "".join(pair[side] + "\n" for pair in chosen)
             (folder / f"{split}.{suffix}").write_text(text, encoding="utf-8")
     return folder
+
+
+def refuse(command: Command, *arguments: str | os.PathLike[str], says: str) -> None:
+    """Run a command that must end with one line on standard error, which has `says` in it."""
+    status, out, err = command(*arguments)
+    assert status == 2, out
+    lines = [line for line in err.splitlines() if line and "%|" not in line]  # the training's bar may be there
+    assert len(lines) == 1, err
+    assert lines[0].startswith("minitransformer: error: ")
+    assert says in lines[0]

@@ -1,6 +1,7 @@
 """What every test shares: one thread each, Triton's interpreter, repeatable cases, and the table of the proof."""
 
 import os
+import signal
 
 import hypothesis
 import pytest
@@ -19,6 +20,8 @@ PROOF = pytest.StashKey[Proof]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before any test module is imported."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in a shell's background job: Ctrl-C's tests would hang
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # The arrays of a proof are small: threads would only get in each other's way.
     threadpool_limits(1)
     torch.set_num_threads(1)

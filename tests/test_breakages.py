@@ -11,8 +11,6 @@ from breakages import BREAKAGES, Breakage
 
 ROOT = Path(__file__).parents[1]
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
@@ -32,15 +30,22 @@ def run_proof(copy: Path, *targets: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda breakage: breakage.name)
+def test_breakages_fit_the_code(breakage: Breakage) -> None:
+    code = (ROOT / "minitransformer" / breakage.file).read_text(encoding="utf-8")
+    assert code.count(breakage.before) == 1, f"{breakage.file} has changed: bring this breakage up to date"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda breakage: breakage.name)
 def test_breakage_is_refused(breakage: Breakage, copy: Path) -> None:
     file = copy / "minitransformer" / breakage.file
     code = file.read_text(encoding="utf-8")
-    assert code.count(breakage.before) == 1, f"{breakage.file} has changed: bring this breakage up to date"
     file.write_text(code.replace(breakage.before, breakage.after), encoding="utf-8")
     result = run_proof(copy, breakage.refused_by)
     assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_the_same_tests_accept_the_code_as_it_is(copy: Path) -> None:
     result = run_proof(copy, *sorted({breakage.refused_by for breakage in BREAKAGES}))
     assert result.returncode == pytest.ExitCode.OK, result.stdout + result.stderr

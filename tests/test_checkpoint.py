@@ -194,13 +194,14 @@ def test_average_is_the_mean_in_float64(tmp_path, checkpoint):
     paths = []
     for step, array in enumerate(arrays):
         paths.append(checkpoint_path(tmp_path, step))
-        save_checkpoint(paths[-1], replace(checkpoint, parameters={"w": array}, step=step))
+        state = {"languages": ["en", "fr"]}
+        save_checkpoint(paths[-1], replace(checkpoint, parameters={"w": array}, step=step, state=state))
     average = average_checkpoints(paths)
     expected = np.mean(np.stack(arrays).astype(np.float64), axis=0).astype(np.float32)
     np.testing.assert_array_equal(average.parameters["w"], expected, strict=True)
     assert average.optimizer is None
     assert (average.step, average.tokenizer, average.config) == (4, checkpoint.tokenizer, checkpoint.config)
-    assert average.state == {"averaged_steps": [0, 1, 2, 3, 4]}
+    assert average.state == {"averaged_steps": [0, 1, 2, 3, 4], "languages": ("en", "fr")}
 
 
 @pytest.mark.parametrize(

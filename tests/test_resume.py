@@ -9,13 +9,14 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import toy_training
 from toy_training import SETTINGS, backwards, toy_model, toy_trainer
 
 from minitransformer.checkpoint import CheckpointError, latest, list_checkpoints, load_checkpoint, save_checkpoint
+from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.training import read_log
-from minitransformer.training.training_log import TrainingLog
 
 LONG = 200
 WALL_CLOCK = ("seconds", "tokens_per_second")
@@ -182,6 +183,14 @@ def test_killed_after_the_last_checkpoint_and_before_tidying_up(tmp_path, uninte
     assert_same_training(tmp_path, uninterrupted)
 
 
+def one_id_changed(dataset):
+    """The same lengths, and nearly the same sentences."""
+    pairs = list(dataset)
+    source, target = pairs[70]
+    pairs[70] = source, np.append(target[:-1], target[-1] % 9 + 3)
+    return TokenDataset.from_pairs(pairs)
+
+
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
     folder = tmp_path_factory.mktemp("begun")
@@ -194,6 +203,8 @@ def begun(tmp_path_factory):
     [
         ({"seed": 6, "eps": 1e-8}, {}, ValueError, "eps was 1e-09 and is 1e-08, seed was 5 and is 6"),
         ({}, {"dataset": backwards(151, seed=0)}, CheckpointError, "was trained on other data"),
+        ({}, {"dataset": one_id_changed(backwards(150, seed=0))}, CheckpointError, "was trained on other data"),
+        ({}, {"model": toy_model("float64")}, CheckpointError, "holds float32, but the model is of float64"),
         ({}, {"tokenizer": None}, CheckpointError, "was trained with another tokenizer"),
         ({}, {"model": toy_model(d_ff=64)}, CheckpointError, "d_ff is 32 in the checkpoint and 64 in the model"),
     ],
@@ -221,21 +232,11 @@ def test_a_training_is_not_written_over(begun):
 
 
 def test_half_written_files_are_cleared_away(tmp_path):
-    (tmp_path / "step-00000009.safetensors.tmp").write_bytes(b"half")
+    for name in ("step-00000009.safetensors.7.tmp", "log.jsonl.7.tmp", "notes.tmp", "average.safetensors.7.tmp"):
+        (tmp_path / name).write_bytes(b"half")
     (tmp_path / "log.jsonl").write_bytes(b'{"step": 1, "seconds": 1.0}\n{"step": 2, "sec')
     toy_trainer(tmp_path, replace(SETTINGS, steps=1)).train()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl", "step-00000001.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "average.safetensors.7.tmp", "log.jsonl", "notes.tmp", "step-00000001.safetensors"
+    ]  # fmt: skip
     assert [record["step"] for record in read_log(tmp_path / "log.jsonl")] == [1]
-
-
-def test_the_log_says_nothing_twice(tmp_path):
-    path = tmp_path / "log.jsonl"
-    log = TrainingLog(path)
-    for step in (1, 2, 3):
-        log.write({"step": step, "seconds": step * 1.5})
-    with open(path, "ab") as file:
-        file.write(b'{"step": 4, "seco')
-    log = TrainingLog(path, step=2)
-    assert log.seconds == 3.0
-    log.write({"step": 3, "seconds": 4.0})
-    assert [(record["step"], record["seconds"]) for record in read_log(path)] == [(1, 1.5), (2, 3.0), (3, 4.0)]

@@ -3,16 +3,19 @@
 import math
 import signal
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 from toy_training import SETTINGS, TOKENIZER, backwards, toy_model, toy_trainer
 
 from minitransformer.checkpoint import list_checkpoints, load_checkpoint
 from minitransformer.data.batching import Batches, collate
+from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.layers import DropoutStream
 from minitransformer.optimizer import Adam, noam
-from minitransformer.training import DataParallel, TrainingDiverged, TrainingSettings, read_log
+from minitransformer.training import DataParallel, TrainingDiverged, read_log
 from minitransformer.training.signals import StopRequest
 
 
@@ -67,6 +70,23 @@ def test_a_step_is_the_model_s_own_gradient():
     reference.loss_backward(1.0, cache)
     assert loss == float(expected)
     np.testing.assert_array_equal(model.parameters.grad, reference.parameters.grad)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_blas_has_one_thread_in_a_training_and_what_it_had_after_it(monkeypatch, threads):
+    def blas_threads():
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    seen = []
+    with threadpool_limits(2):
+        trainer = toy_trainer(None, replace(SETTINGS, threads=threads))
+        for owner, name in ((trainer.optimizer, "grad_norm"), (trainer.model, "loss")):
+            call = getattr(owner, name)
+            monkeypatch.setattr(owner, name, lambda *a, call=call, **o: seen.append(blas_threads()) or call(*a, **o))
+        trainer.train()
+        assert blas_threads() == {2}
+    assert len(seen) > 3 * SETTINGS.steps  # a norm and two batches a step, and the validations
+    assert all(each == {1} for each in seen)
 
 
 def test_the_trainer_s_first_step_by_hand():
@@ -145,6 +165,14 @@ def test_it_learns_and_logs(tmp_path):
     copy = toy_model(dropout=0.0, attention_dropout=0.0)
     checkpoint.restore(copy)
     np.testing.assert_array_equal(copy.parameters.data, model.parameters.data)
+
+
+def test_whoever_looks_after_a_validation_finds_it_in_the_log(tmp_path):
+    newest = []
+    trainer = toy_trainer(tmp_path, on_validation=lambda: newest.append(read_log(tmp_path / "log.jsonl")[-1]))
+    trainer.train()
+    assert [record["step"] for record in newest] == [9, 18, 27, 36, 40]
+    assert all("validation_loss" in record for record in newest)
 
 
 def test_clipping_takes_a_shorter_first_moment():
@@ -226,37 +254,17 @@ def test_an_ignored_signal_stays_ignored():
         signal.signal(signal.SIGINT, previous)
 
 
-def test_settings_survive_json():
-    settings = TrainingSettings(steps=5, minutes=2.5, peak_lr=0.005, threads=1)
-    assert TrainingSettings.from_dict(settings.to_dict()) == settings
-    with pytest.raises(ValueError, match="not a training setting: momentum, weight_decay"):
-        TrainingSettings.from_dict({"steps": 3, "weight_decay": 1, "momentum": 1})
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "message"),
-    [
-        ("steps", -1, "steps must be at least 0, got -1"),
-        ("accumulate", 0, "accumulate must be at least 1, got 0"),
-        ("minutes", 0, "minutes must be positive and finite, or None, got 0"),
-        ("peak_lr", math.inf, "peak_lr must be positive and finite, or None, got inf"),
-        ("clip_norm", math.nan, "clip_norm must be positive and finite, or None, got nan"),
-        ("label_smoothing", 1.0, r"label_smoothing must be in \[0, 1\), got 1.0"),
-        ("beta2", -0.1, r"beta2 must be in \[0, 1\), got -0.1"),
-        ("eps", 0.0, "eps must be positive, got 0.0"),
-    ],
-)
-def test_impossible_settings(setting, value, message):
-    with pytest.raises(ValueError, match=message):
-        TrainingSettings(**{setting: value})
-
-
-@pytest.mark.parametrize("value", [1.5, True, "2", None])
-def test_counts_are_integers(value):
-    with pytest.raises(TypeError, match=f"threads must be an integer, got {value!r}"):
-        TrainingSettings(threads=value)
-
-
 def test_data_that_does_not_fit_the_model():
     with pytest.raises(ValueError, match="token id 11, but the vocabulary has 9"):
         toy_trainer(None, model=toy_model(vocab_size=9))
+    with pytest.raises(ValueError, match="pad_id, bos_id, eos_id are 0, 2, 1 in the model, but 0, 1, 2 in the data"):
+        toy_trainer(None, model=toy_model(bos_id=2, eos_id=1))
+
+
+@pytest.mark.parametrize("long", ["dataset", "valid"])
+def test_sentences_longer_than_the_model_takes(long):
+    data: dict[str, Any] = {name: TokenDataset.from_pairs([([3, 4], [5])]) for name in ("dataset", "valid")}
+    toy_trainer(None, model=toy_model(max_length=3), **data)
+    data[long] = TokenDataset.from_pairs([([3], [5, 4, 3])])
+    with pytest.raises(ValueError, match="max_length is 3, but the longest sentence has 4 tokens"):
+        toy_trainer(None, model=toy_model(max_length=3), **data)

@@ -1,5 +1,7 @@
 """The translator: what comes back is in order, whole, and does not depend on what else was asked."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,7 +46,8 @@ def test_translations_come_back_in_order_whatever_the_batches(translator, beam, 
     assert translator.translate(iter(SENTENCES), beam=beam, batch_tokens=batch_tokens) == expected
 
 
-def test_a_beam_of_one_is_greedy(translator):
+def test_a_beam_of_one_is_greedy(translator, monkeypatch):
+    monkeypatch.delattr("minitransformer.translator.beam_search")
     greedy = [greedy_search(translator.model, encoded(translator, s))[0].ids for s in SENTENCES]
     assert translator.translate(SENTENCES, beam=1) == [translator.tokenizer.decode(ids) for ids in greedy]
 
@@ -90,6 +93,9 @@ def test_wrong_kinds_are_named(translator):
     other = BPETokenizer.train(TEXT, vocab_size=310)
     with pytest.raises(ValueError, match="the model has 320 tokens and the tokenizer 310"):
         Translator(translator.model, other)
+    swapped = Transformer(replace(translator.model.config, bos_id=2, eos_id=1))
+    with pytest.raises(ValueError, match="pad_id, bos_id, eos_id are 0, 2, 1 in the model, but 0, 1, 2 in the data"):
+        Translator(swapped, translator.tokenizer)
 
 
 def test_attention_maps_have_a_label_for_every_row_and_column(translator):
@@ -128,9 +134,11 @@ def test_labels_show_words_as_they_stand_and_mark_what_goes_on_inside_one(transl
 def test_a_translator_comes_back_from_its_checkpoint(translator, tmp_path):
     model = translator.model
     config, weights = model.config.to_dict(), model.parameters.state_dict()
-    checkpoint = Checkpoint(config, weights, tokenizer=translator.tokenizer.to_json())
+    state = {"languages": ["en", "de"]}
+    checkpoint = Checkpoint(config, weights, tokenizer=translator.tokenizer.to_json(), state=state)
     save_checkpoint(tmp_path / "model.safetensors", checkpoint)
     again = Translator.from_checkpoint(tmp_path / "model.safetensors", dtype="float64")
+    assert again.languages == ("en", "de")
     assert again.translate_n_best(SENTENCES) == translator.translate_n_best(SENTENCES)
     checkpoint.tokenizer = None
     save_checkpoint(tmp_path / "model.safetensors", checkpoint)

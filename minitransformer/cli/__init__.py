@@ -10,8 +10,7 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
-from minitransformer import __version__
-
+from .. import __version__
 from . import average, check, demo, evaluate, info, train, translate
 from .common import Parser, invocation
 from .errors import BROKEN_PIPE, ERROR, INTERRUPTED, drop_output, message_of

@@ -24,8 +24,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; 1 where a gradient is wrong."""
-    from minitransformer.check import run_checks
-
+    from ..check import run_checks
     from .common import say
 
     return 0 if all(result.passed for result in run_checks(report=say)) else 1

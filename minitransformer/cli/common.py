@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type
 
 from threadpoolctl import threadpool_limits
 
-from minitransformer.memory import keep_freed_memory
+from ..memory import keep_freed_memory
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,30 +1,32 @@
 """`demo`: the whole way in a few minutes, from no model at all to translations and pictures."""
 
 import argparse
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from minitransformer.checkpoint import (
+from ..checkpoint import (
+    Checkpoint,
     average_checkpoints,
     latest,
     list_checkpoints,
     load_checkpoint,
     save_checkpoint,
 )
-from minitransformer.data.grammar import Example, sample
-from minitransformer.evaluation import evaluate, exact_match_by
-from minitransformer.models import TransformerConfig
-from minitransformer.training import TrainingSettings
-from minitransformer.translator import Translator
-
+from ..data.grammar import Example, sample
+from ..evaluation import evaluate, exact_match_by
+from ..models import TransformerConfig
+from ..training import LOG_NAME, TrainingSettings
+from ..translator import Translator
 from .common import given, heavy_work, invocation, positive_int, progress_wanted, say
 from .errors import INTERRUPTED
 from .evaluate import write_lines
-from .preparation import CorpusChoice, prepare, read_choice
+from .preparation import CorpusChoice, prepare
 from .train import Plan, draw_losses, train
+from .train_options import PRESET_SETTINGS
 
 EPILOG = """\
 examples:
@@ -35,34 +37,10 @@ The folder gets model.safetensors, loss.png, attention.png and report.txt. Ctrl-
 """
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """What the demo trains, a model of the preset `demo`; every number of it is here.
-
-    settings               of the training
-    vocab_size, sentences  of the tokenizer, and of the grammar's training text
-    beam                   of the translations it reports
-
-    The model is the average of the checkpoints that are kept (Vaswani 2017, §6.1).
-    """
-
-    settings: TrainingSettings
-    vocab_size: int = 2400
-    sentences: int = 120_000
-    beam: int = 1
-
-
-RECIPE = Recipe(
-    settings=TrainingSettings(
-        steps=1600,
-        tokens_per_batch=2048,
-        warmup_steps=300,
-        peak_lr=5e-3,
-        valid_interval=200,
-        checkpoint_interval=40,
-        keep=5,
-    )
-)
+CORPUS = CorpusChoice(max_length=TransformerConfig.demo().max_length)
+CONFIG = TransformerConfig.demo(CORPUS.vocab_size)
+SETTINGS = TrainingSettings(**PRESET_SETTINGS["demo"])
+BEAM = 1
 NUM_TEST = 1000
 TEST_SEED = 0
 NUM_SHOWN = 5
@@ -76,8 +54,8 @@ def add_parser(commands: Any) -> None:
         description="Train a small model on the grammar's English and German, and test it on sentences it never saw.",
         epilog=EPILOG,
     )
-    steps = RECIPE.settings.steps
-    parser.add_argument("--steps", type=positive_int, metavar="N", help=f"optimiser steps (default: {steps})")
+    help_text = f"optimiser steps (default: {SETTINGS.steps})"
+    parser.add_argument("--steps", type=positive_int, metavar="N", help=help_text)
     parser.add_argument("--threads", type=positive_int, metavar="N", help="threads that share a batch (default: 2)")
     parser.add_argument("--out", default="runs/demo", metavar="FOLDER", help="where it goes (default: runs/demo)")
     parser.set_defaults(run=run)
@@ -86,7 +64,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, save, report and draw."""
     out = Path(args.out)
-    settings = replace(RECIPE.settings, **given(args, ("steps", "threads")))
+    settings = replace(SETTINGS, **given(args, ("steps", "threads")))
     with heavy_work(args.threads):
         outcome = train(plan(out / "training", settings))
         if outcome.reason == "interrupted":
@@ -107,37 +85,56 @@ def run(args: argparse.Namespace) -> int:
 
 
 def plan(folder: Path, settings: TrainingSettings) -> Plan:
-    """The demo's training in `folder`: an interrupted one goes on, any other starts anew."""
-    config = TransformerConfig.demo(RECIPE.vocab_size)
-    choice = CorpusChoice(vocab_size=RECIPE.vocab_size, sentences=RECIPE.sentences, max_length=config.max_length)
+    """The demo's training in `folder`: an interrupted one goes on, after a finished one all starts anew.
+
+    Raises ValueError where an interrupted training is there that this one would not continue.
+    """
     path = latest(folder)
     if path is not None:
         checkpoint = load_checkpoint(path, with_optimizer=False)
-        same = (checkpoint.config, checkpoint.state["settings"], read_choice(folder / "data")) == (
-            config.to_dict(),
-            settings.to_dict(),
-            choice,
-        )
-        if same and checkpoint.step < settings.steps:
+        if not is_finished(checkpoint):
+            try:
+                check_continues(checkpoint, settings)
+            except ValueError as error:
+                raise ValueError(
+                    f"{folder} holds a training that this one does not continue ({error}): "
+                    "choose another --out, or delete it"
+                ) from None
             say(f"going on after step {checkpoint.step}")
-            return Plan(folder, config, settings, prepare(folder / "data", choice), resumes=True)
-        for old in (*folder.glob("step-*.safetensors"), folder / "log.jsonl"):
+            return Plan(folder, CONFIG, settings, prepare(folder / "data", CORPUS), resumes=True)
+        for old in (*list_checkpoints(folder), folder / LOG_NAME):
             old.unlink(missing_ok=True)
     say("writing sentences with the grammar …")
-    return Plan(folder, config, settings, prepare(folder / "data", choice))
+    return Plan(folder, CONFIG, settings, prepare(folder / "data", CORPUS))
+
+
+def is_finished(checkpoint: Checkpoint) -> bool:
+    """Whether a training got where its settings say; False where there are none."""
+    return checkpoint.step >= checkpoint.state.get("settings", {}).get("steps", math.inf)
+
+
+def check_continues(checkpoint: Checkpoint, settings: TrainingSettings) -> None:
+    """Raise ValueError unless the demo with `settings` goes on where the training of `checkpoint` stopped."""
+    if "settings" not in checkpoint.state:
+        raise ValueError("its last checkpoint holds a model alone")
+    if checkpoint.config != CONFIG.to_dict():
+        raise ValueError("its model is another")
+    if checkpoint.step > settings.steps:
+        raise ValueError(f"it has taken {checkpoint.step} steps already")
+    settings.check_continues(TrainingSettings.from_dict(checkpoint.state["settings"]))
 
 
 def save_model(training: Path, path: Path) -> None:
-    """The average of a training's last checkpoints, without what only a training needs."""
+    """The average of a training's last checkpoints (Vaswani 2017, §6.1), without what only a training needs."""
     save_checkpoint(path, average_checkpoints(list_checkpoints(training)))
 
 
 def report_on(translator: Translator, examples: Sequence[Example], attention: Path) -> list[str]:
     """Translate sentences that are in no training text; the report's lines. Draws the attention of one of them."""
-    from minitransformer.plots import plot_attention
+    from ..plots import plot_attention
 
     sources, references = [each.english for each in examples], [each.german for each in examples]
-    hypotheses = translator.translate(sources, beam=RECIPE.beam, truncate=True, progress=progress_wanted())
+    hypotheses = translator.translate(sources, beam=BEAM, truncate=True, progress=progress_wanted())
     shown = list(zip(sources, hypotheses, references, strict=True))[:NUM_SHOWN]
     shortest = min((source for source, _, _ in shown), key=len)
     maps = translator.attention(shortest)

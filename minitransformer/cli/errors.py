@@ -10,7 +10,7 @@ import os
 import sys
 from types import TracebackType
 
-from minitransformer.training import TrainingDiverged
+from ..training import TrainingDiverged
 
 ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # as shells count: 128 + the number of the signal
 DELIBERATE = (ValueError, TrainingDiverged, FloatingPointError)

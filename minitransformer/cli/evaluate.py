@@ -5,15 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from minitransformer.atomic import atomic_write
-from minitransformer.data import multi30k
-from minitransformer.data.corpus import Corpus, ParallelFiles, corpus_from_folder
-from minitransformer.data.grammar import pairs as grammar_pairs
-from minitransformer.evaluation import evaluate
-from minitransformer.translator import Translator
-
+from ..atomic import atomic_write
+from ..data.corpus import Corpus, ParallelFiles
+from ..data.grammar import pairs as grammar_pairs
+from ..evaluation import evaluate
+from ..translator import Translator
 from .common import add_decoding_options, add_threads_option, heavy_work, one_line, progress_wanted, say
-from .preparation import DATASETS, grammar_language
+from .preparation import DATASETS, CorpusChoice, grammar_language
 
 GRAMMAR_SENTENCES = 1000
 
@@ -21,8 +19,8 @@ EPILOG = """\
 examples:
   {program} evaluate runs/captions/step-00004000.safetensors --dataset multi30k
   {program} evaluate runs/captions/step-00004000.safetensors --dataset multi30k --split valid --beam 1
-  {program} evaluate model.safetensors --source test.en --reference test.de --output translated.de
-  {program} evaluate model.safetensors --data my_corpus --source-language en --language it
+  {program} evaluate model.safetensors --input test.en --reference test.de --output translated.de
+  {program} evaluate model.safetensors --data my_corpus --source en --target it
 
 BLEU is sacrebleu's, on text as it is; its signature says how it was computed.
 """
@@ -38,14 +36,15 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that `train` or `demo` saved")
     test_set = parser.add_argument_group("the test set")
-    test_set.add_argument("--source", metavar="FILE", help="sentences, one a line; goes with --reference")
+    test_set.add_argument("--input", metavar="FILE", help="sentences, one a line; goes with --reference")
     test_set.add_argument("--reference", metavar="FILE", help="their translations, line by line")
     test_set.add_argument("--dataset", choices=DATASETS, help="a built-in test set")
     test_set.add_argument("--data", metavar="DIR", help="a folder with test.en and test.de, as for `train`")
     help_text = "part of --dataset or --data (default: test)"
     test_set.add_argument("--split", choices=("test", "valid"), default="test", help=help_text)
-    test_set.add_argument("--source-language", metavar="LANG", default="en", help="of --data (default: en)")
-    test_set.add_argument("--language", metavar="LANG", default="de", help="of the translations (default: de)")
+    help_text = "language of --dataset or --data to translate {} (default: the training's, or {} if unknown)"
+    test_set.add_argument("--source", metavar="LANG", help=help_text.format("from", "en"))
+    test_set.add_argument("--target", metavar="LANG", help=help_text.format("into", "de"))
     add_decoding_options(parser)
     parser.add_argument("--truncate", action="store_true", help="cut sentences that are too long instead of stopping")
     parser.add_argument("--output", metavar="FILE", help="write the translations, one a line")
@@ -55,9 +54,10 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Translate, score, write and print."""
-    sources, references = read_test_set(args)
+    check_options(args)
     with heavy_work(args.threads):
         translator = Translator.from_checkpoint(args.checkpoint)
+        sources, references = read_test_set(args, translator.languages)
         hypotheses = translator.translate(
             sources, args.beam, args.length_penalty, truncate=args.truncate, progress=progress_wanted()
         )
@@ -73,22 +73,29 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def read_test_set(args: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """The sentences and their references. Raises ValueError unless the options name one test set."""
-    files = args.source is not None or args.reference is not None
-    if [files, args.dataset is not None, args.data is not None].count(True) != 1:
-        raise ValueError("name one test set: --source FILE with --reference FILE, or --dataset, or --data DIR")
-    if files:
-        if args.source is None or args.reference is None:
-            raise ValueError("--source and --reference go together: sentences and their translations")
-        pairs = ParallelFiles(Path(args.source), Path(args.reference)).read()
-    elif args.dataset == "grammar":
-        pairs = grammar_pairs(args.split, 0, grammar_language(args.language), GRAMMAR_SENTENCES)
-    elif args.dataset == "multi30k":
-        pairs = split_of(multi30k.load(args.language), args.split, "Multi30k").read()
+def check_options(args: argparse.Namespace) -> None:
+    """Raise ValueError unless the options name one test set."""
+    files = [args.input is not None, args.reference is not None]
+    if [any(files), args.dataset is not None, args.data is not None].count(True) != 1:
+        raise ValueError("name one test set: --input FILE with --reference FILE, or --dataset, or --data DIR")
+    if any(files) and not all(files):
+        raise ValueError("--input and --reference go together: sentences and their translations")
+
+
+def read_test_set(args: argparse.Namespace, languages: tuple[str, str] | None) -> tuple[list[str], list[str]]:
+    """The sentences and their references, in the model's languages unless told otherwise."""
+    if args.input is not None:
+        pairs = ParallelFiles(Path(args.input), Path(args.reference)).read()
     else:
-        corpus = corpus_from_folder(args.data, args.source_language, args.language)
-        pairs = split_of(corpus, args.split, args.data).read()
+        source, target = languages or (CorpusChoice.source, CorpusChoice.target)
+        choice = CorpusChoice(
+            dataset=args.dataset, data=args.data, source=args.source or source, target=args.target or target
+        )
+        corpus = choice.corpus()
+        if corpus is None:
+            pairs = grammar_pairs(args.split, 0, grammar_language(choice.target), GRAMMAR_SENTENCES)
+        else:
+            pairs = split_of(corpus, args.split, args.dataset or args.data).read()
     sources, references = zip(*pairs, strict=True)
     return list(sources), list(references)
 

@@ -4,11 +4,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from minitransformer.checkpoint import Checkpoint, load_checkpoint
-from minitransformer.models import PRESETS, TransformerConfig
-
-from .common import positive_int, say
-from .costs import flops_per_token, inference_bytes, parameter_groups, training_bytes
+from ..checkpoint import Checkpoint, load_checkpoint
+from ..costs import flops_per_token, inference_bytes, parameter_groups, training_bytes
+from ..models import PRESETS, TransformerConfig
+from .common import given, positive_int, say
 
 BATCH_TOKENS = 4096
 THREADS = 2
@@ -17,7 +16,8 @@ BEAM = 4
 EPILOG = """\
 examples:
   {program} info runs/demo/model.safetensors
-  {program} info --preset base --vocab-size 37000
+  {program} info --preset base
+  {program} info --preset tiny --vocab-size 4000 --length 64
 """
 
 
@@ -31,10 +31,10 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("checkpoint", nargs="?", metavar="CHECKPOINT", help="a file that `train` or `demo` saved")
     parser.add_argument("--preset", choices=PRESETS, help="a size instead of a checkpoint")
-    parser.add_argument("--vocab-size", type=positive_int, metavar="N", help="with --preset (default: 8000)")
-    parser.add_argument(
-        "--length", type=positive_int, default=32, metavar="N", help="tokens in a sentence, for the costs (default: 32)"
-    )
+    help_text = "tokens of the vocabulary, with --preset (default: the preset's own)"
+    parser.add_argument("--vocab-size", type=positive_int, metavar="N", help=help_text)
+    help_text = "tokens in a sentence, for the costs (default: 32)"
+    parser.add_argument("--length", type=positive_int, default=32, metavar="N", help=help_text)
     parser.set_defaults(run=run)
 
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if (args.checkpoint is None) == (args.preset is None):
         raise ValueError("name a checkpoint or a --preset, one of the two")
     if args.preset is not None:
-        config = getattr(TransformerConfig, args.preset)(args.vocab_size or 8000)
+        config = getattr(TransformerConfig, args.preset)(**given(args, ["vocab_size"]))
     elif args.vocab_size is not None:
         raise ValueError("--vocab-size goes with --preset; a checkpoint has its own")
     else:
@@ -66,6 +66,8 @@ def checkpoint_rows(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
         "tokenizer": "yes" if checkpoint.tokenizer else "no",
         "optimiser state": "yes" if checkpoint.optimizer else "no",
     }
+    if checkpoint.languages:
+        rows["languages"] = " → ".join(checkpoint.languages)
     if "averaged_steps" in checkpoint.state:
         rows["average of steps"] = ", ".join(map(str, checkpoint.state["averaged_steps"]))
     return rows | {f"trained with {name}": value for name, value in checkpoint.state.get("settings", {}).items()}

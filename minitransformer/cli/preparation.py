@@ -15,13 +15,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from minitransformer.atomic import atomic_write
-from minitransformer.data import BPETokenizer, multi30k
-from minitransformer.data.corpus import Corpus, corpus_from_folder
-from minitransformer.data.grammar import pairs as grammar_pairs
-from minitransformer.data.parallel import SentencePair
-from minitransformer.data.token_dataset import TokenDataset
-
+from ..atomic import atomic_write
+from ..data import BPETokenizer, multi30k
+from ..data.corpus import Corpus, corpus_from_folder
+from ..data.grammar import pairs as grammar_pairs
+from ..data.parallel import SentencePair
+from ..data.token_dataset import TokenDataset
 from .common import progress_wanted
 
 DATASETS = ("grammar", "multi30k")
@@ -32,7 +31,7 @@ TOKENIZER_SENTENCES = 20_000  # of the grammar: enough to see every word many ti
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusChoice:
-    """Which text to train on and how it becomes tokens. Raises ValueError for what there is not.
+    """Which text to train on and how it becomes tokens; the defaults are the demo's.
 
     dataset     one of DATASETS, or None for the files in `data`
     data        folder of train.<source>, train.<target>, valid.…
@@ -42,15 +41,17 @@ class CorpusChoice:
     max_length  the longest sentence in tokens that is kept
     sentences   how many the grammar writes
     seed        of the grammar
+
+    Raises ValueError for a language that the dataset does not have.
     """
 
     dataset: str | None = "grammar"
     data: str | None = None
     source: str = "en"
     target: str = "de"
-    vocab_size: int = 1200
+    vocab_size: int = 2400
     max_length: int = 512
-    sentences: int = 100_000
+    sentences: int = 120_000
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -58,6 +59,11 @@ class CorpusChoice:
             raise ValueError(f"the source language of {self.dataset} is en, got {self.source!r}")
         if self.dataset == "grammar":
             grammar_language(self.target)
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target."""
+        return self.source, self.target
 
     @property
     def name(self) -> str:
@@ -75,8 +81,9 @@ class CorpusChoice:
 
 @dataclass(frozen=True)
 class PreparedData:
-    """What a training reads."""
+    """What a training reads, and the choice that it was made from."""
 
+    choice: CorpusChoice
     tokenizer: BPETokenizer
     train: TokenDataset
     valid: TokenDataset
@@ -111,8 +118,9 @@ def prepare(folder: Path, choice: CorpusChoice) -> PreparedData:
 
 def open_prepared(folder: Path) -> PreparedData:
     """The data that `prepare` left in `folder`; raises FileNotFoundError, or ValueError where it is damaged."""
+    choice = CorpusChoice(**_read(folder / "corpus.json")["choice"])
     tokenizer = BPETokenizer.load(folder / "tokenizer.json")
-    return PreparedData(tokenizer, TokenDataset.open(folder / "train"), TokenDataset.open(folder / "valid"))
+    return PreparedData(choice, tokenizer, TokenDataset.open(folder / "train"), TokenDataset.open(folder / "valid"))
 
 
 def grammar_language(code: str) -> Literal["german", "french"]:
@@ -122,11 +130,6 @@ def grammar_language(code: str) -> Literal["german", "french"]:
     if code == "fr":
         return "french"
     raise ValueError(f"the grammar writes de and fr, not {code!r}")
-
-
-def read_choice(folder: Path) -> CorpusChoice:
-    """What the data in `folder` was made from; raises as `open_prepared`."""
-    return CorpusChoice(**_read(folder / "corpus.json")["choice"])
 
 
 def _pairs(choice: CorpusChoice, corpus: Corpus | None, split: Literal["train", "valid"]) -> Iterator[SentencePair]:

@@ -7,16 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from minitransformer.checkpoint import CheckpointError, latest, load_checkpoint
-from minitransformer.models import Transformer, TransformerConfig
-from minitransformer.training import Trainer, TrainingOutcome, TrainingSettings, read_log
-
+from ..checkpoint import CheckpointError, latest, load_checkpoint
+from ..models import Transformer, TransformerConfig
+from ..training import LOG_NAME, Trainer, TrainingOutcome, TrainingSettings, read_log
 from .common import given, heavy_work, invocation, say
 from .errors import INTERRUPTED
-from .preparation import CorpusChoice, PreparedData, open_prepared, prepare, read_choice
-from .train_options import CORPUS_OPTIONS, MODEL_OPTIONS, PRESET_SETTINGS, SETTINGS_OPTIONS, add_train_parser
+from .preparation import CorpusChoice, PreparedData, open_prepared, prepare
+from .train_options import (
+    CORPUS_OPTIONS,
+    MODEL_OPTIONS,
+    PRESET_SETTINGS,
+    SETTINGS_OPTIONS,
+    VOCAB_SIZE,
+    add_train_parser,
+)
 
-VOCAB_SIZE, GRAMMAR_VOCAB_SIZE = 8000, 1200
 
 @dataclass(frozen=True)
 class Plan:
@@ -52,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 def new_plan(args: argparse.Namespace) -> Plan:
     """The plan of a new training: what the preset says, unless an option says otherwise."""
     dataset = None if args.data else args.dataset or "grammar"
-    vocab_size = args.vocab_size or (GRAMMAR_VOCAB_SIZE if dataset == "grammar" else VOCAB_SIZE)
+    vocab_size = args.vocab_size or (CorpusChoice.vocab_size if dataset == "grammar" else VOCAB_SIZE)
     config = preset_config(args, vocab_size)
     settings = TrainingSettings(**PRESET_SETTINGS[args.preset or "tiny"] | given(args, SETTINGS_OPTIONS))
     choice = CorpusChoice(
@@ -96,10 +101,10 @@ def resumed_plan(args: argparse.Namespace) -> Plan:
         wanted = preset_config(args, config.vocab_size).to_dict()
     _refuse_changes(f"the model in {path}", config.to_dict(), wanted)
     settings = replace(TrainingSettings.from_dict(checkpoint.state["settings"]), **given(args, SETTINGS_OPTIONS))
-    choice = read_choice(folder / "data")
-    _refuse_changes(f"the data in {folder / 'data'}", vars(choice), _wanted_corpus(args))
+    data = open_prepared(folder / "data")
+    _refuse_changes(f"the data in {folder / 'data'}", vars(data.choice), _wanted_corpus(args))
     say(f"going on with the training in {folder} after step {checkpoint.step}")
-    return Plan(folder, config, settings, open_prepared(folder / "data"), resumes=True)
+    return Plan(folder, config, settings, data, resumes=True)
 
 
 def train(plan: Plan) -> TrainingOutcome:
@@ -116,7 +121,9 @@ def train(plan: Plan) -> TrainingOutcome:
         folder=plan.folder,
         valid=plan.data.valid,
         tokenizer=plan.data.tokenizer,
+        languages=plan.data.choice.languages,
         evaluate_bleu=_validation_bleu(plan),
+        on_validation=lambda: draw_losses(plan.folder),
     )
     if plan.resumes:
         trainer.resume()
@@ -127,23 +134,22 @@ def train(plan: Plan) -> TrainingOutcome:
 
 def draw_losses(folder: Path, picture: Path | None = None) -> None:
     """Draw the log so far, as `loss.png` beside it unless told where; nothing where there is none."""
-    from minitransformer.plots import plot_loss
+    from ..plots import plot_loss
 
-    log = folder / "log.jsonl"
+    log = folder / LOG_NAME
     records = read_log(log) if log.exists() else []
     if records:
         plot_loss(records, picture or folder / "loss.png")
 
 
 def _validation_bleu(plan: Plan) -> Callable[[Transformer], float]:
-    """Greedy translation of the first validation sentences; the picture of the losses is drawn on the way."""
-    from minitransformer.evaluation import evaluate
-    from minitransformer.translator import Translator
+    """Greedy translation of the first validation sentences."""
+    from ..evaluation import evaluate
+    from ..translator import Translator
 
     sources, references = plan.data.valid_sentences(plan.bleu_sentences)
 
     def bleu(model: Transformer) -> float:
-        draw_losses(plan.folder)
         return evaluate(Translator(model, plan.data.tokenizer).translate(sources, beam=1), references).bleu
 
     return bleu

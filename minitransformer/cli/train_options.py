@@ -3,11 +3,10 @@
 import argparse
 from typing import Any
 
-from minitransformer.models import PRESETS, TransformerConfig
-from minitransformer.training import TrainingSettings
-
+from ..models import PRESETS, TransformerConfig
+from ..training import TrainingSettings
 from .common import add_field_options, positive_int
-from .preparation import DATASETS
+from .preparation import DATASETS, CorpusChoice
 
 CORPUS_OPTIONS = ("dataset", "data", "source", "target", "vocab_size", "sentences")
 
@@ -50,21 +49,27 @@ SETTINGS_OPTIONS = {
 }
 """Help for each field of TrainingSettings."""
 
-PRESET_SIZES = ("d_model", "num_heads", "d_ff", "num_layers", "dropout", "max_length")
+PRESET_SIZES = ("d_model", "num_heads", "d_ff", "num_layers", "dropout", "max_length", "init_gain")
 """Fields of TransformerConfig that presets set."""
 
 PRESET_SETTINGS: dict[str, dict[str, Any]] = {
-    "demo": {"steps": 600, "warmup_steps": 200, "peak_lr": 3e-3, "valid_interval": 100, "checkpoint_interval": 100},
+    "demo": {
+        "steps": 1600, "tokens_per_batch": 2048, "warmup_steps": 300, "peak_lr": 5e-3,
+        "valid_interval": 200, "checkpoint_interval": 40,
+    },
     "tiny": {"steps": 4000, "warmup_steps": 2000, "peak_lr": 5e-3, "valid_interval": 500, "checkpoint_interval": 500},
     "base": {"steps": 100_000, "tokens_per_batch": 25_000},
     "big": {"steps": 300_000, "tokens_per_batch": 25_000},
 }
 """How each preset is trained unless told otherwise: `base` and `big` as in the paper, §5.3 and Table 3."""
 
+VOCAB_SIZE = 8000
+"""Of any text but the grammar's."""
+
 EPILOG = """\
 examples:
   {program} train --dataset multi30k --preset tiny --out runs/captions
-  {program} train --dataset grammar --language fr --preset demo --steps 1000
+  {program} train --dataset grammar --target fr --preset demo --steps 1000
   {program} train --data my_corpus --source en --target it --vocab-size 4000
   {program} train --resume runs/captions
   {program} train --resume runs/captions --steps 8000
@@ -119,8 +124,8 @@ def _add_text_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--source", metavar="LANG", help="language to translate from, the files' suffix (default: en)")
     help_text = "language to translate into: de (default), fr, or your files' suffix"
-    group.add_argument("--target", "--language", metavar="LANG", help=help_text)
-    help_text = "tokens of the joint vocabulary (default: 8000; grammar 1200)"
+    group.add_argument("--target", metavar="LANG", help=help_text)
+    help_text = f"tokens of the joint vocabulary (default: {VOCAB_SIZE}; grammar {CorpusChoice.vocab_size})"
     group.add_argument("--vocab-size", type=positive_int, metavar="N", help=help_text)
-    help_text = "pairs that the grammar writes for training (default: 100000)"
+    help_text = f"pairs that the grammar writes for training (default: {CorpusChoice.sentences})"
     group.add_argument("--sentences", type=positive_int, metavar="N", help=help_text)

@@ -5,9 +5,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from minitransformer.data.parallel import read_lines
-from minitransformer.translator import Translation, Translator
-
+from ..data.parallel import read_lines
+from ..translator import Translation, Translator
 from .common import add_decoding_options, add_threads_option, heavy_work, one_line, positive_int, say
 
 EPILOG = """\
@@ -132,7 +131,7 @@ def converse(translator: Translator, args: argparse.Namespace) -> int:
 
 def translate_and_draw(translator: Translator, sentences: list[str], args: argparse.Namespace) -> int:
     """Translate the one sentence and draw the cross-attention of every layer and head."""
-    from minitransformer.plots import plot_attention
+    from ..plots import plot_attention
 
     if len(sentences) != 1:
         raise ValueError(f"--attention draws one sentence, got {len(sentences)}")

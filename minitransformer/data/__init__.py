@@ -1,5 +1,5 @@
 """Text to batches: the tokenizer, the corpora and the batching."""
 
-from minitransformer.data.tokenizer import BPETokenizer
+from .tokenizer import BPETokenizer
 
 __all__ = ["BPETokenizer"]

@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minitransformer.data.token_dataset import TokenDataset, as_ids
-from minitransformer.data.tokenizer import BPETokenizer
+from .token_dataset import TokenDataset, as_ids
+from .tokenizer import BPETokenizer
 
 PAD_ID, BOS_ID, EOS_ID = BPETokenizer.pad_id, BPETokenizer.bos_id, BPETokenizer.eos_id
 
@@ -90,6 +90,15 @@ def pad(sequences: Sequence[ArrayLike], pad_id: int = PAD_ID) -> NDArray[np.int6
     return padded
 
 
+def check_special_ids(pad_id: int, bos_id: int, eos_id: int) -> None:
+    """Raise ValueError unless these ids, a model's, are those that batches are made of."""
+    if (pad_id, bos_id, eos_id) != (PAD_ID, BOS_ID, EOS_ID):
+        raise ValueError(
+            f"pad_id, bos_id, eos_id are {pad_id}, {bos_id}, {eos_id} in the model, "
+            f"but {PAD_ID}, {BOS_ID}, {EOS_ID} in the data"
+        )
+
+
 def collate(sources: Sequence[ArrayLike], targets: Sequence[ArrayLike], first: int = 0) -> Batch:
     """Make a batch of sentence pairs, given as ids without special tokens; row i is pair i.
 
@@ -115,12 +124,17 @@ class Batches:
     `tokens_per_batch`. Order and company come from (seed, epoch). Every epoch has `len(batches)` batches,
     so step s of a training is `batches.batch(*divmod(s, len(batches)))`.
 
-    Raises ValueError where the dataset is empty, its longest sentence does not fit in a batch, or it
-    holds an id outside a vocabulary of `vocab_size`.
+    Raises ValueError where the dataset is empty, its longest sentence does not fit in a batch or has more than
+    `max_length` tokens (</s> or <s> counted), or it holds an id outside a vocabulary of `vocab_size`.
     """
 
     def __init__(
-        self, dataset: TokenDataset, tokens_per_batch: int, seed: int = 0, vocab_size: int | None = None
+        self,
+        dataset: TokenDataset,
+        tokens_per_batch: int,
+        seed: int = 0,
+        vocab_size: int | None = None,
+        max_length: int | None = None,
     ) -> None:
         if len(dataset) == 0:
             raise ValueError("the dataset has no sentence pairs")
@@ -131,6 +145,9 @@ class Batches:
         self._dataset = dataset
         self._seed = seed
         self._longer = np.maximum(dataset.source_lengths, dataset.target_lengths) + 1  # (N,)
+        longest = self._longer.max()
+        if max_length is not None and longest > max_length:
+            raise ValueError(f"max_length is {max_length}, but the longest sentence has {longest} tokens")
         self._edges = _cut(np.sort(self._longer), tokens_per_batch)
         self._epoch_order = lru_cache(maxsize=1)(self._shuffle)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from minitransformer.data.parallel import SentencePair, read_parallel
+from .parallel import SentencePair, read_parallel
 
 # The names that a split's files go by, each with a language suffix: train.en, or train.en.gz.
 NAMES = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test", "test_2016_flickr")}

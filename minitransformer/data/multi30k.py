@@ -12,8 +12,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from minitransformer.atomic import atomic_write
-from minitransformer.data.corpus import Corpus, ParallelFiles, corpus_from_folder
+from ..atomic import atomic_write
+from .corpus import Corpus, ParallelFiles, corpus_from_folder
 
 COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 BASE_URL = f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/raw"

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,9 +19,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minitransformer.data.parallel import SentencePair, read_parallel
+from .parallel import SentencePair, read_parallel
 
 FORMAT, VERSION = "minitransformer token dataset", 1
+CHECKSUM_BLOCK = 1 << 20  # numbers
 StrPath = str | os.PathLike[str]
 
 
@@ -73,6 +75,14 @@ class TokenDataset:
     def num_dropped(self) -> int:
         """Pairs of the corpus that are not in the dataset: those too long, and those with an empty side."""
         return self.num_too_long + self.num_empty
+
+    def checksum(self) -> int:
+        """CRC-32 of every id and every sentence's place, whatever integers hold them; read in blocks."""
+        crc = 0
+        for array in (self._ids, self._offsets):
+            for start in range(0, len(array), CHECKSUM_BLOCK):
+                crc = zlib.crc32(array[start : start + CHECKSUM_BLOCK].astype("<i8").tobytes(), crc)
+        return crc
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[tuple[ArrayLike, ArrayLike]]) -> "TokenDataset":

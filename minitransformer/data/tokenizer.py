@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable
 from itertools import chain, pairwise
 from pathlib import Path
 
-from minitransformer.atomic import atomic_write
-from minitransformer.data import tokenizer_file
-from minitransformer.data.bpe import Pair, choose_characters, count_words, learn_merges, merge_pair, split_words
-from minitransformer.data.tokenizer_file import SPECIAL_TOKENS
+from ..atomic import atomic_write
+from . import tokenizer_file
+from .bpe import Pair, choose_characters, count_words, learn_merges, merge_pair, split_words
+from .tokenizer_file import SPECIAL_TOKENS
 
 FIRST_BYTE = len(SPECIAL_TOKENS)
 FIRST_TEXT = FIRST_BYTE + 256  # ids from here on stand for the text of a character or of a merge

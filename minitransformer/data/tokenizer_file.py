@@ -13,7 +13,7 @@ Ids are not stored: they follow from the order.
 import json
 from collections.abc import Iterable
 
-from minitransformer.data.bpe import WORD_PATTERN
+from .bpe import WORD_PATTERN
 
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>")
 FORMAT = "minitransformer BPE tokenizer"

@@ -24,4 +24,6 @@ class DropoutStream:
 
 def dropout_at(stream: DropoutStream | None, site: int, rate: float) -> Dropout | None:
     """As `stream.at`; `None` without a stream (evaluation) or without a rate."""
+    if not isinstance(stream, DropoutStream | None):
+        raise TypeError(f"dropout must be a DropoutStream or None, got {type(stream).__name__}")
     return None if stream is None or rate == 0 else stream.at(site, rate)

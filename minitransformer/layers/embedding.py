@@ -12,7 +12,7 @@ class TokenEmbedding(Layer):
     """One table `(V, C)` for source tokens, target tokens and the output layer. Source: Vaswani 2017, §3.4.
 
     Look-ups are scaled by √d_model; the output layer is not. Entries start N(0, 1/d_model), so a scaled look-up has
-    variance 1, as large as the positions added to it.
+    variance 1, of the order of the sinusoids added to it.
     """
 
     def __init__(self, ops: Ops, vocab_size: int, d_model: int) -> None:

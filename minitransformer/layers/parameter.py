@@ -97,8 +97,8 @@ class FlatParameters:
         self.grad[...] = 0
 
     def state_dict(self) -> dict[str, Array]:
-        """The named tensors in host memory, without padding, a tied one once; on the CPU they share the flat array."""
-        return {name: self.ops.to_numpy(parameter.data) for name, parameter in self.named.items()}
+        """A copy of the named tensors in host memory, without padding, a tied one once."""
+        return {name: self.ops.to_numpy(parameter.data).copy() for name, parameter in self.named.items()}
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
         """Copies named tensors in. Where names or shapes are not the model's: `ValueError`, and nothing changes."""

@@ -32,7 +32,7 @@ class DecoderState:
         return self.self_caches
 
     def reorder(self, beams: Array) -> None:
-        """beams `(B, K)`: the new beam k of sentence b goes on from its old beam `beams[b, k]`.
+        """beams `(B, K)`, on the host: the new beam k of sentence b goes on from its old beam `beams[b, k]`.
 
         Raises `ValueError` for another shape or a beam that there is not.
         """
@@ -44,7 +44,7 @@ class DecoderState:
         self._take_rows((first + self.ops.asarray(beams, "int64")).reshape(-1))
 
     def select(self, sentences: Array) -> None:
-        """sentences `(B′,)`: keeps only these, in this order, with all their beams.
+        """sentences `(B′,)`, on the host: keeps only these, in this order, with all their beams.
 
         Raises `ValueError` for a sentence that there is not, or for none.
         """

@@ -35,7 +35,7 @@ class Transformer(Layer):
 
     def replica(self) -> "Transformer":
         """The same parameters with a gradient array of its own, for another part of the batch (design: replicas)."""
-        twin = Transformer.__new__(Transformer)
+        twin = type(self).__new__(type(self))
         twin._assemble(self.config, self.ops, self.dtype)
         twin.parameters = FlatParameters(dict(twin.named_parameters()), self.ops, self.dtype, self.parameters.data)
         return twin

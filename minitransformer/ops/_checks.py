@@ -1,5 +1,6 @@
 """Argument checks shared by the ops: one clear sentence, naming the argument, what was given and what was expected."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -71,9 +72,25 @@ def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> N
         raise ValueError(f"{name} holds {ids[outside].flat[0]}, expected ids from 0 to {limit - 1}")
 
 
-def check_probability(name: str, value: float) -> None:
-    """`value` must be a number in [0, 1)."""
+def check_number(name: str, value: float, at_least: float = -math.inf, at_most: float = math.inf) -> None:
+    """`value` must be a finite number in [at_least, at_most]."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    if not 0.0 <= value < 1.0:
-        raise ValueError(f"{name} is {value}, expected a number in [0, 1)")
+    if not (math.isfinite(value) and at_least <= value <= at_most):
+        raise ValueError(f"{name} is {value}, expected a finite number in [{at_least:g}, {at_most:g}]")
+
+
+def check_out(name: str, out: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """`out`, an array to add a gradient into: it must have the gradient's shape and dtype."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"{name} must be a NumPy array, got {type(out).__name__}")
+    if out.dtype != dtype:
+        raise TypeError(f"{name} is {out.dtype} and the gradient is {dtype}: types are never mixed")
+    check_shape(name, out, shape)
+    return out
+
+
+def check_rows(name: str, array: Array) -> None:
+    """`array` must have a last axis."""
+    if array.ndim == 0:
+        raise ValueError(f"{name} has shape (), expected at least one axis")

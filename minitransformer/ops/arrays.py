@@ -25,7 +25,7 @@ def to_numpy(array: Array) -> np.ndarray:
 def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
     """Zeros whose first element lies on a 64-byte boundary (NumPy's own arrays start on multiples of 16)."""
     dtype = np.dtype(dtype)
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    shape = tuple(shape) if isinstance(shape, Sequence) else (int(shape),)
     count = int(np.prod(shape))
     base = np.zeros(count * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
     start = -base.ctypes.data % ALIGNMENT
@@ -62,7 +62,7 @@ def topk(x: Array, k: int) -> tuple[Array, Array]:
 
     Raises `ValueError` unless 1 ≤ k ≤ the length of the last axis.
     """
-    n = x.shape[-1]
+    n = x.shape[-1] if x.ndim else 0
     if not 1 <= k <= n:
         raise ValueError(f"k is {k}, expected 1 to {n}, the length of the last axis")
     indices = _repeated_argmax(x, k) if k <= 16 else None

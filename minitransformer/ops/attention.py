@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient_of, check_ndim, check_shape
+from ._checks import check_floats, check_gradient_of, check_ndim, check_number, check_shape
 from .arrays import Array
 from .dropout import Dropout, dropout_backward, dropout_forward
 from .softmax import softmax_in_place
@@ -45,7 +45,8 @@ def attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
     check_gradient_of("dout", dout, out.shape, out.dtype)
     dvalue = dropped.swapaxes(-1, -2) @ dout  # out = dropped @ value
     dweights = dropout_backward(dout @ value.swapaxes(-1, -2), dropout_cache)  # (B, H, Tq, Tk)
-    dscores = np.subtract(dweights, np.vecdot(dout, out)[..., None], out=dweights)  # softmax
+    # softmax: dscores = weights · (dweights − Σ_j dweights_j weights_j)
+    dscores = np.subtract(dweights, np.vecdot(dout, out)[..., None], out=dweights)
     dscores *= weights
     dquery = dscores @ key  # scores = scaled_query @ keyᵀ
     dquery *= scale
@@ -99,7 +100,7 @@ def _weights(
     scale: float | None,
 ) -> tuple[Array, Array]:
     """The softmax matrix and the scaled query: the scale is folded into the smaller operand of the product."""
-    _check(query, key, value, key_mask, window)
+    _check(query, key, value, key_mask, window, scale)
     scaled_query = query * _scale(query, scale)  # (B, H, Tq, D)
     scores = scaled_query @ key.swapaxes(-1, -2)  # (B, H, Tq, Tk)
     mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window)
@@ -113,7 +114,9 @@ def _scale(query: Array, scale: float | None) -> Array:
     return query.dtype.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
 
 
-def _check(query: Array, key: Array, value: Array, key_mask: Array | None, window: int | None) -> None:
+def _check(
+    query: Array, key: Array, value: Array, key_mask: Array | None, window: int | None, scale: float | None
+) -> None:
     check_floats(query=query, key=key, value=value)
     check_ndim("query", query, 4, "(B, H, Tq, D)")
     check_ndim("key", key, 4, "(B, H, Tk, D)")
@@ -123,6 +126,8 @@ def _check(query: Array, key: Array, value: Array, key_mask: Array | None, windo
         raise ValueError(f"query {query.shape} and value {value.shape} need a last axis of at least 1")
     check_shape("key", key, (batch, heads, key.shape[2], width))
     check_shape("value", value, (batch, heads, key.shape[2], value.shape[3]))
+    if scale is not None:
+        check_number("scale", scale)
     if key_mask is not None:
         if not isinstance(key_mask, np.ndarray) or key_mask.dtype != bool:
             given = getattr(key_mask, "dtype", type(key_mask).__name__)

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_ids, check_probability, check_shape
+from ._checks import check_floats, check_ids, check_number, check_out, check_shape
 from .arrays import Array
 from .embedding import scatter_add
 from .softmax import below_max, finite_max
 
 BLOCK_LOGITS = 1 << 21
-"""Logits computed at a time by the fused op: enough for an efficient product, few enough to stay in the cache."""
+"""Logits computed at a time by the fused op: enough for an efficient product, few enough for any memory."""
 
 
 def cross_entropy_forward(
@@ -27,7 +27,9 @@ def cross_entropy_forward(
     rows, ids = logits.reshape(-1, vocab_size)[counted], targets.reshape(-1)[counted]  # (N, V), (N,)
     shifted = below_max(rows)
     # −Σ_v q_v (z_v − log Σ exp z) = log Σ exp z − Σ_v q_v z_v, since q sums to 1
-    expected = (1 - label_smoothing) * shifted[np.arange(len(ids)), ids] + label_smoothing * shifted.mean(axis=-1)
+    expected = (1 - label_smoothing) * shifted[np.arange(len(ids)), ids]
+    if label_smoothing:  # 0 times the −inf of a token that is ruled out would be NaN
+        expected += label_smoothing * shifted.mean(axis=-1)
     probabilities = np.exp(shifted)
     total = probabilities.sum(axis=-1)
     probabilities /= total[:, None]
@@ -96,6 +98,7 @@ def linear_cross_entropy_backward(
     factor = dx.dtype.type(dloss)
     if out is None:
         return dx * factor, dtable * factor
+    check_out("out", out, dtable.shape, dtable.dtype)
     out += dtable * factor
     return dx * factor, out
 
@@ -138,7 +141,9 @@ def _counted(
     targets: Array, shape: tuple[int, ...], vocab_size: int, label_smoothing: float, ignore_index: int | None
 ) -> tuple[Array, int]:
     """A flat boolean array, `True` where a target counts; and V."""
-    check_probability("label_smoothing", label_smoothing)
+    check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
+    if ignore_index is not None and not isinstance(ignore_index, int | np.integer):
+        raise TypeError(f"ignore_index must be an integer or None, got {type(ignore_index).__name__}")
     check_ids("targets", targets, vocab_size, ignore=ignore_index)
     check_shape("targets", targets, shape)
     flat = targets.reshape(-1)

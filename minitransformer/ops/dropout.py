@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient_of, check_probability
+from ._checks import check_floats, check_gradient_of, check_number, check_rows
 from .arrays import Array
 
 RESOLUTION = 1 << 16
@@ -40,7 +40,9 @@ class Dropout:
     position: int | Array = 0
 
     def __post_init__(self) -> None:
-        check_probability("rate", self.rate)
+        check_number("rate", self.rate, at_least=0.0)
+        if self.rate >= 1:
+            raise ValueError(f"rate is {self.rate}, expected a number in [0, 1)")
 
     @property
     def threshold(self) -> int:
@@ -70,7 +72,12 @@ def dropout_forward(x: Array, dropout: Dropout | None) -> tuple[Array, tuple | N
     Source: Srivastava et al. 2014, in the inverted form; Vaswani 2017, §5.4.
     """
     dtype = check_floats(x=x)
-    if dropout is None or dropout.threshold == 0:
+    check_rows("x", x)
+    if dropout is None:
+        return x, None
+    if not isinstance(dropout, Dropout):
+        raise TypeError(f"dropout must be a Dropout or None, got {type(dropout).__name__}")
+    if dropout.threshold == 0:
         return x, None
     kept = dropout_mask(x.shape, dropout)
     y = x * kept

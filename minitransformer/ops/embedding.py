@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient_of, check_ids
+from ._checks import check_floats, check_gradient_of, check_ids, check_out
 from .arrays import Array
 
 
@@ -29,7 +29,7 @@ def embedding_backward(dy: Array, cache: tuple, out: Array | None = None) -> Arr
     """
     ids, table_shape, dtype, scale = cache
     check_gradient_of("dy", dy, (*ids.shape, table_shape[1]), dtype)
-    dtable = np.zeros(table_shape, dtype) if out is None else out
+    dtable = np.zeros(table_shape, dtype) if out is None else check_out("out", out, table_shape, dtype)
     scatter_add(dtable, ids.reshape(-1), dy.reshape(ids.size, table_shape[1]), scale)
     return dtable
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient, check_shape
+from ._checks import check_floats, check_gradient, check_number, check_shape
 from .arrays import Array
 from .dropout import Dropout, dropout_backward, dropout_forward
 
@@ -18,6 +18,7 @@ def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) ->
         raise ValueError(f"x has shape {x.shape}, expected (..., C) with C ≥ 1")
     check_shape("gamma", gamma, x.shape[-1:])
     check_shape("beta", beta, x.shape[-1:])
+    check_number("eps", eps, at_least=0.0)
     centred = x - _mean(x)
     rstd = 1 / np.sqrt(np.vecdot(centred, centred)[..., None] / x.shape[-1] + x.dtype.type(eps))
     normed = np.multiply(centred, rstd, out=centred)  # (..., C): mean 0, variance 1
@@ -71,4 +72,4 @@ def add_layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array
 def _mean(x: Array) -> Array:
     """The mean of each row, `(..., 1)`; as a matrix–vector product, which is faster than a sum over short rows."""
     width = x.shape[-1]
-    return (x @ np.full(width, 1 / width, x.dtype))[..., None]
+    return (x @ np.ones(width, x.dtype))[..., None] / width

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient_of, check_shape
+from ._checks import check_floats, check_gradient_of, check_out, check_shape
 from .arrays import Array
 
 
@@ -43,7 +43,8 @@ def linear_backward(
     dbias = np.ones(len(dy), dy.dtype) @ dy if has_bias else None  # y += bias; a sum as a product is faster
     if out is None:
         return dx, dweight, dbias
-    for total, gradient in zip(out, (dweight, dbias), strict=True):
-        if total is not None and gradient is not None:
+    for name, total, gradient in zip(("dweight", "dbias"), out, (dweight, dbias), strict=True):
+        if gradient is not None:
+            check_out(f"out's {name}", total, gradient.shape, gradient.dtype)
             total += gradient
     return dx, *out

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient
+from ._checks import check_floats, check_gradient, check_rows
 from .arrays import Array
 
 
@@ -13,6 +13,7 @@ def softmax_forward(x: Array) -> tuple[Array, Array]:
     gives zeros, never NaN. Source: Vaswani 2017, §3.2.1.
     """
     check_floats(x=x)
+    check_rows("x", x)
     y = softmax_in_place(x.copy())
     return y, y
 
@@ -37,6 +38,7 @@ def softmax_in_place(x: Array) -> Array:
 def log_softmax(x: Array) -> Array:
     """`log softmax(x) = x − m − log Σ exp(x − m)` over the last axis, m the row's maximum. For decoding only."""
     check_floats(x=x)
+    check_rows("x", x)
     if not x.size:
         return x.copy()
     shifted = below_max(x)

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, fontManager, get_font
 
-from minitransformer.atomic import atomic_write
+from ..atomic import atomic_write
 
 INK, GREY, PALE = "#222222", "#7a7a7a", "#e3e8ee"
 FONT = "DejaVu Sans"  # comes with matplotlib

@@ -3,6 +3,14 @@
 from .parallel import DataParallel
 from .settings import TrainingSettings
 from .trainer import Trainer, TrainingDiverged, TrainingOutcome
-from .training_log import read_log
+from .training_log import LOG_NAME, read_log
 
-__all__ = ["DataParallel", "Trainer", "TrainingDiverged", "TrainingOutcome", "TrainingSettings", "read_log"]
+__all__ = [
+    "LOG_NAME",
+    "DataParallel",
+    "Trainer",
+    "TrainingDiverged",
+    "TrainingOutcome",
+    "TrainingSettings",
+    "read_log",
+]

@@ -6,16 +6,16 @@ lines would serve processes or GPUs.
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Self
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import threadpool_limits
 
-from minitransformer.data.batching import Batch
-from minitransformer.layers import DropoutStream
-from minitransformer.models import Transformer
+from ..data.batching import Batch
+from ..layers import DropoutStream
+from ..models import Transformer
 
 # Of a loss that grows beyond all numbers the trainer tells in one sentence; NumPy's warnings on the way add nothing.
 without_overflow_warnings = np.errstate(over="ignore", invalid="ignore")
@@ -26,20 +26,23 @@ class DataParallel:
 
     The results repeat exactly for one number of threads, and between numbers of threads agree up to rounding: each
     part's loss is weighted by its share of the targets, gradients are summed in a fixed order, and a dropout mask
-    depends on a sentence's number, not on the part it is in. Use it as a context manager, which ends the threads.
+    depends on a sentence's number, not on the part it is in. Use it as a context manager: within, BLAS has one thread,
+    also for one replica, since its own threads would round differently on every machine; at the end, ours end.
     """
 
     def __init__(self, model: Transformer, threads: int) -> None:
         self.model = model
         self.replicas = [model, *(model.replica() for _ in range(threads - 1))]
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="replica")
-        self._blas = ThreadpoolController()
+        self._context = ExitStack()
 
     def __enter__(self) -> Self:
+        self._context.enter_context(self._pool)
+        self._context.enter_context(threadpool_limits(limits=1))
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._pool.shutdown()
+        self._context.close()
 
     def gradients(self, batches: Sequence[Batch], label_smoothing: float, seed: int, step: int) -> float:
         """The mean loss over all targets of `batches`; its gradient is left in `model.parameters.grad`.
@@ -83,7 +86,5 @@ class DataParallel:
         return total / num_targets
 
     def _map(self, part_loss: Callable[[Transformer, Batch], float], batch: Batch) -> list[float]:
-        """Run `part_loss` on the parts of `batch`, in threads; BLAS is held to one thread in each."""
-        threads = len(self.replicas)
-        with self._blas.limit(limits=1) if threads > 1 else nullcontext():
-            return list(self._pool.map(part_loss, self.replicas, batch.split(threads)))
+        """Run `part_loss` on the parts of `batch`, one thread each."""
+        return list(self._pool.map(part_loss, self.replicas, batch.split(len(self.replicas))))

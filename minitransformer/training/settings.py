@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from minitransformer.optimizer import Schedule
+from ..optimizer import Schedule
 
 INTEGERS_AT_LEAST = {
     "steps": 0, "tokens_per_batch": 1, "accumulate": 1, "warmup_steps": 1, "seed": 0, "threads": 1,

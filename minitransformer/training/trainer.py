@@ -9,12 +9,13 @@ with the same bits as one that never was.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
 
-from minitransformer.atomic import SUFFIX
-from minitransformer.checkpoint import (
+from ..atomic import SUFFIX
+from ..checkpoint import (
     Checkpoint,
     CheckpointError,
     checkpoint_path,
@@ -23,17 +24,16 @@ from minitransformer.checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
-from minitransformer.data import BPETokenizer
-from minitransformer.data.batching import Batch, Batches
-from minitransformer.data.token_dataset import TokenDataset
-from minitransformer.models import Transformer
-from minitransformer.optimizer import Adam, clip_scale
-
+from ..data import BPETokenizer
+from ..data.batching import Batch, Batches, check_special_ids
+from ..data.token_dataset import TokenDataset
+from ..models import Transformer
+from ..optimizer import Adam, clip_scale
 from .parallel import DataParallel, without_overflow_warnings
 from .progress import Progress
 from .settings import TrainingSettings
 from .signals import StopRequest
-from .training_log import TrainingLog
+from .training_log import LOG_NAME, TrainingLog
 
 
 class TrainingDiverged(RuntimeError):
@@ -60,10 +60,13 @@ class Trainer:
     dataset, valid  token ids of the training and of the validation pairs
     folder          where checkpoints (`step-*.safetensors`) and `log.jsonl` go; None keeps nothing
     tokenizer       goes into the checkpoints, so that one file is enough to translate
+    languages       source and target, noted in the checkpoints for whoever evaluates them
     evaluate_bleu   takes the model and gives the validation BLEU
+    on_validation   called after a validation, once the log holds its figures
     progress        whether to draw a bar on standard error
 
-    Raises ValueError where the data does not fit the model's vocabulary or the batch size.
+    Raises ValueError where the data does not fit the batch size or the model: its vocabulary, special ids or longest
+    sentence.
     """
 
     def __init__(
@@ -75,16 +78,21 @@ class Trainer:
         folder: str | Path | None = None,
         valid: TokenDataset | None = None,
         tokenizer: BPETokenizer | None = None,
+        languages: tuple[str, str] | None = None,
         evaluate_bleu: Callable[[Transformer], float] | None = None,
+        on_validation: Callable[[], None] | None = None,
         progress: bool = True,
     ) -> None:
-        vocab_size, tokens = model.config.vocab_size, settings.tokens_per_batch
+        config = model.config
+        check_special_ids(config.pad_id, config.bos_id, config.eos_id)
         self.model, self.dataset, self.settings = model, dataset, settings
-        self.batches = Batches(dataset, tokens, settings.seed, vocab_size)
-        self.valid_batches = Batches(valid, tokens, vocab_size=vocab_size) if valid is not None else None
+        tokens, limits = settings.tokens_per_batch, (config.vocab_size, config.max_length)
+        self.batches = Batches(dataset, tokens, settings.seed, *limits)
+        self.valid_batches = Batches(valid, tokens, 0, *limits) if valid is not None else None
         self.folder = Path(folder) if folder is not None else None
         self.tokenizer = tokenizer.to_json() if tokenizer is not None else None
-        self.evaluate_bleu = evaluate_bleu
+        self.languages = languages
+        self.evaluate_bleu, self.on_validation = evaluate_bleu, on_validation
         self.progress = progress
         self.schedule = settings.schedule(model.config.d_model)
         self.optimizer = Adam(model.parameters, model.ops, (settings.beta1, settings.beta2), settings.eps)
@@ -98,8 +106,8 @@ class Trainer:
     def resume(self) -> None:
         """Take up the training in `folder` at its latest checkpoint.
 
-        Raises FileNotFoundError without one, CheckpointError where it is damaged or of another model, tokenizer or
-        data, and ValueError where a setting changed that the rest of the training depends on.
+        Raises FileNotFoundError without one, CheckpointError where it is damaged or of another model, dtype,
+        tokenizer or data, and ValueError where a setting changed that the rest of the training depends on.
         """
         path = self.last_checkpoint
         if path is None:
@@ -108,7 +116,10 @@ class Trainer:
         if checkpoint.optimizer is None or "settings" not in checkpoint.state:
             raise CheckpointError(f"{path} holds a model but no training to resume")
         self.settings.check_continues(TrainingSettings.from_dict(checkpoint.state["settings"]))
-        if checkpoint.state["data"] != self._data_identity():
+        dtypes = {array.dtype.name for array in checkpoint.parameters.values()}
+        if dtypes != {self.model.dtype}:
+            raise CheckpointError(f"{path} holds {', '.join(sorted(dtypes))}, but the model is of {self.model.dtype}")
+        if checkpoint.state["data"] != self._data_identity:
             raise CheckpointError(f"{path} was trained on other data")
         if checkpoint.tokenizer != self.tokenizer:
             raise CheckpointError(f"{path} was trained with another tokenizer")
@@ -120,12 +131,12 @@ class Trainer:
         """Train up to `settings.steps`, or until the time is up or Ctrl-C (SIGINT, SIGTERM) asks to stop.
 
         Either way the current step is finished and saved. Raises TrainingDiverged, naming the step, before a loss
-        or gradient that is not finite reaches the parameters; OSError where a file cannot be written; and
-        FileExistsError where `folder` holds a training that was not resumed.
+        or gradient that is not finite reaches the parameters; OSError where a file cannot be written;
+        FileExistsError where `folder` holds a training that was not resumed; ValueError where its log is damaged.
         """
         settings, start = self.settings, perf_counter()
         self._prepare_folder()
-        log = TrainingLog(self.folder / "log.jsonl" if self.folder is not None else None, self.step)
+        log = TrainingLog(self.folder / LOG_NAME if self.folder is not None else None, self.step)
         earlier = log.seconds
         reason = "finished"
         with (
@@ -138,7 +149,8 @@ class Trainer:
                 if settings.minutes is not None and perf_counter() - start > 60 * settings.minutes:
                     reason = "out of time"
                 ended = self.step == settings.steps or reason == "out of time"
-                if ended or self.step % settings.valid_interval == 0:
+                validates = ended or self.step % settings.valid_interval == 0
+                if validates:
                     record |= self._validate(workers)
                 if stop.requested and not ended:
                     reason = "interrupted"
@@ -147,6 +159,8 @@ class Trainer:
                 if ended or reason == "interrupted" or self.step % settings.checkpoint_interval == 0:
                     log.sync()
                     self._save()
+                if validates and self.on_validation is not None:
+                    self.on_validation()
             outcome = TrainingOutcome(self.step, reason, self.last_checkpoint)
             if reason != "finished":
                 progress.say(str(outcome))
@@ -206,8 +220,9 @@ class Trainer:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OSError(error.errno, f"cannot make the folder {self.folder}: {error.strerror}") from error
-        for unfinished in self.folder.glob("*" + SUFFIX):
-            unfinished.unlink()
+        for name in ("step-*.safetensors", LOG_NAME):
+            for unfinished in self.folder.glob(f"{name}.*{SUFFIX}"):
+                unfinished.unlink()
         self._prune()
 
     def _save(self) -> None:
@@ -219,7 +234,12 @@ class Trainer:
             optimizer=self.optimizer.state_dict(),
             tokenizer=self.tokenizer,
             step=self.step,
-            state={"settings": self.settings.to_dict(), "data": self._data_identity(), "tokens": self.tokens},
+            state={
+                "settings": self.settings.to_dict(),
+                "data": self._data_identity,
+                "languages": self.languages,
+                "tokens": self.tokens,
+            },
         )
         save_checkpoint(checkpoint_path(self.folder, self.step), checkpoint)
         self._prune()
@@ -228,7 +248,7 @@ class Trainer:
         if self.folder is not None:
             prune_checkpoints(self.folder, self.settings.keep, self.settings.checkpoint_interval)
 
+    @cached_property
     def _data_identity(self) -> dict[str, int]:
         """Enough to notice that a resumed training was given other data."""
-        lengths = {"source_tokens": self.dataset.source_lengths, "target_tokens": self.dataset.target_lengths}
-        return {"pairs": len(self.dataset)} | {name: int(array.sum()) for name, array in lengths.items()}
+        return {"pairs": len(self.dataset), "crc32": self.dataset.checksum()}

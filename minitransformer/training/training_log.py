@@ -1,41 +1,56 @@
 """The training log: one JSON object a line, one line a step, no line twice."""
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from minitransformer.atomic import atomic_write
+from ..atomic import atomic_write
+
+LOG_NAME = "log.jsonl"
 
 
 def read_log(path: str | Path) -> list[dict[str, Any]]:
-    """The records of a log, in order; a last line that a kill cut short is left out."""
+    """The records of a log, in order; a last line that a kill cut short is left out.
+
+    Raises ValueError naming the first line that is no record.
+    """
     return [record for _, record in _lines(Path(path))]
 
 
-def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Each complete line with what it says."""
+def _lines(path: Path, last_step: float = math.inf) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Each complete line with what it says, up to that of `last_step`; what comes after it is not looked at."""
+    step = 0
     with open(path, "rb") as file:
-        for line in file:
-            if line.endswith(b"\n"):
-                yield line, json.loads(line)
+        for number, line in enumerate(file, start=1):
+            if step >= last_step or not line.endswith(b"\n"):
+                return
+            try:
+                record = json.loads(line)
+                step = int(record["step"])
+            except (ValueError, TypeError, KeyError):
+                raise ValueError(f"{path}, line {number} is damaged: it is no record of a step") from None
+            if step <= last_step:
+                yield line, record
 
 
 class TrainingLog:
-    """Appends records to a file. Opening it for a training that stands at `step` drops the lines of later steps.
+    """Appends records to a file. Opening it for a training that stands at `step` drops whatever follows that line.
 
-    Those are lines that a killed training wrote after its last checkpoint: their steps are about to be taken again.
-    `seconds` is the training time that the lines so far report. Without a path nothing is written.
+    Those are lines that a killed training wrote after its last checkpoint, and garbage that a power cut left: their
+    steps are about to be taken again. `seconds` is the training time that the lines so far report. Without a path
+    nothing is written. Raises ValueError naming a damaged line before that of `step`.
     """
 
     def __init__(self, path: Path | None, step: int = 0) -> None:
         self.path, self.seconds = path, 0.0
         if path is not None and path.exists():
-            kept = [(line, record) for line, record in _lines(path) if record["step"] <= step]
             with atomic_write(path) as file:
-                file.writelines(line for line, _ in kept)
-            self.seconds = kept[-1][1]["seconds"] if kept else 0.0
+                for line, record in _lines(path, step):
+                    file.write(line)
+                    self.seconds = record["seconds"]
 
     def write(self, record: dict[str, Any]) -> None:
         """Append one record; no kill can undo it once this returns. Raises OSError naming the file and the reason."""

@@ -14,7 +14,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ SMOOTHING, LEARNING_RATE, STEP_BUDGET = 0.1, 1e-4, 6.0
 
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+Step = tuple[float, Callable[[], None]]
 
 
 def batch_of(size: str, dropout: float) -> tuple[TransformerConfig, Arrays]:
@@ -47,25 +49,27 @@ def batch_of(size: str, dropout: float) -> tuple[TransformerConfig, Arrays]:
     return config, (ids[0, :, 1:], ids[1, :, :-1], ids[1, :, 1:])
 
 
-def numpy_step(size: str, dropout: float, threads: int) -> tuple[float, Callable[[], None]]:
+@contextmanager
+def numpy_step(size: str, dropout: float, threads: int) -> Iterator[Step]:
     """The loss before training, without dropout, and a function that takes one step."""
     keep_freed_memory()
     config, arrays = batch_of(size, dropout)
     model = Transformer(config)
     loss, _ = model.loss(*arrays, SMOOTHING, with_grad=False)
     adam = Adam(model.parameters, model.ops)
-    replicas = DataParallel(model, threads)
     batch = Batch(*arrays)
     numbers = itertools.count(1)
+    with DataParallel(model, threads) as workers:
 
-    def step() -> None:
-        replicas.gradients([batch], SMOOTHING, seed=0, step=next(numbers))
-        adam.step(LEARNING_RATE)
+        def step() -> None:
+            workers.gradients([batch], SMOOTHING, seed=0, step=next(numbers))
+            adam.step(LEARNING_RATE)
 
-    return float(loss), step
+        yield float(loss), step
 
 
-def torch_step(size: str, dropout: float, threads: int) -> tuple[float, Callable[[], None]]:
+@contextmanager
+def torch_step(size: str, dropout: float, threads: int) -> Iterator[Step]:
     """The same in PyTorch eager with `torch.optim.Adam`."""
     import torch
     from torch_step import TorchTransformer, copy_weights
@@ -86,19 +90,19 @@ def torch_step(size: str, dropout: float, threads: int) -> tuple[float, Callable
         model(*tensors, SMOOTHING).backward()
         adam.step()
 
-    return float(loss), step
+    yield float(loss), step
 
 
 def measure(system: str, size: str, dropout: float, threads: int) -> dict[str, float]:
     """Median seconds of a step, after a warm-up."""
-    loss, step = {"numpy": numpy_step, "torch": torch_step}[system](size, dropout, threads)
-    for _ in range(3):
-        step()
-    times, deadline = [], time.perf_counter() + STEP_BUDGET
-    while time.perf_counter() < deadline:
-        start = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - start)
+    with {"numpy": numpy_step, "torch": torch_step}[system](size, dropout, threads) as (loss, step):
+        for _ in range(3):
+            step()
+        times, deadline = [], time.perf_counter() + STEP_BUDGET
+        while time.perf_counter() < deadline:
+            start = time.perf_counter()
+            step()
+            times.append(time.perf_counter() - start)
     return {"loss": loss, "seconds": statistics.median(times)}
 
 

@@ -13,8 +13,10 @@ from cli_runs import SMALL, Command, Run, write_corpus
 
 import minitransformer
 from minitransformer import TrainingSettings, TransformerConfig, Translator, load_checkpoint
-from minitransformer.cli import COMMANDS, demo, main, preparation, train_options
+from minitransformer.cli import COMMANDS, main, preparation, train_options
 from minitransformer.cli.preparation import CorpusChoice, prepare
+from minitransformer.costs import parameter_groups
+from minitransformer.models import PRESETS
 from minitransformer.training import read_log
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -23,6 +25,11 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def type_in(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     """Give `data` as standard input."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+def lines_of(text: str) -> list[str]:
+    """As files count them: `str.splitlines` knows more line ends, and an untrained model writes them all."""
+    return text.removesuffix("\n").split("\n")
 
 
 def test_training_leaves_checkpoints_a_log_a_picture_and_its_data(trained: Run) -> None:
@@ -46,6 +53,14 @@ def test_every_hyper_parameter_is_an_option() -> None:
     marks = {"vocab_size", "pad_id", "bos_id", "eos_id"}
     assert train_options.MODEL_OPTIONS.keys() == {field.name for field in fields(TransformerConfig)} - marks
     assert train_options.SETTINGS_OPTIONS.keys() == {field.name for field in fields(TrainingSettings)}
+
+
+def test_no_help_gives_a_default_that_a_preset_overrides() -> None:
+    defaults = {field.name: field.default for field in fields(TransformerConfig) if field.name != "vocab_size"}
+    for name in PRESETS:
+        sizes = getattr(TransformerConfig, name)().to_dict()
+        overridden = {field for field, default in defaults.items() if sizes[field] != default}
+        assert overridden <= set(train_options.PRESET_SIZES)
 
 
 def test_a_stopped_training_goes_on_as_if_never_stopped(trained: Run, tmp_path: Path, command: Command) -> None:
@@ -85,7 +100,7 @@ def test_prepared_data_is_used_again_unless_the_text_changed(tmp_path: Path) -> 
 def test_training_on_the_grammar(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preparation, "GRAMMAR_VALIDATION", 8)
     monkeypatch.setattr(preparation, "TOKENIZER_SENTENCES", 100)
-    options = ["--dataset", "grammar", "--language", "fr", "--sentences", "150"]
+    options = ["--dataset", "grammar", "--target", "fr", "--sentences", "150"]
     options += [*SMALL, "--steps", "1", "--max-length", "100"]
     status, out, _ = command("train", "--out", tmp_path, *options)
     assert status == 0
@@ -118,7 +133,7 @@ def test_options_may_stand_before_the_sentences(trained: Run, command: Command) 
 
 def test_n_best_gives_scores_best_first(trained: Run, command: Command) -> None:
     status, out, _ = command("translate", trained.checkpoint, "A dog.", "A cat.", "--n-best", "3", "--beam", "3")
-    rows = [line.split("\t") for line in out.splitlines()]
+    rows = [line.split("\t") for line in lines_of(out)]
     assert status == 0
     assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
     scores = [float(row[1]) for row in rows]
@@ -151,7 +166,7 @@ def test_a_conversation(trained: Run, command: Command, monkeypatch: pytest.Monk
     status, out, _ = command("translate", trained.checkpoint)
     assert status == 0
     expected = Translator.from_checkpoint(trained.checkpoint).translate(["The dog sleeps.", "A cat."])
-    lines = out.splitlines()
+    lines = lines_of(out)
     assert [lines[1], lines[3]] == expected
     assert "at most 48" in lines[2]
 
@@ -159,7 +174,7 @@ def test_a_conversation(trained: Run, command: Command, monkeypatch: pytest.Monk
 def test_evaluate_writes_its_translations_and_prints_signatures(trained: Run, tmp_path: Path, command: Command) -> None:
     output = tmp_path / "translated"
     status, out, _ = command(
-        "evaluate", trained.checkpoint, "--source", trained.data / "test.en", "--reference", trained.data / "test.de",
+        "evaluate", trained.checkpoint, "--input", trained.data / "test.en", "--reference", trained.data / "test.de",
         "--output", output, "--beam", "1",
     )  # fmt: skip
     assert status == 0
@@ -168,35 +183,45 @@ def test_evaluate_writes_its_translations_and_prints_signatures(trained: Run, tm
     assert re.search(r"^exact match +0\.00 %$", out, re.MULTILINE)
     sentences = (trained.data / "test.en").read_text().splitlines()
     expected = Translator.from_checkpoint(trained.checkpoint).translate(sentences, beam=1)
-    assert output.read_text().splitlines() == expected
+    assert lines_of(output.read_text()) == expected
     assert command("evaluate", trained.checkpoint, "--data", trained.data, "--beam", "1")[1] == re.sub(
         r"translations .*\n", "", out
     )
 
 
+def test_evaluate_knows_the_languages_of_the_training(tmp_path: Path, command: Command) -> None:
+    """From `xx` into `yy`: the average of its checkpoints knows it too, and options say otherwise."""
+    text, folder, average = write_corpus(tmp_path / "text"), tmp_path / "run", tmp_path / "average"
+    for path in text.iterdir():
+        path.rename(path.with_suffix({".de": ".xx", ".en": ".yy"}[path.suffix]))
+    languages = ["--source", "xx", "--target", "yy"]
+    assert command("train", "--data", text, "--out", folder, *SMALL, "--steps", "2", *languages)[0] == 0
+    assert command("average", folder / "step-00000002.safetensors", "--output", average)[0] == 0
+    assert re.search("^  languages +xx → yy$", command("info", average)[1], re.MULTILINE)
+    common = ["evaluate", average, "--beam", "1"]
+    by_files = command(*common, "--input", text / "test.xx", "--reference", text / "test.yy")
+    assert by_files[0] == 0
+    assert command(*common, "--data", text) == by_files
+    assert "lacks train in .xx and .de" in command(*common, "--data", text, "--target", "de")[2]
+    assert "the source language of grammar is en, got 'xx'" in command(*common, "--dataset", "grammar")[2]
+
+
+def test_the_picture_of_a_running_training_shows_its_newest_validation(
+    trained: Run, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    monkeypatch.setattr("minitransformer.plots.plot_loss", lambda records, path: drawn.append(records[-1]))
+    assert command("train", "--data", trained.data, "--out", tmp_path / "run", *SMALL)[0] == 0
+    assert [record["step"] for record in drawn] == [2, 4, 4]
+    assert all("bleu" in record for record in drawn)
+
+
 def test_a_perfect_translation_scores_100(trained: Run, tmp_path: Path, command: Command) -> None:
     source, output = trained.data / "test.en", tmp_path / "translated"
-    common = ["evaluate", trained.checkpoint, "--source", source, "--beam", "1"]
+    common = ["evaluate", trained.checkpoint, "--input", source, "--beam", "1"]
     command(*common, "--reference", trained.data / "test.de", "--output", output)
     out = command(*common, "--reference", output)[1]
     assert re.search(r"^exact match +100\.00 %$", out, re.MULTILINE)
-
-
-def test_average_and_info(trained: Run, tmp_path: Path, command: Command) -> None:
-    average = tmp_path / "average.safetensors"
-    status, out, _ = command("average", "--last", "2", trained.folder, "--output", average)
-    assert status == 0
-    assert "steps 2, 4" in out
-    weights = [load_checkpoint(trained.folder / f"step-0000000{step}.safetensors").parameters for step in (2, 4)]
-    for name, value in load_checkpoint(average).parameters.items():
-        assert abs(value - (weights[0][name] + weights[1][name]) / 2).max() < 1e-6
-    assert command("translate", average, "A dog.")[0] == 0
-    out = command("info", average)[1]
-    assert re.search(r"^  average of steps +2, 4$", out, re.MULTILINE)
-    assert re.search(r"^  d_model +16$", out, re.MULTILINE)
-    again, both = tmp_path / "again.safetensors", sorted(trained.folder.glob("*.safetensors"))
-    assert command("average", *both, "--output", again)[0] == 0
-    assert again.read_bytes() == average.read_bytes()
 
 
 def test_check_passes_and_fails(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,27 +232,6 @@ def test_check_passes_and_fails(command: Command, monkeypatch: pytest.MonkeyPatc
     assert command("check")[0] == 0
     rows.append(check.CheckResult("relu", 1.0, "dx differs"))
     assert command("check")[0] == 1
-
-
-def test_the_demo_goes_its_whole_way(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preparation, "GRAMMAR_VALIDATION", 4)
-    monkeypatch.setattr(preparation, "TOKENIZER_SENTENCES", 100)
-    monkeypatch.setattr(demo, "NUM_TEST", 12)
-    small = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_layers": 1, "max_length": 200}
-    settings = TrainingSettings(steps=2, tokens_per_batch=1024, threads=1)
-    monkeypatch.setattr(demo, "RECIPE", demo.Recipe(settings=settings, vocab_size=400, sentences=60, model=small))
-    status, out, _ = command("demo", "--out", tmp_path)
-    assert status == 0
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "attention.png", "loss.png", "model.safetensors", "report.txt", "training",
-    }  # fmt: skip
-    for line in (r"^BLEU +\d", r"^exactly right +\d", r"^adjective +\d+ +\d+\.\d %$", r"^[✓✗] ours "):
-        assert re.search(line, out, re.MULTILINE)
-    assert out.count("  English ") == demo.NUM_SHOWN
-    assert (tmp_path / "report.txt").read_text(encoding="utf-8").strip() in out
-    assert load_checkpoint(tmp_path / "model.safetensors").optimizer is None
-    assert command("demo", "--out", tmp_path)[0] == 0  # a finished demo starts anew
-    assert [record["step"] for record in read_log(tmp_path / "training" / "log.jsonl")] == [1, 2]
 
 
 @pytest.mark.parametrize("name", [module.__name__.rpartition(".")[2] for module in COMMANDS])
@@ -249,8 +253,12 @@ def test_the_log_is_json_lines(trained: Run) -> None:
         assert json.loads(line)["tokens_per_second"] > 0
 
 
-def test_info_on_a_preset(command: Command) -> None:
-    out = command("info", "--preset", "base", "--vocab-size", "37000")[1]
+@pytest.mark.parametrize("name", PRESETS)
+def test_info_on_a_preset(name: str, command: Command) -> None:
+    config = getattr(TransformerConfig, name)()
+    out = command("info", "--preset", name)[1]
+    assert re.search(rf"^  vocab_size +{config.vocab_size}$", out, re.MULTILINE)
     total = re.search(r"^  all +([\d,]+)$", out, re.MULTILINE)
     assert total
-    assert int(total[1].replace(",", "")) == pytest.approx(65e6, rel=0.05)  # Vaswani 2017, Table 3
+    assert int(total[1].replace(",", "")) == sum(parameter_groups(config).values())
+    assert re.search(r"^  vocab_size +500$", command("info", "--preset", name, "--vocab-size", "500")[1], re.MULTILINE)

@@ -11,21 +11,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from cli_runs import SMALL, Command, Run, write_corpus
+from cli_runs import SMALL, Command, Run, refuse, write_corpus
 
 from minitransformer import Checkpoint, cli, load_checkpoint, save_checkpoint
 from minitransformer.cli.errors import message_of
 from minitransformer.training import read_log
-
-
-def refuse(command: Command, *arguments: str | os.PathLike[str], says: str) -> None:
-    """Run a command that must end with one line on standard error, which has `says` in it."""
-    status, out, err = command(*arguments)
-    assert status == 2, out
-    lines = [line for line in err.splitlines() if line and "%|" not in line]  # the training's bar may be there
-    assert len(lines) == 1, err
-    assert lines[0].startswith("minitransformer: error: ")
-    assert says in lines[0]
 
 
 def train_anew(command: Command, data: Path, folder: Path, *options: str, says: str) -> None:
@@ -40,14 +30,14 @@ def train_anew(command: Command, data: Path, folder: Path, *options: str, says: 
         (["demo", "--stepps", "3"], "--stepps"),
         (["train", "--steps", "many"], "--steps: invalid int value: 'many'"),
         (["train", "--resume"], "--resume FOLDER"),
-        (["train", "--dataset", "grammar", "--language", "it"], "the grammar writes de and fr, not 'it'"),
+        (["train", "--dataset", "grammar", "--target", "it"], "the grammar writes de and fr, not 'it'"),
         (["train", "--dataset", "multi30k", "--source", "de"], "source language of multi30k is en"),
         (["train", "--dataset", "grammar", "--data", "."], "not allowed with"),
         (["info"], "a checkpoint or a --preset"),
         (["info", "--preset", "tiny", "--vocab-size", "0"], "0 is not at least 1"),
         (["average", "--last", "2", "a", "b", "--output", "c"], "--last takes one folder"),
         (["evaluate", "x", "--dataset", "grammar", "--data", "."], "name one test set"),
-        (["evaluate", "x", "--source", "y"], "go together"),
+        (["evaluate", "x", "--input", "y"], "go together"),
         (["translate", "nothing.safetensors", "A dog."], "there is no checkpoint nothing.safetensors"),
         (["train", "--resume", "nowhere"], "no checkpoint to resume from in nowhere"),
     ],
@@ -156,16 +146,6 @@ def test_a_damaged_last_checkpoint_is_not_resumed(trained: Run, tmp_path: Path, 
     refuse(command, "train", "--resume", tmp_path, says="is truncated or damaged")
 
 
-def test_checkpoints_of_different_models_are_not_averaged(trained: Run, tmp_path: Path, command: Command) -> None:
-    other = tmp_path / "other"
-    options = [*SMALL, "--d-model", "32", "--steps", "1"]
-    assert command("train", "--data", trained.data, "--out", other, *options)[0] == 0
-    paths = [trained.checkpoint, other / "step-00000001.safetensors"]
-    refuse(command, "average", *paths, "--output", tmp_path / "average", says="cannot be averaged")
-    assert not (tmp_path / "average").exists()
-    refuse(command, "average", "--last", "9", other, "--output", tmp_path / "average", says="holds 1 checkpoints")
-
-
 def test_sentences_that_cannot_be_translated(
     trained: Run, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +179,7 @@ def test_files_that_cannot_be_written(trained: Run, tmp_path: Path, command: Com
     refuse(command, "demo", "--out", inside, says=str(inside))
     refuse(command, "average", trained.checkpoint, "--output", inside, says=f"cannot write {inside}")
     refuse(command, "translate", trained.checkpoint, "A dog.", "--attention", inside, says=f"cannot write {inside}")
-    test_set = ["--source", trained.data / "test.en", "--reference", trained.data / "test.de"]
+    test_set = ["--input", trained.data / "test.en", "--reference", trained.data / "test.de"]
     refuse(command, "evaluate", trained.checkpoint, *test_set, "--output", inside, says=f"cannot write {inside}")
     assert (tmp_path / "file").read_text() == "in the way"
 
@@ -209,7 +189,7 @@ def test_files_that_cannot_be_read(trained: Run, tmp_path: Path, command: Comman
     refuse(command, "translate", trained.checkpoint, "--file", missing, says="none: No such file or directory")
     refuse(command, "train", "--data", missing, says="is not a folder")
     (tmp_path / "text").write_text("A dog.\n")
-    test_set = ["--source", tmp_path / "text", "--reference", trained.data / "test.de"]
+    test_set = ["--input", tmp_path / "text", "--reference", trained.data / "test.de"]
     refuse(command, "evaluate", trained.checkpoint, *test_set, says="text ends after 1 lines")
     (tmp_path / "valid.en").write_text("A dog.\n")
     refuse(command, "evaluate", trained.checkpoint, "--data", tmp_path, says="lacks train")

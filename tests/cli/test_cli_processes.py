@@ -1,5 +1,6 @@
 """The command line as processes: signals, pipes, and what importing the package costs."""
 
+import os
 import re
 import signal
 import subprocess
@@ -11,7 +12,8 @@ import pytest
 from cli_runs import SMALL, Run
 
 import minitransformer
-from minitransformer import Translator
+from minitransformer import Translator, load_checkpoint
+from minitransformer.checkpoint import checkpoint_path, latest
 from minitransformer.cli import main
 from minitransformer.training import read_log
 
@@ -38,6 +40,26 @@ def test_ctrl_c_saves_and_says_how_to_go_on(trained: Run, tmp_path: Path) -> Non
     assert resume
     assert resume[1] == f"train --resume '{folder}'"
     assert main(["train", "--resume", str(folder), "--steps", str(step + 1)]) == 0
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_a_resumed_training_computes_the_same_bits_whatever_threads_blas_may_use(
+    trained: Run, tmp_path: Path, threads: str
+) -> None:
+    """Wide enough that BLAS would share its products among threads, which round otherwise."""
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+
+    def train(*options: str | Path) -> None:
+        subprocess.run([*PROGRAM, "train", *options], env=environment, capture_output=True, check=True, timeout=60)
+
+    wide = [*SMALL, "--d-model", "128", "--d-ff", "256", "--steps", "3", "--clip-norm", "1", "--threads", threads]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    train("--data", trained.data, "--out", whole, *wide)
+    train("--data", trained.data, "--out", stopped, *wide, "--minutes", "1e-9")
+    assert latest(stopped) == checkpoint_path(stopped, 1)
+    train("--resume", stopped, "--minutes", "60")
+    expected, resumed = (load_checkpoint(checkpoint_path(folder, 3)).parameters for folder in (whole, stopped))
+    assert all((resumed[name] == array).all() for name, array in expected.items())
 
 
 def test_a_reader_that_has_gone_is_no_error(trained: Run) -> None:

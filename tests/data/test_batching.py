@@ -210,5 +210,8 @@ def test_batches_refuses() -> None:
     with pytest.raises(ValueError, match="holds token id 80, but the vocabulary has 80 tokens"):
         Batches(dataset, 100, vocab_size=80)
     assert len(Batches(dataset, 100, vocab_size=81)) == 1
+    with pytest.raises(ValueError, match="max_length is 9, but the longest sentence has 10 tokens"):
+        Batches(dataset, 100, max_length=9)
+    assert len(Batches(dataset, 100, max_length=10)) == 1
     with pytest.raises(IndexError, match="batches 0 to 0, got 1"):
         Batches(dataset, 100).batch(0, 1)

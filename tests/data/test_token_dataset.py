@@ -55,6 +55,18 @@ def test_in_memory_and_on_disk_are_the_same_dataset(tmp_path: Path) -> None:
     assert (disk.max_id, disk.source_lengths.tolist()) == (memory.max_id, memory.source_lengths.tolist())
 
 
+def test_the_checksum_is_of_every_id_and_place_and_of_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [([3, 4], [5]), ([6], [7, 8, 9])]
+    dataset = TokenDataset.from_pairs(pairs)
+    checksum = dataset.checksum()
+    small = TokenDataset(np.arange(3, 10, dtype=np.uint16), np.array([0, 2, 3, 4, 7]), max_id=9)
+    assert small.checksum() == checksum
+    monkeypatch.setattr("minitransformer.data.token_dataset.CHECKSUM_BLOCK", 2)
+    assert dataset.checksum() == checksum
+    for other in ([([3, 4], [5]), ([6], [7, 8, 10])], [([3], [4, 5]), ([6], [7, 8, 9])], pairs[::-1]):
+        assert TokenDataset.from_pairs(other).checksum() != checksum
+
+
 def test_pairs_that_are_too_long_or_empty_are_dropped_and_counted(tmp_path: Path) -> None:
     pairs = [("3 " * 9, "3"), ("3 " * 10, "3"), ("3", "3 " * 10), ("", "3"), ("3", " \t"), ("", "")]
     sentence_pairs = (SentencePair(*pair) for pair in pairs)

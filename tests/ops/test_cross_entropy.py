@@ -238,3 +238,13 @@ def test_wrong_shapes():
 def test_types_never_mix():
     with pytest.raises(TypeError, match=r"x.*float64.*table.*float32"):
         linear_cross_entropy_forward(np.ones((2, 4)), np.ones((5, 4), np.float32), np.array([0, 1]))
+
+
+@pytest.mark.parametrize("logits", [[0.0, -np.inf, 1.0], [1e308, -1e308, 0.0]])
+def test_a_token_that_is_ruled_out(logits):
+    """Without smoothing its −inf takes no part; with smoothing the loss is infinite, as PyTorch's."""
+    row = np.array([logits])
+    loss, cache = cross_entropy_forward(row, np.array([0]))
+    expected = torch.nn.functional.cross_entropy(torch.tensor(row), torch.tensor([0])).item()
+    assert loss == pytest.approx(expected, abs=1e-12)
+    assert np.isfinite(cross_entropy_backward(1.0, cache)).all()

@@ -91,7 +91,7 @@ def test_float32_accuracy():
         layernorm_forward,
         layernorm_backward,
         oracles.layernorm,
-        lambda rng: {"x": normal(rng, 4, 16, 1024), **parameters(rng, 1024)},
+        lambda rng: {"x": normal(rng, 4, 16, 1200), **parameters(rng, 1200)},
     )
 
 
@@ -102,9 +102,9 @@ def test_add_layernorm_float32_accuracy():
         add_layernorm_backward,
         partial(oracles.add_layernorm, dropout=dropout),
         lambda rng: {
-            "x": normal(rng, 4, 16, 1024),
-            "sublayer_out": normal(rng, 4, 16, 1024),
-            **parameters(rng, 1024),
+            "x": normal(rng, 4, 16, 1200),
+            "sublayer_out": normal(rng, 4, 16, 1200),
+            **parameters(rng, 1200),
         },
     )
 
@@ -139,3 +139,11 @@ def test_wrong_gradient():
     _, cache = layernorm_forward(np.ones((3, 4)), np.ones(4), np.ones(4))
     with pytest.raises(ValueError, match="dy"):
         layernorm_backward(np.ones(4), cache)
+
+
+@pytest.mark.parametrize("width", [1, 3, 100, 768, 1000])
+def test_constant_rows_in_float32_give_beta_exactly(width):
+    """1/C is rounded unless C is a power of two: a mean must divide by C, not multiply by it."""
+    gamma, beta = np.ones(width, np.float32), np.linspace(-1, 1, width, dtype=np.float32)
+    x = np.array([[110.0], [1100.0], [-11000.0]], np.float32) * np.ones(width, np.float32)
+    np.testing.assert_array_equal(layernorm_forward(x, gamma, beta)[0], np.tile(beta, (3, 1)))

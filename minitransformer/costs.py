@@ -5,9 +5,9 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from minitransformer.models import TransformerConfig
-from minitransformer.models.stacks import Decoder, Encoder, make_positions
-from minitransformer.ops import numpy_ops
+from .models import TransformerConfig
+from .models.stacks import Decoder, Encoder, make_positions
+from .ops import numpy_ops
 
 FLOAT_BYTES = 4
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minitransformer import Transformer, TransformerConfig
-from minitransformer.cli.costs import activations, flops_per_token, inference_bytes, parameter_groups, training_bytes
+from minitransformer.costs import activations, flops_per_token, inference_bytes, parameter_groups, training_bytes
 from minitransformer.layers import DropoutStream
 from minitransformer.ops import numpy_ops
 
