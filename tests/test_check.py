@@ -1,6 +1,8 @@
 """The finite-difference suite that users run."""
 
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -62,3 +64,25 @@ def test_a_broken_op_is_found_alone_and_inside_what_uses_it():
     assert "1.001 times the true gradient" in wrong[0].complaint
     assert sum(line.endswith("WRONG") for line in lines) == len(wrong)
     assert f"{len(wrong)} of {len(results)} gradients are WRONG" in lines[-1]
+
+
+def test_the_command_needs_numpy_alone():
+    """With every other package that is installed out of reach."""
+    program = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class NumPyAlone(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        root = name.partition(".")[0]
+        if root in {"numpy", "minitransformer"} or root in sys.stdlib_module_names:
+            return None
+        raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, NumPyAlone())
+from minitransformer import cli, gradcheck
+sys.exit(cli.main(["check", "--help"]))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "central differences" in " ".join(run.stdout.split())

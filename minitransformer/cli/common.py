@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
-from threadpoolctl import threadpool_limits
-
 from ..memory import keep_freed_memory
 
 
@@ -105,6 +103,8 @@ def heavy_work(threads: int | None) -> Iterator[None]:
 
     Those would stand in many lines before the one that says what happened: that a training diverged, at which step.
     """
+    from threadpoolctl import threadpool_limits
+
     keep_freed_memory()
     with threadpool_limits(threads), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)

@@ -138,7 +138,7 @@ def report_on(translator: Translator, examples: Sequence[Example], attention: Pa
     shown = list(zip(sources, hypotheses, references, strict=True))[:NUM_SHOWN]
     shortest = min((source for source, _, _ in shown), key=len)
     maps = translator.attention(shortest)
-    plot_attention(maps.cross, maps.source_tokens, maps.target_tokens, attention, title=shortest)
+    plot_attention(maps.cross, maps.source_tokens, maps.target_tokens, attention, title=f"Cross-attention: {shortest}")
     score = evaluate(hypotheses, references)
     lines = ["", f"{score.num_sentences:,} sentences that the model never saw", ""]
     lines += [f"{'BLEU':24}{score.bleu:10.1f}", f"{'exactly right':24}{score.exact_match:8.1f} %", ""]

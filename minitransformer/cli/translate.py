@@ -139,7 +139,8 @@ def translate_and_draw(translator: Translator, sentences: list[str], args: argpa
     maps = translator.attention(
         sentences[0], beam=args.beam, length_penalty=args.length_penalty, truncate=args.truncate
     )
-    plot_attention(maps.cross, maps.source_tokens, maps.target_tokens, args.attention, title=sentences[0])
+    title = f"Cross-attention: {sentences[0]}"
+    plot_attention(maps.cross, maps.source_tokens, maps.target_tokens, args.attention, title=title)
     show(translations, 1, args)
     return 0
 

@@ -47,6 +47,7 @@ class SelfAttention(Layer):
         self.num_heads, self.d_k = num_heads, d_k
         self.causal, self.window = causal, window
         self.attention_dropout, self.site = attention_dropout, site
+        # Paper: §3.2.2 has no biases here; they are kept so that the layer equals torch.nn.MultiheadAttention.
         self.query_key_value = Linear(ops, d_model, num_heads * d_k, num_heads * d_k, num_heads * d_v, gain=gain)
         self.output = Linear(ops, num_heads * d_v, d_model, gain=gain)
 
@@ -63,7 +64,7 @@ class SelfAttention(Layer):
         return out, (project_cache, attention_cache, output_cache, (query, key, options))
 
     def backward(self, dout: Array, cache: tuple) -> Array:
-        """Returns dx `(B, T, C)`."""
+        """Returns dx `(B, T, C)`; adds into the parameters' gradients."""
         project_cache, attention_cache, output_cache, _ = cache
         dmixed = split_heads(self.output.backward(dout, output_cache), self.num_heads)  # (B, H, T, Dv)
         gradients = self.ops.attention_backward(dmixed, attention_cache)  # dquery, dkey, dvalue
@@ -132,7 +133,7 @@ class CrossAttention(Layer):
         return out, (key_value_cache, query_cache, attention_cache, output_cache, (query, key, key_mask))
 
     def backward(self, dout: Array, cache: tuple) -> tuple[Array, Array]:
-        """Returns (dx `(B, Tq, C)`, dmemory `(B, Tk, C)`)."""
+        """Returns (dx `(B, Tq, C)`, dmemory `(B, Tk, C)`); adds into the parameters' gradients."""
         key_value_cache, query_cache, attention_cache, output_cache, _ = cache
         dmixed = split_heads(self.output.backward(dout, output_cache), self.num_heads)  # (B, H, Tq, Dv)
         dquery, dkey, dvalue = self.ops.attention_backward(dmixed, attention_cache)

@@ -53,7 +53,7 @@ class EncoderLayer(Layer):
         return x, (attention_cache, feed_forward_cache)
 
     def backward(self, dx: Array, cache: tuple) -> Array:
-        """Returns dx."""
+        """Returns dx; adds into the parameters' gradients."""
         attention_cache, feed_forward_cache = cache
         dx = self.feed_forward_residual.backward(dx, feed_forward_cache, self.feed_forward.backward)
         return self.attention_residual.backward(dx, attention_cache, self.self_attention.backward)

@@ -43,7 +43,7 @@ class FeedForward(Layer):
         return out, (expand_cache, relu_cache, contract_cache)
 
     def backward(self, dout: Array, cache: tuple) -> Array:
-        """Returns dx."""
+        """Returns dx; adds into the parameters' gradients."""
         expand_cache, relu_cache, contract_cache = cache
         dhidden = self.contract.backward(dout, contract_cache)  # (..., F)
         dhidden = self.ops.relu_backward(dhidden, relu_cache)

@@ -23,7 +23,7 @@ class LayerNorm(Layer):
         return self.ops.layernorm_forward(x, self.gamma.value, self.beta.value, self.eps)
 
     def backward(self, dy: Array, cache: tuple) -> Array:
-        """Returns dx."""
+        """Returns dx; adds into the parameters' gradients."""
         dx, dgamma, dbeta = self.ops.layernorm_backward(dy, cache)
         self.gamma.grad += dgamma
         self.beta.grad += dbeta
@@ -34,7 +34,8 @@ class Residual(Layer):
     """The residual connection and layer normalisation around a sub-layer, with dropout on the sub-layer's output.
 
     Post-norm, as the paper prints it: `LayerNorm(x + Dropout(Sublayer(x)))`. Pre-norm (`norm_first`):
-    `x + Dropout(Sublayer(LayerNorm(x)))`. Source: Vaswani 2017, §3.1 and §5.4; pre-norm: Xiong et al. 2020.
+    `x + Dropout(Sublayer(LayerNorm(x)))`. `site` numbers this place for its dropout mask.
+    Source: Vaswani 2017, §3.1 and §5.4; pre-norm: Xiong et al. 2020.
     """
 
     def __init__(self, ops: Ops, d_model: int, *, norm_first: bool, eps: float, dropout: float, site: int) -> None:

@@ -34,7 +34,7 @@ class Transformer(Layer):
         self.decoder = Decoder(ops, config, target_positions, sites)
 
     def replica(self) -> "Transformer":
-        """The same parameters with a gradient array of its own, for another part of the batch (design: replicas)."""
+        """A model that shares these weights and has gradients of its own: for another thread and part of a batch."""
         twin = type(self).__new__(type(self))
         twin._assemble(self.config, self.ops, self.dtype)
         twin.parameters = FlatParameters(dict(twin.named_parameters()), self.ops, self.dtype, self.parameters.data)

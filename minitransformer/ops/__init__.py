@@ -3,6 +3,10 @@
 `y, cache = name_forward(x, ..., **options)` and `dx, ... = name_backward(dy, cache)`. The cache is whatever the
 backward needs; nobody but the pair looks inside it. `Ops` is the set of them as a table, so that another backend can be
 swapped in.
+
+Shapes: B sentences, T positions (Tq queries, Tk keys; Ts source, Tt target), H heads, D the width of a head's queries
+and keys (the paper's d_k), Dv of its values (d_v), C the width of the model (d_model; in an op any width), F of the
+feed-forward network (d_ff), V the vocabulary, N rows of any kind, K beams, P all parameters.
 """
 
 from collections.abc import Callable

@@ -99,7 +99,7 @@ def _weights(
     window: int | None,
     scale: float | None,
 ) -> tuple[Array, Array]:
-    """The softmax matrix and the scaled query: the scale is folded into the smaller operand of the product."""
+    """The softmax matrix and the scaled query: D numbers a row are scaled, not the Tk scores."""
     _check(query, key, value, key_mask, window, scale)
     scaled_query = query * _scale(query, scale)  # (B, H, Tq, D)
     scores = scaled_query @ key.swapaxes(-1, -2)  # (B, H, Tq, Tk)

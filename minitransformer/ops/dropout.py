@@ -1,4 +1,8 @@
-"""Dropout whose mask is a function of where an element is, not of when it was drawn.
+"""Dropout: in training an element is set to 0 with probability `rate` and the others are divided by 1 − rate.
+
+So the expectation stays what it is, and in evaluation nothing happens: `dropout_forward` and its backward are all of
+it. The rest of this file replaces a random generator: the mask is a function of where an element is, not of when it
+was drawn. A site is one place in the model that drops; packed tokens are sentences end to end, unpadded, `(N, C)`.
 
 Every element's 16 random bits are a hash of a key (seed, step, site) and of the element's coordinates (sentence,
 position, channel; for attention weights sentence, head, query, key). So a mask does not depend on how a batch is split

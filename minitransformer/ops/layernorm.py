@@ -30,8 +30,9 @@ def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) ->
 def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dx, dgamma, dbeta)`.
 
-    With `n = (x − mean) · rstd` and `dn = dy · gamma`: `dx = rstd · (dn − mean(dn) − n · mean(dn · n))`. The two means
-    are what is lost by moving along 1 (the mean) and along n (the variance): y does not change in those directions.
+    With `n = (x − mean) · rstd` and `dn = dy · gamma`: `dx = rstd · (dn − mean(dn) − n · mean(dn · n))`. y does not
+    change where x moves along (1, …, 1), which the mean removes, nor (but for eps) along n, which the variance
+    removes: dx has no part in these two directions, and the two means subtract it.
     """
     normed, rstd, gamma = cache
     check_gradient("dy", dy, normed)

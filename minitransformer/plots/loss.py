@@ -67,10 +67,10 @@ def _draw_losses(axes: Axes, loss: np.ndarray, validation: np.ndarray) -> None:
     steps, values = loss.T
     axes.plot(steps, values, color=BLUE, alpha=0.25, linewidth=0.8)
     average = smoothed(values, reach=len(values) // 60)
-    label = f"training, smoothed ({average[-1]:.3f} at the end)"
+    label = f"training, as it is minimised; moving average ({average[-1]:.3f} at the end)"
     axes.plot(steps, average, color=BLUE, linewidth=1.8, marker=_marker(loss), label=label)
     if len(validation):
-        _draw_points(axes, validation, ORANGE, "validation", "{:.3f}", min)
+        _draw_points(axes, validation, ORANGE, "validation, without label smoothing", "{:.3f}", min)
     drawn = np.concatenate([average, validation[:, 1]])
     lowest, highest = drawn.min(), drawn.max()
     _finish(axes, "loss (nats per token)", lowest - 0.06 * (highest - lowest), highest + 0.06 * (highest - lowest))

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Self
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from ..data.batching import Batch
 from ..layers import DropoutStream
@@ -37,6 +36,8 @@ class DataParallel:
         self._context = ExitStack()
 
     def __enter__(self) -> Self:
+        from threadpoolctl import threadpool_limits
+
         self._context.enter_context(self._pool)
         self._context.enter_context(threadpool_limits(limits=1))
         return self

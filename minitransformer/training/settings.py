@@ -36,7 +36,7 @@ class TrainingSettings:
 
     steps: int = 100_000
     minutes: float | None = None
-    tokens_per_batch: int = 4096  # Paper: 25,000 source and as many target tokens, on 8 GPUs.
+    tokens_per_batch: int = 4096  # Paper: 25,000 source and as many target tokens, too many for a CPU.
     accumulate: int = 1
     label_smoothing: float = 0.1
     clip_norm: float | None = None

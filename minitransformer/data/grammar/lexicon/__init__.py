@@ -1,1 +1,1 @@
-"""The lexicon: about 400 lemmas with their German and French forms, as tables that a reader can check."""
+"""The lexicon: 374 lemmas with their German and French forms, as tables that a reader can check."""
