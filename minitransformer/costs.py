@@ -52,7 +52,8 @@ def flops_per_token(config: TransformerConfig, length: int) -> Flops:
         decoder layer, for a source token    A (cross: keys and values of the memory)
         output layer, for a target token     2·C·V
 
-    Masks save nothing: the products are computed in full and then masked.
+    Masks save nothing: the products are computed in full and then masked. What a window saves on long sequences is not
+    counted.
     """
     width = config.num_heads * (config.key_width + config.value_width)
     half = 2 * config.d_model * width  # A

@@ -86,11 +86,11 @@ def greedy_search(
         log_probs += token_log_probs[:, 0, 0]
 
         done = (ids[:, 0] == model.config.eos_id) | (limits == length)
-        for b in np.flatnonzero(done):
-            hypotheses[rows[b]] = _hypothesis(model, outputs[b, :length], log_probs[b], length_penalty)
-        if done.all():
-            break
         if done.any():
+            for b in np.flatnonzero(done):
+                hypotheses[rows[b]] = _hypothesis(model, outputs[b, :length], log_probs[b], length_penalty)
+            if done.all():
+                break
             keep = np.flatnonzero(~done)
             rows, limits, outputs, log_probs, ids = (a[keep] for a in (rows, limits, outputs, log_probs, ids))
             state.select(keep)

@@ -1,6 +1,7 @@
 """Sentences in, sentences out: a model and its tokenizer, with sorting, batching and searching in between."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,10 @@ from .data.tokenizer import BPETokenizer
 from .decoding import Hypothesis, beam_search, greedy_search
 from .models import Transformer, TransformerConfig
 from .ops import Ops, numpy_ops
+from .threads import Threads
+
+SMALLEST_PART = 256
+"""Padded source tokens: a batch is not split over threads into smaller parts than this."""
 
 
 class Translation(NamedTuple):
@@ -44,11 +49,18 @@ class AttentionMaps:
 class Translator:
     """Translates text with a trained model; `Translator.from_checkpoint(path).translate(["A dog runs."])`.
 
-    languages: what it was trained to translate from and into, where that is known.
-    Raises `ValueError` where the vocabularies or special ids of model and tokenizer differ.
+    languages: what it was trained to translate from and into, where that is known; threads: how many share the
+    sentences, one a core by default. Raises `ValueError` where the vocabularies or special ids of model and tokenizer
+    differ.
     """
 
-    def __init__(self, model: Transformer, tokenizer: BPETokenizer, languages: tuple[str, str] | None = None):
+    def __init__(
+        self,
+        model: Transformer,
+        tokenizer: BPETokenizer,
+        languages: tuple[str, str] | None = None,
+        threads: int | None = None,
+    ) -> None:
         if model.config.vocab_size != tokenizer.vocab_size:
             raise ValueError(
                 f"the model has {model.config.vocab_size} tokens and the tokenizer {tokenizer.vocab_size}: "
@@ -58,16 +70,19 @@ class Translator:
         self.model = model
         self.tokenizer = tokenizer
         self.languages = languages
+        self.threads = threads
 
     @classmethod
-    def from_checkpoint(cls, path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> "Translator":
+    def from_checkpoint(
+        cls, path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32", threads: int | None = None
+    ) -> "Translator":
         """The translator in a checkpoint. Raises as `load_checkpoint`, and `CheckpointError` if it has no tokenizer."""
         checkpoint = load_checkpoint(path, with_optimizer=False)
         if checkpoint.tokenizer is None:
             raise CheckpointError(f"{path} holds no tokenizer: it can't translate text")
         model = Transformer(TransformerConfig.from_dict(checkpoint.config), ops=ops, dtype=dtype)
         checkpoint.restore(model)
-        return cls(model, BPETokenizer.from_json(checkpoint.tokenizer), checkpoint.languages)
+        return cls(model, BPETokenizer.from_json(checkpoint.tokenizer), checkpoint.languages, threads)
 
     def translate(
         self,
@@ -103,11 +118,12 @@ class Translator:
         sources = self._encode(sentences, truncate)
         results: list[list[Translation]] = [[Translation("", 0.0)] for _ in sources]
         with tqdm(total=len(sources), unit=" sentences", desc="translate", disable=not progress) as bar:
-            for batch in _batches([len(ids) for ids in sources], batch_tokens):
-                found = self._search([sources[i] for i in batch], beam, length_penalty, n_best)
-                for i, hypotheses in zip(batch, found, strict=True):
-                    results[i] = [Translation(self.tokenizer.decode(h.ids), h.score) for h in hypotheses]
-                bar.update(len(batch))
+            options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best}
+            with closing(search(self.model, sources, batch_tokens, self.threads, **options)) as batches:
+                for batch, found in batches:
+                    for i, hypotheses in zip(batch, found, strict=True):
+                        results[i] = [Translation(self.tokenizer.decode(h.ids), h.score) for h in hypotheses]
+                    bar.update(len(batch))
             bar.update(len(sources) - bar.n)  # the empty ones
         return results
 
@@ -128,7 +144,7 @@ class Translator:
             raise ValueError("the source sentence is empty: there is nothing to attend to")
         eos = self.tokenizer.eos_id
         if target is None:
-            ((best,),) = self._search([source_ids], beam, length_penalty)
+            ((_, ((best,),)),) = search(self.model, [source_ids], beam=beam, length_penalty=length_penalty)
             target_ids = best.ids + [eos] * best.ended
         else:
             target_ids = self._encode([target], truncate=False)[0] or [eos]
@@ -139,15 +155,6 @@ class Translator:
             _labels(self.tokenizer.tokens(ids)) for ids in (source_ids, target_ids, target_inputs)
         )
         return AttentionMaps(sources, targets, inputs, weights["encoder"], weights["decoder"], weights["cross"])
-
-    def _search(
-        self, sources: list[list[int]], beam: int, length_penalty: float, n_best: int = 1
-    ) -> list[list[Hypothesis]]:
-        """The n_best hypotheses of each source, best first; a beam of one is the greedy search."""
-        if beam == n_best == 1:
-            best = greedy_search(self.model, pad(sources), length_penalty=length_penalty)
-            return [[hypothesis] for hypothesis in best]
-        return beam_search(self.model, pad(sources), beam, length_penalty, n_best)
 
     def _encode(self, sentences: str | Iterable[str], truncate: bool) -> list[list[int]]:
         """Token ids of each sentence with `</s>`, none for a blank one; all are checked before any is translated."""
@@ -168,14 +175,51 @@ class Translator:
         return encoded
 
 
-def _batches(lengths: list[int], batch_tokens: int) -> Iterator[list[int]]:
+def search(
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    batch_tokens: int = 1024,
+    threads: int | None = None,
+    *,
+    beam: int = 4,
+    length_penalty: float = 0.6,
+    n_best: int = 1,
+    max_extra: int = 50,
+) -> Generator[tuple[list[int], list[list[Hypothesis]]], None, None]:
+    """Searches token ids (with `</s>`) batch by batch: the numbers of a batch's sources, and their hypotheses.
+
+    Sources of about the same length go together, the longest first, each batch to the next free thread (by default one
+    a core for NumPy, and one alone where another backend has threads of its own); empty ones are left out. A beam of
+    one is the greedy search. Raises as `beam_search`, and `ValueError` for batch_tokens below 1.
+    """
+    options = {"length_penalty": length_penalty, "max_extra": max_extra}
+
+    def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
+        padded = pad([sources[i] for i in batch])
+        if beam == n_best == 1:
+            return [[hypothesis] for hypothesis in greedy_search(model, padded, **options)]
+        return beam_search(model, padded, beam, n_best=n_best, **options)
+
+    if threads is None and not isinstance(model.parameters.data, np.ndarray):
+        threads = 1
+    with Threads(threads) as pool:
+        batches = list(_batches([len(ids) for ids in sources], batch_tokens, pool.count))
+        found = pool.map(search_batch, batches) if len(batches) > 1 else map(search_batch, batches)
+        yield from zip(batches, found, strict=True)
+
+
+def _batches(lengths: list[int], batch_tokens: int, num_threads: int) -> Iterator[list[int]]:
     """Indices of the sentences that are not empty, alike in length, the longest first; padded to ≤ batch_tokens.
 
-    A sentence longer than batch_tokens is a batch of its own. Raises `ValueError` for batch_tokens below 1.
+    Where they would fit into fewer batches than there are threads, those are smaller, but not below SMALLEST_PART
+    tokens. A sentence longer than batch_tokens is a batch of its own. Raises `ValueError` for batch_tokens below 1.
     """
     if batch_tokens < 1:
         raise ValueError(f"batch_tokens is {batch_tokens}, expected at least 1")
     by_length = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
+    total, longest = sum(lengths), max(lengths, default=0)
+    num_parts = min(num_threads, max(1, total // SMALLEST_PART))
+    batch_tokens = min(batch_tokens, -(-total // num_parts) + longest - 1)  # so that no rest is left over
     start = 0
     while start < len(by_length):
         count = max(1, batch_tokens // lengths[by_length[start]])

@@ -42,8 +42,22 @@ BREAKAGES = [
     Breakage(
         "causal mask aligned top-left where Tq and Tk differ",
         "ops/attention.py",
-        "np.arange(num_keys - num_queries, num_keys)[:, None]",
-        "np.arange(num_queries)[:, None]",
+        "offset = num_keys - num_queries if offset is None",
+        "offset = 0 if offset is None",
+        "tests/ops/test_attention.py",
+    ),
+    Breakage(
+        "a window's block does not reach the keys after it",
+        "ops/attention.py",
+        "last + 1 + (0 if causal else window)",
+        "last + 1",
+        "tests/ops/test_attention.py",
+    ),
+    Breakage(
+        "a window's blocks overwrite each other's gradients of shared keys",
+        "ops/attention.py",
+        "dkey[:, :, keys] += dkey_block",
+        "dkey[:, :, keys] = dkey_block",
         "tests/ops/test_attention.py",
     ),
     Breakage(
@@ -70,8 +84,8 @@ BREAKAGES = [
     Breakage(
         "variance with Bessel's correction (ddof=1)",
         "ops/layernorm.py",
-        "[..., None] / x.shape[-1] + ",
-        "[..., None] / (x.shape[-1] - 1) + ",
+        "[..., None] / x.shape[-1]\n",
+        "[..., None] / (x.shape[-1] - 1)\n",
         "tests/ops/test_layernorm.py",
     ),
     Breakage(
@@ -112,8 +126,8 @@ BREAKAGES = [
     Breakage(
         "NaN for a row with nothing to attend to",
         "ops/softmax.py",
-        "x /= np.where(total == 0, 1, total)",
-        "x /= total",
+        "return np.maximum(total, 1)[..., None]",
+        "return total[..., None]",
         "tests/ops/test_softmax.py",
     ),
     Breakage(

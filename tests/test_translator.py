@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from test_threads import blas_threads
+from threadpoolctl import threadpool_limits
 
 from minitransformer.checkpoint import Checkpoint, CheckpointError, save_checkpoint
 from minitransformer.data.tokenizer import BPETokenizer
 from minitransformer.decoding import beam_search, greedy_search
 from minitransformer.models import Transformer, TransformerConfig
-from minitransformer.translator import Translation, Translator
+from minitransformer.translator import Translation, Translator, search
 
 TEXT = [
     "the old dog sleeps in the garden .",
@@ -44,6 +46,39 @@ def test_translations_come_back_in_order_whatever_the_batches(translator, beam, 
     assert len(set(expected)) > 1
     assert translator.translate(SENTENCES, beam=beam, batch_tokens=batch_tokens) == expected
     assert translator.translate(iter(SENTENCES), beam=beam, batch_tokens=batch_tokens) == expected
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_translations_do_not_depend_on_the_number_of_threads(translator, beam, monkeypatch):
+    monkeypatch.setattr("minitransformer.translator.SMALLEST_PART", 1)
+    expected = translator.translate(SENTENCES, beam=beam)
+    for threads in (1, 2, 3):
+        shared = Translator(translator.model, translator.tokenizer, threads=threads)
+        assert shared.translate(SENTENCES, beam=beam) == expected
+
+
+def test_few_sentences_are_split_where_the_parts_stay_large_enough(translator):
+    def sizes(sentences: int = 64, **options) -> list[int]:
+        sources = [[5] * 10] * sentences
+        return [len(batch) for batch, _ in search(translator.model, sources, max_extra=1, beam=1, **options)]
+
+    assert sizes(threads=1) == [64]
+    assert sizes(threads=2) == [32, 32]
+    assert sizes(threads=4) == [32, 32]  # four would be of fewer than 256 tokens
+    assert sizes(63, threads=2) == [32, 31]
+    assert sizes(65, threads=2) == [33, 32]
+    assert sizes(threads=2, batch_tokens=160) == [16] * 4
+
+
+def test_searches_side_by_side_leave_blas_as_it_was(translator):
+    with threadpool_limits(2):
+        first, second = (search(translator.model, [[5]], max_extra=1, threads=2) for _ in range(2))
+        next(first)
+        next(second)
+        first.close()
+        assert blas_threads() == {1}
+        second.close()
+        assert blas_threads() == {2}
 
 
 def test_a_beam_of_one_is_greedy(translator, monkeypatch):

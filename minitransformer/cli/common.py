@@ -77,7 +77,7 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
 
 def add_threads_option(parser: argparse.ArgumentParser) -> None:
     """`--threads` for commands that do not train."""
-    help_text = "threads of the matrix products (default: one a core)"
+    help_text = "threads that share the sentences (default: one a core)"
     parser.add_argument("--threads", type=positive_int, metavar="N", help=help_text)
 
 
@@ -98,15 +98,13 @@ def positive_int(text: str) -> int:
 
 
 @contextmanager
-def heavy_work(threads: int | None) -> Iterator[None]:
-    """Set up the process for arithmetic: memory kept, threads limited, and no warnings about overflow.
+def heavy_work() -> Iterator[None]:
+    """Set up the process for arithmetic: memory kept, and no warnings about overflow.
 
     Those would stand in many lines before the one that says what happened: that a training diverged, at which step.
     """
-    from threadpoolctl import threadpool_limits
-
     keep_freed_memory()
-    with threadpool_limits(threads), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
 

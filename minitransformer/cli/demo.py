@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     """Train, save, report and draw."""
     out = Path(args.out)
     settings = replace(SETTINGS, **given(args, ("steps", "threads")))
-    with heavy_work(args.threads):
+    with heavy_work():
         outcome = train(plan(out / "training", settings))
         if outcome.reason == "interrupted":
             say("the same command goes on from there")
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         )
         save_model(out / "training", model)
         draw_losses(out / "training", losses)
-        translator = Translator.from_checkpoint(model)
+        translator = Translator.from_checkpoint(model, threads=settings.threads)
         lines = report_on(translator, list(islice(sample("test", TEST_SEED), NUM_TEST)), attention)
     say("\n".join(lines))
     write_lines(report, lines)

@@ -55,8 +55,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Translate, score, write and print."""
     check_options(args)
-    with heavy_work(args.threads):
-        translator = Translator.from_checkpoint(args.checkpoint)
+    with heavy_work():
+        translator = Translator.from_checkpoint(args.checkpoint, threads=args.threads)
         sources, references = read_test_set(args, translator.languages)
         hypotheses = translator.translate(
             sources, args.beam, args.length_penalty, truncate=args.truncate, progress=progress_wanted()

@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, or go on training, and say where the result is."""
-    with heavy_work(given(args, ["threads"]).get("threads")):
+    with heavy_work():
         plan = resumed_plan(args) if args.resume else new_plan(args)
         outcome = train(plan)
     if outcome.reason == "finished":
@@ -150,7 +150,8 @@ def _validation_bleu(plan: Plan) -> Callable[[Transformer], float]:
     sources, references = plan.data.valid_sentences(plan.bleu_sentences)
 
     def bleu(model: Transformer) -> float:
-        return evaluate(Translator(model, plan.data.tokenizer).translate(sources, beam=1), references).bleu
+        translator = Translator(model, plan.data.tokenizer, threads=plan.settings.threads)
+        return evaluate(translator.translate(sources, beam=1), references).bleu
 
     return bleu
 

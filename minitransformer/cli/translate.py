@@ -53,8 +53,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Translate what there is; output appears batch by batch."""
-    with heavy_work(args.threads):
-        translator = Translator.from_checkpoint(args.checkpoint)
+    with heavy_work():
+        translator = Translator.from_checkpoint(args.checkpoint, threads=args.threads)
         if not args.sentences and args.file is None and not args.attention and sys.stdin.isatty():
             return converse(translator, args)
         lines = input_lines(args)

@@ -146,7 +146,7 @@ class CrossAttention(Layer):
         key, value, _ = self._project_memory(memory)
         return key, value
 
-    def step(self, x: Array, keys: Array, values: Array, key_mask: Array) -> Array:
+    def step(self, x: Array, keys: Array, values: Array, key_mask: Array | None) -> Array:
         """One new position of each of K beams: x `(B, K, C)` → `(B, K, C)`.
 
         The beams of a sentence are the queries of one attention, so its keys and values are not copied for each.

@@ -112,7 +112,7 @@ class DecoderLayer(Layer):
         x: Array,
         self_cache: tuple[Array, Array],
         memory_cache: tuple[Array, Array],
-        memory_mask: Array,
+        memory_mask: Array | None,
         position: int,
     ) -> Array:
         """One new position of each of K beams: x `(B, K, C)` → `(B, K, C)`.

@@ -18,7 +18,7 @@ class DecoderState:
     ) -> None:
         self.ops = ops
         self.memory_caches = memory_caches
-        self.memory_mask = memory_mask  # (B, Ts)
+        self.memory_mask = None if memory_mask.all() else memory_mask  # (B, Ts), where anything is padded
         self.batch, self.num_beams = memory_mask.shape[0], num_beams
         self.position = 0
         self.self_caches = [
@@ -55,7 +55,8 @@ class DecoderState:
         self._take_rows(rows.reshape(-1))
         take = self.ops.take
         self.memory_caches = [(take(keys, sentences), take(values, sentences)) for keys, values in self.memory_caches]
-        self.memory_mask = take(self.memory_mask, sentences)
+        if self.memory_mask is not None:
+            self.memory_mask = take(self.memory_mask, sentences)
         self.batch = len(sentences)
 
     def _take_rows(self, rows: Array) -> None:

@@ -21,6 +21,8 @@ def check_floats(**arrays: Array | None) -> np.dtype:
             continue
         if not isinstance(array, np.ndarray):
             raise TypeError(f"{name} must be a NumPy array, got {type(array).__name__}")
+        if array.dtype is first_dtype:  # the usual case: NumPy has one object for each of its types
+            continue
         if array.dtype not in FLOAT_DTYPES:
             raise TypeError(f"{name} must be float32 or float64, got {array.dtype}")
         if first_dtype is None:

@@ -1,6 +1,7 @@
 """The little array plumbing that layers and models need, so that they import neither NumPy nor PyTorch."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,14 @@ def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
     base = np.zeros(count * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
     start = -base.ctypes.data % ALIGNMENT
     return base[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
+
+
+@lru_cache(maxsize=64)
+def ones(count: int, dtype: np.dtype) -> np.ndarray:
+    """A read-only vector of ones: `x @ ones` sums rows, `ones @ x` columns, faster than `x.sum`."""
+    vector = np.ones(count, dtype)
+    vector.flags.writeable = False
+    return vector
 
 
 def concatenate(arrays: Sequence[Array], axis: int = -1) -> Array:
@@ -73,10 +82,12 @@ def topk(x: Array, k: int) -> tuple[Array, Array]:
 
 def _repeated_argmax(x: Array, k: int) -> Array | None:
     """`topk`'s indices by k passes of argmax, for a small k faster than sorting; `None` where −inf is among them."""
+    if k == 1:
+        return x.argmax(axis=-1, keepdims=True)  # the first of equals
     remaining = x.copy()
     indices = np.empty((*x.shape[:-1], k), dtype=np.int64)
     for rank in range(k):
-        best = remaining.argmax(axis=-1, keepdims=True)  # the first of equals
+        best = remaining.argmax(axis=-1, keepdims=True)
         if np.isneginf(np.take_along_axis(remaining, best, axis=-1)).any():
             return None  # what was taken before is −inf too: argmax can't tell it from the rest
         indices[..., rank] = best[..., 0]

@@ -9,6 +9,9 @@ from .arrays import Array
 from .dropout import Dropout, dropout_backward, dropout_forward
 from .softmax import softmax_in_place
 
+SMALLEST_BLOCK = 128
+"""Queries: windowed attention takes at least so many at a time."""
+
 
 def attention_forward(
     query: Array,
@@ -25,24 +28,42 @@ def attention_forward(
 
     query `(B, H, Tq, D)`, key `(B, H, Tk, D)`, value `(B, H, Tk, Dv)` → `(B, H, Tq, Dv)`. `causal`, `key_mask` and
     `window` say which keys a query may attend to: see `attention_mask`. A query with none gets zeros and sends no
-    gradient. `dropout` acts on the weights.
+    gradient. `dropout` acts on the weights, and then a window saves no work on long sequences.
     Raises `ValueError` for shapes that do not fit, `TypeError` for mixed dtypes.
     Source: Vaswani 2017, §3.2.1, eq. 1; the window is Table 1's restricted self-attention.
     """
-    weights, scaled_query = _weights(query, key, value, causal, key_mask, window, scale)  # (B, H, Tq, Tk)
-    dropped, dropout_cache = dropout_forward(weights, dropout)
-    out = dropped @ value  # (B, H, Tq, Dv)
-    return out, (scaled_query, key, value, weights, dropped, dropout_cache, out, _scale(query, scale))
+    _check(query, key, value, key_mask, window, scale)
+    scale = _scale(query, scale)
+    if window is not None and dropout is None and key.shape[2] > 2 * _block_size(window):
+        return _windowed_forward(query, key, value, causal, key_mask, window, scale)
+    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window)
+    out, cache = _attend(query, key, value, mask, scale, dropout)
+    return out, (None, cache, out)
 
 
 def attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
-    """Gradients `(dquery, dkey, dvalue)`.
+    """Gradients `(dquery, dkey, dvalue)`."""
+    blocks, caches, out = cache
+    check_gradient_of("dout", dout, out.shape, out.dtype)
+    return _attend_backward(dout, caches) if blocks is None else _windowed_backward(dout, blocks, caches)
+
+
+def _attend(
+    query: Array, key: Array, value: Array, mask: Array | None, scale: Array, dropout: Dropout | None = None
+) -> tuple[Array, tuple]:
+    weights, scaled_query = _weights(query, key, mask, scale)  # (B, H, Tq, Tk)
+    dropped, dropout_cache = (weights, None) if dropout is None else dropout_forward(weights, dropout)
+    out = dropped @ value  # (B, H, Tq, Dv)
+    return out, (scaled_query, key, value, weights, dropped, dropout_cache, out, scale)
+
+
+def _attend_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
+    """`_attend` in reverse.
 
     The softmax's backward needs `Σ_j dweights_j weights_j` for each query; since `out = Σ_j weights_j value_j`, with
     dropout or without, that is `dout · out` (Dao et al. 2022, appendix B.2), a sum over Dv instead of over Tk.
     """
     scaled_query, key, value, weights, dropped, dropout_cache, out, scale = cache
-    check_gradient_of("dout", dout, out.shape, out.dtype)
     dvalue = dropped.swapaxes(-1, -2) @ dout  # out = dropped @ value
     dweights = dropout_backward(dout @ value.swapaxes(-1, -2), dropout_cache)  # (B, H, Tq, Tk)
     # softmax: dscores = weights · (dweights − Σ_j dweights_j weights_j)
@@ -52,6 +73,47 @@ def attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
     dquery *= scale
     dkey = dscores.swapaxes(-1, -2) @ scaled_query
     return dquery, dkey, dvalue
+
+
+def _windowed_forward(
+    query: Array, key: Array, value: Array, causal: bool, key_mask: Array | None, window: int, scale: Array
+) -> tuple[Array, tuple]:
+    """Equal to the masked form, block by block of queries, each with the keys that its window reaches.
+
+    So the cost grows as Tq · window, not as Tq · Tk: Table 1's O(r · n · d).
+    """
+    num_queries, num_keys = query.shape[2], key.shape[2]
+    blocks, caches, outs = [], [], []
+    for start in range(0, num_queries, _block_size(window)):
+        queries = slice(start, min(start + _block_size(window), num_queries))
+        first, last = (num_keys - num_queries + i for i in (queries.start, queries.stop - 1))  # their positions
+        keys = slice(min(max(first - window, 0), num_keys), max(last + 1 + (0 if causal else window), 0))
+        block_mask = None if key_mask is None else key_mask[:, keys]
+        key_block = key[:, :, keys]
+        mask = attention_mask(
+            queries.stop - start, key_block.shape[2], causal, block_mask, window, offset=first - keys.start
+        )
+        out, cache = _attend(query[:, :, queries], key_block, value[:, :, keys], mask, scale)
+        blocks.append((queries, keys))
+        caches.append(cache)
+        outs.append(out)
+    out = np.concatenate(outs, axis=2) if outs else np.empty((*query.shape[:3], value.shape[3]), query.dtype)
+    return out, (([array.shape for array in (query, key, value)], blocks), caches, out)
+
+
+def _windowed_backward(dout: Array, blocks: tuple, caches: list[tuple]) -> tuple[Array, Array, Array]:
+    shapes, slices = blocks
+    dquery, dkey, dvalue = (np.zeros(shape, dout.dtype) for shape in shapes)
+    for (queries, keys), cache in zip(slices, caches, strict=True):
+        dquery_block, dkey_block, dvalue_block = _attend_backward(dout[:, :, queries], cache)
+        dquery[:, :, queries] = dquery_block
+        dkey[:, :, keys] += dkey_block
+        dvalue[:, :, keys] += dvalue_block
+    return dquery, dkey, dvalue
+
+
+def _block_size(window: int) -> int:
+    return max(window, SMALLEST_BLOCK)
 
 
 def attention_weights(
@@ -64,21 +126,30 @@ def attention_weights(
     scale: float | None = None,
 ) -> Array:
     """The softmax matrix `(B, H, Tq, Tk)` of `attention_forward`, for pictures and for teaching."""
-    return _weights(query, key, key, causal, key_mask, window, scale)[0]
+    _check(query, key, key, key_mask, window, scale)
+    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window)
+    return _weights(query, key, mask, _scale(query, scale))[0]
 
 
 def attention_mask(
-    num_queries: int, num_keys: int, causal: bool, key_mask: Array | None, window: int | None
+    num_queries: int,
+    num_keys: int,
+    causal: bool,
+    key_mask: Array | None,
+    window: int | None,
+    offset: int | None = None,
 ) -> Array | None:
     """Which keys each query may attend to, `True` = may; broadcasts to `(B, H, Tq, Tk)`; `None` if all.
 
-    Query i stands at position `Tk − Tq + i` (aligned bottom-right, as a key/value cache needs). `causal`: keys at or
+    Query i stands at position `offset + i`, by default `Tk − Tq + i`: aligned bottom-right, as a key/value cache
+    needs. `causal`: keys at or
     before it. `window = r`: keys at distance ≤ r. `key_mask (B, Tk)`: keys that are real, not padding.
     """
     mask = None
     if causal or window is not None:
         # distance[i, j] > 0: key j lies before query i
-        distance = np.arange(num_keys - num_queries, num_keys)[:, None] - np.arange(num_keys)  # (Tq, Tk)
+        offset = num_keys - num_queries if offset is None else offset
+        distance = np.arange(offset, offset + num_queries)[:, None] - np.arange(num_keys)  # (Tq, Tk)
         mask = np.ones(distance.shape, dtype=bool)
         if causal:
             mask &= distance >= 0
@@ -90,20 +161,10 @@ def attention_mask(
     return mask
 
 
-def _weights(
-    query: Array,
-    key: Array,
-    value: Array,
-    causal: bool,
-    key_mask: Array | None,
-    window: int | None,
-    scale: float | None,
-) -> tuple[Array, Array]:
+def _weights(query: Array, key: Array, mask: Array | None, scale: Array) -> tuple[Array, Array]:
     """The softmax matrix and the scaled query: D numbers a row are scaled, not the Tk scores."""
-    _check(query, key, value, key_mask, window, scale)
-    scaled_query = query * _scale(query, scale)  # (B, H, Tq, D)
+    scaled_query = query * scale  # (B, H, Tq, D)
     scores = scaled_query @ key.swapaxes(-1, -2)  # (B, H, Tq, Tk)
-    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window)
     if mask is not None:
         # Added, not written with np.where: one vectorised pass over the large array.
         scores += np.where(mask, 0, -np.inf).astype(scores.dtype)

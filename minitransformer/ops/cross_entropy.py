@@ -3,7 +3,7 @@
 import numpy as np
 
 from ._checks import check_floats, check_ids, check_number, check_out, check_shape
-from .arrays import Array
+from .arrays import Array, ones
 from .embedding import scatter_add
 from .softmax import below_max, finite_max
 
@@ -125,7 +125,7 @@ def _block(
     target_logit = logits[np.arange(len(ids)), ids]
     expected = confidence * target_logit + smoothing * (rows @ column_mean)  # Σ_v q_v logit_v
     exponentials = np.exp(np.subtract(logits, maximum, out=logits), out=logits)
-    total = exponentials @ np.ones(len(table), dtype)  # (N,)
+    total = exponentials @ ones(len(table), dtype)  # (N,)
     loss = (np.log(total) + maximum[:, 0] - expected).sum(dtype=dtype)
     if dtable is not None:
         np.matmul(exponentials, table, out=drows)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ._checks import check_floats, check_gradient, check_number, check_shape
-from .arrays import Array
+from .arrays import Array, ones
 from .dropout import Dropout, dropout_backward, dropout_forward
 
 
@@ -14,13 +14,18 @@ def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) ->
     Raises `ValueError` for shapes that do not fit. Source: Ba, Kiros, Hinton 2016, eq. 4; Vaswani 2017, §3.1.
     """
     check_floats(x=x, gamma=gamma, beta=beta)
+    return _layernorm(x, gamma, beta, eps)
+
+
+def _layernorm(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, tuple]:
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ValueError(f"x has shape {x.shape}, expected (..., C) with C ≥ 1")
     check_shape("gamma", gamma, x.shape[-1:])
     check_shape("beta", beta, x.shape[-1:])
     check_number("eps", eps, at_least=0.0)
     centred = x - _mean(x)
-    rstd = 1 / np.sqrt(np.vecdot(centred, centred)[..., None] / x.shape[-1] + x.dtype.type(eps))
+    variance = np.vecdot(centred, centred)[..., None] / x.shape[-1]
+    rstd = 1 / np.sqrt(variance + x.dtype.type(eps))
     normed = np.multiply(centred, rstd, out=centred)  # (..., C): mean 0, variance 1
     y = normed * gamma
     y += beta
@@ -38,9 +43,9 @@ def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
     check_gradient("dy", dy, normed)
     width = normed.shape[-1]
     rows_dy, rows_normed = dy.reshape(-1, width), normed.reshape(-1, width)
-    ones = np.ones(len(rows_dy), dy.dtype)  # a sum over rows as a vector–matrix product
-    dgamma = ones @ (rows_dy * rows_normed)  # y = normed * gamma
-    dbeta = ones @ rows_dy  # y += beta
+    sum_rows = ones(len(rows_dy), dy.dtype)
+    dgamma = sum_rows @ (rows_dy * rows_normed)  # y = normed * gamma
+    dbeta = sum_rows @ rows_dy  # y += beta
     dx = dy * gamma  # dn
     along_normed = np.vecdot(dx, normed)[..., None] / width
     dx -= _mean(dx)
@@ -58,8 +63,8 @@ def add_layernorm_forward(
     """
     check_floats(x=x, sublayer_out=sublayer_out, gamma=gamma, beta=beta)
     check_shape("sublayer_out", sublayer_out, x.shape)
-    dropped, dropout_cache = dropout_forward(sublayer_out, dropout)
-    y, norm_cache = layernorm_forward(x + dropped, gamma, beta, eps)
+    dropped, dropout_cache = (sublayer_out, None) if dropout is None else dropout_forward(sublayer_out, dropout)
+    y, norm_cache = _layernorm(x + dropped, gamma, beta, eps)
     return y, (norm_cache, dropout_cache)
 
 
@@ -73,4 +78,4 @@ def add_layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array
 def _mean(x: Array) -> Array:
     """The mean of each row, `(..., 1)`; as a matrix–vector product, which is faster than a sum over short rows."""
     width = x.shape[-1]
-    return (x @ np.ones(width, x.dtype))[..., None] / width
+    return (x @ ones(width, x.dtype))[..., None] / width

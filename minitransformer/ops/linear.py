@@ -2,10 +2,8 @@
 
 import math
 
-import numpy as np
-
 from ._checks import check_floats, check_gradient_of, check_out, check_shape
-from .arrays import Array
+from .arrays import Array, ones
 
 
 def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, tuple]:
@@ -40,7 +38,7 @@ def linear_backward(
     dy = dy.reshape(len(rows), weight.shape[1])  # (N, C_out)
     dx = (dy @ weight.T).reshape(shape)  # y = rows @ weight
     dweight = rows.T @ dy
-    dbias = np.ones(len(dy), dy.dtype) @ dy if has_bias else None  # y += bias; a sum as a product is faster
+    dbias = ones(len(dy), dy.dtype) @ dy if has_bias else None  # y += bias; a sum as a product is faster
     if out is None:
         return dx, dweight, dbias
     for name, total, gradient in zip(("dweight", "dbias"), out, (dweight, dbias), strict=True):

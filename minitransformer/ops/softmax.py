@@ -2,8 +2,10 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient, check_rows
-from .arrays import Array
+from ._checks import FLOAT_DTYPES, check_floats, check_gradient, check_rows
+from .arrays import Array, ones
+
+LOWEST = {dtype: np.finfo(dtype).min for dtype in FLOAT_DTYPES}
 
 
 def softmax_forward(x: Array) -> tuple[Array, Array]:
@@ -30,8 +32,7 @@ def softmax_in_place(x: Array) -> Array:
     if not x.size:
         return x
     np.exp(below_max(x, out=x), out=x)
-    total = x @ np.ones(x.shape[-1], x.dtype)  # a sum as a matrix–vector product
-    x /= np.where(total == 0, 1, total)[..., None]  # a row of all −inf: 0 / 1
+    x /= _total(x)
     return x
 
 
@@ -42,8 +43,14 @@ def log_softmax(x: Array) -> Array:
     if not x.size:
         return x.copy()
     shifted = below_max(x)
-    total = np.exp(shifted).sum(axis=-1, keepdims=True)
-    return shifted - np.log(np.where(total == 0, 1, total))  # a row of all −inf stays −inf
+    shifted -= np.log(_total(np.exp(shifted)))  # a row of all −inf stays −inf
+    return shifted
+
+
+def _total(exponentials: Array) -> Array:
+    """Each row's sum, `(..., 1)`: at least 1, which is the maximum's own; but 0 for a row of all −inf, here 1."""
+    total = exponentials @ ones(exponentials.shape[-1], exponentials.dtype)  # a sum as a matrix–vector product
+    return np.maximum(total, 1)[..., None]
 
 
 def below_max(x: Array, out: Array | None = None) -> Array:
@@ -53,6 +60,5 @@ def below_max(x: Array, out: Array | None = None) -> Array:
 
 
 def finite_max(x: Array) -> Array:
-    """The maximum of each row, `(..., 1)`; 0 where it is −inf, since −inf − (−inf) is NaN."""
-    maximum = x.max(axis=-1, keepdims=True)
-    return np.where(np.isneginf(maximum), 0, maximum)
+    """The maximum of each row, `(..., 1)`; the lowest number where it is −inf, since −inf − (−inf) is NaN."""
+    return x.max(axis=-1, keepdims=True, initial=LOWEST[x.dtype])

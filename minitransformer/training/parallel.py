@@ -1,12 +1,9 @@
 """Data parallelism: replicas of a model on parts of a batch, one Python thread each, then one sum.
 
-NumPy releases the interpreter's lock inside its loops and BLAS, so threads do compute at the same time. The same
-lines would serve processes or GPUs.
+The same lines would serve processes or GPUs.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Self
 
@@ -15,6 +12,7 @@ import numpy as np
 from ..data.batching import Batch
 from ..layers import DropoutStream
 from ..models import Transformer
+from ..threads import Threads
 
 # Of a loss that grows beyond all numbers the trainer tells in one sentence; NumPy's warnings on the way add nothing.
 without_overflow_warnings = np.errstate(over="ignore", invalid="ignore")
@@ -25,25 +23,20 @@ class DataParallel:
 
     The results repeat exactly for one number of threads, and between numbers of threads agree up to rounding: each
     part's loss is weighted by its share of the targets, gradients are summed in a fixed order, and a dropout mask
-    depends on a sentence's number, not on the part it is in. Use it as a context manager: within, BLAS has one thread,
-    also for one replica, since its own threads would round differently on every machine; at the end, ours end.
+    depends on a sentence's number, not on the part it is in. Use it as a context manager, as `Threads`.
     """
 
     def __init__(self, model: Transformer, threads: int) -> None:
         self.model = model
         self.replicas = [model, *(model.replica() for _ in range(threads - 1))]
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="replica")
-        self._context = ExitStack()
+        self._threads = Threads(threads)
 
     def __enter__(self) -> Self:
-        from threadpoolctl import threadpool_limits
-
-        self._context.enter_context(self._pool)
-        self._context.enter_context(threadpool_limits(limits=1))
+        self._threads.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._context.close()
+        self._threads.__exit__(*exception)
 
     def gradients(self, batches: Sequence[Batch], label_smoothing: float, seed: int, step: int) -> float:
         """The mean loss over all targets of `batches`; its gradient is left in `model.parameters.grad`.
@@ -88,4 +81,4 @@ class DataParallel:
 
     def _map(self, part_loss: Callable[[Transformer, Batch], float], batch: Batch) -> list[float]:
         """Run `part_loss` on the parts of `batch`, one thread each."""
-        return list(self._pool.map(part_loss, self.replicas, batch.split(len(self.replicas))))
+        return list(self._threads.map(part_loss, self.replicas, batch.split(len(self.replicas))))

@@ -226,7 +226,7 @@ def test_a_full_standard_output(trained: Run) -> None:
 
 
 def test_ctrl_c_outside_a_training(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> NoReturn:
+    def interrupt(*_: object, **__: object) -> NoReturn:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli.translate.Translator, "from_checkpoint", interrupt)
@@ -235,10 +235,10 @@ def test_ctrl_c_outside_a_training(command: Command, monkeypatch: pytest.MonkeyP
 
 
 def test_bugs_keep_their_traceback(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def misuse_numpy(*_: object) -> NoReturn:
+    def misuse_numpy(*_: object, **__: object) -> NoReturn:
         raise AssertionError(np.zeros(2) + np.zeros(3))
 
-    def misuse_python(*_: object) -> None:
+    def misuse_python(*_: object, **__: object) -> None:
         int("three")
 
     for bug in (misuse_numpy, misuse_python):

@@ -1,6 +1,9 @@
 """Scaled dot-product attention."""
 
+import sys
+import tracemalloc
 from functools import partial
+from unittest.mock import patch
 
 import numpy as np
 import oracles
@@ -13,6 +16,7 @@ from minitransformer.gradcheck import error
 from minitransformer.ops import Dropout, attention_backward, attention_forward, attention_weights
 
 small = st.integers(1, 3)
+attention = sys.modules[attention_forward.__module__]
 
 
 def qkv(rng: np.random.Generator, batch=1, heads=1, tq=2, tk=3, d=2, dv=2) -> dict[str, np.ndarray]:
@@ -71,6 +75,46 @@ def test_attention_causal(proof: Proof, batch, tq, tk, seed):
 def test_attention_window(proof: Proof, causal, radius, tq, tk, seed):
     arrays = qkv(np.random.default_rng(seed), 1, 2, tq, tk)
     prove_attention(proof, "attention, window", arrays, window=radius, causal=causal)
+
+
+@given(
+    block=st.integers(1, 3),
+    causal=st.booleans(),
+    radius=st.integers(0, 3),
+    tq=st.integers(1, 9),
+    tk=st.integers(1, 9),
+    padding=st.sampled_from([None, 0.3]),
+    seed=seeds,
+)
+def test_attention_window_in_blocks(proof: Proof, block, causal, radius, tq, tk, padding, seed):
+    """A long sequence is attended to block by block; here blocks are small, so that short ones are long."""
+    rng = np.random.default_rng(seed)
+    key_mask = None if padding is None else read_only(rng.random((2, tk)) >= padding)
+    with patch.object(attention, "SMALLEST_BLOCK", block):
+        prove_attention(
+            proof,
+            "attention, window in blocks",
+            qkv(rng, 2, 1, tq, tk),
+            window=radius,
+            causal=causal,
+            key_mask=key_mask,
+        )
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_window_costs_no_weights_outside_its_reach(causal):
+    """What is kept for the backward grows as Tq, not as Tq · Tk."""
+    arrays = qkv(np.random.default_rng(0), tq=2048, tk=2048)
+    tracemalloc.start()
+    try:
+        out, cache = attention_forward(*arrays.values(), window=8, causal=causal)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    del cache
+    assert peak < 0.25 * 2048 * 2048 * 8, kept
+    masked = attention_weights(arrays["query"], arrays["key"], window=8, causal=causal) @ arrays["value"]
+    assert error(out, masked) <= 1e-12
 
 
 @pytest.mark.parametrize("empty", ["batch", "tq", "tk"])

@@ -1,0 +1,76 @@
+"""Python threads that compute side by side, each with one thread of BLAS.
+
+NumPy releases the interpreter's lock inside its loops and BLAS, so Python threads do compute at the same time, and all
+of the arithmetic, where BLAS's own threads would share the matrix products alone. Small products they even slow down:
+handing them out takes longer than the work, all the more on a busy machine.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import cache
+from threading import Lock
+from typing import Any, Self
+
+
+class Threads:
+    """`count` threads, one a core by default. Use it as a context manager: at the end they end, and BLAS is as before.
+
+    BLAS has one thread also where `count` is 1, since its own would round differently on every machine.
+    Raises `ValueError` for a count below 1.
+    """
+
+    def __init__(self, count: int | None = None) -> None:
+        self.count = available_cores() if count is None else count
+        if self.count < 1:
+            raise ValueError(f"threads is {count}, expected 1 or more")
+        self._context = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._context.enter_context(_ONE_BLAS_THREAD)
+        self._pool = ThreadPoolExecutor(self.count)
+        self._context.callback(self._pool.shutdown, cancel_futures=True)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._context.close()
+
+    def map(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> Iterator[Any]:
+        """The function's results in the order of the arguments; its first exception is raised here."""
+        return self._pool.map(function, *arguments)
+
+
+class _OneBlasThread:
+    """Holds BLAS to one thread from the first that enters to the last that leaves: the setting is the process's."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._limit = Lock(), 0, ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limit.enter_context(_blas().limit(limits=1, user_api="blas"))
+            self._inside += 1
+
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.close()
+
+
+_ONE_BLAS_THREAD = _OneBlasThread()
+
+
+@cache
+def _blas() -> Any:
+    """The libraries with threads of their own, found once: looking for them takes longer than a short translation."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
