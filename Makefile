@@ -1,20 +1,22 @@
 # make demo · make test are all the set-up there is: each makes .venv where it is missing and installs what it needs.
 # PYTHON=/path/to/python uses that interpreter instead, as it is, and installs nothing.
 
-.PHONY: help demo test test-all lint
+.PHONY: help demo test test-all bench-cpu lint
 
 help:
 	@echo 'make demo      install the core, train a small translator, show what it learned (minutes)'
 	@echo 'make test      prove every gradient, layer and model against PyTorch and finite differences'
 	@echo 'make test-all  the same, with the long proofs'
+	@echo 'make bench-cpu races against PyTorch and others on this CPU (half an hour; DATA=DIR for Multi30k on disk)'
 	@echo 'make lint      ruff and pyright'
 
 ifdef PYTHON
-core_ready test_ready lint_ready :=
+core_ready test_ready bench_ready lint_ready :=
 else
 PYTHON := .venv/bin/python
 core_ready := .venv/core
 test_ready := .venv/test
+bench_ready := .venv/bench
 lint_ready := .venv/lint
 endif
 
@@ -33,6 +35,10 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-chec
 	$(PIP_INSTALL) -e '.[test]'
 	@touch .venv/core $@
 
+.venv/bench: .venv/test
+	$(PIP_INSTALL) -e '.[bench]'
+	@touch $@
+
 .venv/lint: .venv/test
 	$(PIP_INSTALL) -e '.[lint]'
 	@touch $@
@@ -45,6 +51,9 @@ test: $(test_ready)
 
 test-all: $(test_ready)
 	$(PYTHON) -m pytest
+
+bench-cpu: $(bench_ready)
+	$(PYTHON) tests/benchmarks $(if $(DATA),--data $(DATA))
 
 lint: $(lint_ready)
 	$(PYTHON) -m ruff check .

@@ -13,8 +13,8 @@ def keep_freed_memory() -> bool:
     """Tells glibc to keep freed memory for the next step; `True` where that worked, `False` on other systems.
 
     By default glibc gives large freed blocks back to the system, which hands them out again page by page, each zeroed
-    on first touch: more time than the arithmetic of many a layer. The process then keeps its peak memory. All threads
-    share one arena, so that what one frees another can use.
+    on first touch. The process then keeps its peak memory; but that peak is lower, since all threads share one arena:
+    what one frees another can use.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
