@@ -18,7 +18,7 @@ class DecoderState:
     ) -> None:
         self.ops = ops
         self.memory_caches = memory_caches
-        self.memory_mask = None if memory_mask.all() else memory_mask  # (B, Ts), where anything is padded
+        self.memory_mask = None if memory_mask.all() else memory_mask  # (B, Ts); None: nothing is padded
         self.batch, self.num_beams = memory_mask.shape[0], num_beams
         self.position = 0
         self.self_caches = [

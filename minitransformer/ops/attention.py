@@ -102,6 +102,7 @@ def _windowed_forward(
 
 
 def _windowed_backward(dout: Array, blocks: tuple, caches: list[tuple]) -> tuple[Array, Array, Array]:
+    """`_windowed_forward` in reverse: a key that several blocks reach gets the sum of what they send."""
     shapes, slices = blocks
     dquery, dkey, dvalue = (np.zeros(shape, dout.dtype) for shape in shapes)
     for (queries, keys), cache in zip(slices, caches, strict=True):
@@ -141,9 +142,9 @@ def attention_mask(
 ) -> Array | None:
     """Which keys each query may attend to, `True` = may; broadcasts to `(B, H, Tq, Tk)`; `None` if all.
 
-    Query i stands at position `offset + i`, by default `Tk − Tq + i`: aligned bottom-right, as a key/value cache
-    needs. `causal`: keys at or
-    before it. `window = r`: keys at distance ≤ r. `key_mask (B, Tk)`: keys that are real, not padding.
+    Query i stands at position `offset + i`, by default `Tk − Tq + i`: aligned bottom-right, as a key/value cache needs.
+    `causal`: keys at or before it. `window = r`: keys at distance ≤ r. `key_mask (B, Tk)`: keys that are real, not
+    padding.
     """
     mask = None
     if causal or window is not None:

@@ -152,12 +152,12 @@ def growth(arguments: argparse.Namespace) -> Iterator[Race]:
         for point in points:
             options = base | point
             found = race({"ours": Job("numpy_jobs", "growth", options, warm_up=1)}, 1, threads=1)
-            yield {"varies": size} | options | _contestants(found)
+            yield {"varies": size, "threads": 1} | options | _contestants(found)
     for window in (None, 32):
         for length in (64, 128, 256, 512, 1024, 2048, 4096):
             options = {"length": length, "window": window}
             found = race({"ours": Job("numpy_jobs", "attention", options, warm_up=1)}, 1, threads=1)
-            yield {"varies": "attention"} | options | _contestants(found)
+            yield {"varies": "attention", "threads": 1} | options | _contestants(found)
 
 
 def memory(arguments: argparse.Namespace) -> Iterator[Race]:
@@ -251,7 +251,7 @@ def main() -> None:
             races.append(found)
             seconds = {who: f"{1000 * min(run['seconds']):.4g} ms" for who, run in found["contestants"].items()}
             print(f"{name} {number}: {seconds}", flush=True)
-            results.write(name, command, arguments.rounds, arguments.threads, races)
+            results.write(name, command, arguments.threads, races)
     missing = [name for name in RACES if not results.path(name).exists()]
     if missing:
         print(f"no report yet: {', '.join(missing)} still to run")

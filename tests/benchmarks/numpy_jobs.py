@@ -17,11 +17,11 @@ from workloads import (
     TARGET_TOKENS,
     TRANSLATION_SHAPE,
     configuration,
+    full_batch,
     sources,
     training_batches,
 )
 
-from minitransformer.data.batching import Batch
 from minitransformer.decoding import greedy_search
 from minitransformer.memory import keep_freed_memory
 from minitransformer.models import DecoderState, Transformer, TransformerConfig
@@ -110,8 +110,7 @@ def growth(threads: int, sentences: int, length: int, **shape: Any) -> Iterator[
     """A training step of one size, without dropout; the answer is its loss before."""
     keep_freed_memory()
     config = TransformerConfig(dropout=0.0, max_length=length, **shape)
-    ids = np.random.default_rng(0).integers(3, config.vocab_size, (2, sentences, length + 1))
-    batch = Batch(ids[0, :, 1:], ids[1, :, :-1], ids[1, :, 1:])
+    batch = full_batch(config.vocab_size, sentences, length)
     model = Transformer(config)
     adam = Adam(model.parameters, model.ops)
     with DataParallel(model, threads) as workers:

@@ -29,10 +29,10 @@ def machine() -> dict[str, Any]:
     }
 
 
-def write(name: str, command: str, rounds: int, threads: int, races: list[dict[str, Any]]) -> None:
-    """Writes `results/<name>.json`."""
+def write(name: str, command: str, threads: int, races: list[dict[str, Any]]) -> None:
+    """Writes `results/<name>.json`; `threads` are those of each contestant, unless a race names its own."""
     FOLDER.mkdir(exist_ok=True)
-    report = {"machine": machine(), "command": command, "rounds": rounds, "threads": threads, "races": races}
+    report = {"machine": machine(), "command": command, "threads": threads, "races": races}
     path(name).write_text(json.dumps(report, indent=1) + "\n")
 
 

@@ -39,9 +39,13 @@ def training_batches(shape: str, token_file: str | None) -> list[Batch]:
     """One batch without padding; given a file of token ids, the real ones that are in it."""
     if token_file is not None:
         return load_batches(token_file)
-    vocab_size, (sentences, time) = SHAPES[shape]["vocab_size"], FULL_BATCHES[shape]
-    ids = np.random.default_rng(0).integers(3, vocab_size, (2, sentences, time + 1))
-    return [Batch(ids[0, :, 1:], ids[1, :, :-1], ids[1, :, 1:])]
+    return [full_batch(SHAPES[shape]["vocab_size"], *FULL_BATCHES[shape])]
+
+
+def full_batch(vocab_size: int, sentences: int, length: int) -> Batch:
+    """Random tokens without padding, source and target `(sentences, length)`."""
+    ids = np.random.default_rng(0).integers(3, vocab_size, (2, sentences, length + 1))
+    return Batch(ids[0, :, 1:], ids[1, :, :-1], ids[1, :, 1:])
 
 
 def ragged_batches(corpus: Corpus) -> list[Batch]:
