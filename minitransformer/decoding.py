@@ -161,12 +161,12 @@ def _best_tokens(model: Decodable, ids: np.ndarray, state: Any, k: int) -> tuple
     """
     ops, config = model.ops, model.config
     log_probs = ops.log_softmax(model.decode_step(ids, state))  # (B, K, V)
-    if np.isnan(ops.to_numpy(log_probs[..., config.eos_id])).any():  # softmax spreads one NaN over its row
-        raise FloatingPointError("the model's logits are NaN: its parameters are not finite or far too large")
     log_probs[..., config.pad_id] = -float("inf")
     log_probs[..., config.bos_id] = -float("inf")
-    values, tokens = ops.topk(log_probs, min(k, log_probs.shape[-1]))
-    return ops.to_numpy(values).astype(np.float64), ops.to_numpy(tokens)
+    values, tokens = (ops.to_numpy(best) for best in ops.topk(log_probs, min(k, log_probs.shape[-1])))
+    if np.isnan(values).any():  # softmax spreads one NaN over its row, and to topk NaN is the largest of all
+        raise FloatingPointError("the model's logits are NaN: its parameters are not finite or far too large")
+    return values.astype(np.float64), tokens
 
 
 def _best_extensions(

@@ -1,5 +1,6 @@
 """The little array plumbing that layers and models need, so that they import neither NumPy nor PyTorch."""
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -27,7 +28,7 @@ def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
     """Zeros whose first element lies on a 64-byte boundary (NumPy's own arrays start on multiples of 16)."""
     dtype = np.dtype(dtype)
     shape = tuple(shape) if isinstance(shape, Sequence) else (int(shape),)
-    count = int(np.prod(shape))
+    count = math.prod(shape)
     base = np.zeros(count * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
     start = -base.ctypes.data % ALIGNMENT
     return base[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
@@ -74,6 +75,8 @@ def topk(x: Array, k: int) -> tuple[Array, Array]:
     n = x.shape[-1] if x.ndim else 0
     if not 1 <= k <= n:
         raise ValueError(f"k is {k}, expected 1 to {n}, the length of the last axis")
+    if k == 1:
+        return x.max(axis=-1, keepdims=True), x.argmax(axis=-1, keepdims=True)  # the first of equals
     indices = _repeated_argmax(x, k) if k <= 16 else None
     if indices is None:
         indices = np.argsort(-x, axis=-1, kind="stable")[..., :k]
@@ -82,8 +85,6 @@ def topk(x: Array, k: int) -> tuple[Array, Array]:
 
 def _repeated_argmax(x: Array, k: int) -> Array | None:
     """`topk`'s indices by k passes of argmax, for a small k faster than sorting; `None` where −inf is among them."""
-    if k == 1:
-        return x.argmax(axis=-1, keepdims=True)  # the first of equals
     remaining = x.copy()
     indices = np.empty((*x.shape[:-1], k), dtype=np.int64)
     for rank in range(k):

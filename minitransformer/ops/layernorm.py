@@ -20,12 +20,13 @@ def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) ->
 def _layernorm(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, tuple]:
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ValueError(f"x has shape {x.shape}, expected (..., C) with C ≥ 1")
-    check_shape("gamma", gamma, x.shape[-1:])
-    check_shape("beta", beta, x.shape[-1:])
+    width = x.shape[-1:]
+    check_shape("gamma", gamma, width)
+    check_shape("beta", beta, width)
     check_number("eps", eps, at_least=0.0)
     centred = x - _mean(x)
-    variance = np.vecdot(centred, centred)[..., None] / x.shape[-1]
-    rstd = 1 / np.sqrt(variance + x.dtype.type(eps))
+    variance = np.vecdot(centred, centred) / x.shape[-1]  # (...)
+    rstd = (1 / np.sqrt(variance + float(eps)))[..., None]
     normed = np.multiply(centred, rstd, out=centred)  # (..., C): mean 0, variance 1
     y = normed * gamma
     y += beta
@@ -78,4 +79,4 @@ def add_layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array
 def _mean(x: Array) -> Array:
     """The mean of each row, `(..., 1)`; as a matrix–vector product, which is faster than a sum over short rows."""
     width = x.shape[-1]
-    return (x @ ones(width, x.dtype))[..., None] / width
+    return (x @ ones(width, x.dtype) / width)[..., None]

@@ -19,7 +19,7 @@ def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, 
         raise ValueError(f"x has shape {x.shape}, expected (..., {weight.shape[0]}), the rows of weight {weight.shape}")
     # One large product instead of a batch of small ones.
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # (N, C_in)
-    y = rows @ weight  # (N, C_out)
+    y = rows.dot(weight)  # (N, C_out); the same as `@` for matrices, and called faster
     if bias is not None:
         check_shape("bias", bias, (weight.shape[1],))
         y += bias
