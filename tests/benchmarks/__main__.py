@@ -161,11 +161,11 @@ def growth(arguments: argparse.Namespace) -> Iterator[Race]:
 
 
 def memory(arguments: argparse.Namespace) -> Iterator[Race]:
-    """Whether a long training grows it: real batches, after 6 steps and after 1,002."""
+    """Whether a long training grows it: real batches, after 6 steps, 102 and 1,002."""
     with tempfile.TemporaryDirectory() as folder:
         token_file = Path(folder) / "batches.npz"
         save_batches(token_file, ragged_batches(real_text(arguments.data)))
-        for passes in (1, 167):
+        for passes in (1, 17, 167):
             options = {"shape": TRANSLATION_SHAPE, "dropout": 0.1, "token_file": str(token_file)}
             job = Job("numpy_jobs", "training", options, warm_up=passes)
             found = race({"ours": job}, 1, arguments.threads)
