@@ -33,11 +33,16 @@ class Adam:
     def step(self, learning_rate: float, grad_scale: float = 1.0) -> None:
         """Update every parameter in place from `grad_scale` times its gradient."""
         self.num_steps += 1
+        self.update(self.num_steps, learning_rate, grad_scale)
+
+    def update(self, number: int | Array, learning_rate: float | Array, grad_scale: float | Array = 1.0) -> None:
+        """The update of step `number`, counted by the caller; numbers may be one-element arrays in device memory."""
         self.ops.adam_step(
             self.parameters.data, self.parameters.grad, self.m, self.v,
-            step=self.num_steps, lr=learning_rate, beta1=self.betas[0], beta2=self.betas[1], eps=self.eps,
+            step=number, lr=learning_rate, beta1=self.betas[0], beta2=self.betas[1], eps=self.eps,
             grad_scale=grad_scale,
         )  # fmt: skip
+        self.parameters.refresh()
 
     def grad_norm(self) -> float:
         """The global norm: the length of all gradients taken as one vector."""

@@ -1,6 +1,6 @@
 """Mistakes that are easily made, each as a small patch: what the proof must refuse.
 
-`file`, under `minitransformer/`, holds `before` exactly once; `after` takes its place, and the tests in `refused_by`
+`file`, under the package's folder, holds `before` exactly once; `after` takes its place, and the tests in `refused_by`
 must then fail. `tests/test_breakages.py` tries them all.
 """
 
@@ -15,6 +15,7 @@ class Breakage(NamedTuple):
     before: str
     after: str
     refused_by: str
+    package: str = "minitransformer"
 
 
 BREAKAGES = [
@@ -210,8 +211,8 @@ BREAKAGES = [
     Breakage(
         "sine and cosine swapped",
         "layers/embedding.py",
-        "self.table[:, 0::2] = ops.sin(angles)",
-        "self.table[:, 0::2] = ops.cos(angles)",
+        "table[:, 0::2] = ops.sin(angles)",
+        "table[:, 0::2] = ops.cos(angles)",
         "tests/layers/test_embedding_layers.py",
     ),
     Breakage(

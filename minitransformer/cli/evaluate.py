@@ -10,6 +10,7 @@ from ..data.corpus import Corpus, ParallelFiles
 from ..data.grammar import pairs as grammar_pairs
 from ..evaluation import evaluate
 from ..translator import Translator
+from .backend import add_backend_options, chosen_backend
 from .common import add_decoding_options, add_threads_option, heavy_work, one_line, progress_wanted, say
 from .preparation import DATASETS, CorpusChoice, grammar_language
 
@@ -49,14 +50,16 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--truncate", action="store_true", help="cut sentences that are too long instead of stopping")
     parser.add_argument("--output", metavar="FILE", help="write the translations, one a line")
     add_threads_option(parser)
+    add_backend_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Translate, score, write and print."""
     check_options(args)
+    backend = chosen_backend(args)
     with heavy_work():
-        translator = Translator.from_checkpoint(args.checkpoint, threads=args.threads)
+        translator = Translator.from_checkpoint(args.checkpoint, backend.ops, backend.dtype, args.threads)
         sources, references = read_test_set(args, translator.languages)
         hypotheses = translator.translate(
             sources, args.beam, args.length_penalty, truncate=args.truncate, progress=progress_wanted()

@@ -10,6 +10,7 @@ from typing import Any
 from ..checkpoint import CheckpointError, latest, load_checkpoint
 from ..models import Transformer, TransformerConfig
 from ..training import LOG_NAME, Trainer, TrainingOutcome, TrainingSettings, read_log
+from .backend import NUMPY, Backend, chosen_backend
 from .common import given, heavy_work, invocation, say
 from .errors import INTERRUPTED
 from .preparation import CorpusChoice, PreparedData, open_prepared, prepare
@@ -33,6 +34,7 @@ class Plan:
     data: PreparedData
     resumes: bool = False
     bleu_sentences: int = 500
+    backend: Backend = NUMPY
 
 
 def add_parser(commands: Any) -> None:
@@ -42,9 +44,10 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, or go on training, and say where the result is."""
+    backend = chosen_backend(args)
     with heavy_work():
         plan = resumed_plan(args) if args.resume else new_plan(args)
-        outcome = train(plan)
+        outcome = train(replace(plan, backend=backend))
     if outcome.reason == "finished":
         say(str(outcome))  # otherwise the progress bar said it
     else:
@@ -109,10 +112,10 @@ def resumed_plan(args: argparse.Namespace) -> Plan:
 
 def train(plan: Plan) -> TrainingOutcome:
     """Train as planned, and leave `loss.png` in the folder beside the checkpoints and the log."""
-    model = Transformer(plan.config, seed=plan.settings.seed)
+    model = Transformer(plan.config, plan.backend.ops, plan.backend.dtype, plan.settings.seed)
     say(
         f"{model.parameters.count:,} parameters, {len(plan.data.train):,} training pairs "
-        f"({plan.data.train.num_dropped:,} left out), {plan.settings.steps:,} steps"
+        f"({plan.data.train.num_dropped:,} left out), {plan.settings.steps:,} steps; {plan.backend}"
     )
     trainer = Trainer(
         model,

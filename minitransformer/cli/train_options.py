@@ -5,6 +5,7 @@ from typing import Any
 
 from ..models import PRESETS, TransformerConfig
 from ..training import TrainingSettings
+from .backend import add_backend_options
 from .common import add_field_options, positive_int
 from .preparation import DATASETS, CorpusChoice
 
@@ -109,6 +110,7 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
         metavar="FOLDER",
         help="go on with the training in FOLDER, or in that of --out; all else is known from there",
     )
+    add_backend_options(group)
 
 
 def _add_text_options(group: argparse._ArgumentGroup) -> None:

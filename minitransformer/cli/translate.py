@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ..data.parallel import read_lines
 from ..translator import Translation, Translator
+from .backend import add_backend_options, chosen_backend
 from .common import add_decoding_options, add_threads_option, heavy_work, one_line, positive_int, say
 
 EPILOG = """\
@@ -48,13 +49,15 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--batch-size", type=positive_int, default=64, metavar="N", help=help_text)
     parser.add_argument("--attention", metavar="FILE.png", help="draw what each head attends to, for one sentence")
     add_threads_option(parser)
+    add_backend_options(parser)
     parser.set_defaults(run=run, trailing="sentences")
 
 
 def run(args: argparse.Namespace) -> int:
     """Translate what there is; output appears batch by batch."""
+    backend = chosen_backend(args)
     with heavy_work():
-        translator = Translator.from_checkpoint(args.checkpoint, threads=args.threads)
+        translator = Translator.from_checkpoint(args.checkpoint, backend.ops, backend.dtype, args.threads)
         if not args.sentences and args.file is None and not args.attention and sys.stdin.isatty():
             return converse(translator, args)
         lines = input_lines(args)

@@ -55,9 +55,10 @@ class SinusoidalPositions(Layer):
         frequencies = [10000 ** (-2 * i / d_model) for i in range(d_model // 2)]
         # The angles are Python floats: in float32 those of late positions would be off by a ten-thousandth.
         angles = ops.asarray([[math.fmod(pos * f, math.tau) for f in frequencies] for pos in range(max_length)], dtype)
-        self.table = ops.zeros((max_length, d_model), dtype)
-        self.table[:, 0::2] = ops.sin(angles)
-        self.table[:, 1::2] = ops.cos(angles)
+        table = ops.zeros((max_length, d_model), dtype)
+        table[:, 0::2] = ops.sin(angles)
+        table[:, 1::2] = ops.cos(angles)
+        self.table = ops.activations(table)
 
     def forward(self, x: Array, start: int = 0) -> Array:
         """x `(B, T, C)` plus the encodings of positions start, …, start + T − 1."""

@@ -15,8 +15,8 @@ class LayerNorm(Layer):
     def __init__(self, ops: Ops, d_model: int, eps: float) -> None:
         super().__init__(ops)
         self.eps = eps
-        self.gamma = Parameter((d_model,), constant(1.0))
-        self.beta = Parameter((d_model,), constant(0.0))
+        self.gamma = Parameter((d_model,), constant(1.0), exact=True)
+        self.beta = Parameter((d_model,), constant(0.0), exact=True)
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C)` → `(..., C)`."""

@@ -15,20 +15,23 @@ class Parameter:
     """A tensor to learn: `data`, what ops receive as `value`, and `grad`, into which every backward adds.
 
     A layer declares its shape and where it starts; `FlatParameters` gives it its place in the model's flat arrays.
+    One that is `exact` goes into ops in its own dtype, even where the activations are narrower.
     """
 
     name: str
     data: Array
     grad: Array
+    shadow: Array | None = None
 
-    def __init__(self, shape: tuple[int, ...], initializer: Initializer) -> None:
+    def __init__(self, shape: tuple[int, ...], initializer: Initializer, exact: bool = False) -> None:
         self.shape = shape
         self.initializer = initializer
+        self.exact = exact
 
     @property
     def value(self) -> Array:
-        """What ops receive: the data itself here, its copy in a narrower type where a backend keeps one."""
-        return self.data
+        """What ops receive: the data itself, or its copy in the activations' dtype where that is narrower."""
+        return self.data if self.shadow is None else self.shadow
 
 
 class Layer:
@@ -58,10 +61,15 @@ class FlatParameters:
 
     Adam, clipping, the global norm, averaging and a sum over replicas are then one operation over one array. Each
     parameter begins on a 64-byte boundary; the padding between them is zero and in no count.
+
+    Where activations are narrower than parameters, `shadow` is a copy of `data` in their dtype; whoever changes `data`
+    calls `refresh`. Elsewhere it is `data` itself.
     """
 
-    def __init__(self, named: Mapping[str, Parameter], ops: Ops, dtype: Any, data: Array | None = None) -> None:
-        """Places the parameters in new arrays; given `data`, in that one, with gradients of their own: a replica."""
+    def __init__(
+        self, named: Mapping[str, Parameter], ops: Ops, dtype: Any, original: "FlatParameters | None" = None
+    ) -> None:
+        """Places the parameters in new arrays; or in those of `original`, with gradients of their own: a replica."""
         self.named: dict[str, Parameter] = {}
         for name, parameter in named.items():
             if not any(parameter is placed for placed in self.named.values()):  # one that is shared has one place
@@ -73,11 +81,14 @@ class FlatParameters:
         for name, parameter in self.named.items():
             self._starts[name] = size
             size += -(-math.prod(parameter.shape) // ALIGN) * ALIGN
-        self.data = ops.zeros(size, dtype) if data is None else data  # (P,)
+        self.data = ops.zeros(size, dtype) if original is None else original.data  # (P,)
+        self.shadow = ops.activations(self.data) if original is None else original.shadow  # (P,)
         self.grad = ops.zeros(size, dtype)  # (P,)
-        data_views, grad_views = self.views(self.data), self.views(self.grad)
+        data_views, grad_views, shadow_views = map(self.views, (self.data, self.grad, self.shadow))
         for name, parameter in self.named.items():
             parameter.name, parameter.data, parameter.grad = name, data_views[name], grad_views[name]
+            if self.shadow is not self.data and not parameter.exact:
+                parameter.shadow = shadow_views[name]
 
     def views(self, flat: Array) -> dict[str, Array]:
         """A flat array of this layout (data, gradients, an optimiser's moments) as named tensors that share it."""
@@ -91,6 +102,12 @@ class FlatParameters:
         for name, parameter in self.named.items():
             drawn = parameter.initializer(generator_for(seed, name), parameter.shape)
             parameter.data[...] = self.ops.asarray(drawn, self.dtype)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Brings the shadow up to date with the data."""
+        if self.shadow is not self.data:
+            self.shadow[...] = self.data
 
     def zero_grad(self) -> None:
         """Sets every gradient to 0."""
@@ -110,3 +127,4 @@ class FlatParameters:
                 raise ValueError(f"{name} has shape {tuple(state[name].shape)}, expected {parameter.shape}")
         for name, parameter in self.named.items():
             parameter.data[...] = self.ops.asarray(state[name], self.dtype)
+        self.refresh()

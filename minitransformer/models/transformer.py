@@ -32,12 +32,13 @@ class Transformer(Layer):
         source_positions, target_positions = make_positions(ops, config, self.dtype)
         self.encoder = Encoder(ops, config, source_positions, sites)
         self.decoder = Decoder(ops, config, target_positions, sites)
+        self.num_dropout_sites = next(sites)
 
     def replica(self) -> "Transformer":
         """A model that shares these weights and has gradients of its own: for another thread and part of a batch."""
         twin = type(self).__new__(type(self))
         twin._assemble(self.config, self.ops, self.dtype)
-        twin.parameters = FlatParameters(dict(twin.named_parameters()), self.ops, self.dtype, self.parameters.data)
+        twin.parameters = FlatParameters(dict(twin.named_parameters()), self.ops, self.dtype, self.parameters)
         return twin
 
     def encode(self, source: Array, dropout: DropoutStream | None = None) -> tuple[Array, tuple]:
@@ -57,7 +58,7 @@ class Transformer(Layer):
     def backward(self, dlogits: Array, cache: tuple) -> None:
         """dlogits `(B, Tt, V)`: adds into the gradient of every parameter."""
         hidden_cache, logits_cache = cache
-        dlogits = self.ops.cast(self.ops.asarray(dlogits), self.dtype)
+        dlogits = self.ops.activations(self.ops.cast(self.ops.asarray(dlogits), self.dtype))
         self._hidden_backward(self.tokens.logits_backward(dlogits, logits_cache), hidden_cache)
 
     def loss(
@@ -152,8 +153,8 @@ class Transformer(Layer):
 
 
 def _dtype_name(dtype: Any) -> str:
-    """`"float32"` of "float32", of `np.float32` and of `np.dtype("float32")`. Raises `TypeError` for another type."""
-    name = getattr(dtype, "__name__", None) or str(dtype)
+    """`"float32"` of "float32", `np.float32`, `np.dtype("float32")`, `torch.float32`. Raises `TypeError` for others."""
+    name = (getattr(dtype, "__name__", None) or str(dtype)).removeprefix("torch.")
     if name not in ("float32", "float64"):
-        raise TypeError(f"dtype is {name}, expected float32 or float64")
+        raise TypeError(f"dtype is {name}, expected float32 or float64: that of activations is the table's of ops")
     return name

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .adam import adam_step, global_norm
-from .arrays import Array, asarray, cast, concatenate, cos, sin, take, to_numpy, topk, zeros
+from .arrays import Array, activations, asarray, cast, concatenate, cos, sin, take, to_numpy, topk, zeros
 from .attention import attention_backward, attention_forward, attention_mask, attention_weights
 from .cross_entropy import (
     cross_entropy_backward,
@@ -57,6 +57,7 @@ class Ops:
     linear_cross_entropy_forward: Op
     linear_cross_entropy_backward: Op
     attention_weights: Op
+    activations: Op
     asarray: Op
     to_numpy: Op
     zeros: Op
@@ -93,6 +94,7 @@ numpy_ops = Ops(
     linear_cross_entropy_forward=linear_cross_entropy_forward,
     linear_cross_entropy_backward=linear_cross_entropy_backward,
     attention_weights=attention_weights,
+    activations=activations,
     asarray=asarray,
     to_numpy=to_numpy,
     zeros=zeros,
@@ -111,6 +113,7 @@ __all__ = [
     "Array",
     "Dropout",
     "Ops",
+    "activations",
     "adam_step",
     "add_layernorm_backward",
     "add_layernorm_forward",

@@ -42,6 +42,11 @@ def ones(count: int, dtype: np.dtype) -> np.ndarray:
     return vector
 
 
+def activations(data: Array) -> Array:
+    """Parameters in the dtype in which the backend computes: itself here, a copy where that is narrower than theirs."""
+    return data
+
+
 def concatenate(arrays: Sequence[Array], axis: int = -1) -> Array:
     """The arrays joined along an existing axis."""
     return np.concatenate(arrays, axis=axis)
@@ -68,9 +73,10 @@ def take(x: Array, indices: Array, axis: int = 0) -> Array:
 
 
 def topk(x: Array, k: int) -> tuple[Array, Array]:
-    """The `k` largest of the last axis and their indices, both `(..., k)`, sorted; ties go to the smaller index.
+    """The `k` largest of the last axis and their indices, both `(..., k)`, sorted.
 
-    Raises `ValueError` unless 1 ≤ k ≤ the length of the last axis.
+    Ties go to the smaller index; NaN is the largest of all. Raises `ValueError` unless 1 ≤ k ≤ the length of the last
+    axis.
     """
     n = x.shape[-1] if x.ndim else 0
     if not 1 <= k <= n:
@@ -79,7 +85,7 @@ def topk(x: Array, k: int) -> tuple[Array, Array]:
         return x.max(axis=-1, keepdims=True), x.argmax(axis=-1, keepdims=True)  # the first of equals
     indices = _repeated_argmax(x, k) if k <= 16 else None
     if indices is None:
-        indices = np.argsort(-x, axis=-1, kind="stable")[..., :k]
+        indices = np.argsort(np.where(np.isnan(x), -np.inf, -x), axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(x, indices, axis=-1), indices
 
 

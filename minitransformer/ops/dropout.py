@@ -35,11 +35,12 @@ class Dropout:
     """A rate in [0, 1), the key of one dropout site in one step, and the coordinates of the rows it is applied to.
 
     `sentence` and `position` number the first row of x `(B, T, C)`; for packed tokens `(N, C)` they may be arrays
-    `(N,)` that number each row. Raises `ValueError` for a rate outside [0, 1).
+    `(N,)` that number each row. A backend with a memory of its own may keep the key there, as two int32.
+    Raises `ValueError` for a rate outside [0, 1).
     """
 
     rate: float
-    key: int
+    key: int | Array
     sentence: int | Array = 0
     position: int | Array = 0
 

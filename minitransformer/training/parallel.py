@@ -28,6 +28,8 @@ class DataParallel:
 
     def __init__(self, model: Transformer, threads: int) -> None:
         self.model = model
+        if not isinstance(model.parameters.data, np.ndarray):
+            threads = 1  # another backend shares out its work by itself
         self.replicas = [model, *(model.replica() for _ in range(threads - 1))]
         self._threads = Threads(threads)
 

@@ -130,7 +130,8 @@ def _machine() -> str:
         f"Transformers {machine['transformers']}. *Memory kept* lends PyTorch our setting of the allocator; "
         "in translation all have it. *A core busy* is beside a process that does nothing but keep one of the cores "
         "busy. PyTorch and Hugging Face translate with 1 and with 2 threads, and the better is shown. "
-        f"Training on real batches has taken {first:.0f} MB after 6 steps, {short:.0f} after 102, {long:.0f} after 1,002. "
+        f"Training on real batches has taken {first:.0f} MB after 6 steps, {short:.0f} after 102, "
+        f"{long:.0f} after 1,002. "
         f"Importing `minitransformer` takes {alone:.1f} ms beyond NumPy's own, "
         f"with all that trains and translates {all_of_it:.0f} ms.\n"
     )

@@ -112,7 +112,7 @@ def test_a_state_of_another_model_is_refused_and_changes_nothing(parameters, cha
 
 
 def test_given_data_is_shared_and_gradients_are_not(parameters):
-    twin = FlatParameters(dict(Odd().named_parameters()), numpy_ops, "float64", parameters.data)
+    twin = FlatParameters(dict(Odd().named_parameters()), numpy_ops, "float64", parameters)
     assert twin.data is parameters.data
     assert not np.shares_memory(twin.grad, parameters.grad)
     for name, parameter in parameters.named.items():

@@ -1,0 +1,135 @@
+"""Argument checks of the host wrappers: one clear sentence, naming the argument, what was given and what was expected.
+
+They look at shapes, types and devices, which the host knows. Token ids are looked at only in host memory: on a GPU a
+look would wait for everything before it, and the batcher has checked them.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from minitransformer.ops._checks import check_number
+
+FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+
+def check_floats(**tensors: Tensor | None) -> torch.dtype:
+    """The one floating dtype that all given tensors share, on one device (`None` is passed over).
+
+    Raises `TypeError` for anything but floating tensors and where types are mixed, `ValueError` where devices are.
+    """
+    first_name, first = "", None
+    for name, tensor in tensors.items():
+        if tensor is None:
+            continue
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
+        if tensor.dtype not in FLOAT_DTYPES:
+            raise TypeError(f"{name} must be of a floating dtype, got {tensor.dtype}")
+        if first is None:
+            first_name, first = name, tensor
+        elif tensor.dtype != first.dtype:
+            raise TypeError(f"{first_name} is {first.dtype} and {name} is {tensor.dtype}: types are never mixed")
+        check_device(name, tensor, first_name, first)
+    assert first is not None
+    return first.dtype
+
+
+def check_device(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+    """`ValueError` unless both are on one device."""
+    if tensor.device != other.device:
+        raise ValueError(f"{other_name} is on {other.device} and {name} on {tensor.device}, expected one device")
+
+
+def check_scale_and_shift(x: Tensor, gamma: Tensor, beta: Tensor) -> None:
+    """gamma and beta `(C,)` of x `(..., C)`: of x's dtype, or in float32 beside narrower activations."""
+    if x.ndim == 0 or x.shape[-1] == 0:
+        raise ValueError(f"x has shape {tuple(x.shape)}, expected (..., C) with C ≥ 1")
+    check_floats(gamma=gamma, beta=beta)
+    if gamma.dtype != torch.float32:
+        check_floats(x=x, gamma=gamma)
+    for name, tensor in (("gamma", gamma), ("beta", beta)):
+        check_device(name, tensor, "x", x)
+        check_shape(name, tensor, x.shape[-1:])
+
+
+def check_shape(name: str, tensor: Tensor, expected: Any) -> None:
+    """`ValueError` unless `tensor` has exactly the expected shape: nothing is broadcast silently."""
+    if tuple(tensor.shape) != tuple(expected):
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(expected)}")
+
+
+def check_ndim(name: str, tensor: Tensor, ndim: int, meaning: str) -> None:
+    """`ValueError` unless `tensor` has `ndim` axes; `meaning` names them, as in `(B, H, Tq, D)`."""
+    if tensor.ndim != ndim:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected {ndim} axes {meaning}")
+
+
+def check_rows(name: str, tensor: Tensor) -> None:
+    """`ValueError` unless `tensor` has a last axis."""
+    if tensor.ndim == 0:
+        raise ValueError(f"{name} has shape (), expected at least one axis")
+
+
+def check_gradient(name: str, gradient: Tensor, shape: Any, dtype: torch.dtype) -> None:
+    """A received gradient must have the shape and the dtype of the output that it belongs to."""
+    if not isinstance(gradient, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(gradient).__name__}")
+    if gradient.dtype != dtype:
+        raise TypeError(f"{name} is {gradient.dtype} and its output is {dtype}: types are never mixed silently")
+    check_shape(name, gradient, shape)
+
+
+def check_ids(name: str, ids: Tensor, limit: int, ignore: int | None = None) -> None:
+    """Ids must be an integer tensor, and in host memory in [0, limit); `ignore` is let through wherever it lies."""
+    if not isinstance(ids, Tensor) or ids.dtype.is_floating_point or ids.dtype.is_complex or ids.dtype == torch.bool:
+        given = ids.dtype if isinstance(ids, Tensor) else type(ids).__name__
+        raise TypeError(f"{name} must be an integer tensor, got {given}")
+    if ids.device.type != "cpu" or not ids.numel():
+        return
+    outside = (ids < 0) | (ids >= limit)
+    if ignore is not None:
+        outside &= ids != ignore
+    if outside.any():
+        raise ValueError(f"{name} holds {ids[outside][0].item()}, expected ids from 0 to {limit - 1}")
+
+
+def check_out(name: str, out: Tensor, shape: Any) -> Tensor:
+    """`out`, a tensor to add a gradient into: of the gradient's shape, and of its dtype or a wider one."""
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(out).__name__}")
+    if out.dtype not in FLOAT_DTYPES:
+        raise TypeError(f"{name} must be of a floating dtype, got {out.dtype}")
+    check_shape(name, out, shape)
+    return out
+
+
+def check_attention(
+    query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None, window: int | None, scale: float | None
+) -> None:
+    """What attention can be given: query `(B, H, Tq, D)`, key `(B, H, Tk, D)`, value `(B, H, Tk, Dv)` and options."""
+    check_floats(query=query, key=key, value=value)
+    check_ndim("query", query, 4, "(B, H, Tq, D)")
+    check_ndim("key", key, 4, "(B, H, Tk, D)")
+    check_ndim("value", value, 4, "(B, H, Tk, Dv)")
+    batch, heads, _, width = query.shape
+    if not width or not value.shape[-1]:
+        raise ValueError(
+            f"query {tuple(query.shape)} and value {tuple(value.shape)} need a last axis of at least 1"
+        )
+    check_shape("key", key, (batch, heads, key.shape[2], width))
+    check_shape("value", value, (batch, heads, key.shape[2], value.shape[3]))
+    if scale is not None:
+        check_number("scale", scale)
+    if key_mask is not None:
+        if not isinstance(key_mask, Tensor) or key_mask.dtype != torch.bool:
+            given = getattr(key_mask, "dtype", type(key_mask).__name__)
+            raise TypeError(f"key_mask must be a boolean tensor, got {given}")
+        check_shape("key_mask", key_mask, (batch, key.shape[2]))
+        check_device("key_mask", key_mask, "query", query)
+    if window is not None:
+        if isinstance(window, bool) or not isinstance(window, int):
+            raise TypeError(f"window must be an integer, got {type(window).__name__}")
+        if window < 0:
+            raise ValueError(f"window is {window}, expected a distance of 0 or more")

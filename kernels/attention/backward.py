@@ -1,0 +1,134 @@
+"""The backward kernels of attention: the weights are computed again from the log-sum-exp.
+
+With weights P = softmax(S), their dropped and rescaled copy P', and dP' = dout valueᵀ:
+
+    dvalue = P'ᵀ dout      dS = P ∘ (dP − delta)      dquery = scale · dS key      dkey = scale · dSᵀ query
+
+where dP is dP' through the same dropout, and a row's delta = Σ_j P_ij dP_ij = dout_i · out_i. dquery sums over keys,
+dkey and dvalue over queries: a kernel each, whose programs own the rows that they write. So there are no atomics, and a
+second run gives the same bits. Source: Dao et al. 2022, appendix B.2 and algorithm 4; Dao 2023, §3.1.
+"""
+
+import triton
+import triton.language as tl
+
+from .blocks import (
+    LOG2_E,
+    UNSPECIALIZED,
+    blocks_of_keys,
+    blocks_of_queries,
+    count_blocks,
+    load_rows,
+    locate,
+    nth_block,
+    real_keys,
+    sees,
+    store_rows,
+)
+from .dropping import (
+    hash_pairs,
+    hash_pairs_transposed,
+    hash_queries,
+    kept_weights,
+    kept_weights_transposed,
+    paired_order,
+)
+
+
+@triton.jit(do_not_specialize=UNSPECIALIZED)
+def attention_dquery_kernel(
+    query, key, value, out, dout, dquery, lse_ptr, delta_ptr, hash_ptr, key_mask, Tq, Tk, H, below, above, scale,
+    key_ptr, key_low, key_high, threshold, dropout_scale, sentence, position,
+    D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """dquery; and for the other kernel delta and, with dropout, the rows' hashes, `(B, H, Tq)` each."""
+    block, head, b, h = locate(Tq, H, QUERIES)
+    block = tl.cdiv(Tq, QUERIES) - 1 - block  # as in the forward
+    queries = block * QUERIES + tl.arange(0, QUERIES)  # (M,)
+    query_block = load_rows(query, b, h, queries, Tq, D, BLOCK_D, True)  # (M, D)
+    dout_block = load_rows(dout, b, h, queries, Tq, DV, BLOCK_DV, True)  # (M, Dv)
+    out_block = load_rows(out, b, h, queries, Tq, DV, BLOCK_DV, True)  # (M, Dv)
+    lse = tl.load(lse_ptr + head * Tq + queries, queries < Tq, other=float("inf"))  # (M,)
+    delta = tl.sum(dout_block.to(tl.float32) * out_block.to(tl.float32), 1)  # (M,)
+    tl.store(delta_ptr + head * Tq + queries, delta, queries < Tq)
+    if threshold is not None:
+        row_hash = hash_queries(key_ptr, key_low, key_high, sentence, position, b, h, queries)
+        tl.store(hash_ptr + head * Tq + queries, row_hash.to(tl.int32, bitcast=True), queries < Tq)
+
+    dquery_block = tl.zeros((QUERIES, BLOCK_D), tl.float32)
+    blocks = blocks_of_keys(block, Tq, Tk, below, above, key_mask, b, QUERIES, KEYS)
+    for MASKED in tl.static_range(2):
+        for n in range(count_blocks(blocks, MASKED)):
+            first_key = nth_block(n, blocks, MASKED) * KEYS
+            keys = first_key + tl.arange(0, KEYS)  # (N,)
+            if threshold is not None:
+                pair_hash = hash_pairs(row_hash, first_key, KEYS)
+            key_block = load_rows(key, b, h, keys, Tk, D, BLOCK_D, MASKED)  # (N, D)
+            value_block = load_rows(value, b, h, keys, Tk, DV, BLOCK_DV, MASKED)  # (N, Dv)
+            scores = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)  # (M, N)
+            weights = tl.exp2(scores * (scale * LOG2_E) - lse[:, None])
+            dweights = tl.dot(dout_block, tl.trans(value_block), input_precision=PRECISION)  # (M, N)
+            if threshold is not None:
+                dweights = tl.where(kept_weights(pair_hash, threshold), dweights * dropout_scale, 0.0)
+            dscores = weights * (dweights - delta[:, None])
+            if MASKED:
+                seen = sees(queries[:, None] + (Tk - Tq), keys[None, :], below, above)
+                seen &= real_keys(key_mask, b, keys, Tk)[None, :]
+                dscores = tl.where(seen, dscores, 0.0)
+            dquery_block = tl.dot(dscores.to(key_block.dtype), key_block, dquery_block, input_precision=PRECISION)
+    store_rows(dquery, b, h, queries, Tq, dquery_block * scale, D, BLOCK_D)
+
+
+@triton.jit(do_not_specialize=UNSPECIALIZED)
+def attention_dkey_dvalue_kernel(
+    query, key, value, dout, dkey, dvalue, lse_ptr, delta_ptr, hash_ptr, key_mask, Tq, Tk, H, below, above, scale,
+    key_ptr, key_low, key_high, threshold, dropout_scale, sentence, position,
+    D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """dkey and dvalue. The weights are computed transposed, keys as rows: so they multiply from the left as they are."""
+    block, head, b, h = locate(Tk, H, KEYS)
+    keys = block * KEYS + paired_order(KEYS)  # (N,)
+    key_block = load_rows(key, b, h, keys, Tk, D, BLOCK_D, True)  # (N, D)
+    value_block = load_rows(value, b, h, keys, Tk, DV, BLOCK_DV, True)  # (N, Dv)
+    real = real_keys(key_mask, b, keys, Tk)  # (N,)
+
+    dkey_block = tl.zeros((KEYS, BLOCK_D), tl.float32)
+    dvalue_block = tl.zeros((KEYS, BLOCK_DV), tl.float32)
+    blocks = blocks_of_queries(block, Tq, Tk, below, above, real, QUERIES, KEYS)
+    for MASKED in tl.static_range(2):
+        for n in range(count_blocks(blocks, MASKED)):
+            queries = nth_block(n, blocks, MASKED) * QUERIES + tl.arange(0, QUERIES)  # (M,)
+            rows = head * Tq + queries
+            if threshold is not None:
+                row_hash = tl.load(hash_ptr + rows, queries < Tq, other=0).to(tl.uint32, bitcast=True)  # (M,)
+                pair_hash = hash_pairs_transposed(row_hash, block * KEYS, KEYS)
+            query_block = load_rows(query, b, h, queries, Tq, D, BLOCK_D, MASKED)  # (M, D)
+            dout_block = load_rows(dout, b, h, queries, Tq, DV, BLOCK_DV, MASKED)  # (M, Dv)
+            lse = tl.load(lse_ptr + rows, queries < Tq, other=float("inf"))  # (M,)
+            delta = tl.load(delta_ptr + rows, queries < Tq, other=0.0)  # (M,)
+            scores = tl.dot(key_block, tl.trans(query_block), input_precision=PRECISION)  # (N, M)
+            weights = tl.exp2(scores * (scale * LOG2_E) - lse[None, :])
+            if MASKED:
+                seen = sees(queries[None, :] + (Tk - Tq), keys[:, None], below, above)
+                weights = tl.where(seen, weights, 0.0)
+            dropped = weights
+            if threshold is not None:
+                kept = kept_weights_transposed(pair_hash, threshold)
+                dropped = tl.where(kept, weights, 0.0)
+            # Before dweights, which then needs no registers yet.
+            dvalue_block = tl.dot(dropped.to(dout_block.dtype), dout_block, dvalue_block, input_precision=PRECISION)
+            dweights = tl.dot(value_block, tl.trans(dout_block), input_precision=PRECISION)  # (N, M)
+            if threshold is not None:
+                dweights = tl.where(kept, dweights * dropout_scale, 0.0)
+            dscores = weights * (dweights - delta[None, :])
+            dkey_block = tl.dot(dscores.to(query_block.dtype), query_block, dkey_block, input_precision=PRECISION)
+
+    # Padding was let through: its weights, maybe infinite, are in rows of their own, which are cleared only here.
+    dkey_block = tl.where(real[:, None], dkey_block * scale, 0.0)
+    dvalue_block = tl.where(real[:, None], dvalue_block, 0.0)
+    if threshold is not None:
+        dvalue_block *= dropout_scale
+    store_rows(dkey, b, h, keys, Tk, dkey_block, D, BLOCK_D)
+    store_rows(dvalue, b, h, keys, Tk, dvalue_block, DV, BLOCK_DV)

@@ -1,0 +1,162 @@
+"""What the kernels of attention share: which blocks to visit, who sees whom within one, and how rows are loaded.
+
+Causality and a window are one band: a query at position p sees the keys from p − below to p + above. Causal: above = 0.
+A window: both at most r. Neither: both beyond the ends of the sequence. So one compiled kernel serves all of them, and
+no block is visited that the band does not touch.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import triton
+import triton.language as tl
+
+LOG2_E = tl.constexpr(math.log2(math.e))
+"""The softmax is computed in powers of 2, which the hardware has: e^x = 2^(x · log2 e)."""
+
+DROPOUT = ("key_ptr", "key_low", "key_high", "threshold", "dropout_scale", "sentence", "position")
+"""Arguments that are None without dropout. No tuple: what is in one is specialised on, and keys are new in each step."""
+
+UNSPECIALIZED = ["Tq", "Tk", "H", "below", "above", "scale", *DROPOUT]
+"""Arguments that change from batch to batch: a kernel is not to be compiled anew for one that is 1 or 16's multiple."""
+
+
+class Heads(NamedTuple):
+    """A `(B, H, T, D)` as a kernel takes it; the numbers of a row lie side by side."""
+
+    ptr: Any
+    stride_b: int
+    stride_h: int
+    stride_t: int
+
+
+@triton.jit
+def locate(length, H, BLOCK: tl.constexpr):
+    """This program's block of a sequence, and its head: of all `B · H`, and as sentence b and head h of it."""
+    num_blocks = tl.cdiv(length, BLOCK)
+    head = tl.program_id(0) // num_blocks
+    return tl.program_id(0) % num_blocks, head.to(tl.int64), (head // H).to(tl.int64), (head % H).to(tl.int64)
+
+
+# --- Which blocks ---------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def reach(first, last, below, above, length):
+    """What rows first..last of one sequence see of another, each from `below` before its own place to `above` after.
+
+    Returns `start, stop`, seen by at least one of them, and `inner_start, inner_stop`, seen by each; the stops are
+    excluded.
+    """
+    start, stop = tl.maximum(first - below, 0), tl.minimum(last + above + 1, length)
+    inner_start, inner_stop = tl.maximum(last - below, 0), tl.minimum(first + above + 1, length)
+    return start, stop, inner_start, inner_stop
+
+
+@triton.jit
+def without_padding(start, stop, inner_stop, key_mask, b, Tk, CHUNK: tl.constexpr = 512):
+    """The stops of a reach, set back: to behind the last real key, and the inner one to the first padding."""
+    first_padding = tl.full((CHUNK,), 2**31 - 1, tl.int32)
+    after_real = tl.full((CHUNK,), 0, tl.int32)
+    for chunk in range(start, stop, CHUNK):
+        keys = chunk + tl.arange(0, CHUNK)
+        real = tl.load(key_mask + b * Tk + keys, keys < stop, other=False)
+        first_padding = tl.minimum(first_padding, tl.where(real, first_padding, keys))
+        after_real = tl.maximum(after_real, tl.where(real, keys + 1, 0))
+    return tl.max(after_real, 0), tl.minimum(inner_stop, tl.min(first_padding, 0))
+
+
+@triton.jit
+def in_blocks(start, stop, inner_start, inner_stop, BLOCK: tl.constexpr):
+    """The reach in numbers of blocks: `first ≤ inner_first ≤ inner_last ≤ last`, the lasts excluded.
+
+    Inner blocks lie whole in the inner reach and need no mask.
+    """
+    first = start // BLOCK
+    last = tl.maximum(tl.cdiv(stop, BLOCK), first)
+    inner_first = tl.minimum(tl.maximum(tl.cdiv(inner_start, BLOCK), first), last)
+    inner_last = tl.minimum(tl.maximum(inner_stop // BLOCK, inner_first), last)
+    return first, inner_first, inner_last, last
+
+
+@triton.jit
+def blocks_of_keys(
+    block, Tq, Tk, below, above, key_mask, b, QUERIES: tl.constexpr, KEYS: tl.constexpr
+):
+    """The blocks of keys that a block of queries sees, as `in_blocks` gives them."""
+    first = block * QUERIES + (Tk - Tq)
+    last = tl.minimum(first + QUERIES, Tk) - 1
+    start, stop, inner_start, inner_stop = reach(first, last, below, above, Tk)
+    if key_mask is not None:
+        stop, inner_stop = without_padding(start, stop, inner_stop, key_mask, b, Tk)
+    return in_blocks(start, stop, inner_start, inner_stop, KEYS)
+
+
+@triton.jit
+def blocks_of_queries(block, Tq, Tk, below, above, real, QUERIES: tl.constexpr, KEYS: tl.constexpr):
+    """The blocks of queries that see a block of keys, as `in_blocks` gives them; none where all keys are padding."""
+    first = block * KEYS - (Tk - Tq)
+    last = tl.minimum(first + KEYS, Tq) - 1
+    # A key is seen by the queries from `above` before it to `below` after it.
+    start, stop, inner_start, inner_stop = reach(first, last, above, below, Tq)
+    stop = tl.where(tl.max(real.to(tl.int32), 0) == 0, start, stop)
+    return in_blocks(start, stop, inner_start, inner_stop, QUERIES)
+
+
+@triton.jit
+def count_blocks(blocks, MASKED: tl.constexpr):
+    """How many blocks are inner ones, or else need a mask."""
+    first, inner_first, inner_last, last = blocks
+    inner = inner_last - inner_first
+    return last - first - inner if MASKED else inner
+
+
+@triton.jit
+def nth_block(n, blocks, MASKED: tl.constexpr):
+    """The n-th of the inner blocks, or of those before and after them, which need a mask."""
+    first, inner_first, inner_last, _ = blocks
+    if MASKED:
+        return first + n + tl.where(first + n >= inner_first, inner_last - inner_first, 0)
+    else:
+        return inner_first + n
+
+
+# --- Within a block -------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def load_rows(x, b, h, rows, length, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr, MASKED: tl.constexpr):
+    """Rows of a head of x `(rows, BLOCK_WIDTH)`: zeros beyond the width, and with `MASKED` beyond the length."""
+    column = tl.arange(0, BLOCK_WIDTH)
+    ptrs = x.ptr + b * x.stride_b + h * x.stride_h + rows.to(tl.int64)[:, None] * x.stride_t + column[None, :]
+    if MASKED and WIDTH < BLOCK_WIDTH:
+        return tl.load(ptrs, (rows < length)[:, None] & (column < WIDTH)[None, :], other=0.0)
+    elif MASKED:
+        return tl.load(ptrs, (rows < length)[:, None], other=0.0)
+    elif WIDTH < BLOCK_WIDTH:
+        return tl.load(ptrs, (column < WIDTH)[None, :], other=0.0)
+    else:
+        return tl.load(ptrs)
+
+
+@triton.jit
+def store_rows(x, b, h, rows, length, block, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr):
+    """The reverse: what lies beyond the width or the length is not written."""
+    column = tl.arange(0, BLOCK_WIDTH)
+    ptrs = x.ptr + b * x.stride_b + h * x.stride_h + rows.to(tl.int64)[:, None] * x.stride_t + column[None, :]
+    tl.store(ptrs, block.to(x.ptr.dtype.element_ty), (rows < length)[:, None] & (column < WIDTH)[None, :])
+
+
+@triton.jit
+def sees(positions, keys, below, above):
+    """Whether queries at `positions` may attend to keys; the two broadcast against each other."""
+    return (keys >= positions - below) & (keys <= positions + above)
+
+
+@triton.jit
+def real_keys(key_mask, b, keys, Tk):
+    """Whether keys are of the sequence and no padding."""
+    if key_mask is None:
+        return keys < Tk
+    else:
+        return tl.load(key_mask + b * Tk + keys, keys < Tk, other=False)

@@ -1,0 +1,71 @@
+"""Dropout of the attention weights: the mask of `kernels.hashing`, computed where the weights are.
+
+A weight's coordinates are (sentence, head, query) for its row and the key for its channel. Two neighbouring keys share
+a hash, 16 bits each, and the hash is most of the work: so it is computed for pairs of keys, and its halves are laid
+side by side. Where a thread holds both weights of a pair that moves nothing between threads.
+"""
+
+import triton
+import triton.language as tl
+
+from minitransformer.ops import dropout as reference
+
+from ..hashing import load_key, mix, mix_in
+
+GOLDEN = tl.constexpr(reference.GOLDEN)
+
+
+@triton.jit
+def hash_queries(key_ptr, key_low, key_high, sentence, position, b, h, queries):
+    """The hashes of rows (b, h, queries) of the weights `(M,)`; `sentence` and `position` number the first row."""
+    low, high = load_key(key_ptr, key_low, key_high)
+    hashed = mix_in(mix_in(low, b + sentence), h)
+    return mix_in(mix_in(hashed, queries + position), high)
+
+
+@triton.jit
+def hash_pairs(row_hash, first_key, KEYS: tl.constexpr):
+    """The hashes of each row and each pair of keys, from the even `first_key` on: `(M, N/2)`."""
+    pair = (first_key // 2 + tl.arange(0, KEYS // 2)).to(tl.uint32)
+    return mix(row_hash[:, None] + pair[None, :] * GOLDEN)
+
+
+@triton.jit
+def halves_kept(pair_hash, threshold):
+    """Whether the weights of a pair are kept: an axis of the even and the odd key is put last."""
+    threshold = threshold.to(tl.uint32)
+    return tl.join((pair_hash & 0xFFFF) >= threshold, (pair_hash >> 16) >= threshold)
+
+
+@triton.jit
+def kept_weights(pair_hash, threshold):
+    """Whether weights `(M, N)` are kept, of `hash_pairs`."""
+    return halves_kept(pair_hash, threshold).reshape(pair_hash.shape[0], 2 * pair_hash.shape[1])
+
+
+# --- Transposed, for the gradients of keys and values ---------------------------------------------------------
+
+
+@triton.jit
+def paired_order(KEYS: tl.constexpr):
+    """The numbers 0 … KEYS − 1, each 16 as 0 2 4 … 14 1 3 5 … 15.
+
+    A thread of a tensor core holds rows i and i + 8 of a product. Where keys are rows they may come in any order: in
+    this one, those two are a pair.
+    """
+    place = tl.arange(0, KEYS)
+    return (place & -16) | ((place & 7) << 1) | ((place >> 3) & 1)
+
+
+@triton.jit
+def hash_pairs_transposed(row_hash, first_key, KEYS: tl.constexpr):
+    """`hash_pairs` for keys in paired order: `(N/16, 8, M)`."""
+    pair = (first_key // 2 + tl.arange(0, KEYS // 2)).to(tl.uint32).reshape(KEYS // 16, 8)
+    return mix(row_hash[None, None, :] + pair[:, :, None] * GOLDEN)
+
+
+@triton.jit
+def kept_weights_transposed(pair_hash, threshold):
+    """Whether weights `(N, M)` are kept, of `hash_pairs_transposed`."""
+    kept = halves_kept(pair_hash, threshold).permute(0, 3, 1, 2)  # (N/16, 2, 8, M)
+    return kept.reshape(16 * pair_hash.shape[0], pair_hash.shape[2])

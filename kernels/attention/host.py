@@ -1,0 +1,223 @@
+"""The host's side of attention: checks, layouts and launches, one forward and two backward."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from minitransformer.ops import Dropout
+from minitransformer.ops._checks import check_number
+
+from .._checks import check_device, check_floats, check_gradient, check_ndim, check_shape
+from ..hashing import is_active, key_arguments
+from ..launch import on
+from ..tuning import Tile, Tuner, capability
+from . import tiles
+from .backward import attention_dkey_dvalue_kernel, attention_dquery_kernel
+from .blocks import DROPOUT, Heads
+from .forward import attention_forward_kernel
+
+TUNED_FROM = 2**33
+"""Multiplications, Tq · Tk · (D + Dv) for each head: about 50 µs of a large GPU. Below, the default tile does."""
+
+TUNERS = {
+    "forward": Tuner(attention_forward_kernel),
+    "dquery": Tuner(attention_dquery_kernel),
+    "dkey_dvalue": Tuner(attention_dkey_dvalue_kernel),
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a forward and its backward have in common."""
+
+    shape: tuple[int, int, int, int, int, int]  # B, H, Tq, Tk, D, Dv
+    dtype: torch.dtype
+    device: torch.device
+    causal: bool
+    key_mask: Tensor | None
+    window: int | None
+    scale: float
+    dropout: Dropout | None
+    precision: str
+
+    def arguments(self) -> dict[str, Any]:
+        """Of each kernel."""
+        _, H, Tq, Tk, D, DV = self.shape
+        everything = Tq + Tk
+        below = everything if self.window is None else min(int(self.window), everything)
+        return {
+            "key_mask": self.key_mask,
+            "Tq": Tq, "Tk": Tk, "H": H,
+            "below": below, "above": 0 if self.causal else below,
+            "scale": self.scale,
+            "D": D, "DV": DV, "BLOCK_D": tiles.block_of(D), "BLOCK_DV": tiles.block_of(DV),
+            "PRECISION": self.precision,
+            **_dropout_arguments(self.dropout),
+        }  # fmt: skip
+
+    def tuning_key(self) -> tuple:
+        """What the fastest tile may depend on, the lengths rounded up to a power of 2."""
+        _, _, Tq, Tk, D, DV = self.shape
+        band = "window" if self.window is not None else "causal" if self.causal else "full"
+        lengths = f"{tiles.block_of(Tq)}×{tiles.block_of(Tk)}"
+        dropout = "no dropout" if self.dropout is None else "dropout"
+        return self.dtype, self.precision, f"D {D}×{DV}", f"T {lengths}", band, dropout
+
+
+def attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    causal: bool = False,
+    key_mask: Tensor | None = None,
+    window: int | None = None,
+    scale: float | None = None,
+    dropout: Dropout | None = None,
+    precision: str = "ieee",
+) -> tuple[Tensor, tuple]:
+    """`softmax(scale · query keyᵀ) value`, with `scale = 1/√D` unless it is given, in memory that grows as T.
+
+    query `(B, H, Tq, D)`, key `(B, H, Tk, D)`, value `(B, H, Tk, Dv)` → `(B, H, Tq, Dv)`, D and Dv from 1 to 256;
+    float32, float16 or bfloat16. The options are those of `minitransformer.ops.attention_forward`; `precision="tf32"`
+    lets float32 products use the tensor cores, with 10 bits of mantissa. In memory the output is `(B, Tq, H, Dv)`: its
+    heads merge without a copy.
+    Raises `ValueError` for shapes that do not fit, `TypeError` for mixed or other dtypes.
+    Source: Vaswani 2017, §3.2.1, eq. 1; Dao et al. 2022; Dao 2023.
+    """
+    problem = _check(query, key, value, causal, key_mask, window, scale, dropout, precision)
+    B, H, Tq, _, _, DV = problem.shape
+    out = _empty_heads(B, H, Tq, DV, query)
+    lse = torch.empty((B, H, Tq), dtype=torch.float32, device=query.device)
+    cache = (problem, _heads(query), _heads(key), _heads(value), _heads(out), lse)
+    if out.numel():
+        # The kernel finds the largest score before it applies the scale, which a negative one would turn about.
+        positive_query = _heads(-query) if problem.scale < 0 else cache[1]
+        arguments = problem.arguments() | {"scale": abs(problem.scale)}
+        _launch("forward", problem, Tq, positive_query, *cache[2:], **arguments)
+    return out, cache
+
+
+def attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients `(dquery, dkey, dvalue)`; in memory each is `(B, T, H, width)`, as the output is."""
+    problem, query, key, value, out, lse = cache
+    B, H, Tq, Tk, D, DV = problem.shape
+    check_gradient("dout", dout, (B, H, Tq, DV), problem.dtype)
+    dquery, dkey, dvalue = (_empty_heads(B, H, *shape, dout) for shape in ((Tq, D), (Tk, D), (Tk, DV)))
+    delta = torch.empty_like(lse)
+    hashes = None if problem.dropout is None else torch.empty(lse.shape, dtype=torch.int32, device=lse.device)
+    arguments = problem.arguments()
+    received = _heads(dout)
+    if dquery.numel():
+        _launch(
+            "dquery", problem, Tq, query, key, value, out, received, _heads(dquery), lse, delta, hashes, **arguments
+        )
+    if dkey.numel():
+        gradients = _heads(dkey), _heads(dvalue)
+        _launch("dkey_dvalue", problem, Tk, query, key, value, received, *gradients, lse, delta, hashes, **arguments)
+    return dquery, dkey, dvalue
+
+
+def _launch(name: str, problem: Problem, length: int, *operands: Any, **arguments: Any) -> None:
+    """Launch a kernel, each program owning a block of a sequence of `length`, with the tile that fits best."""
+    tuner = TUNERS[name]
+    B, H, Tq, Tk, D, DV = problem.shape
+
+    def launch(tile: Tile) -> None:
+        rows, columns, num_warps, num_stages = tile
+        queries, keys = (columns, rows) if name == "dkey_dvalue" else (rows, columns)
+        grid = (-(-length // rows) * B * H,)
+        tuner.kernel[grid](
+            *operands, **arguments, QUERIES=queries, KEYS=keys, num_warps=num_warps, num_stages=num_stages
+        )
+
+    family = tiles.family(capability(problem.device), problem.dtype, problem.precision)
+    dropout = problem.dropout is not None
+    choices = tiles.candidates(name, family, tiles.block_of(max(D, DV)), problem.dtype.itemsize, dropout)
+    with on(operands[0].ptr):
+        if B * H * Tq * Tk * (D + DV) < TUNED_FROM:
+            launch(tiles.fitted(choices[0], family, length, Tq + Tk - length))
+        else:
+            launch(tuner(choices, problem.tuning_key(), problem.device, launch))
+
+
+# --- Layouts --------------------------------------------------------------------------------------------------
+
+
+def _heads(x: Tensor) -> Heads:
+    """x `(B, H, T, D)` as kernels take it: a copy only where the numbers of a row lie apart."""
+    x = x if x.stride(3) == 1 or x.shape[3] == 1 else x.contiguous()
+    return Heads(x, *x.stride()[:3])
+
+
+def _empty_heads(B: int, H: int, T: int, width: int, like: Tensor) -> Tensor:
+    """A `(B, H, T, width)` whose `swapaxes(1, 2).reshape(B, T, H · width)` is a view."""
+    return torch.empty((B, T, H, width), dtype=like.dtype, device=like.device).transpose(1, 2)
+
+
+def _dropout_arguments(dropout: Dropout | None) -> dict[str, Any]:
+    if dropout is None:
+        return dict.fromkeys(DROPOUT)
+    key = key_arguments(dropout)
+    key["dropout_scale"] = key.pop("scale")
+    return key | {"sentence": int(dropout.sentence), "position": int(dropout.position)}
+
+
+# --- Checks ---------------------------------------------------------------------------------------------------
+
+
+def _check(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    causal: bool,
+    key_mask: Tensor | None,
+    window: int | None,
+    scale: float | None,
+    dropout: Dropout | None,
+    precision: str,
+) -> Problem:
+    dtype = check_floats(query=query, key=key, value=value)
+    if dtype == torch.float64:
+        raise TypeError("query is torch.float64: the kernels compute in float32, float16 and bfloat16")
+    for name, tensor, meaning in (("query", query, "Tq, D"), ("key", key, "Tk, D"), ("value", value, "Tk, Dv")):
+        check_ndim(name, tensor, 4, f"(B, H, {meaning})")
+        if not 1 <= tensor.shape[3] <= tiles.WIDEST:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected a last axis from 1 to {tiles.WIDEST}")
+    B, H, Tq, D = query.shape
+    Tk, DV = value.shape[2:]
+    check_shape("key", key, (B, H, key.shape[2], D))
+    check_shape("value", value, (B, H, key.shape[2], DV))
+    if scale is not None:
+        check_number("scale", scale)
+    if key_mask is not None:
+        key_mask = _check_key_mask(key_mask, B, Tk, query)
+    if window is not None:
+        _check_window(window)
+    if precision not in ("ieee", "tf32"):
+        raise ValueError(f"precision is {precision!r}, expected 'ieee' or 'tf32'")
+    active = dropout if is_active(dropout) else None
+    if active is not None and (np.ndim(active.sentence) or np.ndim(active.position)):
+        raise ValueError("dropout numbers each row by arrays, expected the numbers of the first sentence and query")
+    scale = 1 / math.sqrt(D) if scale is None else float(scale)
+    shape = (B, H, Tq, Tk, D, DV)
+    return Problem(shape, dtype, query.device, causal, key_mask, window, scale, active, precision)
+
+
+def _check_key_mask(key_mask: Tensor, B: int, Tk: int, query: Tensor) -> Tensor:
+    if not isinstance(key_mask, Tensor) or key_mask.dtype != torch.bool:
+        raise TypeError(f"key_mask must be a boolean tensor, got {getattr(key_mask, 'dtype', type(key_mask).__name__)}")
+    check_shape("key_mask", key_mask, (B, Tk))
+    check_device("key_mask", key_mask, "query", query)
+    return key_mask.contiguous()
+
+
+def _check_window(window: int) -> None:
+    if isinstance(window, bool) or not isinstance(window, int | np.integer):
+        raise TypeError(f"window must be an integer, got {type(window).__name__}")
+    if window < 0:
+        raise ValueError(f"window is {window}, expected a distance of 0 or more")

@@ -1,0 +1,89 @@
+"""The earlier rungs of attention, in plain PyTorch: what the kernels are faster than, and how they came about."""
+
+import math
+
+import torch
+from torch import Tensor
+
+NEVER = float("-inf")
+"""The score of a key that a query does not see."""
+
+
+def attention_naive(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    causal: bool = False,
+    key_mask: Tensor | None = None,
+    window: int | None = None,
+    scale: float | None = None,
+) -> Tensor:
+    """`softmax(scale · query keyᵀ) value` as the formula stands; shapes and options as in `attention_forward`.
+
+    The scores and then the weights are `(B, H, Tq, Tk)` arrays in memory: written by the first product, read and
+    written by the scale, the mask, the softmax and the zeros, read by the second product. That is 10 · Tq · Tk numbers
+    for each head, against (D + Dv) · (Tq + Tk) for what goes in and out: at T = 4096 and D = 128, 80 times as many.
+    """
+    scores = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)  # (B, H, Tq, Tk)
+    mask = _mask(query.shape[2], range(key.shape[2]), key.shape[2], causal, key_mask, window, query.device)
+    scores = scores.masked_fill(~mask, NEVER)
+    weights = torch.softmax(scores, dim=-1).masked_fill(~mask.any(-1, keepdim=True), 0.0)  # no key: zeros, not 0/0
+    return weights @ value  # (B, H, Tq, Dv)
+
+
+def attention_online(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    causal: bool = False,
+    key_mask: Tensor | None = None,
+    window: int | None = None,
+    scale: float | None = None,
+    block: int = 128,
+) -> Tensor:
+    """The same, a block of keys at a time: what the forward kernel computes, for all queries at once.
+
+    The softmax of a row needs its largest score m and `l = Σ_j e^(scores_j − m)`. Both are kept up to date: where a
+    block brings a larger m, what was summed so far shrinks by `e^(old m − new m)`. No array is Tq × Tk any more, so
+    memory grows as T; but each block's scores still travel to memory and back, and blocks that nobody sees are computed.
+    """
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    m = torch.full((*query.shape[:3], 1), NEVER, dtype=torch.float32, device=query.device)
+    l = torch.zeros_like(m)
+    acc = torch.zeros((*query.shape[:3], value.shape[3]), dtype=torch.float32, device=query.device)
+    for start in range(0, key.shape[2], block):
+        keys = range(start, min(start + block, key.shape[2]))
+        scores = (query @ key[:, :, keys.start : keys.stop].mT).float() * scale  # (B, H, Tq, block)
+        mask = _mask(query.shape[2], keys, key.shape[2], causal, key_mask, window, query.device)
+        scores = scores.masked_fill(~mask, NEVER)
+        new_m = torch.maximum(m, scores.amax(-1, keepdim=True))
+        shift = new_m.masked_fill(new_m == NEVER, 0.0)  # a row that has seen nothing: −inf + inf is NaN
+        weights, rescale = torch.exp(scores - shift), torch.exp(m - shift)
+        l = l * rescale + weights.sum(-1, keepdim=True)
+        acc = acc * rescale + (weights.to(value.dtype) @ value[:, :, keys.start : keys.stop]).float()
+        m = new_m
+    return (acc / l.masked_fill(l == 0.0, 1.0)).to(query.dtype)
+
+
+def _mask(
+    num_queries: int,
+    keys: range,
+    num_keys: int,
+    causal: bool,
+    key_mask: Tensor | None,
+    window: int | None,
+    device: torch.device,
+) -> Tensor:
+    """Which of `keys` each query may attend to, `(Tq, keys)` or `(B, 1, Tq, keys)`."""
+    positions = torch.arange(num_keys - num_queries, num_keys, device=device)  # aligned bottom-right
+    distance = positions[:, None] - torch.arange(keys.start, keys.stop, device=device)  # > 0: the key lies before
+    mask = torch.ones(distance.shape, dtype=torch.bool, device=device)
+    if causal:
+        mask = mask & (distance >= 0)
+    if window is not None:
+        mask = mask & (distance.abs() <= window)
+    if key_mask is not None:
+        mask = mask & key_mask[:, None, None, keys.start : keys.stop]
+    return mask

@@ -1,0 +1,47 @@
+"""What a machine has for the kernels, and what to say of what it lacks. Nothing here initialises CUDA."""
+
+import os
+from importlib.util import find_spec
+
+
+def interpreting() -> bool:
+    """Whether Triton's kernels run in its interpreter, in host memory: to check them where there is no GPU.
+
+    Triton reads the variable once, when it is first imported.
+    """
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def require_torch() -> None:
+    """Raises `ModuleNotFoundError` saying what works instead where PyTorch is missing."""
+    if find_spec("torch") is None:
+        raise ModuleNotFoundError(
+            "PyTorch is not installed, and the torch and triton backends compute with it: install torch, "
+            "or use the numpy backend, which needs neither",
+            name="torch",
+        )
+
+
+def require_triton() -> None:
+    """Raises `ModuleNotFoundError` saying what works instead where Triton is missing."""
+    require_torch()
+    if find_spec("triton") is None:
+        raise ModuleNotFoundError(
+            "Triton is not installed (it has no builds for macOS and Windows): use the torch backend, "
+            "the same model in PyTorch's own operations, or numpy",
+            name="triton",
+        )
+
+
+def triton_device() -> str:
+    """Where Triton's kernels run: "cuda", or "cpu" in the interpreter. Raises `RuntimeError` where there is no GPU."""
+    import torch
+
+    if interpreting():
+        return "cpu"
+    if torch.cuda.is_available():
+        return "cuda"
+    raise RuntimeError(
+        "the triton backend needs a GPU that PyTorch can use, and there is none: use the torch backend or numpy "
+        "(TRITON_INTERPRET=1 runs the kernels without a GPU, a thousand times slower, to check them)"
+    )

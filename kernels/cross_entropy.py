@@ -1,0 +1,266 @@
+"""Cross-entropy with label smoothing: `−Σ_v q_v log softmax(z)_v`, averaged over the targets that count.
+
+How often N·V elements pass through memory, forward and backward together:
+
+    naive     each step of the formula a tensor (`cross_entropy_naive`): 20 passes, and seven tensors beside the logits
+    gradient  the forward reads a row, and writes `softmax − q` while the row is still on the chip; the backward can
+    at once   only scale it, since dloss comes later: 4 passes, 5 where a row is too long to stay, and N·V kept between
+    here      the forward reads and keeps two numbers a row, its maximum and `Σ exp(z − maximum)`; the backward reads
+              again and writes: 3 passes, nothing of N·V kept, and 1 pass where only the loss is wanted
+
+Where the logits are a matrix product's and nobody else's, `linear_cross_entropy` saves even these.
+
+A row of any length is read once: a running maximum comes with a sum that is rescaled whenever the maximum rises
+(Milakov and Gimelshein 2018). Each of a block's columns has a maximum and a sum of its own, brought together after the
+last block: until then no thread waits for another, and an element costs one exponential, rescaling included.
+"""
+
+from math import gcd
+from numbers import Integral
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from minitransformer.ops._checks import check_number
+
+from ._checks import check_device, check_ids, check_shape
+from ._rows import check_rows_in_float32
+from .launch import on, row_block, rows_of
+from .scalars import number, number_arguments
+from .softmax import LOWEST
+
+ELEMENTS, WARPS = 4096, 16
+"""Of a program, a few rows or a block of one: 8 for a thread, which loads 16 bytes of half precision at once and keeps
+four numbers for each. Many threads to a row, so that few rows are at work and the cache can hold all of them."""
+MEAN_BLOCK = 4096
+"""Losses that the one program of the mean adds at a time."""
+CHANGING = ["num_rows", "ignore_index"]
+"""Arguments that are other numbers with every batch: a kernel is not to be compiled anew for them."""
+PER_ROW = ["targets_ptr", "losses_ptr"]
+"""Nor for where a chunk of these begins."""
+
+
+@triton.jit
+def multiple(n, of: tl.constexpr):
+    """n, a multiple of `of`, as the compiler can see here: of an argument it knows at most that 16 divides it."""
+    return n // of * of
+
+
+@triton.jit
+def load_targets(targets_ptr, row, num_rows, ignore_index):
+    """The targets of rows, and whether they count."""
+    target = tl.load(targets_ptr + row, row < num_rows, other=0)
+    counted = row < num_rows
+    if ignore_index is not None:
+        counted &= target != ignore_index
+    return target, counted
+
+
+@triton.jit
+def load_logits(row_ptr, column, counted, V, PADDING: tl.constexpr, ALIGNED: tl.constexpr):
+    """A block `(R, C)` of the rows at `row_ptr (R,)`, in float32; −∞ beyond V, and in rows that do not count.
+
+    PADDING elements more than V may be read, and mean nothing.
+    """
+    readable = column < multiple(V + PADDING, ALIGNED)
+    z = tl.load(row_ptr[:, None] + column[None, :], counted[:, None] & readable[None, :], other=-float("inf"))
+    if PADDING:
+        z = tl.where((column < V)[None, :], z, -float("inf"))
+    return z.to(tl.float32)
+
+
+@triton.jit
+def row_losses(
+    row_ptr, target, counted, V, label_smoothing,
+    SMOOTHING: tl.constexpr, PADDING: tl.constexpr, ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The losses of the rows at `row_ptr (R,)`, their maxima, and their `Σ exp(z − maximum)`; 0, 0, 1 if not counted.
+
+    `loss = log Σ exp(z) − Σ_v q_v z_v`, and q sums to 1: so both may be taken of `z − z_target`, which is small where
+    the logits are large, and loses nothing.
+    """
+    target_logit = tl.load(row_ptr + target, counted, other=0.0).to(tl.float32)  # (R,)
+    origin = tl.where(target_logit == -float("inf"), 0.0, target_logit)  # (R,)
+    maximum = tl.full((ROWS, BLOCK), LOWEST, tl.float32)
+    total = tl.zeros((ROWS, BLOCK), tl.float32)
+    above_origin = tl.zeros((ROWS, BLOCK), tl.float32)
+    for start in range(0, V, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        z = load_logits(row_ptr, column, counted, V, PADDING, ALIGNED)
+        rise = z - maximum
+        lower = tl.exp(-tl.abs(rise))  # of the new and the old, the one that is not the maximum
+        total = tl.where(rise > 0, total * lower + 1.0, total + lower)
+        maximum = tl.maximum(maximum, z)
+        if SMOOTHING:  # 0 times the −∞ of a token that is ruled out would be NaN
+            mask = counted[:, None] & (column < V)[None, :]
+            above_origin += tl.where(mask, z - origin[:, None], 0.0)
+    highest = tl.where(counted, tl.max(maximum, axis=1), 0.0)  # (R,)
+    total = tl.where(counted, tl.sum(total * tl.exp(maximum - highest[:, None]), axis=1), 1.0)
+    loss = tl.log(total) + (highest - origin) - (1.0 - label_smoothing) * (target_logit - origin)
+    if SMOOTHING:
+        loss -= label_smoothing * tl.sum(above_origin, axis=1) / V
+    return tl.where(counted, loss, 0.0), highest, total
+
+
+@triton.jit
+def logit_gradients(z, highest, total, column, target, V, label_smoothing):
+    """`softmax(z) − q` of a block `(R, C)` of logits, for a loss that is a sum."""
+    probability = tl.exp(z - highest[:, None]) * (1.0 / total)[:, None]
+    share = label_smoothing / V
+    return probability - tl.where(column[None, :] == target[:, None], 1.0 - label_smoothing + share, share)
+
+
+@triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
+def cross_entropy_forward_kernel(
+    logits_ptr, targets_ptr, losses_ptr, highest_ptr, total_ptr, num_rows, V, stride, label_smoothing, ignore_index,
+    SMOOTHING: tl.constexpr, PADDING: tl.constexpr, ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The losses of a few rows; for a backward to come, their maxima and sums too."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    target, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
+    row_ptr = logits_ptr + row.to(tl.int64) * multiple(stride, ALIGNED)
+    loss, highest, total = row_losses(
+        row_ptr, target, counted, V, label_smoothing, SMOOTHING, PADDING, ALIGNED, ROWS, BLOCK
+    )
+    tl.store(losses_ptr + row, loss, row < num_rows)
+    if highest_ptr is not None:
+        tl.store(highest_ptr + row, highest, row < num_rows)
+        tl.store(total_ptr + row, total, row < num_rows)
+
+
+@triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
+def mean_kernel(losses_ptr, targets_ptr, mean_ptr, num_rows, ignore_index, BLOCK: tl.constexpr):
+    """`(mean, count)`, the count at least 1: one program, whose order of adding never changes."""
+    total = tl.zeros((BLOCK,), tl.float32)
+    count = tl.zeros((BLOCK,), tl.int32)
+    for start in range(0, num_rows, BLOCK):
+        row = start + tl.arange(0, BLOCK)
+        _, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
+        total += tl.load(losses_ptr + row, row < num_rows, other=0.0)
+        count += counted.to(tl.int32)
+    rows = tl.maximum(tl.sum(count, axis=0), 1).to(tl.float32)
+    tl.store(mean_ptr, tl.sum(total, axis=0) / rows)
+    tl.store(mean_ptr + 1, rows)
+
+
+@triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
+def cross_entropy_backward_kernel(
+    dlogits_ptr, logits_ptr, targets_ptr, highest_ptr, total_ptr, mean_ptr, dloss, dloss_ptr,
+    num_rows, V, stride, label_smoothing, ignore_index,
+    ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """`dlogits = dloss / count · (softmax(z) − q)`, a block of rows and columns."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    target, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
+    highest = tl.load(highest_ptr + row, row < num_rows, other=0.0)
+    total = tl.load(total_ptr + row, row < num_rows, other=1.0)
+    row_ptr = logits_ptr + row.to(tl.int64) * multiple(stride, ALIGNED)
+    z = load_logits(row_ptr, column, counted, V, 0, ALIGNED)
+    dlogits = logit_gradients(z, highest, total, column, target, V, label_smoothing)
+    factor = number(dloss, dloss_ptr, tl.float32) / tl.load(mean_ptr + 1)
+    dlogits = tl.where(counted[:, None], dlogits * factor, 0.0)
+    V = multiple(V, ALIGNED)
+    place = dlogits_ptr + row.to(tl.int64)[:, None] * V + column[None, :]
+    tl.store(place, dlogits.to(dlogits_ptr.dtype.element_ty), (row < num_rows)[:, None] & (column < V)[None, :])
+
+
+def cross_entropy_forward(
+    logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
+) -> tuple[Tensor, tuple]:
+    """`−Σ_v q_v log softmax(logits)_v`, averaged over the targets that count, with `q = (1 − ε)·onehot + ε/V`.
+
+    logits `(..., V)`, targets `(...)` integers in [0, V) or equal to `ignore_index`, which do not count → a scalar, in
+    float32 whatever the logits are, and 0 where no target counts. The backward reads the logits again. Raises
+    `TypeError` for float64. Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1).
+    """
+    check_rows_in_float32(logits=logits)
+    if logits.ndim == 0 or logits.shape[-1] == 0:
+        raise ValueError(f"logits has shape {tuple(logits.shape)}, expected (..., V) with V ≥ 1")
+    ignore_index = check_targets(targets, logits, logits.shape, label_smoothing, ignore_index)
+    rows, ids = rows_of(logits), targets.reshape(-1).contiguous()  # (N, V), (N,)
+    losses, highest, total = (torch.empty(len(rows), dtype=torch.float32, device=rows.device) for _ in range(3))
+    if len(rows):
+        arguments = row_arguments(rows, ids, label_smoothing, ignore_index)
+        with on(rows):
+            cross_entropy_forward_kernel[(triton.cdiv(len(rows), arguments["ROWS"]),)](
+                rows, losses_ptr=losses, highest_ptr=highest, total_ptr=total,
+                SMOOTHING=bool(label_smoothing), PADDING=0, **arguments,
+            )  # fmt: skip
+    mean = mean_loss(losses, ids, ignore_index)
+    return mean[0], (rows, ids, highest, total, mean, logits.shape, label_smoothing, ignore_index)
+
+
+def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
+    """`dlogits = dloss · (softmax(logits) − q) / N`, N the targets that count; zero where a target is ignored."""
+    rows, ids, highest, total, mean, shape, label_smoothing, ignore_index = cache
+    scale = number_arguments("dloss", dloss, float, rows)
+    dlogits = torch.empty(shape, dtype=rows.dtype, device=rows.device)
+    if len(rows):
+        arguments = row_arguments(rows, ids, label_smoothing, ignore_index)
+        grid = (triton.cdiv(len(rows), arguments["ROWS"]), triton.cdiv(rows.shape[1], arguments["BLOCK"]))
+        with on(rows):
+            cross_entropy_backward_kernel[grid](
+                dlogits, rows, highest_ptr=highest, total_ptr=total, mean_ptr=mean, **scale, **arguments
+            )
+    return dlogits
+
+
+def cross_entropy_naive(
+    logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """The loss and, for dloss = 1, dlogits: a tensor for every step. The comments count passes over N·V elements."""
+    rows, ids = logits.reshape(-1, logits.shape[-1]), targets.reshape(-1)
+    counted = torch.ones_like(ids, dtype=torch.bool) if ignore_index is None else ids != ignore_index
+    shifted = rows - rows.amax(-1, keepdim=True)  # 1 to read for the maximum, 2 to read and write
+    exponentials = shifted.exp()  # 2
+    total = exponentials.sum(-1, keepdim=True)  # 1
+    log_probs = shifted - total.log()  # 2
+    probs = exponentials / total  # 2
+    q = torch.full_like(rows, label_smoothing / rows.shape[1])  # 1
+    q[torch.arange(len(ids), device=ids.device), torch.where(counted, ids, 0).long()] += 1 - label_smoothing
+    losses = -(q * log_probs).sum(-1)  # 3 for the product, 1 for the sum
+    weight = counted / counted.sum().clamp(min=1)  # (N,)
+    dlogits = (probs - q) * weight.to(rows.dtype)[:, None]  # 3 for the difference, 2
+    return (losses * weight).sum(), dlogits.reshape(logits.shape)
+
+
+def check_targets(
+    targets: Tensor, beside: Tensor, shape: tuple[int, ...], label_smoothing: float, ignore_index: int | None
+) -> int | None:
+    """What both losses ask of targets for logits of the given shape, and of the options; ignore_index as an `int`."""
+    check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
+    if ignore_index is not None and (isinstance(ignore_index, bool) or not isinstance(ignore_index, Integral)):
+        raise TypeError(f"ignore_index must be an integer or None, got {type(ignore_index).__name__}")
+    check_ids("targets", targets, shape[-1], ignore=ignore_index)
+    check_shape("targets", targets, shape[:-1])
+    check_device("targets", targets, "the data", beside)
+    return None if ignore_index is None else int(ignore_index)
+
+
+def row_arguments(
+    rows: Tensor, ids: Tensor, label_smoothing: float, ignore_index: int | None, padding: int = 0
+) -> dict[str, Any]:
+    """What every kernel over rows of logits `(N, V)` is told of them, each of which has some padding behind it.
+
+    ALIGNED divides both where rows begin and where they end: 8 in half precision is 16 bytes, a thread's largest load.
+    """
+    num_rows, vocab_size = rows.shape
+    block = row_block(vocab_size + padding, ELEMENTS)
+    return {
+        "targets_ptr": ids, "num_rows": num_rows, "V": vocab_size, "stride": rows.stride(0),
+        "label_smoothing": float(label_smoothing), "ignore_index": ignore_index,
+        "ALIGNED": gcd(rows.stride(0), vocab_size + padding, 16),
+        "ROWS": ELEMENTS // block, "BLOCK": block, "num_warps": WARPS,
+    }  # fmt: skip
+
+
+def mean_loss(losses: Tensor, ids: Tensor, ignore_index: int | None) -> Tensor:
+    """`(mean, count)` of the losses `(N,)` whose targets count, on their device: no rows at all give `(0, 1)`."""
+    mean = torch.empty(2, dtype=torch.float32, device=losses.device)
+    with on(losses):
+        mean_kernel[(1,)](losses, ids, mean, len(losses), ignore_index, BLOCK=MEAN_BLOCK, num_warps=16)
+    return mean

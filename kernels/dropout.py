@@ -1,0 +1,80 @@
+"""Dropout: `y = x · mask / (1 − rate)`.
+
+    naive   draw random numbers for every element, keep the mask for the backward: the mask is written once and read
+            twice, and no other backend can draw the same one
+    here    the mask is a hash of the element's coordinates (`kernels.hashing`): nothing is stored, the backward
+            computes it again, and x is read and y written once; as fast as a copy while the hash hides behind memory
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from minitransformer.ops import Dropout
+
+from ._checks import check_gradient, check_rows
+from ._rows import check_rows_in_float32
+from .hashing import UNSPECIALIZED, is_active, kept, row_arguments, row_hashes
+from .launch import on, row_block, row_warps, rows_of
+
+ELEMENTS = 2048
+"""Of a program, a few rows or a piece of one."""
+
+
+@triton.jit(do_not_specialize=UNSPECIALIZED)
+def dropout_kernel(
+    x_ptr, y_ptr, num_rows, width, stride_x,
+    key_ptr, key_low, key_high, threshold, scale, sentences_ptr, positions_ptr, sentence, position, T, H,
+    HEADS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A block of rows and channels of x `(N, C)`."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # (R,)
+    channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)  # (C,)
+    mask = (row < num_rows)[:, None] & (channel < width)[None, :]
+    hashes = row_hashes(
+        tl.minimum(row, num_rows - 1),  # there are no coordinates beyond
+        key_ptr, key_low, key_high, sentence, position, sentences_ptr, positions_ptr, T, H, HEADS,
+    )  # fmt: skip
+    x = tl.load(x_ptr + row.to(tl.int64)[:, None] * stride_x + channel[None, :], mask, other=0.0)
+    y = tl.where(kept(hashes[:, None], channel[None, :], threshold), x.to(tl.float32) * scale, 0.0)
+    tl.store(y_ptr + row.to(tl.int64)[:, None] * width + channel[None, :], y.to(x.dtype), mask)
+
+
+def dropout_forward(x: Tensor, dropout: Dropout | None) -> tuple[Tensor, tuple | None]:
+    """`y = x · mask / (1 − rate)`, any shape; the identity when `dropout` is `None` or its rate rounds to 0.
+
+    Raises `TypeError` for float64 and what is no float, `ValueError` for a shape that does not fit the coordinates.
+    Source: Srivastava et al. 2014, in the inverted form; Vaswani 2017, §5.4.
+    """
+    check_rows_in_float32(x=x)
+    check_rows("x", x)
+    if dropout is None or not is_active(dropout):
+        return x, None
+    return _drop(x, dropout), (dropout, x.shape, x.dtype)
+
+
+def dropout_backward(dy: Tensor, cache: tuple | None) -> Tensor:
+    """`dx = dy · mask / (1 − rate)`: the same map, with the mask computed again."""
+    if cache is None:
+        return dy
+    dropout, shape, dtype = cache
+    check_gradient("dy", dy, shape, dtype)
+    return _drop(dy, dropout)
+
+
+def _drop(x: Tensor, dropout: Dropout) -> Tensor:
+    rows = rows_of(x)
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if not x.numel():
+        return y
+    num_rows, width = rows.shape
+    block = row_block(width, ELEMENTS)
+    rows_each = ELEMENTS // block
+    grid = (triton.cdiv(num_rows, rows_each), triton.cdiv(width, block))
+    with on(x):
+        dropout_kernel[grid](
+            rows, y, num_rows, width, rows.stride(0), **row_arguments(dropout, x),
+            ROWS=rows_each, BLOCK=block, num_warps=row_warps(ELEMENTS),
+        )  # fmt: skip
+    return y

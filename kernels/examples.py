@@ -1,0 +1,83 @@
+"""A call of every op in every dtype, with the shapes of the models that are trained with them.
+
+What these calls launch is what `kernels.compilation` compiles for GPUs that are not here.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from minitransformer.ops import Dropout
+
+DROPOUT = Dropout(0.1, key=1)
+
+BATCH, TIME, HEADS, WIDTH, VOCABULARY = 2, 256, 8, 512, 37_000
+"""The paper's base."""
+
+
+Example = tuple[str, Callable[[], Any]]
+"""A name and a call, forward and backward together."""
+
+
+def examples(target: str) -> Iterator[Example]:
+    """Of each op in each dtype, without bfloat16 where the GPU has none; attention in more ways on Hopper."""
+    dtypes = [torch.float32, torch.float16, torch.bfloat16]
+    for dtype in dtypes if target != "cuda:75" else dtypes[:2]:
+        for name, call in (*_rows(dtype), *_attention(dtype, everything=target == "cuda:90")):
+            yield f"{name}, {str(dtype).removeprefix('torch.')}", call
+
+
+def _both(op: str, *tensors: Tensor, **options: Any) -> None:
+    import kernels
+
+    out, cache = getattr(kernels, f"{op}_forward")(*tensors, **options)
+    getattr(kernels, f"{op}_backward")(torch.ones_like(out) if out.ndim else 1.0, cache)
+
+
+def _rows(dtype: torch.dtype) -> Iterator[Example]:
+    """Of everything but attention."""
+    import kernels
+
+    def both(op: str, *tensors: Tensor, **options: Any) -> Callable[[], Any]:
+        return partial(_both, op, *tensors, **options)
+
+    def zeros(*shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=dtype)
+
+    x, gamma = zeros(BATCH, TIME, WIDTH), torch.ones(WIDTH)
+    ids = torch.zeros(BATCH, TIME, dtype=torch.int64)
+    yield "relu", both("relu", x)
+    yield "dropout", both("dropout", x, dropout=DROPOUT)
+    yield "softmax", both("softmax", zeros(BATCH, HEADS, TIME, TIME))
+    yield "softmax, long rows", both("softmax", zeros(2, 131_072))
+    yield "layernorm", both("layernorm", x, gamma, gamma)
+    yield "add_layernorm", both("add_layernorm", x, x, gamma, gamma)
+    yield "add_layernorm, dropout", both("add_layernorm", x, x, gamma, gamma, dropout=DROPOUT)
+    yield "embedding", both("embedding", ids, zeros(100, WIDTH), scale=2.0)
+    targets = torch.ones(64, dtype=torch.int64)
+    yield "cross_entropy", both("cross_entropy", zeros(64, VOCABULARY), targets, label_smoothing=0.1)
+    table = zeros(VOCABULARY, 8)
+    options = {"label_smoothing": 0.1, "ignore_index": 0}
+    yield "linear_cross_entropy", both("linear_cross_entropy", zeros(64, 8), table, targets, **options)
+    if dtype == torch.float32:
+        flat = torch.zeros(4096)
+        yield "adam_step", partial(kernels.adam_step, flat, flat, flat, flat, step=1, lr=0.1)
+        yield "global_norm", partial(kernels.global_norm, flat)
+
+
+def _attention(dtype: torch.dtype, everything: bool) -> Iterator[Example]:
+    """Of attention: of each tile that tuning may try where `everything` is asked for, else of the default ones."""
+    mask = torch.ones(1, TIME, dtype=torch.bool)
+    options: dict[str, dict[str, Any]] = {
+        "": {},
+        ", padding": {"key_mask": mask},
+        ", padding and dropout": {"key_mask": mask, "dropout": DROPOUT},
+    }
+    for width in (32, 64, 128, 256) if everything else (64, 128):
+        query = torch.zeros(1, 2, TIME, width, dtype=dtype)
+        for name, chosen in options.items():
+            if everything or name != ", padding":
+                yield f"attention, {width} wide{name}", partial(_both, "attention", query, query, query, **chosen)

@@ -1,0 +1,116 @@
+"""A hash of what an op runs: its host wrappers, its kernels, and everything of this package that these call.
+
+Code is parsed, not imported: from a wrapper's name every function, class and constant of the package that it mentions
+is followed, through imports too. Comments, docstrings and layout don't count; any other change of any of them gives
+another hash, and whatever was verified with the old one is verified no more.
+"""
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = Path(__file__).parent
+
+
+class Place(NamedTuple):
+    """A name at the top of a file."""
+
+    path: Path
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(PACKAGE)}:{self.name}"
+
+
+def fingerprint(module: str, *names: str) -> str:
+    """The hash of these names of a module, such as "softmax" or "attention.host", and of all that they reach."""
+    code = reached(module, *names)
+    digest = hashlib.sha256()
+    for place in sorted(code, key=str):
+        digest.update(f"{place} {code[place]}\n".encode())
+    return digest.hexdigest()
+
+
+def reached(module: str, *names: str) -> dict[Place, str]:
+    """The code that the hash covers. Raises `ValueError` for a name that the module does not have."""
+    found: dict[Place, str] = {}
+    path = _path(module.split("."))
+    for name in names:
+        if name not in definitions(path) and name not in imports(path):
+            raise ValueError(f"{path.relative_to(PACKAGE)} has no {name}")
+    waiting = [Place(path, name) for name in names]
+    while waiting:
+        place = waiting.pop()
+        node = definitions(place.path).get(place.name)
+        if node is not None and place not in found:
+            found[place] = ast.dump(node)
+            waiting += mentioned(place.path, node)
+        elif node is None and place.name in imports(place.path):
+            waiting.append(imports(place.path)[place.name])
+    return found
+
+
+def mentioned(path: Path, node: ast.AST) -> Iterator[Place]:
+    """The names in a piece of code, and the attributes of modules of this package."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            yield Place(path, part.id)
+        elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+            source = imports(path).get(part.value.id)
+            if source is not None and source.name == MODULE:
+                yield Place(source.path, part.attr)
+
+
+MODULE = "*"
+"""The name of a place that is a whole module."""
+
+
+@cache
+def definitions(path: Path) -> dict[str, ast.stmt]:
+    """The functions, classes and constants at the top of a file, without docstrings."""
+    found: dict[str, ast.stmt] = {}
+    for node in _tree(path).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] = _without_docstrings(node)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = (part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
+            found |= dict.fromkeys(names, node)
+    return found
+
+
+@cache
+def imports(path: Path) -> dict[str, Place]:
+    """What a file takes from other files of this package, by the name that it has there."""
+    found: dict[str, Place] = {}
+    folder = list(path.relative_to(PACKAGE).parent.parts)
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = folder[: len(folder) - node.level + 1] + (node.module.split(".") if node.module else [])
+            for alias in node.names:
+                module = _path([*base, alias.name])
+                found[alias.asname or alias.name] = (
+                    Place(module, MODULE) if module.exists() else Place(_path(base), alias.name)
+                )
+    return {name: place for name, place in found.items() if place.path.exists()}
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _path(parts: list[str]) -> Path:
+    """The file of a module, or of a package."""
+    path = PACKAGE.joinpath(*parts)
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _without_docstrings(node: ast.stmt) -> ast.stmt:
+    for part in ast.walk(node):
+        if isinstance(part, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(part) is not None:
+            part.body = part.body[1:] or [ast.Pass()]
+    return node

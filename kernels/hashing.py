@@ -1,0 +1,124 @@
+"""The dropout mask inside a kernel: the same bits as `minitransformer.ops.dropout_mask`, from the same numbers.
+
+A row's hash mixes the key's low half, the row's coordinates and the key's high half in turn; two neighbouring channels
+share one hash of the row's and theirs, 16 bits each. `lowbias32` is Chris Wellons's ("Prospecting for Hash Functions",
+2018).
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from minitransformer.ops import Dropout
+
+from ._checks import check_shape
+
+UNSPECIALIZED = ["key_low", "key_high", "sentence", "position", "threshold", "scale"]
+"""Arguments that change from step to step: no kernel is compiled anew for one that is 1 or a multiple of 16."""
+
+
+@triton.jit
+def mix(x):
+    """`lowbias32`, a permutation of 32 bits, on a tensor of uint32."""
+    x = x ^ (x >> 16)
+    x = x * 0x7FEB352D
+    x = x ^ (x >> 15)
+    x = x * 0x846CA68B
+    return x ^ (x >> 16)
+
+
+@triton.jit
+def load_key(key_ptr, key_low, key_high):
+    """The key's halves as uint32: from device memory where there is a pointer, as a captured graph needs it."""
+    if key_ptr is not None:
+        key_low = tl.load(key_ptr)
+        key_high = tl.load(key_ptr + 1)
+    return tl.cast(key_low, tl.uint32), tl.cast(key_high, tl.uint32)
+
+
+@triton.jit
+def mix_in(hashed, coordinate):
+    """A row's hash begins as the key's low half; each coordinate, and last the key's high half, is mixed in."""
+    return mix(hashed ^ coordinate.to(tl.uint32))
+
+
+@triton.jit
+def row_hashes(
+    row,
+    key_ptr,
+    key_low,
+    key_high,
+    sentence,
+    position,
+    sentences_ptr,
+    positions_ptr,
+    T,
+    H,
+    HEADS: tl.constexpr,
+):
+    """The hashes of rows of an `(B, T, C)`, with `HEADS` of a `(B, H, T, C)`; of an `(N, C)` with T = N.
+
+    Where there are pointers, a row's sentence and position are read from the arrays `(N,)` behind them.
+    """
+    low, high = load_key(key_ptr, key_low, key_high)
+    if sentences_ptr is not None:
+        hashed = mix_in(low, tl.load(sentences_ptr + row))
+        return mix_in(mix_in(hashed, tl.load(positions_ptr + row)), high)
+    if HEADS:
+        hashed = mix_in(mix_in(low, row // (T * H) + sentence), (row // T) % H)
+    else:
+        hashed = mix_in(low, row // T + sentence)
+    return mix_in(mix_in(hashed, row % T + position), high)
+
+
+@triton.jit
+def kept(row_hash, channel, threshold):
+    """Whether elements are kept; row_hash and channel broadcast against each other."""
+    channel = channel.to(tl.uint32)
+    word = mix(row_hash + (channel >> 1) * 0x9E3779B9)
+    bits = (word >> ((channel & 1) << 4)) & 0xFFFF  # the even channel's are the low half
+    return bits >= threshold.to(tl.uint32)
+
+
+def is_active(dropout: Dropout | None) -> bool:
+    """Whether anything can be dropped. Raises `TypeError` for what is no `Dropout`."""
+    if dropout is None:
+        return False
+    if not isinstance(dropout, Dropout):
+        raise TypeError(f"dropout must be a Dropout or None, got {type(dropout).__name__}")
+    return dropout.threshold > 0
+
+
+def key_arguments(dropout: Dropout) -> dict[str, Any]:
+    """The arguments of a kernel that describe the key, the threshold and the scale."""
+    if isinstance(dropout.key, Tensor):
+        key = {"key_ptr": dropout.key, "key_low": 0, "key_high": 0}
+    else:
+        key = {"key_ptr": None, "key_low": _int32(dropout.key), "key_high": _int32(dropout.key >> 32)}
+    return key | {"threshold": dropout.threshold, "scale": dropout.scale}
+
+
+def row_arguments(dropout: Dropout, x: Tensor) -> dict[str, Any]:
+    """`key_arguments`, and those that `row_hashes` needs for the rows of x `(N, C)`, `(B, T, C)` or `(B, H, T, C)`."""
+    if x.ndim > 4:
+        raise ValueError(f"x has {x.ndim} axes, expected (N, C), (B, T, C) or (B, H, Tq, Tk)")
+    rows = {"sentences_ptr": None, "positions_ptr": None, "sentence": 0, "position": 0}
+    sentence, position = (torch.as_tensor(number) for number in (dropout.sentence, dropout.position))
+    if sentence.ndim or position.ndim:
+        for name, numbers in (("dropout's sentence", sentence), ("dropout's position", position)):
+            check_shape(name, numbers, x.shape[:-1] if x.ndim == 2 else (x.shape[:-1].numel(),))
+        rows["sentences_ptr"] = sentence.to(x.device, torch.int32)
+        rows["positions_ptr"] = position.to(x.device, torch.int32)
+    else:
+        rows["sentence"], rows["position"] = int(sentence), int(position)
+    lengths = {"T": x.shape[-2] if x.ndim > 1 else 1, "H": x.shape[1] if x.ndim == 4 else 1, "HEADS": x.ndim == 4}
+    return key_arguments(dropout) | rows | lengths
+
+
+def _int32(number: int) -> int:
+    """The lowest 32 bits, as the signed number that they are too."""
+    number &= 0xFFFFFFFF
+    return number - 2**32 if number >= 2**31 else number

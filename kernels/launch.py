@@ -1,0 +1,28 @@
+"""What the host wrappers of all kernels share."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def on(tensor: Tensor) -> AbstractContextManager[Any]:
+    """The tensor's GPU as the current one: Triton launches on the current device, whatever its arguments live on."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+
+
+def rows_of(x: Tensor) -> Tensor:
+    """x `(..., C)` as `(N, C)` with neighbouring elements of a row side by side; a copy only where there is no view."""
+    rows = x.reshape(-1, x.shape[-1]) if x.numel() else x.reshape(x.shape[:-1].numel(), x.shape[-1])
+    return rows if rows.stride(-1) == 1 or rows.shape[-1] == 1 else rows.contiguous()
+
+
+def row_block(width: int, most: int) -> int:
+    """The smallest power of two that holds `width` elements, but `most` at the most."""
+    return min(1 << max(width - 1, 0).bit_length(), most)
+
+
+def row_warps(block: int) -> int:
+    """Warps for a row of `block` elements: 8 to 32 elements a thread, which keeps 16-byte loads and few registers."""
+    return min(max(block // 512, 1), 16)

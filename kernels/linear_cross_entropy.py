@@ -1,0 +1,213 @@
+"""The output projection and its loss in one op: `cross_entropy(x @ tableᵀ, targets)`, the N·V logits never all at once.
+
+The products are PyTorch's (cuBLAS, which a kernel of ours would not beat). What is left is how often N·V elements pass
+through memory, and how many of them exist, beside the products' own reading and writing:
+
+    naive      `linear_cross_entropy_naive`: the projection, then the naive loss: 20 passes, and eight tensors of N·V
+    two ops    the projection, then `cross_entropy`: 3 passes, and the logits and dlogits live together, 2·N·V; for the
+               paper's batch (25k tokens, V = 37k) 3.7 GB in half precision
+    here       a chunk of rows at a time: its logits, one kernel that turns them into dlogits where they stand, then
+               their share of dx and dtable. The gradient is taken in the forward, for dloss = 1, and scaled later,
+               when it is only N·C + V·C large. 3 passes (2 where the second reading still finds the row in the cache),
+               and no more than CHUNK_LOGITS of N·V, 128 MB in half precision
+
+A chunk must not be too small either: each one reads and writes dtable's sums, 8·V·C bytes, and the fewer the rows of a
+product, the less of the GPU it fills. At V = 37k a chunk has 1,800 rows.
+
+dlogits are kept as `softmax − q`, between −1 and 1, and divided by the count at the very end: a 25,000th of most
+probabilities would be less than float16 can hold.
+"""
+
+from collections.abc import Iterator
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ._checks import check_device, check_out
+from ._rows import check_rows_in_float32
+from .cross_entropy import (
+    CHANGING,
+    PER_ROW,
+    check_targets,
+    cross_entropy_forward_kernel,
+    cross_entropy_naive,
+    load_logits,
+    load_targets,
+    logit_gradients,
+    mean_loss,
+    multiple,
+    row_arguments,
+    row_losses,
+)
+from .launch import on, row_block, row_warps
+from .scalars import number, number_arguments
+
+CHUNK_LOGITS = 1 << 26
+"""Logits that exist at a time, at the most (or one row, should that be longer)."""
+ALIGNMENT = 16
+"""A row of logits begins at a multiple of so many elements: any V then has the products' and the loads' fast paths."""
+ELEMENTS = 2048
+"""Of a program that scales."""
+
+
+@triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
+def logits_to_gradients_kernel(
+    logits_ptr, targets_ptr, losses_ptr, num_rows, V, stride, label_smoothing, ignore_index,
+    SMOOTHING: tl.constexpr, PADDING: tl.constexpr, ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The losses of a few rows of logits, which become `softmax − q` where they stand; zeros if a target is ignored."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    target, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
+    row_ptr = logits_ptr + row.to(tl.int64) * multiple(stride, ALIGNED)
+    loss, highest, total = row_losses(
+        row_ptr, target, counted, V, label_smoothing, SMOOTHING, PADDING, ALIGNED, ROWS, BLOCK
+    )
+    tl.store(losses_ptr + row, loss, row < num_rows)
+    tl.debug_barrier()  # every thread has the target's logit before another writes over it
+    width = multiple(V + PADDING, ALIGNED)
+    last = (width - 1) // BLOCK * BLOCK
+    for done in range(0, width, BLOCK):  # backwards: the end of a row is what the cache still has
+        column = last - done + tl.arange(0, BLOCK)
+        z = load_logits(row_ptr, column, counted, V, PADDING, ALIGNED)
+        dlogits = logit_gradients(z, highest, total, column, target, V, label_smoothing)
+        dlogits = tl.where(counted[:, None], dlogits, 0.0).to(logits_ptr.dtype.element_ty)
+        mask = (row < num_rows)[:, None] & (column < width)[None, :]  # the padding too: whole 16 bytes
+        tl.store(row_ptr[:, None] + column[None, :], dlogits, mask)
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+def scale_kernel(
+    x_ptr, y_ptr, mean_ptr, dloss, dloss_ptr, num_rows, width, stride, stride_column,
+    ADD: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """`y = dloss / count · x`, or that added to y; x `(N, C)` contiguous, y of any strides."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    mask = (row < num_rows) & (column < width)
+    place = y_ptr + row * stride + column * stride_column
+    y = tl.load(x_ptr + row * width + column, mask, other=0.0).to(tl.float32)
+    y *= number(dloss, dloss_ptr, tl.float32) / tl.load(mean_ptr + 1)
+    if ADD:
+        y += tl.load(place, mask, other=0.0)
+    tl.store(place, y.to(y_ptr.dtype.element_ty), mask)
+
+
+def linear_cross_entropy_forward(
+    x: Tensor,
+    table: Tensor,
+    targets: Tensor,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
+    with_grad: bool = True,
+) -> tuple[Tensor, tuple | None]:
+    """`cross_entropy(x @ tableᵀ, targets)`, and unless `with_grad=False` its gradient for `dloss = 1`.
+
+    x `(N, C)`, table `(V, C)`, targets `(N,)` → a scalar, in float32 whatever x and table are. Rows whose target is
+    ignored are computed too and come to nothing: to leave them out, the host would have to wait for their number.
+    Raises `TypeError` for float64. Source: Vaswani 2017, §3.4 and §5.4.
+    """
+    check_rows_in_float32(x=x, table=table)
+    if x.ndim != 2 or table.ndim != 2 or x.shape[1] != table.shape[1] or not len(table):
+        raise ValueError(f"x has shape {tuple(x.shape)} and table {tuple(table.shape)}, expected (N, C) and (V, C)")
+    ignore_index = check_targets(targets, x, (len(x), len(table)), label_smoothing, ignore_index)
+    ids = targets.contiguous()
+    losses = torch.empty(len(x), dtype=torch.float32, device=x.device)
+    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device) if with_grad else None
+    dtable = torch.zeros(table.shape, dtype=torch.float32, device=x.device) if with_grad else None
+    for chunk, logits in _chunks(x, table):
+        torch.mm(x[chunk], table.T, out=logits)  # (n, V)
+        _losses(logits, ids[chunk], losses[chunk], label_smoothing, ignore_index, with_grad)
+        if dx is not None and dtable is not None:
+            torch.mm(logits, table, out=dx[chunk])  # logits = x @ tableᵀ, now dlogits
+            add_product(dtable, logits.T, x[chunk])
+    mean = mean_loss(losses, ids, ignore_index)
+    return mean[0], (dx, dtable, mean, table.dtype) if with_grad else None
+
+
+def linear_cross_entropy_backward(
+    dloss: Tensor | float, cache: tuple | None, out: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Gradients `(dx, dtable)`: the forward's, times dloss.
+
+    `out=` adds dtable into that tensor, which may be wider than the table, and returns it. Raises `ValueError` after a
+    forward with `with_grad=False`.
+    """
+    if cache is None:
+        raise ValueError("the forward was called with with_grad=False and kept no gradient")
+    dx, dtable, mean, table_dtype = cache
+    scale = number_arguments("dloss", dloss, float, dx)
+    if out is not None:
+        check_device("out", check_out("out", out, dtable.shape), "x", dx)
+    return _scaled(dx, dx.dtype, mean, scale), _scaled(dtable, table_dtype, mean, scale, out)
+
+
+def linear_cross_entropy_naive(
+    x: Tensor,
+    table: Tensor,
+    targets: Tensor,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss and, for dloss = 1, dx and dtable: all logits at once, and a tensor for every step of their loss."""
+    loss, dlogits = cross_entropy_naive(x @ table.T, targets, label_smoothing, ignore_index)
+    return loss, dlogits @ table, dlogits.T @ x
+
+
+def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """`total += a @ b`, the total as wide as the product's sums are: float32 for narrower a and b."""
+    if a.dtype == total.dtype:
+        total.addmm_(a, b)
+    elif total.is_cuda:
+        torch.addmm(total, a, b, out_dtype=total.dtype, out=total)
+    else:  # PyTorch's products on a CPU cannot add into a wider total
+        total.addmm_(a.to(total.dtype), b.to(total.dtype))
+
+
+def _chunks(x: Tensor, table: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Slices of x's rows, equally long, each with room for its logits `(n, V)`: the same memory again and again."""
+    vocab_size = len(table)
+    width = triton.cdiv(vocab_size, ALIGNMENT) * ALIGNMENT
+    most = max(1, CHUNK_LOGITS // width)
+    step = triton.cdiv(len(x), max(1, triton.cdiv(len(x), most)))
+    memory = torch.empty((step, width), dtype=x.dtype, device=x.device)
+    for start in range(0, len(x), max(1, step)):
+        stop = min(start + step, len(x))
+        yield slice(start, stop), memory[: stop - start, :vocab_size]
+
+
+def _losses(
+    logits: Tensor,
+    ids: Tensor,
+    losses: Tensor,
+    label_smoothing: float,
+    ignore_index: int | None,
+    with_grad: bool,
+) -> None:
+    """The losses of a chunk of logits, which become their own gradients where that is asked for."""
+    padding = logits.stride(0) - logits.shape[1]
+    arguments = row_arguments(logits, ids, label_smoothing, ignore_index, padding)
+    arguments |= {"losses_ptr": losses, "SMOOTHING": bool(label_smoothing), "PADDING": padding}
+    grid = (triton.cdiv(len(logits), arguments["ROWS"]),)
+    with on(logits):
+        if with_grad:
+            logits_to_gradients_kernel[grid](logits, **arguments)
+        else:
+            cross_entropy_forward_kernel[grid](logits, highest_ptr=None, total_ptr=None, **arguments)
+
+
+def _scaled(x: Tensor, dtype: torch.dtype, mean: Tensor, scale: dict, out: Tensor | None = None) -> Tensor:
+    """`dloss / count · x` as a new tensor of the dtype, or added into `out`."""
+    y = torch.empty(x.shape, dtype=dtype, device=x.device) if out is None else out
+    if x.numel():
+        num_rows, width = x.shape
+        block = row_block(width, ELEMENTS)
+        rows_each = ELEMENTS // block
+        grid = (triton.cdiv(num_rows, rows_each), triton.cdiv(width, block))
+        with on(x):
+            scale_kernel[grid](
+                x, y, mean, num_rows=num_rows, width=width, stride=y.stride(0), stride_column=y.stride(1), **scale,
+                ADD=out is not None, ROWS=rows_each, BLOCK=block, num_warps=row_warps(ELEMENTS),
+            )  # fmt: skip
+    return y

@@ -1,0 +1,43 @@
+"""The two operations of an optimiser over a model's flat arrays."""
+
+import torch
+from torch import Tensor
+
+from .._checks import check_floats, check_shape
+
+
+def adam_step(
+    data: Tensor,
+    grad: Tensor,
+    m: Tensor,
+    v: Tensor,
+    *,
+    step: int | Tensor,
+    lr: float | Tensor,
+    beta1: float = 0.9,
+    beta2: float = 0.98,
+    eps: float = 1e-9,
+    grad_scale: float | Tensor = 1.0,
+) -> None:
+    """One update of Adam, in place on the flat `data`, `m` and `v`; step, lr and grad_scale may be in device memory."""
+    check_floats(data=data, grad=grad, m=m, v=v)
+    if data.ndim != 1:
+        raise ValueError(f"data has shape {tuple(data.shape)}, expected a flat array (P,)")
+    for name, tensor in (("grad", grad), ("m", m), ("v", v)):
+        check_shape(name, tensor, data.shape)
+    if not isinstance(step, Tensor) and step < 1:
+        raise ValueError(f"step is {step}, expected 1 or more: Adam's bias correction divides by 1 − β^step")
+    # Scalars in float64, in which β^step is exact enough; those without axes leave the arrays' dtype as it is.
+    number, lr, grad_scale = (n.reshape(()).double() if isinstance(n, Tensor) else n for n in (step, lr, grad_scale))
+    root_correction = (1 - beta2**number) ** 0.5
+    rate = lr * root_correction / (1 - beta1**number)
+    g = grad * grad_scale
+    m.mul_(beta1).add_(g, alpha=1 - beta1)
+    v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+    data.sub_(m / (v.sqrt() + eps * root_correction) * rate)
+
+
+def global_norm(grad: Tensor) -> Tensor:
+    """`√Σ grad²`, a scalar in device memory; summed in float64 where the device has it."""
+    check_floats(grad=grad)
+    return torch.linalg.vector_norm(grad, dtype=torch.float32 if grad.device.type == "mps" else torch.float64)

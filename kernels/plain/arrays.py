@@ -1,0 +1,100 @@
+"""The array plumbing that layers and models need, on one device."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+SMALL_K = 16
+"""Up to here `topk` takes the maximum k times; beyond, it sorts."""
+
+
+def plumbing(device: torch.device, dtype: torch.dtype) -> dict[str, Callable[..., Any]]:
+    """The functions of `minitransformer.ops.arrays` by name, for tensors on `device` and activations of `dtype`."""
+
+    def asarray(data: Any, dtype: Any = None) -> Tensor:
+        """`data` (tensor, array, list or number) on the device."""
+        if not isinstance(data, Tensor):
+            data = np.asarray(data)
+            data = torch.from_numpy(data if data.flags.writeable and data.flags.c_contiguous else data.copy())
+        return data.to(device, None if dtype is None else dtype_of(dtype))
+
+    def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Tensor:
+        """Zeros; PyTorch aligns them to 64 bytes or more."""
+        return torch.zeros(shape, dtype=dtype_of(dtype), device=device)
+
+    def activations(data: Tensor) -> Tensor:
+        """A copy of float32 parameters in the dtype of the activations; `data` itself where they are no narrower."""
+        return data.to(dtype) if dtype.itemsize < data.dtype.itemsize and dtype.itemsize == 2 else data
+
+    return {
+        "asarray": asarray,
+        "zeros": zeros,
+        "activations": activations,
+        "to_numpy": to_numpy,
+        "concatenate": concatenate,
+        "cast": cast,
+        "sin": torch.sin,
+        "cos": torch.cos,
+        "take": take,
+        "topk": topk,
+    }
+
+
+def dtype_of(dtype: Any) -> torch.dtype:
+    """`torch.float32` of "float32", of `np.float32` and of itself. Raises `TypeError` for what PyTorch doesn't have."""
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise TypeError(f"dtype is {name}, which PyTorch does not have")
+    return found
+
+
+def to_numpy(tensor: Tensor) -> np.ndarray:
+    """The tensor in host memory; bfloat16, which NumPy doesn't have, as float32."""
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
+
+
+def concatenate(tensors: Sequence[Tensor], axis: int = -1) -> Tensor:
+    """The tensors joined along an existing axis."""
+    return torch.cat(tuple(tensors), dim=axis)
+
+
+def cast(tensor: Tensor, dtype: Any) -> Tensor:
+    """The tensor as `dtype`; itself where it already is."""
+    return tensor.to(dtype_of(dtype))
+
+
+def take(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
+    """`x`'s slices at `indices` along `axis`, copied."""
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    return torch.index_select(x, axis, indices.reshape(-1)).reshape(shape)
+
+
+def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The `k` largest of the last axis and their indices, `(..., k)`, sorted.
+
+    Ties go to the smaller index (`torch.topk` promises nothing of them); NaN is the largest of all. Raises `ValueError`
+    unless 1 ≤ k ≤ the length of the last axis.
+    """
+    n = x.shape[-1] if x.ndim else 0
+    if not 1 <= k <= n:
+        raise ValueError(f"k is {k}, expected 1 to {n}, the length of the last axis")
+    if k > SMALL_K:
+        values, indices = torch.sort(x, dim=-1, descending=True, stable=True)
+        return values[..., :k], indices[..., :k]
+    left = torch.ones_like(x, dtype=torch.bool)
+    places = torch.arange(n, device=x.device)
+    values, indices = [], []
+    for _ in range(k):
+        # What was taken is −inf like any that always was: among equals the smallest index that is left.
+        highest = x.masked_fill(~left, -torch.inf).amax(-1, keepdim=True)
+        best = torch.where(left & ((x == highest) | x.isnan()), places, n).amin(-1, keepdim=True)
+        values.append(x.gather(-1, best))
+        indices.append(best)
+        left.scatter_(-1, best, False)
+    return torch.cat(values, -1), torch.cat(indices, -1)

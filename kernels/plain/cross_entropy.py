@@ -1,0 +1,110 @@
+"""Cross-entropy with label smoothing."""
+
+import torch
+from torch import Tensor
+
+from minitransformer.ops._checks import check_number
+
+from .._checks import check_floats, check_ids, check_out, check_shape
+from .softmax import log_softmax
+
+BLOCK_LOGITS = 1 << 24
+"""Logits computed at a time by the fused op."""
+
+
+def cross_entropy_forward(
+    logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
+) -> tuple[Tensor, tuple]:
+    """`−Σ_v q_v log softmax(logits)_v`, averaged over the targets that count, `q = (1 − ε)·onehot + ε/V`.
+
+    logits `(..., V)`, targets `(...)` → a scalar, float32 where logits are narrower; 0 where no target counts.
+    """
+    check_floats(logits=logits)
+    if logits.ndim == 0 or logits.shape[-1] == 0:
+        raise ValueError(f"logits has shape {tuple(logits.shape)}, expected (..., V) with V ≥ 1")
+    counted = _counted(targets, logits.shape[:-1], logits.shape[-1], label_smoothing, ignore_index)
+    rows, ids = logits.reshape(-1, logits.shape[-1]), targets.reshape(-1).to(torch.int64)  # (N, V), (N,)
+    loss, log_probs = _losses(rows, ids, counted, label_smoothing)
+    count = counted.sum().clamp(min=1)
+    return loss / count, (log_probs, ids, counted, count, logits.shape, logits.dtype, label_smoothing)
+
+
+def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
+    """`dlogits = dloss · (softmax(logits) − q) / N`, N the targets that count; zero where a target is ignored."""
+    log_probs, ids, counted, count, shape, dtype, label_smoothing = cache
+    drows = _dlogits(log_probs, ids, counted, label_smoothing)
+    drows *= dloss / count
+    return drows.reshape(shape).to(dtype)
+
+
+def linear_cross_entropy_forward(
+    x: Tensor,
+    table: Tensor,
+    targets: Tensor,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
+    with_grad: bool = True,
+) -> tuple[Tensor, tuple | None]:
+    """`cross_entropy(x @ tableᵀ, targets)`, a block of rows at a time; x `(N, C)`, table `(V, C)`, targets `(N,)`."""
+    check_floats(x=x, table=table)
+    if x.ndim != 2 or table.ndim != 2 or x.shape[1] != table.shape[1]:
+        raise ValueError(f"x has shape {tuple(x.shape)} and table {tuple(table.shape)}, expected (N, C) and (V, C)")
+    counted = _counted(targets, x.shape[:1], len(table), label_smoothing, ignore_index)
+    ids, count = targets.to(torch.int64), counted.sum().clamp(min=1)
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    loss = torch.zeros((), dtype=wide, device=x.device)
+    dx = torch.empty_like(x) if with_grad else None
+    dtable = torch.zeros(table.shape, dtype=wide, device=x.device) if with_grad else None
+    step = max(1, BLOCK_LOGITS // len(table))
+    for start in range(0, len(x), step):
+        block = slice(start, start + step)
+        block_loss, log_probs = _losses(x[block] @ table.mT, ids[block], counted[block], label_smoothing)
+        loss += block_loss
+        if dx is not None and dtable is not None:
+            dlogits = (_dlogits(log_probs, ids[block], counted[block], label_smoothing) / count).to(x.dtype)
+            dx[block] = dlogits @ table  # logits = x @ tableᵀ
+            dtable += dlogits.mT @ x[block]
+    return loss / count, None if dx is None else (dx, dtable, table.dtype)
+
+
+def linear_cross_entropy_backward(
+    dloss: Tensor | float, cache: tuple | None, out: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Gradients `(dx, dtable)`: the forward's, times dloss; `out=` adds dtable into that tensor and returns it."""
+    if cache is None:
+        raise ValueError("the forward was called with with_grad=False and kept no gradient")
+    dx, dtable, dtype = cache
+    if out is None:
+        return dx * dloss, (dtable * dloss).to(dtype)
+    return dx * dloss, check_out("out", out, dtable.shape).add_(dtable * dloss)
+
+
+def _losses(logits: Tensor, ids: Tensor, counted: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
+    """The summed loss of rows of logits `(N, V)`, and their log-probabilities."""
+    log_probs = log_softmax(logits)
+    target = torch.where(counted, ids, 0)[:, None]  # an ignored target may be no id at all
+    losses = -(1 - label_smoothing) * log_probs.gather(1, target)[:, 0]
+    if label_smoothing:  # 0 times the −inf of a token that is ruled out would be NaN
+        losses -= label_smoothing * log_probs.mean(-1)
+    return torch.where(counted, losses, 0).sum(), log_probs
+
+
+def _dlogits(log_probs: Tensor, ids: Tensor, counted: Tensor, label_smoothing: float) -> Tensor:
+    """`softmax − q`, zeros in rows that do not count."""
+    drows = log_probs.exp() - label_smoothing / log_probs.shape[1]
+    target = torch.where(counted, ids, 0)[:, None]
+    drows.scatter_add_(1, target, torch.full_like(drows[:, :1], label_smoothing - 1))
+    return drows.masked_fill_(~counted[:, None], 0)
+
+
+def _counted(
+    targets: Tensor, shape: torch.Size, vocab_size: int, label_smoothing: float, ignore_index: int | None
+) -> Tensor:
+    """A flat boolean tensor, `True` where a target counts."""
+    check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
+    if ignore_index is not None and (isinstance(ignore_index, bool) or not isinstance(ignore_index, int)):
+        raise TypeError(f"ignore_index must be an integer or None, got {type(ignore_index).__name__}")
+    check_ids("targets", targets, vocab_size, ignore=ignore_index)
+    check_shape("targets", targets, shape)
+    flat = targets.reshape(-1)
+    return torch.ones_like(flat, dtype=torch.bool) if ignore_index is None else flat != ignore_index

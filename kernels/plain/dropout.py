@@ -1,0 +1,83 @@
+"""Dropout with the reference's masks: a hash of each element's coordinates (see `minitransformer.ops.dropout`)."""
+
+import torch
+from torch import Tensor
+
+from minitransformer.ops import Dropout
+
+from .._checks import check_floats, check_gradient, check_rows, check_shape
+
+LOW_32 = 0xFFFFFFFF
+"""PyTorch has no arithmetic on uint32: numbers below 2³² are kept in int64, and cut after each product."""
+
+
+def dropout_forward(x: Tensor, dropout: Dropout | None) -> tuple[Tensor, tuple | None]:
+    """`y = x · mask / (1 − rate)`; the identity when `dropout` is `None` or its rate rounds to 0."""
+    check_floats(x=x)
+    check_rows("x", x)
+    if dropout is None:
+        return x, None
+    if not isinstance(dropout, Dropout):
+        raise TypeError(f"dropout must be a Dropout or None, got {type(dropout).__name__}")
+    if dropout.threshold == 0:
+        return x, None
+    kept = dropout_mask(tuple(x.shape), dropout, x.device)
+    return x * kept * dropout.scale, (kept, dropout.scale, x.dtype)
+
+
+def dropout_backward(dy: Tensor, cache: tuple | None) -> Tensor:
+    """`dx = dy · mask / (1 − rate)`."""
+    if cache is None:
+        return dy
+    kept, scale, dtype = cache
+    check_gradient("dy", dy, kept.shape, dtype)
+    return dy * kept * scale
+
+
+def dropout_mask(shape: tuple[int, ...], dropout: Dropout, device: torch.device) -> Tensor:
+    """The boolean mask, `True` = kept, of an x of that shape: the same bits as the reference's."""
+    if not 1 <= len(shape) <= 4:
+        raise ValueError(f"x has {len(shape)} axes, expected (N, C), (B, T, C) or (B, H, Tq, Tk)")
+    rows = _row_hashes(shape[:-1], dropout, device)  # (...)
+    channel = torch.arange(shape[-1], device=device)
+    words = _mix((rows[..., None] + (channel >> 1) * 0x9E3779B9) & LOW_32)  # (..., C)
+    return (words >> 16 * (channel & 1)) & 0xFFFF >= dropout.threshold  # the even channel's are the low half
+
+
+def _row_hashes(shape: tuple[int, ...], dropout: Dropout, device: torch.device) -> Tensor:
+    """The key's low half, each coordinate and the key's high half, mixed in turn; coordinates broadcast to `shape`."""
+    coordinates = (dropout.sentence, dropout.position)
+    sentence, position = (torch.as_tensor(n, dtype=torch.int64, device=device) for n in coordinates)
+    if sentence.ndim or position.ndim:
+        for name, numbers in (("dropout's sentence", sentence), ("dropout's position", position)):
+            check_shape(name, numbers, shape if len(shape) == 1 else (torch.Size(shape).numel(),))
+        coordinates = [sentence, position]
+    else:
+        lengths = (1,) * (2 - len(shape)) + shape
+        axes = [
+            torch.arange(length, device=device).reshape(-1, *(1,) * (len(lengths) - 1 - axis))
+            for axis, length in enumerate(lengths)
+        ]
+        coordinates = [axes[0] + sentence, *axes[1:-1], axes[-1] + position]
+    low, high = _halves(dropout.key)
+    hashes = torch.as_tensor(low, device=device)
+    for coordinate in (*coordinates, torch.as_tensor(high, device=device)):
+        hashes = _mix(hashes ^ (coordinate & LOW_32))
+    return hashes.reshape(shape)
+
+
+def _halves(key: int | Tensor) -> tuple[int | Tensor, int | Tensor]:
+    """The key's low and high 32 bits; a key in device memory is two int32."""
+    if isinstance(key, Tensor):
+        low, high = key.to(torch.int64) & LOW_32
+        return low, high
+    return key & LOW_32, key >> 32
+
+
+def _mix(x: Tensor) -> Tensor:
+    """`lowbias32` on numbers below 2³² in int64; a product that overflows is right in its low half all the same."""
+    x = x ^ (x >> 16)
+    x = (x * 0x7FEB352D) & LOW_32
+    x = x ^ (x >> 15)
+    x = (x * 0x846CA68B) & LOW_32
+    return x ^ (x >> 16)

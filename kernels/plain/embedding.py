@@ -1,0 +1,29 @@
+"""Looking up rows of a table by token id."""
+
+import torch
+from torch import Tensor
+
+from .._checks import check_floats, check_gradient, check_ids, check_out
+
+
+def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[Tensor, tuple]:
+    """`y = scale · table[ids]`; ids `(...)`, table `(V, C)` → y `(..., C)`."""
+    check_floats(table=table)
+    if table.ndim != 2:
+        raise ValueError(f"table has shape {tuple(table.shape)}, expected (V, C)")
+    check_ids("ids", ids, len(table))
+    y = table[ids]
+    return y * scale if scale != 1.0 else y, (ids, table.shape, table.dtype, scale)
+
+
+def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> Tensor:
+    """`dtable[i] = scale · Σ dy[n]` over all n with `ids[n] = i`; `out=` adds into that tensor and returns it."""
+    ids, table_shape, dtype, scale = cache
+    check_gradient("dy", dy, (*ids.shape, table_shape[1]), dtype)
+    if out is None:
+        total = torch.zeros(table_shape, dtype=dtype, device=dy.device)
+    else:
+        total = check_out("out", out, table_shape)
+    rows = dy.reshape(-1, table_shape[1]).to(total.dtype) * scale
+    # Not index_add_, whose sums come in another order each time on a GPU.
+    return total.index_put_((ids.reshape(-1),), rows, accumulate=True)

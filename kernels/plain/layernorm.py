@@ -1,0 +1,66 @@
+"""Layer normalisation, alone and as the paper's Add & Norm."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from minitransformer.ops import Dropout
+from minitransformer.ops._checks import check_number
+
+from .._checks import check_floats, check_gradient, check_scale_and_shift, check_shape
+from .dropout import dropout_backward, dropout_forward
+from .softmax import widened
+
+
+def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> tuple[Tensor, tuple]:
+    """`y = gamma · (x − mean) / √(var + eps) + beta` over the last axis of x `(..., C)`, the variance biased."""
+    check_floats(x=x)
+    check_scale_and_shift(x, gamma, beta)
+    check_number("eps", eps, at_least=0.0)
+    centred = widened(x) - widened(x).mean(-1, keepdim=True)
+    rstd = (centred.square().mean(-1, keepdim=True) + eps).rsqrt()  # (..., 1)
+    normed = centred * rstd
+    return (normed * gamma + beta).to(x.dtype), (normed, rstd, gamma, x.dtype)
+
+
+def layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients `(dx, dgamma, dbeta)`: `dx = rstd · (dn − mean(dn) − n · mean(dn · n))` with `dn = dy · gamma`."""
+    normed, rstd, gamma, dtype = cache
+    check_gradient("dy", dy, normed.shape, dtype)
+    dy = widened(dy)
+    rows = tuple(range(dy.ndim - 1))
+    dgamma = (dy * normed).sum(rows) if rows else dy * normed
+    dbeta = dy.sum(rows) if rows else dy.clone()
+    dnormed = dy * gamma
+    along = (dnormed * normed).mean(-1, keepdim=True)
+    dx = (dnormed - dnormed.mean(-1, keepdim=True) - normed * along) * rstd
+    return dx.to(dtype), dgamma.to(gamma.dtype), dbeta.to(gamma.dtype)
+
+
+def add_layernorm_from(layernorm_forward: Callable, layernorm_backward: Callable) -> tuple[Callable, Callable]:
+    """The paper's Add & Norm, `LayerNorm(x + Dropout(sublayer_out))`, made of any layernorm pair.
+
+    So a layernorm kernel reaches the whole model: `dataclasses.replace(ops, add_layernorm_forward=forward,
+    add_layernorm_backward=backward)`.
+    """
+
+    def add_layernorm_forward(
+        x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
+    ) -> tuple[Tensor, tuple]:
+        """`LayerNorm(x + Dropout(sublayer_out))`; x and sublayer_out `(..., C)`, gamma and beta `(C,)`."""
+        check_floats(x=x, sublayer_out=sublayer_out)
+        check_shape("sublayer_out", sublayer_out, x.shape)
+        dropped, dropout_cache = dropout_forward(sublayer_out, dropout)
+        y, norm_cache = layernorm_forward(x + dropped, gamma, beta, eps)
+        return y, (norm_cache, dropout_cache)
+
+    def add_layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Gradients `(dx, dsublayer_out, dgamma, dbeta)`."""
+        norm_cache, dropout_cache = cache
+        dx, dgamma, dbeta = layernorm_backward(dy, norm_cache)
+        return dx, dropout_backward(dx, dropout_cache), dgamma, dbeta
+
+    return add_layernorm_forward, add_layernorm_backward
+
+
+add_layernorm_forward, add_layernorm_backward = add_layernorm_from(layernorm_forward, layernorm_backward)

@@ -1,0 +1,50 @@
+"""The affine map: PyTorch's matrix product (cuBLAS, MKL), which a kernel of our own would not beat."""
+
+import torch
+from torch import Tensor
+
+from .._checks import check_floats, check_gradient, check_out, check_shape
+
+
+def linear_forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, tuple]:
+    """`y = x @ weight + bias`; x `(..., C_in)`, weight `(C_in, C_out)`, bias `(C_out,)` or `None`."""
+    check_floats(x=x, weight=weight, bias=bias)
+    if weight.ndim != 2:
+        raise ValueError(f"weight has shape {tuple(weight.shape)}, expected (C_in, C_out)")
+    if x.ndim == 0 or x.shape[-1] != weight.shape[0]:
+        raise ValueError(
+            f"x has shape {tuple(x.shape)}, expected (..., {weight.shape[0]}), the rows of weight {tuple(weight.shape)}"
+        )
+    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])  # (N, C_in)
+    if bias is None:
+        y = rows @ weight  # (N, C_out)
+    else:
+        check_shape("bias", bias, (weight.shape[1],))
+        y = torch.addmm(bias, rows, weight)
+    return y.reshape(*x.shape[:-1], weight.shape[1]), (rows, weight, bias is not None, x.shape)
+
+
+def linear_backward(
+    dy: Tensor, cache: tuple, out: tuple[Tensor, Tensor | None] | None = None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Gradients `(dx, dweight, dbias)`: `dx = dy @ weightᵀ`, `dweight = xᵀ @ dy`, `dbias = Σ dy`.
+
+    `out=(dweight, dbias)` adds into these tensors, which may be of a wider dtype, and returns them.
+    """
+    rows, weight, has_bias, shape = cache
+    check_gradient("dy", dy, (*shape[:-1], weight.shape[1]), rows.dtype)
+    dy = dy.reshape(len(rows), weight.shape[1])  # (N, C_out)
+    dx = (dy @ weight.mT).reshape(shape)  # y = rows @ weight
+    if out is None:
+        return dx, rows.mT @ dy, dy.sum(0) if has_bias else None
+    dweight, dbias = out
+    check_out("out's dweight", dweight, weight.shape)
+    if dweight.dtype == dy.dtype:
+        dweight.addmm_(rows.mT, dy)
+    else:
+        dweight += rows.mT @ dy
+    if has_bias:
+        assert dbias is not None
+        check_out("out's dbias", dbias, weight.shape[1:])
+        dbias += dy.sum(0, dtype=dbias.dtype)  # y += bias
+    return dx, dweight, dbias

@@ -1,0 +1,39 @@
+"""Numbers that a kernel takes by value from the host, or by address from device memory.
+
+A captured CUDA graph repeats its launches with the very same arguments, so what changes from step to step has to stand
+in device memory; and reading it there never makes the host wait for the device.
+"""
+
+from numbers import Real
+from typing import Any
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ._checks import check_device
+
+
+@triton.jit
+def number(value, pointer, dtype: tl.constexpr):
+    """`value`, or what stands at `pointer` where there is one, as `dtype`."""
+    if pointer is not None:
+        value = tl.load(pointer)
+    return tl.full((), value, dtype)
+
+
+def number_arguments(name: str, value: float | Tensor, kind: type[float | int], beside: Tensor) -> dict[str, Any]:
+    """The two arguments `name` and `name_ptr` of a kernel that works on the device of `beside`.
+
+    Raises `ValueError` unless a tensor has one element and is there (or in host memory), `TypeError` for no number.
+    """
+    if isinstance(value, Tensor):
+        if value.numel() != 1:
+            raise ValueError(f"{name} has shape {tuple(value.shape)}, expected one element")
+        if value.device.type != "cpu" or not beside.is_cuda:
+            check_device(name, value, "the data", beside)
+            return {name: kind(0), f"{name}_ptr": value}
+        value = value.item()  # from host memory: nothing waits
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number or a tensor of one element, got {type(value).__name__}")
+    return {name: kind(value), f"{name}_ptr": None}

@@ -1,0 +1,192 @@
+"""Softmax over the last axis: `y_i = exp(x_i) / Σ_j exp(x_j)`.
+
+It does a handful of operations for each number it moves, so its time is the memory's. Passes over the array x:
+
+    naive     `softmax_naive`: the formula in PyTorch's operations, five of them. x is read by the maximum and by the
+              difference, the difference by exp, the exponentials by their sum and by the quotient: 5 reads; and
+              three of these results are written: 8 passes, where 2 are needed
+    online    `softmax_online`: one kernel, two sweeps over a row in blocks. The first keeps the largest number so far
+              and the sum of exponentials below it, rescaled where a larger one turns up, so that maximum and sum need
+              one read together (Milakov and Gimelshein 2018); the second writes. 2 reads, 1 write: 3 passes. A row's
+              second read often comes from the cache: it starts at the end, which was read last
+    one pass  a row that fits a program's registers is read once and stays there: 1 read, 1 write, which is the least
+
+`softmax_forward` takes one pass up to `ONE_PASS` columns and is online beyond. The backward, `dx = y · (dy − Σ dy·y)`,
+has the same two forms: y and dy are read once and dx is written, 3 passes (in PyTorch's operations it takes 9), or both
+are read twice, 5.
+
+exp is one multiplication by log₂e and the hardware's 2^x. To multiply before the maximum is subtracted would save an
+operation, of a few that hide behind the memory anyway, and overflow for the largest numbers.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ._checks import check_gradient, check_rows
+from ._rows import check_rows_in_float32, load_tile, row_tile, store_tile
+from .launch import on, row_warps, rows_of
+
+LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
+"""Where a maximum starts: x − m is then never −inf − (−inf), and a row of all −inf sums to 0."""
+
+ONE_PASS = 32768
+"""Columns of a row that stays in registers: 64 for each of 512 threads."""
+
+ONE_PASS_BACKWARD = 16384
+"""The backward holds two rows, y and dy."""
+
+SWEEP = 8192
+"""Columns of a block of the two sweeps, 16 for each of 512 threads."""
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+def softmax_forward_kernel(x_ptr, y_ptr, num_rows, n, stride_x, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """One pass: a tile of whole rows of x `(N, n)`."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # (R,)
+    column = tl.arange(0, BLOCK)  # (n,)
+    mask = (row < num_rows)[:, None] & (column < n)[None, :]
+    x = load_tile(x_ptr, stride_x, row, column, mask, float("-inf"))  # (R, n)
+    highest = tl.maximum(tl.max(x, axis=1), LOWEST)  # (R,)
+    exponentials = tl.exp(x - highest[:, None])
+    store_tile(y_ptr, n, row, column, mask, exponentials * inverse(tl.sum(exponentials, axis=1))[:, None])
+
+
+@triton.jit
+def softmax_online_kernel(x_ptr, y_ptr, n, stride_x, BLOCK: tl.constexpr):
+    """Two sweeps over one row of x `(N, n)`; each lane keeps a maximum and a total of its own until the first's end."""
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride_x
+    y_ptr += row * n
+    lane = tl.arange(0, BLOCK)
+    highest = tl.full((BLOCK,), LOWEST, tl.float32)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, n, BLOCK):
+        column = start + lane
+        x = tl.load(x_ptr + column, column < n, other=float("-inf")).to(tl.float32)
+        # Of exp(x − m) and exp(m − x), one rescales and the other is 1: x is below the maximum or the new one.
+        below = tl.exp(-tl.abs(x - highest))
+        total = tl.where(x > highest, total * below + 1, total + below)
+        highest = tl.where(x > highest, x, highest)
+    row_highest = tl.max(highest, axis=0)
+    scale = inverse(tl.sum(total * tl.exp(highest - row_highest), axis=0))
+    last = (n - 1) // BLOCK * BLOCK
+    for done in range(0, n, BLOCK):
+        column = last - done + lane  # backwards: the end of the row is what the cache still has
+        x = tl.load(x_ptr + column, column < n, other=float("-inf")).to(tl.float32)
+        y = tl.exp(x - row_highest) * scale
+        tl.store(y_ptr + column, y.to(y_ptr.dtype.element_ty), column < n)
+
+
+@triton.jit
+def inverse(total):
+    """1 / total; 1 where the total is 0, of a row of all −inf, whose exponentials are 0 as well."""
+    return 1.0 / tl.where(total == 0, 1.0, total)
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+def softmax_backward_kernel(
+    dy_ptr, y_ptr, dx_ptr, num_rows, n, stride_dy, stride_y, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """One pass: a tile of whole rows of dy and y `(N, n)`."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # (R,)
+    column = tl.arange(0, BLOCK)  # (n,)
+    mask = (row < num_rows)[:, None] & (column < n)[None, :]
+    dy = load_tile(dy_ptr, stride_dy, row, column, mask)  # (R, n)
+    y = load_tile(y_ptr, stride_y, row, column, mask)
+    along = tl.sum(dy * y, axis=1)  # (R,)
+    store_tile(dx_ptr, n, row, column, mask, y * (dy - along[:, None]))
+
+
+@triton.jit
+def softmax_backward_sweeps_kernel(dy_ptr, y_ptr, dx_ptr, n, stride_dy, stride_y, BLOCK: tl.constexpr):
+    """Two sweeps over one row of dy and y `(N, n)`: the sum, and backwards the gradient."""
+    row = tl.program_id(0).to(tl.int64)
+    dy_ptr += row * stride_dy
+    y_ptr += row * stride_y
+    dx_ptr += row * n
+    lane = tl.arange(0, BLOCK)
+    along = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, n, BLOCK):
+        column = start + lane
+        dy = tl.load(dy_ptr + column, column < n, other=0.0).to(tl.float32)
+        y = tl.load(y_ptr + column, column < n, other=0.0).to(tl.float32)
+        along += dy * y
+    row_along = tl.sum(along, axis=0)
+    last = (n - 1) // BLOCK * BLOCK
+    for done in range(0, n, BLOCK):
+        column = last - done + lane
+        dy = tl.load(dy_ptr + column, column < n, other=0.0).to(tl.float32)
+        y = tl.load(y_ptr + column, column < n, other=0.0).to(tl.float32)
+        tl.store(dx_ptr + column, (y * (dy - row_along)).to(dx_ptr.dtype.element_ty), column < n)
+
+
+def softmax_forward(x: Tensor) -> tuple[Tensor, Tensor]:
+    """`y_i = exp(x_i) / Σ_j exp(x_j)` over the last axis of x `(..., n)`; sums in float32.
+
+    Nothing overflows, and a row of all −inf (a query with nothing to attend to) gives zeros, never NaN. Raises
+    `TypeError` for float64 and what is no float, `ValueError` for an x without an axis. Source: Vaswani 2017, §3.2.1.
+    """
+    check_rows_in_float32(x=x)
+    check_rows("x", x)
+    if x.shape[-1] > ONE_PASS:
+        y = softmax_online(x)
+        return y, y
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if x.numel():
+        rows = rows_of(x)  # (N, n)
+        num_rows, n = rows.shape
+        tile_rows, block = row_tile(n, ONE_PASS)
+        with on(x):
+            softmax_forward_kernel[(triton.cdiv(num_rows, tile_rows),)](
+                rows, y, num_rows, n, rows.stride(0),
+                ROWS=tile_rows, BLOCK=block, num_warps=row_warps(tile_rows * block),
+            )  # fmt: skip
+    return y, y
+
+
+def softmax_backward(dy: Tensor, cache: Tensor) -> Tensor:
+    """`dx = y · (dy − Σ_j dy_j y_j)`: the Jacobian `diag(y) − y yᵀ` times dy."""
+    y = cache
+    check_gradient("dy", dy, y.shape, y.dtype)
+    dx = torch.empty(y.shape, dtype=y.dtype, device=y.device)
+    if not y.numel():
+        return dx
+    dy_rows, y_rows = rows_of(dy), rows_of(y)
+    num_rows, n = y_rows.shape
+    strides = dy_rows.stride(0), y_rows.stride(0)
+    with on(y):
+        if n <= ONE_PASS_BACKWARD:
+            tile_rows, block = row_tile(n, ONE_PASS_BACKWARD)
+            softmax_backward_kernel[(triton.cdiv(num_rows, tile_rows),)](
+                dy_rows, y_rows, dx, num_rows, n, *strides,
+                ROWS=tile_rows, BLOCK=block, num_warps=row_warps(tile_rows * block),
+            )  # fmt: skip
+        else:
+            softmax_backward_sweeps_kernel[(num_rows,)](
+                dy_rows, y_rows, dx, n, *strides, BLOCK=SWEEP, num_warps=row_warps(SWEEP)
+            )
+    return dx
+
+
+def softmax_online(x: Tensor) -> Tensor:
+    """The softmax of x `(..., n)` in two sweeps, whatever n is: the second rung."""
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if x.numel():
+        rows = rows_of(x)
+        num_rows, n = rows.shape
+        with on(x):
+            softmax_online_kernel[(num_rows,)](rows, y, n, rows.stride(0), BLOCK=SWEEP, num_warps=row_warps(SWEEP))
+    return y
+
+
+def softmax_naive(x: Tensor) -> Tensor:
+    """The softmax of x `(..., n)` in PyTorch's operations, each a pass over memory or two: the first rung."""
+    if not x.numel():
+        return x.clone()
+    highest = x.amax(-1, keepdim=True).clamp(min=torch.finfo(x.dtype).min)  # reads x; (..., 1)
+    below = x - highest  # reads x, writes
+    exponentials = torch.exp(below)  # reads, writes
+    total = exponentials.sum(-1, keepdim=True).clamp(min=1)  # reads; (..., 1)
+    return exponentials / total  # reads, writes

@@ -1,0 +1,69 @@
+"""The tables of ops over tensors that a model takes: PyTorch's own arithmetic, or the Triton kernels."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+
+from minitransformer.ops import Ops
+
+from . import plain
+from .availability import require_triton, triton_device
+from .plain import add_layernorm_from, attention_from
+from .plain.arrays import dtype_of, plumbing
+
+__all__ = ["add_layernorm_from", "attention_from", "torch_ops", "triton_ops"]
+
+TORCH_DTYPES = ("float64", "float32", "bfloat16", "float16")
+TRITON_DTYPES = ("float32", "bfloat16", "float16")
+
+
+def torch_ops(device: Any = "cpu", dtype: Any = "float32") -> Ops:
+    """PyTorch's arithmetic without its autograd, on "cpu", "cuda" or "mps".
+
+    dtype is that of the activations: bfloat16 and float16 are kept beside the model's float32 parameters, float64 and
+    float32 are the model's own (`Transformer(…, dtype=…)`). Raises `ValueError` for another, `RuntimeError` for a
+    device that is not there.
+    """
+    chosen = _dtype(dtype, TORCH_DTYPES)
+    names = {field.name for field in fields(Ops)}
+    arithmetic = {name: getattr(plain, name) for name in plain.__all__ if name in names}
+    return Ops(**arithmetic, **plumbing(_device(device), chosen))
+
+
+def triton_ops(device: Any = None, dtype: Any = "float32") -> Ops:
+    """The Triton kernels; `linear`, `log_softmax` and the plumbing are PyTorch's own.
+
+    device is a GPU, the current one by default; with TRITON_INTERPRET=1 the CPU. dtype as in `torch_ops`. Raises
+    `ValueError`, `RuntimeError` without a GPU, and `ModuleNotFoundError` without Triton, saying what works instead.
+    """
+    require_triton()
+    chosen = _dtype(dtype, TRITON_DTYPES)
+    device = triton_device() if device is None else device
+    if _device(device).type != triton_device():
+        raise ValueError(f"the triton backend runs on {triton_device()}, not on {device}: the torch backend runs there")
+    import kernels
+
+    names = {field.name for field in fields(Ops)} & set(kernels.__all__)
+    return replace(torch_ops(device, chosen), **{name: getattr(kernels, name) for name in names})
+
+
+def _dtype(dtype: Any, known: tuple[str, ...]) -> torch.dtype:
+    name = str(dtype).removeprefix("torch.") if isinstance(dtype, str | torch.dtype) else getattr(dtype, "__name__", "")
+    if name not in known:
+        raise ValueError(f"dtype is {name or dtype!r}, expected one of {', '.join(known)}")
+    return dtype_of(name)
+
+
+def _device(device: Any) -> torch.device:
+    """The device, with its number, where it is there."""
+    try:
+        device = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"device is {device!r}, expected cpu, cuda or mps") from None
+    there = {"cpu": lambda: True, "cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    if device.type not in there:
+        raise ValueError(f"device is {device}, expected cpu, cuda or mps")
+    if not there[device.type]():
+        raise RuntimeError(f"PyTorch finds no device of the kind {device.type!r} here: use cpu")
+    return torch.device("cuda", torch.cuda.current_device()) if str(device) == "cuda" else device

@@ -1,0 +1,73 @@
+"""`--backend`, `--dtype` and `--device`: what computes, in which numbers, and where."""
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+from ..ops import Ops, numpy_ops
+
+DTYPES = {
+    "numpy": ("float32", "float64"),
+    "torch": ("float32", "float64", "bfloat16", "float16"),
+    "triton": ("float32", "bfloat16", "float16"),
+}
+"""Of the activations, the default first. Parameters are float64 beside float64, and float32 beside all others."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """The table of ops and the dtype of the parameters: what a model is made with. As a string, what to tell."""
+
+    ops: Ops = numpy_ops
+    dtype: str = "float32"
+    description: str = "NumPy, float32"
+
+    def __str__(self) -> str:
+        return self.description
+
+
+NUMPY = Backend()
+
+
+def add_backend_options(parser: argparse._ActionsContainer) -> None:
+    """The three options."""
+    help_text = "NumPy (default), PyTorch's arithmetic, or the project's Triton kernels on a GPU"
+    parser.add_argument("--backend", choices=tuple(DTYPES), default="numpy", help=help_text)
+    help_text = "numbers to compute with (default: float32); bfloat16 for training on a GPU"
+    parser.add_argument("--dtype", choices=("float32", "float64", "bfloat16", "float16"), help=help_text)
+    help_text = "of the torch backend: cpu, cuda or mps (default: cuda where there is one)"
+    parser.add_argument("--device", metavar="DEVICE", help=help_text)
+
+
+def chosen_backend(args: argparse.Namespace) -> Backend:
+    """The backend that the options name. Raises ValueError where it is not to be had, saying what works instead."""
+    dtype = args.dtype or "float32"
+    if dtype not in DTYPES[args.backend]:
+        raise ValueError(f"the {args.backend} backend computes in {' or '.join(DTYPES[args.backend])}, not in {dtype}")
+    if args.backend == "numpy":
+        if args.device not in (None, "cpu"):
+            raise ValueError(f"the numpy backend runs on the cpu, not on {args.device}")
+        return Backend(numpy_ops, dtype, f"NumPy, {dtype}")
+    try:
+        ops, device = _tensor_ops(args.backend, dtype, args.device, getattr(args, "threads", None))
+    except (ImportError, RuntimeError, ValueError) as error:
+        raise ValueError(str(error)) from error
+    kept_in = "float64" if dtype == "float64" else "float32"
+    return Backend(ops, kept_in, f"{args.backend} on {device}, {dtype}")
+
+
+def _tensor_ops(backend: str, dtype: str, device: str | None, threads: int | None) -> tuple[Ops, Any]:
+    import kernels
+
+    make = kernels.triton_ops if backend == "triton" else kernels.torch_ops  # says so where PyTorch is missing
+    import torch
+
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        if backend == "triton":
+            from kernels.availability import triton_device
+
+            device = triton_device()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return make(device, dtype), device

@@ -1,0 +1,103 @@
+"""What `import kernels` costs, whose it is, and what is said where something is missing."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import kernels
+from kernels import availability
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_kernels_that_are_imported_are_ours():
+    """A published package has the same name: a fresh environment is needed where it is installed."""
+    assert Path(kernels.__file__).parent == ROOT / "kernels"
+
+
+def test_importing_loads_nothing_and_never_initialises_cuda():
+    program = (
+        "import sys, kernels; assert not {'torch', 'triton', 'numpy'} & set(sys.modules), 'import loads too much';"
+        "dir(kernels); kernels.torch_ops('cpu'); import torch; assert not torch.cuda.is_initialized()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("name", kernels.__all__)
+def test_every_public_name_is_there(name):
+    assert callable(getattr(kernels, name))
+    assert name in dir(kernels)
+
+
+def test_an_unknown_name():
+    with pytest.raises(AttributeError, match="flash"):
+        _ = kernels.flash
+
+
+@pytest.fixture
+def missing(monkeypatch: pytest.MonkeyPatch):
+    """Hides a package from the search that the messages come from."""
+
+    def hide(package: str) -> None:
+        find = importlib.util.find_spec
+        monkeypatch.setattr(availability, "find_spec", lambda name: None if name == package else find(name))
+        for name in ("triton_ops", "torch_ops", "softmax_forward"):
+            monkeypatch.delitem(vars(kernels), name, raising=False)
+
+    return hide
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "says"),
+    [
+        ("triton", "softmax_forward", r"Triton is not installed.*torch backend"),
+        ("torch", "torch_ops", r"PyTorch is not installed.*numpy backend"),
+        ("torch", "softmax_forward", r"PyTorch is not installed.*numpy backend"),
+    ],
+)
+def test_what_is_said_where_a_package_is_missing(missing, package, name, says):
+    missing(package)
+    with pytest.raises(ModuleNotFoundError, match=says):
+        getattr(kernels, name)
+
+
+def test_what_is_said_without_triton_when_its_table_is_asked_for(missing):
+    missing("triton")
+    with pytest.raises(ModuleNotFoundError, match=r"Triton is not installed.*torch backend"):
+        kernels.triton_ops("cuda")
+
+
+def test_what_is_said_without_a_gpu(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(RuntimeError, match=r"needs a GPU.*use the torch backend or numpy"):
+        kernels.triton_ops()
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "error", "says"),
+    [
+        ("cpu", "float8", ValueError, "dtype is 'float8', expected one of float64"),
+        ("cpu", "int64", ValueError, "dtype is 'int64'"),
+        ("abacus", "float32", ValueError, "device is 'abacus', expected cpu, cuda or mps"),
+        ("meta", "float32", ValueError, "device is meta, expected cpu, cuda or mps"),
+    ],
+)
+def test_what_torch_ops_refuse(device, dtype, error, says):
+    with pytest.raises(error, match=says):
+        kernels.torch_ops(device, dtype)
+
+
+def test_a_device_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(RuntimeError, match="no device of the kind 'cuda'"):
+        kernels.torch_ops("cuda")
+
+
+def test_triton_computes_no_float64():
+    with pytest.raises(ValueError, match=r"float64.*expected one of float32, bfloat16, float16"):
+        kernels.triton_ops(dtype="float64")

@@ -1,0 +1,129 @@
+"""The ledger tells the truth: whatever an op runs is in its hash, and a change of it is seen."""
+
+import ast
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from copy import deepcopy
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kernels import fingerprint, ledger
+
+PACKAGE = Path(ledger.__file__).parent
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> ModuleType:
+    """`kernels.fingerprint` of a copy of the package, whose files a test may change."""
+    folder = shutil.copytree(PACKAGE, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__", "results"))
+    spec = importlib.util.spec_from_file_location("fingerprint_of_a_copy", folder / "fingerprint.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def forget(module: ModuleType) -> None:
+    """The files have changed."""
+    for cached in (module.definitions, module.imports, module._tree):
+        cached.cache_clear()
+
+
+@pytest.mark.parametrize("op", ledger.OPS)
+def test_a_change_of_anything_that_an_op_runs_is_seen(copy, op):
+    """Every kernel, every helper, every wrapper and every constant, one at a time."""
+    module, names = ledger.OPS[op]
+    before = copy.fingerprint(module, *names)
+    assert before == ledger.current(op)
+    places = copy.reached(module, *names)
+    assert {place.name for place in places} >= set(names)
+    assert any(place.name.endswith("_kernel") for place in places)
+    for place in places:
+        parsed = copy.definitions(place.path)  # as good as the file, and read only once
+        node = parsed[place.name]
+        parsed[place.name] = changed_node(node)
+        assert copy.fingerprint(module, *names) != before, f"{place} can change unseen"
+        parsed[place.name] = node
+    assert copy.fingerprint(module, *names) == before
+
+
+def changed_node(node: ast.stmt) -> ast.stmt:
+    """A function or class with one more statement, or a constant with another value."""
+    node = deepcopy(node)
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        node.body.append(ast.Pass())
+    else:
+        assert isinstance(node, ast.Assign | ast.AnnAssign)
+        assert node.value is not None
+        node.value = ast.Tuple([node.value], ast.Load())
+    return node
+
+
+def test_a_change_of_a_file_is_seen(copy):
+    before = copy.fingerprint("relu", "relu_forward")
+    path = copy.PACKAGE / "relu.py"
+    path.write_text(path.read_text(encoding="utf-8").replace("BLOCK = 2048", "BLOCK = 4096"), encoding="utf-8")
+    forget(copy)
+    assert copy.fingerprint("relu", "relu_forward") != before
+
+
+def test_comments_and_docstrings_do_not_count(copy):
+    before = copy.fingerprint("relu", "relu_forward")
+    path = copy.PACKAGE / "relu.py"
+    text = path.read_text(encoding="utf-8")
+    path.write_text("# A comment.\n" + text.replace("`y = max(0, x)`", "The rectifier"), encoding="utf-8")
+    forget(copy)
+    assert copy.fingerprint("relu", "relu_forward") == before
+
+
+def test_another_op_does_not_count(copy):
+    before = copy.fingerprint("relu", "relu_forward", "relu_backward")
+    path = copy.PACKAGE / "softmax.py"
+    path.write_text(path.read_text(encoding="utf-8") + "\nMORE = 1\n", encoding="utf-8")
+    forget(copy)
+    assert copy.fingerprint("relu", "relu_forward", "relu_backward") == before
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(ValueError, match=r"relu\.py has no rectify"):
+        fingerprint.fingerprint("relu", "rectify")
+
+
+def written(folder: Path, **hashes: str) -> Path:
+    """A ledger of some GPU."""
+    ops: dict[str, Any] = {op: {"hash": value, "date": "2030-01-02"} for op, value in hashes.items()}
+    (folder / "gpu.json").write_text(json.dumps({"gpu": "NVIDIA X1", "ops": ops}), encoding="utf-8")
+    return folder
+
+
+def test_what_is_reported(tmp_path):
+    folder = written(tmp_path, relu=ledger.current("relu"), softmax="0" * 64)
+    lines = ledger.report(folder)
+    assert lines[0] == "NVIDIA X1"
+    said = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines[1:]}
+    assert set(said) == set(ledger.OPS)
+    assert said["relu"] == "verified on 2030-01-02"
+    assert said["softmax"] == "changed since it was verified on 2030-01-02"
+    assert said["dropout"] == "not yet verified"
+
+
+def test_without_any_result(tmp_path):
+    (tmp_path / "compiled.json").write_text("{}", encoding="utf-8")  # no ledger of a GPU
+    assert ledger.report(tmp_path)[0] == f"not yet verified on a GPU: {', '.join(ledger.OPS)}"
+
+
+def test_the_command_needs_neither_torch_nor_triton():
+    program = (
+        "import sys; sys.modules['torch'] = sys.modules['triton'] = None; import runpy; "
+        "runpy.run_module('kernels.ledger', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=PACKAGE.parent)
+    assert done.returncode == 0, done.stderr
+    assert "verified" in done.stdout

@@ -1,0 +1,211 @@
+"""One model, any table: losses, gradients, training, decoding and checkpoints do not depend on what computes them."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from model_cases import STREAM, config, ragged
+from prove_kernel import DEVICE
+from spies import Spies
+from tables import every_table, table
+from toy_training import backwards
+
+import kernels
+from minitransformer import Trainer, TrainingSettings
+from minitransformer.decoding import beam_search, greedy_search
+from minitransformer.gradcheck import error
+from minitransformer.models import Transformer
+from minitransformer.ops import numpy_ops
+from minitransformer.optimizer import Adam
+from minitransformer.training import read_log
+
+BATCH = ragged([4, 2, 5], [3, 4, 1])
+CONFIGS = {
+    "post-norm": {"dropout": 0.3},
+    "pre-norm": {"dropout": 0.3, "norm_first": True},
+    "everything": {
+        "attention_dropout": 0.2, "positions": "learned", "window": 1, "d_k": 3, "d_v": 4, "num_decoder_layers": 2
+    },
+}  # fmt: skip
+TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
+
+
+def models(backend: str, dtype: str, **changes) -> tuple[Transformer, Transformer]:
+    """The same model in float64 on NumPy and on the backend."""
+    reference = Transformer(config(**changes), dtype="float64")
+    model = Transformer(config(**changes), table(backend, dtype), dtype)
+    model.parameters.load_state_dict(reference.parameters.state_dict())
+    return reference, model
+
+
+@every_table
+@pytest.mark.parametrize("changes", CONFIGS.values(), ids=CONFIGS)
+def test_loss_and_every_gradient(backend, dtype, changes):
+    reference, model = models(backend, dtype, **changes)
+    gradients = []
+    for each in (reference, model):
+        loss, cache = each.loss(*BATCH, 0.1, STREAM)
+        each.loss_backward(1.0, cache)
+        named = each.parameters.named
+        gradients.append({name: each.ops.to_numpy(p.grad) for name, p in named.items()} | {"loss": float(loss)})
+    expected, actual = gradients
+    for name, gradient in actual.items():
+        assert error(np.asarray(gradient, dtype=np.float64), expected[name]) <= TOLERANCES[dtype], name
+
+
+@every_table
+def test_logits_and_their_gradients(backend, dtype):
+    reference, model = models(backend, dtype)
+    found = []
+    for each in (reference, model):
+        logits, cache = each.forward(BATCH.source, BATCH.target_in)
+        each.backward(np.ones(logits.shape), cache)
+        found.append((each.ops.to_numpy(logits), each.ops.to_numpy(each.parameters.grad)))
+    for expected, actual in zip(*found, strict=True):
+        assert error(actual, expected) <= TOLERANCES[dtype]
+
+
+@every_table
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_translations_are_the_same(backend, dtype, norm_first):
+    reference, model = models(backend, dtype, norm_first=norm_first, num_layers=2)
+    for search in (greedy_search, beam_search):
+        expected, actual = (search(each, BATCH.source, max_extra=4) for each in (reference, model))
+        for wanted, hypotheses in zip(expected, actual, strict=True):
+            pairs = zip(*(h if isinstance(h, list) else [h] for h in (wanted, hypotheses)), strict=True)
+            for one, other in pairs:
+                assert other.ids == one.ids
+                assert other.score == pytest.approx(one.score, abs=1e-4)
+
+
+@every_table
+def test_attention_maps_are_the_same(backend, dtype):
+    reference, model = models(backend, dtype)
+    expected, actual = (each.attention_maps(BATCH.source, BATCH.target_in) for each in (reference, model))
+    for kind, layers in expected.items():
+        for one, other in zip(layers, actual[kind], strict=True):
+            assert isinstance(other, np.ndarray)
+            assert error(other, one) <= TOLERANCES[dtype]
+
+
+@pytest.mark.parametrize("backend", ["torch", "triton"])
+def test_twenty_steps_of_training_follow_numpys(backend):
+    """Dropout and smoothing on, the same seed: losses within 1e-4."""
+    losses = []
+    for ops in (numpy_ops, table(backend)):
+        model = Transformer(config(dropout=0.1, attention_dropout=0.1, d_model=8, num_layers=1), ops)
+        adam = Adam(model.parameters, model.ops)
+        found = []
+        for step in range(1, 21):
+            model.parameters.zero_grad()
+            loss, cache = model.loss(*BATCH, 0.1, dataclasses.replace(STREAM, step=step))
+            model.loss_backward(1.0, cache)
+            adam.step(3e-3)
+            found.append(float(loss))
+        losses.append(found)
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+    assert losses[0][-1] < losses[0][0]
+
+
+# --- Narrow activations beside float32 parameters -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_narrow_activations(dtype):
+    """Parameters, gradients and moments stay float32; gamma and beta go into ops as float32, all else narrow."""
+    reference = Transformer(config(dropout=0.1))
+    model = Transformer(config(dropout=0.1), kernels.torch_ops("cpu", dtype))
+    adam = Adam(model.parameters, model.ops)
+    for step in (1, 2):
+        model.parameters.zero_grad()
+        loss, cache = model.loss(*BATCH, 0.1, STREAM)
+        model.loss_backward(1.0, cache)
+        expected, _ = reference.loss(*BATCH, 0.1, STREAM)
+        if step == 1:
+            assert float(loss) == pytest.approx(float(expected), rel=1e-2)
+        adam.step(1e-3)
+    for name, parameter in model.parameters.named.items():
+        exact = name.endswith(("gamma", "beta"))
+        assert str(parameter.value.dtype) == ("torch.float32" if exact else f"torch.{dtype}"), name
+        assert str(parameter.data.dtype) == str(parameter.grad.dtype) == "torch.float32"
+        assert error(parameter.value.float().numpy(), parameter.data.numpy()) < 1e-2, "the shadow is behind"
+    assert greedy_search(model, BATCH.source, max_extra=3)
+
+
+def test_loading_and_starting_refresh_the_shadow():
+    model = Transformer(config(), kernels.torch_ops("cpu", "bfloat16"))
+    assert float(model.tokens.table.value.float().abs().sum()) > 0
+    state = {name: np.ones_like(array) for name, array in model.parameters.state_dict().items()}
+    model.parameters.load_state_dict(state)
+    assert bool((model.tokens.table.value == 1).all())
+
+
+# --- Training and checkpoints across backends -----------------------------------------------------------------
+
+
+def toy_trainer(ops, folder: Path, steps: int) -> Trainer:
+    settings = TrainingSettings(
+        steps=steps, tokens_per_batch=64, warmup_steps=5, peak_lr=1e-2, checkpoint_interval=3, threads=1
+    )
+    model = Transformer(config(vocab_size=20, dropout=0.1), ops)
+    return Trainer(model, backwards(40, seed=1), settings, folder=folder, progress=False)
+
+
+@pytest.mark.parametrize(("first", "second"), [("torch", "numpy"), ("numpy", "torch"), ("torch", "torch")])
+def test_a_checkpoint_of_one_backend_continues_on_another(tmp_path, first, second):
+    toy_trainer(numpy_ops, tmp_path / "reference", 6).train()
+    toy_trainer(table(first), tmp_path / "run", 3).train()
+    resumed = toy_trainer(table(second), tmp_path / "run", 6)
+    resumed.resume()
+    assert resumed.step == 3
+    resumed.train()
+    expected, actual = (
+        [record["loss"] for record in read_log(tmp_path / folder / "log.jsonl")] for folder in ("reference", "run")
+    )
+    assert len(actual) == 6
+    np.testing.assert_allclose(actual, expected, rtol=1e-4)
+
+
+# --- One op at a time -----------------------------------------------------------------------------------------
+
+
+def test_a_swapped_op_is_the_one_that_is_called():
+    """Any softmax pair reaches attention through `attention_from`, any layernorm pair Add & Norm."""
+    spies = Spies(kernels.torch_ops(DEVICE))
+    attention = kernels.attention_from(spies.ops.softmax_forward, spies.ops.softmax_backward)
+    norm = kernels.add_layernorm_from(spies.ops.layernorm_forward, spies.ops.layernorm_backward)
+    ops = dataclasses.replace(
+        kernels.torch_ops(DEVICE),
+        attention_forward=attention[0],
+        attention_backward=attention[1],
+        add_layernorm_forward=norm[0],
+        add_layernorm_backward=norm[1],
+    )
+    reference = Transformer(config(dropout=0.2))
+    model = Transformer(config(dropout=0.2), ops)
+    loss, cache = model.loss(*BATCH, 0.1, STREAM)
+    model.loss_backward(1.0, cache)
+    assert float(loss) == pytest.approx(float(reference.loss(*BATCH, 0.1, STREAM)[0]), rel=1e-5)
+    assert spies.calls == {
+        "softmax_forward": 3, "softmax_backward": 3, "layernorm_forward": 5, "layernorm_backward": 5
+    }  # fmt: skip
+
+
+def test_a_triton_pair_in_the_table_of_torch():
+    norm = {f"add_layernorm_{way}": getattr(kernels, f"add_layernorm_{way}") for way in ("forward", "backward")}
+    model = Transformer(config(dropout=0.2), dataclasses.replace(kernels.torch_ops(DEVICE), **norm))
+    reference = Transformer(config(dropout=0.2))
+    for each in (model, reference):
+        _, cache = each.loss(*BATCH, 0.1, STREAM)
+        each.loss_backward(1.0, cache)
+    assert error(model.ops.to_numpy(model.parameters.grad), reference.parameters.grad) <= 1e-5
+
+
+def test_the_triton_table_has_every_kernel():
+    ops = kernels.triton_ops(DEVICE)
+    plain = kernels.torch_ops(DEVICE)
+    kept = {field.name for field in dataclasses.fields(ops) if getattr(ops, field.name) is getattr(plain, field.name)}
+    assert {name for name in kept if name.endswith(("_forward", "_backward"))} == {"linear_forward", "linear_backward"}
+    assert "adam_step" not in kept
+    assert "global_norm" not in kept

@@ -1,0 +1,240 @@
+"""Adam over flat arrays, and the global norm."""
+
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from prove_kernel import DEVICE, DTYPES, check, few, to_numpy
+from torch import Tensor
+from traffic import Traffic
+
+import kernels
+import kernels.adam as module
+from minitransformer import ops
+from minitransformer.gradcheck import error
+
+PAPER = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-9}
+TOLERANCE = 1e-5
+
+sizes = st.sampled_from([0, 1, 5, 1024, 1025, 3001])
+seeds = st.integers(0, 2**32 - 1)
+
+
+def state(size: int, seed: int = 0) -> list[Tensor]:
+    """data, grad, m and v of a model that was trained for a while."""
+    rng = np.random.default_rng(seed)
+    arrays = [rng.standard_normal(size) for _ in range(4)]
+    return [torch.from_numpy(array).float().to(DEVICE) for array in (*arrays[:3], arrays[3] ** 2)]
+
+
+@few
+@given(
+    size=sizes,
+    step=st.sampled_from([1, 2, 16, 1000, 100_000]),
+    lr=st.floats(1e-4, 1.0),
+    beta1=st.sampled_from([0.0, 0.9]),
+    beta2=st.sampled_from([0.98, 0.999]),
+    eps=st.sampled_from([1e-9, 1e-3]),
+    grad_scale=st.sampled_from([1.0, 0.25]),
+    seed=seeds,
+)
+def test_one_step_is_the_references(size, step, seed, **options):
+    tensors = state(size, seed)
+    arrays = [to_numpy(tensor).copy() for tensor in tensors]
+    grad = tensors[1].clone()
+    assert kernels.adam_step(*tensors, step=step, **options) is None
+    ops.adam_step(*arrays, step=step, **options)
+    assert torch.equal(tensors[1], grad), "grad was written into"
+    for name, tensor, array in zip(("data", "grad", "m", "v"), tensors, arrays, strict=True):
+        check(name, tensor, array, TOLERANCE)
+
+
+@pytest.mark.parametrize("adam_step", [kernels.adam_step, module.adam_step_naive], ids=["kernel", "naive"])
+@pytest.mark.parametrize("options", [PAPER, PAPER | {"beta2": 0.999, "eps": 1e-8}], ids=["paper", "pytorch"])
+def test_ten_steps_follow_pytorch(adam_step, options):
+    rng = np.random.default_rng(0)
+    start, grads, rates = rng.standard_normal(700), rng.standard_normal((10, 700)), rng.uniform(1e-4, 1e-1, 10)
+    grads[:, ::3] = 0.0  # rows of the table that no token used
+    theirs = torch.nn.Parameter(torch.from_numpy(start.copy()))
+    optimizer = torch.optim.Adam([theirs], betas=(options["beta1"], options["beta2"]), eps=options["eps"])
+    data = torch.from_numpy(start).float().to(DEVICE)
+    m, v = torch.zeros_like(data), torch.zeros_like(data)
+    for step, (grad, lr) in enumerate(zip(torch.from_numpy(grads), rates, strict=True), start=1):
+        optimizer.param_groups[0]["lr"] = lr
+        theirs.grad = grad
+        optimizer.step()
+        adam_step(data, grad.float().to(DEVICE), m, v, step=step, lr=lr, **options)
+    check("data", data, theirs.detach().numpy(), TOLERANCE)
+
+
+def test_defaults_are_the_papers():
+    default, papers = state(50), state(50)
+    kernels.adam_step(*default, step=3, lr=0.1)
+    kernels.adam_step(*papers, step=3, lr=0.1, grad_scale=1.0, **PAPER)
+    assert torch.equal(default[0], papers[0])
+
+
+@few
+@given(beta=st.sampled_from([0.0, 0.5, 0.9, 0.98, 0.999, 0.99999]), step=st.integers(1, 200_000))
+def test_bias_corrections_keep_float32s_accuracy(beta, step):
+    """`1 − 0.99999` in float32 would be 1e-3 off. With grad = m = v = 1 the step is lr times the corrections."""
+    data, (grad, m, v) = torch.zeros(1, device=DEVICE), torch.ones(3, 1, device=DEVICE)
+    kernels.adam_step(data, grad, m, v, step=step, lr=1.0, beta1=beta, beta2=beta, eps=1e-30)
+    correction = -np.expm1(step * np.log(beta)) if beta else 1.0
+    assert data.item() == pytest.approx(-(correction**0.5) / correction, rel=2e-6)
+
+
+# --- Numbers in device memory, and a copy in half precision -----------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_numbers_may_be_tensors_and_give_the_same_bits(shape):
+    plain, boxed = state(50), state(50)
+    kernels.adam_step(*plain, step=7, lr=0.1, grad_scale=0.5)
+    numbers = {"step": torch.full(shape, 7), "lr": torch.full(shape, 0.1), "grad_scale": torch.full(shape, 0.5)}
+    kernels.adam_step(*boxed, **{name: number.to(DEVICE) for name, number in numbers.items()})
+    for tensor, same in zip(plain, boxed, strict=True):
+        assert torch.equal(tensor, same)
+
+
+def test_numbers_are_read_where_they_stand():
+    """What a captured graph repeats is the address: a new number there makes a new step."""
+    step, lr = torch.ones((), dtype=torch.int64, device=DEVICE), torch.tensor(0.1, device=DEVICE)
+    tensors, replayed = state(50), state(50)
+    for number in (1, 2, 3):
+        kernels.adam_step(*tensors, step=number, lr=0.1 / number)
+        step.fill_(number)
+        lr.fill_(0.1 / number)
+        kernels.adam_step(*replayed, step=step, lr=lr)
+    assert torch.equal(tensors[0], replayed[0])
+
+
+@pytest.mark.skipif(DEVICE != "cuda", reason="needs a GPU")
+def test_a_captured_step_is_repeated_with_new_numbers():
+    step, lr = torch.ones((), dtype=torch.int64, device=DEVICE), torch.tensor(0.1, device=DEVICE)
+    tensors, replayed = state(5000), state(5000)
+    kernels.adam_step(*state(5000), step=step, lr=lr)  # compiled before the capture
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernels.adam_step(*replayed, step=step, lr=lr)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for number in (1, 2, 3):
+            kernels.adam_step(*tensors, step=number, lr=0.1 / number)
+            step.fill_(number)
+            lr.fill_(0.1 / number)
+            graph.replay()
+            kernels.global_norm(tensors[1])
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.equal(tensors[0], replayed[0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_shadow_is_the_new_data_in_its_own_dtype(dtype):
+    alone, shadowed = state(1500), state(1500)
+    shadow = torch.empty(1500, dtype=dtype, device=DEVICE)
+    kernels.adam_step(*alone, step=2, lr=0.1)
+    kernels.adam_step(*shadowed, step=2, lr=0.1, shadow=shadow)
+    assert torch.equal(shadowed[0], alone[0])
+    assert torch.equal(shadow, alone[0].to(dtype))
+
+
+def test_views_are_updated_and_nothing_beside_them():
+    """A model's parameters are views into arrays that may go on beyond them."""
+    tensors = state(3000)
+    whole = [tensor.clone() for tensor in tensors]
+    kernels.adam_step(*(tensor[1000:1601] for tensor in whole), step=2, lr=0.1)
+    parts = [tensor[1000:1601].clone() for tensor in tensors]
+    kernels.adam_step(*parts, step=2, lr=0.1)
+    for tensor, changed, part in zip(tensors, whole, parts, strict=True):
+        assert torch.equal(changed, torch.cat([tensor[:1000], part, tensor[1601:]]))
+
+
+def test_a_strided_gradient():
+    plain, strided = state(50), state(50)
+    strided[1] = torch.stack([strided[1], strided[1]], dim=-1)[:, 0]
+    for tensors in (plain, strided):
+        kernels.adam_step(*tensors, step=1, lr=0.1)
+    assert torch.equal(plain[0], strided[0])
+
+
+# --- The global norm ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@few
+@given(
+    shape=st.sampled_from([(), (0,), (1,), (5,), (3, 7), (2, 0), (70_001,)]),
+    programs=st.sampled_from([1, 4, module.NORM_PROGRAMS]),
+    seed=seeds,
+)
+def test_global_norm(dtype, shape, programs, seed):
+    grad = torch.from_numpy(np.asarray(np.random.default_rng(seed).standard_normal(shape))).to(DEVICE, dtype)
+    with mock.patch.object(module, "NORM_PROGRAMS", programs):
+        norm, again = kernels.global_norm(grad), kernels.global_norm(grad)
+    assert (norm.shape, norm.dtype) == ((), torch.float32)
+    assert torch.equal(norm, again)
+    assert norm.item() == pytest.approx(ops.global_norm(to_numpy(grad)), rel=1e-6)
+
+
+def test_the_global_norm_of_any_layout():
+    grad = torch.arange(12.0, device=DEVICE).reshape(3, 4).T
+    assert kernels.global_norm(grad).item() == pytest.approx(506**0.5)
+    assert kernels.global_norm(torch.ones((), device=DEVICE).expand(9)).item() == 3.0
+
+
+# --- The first rung, and bad input ----------------------------------------------------------------------------
+
+
+def test_the_naive_rung_takes_39_passes_and_17_launches():
+    tensors = state(50)
+    arrays = [to_numpy(tensor).copy() for tensor in tensors]
+    with Traffic(50) as traffic:
+        module.adam_step_naive(*tensors, step=3, lr=0.1)
+    assert traffic.passes == 39
+    assert len(traffic.operations) == 17
+    ops.adam_step(*arrays, step=3, lr=0.1)
+    assert error(to_numpy(tensors[0]), arrays[0]) <= TOLERANCE
+
+
+def wrong(**changes: Any) -> None:
+    arguments: dict[str, Any] = dict(zip(("data", "grad", "m", "v"), state(4), strict=True))
+    kernels.adam_step(**(arguments | {"step": 1, "lr": 0.1} | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "message"),
+    [
+        ({"step": 0}, ValueError, "step is 0"),
+        ({"step": torch.tensor([1, 2])}, ValueError, "step has shape"),
+        ({"lr": "0.1"}, TypeError, "lr must be a number"),
+        ({"grad": torch.ones(5, device=DEVICE)}, ValueError, "grad has shape"),
+        ({"v": torch.ones(4, 1, device=DEVICE)}, ValueError, "v has shape"),
+        ({"grad": torch.ones(4, device=DEVICE).half()}, TypeError, r"data.*float32.*grad.*float16"),
+        ({"m": torch.ones(4, 2, device=DEVICE)[:, 0]}, ValueError, "m has stride 2"),
+        ({"shadow": torch.ones(3, device=DEVICE)}, ValueError, "shadow has shape"),
+        ({"shadow": torch.ones(4, dtype=torch.int64, device=DEVICE)}, TypeError, "shadow"),
+    ],
+)
+def test_wrong_arguments(changes, kind, message):
+    with pytest.raises(kind, match=message):
+        wrong(**changes)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_parameters_are_float32(dtype):
+    with pytest.raises(TypeError, match=f"data is {dtype}"):
+        kernels.adam_step(*(torch.ones(3, dtype=dtype) for _ in range(4)), step=1, lr=0.1)
+
+
+def test_an_array_that_is_not_flat_is_refused():
+    with pytest.raises(ValueError, match=r"data.*\(P,\)"):
+        kernels.adam_step(*(torch.ones(3, 4) for _ in range(4)), step=1, lr=0.1)
+    with pytest.raises(TypeError, match=r"grad.*float64"):
+        kernels.global_norm(torch.ones(3).double())

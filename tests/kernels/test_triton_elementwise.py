@@ -1,0 +1,85 @@
+"""ReLU and dropout: one pass over memory each."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from prove_kernel import DEVICE, DTYPES, few, prove_kernel
+
+import kernels
+from minitransformer import ops
+from minitransformer.ops import Dropout, dropout_mask
+
+shapes = st.sampled_from([(3,), (2, 5), (2, 3, 4), (2, 0, 4), (0,), (2, 3, 2, 7), (1, 4500), (70, 33)])
+seeds = st.integers(0, 2**32 - 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@few
+@given(shape=shapes, seed=seeds)
+def test_relu(dtype, shape, seed):
+    x = np.random.default_rng(seed).standard_normal(shape)
+    prove_kernel(
+        kernels.relu_forward, kernels.relu_backward, ops.relu_forward, ops.relu_backward, torch.relu, {"x": x}, dtype
+    )
+
+
+def test_relu_keeps_nan():
+    y, _ = kernels.relu_forward(torch.tensor([float("nan"), -1.0, 2.0], device=DEVICE))
+    assert torch.isnan(y[0])
+    assert y[1:].tolist() == [0.0, 2.0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@few
+@given(shape=shapes, rate=st.sampled_from([0.0, 0.1, 0.5, 0.99999]), seed=seeds, packed=st.booleans())
+def test_dropout(dtype, shape, rate, seed, packed):
+    rng = np.random.default_rng(seed)
+    dropout = Dropout(rate, key=seed << 31 | 5, sentence=2, position=3)
+    if packed and len(shape) == 2:
+        dropout = Dropout(rate, seed, *(rng.integers(0, 9, shape[0]) for _ in range(2)))
+    prove_kernel(
+        partial(kernels.dropout_forward, dropout=dropout),
+        kernels.dropout_backward,
+        partial(ops.dropout_forward, dropout=dropout),
+        ops.dropout_backward,
+        lambda x: x * torch.from_numpy(dropout_mask(tuple(x.shape), dropout)).to(x.device) * dropout.scale,
+        {"x": rng.standard_normal(shape)},
+        dtype,
+    )
+
+
+@pytest.mark.parametrize("key", [0, 1, 16, 2**31, 2**32 - 1, 2**63, 2**64 - 1])
+def test_masks_are_the_references_to_the_bit(key):
+    dropout = Dropout(0.4, key, sentence=16, position=1)
+    y, _ = kernels.dropout_forward(torch.ones(3, 2, 5, 37, device=DEVICE), dropout)
+    np.testing.assert_array_equal((y != 0).cpu().numpy(), dropout_mask((3, 2, 5, 37), dropout))
+
+
+def test_the_key_may_live_in_device_memory():
+    """As a captured graph needs it: a replay reads the key that stands there then."""
+    key = 0x1234567890ABCDEF
+    halves = torch.tensor([key & 0xFFFFFFFF, key >> 32], dtype=torch.int64).to(torch.int32).to(DEVICE)
+    x = torch.ones(2, 3, 10, device=DEVICE)
+    y, _ = kernels.dropout_forward(x, Dropout(0.5, halves))
+    expected, _ = kernels.dropout_forward(x, Dropout(0.5, key))
+    assert torch.equal(y, expected)
+
+
+def test_bad_input():
+    an_array: Any = np.ones(3)
+    a_rate: Any = 0.1
+    with pytest.raises(TypeError, match=r"x.*ndarray"):
+        kernels.relu_forward(an_array)
+    with pytest.raises(TypeError, match=r"x.*int64"):
+        kernels.relu_forward(torch.ones(3, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"dy.*\(2,\)"):
+        kernels.relu_backward(torch.ones(2, device=DEVICE), torch.ones(3, device=DEVICE))
+    with pytest.raises(TypeError, match="dropout"):
+        kernels.dropout_forward(torch.ones(3), a_rate)
+    with pytest.raises(ValueError, match="axes"):
+        kernels.dropout_forward(torch.ones(1, 1, 1, 1, 2), Dropout(0.1, 0))

@@ -1,0 +1,184 @@
+"""Rows of a table by id, and sums of rows by id without atomic additions."""
+
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
+from traffic import far_apart
+
+import kernels
+import kernels.embedding as module
+from minitransformer import ops
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@few
+@given(
+    shape=st.sampled_from([(), (0,), (5,), (3, 7), (0, 3), (2, 3, 4)]),
+    vocab_size=st.sampled_from([1, 3, 40]),
+    width=st.sampled_from([1, 5, 33, 64, module.ELEMENTS + 1]),
+    scale=st.sampled_from([1.0, 3.5]),
+    id_type=st.sampled_from([np.int32, np.int64, np.uint8]),
+    seed=seeds,
+)
+def test_embedding(dtype, shape, vocab_size, width, scale, id_type, seed):
+    rng = np.random.default_rng(seed)
+    prove_kernel(
+        partial(kernels.embedding_forward, scale=scale),
+        kernels.embedding_backward,
+        partial(ops.embedding_forward, scale=scale),
+        ops.embedding_backward,
+        lambda ids, table: oracles.embedding(ids.int(), table, scale),
+        {
+            "ids": rng.integers(vocab_size, size=shape).astype(id_type),
+            "table": rng.standard_normal((vocab_size, width)),
+        },
+        dtype,
+    )
+
+
+def test_ids_in_any_layout():
+    ids, table = torch.tensor([[0, 1, 2], [3, 4, 0]], device=DEVICE).T, torch.randn(5, 3, device=DEVICE)
+    y, _ = kernels.embedding_forward(ids, table)
+    assert torch.equal(y, table[ids])
+    assert torch.equal(kernels.embedding_forward(ids, table.T.contiguous().T)[0], y)
+
+
+# --- Segments: equal ids, cut into pieces and joined ------------------------------------------------------------
+
+
+def backward_of(ids: torch.Tensor, dy: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
+    """dtable, through the pair."""
+    table = torch.zeros(vocab_size, dy.shape[-1], dtype=dy.dtype, device=DEVICE)
+    return kernels.embedding_backward(dy, kernels.embedding_forward(ids, table)[1], **options)
+
+
+def scattered(ids: torch.Tensor, dy: torch.Tensor, vocab_size: int) -> np.ndarray:
+    """What the sums are, one row after the other."""
+    sums = np.zeros((vocab_size, dy.shape[-1]))
+    np.add.at(sums, to_numpy(ids).reshape(-1), to_numpy(dy).reshape(-1, dy.shape[-1]))
+    return sums
+
+
+@few
+@given(
+    lengths=st.lists(st.integers(0, 11), min_size=1, max_size=6),
+    piece=st.sampled_from([1, 2, 4]),
+    elements=st.sampled_from([2, 4, 256]),
+    seed=seeds,
+)
+def test_segments_of_any_length_at_any_place(lengths, piece, elements, seed):
+    """Whole numbers, so that sums are exact: each row of dy must be in one sum, once."""
+    rng = np.random.default_rng(seed)
+    ids = torch.from_numpy(rng.permutation(np.repeat(np.arange(len(lengths)), lengths))).to(DEVICE)
+    dy = torch.from_numpy(rng.integers(-50, 50, (len(ids), 2))).float().to(DEVICE)
+    with mock.patch.multiple(module, PIECE=piece, ELEMENTS=elements, JOIN_BLOCK=2):
+        gradient = backward_of(ids, dy, len(lengths))
+    assert np.array_equal(to_numpy(gradient), scattered(ids, dy, len(lengths)))
+
+
+def test_a_piece_is_what_it_is_by_default():
+    """Ids with one, several and exactly whole pieces of rows, one of them with many."""
+    rng = np.random.default_rng(0)
+    lengths = [1, module.PIECE - 1, module.PIECE, module.PIECE + 1, 2 * module.PIECE, 3, 400]
+    ids = torch.from_numpy(rng.permutation(np.repeat(np.arange(7), lengths))).to(DEVICE)
+    dy = torch.from_numpy(rng.integers(-9, 9, (len(ids), 3))).to(DEVICE, torch.float16)
+    gradient = backward_of(ids, dy, 8, out=torch.zeros(8, 3, device=DEVICE))
+    assert np.array_equal(to_numpy(gradient), scattered(ids, dy, 8))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_sums_are_taken_in_float32(dtype):
+    """300 rows of 1 and 2048 of them in one number: float16 would stop counting."""
+    ids, dy = torch.zeros(300, dtype=torch.int64, device=DEVICE), torch.ones(300, 1, dtype=dtype, device=DEVICE)
+    dy[0] = 2048
+    into = torch.ones(2, 1, device=DEVICE)
+    assert backward_of(ids, dy, 2, out=into) is into
+    assert into[:, 0].tolist() == [2048 + 299 + 1, 1]
+
+
+def test_out_adds_into_an_existing_tensor_of_any_layout():
+    rng = np.random.default_rng(0)
+    ids = torch.tensor([[4, 1, 4]], device=DEVICE)
+    dy = torch.from_numpy(rng.standard_normal((1, 3, 5))).float().to(DEVICE)
+    fresh = backward_of(ids, dy, 6)
+    start = torch.from_numpy(rng.standard_normal((6, 5))).float().to(DEVICE)
+    for into in (start.clone(), start.T.contiguous().T):
+        assert backward_of(ids, dy, 6, out=into) is into
+        assert torch.equal(into, start + fresh)
+    assert torch.equal(into[[0, 2, 3, 5]], start[[0, 2, 3, 5]])
+
+
+def test_an_expanded_gradient():
+    ids = torch.tensor([1, 0, 1], device=DEVICE)
+    gradient = backward_of(ids, torch.tensor(0.5, device=DEVICE).expand(3, 4), 3)
+    assert gradient.tolist() == [[0.5] * 4, [1.0] * 4, [0.0] * 4]
+
+
+def test_rows_whose_offsets_pass_31_bits():
+    rng = np.random.default_rng(0)
+    near = torch.from_numpy(rng.integers(-9, 9, (3, 4))).to(DEVICE, torch.float16)
+    far = far_apart(near)
+    ids = torch.tensor([2, 0, 1], device=DEVICE)
+    y, cache = kernels.embedding_forward(ids, far)
+    assert torch.equal(y, near[ids])
+    gradient = kernels.embedding_backward(near, cache)
+    assert torch.equal(kernels.embedding_backward(far, cache), gradient)
+    assert kernels.embedding_backward(near, cache, out=far) is far
+    assert torch.equal(far, near + gradient)
+
+
+def test_the_naive_rung():
+    rng = np.random.default_rng(0)
+    ids, table = torch.from_numpy(rng.integers(7, size=(3, 20))).to(DEVICE), torch.zeros(9, 5, device=DEVICE)
+    y, cache = kernels.embedding_forward(ids, table, 2.0)
+    dy = torch.from_numpy(rng.standard_normal(tuple(y.shape))).float().to(DEVICE)
+    check("dtable", module.embedding_backward_naive(dy, cache), to_numpy(kernels.embedding_backward(dy, cache)), 1e-6)
+
+
+# --- Bad input ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="on a GPU ids are not looked at")
+@pytest.mark.parametrize("bad", [-1, 5])
+def test_ids_out_of_range(bad):
+    with pytest.raises(ValueError, match=rf"ids.*{bad}"):
+        kernels.embedding_forward(torch.tensor([[0, bad]]), torch.ones(5, 2))
+
+
+def test_wrong_kinds_and_shapes():
+    ids, table = torch.tensor([[0]], device=DEVICE), torch.ones(5, 2, device=DEVICE)
+    with pytest.raises(TypeError, match=r"ids.*float32"):
+        kernels.embedding_forward(torch.ones(1, 2), table)
+    with pytest.raises(TypeError, match=r"ids.*bool"):
+        kernels.embedding_forward(torch.ones(1, 2, dtype=torch.bool), table)
+    with pytest.raises(TypeError, match=r"table.*float64"):
+        kernels.embedding_forward(ids, table.double())
+    with pytest.raises(ValueError, match="table"):
+        kernels.embedding_forward(ids, table[0])
+    _, cache = kernels.embedding_forward(ids, table)
+    with pytest.raises(ValueError, match="dy"):
+        kernels.embedding_backward(torch.ones(1, 1, 1, device=DEVICE), cache)
+    with pytest.raises(TypeError, match=r"dy.*float16"):
+        kernels.embedding_backward(torch.ones(1, 1, 2, device=DEVICE).half(), cache)
+    with pytest.raises(ValueError, match="out"):
+        kernels.embedding_backward(torch.ones(1, 1, 2, device=DEVICE), cache, out=torch.zeros(9, 2, device=DEVICE))
+
+
+@pytest.mark.skipif(DEVICE != "cuda", reason="needs a GPU")
+def test_nothing_waits_for_the_gpu():
+    ids, dy = torch.zeros(300, dtype=torch.int64, device=DEVICE), torch.ones(300, 8, device=DEVICE)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        backward_of(ids, dy, 4)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

@@ -1,0 +1,265 @@
+"""LayerNorm and Add & Norm: rows in one block, rows swept block by block, and the rungs below."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from far_rows import far_rows
+from hypothesis import given
+from hypothesis import strategies as st
+from prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
+from torch import Tensor
+
+import kernels
+from kernels._rows import summed_partials
+from kernels.layernorm import ONE_BLOCK, add_layernorm_unfused, layernorm_naive
+from minitransformer import ops
+from minitransformer.ops import Dropout, dropout_mask
+
+shapes = st.sampled_from([(3,), (0, 5), (2, 0, 4), (6, 1), (2, 3, 33), (2, 3, 2, 7), (600, 33), (5, 512), (3, 2049)])
+epsilons = st.sampled_from([1e-5, 1e-3, 0.5, 1])
+seeds = st.integers(0, 2**32 - 1)
+MANY = 40 if DEVICE == "cuda" else 1
+"""Times as many rows give each of a GPU's programs several tiles too."""
+
+dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
+
+def arrays(shape: tuple[int, ...], seed: int, *names: str) -> dict[str, np.ndarray]:
+    """Rows far from constant, where 1/√(var + eps) is steep, and gamma and beta."""
+    rng = np.random.default_rng(seed)
+    rows = {name: 0.3 * rng.standard_normal(shape) + np.linspace(-1, 1, shape[-1]) for name in ("x", *names)}
+    return rows | {name: rng.standard_normal(shape[-1]) for name in ("gamma", "beta")}
+
+
+def prove_layernorm(inputs: dict[str, np.ndarray], dtype: torch.dtype, eps: float = 1e-5) -> None:
+    prove_kernel(
+        partial(kernels.layernorm_forward, eps=eps),
+        kernels.layernorm_backward,
+        partial(ops.layernorm_forward, eps=eps),
+        ops.layernorm_backward,
+        lambda x, gamma, beta: F.layer_norm(x, gamma.shape, gamma, beta, eps),
+        inputs,
+        dtype,
+    )
+
+
+def prove_add_layernorm(inputs, dtype, dropout=None, eps=1e-5, forward=kernels.add_layernorm_forward, on_device=None):
+    """`on_device` is the same dropout as the kernel gets it, where that differs."""
+
+    def peer(x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+        if dropout is not None:
+            mask = torch.from_numpy(dropout_mask(tuple(x.shape), dropout)).to(x.device)
+            sublayer_out = sublayer_out * mask * dropout.scale
+        return F.layer_norm(x + sublayer_out, gamma.shape, gamma, beta, eps)
+
+    prove_kernel(
+        partial(forward, eps=eps, dropout=on_device or dropout),
+        kernels.add_layernorm_backward,
+        partial(ops.add_layernorm_forward, eps=eps, dropout=dropout),
+        ops.add_layernorm_backward,
+        peer,
+        inputs,
+        dtype,
+    )
+
+
+@dtypes
+def test_programs_with_several_tiles_each(dtype):
+    """A tile is 32 such rows, and the last one is not full."""
+    inputs = arrays((30 * MANY, 25, 33), 0, "sublayer_out")
+    prove_add_layernorm(inputs, dtype, Dropout(0.2, key=7, sentence=2, position=3))
+
+
+@dtypes
+@pytest.mark.parametrize("width", [ONE_BLOCK, ONE_BLOCK + 1, 2 * ONE_BLOCK + 300])
+def test_wide_rows(dtype, width):
+    prove_layernorm(arrays((5 * MANY, width), width), dtype)
+
+
+@dtypes
+@pytest.mark.parametrize("width", [ONE_BLOCK, ONE_BLOCK + 1])
+@pytest.mark.parametrize("dropout", [None, Dropout(0.3, key=1)])
+def test_add_layernorm_of_wide_rows(dtype, width, dropout):
+    prove_add_layernorm(arrays((1, 2, width), width, "sublayer_out"), dtype, dropout)
+
+
+@dtypes
+@few
+@given(shape=shapes, eps=epsilons, seed=seeds)
+def test_layernorm(dtype, shape, eps, seed):
+    prove_layernorm(arrays(shape, seed), dtype, eps)
+
+
+@dtypes
+@few
+@given(shape=shapes, eps=epsilons, rate=st.sampled_from([None, 0.0, 0.1, 0.7]), seed=seeds, packed=st.booleans())
+def test_add_layernorm(dtype, shape, eps, rate, seed, packed):
+    dropout = None if rate is None else Dropout(rate, key=seed << 31 | 5, sentence=2, position=3)
+    if rate and packed and len(shape) == 2:
+        rng = np.random.default_rng(seed)
+        dropout = Dropout(rate, seed, *(rng.integers(0, 9, shape[0]) for _ in range(2)))
+    prove_add_layernorm(arrays(shape, seed, "sublayer_out"), dtype, dropout, eps)
+
+
+def test_no_wide_rows():
+    x, gamma = torch.ones(0, ONE_BLOCK + 1, device=DEVICE), torch.ones(ONE_BLOCK + 1, device=DEVICE)
+    y, cache = kernels.layernorm_forward(x, gamma, gamma)
+    dx, dgamma, _ = kernels.layernorm_backward(y, cache)
+    assert dx.shape == y.shape == x.shape
+    assert not dgamma.any()
+
+
+@dtypes
+@pytest.mark.parametrize("dropout", [None, Dropout(0.4, key=9)])
+def test_the_unfused_rung(dtype, dropout):
+    prove_add_layernorm(arrays((2, 30, 96), 1, "sublayer_out"), dtype, dropout, forward=add_layernorm_unfused)
+
+
+@pytest.mark.parametrize("width", [1, 5, 100])
+def test_the_naive_rung(width):
+    inputs = arrays((2, 3, width), width)
+    expected, _ = ops.layernorm_forward(*inputs.values(), eps=0.1)
+    y = layernorm_naive(*(torch.from_numpy(array).float().to(DEVICE) for array in inputs.values()), eps=0.1)
+    check("output", y, expected, 1e-5)
+
+
+@pytest.mark.parametrize(("programs", "width"), [(1, 5000), (3, 70), (600, 33)])
+def test_partial_sums_add_up(programs, width):
+    partials = torch.randn(2, programs, width, device=DEVICE)
+    check("sums", summed_partials(partials, torch.float32), to_numpy(partials).sum(1), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+@pytest.mark.parametrize("width", [64, ONE_BLOCK + 1])
+def test_gamma_and_beta_may_be_float32_beside_narrower_activations(dtype, width):
+    rng = np.random.default_rng(width)
+    x, dy = (torch.from_numpy(rng.standard_normal((9, width))).to(DEVICE, dtype) for _ in range(2))
+    gamma, beta = (torch.from_numpy(rng.standard_normal(width)).float().to(DEVICE) for _ in range(2))
+    expected, reference_cache = ops.layernorm_forward(to_numpy(x), to_numpy(gamma), to_numpy(beta))
+    y, cache = kernels.layernorm_forward(x, gamma, beta)
+    gradients = kernels.layernorm_backward(dy, cache)
+    assert [t.dtype for t in (y, *gradients)] == [dtype, dtype, torch.float32, torch.float32]
+    check("output", y, expected, torch.finfo(dtype).eps)
+    bounds = torch.finfo(dtype).eps, 1e-5, 1e-5  # the parameters' gradients are sums in float32 of what is exact
+    for gradient, wanted, bound in zip(
+        gradients, ops.layernorm_backward(to_numpy(dy), reference_cache), bounds, strict=True
+    ):
+        check("gradient", gradient, wanted, bound)
+
+
+@pytest.mark.parametrize("width", [1, 3, 100, 768, 1000, ONE_BLOCK + 5])
+def test_constant_rows_in_float32_give_beta_exactly(width):
+    """1/C is rounded unless C is a power of two: a mean must divide by C, not multiply by it."""
+    beta = torch.linspace(-1, 1, width, device=DEVICE)
+    x = torch.tensor([[110.0], [1100.0], [-1000.0]], device=DEVICE).expand(3, width)
+    y, cache = kernels.layernorm_forward(x, torch.ones_like(beta), beta)
+    assert torch.equal(y, beta.expand(3, width))
+    assert kernels.layernorm_backward(torch.ones_like(y), cache)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("width", [1000, ONE_BLOCK + 5])
+def test_a_large_mean_does_not_cancel_the_variance(width):
+    """mean(x²) − mean(x)² would be noise: x² is 10⁸, in float32 known to ±4."""
+    x = torch.from_numpy(1e4 + np.random.default_rng(0).standard_normal((2, width))).float().to(DEVICE)
+    gamma, beta = torch.ones(width, device=DEVICE), torch.zeros(width, device=DEVICE)
+    expected, _ = ops.layernorm_forward(to_numpy(x), to_numpy(gamma), to_numpy(beta))
+    check("output", kernels.layernorm_forward(x, gamma, beta)[0], expected, 1e-3)
+
+
+@dtypes
+def test_masks_are_the_references_to_the_bit(dtype):
+    """dsublayer_out is 0 exactly where the reference drops, and elsewhere dx, scaled."""
+    dropout = Dropout(0.5, key=2**63 + 1, sentence=16, position=1)
+    x, sublayer_out, dy = torch.randn(3, 3, 2, 5, 37, dtype=dtype, device=DEVICE)
+    gamma = torch.ones(37, device=DEVICE)
+    _, cache = kernels.add_layernorm_forward(x, sublayer_out, gamma, gamma, dropout=dropout)
+    dx, dsublayer_out, _, _ = kernels.add_layernorm_backward(dy, cache)
+    mask = torch.from_numpy(dropout_mask(tuple(x.shape), dropout)).to(DEVICE)
+    assert torch.equal(dsublayer_out, torch.where(mask, dx * 2, 0))
+
+
+def test_the_key_may_live_in_device_memory():
+    """As a captured graph needs it: a replay reads the key that stands there then."""
+    key = 0x1234567890ABCDEF
+    halves = torch.tensor([key & 0xFFFFFFFF, key >> 32]).to(torch.int32).to(DEVICE)
+    inputs = arrays((2, 5, 10), 0, "sublayer_out")
+    prove_add_layernorm(inputs, torch.float32, Dropout(0.5, key, 1), on_device=Dropout(0.5, halves, 1))
+
+
+def test_a_row_does_not_depend_on_its_neighbours():
+    """A batch may be split: the halves give the rows of the whole to the bit, dropout included."""
+    x, sublayer_out, dy = torch.randn(3, 6, 50, 40, device=DEVICE)
+    gamma, beta = torch.randn(2, 40, device=DEVICE)
+
+    def both(sentences: slice) -> tuple[Tensor, ...]:
+        dropout = Dropout(0.2, key=4, sentence=sentences.start)
+        y, cache = kernels.add_layernorm_forward(x[sentences], sublayer_out[sentences], gamma, beta, dropout=dropout)
+        return y, *kernels.add_layernorm_backward(dy[sentences], cache)[:2]
+
+    for whole, first, second in zip(both(slice(0, 6)), both(slice(0, 2)), both(slice(2, 6)), strict=True):
+        assert torch.equal(whole, torch.cat([first, second]))
+
+
+@pytest.mark.parametrize("width", [7, ONE_BLOCK + 1])
+def test_an_expanded_gradient(width):
+    """The gradient of a sum has stride 0; with gamma 1, y's rows add up to the same whatever x is, so dx is 0."""
+    x, gamma = torch.randn(5, width, device=DEVICE), torch.ones(width, device=DEVICE)
+    y, cache = kernels.layernorm_forward(x, gamma, gamma)
+    dx, dgamma, dbeta = kernels.layernorm_backward(torch.ones((), device=DEVICE).expand(y.shape), cache)
+    check("dx", dx, np.zeros(y.shape), 1e-5)
+    check("dgamma", dgamma, to_numpy(y - 1).sum(0), 1e-5)
+    check("dbeta", dbeta, np.full(width, 5.0), 1e-5)
+
+
+@pytest.mark.parametrize("width", [10, ONE_BLOCK + 1])
+def test_rows_may_lie_further_apart_than_32_bits_reach(width):
+    x, sublayer_out, dy = (far_rows(rows) for rows in torch.randn(3, 3, width, dtype=torch.float16, device=DEVICE))
+    gamma, dropout = torch.ones(width, device=DEVICE), Dropout(0.5, key=1)
+
+    def both(x: Tensor, sublayer_out: Tensor, dy: Tensor) -> tuple[Tensor, ...]:
+        y, cache = kernels.add_layernorm_forward(x, sublayer_out, gamma, gamma, dropout=dropout)
+        return y, *kernels.add_layernorm_backward(dy, cache)
+
+    near = (rows.contiguous() for rows in (x, sublayer_out, dy))
+    for far, expected in zip(both(x, sublayer_out, dy), both(*near), strict=True):
+        assert torch.equal(far, expected)
+
+
+ONES, HALF = torch.ones(3, 4, device=DEVICE), torch.ones(3, 4, dtype=torch.float16, device=DEVICE)
+GAMMA = torch.ones(4, device=DEVICE)
+FIVE_AXES = 2 * [ONES[None, None, None]]
+
+
+@pytest.mark.parametrize(
+    ("norm", "arguments", "kind", "message"),
+    [
+        (kernels.layernorm_forward, (ONES, GAMMA[:1], GAMMA), ValueError, r"gamma has shape \(1,\), expected \(4,\)"),
+        (kernels.layernorm_forward, (ONES, GAMMA, ONES), ValueError, r"beta has shape \(3, 4\), expected \(4,\)"),
+        (kernels.layernorm_forward, (ONES[:, :0], GAMMA[:0], GAMMA[:0]), ValueError, r"x has shape \(3, 0\)"),
+        (kernels.layernorm_forward, (GAMMA[0], GAMMA, GAMMA), ValueError, r"x has shape \(\)"),
+        (kernels.layernorm_forward, (ONES, GAMMA, GAMMA, -1.0), ValueError, "eps is -1.0"),
+        (kernels.layernorm_forward, (np.ones(3), GAMMA, GAMMA), TypeError, r"x must be a .*Tensor, got ndarray"),
+        (kernels.layernorm_forward, (ONES, HALF[0], HALF[0]), TypeError, r"x is .*32 and gamma is .*16"),
+        (kernels.layernorm_forward, (HALF, GAMMA, HALF[0]), TypeError, r"gamma is .*32 and beta is .*16"),
+        (kernels.layernorm_forward, (ONES.double(), GAMMA, GAMMA), TypeError, r"x is torch.float64.*float32"),
+        (kernels.add_layernorm_forward, (ONES, ONES[:1], GAMMA, GAMMA), ValueError, r"sublayer_out .*\(1, 4\)"),
+        (kernels.add_layernorm_forward, (ONES, HALF, GAMMA, GAMMA), TypeError, r"x is .*32 and sublayer_out is .*16"),
+        (kernels.add_layernorm_forward, (ONES, ONES, GAMMA, GAMMA, 0.1, 0.1), TypeError, "dropout must be a Dropout"),
+        (kernels.add_layernorm_forward, (*FIVE_AXES, GAMMA, GAMMA, 0.1, Dropout(0.1, 0)), ValueError, "x has 5 axes"),
+        (add_layernorm_unfused, (ONES, ONES[:1], GAMMA, GAMMA), ValueError, r"sublayer_out .*\(1, 4\)"),
+    ],
+)
+def test_bad_input(norm, arguments, kind, message):
+    with pytest.raises(kind, match=message):
+        norm(*arguments)
+
+
+def test_wrong_gradient():
+    _, cache = kernels.layernorm_forward(HALF, GAMMA, GAMMA)
+    with pytest.raises(ValueError, match=r"dy has shape \(4,\), expected \(3, 4\)"):
+        kernels.layernorm_backward(GAMMA.half(), cache)
+    with pytest.raises(TypeError, match=r"dy is torch.float32 and its output is torch.float16"):
+        kernels.layernorm_backward(ONES, cache)

@@ -1,0 +1,135 @@
+"""Softmax: one pass where a row fits a block, two sweeps beyond."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from far_rows import far_rows
+from hypothesis import given
+from hypothesis import strategies as st
+from prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
+
+import kernels
+from kernels.softmax import ONE_PASS, ONE_PASS_BACKWARD, softmax_naive, softmax_online
+from minitransformer import ops
+
+LIST: Any = [1.0, 2.0]
+FLOAT32_MAX = torch.finfo(torch.float32).max
+RUNGS = [lambda x: kernels.softmax_forward(x)[0], softmax_online, softmax_naive]
+rungs = pytest.mark.parametrize("softmax", RUNGS, ids=["one pass", "online", "naive"])
+
+batches = st.sampled_from([(), (0,), (1,), (3,), (2, 3), (2, 0), (1, 2, 3), (130,)])
+seeds = st.integers(0, 2**32 - 1)
+
+
+def prove_softmax(x: np.ndarray, dtype: torch.dtype) -> None:
+    prove_kernel(
+        kernels.softmax_forward,
+        kernels.softmax_backward,
+        ops.softmax_forward,
+        ops.softmax_backward,
+        lambda x: torch.softmax(x, -1),
+        {"x": x},
+        dtype,
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@few
+@given(batch=batches, n=st.one_of(st.integers(0, 70), st.sampled_from([255, 256, 1000, 2049])), seed=seeds)
+def test_softmax(dtype, batch, n, seed):
+    prove_softmax(3 * np.random.default_rng(seed).standard_normal((*batch, n)), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("n", [ONE_PASS_BACKWARD, ONE_PASS_BACKWARD + 1, ONE_PASS, ONE_PASS + 1, 131072, 131073])
+def test_long_rows(n, dtype):
+    """Some large scores, early and late: equal weights would all be below the tolerance."""
+    x = np.random.default_rng(n).standard_normal((3, n))
+    x[:, :: n // 7] += 12
+    prove_softmax(x, dtype)
+
+
+@rungs
+@pytest.mark.parametrize("n", [0, 1, 5, 300, 8192, 8193])
+def test_every_rung_is_the_softmax(softmax, n):
+    x = 4 * torch.from_numpy(np.random.default_rng(n).standard_normal((2, 2, n))).float().to(DEVICE)
+    check("output", softmax(x), ops.softmax_forward(to_numpy(x))[0], 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")  # −max − max is −inf, of which exp is 0, as it should be
+@rungs
+@pytest.mark.parametrize("large", [1e4, FLOAT32_MAX])
+def test_never_overflows(softmax, large):
+    x = [[large, -large, 0], [-large, -large, -large], [large, large, -large]]
+    y = softmax(torch.tensor(x, device=DEVICE))
+    np.testing.assert_allclose(to_numpy(y), [[1, 0, 0], [1 / 3, 1 / 3, 1 / 3], [0.5, 0.5, 0]], rtol=1e-6)
+
+
+@rungs
+@pytest.mark.parametrize("n", [3, 1000, ONE_PASS + 1])
+def test_nothing_to_attend_to_gives_zeros(softmax, n):
+    x = torch.full((3, n), -torch.inf, device=DEVICE)
+    x[1, n - 1] = 0.5
+    y = softmax(x)
+    assert y[1, n - 1] == 1
+    assert y.count_nonzero() == 1
+
+
+@pytest.mark.parametrize("n", [3, ONE_PASS_BACKWARD + 1])
+def test_nothing_to_attend_to_sends_no_gradient(n):
+    y, cache = kernels.softmax_forward(torch.full((2, n), -torch.inf, device=DEVICE))
+    assert not kernels.softmax_backward(torch.randn_like(y), cache).any()
+
+
+@rungs
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_what_is_no_number_spoils_its_own_row(softmax, bad):
+    """As in NumPy and PyTorch, and no other row."""
+    x = torch.zeros(3, 4, device=DEVICE)
+    x[1, 2] = bad
+    with np.errstate(invalid="ignore"):
+        y = softmax(x)
+    assert y[1].isnan().all()
+    assert (y[[0, 2]] == 0.25).all()
+
+
+@rungs
+def test_equal_scores_are_weighed_equally_to_the_bit(softmax):
+    """The exponentials are 1 and their sum is exact, so y is 1/n wherever that has a float."""
+    for n in (1, 2, 64, 16384):
+        assert (softmax(torch.full((2, n), -7.3, device=DEVICE)) == 1 / n).all()
+
+
+@pytest.mark.parametrize("n", [7, ONE_PASS_BACKWARD + 1])
+def test_an_expanded_gradient(n):
+    """The gradient of a sum has stride 0; the weights add up to 1 whatever x is, so dx is 0."""
+    y, cache = kernels.softmax_forward(torch.randn(2, n, device=DEVICE))
+    dx = kernels.softmax_backward(torch.ones((), device=DEVICE).expand(y.shape), cache)
+    check("dx", dx, np.zeros(y.shape), 1e-6)
+
+
+@pytest.mark.parametrize("n", [10, ONE_PASS + 1])
+def test_rows_may_lie_further_apart_than_32_bits_reach(n):
+    x = far_rows(torch.randn(3, n, dtype=torch.float16, device=DEVICE))
+    y, cache = kernels.softmax_forward(x)
+    check("output", y, ops.softmax_forward(to_numpy(x))[0], 1e-3)
+    near = kernels.softmax_backward(x.contiguous(), cache)
+    assert torch.equal(kernels.softmax_backward(x, cache), near)
+
+
+def test_bad_input():
+    with pytest.raises(TypeError, match=r"x must be a .*Tensor, got list"):
+        kernels.softmax_forward(LIST)
+    with pytest.raises(TypeError, match=r"x.*int64"):
+        kernels.softmax_forward(torch.ones(2, 3, dtype=torch.int64, device=DEVICE))
+    with pytest.raises(TypeError, match=r"x is torch.float64.*float32"):
+        kernels.softmax_forward(torch.ones(2, 3, dtype=torch.float64, device=DEVICE))
+    with pytest.raises(ValueError, match=r"x has shape \(\), expected at least one axis"):
+        kernels.softmax_forward(torch.ones((), device=DEVICE))
+    _, cache = kernels.softmax_forward(torch.ones(2, 3, device=DEVICE))
+    with pytest.raises(ValueError, match=r"dy has shape \(3, 2\), expected \(2, 3\)"):
+        kernels.softmax_backward(torch.ones(3, 2, device=DEVICE), cache)
+    with pytest.raises(TypeError, match=r"dy is torch.float16"):
+        kernels.softmax_backward(torch.ones(2, 3, dtype=torch.float16, device=DEVICE), cache)

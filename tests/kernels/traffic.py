@@ -1,0 +1,60 @@
+"""What goes through memory: passes of PyTorch's operations, the largest tensor made, and rows that lie far apart."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import torch
+from prove_kernel import DEVICE
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+UNREAD = {"full_like", "empty_like", "zeros_like", "ones_like"}
+"""Operations that look at no element of their arguments."""
+FREE = {"_unsafe_view", "set_", "index", "index_put_"}
+"""Operations that move nothing, or a few elements of a large tensor."""
+
+
+class Traffic(TorchDispatchMode):
+    """Counts, of the operations within, how often a tensor of `size` elements is read or written; views are free."""
+
+    def __init__(self, size: int = 0) -> None:
+        super().__init__()
+        self.size, self.passes, self.largest, self.operations = size, 0, 0, []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        self.operations.append(name)
+        if func.is_view or name in FREE:
+            return out
+        written = _tensors(out)
+        floats = (tensor.numel() for tensor in written if tensor.is_floating_point())  # the interpreter copies bytes
+        self.largest = max([self.largest, *floats])
+        read = [] if name in UNREAD else _tensors(args[1:] if name == "copy_" else (args, kwargs))
+        self.passes += sum(tensor.numel() == self.size for tensors in (read, written) for tensor in tensors)
+        return out
+
+
+def _tensors(tree: Any) -> Iterable[Tensor]:
+    """Each tensor once: `g * g` reads g once."""
+    return {id(leaf): leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)}.values()
+
+
+def far_apart(rows: Tensor) -> Tensor:
+    """Three rows `(3, C)` in as much memory as it takes to have 2³¹ elements between the first and the last.
+
+    A system hands out memory when it is first touched, so hardly any of it is; where there is not enough all the same,
+    the test is skipped.
+    """
+    poison: Any = torch.utils.deterministic
+    poison.fill_uninitialized_memory = False
+    try:
+        memory = torch.empty(2**31 + rows.shape[1], dtype=rows.dtype, device=DEVICE)
+    except RuntimeError:
+        pytest.skip("not enough memory for 2³¹ elements")
+    finally:
+        poison.fill_uninitialized_memory = True
+    far = memory.as_strided(rows.shape, (2**30, 1))
+    return far.copy_(rows)
