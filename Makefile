@@ -1,18 +1,17 @@
 # make demo · make test are all the set-up there is: each makes .venv where it is missing and installs what it needs.
 # PYTHON=/path/to/python uses that interpreter instead, as it is, and installs nothing.
 
-.PHONY: help demo test test-all bench-cpu lint
+.PHONY: help demo test test-all bench bench-cpu lint
 
 help:
 	@echo 'make demo      install the core, train a small translator, show what it learned (minutes)'
 	@echo 'make test      prove every gradient, layer and model against PyTorch and finite differences'
 	@echo 'make test-all  the same, with the long proofs'
+	@echo 'make bench     on a GPU: check every kernel, time it beside its peers (8 minutes; ARGS=--smoke rehearses)'
 	@echo 'make bench-cpu races against PyTorch and others on this CPU (half an hour; DATA=DIR for Multi30k on disk)'
 	@echo 'make lint      ruff and pyright'
 
-ifdef PYTHON
-core_ready test_ready bench_ready lint_ready :=
-else
+ifndef PYTHON
 PYTHON := .venv/bin/python
 core_ready := .venv/core
 test_ready := .venv/test
@@ -51,6 +50,9 @@ test: $(test_ready)
 
 test-all: $(test_ready)
 	$(PYTHON) -m pytest
+
+bench: $(test_ready)
+	$(PYTHON) -m kernels.bench $(ARGS)
 
 bench-cpu: $(bench_ready)
 	$(PYTHON) tests/benchmarks $(if $(DATA),--data $(DATA))

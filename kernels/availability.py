@@ -33,6 +33,20 @@ def require_triton() -> None:
         )
 
 
+def torch_device() -> str:
+    """Where PyTorch computes unless told otherwise: on a GPU where there is one, else on the CPU."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def use_threads(count: int) -> None:
+    """Let PyTorch use so many threads of the CPU."""
+    import torch
+
+    torch.set_num_threads(count)
+
+
 def triton_device() -> str:
     """Where Triton's kernels run: "cuda", or "cpu" in the interpreter. Raises `RuntimeError` where there is no GPU."""
     import torch

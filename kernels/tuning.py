@@ -10,18 +10,19 @@ once, remember the choice in memory and in Triton's cache on disk.
 
 import hashlib
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import triton
 from triton.runtime.cache import get_cache_manager
-from triton.runtime.errors import OutOfResources
+from triton.runtime.errors import OutOfResources, PTXASError
 
 from .availability import interpreting
 
@@ -86,25 +87,22 @@ def _read_capability(index: int) -> Capability:
 
 
 class Tuner:
-    """Chooses among the tiles of one kernel.
-
-    `key` is whatever the fastest tile may depend on, besides the device: it must not change from batch to batch.
-    """
+    """Chooses among the tiles of one kernel."""
 
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel
         self._chosen: dict[tuple, Tile] = {}
 
-    def __call__(
-        self, candidates: Sequence[Tile], key: tuple, device: torch.device, launch: Callable[[Tile], None]
-    ) -> Tile:
-        """The fastest of `candidates`, the first of which is the default; `launch` runs the kernel with one."""
-        chosen = self._chosen.get(key := (*key, device.index))
+    def __call__(self, candidates: Sequence[Tile], key: tuple, launch: Callable[[Tile], None]) -> Tile:
+        """The fastest of `candidates`, the first of which is the default; `launch` runs the kernel with one.
+
+        `key` is what the fastest may depend on, a size class rather than a size: each new one is measured.
+        """
+        chosen = self._chosen.get(key)
         if chosen is None:
-            if len(candidates) == 1 or not _may_tune():
+            if len(candidates) == 1 or not may_tune():
                 return candidates[0]
-            with torch.cuda.device(device):
-                chosen = self._chosen[key] = self._recall(candidates, key) or self._measure(candidates, key, launch)
+            chosen = self._chosen[key] = self._recall(candidates, key) or self._measure(candidates, key, launch)
         return chosen
 
     def _recall(self, candidates: Sequence[Tile], key: tuple) -> Tile | None:
@@ -115,14 +113,14 @@ class Tuner:
             return Tile(*json.load(file)["tile"])
 
     def _measure(self, candidates: Sequence[Tile], key: tuple, launch: Callable[[Tile], None]) -> Tile:
-        what = " ".join(str(part).removeprefix("torch.") for part in key[:-1])
-        seconds = round(len(candidates) * SECONDS_TO_COMPILE)
+        what = ", ".join(str(part).removeprefix("torch.") for part in key)
+        seconds = math.ceil(len(candidates) * SECONDS_TO_COMPILE)
         print(
             f"kernels: tuning {self.kernel.__name__} ({what}) over {len(candidates)} tiles: about {seconds} s, once",
             file=sys.stderr,
             flush=True,
         )
-        milliseconds = {tile: _milliseconds(launch, tile) for tile in candidates}
+        milliseconds = {tile: measure(launch, tile) for tile in candidates}
         chosen = min(candidates, key=milliseconds.__getitem__)
         record = {"tile": chosen, "milliseconds": [[*tile, time] for tile, time in milliseconds.items()]}
         get_cache_manager(self._digest(candidates, key)).put(json.dumps(record), self._file, binary=False)
@@ -134,19 +132,20 @@ class Tuner:
 
     def _digest(self, candidates: Sequence[Tile], key: tuple) -> str:
         """Another GPU, Triton, kernel or list of candidates is another choice."""
-        parts = (torch.cuda.get_device_name(), triton.__version__, self.kernel.cache_key, key[:-1], candidates)
+        parts = (torch.cuda.get_device_name(), triton.__version__, self.kernel.cache_key, key, candidates)
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def _may_tune() -> bool:
+def may_tune() -> bool:
+    """Not where it is switched off, nor where nothing can be measured: a captured graph must not wait for a clock."""
     if os.environ.get("MINITRANSFORMER_TUNE") == "0" or interpreting() or _pretended:
         return False
     return not torch.cuda.is_current_stream_capturing()
 
 
-def _milliseconds(launch: Callable[[Tile], None], tile: Tile) -> float:
-    """Infinite for a tile that does not fit this GPU after all."""
+def measure(launch: Callable[[Tile], None], tile: Tile) -> float:
+    """The median of a kernel's milliseconds; infinite for a tile that this GPU has no room for after all."""
     try:
-        return triton.testing.do_bench(lambda: launch(tile), warmup=10, rep=50, return_mode="median")
-    except OutOfResources:
-        return float("inf")
+        return cast(float, triton.testing.do_bench(lambda: launch(tile), warmup=10, rep=50, return_mode="median"))
+    except (OutOfResources, PTXASError):
+        return math.inf

@@ -14,8 +14,8 @@ Per head, in numbers moved to and from memory, at T = 4096 and D = 128:
                 all of the queries are not visited, so a window of r costs T · r; and those that all of the queries see
                 whole need no mask
     backward    the weights are computed again from one number a query, the log-sum-exp, and delta = dout · out replaces
-                a sum over keys. One kernel owns queries and writes dquery, another owns keys and writes dkey and dvalue:
-                7 products where 5 would do, for no atomic additions and the same bits in each run
+                a sum over keys. One kernel owns queries and writes dquery, the other owns keys and writes dkey and
+                dvalue: 7 products where 5 would do, for no atomic additions and the same bits in each run
     dropout     the mask is a hash, computed while the tensor cores work, one for each two weights; nothing is stored
 
 What is next on Hopper: blocks fetched by the tensor memory accelerator, and warps of their own to do so

@@ -87,7 +87,7 @@ def attention_dkey_dvalue_kernel(
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dkey and dvalue. The weights are computed transposed, keys as rows: so they multiply from the left as they are."""
+    """dkey and dvalue. The weights are computed transposed, keys as rows: they multiply from the left as they are."""
     block, head, b, h = locate(Tk, H, KEYS)
     keys = block * KEYS + paired_order(KEYS)  # (N,)
     key_block = load_rows(key, b, h, keys, Tk, D, BLOCK_D, True)  # (N, D)

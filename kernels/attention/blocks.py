@@ -15,7 +15,7 @@ LOG2_E = tl.constexpr(math.log2(math.e))
 """The softmax is computed in powers of 2, which the hardware has: e^x = 2^(x · log2 e)."""
 
 DROPOUT = ("key_ptr", "key_low", "key_high", "threshold", "dropout_scale", "sentence", "position")
-"""Arguments that are None without dropout. No tuple: what is in one is specialised on, and keys are new in each step."""
+"""Arguments that are None without dropout. No tuple: Triton specialises on what is in one, and keys change."""
 
 UNSPECIALIZED = ["Tq", "Tk", "H", "below", "above", "scale", *DROPOUT]
 """Arguments that change from batch to batch: a kernel is not to be compiled anew for one that is 1 or 16's multiple."""
@@ -80,9 +80,7 @@ def in_blocks(start, stop, inner_start, inner_stop, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def blocks_of_keys(
-    block, Tq, Tk, below, above, key_mask, b, QUERIES: tl.constexpr, KEYS: tl.constexpr
-):
+def blocks_of_keys(block, Tq, Tk, below, above, key_mask, b, QUERIES: tl.constexpr, KEYS: tl.constexpr):
     """The blocks of keys that a block of queries sees, as `in_blocks` gives them."""
     first = block * QUERIES + (Tk - Tq)
     last = tl.minimum(first + QUERIES, Tk) - 1
@@ -116,9 +114,11 @@ def nth_block(n, blocks, MASKED: tl.constexpr):
     """The n-th of the inner blocks, or of those before and after them, which need a mask."""
     first, inner_first, inner_last, _ = blocks
     if MASKED:
-        return first + n + tl.where(first + n >= inner_first, inner_last - inner_first, 0)
+        block = first + n
+        block += tl.where(block >= inner_first, inner_last - inner_first, 0)
     else:
-        return inner_first + n
+        block = inner_first + n
+    return block
 
 
 # --- Within a block -------------------------------------------------------------------------------------------
@@ -130,13 +130,14 @@ def load_rows(x, b, h, rows, length, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.conste
     column = tl.arange(0, BLOCK_WIDTH)
     ptrs = x.ptr + b * x.stride_b + h * x.stride_h + rows.to(tl.int64)[:, None] * x.stride_t + column[None, :]
     if MASKED and WIDTH < BLOCK_WIDTH:
-        return tl.load(ptrs, (rows < length)[:, None] & (column < WIDTH)[None, :], other=0.0)
+        loaded = tl.load(ptrs, (rows < length)[:, None] & (column < WIDTH)[None, :], other=0.0)
     elif MASKED:
-        return tl.load(ptrs, (rows < length)[:, None], other=0.0)
+        loaded = tl.load(ptrs, (rows < length)[:, None], other=0.0)
     elif WIDTH < BLOCK_WIDTH:
-        return tl.load(ptrs, (column < WIDTH)[None, :], other=0.0)
+        loaded = tl.load(ptrs, (column < WIDTH)[None, :], other=0.0)
     else:
-        return tl.load(ptrs)
+        loaded = tl.load(ptrs)
+    return loaded
 
 
 @triton.jit
@@ -156,7 +157,7 @@ def sees(positions, keys, below, above):
 @triton.jit
 def real_keys(key_mask, b, keys, Tk):
     """Whether keys are of the sequence and no padding."""
-    if key_mask is None:
-        return keys < Tk
-    else:
-        return tl.load(key_mask + b * Tk + keys, keys < Tk, other=False)
+    real = keys < Tk
+    if key_mask is not None:
+        real = tl.load(key_mask + b * Tk + keys, real, other=False)
+    return real

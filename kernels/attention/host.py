@@ -65,7 +65,7 @@ class Problem:
         band = "window" if self.window is not None else "causal" if self.causal else "full"
         lengths = f"{tiles.block_of(Tq)}×{tiles.block_of(Tk)}"
         dropout = "no dropout" if self.dropout is None else "dropout"
-        return self.dtype, self.precision, f"D {D}×{DV}", f"T {lengths}", band, dropout
+        return self.dtype, self.precision, f"D {D}×{DV}", f"T {lengths}", band, dropout, self.device
 
 
 def attention_forward(
@@ -142,7 +142,7 @@ def _launch(name: str, problem: Problem, length: int, *operands: Any, **argument
         if B * H * Tq * Tk * (D + DV) < TUNED_FROM:
             launch(tiles.fitted(choices[0], family, length, Tq + Tk - length))
         else:
-            launch(tuner(choices, problem.tuning_key(), problem.device, launch))
+            launch(tuner(choices, problem.tuning_key(), launch))
 
 
 # --- Layouts --------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def attention_online(
 
     The softmax of a row needs its largest score m and `l = Σ_j e^(scores_j − m)`. Both are kept up to date: where a
     block brings a larger m, what was summed so far shrinks by `e^(old m − new m)`. No array is Tq × Tk any more, so
-    memory grows as T; but each block's scores still travel to memory and back, and blocks that nobody sees are computed.
+    memory grows as T; but each block's scores still travel to memory and back, also those that nobody sees.
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     m = torch.full((*query.shape[:3], 1), NEVER, dtype=torch.float32, device=query.device)

@@ -148,16 +148,17 @@ def family(device: Capability, dtype: torch.dtype, precision: str) -> str:
 
 
 @cache
-def candidates(name: str, family: str, width: int, itemsize: int, dropout: bool) -> list[Tile]:
+def candidates(name: str, family: str, width: int, itemsize: int, dropout: bool) -> tuple[Tile, ...]:
     """The tiles of a kernel for heads of `width` numbers, a power of 2; the default first."""
     if family == "interpreter":
-        return [INTERPRETER]
+        return (INTERPRETER,)
     table, width = TABLES[family], max(width, 64)
     tiles = (table.get((f"{name} with dropout", width)) if dropout else None) or table[name, width]
     if itemsize == 2 or family in WITHOUT_TENSOR_CORES:
-        return [Tile(*tile) for tile in tiles]
+        return tuple(Tile(*tile) for tile in tiles)
     # float32 on tensor cores: the tables are for numbers half as long.
-    return [Tile(max(rows // 2, SMALLEST), max(columns // 2, SMALLEST), *rest) for rows, columns, *rest in tiles]
+    halves = ((max(rows // 2, SMALLEST), max(columns // 2, SMALLEST), *rest) for rows, columns, *rest in tiles)
+    return tuple(Tile(*tile) for tile in halves)
 
 
 def fitted(tile: Tile, family: str, num_rows: int, num_columns: int) -> Tile:

@@ -2,7 +2,6 @@
 
 import argparse
 from dataclasses import dataclass
-from typing import Any
 
 from ..ops import Ops, numpy_ops
 
@@ -56,18 +55,13 @@ def chosen_backend(args: argparse.Namespace) -> Backend:
     return Backend(ops, kept_in, f"{args.backend} on {device}, {dtype}")
 
 
-def _tensor_ops(backend: str, dtype: str, device: str | None, threads: int | None) -> tuple[Ops, Any]:
+def _tensor_ops(backend: str, dtype: str, device: str | None, threads: int | None) -> tuple[Ops, str]:
     import kernels
+    from kernels import availability
 
     make = kernels.triton_ops if backend == "triton" else kernels.torch_ops  # says so where PyTorch is missing
-    import torch
-
     if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        if backend == "triton":
-            from kernels.availability import triton_device
-
-            device = triton_device()
+        device = availability.triton_device() if backend == "triton" else availability.torch_device()
     if threads is not None:
-        torch.set_num_threads(threads)
+        availability.use_threads(threads)
     return make(device, dtype), device

@@ -8,34 +8,48 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from prove_kernel import DEVICE, DTYPES, few, prove_kernel
+from prove_kernel import DEVICE, DTYPES, check, few, prove_kernel
 
 import kernels
+from kernels.attention import attention_naive, attention_online, tiles
+from kernels.tuning import Tile
 from minitransformer import ops
-from minitransformer.ops import Dropout, dropout_mask
-from minitransformer.ops.attention import attention_mask
+from minitransformer.gradcheck import error
+from minitransformer.ops import Dropout, attention_mask, dropout_mask
 
-def peer(query, key, value, *, causal=False, key_mask=None, window=None, scale=None, dropout=None):
-    """`F.scaled_dot_product_attention`; with dropout composed, since PyTorch can't draw our mask."""
-    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window)
-    mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool) if mask is None else torch.from_numpy(mask)
-    mask = mask.to(query.device)
-    if dropout is None:
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = (query @ key.mT * scale).masked_fill(~mask, float("-inf"))
-    weights = torch.softmax(scores, -1).masked_fill(~mask.any(-1, keepdim=True), 0.0)
-    kept = torch.from_numpy(dropout_mask(tuple(weights.shape), dropout)).to(query.device)
-    return weights * kept * dropout.scale @ value
+BLOCK = tiles.INTERPRETER.rows
+lengths = st.integers(1, 2 * BLOCK + 5)
+widths = st.integers(1, BLOCK + 3)
+seeds = st.integers(0, 2**32 - 1)
 
-def qkv(rng, batch=1, heads=1, tq=3, tk=4, d=4, dv=4):
+
+def qkv(seed=0, batch=1, heads=1, tq=3, tk=4, d=4, dv=4) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
     return {
         "query": rng.standard_normal((batch, heads, tq, d)),
         "key": rng.standard_normal((batch, heads, tk, d)),
         "value": rng.standard_normal((batch, heads, tk, dv)),
     }
 
-def prove_attention(arrays, dtype, *, key_mask=None, **options):
+
+def on_device(arrays: dict[str, np.ndarray], dtype=torch.float32) -> list[torch.Tensor]:
+    return [torch.from_numpy(array).to(DEVICE, dtype) for array in arrays.values()]
+
+
+def peer(query, key, value, *, causal=False, key_mask=None, window=None, scale=None, dropout=None):
+    """`F.scaled_dot_product_attention`. Its weights, to be dropped, are its output for an identity as value."""
+    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window)
+    mask = None if mask is None else torch.from_numpy(mask).to(query.device)
+    attend = partial(F.scaled_dot_product_attention, query, key, attn_mask=mask, scale=scale)
+    if dropout is None:
+        return attend(value)
+    identity = torch.eye(key.shape[2], dtype=key.dtype, device=key.device).expand(*key.shape[:2], -1, -1)
+    weights = attend(identity)
+    kept = torch.from_numpy(dropout_mask(tuple(weights.shape), dropout)).to(query.device)
+    return weights * kept * dropout.scale @ value
+
+
+def prove_attention(arrays, dtype=torch.float32, *, key_mask=None, **options):
     tensor_mask = None if key_mask is None else torch.from_numpy(key_mask).to(DEVICE)
     prove_kernel(
         partial(kernels.attention_forward, key_mask=tensor_mask, **options),
@@ -47,16 +61,318 @@ def prove_attention(arrays, dtype, *, key_mask=None, **options):
         dtype,
     )
 
-lengths = st.integers(1, 40)
-widths = st.integers(1, 20)
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @few
-@given(batch=st.integers(1,2), heads=st.integers(1,2), tq=lengths, tk=lengths, d=widths, dv=widths, causal=st.booleans(),
-    window=st.sampled_from([None, 0, 1, 5, 18, 100]), scale=st.sampled_from([None, 0.7, 0.0, -0.3]), padding=st.sampled_from([None, 0.3, 0.8, 1.0]),
-    rate=st.sampled_from([None, 0.5]), seed=st.integers(0, 2**32-1))
+@given(
+    batch=st.integers(1, 2),
+    heads=st.integers(1, 2),
+    tq=lengths,
+    tk=lengths,
+    d=widths,
+    dv=widths,
+    causal=st.booleans(),
+    window=st.sampled_from([None, 0, 1, 5, BLOCK + 2, 100]),
+    scale=st.sampled_from([None, 0.7, 0.0, -0.3]),
+    padding=st.sampled_from([None, 0.3, 0.8, 1.0]),
+    rate=st.sampled_from([None, 0.5]),
+    seed=seeds,
+)
 def test_attention(dtype, batch, heads, tq, tk, d, dv, causal, window, scale, padding, rate, seed):
-    rng = np.random.default_rng(seed)
-    prove_attention(qkv(rng, batch, heads, tq, tk, d, dv), dtype, causal=causal, window=window, scale=scale,
-        key_mask=None if padding is None else rng.random((batch, tk)) >= padding,
-        dropout=None if rate is None else Dropout(rate, key=seed << 20, sentence=2, position=1))
+    key_mask = None if padding is None else np.random.default_rng(seed).random((batch, tk)) >= padding
+    prove_attention(
+        qkv(seed, batch, heads, tq, tk, d, dv),
+        dtype,
+        causal=causal,
+        window=window,
+        scale=scale,
+        key_mask=key_mask,
+        dropout=None if rate is None else Dropout(rate, key=seed << 20, sentence=2, position=1),
+    )
+
+
+@pytest.mark.parametrize("tile", [(16, 32), (32, 16), (64, 32)], ids=str)
+@pytest.mark.parametrize("tq", [70, 37])
+def test_tiles_of_any_shape(monkeypatch, tile, tq):
+    monkeypatch.setattr(tiles, "candidates", lambda *_: (Tile(*tile, 4, 1),))
+    key_mask = np.arange(70)[None] % 7 != 3
+    dropout = Dropout(0.3, key=9)
+    prove_attention(qkv(tq=tq, tk=70), causal=True, window=25, key_mask=key_mask, dropout=dropout)
+
+
+@pytest.mark.parametrize(("d", "dv"), [(256, 1), (1, 256), (129, 200)])
+def test_wide_heads(d, dv):
+    prove_attention(qkv(tq=5, tk=18, d=d, dv=dv), causal=True)
+
+
+@pytest.mark.parametrize("empty", ["batch", "heads", "tq", "tk"])
+@pytest.mark.parametrize("options", [{}, {"causal": True, "window": 1}, {"dropout": Dropout(0.5, key=3)}], ids=str)
+def test_empty(empty, options):
+    prove_attention(qkv(**{empty: 0}), **options)
+
+
+@pytest.mark.parametrize("rung", [attention_naive, partial(attention_online, block=4)], ids=["naive", "online"])
+@pytest.mark.parametrize("window", [None, 0, 3])
+@pytest.mark.parametrize("causal", [False, True])
+def test_earlier_rungs(rung, causal, window):
+    arrays = qkv(batch=3, heads=2, tq=9, tk=11)
+    key_mask = np.random.default_rng(0).random((3, 11)) < [[0.0], [0.5], [1.0]]
+    expected, _ = ops.attention_forward(*arrays.values(), causal=causal, window=window, key_mask=key_mask)
+    out = rung(*on_device(arrays), causal=causal, window=window, key_mask=torch.from_numpy(key_mask).to(DEVICE))
+    check("output", out, expected, 1e-5)
+    check("output", rung(*on_device(arrays), scale=0.3), ops.attention_forward(*arrays.values(), scale=0.3)[0], 1e-5)
+
+
+# --- Who sees whom --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{"causal": True}, {"window": 9}, {"causal": True, "window": 20}], ids=str)
+def test_blocks_that_are_not_seen_are_not_visited(options):
+    """NaN stands in all of them: a product of theirs, even with a weight of 0, would show."""
+    T, rows = 5 * BLOCK, slice(2 * BLOCK, 3 * BLOCK)
+    seen = attention_mask(T, T, options.get("causal", False), None, options.get("window"))
+    seen_keys = seen[rows].reshape(BLOCK, 5, BLOCK).any((0, 2)).repeat(BLOCK)
+    seeing_queries = seen[:, rows].reshape(5, BLOCK, BLOCK).any((1, 2)).repeat(BLOCK)
+    assert not seen_keys.all()
+    assert not seeing_queries.all()
+    query, key, value = on_device(qkv(tq=T, tk=T))
+    dout = torch.randn_like(query)
+    out, cache = kernels.attention_forward(query, key, value, **options)
+    gradients = kernels.attention_backward(dout, cache)
+
+    def poisoned(x, kept):
+        return torch.where(torch.from_numpy(kept)[:, None].to(DEVICE), x, torch.nan)
+
+    far_out, far_cache = kernels.attention_forward(query, poisoned(key, seen_keys), poisoned(value, seen_keys), **options)
+    dquery, _, _ = kernels.attention_backward(dout, far_cache)
+    assert torch.equal(far_out[:, :, rows], out[:, :, rows])
+    assert torch.equal(dquery[:, :, rows], gradients[0][:, :, rows])
+
+    _, far_cache = kernels.attention_forward(poisoned(query, seeing_queries), key, value, **options)
+    _, dkey, dvalue = kernels.attention_backward(poisoned(dout, seeing_queries), far_cache)
+    assert torch.equal(dkey[:, :, rows], gradients[1][:, :, rows])
+    assert torch.equal(dvalue[:, :, rows], gradients[2][:, :, rows])
+
+
+def test_blocks_of_padding_at_the_end_are_not_visited():
+    T, real = 3 * BLOCK, BLOCK + 5
+    tensors = on_device(qkv(batch=2, tq=T, tk=T))
+    key_mask = torch.ones(2, T, dtype=torch.bool, device=DEVICE)
+    key_mask[0, real:] = False
+    out, cache = kernels.attention_forward(*tensors, key_mask=key_mask)
+    gradients = kernels.attention_backward(tensors[0], cache)
+    for tensor in tensors[1:]:
+        tensor[0, :, 2 * BLOCK :] = torch.nan
+    far_out, far_cache = kernels.attention_forward(*tensors, key_mask=key_mask)
+    assert torch.equal(far_out, out)
+    for far, gradient in zip(kernels.attention_backward(tensors[0], far_cache), gradients, strict=True):
+        assert torch.equal(far, gradient)
+
+
+@pytest.mark.parametrize("large", [1e30, -1e30])
+def test_padding_never_leaks(large):
+    """Whatever finite numbers stand in padded keys and values, nothing moves and nothing is sent to them."""
+    tensors = on_device(qkv(tq=20, tk=20))
+    key_mask = torch.arange(20, device=DEVICE)[None] % 3 != 1
+    out, cache = kernels.attention_forward(*tensors, key_mask=key_mask)
+    gradients = kernels.attention_backward(tensors[0], cache)
+    for tensor in tensors[1:]:
+        tensor[:, :, ~key_mask[0]] = large
+    large_out, large_cache = kernels.attention_forward(*tensors, key_mask=key_mask)
+    assert torch.equal(large_out, out)
+    dquery, dkey, dvalue = kernels.attention_backward(tensors[0], large_cache)
+    for gradient, expected in zip((dquery, dkey, dvalue), gradients, strict=True):
+        assert torch.equal(gradient, expected)
+    assert not dkey[:, :, ~key_mask[0]].any()
+    assert not dvalue[:, :, ~key_mask[0]].any()
+
+
+def test_future_never_leaks():
+    query, key, value = on_device(qkv(tq=20, tk=20))
+    out, _ = kernels.attention_forward(query, key, value, causal=True)
+    key[:, :, 7:] += 1.0
+    value[:, :, 7:] += 1.0
+    moved, _ = kernels.attention_forward(query, key, value, causal=True)
+    assert torch.equal(moved[:, :, :7], out[:, :, :7])
+    assert (moved[:, :, 7:] != out[:, :, 7:]).all()
+
+
+def test_nothing_to_attend_to_gives_zeros_and_no_gradient():
+    tensors = on_device(qkv(batch=2, tq=20, tk=18))
+    key_mask = torch.tensor([[False], [True]], device=DEVICE).expand(2, 18)
+    out, cache = kernels.attention_forward(*tensors, key_mask=key_mask)
+    assert not out[0].any()
+    for gradient in kernels.attention_backward(torch.ones_like(out), cache):
+        assert not gradient[0].any()
+        assert gradient[1].any()
+
+
+def test_one_query_at_a_time_equals_all_at_once():
+    """What a key/value cache does: query t meets the first t + 1 keys; dropout is told which query it is."""
+    query, key, value = on_device(qkv(batch=2, tq=20, tk=20))
+    whole, _ = kernels.attention_forward(query, key, value, causal=True, dropout=Dropout(0.3, key=1))
+    for t in (0, 6, 15, 16, 19):
+        seen = slice(0, t + 1)
+        dropout = Dropout(0.3, key=1, position=t)
+        one, _ = kernels.attention_forward(
+            query[:, :, t : t + 1], key[:, :, seen], value[:, :, seen], causal=True, dropout=dropout
+        )
+        torch.testing.assert_close(one[:, :, 0], whole[:, :, t], atol=1e-6, rtol=1e-6)
+
+
+# --- Numbers --------------------------------------------------------------------------------------------------
+
+
+def test_the_log_sum_exp_is_kept_in_base_2():
+    arrays = qkv(heads=2, tq=20, tk=35, d=9)
+    _, cache = kernels.attention_forward(*on_device(arrays), causal=True)
+    scores = arrays["query"] @ arrays["key"].swapaxes(-1, -2) / 3
+    scores[..., ~attention_mask(20, 35, True, None, None)] = -np.inf
+    lse = cache[-1].cpu().numpy() * np.log(2)
+    assert error(lse, np.log(np.exp(scores).sum(-1))) <= 1e-6
+
+
+def test_large_scores_do_not_overflow():
+    arrays = qkv(tq=20, tk=20)
+    arrays["query"] *= 1e4
+    out, cache = kernels.attention_forward(*on_device(arrays))
+    check("output", out, ops.attention_forward(*arrays.values())[0], 1e-3)  # scores of 1e4 are rounded to 1e-3
+    assert all(torch.isfinite(gradient).all() for gradient in kernels.attention_backward(torch.ones_like(out), cache))
+
+
+def test_tf32_is_taken_by_choice():
+    arrays = qkv(tq=20, tk=20)
+    out, cache = kernels.attention_forward(*on_device(arrays), precision="tf32")
+    check("output", out, ops.attention_forward(*arrays.values())[0], 1e-2)
+    assert len(kernels.attention_backward(out, cache)) == 3
+
+
+@pytest.mark.parametrize("key", [0, 1, 2**31, 2**64 - 1])
+def test_dropped_weights_are_the_references_to_the_bit(key):
+    """All weights alike, and identities for value and dout: output and dvalue are the dropped weights themselves."""
+    query = torch.zeros(2, 2, 20, 1, device=DEVICE)
+    identity = torch.eye(20, device=DEVICE).expand(2, 2, 20, 20)
+    dropout = Dropout(0.4, key, sentence=3, position=5)
+    out, cache = kernels.attention_forward(query, query, identity, dropout=dropout)
+    expected = dropout_mask((2, 2, 20, 20), dropout)
+    np.testing.assert_array_equal((out != 0).cpu(), expected)
+    _, _, dvalue = kernels.attention_backward(identity, cache)
+    np.testing.assert_array_equal((dvalue.mT != 0).cpu(), expected)
+
+
+def test_the_key_may_live_in_device_memory():
+    key = 0x9234567890ABCDEF
+    halves = torch.tensor([key & 0xFFFFFFFF, key >> 32], dtype=torch.int64).to(torch.int32).to(DEVICE)
+    tensors = on_device(qkv())
+    outs = [kernels.attention_forward(*tensors, dropout=Dropout(0.5, which))[0] for which in (key, halves)]
+    assert torch.equal(*outs)
+
+
+# --- Layouts --------------------------------------------------------------------------------------------------
+
+
+def test_heads_are_taken_where_they_lie_and_given_as_they_merge():
+    """Queries, keys and values as one projection leaves them, `(B, T, 3, H, D)`."""
+    B, T, H, D = 2, 20, 3, 8
+    projected = torch.randn(B, T, 3, H, D, device=DEVICE)
+    query, key, value = projected.permute(2, 0, 3, 1, 4)
+    out, cache = kernels.attention_forward(query, key, value)
+    assert cache[1].ptr.data_ptr() == query.data_ptr(), "a copy was made"
+    expected, expected_cache = kernels.attention_forward(query.clone(), key.contiguous(), value.contiguous())
+    assert torch.equal(out, expected)
+    dout = torch.randn_like(out)
+    gradients = kernels.attention_backward(dout, cache)
+    for gradient, same in zip(gradients, kernels.attention_backward(dout, expected_cache), strict=True):
+        assert torch.equal(gradient, same)
+    for heads in (out, *gradients):
+        assert heads.swapaxes(1, 2).reshape(B, T, H * D).data_ptr() == heads.data_ptr()
+
+
+def test_expanded_gradients():
+    out, cache = kernels.attention_forward(*on_device(qkv(batch=2, tq=20, tk=20)))
+    dout = torch.tensor(0.5, device=DEVICE).expand(out.shape)
+    for gradient, same in zip(
+        kernels.attention_backward(dout, cache), kernels.attention_backward(dout.clone(), cache), strict=True
+    ):
+        assert torch.equal(gradient, same)
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="host memory is lazy, a GPU's is not")
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_offsets_beyond_31_bits(monkeypatch, axis):
+    """Three keys, 2³⁰ numbers apart, in sentences, heads or rows: their memory is reserved but hardly touched."""
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)
+    near = torch.randn(*(3 if axis == i else 1 for i in range(3)), 4, dtype=torch.float16)
+    strides = [4, 4, 4, 1]
+    strides[axis] = 2**30
+    try:
+        far = torch.empty(2**31 + 16, dtype=torch.float16).as_strided(near.shape, strides)
+    except RuntimeError:
+        pytest.skip("no 4 GiB of addresses")
+    far.copy_(near)
+    outs, caches = zip(*(kernels.attention_forward(near, keys, keys) for keys in (near, far)), strict=True)
+    assert torch.equal(*outs)
+    for gradient, same in zip(*(kernels.attention_backward(near, cache) for cache in caches), strict=True):
+        assert torch.equal(gradient, same)
+
+
+# --- Bad input ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shapes", "named"),
+    [
+        ({"query": (2, 3, 4)}, "query"),
+        ({"query": (2, 2, 3, 300), "key": (2, 2, 5, 300)}, "query.*256"),
+        ({"query": (2, 2, 3, 0), "key": (2, 2, 5, 0)}, "query"),
+        ({"key": (1, 2, 5, 4)}, "key"),
+        ({"key": (2, 2, 5, 3)}, "key"),
+        ({"value": (2, 2, 4, 4)}, "value"),
+        ({"value": (2, 2, 5, 0)}, "value"),
+    ],
+)
+def test_wrong_shapes(shapes, named):
+    shapes = {"query": (2, 2, 3, 4), "key": (2, 2, 5, 4), "value": (2, 2, 5, 4)} | shapes
+    with pytest.raises(ValueError, match=rf"\b{named}\b"):
+        kernels.attention_forward(*(torch.ones(shape, device=DEVICE) for shape in shapes.values()))
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "named"),
+    [
+        ({"key_mask": torch.ones(2, 3, dtype=torch.bool)}, ValueError, "key_mask"),
+        ({"key_mask": torch.ones(1, 4)}, TypeError, "key_mask.*float32"),
+        ({"key_mask": np.ones((1, 4), bool)}, TypeError, "key_mask"),
+        ({"window": -1}, ValueError, "window"),
+        ({"window": 1.5}, TypeError, "window"),
+        ({"window": True}, TypeError, "window"),
+        ({"scale": float("inf")}, ValueError, "scale"),
+        ({"scale": "1"}, TypeError, "scale"),
+        ({"precision": "half"}, ValueError, "precision.*half"),
+        ({"dropout": 0.1}, TypeError, "dropout"),
+        ({"dropout": Dropout(0.1, 0, np.arange(3), np.arange(3))}, ValueError, "dropout"),
+    ],
+)
+def test_wrong_options(options, kind, named):
+    if isinstance(options.get("key_mask"), torch.Tensor):
+        options = {"key_mask": options["key_mask"].to(DEVICE)}
+    with pytest.raises(kind, match=named):
+        kernels.attention_forward(*on_device(qkv()), **options)
+
+
+def test_wrong_types():
+    query, key, value = on_device(qkv())
+    with pytest.raises(TypeError, match=r"query.*float32.*value.*float16"):
+        kernels.attention_forward(query, key, value.half())
+    with pytest.raises(TypeError, match="float64"):
+        kernels.attention_forward(query.double(), key.double(), value.double())
+    with pytest.raises(TypeError, match=r"key.*ndarray"):
+        kernels.attention_forward(query, key.cpu().numpy(), value)
+
+
+def test_wrong_gradient():
+    out, cache = kernels.attention_forward(*on_device(qkv()))
+    with pytest.raises(ValueError, match="dout"):
+        kernels.attention_backward(out[..., :1], cache)
+    with pytest.raises(TypeError, match="dout"):
+        kernels.attention_backward(out.double(), cache)

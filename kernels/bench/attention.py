@@ -1,0 +1,133 @@
+"""Attention on 16,384 tokens of 2,048 channels, in sentences of 512 to 16,384, against PyTorch's backends.
+
+Operations are counted as is usual: 4 · D for each pair of a query and a key that attend to each other (two products, a
+multiplication and an addition each), a causal mask counted as half of all pairs; 2.5 times as many for the backward.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from minitransformer.ops import Dropout
+
+from ..plain.attention import attention_mask
+from .machine import Machine
+from .race import BOTH, FORWARD, OURS, Bench, Prepare, of_autograd, of_pair
+from .results import Entry
+
+BACKENDS = {
+    "FlashAttention-2": SDPBackend.FLASH_ATTENTION,
+    "cuDNN": SDPBackend.CUDNN_ATTENTION,
+    "memory-efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+"""Of `scaled_dot_product_attention`; the third is timed only where there is a mask, which the first does not take."""
+
+RATE = 0.1
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What attends to what."""
+
+    kind: str
+    B: int
+    H: int
+    Tq: int
+    Tk: int
+    D: int
+    window: int | None = None
+
+    def pairs(self, machine: Machine) -> float:
+        """How many queries and keys of a head attend to each other, over all sentences."""
+        if self.kind == "causal":
+            return self.B * self.Tq * self.Tk / 2
+        mask = self.mask(machine)
+        return self.B * self.Tq * self.Tk * (1.0 if mask is None else mask.sum().item() / mask.numel())
+
+    def mask(self, machine: Machine) -> Tensor | None:
+        """What PyTorch is given, where the shape is not causal."""
+        device = torch.device(machine.device)
+        return attention_mask(self.Tq, self.Tk, False, self.key_mask(machine), self.window, device)
+
+    def key_mask(self, machine: Machine) -> Tensor | None:
+        """`(B, Tk)`: up to an eighth of each sentence is padding, on the right, or every sixteenth key anywhere."""
+        key = torch.arange(self.Tk, device=machine.device)
+        sentence = torch.arange(self.B, device=machine.device)[:, None]
+        if self.kind == "padding":
+            return key < self.Tk * (63 - sentence % 8) // 64
+        return (key + sentence) % 16 != 5 if self.kind == "scattered padding" else None
+
+    def draw(self, machine: Machine) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Query, key and value, and the gradient of what comes out."""
+        lengths = self.Tq, self.Tk, self.Tk, self.Tq
+        *inputs, dout = (machine.randn(self.B, self.H, length, self.D) for length in lengths)
+        return tuple(inputs), dout
+
+
+def shapes(machine: Machine) -> Iterator[Shape]:
+    """What the targets name comes first, in case that the time does not suffice."""
+    tokens, width, window = machine.size((16_384, 2_048, 256), (32, 8, 5))
+    lengths, widths = machine.size(((4096, 16_384, 8192, 2048, 1024, 512), (128, 64)), ((16, 32), (8, 4)))
+
+    def shape(kind: str, T: int, D: int, **options: int) -> Shape:
+        sizes = {"B": tokens // T, "H": width // D, "Tq": T, "Tk": T, "D": D}
+        return Shape(kind, **sizes | options)
+
+    usual, long = lengths[:2]
+    for D in widths:
+        for T in lengths[:3]:
+            yield from (shape(kind, T, D) for kind in ("full", "causal"))
+    for kind in ("padding", "dropout", "scattered padding"):
+        yield shape(kind, usual, widths[0])
+    yield shape("window", long, widths[0], window=window)
+    yield shape("cross", usual, widths[0], Tq=usual // 4)
+    for D in widths:
+        for T in lengths[3:]:
+            yield from (shape(kind, T, D) for kind in ("full", "causal"))
+
+
+def attention(bench: Bench) -> Iterator[Entry]:
+    """Forward, and forward with backward, of every shape."""
+    for shape in shapes(bench.machine):
+        size = {name: value for name, value in vars(shape).items() if value is not None}
+        for what, factor in ((FORWARD, 1.0), (BOTH, 3.5)):
+            flops = factor * 4 * shape.H * shape.pairs(bench.machine) * shape.D
+            contestants = _contestants(shape, what, bench.machine)
+            found = bench.race(bench.drawn(partial(shape.draw, bench.machine), contestants), flops=flops)
+            yield {"op": "attention", "what": what, "size": size, "flops": flops, "contestants": found}
+
+
+def _contestants(shape: Shape, what: str, machine: Machine) -> dict[str, Prepare]:
+    causal = shape.kind == "causal"
+    key_mask = shape.key_mask(machine)
+    options: dict[str, Any] = {"causal": causal, "key_mask": key_mask, "window": shape.window}
+    mask = shape.mask(machine)
+    rate = RATE if shape.kind == "dropout" else 0.0
+    dropout = Dropout(rate, key=1) if rate else None
+    prepares = {OURS: of_pair("attention", what, **options, dropout=dropout)}
+    for name, backend in BACKENDS.items():
+        if name != "memory-efficient" or mask is not None:
+            peer = _pinned(backend, attn_mask=mask, is_causal=causal, dropout_p=rate)
+            prepares[name] = of_autograd(peer, what)
+    if not rate:
+        from ..attention import attention_naive
+
+        prepares["naive"] = of_autograd(lambda *inputs: attention_naive(*inputs, **options), what)
+    return prepares
+
+
+def _pinned(backend: SDPBackend, **options: Any) -> Callable[..., Tensor]:
+    """`scaled_dot_product_attention` on this backend or not at all."""
+
+    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        with sdpa_kernel(backend):
+            return F.scaled_dot_product_attention(query, key, value, **options)
+
+    return attend

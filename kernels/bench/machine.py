@@ -1,0 +1,158 @@
+"""What is measured on: a GPU, or in a smoke run Triton's interpreter in host memory; and how a time is taken."""
+
+import gc
+import itertools
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch._functorch.config as functorch_config
+from torch import Tensor
+
+from minitransformer.threads import available_cores
+
+from ..availability import require_triton, triton_device
+
+T = TypeVar("T")
+Call = Callable[[], Any]
+
+WARM_UP_MS, REPEAT_MS = 10, 50
+"""Of each time that is measured; the median of what fits."""
+
+INTERPRETER = "interpreter"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A device, and whether it only rehearses: `smoke` takes the tiny sizes, on whatever device there is."""
+
+    device: str
+    smoke: bool
+
+    @classmethod
+    def here(cls, smoke: bool) -> "Machine":
+        """Raises `RuntimeError` where there is no GPU, `ModuleNotFoundError` where there is no Triton."""
+        require_triton()
+        return cls(triton_device(), smoke)
+
+    @property
+    def name(self) -> str:
+        """The GPU's, as its driver calls it."""
+        return torch.cuda.get_device_name() if self.device == "cuda" else INTERPRETER
+
+    @property
+    def dtypes(self) -> tuple[torch.dtype, ...]:
+        """What kernels are checked in: the interpreter computes bfloat16 wrongly, and old GPUs have none."""
+        narrow = (torch.float16, torch.bfloat16) if self._has_bfloat16 else (torch.float16,)
+        return (torch.float32, *narrow)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What is timed: bfloat16 where there is any; PyTorch on a CPU is slow in float16, and it rehearses only."""
+        return torch.float32 if self.device == "cpu" else self.dtypes[-1]
+
+    @property
+    def processes(self) -> int:
+        """How many may compile side by side."""
+        return 1 if self.device == "cpu" else max(1, min(8, available_cores() // 2))
+
+    @property
+    def _has_bfloat16(self) -> bool:
+        return self.device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+
+    def size(self, full: T, tiny: T) -> T:
+        """The size of a task: the one that is meant, or the one to rehearse with."""
+        return tiny if self.smoke else full
+
+    def randn(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """Fresh normal numbers, in the dtype that is timed."""
+        return torch.randn(shape, dtype=dtype or self.dtype, device=self.device)
+
+    def randint(self, low: int, high: int, *shape: int) -> Tensor:
+        """Fresh ids from low to high − 1."""
+        return torch.randint(low, high, shape, device=self.device)
+
+    def compiled(self, function: Callable) -> Callable:
+        """`torch.compile`, with nothing left of what was compiled before; a rehearsal traces and generates no code."""
+        torch._dynamo.reset()
+        functorch_config.donated_buffer = False  # a backward that is timed runs more than once
+        return torch.compile(function, dynamic=False, backend="aot_eager" if self.smoke else "inductor")
+
+    def milliseconds(self, calls: Sequence[Call]) -> float:
+        """The median time of calls that take turns, so that none finds its own inputs in the cache."""
+        turns = itertools.cycle(calls)
+        if self.device == "cuda":
+            from triton.testing import do_bench
+
+            return float(do_bench(lambda: next(turns)(), warmup=WARM_UP_MS, rep=REPEAT_MS, return_mode="median"))
+        start = time.perf_counter()
+        next(turns)()
+        return 1000 * (time.perf_counter() - start)
+
+    def peak_bytes(self, call: Call) -> int | None:
+        """The most that a call takes beyond what is there already; `None` in host memory, where nobody counts."""
+        if self.device != "cuda":
+            return None
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+
+    def tidy(self) -> None:
+        """Gives back the memory of what is over."""
+        if self.device == "cuda":
+            gc.collect()
+            torch.cuda.empty_cache()
+
+    def versions(self) -> dict[str, str]:
+        """Of what computes."""
+        import triton
+
+        versions = {"torch": torch.__version__, "triton": triton.__version__}
+        if self.device == "cuda":
+            versions["hip" if torch.version.hip else "cuda"] = str(torch.version.hip or torch.version.cuda)
+            versions["driver"] = _driver()
+        return versions
+
+
+def _driver() -> str:
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.splitlines()[0].strip()
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What PyTorch itself gets out of the device: a large product of matrices, and a large copy, read and written."""
+
+    matmul_tflops: float
+    copy_gbs: float
+
+    @classmethod
+    def of(cls, machine: Machine) -> "Ceilings":
+        """Measured here and now."""
+        n, count = machine.size(8192, 32), machine.size(2**30, 2**10)
+        pairs = [(machine.randn(n, n), machine.randn(n, n)) for _ in range(2)]
+        matmul = machine.milliseconds([lambda a=a, b=b: a @ b for a, b in pairs])
+        large = [machine.randn(count) for _ in range(2)]
+        copies = [torch.empty_like(source) for source in large]
+        copy = machine.milliseconds([lambda a=a, b=b: a.copy_(b) for a, b in zip(copies, large, strict=True)])
+        return cls(2 * n**3 / matmul / 1e9, 2 * large[0].nbytes / copy / 1e6)
+
+    def rates(self, milliseconds: float, flops: float | None, moved: float | None) -> dict[str, float]:
+        """What a task of so many operations, or so many bytes, came to in that time, and its share of the ceiling."""
+        if flops is not None:
+            tflops = flops / milliseconds / 1e9
+            return {"tflops": tflops, "share": tflops / self.matmul_tflops}
+        if moved is not None:
+            gbs = moved / milliseconds / 1e6
+            return {"gbs": gbs, "share": gbs / self.copy_gbs}
+        return {}

@@ -1,0 +1,92 @@
+"""PyTorch's own functions behind the arguments of our ops: what the kernels are checked and timed against.
+
+Only the random bits of dropout are ours, where they have to be the same.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from minitransformer.ops import Dropout
+
+from ..plain.attention import attention_mask
+from ..plain.dropout import dropout_mask
+
+
+def dropped(x: Tensor, dropout: Dropout | None) -> Tensor:
+    """Our mask and scale, multiplied in."""
+    return x if dropout is None else x * dropout_mask(tuple(x.shape), dropout, x.device) * dropout.scale
+
+
+dropout = dropped
+
+
+def relu(x: Tensor) -> Tensor:
+    """`max(0, x)`."""
+    return F.relu(x)
+
+
+def softmax(x: Tensor) -> Tensor:
+    """Over the last axis."""
+    return F.softmax(x, dim=-1)
+
+
+def layernorm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
+    """Over the last axis, gamma and beta in x's dtype."""
+    return F.layer_norm(x, x.shape[-1:], gamma.to(x.dtype), beta.to(x.dtype), eps)
+
+
+def add_layernorm(
+    x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
+) -> Tensor:
+    """`LayerNorm(x + Dropout(sublayer_out))`, each by itself."""
+    return layernorm(x + dropped(sublayer_out, dropout), gamma, beta, eps)
+
+
+def embedding(ids: Tensor, table: Tensor, scale: float = 1.0) -> Tensor:
+    """Rows of the table, scaled."""
+    return F.embedding(ids, table) * scale
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    causal: bool = False,
+    key_mask: Tensor | None = None,
+    window: int | None = None,
+    scale: float | None = None,
+    dropout: Dropout | None = None,
+) -> Tensor:
+    """`scaled_dot_product_attention`; or its formula in PyTorch's operations, where the function won't do.
+
+    It draws dropout masks of its own, and its backends disagree about a query that sees nothing.
+    """
+    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window, query.device)
+    if dropout is None and key_mask is None:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if mask is None:
+        return dropped(softmax(scores), dropout) @ value
+    weights = softmax(scores.masked_fill(~mask, -torch.inf)).masked_fill(~mask.any(-1, keepdim=True), 0)
+    return dropped(weights, dropout) @ value
+
+
+def cross_entropy(
+    logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
+) -> Tensor:
+    """The mean over the targets that count."""
+    return F.cross_entropy(
+        logits.flatten(0, -2),
+        targets.flatten(),
+        label_smoothing=label_smoothing,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+    )
+
+
+def linear_cross_entropy(
+    x: Tensor, table: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
+) -> Tensor:
+    """The projection, then the loss."""
+    return cross_entropy(F.linear(x, table), targets, label_smoothing, ignore_index)

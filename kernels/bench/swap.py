@@ -1,0 +1,218 @@
+"""A training step of the paper's base on its batch, with one kernel more at a time; and its training in hours.
+
+Each contestant trains the same weights on the same batches of random tokens, which it fetches from host memory. Before
+it is timed, its loss and the gradient of its embeddings, without dropout, must be those of the NumPy model.
+"""
+
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import kernels
+from minitransformer.costs import flops_per_token
+from minitransformer.data.batching import BOS_ID, EOS_ID, Batch
+from minitransformer.layers import DropoutStream
+from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.ops import Ops, numpy_ops
+from minitransformer.optimizer import Adam
+
+from ..graph import CapturedStep
+from .machine import Call, Machine
+from .race import OURS, Bench, Start
+from .reference import Reference
+from .results import Entry
+
+STEPS = 100_000
+"""Of the paper's training (Vaswani 2017, §5.2)."""
+
+SMOOTHING, LEARNING_RATE, SEED = 0.1, 1e-4, 1
+
+LOSS_TOLERANCE, GRADIENT_TOLERANCE = 1e-2, 0.05
+"""Of the loss itself, and of the gradient beside its own length: bfloat16 alone makes 0.017 of base's."""
+
+NUMPY, PYTORCH = "NumPy", "PyTorch"
+GRAPH, EAGER, COMPILED = "+ CUDA graph", "PyTorch eager", "PyTorch, torch.compile"
+
+SDPA = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
+"""What PyTorch's model may use; the first that the GPU has."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A model, and batches whose sentences are all as long; NumPy gets a part of them."""
+
+    config: TransformerConfig
+    sentences: int
+    length: int
+    part: int
+
+    @classmethod
+    def of(cls, machine: Machine) -> "Setting":
+        """The paper's base with 25,088 tokens on each side."""
+        tiny = TransformerConfig(vocab_size=30, d_model=16, num_heads=1, d_ff=32, num_layers=1, max_length=4)
+        return machine.size(cls(TransformerConfig.base(), 784, 32, 16), cls(tiny, 2, 4, 1))
+
+    @property
+    def flops(self) -> float:
+        """Of the matrix products of a step."""
+        return 2 * self.sentences * self.length * flops_per_token(self.config, self.length).training
+
+    def batch(self, seed: int, sentences: int | None = None) -> Batch:
+        """Random tokens, none of them padding."""
+        shape = (sentences or self.sentences, self.length - 1)
+        rng = np.random.default_rng(seed)
+        source, target = (rng.integers(EOS_ID + 1, self.config.vocab_size, shape) for _ in range(2))
+        begin, end = (np.full((len(source), 1), mark) for mark in (BOS_ID, EOS_ID))
+        return Batch(np.hstack([source, end]), np.hstack([begin, target]), np.hstack([target, end]))
+
+    def batches(self) -> Iterator[Batch]:
+        """Two, in turn."""
+        return itertools.cycle([self.batch(1), self.batch(2)])
+
+
+def swap(bench: Bench) -> Iterator[Entry]:
+    """The rungs of the ladder, then PyTorch's own."""
+    setting = Setting.of(bench.machine)
+    truth, found = _numpy(setting)
+    yield _entry(setting, NUMPY, found | bench.ceilings.rates(found["ms"], setting.flops, None))
+    for name, start in _contestants(setting, bench.machine, truth).items():
+        found = bench.race({name: start}, flops=setting.flops)[name]
+        if name == GRAPH and "ms" in found:
+            found["peak_mb"] = None  # a replay allocates nothing: what it needs, the graph has kept
+        yield _entry(setting, name, found)
+
+
+def _entry(setting: Setting, name: str, found: dict[str, Any]) -> Entry:
+    if "ms" in found:
+        found = found | {"hours": found["ms"] * STEPS / 3.6e6}
+    size = {"sentences": setting.sentences, "length": setting.length}
+    who = NUMPY if name == NUMPY else PYTORCH if name in (EAGER, COMPILED) else OURS
+    return {"op": "training step", "what": name, "size": size, "flops": setting.flops, "contestants": {who: found}}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a part of a batch gives in NumPy: the loss, and the gradient of the embeddings `(V, C)`."""
+
+    batch: Batch
+    loss: float
+    gradient: np.ndarray
+
+    def require(self, loss: float, gradient: Tensor) -> None:
+        """Raises `AssertionError` where a contestant computes something else."""
+        far = np.linalg.norm(gradient.float().cpu().numpy() - self.gradient) / np.linalg.norm(self.gradient)
+        if not (abs(loss - self.loss) <= LOSS_TOLERANCE and far <= GRADIENT_TOLERANCE):
+            raise AssertionError(f"its loss is {loss:.4f}, NumPy's {self.loss:.4f}; its gradient is {far:.2g} away")
+
+
+def _numpy(setting: Setting) -> tuple[Truth, dict[str, Any]]:
+    """The truth; and a step's time, estimated from a part of the sentences and one update of all parameters."""
+    model = Transformer(setting.config)
+    optimizer = Adam(model.parameters, numpy_ops)
+    batch = setting.batch(0, setting.part)
+    loss = _gradients(model, batch, None)  # and all pages of memory have been touched
+    truth = Truth(batch, float(loss), model.parameters.named["tokens.table"].grad.copy())
+    optimizer.step(LEARNING_RATE)
+    start = time.perf_counter()
+    _gradients(model, batch, DropoutStream(SEED, 1))
+    between = time.perf_counter()
+    optimizer.step(LEARNING_RATE)
+    gradients_ms, update_ms = 1000 * (between - start), 1000 * (time.perf_counter() - between)
+    estimate = {
+        "sentences": setting.part, "gradients_ms": gradients_ms, "update_ms": update_ms, "cores": os.cpu_count()
+    }  # fmt: skip
+    return truth, {"ms": gradients_ms * setting.sentences / setting.part + update_ms, "estimated_from": estimate}
+
+
+def _contestants(setting: Setting, machine: Machine, truth: Truth) -> dict[str, Start]:
+    tables = ladder(machine)
+    ours: dict[str, Start] = {
+        name: lambda ops=ops: _ours(setting, ops, truth, captured=False) for name, ops in tables.items()
+    }
+    last = list(tables.values())[-1]
+    return ours | {
+        GRAPH: lambda: _ours(setting, last, truth, captured=True),
+        EAGER: lambda: _pytorch(setting, machine, truth, compiled=False),
+        COMPILED: lambda: _pytorch(setting, machine, truth, compiled=True),
+    }
+
+
+def ladder(machine: Machine) -> dict[str, Ops]:
+    """PyTorch's arithmetic, and one kernel more at a time until all that a training step reaches is ours."""
+    ops = kernels.torch_ops(machine.device, machine.dtype)
+    forward, backward = kernels.attention_from(kernels.softmax_forward, kernels.softmax_backward)
+    tables = {"torch arithmetic": ops}
+    for name, ours in {
+        "+ Triton softmax": {"attention_forward": forward, "attention_backward": backward},
+        "+ flash attention": _pairs("attention"),
+        "+ add_layernorm": _pairs("add_layernorm"),
+        "+ linear_cross_entropy": _pairs("linear_cross_entropy"),
+        "+ Adam": {"adam_step": kernels.adam_step, "global_norm": kernels.global_norm},
+        "+ embedding, dropout, relu": _pairs("embedding", "dropout", "relu"),
+    }.items():
+        tables[name] = ops = replace(ops, **ours)
+    return tables
+
+
+def _pairs(*ops: str) -> dict[str, Any]:
+    names = (f"{op}_{direction}" for op in ops for direction in ("forward", "backward"))
+    return {name: getattr(kernels, name) for name in names}
+
+
+def _ours(setting: Setting, ops: Ops, truth: Truth, captured: bool) -> list[Call]:
+    """Our model on a table of ops."""
+    model = Transformer(setting.config, ops)
+    loss = _gradients(model, truth.batch, None)
+    truth.require(float(loss), model.parameters.named["tokens.table"].grad)
+    optimizer, batches = Adam(model.parameters, ops), setting.batches()
+    if captured:
+        captured_step = CapturedStep(model, optimizer, SMOOTHING, seed=SEED)
+        return [lambda: captured_step(next(batches), LEARNING_RATE)]
+
+    def step() -> None:
+        _gradients(model, next(batches), DropoutStream(SEED, optimizer.num_steps + 1))
+        optimizer.step(LEARNING_RATE)
+
+    return [step]
+
+
+def _gradients(model: Transformer, batch: Batch, dropout: DropoutStream | None) -> Any:
+    model.parameters.zero_grad()
+    loss, cache = model.loss(batch.source, batch.target_in, batch.target_out, SMOOTHING, dropout)
+    model.loss_backward(1.0, cache)
+    return loss
+
+
+def _pytorch(setting: Setting, machine: Machine, truth: Truth, compiled: bool) -> list[Call]:
+    """PyTorch's model with its autograd and its fused Adam."""
+    weights = Transformer(setting.config).parameters.state_dict()
+    model = Reference(setting.config, weights, machine.dtype).to(machine.device)
+    optimizer = torch.optim.Adam([model.flat], LEARNING_RATE, (0.9, 0.98), 1e-9, fused=True)
+    batches = setting.batches()
+
+    def gradients(forward: Any, batch: Batch) -> Tensor:
+        ids = [torch.from_numpy(a).to(machine.device) for a in (batch.source, batch.target_in, batch.target_out)]
+        optimizer.zero_grad()
+        with sdpa_kernel(SDPA):
+            loss = forward(*ids, SMOOTHING)
+        loss.backward()
+        return loss
+
+    loss = gradients(model.eval(), truth.batch)
+    assert model.flat.grad is not None
+    truth.require(float(loss), model.named(model.flat.grad)["tokens.table"])
+    forward = machine.compiled(model.train()) if compiled else model.train()
+
+    def step() -> None:
+        gradients(forward, next(batches))
+        optimizer.step()
+
+    return [step]

@@ -1,0 +1,283 @@
+"""The bench: a whole rehearsal without a GPU, what it refuses, and how it times."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.image import imread
+from prove_kernel import DEVICE
+
+import kernels
+from kernels import ledger
+from kernels.bench import __main__ as command_line
+from kernels.bench import charts, report, results
+from minitransformer.models import Transformer
+
+pytest.importorskip("triton")
+
+from kernels.bench.cases import CASES
+from kernels.bench.checks import CheckFailed, check, check_all
+from kernels.bench.machine import REPEAT_MS, WARM_UP_MS, Ceilings, Machine
+from kernels.bench.race import NO_TIME, Bench
+from kernels.bench.reference import Reference
+from kernels.bench.swap import SMOOTHING, Setting, Truth, ladder
+
+ROOT = Path(ledger.__file__).parents[1]
+SMOKE = Machine(DEVICE, smoke=True)
+TIMED = ("attention", "rows", "swap")
+
+
+def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    """`python -m kernels.bench` in a process of its own, which sets the interpreter up by itself."""
+    inherited = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    return subprocess.run(
+        [sys.executable, "-m", "kernels.bench", *arguments],
+        capture_output=True, text=True, cwd=ROOT, env=inherited | environment,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a rehearsal of all sections."""
+    folder = tmp_path_factory.mktemp("bench")
+    done = command("--smoke", "--out", str(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name, seconds in command_line.SECONDS.items():
+        assert re.search(rf"^{name}: \d+ s, of {seconds}$", done.stdout, re.MULTILINE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def written(rehearsed: Path) -> results.Ledger:
+    """What it wrote."""
+    return results.read(rehearsed / "smoke.json")
+
+
+# --- A rehearsal ----------------------------------------------------------------------------------------------
+
+
+def test_every_op_is_checked(written):
+    assert written["smoke"] is True
+    assert set(written["ops"]) == set(ledger.OPS) == set(CASES) == set(report.KERNELS)
+    for op, entry in written["ops"].items():
+        assert entry["hash"] == ledger.current(op)
+        assert entry["versions"].keys() >= {"torch", "triton"}
+        for dtype in SMOKE.dtypes:
+            worst = entry["errors"][str(dtype).removeprefix("torch.")]
+            assert 0 <= worst["of_allowed"] <= 1
+            assert 0 <= worst["error"] < 0.01
+
+
+@pytest.mark.parametrize("section", TIMED)
+def test_every_section_has_its_times(written, section):
+    found = written["sections"][section]
+    assert found.keys() == {"date", "versions", "ceilings", "hashes", "entries", "seconds"}
+    assert all(value > 0 for value in found["ceilings"].values())
+    for entry in found["entries"]:
+        for name, contestant in entry["contestants"].items():
+            assert ("ms" in contestant) != ("failed" in contestant), (entry["what"], name)
+            numbers = [value for value in contestant.values() if isinstance(value, float)]
+            assert all(value > 0 and np.isfinite(value) for value in numbers), (entry["what"], name)
+        first, *_ = entry["contestants"].values()  # ours; of a training step the only one
+        assert first.keys() >= {"ms", "share"}, first
+
+
+def test_what_is_compared(written):
+    attention, rows, swap = (results.entries(written, section) for section in TIMED)
+    assert {entry["size"]["kind"] for entry in attention} == {
+        "full", "causal", "padding", "scattered padding", "window", "dropout", "cross"
+    }  # fmt: skip
+    for entry in attention:
+        assert entry["contestants"].keys() >= {"ours", "FlashAttention-2", "cuDNN", "math"}
+        assert ("naive" in entry["contestants"]) == (entry["size"]["kind"] != "dropout")
+    assert {entry["op"] for entry in rows} == set(ledger.OPS) - {"attention"}
+    for entry in rows:
+        assert entry["contestants"].keys() >= {"ours", "PyTorch", "torch.compile"}
+        assert all("ms" in contestant for contestant in entry["contestants"].values()), entry
+    names = ["NumPy", *ladder(SMOKE), "+ CUDA graph", "PyTorch eager", "PyTorch, torch.compile"]
+    assert [entry["what"] for entry in swap] == names
+    numpy = swap[0]["contestants"]["NumPy"]
+    assert numpy["estimated_from"]["sentences"] < swap[0]["size"]["sentences"]
+    assert numpy["hours"] == pytest.approx(numpy["ms"] * 100_000 / 3_600_000)
+
+
+@pytest.mark.parametrize("section", TIMED)
+def test_pictures_are_drawn_from_the_file_alone(rehearsed, written, tmp_path, section):
+    path = tmp_path / "alone.json"
+    results.write(path, written | {"sections": {section: written["sections"][section]}})
+    assert charts.draw(path) == [tmp_path / f"{section}.png"]
+    for folder in (rehearsed, tmp_path):
+        image = imread(folder / f"{section}.png")
+        assert min(image.shape[:2]) > 300
+        assert image.std() > 0.05
+
+
+def test_sections_that_are_left_out_stay_as_they_are(rehearsed, written, tmp_path, monkeypatch):
+    shutil.copy(rehearsed / "smoke.json", tmp_path)
+    monkeypatch.setattr(command_line, "OPS", {"relu": ledger.OPS["relu"]})
+    monkeypatch.setattr(command_line, "current", lambda op: "another hash")
+    assert command_line.main(["--smoke", "--only", "checks", "--out", str(tmp_path)]) == 0
+    merged = results.read(tmp_path / "smoke.json")
+    assert merged["sections"] == written["sections"]
+    assert merged["ops"].keys() == written["ops"].keys()
+    assert [op for op in merged["ops"] if merged["ops"][op]["hash"] == "another hash"] == ["relu"]
+
+
+# --- What is refused ------------------------------------------------------------------------------------------
+
+
+def relu_pair(op: Callable[[Any], Any]) -> tuple[Callable, Callable]:
+    """A relu whose gradient `op` makes something of."""
+    return lambda x: (x.clamp(min=0), x), lambda dy, x: op(dy * (x > 0))
+
+
+def random_bits(dx: torch.Tensor) -> torch.Tensor:
+    return dx + 1e-7 * torch.rand_like(dx)
+
+
+def unwritten(dx: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(dx)
+    out[:-1] = dx[:-1]
+    return out
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        (lambda dx: 1.001 * dx, r"relu, float32, \(3, 5\): gradient 0 is off by 0\.00\d+, allowed 1e-05"),
+        (unwritten, r"gradient 0 is off by inf"),
+        (random_bits, "a second backward gives other bits"),
+        (lambda dx: dx[:-1], "shape"),
+        (lambda dx: (dx, dx), "there are 2 gradients, expected 1"),
+    ],
+)
+def test_a_wrong_kernel_is_refused(monkeypatch, broken, says):
+    for name, function in zip(("relu_forward", "relu_backward"), relu_pair(broken), strict=True):
+        monkeypatch.setattr(kernels, name, function)
+    with pytest.raises(CheckFailed, match=says):
+        check("relu", torch.float32, SMOKE)
+
+
+def test_processes_side_by_side_find_the_same():
+    assert list(check_all(["relu"], SMOKE, processes=2)) == list(check_all(["relu"], SMOKE, processes=1))
+
+
+def test_one_that_writes_into_its_input_is_refused(monkeypatch):
+    monkeypatch.setattr(kernels, "relu_forward", lambda x: (x.clamp_(min=0), x))
+    with pytest.raises(CheckFailed, match="an input was written into"):
+        check("relu", torch.float32, SMOKE)
+
+
+def test_an_op_that_raises_is_refused(monkeypatch, capsys):
+    monkeypatch.delattr(kernels, "relu_backward", raising=False)
+    monkeypatch.setattr(kernels, "relu_forward", lambda x: (x.clamp(min=0), x))
+    monkeypatch.setitem(kernels._HOME_OF, "relu_backward", ("nowhere", lambda: None))
+    with pytest.raises(CheckFailed, match=r"relu, float32, \(3, 5\): ModuleNotFoundError"):
+        check("relu", torch.float32, SMOKE)
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_failed_check_stops_the_run(rehearsed, tmp_path, monkeypatch, capsys):
+    """Nothing is said any more of the op that failed, nor of those after it anything new."""
+    shutil.copy(rehearsed / "smoke.json", tmp_path)
+    monkeypatch.setattr(command_line, "OPS", {op: ledger.OPS[op] for op in ("dropout", "relu", "adam")})
+    monkeypatch.setattr(command_line, "current", lambda op: "another hash")
+    monkeypatch.setattr(kernels, "relu_forward", lambda x: (x, x))
+    assert command_line.main(["--smoke", "--only", "checks", "rows", "--out", str(tmp_path)]) == 1
+    ops = results.read(tmp_path / "smoke.json")["ops"]
+    assert "relu" not in ops
+    assert ops["dropout"]["hash"] == "another hash"
+    assert ops["adam"]["hash"] == ledger.current("adam")
+    output = capsys.readouterr()
+    assert "rows: " not in output.out
+    assert output.err.startswith("failed: relu, float32, (3, 5): the output is off by ")
+
+
+def test_a_smoke_run_never_writes_into_the_ledger(capsys):
+    with pytest.raises(SystemExit):
+        command_line.main(["--smoke", "--out", str(ledger.RESULTS)])
+    assert "a smoke run measures nothing" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("environment", [{}, {"TRITON_INTERPRET": "1"}])
+def test_without_a_gpu_one_sentence(environment):
+    done = command(**environment)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("the triton backend needs a GPU that PyTorch can use, and there is none")
+    assert done.stderr.count("\n") == 1
+
+
+# --- Races ----------------------------------------------------------------------------------------------------
+
+
+def bench(seconds: float = 60.0) -> Bench:
+    return Bench(SMOKE, Ceilings(matmul_tflops=2.0, copy_gbs=4.0), time.monotonic() + seconds)
+
+
+def test_all_is_over_in_eight_minutes():
+    assert sum(command_line.SECONDS.values()) <= 480
+    found = bench(seconds=-1).race({"ours": lambda: [lambda: None]})
+    assert found == {"ours": {"failed": NO_TIME}}
+
+
+def test_one_that_fails_stops_nobody_else():
+    def fail() -> list:
+        raise RuntimeError("no kernel\nfor this")
+
+    found = bench().race({"theirs": fail, "ours": lambda: [lambda: None]}, moved=1e6)
+    assert found["theirs"] == {"failed": "RuntimeError: no kernel"}
+    assert found["ours"]["gbs"] == pytest.approx(1 / found["ours"]["ms"])
+    assert found["ours"]["share"] == pytest.approx(found["ours"]["gbs"] / 4.0)
+
+
+def test_times_on_a_gpu_are_medians_over_inputs_that_take_turns(monkeypatch):
+    seen = []
+
+    def do_bench(call: Callable[[], Any], **how: Any) -> float:
+        assert how == {"warmup": WARM_UP_MS, "rep": REPEAT_MS, "return_mode": "median"}
+        for _ in range(3):
+            call()
+        return 1.5
+
+    monkeypatch.setattr("triton.testing.do_bench", do_bench)
+    calls = [lambda: seen.append("first"), lambda: seen.append("second")]
+    assert Machine("cuda", smoke=False).milliseconds(calls) == 1.5
+    assert seen == ["first", "second", "first"]
+
+
+def truth_of(model: Transformer, batch: Any) -> Truth:
+    loss, cache = model.loss(batch.source, batch.target_in, batch.target_out, SMOOTHING)
+    model.loss_backward(1.0, cache)
+    return Truth(batch, float(loss), model.parameters.named["tokens.table"].grad)
+
+
+@pytest.mark.parametrize("window", [None, 0])
+def test_a_model_must_be_the_same_before_it_is_timed(window):
+    """PyTorch's is ours to rounding; and one that sees fewer words is told apart."""
+    setting = Setting.of(SMOKE)
+    config, batch = setting.config, setting.batch(0)
+    ours = Transformer(type(config)(**config.to_dict() | {"window": window}))
+    theirs = Reference(config, ours.parameters.state_dict(), torch.float32).eval()
+    loss = theirs(*map(torch.from_numpy, (batch.source, batch.target_in, batch.target_out)), SMOOTHING)
+    loss.backward()
+    assert theirs.flat.grad is not None
+    gradient = theirs.named(theirs.flat.grad)["tokens.table"]
+    truth = truth_of(ours, batch)
+    if window is None:
+        truth.require(loss.item(), gradient)
+        assert loss.item() == pytest.approx(truth.loss, abs=1e-5)
+        np.testing.assert_allclose(gradient.numpy(), truth.gradient, atol=1e-5)
+    else:
+        with pytest.raises(AssertionError, match=r"its gradient is 0\.\d+ away"):
+            truth.require(loss.item(), gradient)
