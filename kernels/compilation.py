@@ -14,7 +14,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -129,7 +129,7 @@ def describe(function: Any, kernel: Any) -> Row:
     usage = _nvidia_usage(kernel.asm["cubin"]) if "cubin" in kernel.asm else _amd_usage(assembly)
     return {
         "kernel": function.fn.__name__,
-        "signature": {name: kind for name, kind in source.signature.items() if kind != "constexpr"},
+        "dtype": next(kind for kind in _flat(source.signature.values()) if kind.startswith("*")).removeprefix("*"),
         "constants": {name: value for name, value in constants.items() if value is not None},
         "num_warps": kernel.metadata.num_warps,
         "num_stages": kernel.metadata.num_stages,
@@ -138,6 +138,15 @@ def describe(function: Any, kernel: Any) -> Row:
         "tensor_cores": next((name for name in TENSOR_INSTRUCTIONS if name in assembly), None),
         "dots": "tt.dot" in kernel.asm["ttir"],
     }
+
+
+def _flat(kinds: Iterable[Any]) -> Iterator[str]:
+    """The types of a signature, those in tuples too."""
+    for kind in kinds:
+        if isinstance(kind, tuple):
+            yield from _flat(kind)
+        else:
+            yield kind
 
 
 def _nvidia_usage(cubin: bytes) -> Row:

@@ -6,16 +6,22 @@ What these calls launch is what `kernels.compilation` compiles for GPUs that are
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
 from minitransformer.ops import Dropout
 
+from .tuning import Tile
+
 DROPOUT = Dropout(0.1, key=1)
 
 BATCH, TIME, HEADS, WIDTH, VOCABULARY = 2, 256, 8, 512, 37_000
 """The paper's base."""
+
+MOST_TILES = 6
+"""No table of attention's tiles has more."""
 
 
 Example = tuple[str, Callable[[], Any]]
@@ -23,10 +29,11 @@ Example = tuple[str, Callable[[], Any]]
 
 
 def examples(target: str) -> Iterator[Example]:
-    """Of each op in each dtype, without bfloat16 where the GPU has none; attention in more ways on Hopper."""
+    """Of each op in each dtype, without bfloat16 where the GPU has none; on Hopper attention with every tile."""
     dtypes = [torch.float32, torch.float16, torch.bfloat16]
     for dtype in dtypes if target != "cuda:75" else dtypes[:2]:
-        for name, call in (*_rows(dtype), *_attention(dtype, everything=target == "cuda:90")):
+        everything = target == "cuda:90" and dtype == torch.bfloat16
+        for name, call in (*_rows(dtype), *_attention(dtype, everything)):
             yield f"{name}, {str(dtype).removeprefix('torch.')}", call
 
 
@@ -69,15 +76,25 @@ def _rows(dtype: torch.dtype) -> Iterator[Example]:
 
 
 def _attention(dtype: torch.dtype, everything: bool) -> Iterator[Example]:
-    """Of attention: of each tile that tuning may try where `everything` is asked for, else of the default ones."""
+    """Of attention: with the default tiles; or of more widths, with each tile that tuning may try."""
     mask = torch.ones(1, TIME, dtype=torch.bool)
-    options: dict[str, dict[str, Any]] = {
-        "": {},
-        ", padding": {"key_mask": mask},
-        ", padding and dropout": {"key_mask": mask, "dropout": DROPOUT},
-    }
+    masked: dict[str, Any] = {"key_mask": mask, "dropout": DROPOUT}
     for width in (32, 64, 128, 256) if everything else (64, 128):
         query = torch.zeros(1, 2, TIME, width, dtype=dtype)
-        for name, chosen in options.items():
-            if everything or name != ", padding":
-                yield f"attention, {width} wide{name}", partial(_both, "attention", query, query, query, **chosen)
+        for name, options in (("", {}), (", padding and dropout", masked)):
+            for number in range(MOST_TILES if everything else 1):
+                call = partial(_both, "attention", query, query, query, **options)
+                yield f"attention, {width} wide{name}", partial(_with_tile, number, call)
+
+
+def _with_tile(number: int, call: Callable[[], Any]) -> None:
+    """The call with that one of the tiles that tuning would try; with the first where there are not so many."""
+    from .attention import tiles
+
+    def only(*arguments: Any) -> list[Tile]:
+        found = candidates(*arguments)
+        return [found[number] if number < len(found) else found[0]]
+
+    candidates = tiles.candidates
+    with patch.object(tiles, "candidates", only):
+        call()

@@ -46,9 +46,9 @@ def attention_dquery_kernel(
     block, head, b, h = locate(Tq, H, QUERIES)
     block = tl.cdiv(Tq, QUERIES) - 1 - block  # as in the forward
     queries = block * QUERIES + tl.arange(0, QUERIES)  # (M,)
-    query_block = load_rows(query, b, h, queries, Tq, D, BLOCK_D, True)  # (M, D)
-    dout_block = load_rows(dout, b, h, queries, Tq, DV, BLOCK_DV, True)  # (M, Dv)
-    out_block = load_rows(out, b, h, queries, Tq, DV, BLOCK_DV, True)  # (M, Dv)
+    query_block = load_rows(query, b, h, queries, queries < Tq, D, BLOCK_D)  # (M, D)
+    dout_block = load_rows(dout, b, h, queries, queries < Tq, DV, BLOCK_DV)  # (M, Dv)
+    out_block = load_rows(out, b, h, queries, queries < Tq, DV, BLOCK_DV)  # (M, Dv)
     lse = tl.load(lse_ptr + head * Tq + queries, queries < Tq, other=float("inf"))  # (M,)
     delta = tl.sum(dout_block.to(tl.float32) * out_block.to(tl.float32), 1)  # (M,)
     tl.store(delta_ptr + head * Tq + queries, delta, queries < Tq)
@@ -64,20 +64,21 @@ def attention_dquery_kernel(
             keys = first_key + tl.arange(0, KEYS)  # (N,)
             if threshold is not None:
                 pair_hash = hash_pairs(row_hash, first_key, KEYS)
-            key_block = load_rows(key, b, h, keys, Tk, D, BLOCK_D, MASKED)  # (N, D)
-            value_block = load_rows(value, b, h, keys, Tk, DV, BLOCK_DV, MASKED)  # (N, Dv)
+            present = keys < Tk if MASKED else None
+            key_block = load_rows(key, b, h, keys, present, D, BLOCK_D)  # (N, D)
+            value_block = load_rows(value, b, h, keys, present, DV, BLOCK_DV)  # (N, Dv)
             scores = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)  # (M, N)
-            weights = tl.exp2(scores * (scale * LOG2_E) - lse[:, None])
+            scores *= scale * LOG2_E
+            if MASKED:
+                seen = sees(queries[:, None] + (Tk - Tq), keys[None, :], below, above)
+                scores = tl.where(seen & real_keys(key_mask, b, keys, Tk)[None, :], scores, float("-inf"))
+            weights = tl.exp2(scores - lse[:, None])
             dweights = tl.dot(dout_block, tl.trans(value_block), input_precision=PRECISION)  # (M, N)
             if threshold is not None:
                 dweights = tl.where(kept_weights(pair_hash, threshold), dweights * dropout_scale, 0.0)
             dscores = weights * (dweights - delta[:, None])
-            if MASKED:
-                seen = sees(queries[:, None] + (Tk - Tq), keys[None, :], below, above)
-                seen &= real_keys(key_mask, b, keys, Tk)[None, :]
-                dscores = tl.where(seen, dscores, 0.0)
             dquery_block = tl.dot(dscores.to(key_block.dtype), key_block, dquery_block, input_precision=PRECISION)
-    store_rows(dquery, b, h, queries, Tq, dquery_block * scale, D, BLOCK_D)
+    store_rows(dquery, b, h, queries, queries < Tq, dquery_block * scale, D, BLOCK_D)
 
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)
@@ -90,9 +91,9 @@ def attention_dkey_dvalue_kernel(
     """dkey and dvalue. The weights are computed transposed, keys as rows: they multiply from the left as they are."""
     block, head, b, h = locate(Tk, H, KEYS)
     keys = block * KEYS + paired_order(KEYS)  # (N,)
-    key_block = load_rows(key, b, h, keys, Tk, D, BLOCK_D, True)  # (N, D)
-    value_block = load_rows(value, b, h, keys, Tk, DV, BLOCK_DV, True)  # (N, Dv)
     real = real_keys(key_mask, b, keys, Tk)  # (N,)
+    key_block = load_rows(key, b, h, keys, real, D, BLOCK_D)  # (N, D)
+    value_block = load_rows(value, b, h, keys, real, DV, BLOCK_DV)  # (N, Dv)
 
     dkey_block = tl.zeros((KEYS, BLOCK_D), tl.float32)
     dvalue_block = tl.zeros((KEYS, BLOCK_DV), tl.float32)
@@ -104,15 +105,17 @@ def attention_dkey_dvalue_kernel(
             if threshold is not None:
                 row_hash = tl.load(hash_ptr + rows, queries < Tq, other=0).to(tl.uint32, bitcast=True)  # (M,)
                 pair_hash = hash_pairs_transposed(row_hash, block * KEYS, KEYS)
-            query_block = load_rows(query, b, h, queries, Tq, D, BLOCK_D, MASKED)  # (M, D)
-            dout_block = load_rows(dout, b, h, queries, Tq, DV, BLOCK_DV, MASKED)  # (M, Dv)
+            present = queries < Tq if MASKED else None
+            query_block = load_rows(query, b, h, queries, present, D, BLOCK_D)  # (M, D)
+            dout_block = load_rows(dout, b, h, queries, present, DV, BLOCK_DV)  # (M, Dv)
             lse = tl.load(lse_ptr + rows, queries < Tq, other=float("inf"))  # (M,)
             delta = tl.load(delta_ptr + rows, queries < Tq, other=0.0)  # (M,)
             scores = tl.dot(key_block, tl.trans(query_block), input_precision=PRECISION)  # (N, M)
-            weights = tl.exp2(scores * (scale * LOG2_E) - lse[None, :])
+            scores *= scale * LOG2_E
             if MASKED:
                 seen = sees(queries[None, :] + (Tk - Tq), keys[:, None], below, above)
-                weights = tl.where(seen, weights, 0.0)
+                scores = tl.where(seen, scores, float("-inf"))
+            weights = tl.exp2(scores - lse[None, :])
             dropped = weights
             if threshold is not None:
                 kept = kept_weights_transposed(pair_hash, threshold)
@@ -125,10 +128,10 @@ def attention_dkey_dvalue_kernel(
             dscores = weights * (dweights - delta[None, :])
             dkey_block = tl.dot(dscores.to(query_block.dtype), query_block, dkey_block, input_precision=PRECISION)
 
-    # Padding was let through: its weights, maybe infinite, are in rows of their own, which are cleared only here.
+    # Padding was let through, as rows of zeros: what it was sent is in rows of its own, which are cleared only here.
     dkey_block = tl.where(real[:, None], dkey_block * scale, 0.0)
     dvalue_block = tl.where(real[:, None], dvalue_block, 0.0)
     if threshold is not None:
         dvalue_block *= dropout_scale
-    store_rows(dkey, b, h, keys, Tk, dkey_block, D, BLOCK_D)
-    store_rows(dvalue, b, h, keys, Tk, dvalue_block, DV, BLOCK_DV)
+    store_rows(dkey, b, h, keys, keys < Tk, dkey_block, D, BLOCK_D)
+    store_rows(dvalue, b, h, keys, keys < Tk, dvalue_block, DV, BLOCK_DV)

@@ -125,14 +125,14 @@ def nth_block(n, blocks, MASKED: tl.constexpr):
 
 
 @triton.jit
-def load_rows(x, b, h, rows, length, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr, MASKED: tl.constexpr):
-    """Rows of a head of x `(rows, BLOCK_WIDTH)`: zeros beyond the width, and with `MASKED` beyond the length."""
+def load_rows(x, b, h, rows, present, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr):
+    """Rows of a head of x `(rows, BLOCK_WIDTH)`: zeros beyond the width and for rows not present (`None`: all are)."""
     column = tl.arange(0, BLOCK_WIDTH)
     ptrs = x.ptr + b * x.stride_b + h * x.stride_h + rows.to(tl.int64)[:, None] * x.stride_t + column[None, :]
-    if MASKED and WIDTH < BLOCK_WIDTH:
-        loaded = tl.load(ptrs, (rows < length)[:, None] & (column < WIDTH)[None, :], other=0.0)
-    elif MASKED:
-        loaded = tl.load(ptrs, (rows < length)[:, None], other=0.0)
+    if present is not None and WIDTH < BLOCK_WIDTH:
+        loaded = tl.load(ptrs, present[:, None] & (column < WIDTH)[None, :], other=0.0)
+    elif present is not None:
+        loaded = tl.load(ptrs, present[:, None], other=0.0)
     elif WIDTH < BLOCK_WIDTH:
         loaded = tl.load(ptrs, (column < WIDTH)[None, :], other=0.0)
     else:
@@ -141,11 +141,11 @@ def load_rows(x, b, h, rows, length, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.conste
 
 
 @triton.jit
-def store_rows(x, b, h, rows, length, block, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr):
-    """The reverse: what lies beyond the width or the length is not written."""
+def store_rows(x, b, h, rows, present, block, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr):
+    """The reverse: what is beyond the width or not present is not written."""
     column = tl.arange(0, BLOCK_WIDTH)
     ptrs = x.ptr + b * x.stride_b + h * x.stride_h + rows.to(tl.int64)[:, None] * x.stride_t + column[None, :]
-    tl.store(ptrs, block.to(x.ptr.dtype.element_ty), (rows < length)[:, None] & (column < WIDTH)[None, :])
+    tl.store(ptrs, block.to(x.ptr.dtype.element_ty), present[:, None] & (column < WIDTH)[None, :])
 
 
 @triton.jit

@@ -32,7 +32,7 @@ def attention_forward_kernel(
     block, head, b, h = locate(Tq, H, QUERIES)
     block = tl.cdiv(Tq, QUERIES) - 1 - block  # causal attention's longest first: the short ones fill the gaps
     queries = block * QUERIES + tl.arange(0, QUERIES)  # (M,)
-    query_block = load_rows(query, b, h, queries, Tq, D, BLOCK_D, True)  # (M, D)
+    query_block = load_rows(query, b, h, queries, queries < Tq, D, BLOCK_D)  # (M, D)
     scale *= LOG2_E
     if threshold is not None:
         row_hash = hash_queries(key_ptr, key_low, key_high, sentence, position, b, h, queries)
@@ -47,8 +47,9 @@ def attention_forward_kernel(
             keys = first_key + tl.arange(0, KEYS)  # (N,)
             if threshold is not None:  # first: the tensor cores are still at the last block's product with value
                 pair_hash = hash_pairs(row_hash, first_key, KEYS)
-            key_block = load_rows(key, b, h, keys, Tk, D, BLOCK_D, MASKED)  # (N, D)
-            value_block = load_rows(value, b, h, keys, Tk, DV, BLOCK_DV, MASKED)  # (N, Dv)
+            present = keys < Tk if MASKED else None
+            key_block = load_rows(key, b, h, keys, present, D, BLOCK_D)  # (N, D)
+            value_block = load_rows(value, b, h, keys, present, DV, BLOCK_DV)  # (N, Dv)
             scores = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)  # (M, N)
             if MASKED:
                 seen = sees(queries[:, None] + (Tk - Tq), keys[None, :], below, above)
@@ -73,6 +74,6 @@ def attention_forward_kernel(
     acc /= l[:, None]
     if threshold is not None:
         acc *= dropout_scale
-    store_rows(out, b, h, queries, Tq, acc, DV, BLOCK_DV)
+    store_rows(out, b, h, queries, queries < Tq, acc, DV, BLOCK_DV)
     # Of a query that sees nothing +inf: the backward's weights 2^(scores − lse) are then 0 by themselves.
     tl.store(lse_ptr + head * Tq + queries, tl.where(nothing, float("inf"), m + tl.log2(l)), queries < Tq)

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-
 from kernels import ledger
 from kernels.bench import report, results, targets
 

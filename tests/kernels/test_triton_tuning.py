@@ -1,0 +1,166 @@
+"""Which tile a kernel takes: by the GPU's kind, by the problem's size, and by measuring."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from prove_kernel import DEVICE
+
+from kernels import tuning
+from kernels.attention import host, tiles
+from kernels.tuning import KIBIBYTE, Capability, Tile, Tuner, capability, pretending
+
+H100, A100, RTX, T4 = (
+    Capability("cuda", arch, kib * KIBIBYTE) for arch, kib in ((90, 227), (80, 163), (89, 99), (75, 64))
+)
+MI300, RADEON = (Capability("hip", arch, 64 * KIBIBYTE) for arch in ("gfx942", "gfx1100"))
+
+FAST, SLOW, NO_ROOM = Tile(64, 64, 4, 2), Tile(16, 16, 4, 1), Tile(512, 512, 8, 2)
+
+
+@pytest.fixture
+def measured(monkeypatch, tmp_path) -> list[Tile]:
+    """The tiles that were measured, in a world with a GPU and an empty cache."""
+    tiles_measured = []
+
+    def measure(launch, tile):
+        launch(tile)
+        tiles_measured.append(tile)
+        return {FAST: 1.0, SLOW: 2.0, NO_ROOM: float("inf")}[tile]
+
+    def cache(digest):
+        path = tmp_path / digest
+        return SimpleNamespace(
+            get_file=lambda name: str(path) if path.exists() else None,
+            put=lambda text, name, binary: path.write_text(text),
+        )
+
+    monkeypatch.setattr(tuning, "measure", measure)
+    monkeypatch.setattr(tuning, "may_tune", lambda: True)
+    monkeypatch.setattr(tuning, "get_cache_manager", cache)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    return tiles_measured
+
+
+def tuner(source: str = "1") -> Tuner:
+    return Tuner(SimpleNamespace(__name__="some_kernel", cache_key=source))
+
+
+def test_each_candidate_is_measured_once_and_the_fastest_taken(measured, capsys):
+    launched = []
+    choose = tuner()
+    for _ in range(2):
+        assert choose([SLOW, NO_ROOM, FAST], (torch.float16, "causal"), launched.append) == FAST
+    assert measured == launched == [SLOW, NO_ROOM, FAST]
+    said = capsys.readouterr().err
+    assert said == "kernels: tuning some_kernel (float16, causal) over 3 tiles: about 5 s, once\n"
+
+
+def test_another_process_remembers_the_choice(measured, tmp_path):
+    candidates, launch = [SLOW, FAST], lambda tile: None
+    assert tuner()(candidates, ("key",), launch) == FAST
+    measured.clear()
+    assert tuner()(candidates, ("key",), launch) == FAST
+    assert not measured
+    assert [json.loads(path.read_text())["tile"] for path in tmp_path.iterdir()] == [list(FAST)]
+
+
+@pytest.mark.parametrize("changed", ["source", "key", "candidates"])
+def test_what_was_measured_for_another_case_does_not_count(measured, changed):
+    tuner()([SLOW, FAST], ("key",), lambda tile: None)
+    measured.clear()
+    source = "2" if changed == "source" else "1"
+    key = ("another",) if changed == "key" else ("key",)
+    candidates = [SLOW, FAST, NO_ROOM] if changed == "candidates" else [SLOW, FAST]
+    tuner(source)(candidates, key, lambda tile: None)
+    assert measured == candidates
+
+
+def test_one_candidate_needs_no_measuring(measured):
+    assert tuner()([SLOW], ("key",), lambda tile: None) == SLOW
+    assert not measured
+
+
+def test_tuning_can_be_switched_off(monkeypatch):
+    monkeypatch.setattr(tuning, "interpreting", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    assert tuning.may_tune()
+    with pretending(H100):
+        assert not tuning.may_tune()
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert not tuning.may_tune()
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setenv("MINITRANSFORMER_TUNE", "0")
+    assert not tuning.may_tune()
+
+
+# --- Capabilities and tables ----------------------------------------------------------------------------------
+
+
+def test_capabilities(monkeypatch):
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(tuning, "interpreting", lambda: True)
+    assert capability(cpu).kind == "interpreter"
+    with pretending(T4):
+        assert capability(cpu) == T4
+    monkeypatch.setattr(tuning, "interpreting", lambda: False)
+    with pytest.raises(ValueError, match="cpu"):
+        capability(cpu)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "precision", "family"),
+    [
+        (H100, torch.bfloat16, "ieee", "hopper"),
+        (H100, torch.float32, "tf32", "hopper"),
+        (H100, torch.float32, "ieee", "full"),
+        (A100, torch.float16, "ieee", "ampere"),
+        (RTX, torch.float16, "ieee", "consumer"),
+        (Capability("cuda", 120, 99 * KIBIBYTE), torch.float16, "ieee", "consumer"),
+        (T4, torch.float16, "ieee", "turing"),
+        (T4, torch.float32, "tf32", "turing"),
+        (MI300, torch.float32, "ieee", "cdna"),
+        (RADEON, torch.bfloat16, "ieee", "rdna"),
+        (RADEON, torch.float32, "ieee", "turing"),
+        (Capability("interpreter", "", 0), torch.float32, "ieee", "interpreter"),
+    ],
+)
+def test_families(device, dtype, precision, family):
+    assert tiles.family(device, dtype, precision) == family
+
+
+@pytest.mark.parametrize("family", [*tiles.TABLES, "interpreter"])
+@pytest.mark.parametrize("name", host.TUNERS)
+@pytest.mark.parametrize("dropout", [False, True])
+@pytest.mark.parametrize("itemsize", [2, 4])
+def test_every_head_width_has_tiles(family, name, dropout, itemsize):
+    for width in (16, 32, 64, 128, 256):
+        for tile in tiles.candidates(name, family, width, itemsize, dropout):
+            assert min(tile.rows, tile.columns) >= tiles.SMALLEST
+            assert all(number & (number - 1) == 0 for number in tile[:3])
+            assert tiles.fitted(tile, family, 10_000, 10_000) == tile
+
+
+def test_short_sequences_take_small_tiles():
+    tile = Tile(128, 64, 8, 2)
+    assert tiles.fitted(tile, "hopper", 1, 1) == Tile(16, 16, 4, 2)
+    assert tiles.fitted(tile, "hopper", 33, 17) == Tile(64, 32, 8, 2)
+    assert tiles.fitted(tile, "full", 1, 100) == Tile(16, 64, 8, 2)
+
+
+def test_only_large_problems_are_tuned(monkeypatch):
+    tuned = []
+
+    def tune(self, candidates, key, launch):
+        tuned.append(key)
+        return candidates[0]
+
+    monkeypatch.setattr(host, "TUNED_FROM", 20 * 20 * 8)
+    monkeypatch.setattr(Tuner, "__call__", tune)
+    small, large = (torch.randn(1, 1, length, 4, device=DEVICE) for length in (19, 20))
+    host.attention_forward(small, small, small)
+    assert not tuned
+    host.attention_forward(large, large, large, causal=True)
+    (key,) = tuned
+    assert key[:6] == (torch.float32, "ieee", "D 4×4", "T 32×32", "causal", "no dropout")
