@@ -13,6 +13,9 @@ from threadpoolctl import threadpool_limits
 # draws new ones, and many more.
 hypothesis.settings.register_profile("repeatable", max_examples=60, derandomize=True, database=None, deadline=None)
 hypothesis.settings.register_profile("explore", max_examples=1000, derandomize=False, database=None, deadline=None)
+# The first failure is enough where a test is meant to fail: looking for the smallest takes minutes.
+phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+hypothesis.settings.register_profile("breakages", hypothesis.settings.get_profile("repeatable"), phases=phases)
 hypothesis.settings.load_profile("repeatable")
 
 PROOF = pytest.StashKey[Proof]()

@@ -25,7 +25,8 @@ def copy(tmp_path: Path) -> Path:
 
 def run_proof(copy: Path, *targets: str) -> subprocess.CompletedProcess[str]:
     """The quick tests under `targets`, on the copy's own code."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *targets]
+    options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=breakages"]
+    command = [sys.executable, "-m", "pytest", *options, *targets]
     environment = {**os.environ, "PYTHONPATH": str(copy)}
     return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
 

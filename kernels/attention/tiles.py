@@ -3,7 +3,7 @@
 A tile's rows are what a program owns and keeps in registers (queries; for dkey and dvalue keys), its columns what it
 visits block by block. The first of a table's tiles is the default; tuning tries them all. They were found by compiling:
 they fit the device's shared memory, and the compiler makes them without spilling registers, except where a comment
-says that none does.
+says that none does. The hashes of dropout need registers too: where that shows, a kernel has a second list for it.
 """
 
 from functools import cache
@@ -30,8 +30,9 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dkey_dvalue", 64): [(128, 64, 8, 2), (128, 64, 8, 3), (64, 64, 4, 2), (64, 64, 8, 3), (128, 32, 8, 3)],
         ("dkey_dvalue", 128): [(128, 64, 8, 2), (128, 32, 8, 3), (128, 32, 8, 2), (64, 64, 8, 2)],
         ("dkey_dvalue", 256): [(64, 16, 8, 2), (32, 64, 8, 2), (32, 32, 8, 2)],
-        # Hashes need registers too.
         ("forward with dropout", 128): [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3)],
+        ("dquery with dropout", 64): [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3)],
+        ("dquery with dropout", 256): [(128, 32, 8, 2)],
         ("dkey_dvalue with dropout", 128): [(128, 32, 8, 3), (128, 32, 8, 2), (64, 64, 8, 2)],
         ("dkey_dvalue with dropout", 256): [(32, 64, 8, 2), (32, 32, 8, 2)],
     },
@@ -76,6 +77,9 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dkey_dvalue", 64): [(32, 16, 8, 2), (16, 32, 8, 2)],
         ("dkey_dvalue", 128): [(32, 16, 8, 2), (16, 32, 8, 2)],
         ("dkey_dvalue", 256): [(16, 16, 8, 2), (16, 32, 8, 2)],
+        ("forward with dropout", 64): [(32, 32, 8, 2), (16, 32, 8, 2)],
+        ("forward with dropout", 128): [(32, 16, 8, 2), (16, 32, 8, 2)],
+        ("dkey_dvalue with dropout", 64): [(16, 32, 8, 2)],
     },
     # The same on a T4, in every dtype, and with 64 KiB. Backward, heads of 256 numbers spill in every tile, and in
     # float32 their dkey and dvalue want 1 KiB more than there is.

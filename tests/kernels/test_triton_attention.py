@@ -1,5 +1,6 @@
 """Attention: who sees whom, in any shape and layout, forward and backward."""
 
+import inspect
 from functools import partial
 
 import numpy as np
@@ -7,12 +8,13 @@ import oracles
 import pytest
 import torch
 import torch.nn.functional as F
+from attention_cases import on_device, qkv
 from hypothesis import given
 from hypothesis import strategies as st
 from prove_kernel import DEVICE, DTYPES, check, few, prove_kernel
 
 import kernels
-from kernels.attention import attention_naive, attention_online, tiles
+from kernels.attention import attention_naive, attention_online, host, tiles
 from kernels.tuning import Tile
 from minitransformer import ops
 from minitransformer.gradcheck import error
@@ -22,19 +24,6 @@ BLOCK = tiles.INTERPRETER.rows
 lengths = st.integers(1, 2 * BLOCK + 5)
 widths = st.integers(1, BLOCK + 3)
 seeds = st.integers(0, 2**32 - 1)
-
-
-def qkv(seed=0, batch=1, heads=1, tq=3, tk=4, d=4, dv=4) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return {
-        "query": rng.standard_normal((batch, heads, tq, d)),
-        "key": rng.standard_normal((batch, heads, tk, d)),
-        "value": rng.standard_normal((batch, heads, tk, dv)),
-    }
-
-
-def on_device(arrays: dict[str, np.ndarray], dtype=torch.float32) -> list[torch.Tensor]:
-    return [torch.from_numpy(array).to(DEVICE, dtype) for array in arrays.values()]
 
 
 def peer(query, key, value, *, causal=False, key_mask=None, window=None, scale=None, dropout=None):
@@ -243,11 +232,18 @@ def test_large_scores_do_not_overflow():
     assert all(torch.isfinite(gradient).all() for gradient in kernels.attention_backward(torch.ones_like(out), cache))
 
 
-def test_tf32_is_taken_by_choice():
-    arrays = qkv(tq=20, tk=20)
-    out, cache = kernels.attention_forward(*on_device(arrays), precision="tf32")
-    check("output", out, ops.attention_forward(*arrays.values())[0], 1e-2)
-    assert len(kernels.attention_backward(out, cache)) == 3
+@pytest.mark.parametrize("chosen", [None, "tf32"])
+def test_float32_is_multiplied_in_full_precision_unless_tf32_is_chosen(monkeypatch, chosen):
+    """The interpreter computes both alike: what is looked at is what the kernels are told, and that they heed it."""
+    launches = []
+    launch = host._launch
+    monkeypatch.setattr(host, "_launch", lambda *a, **options: (launches.append(options), launch(*a, **options)))
+    out, cache = kernels.attention_forward(*on_device(qkv()), **({} if chosen is None else {"precision": chosen}))
+    kernels.attention_backward(out, cache)
+    assert [options["PRECISION"] for options in launches] == [chosen or "ieee"] * 3
+    for tuner in host.TUNERS.values():
+        source = inspect.getsource(tuner.kernel.fn)
+        assert source.count("tl.dot(") == source.count("input_precision=PRECISION") > 0
 
 
 @pytest.mark.parametrize("key", [0, 1, 2**31, 2**64 - 1])
@@ -269,113 +265,3 @@ def test_the_key_may_live_in_device_memory():
     tensors = on_device(qkv())
     outs = [kernels.attention_forward(*tensors, dropout=Dropout(0.5, which))[0] for which in (key, halves)]
     assert torch.equal(*outs)
-
-
-# --- Layouts --------------------------------------------------------------------------------------------------
-
-
-def test_heads_are_taken_where_they_lie_and_given_as_they_merge():
-    """Queries, keys and values as one projection leaves them, `(B, T, 3, H, D)`."""
-    B, T, H, D = 2, 20, 3, 8
-    projected = torch.randn(B, T, 3, H, D, device=DEVICE)
-    query, key, value = projected.permute(2, 0, 3, 1, 4)
-    out, cache = kernels.attention_forward(query, key, value)
-    assert cache[1].ptr.data_ptr() == query.data_ptr(), "a copy was made"
-    expected, expected_cache = kernels.attention_forward(query.clone(), key.contiguous(), value.contiguous())
-    assert torch.equal(out, expected)
-    dout = torch.randn_like(out)
-    gradients = kernels.attention_backward(dout, cache)
-    for gradient, same in zip(gradients, kernels.attention_backward(dout, expected_cache), strict=True):
-        assert torch.equal(gradient, same)
-    for heads in (out, *gradients):
-        assert heads.swapaxes(1, 2).reshape(B, T, H * D).data_ptr() == heads.data_ptr()
-
-
-def test_expanded_gradients():
-    out, cache = kernels.attention_forward(*on_device(qkv(batch=2, tq=20, tk=20)))
-    dout = torch.tensor(0.5, device=DEVICE).expand(out.shape)
-    for gradient, same in zip(
-        kernels.attention_backward(dout, cache), kernels.attention_backward(dout.clone(), cache), strict=True
-    ):
-        assert torch.equal(gradient, same)
-
-
-@pytest.mark.skipif(DEVICE == "cuda", reason="host memory is lazy, a GPU's is not")
-@pytest.mark.parametrize("axis", [0, 1, 2])
-def test_offsets_beyond_31_bits(monkeypatch, axis):
-    """Three keys, 2³⁰ numbers apart, in sentences, heads or rows: their memory is reserved but hardly touched."""
-    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)
-    near = torch.randn(*(3 if axis == i else 1 for i in range(3)), 4, dtype=torch.float16)
-    strides = [4, 4, 4, 1]
-    strides[axis] = 2**30
-    try:
-        far = torch.empty(2**31 + 16, dtype=torch.float16).as_strided(near.shape, strides)
-    except RuntimeError:
-        pytest.skip("no 4 GiB of addresses")
-    far.copy_(near)
-    outs, caches = zip(*(kernels.attention_forward(near, keys, keys) for keys in (near, far)), strict=True)
-    assert torch.equal(*outs)
-    for gradient, same in zip(*(kernels.attention_backward(near, cache) for cache in caches), strict=True):
-        assert torch.equal(gradient, same)
-
-
-# --- Bad input ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("shapes", "named"),
-    [
-        ({"query": (2, 3, 4)}, "query"),
-        ({"query": (2, 2, 3, 300), "key": (2, 2, 5, 300)}, "query.*256"),
-        ({"query": (2, 2, 3, 0), "key": (2, 2, 5, 0)}, "query"),
-        ({"key": (1, 2, 5, 4)}, "key"),
-        ({"key": (2, 2, 5, 3)}, "key"),
-        ({"value": (2, 2, 4, 4)}, "value"),
-        ({"value": (2, 2, 5, 0)}, "value"),
-    ],
-)
-def test_wrong_shapes(shapes, named):
-    shapes = {"query": (2, 2, 3, 4), "key": (2, 2, 5, 4), "value": (2, 2, 5, 4)} | shapes
-    with pytest.raises(ValueError, match=rf"\b{named}\b"):
-        kernels.attention_forward(*(torch.ones(shape, device=DEVICE) for shape in shapes.values()))
-
-
-@pytest.mark.parametrize(
-    ("options", "kind", "named"),
-    [
-        ({"key_mask": torch.ones(2, 3, dtype=torch.bool)}, ValueError, "key_mask"),
-        ({"key_mask": torch.ones(1, 4)}, TypeError, "key_mask.*float32"),
-        ({"key_mask": np.ones((1, 4), bool)}, TypeError, "key_mask"),
-        ({"window": -1}, ValueError, "window"),
-        ({"window": 1.5}, TypeError, "window"),
-        ({"window": True}, TypeError, "window"),
-        ({"scale": float("inf")}, ValueError, "scale"),
-        ({"scale": "1"}, TypeError, "scale"),
-        ({"precision": "half"}, ValueError, "precision.*half"),
-        ({"dropout": 0.1}, TypeError, "dropout"),
-        ({"dropout": Dropout(0.1, 0, np.arange(3), np.arange(3))}, ValueError, "dropout"),
-    ],
-)
-def test_wrong_options(options, kind, named):
-    if isinstance(options.get("key_mask"), torch.Tensor):
-        options = {"key_mask": options["key_mask"].to(DEVICE)}
-    with pytest.raises(kind, match=named):
-        kernels.attention_forward(*on_device(qkv()), **options)
-
-
-def test_wrong_types():
-    query, key, value = on_device(qkv())
-    with pytest.raises(TypeError, match=r"query.*float32.*value.*float16"):
-        kernels.attention_forward(query, key, value.half())
-    with pytest.raises(TypeError, match="float64"):
-        kernels.attention_forward(query.double(), key.double(), value.double())
-    with pytest.raises(TypeError, match=r"key.*ndarray"):
-        kernels.attention_forward(query, key.cpu().numpy(), value)  # pyright: ignore[reportArgumentType]
-
-
-def test_wrong_gradient():
-    out, cache = kernels.attention_forward(*on_device(qkv()))
-    with pytest.raises(ValueError, match="dout"):
-        kernels.attention_backward(out[..., :1], cache)
-    with pytest.raises(TypeError, match="dout"):
-        kernels.attention_backward(out.double(), cache)

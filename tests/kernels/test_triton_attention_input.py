@@ -1,0 +1,117 @@
+"""What attention takes and gives: layouts, far-flung memory, and what it refuses."""
+
+import numpy as np
+import pytest
+import torch
+from attention_cases import on_device, qkv
+from prove_kernel import DEVICE
+
+import kernels
+from minitransformer.ops import Dropout
+
+
+def test_heads_are_taken_where_they_lie_and_given_as_they_merge():
+    """Queries, keys and values as one projection leaves them, `(B, T, 3, H, D)`."""
+    B, T, H, D = 2, 20, 3, 8
+    projected = torch.randn(B, T, 3, H, D, device=DEVICE)
+    query, key, value = projected.permute(2, 0, 3, 1, 4)
+    out, cache = kernels.attention_forward(query, key, value)
+    assert cache[1].ptr.data_ptr() == query.data_ptr(), "a copy was made"
+    expected, expected_cache = kernels.attention_forward(query.clone(), key.contiguous(), value.contiguous())
+    assert torch.equal(out, expected)
+    dout = torch.randn_like(out)
+    gradients = kernels.attention_backward(dout, cache)
+    for gradient, same in zip(gradients, kernels.attention_backward(dout, expected_cache), strict=True):
+        assert torch.equal(gradient, same)
+    for heads in (out, *gradients):
+        assert heads.swapaxes(1, 2).reshape(B, T, H * D).data_ptr() == heads.data_ptr()
+
+
+def test_expanded_gradients():
+    out, cache = kernels.attention_forward(*on_device(qkv(batch=2, tq=20, tk=20)))
+    dout = torch.tensor(0.5, device=DEVICE).expand(out.shape)
+    for gradient, same in zip(
+        kernels.attention_backward(dout, cache), kernels.attention_backward(dout.clone(), cache), strict=True
+    ):
+        assert torch.equal(gradient, same)
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="host memory is lazy, a GPU's is not")
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_offsets_beyond_31_bits(monkeypatch, axis):
+    """Three keys, 2³⁰ numbers apart, in sentences, heads or rows: their memory is reserved but hardly touched."""
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)
+    near = torch.randn(*(3 if axis == i else 1 for i in range(3)), 4, dtype=torch.float16)
+    strides = [4, 4, 4, 1]
+    strides[axis] = 2**30
+    try:
+        far = torch.empty(2**31 + 16, dtype=torch.float16).as_strided(near.shape, strides)
+    except RuntimeError:
+        pytest.skip("no 4 GiB of addresses")
+    far.copy_(near)
+    outs, caches = zip(*(kernels.attention_forward(near, keys, keys) for keys in (near, far)), strict=True)
+    assert torch.equal(*outs)
+    for gradient, same in zip(*(kernels.attention_backward(near, cache) for cache in caches), strict=True):
+        assert torch.equal(gradient, same)
+
+
+# --- Bad input ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shapes", "named"),
+    [
+        ({"query": (2, 3, 4)}, "query"),
+        ({"query": (2, 2, 3, 300), "key": (2, 2, 5, 300)}, "query.*256"),
+        ({"query": (2, 2, 3, 0), "key": (2, 2, 5, 0)}, "query"),
+        ({"key": (1, 2, 5, 4)}, "key"),
+        ({"key": (2, 2, 5, 3)}, "key"),
+        ({"value": (2, 2, 4, 4)}, "value"),
+        ({"value": (2, 2, 5, 0)}, "value"),
+    ],
+)
+def test_wrong_shapes(shapes, named):
+    shapes = {"query": (2, 2, 3, 4), "key": (2, 2, 5, 4), "value": (2, 2, 5, 4)} | shapes
+    with pytest.raises(ValueError, match=rf"\b{named}\b"):
+        kernels.attention_forward(*(torch.ones(shape, device=DEVICE) for shape in shapes.values()))
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "named"),
+    [
+        ({"key_mask": torch.ones(2, 3, dtype=torch.bool)}, ValueError, "key_mask"),
+        ({"key_mask": torch.ones(1, 4)}, TypeError, "key_mask.*float32"),
+        ({"key_mask": np.ones((1, 4), bool)}, TypeError, "key_mask"),
+        ({"window": -1}, ValueError, "window"),
+        ({"window": 1.5}, TypeError, "window"),
+        ({"window": True}, TypeError, "window"),
+        ({"scale": float("inf")}, ValueError, "scale"),
+        ({"scale": "1"}, TypeError, "scale"),
+        ({"precision": "half"}, ValueError, "precision.*half"),
+        ({"dropout": 0.1}, TypeError, "dropout"),
+        ({"dropout": Dropout(0.1, 0, np.arange(3), np.arange(3))}, ValueError, "dropout"),
+    ],
+)
+def test_wrong_options(options, kind, named):
+    if isinstance(options.get("key_mask"), torch.Tensor):
+        options = {"key_mask": options["key_mask"].to(DEVICE)}
+    with pytest.raises(kind, match=named):
+        kernels.attention_forward(*on_device(qkv()), **options)
+
+
+def test_wrong_types():
+    query, key, value = on_device(qkv())
+    with pytest.raises(TypeError, match=r"query.*float32.*value.*float16"):
+        kernels.attention_forward(query, key, value.half())
+    with pytest.raises(TypeError, match="float64"):
+        kernels.attention_forward(query.double(), key.double(), value.double())
+    with pytest.raises(TypeError, match=r"key.*ndarray"):
+        kernels.attention_forward(query, key.cpu().numpy(), value)  # pyright: ignore[reportArgumentType]
+
+
+def test_wrong_gradient():
+    out, cache = kernels.attention_forward(*on_device(qkv()))
+    with pytest.raises(ValueError, match="dout"):
+        kernels.attention_backward(out[..., :1], cache)
+    with pytest.raises(TypeError, match="dout"):
+        kernels.attention_backward(out.double(), cache)
