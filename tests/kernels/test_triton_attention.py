@@ -89,6 +89,23 @@ def test_tiles_of_any_shape(monkeypatch, tile, tq):
     prove_attention(qkv(tq=tq, tk=70), causal=True, window=25, key_mask=key_mask, dropout=dropout)
 
 
+@pytest.mark.parametrize("case", ["first keys of a window", "first queries of a window", "last keys when causal"])
+def test_every_place_of_a_bands_edge_in_a_block(case):
+    """Which blocks are visited, and which of them need no mask, is a matter of one row more or less."""
+    for place in range(BLOCK):
+        tq = 4 * BLOCK if case == "first queries of a window" else 5
+        tk = {5: 4 * BLOCK, 4 * BLOCK: 5}[tq] - (place if case == "last keys when causal" else 0)
+        options = {"causal": True} if case == "last keys when causal" else {"window": BLOCK + 4 + place}
+        arrays = qkv(tq=tq, tk=tk)
+        expected, expected_cache = ops.attention_forward(*arrays.values(), **options)
+        out, cache = kernels.attention_forward(*on_device(arrays), **options)
+        check(f"output with {options}", out, expected, 1e-5)
+        gradients = kernels.attention_backward(out, cache)
+        wanted = ops.attention_backward(out.double().cpu().numpy(), expected_cache)
+        for gradient, reference in zip(gradients, wanted, strict=True):
+            check(f"gradient with {options}", gradient, reference, 1e-5)
+
+
 @pytest.mark.parametrize(("d", "dv"), [(256, 1), (1, 256), (129, 200)])
 def test_wide_heads(d, dv):
     prove_attention(qkv(tq=5, tk=18, d=d, dv=dv), causal=True)

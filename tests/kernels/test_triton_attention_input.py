@@ -39,15 +39,18 @@ def test_expanded_gradients():
 @pytest.mark.skipif(DEVICE == "cuda", reason="host memory is lazy, a GPU's is not")
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_offsets_beyond_31_bits(monkeypatch, axis):
-    """Three keys, 2³⁰ numbers apart, in sentences, heads or rows: their memory is reserved but hardly touched."""
+    """Three keys, 2³⁰ numbers apart, in sentences, heads or rows: their memory is reserved but hardly touched.
+
+    As much lies before them, so that an offset that has wrapped around reads zeros.
+    """
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)
     near = torch.randn(*(3 if axis == i else 1 for i in range(3)), 4, dtype=torch.float16)
     strides = [4, 4, 4, 1]
     strides[axis] = 2**30
     try:
-        far = torch.empty(2**31 + 16, dtype=torch.float16).as_strided(near.shape, strides)
+        far = torch.empty(2**32 + 16, dtype=torch.float16).as_strided(near.shape, strides, 2**31)
     except RuntimeError:
-        pytest.skip("no 4 GiB of addresses")
+        pytest.skip("no 8 GiB of addresses")
     far.copy_(near)
     outs, caches = zip(*(kernels.attention_forward(near, keys, keys) for keys in (near, far)), strict=True)
     assert torch.equal(*outs)
