@@ -89,13 +89,17 @@ def test_tiles_of_any_shape(monkeypatch, tile, tq):
     prove_attention(qkv(tq=tq, tk=70), causal=True, window=25, key_mask=key_mask, dropout=dropout)
 
 
-@pytest.mark.parametrize("case", ["first keys of a window", "first queries of a window", "last keys when causal"])
-def test_every_place_of_a_bands_edge_in_a_block(case):
+@pytest.mark.parametrize(
+    "edge",
+    [
+        pytest.param(lambda place: (5, 4 * BLOCK, {"window": BLOCK + 4 + place}), id="first keys"),
+        pytest.param(lambda place: (4 * BLOCK, 5, {"window": BLOCK + 4 + place}), id="first queries"),
+        pytest.param(lambda place: (5, 4 * BLOCK - place, {"causal": True}), id="last keys"),
+    ],
+)
+def test_every_place_of_a_bands_edge_in_a_block(edge):
     """Which blocks are visited, and which of them need no mask, is a matter of one row more or less."""
-    for place in range(BLOCK):
-        tq = 4 * BLOCK if case == "first queries of a window" else 5
-        tk = {5: 4 * BLOCK, 4 * BLOCK: 5}[tq] - (place if case == "last keys when causal" else 0)
-        options = {"causal": True} if case == "last keys when causal" else {"window": BLOCK + 4 + place}
+    for tq, tk, options in map(edge, range(BLOCK)):
         arrays = qkv(tq=tq, tk=tk)
         expected, expected_cache = ops.attention_forward(*arrays.values(), **options)
         out, cache = kernels.attention_forward(*on_device(arrays), **options)
