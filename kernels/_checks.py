@@ -4,6 +4,7 @@ They look at shapes, types and devices, which the host knows. Token ids are look
 look would wait for everything before it, and the batcher has checked them.
 """
 
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -129,7 +130,7 @@ def check_attention(
         check_shape("key_mask", key_mask, (batch, key.shape[2]))
         check_device("key_mask", key_mask, "query", query)
     if window is not None:
-        if isinstance(window, bool) or not isinstance(window, int):
+        if isinstance(window, bool) or not isinstance(window, Integral):
             raise TypeError(f"window must be an integer, got {type(window).__name__}")
         if window < 0:
             raise ValueError(f"window is {window}, expected a distance of 0 or more")

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from minitransformer.ops import Dropout
-from minitransformer.ops._checks import check_number
 
-from .._checks import check_device, check_floats, check_gradient, check_ndim, check_shape
+from .._checks import check_attention, check_gradient
 from ..hashing import is_active, key_arguments
 from ..launch import on
 from ..tuning import Tile, Tuner, capability
@@ -181,23 +180,15 @@ def _check(
     dropout: Dropout | None,
     precision: str,
 ) -> Problem:
-    dtype = check_floats(query=query, key=key, value=value)
-    if dtype == torch.float64:
+    check_attention(query, key, value, key_mask, window, scale)
+    if query.dtype == torch.float64:
         raise TypeError("query is torch.float64: the kernels compute in float32, float16 and bfloat16")
-    for name, tensor, meaning in (("query", query, "Tq, D"), ("key", key, "Tk, D"), ("value", value, "Tk, Dv")):
-        check_ndim(name, tensor, 4, f"(B, H, {meaning})")
-        if not 1 <= tensor.shape[3] <= tiles.WIDEST:
+    for name, tensor in (("query", query), ("value", value)):
+        if tensor.shape[3] > tiles.WIDEST:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected a last axis from 1 to {tiles.WIDEST}")
     B, H, Tq, D = query.shape
     Tk, DV = value.shape[2:]
-    check_shape("key", key, (B, H, key.shape[2], D))
-    check_shape("value", value, (B, H, key.shape[2], DV))
-    if scale is not None:
-        check_number("scale", scale)
-    if key_mask is not None:
-        key_mask = _check_key_mask(key_mask, B, Tk, query)
-    if window is not None:
-        _check_window(window)
+    key_mask = None if key_mask is None else key_mask.contiguous()
     if precision not in ("ieee", "tf32"):
         raise ValueError(f"precision is {precision!r}, expected 'ieee' or 'tf32'")
     active = dropout if is_active(dropout) else None
@@ -205,19 +196,4 @@ def _check(
         raise ValueError("dropout numbers each row by arrays, expected the numbers of the first sentence and query")
     scale = 1 / math.sqrt(D) if scale is None else float(scale)
     shape = (B, H, Tq, Tk, D, DV)
-    return Problem(shape, dtype, query.device, causal, key_mask, window, scale, active, precision)
-
-
-def _check_key_mask(key_mask: Tensor, B: int, Tk: int, query: Tensor) -> Tensor:
-    if not isinstance(key_mask, Tensor) or key_mask.dtype != torch.bool:
-        raise TypeError(f"key_mask must be a boolean tensor, got {getattr(key_mask, 'dtype', type(key_mask).__name__)}")
-    check_shape("key_mask", key_mask, (B, Tk))
-    check_device("key_mask", key_mask, "query", query)
-    return key_mask.contiguous()
-
-
-def _check_window(window: int) -> None:
-    if isinstance(window, bool) or not isinstance(window, int | np.integer):
-        raise TypeError(f"window must be an integer, got {type(window).__name__}")
-    if window < 0:
-        raise ValueError(f"window is {window}, expected a distance of 0 or more")
+    return Problem(shape, query.dtype, query.device, causal, key_mask, window, scale, active, precision)
