@@ -86,7 +86,7 @@ def greedy_search(
         log_probs += token_log_probs[:, 0, 0]
 
         done = (ids[:, 0] == model.config.eos_id) | (limits == length)
-        if done.any():
+        if np.count_nonzero(done):  # `done.any()`, several times faster on an array of this size
             for b in np.flatnonzero(done):
                 hypotheses[rows[b]] = _hypothesis(model, outputs[b, :length], log_probs[b], length_penalty)
             if done.all():

@@ -37,12 +37,13 @@ class Adam:
 
     def update(self, number: int | Array, learning_rate: float | Array, grad_scale: float | Array = 1.0) -> None:
         """The update of step `number`, counted by the caller; numbers may be one-element arrays in device memory."""
+        parameters = self.parameters
+        narrow = {} if parameters.shadow is parameters.data else {"shadow": parameters.shadow}
         self.ops.adam_step(
-            self.parameters.data, self.parameters.grad, self.m, self.v,
+            parameters.data, parameters.grad, self.m, self.v,
             step=number, lr=learning_rate, beta1=self.betas[0], beta2=self.betas[1], eps=self.eps,
-            grad_scale=grad_scale,
+            grad_scale=grad_scale, **narrow,
         )  # fmt: skip
-        self.parameters.refresh()
 
     def grad_norm(self) -> float:
         """The global norm: the length of all gradients taken as one vector."""

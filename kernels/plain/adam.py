@@ -18,13 +18,18 @@ def adam_step(
     beta2: float = 0.98,
     eps: float = 1e-9,
     grad_scale: float | Tensor = 1.0,
+    shadow: Tensor | None = None,
 ) -> None:
-    """One update of Adam, in place on the flat `data`, `m` and `v`; step, lr and grad_scale may be in device memory."""
+    """One update of Adam, in place on the flat `data`, `m` and `v`; step, lr and grad_scale may be in device memory.
+
+    `shadow` receives a copy of the new data in its own dtype.
+    """
     check_floats(data=data, grad=grad, m=m, v=v)
     if data.ndim != 1:
         raise ValueError(f"data has shape {tuple(data.shape)}, expected a flat array (P,)")
-    for name, tensor in (("grad", grad), ("m", m), ("v", v)):
-        check_shape(name, tensor, data.shape)
+    for name, tensor in (("grad", grad), ("m", m), ("v", v), ("shadow", shadow)):
+        if tensor is not None:
+            check_shape(name, tensor, data.shape)
     if not isinstance(step, Tensor) and step < 1:
         raise ValueError(f"step is {step}, expected 1 or more: Adam's bias correction divides by 1 − β^step")
     # Scalars in float64, in which β^step is exact enough; those without axes leave the arrays' dtype as it is.
@@ -35,6 +40,8 @@ def adam_step(
     m.mul_(beta1).add_(g, alpha=1 - beta1)
     v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
     data.sub_(m / (v.sqrt() + eps * root_correction) * rate)
+    if shadow is not None:
+        shadow.copy_(data)
 
 
 def global_norm(grad: Tensor) -> Tensor:

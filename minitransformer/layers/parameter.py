@@ -12,26 +12,22 @@ ALIGN = 16
 
 
 class Parameter:
-    """A tensor to learn: `data`, what ops receive as `value`, and `grad`, into which every backward adds.
+    """A tensor to learn: `data`, and `grad`, into which every backward adds.
 
     A layer declares its shape and where it starts; `FlatParameters` gives it its place in the model's flat arrays.
-    One that is `exact` goes into ops in its own dtype, even where the activations are narrower.
+    Ops receive `value`: the data itself, or its copy in the activations' dtype where that is narrower; but always the
+    data of one that is `exact`.
     """
 
     name: str
     data: Array
+    value: Array
     grad: Array
-    shadow: Array | None = None
 
     def __init__(self, shape: tuple[int, ...], initializer: Initializer, exact: bool = False) -> None:
         self.shape = shape
         self.initializer = initializer
         self.exact = exact
-
-    @property
-    def value(self) -> Array:
-        """What ops receive: the data itself, or its copy in the activations' dtype where that is narrower."""
-        return self.data if self.shadow is None else self.shadow
 
 
 class Layer:
@@ -63,7 +59,7 @@ class FlatParameters:
     parameter begins on a 64-byte boundary; the padding between them is zero and in no count.
 
     Where activations are narrower than parameters, `shadow` is a copy of `data` in their dtype; whoever changes `data`
-    calls `refresh`. Elsewhere it is `data` itself.
+    changes it too, or calls `refresh`. Elsewhere it is `data` itself.
     """
 
     def __init__(
@@ -87,8 +83,8 @@ class FlatParameters:
         data_views, grad_views, shadow_views = map(self.views, (self.data, self.grad, self.shadow))
         for name, parameter in self.named.items():
             parameter.name, parameter.data, parameter.grad = name, data_views[name], grad_views[name]
-            if self.shadow is not self.data and not parameter.exact:
-                parameter.shadow = shadow_views[name]
+            narrow = self.shadow is not self.data and not parameter.exact
+            parameter.value = shadow_views[name] if narrow else parameter.data
 
     def views(self, flat: Array) -> dict[str, Array]:
         """A flat array of this layout (data, gradients, an optimiser's moments) as named tensors that share it."""

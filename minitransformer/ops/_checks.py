@@ -7,30 +7,36 @@ import numpy as np
 
 from .arrays import Array
 
-FLOAT_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+FLOAT_DTYPES = FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
-def check_floats(**arrays: Array | None) -> np.dtype:
-    """The one floating dtype that all given arrays share (`None` is passed over).
+def check_floats(names: str, first: Array, *others: Array | None) -> np.dtype:
+    """The one floating dtype of all given arrays (`None` is passed over); `names` are theirs, as in `"x weight"`.
 
     Raises `TypeError` for anything but NumPy arrays of float32 or float64, and where the two are mixed.
     """
-    first_name, first_dtype = "", None
-    for name, array in arrays.items():
+    # NumPy has one object for each of its types: in a decoder's small steps the usual case must cost next to nothing.
+    if type(first) is np.ndarray and ((dtype := first.dtype) is FLOAT32 or dtype is FLOAT64):
+        for array in others:
+            if array is not None and (type(array) is not np.ndarray or array.dtype is not dtype):
+                break
+        else:
+            return dtype
+    return _check_each_float(names.split(), (first, *others))
+
+
+def _check_each_float(names: list[str], arrays: tuple[Array, ...]) -> np.dtype:
+    """`check_floats` in full: says what is wrong, if anything is (a subclass of NumPy's array is not)."""
+    for name, array in zip(names, arrays, strict=True):
         if array is None:
             continue
         if not isinstance(array, np.ndarray):
             raise TypeError(f"{name} must be a NumPy array, got {type(array).__name__}")
-        if array.dtype is first_dtype:  # the usual case: NumPy has one object for each of its types
-            continue
         if array.dtype not in FLOAT_DTYPES:
             raise TypeError(f"{name} must be float32 or float64, got {array.dtype}")
-        if first_dtype is None:
-            first_name, first_dtype = name, array.dtype
-        elif array.dtype != first_dtype:
-            raise TypeError(f"{first_name} is {first_dtype} and {name} is {array.dtype}: types are never mixed")
-    assert first_dtype is not None
-    return first_dtype
+        if array.dtype != arrays[0].dtype:
+            raise TypeError(f"{names[0]} is {arrays[0].dtype} and {name} is {array.dtype}: types are never mixed")
+    return arrays[0].dtype
 
 
 def check_shape(name: str, array: Array, expected: tuple[int, ...]) -> None:
@@ -52,7 +58,7 @@ def check_gradient(name: str, gradient: Array, like: Array) -> None:
 
 def check_gradient_of(name: str, gradient: Array, shape: tuple[int, ...], dtype: Any) -> None:
     """As `check_gradient`, where only the shape and the dtype of the output were kept."""
-    if not isinstance(gradient, np.ndarray | np.floating):
+    if not isinstance(gradient, (np.ndarray, np.floating)):
         raise TypeError(f"{name} must be a NumPy array, got {type(gradient).__name__}")
     if gradient.dtype != dtype:
         raise TypeError(f"{name} is {gradient.dtype} and its output is {dtype}: types are never mixed silently")
@@ -70,13 +76,13 @@ def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> N
     outside = (ids < 0) | (ids >= limit)
     if ignore is not None:
         outside &= ids != ignore
-    if outside.any():
+    if np.count_nonzero(outside):
         raise ValueError(f"{name} holds {ids[outside].flat[0]}, expected ids from 0 to {limit - 1}")
 
 
 def check_number(name: str, value: float, at_least: float = -math.inf, at_most: float = math.inf) -> None:
     """`value` must be a finite number in [at_least, at_most]."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     if not (math.isfinite(value) and at_least <= value <= at_most):
         raise ValueError(f"{name} is {value}, expected a finite number in [{at_least:g}, {at_most:g}]")

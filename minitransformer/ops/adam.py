@@ -30,7 +30,7 @@ def adam_step(
     `data ← data − lr · m̂ / (√v̂ + ε)` with `m̂ = m / (1 − β₁^step)`, `v̂ = v / (1 − β₂^step)`. Steps count from 1.
     Source: Kingma & Ba 2015, algorithm 1; Vaswani 2017, §5.3.
     """
-    dtype = check_floats(data=data, grad=grad, m=m, v=v)
+    dtype = check_floats("data grad m v", data, grad, m, v)
     if data.ndim != 1:
         raise ValueError(f"data has shape {data.shape}, expected a flat array (P,)")
     for name, array in (("grad", grad), ("m", m), ("v", v)):
@@ -60,7 +60,7 @@ def adam_step(
 
 def global_norm(grad: Array) -> float:
     """`√Σ grad²`; the sums of blocks are added in float64. Source: Pascanu, Mikolov, Bengio 2013, §3.2."""
-    check_floats(grad=grad)
+    check_floats("grad", grad)
     flat = grad.reshape(-1)
     blocks = (flat[start : start + BLOCK] for start in range(0, flat.size, BLOCK))
     return math.sqrt(sum(float(block @ block) for block in blocks))

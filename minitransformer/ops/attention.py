@@ -179,7 +179,7 @@ def _scale(query: Array, scale: float | None) -> Array:
 def _check(
     query: Array, key: Array, value: Array, key_mask: Array | None, window: int | None, scale: float | None
 ) -> None:
-    check_floats(query=query, key=key, value=value)
+    check_floats("query key value", query, key, value)
     check_ndim("query", query, 4, "(B, H, Tq, D)")
     check_ndim("key", key, 4, "(B, H, Tk, D)")
     check_ndim("value", value, 4, "(B, H, Tk, Dv)")

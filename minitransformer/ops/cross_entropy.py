@@ -20,7 +20,7 @@ def cross_entropy_forward(
     Equals `torch.nn.functional.cross_entropy`, except that no target at all gives 0, not NaN. Raises `ValueError` for a
     target out of range. Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1).
     """
-    check_floats(logits=logits)
+    check_floats("logits", logits)
     if logits.ndim == 0 or logits.shape[-1] == 0:
         raise ValueError(f"logits has shape {logits.shape}, expected (..., V) with V ≥ 1")
     counted, vocab_size = _counted(targets, logits.shape[:-1], logits.shape[-1], label_smoothing, ignore_index)
@@ -63,7 +63,7 @@ def linear_cross_entropy_forward(
     for targets that count; with `with_grad` each block also gives its gradient while it is there, for `dloss = 1`.
     Source: Vaswani 2017, §3.4 and §5.4.
     """
-    dtype = check_floats(x=x, table=table)
+    dtype = check_floats("x table", x, table)
     if x.ndim != 2 or table.ndim != 2 or x.shape[1] != table.shape[1]:
         raise ValueError(f"x has shape {x.shape} and table {table.shape}, expected (N, C) and (V, C)")
     counted, vocab_size = _counted(targets, x.shape[:1], len(table), label_smoothing, ignore_index)

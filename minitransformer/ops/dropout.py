@@ -76,7 +76,7 @@ def dropout_forward(x: Array, dropout: Dropout | None) -> tuple[Array, tuple | N
 
     Source: Srivastava et al. 2014, in the inverted form; Vaswani 2017, §5.4.
     """
-    dtype = check_floats(x=x)
+    dtype = check_floats("x", x)
     check_rows("x", x)
     if dropout is None:
         return x, None

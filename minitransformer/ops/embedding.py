@@ -12,11 +12,11 @@ def embedding_forward(ids: Array, table: Array, scale: float = 1.0) -> tuple[Arr
     ids `(...)` integers in [0, V), table `(V, C)` → y `(..., C)`. The model passes `scale = √d_model`.
     Raises `ValueError` for an id outside the table. Source: Vaswani 2017, §3.4.
     """
-    check_floats(table=table)
+    check_floats("table", table)
     if table.ndim != 2:
         raise ValueError(f"table has shape {table.shape}, expected (V, C)")
     check_ids("ids", ids, len(table))
-    y = np.take(table, ids, axis=0)
+    y = table.take(ids, axis=0)
     if scale != 1.0:
         y *= table.dtype.type(scale)
     return y, (ids, table.shape, table.dtype, scale)

@@ -13,20 +13,21 @@ def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) ->
     x `(..., C)`, gamma and beta `(C,)`. The variance is the biased one (÷ C, not ÷ C − 1) and eps is inside the root.
     Raises `ValueError` for shapes that do not fit. Source: Ba, Kiros, Hinton 2016, eq. 4; Vaswani 2017, §3.1.
     """
-    check_floats(x=x, gamma=gamma, beta=beta)
+    check_floats("x gamma beta", x, gamma, beta)
     return _layernorm(x, gamma, beta, eps)
 
 
 def _layernorm(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, tuple]:
-    if x.ndim == 0 or x.shape[-1] == 0:
-        raise ValueError(f"x has shape {x.shape}, expected (..., C) with C ≥ 1")
-    width = x.shape[-1:]
-    check_shape("gamma", gamma, width)
-    check_shape("beta", beta, width)
+    shape = x.shape
+    if not shape or not shape[-1]:
+        raise ValueError(f"x has shape {shape}, expected (..., C) with C ≥ 1")
+    check_shape("gamma", gamma, shape[-1:])
+    check_shape("beta", beta, shape[-1:])
     check_number("eps", eps, at_least=0.0)
+    width = shape[-1]
     centred = x - _mean(x)
-    variance = np.vecdot(centred, centred) / x.shape[-1]  # (...)
-    rstd = (1 / np.sqrt(variance + float(eps)))[..., None]
+    squares = np.vecdot(centred, centred)  # (...): C · var
+    rstd = np.sqrt(width / (squares + width * float(eps)))[..., None]  # 1 / √(var + eps)
     normed = np.multiply(centred, rstd, out=centred)  # (..., C): mean 0, variance 1
     y = normed * gamma
     y += beta
@@ -62,7 +63,7 @@ def add_layernorm_forward(
 
     x and sublayer_out `(..., C)`, gamma and beta `(C,)`. Source: Vaswani 2017, §3.1 and §5.4.
     """
-    check_floats(x=x, sublayer_out=sublayer_out, gamma=gamma, beta=beta)
+    check_floats("x sublayer_out gamma beta", x, sublayer_out, gamma, beta)
     check_shape("sublayer_out", sublayer_out, x.shape)
     dropped, dropout_cache = (sublayer_out, None) if dropout is None else dropout_forward(sublayer_out, dropout)
     y, norm_cache = _layernorm(x + dropped, gamma, beta, eps)

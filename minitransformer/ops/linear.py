@@ -12,18 +12,20 @@ def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, 
     x `(..., C_in)`, weight `(C_in, C_out)`, bias `(C_out,)` or `None` → y `(..., C_out)`.
     Raises `ValueError` for shapes that do not fit, `TypeError` for mixed dtypes. Source: Vaswani 2017, §3.2.2, eq. 2.
     """
-    check_floats(x=x, weight=weight, bias=bias)
+    check_floats("x weight bias", x, weight, bias)
+    shape = x.shape
     if weight.ndim != 2:
         raise ValueError(f"weight has shape {weight.shape}, expected (C_in, C_out)")
-    if x.ndim == 0 or x.shape[-1] != weight.shape[0]:
-        raise ValueError(f"x has shape {x.shape}, expected (..., {weight.shape[0]}), the rows of weight {weight.shape}")
+    width_in, width_out = weight.shape
+    if not shape or shape[-1] != width_in:
+        raise ValueError(f"x has shape {shape}, expected (..., {width_in}), the rows of weight {weight.shape}")
     # One large product instead of a batch of small ones.
-    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # (N, C_in)
+    rows = x.reshape(math.prod(shape[:-1]), width_in)  # (N, C_in)
     y = rows.dot(weight)  # (N, C_out); the same as `@` for matrices, and called faster
     if bias is not None:
-        check_shape("bias", bias, (weight.shape[1],))
+        check_shape("bias", bias, (width_out,))
         y += bias
-    return y.reshape(*x.shape[:-1], weight.shape[1]), (rows, weight, bias is not None, x.shape)
+    return y.reshape(*shape[:-1], width_out), (rows, weight, bias is not None, shape)
 
 
 def linear_backward(

@@ -8,7 +8,7 @@ from .arrays import Array
 
 def relu_forward(x: Array) -> tuple[Array, Array]:
     """`y = max(0, x)`, element-wise, for any shape. Source: Vaswani 2017, §3.3, eq. 2."""
-    check_floats(x=x)
+    check_floats("x", x)
     y = np.maximum(x, 0)
     return y, y
 

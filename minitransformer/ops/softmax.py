@@ -14,7 +14,7 @@ def softmax_forward(x: Array) -> tuple[Array, Array]:
     The row's maximum is subtracted first, so nothing overflows. A row of all −inf (a query with nothing to attend to)
     gives zeros, never NaN. Source: Vaswani 2017, §3.2.1.
     """
-    check_floats(x=x)
+    check_floats("x", x)
     check_rows("x", x)
     y = softmax_in_place(x.copy())
     return y, y
@@ -38,7 +38,7 @@ def softmax_in_place(x: Array) -> Array:
 
 def log_softmax(x: Array) -> Array:
     """`log softmax(x) = x − m − log Σ exp(x − m)` over the last axis, m the row's maximum. For decoding only."""
-    check_floats(x=x)
+    check_floats("x", x)
     check_rows("x", x)
     if not x.size:
         return x.copy()
@@ -61,4 +61,4 @@ def below_max(x: Array, out: Array | None = None) -> Array:
 
 def finite_max(x: Array) -> Array:
     """The maximum of each row, `(..., 1)`; the lowest number where it is −inf, since −inf − (−inf) is NaN."""
-    return x.max(axis=-1, keepdims=True, initial=LOWEST[x.dtype])
+    return np.maximum.reduce(x, axis=-1, keepdims=True, initial=LOWEST[x.dtype])

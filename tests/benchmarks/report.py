@@ -120,11 +120,12 @@ def _tokenization() -> str:
 def _machine() -> str:
     report = results.read("training")
     machine = report["machine"]
-    rounds = len(_seconds(report["races"][0], "ours"))
+    rounds, translated = (len(_seconds(_races(section)[0], "ours")) for section in ("training", "translation"))
     first, short, long = (race["contestants"]["ours"]["memory_mb"] for race in _races("memory"))
     alone, all_of_it = (1000 * statistics.median(race["contestants"]["ours"]["seconds"]) for race in _races("imports"))
     return (
-        f"Times: ratios above 1 are in NumPy's favour, median of {rounds} rounds (least to most). "
+        f"Times: ratios above 1 are in NumPy's favour, median of {rounds} rounds, of {translated} for "
+        "translations (least to most). "
         f"{machine['processor']}, {machine['cores']} cores, {report['threads']} threads each; "
         f"Python {machine['python']}, NumPy {machine['numpy']} ({machine['blas']}), PyTorch {machine['torch']}, "
         f"Transformers {machine['transformers']}. *Memory kept* lends PyTorch our setting of the allocator; "

@@ -90,6 +90,6 @@ def test_dropout_acts_on_the_sublayer_and_never_on_the_residual():
     kept = dropout_mask(x.shape, STREAM.at(3, 0.5))
     residual = Residual(numpy_ops, C, norm_first=True, eps=1e-5, dropout=0.5, site=3)
     for parameter, value in zip(dict(residual.named_parameters()).values(), (np.ones(C), np.zeros(C)), strict=True):
-        parameter.data = value
+        parameter.value = value
     y, _ = residual.forward(x, lambda normed: (np.full_like(normed, 10.0), None), STREAM)
     np.testing.assert_allclose(y, x + 20.0 * kept, atol=1e-12)

@@ -116,9 +116,11 @@ def test_a_replica_follows_its_model(model):
 
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_float32_is_as_accurate_as_torch_s(norm_first):
-    """Error against float64 at most twice that of PyTorch's float32, averaged over eight models and batches.
+    """Error against float64 at most twice that of PyTorch's float32, each the median over eight models and batches.
 
-    Logits, and the gradients of at least 1,000 elements. The loss is one number, whose rounding is luck.
+    Logits, and the gradients of at least 1,000 elements. The loss is one number, whose rounding is luck. So is a ReLU's
+    gate: where its input is 1e-6, either float32 may open what float64 shuts, and gradients move by 1e-3; hence the
+    median.
     """
     ours, theirs = [], []
     for seed in range(8):
@@ -142,4 +144,4 @@ def test_float32_is_as_accurate_as_torch_s(norm_first):
         assert error(loss, value.item()) <= 1e-6
         ours.append([error(a, b) for a, b in zip([logits, *gradients.values()], truth, strict=True)])
         theirs.append([error(a, b) for a, b in zip(single, truth, strict=True)])
-    assert (np.mean(ours, axis=0) <= 2 * np.mean(theirs, axis=0)).all()
+    assert (np.median(ours, axis=0) <= 2 * np.median(theirs, axis=0)).all()
