@@ -32,7 +32,7 @@ def add_backend_options(parser: argparse._ActionsContainer) -> None:
     """The three options."""
     help_text = "NumPy (default), PyTorch's arithmetic, or the project's Triton kernels on a GPU"
     parser.add_argument("--backend", choices=tuple(DTYPES), default="numpy", help=help_text)
-    help_text = "numbers to compute with (default: float32); bfloat16 for training on a GPU"
+    help_text = "numbers to compute with (default: float32); on a GPU bfloat16 to train, float16 too to translate"
     parser.add_argument("--dtype", choices=("float32", "float64", "bfloat16", "float16"), help=help_text)
     help_text = "of the torch backend: cpu, cuda or mps (default: cuda where there is one)"
     parser.add_argument("--device", metavar="DEVICE", help=help_text)

@@ -44,6 +44,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, or go on training, and say where the result is."""
+    if args.dtype == "float16":
+        raise ValueError("small gradients are 0 in float16: train in bfloat16 or float32 (float16 is for translating)")
     backend = chosen_backend(args)
     with heavy_work():
         plan = resumed_plan(args) if args.resume else new_plan(args)

@@ -81,6 +81,12 @@ def test_what_is_refused(trained: Run, command: Command, options: list[str], say
     refuse(command, "translate", trained.checkpoint, "A dog.", *options, says=says)
 
 
+def test_training_in_float16_is_refused(command: Command, tmp_path: Path) -> None:
+    options = ["--backend", "torch", "--dtype", "float16", "--out", tmp_path / "run"]
+    refuse(command, "train", *options, says="train in bfloat16 or float32")
+    assert not (tmp_path / "run").exists()
+
+
 def test_numpy_needs_neither_torch_nor_triton(trained: Run, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("torch", "triton", "kernels"):
         monkeypatch.setitem(sys.modules, name, None)
