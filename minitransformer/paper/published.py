@@ -1,0 +1,88 @@
+"""The figures that the paper prints, to stand beside ours. Source: Vaswani et al. 2017, tables 2, 3 and 4."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A row of table 2: BLEU on newstest2014 and training cost in FLOPs, for each pair of languages that was tried."""
+
+    model: str
+    bleu_de: float | None = None
+    bleu_fr: float | None = None
+    flops_de: float | None = None
+    flops_fr: float | None = None
+
+
+TABLE_2 = [
+    Translation("ByteNet", 23.75),
+    Translation("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
+    Translation("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
+    Translation("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
+    Translation("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
+    Translation("Deep-Att + PosUnk Ensemble", None, 40.4, None, 8.0e20),
+    Translation("GNMT + RL Ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
+    Translation("ConvS2S Ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
+    Translation("Transformer (base model)", 27.3, 38.1, 3.3e18, 3.3e18),
+    Translation("Transformer (big)", 28.4, 41.8, 2.3e19, 2.3e19),
+]
+"""The paper prints one cost for each Transformer, for both pairs of languages."""
+
+
+@dataclass(frozen=True)
+class Variation:
+    """A row of table 3: perplexity (per piece of a word) and BLEU on newstest2013, parameters in millions.
+
+    `parameters` is None where the paper leaves the field empty: as many as the base model.
+    """
+
+    perplexity: float
+    bleu: float
+    parameters: int | None = None
+
+
+@dataclass(frozen=True)
+class Parsing:
+    """A row of table 4: F1 on section 23 of the Wall Street Journal; what the parser was trained on."""
+
+    parser: str
+    training: str
+    f1: float
+
+
+TABLE_4 = [
+    Parsing("Vinyals & Kaiser et al. (2014)", "WSJ only, discriminative", 88.3),
+    Parsing("Petrov et al. (2006)", "WSJ only, discriminative", 90.4),
+    Parsing("Zhu et al. (2013)", "WSJ only, discriminative", 90.4),
+    Parsing("Dyer et al. (2016)", "WSJ only, discriminative", 91.7),
+    Parsing("Transformer (4 layers)", "WSJ only, discriminative", 91.3),
+    Parsing("Zhu et al. (2013)", "semi-supervised", 91.3),
+    Parsing("Huang & Harper (2009)", "semi-supervised", 91.3),
+    Parsing("McClosky et al. (2006)", "semi-supervised", 92.1),
+    Parsing("Vinyals & Kaiser et al. (2014)", "semi-supervised", 92.1),
+    Parsing("Transformer (4 layers)", "semi-supervised", 92.7),
+    Parsing("Luong et al. (2015)", "multi-task", 93.0),
+    Parsing("Dyer et al. (2016)", "generative", 93.3),
+]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One of the paper's trainings (§5.1, §5.2): batches of about so many tokens on each side, on 8 P100 GPUs."""
+
+    steps: int
+    seconds_per_step: float
+    tokens_per_side: int = 25_000
+    gpus: int = 8
+
+    @property
+    def hours(self) -> float:
+        """From the first step to the last."""
+        return self.steps * self.seconds_per_step / 3600
+
+
+RUNS = {"base": Run(100_000, 0.4), "big": Run(300_000, 1.0)}
+"""§5.2: "about 0.4 seconds" a step and 12 hours in all, "1.0 seconds" and 3.5 days."""
+
+P100_FLOPS = 9.5e12
+"""Floating-point operations a second in single precision, as table 2 counts: its footnote 5."""
