@@ -1,0 +1,62 @@
+"""The paper's formulas as pictures: the learning rate's schedule, and the positional encodings."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from ..layers import SinusoidalPositions
+from ..ops import numpy_ops
+from ..optimizer import noam
+from ..plots.page import GREY, INK, PALE, Page, text_style
+
+BLUE, PALE_BLUE, ORANGE, GREEN = "#2166ac", "#92c5de", "#d6604d", "#1b7837"
+SCHEDULES = [
+    ("base with half the warm-up", 512, 2000, PALE_BLUE),
+    ("base: d_model 512", 512, 4000, BLUE),
+    ("big: d_model 1024", 1024, 4000, ORANGE),
+]
+STEPS = 40_000
+
+
+def draw_schedule(path: str | Path) -> None:
+    """The learning rate of base, of base with half the warm-up, and of big. Source: Vaswani 2017, §5.3, eq. 3."""
+    page = Page(7.4, 3.0, layout="constrained")
+    axes = page.figure.subplots()
+    steps = np.arange(1, STEPS + 1, 20)
+    for name, d_model, warmup, colour in SCHEDULES:
+        axes.plot(steps, [noam(int(step), d_model, warmup) for step in steps], color=colour, lw=1.6, label=name)
+    axes.axvline(4000, color=GREY, lw=0.8, ls=":")
+    axes.legend(frameon=False, fontsize=8.5, labelcolor=INK)
+    axes.set(xlim=(0, STEPS), ylim=(0, None))
+    _finish(axes, "optimiser step", "learning rate")
+    page.save(path)
+
+
+def draw_positions(path: str | Path, length: int = 100, d_model: int = 128) -> None:
+    """The sinusoids as a map, and the dot products of one position's with all others': they depend on the distance.
+
+    Source: Vaswani 2017, §3.5.
+    """
+    table = np.asarray(SinusoidalPositions(numpy_ops, length, d_model, "float64").table)  # (length, d_model)
+    page = Page(7.4, 3.2, layout="constrained")
+    left, right = page.figure.subplots(1, 2, width_ratios=[1.15, 1.0])
+    image = left.imshow(table, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
+    page.figure.colorbar(image, ax=left, pad=0.02).ax.tick_params(labelsize=7.5, colors=GREY)
+    _finish(left, "dimension", "position")
+    for position, colour, width in ((20, BLUE, 4.5), (50, ORANGE, 2.7), (80, GREEN, 1.0)):  # they lie on each other
+        products = table @ table[position]
+        right.plot(np.arange(length) - position, products, color=colour, lw=width, label=f"position {position}")
+    right.legend(frameon=False, fontsize=8, labelcolor=INK, title="dot product with", title_fontsize=8)
+    _finish(right, "distance", "PE(pos) · PE(pos + distance)")
+    page.save(path)
+
+
+def _finish(axes: Axes, x: str, y: str) -> None:
+    axes.set_xlabel(x, **text_style([x], 9))
+    axes.set_ylabel(y, **text_style([y], 9))
+    axes.tick_params(labelsize=8, colors=GREY)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(PALE)
