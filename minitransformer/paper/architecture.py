@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch
 
 from ..models import Transformer
 from ..ops import Array
 from ..plots.page import GREY, INK, Page, text_style
+from .drawing import ARROW, SIZE, box, shape_text
 from .tracing import Kind, Shape, Stage, trace
 
 COLOURS: dict[Kind, str] = {
@@ -23,8 +23,6 @@ BOX, GAP, HALF = 0.42, 0.34, 0.8
 
 ENCODER, DECODER, WIDTH, FOOT = 2.05, 5.35, 7.4, 0.35
 """Inches: from the left to the middle of each column, the page's width, and what stands below the first arrow."""
-
-SIZE = 8.5
 
 
 def draw_architecture(model: Transformer, source: Array, target: Array, path: str | Path) -> None:
@@ -69,7 +67,7 @@ class _Column:
         memory: tuple[float, float] | None = None,
     ) -> tuple[float, float]:
         """Embedding, positions and one of the layers; where the column ends. `memory` is where the encoder did."""
-        self.label(f"{name}  {_text(ids)}")
+        self.label(f"{name}  {shape_text(ids)}")
         embedding, *rest = stages
         self.box(embedding)
         self.box(Stage("embedding", self.positions, embedding.shape))
@@ -91,20 +89,20 @@ class _Column:
 
     def box(self, stage: Stage) -> None:
         """An arrow up from what stands below, and the box; its shape on the arrow that leaves it."""
-        self.axes.annotate("", (self.x, self.y + GAP), (self.x, self.y), arrowprops=_ARROW)
+        self.axes.annotate("", (self.x, self.y + GAP), (self.x, self.y), arrowprops=ARROW)
         low = self.y + GAP
-        self.axes.add_patch(_box(self.x - HALF, low, 2 * HALF, BOX, COLOURS[stage.kind]))
+        self.axes.add_patch(box(self.x - HALF, low, 2 * HALF, BOX, COLOURS[stage.kind]))
         self.axes.text(
             self.x, low + BOX / 2, stage.name, ha="center", va="center", linespacing=1.15, **text_style([], SIZE)
         )
         self.y = low + BOX
-        beside = f"{stage.inside[0]} {_text(stage.inside[1])}" if stage.inside else ""
+        beside = f"{stage.inside[0]} {shape_text(stage.inside[1])}" if stage.inside else ""
         style = text_style([], 7, GREY)
         align = "left" if self.side > 0 else "right"
         place = self.x + self.side * (HALF + 0.5)
         self.axes.text(place, low + BOX / 2, beside.replace(" (", "\n("), ha=align, va="center", **style)
-        inner = "right" if self.side > 0 else "left"
-        self.axes.text(self.x - self.side * 0.07, self.y + GAP / 2, _text(stage.shape), ha=inner, va="center", **style)
+        x, inner = self.x - self.side * 0.07, "right" if self.side > 0 else "left"
+        self.axes.text(x, self.y + GAP / 2, shape_text(stage.shape), ha=inner, va="center", **style)
 
     def label(self, text: str) -> None:
         """A line of text where the column begins."""
@@ -112,7 +110,7 @@ class _Column:
 
     def _frame(self, low: float, high: float, text: str) -> None:
         left, width = self.x - HALF - 0.38, 2 * HALF + 0.76
-        self.axes.add_patch(_box(left, low, width, high - low, "none", GREY))
+        self.axes.add_patch(box(left, low, width, high - low, "none", GREY))
         place = self.x + self.side * (HALF + 0.5)
         align = "left" if self.side > 0 else "right"
         self.axes.text(place, high - 0.15, text, ha=align, va="center", **text_style([], 11))
@@ -121,24 +119,12 @@ class _Column:
         """The way around a sub-layer, on the outer side."""
         x = self.x + self.side * (HALF + 0.2)
         self.axes.plot([self.x, x, x], [start, start, end], color=INK, lw=0.9, solid_joinstyle="round")
-        self.axes.annotate("", (self.x + self.side * HALF, end), (x, end), arrowprops=_ARROW)
+        self.axes.annotate("", (self.x + self.side * HALF, end), (x, end), arrowprops=ARROW)
 
     def _bring(self, memory: tuple[float, float], y: float) -> None:
         """The encoder's output, into the side of a box."""
         x, top = memory
         turn = (x + self.x) / 2
         self.axes.plot([x, x, turn, turn], [top, top + GAP, top + GAP, y], color=INK, lw=0.9)
-        self.axes.annotate("", (self.x - HALF, y), (turn, y), arrowprops=_ARROW)
+        self.axes.annotate("", (self.x - HALF, y), (turn, y), arrowprops=ARROW)
         self.axes.text(turn + 0.05, y + 0.06, "keys,\nvalues", ha="left", va="bottom", **text_style([], 7, GREY))
-
-
-_ARROW = {"arrowstyle": "-|>", "color": INK, "lw": 0.9, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 8}
-
-
-def _box(x: float, y: float, width: float, height: float, face: str, edge: str = INK) -> FancyBboxPatch:
-    style = "round,pad=0,rounding_size=0.06"
-    return FancyBboxPatch((x, y), width, height, boxstyle=style, facecolor=face, edgecolor=edge, linewidth=0.9)
-
-
-def _text(shape: Shape) -> str:
-    return f"({', '.join(map(str, shape))})"

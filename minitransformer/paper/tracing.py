@@ -30,10 +30,26 @@ class Trace:
     output: Stage
 
 
+@dataclass(frozen=True)
+class AttentionShapes:
+    """The arrays of one multi-head attention, from its input to its output, by their names in figure 2."""
+
+    x: Shape
+    projected: Shape
+    query: Shape
+    key: Shape
+    value: Shape
+    scores: Shape
+    heads: Shape
+    concatenated: Shape
+    output: Shape
+
+
 @dataclass
 class _Call:
     op: str
     shape: Shape
+    inputs: list[Shape]
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -47,13 +63,34 @@ def trace(model: Transformer, source: Array, target: Array) -> Trace:
     return Trace(_stages(calls[: embeddings[1]]), _stages(decoder), Stage("linear", "Linear", logits.shape))
 
 
+def trace_attention(model: Transformer, source: Array) -> AttentionShapes:
+    """The first attention of the encoder of a model like this one, for source `(B, Ts)`."""
+    calls: list[_Call] = []
+    type(model)(model.config, _recording(model.ops, calls), model.dtype).encode(source)
+    first = next(i for i, call in enumerate(calls) if call.op == "attention")
+    projection, attention, output = calls[first - 1 : first + 2]
+    query, key, value = attention.inputs
+    return AttentionShapes(
+        x=projection.inputs[0],
+        projected=projection.shape,
+        query=query,
+        key=key,
+        value=value,
+        scores=(*query[:3], key[2]),
+        heads=attention.shape,
+        concatenated=output.inputs[0],
+        output=output.shape,
+    )
+
+
 def _recording(ops: Ops, calls: list[_Call]) -> Ops:
     """A table that does what `ops` does and notes each forward."""
 
     def recorded(op: str, forward: Callable) -> Callable:
         def record(*arrays: Any, **options: Any) -> Any:
             out, cache = forward(*arrays, **options)
-            calls.append(_Call(op, tuple(out.shape), options))
+            inputs = [tuple(array.shape) for array in arrays if hasattr(array, "shape")]
+            calls.append(_Call(op, tuple(out.shape), inputs, options))
             return out, cache
 
         return record

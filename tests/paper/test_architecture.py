@@ -1,4 +1,4 @@
-"""Figure 1 shows the model that it is given."""
+"""Figures 1 and 2 show the model that they are given."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,8 @@ import pytest
 
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.paper.architecture import architecture_page, draw_architecture
-from minitransformer.paper.tracing import Trace, trace
+from minitransformer.paper.attention_figure import attention_page, draw_attention
+from minitransformer.paper.tracing import Trace, trace, trace_attention
 
 SOURCE, TARGET = np.full((2, 7), 3), np.full((2, 5), 3)
 SIZES = {"d_model": 8, "num_heads": 2, "d_k": 3, "d_v": 5, "d_ff": 12, "num_layers": 2, "num_decoder_layers": 3}
@@ -62,3 +63,19 @@ def test_every_stage_and_shape_is_on_the_page(options: dict) -> None:
 def test_the_picture_is_a_png(tmp_path: Path) -> None:
     draw_architecture(model_of(), SOURCE, TARGET, tmp_path / "figure1.png")
     assert (tmp_path / "figure1.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_attention_with_its_shapes() -> None:
+    """d_k is 3 and d_v is 5: no two of them can be taken for each other."""
+    shapes = trace_attention(model_of(), SOURCE)
+    assert (shapes.query, shapes.key, shapes.value) == ((2, 2, 7, 3), (2, 2, 7, 3), (2, 2, 7, 5))
+    assert (shapes.scores, shapes.heads, shapes.concatenated) == ((2, 2, 7, 7), (2, 2, 7, 5), (2, 7, 10))
+    assert (shapes.x, shapes.projected, shapes.output) == ((2, 7, 8), (2, 7, 2 * (3 + 3 + 5)), (2, 7, 8))
+    written = [text.get_text() for text in attention_page(model_of(), SOURCE).figure.axes[0].texts]
+    for text in ("Scale by 1/√3", "Multi-Head Attention, h = 2", "(2, 2, 7, 7)", "(2, 2, 7, 5)", "(2, 7, 10)"):
+        assert text in written
+
+
+def test_figure_2_is_a_png(tmp_path: Path) -> None:
+    draw_attention(model_of(), SOURCE, tmp_path / "figure2.png")
+    assert (tmp_path / "figure2.png").read_bytes().startswith(b"\x89PNG")
