@@ -161,15 +161,16 @@ def growth(arguments: argparse.Namespace) -> Iterator[Race]:
 
 
 def memory(arguments: argparse.Namespace) -> Iterator[Race]:
-    """Whether a long training grows it: real batches, after 6 steps, 102 and 1,002."""
+    """Whether a long training grows it, from 6 steps to 1,002: real batches, and the largest shape on its one batch."""
     with tempfile.TemporaryDirectory() as folder:
         token_file = Path(folder) / "batches.npz"
         save_batches(token_file, ragged_batches(real_text(arguments.data)))
-        for passes in (1, 17, 167):
-            options = {"shape": TRANSLATION_SHAPE, "dropout": 0.1, "token_file": str(token_file)}
-            job = Job("numpy_jobs", "training", options, warm_up=passes)
-            found = race({"ours": job}, 1, arguments.threads)
-            yield {"steps": passes * NUM_RAGGED_BATCHES} | _contestants(found)
+        for shape, file, batches in ((TRANSLATION_SHAPE, str(token_file), NUM_RAGGED_BATCHES), ("B", None, 1)):
+            for steps in (6, 102, 1002):
+                options = {"shape": shape, "dropout": 0.1, "token_file": file}
+                job = Job("numpy_jobs", "training", options, warm_up=steps // batches)
+                found = race({"ours": job}, 1, arguments.threads)
+                yield {"shape": shape, "steps": steps} | _contestants(found)
 
 
 def imports(arguments: argparse.Namespace) -> Iterator[Race]:

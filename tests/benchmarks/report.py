@@ -10,6 +10,7 @@ import results
 from matplotlib.axes import Axes
 from race import Ratio
 from steps import STEPS
+from workloads import TRANSLATION_SHAPE
 
 from minitransformer import costs
 from minitransformer.models import TransformerConfig
@@ -121,7 +122,10 @@ def _machine() -> str:
     report = results.read("training")
     machine = report["machine"]
     rounds, translated = (len(_seconds(_races(section)[0], "ours")) for section in ("training", "translation"))
-    first, short, long = (race["contestants"]["ours"]["memory_mb"] for race in _races("memory"))
+    real, large = (
+        ", ".join(f"{_memory_of(race):,.0f}" for race in _races("memory") if race["shape"] == shape)
+        for shape in (TRANSLATION_SHAPE, "B")
+    )
     alone, all_of_it = (1000 * statistics.median(race["contestants"]["ours"]["seconds"]) for race in _races("imports"))
     return (
         f"Times: ratios above 1 are in NumPy's favour, median of {rounds} rounds, of {translated} for "
@@ -131,8 +135,7 @@ def _machine() -> str:
         f"Transformers {machine['transformers']}. *Memory kept* lends PyTorch our setting of the allocator; "
         "in translation all have it. *A core busy* is beside a process that does nothing but keep one of the cores "
         "busy. PyTorch and Hugging Face translate with 1 and with 2 threads, and the better is shown. "
-        f"Training on real batches has taken {first:.0f} MB after 6 steps, {short:.0f} after 102, "
-        f"{long:.0f} after 1,002. "
+        f"After 6, 102 and 1,002 steps training has taken {real} MB on real batches, {large} MB with shape B. "
         f"Importing `minitransformer` takes {alone:.1f} ms beyond NumPy's own, "
         f"with all that trains and translates {all_of_it:.0f} ms.\n"
     )
