@@ -73,13 +73,15 @@ def check_rows(name: str, tensor: Tensor) -> None:
         raise ValueError(f"{name} has shape (), expected at least one axis")
 
 
-def check_gradient(name: str, gradient: Tensor, shape: Any, dtype: torch.dtype) -> None:
-    """A received gradient must have the shape and the dtype of the output that it belongs to."""
+def check_gradient(name: str, gradient: Tensor, shape: Any, dtype: torch.dtype, device: torch.device) -> None:
+    """A received gradient must have the shape and the dtype of the output that it belongs to, and be where it is."""
     if not isinstance(gradient, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(gradient).__name__}")
     if gradient.dtype != dtype:
         raise TypeError(f"{name} is {gradient.dtype} and its output is {dtype}: types are never mixed silently")
     check_shape(name, gradient, shape)
+    if gradient.device != device:
+        raise ValueError(f"{name} is on {gradient.device} and its output on {device}, expected one device")
 
 
 def check_ids(name: str, ids: Tensor, limit: int, ignore: int | None = None) -> None:
@@ -96,14 +98,25 @@ def check_ids(name: str, ids: Tensor, limit: int, ignore: int | None = None) -> 
         raise ValueError(f"{name} holds {ids[outside][0].item()}, expected ids from 0 to {limit - 1}")
 
 
-def check_out(name: str, out: Tensor, shape: Any) -> Tensor:
-    """`out`, a tensor to add a gradient into: of the gradient's shape, and of its dtype or a wider one."""
+def check_out(name: str, out: Tensor, shape: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """`out`, a tensor to add a gradient into: of its shape and on its device, of its dtype or a wider one."""
     if not isinstance(out, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(out).__name__}")
     if out.dtype not in FLOAT_DTYPES:
         raise TypeError(f"{name} must be of a floating dtype, got {out.dtype}")
+    if torch.promote_types(out.dtype, dtype) != out.dtype:
+        raise TypeError(f"{name} is {out.dtype} and the gradient is {dtype}: it would be narrowed silently")
     check_shape(name, out, shape)
+    if out.device != device:
+        raise ValueError(f"{name} is on {out.device} and the gradient on {device}, expected one device")
     return out
+
+
+def check_key(key: Tensor) -> Tensor:
+    """A dropout key in device memory: its low and its high half, as int32."""
+    if key.dtype != torch.int32 or tuple(key.shape) != (2,):
+        raise ValueError(f"dropout's key is a {key.dtype} tensor of shape {tuple(key.shape)}, expected two int32")
+    return key
 
 
 def check_attention(

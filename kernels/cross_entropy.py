@@ -2,11 +2,12 @@
 
 How often N·V elements pass through memory, forward and backward together:
 
-    naive     each step of the formula a tensor (`cross_entropy_naive`): 20 passes, and seven tensors beside the logits
-    gradient  the forward reads a row, and writes `softmax − q` while the row is still on the chip; the backward can
-    at once   only scale it, since dloss comes later: 4 passes, 5 where a row is too long to stay, and N·V kept between
-    here      the forward reads and keeps two numbers a row, its maximum and `Σ exp(z − maximum)`; the backward reads
-              again and writes: 3 passes, nothing of N·V kept, and 1 pass where only the loss is wanted
+    naive   each step of the formula a tensor (`cross_entropy_naive`): 20 passes, and seven tensors beside the logits
+    here    the forward reads and keeps two numbers a row, its maximum and `Σ exp(z − maximum)`; the backward reads
+            again and writes: 3 passes, nothing of N·V kept, and 1 pass where only the loss is wanted
+
+To write `softmax − q` already in the forward, while a row is on the chip, saves nothing here: dloss comes later, and
+the backward would have to scale what was written: 4 passes, 5 where a row is too long to stay, and N·V kept between.
 
 Where the logits are a matrix product's and nobody else's, `linear_cross_entropy` saves even these.
 

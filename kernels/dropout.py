@@ -1,7 +1,7 @@
 """Dropout: `y = x · mask / (1 − rate)`.
 
-    naive   draw random numbers for every element, keep the mask for the backward: the mask is written once and read
-            twice, and no other backend can draw the same one
+    naive   `dropout_naive`: draw random numbers for every element, keep the mask for the backward. The mask is written
+            once and read twice, and no other backend can draw the same one
     here    the mask is a hash of the element's coordinates (`kernels.hashing`): nothing is stored, the backward
             computes it again, and x is read and y written once; as fast as a copy while the hash hides behind memory
 """
@@ -22,15 +22,16 @@ ELEMENTS = 2048
 """Of a program, a few rows or a piece of one."""
 
 
-@triton.jit(do_not_specialize=UNSPECIALIZED)
+@triton.jit(do_not_specialize=[*UNSPECIALIZED, "num_rows", "T"])
 def dropout_kernel(
     x_ptr, y_ptr, num_rows, width, stride_x,
     key_ptr, key_low, key_high, threshold, scale, sentences_ptr, positions_ptr, sentence, position, T, H,
     HEADS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """A block of rows and channels of x `(N, C)`."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # (R,)
-    channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)  # (C,)
+    blocks = tl.cdiv(width, BLOCK)
+    row = tl.program_id(0) // blocks * ROWS + tl.arange(0, ROWS)  # (R,)
+    channel = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)  # (C,)
     mask = (row < num_rows)[:, None] & (channel < width)[None, :]
     hashes = row_hashes(
         tl.minimum(row, num_rows - 1),  # there are no coordinates beyond
@@ -51,16 +52,22 @@ def dropout_forward(x: Tensor, dropout: Dropout | None) -> tuple[Tensor, tuple |
     check_rows("x", x)
     if dropout is None or not is_active(dropout):
         return x, None
-    return _drop(x, dropout), (dropout, x.shape, x.dtype)
+    return _drop(x, dropout), (dropout, x.shape, x.dtype, x.device)
 
 
 def dropout_backward(dy: Tensor, cache: tuple | None) -> Tensor:
     """`dx = dy · mask / (1 − rate)`: the same map, with the mask computed again."""
     if cache is None:
         return dy
-    dropout, shape, dtype = cache
-    check_gradient("dy", dy, shape, dtype)
+    dropout, *expected = cache
+    check_gradient("dy", dy, *expected)
     return _drop(dy, dropout)
+
+
+def dropout_naive(x: Tensor, rate: float) -> tuple[Tensor, Tensor]:
+    """`x · mask / (1 − rate)` and the mask, drawn by PyTorch's generator; the backward is `dy · mask / (1 − rate)`."""
+    mask = torch.rand(x.shape, device=x.device) >= rate
+    return x * mask / (1 - rate), mask
 
 
 def _drop(x: Tensor, dropout: Dropout) -> Tensor:
@@ -71,9 +78,9 @@ def _drop(x: Tensor, dropout: Dropout) -> Tensor:
     num_rows, width = rows.shape
     block = row_block(width, ELEMENTS)
     rows_each = ELEMENTS // block
-    grid = (triton.cdiv(num_rows, rows_each), triton.cdiv(width, block))
+    num_programs = triton.cdiv(num_rows, rows_each) * triton.cdiv(width, block)
     with on(x):
-        dropout_kernel[grid](
+        dropout_kernel[(num_programs,)](
             rows, y, num_rows, width, rows.stride(0), **row_arguments(dropout, x),
             ROWS=rows_each, BLOCK=block, num_warps=row_warps(ELEMENTS),
         )  # fmt: skip

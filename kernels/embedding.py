@@ -2,16 +2,17 @@
 
 The forward is one pass: it reads ids and rows, and writes y. The backward has N rows of C to add up by id:
 
-    naive     every row of dy adds into its row of dtable with atomic additions (`embedding_backward_naive`): one pass,
-              but rows of one id wait for each other, sums come out differently each time, and their dtype is dtable's
-    sorted    ids are sorted, with the position each came from (16 bytes a token, beside 2·C or 4·C): equal ids lie
-              together, one program sums a segment of them and alone writes that row of dtable. Nothing is atomic, and
-              sums are taken in float32 in an order that never changes. But the commonest id has one program for all
-              its rows: 1,250 in 25k tokens of which a full stop is 5 %. At C = 512 these are 157 tiles of 8, one
-              after the other, at memory's latency 0.1 ms; reading all of dy takes a tenth of that
-    here      a segment is cut where it passes a multiple of PIECE positions: no program sums more than PIECE rows, and
-              what was cut, at most 2 parts for each PIECE rows of dy, a second kernel joins. The longest chain of
-              loads is PIECE/8 tiles and N/PIECE/32 of parts, 21 for 25k tokens even if they are all the same
+    naive   every row of dy adds into its row of dtable with atomic additions (`embedding_backward_naive`): one pass,
+            but rows of one id wait for each other, sums come out differently each time, and their dtype is dtable's
+    here    ids are sorted, with the position each came from (16 bytes a token, beside 2·C or 4·C): equal ids lie
+            together, one program sums a segment of them and alone writes that row of dtable. Nothing is atomic, and
+            sums are taken in float32 in an order that never changes
+
+One program for a whole segment would be slow where an id is common: 1,250 of 25k tokens, if a full stop is 5 % of them.
+At C = 512 these are 157 tiles of 8 rows, one after the other, at memory's latency 0.1 ms; reading all of dy takes a
+tenth of that. So a segment is cut where it passes a multiple of PIECE positions: no program sums more than PIECE rows,
+and what was cut, at most 2 parts for each PIECE rows of dy, a second kernel joins. The longest chain of loads is
+PIECE/8 tiles and N/PIECE/32 of parts, 21 for 25k tokens even if they are all the same.
 
 With `out` only the rows that occur are touched, which in a large table are few.
 """
@@ -42,7 +43,8 @@ def embedding_forward_kernel(
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     id = tl.load(ids_ptr + row, row < num_rows, other=0).to(tl.int64)
     mask = (row < num_rows)[:, None] & (channel < width)[None, :]
-    entry = tl.load(table_ptr + id[:, None] * stride + channel[None, :] * stride_column, mask, other=0.0)
+    places = table_ptr + id[:, None] * stride + channel.to(tl.int64)[None, :] * stride_column
+    entry = tl.load(places, mask, other=0.0)
     y = entry.to(tl.float32) * scale
     tl.store(y_ptr + row.to(tl.int64)[:, None] * width + channel[None, :], y.to(entry.dtype), mask)
 
@@ -50,7 +52,7 @@ def embedding_forward_kernel(
 @triton.jit
 def add_to_row(dtable_ptr, id, channel, width, stride, stride_column, gradient):
     """`dtable[id] += gradient`; no other program has this id."""
-    place = dtable_ptr + id.to(tl.int64) * stride + channel * stride_column
+    place = dtable_ptr + id.to(tl.int64) * stride + channel.to(tl.int64) * stride_column
     total = tl.load(place, channel < width, other=0.0) + gradient
     tl.store(place, total.to(dtable_ptr.dtype.element_ty), channel < width)
 
@@ -149,11 +151,11 @@ def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> T
     `out=` adds into that tensor, which may be wider than dy, and returns it, instead of making a new one.
     """
     ids, table_shape, dtype, scale = cache
-    check_gradient("dy", dy, (*ids.shape, table_shape[1]), dtype)
+    check_gradient("dy", dy, (*ids.shape, table_shape[1]), dtype, ids.device)
     if out is None:
         out = torch.zeros(table_shape, dtype=dtype, device=dy.device)
     else:
-        check_device("out", check_out("out", out, table_shape), "dy", dy)
+        check_out("out", out, table_shape, dtype, dy.device)
     if dy.numel():
         sorted_ids, order = torch.sort(ids.reshape(-1), stable=True)  # (N,), and where each came from, int64
         with on(dy):

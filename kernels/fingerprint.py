@@ -1,8 +1,8 @@
-"""A hash of what an op runs: its host wrappers, its kernels, and everything of this package that these call.
+"""A hash of what an op runs: its host wrappers, its kernels, and everything of this project that these call.
 
-Code is parsed, not imported: from a wrapper's name every function, class and constant of the package that it mentions
-is followed, through imports too. Comments, docstrings and layout don't count; any other change of any of them gives
-another hash, and whatever was verified with the old one is verified no more.
+Code is parsed, not imported: from a wrapper's name every function, class and constant of `kernels` and of
+`minitransformer` that it mentions is followed, through imports too. Comments, docstrings and layout don't count; any
+other change of any of them gives another hash, and whatever was verified with the old one is verified no more.
 """
 
 import ast
@@ -10,9 +10,10 @@ import hashlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-PACKAGE = Path(__file__).parent
+ROOT = Path(__file__).parent.parent
+PACKAGES = Path(__file__).parent.name, "minitransformer"
 
 
 class Place(NamedTuple):
@@ -22,11 +23,11 @@ class Place(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.path.relative_to(PACKAGE)}:{self.name}"
+        return f"{self.path.relative_to(ROOT).as_posix()}:{self.name}"
 
 
 def fingerprint(module: str, *names: str) -> str:
-    """The hash of these names of a module, such as "softmax" or "attention.host", and of all that they reach."""
+    """The hash of these names of a module of `kernels`, such as "attention.host", and of all that they reach."""
     code = reached(module, *names)
     digest = hashlib.sha256()
     for place in sorted(code, key=str):
@@ -37,16 +38,16 @@ def fingerprint(module: str, *names: str) -> str:
 def reached(module: str, *names: str) -> dict[Place, str]:
     """The code that the hash covers. Raises `ValueError` for a name that the module does not have."""
     found: dict[Place, str] = {}
-    path = _path(module.split("."))
+    path = _path([PACKAGES[0], *module.split(".")])
     for name in names:
         if name not in definitions(path) and name not in imports(path):
-            raise ValueError(f"{path.relative_to(PACKAGE)} has no {name}")
+            raise ValueError(f"{path.relative_to(ROOT)} has no {name}")
     waiting = [Place(path, name) for name in names]
     while waiting:
         place = waiting.pop()
         node = definitions(place.path).get(place.name)
         if node is not None and place not in found:
-            found[place] = ast.dump(node)
+            found[place] = canonical(node)
             waiting += mentioned(place.path, node)
         elif node is None and place.name in imports(place.path):
             waiting.append(imports(place.path)[place.name])
@@ -54,7 +55,7 @@ def reached(module: str, *names: str) -> dict[Place, str]:
 
 
 def mentioned(path: Path, node: ast.AST) -> Iterator[Place]:
-    """The names in a piece of code, and the attributes of modules of this package."""
+    """The names in a piece of code, and the attributes of modules of this project."""
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
             yield Place(path, part.id)
@@ -62,6 +63,17 @@ def mentioned(path: Path, node: ast.AST) -> Iterator[Place]:
             source = imports(path).get(part.value.id)
             if source is not None and source.name == MODULE:
                 yield Place(source.path, part.attr)
+
+
+def canonical(part: Any) -> str:
+    """Code as a string, the same in every version of Python: fields that are empty, which a later one may add, are left
+    out."""
+    if isinstance(part, list):
+        return f"[{', '.join(map(canonical, part))}]"
+    if not isinstance(part, ast.AST):
+        return repr(part)
+    fields = [f"{name}={canonical(value)}" for name, value in ast.iter_fields(part) if value not in (None, [])]
+    return f"{type(part).__name__}({', '.join(fields)})"
 
 
 MODULE = "*"
@@ -84,12 +96,15 @@ def definitions(path: Path) -> dict[str, ast.stmt]:
 
 @cache
 def imports(path: Path) -> dict[str, Place]:
-    """What a file takes from other files of this package, by the name that it has there."""
+    """What a file takes from other files of this project, by the name that it has there."""
     found: dict[str, Place] = {}
-    folder = list(path.relative_to(PACKAGE).parent.parts)
+    folder = list(path.relative_to(ROOT).parent.parts)
     for node in ast.walk(_tree(path)):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = folder[: len(folder) - node.level + 1] + (node.module.split(".") if node.module else [])
+        if isinstance(node, ast.ImportFrom):
+            base = folder[: len(folder) - node.level + 1] if node.level else []
+            base += node.module.split(".") if node.module else []
+            if base[0] not in PACKAGES:
+                continue
             for alias in node.names:
                 module = _path([*base, alias.name])
                 found[alias.asname or alias.name] = (
@@ -105,7 +120,7 @@ def _tree(path: Path) -> ast.Module:
 
 def _path(parts: list[str]) -> Path:
     """The file of a module, or of a package."""
-    path = PACKAGE.joinpath(*parts)
+    path = ROOT.joinpath(*parts)
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 

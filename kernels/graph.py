@@ -63,10 +63,12 @@ class CapturedStep:
         self.number = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.learning_rate = torch.zeros_like(model.parameters.data[:1])
         self.keys = torch.zeros((model.num_dropout_sites, 2), dtype=torch.int32, device=self.device)
+        self.pool: Any = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
         self._replays: dict[tuple[int, int, int], tuple[list[Tensor], Callable[[], Tensor]]] = {}
 
     def __call__(self, batch: Batch, learning_rate: float) -> Tensor:
-        """One optimiser step on `batch`."""
+        """One optimiser step on `batch`. Raises `ValueError` for a sequence longer than the model takes."""
+        shape = _bucket(batch, self.model.config.max_length)
         self.optimizer.num_steps += 1
         number = self.optimizer.num_steps
         keys = [dropout_key(self.seed, number, site) for site in range(len(self.keys))]
@@ -75,7 +77,6 @@ class CapturedStep:
         self.number.fill_(number)
         self.learning_rate.fill_(learning_rate)
 
-        shape = _bucket(batch, self.model.config.max_length)
         if shape not in self._replays:
             sizes = (shape[:2], shape[::2], shape[::2])  # (B, Ts), (B, Tt), (B, Tt)
             inputs = [torch.empty(size, dtype=torch.int64, device=self.device) for size in sizes]
@@ -105,18 +106,22 @@ class CapturedStep:
             return lambda: self._run(inputs)
         changed = (self.model.parameters.data, self.optimizer.m, self.optimizer.v)
         before = [tensor.clone() for tensor in changed]
-        side = torch.cuda.Stream(self.device)
-        side.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UPS):
-                self._run(inputs)
-        torch.cuda.current_stream(self.device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            loss = self._run(inputs)
-        for tensor, old in zip(changed, before, strict=True):
-            tensor.copy_(old)  # the warm-ups were no steps
-        self.model.parameters.refresh()
+        try:
+            with torch.cuda.device(self.device):
+                side = torch.cuda.Stream()
+                side.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(side):
+                    for _ in range(WARM_UPS):
+                        self._run(inputs)
+                torch.cuda.current_stream().wait_stream(side)
+                # One pool for all buckets: only one of them runs at a time, and nothing but the loss outlives its run.
+                with torch.cuda.graph(graph, pool=self.pool, stream=side):
+                    loss = self._run(inputs)
+        finally:
+            for tensor, old in zip(changed, before, strict=True):
+                tensor.copy_(old)  # the warm-ups were no steps
+            self.model.parameters.refresh()
 
         def replay() -> Tensor:
             graph.replay()
@@ -137,5 +142,7 @@ def _bucket(batch: Batch, max_length: int) -> tuple[int, int, int]:
     """Sentences, source tokens and target tokens, each rounded up; no sequence longer than the model takes."""
     sentences, source = batch.source.shape
     target = batch.target_in.shape[1]
+    if (longest := max(source, target)) > max_length:
+        raise ValueError(f"the batch has {longest} tokens, more than the model's max_length of {max_length}")
     source, target = (min(-(-length // TOKENS) * TOKENS, max_length) for length in (source, target))
     return -(-sentences // SENTENCES) * SENTENCES, source, target

@@ -13,8 +13,11 @@ import triton.language as tl
 from torch import Tensor
 
 from minitransformer.ops import Dropout
+from minitransformer.ops.dropout import GOLDEN as REFERENCE_GOLDEN
 
-from ._checks import check_shape
+from ._checks import check_key, check_shape
+
+GOLDEN = tl.constexpr(REFERENCE_GOLDEN)
 
 UNSPECIALIZED = ["key_low", "key_high", "sentence", "position", "threshold", "scale"]
 """Arguments that change from step to step: no kernel is compiled anew for one that is 1 or a multiple of 16."""
@@ -78,7 +81,7 @@ def row_hashes(
 def kept(row_hash, channel, threshold):
     """Whether elements are kept; row_hash and channel broadcast against each other."""
     channel = channel.to(tl.uint32)
-    word = mix(row_hash + (channel >> 1) * 0x9E3779B9)
+    word = mix(row_hash + (channel >> 1) * GOLDEN)
     bits = (word >> ((channel & 1) << 4)) & 0xFFFF  # the even channel's are the low half
     return bits >= threshold.to(tl.uint32)
 
@@ -95,7 +98,7 @@ def is_active(dropout: Dropout | None) -> bool:
 def key_arguments(dropout: Dropout) -> dict[str, Any]:
     """The arguments of a kernel that describe the key, the threshold and the scale."""
     if isinstance(dropout.key, Tensor):
-        key = {"key_ptr": dropout.key, "key_low": 0, "key_high": 0}
+        key = {"key_ptr": check_key(dropout.key).contiguous(), "key_low": 0, "key_high": 0}
     else:
         key = {"key_ptr": None, "key_low": _int32(dropout.key), "key_high": _int32(dropout.key >> 32)}
     return key | {"threshold": dropout.threshold, "scale": dropout.scale}
@@ -110,8 +113,8 @@ def row_arguments(dropout: Dropout, x: Tensor) -> dict[str, Any]:
     if sentence.ndim or position.ndim:
         for name, numbers in (("dropout's sentence", sentence), ("dropout's position", position)):
             check_shape(name, numbers, x.shape[:-1] if x.ndim == 2 else (x.shape[:-1].numel(),))
-        rows["sentences_ptr"] = sentence.to(x.device, torch.int32)
-        rows["positions_ptr"] = position.to(x.device, torch.int32)
+        rows["sentences_ptr"] = sentence.to(x.device, torch.int32).contiguous()
+        rows["positions_ptr"] = position.to(x.device, torch.int32).contiguous()
     else:
         rows["sentence"], rows["position"] = int(sentence), int(position)
     lengths = {"T": x.shape[-2] if x.ndim > 1 else 1, "H": x.shape[1] if x.ndim == 4 else 1, "HEADS": x.ndim == 4}

@@ -6,10 +6,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .tuning import capability
+
 
 def on(tensor: Tensor) -> AbstractContextManager[Any]:
-    """The tensor's GPU as the current one: Triton launches on the current device, whatever its arguments live on."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+    """The tensor's GPU as the current one: Triton launches on the current device, whatever its arguments live on.
+
+    Raises `ValueError` for a tensor that is on none, unless kernels are interpreted.
+    """
+    if tensor.is_cuda:
+        return torch.cuda.device(tensor.device)
+    capability(tensor.device)
+    return nullcontext()
 
 
 def rows_of(x: Tensor) -> Tensor:

@@ -4,8 +4,8 @@ Their time is the memory's. Passes over an array `(N, C)`:
 
     naive     `layernorm_naive`: the formula in PyTorch's operations. Mean, difference, square, mean, and the products
               and the sum with 1/std, gamma and beta: 7 reads and 5 writes, 12 passes
-    sweeps    `kernels.layernorm_wide`, for rows of any width: a first sweep for mean and variance together, a second
-              for y: 2 reads, 1 write, 3 passes
+    sweeps    `layernorm_sweeps`, for rows of any width: a first sweep for mean and variance together, a second for y:
+              2 reads, 1 write, 3 passes
     one pass  a row of up to `ONE_BLOCK` channels stays in registers, where the mean, then the centred squares and then
               y are computed: 1 read, 1 write, which is the least. float32 throughout, and the variance is that of the
               centred values: mean(x²) − mean(x)² cancels where the mean is large
@@ -218,6 +218,16 @@ def layernorm_naive(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -
     return (scaled + beta).to(x.dtype)  # reads, writes
 
 
+def layernorm_sweeps(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
+    """The output of `layernorm_forward` in two sweeps over each row, whatever its width: the rung below one pass."""
+    _check(x, gamma, beta, eps)
+    rows = rows_of(x)
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    mean, rstd = (torch.empty(len(rows), dtype=torch.float32, device=x.device) for _ in range(2))
+    wide_forward(rows, gamma.contiguous(), beta.contiguous(), eps, y, mean, rstd)
+    return y
+
+
 def _check(x: Tensor, gamma: Tensor, beta: Tensor, eps: float, **sublayer_out: Tensor) -> None:
     check_rows_in_float32(x=x, **sublayer_out)
     for name, tensor in sublayer_out.items():
@@ -251,7 +261,7 @@ def _forward(
 def _backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients `(dx, dsublayer_out, dgamma, dbeta)`; the second is the first where nothing was dropped."""
     rows, added, gamma, mean, rstd, dropping, shape = cache
-    check_gradient("dy", dy, shape, rows.dtype)
+    check_gradient("dy", dy, shape, rows.dtype, rows.device)
     dropped = dropping["threshold"] is not None
     dy_rows = rows_of(dy)
     num_rows, width = rows.shape

@@ -25,7 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_device, check_out
+from ._checks import check_out
 from ._rows import check_rows_in_float32
 from .cross_entropy import (
     CHANGING,
@@ -86,7 +86,7 @@ def scale_kernel(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
     mask = (row < num_rows) & (column < width)
-    place = y_ptr + row * stride + column * stride_column
+    place = y_ptr + row * stride + column.to(tl.int64) * stride_column
     y = tl.load(x_ptr + row * width + column, mask, other=0.0).to(tl.float32)
     y *= number(dloss, dloss_ptr, tl.float32) / tl.load(mean_ptr + 1)
     if ADD:
@@ -139,7 +139,7 @@ def linear_cross_entropy_backward(
     dx, dtable, mean, table_dtype = cache
     scale = number_arguments("dloss", dloss, float, dx)
     if out is not None:
-        check_device("out", check_out("out", out, dtable.shape), "x", dx)
+        check_out("out", out, dtable.shape, table_dtype, dx.device)
     return _scaled(dx, dx.dtype, mean, scale), _scaled(dtable, table_dtype, mean, scale, out)
 
 

@@ -47,7 +47,7 @@ def relu_forward(x: Tensor) -> tuple[Tensor, Tensor]:
 def relu_backward(dy: Tensor, cache: Tensor) -> Tensor:
     """`dx = dy · [x > 0]`; the subgradient at 0 is 0."""
     y = cache
-    check_gradient("dy", dy, y.shape, y.dtype)
+    check_gradient("dy", dy, y.shape, y.dtype, y.device)
     dy = dy.contiguous()
     dx = torch.empty_like(dy)
     if dy.numel():

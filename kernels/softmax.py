@@ -149,7 +149,7 @@ def softmax_forward(x: Tensor) -> tuple[Tensor, Tensor]:
 def softmax_backward(dy: Tensor, cache: Tensor) -> Tensor:
     """`dx = y · (dy − Σ_j dy_j y_j)`: the Jacobian `diag(y) − y yᵀ` times dy."""
     y = cache
-    check_gradient("dy", dy, y.shape, y.dtype)
+    check_gradient("dy", dy, y.shape, y.dtype, y.device)
     dx = torch.empty(y.shape, dtype=y.dtype, device=y.device)
     if not y.numel():
         return dx

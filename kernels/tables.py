@@ -39,9 +39,10 @@ def triton_ops(device: Any = None, dtype: Any = "float32") -> Ops:
     """
     require_triton()
     chosen = _dtype(dtype, TRITON_DTYPES)
-    device = triton_device() if device is None else device
-    if _device(device).type != triton_device():
-        raise ValueError(f"the triton backend runs on {triton_device()}, not on {device}: the torch backend runs there")
+    there = triton_device()
+    device = there if device is None else device
+    if _kind(device) != there:
+        raise ValueError(f"the triton backend runs on {there}, not on {device}: the torch backend runs there")
     import kernels
 
     names = {field.name for field in fields(Ops)} & set(kernels.__all__)
@@ -49,7 +50,7 @@ def triton_ops(device: Any = None, dtype: Any = "float32") -> Ops:
 
 
 def _dtype(dtype: Any, known: tuple[str, ...]) -> torch.dtype:
-    name = str(dtype).removeprefix("torch.") if isinstance(dtype, str | torch.dtype) else getattr(dtype, "__name__", "")
+    name = (getattr(dtype, "__name__", None) or str(dtype)).removeprefix("torch.")
     if name not in known:
         raise ValueError(f"dtype is {name or dtype!r}, expected one of {', '.join(known)}")
     return dtype_of(name)
@@ -57,13 +58,27 @@ def _dtype(dtype: Any, known: tuple[str, ...]) -> torch.dtype:
 
 def _device(device: Any) -> torch.device:
     """The device, with its number, where it is there."""
-    try:
-        device = torch.device(device)
-    except RuntimeError:
-        raise ValueError(f"device is {device!r}, expected cpu, cuda or mps") from None
-    there = {"cpu": lambda: True, "cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
-    if device.type not in there:
-        raise ValueError(f"device is {device}, expected cpu, cuda or mps")
-    if not there[device.type]():
-        raise RuntimeError(f"PyTorch finds no device of the kind {device.type!r} here: use cpu")
+    kind = _kind(device)
+    there = {
+        "cpu": lambda: 1,
+        "cuda": lambda: torch.cuda.device_count() if torch.cuda.is_available() else 0,
+        "mps": lambda: int(torch.backends.mps.is_available()),
+    }
+    count = there[kind]()
+    if not count:
+        raise RuntimeError(f"PyTorch finds no device of the kind {kind!r} here: use cpu")
+    device = torch.device(device)
+    if (device.index or 0) >= count:
+        raise RuntimeError(f"there is no {device} here: the last one is {kind}:{count - 1}")
     return torch.device("cuda", torch.cuda.current_device()) if str(device) == "cuda" else device
+
+
+def _kind(device: Any) -> str:
+    """The device's type."""
+    try:
+        kind = torch.device(device).type
+    except (RuntimeError, TypeError):
+        kind = None
+    if kind not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"device is {str(device)!r}, expected cpu, cuda or mps")
+    return kind

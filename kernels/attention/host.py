@@ -105,7 +105,7 @@ def attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tens
     """Gradients `(dquery, dkey, dvalue)`; in memory each is `(B, T, H, width)`, as the output is."""
     problem, query, key, value, out, lse = cache
     B, H, Tq, Tk, D, DV = problem.shape
-    check_gradient("dout", dout, (B, H, Tq, DV), problem.dtype)
+    check_gradient("dout", dout, (B, H, Tq, DV), problem.dtype, problem.device)
     dquery, dkey, dvalue = (_empty_heads(B, H, *shape, dout) for shape in ((Tq, D), (Tk, D), (Tk, DV)))
     delta = torch.empty_like(lse)
     hashes = None if problem.dropout is None else torch.empty(lse.shape, dtype=torch.int32, device=lse.device)

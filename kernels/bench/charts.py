@@ -10,7 +10,7 @@ from minitransformer.plots.page import GREY, INK, PALE, Page
 from .results import Entry, Ledger, entries, number, read, size_of
 
 COLOURS = {
-    "ours": "#d6604d", "online": "#f4a582", "unfused": "#f0c8b4", "naive": GREY, "NumPy": GREY,
+    "ours": "#d6604d", "online": "#f4a582", "sweeps": "#f4a582", "unfused": "#f0c8b4", "naive": GREY, "NumPy": GREY,
     "FlashAttention-2": "#4393c3", "cuDNN": "#2166ac", "memory-efficient": "#92c5de", "math": "#8073ac",
     "PyTorch": "#4393c3", "PyTorch, fused": "#92c5de", "torch.compile": "#2166ac", "Liger": "#8073ac",
 }  # fmt: skip
@@ -23,8 +23,8 @@ def draw(path: Path) -> list[Path]:
     pictures = {"attention": _attention, "rows": _rows, "swap": _swap}
     drawn = [section for section in pictures if any(map(_timed, entries(ledger, section)))]
     for section in drawn:
-        pictures[section](ledger).save(path.with_name(f"{section}.png"))
-    return [path.with_name(f"{section}.png") for section in drawn]
+        pictures[section](ledger).save(path.with_name(f"{path.stem}-{section}.png"))
+    return [path.with_name(f"{path.stem}-{section}.png") for section in drawn]
 
 
 def _attention(ledger: Ledger) -> Page:

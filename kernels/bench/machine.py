@@ -140,6 +140,8 @@ class Ceilings:
     def of(cls, machine: Machine) -> "Ceilings":
         """Measured here and now."""
         n, count = machine.size(8192, 32), machine.size(2**30, 2**10)
+        if machine.device == "cuda":  # four arrays of two bytes an element, in half of what is free
+            count = min(count, torch.cuda.mem_get_info()[0] // 16)
         pairs = [(machine.randn(n, n), machine.randn(n, n)) for _ in range(2)]
         matmul = machine.milliseconds([lambda a=a, b=b: a @ b for a, b in pairs])
         large = [machine.randn(count) for _ in range(2)]

@@ -74,7 +74,7 @@ def _heading(ledger: Ledger) -> str:
     stamps = [*ledger["ops"].values(), *ledger["sections"].values()]
     lines = {f"{stamp['date']}: {_words(stamp['versions'])}": None for stamp in stamps}
     hashes = [timed["hashes"] for timed in ledger["sections"].values()]
-    changed = [op for op in KERNELS if any(timed[op] != current(op) for timed in hashes)]
+    changed = [op for op in KERNELS if any(timed.get(op) != current(op) for timed in hashes)]
     stale = f"; changed since they were timed: {', '.join(changed)}" if changed else ""
     return f"**{ledger['gpu']}** ({'; '.join(lines)}){stale}\n"
 

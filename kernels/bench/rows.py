@@ -17,8 +17,9 @@ from minitransformer.ops import Dropout
 
 from ..adam import adam_step_naive
 from ..cross_entropy import cross_entropy_naive
+from ..dropout import dropout_naive
 from ..embedding import embedding_backward_naive
-from ..layernorm import add_layernorm_unfused, layernorm_naive
+from ..layernorm import add_layernorm_unfused, layernorm_naive, layernorm_sweeps
 from ..linear_cross_entropy import linear_cross_entropy_naive
 from ..softmax import softmax_naive, softmax_online
 from . import peers
@@ -101,7 +102,8 @@ def _layernorm(machine: Machine) -> Iterator[Task]:
     for width in machine.size((512, 4096), (32,)):
         size = {"rows": elements // width, "columns": width}
         for what, count in ((FORWARD, 2), (BACKWARD, 3)):
-            rungs = {"naive": of_function(layernorm_naive)} if what == FORWARD else {}
+            rungs = {"naive": layernorm_naive, "sweeps": layernorm_sweeps} if what == FORWARD else {}
+            rungs = {name: of_function(rung) for name, rung in rungs.items()}
             contestants = _usual(machine, "layernorm", what, peers.layernorm, rungs)
             contestants |= _liger("liger_layer_norm", what, eps=1e-5)
             draw = _drawing(machine, tuple(size.values()), (width,), (width,))
@@ -203,7 +205,8 @@ def _dropout(machine: Machine) -> Iterator[Task]:
     """Forward alone: the backward is the same map."""
     elements, width = machine.size((2**27, 512), (2**9, 32))
     size = {"rows": elements // width, "columns": width}
-    contestants = _usual(machine, "dropout", FORWARD, lambda x: F.dropout(x, RATE), {}, dropout=DROPOUT)
+    rungs = {"naive": of_function(lambda x: dropout_naive(x, RATE))}
+    contestants = _usual(machine, "dropout", FORWARD, lambda x: F.dropout(x, RATE), rungs, dropout=DROPOUT)
     draw = _drawing(machine, tuple(size.values()))
     yield Task("dropout", FORWARD, size, draw, contestants, _passes(machine, 2, elements))
 

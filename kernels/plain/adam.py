@@ -33,7 +33,8 @@ def adam_step(
     if not isinstance(step, Tensor) and step < 1:
         raise ValueError(f"step is {step}, expected 1 or more: Adam's bias correction divides by 1 − β^step")
     # Scalars in float64, in which β^step is exact enough; those without axes leave the arrays' dtype as it is.
-    number, lr, grad_scale = (n.reshape(()).double() if isinstance(n, Tensor) else n for n in (step, lr, grad_scale))
+    wide = _widest(data)
+    number, lr, grad_scale = (n.reshape(()).to(wide) if isinstance(n, Tensor) else n for n in (step, lr, grad_scale))
     root_correction = (1 - beta2**number) ** 0.5
     rate = lr * root_correction / (1 - beta1**number)
     g = grad * grad_scale
@@ -47,4 +48,9 @@ def adam_step(
 def global_norm(grad: Tensor) -> Tensor:
     """`√Σ grad²`, a scalar in device memory; summed in float64 where the device has it."""
     check_floats(grad=grad)
-    return torch.linalg.vector_norm(grad, dtype=torch.float32 if grad.device.type == "mps" else torch.float64)
+    return torch.linalg.vector_norm(grad, dtype=_widest(grad))
+
+
+def _widest(tensor: Tensor) -> torch.dtype:
+    """What the tensor's device has: Apple's has no float64."""
+    return torch.float32 if tensor.device.type == "mps" else torch.float64

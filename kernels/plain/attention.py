@@ -41,7 +41,7 @@ def attention_from(softmax_forward: Callable, softmax_backward: Callable) -> tup
     def attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients `(dquery, dkey, dvalue)`."""
         scaled_query, key, value, dropped, softmax_cache, dropout_cache, scale = cache
-        check_gradient("dout", dout, (*dropped.shape[:3], value.shape[3]), value.dtype)
+        check_gradient("dout", dout, (*dropped.shape[:3], value.shape[3]), value.dtype, value.device)
         dvalue = dropped.mT @ dout  # out = dropped @ value
         dweights = dropout_backward(dout @ value.mT, dropout_cache)
         dscores = softmax_backward(dweights, softmax_cache)

@@ -1,5 +1,7 @@
 """Cross-entropy with label smoothing."""
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
@@ -47,7 +49,7 @@ def linear_cross_entropy_forward(
 ) -> tuple[Tensor, tuple | None]:
     """`cross_entropy(x @ tableᵀ, targets)`, a block of rows at a time; x `(N, C)`, table `(V, C)`, targets `(N,)`."""
     check_floats(x=x, table=table)
-    if x.ndim != 2 or table.ndim != 2 or x.shape[1] != table.shape[1]:
+    if x.ndim != 2 or table.ndim != 2 or x.shape[1] != table.shape[1] or not len(table):
         raise ValueError(f"x has shape {tuple(x.shape)} and table {tuple(table.shape)}, expected (N, C) and (V, C)")
     counted = _counted(targets, x.shape[:1], len(table), label_smoothing, ignore_index)
     ids, count = targets.to(torch.int64), counted.sum().clamp(min=1)
@@ -76,7 +78,7 @@ def linear_cross_entropy_backward(
     dx, dtable, dtype = cache
     if out is None:
         return dx * dloss, (dtable * dloss).to(dtype)
-    return dx * dloss, check_out("out", out, dtable.shape).add_(dtable * dloss)
+    return dx * dloss, check_out("out", out, dtable.shape, dtype, dtable.device).add_(dtable * dloss)
 
 
 def _losses(logits: Tensor, ids: Tensor, counted: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
@@ -102,7 +104,7 @@ def _counted(
 ) -> Tensor:
     """A flat boolean tensor, `True` where a target counts."""
     check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
-    if ignore_index is not None and (isinstance(ignore_index, bool) or not isinstance(ignore_index, int)):
+    if ignore_index is not None and (isinstance(ignore_index, bool) or not isinstance(ignore_index, Integral)):
         raise TypeError(f"ignore_index must be an integer or None, got {type(ignore_index).__name__}")
     check_ids("targets", targets, vocab_size, ignore=ignore_index)
     check_shape("targets", targets, shape)

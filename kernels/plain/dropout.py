@@ -1,11 +1,15 @@
 """Dropout with the reference's masks: a hash of each element's coordinates (see `minitransformer.ops.dropout`)."""
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from minitransformer.ops import Dropout
+from minitransformer.ops.dropout import GOLDEN
 
-from .._checks import check_floats, check_gradient, check_rows, check_shape
+from .._checks import check_floats, check_gradient, check_key, check_rows, check_shape
 
 LOW_32 = 0xFFFFFFFF
 """PyTorch has no arithmetic on uint32: numbers below 2³² are kept in int64, and cut after each product."""
@@ -30,7 +34,7 @@ def dropout_backward(dy: Tensor, cache: tuple | None) -> Tensor:
     if cache is None:
         return dy
     kept, scale, dtype = cache
-    check_gradient("dy", dy, kept.shape, dtype)
+    check_gradient("dy", dy, kept.shape, dtype, kept.device)
     return dy * kept * scale
 
 
@@ -40,15 +44,15 @@ def dropout_mask(shape: tuple[int, ...], dropout: Dropout, device: torch.device)
         raise ValueError(f"x has {len(shape)} axes, expected (N, C), (B, T, C) or (B, H, Tq, Tk)")
     rows = _row_hashes(shape[:-1], dropout, device)  # (...)
     channel = torch.arange(shape[-1], device=device)
-    words = _mix((rows[..., None] + (channel >> 1) * 0x9E3779B9) & LOW_32)  # (..., C)
+    words = _mix((rows[..., None] + (channel >> 1) * GOLDEN) & LOW_32)  # (..., C)
     return (words >> 16 * (channel & 1)) & 0xFFFF >= dropout.threshold  # the even channel's are the low half
 
 
 def _row_hashes(shape: tuple[int, ...], dropout: Dropout, device: torch.device) -> Tensor:
     """The key's low half, each coordinate and the key's high half, mixed in turn; coordinates broadcast to `shape`."""
-    coordinates = (dropout.sentence, dropout.position)
-    sentence, position = (torch.as_tensor(n, dtype=torch.int64, device=device) for n in coordinates)
-    if sentence.ndim or position.ndim:
+    sentence, position = dropout.sentence, dropout.position
+    if np.ndim(sentence) or np.ndim(position):
+        sentence, position = (torch.as_tensor(n, dtype=torch.int64, device=device) for n in (sentence, position))
         for name, numbers in (("dropout's sentence", sentence), ("dropout's position", position)):
             check_shape(name, numbers, shape if len(shape) == 1 else (torch.Size(shape).numel(),))
         coordinates = [sentence, position]
@@ -59,9 +63,10 @@ def _row_hashes(shape: tuple[int, ...], dropout: Dropout, device: torch.device) 
             for axis, length in enumerate(lengths)
         ]
         coordinates = [axes[0] + sentence, *axes[1:-1], axes[-1] + position]
-    low, high = _halves(dropout.key)
-    hashes = torch.as_tensor(low, device=device)
-    for coordinate in (*coordinates, torch.as_tensor(high, device=device)):
+    # Numbers stay numbers: as tensors they would have to be brought to the device, which a graph can't capture.
+    hashes: Any
+    hashes, high = _halves(dropout.key)
+    for coordinate in (*coordinates, high):
         hashes = _mix(hashes ^ (coordinate & LOW_32))
     return hashes.reshape(shape)
 
@@ -69,7 +74,7 @@ def _row_hashes(shape: tuple[int, ...], dropout: Dropout, device: torch.device) 
 def _halves(key: int | Tensor) -> tuple[int | Tensor, int | Tensor]:
     """The key's low and high 32 bits; a key in device memory is two int32."""
     if isinstance(key, Tensor):
-        low, high = key.to(torch.int64) & LOW_32
+        low, high = check_key(key).to(torch.int64) & LOW_32
         return low, high
     return key & LOW_32, key >> 32
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .._checks import check_floats, check_gradient, check_ids, check_out
+from .._checks import check_device, check_floats, check_gradient, check_ids, check_out
 
 
 def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[Tensor, tuple]:
@@ -12,6 +12,8 @@ def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[T
     if table.ndim != 2:
         raise ValueError(f"table has shape {tuple(table.shape)}, expected (V, C)")
     check_ids("ids", ids, len(table))
+    check_device("ids", ids, "table", table)
+    ids = ids.to(torch.int64)  # PyTorch takes uint8 for a mask
     y = table[ids]
     return y * scale if scale != 1.0 else y, (ids, table.shape, table.dtype, scale)
 
@@ -19,11 +21,11 @@ def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[T
 def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> Tensor:
     """`dtable[i] = scale · Σ dy[n]` over all n with `ids[n] = i`; `out=` adds into that tensor and returns it."""
     ids, table_shape, dtype, scale = cache
-    check_gradient("dy", dy, (*ids.shape, table_shape[1]), dtype)
+    check_gradient("dy", dy, (*ids.shape, table_shape[1]), dtype, ids.device)
     if out is None:
         total = torch.zeros(table_shape, dtype=dtype, device=dy.device)
     else:
-        total = check_out("out", out, table_shape)
+        total = check_out("out", out, table_shape, dtype, dy.device)
     rows = dy.reshape(-1, table_shape[1]).to(total.dtype) * scale
     # Not index_add_, whose sums come in another order each time on a GPU.
     return total.index_put_((ids.reshape(-1),), rows, accumulate=True)

@@ -26,7 +26,7 @@ def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5)
 def layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients `(dx, dgamma, dbeta)`: `dx = rstd · (dn − mean(dn) − n · mean(dn · n))` with `dn = dy · gamma`."""
     normed, rstd, gamma, dtype = cache
-    check_gradient("dy", dy, normed.shape, dtype)
+    check_gradient("dy", dy, normed.shape, dtype, normed.device)
     dy = widened(dy)
     rows = tuple(range(dy.ndim - 1))
     dgamma = (dy * normed).sum(rows) if rows else dy * normed

@@ -32,19 +32,19 @@ def linear_backward(
     `out=(dweight, dbias)` adds into these tensors, which may be of a wider dtype, and returns them.
     """
     rows, weight, has_bias, shape = cache
-    check_gradient("dy", dy, (*shape[:-1], weight.shape[1]), rows.dtype)
+    check_gradient("dy", dy, (*shape[:-1], weight.shape[1]), rows.dtype, rows.device)
     dy = dy.reshape(len(rows), weight.shape[1])  # (N, C_out)
     dx = (dy @ weight.mT).reshape(shape)  # y = rows @ weight
     if out is None:
         return dx, rows.mT @ dy, dy.sum(0) if has_bias else None
     dweight, dbias = out
-    check_out("out's dweight", dweight, weight.shape)
+    check_out("out's dweight", dweight, weight.shape, dy.dtype, dy.device)
     if dweight.dtype == dy.dtype:
         dweight.addmm_(rows.mT, dy)
     else:
         dweight += rows.mT @ dy
     if has_bias:
         assert dbias is not None
-        check_out("out's dbias", dbias, weight.shape[1:])
+        check_out("out's dbias", dbias, weight.shape[1:], dy.dtype, dy.device)
         dbias += dy.sum(0, dtype=dbias.dtype)  # y += bias
     return dx, dweight, dbias

@@ -15,5 +15,5 @@ def relu_forward(x: Tensor) -> tuple[Tensor, Tensor]:
 def relu_backward(dy: Tensor, cache: Tensor) -> Tensor:
     """`dx = dy · [x > 0]`."""
     y = cache
-    check_gradient("dy", dy, y.shape, y.dtype)
+    check_gradient("dy", dy, y.shape, y.dtype, y.device)
     return dy * (y > 0)

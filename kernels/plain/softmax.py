@@ -20,7 +20,7 @@ def softmax_forward(x: Tensor) -> tuple[Tensor, Tensor]:
 def softmax_backward(dy: Tensor, cache: Tensor) -> Tensor:
     """`dx = y · (dy − Σ_j dy_j y_j)`."""
     y = cache
-    check_gradient("dy", dy, y.shape, y.dtype)
+    check_gradient("dy", dy, y.shape, y.dtype, y.device)
     weights, dweights = widened(y), widened(dy)
     return (weights * (dweights - (dweights * weights).sum(-1, keepdim=True))).to(y.dtype)
 

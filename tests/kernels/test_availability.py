@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,7 +23,8 @@ def test_the_kernels_that_are_imported_are_ours():
 def test_importing_loads_nothing_and_never_initialises_cuda():
     program = (
         "import sys, kernels; assert not {'torch', 'triton', 'numpy'} & set(sys.modules), 'import loads too much';"
-        "dir(kernels); kernels.torch_ops('cpu'); import torch; assert not torch.cuda.is_initialized()"
+        "import torch; torch.cuda._lazy_init = lambda: sys.exit('CUDA is initialised');"
+        "dir(kernels); ops = kernels.torch_ops('cpu'); ops.relu_forward(torch.ones(2)); kernels.relu_forward"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
@@ -84,12 +86,39 @@ def test_what_is_said_without_a_gpu(monkeypatch):
         ("cpu", "float8", ValueError, "dtype is 'float8', expected one of float64"),
         ("cpu", "int64", ValueError, "dtype is 'int64'"),
         ("abacus", "float32", ValueError, "device is 'abacus', expected cpu, cuda or mps"),
-        ("meta", "float32", ValueError, "device is meta, expected cpu, cuda or mps"),
+        ("meta", "float32", ValueError, "device is 'meta', expected cpu, cuda or mps"),
     ],
 )
 def test_what_torch_ops_refuse(device, dtype, error, says):
     with pytest.raises(error, match=says):
         kernels.torch_ops(device, dtype)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", "cpu", "mps"])
+def test_triton_on_a_device_without_a_gpu(monkeypatch, device):
+    """Whatever device is named, the advice is one that can be followed."""
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(RuntimeError, match=r"the triton backend needs a GPU.*use the torch backend"):
+        kernels.triton_ops(device)
+
+
+def test_a_gpu_of_a_number_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(RuntimeError, match="there is no cuda:2 here: the last one is cuda:1"):
+        kernels.torch_ops("cuda:2")
+
+
+@pytest.mark.parametrize("dtype", ["float32", np.float32, np.dtype("float32"), torch.float32])
+def test_a_dtype_by_any_of_its_names(dtype):
+    assert kernels.torch_ops("cpu", dtype).zeros((1,)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("device", [None, 1.5])
+def test_what_is_no_device(device):
+    with pytest.raises(ValueError, match="expected cpu, cuda or mps"):
+        kernels.torch_ops(device)
 
 
 def test_a_device_that_is_not_there(monkeypatch):

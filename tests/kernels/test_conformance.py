@@ -264,3 +264,49 @@ def test_ids_and_kinds_are_refused_by_name(backend, dtype):
         ops.dropout_forward(weights, 0.1)
     with pytest.raises(ValueError, match="label_smoothing"):
         ops.cross_entropy_forward(weights, ops.asarray([0] * V), label_smoothing=1.5)
+
+
+@every_table
+@pytest.mark.parametrize("kind", ["uint8", "int8", "int16", "int32", "int64"])
+def test_ids_of_every_kind_of_integer(backend, dtype, kind):
+    """PyTorch takes uint8 for a mask and refuses others: its arithmetic here does not."""
+    ops = table(backend, dtype)
+    weights = ops.asarray(np.arange(4.0)[:, None] + np.zeros((4, 2)), dtype)
+    numbers = ops.asarray(np.array([[1, 0], [3, 2], [2, 2]]), kind)
+    y, cache = ops.embedding_forward(numbers, weights)
+    np.testing.assert_array_equal(ops.to_numpy(y)[..., 0], [[1, 0], [3, 2], [2, 2]])
+    dtable = ops.embedding_backward(y, cache)
+    np.testing.assert_array_equal(ops.to_numpy(dtable)[:, 0], [0, 1, 6, 3])
+
+
+GRADIENTS = ["relu", "softmax", "layernorm", "dropout", "embedding", "attention", "linear"]
+
+
+@every_table
+@pytest.mark.parametrize("op", GRADIENTS)
+def test_a_gradient_from_elsewhere_is_refused_by_name(backend, dtype, op):
+    if backend == "numpy":
+        pytest.skip("has one device")
+    ops = table(backend, dtype)
+    _, make, options = CASES[op]
+    inputs = {
+        name: ops.asarray(array, dtype if array.dtype.kind == "f" else "int64")
+        for name, array in make(np.random.default_rng(0)).items()
+    }
+    y, cache = getattr(ops, f"{op}_forward")(**inputs, **options)
+    with pytest.raises(ValueError, match="is on meta and its output on"):
+        getattr(ops, f"{op}_backward")(y.to("meta"), cache)
+
+
+@every_table
+def test_a_gradient_is_never_narrowed(backend, dtype):
+    ops = table(backend, dtype)
+    narrow = "float32" if dtype == "float64" else "float16"
+    out = np.zeros((V, C), narrow) if backend == "numpy" else ops.asarray(np.zeros((V, C)), narrow)
+    y, cache = ops.embedding_forward(ops.asarray([[1, 2]]), ops.asarray(np.ones((V, C)), dtype))
+    with pytest.raises(TypeError, match=r"out.*float(16|32)"):
+        ops.embedding_backward(y, cache, out=out)
+    x, weights = (ops.asarray(np.ones((n, C)), dtype) for n in (2, V))
+    _, cache = ops.linear_cross_entropy_forward(x, weights, ops.asarray([1, 2]))
+    with pytest.raises(TypeError, match=r"out.*float(16|32)"):
+        ops.linear_cross_entropy_backward(1.0, cache, out=out)

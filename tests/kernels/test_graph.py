@@ -74,3 +74,11 @@ def test_a_bucket_is_never_longer_than_the_model_takes():
     step = CapturedStep(model, Adam(model.parameters, model.ops))
     pairs = ragged([17, 18], [17, 3])
     assert np.isfinite(float(step(Batch(*pairs), 1e-3)))
+
+
+def test_a_batch_that_is_too_long_is_no_step():
+    model = Transformer(config(max_length=18), kernels.torch_ops(DEVICE))
+    adam = Adam(model.parameters, model.ops)
+    with pytest.raises(ValueError, match="the batch has 19 tokens, more than the model's max_length of 18"):
+        CapturedStep(model, adam)(Batch(*ragged([19], [3])), 1e-3)
+    assert adam.num_steps == 0

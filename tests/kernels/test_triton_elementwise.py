@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from prove_kernel import DEVICE, DTYPES, few, prove_kernel
 
 import kernels
+from kernels.dropout import dropout_naive
 from minitransformer import ops
 from minitransformer.ops import Dropout, dropout_mask
 
@@ -68,6 +69,40 @@ def test_the_key_may_live_in_device_memory():
     y, _ = kernels.dropout_forward(x, Dropout(0.5, halves))
     expected, _ = kernels.dropout_forward(x, Dropout(0.5, key))
     assert torch.equal(y, expected)
+
+
+@pytest.mark.parametrize("layout", ["strided", "expanded", "NumPy's"])
+def test_coordinates_of_any_layout(layout):
+    sentences = torch.arange(24, dtype=torch.int32)[::2]
+    if layout == "expanded":
+        sentences = torch.tensor([5], dtype=torch.int32).expand(12)
+    positions = torch.arange(36, dtype=torch.int32)[::3]
+    given = [each.numpy() if layout == "NumPy's" else each.to(DEVICE) for each in (sentences, positions)]
+    y, _ = kernels.dropout_forward(torch.ones(12, 30, device=DEVICE), Dropout(0.5, 7, *given))
+    reference = Dropout(0.5, 7, sentences.numpy(), positions.numpy())
+    np.testing.assert_array_equal((y != 0).cpu().numpy(), dropout_mask((12, 30), reference))
+
+
+def test_a_strided_key():
+    keys = torch.tensor([[1, 2], [3, 4]], dtype=torch.int32, device=DEVICE)
+    x = torch.ones(4, 30, device=DEVICE)
+    y, _ = kernels.dropout_forward(x, Dropout(0.5, keys[:, 1]))
+    expected, _ = kernels.dropout_forward(x, Dropout(0.5, 2 + (4 << 32)))
+    assert torch.equal(y, expected)
+
+
+@pytest.mark.parametrize("forward", [kernels.dropout_forward, kernels.torch_ops(DEVICE).dropout_forward])
+@pytest.mark.parametrize("key", [torch.zeros(1, dtype=torch.int32), torch.zeros(2, dtype=torch.int64)])
+def test_a_key_that_is_none(forward, key):
+    with pytest.raises(ValueError, match=r"dropout's key is .*, expected two int32"):
+        forward(torch.ones(2, 3, device=DEVICE), Dropout(0.5, key.to(DEVICE)))
+
+
+def test_the_naive_rung_of_dropout():
+    x = torch.randn(100, 100, device=DEVICE)
+    y, mask = dropout_naive(x, 0.25)
+    assert torch.equal(y, x * mask / 0.75)
+    assert mask.float().mean().item() == pytest.approx(0.75, abs=0.02)
 
 
 def test_bad_input():

@@ -137,6 +137,16 @@ def test_rows_whose_offsets_pass_31_bits():
     assert torch.equal(far, near + gradient)
 
 
+def test_columns_whose_offsets_pass_31_bits():
+    near = torch.from_numpy(np.random.default_rng(0).integers(-9, 9, (4, 3))).to(DEVICE, torch.float16)
+    far = far_apart(near.T).T
+    ids = torch.tensor([2, 0, 1, 3], device=DEVICE)
+    y, cache = kernels.embedding_forward(ids, far)
+    assert torch.equal(y, near[ids])
+    gradient = kernels.embedding_backward(near, cache)
+    assert torch.equal(kernels.embedding_backward(near, cache, out=far), near + gradient)
+
+
 def test_the_naive_rung():
     rng = np.random.default_rng(0)
     ids, table = torch.from_numpy(rng.integers(7, size=(3, 20))).to(DEVICE), torch.zeros(9, 5, device=DEVICE)

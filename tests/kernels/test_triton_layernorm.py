@@ -14,7 +14,7 @@ from torch import Tensor
 
 import kernels
 from kernels._rows import summed_partials
-from kernels.layernorm import ONE_BLOCK, add_layernorm_unfused, layernorm_naive
+from kernels.layernorm import ONE_BLOCK, add_layernorm_unfused, layernorm_naive, layernorm_sweeps
 from minitransformer import ops
 from minitransformer.ops import Dropout, dropout_mask
 
@@ -119,10 +119,11 @@ def test_the_unfused_rung(dtype, dropout):
 
 
 @pytest.mark.parametrize("width", [1, 5, 100])
-def test_the_naive_rung(width):
+@pytest.mark.parametrize("rung", [layernorm_naive, layernorm_sweeps])
+def test_the_earlier_rungs(rung, width):
     inputs = arrays((2, 3, width), width)
     expected, _ = ops.layernorm_forward(*inputs.values(), eps=0.1)
-    y = layernorm_naive(*(torch.from_numpy(array).float().to(DEVICE) for array in inputs.values()), eps=0.1)
+    y = rung(*(torch.from_numpy(array).float().to(DEVICE) for array in inputs.values()), eps=0.1)
     check("output", y, expected, 1e-5)
 
 

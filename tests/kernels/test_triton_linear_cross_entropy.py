@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from losses import draw_targets, fused_arguments, ignored, seeds, smoothings, vocab_sizes
 from prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
-from traffic import Traffic
+from traffic import Traffic, far_apart
 
 import kernels
 import kernels.linear_cross_entropy as fused
@@ -87,6 +87,16 @@ def test_out_adds_into_an_existing_tensor_which_may_be_wider(dtype, layout):
         assert torch.equal(dx_again, dx)
         assert torch.equal((into / times).to(dtype), dtable)
     assert dtable.dtype == dx.dtype == dtype
+
+
+def test_out_whose_columns_pass_31_bits():
+    rng = np.random.default_rng(0)
+    x, table = (torch.from_numpy(rng.standard_normal((n, 3))).to(DEVICE, torch.float32) for n in (2, 4))
+    _, cache = kernels.linear_cross_entropy_forward(x, table, torch.tensor([1, 3], device=DEVICE))
+    _, dtable = kernels.linear_cross_entropy_backward(1.0, cache)
+    far = far_apart(torch.ones_like(table).T).T
+    _, total = kernels.linear_cross_entropy_backward(1.0, cache, out=far)
+    assert torch.equal(total, 1 + dtable)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -46,7 +46,7 @@ def far_apart(rows: Tensor) -> Tensor:
     """Three rows `(3, C)` in as much memory as it takes to have 2³¹ elements between the first and the last.
 
     A system hands out memory when it is first touched, so hardly any of it is; where there is not enough all the same,
-    the test is skipped.
+    the test is skipped. For three columns far apart: `far_apart(x.T).T`.
     """
     poison: Any = torch.utils.deterministic
     poison.fill_uninitialized_memory = False
