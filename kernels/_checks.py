@@ -106,6 +106,14 @@ def check_out(name: str, out: Tensor, shape: Any) -> Tensor:
     return out
 
 
+def check_mask(name: str, mask: Tensor, shape: Any, other_name: str, other: Tensor) -> None:
+    """A boolean tensor of exactly this shape, on the device of another."""
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        raise TypeError(f"{name} must be a boolean tensor, got {getattr(mask, 'dtype', type(mask).__name__)}")
+    check_shape(name, mask, shape)
+    check_device(name, mask, other_name, other)
+
+
 def check_attention(
     query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None, window: int | None, scale: float | None
 ) -> None:

@@ -110,6 +110,8 @@ def op_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     yield case("linear", "", affine)
     yield case("linear", "no bias", {**affine, "bias": None})
     yield case("relu", "", {"x": off_kink})
+    yield case("tanh", "", {"x": n((3, 5))})
+    yield case("sigmoid", "", {"x": n((3, 5))})
     yield case("softmax", "", {"x": n((2, 3, 5))})
     rows = {"x": n((2, 3, 5)), "gamma": n(5), "beta": n(5)}
     yield case("layernorm", "", rows)
@@ -134,6 +136,14 @@ def op_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     yield case("attention", "window", qkv(4, 4), window=1)
     yield case("attention", "dropout", qkv(3, 4), dropout=drop)
     yield case("attention", "all options", qkv(3, 4), key_mask=padding, causal=True, window=1, scale=0.3, dropout=drop)
+
+    additive = {"query": n((2, 3, 3)), "key": n((2, 4, 3)), "value": n((2, 4, 2)), "score_weight": n(3)}
+    yield case("additive_attention", "", additive)
+    yield case("additive_attention", "padding", additive, key_mask=padding)
+    convolved = {"x": n((2, 4, 3)), "weight": n((3, 3, 2)), "bias": n(2)}
+    for kind in ("causal", "same", "valid"):
+        yield case("conv1d", kind, convolved, padding=kind)
+    yield case("conv1d", "no bias", {**convolved, "bias": None})
 
     logits = {"logits": n((2, 4, 5)), "targets": ids}
     fused = {"x": n((8, 3)), "table": n((5, 3)), "targets": ids.reshape(-1)}
