@@ -25,7 +25,7 @@ def arrays_of(rng, batch=2, tq=3, tk=4, width=3, dv=2) -> dict[str, np.ndarray]:
 
 
 def prove_additive_attention(proof: Proof, arrays: dict[str, np.ndarray], **options) -> None:
-    forward, oracle = (partial(f, **options) for f in (additive_attention_forward, oracles.additive_attention))
+    forward, oracle = partial(additive_attention_forward, **options), partial(oracles.additive_attention, **options)
     prove("additive_attention", forward, additive_attention_backward, oracle, arrays, proof)
 
 
