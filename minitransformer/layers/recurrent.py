@@ -37,24 +37,24 @@ class Recurrent(Layer):
         """x `(B, T, C_in)`, the state before it, by default zeros, mask `(B, T)` → (out `(B, T, C)`, final state)."""
         projected, input_cache = self.cell.input.forward(x)  # (B, T, G·C)
         batch, time, _ = projected.shape
-        state = self._zeros(batch, x.dtype) if state is None else state
+        current: State = self._zeros(batch, x.dtype) if state is None else state
         carried = None
         if mask is not None:
             real = self.ops.cast(mask, x.dtype)[..., None]  # (B, T, 1)
             carried = real, 1 - real
         hidden = self.ops.zeros((batch, time + 1, self.width), x.dtype)  # before each position, and after the last
-        hidden[:, 0] = state[0]
+        hidden[:, 0] = current[0]
         caches = []
         for t in range(time):
-            after, cache = self.cell.forward(projected[:, t], state)
+            after, cache = self.cell.forward(projected[:, t], current)
             if carried is not None:
                 real, padding = carried[0][:, t], carried[1][:, t]
-                after = tuple(real * new + padding * old for new, old in zip(after, state, strict=True))
-            state = after
-            hidden[:, t + 1] = state[0]
+                after = tuple(real * new + padding * old for new, old in zip(after, current, strict=True))
+            current = after
+            hidden[:, t + 1] = current[0]
             caches.append(cache)
         out, dropout_cache = self.ops.dropout_forward(hidden[:, 1:], dropout_at(dropout, self.site, self.rate))
-        return (out, state), (input_cache, carried, hidden, caches, projected.shape, dropout_cache)
+        return (out, current), (input_cache, carried, hidden, caches, projected.shape, dropout_cache)
 
     def backward(self, dout: Array, dstate: State | None, cache: tuple) -> tuple[Array, State]:
         """dout `(B, T, C)`, and dstate of the final state → (dx, dstate of the state before); back through time.

@@ -84,7 +84,9 @@ def test_attending_convolution(proof: Proof, mask, rate):
         "AttendingConvolution",
         make,
         inputs_of_attention("x"),
-        lambda w, *inputs: torch_baselines.attending_convolution(w, *inputs, make(), mask, STREAM),
+        lambda w, *inputs: torch_baselines.attending_convolution(
+            w, *inputs, layer=make(), key_mask=mask, stream=STREAM
+        ),
         proof,
         call=lambda layer, *inputs: layer.forward(*inputs, mask, STREAM),
     )
