@@ -1,4 +1,4 @@
-"""The layers of the baselines in PyTorch: what ours must equal, output and gradients (by autograd).
+"""The layers and the models of the baselines in PyTorch: what ours must equal, output and gradients (by autograd).
 
 `torch.rnn_tanh` and `torch.lstm` are what `torch.nn.RNN` and `torch.nn.LSTM` call, over packed sequences, which have no
 padding; `F.conv1d`, `F.glu` and `F.scaled_dot_product_attention` are PyTorch's own too. Here they are only put
@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from torch_model import Weights, drop, inside, linear
 
 from minitransformer.layers import AttendingConvolution, DropoutStream, GatedConvolution, ResidualConvolution
+from minitransformer.models import ConvolutionalTranslator, RecurrentConfig, RecurrentTranslator
 
 HALVED = math.sqrt(0.5)
 
@@ -129,3 +130,68 @@ def attending_convolution(
 ) -> Tensor:
     hidden = gated_convolution(inside(w, "convolution"), x, layer.convolution, None, stream)
     return (x + step_attention(inside(w, "attention"), hidden, embedded, keys, values, key_mask)) * HALVED
+
+
+class TorchBaseline:
+    """A whole recurrent or convolutional model of ours, over copies of its parameters: `.weights`, with `.grad`."""
+
+    def __init__(self, model: RecurrentTranslator | ConvolutionalTranslator) -> None:
+        self.model, self.config = model, model.config
+        state = model.parameters.state_dict()
+        self.weights = {name: torch.tensor(w, dtype=torch.float64, requires_grad=True) for name, w in state.items()}
+
+    def forward(self, source: np.ndarray, target: np.ndarray, stream: DropoutStream | None = None) -> Tensor:
+        """Logits `(B, Tt, V)`."""
+        mask, hidden_of = source != self.config.pad_id, self._convolutional
+        if isinstance(self.model, RecurrentTranslator):
+            hidden_of = self._recurrent
+        hidden = hidden_of(self._embed("encoder", source, stream), self._embed("decoder", target, stream), mask, stream)
+        return F.linear(hidden, self.weights["tokens.table"])
+
+    def loss(
+        self,
+        source: np.ndarray,
+        target_in: np.ndarray,
+        target_out: np.ndarray,
+        label_smoothing: float = 0.0,
+        stream: DropoutStream | None = None,
+    ) -> Tensor:
+        """The mean cross-entropy of the targets that are not padding."""
+        logits = self.forward(source, target_in, stream)
+        return oracles.cross_entropy(logits, torch.tensor(target_out), label_smoothing, self.config.pad_id)
+
+    def gradients(self) -> dict[str, np.ndarray]:
+        """What autograd left, zero where it left nothing."""
+        return {name: np.zeros(w.shape) if w.grad is None else w.grad.numpy() for name, w in self.weights.items()}
+
+    def _embed(self, side: str, ids: np.ndarray, stream: DropoutStream | None) -> Tensor:
+        x = F.embedding(torch.tensor(ids), self.weights["tokens.table"]) * self.config.d_model**0.5
+        positions = self.weights.get(f"{side}.embedding.positions.table")
+        if positions is not None:
+            x = x + positions[: ids.shape[1]]
+        return oracles.dropped(x, drop(stream, getattr(self.model, side).embedding.site, self.config.dropout))
+
+    def _recurrent(self, x: Tensor, y: Tensor, mask: np.ndarray, stream: DropoutStream | None) -> Tensor:
+        model, w, config = self.model, self.weights, self.config
+        assert isinstance(model, RecurrentTranslator)
+        assert isinstance(config, RecurrentConfig)
+        cell = config.cell
+        encoder, decoder = (inside(w, f"{side}.stack") for side in ("encoder", "decoder"))
+        states, finals = recurrent_stack(encoder, x, model.encoder.stack.layers, cell, None, mask, stream)
+        hidden, _ = recurrent_stack(decoder, y, model.decoder.stack.layers, cell, finals, None, stream)
+        if not config.attention:
+            return hidden
+        context = additive_attention(inside(w, "decoder.attention"), hidden, states, mask)
+        return torch.tanh(linear(inside(w, "decoder.combine"), torch.cat([hidden, context], dim=-1)))
+
+    def _convolutional(self, x: Tensor, y: Tensor, mask: np.ndarray, stream: DropoutStream | None) -> Tensor:
+        model, w = self.model, self.weights
+        assert isinstance(model, ConvolutionalTranslator)
+        keys, hidden = x, y
+        for index, layer in enumerate(model.encoder.layers):
+            keys = residual_convolution(inside(w, f"encoder.layers.{index}"), keys, layer, mask, stream)
+        values = (keys + x) * HALVED
+        for index, layer in enumerate(model.decoder.layers):
+            within = inside(w, f"decoder.layers.{index}")
+            hidden = attending_convolution(within, hidden, y, keys, values, layer, mask, stream)
+        return hidden

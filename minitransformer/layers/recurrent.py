@@ -63,19 +63,19 @@ class Recurrent(Layer):
         """
         input_cache, carried, hidden, caches, shape, dropout_cache = cache
         dhidden = self.ops.dropout_backward(dout, dropout_cache)
-        dstate = self._zeros(shape[0], hidden.dtype) if dstate is None else dstate
+        dbefore: State = self._zeros(shape[0], hidden.dtype) if dstate is None else dstate
         dprojected = self.ops.zeros(shape, hidden.dtype)  # (B, T, G·C)
         for t in reversed(range(shape[1])):
-            dafter = (dstate[0] + dhidden[:, t], *dstate[1:])  # hidden[:, t + 1] = state[0]
+            dafter = (dbefore[0] + dhidden[:, t], *dbefore[1:])  # hidden[:, t + 1] = current[0]
             if carried is None:
-                dprojected[:, t], dstate = self.cell.backward(dafter, caches[t])
+                dprojected[:, t], dbefore = self.cell.backward(dafter, caches[t])
             else:  # after = real · new + padding · old
                 real, padding = carried[0][:, t], carried[1][:, t]
-                dprojected[:, t], dstate = self.cell.backward(tuple(real * d for d in dafter), caches[t])
-                dstate = tuple(old + padding * d for old, d in zip(dstate, dafter, strict=True))
+                dprojected[:, t], dold = self.cell.backward(tuple(real * d for d in dafter), caches[t])
+                dbefore = tuple(old + padding * d for old, d in zip(dold, dafter, strict=True))
         before, dgates = hidden[:, :-1].reshape(-1, self.width), dprojected.reshape(-1, shape[2])  # (B·T, …)
         self.cell.recurrent.grad += before.swapaxes(0, 1) @ dgates  # every position's part in one product
-        return self.cell.input.backward(dprojected, input_cache), dstate
+        return self.cell.input.backward(dprojected, input_cache), dbefore
 
     def step(self, x: Array, state: State) -> State:
         """One new position: x `(N, C_in)` and the state before → the state after, whose first is the output."""
