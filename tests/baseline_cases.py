@@ -15,7 +15,7 @@ from minitransformer.models import (
 )
 
 SIZES = {"vocab_size": 11, "d_model": 6, "max_length": 16, "dropout": 0.3}
-CONFIGS: dict[str, ModelConfig] = {
+CONFIGS: dict[str, RecurrentConfig | ConvolutionalConfig] = {
     "tanh": RecurrentConfig(**SIZES, num_layers=1, cell="tanh", attention=False),
     "tanh, attention": RecurrentConfig(**SIZES, num_layers=2, cell="tanh"),
     "lstm": RecurrentConfig(**SIZES, num_layers=2, attention=False),

@@ -8,7 +8,7 @@ import pytest
 from baseline_cases import CONFIGS, every_config
 from toy_training import SETTINGS, TOKENIZER, toy_model, toy_trainer
 
-from minitransformer.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from minitransformer.checkpoint import CheckpointError, checkpoint_path, load_checkpoint, save_checkpoint
 from minitransformer.data.batching import pad
 from minitransformer.decoding import beam_search, greedy_search
 from minitransformer.models import (
@@ -78,8 +78,8 @@ def test_a_training_resumed_equals_one_that_was_not(tmp_path, kind):
 def test_a_checkpoint_is_of_a_kind(tmp_path, config):
     model = build_model(replace(config, vocab_size=TOKENIZER.vocab_size), seed=4)
     trainer = toy_trainer(tmp_path, replace(SETTINGS, steps=1), model=model, valid=None)
-    path = trainer.train().checkpoint
-    assert path is not None
+    trainer.train()
+    path = checkpoint_path(tmp_path, 1)
     translator = Translator.from_checkpoint(path)
     assert type(translator.model) is type(model)
     assert translator.model.config == model.config
@@ -95,7 +95,8 @@ def test_a_checkpoint_is_of_a_kind(tmp_path, config):
 def test_a_transformer_s_file_says_nothing_of_kinds(tmp_path):
     """What was written before there were other kinds loads as it did."""
     trainer = toy_trainer(tmp_path, replace(SETTINGS, steps=1))
-    checkpoint = load_checkpoint(trainer.train().checkpoint)
+    trainer.train()
+    checkpoint = load_checkpoint(checkpoint_path(tmp_path, 1))
     assert "kind" not in checkpoint.config
     model = checkpoint.model()
     assert type(model) is Transformer
@@ -103,8 +104,8 @@ def test_a_transformer_s_file_says_nothing_of_kinds(tmp_path):
 
 
 def test_an_unknown_kind(tmp_path):
-    trainer = toy_trainer(tmp_path, replace(SETTINGS, steps=1))
-    path = trainer.train().checkpoint
+    toy_trainer(tmp_path, replace(SETTINGS, steps=1)).train()
+    path = checkpoint_path(tmp_path, 1)
     checkpoint = load_checkpoint(path)
     save_checkpoint(path, replace(checkpoint, config={"kind": "oracle", **checkpoint.config}))
     sentence = "kind 'oracle', which this program does not know: it has transformer, recurrent, convolutional"
