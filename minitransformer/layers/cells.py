@@ -15,7 +15,10 @@ State = tuple[Array, ...]
 
 
 class TanhCell(Layer):
-    """`h_t = tanh(x_t W + b + h_{t−1} U)`. Source: Elman 1990; Sutskever, Vinyals, Le 2014, §2."""
+    """`h_t = tanh(x_t W + b + h_{t−1} U)`.
+
+    Source: Elman 1990; Sutskever, Vinyals, Le 2014, §2; both have σ in place of tanh.
+    """
 
     num_states = 1
 
@@ -43,7 +46,7 @@ class LSTMCell(Layer):
     `i, f, o = σ(…)` and `g = tanh(…)` of `x_t W + b + h_{t−1} U`, in this order side by side. Where f is 1, the
     memory's gradient goes back through time as it is, which a tanh network's does not. f's bias starts at 1, so that
     at first much is kept.
-    Source: Hochreiter & Schmidhuber 1997; f: Gers et al. 2000; its bias: Jozefowicz et al. 2015, §2.2.
+    Source: Hochreiter & Schmidhuber 1997; f: Gers et al. 2000; its bias: Jozefowicz, Zaremba, Sutskever 2015.
     """
 
     num_states = 2

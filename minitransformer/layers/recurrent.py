@@ -13,7 +13,7 @@ class Recurrent(Layer):
 
     Padding stands on the right and carries the state past it unchanged, so that the final state is that of the last
     real token. Dropout is on what goes to other layers alone, never on what goes to the next position.
-    Source: Elman 1990; the dropout: Zaremba, Sutskever, Vinyals 2014, §3.1.
+    Source: Elman 1990; the dropout: Zaremba, Sutskever, Vinyals 2014, §3.2.
     """
 
     def __init__(

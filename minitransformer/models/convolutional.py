@@ -1,7 +1,7 @@
 """The convolutional encoder–decoder of Gehring et al. 2017 (ConvS2S) in small: what the Transformer was raced against.
 
 All positions at once, as in the Transformer, but each layer sees only its kernel's width: two tokens that are n apart
-meet after n / (K − 1) layers (Vaswani 2017, table 1).
+meet after about n / K layers, where attention needs one (Vaswani 2017, §4).
 """
 
 from collections.abc import Iterator

@@ -105,7 +105,7 @@ class RecurrentDecoder(Layer):
         self.embedding = InputEmbedding(ops, None, config.dropout, next(sites))
         self.stack = _stack(ops, config, sites)
         # Paper: Bahdanau's attention is asked with the state before each step, and its answer goes into the step. Here
-        # it is asked with the state after it, as by Luong, Pham, Manning 2015, §3.1, eq. 5: all positions ask at once.
+        # it is asked with the state after it, as by Luong, Pham, Manning 2015, §3, eq. 5: all positions ask at once.
         self.attention = AdditiveAttention(ops, width, gain) if config.attention else None
         self.combine = Linear(ops, 2 * width, width, gain=gain) if config.attention else None
 

@@ -14,7 +14,7 @@ def conv1d_forward(x: Array, weight: Array, bias: Array | None, *, padding: str 
     `"causal"`, K − 1 on the left, so that y_t sees x_{t−K+1}, …, x_t and no future; `"same"`, as many on either side,
     for an odd K; `"valid"`, none, and y has T − K + 1 positions.
     Raises `ValueError` for shapes that do not fit and a padding that there is not, `TypeError` for mixed dtypes.
-    Source: LeCun et al. 1989; Gehring et al. 2017, §3.2.
+    Source: Waibel et al. 1989; Gehring et al. 2017, §3.2.
     """
     check_floats("x weight bias", x, weight, bias)
     check_ndim("x", x, 3, "(B, T, C_in)")

@@ -7,7 +7,7 @@ from .arrays import Array
 
 
 def tanh_forward(x: Array) -> tuple[Array, Array]:
-    """`y = tanh(x)`, element-wise, for any shape. Source: Elman 1990; LeCun et al. 1998, §4.4."""
+    """`y = tanh(x)`, element-wise, for any shape. Source: LeCun et al. 1998, §4.4."""
     check_floats("x", x)
     y = np.tanh(x)
     return y, y

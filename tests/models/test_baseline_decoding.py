@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from baseline_cases import CONFIGS, baseline, every_config
 from model_cases import STREAM, Pairs, ragged
+from spies import Spies
 
 from minitransformer.decoding import beam_search, greedy_search
 from minitransformer.gradcheck import error
 from minitransformer.layers import DropoutStream
-from minitransformer.models import BeamState, Model
+from minitransformer.models import BeamState, Model, build_model
 
 SOURCE = ragged([3, 0, 4, 1], [1, 1, 1, 1]).source
 
@@ -144,3 +145,24 @@ def test_empty_arrays(config, batch, source, target):
     assert model.forward(ids, ids_in)[0].shape == (batch, target, 11)
     assert np.isfinite(loss)
     assert np.isfinite(model.parameters.grad).all()
+
+
+OPS = {
+    "tanh": {"tanh"},
+    "tanh, attention": {"tanh", "additive_attention"},
+    "lstm": {"tanh", "sigmoid"},
+    "lstm, attention": {"tanh", "sigmoid", "additive_attention"},
+    "convolutional": {"sigmoid", "conv1d", "attention"},
+}
+
+
+@pytest.mark.parametrize("kind", OPS)
+def test_ops_reached(kind):
+    """Every forward has its backward."""
+    spies, batch = Spies(), ragged([4, 2], [3, 4])
+    model = build_model(CONFIGS[kind], spies.ops)
+    _, cache = model.loss(*batch, 0.1, STREAM)
+    model.loss_backward(1.0, cache)
+    always = {"linear", "dropout", "embedding", "linear_cross_entropy"}
+    assert spies.math == OPS[kind] | always
+    assert all(spies.calls[f"{name}_forward"] == spies.calls[f"{name}_backward"] for name in spies.math)
