@@ -27,11 +27,11 @@ CONFIGS: dict[str, RecurrentConfig | ConvolutionalConfig] = {
 every_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=list(CONFIGS))
 
 
-def baseline(config: ModelConfig, dtype: str = "float64", **options: Any) -> Any:
+def baseline(config: ModelConfig, dtype: str = "float64", moved: float = 0.3, **options: Any) -> Any:
     """A model with every parameter moved away from where it starts, so that no bias is 0."""
     model = build_model(config, dtype=dtype, **options)
     assert isinstance(model, RecurrentTranslator | ConvolutionalTranslator)
     rng = np.random.default_rng(0)
     for parameter in model.parameters.named.values():
-        parameter.data += 0.3 * rng.standard_normal(parameter.shape)
+        parameter.data += moved * rng.standard_normal(parameter.shape)
     return model

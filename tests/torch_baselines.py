@@ -135,10 +135,12 @@ def attending_convolution(
 class TorchBaseline:
     """A whole recurrent or convolutional model of ours, over copies of its parameters: `.weights`, with `.grad`."""
 
-    def __init__(self, model: RecurrentTranslator | ConvolutionalTranslator) -> None:
+    def __init__(
+        self, model: RecurrentTranslator | ConvolutionalTranslator, dtype: torch.dtype = torch.float64
+    ) -> None:
         self.model, self.config = model, model.config
         state = model.parameters.state_dict()
-        self.weights = {name: torch.tensor(w, dtype=torch.float64, requires_grad=True) for name, w in state.items()}
+        self.weights = {name: torch.tensor(w, dtype=dtype, requires_grad=True) for name, w in state.items()}
 
     def forward(self, source: np.ndarray, target: np.ndarray, stream: DropoutStream | None = None) -> Tensor:
         """Logits `(B, Tt, V)`."""
