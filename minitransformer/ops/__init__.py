@@ -6,7 +6,8 @@ swapped in.
 
 Shapes: B sentences, T positions (Tq queries, Tk keys; Ts source, Tt target), H heads, D the width of a head's queries
 and keys (the paper's d_k), Dv of its values (d_v), C the width of the model (d_model; in an op any width), F of the
-feed-forward network (d_ff), V the vocabulary, N rows of any kind, K beams, P all parameters.
+feed-forward network (d_ff), V the vocabulary, N rows of any kind, K beams (of a convolution: the positions that it
+sees), P all parameters.
 """
 
 from collections.abc import Callable
