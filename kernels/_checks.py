@@ -119,6 +119,14 @@ def check_key(key: Tensor) -> Tensor:
     return key
 
 
+def check_mask(name: str, mask: Tensor, shape: Any, other_name: str, other: Tensor) -> None:
+    """A boolean tensor of exactly this shape, on the device of another."""
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        raise TypeError(f"{name} must be a boolean tensor, got {getattr(mask, 'dtype', type(mask).__name__)}")
+    check_shape(name, mask, shape)
+    check_device(name, mask, other_name, other)
+
+
 def check_attention(
     query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None, window: int | None, scale: float | None
 ) -> None:
@@ -137,11 +145,7 @@ def check_attention(
     if scale is not None:
         check_number("scale", scale)
     if key_mask is not None:
-        if not isinstance(key_mask, Tensor) or key_mask.dtype != torch.bool:
-            given = getattr(key_mask, "dtype", type(key_mask).__name__)
-            raise TypeError(f"key_mask must be a boolean tensor, got {given}")
-        check_shape("key_mask", key_mask, (batch, key.shape[2]))
-        check_device("key_mask", key_mask, "query", query)
+        check_mask("key_mask", key_mask, (batch, key.shape[2]), "query", query)
     if window is not None:
         if isinstance(window, bool) or not isinstance(window, Integral):
             raise TypeError(f"window must be an integer, got {type(window).__name__}")

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from minitransformer.data.batching import Batch
 from minitransformer.layers import DropoutStream
-from minitransformer.models import Transformer
+from minitransformer.models import Model
 from minitransformer.ops import Dropout, dropout_key
 from minitransformer.optimizer import Adam
 
@@ -51,7 +51,7 @@ class CapturedStep:
 
     def __init__(
         self,
-        model: Transformer,
+        model: Model,
         optimizer: Adam,
         label_smoothing: float = 0.1,
         clip_norm: float | None = None,

@@ -32,7 +32,7 @@ def torch_ops(device: Any = "cpu", dtype: Any = "float32") -> Ops:
 
 
 def triton_ops(device: Any = None, dtype: Any = "float32") -> Ops:
-    """The Triton kernels; `linear`, `log_softmax` and the plumbing are PyTorch's own.
+    """The Triton kernels; `linear`, `log_softmax`, the ops of the baselines and the plumbing are PyTorch's own.
 
     device is a GPU, the current one by default; with TRITON_INTERPRET=1 the CPU. dtype as in `torch_ops`. Raises
     `ValueError`, `RuntimeError` without a GPU, and `ModuleNotFoundError` without Triton, saying what works instead.

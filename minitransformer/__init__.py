@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from minitransformer.data.tokenizer import BPETokenizer
     from minitransformer.evaluation import evaluate
     from minitransformer.gradcheck import check_gradients
-    from minitransformer.models import Transformer, TransformerConfig
+    from minitransformer.models import (
+        ConvolutionalConfig,
+        ConvolutionalTranslator,
+        RecurrentConfig,
+        RecurrentTranslator,
+        Transformer,
+        TransformerConfig,
+    )
     from minitransformer.training import Trainer, TrainingDiverged, TrainingSettings
     from minitransformer.translator import Translator
 
@@ -34,6 +41,10 @@ __all__ = [
     "Batches",
     "Checkpoint",
     "CheckpointError",
+    "ConvolutionalConfig",
+    "ConvolutionalTranslator",
+    "RecurrentConfig",
+    "RecurrentTranslator",
     "TokenDataset",
     "Trainer",
     "TrainingDiverged",
@@ -56,7 +67,14 @@ _HOMES = {
     "data.tokenizer": ("BPETokenizer",),
     "evaluation": ("evaluate",),
     "gradcheck": ("check_gradients",),
-    "models": ("Transformer", "TransformerConfig"),
+    "models": (
+        "ConvolutionalConfig",
+        "ConvolutionalTranslator",
+        "RecurrentConfig",
+        "RecurrentTranslator",
+        "Transformer",
+        "TransformerConfig",
+    ),
     "training": ("Trainer", "TrainingDiverged", "TrainingSettings"),
     "translator": ("Translator",),
 }

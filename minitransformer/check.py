@@ -17,6 +17,8 @@ import numpy as np
 
 from .gradcheck import GradientError, check_gradients
 from .layers import (
+    AdditiveAttention,
+    AttendingConvolution,
     BlockConfig,
     CrossAttention,
     DecoderLayer,
@@ -24,13 +26,17 @@ from .layers import (
     EncoderLayer,
     FeedForward,
     FlatParameters,
+    GatedConvolution,
     LayerNorm,
     LearnedPositions,
     Linear,
+    Recurrent,
+    ResidualConvolution,
     SelfAttention,
+    StepAttention,
     TokenEmbedding,
 )
-from .models import Transformer, TransformerConfig
+from .models import ConvolutionalConfig, RecurrentConfig, Transformer, TransformerConfig, build_model
 from .ops import Array, Dropout, Ops, dropout_key, numpy_ops
 
 TOLERANCE = 1e-6
@@ -110,6 +116,8 @@ def op_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     yield case("linear", "", affine)
     yield case("linear", "no bias", {**affine, "bias": None})
     yield case("relu", "", {"x": off_kink})
+    yield case("tanh", "", {"x": n((3, 5))})
+    yield case("sigmoid", "", {"x": n((3, 5))})
     yield case("softmax", "", {"x": n((2, 3, 5))})
     rows = {"x": n((2, 3, 5)), "gamma": n(5), "beta": n(5)}
     yield case("layernorm", "", rows)
@@ -134,6 +142,14 @@ def op_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     yield case("attention", "window", qkv(4, 4), window=1)
     yield case("attention", "dropout", qkv(3, 4), dropout=drop)
     yield case("attention", "all options", qkv(3, 4), key_mask=padding, causal=True, window=1, scale=0.3, dropout=drop)
+
+    additive = {"query": n((2, 3, 3)), "key": n((2, 4, 3)), "value": n((2, 4, 2)), "score_weight": n(3)}
+    yield case("additive_attention", "", additive)
+    yield case("additive_attention", "padding", additive, key_mask=padding)
+    convolved = {"x": n((2, 4, 3)), "weight": n((3, 3, 2)), "bias": n(2)}
+    for kind in ("causal", "same", "valid"):
+        yield case("conv1d", kind, convolved, padding=kind)
+    yield case("conv1d", "no bias", {**convolved, "bias": None})
 
     logits = {"logits": n((2, 4, 5)), "targets": ids}
     fused = {"x": n((8, 3)), "table": n((5, 3)), "targets": ids.reshape(-1)}
@@ -186,6 +202,43 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
         yield case(f"DecoderLayer, {label}", decoder, {"x": x, "memory": memory, "memory_mask": padding}, forward)
 
 
+    yield from baseline_layer_cases(ops, rng)
+
+
+def baseline_layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
+    """The layers of the recurrent and the convolutional models."""
+    x, memory = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 4, 4))
+    padding = np.array([[True, True, False, False], [True] * 4])
+    dropout = DropoutStream(seed=1, step=2)
+    case = partial(layer_case, rng=rng)
+
+    for cell in ("tanh", "lstm"):
+        recurrent = Recurrent(ops, cell, 4, 3, dropout=0.3)
+        yield case(f"Recurrent, {cell}", recurrent, {"x": memory}, *_over_time(recurrent, padding, dropout))
+    yield case("AdditiveAttention", AdditiveAttention(ops, 4), {"x": x, "memory": memory, "key_mask": padding})
+    gated = GatedConvolution(ops, 4, 2, causal=True, dropout=0.3)
+    yield case("GatedConvolution, causal", gated, {"x": x}, partial(gated.forward, dropout=dropout))
+    yield case("ResidualConvolution", ResidualConvolution(ops, 4, 3), {"x": memory, "mask": padding})
+    inputs = {"x": x, "embedded": x[::-1].copy(), "keys": memory, "values": memory + 1, "key_mask": padding}
+    yield case("StepAttention", StepAttention(ops, 4), inputs)
+    yield case("AttendingConvolution", AttendingConvolution(ops, 4, 3), inputs)
+
+
+def _over_time(layer: Recurrent, mask: Array, dropout: DropoutStream) -> tuple[Callable, Callable]:
+    """A recurrent layer's pair with its output and its final state as one array, over time."""
+
+    def forward(x: Array) -> tuple[Array, Any]:
+        (out, final), cache = layer.forward(x, None, mask, dropout)
+        return np.concatenate([out, *(state[:, None] for state in final)], axis=1), (cache, out.shape[1])
+
+    def backward(dout: Array, cache: Any) -> Array:
+        cache, time = cache
+        dfinal = tuple(dout[:, t] for t in range(time, dout.shape[1]))
+        return layer.backward(dout[:, :time], dfinal, cache)[0]
+
+    return forward, backward
+
+
 def model_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     """Every parameter of a whole model: the paper's, one by one; then one with every switch the other way."""
     source, target_in = np.array([[5, 6, 7, 2], [8, 2, 0, 0]]), np.array([[1, 3, 4], [1, 5, 0]])
@@ -200,6 +253,15 @@ def model_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     other = Transformer(TransformerConfig(**sizes, **others), ops, dtype="float64")
     loss = partial(other.loss, **options)
     yield layer_case("Transformer, pre-norm, learned positions", other, {}, loss, other.loss_backward, rng=rng)
+
+    small = {"vocab_size": 9, "d_model": 4, "num_layers": 1, "dropout": 0.2, "max_length": 4}
+    for name, config in {
+        "RecurrentTranslator, tanh": RecurrentConfig(**small, cell="tanh", attention=False),
+        "RecurrentTranslator, lstm, attention": RecurrentConfig(**small, cell="lstm"),
+        "ConvolutionalTranslator": ConvolutionalConfig(**small),
+    }.items():
+        model = build_model(config, ops, dtype="float64")
+        yield layer_case(name, model, {}, partial(model.loss, **options), model.loss_backward, rng=rng)
 
 
 def layer_case(

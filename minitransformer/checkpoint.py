@@ -17,14 +17,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .atomic import atomic_write
-
-if TYPE_CHECKING:
-    from .models.transformer import Transformer
+from .models import DEFAULT_KIND, Model, build_model, config_from_dict
+from .ops import Ops, numpy_ops
 
 VERSION = 1
 OPTIMIZER_PREFIX = "optimizer/"
@@ -42,7 +41,7 @@ class CheckpointError(ValueError):
 class Checkpoint:
     """What one checkpoint holds: arrays by name, and plain data that JSON can hold.
 
-    config      the model's configuration, as `TransformerConfig.to_dict` gives it
+    config      the model's configuration, as its `to_dict` gives it, and so the kind of model
     parameters  the weights by name
     optimizer   the optimiser's arrays by name, as `Adam.state_dict` gives them, or None
     tokenizer   the tokenizer's JSON text, or None
@@ -63,8 +62,24 @@ class Checkpoint:
         source, target = self.state.get("languages") or (None, None)
         return (source, target) if source and target else None
 
-    def restore(self, model: "Transformer") -> None:
+    def model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> Model:
+        """A model of the kind and configuration that the checkpoint holds, with its weights.
+
+        Raises CheckpointError for a kind that there is not.
+        """
+        try:
+            config = config_from_dict(self.config)
+        except ValueError as error:
+            raise CheckpointError(f"the checkpoint can't be made a model of: {error}") from error
+        model = build_model(config, ops, dtype)
+        self.restore(model)
+        return model
+
+    def restore(self, model: Model) -> None:
         """Copy the weights into `model`; raises CheckpointError naming each field in which they differ."""
+        kinds = [config.get("kind", DEFAULT_KIND) for config in (self.config, model.config.to_dict())]
+        if kinds[0] != kinds[1]:
+            raise CheckpointError(f"the checkpoint is of a {kinds[0]} model, not of a {kinds[1]} one")
         differences = _differences(self.config, model.config.to_dict())
         if differences:
             raise CheckpointError(f"the checkpoint is of another configuration than the model: {differences}")

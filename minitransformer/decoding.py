@@ -16,7 +16,7 @@ Greedy search follows the best token of each step. Beam search keeps the best `n
   hypothesis that was complete first. Padding and beginning-of-sentence tokens are never produced.
 
 Sentences don't see each other: each is searched as if it were alone, and leaves the batch as soon as it is done. The
-model keeps the keys and values of the prefixes (its `DecoderState`); here are small integer arrays on the host.
+model keeps what it needs of the prefixes (its `BeamState`); here are small integer arrays on the host.
 """
 
 from dataclasses import dataclass
@@ -24,15 +24,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .models import TransformerConfig
+from .models import ModelConfig
 from .ops import Array, Ops
 
 
 class Decodable(Protocol):
-    """What a model must offer to be searched; `Transformer` does."""
+    """What a model must offer to be searched; every `Model` does."""
 
-    config: TransformerConfig
     ops: Ops
+
+    @property
+    def config(self) -> ModelConfig:
+        """The special ids, and the longest sequence."""
+        ...
 
     def start_decoding(self, source: Array, num_beams: int = 1) -> Any:
         """Encode `source` (B, Ts); the state that comes back has `select(sentences)` and `reorder(beams)`."""

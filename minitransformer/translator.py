@@ -12,7 +12,7 @@ from .checkpoint import CheckpointError, load_checkpoint
 from .data.batching import check_special_ids, pad
 from .data.tokenizer import BPETokenizer
 from .decoding import Hypothesis, beam_search, greedy_search
-from .models import Transformer, TransformerConfig
+from .models import Model, Transformer
 from .ops import Ops, numpy_ops
 from .threads import Threads
 
@@ -56,7 +56,7 @@ class Translator:
 
     def __init__(
         self,
-        model: Transformer,
+        model: Model,
         tokenizer: BPETokenizer,
         languages: tuple[str, str] | None = None,
         threads: int | None = None,
@@ -80,8 +80,7 @@ class Translator:
         checkpoint = load_checkpoint(path, with_optimizer=False)
         if checkpoint.tokenizer is None:
             raise CheckpointError(f"{path} holds no tokenizer: it can't translate text")
-        model = Transformer(TransformerConfig.from_dict(checkpoint.config), ops=ops, dtype=dtype)
-        checkpoint.restore(model)
+        model = checkpoint.model(ops, dtype)
         return cls(model, BPETokenizer.from_json(checkpoint.tokenizer), checkpoint.languages, threads)
 
     def translate(
@@ -137,8 +136,11 @@ class Translator:
     ) -> AttentionMaps:
         """What the model attends to as it writes `target`, by default its own best translation of `source`.
 
-        The other options are those of `translate`. Raises `ValueError` for a blank source and where either is too long.
+        The other options are those of `translate`. Raises `ValueError` for a blank source, where either is too
+        long, and for a model that is no Transformer.
         """
+        if not isinstance(self.model, Transformer):
+            raise ValueError(f"a {self.model.config.kind} model has no attention maps: a Transformer has")
         (source_ids,) = self._encode([source], truncate)
         if not source_ids:
             raise ValueError("the source sentence is empty: there is nothing to attend to")
@@ -176,7 +178,7 @@ class Translator:
 
 
 def search(
-    model: Transformer,
+    model: Model,
     sources: Sequence[Sequence[int]],
     batch_tokens: int = 1024,
     threads: int | None = None,

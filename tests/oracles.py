@@ -12,6 +12,8 @@ from torch import Tensor
 from minitransformer.ops.dropout import Dropout, dropout_mask
 
 relu = F.relu
+tanh = torch.tanh
+sigmoid = torch.sigmoid
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -98,6 +100,30 @@ def attention(
     identity = torch.eye(key.shape[2], dtype=key.dtype).expand(*key.shape[:2], -1, -1)
     weights = F.scaled_dot_product_attention(query, key, identity, attn_mask=mask, scale=scale)
     return dropped(weights, dropout) @ value
+
+
+def conv1d(x: Tensor, weight: Tensor, bias: Tensor | None, *, padding: str = "causal") -> Tensor:
+    """`F.conv1d`, which has the channels before the positions and stores its weight `(C_out, C_in, K)`."""
+    left, right = {"causal": (len(weight) - 1, 0), "same": (len(weight) // 2,) * 2, "valid": (0, 0)}[padding]
+    if not x.shape[1]:  # F.conv1d takes no empty sequence
+        return F.linear(x, weight[0].T, bias)
+    return F.conv1d(F.pad(x.transpose(1, 2), (left, right)), weight.permute(2, 1, 0), bias).transpose(1, 2)
+
+
+def additive_attention(
+    query: Tensor, key: Tensor, value: Tensor, score_weight: Tensor, *, key_mask: np.ndarray | None = None
+) -> Tensor:
+    """Every score by itself, then `F.scaled_dot_product_attention` of queries of 0, to whose scores ours are added."""
+    batch, num_queries, num_keys = len(query), query.shape[1], key.shape[1]
+    scores = F.linear(torch.tanh(query.unsqueeze(2) + key.unsqueeze(1)), score_weight[None]).squeeze(3)
+    mask = torch.from_numpy(may_attend(num_queries, num_keys, key_mask=key_mask))[:, 0].expand_as(scores)
+    if not mask.any(2).all() or not scores.numel():  # a query with nothing to attend to: PyTorch makes NaN of it
+        zeros = torch.zeros_like(scores)
+        weights = torch.where(mask, F.softmax(torch.where(mask, scores, -1e300), dim=2), zeros) if num_keys else zeros
+        return weights @ value
+    scores = scores.masked_fill(~mask, -torch.inf)
+    nothing = query.new_zeros(batch, num_queries, 1), key.new_zeros(batch, num_keys, 1)
+    return F.scaled_dot_product_attention(*nothing, value, attn_mask=scores)
 
 
 def cross_entropy(

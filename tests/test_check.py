@@ -38,6 +38,8 @@ def test_every_op_layer_and_parameter_has_a_row(results):
             assert any(row.split(",")[0] == field.name.removesuffix("_backward") for row in rows), field.name
     for layer in ("Linear", "FeedForward", "LayerNorm", "TokenEmbedding", "LearnedPositions", "SelfAttention"):
         assert any(row.startswith(layer) for row in rows)
+    for name in ("Recurrent", "GatedConvolution", "AttendingConvolution", "RecurrentT", "ConvolutionalTranslator"):
+        assert any(row.startswith(name) for row in rows)
     model = Transformer(TransformerConfig(vocab_size=9, d_model=4, num_heads=2, d_ff=5, num_layers=2))
     assert {f"Transformer: {name}" for name in model.parameters.named} <= set(rows)
 

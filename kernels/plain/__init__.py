@@ -5,7 +5,9 @@ by side; what the formulas mean is said there. float16 and bfloat16 are widened 
 """
 
 from .adam import adam_step, global_norm
+from .additive_attention import additive_attention_backward, additive_attention_forward
 from .attention import attention_backward, attention_forward, attention_from, attention_weights
+from .conv1d import conv1d_backward, conv1d_forward
 from .cross_entropy import (
     cross_entropy_backward,
     cross_entropy_forward,
@@ -23,17 +25,23 @@ from .layernorm import (
 )
 from .linear import linear_backward, linear_forward
 from .relu import relu_backward, relu_forward
+from .sigmoid import sigmoid_backward, sigmoid_forward
 from .softmax import log_softmax, softmax_backward, softmax_forward
+from .tanh import tanh_backward, tanh_forward
 
 __all__ = [
     "adam_step",
     "add_layernorm_backward",
     "add_layernorm_forward",
     "add_layernorm_from",
+    "additive_attention_backward",
+    "additive_attention_forward",
     "attention_backward",
     "attention_forward",
     "attention_from",
     "attention_weights",
+    "conv1d_backward",
+    "conv1d_forward",
     "cross_entropy_backward",
     "cross_entropy_forward",
     "dropout_backward",
@@ -50,6 +58,10 @@ __all__ = [
     "log_softmax",
     "relu_backward",
     "relu_forward",
+    "sigmoid_backward",
+    "sigmoid_forward",
     "softmax_backward",
     "softmax_forward",
+    "tanh_backward",
+    "tanh_forward",
 ]

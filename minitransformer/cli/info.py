@@ -6,7 +6,7 @@ from typing import Any
 
 from ..checkpoint import Checkpoint, load_checkpoint
 from ..costs import flops_per_token, inference_bytes, parameter_groups, training_bytes
-from ..models import PRESETS, TransformerConfig
+from ..models import PRESETS, TransformerConfig, config_from_dict
 from .common import given, positive_int, say
 
 BATCH_TOKENS = 4096
@@ -43,19 +43,33 @@ def run(args: argparse.Namespace) -> int:
     if (args.checkpoint is None) == (args.preset is None):
         raise ValueError("name a checkpoint or a --preset, one of the two")
     if args.preset is not None:
-        config = getattr(TransformerConfig, args.preset)(**given(args, ["vocab_size"]))
-    elif args.vocab_size is not None:
+        say_transformer(getattr(TransformerConfig, args.preset)(**given(args, ["vocab_size"])), args.length)
+        return 0
+    if args.vocab_size is not None:
         raise ValueError("--vocab-size goes with --preset; a checkpoint has its own")
-    else:
-        checkpoint = load_checkpoint(args.checkpoint)
-        config = TransformerConfig.from_dict(checkpoint.config)
-        say_section(args.checkpoint, checkpoint_rows(Path(args.checkpoint), checkpoint))
+    checkpoint = load_checkpoint(args.checkpoint)
+    config = config_from_dict(checkpoint.config)
+    say_section(args.checkpoint, checkpoint_rows(Path(args.checkpoint), checkpoint))
+    if isinstance(config, TransformerConfig):
+        say_transformer(config, args.length)
+    else:  # costs are known of the Transformer alone
+        say_section("configuration", config.to_dict())
+        say_parameters({name: array.size for name, array in checkpoint.parameters.items()})
+    return 0
+
+
+def say_transformer(config: TransformerConfig, length: int) -> None:
+    """A Transformer's configuration, parameters and costs."""
     say_section("configuration", config.to_dict())
     groups = parameter_groups(config)
-    total = sum(groups.values())
-    say_section("parameters", {name: f"{count:>13,}" for name, count in (groups | {"all": total}).items()})
-    say_section(f"costs, with {args.length} tokens in a sentence", cost_rows(config, total, args.length))
-    return 0
+    say_parameters(groups)
+    say_section(f"costs, with {length} tokens in a sentence", cost_rows(config, sum(groups.values()), length))
+
+
+def say_parameters(counts: dict[str, int]) -> None:
+    """How many parameters each part has, and all together."""
+    rows = counts | {"all": sum(counts.values())}
+    say_section("parameters", {name: f"{count:>13,}" for name, count in rows.items()})
 
 
 def checkpoint_rows(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:

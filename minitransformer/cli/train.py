@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoint import CheckpointError, latest, load_checkpoint
-from ..models import Transformer, TransformerConfig
+from ..models import Model, ModelConfig, TransformerConfig, build_model, config_from_dict
 from ..training import LOG_NAME, Trainer, TrainingOutcome, TrainingSettings, read_log
 from .backend import NUMPY, Backend, chosen_backend
 from .common import given, heavy_work, invocation, say
@@ -29,7 +29,7 @@ class Plan:
     """Everything that a training follows from; `bleu_sentences` of the validation text are translated for BLEU."""
 
     folder: Path
-    config: TransformerConfig
+    config: ModelConfig
     settings: TrainingSettings
     data: PreparedData
     resumes: bool = False
@@ -100,7 +100,7 @@ def resumed_plan(args: argparse.Namespace) -> Plan:
     checkpoint = load_checkpoint(path, with_optimizer=False)
     if "settings" not in checkpoint.state:
         raise CheckpointError(f"{path} holds a model but no training to resume")
-    config = TransformerConfig.from_dict(checkpoint.config)
+    config = config_from_dict(checkpoint.config)
     wanted = given(args, MODEL_OPTIONS)
     if args.preset:
         wanted = preset_config(args, config.vocab_size).to_dict()
@@ -114,7 +114,7 @@ def resumed_plan(args: argparse.Namespace) -> Plan:
 
 def train(plan: Plan) -> TrainingOutcome:
     """Train as planned, and leave `loss.png` in the folder beside the checkpoints and the log."""
-    model = Transformer(plan.config, plan.backend.ops, plan.backend.dtype, plan.settings.seed)
+    model = build_model(plan.config, plan.backend.ops, plan.backend.dtype, plan.settings.seed)
     say(
         f"{model.parameters.count:,} parameters, {len(plan.data.train):,} training pairs "
         f"({plan.data.train.num_dropped:,} left out), {plan.settings.steps:,} steps; {plan.backend}"
@@ -147,14 +147,14 @@ def draw_losses(folder: Path, picture: Path | None = None) -> None:
         plot_loss(records, picture or folder / "loss.png")
 
 
-def _validation_bleu(plan: Plan) -> Callable[[Transformer], float]:
+def _validation_bleu(plan: Plan) -> Callable[[Model], float]:
     """Greedy translation of the first validation sentences."""
     from ..evaluation import evaluate
     from ..translator import Translator
 
     sources, references = plan.data.valid_sentences(plan.bleu_sentences)
 
-    def bleu(model: Transformer) -> float:
+    def bleu(model: Model) -> float:
         translator = Translator(model, plan.data.tokenizer, threads=plan.settings.threads)
         return evaluate(translator.translate(sources, beam=1), references).bleu
 
@@ -170,6 +170,6 @@ def _wanted_corpus(args: argparse.Namespace) -> dict[str, Any]:
 
 def _refuse_changes(what: str, kept: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Raise ValueError naming each option that is not what a resumed training keeps."""
-    changes = [f"{name} {kept[name]}, not {value}" for name, value in wanted.items() if kept[name] != value]
+    changes = [f"{name} {kept.get(name)}, not {value}" for name, value in wanted.items() if kept.get(name) != value]
     if changes:
         raise ValueError(f"{what} has {', '.join(changes)}: a resumed training keeps it")

@@ -87,9 +87,14 @@ class LearnedPositions(Layer):
 
 
 class InputEmbedding(Layer):
-    """What a stack begins with: `Dropout(√d_model · table[ids] + positions)`. The token table belongs to the model."""
+    """What a stack begins with: `Dropout(√d_model · table[ids] + positions)`. The token table belongs to the model.
 
-    def __init__(self, ops: Ops, positions: SinusoidalPositions | LearnedPositions, dropout: float, site: int) -> None:
+    A recurrent network reads one token after the other and needs no positions: `None`.
+    """
+
+    def __init__(
+        self, ops: Ops, positions: SinusoidalPositions | LearnedPositions | None, dropout: float, site: int
+    ) -> None:
         super().__init__(ops)
         self.positions = positions
         self.rate, self.site = dropout, site
@@ -97,19 +102,23 @@ class InputEmbedding(Layer):
     def forward(self, ids: Array, tokens: TokenEmbedding, dropout: DropoutStream | None = None) -> tuple[Array, tuple]:
         """ids `(B, T)` → `(B, T, C)`."""
         x, token_cache = tokens.forward(ids)
-        x, dropout_cache = self.ops.dropout_forward(
-            self.positions.forward(x), dropout_at(dropout, self.site, self.rate)
-        )
+        if self.positions is not None:
+            x = self.positions.forward(x)
+        x, dropout_cache = self.ops.dropout_forward(x, dropout_at(dropout, self.site, self.rate))
         return x, (token_cache, dropout_cache)
 
     def backward(self, dx: Array, cache: tuple, tokens: TokenEmbedding) -> None:
         """Adds into the gradients of the token table and of learned positions."""
         token_cache, dropout_cache = cache
-        dx = self.positions.backward(self.ops.dropout_backward(dx, dropout_cache))
+        dx = self.ops.dropout_backward(dx, dropout_cache)
+        if self.positions is not None:
+            dx = self.positions.backward(dx)
         tokens.backward(dx, token_cache)
 
     def step(self, ids: Array, tokens: TokenEmbedding, position: int) -> Array:
         """ids `(B, K)`, the tokens that K beams have at one position → `(B, K, C)`."""
         batch, beams = ids.shape
         x, _ = tokens.forward(ids.reshape(batch * beams, 1))  # (B·K, 1, C)
-        return self.positions.forward(x, start=position).reshape(batch, beams, -1)
+        if self.positions is not None:
+            x = self.positions.forward(x, start=position)
+        return x.reshape(batch, beams, -1)

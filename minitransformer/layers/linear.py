@@ -1,7 +1,7 @@
 """The affine map with its parameters, and the feed-forward network made of two of them."""
 
 from ..ops import Array, Ops
-from ..ops.initialize import constant, xavier_uniform
+from ..ops.initialize import constants, xavier_uniform
 from .parameter import Layer, Parameter
 
 
@@ -9,13 +9,15 @@ class Linear(Layer):
     """`y = x @ weight + bias`.
 
     `widths` may name several outputs that share one product (Q, K and V): each part of the weight starts Xavier-uniform
-    by its own fan, times `gain`.
+    by its own fan, times `gain`. The bias starts at `biases`, one for all or one for each of equal parts.
     """
 
-    def __init__(self, ops: Ops, width_in: int, *widths: int, gain: float = 1.0) -> None:
+    def __init__(
+        self, ops: Ops, width_in: int, *widths: int, gain: float = 1.0, biases: tuple[float, ...] = (0.0,)
+    ) -> None:
         super().__init__(ops)
         self.weight = Parameter((width_in, sum(widths)), xavier_uniform(width_in, *widths, gain=gain))
-        self.bias = Parameter((sum(widths),), constant(0.0))
+        self.bias = Parameter((sum(widths),), constants(*biases))
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C_in)` → `(..., C_out)`."""

@@ -1,17 +1,26 @@
 """What a Transformer is made of, and the named sizes."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 from ..layers import BlockConfig
+from .model_config import (
+    DEFAULT_KIND,
+    ModelConfig,
+    check_counts,
+    check_flags,
+    check_positive,
+    check_rates,
+    check_special_tokens,
+)
 
 PRESETS = ("demo", "tiny", "base", "big")
 """Names of the classmethods that give a known size."""
 
 
 @dataclass(frozen=True)
-class TransformerConfig:
+class TransformerConfig(ModelConfig):
     """The hyper-parameters of a model; the defaults are the paper's base. Source: Vaswani 2017, table 3.
 
     `num_decoder_layers`, `d_k` and `d_v` default to `num_layers` and `d_model / num_heads`. `max_length` is the longest
@@ -20,6 +29,8 @@ class TransformerConfig:
     connections outweigh the sub-layers, and training starts faster.
     Raises `ValueError` or `TypeError` for what can't be a model.
     """
+
+    kind: ClassVar[str] = DEFAULT_KIND
 
     vocab_size: int
     d_model: int = 512
@@ -42,38 +53,20 @@ class TransformerConfig:
     eos_id: int = 2
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "d_model", "num_heads", "d_ff", "num_layers", "max_length"):
-            _check_count(name, getattr(self, name), 1)
-        for name in ("num_decoder_layers", "d_k", "d_v"):
-            if getattr(self, name) is not None:
-                _check_count(name, getattr(self, name), 1)
+        check_counts(self, 1, "vocab_size", "d_model", "num_heads", "d_ff", "num_layers", "max_length")
+        check_counts(self, 1, *(n for n in ("num_decoder_layers", "d_k", "d_v") if getattr(self, n) is not None))
         if self.window is not None:
-            _check_count("window", self.window, 0)
-        for name in ("dropout", "attention_dropout"):
-            rate = getattr(self, name)
-            if isinstance(rate, bool) or not isinstance(rate, int | float):
-                raise TypeError(f"{name} must be a number, got {type(rate).__name__}")
-            if not 0 <= rate < 1:
-                raise ValueError(f"{name} is {rate}, expected a number in [0, 1)")
-        if not isinstance(self.norm_first, bool):
-            raise TypeError(f"norm_first must be True or False, got {type(self.norm_first).__name__}")
-        for name in ("layernorm_eps", "init_gain"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-            if not 0 < value < float("inf"):
-                raise ValueError(f"{name} is {value}, expected a finite number above 0")
+            check_counts(self, 0, "window")
+        check_rates(self, "dropout", "attention_dropout")
+        check_flags(self, "norm_first")
+        check_positive(self, "layernorm_eps", "init_gain")
         if (self.d_k is None or self.d_v is None) and self.d_model % self.num_heads:
             raise ValueError(f"num_heads is {self.num_heads} and does not divide d_model, {self.d_model}")
         if self.positions not in ("sinusoidal", "learned"):
             raise ValueError(f"positions is {self.positions!r}, expected 'sinusoidal' or 'learned'")
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"d_model is {self.d_model}: sinusoidal positions need an even width")
-        for name in ("pad_id", "bos_id", "eos_id"):
-            _check_count(name, getattr(self, name), 0)
-        specials = (self.pad_id, self.bos_id, self.eos_id)
-        if len(set(specials)) != 3 or not all(0 <= token < self.vocab_size for token in specials):
-            raise ValueError(f"pad_id, bos_id, eos_id are {specials}, expected three ids below {self.vocab_size}")
+        check_special_tokens(self)
 
     @property
     def key_width(self) -> int:
@@ -157,24 +150,3 @@ class TransformerConfig:
     @classmethod
     def _preset(cls, vocab_size: int, overrides: Mapping[str, Any], **values: Any) -> "TransformerConfig":
         return cls(vocab_size=vocab_size, **{**values, **overrides})
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "TransformerConfig":
-        """The configuration that `to_dict` wrote. Raises `ValueError` for an unknown field and without a vocab_size."""
-        unknown = set(values) - {field.name for field in fields(cls)}
-        if unknown:
-            raise ValueError(f"unknown configuration fields: {', '.join(sorted(unknown))}")
-        if "vocab_size" not in values:
-            raise ValueError("the configuration has no vocab_size")
-        return cls(**values)
-
-
-def _check_count(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
-    if value < least:
-        raise ValueError(f"{name} is {value}, expected {least} or more")

@@ -1,4 +1,6 @@
-"""What a translation under way remembers: the keys and values of every position so far."""
+"""What a translation under way remembers of the positions so far, for every beam of every sentence."""
+
+from abc import ABC, abstractmethod
 
 from ..ops import Array, Ops
 
@@ -6,11 +8,11 @@ FIRST_ROOM = 32
 """Positions that a fresh cache has room for; the room doubles when it is full."""
 
 
-class DecoderState:
-    """The key/value cache of B sentences with K beams each.
+class BeamState(ABC):
+    """B sentences with K beams each. `position`: how many tokens each beam has.
 
-    `memory_caches`: for each layer the memory's keys and values `(B, H, Ts, D)`, shared by a sentence's beams.
-    `self_caches`: for each layer those of the tokens so far, `(B·K, H, room, D)`. `position`: how many there are.
+    `memory_caches`: for each layer that attends to the memory its keys and values, `(B, …)`, shared by a sentence's
+    beams. What a beam remembers of its own tokens is a row of B·K, and belongs to the kinds of model.
     """
 
     def __init__(
@@ -21,15 +23,6 @@ class DecoderState:
         self.memory_mask = None if memory_mask.all() else memory_mask  # (B, Ts); None: nothing is padded
         self.batch, self.num_beams = memory_mask.shape[0], num_beams
         self.position = 0
-        self.self_caches = [
-            (self._zeros(keys, FIRST_ROOM), self._zeros(values, FIRST_ROOM)) for keys, values in memory_caches
-        ]
-
-    def room(self) -> list[tuple[Array, Array]]:
-        """Each layer's keys and values `(B·K, H, room, D)`, with room for one position more."""
-        if self.self_caches and self.self_caches[0][0].shape[2] == self.position:
-            self.self_caches = [(self._doubled(keys), self._doubled(values)) for keys, values in self.self_caches]
-        return self.self_caches
 
     def reorder(self, beams: Array) -> None:
         """beams `(B, K)`, on the host: the new beam k of sentence b goes on from its old beam `beams[b, k]`.
@@ -59,6 +52,32 @@ class DecoderState:
             self.memory_mask = take(self.memory_mask, sentences)
         self.batch = len(sentences)
 
+    @abstractmethod
+    def _take_rows(self, rows: Array) -> None:
+        """Keeps only these rows of B·K, in this order."""
+
+
+class DecoderState(BeamState):
+    """The Transformer's: the keys and values of every position so far.
+
+    `memory_caches` are `(B, H, Ts, D)` each; `self_caches`: for each layer those of the tokens so far, `(B·K, H, room,
+    D)`.
+    """
+
+    def __init__(
+        self, ops: Ops, memory_caches: list[tuple[Array, Array]], memory_mask: Array, num_beams: int
+    ) -> None:
+        super().__init__(ops, memory_caches, memory_mask, num_beams)
+        self.self_caches = [
+            (self._zeros(keys, FIRST_ROOM), self._zeros(values, FIRST_ROOM)) for keys, values in memory_caches
+        ]
+
+    def room(self) -> list[tuple[Array, Array]]:
+        """Each layer's keys and values `(B·K, H, room, D)`, with room for one position more."""
+        if self.self_caches and self.self_caches[0][0].shape[2] == self.position:
+            self.self_caches = [(self._doubled(keys), self._doubled(values)) for keys, values in self.self_caches]
+        return self.self_caches
+
     def _take_rows(self, rows: Array) -> None:
         self.self_caches = [
             (self._taken(keys, rows), self._taken(values, rows)) for keys, values in self.self_caches
@@ -77,3 +96,21 @@ class DecoderState:
 
     def _doubled(self, cache: Array) -> Array:
         return self.ops.concatenate([cache, self._zeros(cache, cache.shape[2])], axis=2)
+
+
+class RowState(BeamState):
+    """What a beam remembers stays of one size as it grows: `rows`, for each layer some arrays `(B·K, …)`."""
+
+    def __init__(
+        self,
+        ops: Ops,
+        rows: list[tuple[Array, ...]],
+        memory_caches: list[tuple[Array, Array]],
+        memory_mask: Array,
+        num_beams: int,
+    ) -> None:
+        super().__init__(ops, memory_caches, memory_mask, num_beams)
+        self.rows = rows
+
+    def _take_rows(self, rows: Array) -> None:
+        self.rows = [tuple(self.ops.take(array, rows) for array in layer) for layer in self.rows]

@@ -6,7 +6,8 @@ swapped in.
 
 Shapes: B sentences, T positions (Tq queries, Tk keys; Ts source, Tt target), H heads, D the width of a head's queries
 and keys (the paper's d_k), Dv of its values (d_v), C the width of the model (d_model; in an op any width), F of the
-feed-forward network (d_ff), V the vocabulary, N rows of any kind, K beams, P all parameters.
+feed-forward network (d_ff), V the vocabulary, N rows of any kind, K beams (of a convolution: the positions that it
+sees), P all parameters.
 """
 
 from collections.abc import Callable
@@ -14,8 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from .adam import adam_step, global_norm
+from .additive_attention import additive_attention_backward, additive_attention_forward
 from .arrays import Array, activations, asarray, cast, concatenate, cos, sin, take, to_numpy, topk, zeros
 from .attention import attention_backward, attention_forward, attention_mask, attention_weights
+from .conv1d import conv1d_backward, conv1d_forward
 from .cross_entropy import (
     cross_entropy_backward,
     cross_entropy_forward,
@@ -27,7 +30,9 @@ from .embedding import embedding_backward, embedding_forward
 from .layernorm import add_layernorm_backward, add_layernorm_forward, layernorm_backward, layernorm_forward
 from .linear import linear_backward, linear_forward
 from .relu import relu_backward, relu_forward
+from .sigmoid import sigmoid_backward, sigmoid_forward
 from .softmax import log_softmax, softmax_backward, softmax_forward
+from .tanh import tanh_backward, tanh_forward
 
 Op = Callable[..., Any]
 
@@ -56,6 +61,14 @@ class Ops:
     cross_entropy_backward: Op
     linear_cross_entropy_forward: Op
     linear_cross_entropy_backward: Op
+    tanh_forward: Op
+    tanh_backward: Op
+    sigmoid_forward: Op
+    sigmoid_backward: Op
+    conv1d_forward: Op
+    conv1d_backward: Op
+    additive_attention_forward: Op
+    additive_attention_backward: Op
     attention_weights: Op
     activations: Op
     asarray: Op
@@ -93,6 +106,14 @@ numpy_ops = Ops(
     cross_entropy_backward=cross_entropy_backward,
     linear_cross_entropy_forward=linear_cross_entropy_forward,
     linear_cross_entropy_backward=linear_cross_entropy_backward,
+    tanh_forward=tanh_forward,
+    tanh_backward=tanh_backward,
+    sigmoid_forward=sigmoid_forward,
+    sigmoid_backward=sigmoid_backward,
+    conv1d_forward=conv1d_forward,
+    conv1d_backward=conv1d_backward,
+    additive_attention_forward=additive_attention_forward,
+    additive_attention_backward=additive_attention_backward,
     attention_weights=attention_weights,
     activations=activations,
     asarray=asarray,
@@ -117,6 +138,8 @@ __all__ = [
     "adam_step",
     "add_layernorm_backward",
     "add_layernorm_forward",
+    "additive_attention_backward",
+    "additive_attention_forward",
     "asarray",
     "attention_backward",
     "attention_forward",
@@ -124,6 +147,8 @@ __all__ = [
     "attention_weights",
     "cast",
     "concatenate",
+    "conv1d_backward",
+    "conv1d_forward",
     "cos",
     "cross_entropy_backward",
     "cross_entropy_forward",
@@ -144,10 +169,14 @@ __all__ = [
     "numpy_ops",
     "relu_backward",
     "relu_forward",
+    "sigmoid_backward",
+    "sigmoid_forward",
     "sin",
     "softmax_backward",
     "softmax_forward",
     "take",
+    "tanh_backward",
+    "tanh_forward",
     "to_numpy",
     "topk",
     "zeros",

@@ -80,6 +80,13 @@ def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> N
         raise ValueError(f"{name} holds {ids[outside].flat[0]}, expected ids from 0 to {limit - 1}")
 
 
+def check_mask(name: str, mask: Array, shape: tuple[int, ...]) -> None:
+    """A boolean array of exactly this shape."""
+    if not isinstance(mask, np.ndarray) or mask.dtype != bool:
+        raise TypeError(f"{name} must be a boolean array, got {getattr(mask, 'dtype', type(mask).__name__)}")
+    check_shape(name, mask, shape)
+
+
 def check_number(name: str, value: float, at_least: float = -math.inf, at_most: float = math.inf) -> None:
     """`value` must be a finite number in [at_least, at_most]."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient_of, check_ndim, check_number, check_shape
+from ._checks import check_floats, check_gradient_of, check_mask, check_ndim, check_number, check_shape
 from .arrays import Array
 from .dropout import Dropout, dropout_backward, dropout_forward
 from .softmax import softmax_in_place
@@ -191,10 +191,7 @@ def _check(
     if scale is not None:
         check_number("scale", scale)
     if key_mask is not None:
-        if not isinstance(key_mask, np.ndarray) or key_mask.dtype != bool:
-            given = getattr(key_mask, "dtype", type(key_mask).__name__)
-            raise TypeError(f"key_mask must be a boolean array, got {given}")
-        check_shape("key_mask", key_mask, (batch, key.shape[2]))
+        check_mask("key_mask", key_mask, (batch, key.shape[2]))
     if window is not None:
         if isinstance(window, bool) or not isinstance(window, int | np.integer):
             raise TypeError(f"window must be an integer, got {type(window).__name__}")

@@ -33,6 +33,11 @@ def constant(value: float) -> Initializer:
     return lambda generator, shape: np.full(shape, value)
 
 
+def constants(*values: float) -> Initializer:
+    """A vector of equal parts, each of one of the values."""
+    return lambda generator, shape: np.repeat(values, shape[0] // len(values))
+
+
 def generator_for(seed: int, name: str) -> np.random.Generator:
     """A generator of a parameter's own: its values depend on the seed and its name, not on what else the model has."""
     return np.random.default_rng([seed, zlib.crc32(name.encode())])

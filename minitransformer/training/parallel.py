@@ -11,7 +11,7 @@ import numpy as np
 
 from ..data.batching import Batch
 from ..layers import DropoutStream
-from ..models import Transformer
+from ..models import Model
 from ..threads import Threads
 
 # Of a loss that grows beyond all numbers the trainer tells in one sentence; NumPy's warnings on the way add nothing.
@@ -26,7 +26,7 @@ class DataParallel:
     depends on a sentence's number, not on the part it is in. Use it as a context manager, as `Threads`.
     """
 
-    def __init__(self, model: Transformer, threads: int) -> None:
+    def __init__(self, model: Model, threads: int) -> None:
         self.model = model
         if not isinstance(model.parameters.data, np.ndarray):
             threads = 1  # another backend shares out its work by itself
@@ -49,7 +49,7 @@ class DataParallel:
         num_targets = sum(batch.num_target_tokens for batch in batches)
 
         @without_overflow_warnings
-        def part_loss(replica: Transformer, part: Batch) -> float:
+        def part_loss(replica: Model, part: Batch) -> float:
             share = part.num_target_tokens / num_targets
             dropout = DropoutStream(seed, step, sentence=part.first)
             loss, cache = replica.loss(part.source, part.target_in, part.target_out, label_smoothing, dropout)
@@ -71,7 +71,7 @@ class DataParallel:
         """The negative log-likelihood of a target token, averaged over all of `batches`; no smoothing, no dropout."""
 
         @without_overflow_warnings
-        def part_loss(replica: Transformer, part: Batch) -> float:
+        def part_loss(replica: Model, part: Batch) -> float:
             loss, _ = replica.loss(part.source, part.target_in, part.target_out, with_grad=False)
             return part.num_target_tokens * float(loss)
 
@@ -81,6 +81,6 @@ class DataParallel:
             num_targets += batch.num_target_tokens
         return total / num_targets
 
-    def _map(self, part_loss: Callable[[Transformer, Batch], float], batch: Batch) -> list[float]:
+    def _map(self, part_loss: Callable[[Model, Batch], float], batch: Batch) -> list[float]:
         """Run `part_loss` on the parts of `batch`, one thread each."""
         return list(self._threads.map(part_loss, self.replicas, batch.split(len(self.replicas))))

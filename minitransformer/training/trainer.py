@@ -27,7 +27,7 @@ from ..checkpoint import (
 from ..data import BPETokenizer
 from ..data.batching import Batch, Batches, check_special_ids
 from ..data.token_dataset import TokenDataset
-from ..models import Transformer
+from ..models import Model
 from ..optimizer import Adam, clip_scale
 from .parallel import DataParallel, without_overflow_warnings
 from .progress import Progress
@@ -71,7 +71,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: Transformer,
+        model: Model,
         dataset: TokenDataset,
         settings: TrainingSettings,
         *,
@@ -79,7 +79,7 @@ class Trainer:
         valid: TokenDataset | None = None,
         tokenizer: BPETokenizer | None = None,
         languages: tuple[str, str] | None = None,
-        evaluate_bleu: Callable[[Transformer], float] | None = None,
+        evaluate_bleu: Callable[[Model], float] | None = None,
         on_validation: Callable[[], None] | None = None,
         progress: bool = True,
     ) -> None:

@@ -30,6 +30,10 @@ def qkv(rng: np.random.Generator, tq: int = T, tk: int = T) -> dict[str, Any]:
     return draw(rng, query=(B, H, tq, 3), key=(B, H, tk, 3), value=(B, H, tk, 4))
 
 
+def additive(rng: np.random.Generator) -> dict[str, Any]:
+    return draw(rng, query=(B, 3, C), key=(B, T, C), value=(B, T, 4), score_weight=(C,))
+
+
 NORM = {"x": (B, T, C), "gamma": (C,), "beta": (C,)}
 ADD_NORM = {"x": (B, T, C), "sublayer_out": (B, T, C), "gamma": (C,), "beta": (C,)}
 MASK = np.array([[True] * 5, [True, False, True, True, False]])
@@ -51,6 +55,15 @@ CASES = {
     "attention, dropout": ("attention", qkv, {"dropout": DROPOUT, "causal": True}),
     "attention, all": ("attention", qkv, {"dropout": DROPOUT, "causal": True, "window": 2, "key_mask": MASK}),
     "attention to nothing": ("attention", lambda r: qkv(r, tk=0), {}),
+    "tanh": ("tanh", lambda r: draw(r, x=(B, T, C)), {}),
+    "sigmoid": ("sigmoid", lambda r: draw(r, x=(B, T, C)), {}),
+    "conv1d": ("conv1d", lambda r: draw(r, x=(B, T, C), weight=(3, C, 4), bias=(4,)), {}),
+    "conv1d, same": ("conv1d", lambda r: draw(r, x=(B, T, C), weight=(3, C, 4), bias=(4,)), {"padding": "same"}),
+    "conv1d, valid": ("conv1d", lambda r: draw(r, x=(B, T, C), weight=(2, C, 4), bias=(4,)), {"padding": "valid"}),
+    "conv1d, no bias": ("conv1d", lambda r: draw(r, x=(B, T, C), weight=(2, C, 4)) | {"bias": None}, {}),
+    "additive_attention": ("additive_attention", additive, {}),
+    "additive_attention, padding": ("additive_attention", additive, {"key_mask": MASK}),
+    "additive_attention, nothing": ("additive_attention", additive, {"key_mask": MASK & [[False], [True]]}),
     "cross_entropy": ("cross_entropy", lambda r: draw(r, logits=(B, T, V)) | {"targets": ids(r, B, T)}, SMOOTHED),
     "cross_entropy, plain": ("cross_entropy", lambda r: draw(r, logits=(B, T, V)) | {"targets": ids(r, B, T)}, {}),
     "cross_entropy of nothing": (
@@ -231,6 +244,14 @@ REFUSALS = {
     "attention: value": ("attention_forward", [(1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 2, 4)], {}, "value"),
     "attention: axes": ("attention_forward", [(2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4)], {}, "query"),
     "attention: window": ("attention_forward", [(1, 2, 3, 4)] * 3, {"window": -1}, "window"),
+    "conv1d: width": ("conv1d_forward", [(2, 5, 3), (3, 4, 6), (6,)], {}, "x"),
+    "conv1d: axes": ("conv1d_forward", [(5, 3), (3, 3, 6), (6,)], {}, "x"),
+    "conv1d: bias": ("conv1d_forward", [(2, 5, 3), (3, 3, 6), (3,)], {}, "bias"),
+    "conv1d: no middle": ("conv1d_forward", [(2, 5, 3), (2, 3, 6), (6,)], {"padding": "same"}, "weight"),
+    "conv1d: padding": ("conv1d_forward", [(2, 5, 3), (3, 3, 6), (6,)], {"padding": "full"}, "padding"),
+    "additive_attention: key": ("additive_attention_forward", [(1, 2, 3), (1, 4, 2), (1, 4, 3), (3,)], {}, "key"),
+    "additive_attention: value": ("additive_attention_forward", [(1, 2, 3), (1, 4, 3), (1, 5, 3), (3,)], {}, "value"),
+    "additive_attention: v": ("additive_attention_forward", [(1, 2, 3), (1, 4, 3), (1, 4, 3), (4,)], {}, r"score_\w+"),
     "softmax: no axis": ("softmax_forward", [()], {}, "x"),
 }
 
@@ -260,6 +281,9 @@ def test_ids_and_kinds_are_refused_by_name(backend, dtype):
         ops.relu_forward([1.0, 2.0])
     with pytest.raises(TypeError, match="key_mask"):
         ops.attention_forward(*[ops.asarray(np.ones((1, 1, 2, 2)), dtype)] * 3, key_mask=weights)
+    keys = ops.asarray(np.ones((1, 2, 2)), dtype)
+    with pytest.raises(TypeError, match="key_mask"):
+        ops.additive_attention_forward(keys, keys, keys, keys[0, 0], key_mask=keys[0])
     with pytest.raises(TypeError, match="dropout"):
         ops.dropout_forward(weights, 0.1)
     with pytest.raises(ValueError, match="label_smoothing"):

@@ -5,7 +5,7 @@ import pytest
 from model_cases import model_of, ragged
 
 from minitransformer.gradcheck import error
-from minitransformer.models import DecoderState, Transformer
+from minitransformer.models import BeamState, Transformer
 
 OPTIONS = {
     "post-norm": {},
@@ -27,7 +27,7 @@ def tokens(length: int, num_beams: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(1, 11, (len(SOURCE), num_beams, length))
 
 
-def steps(model: Transformer, state: DecoderState, prefixes: np.ndarray) -> np.ndarray:
+def steps(model: Transformer, state: BeamState, prefixes: np.ndarray) -> np.ndarray:
     """The logits `(B, K, T, V)` of every step."""
     return np.stack([model.decode_step(prefixes[..., t], state) for t in range(prefixes.shape[-1])], axis=2)
 

@@ -8,7 +8,10 @@ import minitransformer.ops
 from minitransformer.ops import Ops, numpy_ops
 
 NAMES = [field.name for field in dataclasses.fields(Ops)]
-PAIRS = "linear relu softmax layernorm add_layernorm dropout embedding attention cross_entropy linear_cross_entropy"
+PAIRS = """
+    linear relu softmax layernorm add_layernorm dropout embedding attention cross_entropy linear_cross_entropy
+    tanh sigmoid conv1d additive_attention
+"""
 
 
 @pytest.mark.parametrize("name", NAMES)

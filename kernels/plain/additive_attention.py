@@ -1,0 +1,42 @@
+"""Additive attention, composed from a softmax."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from .._checks import check_floats, check_gradient, check_mask, check_ndim, check_shape
+from .softmax import softmax_backward, softmax_forward
+
+
+def additive_attention_forward(
+    query: Tensor, key: Tensor, value: Tensor, score_weight: Tensor, *, key_mask: Tensor | None = None
+) -> tuple[Tensor, tuple]:
+    """`out_i = Σ_j softmax_j(score_weight · tanh(query_i + key_j)) value_j`: `(B, Tq, C)`, … → `(B, Tq, Dv)`."""
+    check_floats(query=query, key=key, value=value, score_weight=score_weight)
+    check_ndim("query", query, 3, "(B, Tq, C)")
+    check_ndim("key", key, 3, "(B, Tk, C)")
+    check_ndim("value", value, 3, "(B, Tk, Dv)")
+    batch, _, width = query.shape
+    check_shape("key", key, (batch, key.shape[1], width))
+    check_shape("value", value, (batch, key.shape[1], value.shape[2]))
+    check_shape("score_weight", score_weight, (width,))
+    if key_mask is not None:
+        check_mask("key_mask", key_mask, (batch, key.shape[1]), "query", query)
+    features = torch.tanh(query[:, :, None] + key[:, None])  # (B, Tq, Tk, C)
+    scores = features @ score_weight  # (B, Tq, Tk)
+    if key_mask is not None:
+        scores = scores.masked_fill(~key_mask[:, None], -math.inf)
+    weights, softmax_cache = softmax_forward(scores)
+    return weights @ value, (features, value, score_weight, weights, softmax_cache)
+
+
+def additive_attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients `(dquery, dkey, dvalue, dscore_weight)`."""
+    features, value, score_weight, weights, softmax_cache = cache
+    check_gradient("dout", dout, (*weights.shape[:2], value.shape[2]), value.dtype, value.device)
+    dvalue = weights.mT @ dout  # out = weights @ value
+    dscores = softmax_backward(dout @ value.mT, softmax_cache)  # (B, Tq, Tk)
+    dscore_weight = dscores.reshape(-1) @ features.reshape(dscores.numel(), len(score_weight))
+    dsum = dscores[..., None] * (1 - features.square()) * score_weight  # features = tanh(query + key)
+    return dsum.sum(2), dsum.sum(1), dvalue, dscore_weight

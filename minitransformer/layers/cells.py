@@ -1,0 +1,88 @@
+"""What a recurrent network does at every position: a cell takes the state one step further.
+
+A cell's input is projected outside, by its `input` map, for all positions in one product; what is left in the loop over
+time is the state's own product, with `recurrent`, whose gradient is again one product over all positions
+(`layers/recurrent.py`).
+"""
+
+from ..ops import Array, Ops
+from ..ops.initialize import xavier_uniform
+from .linear import Linear
+from .parameter import Layer, Parameter
+
+State = tuple[Array, ...]
+"""What is carried from position to position, `(N, C)` each. The first is the hidden state, the one that others see."""
+
+
+class TanhCell(Layer):
+    """`h_t = tanh(x_t W + b + h_{t−1} U)`.
+
+    Source: Elman 1990; Sutskever, Vinyals, Le 2014, §2; both have σ in place of tanh.
+    """
+
+    num_states = 1
+
+    def __init__(self, ops: Ops, width_in: int, width: int, gain: float = 1.0) -> None:
+        super().__init__(ops)
+        self.input = Linear(ops, width_in, width, gain=gain)
+        self.recurrent = Parameter((width, width), xavier_uniform(width, width, gain=gain))
+
+    def forward(self, projected: Array, state: State) -> tuple[State, Array]:
+        """projected `(N, C)`, which is `x_t W + b`, and the state before → the state after."""
+        (hidden,) = state
+        hidden, cache = self.ops.tanh_forward(projected + hidden @ self.recurrent.value)
+        return (hidden,), cache
+
+    def backward(self, dstate: State, cache: Array) -> tuple[Array, State]:
+        """Returns (dprojected, the gradient of the state before); that of `recurrent` is the caller's to add."""
+        (dhidden,) = dstate
+        dprojected = self.ops.tanh_backward(dhidden, cache)
+        return dprojected, (dprojected @ self.recurrent.value.swapaxes(0, 1),)
+
+
+class LSTMCell(Layer):
+    """`c_t = f ⊗ c_{t−1} + i ⊗ g` and `h_t = o ⊗ tanh(c_t)`: a memory that is written, kept and read through gates.
+
+    `i, f, o = σ(…)` and `g = tanh(…)` of `x_t W + b + h_{t−1} U`, in this order side by side. Where f is 1, the
+    memory's gradient goes back through time as it is, which a tanh network's does not. f's bias starts at 1, so that
+    at first much is kept.
+    Source: Hochreiter & Schmidhuber 1997; f: Gers et al. 2000; its bias: Jozefowicz, Zaremba, Sutskever 2015.
+    """
+
+    num_states = 2
+
+    def __init__(self, ops: Ops, width_in: int, width: int, gain: float = 1.0) -> None:
+        super().__init__(ops)
+        self.width = width
+        self.input = Linear(ops, width_in, *(width,) * 4, gain=gain, biases=(0.0, 1.0, 0.0, 0.0))
+        self.recurrent = Parameter((width, 4 * width), xavier_uniform(width, *(width,) * 4, gain=gain))
+
+    def forward(self, projected: Array, state: State) -> tuple[State, tuple]:
+        """projected `(N, 4·C)`, which is `x_t W + b`, and the state before, (h, c) → the state after."""
+        hidden, memory = state
+        width = self.width
+        gates = projected + hidden @ self.recurrent.value  # (N, 4·C)
+        opened, opened_cache = self.ops.sigmoid_forward(gates[:, : 3 * width])
+        candidate, candidate_cache = self.ops.tanh_forward(gates[:, 3 * width :])
+        write, keep, read = opened[:, :width], opened[:, width : 2 * width], opened[:, 2 * width :]
+        new_memory = keep * memory + write * candidate
+        squashed, squashed_cache = self.ops.tanh_forward(new_memory)
+        cache = (write, keep, read, candidate, memory, squashed, opened_cache, candidate_cache, squashed_cache)
+        return (read * squashed, new_memory), cache
+
+    def backward(self, dstate: State, cache: tuple) -> tuple[Array, State]:
+        """Returns (dprojected, the gradient of the state before); that of `recurrent` is the caller's to add."""
+        write, keep, read, candidate, memory, squashed, opened_cache, candidate_cache, squashed_cache = cache
+        dhidden, dmemory = dstate
+        dread = dhidden * squashed  # hidden = read · squashed
+        dmemory = dmemory + self.ops.tanh_backward(dhidden * read, squashed_cache)
+        dkeep = dmemory * memory  # new_memory = keep · memory + write · candidate
+        dwrite = dmemory * candidate
+        dopened = self.ops.sigmoid_backward(self.ops.concatenate([dwrite, dkeep, dread]), opened_cache)  # (N, 3·C)
+        dcandidate = self.ops.tanh_backward(dmemory * write, candidate_cache)
+        dgates = self.ops.concatenate([dopened, dcandidate])  # (N, 4·C)
+        return dgates, (dgates @ self.recurrent.value.swapaxes(0, 1), dmemory * keep)
+
+
+CELLS = {"tanh": TanhCell, "lstm": LSTMCell}
+"""The cells by the names that a configuration gives them."""

@@ -1,0 +1,199 @@
+"""The layers and the models of the baselines in PyTorch: what ours must equal, output and gradients (by autograd).
+
+`torch.rnn_tanh` and `torch.lstm` are what `torch.nn.RNN` and `torch.nn.LSTM` call, over packed sequences, which have no
+padding; `F.conv1d`, `F.glu` and `F.scaled_dot_product_attention` are PyTorch's own too. Here they are only put
+together, over our named parameters.
+"""
+
+import math
+
+import numpy as np
+import oracles
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch_model import Weights, drop, inside, linear
+
+from minitransformer.layers import AttendingConvolution, DropoutStream, GatedConvolution, ResidualConvolution
+from minitransformer.models import ConvolutionalTranslator, RecurrentConfig, RecurrentTranslator
+
+HALVED = math.sqrt(0.5)
+
+
+def torch_gates(gates: Tensor) -> Tensor:
+    """Our gates `(…, 4·C)`, written, kept, read, candidate, in PyTorch's order: the last two the other way."""
+    write, keep, read, candidate = gates.chunk(4, dim=-1)
+    return torch.cat([write, keep, candidate, read], dim=-1)
+
+
+def torch_weights(w: Weights, cell: str) -> list[Tensor]:
+    """`weight_ih`, `weight_hh`, `bias_ih`, `bias_hh` of one layer; PyTorch has two biases, of which one is 0."""
+    ours = [w["cell.input.weight"], w["cell.recurrent"], w["cell.input.bias"]]
+    over, through, bias = map(torch_gates, ours) if cell == "lstm" else ours
+    return [over.T.contiguous(), through.T.contiguous(), bias, torch.zeros_like(bias)]
+
+
+def recurrent(
+    w: Weights, x: Tensor, cell: str, state: tuple[Tensor, ...] | None = None, mask: np.ndarray | None = None
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """One layer: out `(B, T, C)` with the last real state wherever there is padding, and the final state."""
+    batch, time, _ = x.shape
+    width = len(w["cell.recurrent"])
+    if state is None:
+        state = tuple(x.new_zeros(batch, width) for _ in range(2 if cell == "lstm" else 1))
+    real = torch.ones(batch, time, dtype=torch.bool) if mask is None else torch.from_numpy(mask)
+    lengths = real.sum(1)
+    rows = lengths.nonzero()[:, 0]  # packing takes no empty sentence
+    if not len(rows):
+        return state[0][:, None].expand(-1, time, -1), state
+    packed = pack_padded_sequence(x[rows], lengths[rows], batch_first=True, enforce_sorted=False)
+    data, sizes, order, back = packed
+    assert order is not None
+    assert back is not None
+    start = [part[rows][order][None] for part in state]
+    weights = torch_weights(w, cell)
+    options = (weights, True, 1, 0.0, False, False)  # biases, one layer, no dropout, not training, one direction
+    if cell == "lstm":
+        data, *final = torch.lstm(data, sizes, start, *options)
+    else:
+        data, *final = torch.rnn_tanh(data, sizes, start[0], *options)
+    out, _ = pad_packed_sequence(PackedSequence(data, sizes, order, back), batch_first=True, total_length=time)
+    final = tuple(part.index_put((rows,), last[0][back]) for part, last in zip(state, final, strict=True))
+    out = torch.zeros(batch, time, width, dtype=x.dtype).index_put((rows,), out)
+    return torch.where(real[..., None], out, final[0][:, None]), final
+
+
+def recurrent_stack(
+    w: Weights,
+    x: Tensor,
+    layers: list,
+    cell: str,
+    states: list[tuple[Tensor, ...]] | None = None,
+    mask: np.ndarray | None = None,
+    stream: DropoutStream | None = None,
+) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+    """Layers over each other, our dropout on what each puts out."""
+    finals = []
+    for index, layer in enumerate(layers):
+        x, final = recurrent(inside(w, f"layers.{index}"), x, cell, None if states is None else states[index], mask)
+        x = oracles.dropped(x, drop(stream, layer.site, layer.rate))
+        finals.append(final)
+    return x, finals
+
+
+def additive_attention(w: Weights, x: Tensor, memory: Tensor, key_mask: np.ndarray | None = None) -> Tensor:
+    query, key = linear(inside(w, "query"), x), F.linear(memory, w["key"].T)
+    return oracles.additive_attention(query, key, memory, w["score"], key_mask=key_mask)
+
+
+def gated_convolution(
+    w: Weights,
+    x: Tensor,
+    layer: GatedConvolution,
+    mask: np.ndarray | None = None,
+    stream: DropoutStream | None = None,
+) -> Tensor:
+    x = oracles.dropped(x, drop(stream, layer.site, layer.rate))
+    if mask is not None:
+        x = torch.where(torch.from_numpy(mask)[..., None], x, 0.0)
+    return F.glu(oracles.conv1d(x, w["weight"], w["bias"], padding="causal" if layer.causal else "same"), dim=-1)
+
+
+def residual_convolution(
+    w: Weights,
+    x: Tensor,
+    layer: ResidualConvolution,
+    mask: np.ndarray | None = None,
+    stream: DropoutStream | None = None,
+) -> Tensor:
+    return (x + gated_convolution(inside(w, "convolution"), x, layer.convolution, mask, stream)) * HALVED
+
+
+def step_attention(
+    w: Weights, hidden: Tensor, embedded: Tensor, keys: Tensor, values: Tensor, key_mask: np.ndarray | None = None
+) -> Tensor:
+    query = (linear(inside(w, "query"), hidden) + embedded) * HALVED
+    context = oracles.attention(query[:, None], keys[:, None], values[:, None], key_mask=key_mask)
+    return (hidden + context[:, 0]) * HALVED
+
+
+def attending_convolution(
+    w: Weights,
+    x: Tensor,
+    embedded: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    layer: AttendingConvolution,
+    key_mask: np.ndarray | None = None,
+    stream: DropoutStream | None = None,
+) -> Tensor:
+    hidden = gated_convolution(inside(w, "convolution"), x, layer.convolution, None, stream)
+    return (x + step_attention(inside(w, "attention"), hidden, embedded, keys, values, key_mask)) * HALVED
+
+
+class TorchBaseline:
+    """A whole recurrent or convolutional model of ours, over copies of its parameters: `.weights`, with `.grad`."""
+
+    def __init__(
+        self, model: RecurrentTranslator | ConvolutionalTranslator, dtype: torch.dtype = torch.float64
+    ) -> None:
+        self.model, self.config = model, model.config
+        state = model.parameters.state_dict()
+        self.weights = {name: torch.tensor(w, dtype=dtype, requires_grad=True) for name, w in state.items()}
+
+    def forward(self, source: np.ndarray, target: np.ndarray, stream: DropoutStream | None = None) -> Tensor:
+        """Logits `(B, Tt, V)`."""
+        mask, hidden_of = source != self.config.pad_id, self._convolutional
+        if isinstance(self.model, RecurrentTranslator):
+            hidden_of = self._recurrent
+        hidden = hidden_of(self._embed("encoder", source, stream), self._embed("decoder", target, stream), mask, stream)
+        return F.linear(hidden, self.weights["tokens.table"])
+
+    def loss(
+        self,
+        source: np.ndarray,
+        target_in: np.ndarray,
+        target_out: np.ndarray,
+        label_smoothing: float = 0.0,
+        stream: DropoutStream | None = None,
+    ) -> Tensor:
+        """The mean cross-entropy of the targets that are not padding."""
+        logits = self.forward(source, target_in, stream)
+        return oracles.cross_entropy(logits, torch.tensor(target_out), label_smoothing, self.config.pad_id)
+
+    def gradients(self) -> dict[str, np.ndarray]:
+        """What autograd left, zero where it left nothing."""
+        return {name: np.zeros(w.shape) if w.grad is None else w.grad.numpy() for name, w in self.weights.items()}
+
+    def _embed(self, side: str, ids: np.ndarray, stream: DropoutStream | None) -> Tensor:
+        x = F.embedding(torch.tensor(ids), self.weights["tokens.table"]) * self.config.d_model**0.5
+        positions = self.weights.get(f"{side}.embedding.positions.table")
+        if positions is not None:
+            x = x + positions[: ids.shape[1]]
+        return oracles.dropped(x, drop(stream, getattr(self.model, side).embedding.site, self.config.dropout))
+
+    def _recurrent(self, x: Tensor, y: Tensor, mask: np.ndarray, stream: DropoutStream | None) -> Tensor:
+        model, w, config = self.model, self.weights, self.config
+        assert isinstance(model, RecurrentTranslator)
+        assert isinstance(config, RecurrentConfig)
+        cell = config.cell
+        encoder, decoder = (inside(w, f"{side}.stack") for side in ("encoder", "decoder"))
+        states, finals = recurrent_stack(encoder, x, model.encoder.stack.layers, cell, None, mask, stream)
+        hidden, _ = recurrent_stack(decoder, y, model.decoder.stack.layers, cell, finals, None, stream)
+        if not config.attention:
+            return hidden
+        context = additive_attention(inside(w, "decoder.attention"), hidden, states, mask)
+        return torch.tanh(linear(inside(w, "decoder.combine"), torch.cat([hidden, context], dim=-1)))
+
+    def _convolutional(self, x: Tensor, y: Tensor, mask: np.ndarray, stream: DropoutStream | None) -> Tensor:
+        model, w = self.model, self.weights
+        assert isinstance(model, ConvolutionalTranslator)
+        keys, hidden = x, y
+        for index, layer in enumerate(model.encoder.layers):
+            keys = residual_convolution(inside(w, f"encoder.layers.{index}"), keys, layer, mask, stream)
+        values = (keys + x) * HALVED
+        for index, layer in enumerate(model.decoder.layers):
+            within = inside(w, f"decoder.layers.{index}")
+            hidden = attending_convolution(within, hidden, y, keys, values, layer, mask, stream)
+        return hidden
