@@ -30,7 +30,8 @@ class TanhCell(Layer):
     def forward(self, projected: Array, state: State) -> tuple[State, Array]:
         """projected `(N, C)`, which is `x_t W + b`, and the state before → the state after."""
         (hidden,) = state
-        hidden, cache = self.ops.tanh_forward(projected + hidden @ self.recurrent.value)
+        carried, _ = self.ops.linear_forward(hidden, self.recurrent.value, None)
+        hidden, cache = self.ops.tanh_forward(projected + carried)
         return (hidden,), cache
 
     def backward(self, dstate: State, cache: Array) -> tuple[Array, State]:
@@ -61,7 +62,8 @@ class LSTMCell(Layer):
         """projected `(N, 4·C)`, which is `x_t W + b`, and the state before, (h, c) → the state after."""
         hidden, memory = state
         width = self.width
-        gates = projected + hidden @ self.recurrent.value  # (N, 4·C)
+        carried, _ = self.ops.linear_forward(hidden, self.recurrent.value, None)
+        gates = projected + carried  # (N, 4·C)
         opened, opened_cache = self.ops.sigmoid_forward(gates[:, : 3 * width])
         candidate, candidate_cache = self.ops.tanh_forward(gates[:, 3 * width :])
         write, keep, read = opened[:, :width], opened[:, width : 2 * width], opened[:, 2 * width :]

@@ -10,7 +10,7 @@ from ..ops import Array, Ops
 
 @dataclass
 class Tally:
-    """Floating-point operations of the matrix products so far, by op: forward and backward together."""
+    """Floating-point operations of the matrix products of forwards so far, by op."""
 
     by_op: dict[str, float] = field(default_factory=dict)
 
@@ -19,42 +19,33 @@ class Tally:
         self.by_op[op] = self.by_op.get(op, 0.0) + count
 
     @property
-    def total(self) -> float:
+    def forward(self) -> float:
         """Of all ops."""
         return sum(self.by_op.values())
+
+    @property
+    def training(self) -> float:
+        """With the backward, which takes two products for each of the forward: one for either factor's gradient."""
+        return 3 * self.forward
 
 
 def counting(ops: Ops) -> tuple[Ops, Tally]:
     """A table that does what `ops` does and notes what its matrix products cost, and that note.
 
-    `(m, k) @ (k, n)` takes 2·m·k·n. A backward takes two products for each of its forward. What is masked is computed
-    all the same and counts, except outside a window, whose purpose it is to leave that out.
+    `(m, k) @ (k, n)` takes 2·m·k·n. What is masked is computed all the same and counts, except outside a window, whose
+    purpose it is to leave that out.
     """
     tally = Tally()
-    counted = {}
-    for op, cost in FORWARD_COSTS.items():
-        counted[f"{op}_forward"] = _forward(op, getattr(ops, f"{op}_forward"), cost, tally)
-        counted[f"{op}_backward"] = _backward(op, getattr(ops, f"{op}_backward"), tally)
-    return replace(ops, **counted), tally
 
+    def counted(op: str, forward: Callable, cost: Callable[..., float]) -> Callable:
+        def count(*arrays: Array, **options: Any) -> tuple[Array, Any]:
+            tally.add(op, cost(*arrays, **options))
+            return forward(*arrays, **options)
 
-def _forward(op: str, forward: Callable, cost: Callable[..., float], tally: Tally) -> Callable:
-    def counted(*arrays: Array, **options: Any) -> tuple[Array, tuple]:
-        flops = cost(*arrays, **options)
-        tally.add(op, flops)
-        out, cache = forward(*arrays, **options)
-        return out, (flops, cache)
+        return count
 
-    return counted
-
-
-def _backward(op: str, backward: Callable, tally: Tally) -> Callable:
-    def counted(dout: Array, cache: tuple, **options: Any) -> Any:
-        flops, cache = cache
-        tally.add(op, 2 * flops)
-        return backward(dout, cache, **options)
-
-    return counted
+    forwards = {f"{op}_forward": counted(op, getattr(ops, f"{op}_forward"), cost) for op, cost in COSTS.items()}
+    return replace(ops, **forwards), tally
 
 
 def _linear(x: Array, weight: Array, bias: Array | None) -> float:
@@ -77,9 +68,24 @@ def _linear_cross_entropy(x: Array, table: Array, targets: Array, **options: Any
     return 2 * math.prod(x.shape) * table.shape[0]
 
 
-FORWARD_COSTS: dict[str, Callable[..., float]] = {
+def _conv1d(x: Array, weight: Array, bias: Array | None, *, padding: str = "causal") -> float:
+    """At every position of the output one product with the K positions that it sees, zeros at the ends included."""
+    batch, time, _ = x.shape
+    length = time - weight.shape[0] + 1 if padding == "valid" else time
+    return 2 * batch * length * math.prod(weight.shape)
+
+
+def _additive_attention(query: Array, key: Array, value: Array, score_weight: Array, **options: Any) -> float:
+    """The scores, and the weighted sum of the values."""
+    batch, num_queries, width = query.shape
+    return 2 * batch * num_queries * key.shape[1] * (width + value.shape[2])
+
+
+COSTS: dict[str, Callable[..., float]] = {
     "linear": _linear,
     "attention": _attention,
     "linear_cross_entropy": _linear_cross_entropy,
+    "conv1d": _conv1d,
+    "additive_attention": _additive_attention,
 }
 """Operations of each op that has matrix products, by its forward's arguments."""

@@ -1,31 +1,62 @@
-"""Operations counted by running agree with those that `costs` derives."""
+"""Operations counted by running agree with those that are derived."""
+
+from typing import Any
 
 import numpy as np
 import pytest
 
 from minitransformer.costs import flops_per_token
-from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.models import (
+    ConvolutionalConfig,
+    ConvolutionalTranslator,
+    RecurrentConfig,
+    RecurrentTranslator,
+    Transformer,
+    TransformerConfig,
+)
 from minitransformer.ops import numpy_ops
-from minitransformer.paper.counting import counting
+from minitransformer.paper.counting import Tally, counting
+
+V, C, B, TS, TT = 50, 16, 2, 7, 5
+
+
+def counted(make: Any, config: Any, source: int = TS, target: int = TT) -> Tally:
+    """What a loss costs, whose model must compute the same as with the table that does not count."""
+    rng = np.random.default_rng(0)
+    batch = rng.integers(3, V, (B, source)), *rng.integers(3, V, (2, B, target))
+    ops, tally = counting(numpy_ops)
+    assert make(config, ops).loss(*batch, 0.1)[0] == make(config).loss(*batch, 0.1)[0]
+    return tally
 
 
 @pytest.mark.parametrize("options", [{}, {"d_k": 3, "d_v": 5}, {"num_decoder_layers": 3}, {"norm_first": True}])
-def test_a_training_step_costs_what_is_derived(options: dict) -> None:
-    sentences, length = 2, 7
-    config = TransformerConfig(50, d_model=16, num_heads=2, d_ff=24, num_layers=2, **options)
-    ops, tally = counting(numpy_ops)
-    ids = np.random.default_rng(0).integers(3, 50, (3, sentences, length))
-    model = Transformer(config, ops)
-    loss, cache = model.loss(*ids, label_smoothing=0.1)
-    each = flops_per_token(config, length)
-    forward = sentences * length * (each.source + each.target)
-    assert tally.total == forward
-    model.loss_backward(1.0, cache)
-    assert tally.total == 3 * forward == 2 * sentences * length * each.training
-    plain = Transformer(config)
-    assert loss == plain.loss(*ids, label_smoothing=0.1)[0]
-    plain.loss_backward(1.0, plain.loss(*ids, label_smoothing=0.1)[1])
-    np.testing.assert_array_equal(model.parameters.grad, plain.parameters.grad)
+def test_a_transformer_costs_what_is_derived(options: dict[str, Any]) -> None:
+    config = TransformerConfig(V, d_model=C, num_heads=2, d_ff=24, num_layers=2, **options)
+    tally = counted(Transformer, config, TS, TS)
+    each = flops_per_token(config, TS)
+    assert tally.forward == B * TS * (each.source + each.target)
+    assert tally.training == 2 * B * TS * each.training
+
+
+@pytest.mark.parametrize(("cell", "gates"), [("tanh", 1), ("lstm", 4)])
+@pytest.mark.parametrize("attention", [False, True])
+def test_a_recurrent_model_costs_its_two_products_at_every_position(cell: Any, gates: int, attention: bool) -> None:
+    """Input and state with a matrix each, C × G·C; attention: three maps of C × C and one of 2C × C, and the mixing."""
+    tally = counted(RecurrentTranslator, RecurrentConfig(V, C, num_layers=2, cell=cell, attention=attention))
+    steps = 2 * 2 * B * (TS + TT) * 2 * C * gates * C
+    output = 2 * B * TT * C * V
+    maps = 2 * B * (TT * C * C + TS * C * C + TT * 2 * C * C)
+    mixing = 2 * B * TT * TS * (C + C)
+    assert tally.forward == steps + output + attention * (maps + mixing)
+
+
+def test_a_convolutional_model_costs_its_kernels_width() -> None:
+    layers, width = 3, 5
+    config = ConvolutionalConfig(V, C, num_layers=layers, kernel_width=width)
+    tally = counted(ConvolutionalTranslator, config)
+    convolutions = 2 * layers * B * (TS + TT) * width * C * 2 * C
+    attention = layers * 2 * B * TT * (C * C + TS * (C + C))
+    assert tally.forward == convolutions + attention + 2 * B * TT * C * V
 
 
 def test_a_window_is_counted_by_the_keys_it_reaches() -> None:
@@ -42,5 +73,12 @@ def test_a_window_of_everything_costs_what_none_does() -> None:
     for window in (None, 6):
         ops, tally = counting(numpy_ops)
         ops.attention_forward(x, x, x, window=window)
-        tallies.append(tally.total)
+        tallies.append(tally.forward)
     assert tallies[0] == tallies[1] > 0
+
+
+@pytest.mark.parametrize(("padding", "positions"), [("causal", 6), ("same", 6), ("valid", 4)])
+def test_a_convolution_costs_by_its_outputs(padding: str, positions: int) -> None:
+    ops, tally = counting(numpy_ops)
+    ops.conv1d_forward(np.zeros((2, 6, 4)), np.zeros((3, 4, 5)), None, padding=padding)
+    assert tally.forward == 2 * 2 * positions * 3 * 4 * 5
