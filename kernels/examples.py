@@ -32,8 +32,7 @@ def examples(target: str) -> Iterator[Example]:
     """Of each op in each dtype, without bfloat16 where the GPU has none; on Hopper attention with every tile."""
     dtypes = [torch.float32, torch.float16, torch.bfloat16]
     for dtype in dtypes if target != "cuda:75" else dtypes[:2]:
-        everything = target == "cuda:90" and dtype == torch.bfloat16
-        for name, call in (*_rows(dtype), *_attention(dtype, everything)):
+        for name, call in (*_rows(dtype), *_attention(dtype, target)):
             yield f"{name}, {str(dtype).removeprefix('torch.')}", call
 
 
@@ -63,6 +62,8 @@ def _rows(dtype: torch.dtype) -> Iterator[Example]:
     yield "layernorm", both("layernorm", x, gamma, gamma)
     yield "add_layernorm", both("add_layernorm", x, x, gamma, gamma)
     yield "add_layernorm, dropout", both("add_layernorm", x, x, gamma, gamma, dropout=DROPOUT)
+    wide, wide_gamma = zeros(8, 10_000), torch.ones(10_000)
+    yield "layernorm, wide rows", both("layernorm", wide, wide_gamma, wide_gamma)
     yield "embedding", both("embedding", ids, zeros(100, WIDTH), scale=2.0)
     targets = torch.ones(64, dtype=torch.int64)
     yield "cross_entropy", both("cross_entropy", zeros(64, VOCABULARY), targets, label_smoothing=0.1)
@@ -75,16 +76,48 @@ def _rows(dtype: torch.dtype) -> Iterator[Example]:
         yield "global_norm", partial(kernels.global_norm, flat)
 
 
-def _attention(dtype: torch.dtype, everything: bool) -> Iterator[Example]:
-    """Of attention: with the default tiles; or of more widths, with each tile that tuning may try."""
-    mask = torch.ones(1, TIME, dtype=torch.bool)
-    masked: dict[str, Any] = {"key_mask": mask, "dropout": DROPOUT}
-    for width in (32, 64, 128, 256) if everything else (64, 128):
-        query = torch.zeros(1, 2, TIME, width, dtype=dtype)
-        for name, options in (("", {}), (", padding and dropout", masked)):
-            for number in range(MOST_TILES if everything else 1):
-                call = partial(_both, "attention", query, query, query, **options)
-                yield f"attention, {width} wide{name}", partial(_with_tile, number, call)
+Case = tuple[int, int, str]
+"""Head widths of queries and of values, and a key of `OPTIONS`."""
+
+PADDING, DROPPING = {"key_mask": torch.ones(1, TIME, dtype=torch.bool)}, {"dropout": DROPOUT}
+
+OPTIONS = {"": {}, ", padding": PADDING, ", dropout": DROPPING, ", padding and dropout": PADDING | DROPPING}
+ALONE, PADDED, DROPPED, BOTH = OPTIONS
+
+USUAL: list[Case] = [(64, 64, ALONE), (64, 64, DROPPED), (128, 128, PADDED), (128, 128, BOTH)]
+UNUSUAL: list[Case] = [(80, 80, ALONE), (40, 72, BOTH), (256, 256, BOTH)]
+MANY: list[Case] = [
+    *((width, width, options) for width in (64, 128) for options in OPTIONS),
+    *((width, width, BOTH) for width in (32, 48, 80, 256)),
+    *((16, 16, PADDED), (256, 256, PADDED), (40, 72, BOTH), (16, 256, BOTH)),
+]
+EXACT: list[Case] = [(64, 64, BOTH), (128, 128, ALONE), (128, 128, BOTH)]
+"""For products of float32 as it is, …"""
+ROUNDED: list[Case] = [(64, 64, BOTH), (128, 128, PADDED), (128, 128, BOTH), (256, 256, BOTH)]
+"""… and rounded to tf32."""
+
+
+def _attention(dtype: torch.dtype, target: str) -> Iterator[Example]:
+    """Of attention: with the default tiles; on Hopper with each that tuning may try, of many widths."""
+    hopper, half = target == "cuda:90", torch.float16 if target == "cuda:75" else torch.bfloat16
+    if dtype == half:
+        yield from _cases(dtype, MANY if hopper else USUAL + UNUSUAL, every_tile=hopper)
+    elif dtype == torch.float16:
+        yield from _cases(dtype, USUAL[::3])
+    else:
+        yield from _cases(dtype, EXACT)
+        yield from _cases(dtype, ROUNDED if hopper else ROUNDED[1:], "tf32", every_tile=hopper)
+
+
+def _cases(
+    dtype: torch.dtype, cases: list[Case], precision: str = "ieee", every_tile: bool = False
+) -> Iterator[Example]:
+    for D, DV, options in cases:
+        query, value = (torch.zeros(1, 2, TIME, width, dtype=dtype) for width in (D, DV))
+        call = partial(_both, "attention", query, query, value, precision=precision, **OPTIONS[options])
+        widths = f"{D} wide" if D == DV else f"{D} and {DV} wide"
+        for number in range(MOST_TILES if every_tile else 1):
+            yield f"attention, {widths}{options}, {precision}", partial(_with_tile, number, call)
 
 
 def _with_tile(number: int, call: Callable[[], Any]) -> None:

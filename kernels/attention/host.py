@@ -47,13 +47,14 @@ class Problem:
         """Of each kernel."""
         _, H, Tq, Tk, D, DV = self.shape
         everything = Tq + Tk
+        block_d, block_dv = tiles.blocks_of(D, DV)
         below = everything if self.window is None else min(int(self.window), everything)
         return {
             "key_mask": self.key_mask,
             "Tq": Tq, "Tk": Tk, "H": H,
             "below": below, "above": 0 if self.causal else below,
             "scale": self.scale,
-            "D": D, "DV": DV, "BLOCK_D": tiles.block_of(D), "BLOCK_DV": tiles.block_of(DV),
+            "D": tiles.whole(D), "DV": tiles.whole(DV), "BLOCK_D": block_d, "BLOCK_DV": block_dv,
             "PRECISION": self.precision,
             **_dropout_arguments(self.dropout),
         }  # fmt: skip
@@ -83,8 +84,9 @@ def attention_forward(
 
     query `(B, H, Tq, D)`, key `(B, H, Tk, D)`, value `(B, H, Tk, Dv)` → `(B, H, Tq, Dv)`, D and Dv from 1 to 256;
     float32, float16 or bfloat16. The options are those of `minitransformer.ops.attention_forward`; `precision="tf32"`
-    lets float32 products use the tensor cores, with 10 bits of mantissa. In memory the output is `(B, Tq, H, Dv)`: its
-    heads merge without a copy.
+    lets float32 products use the tensor cores, with 10 bits of mantissa, where they have it: NVIDIA's since the A100.
+    Widths that are multiples of 16 need no copies: queries, keys and values are read where they lie, and in memory the
+    output is `(B, Tq, H, Dv)`, so that its heads merge.
     Raises `ValueError` for shapes that do not fit, `TypeError` for mixed or other dtypes.
     Source: Vaswani 2017, §3.2.1, eq. 1; Dao et al. 2022; Dao 2023.
     """
@@ -98,7 +100,7 @@ def attention_forward(
         positive_query = _heads(-query) if problem.scale < 0 else cache[1]
         arguments = problem.arguments() | {"scale": abs(problem.scale)}
         _launch("forward", problem, Tq, positive_query, *cache[2:], **arguments)
-    return out, cache
+    return out[..., :DV], cache
 
 
 def attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor]:
@@ -118,13 +120,15 @@ def attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tens
     if dkey.numel():
         gradients = _heads(dkey), _heads(dvalue)
         _launch("dkey_dvalue", problem, Tk, query, key, value, received, *gradients, lse, delta, hashes, **arguments)
-    return dquery, dkey, dvalue
+    return dquery[..., :D], dkey[..., :D], dvalue[..., :DV]
 
 
 def _launch(name: str, problem: Problem, length: int, *operands: Any, **arguments: Any) -> None:
     """Launch a kernel, each program owning a block of a sequence of `length`, with the tile that fits best."""
     tuner = TUNERS[name]
     B, H, Tq, Tk, D, DV = problem.shape
+    device = capability(problem.device)
+    arguments["PRECISION"] = precision = tiles.usable(problem.precision, device, problem.dtype)
 
     def launch(tile: Tile) -> None:
         rows, columns, num_warps, num_stages = tile
@@ -134,9 +138,9 @@ def _launch(name: str, problem: Problem, length: int, *operands: Any, **argument
             *operands, **arguments, QUERIES=queries, KEYS=keys, num_warps=num_warps, num_stages=num_stages
         )
 
-    family = tiles.family(capability(problem.device), problem.dtype, problem.precision)
+    family = tiles.family(device, problem.dtype, precision)
     dropout = problem.dropout is not None
-    choices = tiles.candidates(name, family, tiles.block_of(max(D, DV)), problem.dtype.itemsize, dropout)
+    choices = tiles.candidates(name, family, D, DV, problem.dtype.itemsize, dropout, device.shared_memory)
     with on(operands[0].ptr):
         if B * H * Tq * Tk * (D + DV) < TUNED_FROM:
             launch(tiles.fitted(choices[0], family, length, Tq + Tk - length))
@@ -148,14 +152,23 @@ def _launch(name: str, problem: Problem, length: int, *operands: Any, **argument
 
 
 def _heads(x: Tensor) -> Heads:
-    """x `(B, H, T, D)` as kernels take it: a copy only where the numbers of a row lie apart."""
-    x = x if x.stride(3) == 1 or x.shape[3] == 1 else x.contiguous()
+    """x `(B, H, T, D)` as kernels take it: each row a multiple of 16 numbers, and starting at one.
+
+    Only such rows are loaded 16 bytes at a time; others number by number, for which no tile has the registers. So what
+    lies otherwise is copied, with zeros behind each row.
+    """
+    B, H, T, D = x.shape
+    width, steps = tiles.whole(D), x.stride()
+    if width != D or steps[3] != 1 or any(step % tiles.SMALLEST for step in steps[:3]) or x.data_ptr() % 16:
+        padded = _empty_heads(B, H, T, width, x)
+        padded[..., :D], padded[..., D:] = x, 0
+        x = padded
     return Heads(x, *x.stride()[:3])
 
 
 def _empty_heads(B: int, H: int, T: int, width: int, like: Tensor) -> Tensor:
-    """A `(B, H, T, width)` whose `swapaxes(1, 2).reshape(B, T, H · width)` is a view."""
-    return torch.empty((B, T, H, width), dtype=like.dtype, device=like.device).transpose(1, 2)
+    """A `(B, H, T, width)` whose `swapaxes(1, 2).reshape(B, T, H · width)` is a view; the width rounded up to 16's."""
+    return torch.empty((B, T, H, tiles.whole(width)), dtype=like.dtype, device=like.device).transpose(1, 2)
 
 
 def _dropout_arguments(dropout: Dropout | None) -> dict[str, Any]:

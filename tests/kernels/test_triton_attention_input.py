@@ -12,7 +12,7 @@ from minitransformer.ops import Dropout
 
 def test_heads_are_taken_where_they_lie_and_given_as_they_merge():
     """Queries, keys and values as one projection leaves them, `(B, T, 3, H, D)`."""
-    B, T, H, D = 2, 20, 3, 8
+    B, T, H, D = 2, 20, 3, 16
     projected = torch.randn(B, T, 3, H, D, device=DEVICE)
     query, key, value = projected.permute(2, 0, 3, 1, 4)
     out, cache = kernels.attention_forward(query, key, value)
@@ -25,6 +25,25 @@ def test_heads_are_taken_where_they_lie_and_given_as_they_merge():
         assert torch.equal(gradient, same)
     for heads in (out, *gradients):
         assert heads.swapaxes(1, 2).reshape(B, T, H * D).data_ptr() == heads.data_ptr()
+
+
+@pytest.mark.parametrize("lying", ["in narrow rows", "in rows 24 apart", "from the third number on"])
+def test_rows_that_do_not_start_at_multiples_of_16_numbers_are_copied(lying):
+    """What lies behind them in memory does not matter: here it is NaN."""
+    width = 9 if lying == "in narrow rows" else 16
+    memory = torch.full((2, 3, 20, 24 if "24" in lying else 32), torch.nan, device=DEVICE)
+    x = memory[..., 2 : 2 + width] if "third" in lying else memory[..., :width]
+    x.copy_(torch.randn(x.shape))
+    out, cache = kernels.attention_forward(x, x, x)
+    expected, expected_cache = kernels.attention_forward(x.contiguous(), x.contiguous(), x.contiguous())
+    assert torch.equal(out, expected)
+    for operand in cache[1:4]:
+        assert operand.ptr.data_ptr() not in range(memory.data_ptr(), memory.data_ptr() + memory.nbytes)
+        assert not any(stride % 16 for stride in operand[1:])
+    for gradient, same in zip(
+        kernels.attention_backward(x, cache), kernels.attention_backward(x, expected_cache), strict=True
+    ):
+        assert torch.equal(gradient, same)
 
 
 def test_expanded_gradients():
@@ -44,8 +63,8 @@ def test_offsets_beyond_31_bits(monkeypatch, axis):
     As much lies before them, so that an offset that has wrapped around reads zeros.
     """
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)
-    near = torch.randn(*(3 if axis == i else 1 for i in range(3)), 4, dtype=torch.float16)
-    strides = [4, 4, 4, 1]
+    near = torch.randn(*(3 if axis == i else 1 for i in range(3)), 16, dtype=torch.float16)
+    strides = [16, 16, 16, 1]
     strides[axis] = 2**30
     try:
         far = torch.empty(2**32 + 16, dtype=torch.float16).as_strided(near.shape, strides, 2**31)

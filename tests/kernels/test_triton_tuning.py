@@ -113,16 +113,19 @@ def test_capabilities(monkeypatch):
     ("device", "dtype", "precision", "family"),
     [
         (H100, torch.bfloat16, "ieee", "hopper"),
-        (H100, torch.float32, "tf32", "hopper"),
+        (H100, torch.float32, "tf32", "hopper in tf32"),
         (H100, torch.float32, "ieee", "full"),
         (A100, torch.float16, "ieee", "ampere"),
         (RTX, torch.float16, "ieee", "consumer"),
         (Capability("cuda", 120, 99 * KIBIBYTE), torch.float16, "ieee", "consumer"),
         (T4, torch.float16, "ieee", "turing"),
-        (T4, torch.float32, "tf32", "turing"),
+        (T4, torch.float32, "ieee", "turing in float32"),
+        (Capability("cuda", 100, 227 * KIBIBYTE), torch.bfloat16, "ieee", "blackwell"),
+        (Capability("cuda", 100, 227 * KIBIBYTE), torch.float32, "tf32", "hopper in tf32"),
+        (A100, torch.float32, "tf32", "ampere"),
         (MI300, torch.float32, "ieee", "cdna"),
         (RADEON, torch.bfloat16, "ieee", "rdna"),
-        (RADEON, torch.float32, "ieee", "turing"),
+        (RADEON, torch.float32, "ieee", "rdna in float32"),
         (Capability("interpreter", "", 0), torch.float32, "ieee", "interpreter"),
     ],
 )
@@ -134,12 +137,56 @@ def test_families(device, dtype, precision, family):
 @pytest.mark.parametrize("name", host.TUNERS)
 @pytest.mark.parametrize("dropout", [False, True])
 @pytest.mark.parametrize("itemsize", [2, 4])
-def test_every_head_width_has_tiles(family, name, dropout, itemsize):
-    for width in (16, 32, 64, 128, 256):
-        for tile in tiles.candidates(name, family, width, itemsize, dropout):
+def test_every_pair_of_head_widths_has_tiles(family, name, dropout, itemsize):
+    for D, DV in ((1, 1), (16, 16), (32, 32), (40, 72), (80, 80), (128, 64), (16, 256), (256, 256)):
+        for tile in tiles.candidates(name, family, D, DV, itemsize, dropout, 227 * KIBIBYTE):
             assert min(tile.rows, tile.columns) >= tiles.SMALLEST
             assert all(number & (number - 1) == 0 for number in tile[:3])
             assert tiles.fitted(tile, family, 10_000, 10_000) == tile
+
+
+def test_widths_are_padded_to_blocks():
+    assert [tiles.whole(width) for width in (1, 16, 17, 40, 72, 256)] == [16, 16, 32, 48, 80, 256]
+    blocks = {(1, 1): (16, 16), (40, 72): (64, 128), (16, 256): (128, 256), (256, 1): (256, 128), (64, 64): (64, 64)}
+    assert {widths: tiles.blocks_of(*widths) for widths in blocks} == blocks
+
+
+def test_what_a_kernel_holds_decides():
+    def chosen(D, DV, dropout=False, family="ampere"):
+        return tiles.candidates("dkey_dvalue", family, D, DV, 2, dropout, 163 * KIBIBYTE)
+
+    table = tiles.TABLES["ampere"]
+    assert chosen(64, 64) == chosen(16, 32) == table["dkey_dvalue", 64]
+    assert chosen(128, 128) == table["dkey_dvalue", 128]
+    assert chosen(64, 128) == chosen(128, 40) == table["dkey_dvalue of unequal", 128]
+    assert chosen(256, 256) == table["dkey_dvalue", 256] != chosen(256, 256, dropout=True)
+    assert chosen(200, 200) == chosen(16, 256) == table["dkey_dvalue and more", 256] == chosen(256, 256, dropout=True)
+
+
+def test_tiles_without_room_are_left_out():
+    def chosen(kib):
+        return tiles.candidates("forward", "hopper", 256, 256, 2, False, kib * KIBIBYTE)
+
+    assert chosen(227) == tiles.TABLES["hopper"]["forward", 256]
+    assert chosen(48) == [Tile(64, 32, 4, 2)]
+    with pytest.raises(ValueError, match="heads 256 wide need more than this GPU's 16 KiB of shared memory"):
+        chosen(16)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "used"),
+    [
+        (H100, torch.float32, "tf32"),
+        (RTX, torch.float32, "tf32"),
+        (H100, torch.bfloat16, "ieee"),
+        (T4, torch.float32, "ieee"),
+        (MI300, torch.float32, "ieee"),
+        (RADEON, torch.float32, "ieee"),
+    ],
+)
+def test_tf32_is_used_where_there_is_any(device, dtype, used):
+    assert tiles.usable("tf32", device, dtype) == used
+    assert tiles.usable("ieee", device, dtype) == "ieee"
 
 
 def test_short_sequences_take_small_tiles():
