@@ -12,11 +12,13 @@ from .tuning import capability
 def on(tensor: Tensor) -> AbstractContextManager[Any]:
     """The tensor's GPU as the current one: Triton launches on the current device, whatever its arguments live on.
 
-    Raises `ValueError` for a tensor that is on none, unless kernels are interpreted.
+    Raises `ValueError` for a tensor that is on none, unless kernels are interpreted; and then for bfloat16, of which
+    Triton's interpreter makes wrong numbers without saying so (its issue 11584).
     """
     if tensor.is_cuda:
         return torch.cuda.device(tensor.device)
-    capability(tensor.device)
+    if capability(tensor.device).kind == "interpreter" and tensor.dtype == torch.bfloat16:
+        raise ValueError("Triton's interpreter computes bfloat16 wrongly: without a GPU use float32 or float16")
     return nullcontext()
 
 

@@ -8,7 +8,7 @@ import torch
 from minitransformer.ops import Ops
 
 from . import plain
-from .availability import require_triton, triton_device
+from .availability import interpreting, require_triton, triton_device
 from .plain import add_layernorm_from, attention_from
 from .plain.arrays import dtype_of, plumbing
 
@@ -40,6 +40,8 @@ def triton_ops(device: Any = None, dtype: Any = "float32") -> Ops:
     require_triton()
     chosen = _dtype(dtype, TRITON_DTYPES)
     there = triton_device()
+    if interpreting() and chosen == torch.bfloat16:
+        raise ValueError("Triton's interpreter computes bfloat16 wrongly: without a GPU use float32 or float16")
     device = there if device is None else device
     if _kind(device) != there:
         raise ValueError(f"the triton backend runs on {there}, not on {device}: the torch backend runs there")

@@ -191,7 +191,7 @@ def search(
     """Searches token ids (with `</s>`) batch by batch: the numbers of a batch's sources, and their hypotheses.
 
     Sources of about the same length go together, the longest first, each batch to the next free thread (by default one
-    a core for NumPy, and one alone where another backend has threads of its own); empty ones are left out. A beam of
+    a core for NumPy, and always one where another backend has threads of its own); empty ones are left out. A beam of
     one is the greedy search. Raises as `beam_search`, and `ValueError` for batch_tokens below 1.
     """
     options = {"length_penalty": length_penalty, "max_extra": max_extra}
@@ -202,7 +202,7 @@ def search(
             return [[hypothesis] for hypothesis in greedy_search(model, padded, **options)]
         return beam_search(model, padded, beam, n_best=n_best, **options)
 
-    if threads is None and not isinstance(model.parameters.data, np.ndarray):
+    if not isinstance(model.parameters.data, np.ndarray):
         threads = 1
     with Threads(threads) as pool:
         batches = list(_batches([len(ids) for ids in sources], batch_tokens, pool.count))

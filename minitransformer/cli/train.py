@@ -53,10 +53,16 @@ def run(args: argparse.Namespace) -> int:
     if outcome.reason == "finished":
         say(str(outcome))  # otherwise the progress bar said it
     else:
-        say(f"to go on: {invocation()} train --resume {shlex.quote(str(plan.folder))}")
+        say(f"to go on: {invocation()} train --resume {shlex.quote(str(plan.folder))}{_backend_options(args)}")
     if outcome.checkpoint is not None:
         say(f'try it:   {invocation()} translate {shlex.quote(str(outcome.checkpoint))} "A dog runs."')
     return INTERRUPTED if outcome.reason == "interrupted" else 0
+
+
+def _backend_options(args: argparse.Namespace) -> str:
+    """The options that named the backend, which no checkpoint holds."""
+    chosen = {name: getattr(args, name) for name in ("backend", "dtype", "device")}
+    return "".join(f" --{name} {value}" for name, value in chosen.items() if value not in (None, "numpy"))
 
 
 def new_plan(args: argparse.Namespace) -> Plan:

@@ -108,7 +108,7 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
         nargs="?",
         const=True,
         metavar="FOLDER",
-        help="go on with the training in FOLDER, or in that of --out; all else is known from there",
+        help="go on with the training in FOLDER, or in that of --out; all but the backend is known from there",
     )
     add_backend_options(group)
 

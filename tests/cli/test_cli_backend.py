@@ -1,5 +1,6 @@
 """`--backend`, `--dtype` and `--device`: the same commands on PyTorch, and what is said where that can't be."""
 
+import argparse
 import importlib.util
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from cli_runs import SMALL, Command, Run, refuse
 
 import kernels
 from kernels import availability
+from minitransformer.cli.train import _backend_options
 from minitransformer.training import read_log
 
 
@@ -79,6 +81,13 @@ def test_what_is_said_where_a_package_is_missing(
 )
 def test_what_is_refused(trained: Run, command: Command, options: list[str], says: str) -> None:
     refuse(command, "translate", trained.checkpoint, "A dog.", *options, says=says)
+
+
+def test_how_to_go_on_names_the_backend() -> None:
+    """A checkpoint continues on any: it does not hold which one it was."""
+    chosen = argparse.Namespace(backend="torch", dtype="bfloat16", device=None)
+    assert _backend_options(chosen) == " --backend torch --dtype bfloat16"
+    assert _backend_options(argparse.Namespace(backend="numpy", dtype=None, device=None)) == ""
 
 
 def test_training_in_float16_is_refused(command: Command, tmp_path: Path) -> None:

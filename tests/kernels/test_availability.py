@@ -103,6 +103,16 @@ def test_triton_on_a_device_without_a_gpu(monkeypatch, device):
         kernels.triton_ops(device)
 
 
+@pytest.mark.skipif(not availability.interpreting(), reason="a GPU computes bfloat16 rightly")
+def test_bfloat16_in_the_interpreter():
+    with pytest.raises(ValueError, match="interpreter computes bfloat16 wrongly"):
+        kernels.triton_ops(dtype="bfloat16")
+    x = torch.ones(1, 1, 4, 8, dtype=torch.bfloat16)
+    for op, arguments in (("softmax", (x,)), ("attention", (x, x, x)), ("relu", (x,))):
+        with pytest.raises(ValueError, match="interpreter computes bfloat16 wrongly"):
+            getattr(kernels, f"{op}_forward")(*arguments)
+
+
 def test_a_gpu_of_a_number_that_is_not_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

@@ -13,12 +13,13 @@ from tables import every_table, table
 from toy_training import backwards
 
 import kernels
-from minitransformer import Trainer, TrainingSettings
+from minitransformer import Trainer, TrainingSettings, translator
 from minitransformer.decoding import beam_search, greedy_search
 from minitransformer.gradcheck import error
 from minitransformer.models import Transformer
 from minitransformer.ops import numpy_ops
 from minitransformer.optimizer import Adam
+from minitransformer.threads import Threads
 from minitransformer.training import read_log
 
 BATCH = ragged([4, 2, 5], [3, 4, 1])
@@ -78,6 +79,22 @@ def test_translations_are_the_same(backend, dtype, norm_first):
             for one, other in pairs:
                 assert other.ids == one.ids
                 assert other.score == pytest.approx(one.score, abs=1e-4)
+
+
+@every_table
+def test_only_numpy_searches_in_several_threads(backend, dtype, monkeypatch):
+    """Others have threads of their own, and two that launch kernels only wait for each other."""
+    counts = []
+
+    class Counted(Threads):
+        def __init__(self, count: int | None) -> None:
+            counts.append(count)
+            super().__init__(count)
+
+    monkeypatch.setattr(translator, "Threads", Counted)
+    model = Transformer(config(), table(backend, dtype), dtype)
+    list(translator.search(model, [[5, 2], [6, 2]], batch_tokens=2, threads=2, max_extra=2))
+    assert counts == [2 if backend == "numpy" else 1]
 
 
 @every_table
