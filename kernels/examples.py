@@ -103,9 +103,9 @@ def _attention(dtype: torch.dtype, target: str) -> Iterator[Example]:
     if dtype == half:
         yield from _cases(dtype, MANY if hopper else USUAL + UNUSUAL, every_tile=hopper)
     elif dtype == torch.float16:
-        yield from _cases(dtype, USUAL[::3])
+        yield from _cases(dtype, USUAL[::3], every_tile=hopper)
     else:
-        yield from _cases(dtype, EXACT)
+        yield from _cases(dtype, EXACT, every_tile=hopper)
         yield from _cases(dtype, ROUNDED if hopper else ROUNDED[1:], "tf32", every_tile=hopper)
 
 
