@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
-from torch_model import Weights, drop, inside, linear
+from torch_model import TorchModel, Weights, drop, inside, linear
 
 from minitransformer.layers import AttendingConvolution, DropoutStream, GatedConvolution, ResidualConvolution
 from minitransformer.models import ConvolutionalTranslator, RecurrentConfig, RecurrentTranslator
@@ -132,15 +132,8 @@ def attending_convolution(
     return (x + step_attention(inside(w, "attention"), hidden, embedded, keys, values, key_mask)) * HALVED
 
 
-class TorchBaseline:
-    """A whole recurrent or convolutional model of ours, over copies of its parameters: `.weights`, with `.grad`."""
-
-    def __init__(
-        self, model: RecurrentTranslator | ConvolutionalTranslator, dtype: torch.dtype = torch.float64
-    ) -> None:
-        self.model, self.config = model, model.config
-        state = model.parameters.state_dict()
-        self.weights = {name: torch.tensor(w, dtype=dtype, requires_grad=True) for name, w in state.items()}
+class TorchBaseline(TorchModel):
+    """The recurrent and the convolutional model."""
 
     def forward(self, source: np.ndarray, target: np.ndarray, stream: DropoutStream | None = None) -> Tensor:
         """Logits `(B, Tt, V)`."""
@@ -149,22 +142,6 @@ class TorchBaseline:
             hidden_of = self._recurrent
         hidden = hidden_of(self._embed("encoder", source, stream), self._embed("decoder", target, stream), mask, stream)
         return F.linear(hidden, self.weights["tokens.table"])
-
-    def loss(
-        self,
-        source: np.ndarray,
-        target_in: np.ndarray,
-        target_out: np.ndarray,
-        label_smoothing: float = 0.0,
-        stream: DropoutStream | None = None,
-    ) -> Tensor:
-        """The mean cross-entropy of the targets that are not padding."""
-        logits = self.forward(source, target_in, stream)
-        return oracles.cross_entropy(logits, torch.tensor(target_out), label_smoothing, self.config.pad_id)
-
-    def gradients(self) -> dict[str, np.ndarray]:
-        """What autograd left, zero where it left nothing."""
-        return {name: np.zeros(w.shape) if w.grad is None else w.grad.numpy() for name, w in self.weights.items()}
 
     def _embed(self, side: str, ids: np.ndarray, stream: DropoutStream | None) -> Tensor:
         x = F.embedding(torch.tensor(ids), self.weights["tokens.table"]) * self.config.d_model**0.5

@@ -5,8 +5,10 @@ are only put together, over our named parameters. PyTorch can't draw our dropout
 same stream, at the sites that our layers carry.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import oracles
@@ -15,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from minitransformer.layers import BlockConfig, DecoderLayer, DropoutStream, EncoderLayer
-from minitransformer.models import Transformer
 from minitransformer.ops import Dropout
 
 Weights = Mapping[str, Tensor]
@@ -133,28 +134,17 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     return torch.stack([angle.cos() if i % 2 else angle.sin() for i, angle in enumerate(angles)], dim=1)
 
 
-class TorchTransformer:
-    """The whole model of one of ours, over copies of its parameters: `.weights`, by name, with `.grad`."""
+class TorchModel(ABC):
+    """A whole model of ours, over copies of its parameters: `.weights`, by name, with `.grad`."""
 
-    def __init__(self, model: Transformer, dtype: torch.dtype = torch.float64) -> None:
+    def __init__(self, model: Any, dtype: torch.dtype = torch.float64) -> None:
         self.model, self.config, self.dtype = model, model.config, dtype
         state = model.parameters.state_dict()
         self.weights = {name: torch.tensor(w, dtype=dtype, requires_grad=True) for name, w in state.items()}
 
+    @abstractmethod
     def forward(self, source: np.ndarray, target: np.ndarray, stream: DropoutStream | None = None) -> Tensor:
         """Logits `(B, Tt, V)`."""
-        config, model, block = self.config, self.model, self._block()
-        mask = source != config.pad_id
-        memory = self._embed("encoder", source, stream)
-        for index, layer in enumerate(model.encoder.layers):
-            w = inside(self.weights, f"encoder.layers.{index}")
-            memory = encoder_layer(w, memory, layer, block, mask, stream)
-        memory = self._final_norm("encoder", memory)
-        hidden = self._embed("decoder", target, stream)
-        for index, layer in enumerate(model.decoder.layers):
-            w = inside(self.weights, f"decoder.layers.{index}")
-            hidden = decoder_layer(w, hidden, memory, layer, block, mask, stream)
-        return F.linear(self._final_norm("decoder", hidden), self.weights["tokens.table"])
 
     def loss(
         self,
@@ -171,6 +161,25 @@ class TorchTransformer:
     def gradients(self) -> dict[str, np.ndarray]:
         """What autograd left, zero where it left nothing."""
         return {name: np.zeros(w.shape) if w.grad is None else w.grad.numpy() for name, w in self.weights.items()}
+
+
+class TorchTransformer(TorchModel):
+    """The Transformer."""
+
+    def forward(self, source: np.ndarray, target: np.ndarray, stream: DropoutStream | None = None) -> Tensor:
+        """Logits `(B, Tt, V)`."""
+        config, model, block = self.config, self.model, self._block()
+        mask = source != config.pad_id
+        memory = self._embed("encoder", source, stream)
+        for index, layer in enumerate(model.encoder.layers):
+            w = inside(self.weights, f"encoder.layers.{index}")
+            memory = encoder_layer(w, memory, layer, block, mask, stream)
+        memory = self._final_norm("encoder", memory)
+        hidden = self._embed("decoder", target, stream)
+        for index, layer in enumerate(model.decoder.layers):
+            w = inside(self.weights, f"decoder.layers.{index}")
+            hidden = decoder_layer(w, hidden, memory, layer, block, mask, stream)
+        return F.linear(self._final_norm("decoder", hidden), self.weights["tokens.table"])
 
     def _block(self) -> BlockConfig:
         """What the configuration means for a layer, read from its fields once more."""

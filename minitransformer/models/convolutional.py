@@ -6,7 +6,7 @@ meet after about n / K layers, where attention needs one (Vaswani 2017, §4).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from ..layers import (
     AttendingConvolution,
@@ -22,6 +22,8 @@ from ..ops import Array, Ops
 from .decoder_state import RowState
 from .model import Model
 from .model_config import ModelConfig, check_counts, check_positive, check_rates, check_special_tokens
+
+ConvolutionT = TypeVar("ConvolutionT", ResidualConvolution, AttendingConvolution)
 
 Memory = tuple[Array, Array]
 """Keys, which are the encoder's output, and values, its output and its input together: `(B, Ts, C)` each."""
@@ -64,17 +66,7 @@ class ConvolutionalEncoder(Layer):
     def __init__(self, ops: Ops, config: ConvolutionalConfig, sites: Iterator[int]) -> None:
         super().__init__(ops)
         self.embedding = _embedding(ops, config, sites)
-        self.layers = [
-            ResidualConvolution(
-                ops,
-                config.d_model,
-                config.kernel_width,
-                dropout=config.dropout,
-                site=next(sites),
-                gain=config.init_gain,
-            )
-            for _ in range(config.num_layers)
-        ]
+        self.layers = _layers(ResidualConvolution, ops, config, sites)
 
     def forward(
         self, ids: Array, mask: Array, tokens: TokenEmbedding, dropout: DropoutStream | None = None
@@ -104,17 +96,7 @@ class ConvolutionalDecoder(Layer):
     def __init__(self, ops: Ops, config: ConvolutionalConfig, sites: Iterator[int]) -> None:
         super().__init__(ops)
         self.embedding = _embedding(ops, config, sites)
-        self.layers = [
-            AttendingConvolution(
-                ops,
-                config.d_model,
-                config.kernel_width,
-                dropout=config.dropout,
-                site=next(sites),
-                gain=config.init_gain,
-            )
-            for _ in range(config.num_layers)
-        ]
+        self.layers = _layers(AttendingConvolution, ops, config, sites)
 
     def forward(
         self, ids: Array, memory: Memory, mask: Array, tokens: TokenEmbedding, dropout: DropoutStream | None = None
@@ -166,6 +148,14 @@ class ConvolutionalTranslator(Model[ConvolutionalConfig]):
     def _stacks(self, sites: Iterator[int]) -> tuple[ConvolutionalEncoder, ConvolutionalDecoder]:
         encoder = ConvolutionalEncoder(self.ops, self.config, sites)
         return encoder, ConvolutionalDecoder(self.ops, self.config, sites)
+
+
+def _layers(
+    kind: type[ConvolutionT], ops: Ops, config: ConvolutionalConfig, sites: Iterator[int]
+) -> list[ConvolutionT]:
+    """A stack's layers, each with a dropout site of its own."""
+    width, options = config.d_model, {"dropout": config.dropout, "gain": config.init_gain}
+    return [kind(ops, width, config.kernel_width, site=next(sites), **options) for _ in range(config.num_layers)]
 
 
 def _embedding(ops: Ops, config: ConvolutionalConfig, sites: Iterator[int]) -> InputEmbedding:
