@@ -91,7 +91,7 @@ MANY: list[Case] = [
     *((width, width, BOTH) for width in (32, 48, 80, 256)),
     *((16, 16, PADDED), (256, 256, PADDED), (40, 72, BOTH), (16, 256, BOTH)),
 ]
-EXACT: list[Case] = [(64, 64, BOTH), (128, 128, ALONE), (128, 128, BOTH)]
+EXACT: list[Case] = [(64, 64, ALONE), (64, 64, BOTH), (128, 128, ALONE), (128, 128, BOTH), (256, 256, BOTH)]
 """For products of float32 as it is, …"""
 ROUNDED: list[Case] = [(64, 64, BOTH), (128, 128, PADDED), (128, 128, BOTH), (256, 256, BOTH)]
 """… and rounded to tf32."""
