@@ -17,6 +17,7 @@ from ..checkpoint import (
     save_checkpoint,
 )
 from ..data.grammar import Example, sample
+from ..data.preparation import CorpusChoice, prepare
 from ..evaluation import evaluate, exact_match_by
 from ..models import TransformerConfig
 from ..training import LOG_NAME, TrainingSettings
@@ -24,7 +25,6 @@ from ..translator import Translator
 from .common import given, heavy_work, invocation, positive_int, progress_wanted, say
 from .errors import INTERRUPTED
 from .evaluate import write_lines
-from .preparation import CorpusChoice, prepare
 from .train import Plan, draw_losses, train
 from .train_options import PRESET_SETTINGS
 
@@ -101,11 +101,11 @@ def plan(folder: Path, settings: TrainingSettings) -> Plan:
                     "choose another --out, or delete it"
                 ) from None
             say(f"going on after step {checkpoint.step}")
-            return Plan(folder, CONFIG, settings, prepare(folder / "data", CORPUS), resumes=True)
+            return Plan(folder, CONFIG, settings, prepare(folder / "data", CORPUS, progress_wanted()), resumes=True)
         for old in (*list_checkpoints(folder), folder / LOG_NAME):
             old.unlink(missing_ok=True)
     say("writing sentences with the grammar …")
-    return Plan(folder, CONFIG, settings, prepare(folder / "data", CORPUS))
+    return Plan(folder, CONFIG, settings, prepare(folder / "data", CORPUS, progress_wanted()))
 
 
 def is_finished(checkpoint: Checkpoint) -> bool:

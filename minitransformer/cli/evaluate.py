@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic import atomic_write
-from ..data.corpus import Corpus, ParallelFiles
-from ..data.grammar import pairs as grammar_pairs
+from ..data.corpus import ParallelFiles
+from ..data.preparation import DATASETS, CorpusChoice
 from ..evaluation import evaluate
 from ..translator import Translator
 from .backend import add_backend_options, chosen_backend
 from .common import add_decoding_options, add_threads_option, heavy_work, one_line, progress_wanted, say
-from .preparation import DATASETS, CorpusChoice, grammar_language
-
-GRAMMAR_SENTENCES = 1000
 
 EPILOG = """\
 examples:
@@ -94,21 +91,9 @@ def read_test_set(args: argparse.Namespace, languages: tuple[str, str] | None) -
         choice = CorpusChoice(
             dataset=args.dataset, data=args.data, source=args.source or source, target=args.target or target
         )
-        corpus = choice.corpus()
-        if corpus is None:
-            pairs = grammar_pairs(args.split, 0, grammar_language(choice.target), GRAMMAR_SENTENCES)
-        else:
-            pairs = split_of(corpus, args.split, args.dataset or args.data).read()
+        pairs = choice.pairs(args.split)
     sources, references = zip(*pairs, strict=True)
     return list(sources), list(references)
-
-
-def split_of(corpus: Corpus, split: str, name: str) -> ParallelFiles:
-    """The files of a split; raises FileNotFoundError where the corpus has none."""
-    files = corpus.test if split == "test" else corpus.valid
-    if files is None:
-        raise FileNotFoundError(f"{name} has no test set: choose --split valid")
-    return files
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:

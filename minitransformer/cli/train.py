@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoint import CheckpointError, latest, load_checkpoint
+from ..data.preparation import CorpusChoice, PreparedData, open_prepared, prepare
 from ..models import Model, ModelConfig, TransformerConfig, build_model, config_from_dict
 from ..training import LOG_NAME, Trainer, TrainingOutcome, TrainingSettings, read_log
 from .backend import NUMPY, Backend, chosen_backend
-from .common import given, heavy_work, invocation, say
+from .common import given, heavy_work, invocation, progress_wanted, say
 from .errors import INTERRUPTED
-from .preparation import CorpusChoice, PreparedData, open_prepared, prepare
 from .train_options import (
     CORPUS_OPTIONS,
     MODEL_OPTIONS,
@@ -84,7 +84,7 @@ def new_plan(args: argparse.Namespace) -> Plan:
             f"{folder} already holds a training: add --resume to go on with it, or choose another --out"
         )
     say(f"training in {folder}")
-    return Plan(folder, config, settings, prepare(folder / "data", choice))
+    return Plan(folder, config, settings, prepare(folder / "data", choice, progress_wanted()))
 
 
 def preset_config(args: argparse.Namespace, vocab_size: int) -> TransformerConfig:

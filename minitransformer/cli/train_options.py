@@ -3,11 +3,11 @@
 import argparse
 from typing import Any
 
+from ..data.preparation import DATASETS, CorpusChoice
 from ..models import PRESETS, TransformerConfig
 from ..training import TrainingSettings
 from .backend import add_backend_options
 from .common import add_field_options, positive_int
-from .preparation import DATASETS, CorpusChoice
 
 CORPUS_OPTIONS = ("dataset", "data", "source", "target", "vocab_size", "sentences")
 

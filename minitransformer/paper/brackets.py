@@ -1,49 +1,16 @@
-"""Parse trees as sequences of tokens, and the labelled bracket F1 of what a model writes. Source: Vaswani 2017, §6.3.
+"""The labelled bracket F1 of the linearised trees that a model writes (see `minitransformer.data.trees`).
 
-A tree `(S (NP (D the) (N dog)) (VP (V sleeps)) (Punct .))` is written as Vinyals et al. 2015 do it: a token opens a
-constituent, one closes it, and each word is XX, so that nothing but the structure is to be learned:
-`(S (NP XX XX )NP (VP XX )VP XX )S`.
+Source: Vaswani 2017, §6.3.
 """
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-WORD = "XX"
+from ..data.trees import WORD
 
 Span = tuple[str, int, int]
 """A constituent's label, its first word and the one after its last."""
-
-
-def linearise(tree: str) -> str:
-    """The tree as tokens; the part of speech directly above the words is left out, each of its words is one XX.
-
-    Raises `ValueError` where brackets do not match, or a word is not below a part of speech.
-    """
-    tokens, rest = _constituent(re.findall(r"[()]|[^\s()]+", tree), tree)
-    if rest:
-        raise ValueError(f"{tree!r} goes on after its tree: {' '.join(rest)}")
-    return " ".join(tokens)
-
-
-def _constituent(tokens: list[str], tree: str) -> tuple[list[str], list[str]]:
-    """The tree that `tokens` begin with, linearised, and what is left."""
-    if len(tokens) < 3 or tokens[0] != "(" or tokens[1] in "()":
-        raise ValueError(f"{tree!r} is no tree: expected '(' and a label where {' '.join(tokens[:2])!r} stands")
-    label, rest = tokens[1], tokens[2:]
-    children: list[list[str]] = []
-    while rest and rest[0] == "(":
-        child, rest = _constituent(rest, tree)
-        children.append(child)
-    if not rest or (children and rest[0] != ")"):
-        raise ValueError(f"{tree!r} is no tree: {label} is not closed, or has words beside constituents")
-    if children:
-        return [f"({label}", *(token for child in children for token in child), f"){label}"], rest[1:]
-    end = rest.index(")") if ")" in rest else 0
-    if not end or "(" in rest[:end]:
-        raise ValueError(f"{tree!r} is no tree: {label} has no words, or is not closed")
-    return [WORD] * end, rest[end + 1 :]
 
 
 @dataclass(frozen=True)
@@ -110,35 +77,52 @@ class BracketScore:
         return 2 * self.precision * self.recall / total if total else 0.0
 
 
-def bracket_score(outputs: Sequence[str], references: Sequence[str]) -> BracketScore:
-    """Labelled precision and recall over all constituents of a corpus (Black et al. 1991, "PARSEVAL").
+@dataclass(frozen=True)
+class BracketCounts:
+    """Constituents of one parse: those it shares with its reference, its own, the reference's; and how sound it is.
 
-    precision = matched / in the outputs, recall = matched / in the references; a constituent matches one of the same
-    label and words, each at most once. Parts of speech are no constituents. Raises `ValueError` where there are not as
-    many of one as of the other, none at all, or a reference is no tree.
+    `malformed`: it is no tree, or has not as many words as the sentence. `exact`: it is the reference.
     """
-    if len(outputs) != len(references) or not references:
-        raise ValueError(f"there are {len(outputs)} outputs and {len(references)} references, expected as many of each")
-    matched, written, wanted, exact, malformed = 0, 0, 0, 0, 0
-    for ours, theirs in _read(outputs, references):
-        matched += (ours.spans & theirs.spans).total()
-        written += ours.spans.total()
-        wanted += theirs.spans.total()
-        sound = ours.well_formed and ours.num_words == theirs.num_words
-        malformed += not sound
-        exact += sound and ours.spans == theirs.spans
-    return BracketScore(
-        precision=100 * matched / max(written, 1),
-        recall=100 * matched / max(wanted, 1),
-        exact_match=100 * exact / len(references),
-        malformed=malformed,
-        num_sentences=len(references),
+
+    matched: int
+    written: int
+    wanted: int
+    malformed: bool
+    exact: bool
+
+
+def bracket_counts(output: str, reference: str) -> BracketCounts:
+    """Count a parse's constituents; one matches another of the same label and words, each at most once.
+
+    Parts of speech are no constituents. Raises `ValueError` where the reference is no tree.
+    """
+    ours, theirs = read_brackets(output), read_brackets(reference)
+    if not theirs.well_formed:
+        raise ValueError(f"the reference {reference!r} is no tree")
+    sound = ours.well_formed and ours.num_words == theirs.num_words
+    return BracketCounts(
+        matched=(ours.spans & theirs.spans).total(),
+        written=ours.spans.total(),
+        wanted=theirs.spans.total(),
+        malformed=not sound,
+        exact=sound and ours.spans == theirs.spans,
     )
 
 
-def _read(outputs: Sequence[str], references: Sequence[str]) -> Iterator[tuple[Brackets, Brackets]]:
-    for output, reference in zip(outputs, references, strict=True):
-        theirs = read_brackets(reference)
-        if not theirs.well_formed:
-            raise ValueError(f"the reference {reference!r} is no tree")
-        yield read_brackets(output), theirs
+def bracket_score(outputs: Sequence[str], references: Sequence[str]) -> BracketScore:
+    """Labelled precision and recall over all constituents of a corpus (Black et al. 1991, "PARSEVAL").
+
+    precision = matched / in the outputs, recall = matched / in the references. Raises as `bracket_counts`, and where
+    there are not as many outputs as references or none at all.
+    """
+    if len(outputs) != len(references) or not references:
+        raise ValueError(f"there are {len(outputs)} outputs and {len(references)} references, expected as many of each")
+    counts = [bracket_counts(*pair) for pair in zip(outputs, references, strict=True)]
+    matched = sum(each.matched for each in counts)
+    return BracketScore(
+        precision=100 * matched / max(sum(each.written for each in counts), 1),
+        recall=100 * matched / max(sum(each.wanted for each in counts), 1),
+        exact_match=100 * sum(each.exact for each in counts) / len(counts),
+        malformed=sum(each.malformed for each in counts),
+        num_sentences=len(counts),
+    )

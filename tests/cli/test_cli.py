@@ -13,9 +13,10 @@ from cli_runs import SMALL, Command, Run, write_corpus
 
 import minitransformer
 from minitransformer import TrainingSettings, TransformerConfig, Translator, load_checkpoint
-from minitransformer.cli import COMMANDS, main, preparation, train_options
-from minitransformer.cli.preparation import CorpusChoice, prepare
+from minitransformer.cli import COMMANDS, main, train_options
 from minitransformer.costs import parameter_groups
+from minitransformer.data import preparation
+from minitransformer.data.preparation import CorpusChoice, prepare
 from minitransformer.models import PRESETS
 from minitransformer.training import read_log
 

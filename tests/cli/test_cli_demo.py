@@ -10,7 +10,8 @@ from cli_runs import Command
 
 from minitransformer import TrainingSettings, TransformerConfig, load_checkpoint, save_checkpoint
 from minitransformer.checkpoint import checkpoint_path
-from minitransformer.cli import demo, preparation, train
+from minitransformer.cli import demo, train
+from minitransformer.data import preparation
 from minitransformer.training import read_log
 
 

@@ -8,8 +8,8 @@ import pytest
 from cli_runs import Command, Run, refuse
 
 from minitransformer import RecurrentConfig, load_checkpoint, save_checkpoint
-from minitransformer.cli.preparation import open_prepared
 from minitransformer.cli.train import Plan, train
+from minitransformer.data.preparation import open_prepared
 from minitransformer.training import TrainingSettings
 
 CONFIG = RecurrentConfig(vocab_size=400, d_model=16, max_length=48)

@@ -1,4 +1,4 @@
-"""From text to token ids: what `train` and `demo` do before the first step, kept in the training's folder.
+"""From text to token ids: what comes before a training's first step, kept in a folder.
 
     data/corpus.json      which text it was, and a fingerprint of it
     data/tokenizer.json   trained on the training text
@@ -16,14 +16,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..atomic import atomic_write
-from ..data import BPETokenizer, multi30k
-from ..data.corpus import Corpus, corpus_from_folder
-from ..data.grammar import pairs as grammar_pairs
-from ..data.parallel import SentencePair
-from ..data.token_dataset import TokenDataset
-from .common import progress_wanted
+from . import multi30k
+from .corpus import Corpus, corpus_from_folder
+from .grammar import pairs as grammar_pairs
+from .grammar import sample
+from .parallel import SentencePair
+from .token_dataset import TokenDataset
+from .tokenizer import BPETokenizer
+from .trees import linearise
 
+Split = Literal["train", "valid", "test"]
 DATASETS = ("grammar", "multi30k")
+GRAMMAR_LANGUAGES: dict[str, Literal["german", "french"]] = {"de": "german", "fr": "french"}
 GRAMMAR_VALIDATION = 1000
 FINGERPRINT_SENTENCES = 500
 TOKENIZER_SENTENCES = 20_000  # of the grammar: enough to see every word many times
@@ -36,7 +40,7 @@ class CorpusChoice:
     dataset     one of DATASETS, or None for the files in `data`
     data        folder of train.<source>, train.<target>, valid.…
     source      language, or suffix of the files
-    target      likewise
+    target      likewise; of the grammar de, fr, or tree, the parse tree in one line (see `minitransformer.data.trees`)
     vocab_size  tokens of the joint vocabulary
     max_length  the longest sentence in tokens that is kept
     sentences   how many the grammar writes
@@ -57,8 +61,8 @@ class CorpusChoice:
     def __post_init__(self) -> None:
         if self.dataset is not None and self.source != "en":
             raise ValueError(f"the source language of {self.dataset} is en, got {self.source!r}")
-        if self.dataset == "grammar":
-            grammar_language(self.target)
+        if self.dataset == "grammar" and self.target not in (*GRAMMAR_LANGUAGES, "tree"):
+            raise ValueError(f"the grammar writes de, fr and tree, not {self.target!r}")
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -78,6 +82,20 @@ class CorpusChoice:
             return multi30k.load(self.target)
         return corpus_from_folder(self.data or "", self.source, self.target)
 
+    def pairs(self, split: Split, corpus: Corpus | None = None) -> Iterator[SentencePair]:
+        """The sentences of a split with their translations, from `corpus` where it is at hand.
+
+        Raises FileNotFoundError where the text has no test set.
+        """
+        corpus = corpus or self.corpus()
+        if corpus is None:
+            count = self.sentences if split == "train" else GRAMMAR_VALIDATION
+            return _grammar_pairs(split, self.seed, self.target, count)
+        files = getattr(corpus, split)
+        if files is None:
+            raise FileNotFoundError(f"{self.dataset or self.data} has no test set: choose --split valid")
+        return files.read()
+
 
 @dataclass(frozen=True)
 class PreparedData:
@@ -95,8 +113,8 @@ class PreparedData:
         return sources, targets
 
 
-def prepare(folder: Path, choice: CorpusChoice) -> PreparedData:
-    """The data of `choice` in `folder`: opened where it is there, otherwise made.
+def prepare(folder: Path, choice: CorpusChoice, progress: bool = False) -> PreparedData:
+    """The data of `choice` in `folder`: opened where it is there, otherwise made, with a bar if there is to be one.
 
     Raises OSError where a file can't be read or written, ValueError where the text is damaged or too small.
     """
@@ -109,9 +127,7 @@ def prepare(folder: Path, choice: CorpusChoice) -> PreparedData:
     tokenizer = BPETokenizer.train(_texts(_tokenizer_pairs(choice, corpus)), choice.vocab_size)
     _write(folder / "tokenizer.json", tokenizer.to_json())
     for split in ("train", "valid"):
-        TokenDataset.build(
-            _pairs(choice, corpus, split), tokenizer, folder / split, choice.max_length, progress=progress_wanted()
-        )
+        TokenDataset.build(choice.pairs(split, corpus), tokenizer, folder / split, choice.max_length, progress)
     _write(description, json.dumps({"choice": asdict(choice), "fingerprint": fingerprint}, indent=2) + "\n")
     return open_prepared(folder)
 
@@ -123,24 +139,14 @@ def open_prepared(folder: Path) -> PreparedData:
     return PreparedData(choice, tokenizer, TokenDataset.open(folder / "train"), TokenDataset.open(folder / "valid"))
 
 
-def grammar_language(code: str) -> Literal["german", "french"]:
-    """The grammar's name for a language; raises ValueError for one that it does not write."""
-    if code == "de":
-        return "german"
-    if code == "fr":
-        return "french"
-    raise ValueError(f"the grammar writes de and fr, not {code!r}")
-
-
-def _pairs(choice: CorpusChoice, corpus: Corpus | None, split: Literal["train", "valid"]) -> Iterator[SentencePair]:
-    if corpus is not None:
-        return (corpus.train if split == "train" else corpus.valid).read()
-    count = choice.sentences if split == "train" else GRAMMAR_VALIDATION
-    return grammar_pairs(split, choice.seed, grammar_language(choice.target), count)
+def _grammar_pairs(split: str, seed: int, target: str, count: int) -> Iterator[SentencePair]:
+    if target == "tree":
+        return (SentencePair(each.english, linearise(each.tree)) for each in islice(sample(split, seed), count))
+    return grammar_pairs(split, seed, GRAMMAR_LANGUAGES[target], count)
 
 
 def _tokenizer_pairs(choice: CorpusChoice, corpus: Corpus | None) -> Iterator[SentencePair]:
-    pairs = _pairs(choice, corpus, "train")
+    pairs = choice.pairs("train", corpus)
     return pairs if corpus is not None else islice(pairs, TOKENIZER_SENTENCES)
 
 
@@ -152,7 +158,7 @@ def _fingerprint(choice: CorpusChoice, corpus: Corpus | None) -> str:
     """A hash of the choice and of every byte of its files; of the grammar, of enough to notice another edition."""
     digest = hashlib.sha256(json.dumps(asdict(choice)).encode())
     if corpus is None:
-        digest.update("".join(_texts(islice(_pairs(choice, corpus, "train"), FINGERPRINT_SENTENCES))).encode())
+        digest.update("".join(_texts(islice(choice.pairs("train"), FINGERPRINT_SENTENCES))).encode())
         return digest.hexdigest()
     for files in (corpus.train, corpus.valid):
         for path in (files.source, files.target):

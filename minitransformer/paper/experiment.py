@@ -1,0 +1,120 @@
+"""What every experiment offers, and what it is given: see `minitransformer.paper.experiments`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..data.preparation import CorpusChoice
+from ..models import TransformerConfig
+from ..training import TrainingSettings
+from .laboratory import Laboratory
+from .trial import Trial
+
+Findings = dict[str, Any]
+"""What an experiment found, as JSON holds it: all that its part of the report says, and its pictures where they can."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the miniature trainings translate, and how they are trained.
+
+    vocab_size  tokens of the joint vocabulary
+    steps       of a step of the grammar's, how many cost as much as one of these
+    overrides   of the models' configurations
+    """
+
+    name: str
+    text: CorpusChoice
+    settings: TrainingSettings
+    steps: float = 1.0
+    overrides: dict[str, Any] = field(default_factory=dict)
+
+    def translation(self, target: str = "de") -> CorpusChoice:
+        """English and that language."""
+        return replace(self.text, target=target)
+
+    def transformer(self, **overrides: Any) -> TransformerConfig:
+        """The miniature of the paper's base model: half its layers, an eighth of its width."""
+        config = TransformerConfig(
+            self.text.vocab_size,
+            d_model=64,
+            num_heads=8,
+            d_ff=256,
+            num_layers=3,
+            max_length=self.text.max_length,
+            init_gain=0.5,
+        )
+        return replace(config, **self.overrides | overrides)
+
+    def training(self, steps: float, **overrides: Any) -> TrainingSettings:
+        """So many steps of the grammar's, or fewer of a task whose steps cost more; a warm-up of at most a quarter."""
+        count = max(4, round(steps / self.steps))
+        settings = replace(self.settings, steps=count, warmup_steps=min(self.settings.warmup_steps, count // 4))
+        return replace(settings, **overrides)
+
+
+# About as many times over as the paper's base model saw its text: 100,000 batches of 25,000 tokens from 4.5 million
+# pairs are some 20 epochs.
+GRAMMAR = Task(
+    "grammar",
+    CorpusChoice(vocab_size=1200, sentences=10_000, max_length=160),
+    TrainingSettings(tokens_per_batch=2048, warmup_steps=300, peak_lr=5e-3, threads=1),
+)
+
+
+def multi30k(folder: str | None) -> Task:
+    """Multi30k, from a folder or downloaded, with the recipe of the `tiny` preset."""
+    text = CorpusChoice(
+        dataset=None if folder else "multi30k",
+        data=str(Path(folder).resolve()) if folder else None,
+        vocab_size=8000,
+        max_length=256,
+    )
+    settings = TrainingSettings(tokens_per_batch=4096, warmup_steps=2000, peak_lr=5e-3, threads=1)
+    return Task("multi30k", text, settings, steps=6.0, overrides={"dropout": 0.3})
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an experiment has to work with.
+
+    scale     of the trainings that the default budget pays for
+    pictures  the folder that pictures go to
+    """
+
+    task: Task
+    scale: float
+    laboratory: Laboratory
+    pictures: Path
+
+
+class Experiment(Protocol):
+    """A module of `minitransformer.paper.experiments`.
+
+    NAME     as the command line knows it, and its pictures' names begin
+    TITLE    of its part of the report
+    MINUTES  of the default budget on two cores, for what no other experiment trains
+    ALONE    minutes for the same if the experiment is run by itself
+    """
+
+    NAME: str
+    TITLE: str
+    MINUTES: float
+    ALONE: float
+
+    def trials(self, task: Task, scale: float) -> Sequence[Trial]:
+        """The trainings that it needs; `scale` multiplies their steps."""
+        ...
+
+    def find(self, context: Context) -> Findings:
+        """Measure, and gather what the trials came to. Nothing else is computing meanwhile."""
+        ...
+
+    def draw(self, findings: Findings, context: Context) -> None:
+        """Its pictures, as `NAME-….png` in `context.pictures`."""
+        ...
+
+    def report(self, findings: Findings) -> list[str]:
+        """Its part of the report: lines of Markdown."""
+        ...

@@ -1,0 +1,1 @@
+"""The experiments: each a module with what `minitransformer.paper.experiment.Experiment` names."""

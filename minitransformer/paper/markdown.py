@@ -1,0 +1,20 @@
+"""Pieces of Markdown."""
+
+from collections.abc import Iterable, Sequence
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a table: the first column to the left, the others to the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return [f"| {' | '.join(cells)} |" for cells in lines]
+
+
+def picture(name: str, text: str) -> str:
+    """A picture beside the report, and what it says to who cannot see it."""
+    return f"![{text}](pictures/{name}.png)"
+
+
+def scientific(value: float) -> str:
+    """`3.3e18` as `3.3 · 10¹⁸`."""
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa} · 10{str(int(exponent)).translate(str.maketrans('0123456789-', '⁰¹²³⁴⁵⁶⁷⁸⁹⁻'))}"
