@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 
 from .. import __version__
-from . import average, check, demo, evaluate, info, train, translate
+from . import average, check, demo, evaluate, info, paper, train, translate
 from .common import Parser, invocation
 from .errors import BROKEN_PIPE, ERROR, INTERRUPTED, drop_output, message_of
 
-COMMANDS = (demo, train, translate, evaluate, average, info, check)
+COMMANDS = (demo, train, translate, evaluate, average, info, check, paper)
 
 EXAMPLES = """\
 examples:

@@ -97,7 +97,8 @@ def exact_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> ND
 
 def interval(metric: Metric, statistics: NDArray[np.float64], seed: int = 0) -> Interval:
     """The score of a test set, statistics `(N, k)`, and its interval. Raises `ValueError` without sentences."""
-    return _interval(metric.score(statistics.sum(0)), [metric.score(s) for s in _samples(statistics, seed)])
+    samples = [metric.score(sums) for sums in _samples(statistics, seed)]
+    return _interval(metric.score(statistics.sum(0)), samples)
 
 
 def difference(
@@ -110,8 +111,8 @@ def difference(
     if ours.shape != theirs.shape:
         raise ValueError(f"the statistics have shapes {ours.shape} and {theirs.shape}, expected the same sentences")
     pairs = zip(_samples(ours, seed), _samples(theirs, seed), strict=True)
-    value = metric.score(ours.sum(0)) - metric.score(theirs.sum(0))
-    return _interval(value, [metric.score(a) - metric.score(b) for a, b in pairs])
+    samples = [metric.score(a) - metric.score(b) for a, b in pairs]
+    return _interval(metric.score(ours.sum(0)) - metric.score(theirs.sum(0)), samples)
 
 
 def _samples(statistics: NDArray[np.float64], seed: int) -> NDArray[np.float64]:

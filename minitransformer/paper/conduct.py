@@ -14,8 +14,11 @@ from .exam import ask
 from .trial import ExamResult, Trial, TrialResult
 
 COUNTED_BATCHES = 8
-VALIDATIONS, CHECKPOINTS, AVERAGED = 10, 20, 5
-"""Of a training: how often it is validated and saved, and how many checkpoints are averaged (Vaswani 2017, §6.1)."""
+VALIDATIONS, FEWEST_STEPS = 10, 50
+"""Of a training, if there are at least so many steps from one to the next."""
+
+CHECKPOINTS, AVERAGED = 20, 5
+"""Of a training, and how many of the last ones are averaged (Vaswani 2017, §6.1)."""
 
 
 class Interrupted(Exception):
@@ -68,7 +71,7 @@ def conduct(trial: Trial, data: PreparedData, folder: Path, kept: Path, ops: Ops
 def _with_intervals(settings: TrainingSettings) -> TrainingSettings:
     return replace(
         settings,
-        valid_interval=max(1, settings.steps // VALIDATIONS),
+        valid_interval=max(FEWEST_STEPS, settings.steps // VALIDATIONS),
         checkpoint_interval=max(1, settings.steps // CHECKPOINTS),
         keep=AVERAGED,
     )

@@ -3,18 +3,17 @@
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from ..layers import SinusoidalPositions
 from ..ops import numpy_ops
 from ..optimizer import noam
-from ..plots.page import GREY, INK, PALE, Page, text_style
+from ..plots.page import GREY, INK, Page
+from .charts import BLUE, GREEN, SKY, VERMILION, finish
 
-BLUE, PALE_BLUE, ORANGE, GREEN = "#2166ac", "#92c5de", "#d6604d", "#1b7837"
 SCHEDULES = [
-    ("base with half the warm-up", 512, 2000, PALE_BLUE),
+    ("base with half the warm-up", 512, 2000, SKY),
     ("base: d_model 512", 512, 4000, BLUE),
-    ("big: d_model 1024", 1024, 4000, ORANGE),
+    ("big: d_model 1024", 1024, 4000, VERMILION),
 ]
 STEPS = 40_000
 
@@ -29,7 +28,7 @@ def draw_schedule(path: str | Path) -> None:
     axes.axvline(4000, color=GREY, lw=0.8, ls=":")
     axes.legend(frameon=False, fontsize=8.5, labelcolor=INK)
     axes.set(xlim=(0, STEPS), ylim=(0, None))
-    _finish(axes, "optimiser step", "learning rate")
+    finish(axes, "optimiser step", "learning rate")
     page.save(path)
 
 
@@ -43,20 +42,10 @@ def draw_positions(path: str | Path, length: int = 100, d_model: int = 128) -> N
     left, right = page.figure.subplots(1, 2, width_ratios=[1.15, 1.0])
     image = left.imshow(table, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
     page.figure.colorbar(image, ax=left, pad=0.02).ax.tick_params(labelsize=7.5, colors=GREY)
-    _finish(left, "dimension", "position")
-    for position, colour, width in ((20, BLUE, 4.5), (50, ORANGE, 2.7), (80, GREEN, 1.0)):  # they lie on each other
+    finish(left, "dimension", "position")
+    for position, colour, width in ((20, BLUE, 4.5), (50, VERMILION, 2.7), (80, GREEN, 1.0)):  # they lie on each other
         products = table @ table[position]
         right.plot(np.arange(length) - position, products, color=colour, lw=width, label=f"position {position}")
     right.legend(frameon=False, fontsize=8, labelcolor=INK, title="dot product with", title_fontsize=8)
-    _finish(right, "distance", "PE(pos) · PE(pos + distance)")
+    finish(right, "distance", "PE(pos) · PE(pos + distance)")
     page.save(path)
-
-
-def _finish(axes: Axes, x: str, y: str) -> None:
-    axes.set_xlabel(x, **text_style([x], 9))
-    axes.set_ylabel(y, **text_style([y], 9))
-    axes.tick_params(labelsize=8, colors=GREY)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(PALE)

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..data.preparation import CorpusChoice
-from ..models import TransformerConfig
+from ..models import ModelConfig, TransformerConfig
 from ..training import TrainingSettings
 from .laboratory import Laboratory
-from .trial import Trial
+from .trial import NOMINAL_BATCH, Trial, step_flops
 
 Findings = dict[str, Any]
 """What an experiment found, as JSON holds it: all that its part of the report says, and its pictures where they can."""
@@ -19,15 +19,13 @@ Findings = dict[str, Any]
 class Task:
     """What the miniature trainings translate, and how they are trained.
 
-    vocab_size  tokens of the joint vocabulary
-    steps       of a step of the grammar's, how many cost as much as one of these
-    overrides   of the models' configurations
+    settings   of the trainings, but for their steps
+    overrides  of the Transformers' configurations
     """
 
     name: str
     text: CorpusChoice
     settings: TrainingSettings
-    steps: float = 1.0
     overrides: dict[str, Any] = field(default_factory=dict)
 
     def translation(self, target: str = "de") -> CorpusChoice:
@@ -47,9 +45,14 @@ class Task:
         )
         return replace(config, **self.overrides | overrides)
 
+    def steps(self, operations: float, config: ModelConfig) -> float:
+        """How many steps such a model can take for so many floating-point operations, with full batches."""
+        num_sentences, length = NOMINAL_BATCH
+        return operations / (step_flops(config) * self.settings.tokens_per_batch / (num_sentences * length))
+
     def training(self, steps: float, **overrides: Any) -> TrainingSettings:
-        """So many steps of the grammar's, or fewer of a task whose steps cost more; a warm-up of at most a quarter."""
-        count = max(4, round(steps / self.steps))
+        """The settings for so many steps, a quarter of them at most to warm up."""
+        count = max(4, round(steps))
         settings = replace(self.settings, steps=count, warmup_steps=min(self.settings.warmup_steps, count // 4))
         return replace(settings, **overrides)
 
@@ -72,7 +75,7 @@ def multi30k(folder: str | None) -> Task:
         max_length=256,
     )
     settings = TrainingSettings(tokens_per_batch=4096, warmup_steps=2000, peak_lr=5e-3, threads=1)
-    return Task("multi30k", text, settings, steps=6.0, overrides={"dropout": 0.3})
+    return Task("multi30k", text, settings, {"dropout": 0.3})
 
 
 @dataclass(frozen=True)
@@ -98,10 +101,17 @@ class Experiment(Protocol):
     ALONE    minutes for the same if the experiment is run by itself
     """
 
-    NAME: str
-    TITLE: str
-    MINUTES: float
-    ALONE: float
+    @property
+    def NAME(self) -> str: ...
+
+    @property
+    def TITLE(self) -> str: ...
+
+    @property
+    def MINUTES(self) -> float: ...
+
+    @property
+    def ALONE(self) -> float: ...
 
     def trials(self, task: Task, scale: float) -> Sequence[Trial]:
         """The trainings that it needs; `scale` multiplies their steps."""

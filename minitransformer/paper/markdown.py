@@ -18,3 +18,8 @@ def scientific(value: float) -> str:
     """`3.3e18` as `3.3 · 10¹⁸`."""
     mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa} · 10{str(int(exponent)).translate(str.maketrans('0123456789-', '⁰¹²³⁴⁵⁶⁷⁸⁹⁻'))}"
+
+
+def paragraph(text: str) -> str:
+    """One line of what the source wrote in several."""
+    return " ".join(text.split())

@@ -112,6 +112,11 @@ class TrialResult:
     exams: dict[str, ExamResult] = field(default_factory=dict)
 
     @property
+    def total_seconds(self) -> float:
+        """Of the training and the exams."""
+        return self.seconds + sum(exam.seconds for exam in self.exams.values())
+
+    @property
     def exam(self) -> ExamResult:
         """The result of the first exam. Raises `ValueError` where the training diverged."""
         if not self.exams:

@@ -1,0 +1,129 @@
+"""`paper`: the paper's tables and figures, beside what this project finds."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..paper.experiment import GRAMMAR, Context, Experiment, Task, multi30k
+from ..threads import available_cores
+from .backend import Backend, add_backend_options, chosen_backend
+from .common import heavy_work, positive_int, say
+from .errors import INTERRUPTED
+
+MINUTES = 60.0
+NAMES = ("table1", "table2", "table3", "table4", "figures", "cost", "strategy")
+TASKS = ("grammar", "multi30k")
+
+EPILOG = """\
+examples:
+  {program} paper
+  {program} paper table1 cost
+  {program} paper table2 --task multi30k --minutes 300
+
+--out gets paper.md, results/*.json and pictures/*.png. Trainings are kept in --work, each once: after Ctrl-C or a kill
+the same command goes on. The budget decides how many steps each training takes, so that a result repeats whatever the
+machine: the minutes are those of two cores of a server, and a faster machine ends sooner.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command with its options."""
+    parser = commands.add_parser(
+        "paper",
+        help="the paper's tables and figures, reproduced in miniature",
+        description="Repeat the paper's experiments in miniature, and write a report.",
+        epilog=EPILOG,
+    )
+    help_text = f"{', '.join(NAMES)} (default: all)"
+    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=help_text)
+    help_text = f"budget for all that is asked for, on two cores (default: {MINUTES:g}, or its part of that)"
+    parser.add_argument("--minutes", type=float, metavar="N", help=help_text)
+    parser.add_argument("--task", choices=TASKS, default="grammar", help="what is translated (default: grammar)")
+    parser.add_argument("--data", metavar="DIR", help="Multi30k's files on disk, for --task multi30k")
+    parser.add_argument("--workers", type=positive_int, metavar="N", help="trainings at once (default: one a core)")
+    parser.add_argument("--out", default="lessons/paper", metavar="FOLDER", help="the report (default: lessons/paper)")
+    parser.add_argument("--work", default="runs/paper", metavar="FOLDER", help="the trainings (default: runs/paper)")
+    parser.add_argument("--report", action="store_true", help="only write the report again from the results in --out")
+    add_backend_options(parser)
+    parser.set_defaults(run=run, trailing="experiments")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train what is missing, measure, draw and write."""
+    from ..paper.experiments import EXPERIMENTS
+    from ..paper.laboratory import Interrupted
+    from ..paper.report import write_report
+
+    out = Path(args.out)
+    if not args.report:
+        backend = chosen_backend(args)
+        chosen = [EXPERIMENTS[name] for name in NAMES if name in _names(args.experiments)]
+        with heavy_work():
+            try:
+                _experiment(chosen, args, backend, out)
+            except Interrupted:
+                say("the same command goes on from there")
+                return INTERRUPTED
+    say(f"report            {write_report(out, EXPERIMENTS, TASKS)}")
+    return 0
+
+
+def budget(chosen: Sequence[Experiment], minutes: float | None) -> tuple[float, float]:
+    """Minutes for these experiments, and what that is of the trainings that the default budget pays for.
+
+    Raises ValueError for minutes that are not positive.
+    """
+    whole = len(chosen) == len(NAMES)
+    usual = sum(each.MINUTES if whole else each.ALONE for each in chosen)
+    if minutes is None:
+        minutes = MINUTES if whole else usual
+    if not 0 < minutes < float("inf"):
+        raise ValueError(f"--minutes must be positive, got {minutes:g}")
+    return minutes, minutes / (MINUTES if whole else usual)
+
+
+def _experiment(chosen: Sequence[Experiment], args: argparse.Namespace, backend: Backend, out: Path) -> None:
+    from ..paper.laboratory import Laboratory
+    from ..paper.report import Origin, machine, pictures, save_findings
+
+    minutes, scale = budget(chosen, args.minutes)
+    task = _task(args)
+    laboratory = Laboratory(
+        Path(args.work), args.workers or available_cores(), backend.ops, backend.dtype, str(backend), say
+    )
+    trials = {each.NAME: each.trials(task, scale) for each in chosen}
+    laboratory.run([trial for of_one in trials.values() for trial in of_one])
+    context = Context(task, scale, laboratory, pictures(out, task.name))
+    for each in chosen:
+        say(f"{each.NAME}: measuring and drawing")
+        findings = each.find(context)
+        each.draw(findings, context)
+        seconds = sum(laboratory.result(trial).total_seconds for trial in trials[each.NAME])
+        origin = Origin(_command(args), task.name, minutes, seconds / 60, str(backend), machine())
+        save_findings(out, each, origin, findings)
+
+
+def _names(names: Sequence[str]) -> Sequence[str]:
+    """Those asked for, or all; raises ValueError for one that there is not."""
+    for name in names:
+        if name not in NAMES:
+            raise ValueError(f"there is no experiment {name!r}: choose from {', '.join(NAMES)}")
+    return names or NAMES
+
+
+def _task(args: argparse.Namespace) -> Task:
+    if args.task == "multi30k":
+        return multi30k(args.data)
+    if args.data:
+        raise ValueError("--data goes with --task multi30k")
+    return GRAMMAR
+
+
+def _command(args: argparse.Namespace) -> str:
+    """The command, without the folders of this machine."""
+    minutes = f"{args.minutes:g}" if args.minutes else None
+    options = {"--minutes": minutes, "--task": args.task if args.task != "grammar" else None}
+    options |= {"--backend": args.backend if args.backend != "numpy" else None, "--dtype": args.dtype}
+    words = [f"{name} {value}" for name, value in options.items() if value]
+    return " ".join(["python -m minitransformer paper", *args.experiments, *words])

@@ -1,0 +1,70 @@
+"""Results as a report tells them: scores with their intervals, and which of two is better."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from .bootstrap import BLEU, F1, PERPLEXITY, Interval, difference, interval
+from .trial import TrialResult
+
+METRICS = {"bleu": BLEU, "f1": F1, "perplexity": PERPLEXITY}
+STATISTICS = {"bleu": "statistics", "f1": "statistics", "perplexity": "likelihood"}
+
+
+def scores(result: TrialResult, metrics: Sequence[str] = ("bleu", "perplexity"), exam: str | None = None) -> dict:
+    """Each metric's interval, and what the training took; of the first exam unless one is named.
+
+    A training that diverged has no scores, but says why.
+    """
+    found: dict[str, Any] = {
+        "parameters": result.parameters,
+        "steps": result.steps,
+        "tokens": result.tokens,
+        "flops": result.flops,
+        "seconds": result.seconds,
+        "diverged": result.diverged,
+    }
+    if result.diverged is None:
+        asked = result.exams[exam] if exam else result.exam
+        found["exactly_right"] = sum(h == r for h, r in zip(asked.hypotheses, asked.references, strict=True))
+        found["sentences"] = len(asked.references)
+        for metric in metrics:
+            found[metric] = asdict(interval(METRICS[metric], getattr(asked, STATISTICS[metric])))
+    return found
+
+
+def compare(
+    ours: TrialResult, theirs: TrialResult, metric: str, exams: tuple[str | None, str | None] = (None, None)
+) -> dict[str, float] | None:
+    """Our score less theirs with its interval; None where one of the trainings diverged.
+
+    Raises `ValueError` where the two were not asked the same.
+    """
+    if ours.diverged or theirs.diverged:
+        return None
+    a, b = (result.exams[exam] if exam else result.exam for result, exam in zip((ours, theirs), exams, strict=True))
+    if a.references != b.references:
+        raise ValueError("two models that are compared must have been asked the same sentences")
+    statistics = STATISTICS[metric]
+    return asdict(difference(METRICS[metric], getattr(a, statistics), getattr(b, statistics)))
+
+
+def shown(found: Mapping[str, Any], metric: str, digits: int = 1) -> str:
+    """A score as a cell of a table; a dash where there is none."""
+    return Interval(**found[metric]).text(digits) if metric in found else "–"
+
+
+def verdict(ours: str, theirs: str, metric: str, found: Mapping[str, float] | None) -> str:
+    """A sentence on a difference: who is better and by how much, or that the test set cannot tell."""
+    name = METRICS[metric].name
+    if found is None:
+        return f"{ours} and {theirs} can't be compared: a training diverged."
+    gap = Interval(**found)
+    digits = 2 if metric == "perplexity" else 1
+    if not gap.excludes_zero:
+        gap_text = gap.text(digits, sign=True)
+        return f"{ours} and {theirs}: no difference in {name} that this test set can show, {gap_text}."
+    better = (gap.value > 0) != (metric == "perplexity")
+    low, high = sorted(abs(x) for x in (gap.low, gap.high))
+    by = Interval(abs(gap.value), low, high).text(digits)
+    return f"{ours} is {'better' if better else 'worse'} than {theirs} by {by} {name}."

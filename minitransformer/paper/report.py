@@ -1,0 +1,120 @@
+"""What experiments found, kept as JSON, and the one report that is written from all of it.
+
+    results/<experiment>.json   findings, and the command, budget and machine that they came from
+    pictures/*.png              (of another task than the grammar: results/<experiment>-<task>.json, pictures/<task>/)
+    paper.md                    a section for each file in results/
+"""
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..atomic import atomic_write
+from .experiment import Experiment, Findings
+from .markdown import paragraph
+
+HOME = "grammar"
+"""The task whose results have no suffix."""
+
+HEAD = [
+    "# The paper's experiments",
+    "",
+    paragraph("""
+        Every table and figure of *Attention Is All You Need* (Vaswani et al., 2017), in its order, beside what this
+        project finds. What is arithmetic is computed from configurations, to the number. What takes eight GPUs for days
+        is done in miniature, on a grammar's sentences and two cores, for minutes: it says what holds at that size and
+        after so short a training, no more. No model is called better than another unless the 95 % interval of their
+        difference, over bootstrap samples of the test sentences, leaves out zero: it covers the choice of the
+        test sentences, not that of the seed, which is one for each training.
+    """),
+    "",
+    paragraph("""
+        This file, its pictures and the JSON beside it are written by the commands that each section names; `make paper`
+        runs all of them.
+    """),
+]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where findings came from.
+
+    minutes       the budget of the command
+    core_minutes  what this experiment's trainings and exams took, each on one core, shared ones included
+    """
+
+    command: str
+    task: str
+    minutes: float
+    core_minutes: float
+    backend: str
+    machine: str
+
+    def line(self) -> str:
+        """The line under a section's title."""
+        trainings = f"; trainings and exams here {self.core_minutes:.0f} core-minutes" if self.core_minutes else ""
+        return f"*`{self.command}`: a budget of {self.minutes:g} minutes{trainings}. {self.backend}; {self.machine}.*"
+
+
+def machine() -> str:
+    """The processor, its cores, and what computes on it."""
+    name = platform.processor() or platform.machine()
+    try:
+        described = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        name = next(line.split(":", 1)[1].strip() for line in described.splitlines() if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass  # not Linux, or a processor that has no name there
+    return f"{name}, {os.cpu_count()} cores; Python {platform.python_version()}, NumPy {np.__version__}"
+
+
+def save_findings(out: Path, experiment: Experiment, origin: Origin, findings: Findings) -> None:
+    """Keep what an experiment found. Raises `OSError` as `atomic_write`."""
+    with atomic_write(_path(out, experiment, origin.task)) as file:
+        content = {"origin": asdict(origin), "findings": findings}
+        file.write(json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
+
+
+def pictures(out: Path, task: str) -> Path:
+    """The folder of a task's pictures."""
+    return out / "pictures" if task == HOME else out / "pictures" / task
+
+
+def write_report(out: Path, experiments: Mapping[str, Experiment], tasks: tuple[str, ...]) -> Path:
+    """Write `paper.md` from all results in `out`; its path. Raises `ValueError` where a result is damaged."""
+    path = out / "paper.md"
+    with atomic_write(path) as file:
+        file.write(("\n".join(report_lines(out, experiments, tasks)) + "\n").encode())
+    return path
+
+
+def report_lines(out: Path, experiments: Mapping[str, Experiment], tasks: tuple[str, ...]) -> list[str]:
+    """The report that the results in `out` make. Raises `ValueError` where one is damaged."""
+    lines = list(HEAD)
+    for experiment in experiments.values():
+        for task in tasks:
+            kept = _path(out, experiment, task)
+            if kept.is_file():
+                lines += _section(kept, experiment, task)
+    return lines
+
+
+def _section(kept: Path, experiment: Experiment, task: str) -> list[str]:
+    try:
+        content = json.loads(kept.read_bytes())
+        origin, findings = Origin(**content["origin"]), content["findings"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{kept} is damaged ({error!r}): delete it, and run the experiment again") from None
+    lines = experiment.report(findings)
+    if task != HOME:
+        lines = [line.replace("](pictures/", f"](pictures/{task}/") for line in lines]
+    title = experiment.TITLE if task == HOME else f"{experiment.TITLE}: {task}"
+    return ["", f"## {title}", "", origin.line(), "", *lines]
+
+
+def _path(out: Path, experiment: Experiment, task: str) -> Path:
+    return out / "results" / f"{experiment.NAME}{'' if task == HOME else f'-{task}'}.json"

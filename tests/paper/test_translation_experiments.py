@@ -1,0 +1,122 @@
+"""Tables 2 and 3 and the training strategy, gathered from made-up results; what their trials are."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paper_results import MadeUpLaboratory
+
+from minitransformer.data.preparation import CorpusChoice, prepare
+from minitransformer.paper.experiment import GRAMMAR, Context, Task, multi30k
+from minitransformer.paper.experiments import strategy, table2, table3
+from minitransformer.paper.laboratory import Laboratory
+from minitransformer.paper.trial import step_flops
+from minitransformer.paper.variations import TABLE_3
+
+ROWS = {row.name: row for row in TABLE_3}
+
+
+class Shelf(MadeUpLaboratory):
+    """Made-up results beside real text."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(**options)
+        self.folder = folder
+
+    def data(self, choice: CorpusChoice) -> Any:
+        """A small edition of the text."""
+        return prepare(self.folder / "data", replace(choice, sentences=100))
+
+
+def context(folder: Path, scale: float = 0.01, **options: Any) -> Context:
+    laboratory: Any = Shelf(folder, **options)
+    return Context(GRAMMAR, scale, laboratory, folder)
+
+
+@pytest.mark.parametrize("task", [GRAMMAR, multi30k(None)], ids=lambda task: task.name)
+def test_models_of_table_2_cost_the_same(task: Task) -> None:
+    costs = [trial.settings.steps * step_flops(trial.config) for trial in table2.trials(task, 1.0)]
+    assert max(costs) / min(costs) < 1.01
+    assert len(costs) == 10
+
+
+def test_the_miniature_rows_are_the_papers_divided() -> None:
+    base = table3.miniature(ROWS["base"], GRAMMAR)
+    big = table3.miniature(ROWS["big"], GRAMMAR)
+    assert (base.d_model, base.d_ff, base.num_layers, base.num_heads, base.key_width) == (64, 256, 3, 8, 8)
+    assert (big.d_model, big.d_ff, big.num_layers, big.num_heads, big.dropout) == (128, 512, 3, 16, 0.3)
+    for row in TABLE_3:
+        small, large = table3.miniature(row, GRAMMAR), row.config()
+        ratios = (large.d_model / small.d_model, large.d_ff / small.d_ff, large.key_width / small.key_width)
+        assert (ratios, large.num_layers / small.num_layers) == ((8, 8, 8), 2)
+        assert (small.num_heads, small.dropout, small.positions) == (large.num_heads, large.dropout, large.positions)
+
+
+def test_every_row_takes_the_base_s_steps_and_its_own_smoothing() -> None:
+    trials = {row.name: table3.trial(row, GRAMMAR, 0.5) for row in TABLE_3}
+    assert len({trial.settings.steps for trial in trials.values()}) == 1
+    assert trials["smoothing 0.2"].settings.label_smoothing == 0.2
+    assert trials["base"].settings.label_smoothing == 0.1
+
+
+def test_a_budget_changes_steps_alone() -> None:
+    for experiment in (table2, table3, strategy):
+        for small, large in zip(experiment.trials(GRAMMAR, 1.0), experiment.trials(GRAMMAR, 2.0), strict=True):
+            assert large.settings.steps == pytest.approx(2 * small.settings.steps, abs=1)
+            assert large.config == small.config
+
+
+def test_without_warmup_the_rate_is_the_same_from_its_end_on() -> None:
+    base, bare = (strategy.schedule_trial("post-norm", s, GRAMMAR, 1.0) for s in ("warm-up", "eq. 3 without warm-up"))
+    rates = [trial.settings.schedule(64) for trial in (base, bare)]
+    warmup = base.settings.warmup_steps
+    assert rates[0](warmup + 50) == pytest.approx(rates[1](warmup + 50))
+    assert rates[1](1) > 10 * rates[0](warmup)
+
+
+def test_table_2_is_told(tmp_path: Path) -> None:
+    names = {f"table2 {table2.LARGER} de": 0.95, "table2 RNN de": 0.1, "table2 ConvS2S, small de": 0.95}
+    given = context(tmp_path, qualities=names)
+    findings = table2.find(given)
+    text = "\n".join(table2.report(findings))
+    assert f"{table2.LARGER} is better than RNN by" in text
+    assert f"{table2.LARGER} and ConvS2S, small: no difference" in text
+    assert "3.3 · 10¹⁸" in text
+    table2.draw(findings, given)
+    assert (tmp_path / "table2-curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_table_3_is_told(tmp_path: Path) -> None:
+    names = {"table3 1 head": 0.1, "table3 big": 0.1, "table3 d_ff 4096": 0.95, "table3 lengths sinusoidal": 0.9}
+    given = context(tmp_path, qualities=names)
+    findings = table3.find(given)
+    text = "\n".join(table3.report(findings))
+    assert "one head is worse than eight: **shown**" in text
+    assert "big is better: **the other way round**" in text
+    assert "too many heads are worse than eight: **can't be told**" in text
+    assert "One vocabulary of 40,932 to 41,160 tokens" in text
+    assert "- Long: Sinusoidal is better than learned by" in text
+    table3.draw(findings, given)
+    assert (tmp_path / "table3-differences.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_strategy_is_told(tmp_path: Path) -> None:
+    wild = "strategy post-norm eq. 3 without warm-up"
+    given = context(tmp_path, qualities={"table3 smoothing 0.0": 0.9}, diverged={wild: "the loss of step 3 is nan"})
+    findings = strategy.find(given)
+    text = "\n".join(strategy.report(findings))
+    assert "a training diverged" in text
+    assert "the loss of step 3 is nan" in text
+    assert "Smoothing 0.1 is worse than none by" in text
+    assert 0 < findings["accumulation"]["float64"] < 1e-12
+    assert 0 < findings["accumulation"]["float32"] < 1e-4
+    strategy.draw(findings, given)
+    assert (tmp_path / "strategy-warmup.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_trials_are_shared(tmp_path: Path) -> None:
+    """The strategy's base and two of its rows are table 3's: trained once."""
+    laboratory = Laboratory(tmp_path)
+    ours, theirs = ({laboratory.key(t) for t in e.trials(GRAMMAR, 1.0)} for e in (strategy, table3))
+    assert len(ours & theirs) == 3

@@ -1,0 +1,55 @@
+"""Made-up results of trials, for experiments that are to be gathered and reported without training anything."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from minitransformer.paper.bootstrap import bleu_statistics, bracket_statistics
+from minitransformer.paper.trial import ExamResult, Trial, TrialResult
+
+SENTENCES = 40
+REFERENCE = "a b c d e f g h"
+TREE = "(S (NP XX XX )NP (VP XX )VP )S"
+
+
+def made_up(trial: Trial, quality: float = 0.5, diverged: str | None = None) -> TrialResult:
+    """A result in which about that part of the sentences is right, the others not at all; the same every time."""
+    rng = np.random.default_rng(0)
+    exams = {}
+    for exam in trial.exams:
+        right = rng.random(SENTENCES) < quality
+        reference, wrong = (TREE, "(S XX") if trial.text.target == "tree" else (REFERENCE, "x y z u v w")
+        references = [reference] * SENTENCES
+        hypotheses = [reference if each else wrong for each in right]
+        statistics = bracket_statistics if trial.text.target == "tree" else bleu_statistics
+        nats = 8 * (1.5 - quality) * np.ones(SENTENCES)
+        exams[exam.name] = ExamResult(
+            statistics=statistics(hypotheses, references),
+            likelihood=np.stack([nats, np.full(SENTENCES, 8.0)], axis=1),
+            hypotheses=hypotheses,
+            references=references,
+            seconds=1.0,
+        )
+    steps = trial.settings.steps
+    return TrialResult(
+        parameters=1000,
+        steps=steps,
+        tokens=100 * steps,
+        seconds=10.0,
+        flops=1e9 * steps,
+        curve=[{"step": s, "loss": 2.0, "perplexity": 3.0, "seconds": 1.0 * s} for s in (1, steps // 2, steps)],
+        diverged=diverged,
+        exams={} if diverged else exams,
+    )
+
+
+@dataclass
+class MadeUpLaboratory:
+    """Gives a made-up result for any trial: of that quality where its name is known, else of 0.5."""
+
+    qualities: dict[str, float] = field(default_factory=dict)
+    diverged: dict[str, str] = field(default_factory=dict)
+
+    def result(self, trial: Trial) -> TrialResult:
+        """As `Laboratory.result`."""
+        return made_up(trial, self.qualities.get(trial.name, 0.5), self.diverged.get(trial.name))
