@@ -1,10 +1,11 @@
 # make demo · make test are all the set-up there is: each makes .venv where it is missing and installs what it needs.
 # PYTHON=/path/to/python uses that interpreter instead, as it is, and installs nothing.
 
-.PHONY: help demo test test-all bench bench-cpu lint
+.PHONY: help demo paper test test-all bench bench-cpu lint
 
 help:
 	@echo 'make demo      install the core, train a small translator, show what it learned (minutes)'
+	@echo 'make paper     the paper'\''s tables and figures in miniature (an hour; ARGS="table1 --minutes 3" for a part)'
 	@echo 'make test      prove every gradient, layer and model against PyTorch and finite differences'
 	@echo 'make test-all  the same, with the long proofs'
 	@echo 'make bench     on a GPU: check every kernel, time it beside its peers (8 minutes; ARGS=--smoke rehearses)'
@@ -44,6 +45,9 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-chec
 
 demo: $(core_ready)
 	$(PYTHON) -m minitransformer demo
+
+paper: $(core_ready)
+	$(PYTHON) -m minitransformer paper $(ARGS)
 
 test: $(test_ready)
 	$(PYTHON) -m pytest -m 'not slow'

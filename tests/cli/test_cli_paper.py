@@ -1,0 +1,145 @@
+"""`paper`: budgets, results, the report, and what it refuses."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from minitransformer.cli import main, paper
+from minitransformer.data.preparation import CorpusChoice
+from minitransformer.models import TransformerConfig
+from minitransformer.paper import experiments
+from minitransformer.paper.conduct import Interrupted
+from minitransformer.paper.experiment import Context, Task
+from minitransformer.paper.laboratory import Laboratory
+from minitransformer.paper.trial import Exam, Trial
+from minitransformer.training import TrainingSettings
+
+TEXT = CorpusChoice(vocab_size=400, sentences=100, max_length=160)
+CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_length=160)
+
+
+def trials(task: Task, scale: float) -> Sequence[Trial]:
+    settings = TrainingSettings(steps=round(4 * scale), tokens_per_batch=512, peak_lr=1e-3, threads=1)
+    return [Trial("tiny", TEXT, CONFIG, settings, (Exam(sentences=4, beam=1),))]
+
+
+def find(context: Context) -> dict[str, Any]:
+    (trial,) = trials(context.task, context.scale)
+    return {"steps": context.laboratory.result(trial).steps}
+
+
+def draw(findings: dict[str, Any], context: Context) -> None:
+    context.pictures.mkdir(parents=True, exist_ok=True)
+    (context.pictures / "table1-x.png").write_bytes(b"a picture")
+
+
+def report(findings: dict[str, Any]) -> list[str]:
+    return [f"It took {findings['steps']} steps.", "![x](pictures/table1-x.png)"]
+
+
+TINY = SimpleNamespace(
+    NAME="table1", TITLE="A title", MINUTES=1.0, ALONE=2.0, trials=trials, find=find, draw=draw, report=report
+)
+
+
+@pytest.fixture(autouse=True)
+def one_tiny_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(experiments.EXPERIMENTS, "table1", TINY)  # type: ignore[arg-type]
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_command_line_knows_every_experiment() -> None:
+    assert tuple(experiments.EXPERIMENTS) == paper.NAMES
+    for name, experiment in experiments.EXPERIMENTS.items():
+        assert name == experiment.NAME
+
+
+def test_the_default_budget_is_the_sum_of_its_parts() -> None:
+    parts = [each for each in experiments.EXPERIMENTS.values() if each is not TINY]
+    from minitransformer.paper.experiments import table1
+
+    assert sum(each.MINUTES for each in [*parts, table1]) <= paper.MINUTES
+    assert all(each.ALONE >= each.MINUTES for each in parts)
+
+
+def test_a_budget_is_for_what_is_asked() -> None:
+    everything = list(experiments.EXPERIMENTS.values())
+    assert paper.budget(everything, None) == (60.0, 1.0)
+    assert paper.budget(everything, 120.0) == (120.0, 2.0)
+    assert paper.budget(everything[:1], None) == (2.0, 1.0)
+    assert paper.budget(everything[:1], 3.0) == (3.0, 1.5)
+
+
+def test_an_experiment_from_nothing_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["paper", "table1", "--minutes", "3", "--workers", "1", "--out", "out", "--work", "work"]
+    assert main(command) == 0
+    assert "report" in capsys.readouterr().out
+    kept = json.loads((tmp_path / "out/results/table1.json").read_text(encoding="utf-8"))
+    assert kept["findings"] == {"steps": 6}
+    assert kept["origin"]["command"] == "python -m minitransformer paper table1 --minutes 3"
+    text = (tmp_path / "out/paper.md").read_text(encoding="utf-8")
+    assert "## A title" in text
+    assert "It took 6 steps." in text
+    assert "a budget of 3 minutes" in text
+
+    (tmp_path / "out/paper.md").unlink()
+    assert main(["paper", "--report", "--out", "out"]) == 0
+    assert (tmp_path / "out/paper.md").read_text(encoding="utf-8") == text
+
+
+def test_a_damaged_result_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out/results").mkdir(parents=True)
+    (tmp_path / "out/results/table1.json").write_text("{}", encoding="utf-8")
+    assert main(["paper", "--report", "--out", "out"]) == 2
+    assert "table1.json is damaged" in capsys.readouterr().err
+
+
+def test_an_interruption_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(self: Laboratory, wanted: Sequence[Trial]) -> None:
+        raise Interrupted
+
+    monkeypatch.setattr(Laboratory, "run", interrupted)
+    assert main(["paper", "table1"]) == 130
+    assert "the same command goes on" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["table9"], "there is no experiment 'table9': choose from table1"),
+        (["table1", "--minutes", "0"], "--minutes must be positive, got 0"),
+        (["table1", "--minutes", "nan"], "--minutes must be positive, got nan"),
+        (["table1", "--data", "x"], "--data goes with --task multi30k"),
+        (["table1", "--task", "multi30k", "--data", "nowhere"], "nowhere is not a folder"),
+        (["table1", "--workers", "0"], "0 is not at least 1"),
+    ],
+)
+def test_what_is_refused(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def on_the_text(task: Task, scale: float) -> Sequence[Trial]:
+        (trial,) = trials(task, scale)
+        return [Trial("tiny", task.text, trial.config, trial.settings)]
+
+    monkeypatch.setattr(TINY, "trials", on_the_text)
+    assert main(["paper", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_results_of_another_task_stand_beside_the_grammar_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TINY, "trials", lambda task, scale: [])
+    monkeypatch.setattr(TINY, "find", lambda context: {"steps": 7})
+    assert main(["paper", "table1", "--task", "multi30k", "--out", "out"]) == 0
+    assert (tmp_path / "out/results/table1-multi30k.json").is_file()
+    assert (tmp_path / "out/pictures/multi30k/table1-x.png").is_file()
+    text = (tmp_path / "out/paper.md").read_text(encoding="utf-8")
+    assert "## A title: multi30k" in text
+    assert "](pictures/multi30k/table1-x.png)" in text
