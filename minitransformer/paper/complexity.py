@@ -17,6 +17,8 @@ from ..ops import Array, Ops, numpy_ops
 from .counting import counting
 
 KERNEL_WIDTH, WINDOW = 5, 8
+ATTENTION, RECURRENT, CONVOLUTION = "Self-Attention", "Recurrent", "Convolutional"
+RESTRICTED = "Self-Attention (restricted)"
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class _Attention(Layer):
 
 LAYER_TYPES = [
     LayerType(
-        "Self-Attention",
+        ATTENTION,
         "O(n² · d)",
         "O(1)",
         "O(1)",
@@ -67,7 +69,7 @@ LAYER_TYPES = [
         lambda ops, d: _Attention(ops),
     ),
     LayerType(
-        "Recurrent",
+        RECURRENT,
         "O(n · d²)",
         "O(n)",
         "O(n)",
@@ -76,7 +78,7 @@ LAYER_TYPES = [
         lambda n, d: 4 * n * d * d,
     ),
     LayerType(
-        "Convolutional",
+        CONVOLUTION,
         "O(k · n · d²)",
         "O(1)",
         "O(log_k(n))",  # dilated, the paper says (`dilated_layers`); O(n/k) with kernels that see neighbours, like ours
@@ -85,7 +87,7 @@ LAYER_TYPES = [
         lambda n, d: 4 * KERNEL_WIDTH * n * d * d,
     ),
     LayerType(
-        "Self-Attention (restricted)",
+        RESTRICTED,
         "O(r · n · d)",
         "O(1)",
         "O(n/r)",
@@ -128,7 +130,7 @@ def path_length(kind: LayerType, n: int, d: int = 4) -> int:
     A hop is a layer, whose reach is measured: the largest distance at which an input has a gradient from an output. In
     a recurrent layer it is a step from one position to the next.
     """
-    if kind.name == "Recurrent":
+    if kind.name == RECURRENT:
         return n - 1
     layer = _layer(kind.make, numpy_ops, d)
     out, cache = layer.forward(_sequence(n, d))
