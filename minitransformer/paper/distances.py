@@ -62,18 +62,24 @@ def gradient_norms(kind: str, length: int = LENGTH, width: int = WIDTH, seeds: i
 
     The geometric mean over weights and inputs from several seeds.
     """
-    logarithms = np.zeros(length)
-    for seed in range(seeds):
-        rng = np.random.default_rng(seed)
-        layer: Any = KINDS[kind](numpy_ops, width)
-        FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64").initialize(seed)
-        out, cache = layer.forward(rng.standard_normal((1, length, width)))
-        recurrent = isinstance(out, tuple)  # with a final state, whose gradient is nobody's
-        dout = np.zeros((1, length, width))
-        dout[0, -1] = rng.standard_normal(width)
-        dx = layer.backward(dout, None, cache)[0] if recurrent else layer.backward(dout, cache)
-        logarithms += np.log(np.linalg.norm(dx[0, ::-1], axis=-1))
-    return np.exp(logarithms / seeds)
+    return np.exp(gradient_logarithms(kind, length, width, seeds).mean(0))
+
+
+def gradient_logarithms(kind: str, length: int = LENGTH, width: int = WIDTH, seeds: int = SEEDS) -> np.ndarray:
+    """The natural logarithm of each seed's norms, `(seeds, length)`."""
+    return np.array([_logarithms(kind, length, width, seed) for seed in range(seeds)])
+
+
+def _logarithms(kind: str, length: int, width: int, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    layer: Any = KINDS[kind](numpy_ops, width)
+    FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64").initialize(seed)
+    out, cache = layer.forward(rng.standard_normal((1, length, width)))
+    recurrent = isinstance(out, tuple)  # with a final state, whose gradient is nobody's
+    dout = np.zeros((1, length, width))
+    dout[0, -1] = rng.standard_normal(width)
+    dx = layer.backward(dout, None, cache)[0] if recurrent else layer.backward(dout, cache)
+    return np.log(np.linalg.norm(dx[0, ::-1], axis=-1))
 
 
 def draw_distances(norms: dict[str, np.ndarray], path: str | Path) -> None:

@@ -1,6 +1,7 @@
 """Table 1, counted."""
 
 import math
+from time import perf_counter
 
 import pytest
 
@@ -9,11 +10,14 @@ from minitransformer.paper.complexity import (
     LAYER_TYPES,
     WINDOW,
     LayerType,
+    crossing,
+    dilated_layers,
     exponent,
     num_calls,
     operations,
     path_length,
     seconds,
+    two_terms,
 )
 
 BY_NAME = {kind.name: kind for kind in LAYER_TYPES}
@@ -48,6 +52,18 @@ def test_operations_by_hand() -> None:
 
 
 @every_kind
+@pytest.mark.parametrize(("n", "d"), [(9, 4), (20, 3), (300, 8)])
+def test_the_derivation_is_what_is_counted(kind: LayerType, n: int, d: int) -> None:
+    assert operations(kind, n, d) == kind.derived(n, d)
+
+
+def test_attention_has_four_projections_on_top() -> None:
+    n, d = 20, 4
+    assert operations(BY_NAME["Self-Attention"], n, d, whole=True) == 4 * n * n * d + 8 * n * d * d
+    assert operations(BY_NAME["Recurrent"], n, d, whole=True) == 4 * n * d * d
+
+
+@every_kind
 def test_only_a_recurrent_layer_waits_for_itself(kind: LayerType) -> None:
     """Two ops more for each position, the product with the state and its tanh; the others call as many for any n."""
     more = num_calls(kind, 30) - num_calls(kind, 20)
@@ -66,10 +82,72 @@ def test_paths(kind: LayerType, n: int) -> None:
     assert path_length(kind, n) == expected[kind.name]
 
 
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_dilated_convolutions_meet_after_a_logarithm(k: int) -> None:
+    """From one power of k to the next it takes one layer more: counted, without a logarithm's rounding."""
+    assert dilated_layers(1, k) == 0
+    for layers in range(1, 6):
+        assert dilated_layers(k ** (layers - 1) + 1, k) == layers
+        assert dilated_layers(k**layers, k) == layers
+
+
+@pytest.mark.parametrize(("n", "k"), [(0, 3), (10, 1)])
+def test_what_never_meets_is_refused(n: int, k: int) -> None:
+    with pytest.raises(ValueError, match="at least 1 and 2"):
+        dilated_layers(n, k)
+
+
 @every_kind
 def test_layers_can_be_timed(kind: LayerType) -> None:
     assert 0 < seconds(kind, 16, 8, repeats=1) < 60
 
 
+def test_short_layers_are_timed_more_often() -> None:
+    start = perf_counter()
+    assert seconds(BY_NAME["Self-Attention"], 16, 8, repeats=1, least=0.05) < 0.05
+    assert perf_counter() - start >= 0.05
+
+
+@pytest.mark.parametrize("name", ["Self-Attention", "Self-Attention (restricted)"])
+def test_attention_alone_can_be_timed(name: str) -> None:
+    """At this width the projections are nearly all of the layer."""
+    alone, whole = (seconds(BY_NAME[name], 32, 512, repeats=5, alone=alone) for alone in (True, False))
+    assert 0 < alone < whole
+
+
+def test_what_has_no_projections_cannot_be_timed_without() -> None:
+    with pytest.raises(ValueError, match="no projections to leave out"):
+        seconds(BY_NAME["Recurrent"], 16, 8, alone=True)
+
+
 def test_an_exponent_is_found() -> None:
     assert exponent([1, 2, 4], [3.0, 3.0 * 2**1.5, 3.0 * 4**1.5]) == pytest.approx(1.5)
+
+
+SIZES = [8, 16, 32, 64]
+
+
+@pytest.mark.parametrize(("a", "b"), [(3.0, 0.5), (2.0, 0.0), (0.0, 0.25)])
+def test_two_terms_are_found(a: float, b: float) -> None:
+    assert two_terms(SIZES, [a * n + b * n * n for n in SIZES]) == pytest.approx((a, b), abs=1e-9)
+
+
+def test_no_term_is_negative() -> None:
+    """A cube is best fitted by too many squares and a negative line; a root by a line and a negative square."""
+    linear, square = two_terms(SIZES, [float(n**3) for n in SIZES])
+    assert linear == 0 < square
+    linear, square = two_terms(SIZES, [n**0.5 for n in SIZES])
+    assert linear > 0 == square
+
+
+def test_two_terms_need_two_sizes() -> None:
+    with pytest.raises(ValueError, match="expected at least 2"):
+        two_terms([8], [1.0])
+
+
+def test_a_crossing_is_found() -> None:
+    squares, lines = [n * n for n in SIZES], [20 * n for n in SIZES]
+    assert crossing(SIZES, squares, lines) == pytest.approx(20)
+    assert crossing(SIZES, squares, [1000 * n for n in SIZES]) is None
+    assert crossing(SIZES, squares, SIZES) == 8
+    assert crossing(SIZES, [2.0, 0.5, 0.5, 2.0], [1.0] * 4) == pytest.approx(2**5.5)  # the last time counts

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minitransformer.paper.distances import KINDS, draw_distances, gradient_norms
+from minitransformer.paper.distances import KINDS, draw_distances, gradient_logarithms, gradient_norms
 
 
 def test_what_is_left_of_a_gradient() -> None:
@@ -16,6 +16,13 @@ def test_what_is_left_of_a_gradient() -> None:
     assert far["LSTM"] < 0.1 * far["RNN + attention"]
     assert far["RNN + attention"] > 1e-3
     assert far["Transformer"] > 0.1 * near["Transformer"]
+
+
+def test_the_mean_of_seeds_is_geometric() -> None:
+    each = np.exp(gradient_logarithms("RNN", length=6, width=4, seeds=2))
+    assert each.shape == (2, 6)
+    assert not np.allclose(each[0], each[1])
+    np.testing.assert_allclose(gradient_norms("RNN", length=6, width=4, seeds=2), np.sqrt(each[0] * each[1]))
 
 
 def test_the_picture_is_a_png(tmp_path: Path) -> None:
