@@ -1,0 +1,172 @@
+"""Parsing, gathered and told from made-up results; what its trials are."""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paper_results import TREE, MadeUpLaboratory
+
+from minitransformer.data.preparation import CorpusChoice, PreparedData
+from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.data.tokenizer import BPETokenizer
+from minitransformer.paper.bootstrap import bracket_statistics
+from minitransformer.paper.experiment import GRAMMAR, Context, Findings, Task, multi30k
+from minitransformer.paper.experiments import table4
+from minitransformer.paper.experiments.table4_report import published
+from minitransformer.paper.trial import Trial, TrialResult
+
+NAMES = ("table4 small Transformer", "table4 small RNN", "table4 large Transformer", "table4 large RNN")
+LONGER = "(S (NP XX XX )NP (VP XX (NP XX )NP )VP )S"
+SHIFTED = "(S (NP XX XX )NP (VP XX )VP XX )S"
+
+
+@dataclass
+class Forest(MadeUpLaboratory):
+    """Made-up results beside a treebank of two trees, one of them the test's; answers may be given instead."""
+
+    answers: dict[str, list[str]] = field(default_factory=dict)
+
+    def data(self, choice: CorpusChoice) -> PreparedData:
+        """Two batches where sentences and trees are longer than half of one."""
+        tokenizer = BPETokenizer.train([TREE, LONGER], 270)
+        trees = [tokenizer.encode(TREE), tokenizer.encode(LONGER) * 20]
+        dataset = TokenDataset.from_pairs([([5], ids) for ids in trees])
+        return PreparedData(choice, tokenizer, dataset, dataset)
+
+    def result(self, trial: Trial) -> TrialResult:
+        """The made-up result, with the answers for this trial."""
+        result = super().result(trial)
+        if trial.name in self.answers:
+            exam, hypotheses = result.exam, self.answers[trial.name]
+            references = exam.references[: len(hypotheses)]
+            statistics = bracket_statistics(hypotheses, references)
+            asked = replace(exam, hypotheses=hypotheses, references=references, statistics=statistics)
+            result.exams["exam"] = asked
+        return result
+
+
+def find(folder: Path, task: Task = GRAMMAR, **options: Any) -> tuple[Findings, Context]:
+    laboratory: Any = Forest(**options)
+    context = Context(task, 0.01, laboratory, folder)
+    return json.loads(json.dumps(table4.find(context))), context
+
+
+def told(findings: Findings) -> str:
+    return "\n".join(table4.report(findings))
+
+
+def test_all_parsers_cost_the_same() -> None:
+    trials = table4.trials(GRAMMAR, 1.0)
+    costs = [trial.settings.steps * table4.step_operations(trial.config) for trial in trials]
+    assert [trial.name for trial in trials] == list(NAMES)
+    assert costs == pytest.approx([table4.OPERATIONS] * 4, rel=1e-3)
+
+
+def test_the_trees_are_the_grammars_whatever_the_task() -> None:
+    trials = table4.trials(multi30k(None), 0.1)
+    assert trials == table4.trials(GRAMMAR, 0.1)
+    assert [trial.text.sentences for trial in trials] == [1000, 1000, 40_000, 40_000]
+    assert {(trial.text.dataset, trial.text.target) for trial in trials} == {("grammar", "tree")}
+
+
+def test_the_search_is_the_papers() -> None:
+    for trial in table4.trials(GRAMMAR, 1.0):
+        (exam,) = trial.exams
+        assert (exam.beam, exam.length_penalty, exam.max_extra) == (21, 0.3, 300)
+        assert trial.text.max_length + exam.max_extra <= trial.config.max_length
+        assert trial.text.vocab_size == trial.config.vocab_size
+
+
+def test_differences_that_are_shown_and_that_are_not(tmp_path: Path) -> None:
+    qualities = dict(zip(NAMES, (0.95, 0.2, 0.95, 0.95), strict=True))
+    findings, context = find(tmp_path, qualities=qualities)
+    text = told(findings)
+    assert "- small: Transformer is better than RNN + attention by" in text
+    assert "- large: Transformer and RNN + attention: no difference in F1" in text
+    assert "- Transformer with many trees and Transformer with few: no difference in F1" in text
+    assert "- RNN + attention with many trees is better than RNN + attention with few by" in text
+    assert "In the paper: +3.0." in text
+    assert "multi30k" not in text
+    table4.draw(findings, context)
+    assert (tmp_path / "table4-parsing.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_malformed_parses_are_counted_by_kind(tmp_path: Path) -> None:
+    answers = {NAMES[2]: [TREE, TREE, "(S (NP XX XX )NP (VP XX )VP", SHIFTED]}
+    answers |= {name: [TREE, TREE, TREE, LONGER] for name in NAMES if name not in answers}
+    findings, _ = find(tmp_path, answers=answers)
+    row = findings["parsers"][2]
+    assert (row["sentences"], row["exactly_right"], row["malformed"], row["no_tree"]) == (4, 2, 2, 1)
+    assert row["f1"]["value"] == pytest.approx(100 * 11 / 12)  # all but the S that is a word too long
+    assert row["strict_f1"]["value"] == pytest.approx(50.0)
+    assert "Transformer, large: 1 and 1" in told(findings)
+    assert "| Transformer | large | 91.7 (" in told(findings)
+
+
+def test_a_parse_that_went_wrong(tmp_path: Path) -> None:
+    """Of the best parser, the sound one with the fewest wrong constituents."""
+    near = "(S (NP XX )NP XX (VP XX )VP )S"
+    answers = {name: ["(S XX", "(S XX", "(S XX"] for name in NAMES}
+    answers[NAMES[1]] = [TREE, "(S (NP XX XX )NP (VP XX", near]
+    findings, _ = find(tmp_path, answers=answers)
+    mistake = findings["mistake"]
+    assert (mistake["trees"], mistake["model"], mistake["malformed"]) == ("small", "RNN + attention", False)
+    assert (mistake["written"], mistake["wanted"]) == (near, TREE)
+    assert mistake["sentence"].startswith("The strange actress did not go")  # the third of the test set
+    assert (mistake["missing"], mistake["wrong"]) == (["NP: the strange"], ["NP: the"])
+    assert "the best parser (RNN + attention, small); it is sound:" in told(findings)
+
+
+def test_without_mistakes_there_is_no_example(tmp_path: Path) -> None:
+    findings, _ = find(tmp_path, qualities=dict.fromkeys(NAMES, 2.0))
+    assert findings["mistake"] is None
+    assert "No example of a parse that went wrong" in told(findings)
+
+
+def test_a_training_that_diverged(tmp_path: Path) -> None:
+    findings, context = find(tmp_path, diverged={NAMES[0]: "the loss of step 3 is nan"})
+    text = told(findings)
+    assert "diverged: the loss of step 3 is nan" in text
+    assert "- small: Transformer and RNN + attention can't be compared" in text
+    assert "- large: Transformer and RNN + attention: no difference in F1" in text
+    table4.draw(findings, context)
+    assert (tmp_path / "table4-parsing.png").is_file()
+
+
+def test_nothing_but_divergence(tmp_path: Path) -> None:
+    findings, context = find(tmp_path, diverged=dict.fromkeys(NAMES, "nan"))
+    assert "none was asked" in told(findings)
+    table4.draw(findings, context)
+    assert (tmp_path / "table4-parsing.png").is_file()
+
+
+def test_what_the_trainings_saw(tmp_path: Path) -> None:
+    findings, _ = find(tmp_path)
+    for row in findings["parsers"]:
+        assert row["epochs"] == row["steps"] / 2
+        assert row["known"] == row["sentences"]
+        assert row["curve"][-1][0] == pytest.approx(row["flops"])
+    assert "100 % among the 2 and 100 % among the 2 to train on" in told(findings)
+
+
+def test_another_task_is_told_whose_trees_they_are(tmp_path: Path) -> None:
+    findings, _ = find(tmp_path, task=multi30k(None))
+    assert "multi30k has no trees: these are the grammar's" in told(findings)
+
+
+def test_models_that_were_asked_different_sentences_are_not_compared(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the same sentences"):
+        find(tmp_path, answers={NAMES[0]: [TREE]})
+
+
+def test_the_papers_counterparts() -> None:
+    rows = [published(trees, model) for trees in ("small", "large") for model in ("Transformer", "RNN + attention")]
+    assert rows == [91.3, 88.3, 92.7, 92.1]
+
+
+def test_the_example_is_linearised(tmp_path: Path) -> None:
+    example = find(tmp_path)[0]["example"]
+    assert example["linearised"].count("XX") == len(table4._words(example["tree"]))
+    assert example["tree"].startswith("(S (")
