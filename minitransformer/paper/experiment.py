@@ -62,7 +62,7 @@ class Task:
 GRAMMAR = Task(
     "grammar",
     CorpusChoice(vocab_size=1200, sentences=10_000, max_length=160),
-    TrainingSettings(tokens_per_batch=2048, warmup_steps=300, peak_lr=5e-3, threads=1),
+    TrainingSettings(tokens_per_batch=2048, warmup_steps=300, threads=1),
 )
 
 

@@ -31,7 +31,7 @@ class Exam:
     """
 
     name: str = "exam"
-    sentences: int = 500
+    sentences: int = 1000
     lengths: tuple[int, int] | None = None
     averaged: bool = False
     beam: int = 4

@@ -36,13 +36,12 @@ def schedule_trial(norm: str, schedule: str, task: Task, scale: float) -> Trial:
     base = trial(BASE, task, scale)
     if norm == "post-norm" and schedule == "warm-up":
         return base
-    settings = base.settings
+    settings, config = base.settings, task.transformer(norm_first=NORMS[norm])
     if schedule != "warm-up":
-        settings = replace(settings, warmup_steps=1)
-    if schedule == "eq. 3 without warm-up":  # step^-0.5 alone: from the end of the warm-up on the same
-        peak = settings.peak_lr or 1.0
-        settings = replace(settings, peak_lr=peak * math.sqrt(base.settings.warmup_steps))
-    config = task.transformer(norm_first=NORMS[norm])
+        peak = settings.schedule(config.d_model).peak_lr
+        # step^-0.5 alone starts where it is the same from the end of the warm-up on
+        start = peak if schedule == "from its peak" else peak * math.sqrt(settings.warmup_steps)
+        settings = replace(settings, warmup_steps=1, peak_lr=start)
     return replace(base, name=f"strategy {norm} {schedule}", config=config, settings=settings, exams=base.exams[:1])
 
 

@@ -85,8 +85,8 @@ def _parameter_lines(rows: dict[str, dict[str, Any]]) -> list[str]:
         *table(["row", "printed", "counted", "vocabulary that fits"], cells),
         "",
         paragraph(f"""
-            {fits}. So the differences from the printed numbers are one: a vocabulary larger than §5.1
-            says, and big's was another one.
+            {fits}. So one cause explains every difference: vocabularies that are not quite the one that
+            §5.1 names, and another one for big.
         """),
     ]
 
@@ -102,9 +102,9 @@ def _score_lines(findings: Findings) -> list[str]:
                 f"{row.name}{_sizes(findings['miniature'], row.name)}",
                 f"{row.published.perplexity:.2f}",
                 f"{row.published.bleu:.1f}",
-                shown(found, "perplexity", 3),
+                _value(found, "perplexity", 3),
                 _gap(gaps.get("perplexity"), 3),
-                shown(found, "bleu"),
+                _value(found, "bleu", 1),
                 _gap(gaps.get("bleu"), 1),
                 f"{found['parameters']:,}",
             ]
@@ -119,6 +119,10 @@ def _sizes(rows: dict[str, dict[str, int]], name: str) -> str:
         return f" ({', '.join(f'{size} {count}' for size, count in base.items())})"
     changed = [f"{size} {row[size]}" for size in row if row[size] != base[size]]
     return f" ({', '.join(changed)})" if changed else ""
+
+
+def _value(found: dict[str, Any], metric: str, digits: int) -> str:
+    return f"{found[metric]['value']:.{digits}f}" if metric in found else found["diverged"]
 
 
 def _gap(found: dict[str, float] | None, digits: int) -> str:
