@@ -1,5 +1,6 @@
 """What table 4's experiment says: its report and its picture, from its findings alone."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,15 +35,16 @@ def draw(findings: Findings, context: Context) -> None:
     left, right = page.figure.subplots(1, 2, width_ratios=[1.15, 1.0])
     for row in findings["parsers"]:
         operations, perplexities = zip(*row["curve"], strict=True) if row["curve"] else ((), ())
+        losses = [math.log(perplexity) for perplexity in perplexities]
         label = f"{row['model']}, {row['num_trees']:,} trees"
         style = {"color": COLOURS[row["model"]], "ls": LINES[row["trees"]]}
-        left.plot([count / 1e12 for count in operations], perplexities, lw=1.6, label=label, **style)
+        left.plot([count / 1e12 for count in operations], losses, lw=1.6, label=label, **style)
     left.set_yscale("log")
-    ticks = [1.1, 1.2, 1.5, 2, 3, 5, 10]
+    ticks = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2]
     left.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     left.minorticks_off()
     left.legend(frameon=False, fontsize=8, labelcolor=INK)
-    finish(left, "operations of the training, 10¹²", "validation perplexity of a token")
+    finish(left, "operations of the training, 10¹²", "validation cross-entropy, nats a token")
     _draw_scores(right, findings["parsers"])
     page.save(context.pictures / f"{PICTURE}.png")
 
@@ -53,8 +55,8 @@ def _draw_scores(axes: Axes, rows: list[dict[str, Any]]) -> None:
         colour = COLOURS[row["model"]]
         if "f1" in row:
             f1 = Interval(**row["f1"])
-            filled = {"facecolor": colour if row["trees"] == "large" else "white", "edgecolor": colour}
-            axes.bar(place, f1.value, width=0.62, linewidth=1.6, **filled)
+            filling = colour if row["trees"] == "large" else "white"
+            axes.bar(place, f1.value, width=0.62, linewidth=1.6, facecolor=filling, edgecolor=colour)
             axes.plot([place, place], [f1.low, f1.high], color=INK, lw=1.2)
             axes.text(place, f1.high + 1.5, f"{f1.value:.1f}", ha="center", va="bottom", **text_style([], 8))
         mark = {"marker": "D", "ms": 5, "ls": "", "color": "white", "markeredgecolor": INK}
@@ -78,7 +80,7 @@ def report(findings: Findings) -> list[str]:
         "",
         *_verdicts(findings),
         "",
-        picture(PICTURE, "Validation perplexity against operations of four parsers, and their F1 beside the paper's"),
+        picture(PICTURE, "Validation cross-entropy against operations of four parsers; their F1 beside the paper's"),
         "",
         *_linearisation(findings["example"]),
         "",
