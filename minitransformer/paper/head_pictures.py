@@ -10,7 +10,7 @@ from ..translator import AttentionMaps
 from .bootstrap import Interval
 from .curves import BLUE, ORANGE
 from .dependencies import FAR, Dependency, Kind
-from .heads import JOBS, Resolution, axes_of, even, shares, visible
+from .heads import JOBS, Resolution, axes_of, even, is_mark, shares, visible
 
 LONGEST = 20
 """Tokens of a sentence that is drawn."""
@@ -79,7 +79,8 @@ def sharpest(maps: Sequence[AttentionMaps], kind: Kind) -> dict[str, Any]:
     whole = _panel(chosen, kind, layer, head, BLUE)
     weights = np.array(whole["weights"])
     far = np.abs(np.subtract.outer(*map(np.arange, weights.shape))) > FAR
-    query, key = (int(i) for i in np.unravel_index((weights * far).argmax(), weights.shape))
+    words = np.logical_and.outer(*([not is_mark(token) for token in whole[side]] for side in ("queries", "keys")))
+    query, key = (int(i) for i in np.unravel_index((weights * far * words).argmax(), weights.shape))
     title = f"from “{whole['queries'][query]}”"
     return {
         "kind": kind,

@@ -36,6 +36,11 @@ def axes_of(maps: AttentionMaps, kind: Kind) -> tuple[list[str], list[str]]:
     }[kind]
 
 
+def is_mark(token: str) -> bool:
+    """Whether a token, as `AttentionMaps` labels it, is punctuation or the end of the sentence."""
+    return token == END or not any(character.isalnum() for character in token)
+
+
 def visible(kind: Kind, num_queries: int, num_keys: int) -> NDArray[np.bool_]:
     """What the mask lets a query see, `(Tq, Tk)`: in the decoder what was read so far."""
     everything = np.ones((num_queries, num_keys), bool)
@@ -54,7 +59,7 @@ def shares(weights: NDArray, keys: Sequence[str], seen: NDArray[np.bool_]) -> ND
     """
     num_queries, num_keys = weights.shape[-2:]
     row, column = np.arange(num_queries)[:, None], np.arange(num_keys)
-    marks = np.array([not any(c.isalnum() for c in key) or key == END for key in keys])
+    marks = np.array([is_mark(key) for key in keys])
     wheres = [column == row, column == row - 1, column == row + 1, column == 0, marks]
     left, parts = np.ones((num_queries, num_keys), bool), []
     for where in wheres:

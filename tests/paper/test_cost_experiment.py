@@ -16,7 +16,7 @@ from minitransformer.paper.experiment import GRAMMAR, Context, Findings
 from minitransformer.paper.experiments import cost
 from minitransformer.paper.hardware import CHIPS, MeasuredStep, measured_steps
 from minitransformer.paper.published import RUNS
-from minitransformer.paper.stopwatch import StepTime, fits, time_step
+from minitransformer.paper.stopwatch import fits, time_step
 
 TINY = TransformerConfig(vocab_size=50, d_model=16, num_heads=2, d_ff=16, num_layers=1)
 
@@ -120,9 +120,10 @@ def test_the_ledger_is_where_the_kernels_write_it() -> None:
 
 def test_a_line_through_two_times() -> None:
     """0.5 s and 10 ms a token; where noise says otherwise, no time that is independent of tokens."""
-    assert stopwatch._line((2, 8), (0.7, 1.3), 10, 6.0) == StepTime(pytest.approx(0.5), pytest.approx(0.01), 6.0, 80)
-    assert stopwatch._line((2, 8), (1.4, 1.3), 10, 6.0) == StepTime(0.0, pytest.approx(1.3 / 80), 6.0, 80)
-    assert stopwatch._line((2, 8), (0.1, 1.3), 10, 6.0) == StepTime(0.0, pytest.approx(1.3 / 80), 6.0, 80)
+    for times, fixed, per_token in (((0.7, 1.3), 0.5, 0.01), ((1.4, 1.3), 0.0, 1.3 / 80), ((0.1, 1.3), 0.0, 1.3 / 80)):
+        found = stopwatch._line((2, 8), times, 10, 6.0)
+        assert (found.fixed, found.per_token) == pytest.approx((fixed, per_token))
+        assert (found.flops, found.tokens_per_side) == (6.0, 80)
 
 
 def test_a_step_is_timed() -> None:

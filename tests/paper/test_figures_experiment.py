@@ -77,6 +77,7 @@ def test_without_derivations_nothing_is_claimed(context: Context) -> None:
     assert found["dependencies"] is None
     assert "nothing is claimed" in text
     assert "governor" not in text
+    assert "agreement or reference" not in text
     assert {"long-distance", "agreement"} == set(found["pictures"])
 
 

@@ -215,10 +215,11 @@ def _picture_lines(name: str, title: str, pictures: dict[str, Any]) -> list[str]
         return [f"{title}: the test set holds too few sentences to judge.", ""]
     found = pictures[name]
     where = f"{head_name(found['layer'], found['head'])} of {TITLES[found['kind']]}"
-    if "words" not in found:
-        said = f"{where}: {found['elsewhere']:.0%} of its weight lies on such words."
-    else:
+    if "words" in found:
         said = _said_of_words(found, where)
+    else:
+        title = title.partition(",")[0]
+        said = f"{where}, with {found['elsewhere']:.0%} of its weight on such words."
     return [f"{title}: {said}", "", picture(f"{NAME}-{name}", title), ""]
 
 
