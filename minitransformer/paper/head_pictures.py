@@ -8,7 +8,7 @@ import numpy as np
 
 from ..translator import AttentionMaps
 from .bootstrap import Interval
-from .curves import BLUE, ORANGE
+from .charts import BLUE, VERMILION
 from .dependencies import FAR, Dependency, Kind
 from .heads import JOBS, Resolution, axes_of, even, is_mark, shares, visible
 
@@ -38,7 +38,7 @@ def most_different(maps: Sequence[AttentionMaps], jobs: dict[str, Any]) -> dict[
         key=lambda found: np.abs(measured[found[0], found[1]] - measured[found[0], found[2]]).sum(),
     )
     chosen = _readable(maps)
-    panels = [_panel(chosen, "encoder", layer, head, colour) for head, colour in ((one, BLUE), (other, ORANGE))]
+    panels = [_panel(chosen, "encoder", layer, head, colour) for head, colour in ((one, BLUE), (other, VERMILION))]
     return {"layer": layer, "heads": [one, other], "panels": panels}
 
 

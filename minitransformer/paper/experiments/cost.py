@@ -12,8 +12,8 @@ from ...models import TransformerConfig
 from ...ops import numpy_ops
 from ...plots.page import GREY, INK, PALE, Page, text_style
 from ...threads import available_cores
+from ..charts import BLUE, VERMILION
 from ..cost import training_costs
-from ..curves import BLUE, ORANGE
 from ..experiment import Context, Findings, Task
 from ..hardware import CHIPS, measured_steps
 from ..markdown import picture, scientific, table
@@ -117,7 +117,7 @@ def draw(findings: Findings, context: Context) -> None:
     axes = page.figure.subplots()
     axes.set_xscale("log")
     for number, row in enumerate(rows):
-        for model, colour, shift in (("base", BLUE, -0.19), ("big", ORANGE, 0.19)):
+        for model, colour, shift in (("base", BLUE, -0.19), ("big", VERMILION, 0.19)):
             _draw_bar(axes, number + shift, row, model, colour, least)
     axes.set_xlim(least, max(hours) * 30)
     axes.set_yticks(np.arange(len(names)), names, **text_style(names, 8))
@@ -127,7 +127,7 @@ def draw(findings: Findings, context: Context) -> None:
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(PALE)
-    legend = [Patch(color=BLUE, label="base"), Patch(color=ORANGE, label="big")]
+    legend = [Patch(color=BLUE, label="base"), Patch(color=VERMILION, label="big")]
     axes.legend(handles=legend, frameon=False, fontsize=8.5, labelcolor=INK, loc="upper right")
     page.save(context.pictures / f"{NAME}-hours.png")
 

@@ -19,7 +19,7 @@ from ..trial import Trial
 from ..variations import TABLE_3
 from .table3 import BASE, trial
 
-NAME, TITLE, MINUTES, ALONE = "strategy", "How it is trained", 6.0, 9.0
+NAME, TITLE, MINUTES, ALONE = "strategy", "How it is trained", 5.5, 8.5
 
 NORMS = {"post-norm": False, "pre-norm": True}
 SCHEDULES = ("warm-up", "from its peak", "eq. 3 without warm-up")
