@@ -52,8 +52,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train what is missing, measure, draw and write."""
     from ..paper.experiments import EXPERIMENTS
-    from ..paper.laboratory import Interrupted
     from ..paper.report import write_report
+    from ..paper.trials.conduct import Interrupted
 
     out = Path(args.out)
     if not args.report:
@@ -84,8 +84,8 @@ def budget(chosen: Sequence[Experiment], minutes: float | None) -> tuple[float, 
 
 
 def _experiment(chosen: Sequence[Experiment], args: argparse.Namespace, backend: Backend, out: Path) -> None:
-    from ..paper.laboratory import Laboratory
     from ..paper.report import Origin, machine, pictures, save_findings
+    from ..paper.trials.laboratory import Laboratory
 
     minutes, scale = budget(chosen, args.minutes)
     task = _task(args)

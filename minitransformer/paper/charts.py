@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 
 from ..plots.page import GREY, INK, PALE, text_style
-from .bootstrap import Interval
+from .trials.bootstrap import Interval
 
 BLUE, SKY, ORANGE, VERMILION, GREEN, PURPLE = "#2166ac", "#92c5de", "#e69f00", "#d6604d", "#1b7837", "#762a83"
 

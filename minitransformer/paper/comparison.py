@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from .bootstrap import BLEU, F1, PERPLEXITY, Interval, difference, interval
-from .trial import TrialResult
+from .trials.bootstrap import BLEU, F1, PERPLEXITY, Interval, difference, interval
+from .trials.trial import TrialResult
 
 METRICS = {"bleu": BLEU, "f1": F1, "perplexity": PERPLEXITY}
 STATISTICS = {"bleu": "statistics", "f1": "statistics", "perplexity": "likelihood"}

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from ..data.preparation import CorpusChoice
 from ..models import ModelConfig, TransformerConfig
 from ..training import TrainingSettings
-from .laboratory import Laboratory
-from .trial import NOMINAL_BATCH, Trial, step_flops
+from .trials.laboratory import Laboratory
+from .trials.trial import NOMINAL_BATCH, Trial, step_flops
 
 Findings = dict[str, Any]
 """What an experiment found, as JSON holds it: all that its part of the report says, and its pictures where they can."""

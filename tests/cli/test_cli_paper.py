@@ -12,10 +12,10 @@ from minitransformer.cli import main, paper
 from minitransformer.data.preparation import CorpusChoice
 from minitransformer.models import TransformerConfig
 from minitransformer.paper import experiments
-from minitransformer.paper.conduct import Interrupted
 from minitransformer.paper.experiment import Context, Task
-from minitransformer.paper.laboratory import Laboratory
-from minitransformer.paper.trial import Exam, Trial
+from minitransformer.paper.trials.conduct import Interrupted
+from minitransformer.paper.trials.laboratory import Laboratory
+from minitransformer.paper.trials.trial import Exam, Trial
 from minitransformer.training import TrainingSettings
 
 TEXT = CorpusChoice(vocab_size=400, sentences=100, max_length=160)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU as SacreBLEU
 
-from minitransformer.paper.bootstrap import (
+from minitransformer.paper.trials.bootstrap import (
     BLEU,
     EXACT,
     F1,
@@ -18,7 +18,7 @@ from minitransformer.paper.bootstrap import (
     exact_statistics,
     interval,
 )
-from minitransformer.paper.brackets import bracket_score
+from minitransformer.paper.trials.brackets import bracket_score
 
 WORDS = "the a dog cat sees hears old young house".split()
 

@@ -4,7 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from minitransformer.paper.distances import KINDS, draw_distances, gradient_logarithms, gradient_norms
+from minitransformer.paper.experiments.table1.distances import (
+    KINDS,
+    draw_distances,
+    gradient_logarithms,
+    gradient_norms,
+)
 
 
 def test_what_is_left_of_a_gradient() -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from minitransformer.paper.experiment import GRAMMAR, Context, Findings, Task
-from minitransformer.paper.experiments import figures
-from minitransformer.paper.laboratory import Laboratory
-from minitransformer.paper.trial import Exam, Trial
+from minitransformer.paper.experiments.figures import experiment as figures
+from minitransformer.paper.trials.laboratory import Laboratory
+from minitransformer.paper.trials.trial import Exam, Trial
 
 TEXT = replace(GRAMMAR.text, vocab_size=500, sentences=300)
 PICTURES = {"architecture", "attention", "schedule", "positions", "jobs", "heads", "long-distance", "agreement"}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from minitransformer.data.grammar import sample, translate
-from minitransformer.paper.attention_lines import Panel, draw_lines
-from minitransformer.paper.dependencies import (
+from minitransformer.paper.experiments.figures.attention_lines import Panel, draw_lines
+from minitransformer.paper.experiments.figures.dependencies import (
     ANTECEDENT,
     ARTICLE,
     BRACKET,
@@ -20,7 +20,7 @@ from minitransformer.paper.dependencies import (
     pieces,
     place,
 )
-from minitransformer.paper.heads import (
+from minitransformer.paper.experiments.figures.heads import (
     JOBS,
     SPREAD,
     Observation,

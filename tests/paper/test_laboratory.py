@@ -13,11 +13,11 @@ from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import collate
 from minitransformer.data.preparation import CorpusChoice, prepare
 from minitransformer.models import RecurrentConfig, TransformerConfig
-from minitransformer.paper import conduct as conducting
-from minitransformer.paper.conduct import Interrupted
-from minitransformer.paper.exam import likelihood
-from minitransformer.paper.laboratory import Laboratory
-from minitransformer.paper.trial import Exam, Trial, TrialResult, step_flops
+from minitransformer.paper.trials import conduct as conducting
+from minitransformer.paper.trials.conduct import Interrupted
+from minitransformer.paper.trials.exam import likelihood
+from minitransformer.paper.trials.laboratory import Laboratory
+from minitransformer.paper.trials.trial import Exam, Trial, TrialResult, step_flops
 from minitransformer.training import Trainer, TrainingSettings
 
 TEXT = CorpusChoice(vocab_size=400, sentences=200, max_length=160)
@@ -79,7 +79,7 @@ def test_a_trial_is_done_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*args: Any) -> None:
         raise AssertionError("it was done already")
 
-    monkeypatch.setattr("minitransformer.paper.laboratory.conduct", refuse)
+    monkeypatch.setattr("minitransformer.paper.trials.laboratory.conduct", refuse)
     lines: list[str] = []
     Laboratory(folder, workers=1, say=lines.append).run([TRIAL, TRIAL])
     assert lines == ["1 of 1 trials are done already"]

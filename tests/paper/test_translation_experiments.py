@@ -9,10 +9,11 @@ from paper_results import MadeUpLaboratory
 
 from minitransformer.data.preparation import CorpusChoice, prepare
 from minitransformer.paper.experiment import GRAMMAR, Context, Task, multi30k
-from minitransformer.paper.experiments import strategy, table2, table3
-from minitransformer.paper.laboratory import Laboratory
-from minitransformer.paper.trial import step_flops
-from minitransformer.paper.variations import TABLE_3
+from minitransformer.paper.experiments import strategy, table2
+from minitransformer.paper.experiments.table3 import experiment as table3
+from minitransformer.paper.experiments.table3.variations import TABLE_3
+from minitransformer.paper.trials.laboratory import Laboratory
+from minitransformer.paper.trials.trial import step_flops
 
 ROWS = {row.name: row for row in TABLE_3}
 

@@ -3,8 +3,8 @@
 import pytest
 
 from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.paper.experiments.table3.variations import TABLE_3, Row, fitting_vocabulary, num_parameters
 from minitransformer.paper.published import RUNS
-from minitransformer.paper.variations import TABLE_3, Row, fitting_vocabulary, num_parameters
 
 BY_NAME = {row.name: row for row in TABLE_3}
 PRINTED = [row for row in TABLE_3 if row.published.parameters is not None]

@@ -15,9 +15,9 @@ from ..charts import BLUE, SKY, VERMILION, finish
 from ..comparison import compare, scores, shown, verdict
 from ..experiment import Context, Findings, Task
 from ..markdown import paragraph, picture, table
-from ..trial import Trial
-from ..variations import TABLE_3
-from .table3 import BASE, trial
+from ..trials.trial import Trial
+from .table3.experiment import BASE, trial
+from .table3.variations import TABLE_3
 
 NAME, TITLE, MINUTES, ALONE = "strategy", "How it is trained", 5.5, 8.5
 

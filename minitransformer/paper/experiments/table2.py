@@ -11,7 +11,7 @@ from ..cost import training_costs
 from ..experiment import Context, Findings, Task
 from ..markdown import paragraph, picture, scientific, table
 from ..published import RUNS, TABLE_2
-from ..trial import Exam, Trial
+from ..trials.trial import Exam, Trial
 
 NAME, TITLE, MINUTES, ALONE = "table2", "Table 2: translation, at equal cost", 16.5, 16.5
 

@@ -1,0 +1,1 @@
+"""Trainings and exams that are described, done once, kept, and compared with their uncertainty."""

@@ -1,0 +1,159 @@
+"""Runs trials side by side and keeps their results: each is done once, and an interrupted one goes on.
+
+    data/<text>/           token ids, made once for all trials on that text
+    trainings/<trial>/     checkpoints of a training that has not ended
+    models/<trial>.safetensors
+    results/<trial>.json   written last: where it stands, the trial is done
+"""
+
+import contextlib
+import json
+import multiprocessing
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from shutil import rmtree
+from time import perf_counter
+
+from ...atomic import atomic_write
+from ...data.preparation import CorpusChoice, PreparedData, open_prepared, prepare
+from ...memory import keep_freed_memory
+from ...ops import Ops, numpy_ops
+from ...training.signals import StopRequest
+from .conduct import Interrupted, conduct
+from .trial import Trial, TrialResult, key_of
+
+
+@dataclass(frozen=True)
+class Laboratory:
+    """A folder of trials, and what computes them.
+
+    workers  trials at once, each a process with one thread; backends other than NumPy have one, this process
+    say      takes a line about each trial that is done
+    """
+
+    folder: Path
+    workers: int = 2
+    ops: Ops = numpy_ops
+    dtype: str = "float32"
+    backend: str = "NumPy, float32"
+    say: Callable[[str], None] = print
+
+    def run(self, trials: Sequence[Trial]) -> None:
+        """Do those that are not done yet, the longest first.
+
+        Raises `Interrupted` after Ctrl-C or SIGTERM, once what was computing is saved.
+        """
+        unique = {self.key(trial): trial for trial in trials}
+        waiting = [trial for key, trial in unique.items() if not self._result(key).is_file()]
+        waiting.sort(key=lambda trial: -trial.weight)
+        for choice in {key_of("text", vars(trial.text)): trial.text for trial in waiting}.values():
+            self.say(f"preparing the text: {choice.name}, {choice.vocab_size:,} tokens")
+            prepare(self._data(choice), choice)
+        progress = _Progress(len(unique) - len(waiting), waiting, self.say)
+        if self.ops is numpy_ops and self.workers > 1:
+            self._run_side_by_side(waiting, progress)
+            return
+        for trial in waiting:
+            progress.done(trial, self._do(trial))
+
+    def result(self, trial: Trial) -> TrialResult:
+        """What a trial came to. Raises `FileNotFoundError` where it was not run."""
+        return TrialResult.from_dict(json.loads(self._result(self.key(trial)).read_bytes()))
+
+    def model_path(self, trial: Trial) -> Path:
+        """The checkpoint of the trial's model, with its tokenizer."""
+        return self.folder / "models" / f"{self.key(trial)}.safetensors"
+
+    def key(self, trial: Trial) -> str:
+        """The name of the trial's files."""
+        return key_of(trial.name, {**trial.describe(), "backend": self.backend})
+
+    def data(self, choice: CorpusChoice) -> PreparedData:
+        """The text of trials that were run."""
+        return open_prepared(self._data(choice))
+
+    def _result(self, key: str) -> Path:
+        return self.folder / "results" / f"{key}.json"
+
+    def _data(self, choice: CorpusChoice) -> Path:
+        return self.folder / "data" / key_of(choice.name, vars(choice))
+
+    def _run_side_by_side(self, waiting: list[Trial], progress: "_Progress") -> None:
+        """A process for each trial, `workers` at a time; a signal lets them save and ends all."""
+        context = multiprocessing.get_context("spawn")
+        queue, running = list(waiting), dict[int, tuple[BaseProcess, Trial]]()
+        with StopRequest() as stop:
+            while running or (queue and not stop.requested):
+                while queue and len(running) < self.workers and not stop.requested:
+                    trial = queue.pop(0)
+                    process = context.Process(target=_work, args=(replace(self, say=_nothing), trial))
+                    process.start()
+                    running[process.sentinel] = process, trial
+                ended = wait(list(running), timeout=0.5)
+                for sentinel in [each for each in running if each in ended]:
+                    process, trial = running.pop(sentinel)
+                    process.join()
+                    if self._result(self.key(trial)).is_file():
+                        progress.done(trial, self.result(trial))
+                    elif not stop.requested:
+                        _stop(running)
+                        raise ChildProcessError(f"the trial {trial.name!r} failed: see above")
+                if stop.requested:
+                    _stop(running)
+                    running.clear()
+        if stop.requested:
+            raise Interrupted
+
+    def _do(self, trial: Trial) -> TrialResult:
+        """Train, ask, and keep the result."""
+        key = self.key(trial)
+        training = self.folder / "trainings" / key
+        data = self.data(trial.text)
+        result = conduct(trial, data, training, self.model_path(trial), self.ops, self.dtype)
+        with atomic_write(self._result(key)) as file:
+            file.write(json.dumps(result.to_dict()).encode())
+        rmtree(training)
+        return result
+
+
+class _Progress:
+    """Says what is done, and about how long the rest takes."""
+
+    def __init__(self, done: int, waiting: Sequence[Trial], say: Callable[[str], None]) -> None:
+        self.number, self.total = done, done + len(waiting)
+        self.left, self.worked = sum(trial.weight for trial in waiting), 0.0
+        self.say, self.start = say, perf_counter()
+        if done:
+            say(f"{done} of {self.total} trials are done already")
+
+    def done(self, trial: Trial, result: TrialResult) -> None:
+        """Tell a trial's result."""
+        self.number += 1
+        self.worked += trial.weight
+        self.left -= trial.weight
+        minutes = (perf_counter() - self.start) / 60 * self.left / self.worked
+        came_to = result.diverged or f"{result.steps:,} steps in {result.seconds:,.0f} s"
+        self.say(f"[{self.number}/{self.total}] {trial.name}: {came_to}; about {minutes:.0f} minutes left")
+
+
+def _work(laboratory: Laboratory, trial: Trial) -> None:
+    """In a process of its own: it stops when its parent says so, not at a Ctrl-C that reaches both."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    keep_freed_memory()
+    with contextlib.suppress(Interrupted):
+        laboratory._do(trial)
+
+
+def _stop(running: dict[int, tuple[BaseProcess, Trial]]) -> None:
+    for process, _ in running.values():
+        process.terminate()  # SIGTERM, at which a training saves
+    for process, _ in running.values():
+        process.join()
+
+
+def _nothing(line: str) -> None:
+    """Processes side by side leave the talking to their parent."""
