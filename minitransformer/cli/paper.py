@@ -44,7 +44,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--workers", type=positive_int, metavar="N", help="trainings at once (default: one a core)")
     parser.add_argument("--out", default="lessons/paper", metavar="FOLDER", help="the report (default: lessons/paper)")
     parser.add_argument("--work", default="runs/paper", metavar="FOLDER", help="the trainings (default: runs/paper)")
-    parser.add_argument("--report", action="store_true", help="only write the report again from the results in --out")
+    help_text = "only write report and pictures again, from the results in --out"
+    parser.add_argument("--report", action="store_true", help=help_text)
     add_backend_options(parser)
     parser.set_defaults(run=run, trailing="experiments")
 
@@ -84,7 +85,7 @@ def budget(chosen: Sequence[Experiment], minutes: float | None) -> tuple[float, 
 
 
 def _experiment(chosen: Sequence[Experiment], args: argparse.Namespace, backend: Backend, out: Path) -> None:
-    from ..paper.report import Origin, machine, pictures, save_findings
+    from ..paper.report import Origin, machine, save_findings
     from ..paper.trials.laboratory import Laboratory
 
     minutes, scale = budget(chosen, args.minutes)
@@ -94,11 +95,10 @@ def _experiment(chosen: Sequence[Experiment], args: argparse.Namespace, backend:
     )
     trials = {each.NAME: each.trials(task, scale) for each in chosen}
     laboratory.run([trial for of_one in trials.values() for trial in of_one])
-    context = Context(task, scale, laboratory, pictures(out, task.name))
+    context = Context(task, scale, laboratory)
     for each in chosen:
-        say(f"{each.NAME}: measuring and drawing")
+        say(f"{each.NAME}: measuring")
         findings = each.find(context)
-        each.draw(findings, context)
         seconds = sum(laboratory.result(trial).total_seconds for trial in trials[each.NAME])
         origin = Origin(_command(args), task.name, minutes, seconds / 60, str(backend), machine())
         save_findings(out, each, origin, findings)

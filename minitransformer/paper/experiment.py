@@ -80,16 +80,11 @@ def multi30k(folder: str | None) -> Task:
 
 @dataclass(frozen=True)
 class Context:
-    """What an experiment has to work with.
-
-    scale     of the trainings that the default budget pays for
-    pictures  the folder that pictures go to
-    """
+    """What an experiment has to work with; scale: of the trainings that the default budget pays for."""
 
     task: Task
     scale: float
     laboratory: Laboratory
-    pictures: Path
 
 
 class Experiment(Protocol):
@@ -121,8 +116,8 @@ class Experiment(Protocol):
         """Measure, and gather what the trials came to. Nothing else is computing meanwhile."""
         ...
 
-    def draw(self, findings: Findings, context: Context) -> None:
-        """Its pictures, as `NAME-….png` in `context.pictures`."""
+    def draw(self, findings: Findings, folder: Path) -> None:
+        """Its pictures, as `NAME-….png` in the folder."""
         ...
 
     def report(self, findings: Findings) -> list[str]:

@@ -8,7 +8,7 @@
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -79,41 +79,58 @@ def save_findings(out: Path, experiment: Experiment, origin: Origin, findings: F
         file.write(json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
 
 
-def pictures(out: Path, task: str) -> Path:
-    """The folder of a task's pictures."""
-    return out / "pictures" if task == HOME else out / "pictures" / task
-
-
-def write_report(out: Path, experiments: Mapping[str, Experiment], tasks: tuple[str, ...]) -> Path:
-    """Write `paper.md` from all results in `out`; its path. Raises `ValueError` where a result is damaged."""
+def write_report(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> Path:
+    """Write `paper.md` and draw all pictures from the results in `out`; the report's path. Raises as `sections`."""
+    lines = report_lines(out, experiments, tasks)
+    for section in sections(out, experiments, tasks):
+        folder = out / "pictures" if section.origin.task == HOME else out / "pictures" / section.origin.task
+        section.experiment.draw(section.findings, folder)
     path = out / "paper.md"
     with atomic_write(path) as file:
-        file.write(("\n".join(report_lines(out, experiments, tasks)) + "\n").encode())
+        file.write(("\n".join(lines) + "\n").encode())
     return path
 
 
-def report_lines(out: Path, experiments: Mapping[str, Experiment], tasks: tuple[str, ...]) -> list[str]:
-    """The report that the results in `out` make. Raises `ValueError` where one is damaged."""
-    lines = list(HEAD)
-    for experiment in experiments.values():
-        for task in tasks:
-            kept = _path(out, experiment, task)
-            if kept.is_file():
-                lines += _section(kept, experiment, task)
-    return lines
+def report_lines(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> list[str]:
+    """The report that the results in `out` make. Raises as `sections`."""
+    return [*HEAD, *(line for section in sections(out, experiments, tasks) for line in section.lines())]
 
 
-def _section(kept: Path, experiment: Experiment, task: str) -> list[str]:
+@dataclass(frozen=True)
+class Section:
+    """An experiment, what it found, and where that came from."""
+
+    experiment: Experiment
+    origin: Origin
+    findings: Findings
+
+    def lines(self) -> list[str]:
+        """Its part of the report."""
+        title, lines, task = self.experiment.TITLE, self.experiment.report(self.findings), self.origin.task
+        if task != HOME:
+            title = f"{title}: {task}"
+            lines = [line.replace("](pictures/", f"](pictures/{task}/") for line in lines]
+        return ["", f"## {title}", "", self.origin.line(), "", *lines]
+
+
+def sections(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> list[Section]:
+    """The results in `out`, in the order of the report.
+
+    Raises `FileNotFoundError` where there is none, `ValueError` where one is damaged.
+    """
+    pairs = ((each, _path(out, each, task)) for each in experiments.values() for task in tasks)
+    found = [_read(path, experiment) for experiment, path in pairs if path.is_file()]
+    if not found:
+        raise FileNotFoundError(f"{out} holds no results of the paper's experiments")
+    return found
+
+
+def _read(path: Path, experiment: Experiment) -> Section:
     try:
-        content = json.loads(kept.read_bytes())
-        origin, findings = Origin(**content["origin"]), content["findings"]
+        content = json.loads(path.read_bytes())
+        return Section(experiment, Origin(**content["origin"]), content["findings"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{kept} is damaged ({error!r}): delete it, and run the experiment again") from None
-    lines = experiment.report(findings)
-    if task != HOME:
-        lines = [line.replace("](pictures/", f"](pictures/{task}/") for line in lines]
-    title = experiment.TITLE if task == HOME else f"{experiment.TITLE}: {task}"
-    return ["", f"## {title}", "", origin.line(), "", *lines]
+        raise ValueError(f"{path} is damaged ({error!r}): delete it, and run the experiment again") from None
 
 
 def _path(out: Path, experiment: Experiment, task: str) -> Path:

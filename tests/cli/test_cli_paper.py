@@ -13,6 +13,7 @@ from minitransformer.data.preparation import CorpusChoice
 from minitransformer.models import TransformerConfig
 from minitransformer.paper import experiments
 from minitransformer.paper.experiment import Context, Task
+from minitransformer.paper.experiments import table1
 from minitransformer.paper.trials.conduct import Interrupted
 from minitransformer.paper.trials.laboratory import Laboratory
 from minitransformer.paper.trials.trial import Exam, Trial
@@ -32,9 +33,9 @@ def find(context: Context) -> dict[str, Any]:
     return {"steps": context.laboratory.result(trial).steps}
 
 
-def draw(findings: dict[str, Any], context: Context) -> None:
-    context.pictures.mkdir(parents=True, exist_ok=True)
-    (context.pictures / "table1-x.png").write_bytes(b"a picture")
+def draw(findings: dict[str, Any], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "table1-x.png").write_bytes(b"a picture")
 
 
 def report(findings: dict[str, Any]) -> list[str]:
@@ -60,8 +61,6 @@ def test_the_command_line_knows_every_experiment() -> None:
 
 def test_the_default_budget_is_the_sum_of_its_parts() -> None:
     parts = [each for each in experiments.EXPERIMENTS.values() if each is not TINY]
-    from minitransformer.paper.experiments import table1
-
     assert sum(each.MINUTES for each in [*parts, table1]) <= paper.MINUTES
     assert all(each.ALONE >= each.MINUTES for each in parts)
 
@@ -118,6 +117,7 @@ def test_an_interruption_says_how_to_go_on(
         (["table1", "--data", "x"], "--data goes with --task multi30k"),
         (["table1", "--task", "multi30k", "--data", "nowhere"], "nowhere is not a folder"),
         (["table1", "--workers", "0"], "0 is not at least 1"),
+        (["--report", "--out", "empty"], "empty holds no results of the paper's experiments"),
     ],
 )
 def test_what_is_refused(

@@ -34,7 +34,7 @@ def _findings(monkeypatch: pytest.MonkeyPatch, folder: Path, big_fits: bool = Tr
     monkeypatch.setattr(cost, "fits", lambda *arguments: big_fits)
     monkeypatch.setattr(cost, "measured_steps", lambda: iter(gpus))
     laboratory: Any = SimpleNamespace(ops=numpy_ops, dtype="float32", backend="NumPy, float32")
-    return json.loads(json.dumps(cost.find(Context(GRAMMAR, 1.0, laboratory, folder))))
+    return json.loads(json.dumps(cost.find(Context(GRAMMAR, 1.0, laboratory))))
 
 
 def test_it_trains_nothing() -> None:
@@ -73,7 +73,7 @@ def test_the_report_with_and_without_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_
     assert "No GPU" not in text
     assert found["rows"][2]["hours"]["base"] == pytest.approx(100_000 * 0.1 / 3600)
     assert "| NVIDIA H200, our kernels | 2.8 h |" in text
-    cost.draw(found, Context(GRAMMAR, 1.0, None, tmp_path))  # pyright: ignore[reportArgumentType]
+    cost.draw(found, tmp_path)
     assert (tmp_path / "cost-hours.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -29,7 +29,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
     task = replace(GRAMMAR, text=TEXT)
     laboratory = Laboratory(folder, workers=1, say=lambda line: None)
     laboratory.run([_tiny(task, 1.0)])
-    return Context(task, 1.0, laboratory, folder)
+    return Context(task, 1.0, laboratory)
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +61,7 @@ def test_what_is_found(findings: Findings) -> None:
 
 
 def test_the_pictures_are_drawn_from_findings_alone(findings: Findings, tmp_path: Path) -> None:
-    nowhere: Any = None
-    figures.draw(findings, Context(GRAMMAR, 1.0, nowhere, tmp_path))
+    figures.draw(findings, tmp_path)
     assert {path.stem.removeprefix("figures-") for path in tmp_path.glob("*.png")} == PICTURES
     text = "\n".join(figures.report(findings))
     assert {name for name in PICTURES if f"(pictures/figures-{name}.png)" in text} == PICTURES
@@ -102,8 +101,7 @@ def test_a_head_that_resolves_is_told_from_one_that_does_not(findings: Findings)
 
 def test_without_a_model_the_formulas_remain(findings: Findings, tmp_path: Path) -> None:
     diverged = {name: findings[name] for name in ("config", "batch")} | {"diverged": "the loss of step 3 is nan"}
-    nowhere: Any = None
-    figures.draw(diverged, Context(GRAMMAR, 1.0, nowhere, tmp_path))
+    figures.draw(diverged, tmp_path)
     text = "\n".join(figures.report(diverged))
     assert "ended early: the loss of step 3 is nan." in text
     assert "Figure 3’s" not in text

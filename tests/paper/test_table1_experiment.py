@@ -32,13 +32,13 @@ TINY = table1.Sizes(
 
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
-    return Context(GRAMMAR, 1.0, Laboratory(tmp_path), tmp_path)
+    return Context(GRAMMAR, 1.0, Laboratory(tmp_path))
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Findings:
     folder = tmp_path_factory.mktemp("table1")
-    return table1.find(Context(GRAMMAR, 1.0, Laboratory(folder), folder), TINY)
+    return table1.find(Context(GRAMMAR, 1.0, Laboratory(folder)), TINY)
 
 
 @pytest.fixture
@@ -131,9 +131,9 @@ def test_a_figure_in_rounds() -> None:
     assert found == {"value": 2.0, "rounds": [3.0, 1.0]}
 
 
-def test_pictures(measured: Findings, context: Context) -> None:
-    table1.draw(json.loads(json.dumps(measured)), context)
-    pictures = {path.name: path.read_bytes()[:4] for path in context.pictures.glob("*.png")}
+def test_pictures(measured: Findings, tmp_path: Path) -> None:
+    table1.draw(json.loads(json.dumps(measured)), tmp_path)
+    pictures = {path.name: path.read_bytes()[:4] for path in tmp_path.glob("*.png")}
     assert pictures == {"table1-time.png": b"\x89PNG", "table1-gradients.png": b"\x89PNG"}
 
 

@@ -47,10 +47,10 @@ class Forest(MadeUpLaboratory):
         return result
 
 
-def find(folder: Path, task: Task = GRAMMAR, **options: Any) -> tuple[Findings, Context]:
+def find(task: Task = GRAMMAR, **options: Any) -> Findings:
     laboratory: Any = Forest(**options)
-    context = Context(task, 0.01, laboratory, folder)
-    return json.loads(json.dumps(table4.find(context))), context
+    context = Context(task, 0.01, laboratory)
+    return json.loads(json.dumps(table4.find(context)))
 
 
 def told(findings: Findings) -> str:
@@ -82,7 +82,7 @@ def test_the_search_is_the_papers() -> None:
 
 def test_differences_that_are_shown_and_that_are_not(tmp_path: Path) -> None:
     qualities = dict(zip(NAMES, (0.95, 0.2, 0.95, 0.95), strict=True))
-    findings, context = find(tmp_path, qualities=qualities)
+    findings = find(qualities=qualities)
     text = told(findings)
     assert "- small: Transformer is better than RNN + attention by" in text
     assert "- large: Transformer and RNN + attention: no difference in F1" in text
@@ -90,14 +90,14 @@ def test_differences_that_are_shown_and_that_are_not(tmp_path: Path) -> None:
     assert "- RNN + attention with many trees is better than RNN + attention with few by" in text
     assert "In the paper: +3.0." in text
     assert "multi30k" not in text
-    table4.draw(findings, context)
+    table4.draw(findings, tmp_path)
     assert (tmp_path / "table4-parsing.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_malformed_parses_are_counted_by_kind(tmp_path: Path) -> None:
+def test_malformed_parses_are_counted_by_kind() -> None:
     answers = {NAMES[2]: [TREE, TREE, "(S (NP XX XX )NP (VP XX )VP", SHIFTED]}
     answers |= {name: [TREE, TREE, TREE, LONGER] for name in NAMES if name not in answers}
-    findings, _ = find(tmp_path, answers=answers)
+    findings = find(answers=answers)
     row = findings["parsers"][2]
     assert (row["sentences"], row["exactly_right"], row["malformed"], row["no_tree"]) == (4, 2, 2, 1)
     assert row["f1"]["value"] == pytest.approx(100 * 11 / 12)  # all but the S that is a word too long
@@ -106,12 +106,12 @@ def test_malformed_parses_are_counted_by_kind(tmp_path: Path) -> None:
     assert "| Transformer | large | 91.7 (" in told(findings)
 
 
-def test_a_parse_that_went_wrong(tmp_path: Path) -> None:
+def test_a_parse_that_went_wrong() -> None:
     """Of the best parser, the sound one with the fewest wrong constituents."""
     near = "(S (NP XX )NP XX (VP XX )VP )S"
     answers = {name: ["(S XX", "(S XX", "(S XX"] for name in NAMES}
     answers[NAMES[1]] = [TREE, "(S (NP XX XX )NP (VP XX", near]
-    findings, _ = find(tmp_path, answers=answers)
+    findings = find(answers=answers)
     mistake = findings["mistake"]
     assert (mistake["trees"], mistake["model"], mistake["malformed"]) == ("small", "RNN + attention", False)
     assert (mistake["written"], mistake["wanted"]) == (near, TREE)
@@ -120,31 +120,31 @@ def test_a_parse_that_went_wrong(tmp_path: Path) -> None:
     assert "the best parser (RNN + attention, small); it is sound:" in told(findings)
 
 
-def test_without_mistakes_there_is_no_example(tmp_path: Path) -> None:
-    findings, _ = find(tmp_path, qualities=dict.fromkeys(NAMES, 2.0))
+def test_without_mistakes_there_is_no_example() -> None:
+    findings = find(qualities=dict.fromkeys(NAMES, 2.0))
     assert findings["mistake"] is None
     assert "No example of a parse that went wrong" in told(findings)
 
 
 def test_a_training_that_diverged(tmp_path: Path) -> None:
-    findings, context = find(tmp_path, diverged={NAMES[0]: "the loss of step 3 is nan"})
+    findings = find(diverged={NAMES[0]: "the loss of step 3 is nan"})
     text = told(findings)
     assert "diverged: the loss of step 3 is nan" in text
     assert "- small: Transformer and RNN + attention can't be compared" in text
     assert "- large: Transformer and RNN + attention: no difference in F1" in text
-    table4.draw(findings, context)
+    table4.draw(findings, tmp_path)
     assert (tmp_path / "table4-parsing.png").is_file()
 
 
 def test_nothing_but_divergence(tmp_path: Path) -> None:
-    findings, context = find(tmp_path, diverged=dict.fromkeys(NAMES, "nan"))
+    findings = find(diverged=dict.fromkeys(NAMES, "nan"))
     assert "none was asked" in told(findings)
-    table4.draw(findings, context)
+    table4.draw(findings, tmp_path)
     assert (tmp_path / "table4-parsing.png").is_file()
 
 
-def test_what_the_trainings_saw(tmp_path: Path) -> None:
-    findings, _ = find(tmp_path)
+def test_what_the_trainings_saw() -> None:
+    findings = find()
     for row in findings["parsers"]:
         assert row["epochs"] == row["steps"] / 2
         assert row["known"] == row["sentences"]
@@ -152,14 +152,14 @@ def test_what_the_trainings_saw(tmp_path: Path) -> None:
     assert "100 % among the 2 and 100 % among the 2 to train on" in told(findings)
 
 
-def test_another_task_is_told_whose_trees_they_are(tmp_path: Path) -> None:
-    findings, _ = find(tmp_path, task=multi30k(None))
+def test_another_task_is_told_whose_trees_they_are() -> None:
+    findings = find(task=multi30k(None))
     assert "multi30k has no trees: these are the grammar's" in told(findings)
 
 
-def test_models_that_were_asked_different_sentences_are_not_compared(tmp_path: Path) -> None:
+def test_models_that_were_asked_different_sentences_are_not_compared() -> None:
     with pytest.raises(ValueError, match="the same sentences"):
-        find(tmp_path, answers={NAMES[0]: [TREE]})
+        find(answers={NAMES[0]: [TREE]})
 
 
 def test_the_papers_counterparts() -> None:
@@ -167,7 +167,7 @@ def test_the_papers_counterparts() -> None:
     assert rows == [91.3, 88.3, 92.7, 92.1]
 
 
-def test_the_example_is_linearised(tmp_path: Path) -> None:
-    example = find(tmp_path)[0]["example"]
+def test_the_example_is_linearised() -> None:
+    example = find()["example"]
     assert example["linearised"].count("XX") == len(table4._words(example["tree"]))
     assert example["tree"].startswith("(S (")

@@ -32,7 +32,7 @@ class Shelf(MadeUpLaboratory):
 
 def context(folder: Path, scale: float = 0.01, **options: Any) -> Context:
     laboratory: Any = Shelf(folder, **options)
-    return Context(GRAMMAR, scale, laboratory, folder)
+    return Context(GRAMMAR, scale, laboratory)
 
 
 @pytest.mark.parametrize("task", [GRAMMAR, multi30k(None)], ids=lambda task: task.name)
@@ -84,7 +84,7 @@ def test_table_2_is_told(tmp_path: Path) -> None:
     assert f"{table2.LARGER} is better than RNN by" in text
     assert f"{table2.LARGER} and ConvS2S, small: no difference" in text
     assert "3.3 · 10¹⁸" in text
-    table2.draw(findings, given)
+    table2.draw(findings, tmp_path)
     assert (tmp_path / "table2-curves.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -98,7 +98,7 @@ def test_table_3_is_told(tmp_path: Path) -> None:
     assert "too many heads are worse than eight: **can't be told**" in text
     assert "One vocabulary of 40,932 to 41,160 tokens" in text
     assert "- Long: Sinusoidal is better than learned by" in text
-    table3.draw(findings, given)
+    table3.draw(findings, tmp_path)
     assert (tmp_path / "table3-differences.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -112,7 +112,7 @@ def test_the_strategy_is_told(tmp_path: Path) -> None:
     assert "Smoothing 0.1 is worse than none by" in text
     assert 0 < findings["accumulation"]["float64"] < 1e-12
     assert 0 < findings["accumulation"]["float32"] < 1e-4
-    strategy.draw(findings, given)
+    strategy.draw(findings, tmp_path)
     assert (tmp_path / "strategy-warmup.png").read_bytes().startswith(b"\x89PNG")
 
 

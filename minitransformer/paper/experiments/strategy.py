@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ def _accumulation(context: Context) -> dict[str, float]:
     return errors
 
 
-def draw(findings: Findings, context: Context) -> None:
+def draw(findings: Findings, folder: Path) -> None:
     """Validation perplexity of each norm and schedule."""
     page = Page(7.4, 3.1, layout="constrained")
     both = page.figure.subplots(1, 2, sharey=True)
@@ -120,7 +121,7 @@ def draw(findings: Findings, context: Context) -> None:
         axes.set_title(norm, fontsize=9.5)
         finish(axes, "optimiser step", "validation perplexity" if axes is both[0] else "")
     both[1].legend(frameon=False, fontsize=8)
-    page.save(context.pictures / f"{NAME}-warmup.png")
+    page.save(folder / f"{NAME}-warmup.png")
 
 
 def report(findings: Findings) -> list[str]:

@@ -1,6 +1,7 @@
 """Table 2: what came before the Transformer and two sizes of it, trained at equal cost in two pairs of languages."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ...models import ConvolutionalConfig, ModelConfig, RecurrentConfig
@@ -78,20 +79,20 @@ def find(context: Context) -> Findings:
     return found
 
 
-def draw(findings: Findings, context: Context) -> None:
+def draw(findings: Findings, folder: Path) -> None:
     """Validation perplexity against operations, for each pair."""
     page = Page(7.4, 3.3, layout="constrained")
     both = page.figure.subplots(1, 2, sharey=True)
     for axes, (target, pair) in zip(both, findings["pairs"].items(), strict=True):
         for name, curve in pair["curves"].items():
             whole = pair["models"][name]
-            operations = [whole["flops"] * point["step"] / whole["steps"] for point in curve]
+            operations = [whole["flops"] / 1e12 * point["step"] / whole["steps"] for point in curve]
             axes.plot(operations, [p["perplexity"] for p in curve], color=COLOURS[name], lw=1.6, label=name)
         axes.set_yscale("log")
         axes.set_title(TARGETS[target], fontsize=9.5)
-        finish(axes, "operations of training", "validation perplexity" if axes is both[0] else "")
+        finish(axes, "training, 10¹² operations", "validation perplexity" if axes is both[0] else "")
     both[1].legend(frameon=False, fontsize=8)
-    page.save(context.pictures / f"{NAME}-curves.png")
+    page.save(folder / f"{NAME}-curves.png")
 
 
 def report(findings: Findings) -> list[str]:

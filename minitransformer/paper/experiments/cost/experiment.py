@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ def _limit(number: int, costs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def draw(findings: Findings, context: Context) -> None:
+def draw(findings: Findings, folder: Path) -> None:
     """The hours of base and big, as bars."""
     rows = [*findings["rows"], *findings["limits"]]
     names = [f"1 × {row['name']}, computed" if "used" in row else row["name"] for row in rows]
@@ -129,7 +130,7 @@ def draw(findings: Findings, context: Context) -> None:
     axes.spines[["left", "bottom"]].set_color(PALE)
     legend = [Patch(color=BLUE, label="base"), Patch(color=VERMILION, label="big")]
     axes.legend(handles=legend, frameon=False, fontsize=8.5, labelcolor=INK, loc="upper right")
-    page.save(context.pictures / f"{NAME}-hours.png")
+    page.save(folder / f"{NAME}-hours.png")
 
 
 def _draw_bar(axes: Axes, y: float, row: dict[str, Any], model: str, colour: str, least: float) -> None:

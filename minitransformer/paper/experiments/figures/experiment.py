@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ DRAWN = {"long-distance": (BRACKET, SUBJECT), "agreement": (ARTICLE, ANTECEDENT)
 
 
 def trials(task: Task, scale: float) -> list[Trial]:
-    """Table 2's Transformer base, English to German."""
+    """The larger of table 2's Transformers, English to German."""
     return [translator(task, scale)]
 
 
@@ -103,9 +104,8 @@ def _resolved(model: Translator, seed: int) -> Findings:
     return {"searched": len(examples), "dependencies": rows, "pictures": pictures}
 
 
-def draw(findings: Findings, context: Context) -> None:
+def draw(findings: Findings, folder: Path) -> None:
     """Figures 1 and 2, the schedule and the positions; of a trained model its heads."""
-    folder = context.pictures
     model = Transformer(TransformerConfig.from_dict(findings["config"]))
     source, target = (np.array(findings["batch"][side]) for side in ("source", "target"))
     draw_architecture(model, source, target, folder / f"{NAME}-architecture.png")
@@ -154,7 +154,7 @@ def report(findings: Findings) -> list[str]:
 
 def _heads_lines(findings: Findings) -> list[str]:
     drawn = (
-        "**Figures 3 to 5**, from table 2’s trained Transformer (base), English to German. Left is what looks, right "
+        "**Figures 3 to 5**, from the larger of table 2’s Transformers, English to German. Left is what looks, right "
         "what is looked at; a line is as thick as its weight. The decoder reads the reference translation, and what "
         "counts is where it looks as it writes a word’s first piece. A weight says where a head looks, not what the "
         "model does with it."

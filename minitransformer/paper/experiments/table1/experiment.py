@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,13 +96,13 @@ def find(context: Context, sizes: Sizes = SIZES) -> Findings:
     }
 
 
-def draw(findings: Findings, context: Context) -> None:
+def draw(findings: Findings, folder: Path) -> None:
     """`table1-time.png`, time against n and d, and `table1-gradients.png`, gradients against distance."""
     sizes = findings["sizes"]
     labels = f"length n, positions (d = {sizes['width']})", f"width d (n = {sizes['length']})"
-    draw_times(findings["over_n"], findings["over_d"], labels, context.pictures / f"{NAME}-time.png")
+    draw_times(findings["over_n"], findings["over_d"], labels, folder / f"{NAME}-time.png")
     norms = {kind: np.array(found["norms"]) for kind, found in findings["gradients"]["kinds"].items()}
-    draw_distances(norms, context.pictures / f"{NAME}-gradients.png")
+    draw_distances(norms, folder / f"{NAME}-gradients.png")
 
 
 def report(findings: Findings) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ....models import TransformerConfig
@@ -112,7 +113,7 @@ def _sizes(config: TransformerConfig) -> dict[str, Any]:
     }
 
 
-def draw(findings: Findings, context: Context) -> None:
+def draw(findings: Findings, folder: Path) -> None:
     """Each row's BLEU and perplexity less the base's."""
     rows = [row for row in TABLE_3 if row is not BASE and findings["differences"][row.name]["bleu"]]
     page = Page(7.4, 1.0 + 0.24 * len(rows), layout="constrained")
@@ -127,4 +128,4 @@ def draw(findings: Findings, context: Context) -> None:
         draw_intervals(axes, gaps, [COLOURS[row.group] for row in rows], f"{name} less the base's")
         axes.axvline(0, color=GREY, lw=1)
     right.invert_yaxis()  # shared with the left one, and so inverted twice
-    page.save(context.pictures / f"{NAME}-differences.png")
+    page.save(folder / f"{NAME}-differences.png")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -9,7 +10,7 @@ from matplotlib.axes import Axes
 from ....plots.page import GREY, INK, Page, text_style
 from ...charts import BLUE, ORANGE, finish
 from ...comparison import shown, verdict
-from ...experiment import Context, Findings
+from ...experiment import Findings
 from ...markdown import paragraph, picture, scientific, table
 from ...published import TABLE_4
 from ...trials.bootstrap import Interval
@@ -29,7 +30,7 @@ def published(trees: str, model: str) -> float:
     return PUBLISHED[COUNTERPARTS[trees], PAPER_NAMES[model]]
 
 
-def draw(findings: Findings, context: Context) -> None:
+def draw(findings: Findings, folder: Path) -> None:
     """How the four trainings went, and where they arrived beside the paper's."""
     page = Page(7.4, 3.3, layout="constrained")
     left, right = page.figure.subplots(1, 2, width_ratios=[1.15, 1.0])
@@ -46,7 +47,7 @@ def draw(findings: Findings, context: Context) -> None:
     left.legend(frameon=False, fontsize=8, labelcolor=INK)
     finish(left, "operations of the training, 10¹²", "validation cross-entropy, nats a token")
     _draw_scores(right, findings["parsers"])
-    page.save(context.pictures / f"{PICTURE}.png")
+    page.save(folder / f"{PICTURE}.png")
 
 
 def _draw_scores(axes: Axes, rows: list[dict[str, Any]]) -> None:
