@@ -39,6 +39,11 @@ def parameter_groups(config: TransformerConfig) -> dict[str, int]:
     return dict(groups)
 
 
+def num_parameters(config: TransformerConfig) -> int:
+    """All that is learned: the embeddings, one table for source, target and output, counted once."""
+    return sum(parameter_groups(config).values())
+
+
 def flops_per_token(config: TransformerConfig, length: int) -> Flops:
     """The forward's floating-point operations, both sentences `length` tokens long.
 

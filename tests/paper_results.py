@@ -12,15 +12,22 @@ REFERENCE = "a b c d e f g h"
 TREE = "(S (NP XX XX )NP (VP XX )VP )S"
 
 
-def made_up(trial: Trial, quality: float = 0.5, diverged: str | None = None) -> TrialResult:
-    """A result in which about that part of the sentences is right, the others not at all; the same every time."""
+def made_up(trial: Trial, quality: float = 0.5, diverged: str | None = None, mute: bool = False) -> TrialResult:
+    """A result in which about that part of the sentences is right, the others not at all; the same every time.
+
+    mute: the same is said of every sentence.
+    """
     rng = np.random.default_rng(0)
     exams = {}
     for exam in trial.exams:
         right = rng.random(SENTENCES) < quality
         reference, wrong = (TREE, "(S XX") if trial.text.target == "tree" else (REFERENCE, "x y z u v w")
-        references = [reference] * SENTENCES
-        hypotheses = [reference if each else wrong for each in right]
+        references, wrongs = ([text] * SENTENCES for text in (reference, wrong))
+        if trial.text.target != "tree":
+            references, wrongs = ([f"{text} {n}" for n, text in enumerate(texts)] for texts in (references, wrongs))
+        hypotheses = [ours if each else theirs for each, ours, theirs in zip(right, references, wrongs, strict=True)]
+        if mute:
+            hypotheses = ["the same of everything"] * SENTENCES
         statistics = bracket_statistics if trial.text.target == "tree" else bleu_statistics
         nats = 8 * (1.5 - quality) * np.ones(SENTENCES)
         exams[exam.name] = ExamResult(
@@ -36,6 +43,8 @@ def made_up(trial: Trial, quality: float = 0.5, diverged: str | None = None) -> 
         steps=steps,
         tokens=100 * steps,
         seconds=10.0,
+        pairs=5000,
+        epochs=steps / 50,
         flops=1e9 * steps,
         curve=[{"step": s, "loss": 2.0, "perplexity": 3.0, "seconds": 1.0 * s} for s in (1, steps // 2, steps)],
         diverged=diverged,
@@ -49,7 +58,9 @@ class MadeUpLaboratory:
 
     qualities: dict[str, float] = field(default_factory=dict)
     diverged: dict[str, str] = field(default_factory=dict)
+    mute: frozenset[str] = frozenset()
 
     def result(self, trial: Trial) -> TrialResult:
         """As `Laboratory.result`."""
-        return made_up(trial, self.qualities.get(trial.name, 0.5), self.diverged.get(trial.name))
+        name = trial.name
+        return made_up(trial, self.qualities.get(name, 0.5), self.diverged.get(name), name in self.mute)

@@ -93,7 +93,7 @@ class CorpusChoice:
             return _grammar_pairs(split, self.seed, self.target, count)
         files = getattr(corpus, split)
         if files is None:
-            raise FileNotFoundError(f"{self.dataset or self.data} has no test set: choose --split valid")
+            raise FileNotFoundError(f"{self.dataset or self.data} has no {split} set")
         return files.read()
 
 
@@ -119,7 +119,7 @@ def prepare(folder: Path, choice: CorpusChoice, progress: bool = False) -> Prepa
     Raises OSError where a file can't be read or written, ValueError where the text is damaged or too small.
     """
     corpus = choice.corpus()
-    fingerprint = _fingerprint(choice, corpus)
+    fingerprint = fingerprint_of(choice, corpus)
     description = folder / "corpus.json"
     if description.is_file() and _read(description)["fingerprint"] == fingerprint:
         return open_prepared(folder)
@@ -154,8 +154,9 @@ def _texts(pairs: Iterable[SentencePair]) -> Iterator[str]:
     return (text for pair in pairs for text in pair)
 
 
-def _fingerprint(choice: CorpusChoice, corpus: Corpus | None) -> str:
+def fingerprint_of(choice: CorpusChoice, corpus: Corpus | None = None) -> str:
     """A hash of the choice and of every byte of its files; of the grammar, of enough to notice another edition."""
+    corpus = corpus or choice.corpus()
     digest = hashlib.sha256(json.dumps(asdict(choice)).encode())
     if corpus is None:
         digest.update("".join(_texts(islice(choice.pairs("train"), FINGERPRINT_SENTENCES))).encode())

@@ -20,6 +20,8 @@ def scores(result: TrialResult, metrics: Sequence[str] = ("bleu", "perplexity"),
         "parameters": result.parameters,
         "steps": result.steps,
         "tokens": result.tokens,
+        "pairs": result.pairs,
+        "epochs": result.epochs,
         "flops": result.flops,
         "seconds": result.seconds,
         "diverged": result.diverged,
@@ -28,6 +30,7 @@ def scores(result: TrialResult, metrics: Sequence[str] = ("bleu", "perplexity"),
         asked = result.exams[exam] if exam else result.exam
         found["exactly_right"] = sum(h == r for h, r in zip(asked.hypotheses, asked.references, strict=True))
         found["sentences"] = len(asked.references)
+        found["distinct"] = len(set(asked.hypotheses))
         for metric in metrics:
             found[metric] = asdict(interval(METRICS[metric], getattr(asked, STATISTICS[metric])))
     return found
@@ -49,6 +52,11 @@ def compare(
     return asdict(difference(METRICS[metric], getattr(a, statistics), getattr(b, statistics)))
 
 
+def learned(found: Mapping[str, Any]) -> bool:
+    """Whether a model says different things of different sentences; one that does not has not looked at its source."""
+    return found["diverged"] is None and found["distinct"] > found["sentences"] / 10
+
+
 def shown(found: Mapping[str, Any], metric: str, digits: int = 1) -> str:
     """A score as a cell of a table; a dash where there is none."""
     return Interval(**found[metric]).text(digits) if metric in found else "–"
@@ -60,7 +68,7 @@ def verdict(ours: str, theirs: str, metric: str, found: Mapping[str, float] | No
     if found is None:
         return f"{ours} and {theirs} can't be compared: a training diverged."
     gap = Interval(**found)
-    digits = 2 if metric == "perplexity" else 1
+    digits = 3 if metric == "perplexity" else 1
     if not gap.excludes_zero:
         gap_text = gap.text(digits, sign=True)
         return f"{ours} and {theirs}: no difference in {name} that this test set can show, {gap_text}."

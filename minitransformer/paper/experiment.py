@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from ..data.preparation import CorpusChoice
 from ..models import ModelConfig, TransformerConfig
 from ..training import TrainingSettings
+from .trials.conduct import CHECKPOINTS
 from .trials.laboratory import Laboratory
 from .trials.trial import NOMINAL_BATCH, Trial, step_flops
 
@@ -51,8 +52,8 @@ class Task:
         return operations / (step_flops(config) * self.settings.tokens_per_batch / (num_sentences * length))
 
     def training(self, steps: float, **overrides: Any) -> TrainingSettings:
-        """The settings for so many steps, a quarter of them at most to warm up."""
-        count = max(4, round(steps))
+        """The settings for about so many steps, at most a quarter to warm up; checkpoints divide them evenly."""
+        count = CHECKPOINTS * max(1, round(steps / CHECKPOINTS))
         settings = replace(self.settings, steps=count, warmup_steps=min(self.settings.warmup_steps, count // 4))
         return replace(settings, **overrides)
 

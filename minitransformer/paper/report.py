@@ -25,12 +25,12 @@ HEAD = [
     "# The paper's experiments",
     "",
     paragraph("""
-        Every table and figure of *Attention Is All You Need* (Vaswani et al., 2017), in its order, beside what this
-        project finds. What is arithmetic is computed from configurations, to the number. What takes eight GPUs for days
-        is done in miniature, on a grammar's sentences and two cores, for minutes: it says what holds at that size and
-        after so short a training, no more. No model is called better than another unless the 95 % interval of their
-        difference, over bootstrap samples of the test sentences, leaves out zero: it covers the choice of the
-        test sentences, not that of the seed, which is one for each training.
+        Every table and figure of *Attention Is All You Need* (Vaswani et al., 2017) beside what this project finds.
+        What is arithmetic is computed from configurations, to the number. What takes eight GPUs for days is done in
+        miniature, mostly on the sentences of a grammar: it says what holds at that size and after so short a training,
+        no more. No model is called better than another unless the 95 % interval of their difference, over bootstrap
+        samples of the test sentences, leaves out zero. That covers the choice of the test sentences, not that of the
+        seed; and of so many intervals one in twenty misses what it is to cover.
     """),
     "",
     paragraph("""
@@ -44,21 +44,28 @@ HEAD = [
 class Origin:
     """Where findings came from.
 
-    minutes       the budget of the command
+    minutes       the budget of the command, for trainings
+    scale         of the default's steps, how many that pays for
     core_minutes  what this experiment's trainings and exams took, each on one core, shared ones included
     """
 
     command: str
     task: str
     minutes: float
+    scale: float
     core_minutes: float
     backend: str
     machine: str
 
     def line(self) -> str:
         """The line under a section's title."""
-        trainings = f"; trainings and exams here {self.core_minutes:.0f} core-minutes" if self.core_minutes else ""
-        return f"*`{self.command}`: a budget of {self.minutes:g} minutes{trainings}. {self.backend}; {self.machine}.*"
+        trainings = ""
+        if self.core_minutes:
+            trainings = paragraph(f"""
+                a budget of {self.minutes:g} minutes, which pays for {self.scale:.3g} times the default's steps;
+                trainings and exams of this section took {self.core_minutes:.0f} core-minutes.
+            """)
+        return " ".join(f"*`{self.command}`: {trainings} {self.backend}; {self.machine}.*".split())
 
 
 def machine() -> str:
@@ -105,8 +112,14 @@ class Section:
     findings: Findings
 
     def lines(self) -> list[str]:
-        """Its part of the report."""
-        title, lines, task = self.experiment.TITLE, self.experiment.report(self.findings), self.origin.task
+        """Its part of the report. Raises `ValueError` for findings of another edition of the experiment."""
+        title, task = self.experiment.TITLE, self.origin.task
+        try:
+            lines = self.experiment.report(self.findings)
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"what {self.experiment.NAME} found does not fit its report ({error!r}): run the experiment again"
+            ) from error
         if task != HOME:
             title = f"{title}: {task}"
             lines = [line.replace("](pictures/", f"](pictures/{task}/") for line in lines]

@@ -30,7 +30,7 @@ def train_anew(command: Command, data: Path, folder: Path, *options: str, says: 
         (["demo", "--stepps", "3"], "--stepps"),
         (["train", "--steps", "many"], "--steps: invalid int value: 'many'"),
         (["train", "--resume"], "--resume FOLDER"),
-        (["train", "--dataset", "grammar", "--target", "it"], "the grammar writes de and fr, not 'it'"),
+        (["train", "--dataset", "grammar", "--target", "it"], "the grammar writes de, fr and tree, not 'it'"),
         (["train", "--dataset", "multi30k", "--source", "de"], "source language of multi30k is en"),
         (["train", "--dataset", "grammar", "--data", "."], "not allowed with"),
         (["info"], "a checkpoint or a --preset"),

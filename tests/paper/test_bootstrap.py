@@ -8,14 +8,13 @@ from sacrebleu.metrics.bleu import BLEU as SacreBLEU
 
 from minitransformer.paper.trials.bootstrap import (
     BLEU,
-    EXACT,
     F1,
+    MEAN,
     PERPLEXITY,
     Interval,
     bleu_statistics,
     bracket_statistics,
     difference,
-    exact_statistics,
     interval,
 )
 from minitransformer.paper.trials.brackets import bracket_score
@@ -49,12 +48,12 @@ def test_perplexity_is_that_of_all_tokens() -> None:
 
 def test_the_interval_of_a_share_is_the_binomial_one() -> None:
     """1.96 standard errors to either side."""
-    right = ["a"] * 120 + ["b"] * 280
-    found = interval(EXACT, exact_statistics(right, ["a"] * 400))
-    half = 196 * math.sqrt(0.3 * 0.7 / 400)
-    assert found.value == pytest.approx(30)
-    assert found.low == pytest.approx(30 - half, abs=0.6)
-    assert found.high == pytest.approx(30 + half, abs=0.6)
+    right = np.repeat([1.0, 0.0], [120, 280])
+    found = interval(MEAN, np.stack([right, np.ones(400)], axis=1))
+    half = 1.96 * math.sqrt(0.3 * 0.7 / 400)
+    assert found.value == pytest.approx(0.3)
+    assert found.low == pytest.approx(0.3 - half, abs=0.006)
+    assert found.high == pytest.approx(0.3 + half, abs=0.006)
 
 
 def test_a_comparison_is_paired() -> None:

@@ -65,7 +65,7 @@ def test_what_does_not_fit_is_scaled(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_the_report_with_and_without_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     without = "\n".join(cost.report(_findings(monkeypatch, tmp_path)))
-    assert "No GPU has been measured yet" in without
+    assert "No GPU is in this table" in without
     assert "only base was timed" not in without
     step = MeasuredStep("NVIDIA H200", "+ CUDA graph", 50_000, 0.2)
     found = _findings(monkeypatch, tmp_path, gpus=[step])

@@ -1,28 +1,36 @@
 """Trials: done once, resumed, side by side, and independent of all that."""
 
 import json
+import os
+import pickle
 import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
 import pytest
 
+from minitransformer.checkpoint import load_checkpoint
 from minitransformer.costs import flops_per_token
-from minitransformer.data.batching import collate
+from minitransformer.data.batching import Batches, collate
 from minitransformer.data.preparation import CorpusChoice, prepare
 from minitransformer.models import RecurrentConfig, TransformerConfig
 from minitransformer.paper.trials import conduct as conducting
+from minitransformer.paper.trials import laboratory as laboratories
 from minitransformer.paper.trials.conduct import Interrupted
 from minitransformer.paper.trials.exam import likelihood
 from minitransformer.paper.trials.laboratory import Laboratory
 from minitransformer.paper.trials.trial import Exam, Trial, TrialResult, step_flops
-from minitransformer.training import Trainer, TrainingSettings
+from minitransformer.training import Trainer, TrainingDiverged, TrainingSettings
 
 TEXT = CorpusChoice(vocab_size=400, sentences=200, max_length=160)
 CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_length=160)
-SETTINGS = TrainingSettings(steps=6, tokens_per_batch=512, warmup_steps=3, peak_lr=1e-2, threads=1)
+SETTINGS = TrainingSettings(steps=41, tokens_per_batch=512, warmup_steps=3, peak_lr=1e-2, threads=1)
 EXAMS = (Exam("mean", 6, averaged=True, beam=2), Exam("last", 6, beam=1))
 TRIAL = Trial("small one", TEXT, CONFIG, SETTINGS, EXAMS)
 OTHER = replace(TRIAL, name="another", config=RecurrentConfig(400, d_model=16, max_length=160))
@@ -51,7 +59,9 @@ def same(a: TrialResult, b: TrialResult) -> bool:
 def test_a_trial_leaves_its_result_and_its_model(folder: Path) -> None:
     laboratory = Laboratory(folder)
     result = laboratory.result(TRIAL)
-    assert result.steps == 6
+    assert result.steps == 41
+    assert result.pairs == len(laboratory.data(TEXT).train)
+    assert result.epochs == pytest.approx(41 / len(Batches(laboratory.data(TEXT).train, 512)))
     assert result.diverged is None
     assert set(result.exams) == {"mean", "last"}
     assert result.exam.statistics.shape == (6, 10)
@@ -62,8 +72,6 @@ def test_a_trial_leaves_its_result_and_its_model(folder: Path) -> None:
 
 def test_the_likelihood_is_that_of_each_sentence_alone(folder: Path) -> None:
     laboratory = Laboratory(folder)
-    from minitransformer.checkpoint import load_checkpoint
-
     model = load_checkpoint(laboratory.model_path(TRIAL), with_optimizer=False).model()
     pairs = [laboratory.data(TEXT).train[i] for i in range(5)]
     sources, targets = ([list(map(int, pair[side])) for pair in pairs] for side in (0, 1))
@@ -84,7 +92,7 @@ def test_a_trial_is_done_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     Laboratory(folder, workers=1, say=lines.append).run([TRIAL, TRIAL])
     assert lines == ["1 of 1 trials are done already"]
     with pytest.raises(AssertionError, match="already"):
-        Laboratory(folder, workers=1, say=lines.append).run([replace(TRIAL, settings=replace(SETTINGS, steps=7))])
+        Laboratory(folder, workers=1, say=lines.append).run([replace(TRIAL, settings=replace(SETTINGS, steps=42))])
 
 
 def test_processes_side_by_side_come_to_the_same(folder: Path, tmp_path: Path) -> None:
@@ -99,15 +107,15 @@ def test_processes_side_by_side_come_to_the_same(folder: Path, tmp_path: Path) -
 def test_an_interrupted_trial_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step = Trainer._train_step
 
-    def interrupted_at_three(self: Trainer, workers: Any) -> Any:
+    def interrupted_at_thirty(self: Trainer, workers: Any) -> Any:
         record = step(self, workers)
-        if self.step == 3:
+        if self.step == 30:
             signal.raise_signal(signal.SIGINT)
         return record
 
     laboratory = Laboratory(tmp_path, workers=1, say=lambda line: None)
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_train_step", interrupted_at_three)
+        patch.setattr(Trainer, "_train_step", interrupted_at_thirty)
         with pytest.raises(Interrupted):
             laboratory.run([TRIAL])
     with pytest.raises(FileNotFoundError):
@@ -116,14 +124,14 @@ def test_an_interrupted_trial_goes_on(folder: Path, tmp_path: Path, monkeypatch:
     resume = Trainer.resume
     monkeypatch.setattr(Trainer, "resume", lambda self: (resume(self), resumed.append(self.step)))
     laboratory.run([TRIAL])
-    assert resumed == [3]
+    assert resumed == [30]
     assert same(laboratory.result(TRIAL), Laboratory(folder).result(TRIAL))
 
 
 def test_a_training_that_diverges_says_so(tmp_path: Path) -> None:
     prepare(tmp_path / "data", TEXT)
     laboratory = Laboratory(tmp_path, workers=1, say=lambda line: None)
-    wild = replace(TRIAL, settings=replace(SETTINGS, steps=40, warmup_steps=1, peak_lr=1e30))
+    wild = replace(TRIAL, settings=replace(SETTINGS, warmup_steps=1, peak_lr=1e30))
     laboratory.run([wild])
     result = laboratory.result(wild)
     assert result.diverged is not None
@@ -131,6 +139,88 @@ def test_a_training_that_diverges_says_so(tmp_path: Path) -> None:
     assert not result.exams
     with pytest.raises(ValueError, match="no model to examine"):
         result.exam  # noqa: B018
+
+
+def test_the_first_step_may_diverge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def diverging(self: Trainer, workers: Any) -> Any:
+        raise TrainingDiverged("the loss of step 1 is nan")
+
+    laboratory = Laboratory(tmp_path, workers=1, say=lambda line: None)
+    monkeypatch.setattr(Trainer, "_train_step", diverging)
+    laboratory.run([TRIAL])
+    result = laboratory.result(TRIAL)
+    assert (result.steps, result.flops, result.curve) == (0, 0.0, [])
+    assert result.diverged == "the loss of step 1 is nan"
+
+
+def test_the_mean_is_of_five_checkpoints(folder: Path) -> None:
+    """41 steps: checkpoints at every second and at the last, which is no multiple."""
+    checkpoint = load_checkpoint(Laboratory(folder).model_path(TRIAL))
+    assert checkpoint.state["averaged_steps"] == [34, 36, 38, 40, 41]
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
+    laboratory = Laboratory(tmp_path, say=lambda line: None)
+    with laboratory._alone(), pytest.raises(BlockingIOError, match="another run is using"):
+        laboratory.run([])
+    laboratory.run([])
+
+
+def test_another_edition_or_text_is_another_trial(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    laboratory = Laboratory(folder)
+    keys = {laboratory.key(TRIAL), replace(laboratory, backend="other").key(TRIAL)}
+    with monkeypatch.context() as patch:
+        patch.setattr(laboratories, "EDITION", 0)
+        keys.add(laboratory.key(TRIAL))
+    monkeypatch.setattr(laboratories, "fingerprint_of", lambda text: "changed")
+    laboratories._fingerprint.cache_clear()
+    keys.add(laboratory.key(TRIAL))
+    laboratories._fingerprint.cache_clear()
+    assert len(keys) == 4
+
+
+def test_a_text_without_a_test_set_is_refused_before_any_training(tmp_path: Path) -> None:
+    for name in ("train.en", "train.de", "valid.en", "valid.de"):
+        (tmp_path / name).write_text("a b c\n" * 5, encoding="utf-8")
+    text = CorpusChoice(dataset=None, data=str(tmp_path), vocab_size=400)
+    with pytest.raises(FileNotFoundError, match="has no test set"):
+        Laboratory(tmp_path / "work", say=lambda line: None).run([replace(TRIAL, text=text)])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_trials_die_with_their_parent(tmp_path: Path) -> None:
+    """Killed without a word, it leaves nobody who would write into the next run's folder."""
+    endless = replace(TRIAL, settings=replace(SETTINGS, steps=10**6))
+    program = f"""
+import pickle, sys
+from pathlib import Path
+from minitransformer.paper.trials.laboratory import Laboratory
+if __name__ == "__main__":
+    trial = pickle.loads({pickle.dumps(endless)!r})
+    Laboratory(Path({str(tmp_path)!r}), workers=2, say=lambda line: None).run([trial])
+"""
+    script = tmp_path / "endless.py"
+    script.write_text(program, encoding="utf-8")
+    parent = subprocess.Popen([sys.executable, str(script)])
+    log = tmp_path / "trainings" / Laboratory(tmp_path).key(endless) / "log.jsonl"
+    wait_for(log.exists)
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: any(log.parent.glob("step-*.safetensors")))  # saved, as after Ctrl-C
+    wait_for(lambda: unchanged(log))
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = monotonic() + seconds
+    while not condition():
+        assert monotonic() < end
+        sleep(0.1)
+
+
+def unchanged(path: Path) -> bool:
+    size = path.stat().st_size
+    sleep(1.0)
+    return path.stat().st_size == size
 
 
 def test_a_process_that_fails_ends_the_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

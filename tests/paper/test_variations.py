@@ -2,8 +2,9 @@
 
 import pytest
 
+from minitransformer.costs import num_parameters
 from minitransformer.models import Transformer, TransformerConfig
-from minitransformer.paper.experiments.table3.variations import TABLE_3, Row, fitting_vocabulary, num_parameters
+from minitransformer.paper.experiments.table3.variations import TABLE_3, Row, fitting_vocabulary
 from minitransformer.paper.published import RUNS
 
 BY_NAME = {row.name: row for row in TABLE_3}

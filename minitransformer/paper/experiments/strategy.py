@@ -13,7 +13,7 @@ from ...models import build_model
 from ...plots.page import Page
 from ...training import DataParallel
 from ..charts import BLUE, SKY, VERMILION, finish
-from ..comparison import compare, scores, shown, verdict
+from ..comparison import compare, learned, scores, shown, verdict
 from ..experiment import Context, Findings, Task
 from ..markdown import paragraph, picture, table
 from ..trials.trial import Trial
@@ -23,7 +23,9 @@ from .table3.variations import TABLE_3
 NAME, TITLE, MINUTES, ALONE = "strategy", "How it is trained", 5.5, 8.5
 
 NORMS = {"post-norm": False, "pre-norm": True}
-SCHEDULES = ("warm-up", "from its peak", "eq. 3 without warm-up")
+SCHEDULES = {"warm-up": 1, "a tenth of it": 10, "none": None}
+"""What the base's warm-up is divided by; None leaves one step of it. After it, all follow the same curve of eq. 3."""
+
 COLOURS = dict(zip(SCHEDULES, (BLUE, SKY, VERMILION), strict=True))
 SMALL, RATES = 1000, (0.0, 0.3)
 """Sentences of the corpus that is small enough to be learned by heart, and rates of dropout on it."""
@@ -39,11 +41,12 @@ def schedule_trial(norm: str, schedule: str, task: Task, scale: float) -> Trial:
         return base
     settings, config = base.settings, task.transformer(norm_first=NORMS[norm])
     if schedule != "warm-up":
-        peak = settings.schedule(config.d_model).peak_lr
-        # step^-0.5 alone starts where it is the same from the end of the warm-up on
-        start = peak if schedule == "from its peak" else peak * math.sqrt(settings.warmup_steps)
-        settings = replace(settings, warmup_steps=1, peak_lr=start)
-    return replace(base, name=f"strategy {norm} {schedule}", config=config, settings=settings, exams=base.exams[:1])
+        divisor = SCHEDULES[schedule]
+        steps = max(1, settings.warmup_steps // divisor) if divisor else 1
+        peak = settings.schedule(config.d_model).peak_lr * math.sqrt(settings.warmup_steps / steps)
+        settings = replace(settings, warmup_steps=steps, peak_lr=peak)
+    name = f"strategy {norm} {schedule}"
+    return replace(base, name=name, config=config, settings=settings, exams=base.exams[:1])
 
 
 def small_trial(rate: float, task: Task, scale: float) -> Trial:
@@ -70,11 +73,12 @@ def find(context: Context) -> Findings:
     unsmoothed, undropped = (result(trial(ROWS[name], task, scale)) for name in ("smoothing 0.0", "dropout 0.0"))
     found: Findings = {
         "task": task.name,
-        "warmup_steps": trial(BASE, task, scale).settings.warmup_steps,
+        "rates": {s: _rates(schedule_trial("post-norm", s, task, scale)) for s in SCHEDULES},
+        "dropout_rate": task.transformer().dropout,
         "schedules": {n: {s: scores(r) for s, r in of_norm.items()} for n, of_norm in runs.items()},
         "curves": {n: {s: r.curve for s, r in of_norm.items()} for n, of_norm in runs.items()},
         "warm-up": {
-            n: {s: compare(r["warm-up"], r[s], "bleu") for s in SCHEDULES[1:]} for n, r in runs.items()
+            n: {s: compare(r["warm-up"], r[s], "bleu") for s in list(SCHEDULES)[1:]} for n, r in runs.items()
         },
         "norms": compare(runs["post-norm"]["warm-up"], runs["pre-norm"]["warm-up"], "bleu"),
         "smoothing": {metric: compare(base, unsmoothed, metric) for metric in ("bleu", "perplexity")},
@@ -91,6 +95,12 @@ def find(context: Context) -> Findings:
             "difference": {m: compare(with_dropout, without, m) for m in ("bleu", "perplexity")},
         }
     return found
+
+
+def _rates(trial: Trial) -> dict[str, float]:
+    settings = trial.settings
+    schedule = settings.schedule(trial.config.d_model)
+    return {"warmup_steps": settings.warmup_steps, "peak": schedule.peak_lr, "last": schedule(settings.steps)}
 
 
 def _accumulation(context: Context) -> dict[str, float]:
@@ -145,28 +155,35 @@ def report(findings: Findings) -> list[str]:
 
 
 def _schedule_lines(findings: Findings) -> list[str]:
+    rates = findings["rates"]
     rows = [
-        [norm, schedule, shown(found, "bleu"), shown(found, "perplexity", 3), found["diverged"] or ""]
+        [
+            norm,
+            f"{schedule} ({rates[schedule]['warmup_steps']} steps)",
+            f"{rates[schedule]['peak']:.2g}",
+            shown(found, "bleu"),
+            shown(found, "perplexity", 3),
+            found["diverged"] or ("" if learned(found) else "did not learn to translate"),
+        ]
         for norm, of_norm in findings["schedules"].items()
         for schedule, found in of_norm.items()
     ]
     sentences = [
-        f"- {norm}: {verdict('Warm-up', f'the schedule {schedule!r}', 'bleu', gap)}"
+        f"- {norm}: {verdict('The whole warm-up', other, 'bleu', gap)}"
         for norm, gaps in findings["warm-up"].items()
-        for schedule, gap in gaps.items()
+        for other, gap in zip(("a tenth of it", "none"), gaps.values(), strict=True)
     ]
     return [
         paragraph(f"""
-            **Warm-up and the norm's place** (§5.3; the paper is post-norm). *Warm-up*: {findings["warmup_steps"]} steps
-            to the peak, then falling as 1/√step. *From its peak*: the same peak at the first step, falling from there.
-            *Eq. 3 without warm-up*: its first term alone, which is the same from the end of the warm-up on and starts
-            far above the peak.
+            **Warm-up and the norm's place** (§5.3; the paper is post-norm). The schedules differ in `warmup_steps` of
+            eq. 3 alone: the rate climbs to its peak and then falls as 1/√step, on the same curve for all, to
+            {rates["warm-up"]["last"]:.2g} at the last step. With less warm-up the peak is earlier and higher.
         """),
         "",
-        *table(["norm", "schedule", "BLEU", "perplexity", ""], rows),
+        *table(["norm", "warm-up", "peak", "BLEU", "perplexity", ""], rows),
         "",
         *sentences,
-        f"- With warm-up: {verdict('Post-norm', 'pre-norm', 'bleu', findings['norms'])}",
+        f"- With the whole warm-up: {verdict('Post-norm', 'pre-norm', 'bleu', findings['norms'])}",
         "",
         picture(f"{NAME}-warmup", "Validation perplexity over the steps, for each norm and schedule"),
     ]
@@ -178,10 +195,11 @@ def _smoothing_lines(gaps: dict[str, Any]) -> list[str]:
 
 
 def _dropout_lines(findings: Findings) -> list[str]:
+    rate = f"Dropout {findings['dropout_rate']}"
     lines = [
         '**Dropout** "is very helpful in avoiding over-fitting" (§6.2).',
         "",
-        f"- On the whole corpus: {verdict('Dropout 0.1', 'none', 'bleu', findings['dropout'])}",
+        f"- On the whole corpus: {verdict(rate, 'none', 'bleu', findings['dropout'])}",
     ]
     small = findings.get("small")
     if small:
@@ -194,5 +212,8 @@ def _dropout_lines(findings: Findings) -> list[str]:
 
 
 def _averaging_lines(gaps: dict[str, Any]) -> list[str]:
-    lines = ["**Averaging** the last five checkpoints (§6.1), of the miniature base:", ""]
+    lines = [
+        "**Averaging** five checkpoints (§6.1), here of the miniature base's last fifth, when it is still learning:",
+        "",
+    ]
     return [*lines, *(f"- {verdict('The mean', 'the last one', metric, gap)}" for metric, gap in gaps.items())]

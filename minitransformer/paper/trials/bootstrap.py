@@ -62,14 +62,15 @@ def _perplexity(sums: NDArray[np.float64]) -> float:
     return math.exp(min(sums[0] / sums[1], 700.0))
 
 
-def _share(sums: NDArray[np.float64]) -> float:
-    return float(100 * sums[0] / sums[1])
+def _mean(sums: NDArray[np.float64]) -> float:
+    return float(sums[0] / sums[1])
 
 
 BLEU = Metric("BLEU", _bleu)
 F1 = Metric("F1", _f1)
 PERPLEXITY = Metric("perplexity", _perplexity)
-EXACT = Metric("exactly right, %", _share)
+MEAN = Metric("mean", _mean)
+"""Of statistics `(N, 2)`: a value, and one."""
 
 
 def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:
@@ -88,11 +89,6 @@ def bracket_statistics(outputs: Sequence[str], references: Sequence[str]) -> NDA
     """Of each parse the constituents that match, those written, those wanted, and whether it is malformed, `(N, 4)`."""
     counts = (bracket_counts(*pair) for pair in zip(outputs, references, strict=True))
     return np.array([[c.matched, c.written, c.wanted, c.malformed] for c in counts], dtype=np.float64)
-
-
-def exact_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:
-    """Whether each sentence is its reference, and one, `(N, 2)`."""
-    return np.array([[h == r, 1] for h, r in zip(hypotheses, references, strict=True)], dtype=np.float64)
 
 
 def interval(metric: Metric, statistics: NDArray[np.float64], seed: int = 0) -> Interval:

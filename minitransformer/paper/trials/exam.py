@@ -65,8 +65,9 @@ def _sentences(data: PreparedData, exam: Exam) -> list[SentencePair]:
     pairs = data.choice.pairs("test")
     if exam.lengths is not None:
         low, high = exam.lengths
-        pairs = (pair for pair in pairs if low <= len(data.tokenizer.encode(pair.source)) + 1 <= high)
+        encode = data.tokenizer.encode
+        pairs = (pair for pair in pairs if all(low <= len(encode(text)) + 1 <= high for text in pair))
     chosen = list(islice(pairs, exam.sentences))
     if not chosen:
-        raise ValueError(f"no sentence of the test set has {exam.lengths} tokens")
+        raise ValueError(f"no pair of the test set has {exam.lengths} tokens on both sides")
     return chosen

@@ -9,22 +9,34 @@
 import contextlib
 import json
 import multiprocessing
+import os
 import signal
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from shutil import rmtree
+from threading import Thread
 from time import perf_counter
 
 from ...atomic import atomic_write
-from ...data.preparation import CorpusChoice, PreparedData, open_prepared, prepare
+from ...data.preparation import CorpusChoice, PreparedData, fingerprint_of, open_prepared, prepare
 from ...memory import keep_freed_memory
 from ...ops import Ops, numpy_ops
 from ...training.signals import StopRequest
 from .conduct import Interrupted, conduct
 from .trial import Trial, TrialResult, key_of
+
+try:
+    import fcntl
+except ImportError:  # Windows has none: there, nobody keeps two runs apart
+    fcntl = None
+
+EDITION = 1
+"""Of all that trials depend on and do not describe: count it up when models, training or exams compute otherwise."""
 
 
 @dataclass(frozen=True)
@@ -45,20 +57,24 @@ class Laboratory:
     def run(self, trials: Sequence[Trial]) -> None:
         """Do those that are not done yet, the longest first.
 
-        Raises `Interrupted` after Ctrl-C or SIGTERM, once what was computing is saved.
+        Raises `Interrupted` after Ctrl-C or SIGTERM, once what was computing is saved, `BlockingIOError` where another
+        run uses the folder, `FileNotFoundError` for a text without a test set.
         """
         unique = {self.key(trial): trial for trial in trials}
         waiting = [trial for key, trial in unique.items() if not self._result(key).is_file()]
         waiting.sort(key=lambda trial: -trial.weight)
-        for choice in {key_of("text", vars(trial.text)): trial.text for trial in waiting}.values():
-            self.say(f"preparing the text: {choice.name}, {choice.vocab_size:,} tokens")
-            prepare(self._data(choice), choice)
-        progress = _Progress(len(unique) - len(waiting), waiting, self.say)
-        if self.ops is numpy_ops and self.workers > 1:
-            self._run_side_by_side(waiting, progress)
-            return
-        for trial in waiting:
-            progress.done(trial, self._do(trial))
+        with self._alone():
+            for choice in dict.fromkeys(trial.text for trial in waiting):
+                next(choice.pairs("test"))  # the text must have one
+                if not (self._data(choice) / "corpus.json").is_file():
+                    self.say(f"preparing the text: {choice.name}, {choice.vocab_size:,} tokens")
+                prepare(self._data(choice), choice)
+            progress = _Progress(len(unique) - len(waiting), waiting, self.say)
+            if self.ops is numpy_ops and self.workers > 1:
+                self._run_side_by_side(waiting, progress)
+            else:
+                for trial in waiting:
+                    progress.done(trial, self._do(trial))
 
     def result(self, trial: Trial) -> TrialResult:
         """What a trial came to. Raises `FileNotFoundError` where it was not run."""
@@ -70,7 +86,8 @@ class Laboratory:
 
     def key(self, trial: Trial) -> str:
         """The name of the trial's files."""
-        return key_of(trial.name, {**trial.describe(), "backend": self.backend})
+        origin = {"backend": self.backend, "text": _fingerprint(trial.text), "edition": EDITION}
+        return key_of(trial.name, {**trial.describe(), "origin": origin})
 
     def data(self, choice: CorpusChoice) -> PreparedData:
         """The text of trials that were run."""
@@ -80,7 +97,19 @@ class Laboratory:
         return self.folder / "results" / f"{key}.json"
 
     def _data(self, choice: CorpusChoice) -> Path:
-        return self.folder / "data" / key_of(choice.name, vars(choice))
+        return self.folder / "data" / key_of(choice.name, {"text": _fingerprint(choice)})
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the folder: two runs would write each other's checkpoints. The system lets go of it when a run dies."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / "lock", "wb") as file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise BlockingIOError(f"another run is using {self.folder}: wait, or choose another") from None
+            yield
 
     def _run_side_by_side(self, waiting: list[Trial], progress: "_Progress") -> None:
         """A process for each trial, `workers` at a time; a signal lets them save and ends all."""
@@ -101,7 +130,7 @@ class Laboratory:
                         progress.done(trial, self.result(trial))
                     elif not stop.requested:
                         _stop(running)
-                        raise ChildProcessError(f"the trial {trial.name!r} failed: see above")
+                        raise ChildProcessError(f"the trial {trial.name!r} failed: {_ending(process)}")
                 if stop.requested:
                     _stop(running)
                     running.clear()
@@ -140,12 +169,35 @@ class _Progress:
         self.say(f"[{self.number}/{self.total}] {trial.name}: {came_to}; about {minutes:.0f} minutes left")
 
 
+@cache
+def _fingerprint(text: CorpusChoice) -> str:
+    return fingerprint_of(text)
+
+
 def _work(laboratory: Laboratory, trial: Trial) -> None:
-    """In a process of its own: it stops when its parent says so, not at a Ctrl-C that reaches both."""
+    """In a process of its own: it stops when its parent says so or is gone, not at a Ctrl-C that reaches both."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_outlive_nobody, daemon=True).start()
     keep_freed_memory()
     with contextlib.suppress(Interrupted):
-        laboratory._do(trial)
+        try:
+            laboratory._do(trial)
+        except OSError as error:
+            sys.exit(f"{trial.name}: {error}")  # said in one line; the parent says that it failed
+
+
+def _outlive_nobody() -> None:
+    """Stop, as if asked to, once the parent has died."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _ending(process: BaseProcess) -> str:
+    """Why a process ended without a result."""
+    code = process.exitcode or 0
+    return f"killed by signal {-code} (out of memory?)" if code < 0 else "see above"
 
 
 def _stop(running: dict[int, tuple[BaseProcess, Trial]]) -> None:

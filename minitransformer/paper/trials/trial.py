@@ -25,7 +25,7 @@ class Exam:
     """What a trained model is asked.
 
     sentences  how many of the test set, from its beginning
-    lengths    only those of so many source tokens, both ends included, or None
+    lengths    only pairs of which both sides have so many tokens with their end mark, the bounds included, or None
     averaged   ask the mean of the last checkpoints instead of the last
     beam, length_penalty, max_extra  of the search (Vaswani 2017, §6.1)
     """
@@ -97,6 +97,7 @@ class ExamResult:
 class TrialResult:
     """What a training came to.
 
+    pairs     that it was trained on, and how many times over, `epochs`
     flops     of the matrix products of all its steps, forward and backward, counted on some of its batches
     curve     step, validation perplexity and seconds at each validation
     diverged  why the training ended early, or None; then there are no exams
@@ -106,6 +107,8 @@ class TrialResult:
     steps: int
     tokens: int
     seconds: float
+    pairs: int
+    epochs: float
     flops: float
     curve: list[dict[str, float]]
     diverged: str | None = None

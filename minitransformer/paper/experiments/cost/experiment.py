@@ -85,7 +85,7 @@ def _gpus(costs: dict[str, Any]) -> list[dict[str, Any]]:
     run, rows = RUNS["base"], []
     for step in measured_steps():
         seconds = step.seconds * run.tokens_per_side / step.tokens_per_side
-        rows.append(_row(f"{step.gpu}, our kernels", {"base": run.steps * seconds / 3600}, costs))
+        rows.append(_row(f"{step.gpu}, our kernels: {step.what}", {"base": run.steps * seconds / 3600}, costs))
     return rows
 
 
@@ -152,7 +152,7 @@ def report(findings: Findings) -> list[str]:
         "Table 2 counts what eight P100s could have done in the time that the trainings took. What the matrix products "
         "need is less:"
     )
-    no_gpu = "No GPU has been measured yet: the ledger of the kernels (`kernels/results`) has no training step."
+    no_gpu = "No GPU is in this table: the ledger of the kernels (`kernels/results`) has no training step of one."
     measured = [row for row in findings["rows"] if row["origin"] == MEASURED]
     return [
         billed,

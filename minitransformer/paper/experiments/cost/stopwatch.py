@@ -6,14 +6,13 @@ from time import perf_counter
 
 import numpy as np
 
-from ....costs import flops_per_token, training_bytes
+from ....costs import flops_per_token, num_parameters, training_bytes
 from ....data.batching import Batch
 from ....memory import keep_freed_memory
 from ....models import Transformer, TransformerConfig
 from ....ops import Ops
 from ....optimizer import Adam
 from ....training import DataParallel
-from ..table3.variations import num_parameters
 
 SMOOTHING, LEARNING_RATE = 0.1, 1e-4
 SMALLER = 4

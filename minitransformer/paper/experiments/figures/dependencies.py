@@ -128,8 +128,6 @@ ARTICLE = Dependency("German article → the English noun, beyond an adjective",
 ANTECEDENT = Dependency("German relative pronoun → its antecedent", "decoder", _pronoun_and_antecedent)
 NEGATION = Dependency("German “kein” → the English “not”", "cross", _kein_and_not)
 
-LONG_DISTANCE, AGREEMENT = (BRACKET, SUBJECT, VERB), (ARTICLE, ANTECEDENT, NEGATION)
-
 
 def _both(dependent: Span | None, governor: Span | None) -> tuple[Span, Span] | None:
     return (dependent, governor) if dependent and governor else None

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ....data.grammar import Example
 from ....translator import AttentionMaps, Translator
-from ...trials.bootstrap import Interval, Metric, interval
+from ...trials.bootstrap import MEAN, Interval, interval
 from .dependencies import Dependency, Kind, pieces
 
 END = "</s>"
@@ -23,8 +23,6 @@ EVEN = 0.1
 
 FEWEST = 8
 """Sentences on which a dependency can be judged."""
-
-MEAN = Metric("mean", lambda sums: float(sums[0] / sums[1]))
 
 
 def axes_of(maps: AttentionMaps, kind: Kind) -> tuple[list[str], list[str]]:

@@ -14,7 +14,7 @@ from ....ops.attention import SMALLEST_BLOCK
 from ....threads import Threads
 from ...experiment import Context, Findings, Task
 from ...markdown import picture, scientific, table
-from ...trials.bootstrap import Interval, Metric, difference, interval
+from ...trials.bootstrap import MEAN, Interval, difference, interval
 from ...trials.trial import Trial
 from .complexity import (
     ATTENTION,
@@ -39,8 +39,6 @@ from .timing import ALONE_SUFFIX, Effort, Times, draw_times, in_rounds, timed
 
 NAME, TITLE = "table1", "Table 1: what a layer costs, and how far a signal travels"
 MINUTES, ALONE = 1.5, 1.5
-
-MEAN = Metric("mean", lambda sums: float(sums[0] / sums[1]))
 
 
 @dataclass(frozen=True)

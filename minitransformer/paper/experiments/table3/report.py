@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...comparison import shown, verdict
+from ...comparison import learned, shown, verdict
 from ...experiment import Findings
 from ...markdown import paragraph, picture, table
 from ...trials.bootstrap import Interval
@@ -33,24 +33,40 @@ def report(findings: Findings) -> list[str]:
     return [
         *_parameter_lines(findings["parameters"]),
         "",
-        paragraph(f"""
-            **In miniature.** Every size is divided by the same number ({divisors}); every row is
-            trained for {base['steps']:,} steps and asked with its last checkpoint, a beam of 4 and α =
-            0.6, as in §6.2. Perplexities are per token. *Less base's*: the difference with its 95 %
-            interval, both models on the same bootstrap samples of the test sentences; **bold** where
-            the interval leaves out zero. Big takes as many steps as the others here, in the paper three
-            times as many.
-        """),
+        *_miniature_lines(findings, base, divisors),
         "",
         *_score_lines(findings),
         "",
         picture("table3-differences", "BLEU and perplexity of each row less the base's, with intervals"),
         "",
-        *_claim_lines(findings["differences"]),
+        *_claim_lines(findings),
         "",
         *_position_lines(findings),
         "",
         *_length_lines(findings["lengths"]),
+    ]
+
+
+def _miniature_lines(findings: Findings, base: dict[str, Any], divisors: str) -> list[str]:
+    curve = findings["curve"]
+    falling = ""
+    if len(curve) > 1 and curve[-1]["perplexity"] < curve[-2]["perplexity"]:
+        before, last = curve[-2:]
+        falling = f"""
+            None is trained to its end: over the last {last['step'] - before['step']:,} steps the base's validation
+            perplexity fell from {before['perplexity']:.3f} to {last['perplexity']:.3f}. So what a row shows is how
+            far it gets in so many steps, and what slows learning down (dropout, smoothing) costs more here than in a
+            long training.
+        """
+    return [
+        paragraph(f"""
+            **In miniature.** Every size is divided by the same number ({divisors}); every row is trained on
+            {base['pairs']:,} pairs for {base['steps']:,} steps, which is {base['epochs']:.1f} times over, and asked
+            with its last checkpoint, a beam of 4 and α = 0.6, as in §6.2. Big has the base's dropout and takes no more
+            steps than the others (in the paper 0.3, and three times as many). Perplexities are per token. *Less
+            base's*: the difference with its 95 % interval, both models on the same bootstrap samples of the test
+            sentences; **bold** where the interval leaves out zero. {falling}
+        """),
     ]
 
 
@@ -85,8 +101,7 @@ def _parameter_lines(rows: dict[str, dict[str, Any]]) -> list[str]:
         *table(["row", "printed", "counted", "vocabulary that fits"], cells),
         "",
         paragraph(f"""
-            {fits}. So one cause explains every difference: vocabularies that are not quite the one that
-            §5.1 names, and another one for big.
+            {fits}. The paper does not say what its vocabularies were, to the token.
         """),
     ]
 
@@ -133,20 +148,36 @@ def _gap(found: dict[str, float] | None, digits: int) -> str:
     return f"**{text}**" if gap.excludes_zero else text
 
 
-def _claim_lines(differences: dict[str, dict[str, Any]]) -> list[str]:
-    """Each claim: shown here, contradicted, or not to be told from chance."""
-    lines = ["What the paper's table shows, and whether it shows here, at this size and length of training:", ""]
+def _claim_lines(findings: Findings) -> list[str]:
+    """Each claim: shown here, contradicted, or not to be told from the choice of sentences or of the seed."""
+    bases = [findings["scores"][BASE.name], *findings["seeds"]]
+    if any(each["diverged"] for each in bases):
+        return ["A base diverged: no row can be compared with it."]
+    values = {metric: [each[metric]["value"] for each in bases] for metric in ("bleu", "perplexity")}
+    spread = {metric: max(each) - min(each) for metric, each in values.items()}
+    lines = [
+        paragraph(f"""
+            What the paper's table shows, and whether it shows here, at this size and length of training. The base was
+            trained with {len(bases)} seeds, which came to {', '.join(f'{value:.1f}' for value in values['bleu'])} BLEU
+            and {', '.join(f'{value:.3f}' for value in values['perplexity'])} perplexity: a difference counts as shown
+            if its interval leaves out zero **and** it is larger than theirs ({spread['bleu']:.1f} and
+            {spread['perplexity']:.3f}). Each row but the base is one training.
+        """),
+        "",
+    ]
     for claim, row, metric, sign in CLAIMS:
-        found = differences[row][metric]
-        if found is None:
-            lines.append(f"- {claim}: not to be compared, a training diverged.")
+        found, score = findings["differences"][row][metric], findings["scores"][row]
+        if found is None or not learned(score):
+            why = score["diverged"] or f"did not learn to translate in {score['steps']:,} steps"
+            lines.append(f"- {claim}: not to be compared, {row}: {why}.")
             continue
         gap = Interval(**found)
-        digits = 1 if metric == "bleu" else 3
-        name = "BLEU" if metric == "bleu" else "perplexity"
+        digits, name = (1, "BLEU") if metric == "bleu" else (3, "perplexity")
         state = "**can't be told** from chance here"
-        if gap.excludes_zero:
+        if gap.excludes_zero and abs(gap.value) > spread[metric]:
             state = "**shown**" if gap.value * sign > 0 else "**the other way round** here"
+        elif gap.excludes_zero:
+            state = "**can't be told** from what another seed changes"
         lines.append(f"- {claim}: {state}; {row} {gap.text(digits, sign=True)} {name}.")
     return lines
 
@@ -159,26 +190,29 @@ def _position_lines(findings: Findings) -> list[str]:
 
 def _length_lines(lengths: dict[str, Any]) -> list[str]:
     short, long = lengths["trained"], lengths["asked"]
+    rows = lengths["scores"]
+    diverged = [positions for positions, found in rows.items() if found["short"]["diverged"]]
+    if diverged:
+        return [f"**Length extrapolation**: the training with {' and '.join(diverged)} positions diverged."]
     cells = [
         [positions, *(shown(found[exam], "bleu") for exam in ("short", "long")), shown(found["long"], "perplexity", 2)]
-        for positions, found in lengths["scores"].items()
+        for positions, found in rows.items()
     ]
-    sentences = {exam: found["sentences"] for exam, found in next(iter(lengths["scores"].values())).items()}
+    some = rows["sinusoidal"]
     head = ["positions", f"BLEU, up to {short[1]} tokens", f"BLEU, {long[0]} tokens and more", "perplexity of those"]
     return [
         paragraph(f"""
             **Length extrapolation** (§3.5: sinusoids "may allow the model to extrapolate to sequence
-            lengths longer than the ones encountered during training"). Two bases, trained on sentences
-            of at most {short[1]} tokens on either side, are asked {sentences['short']} such sentences
-            and {sentences['long']} of {long[0]} source tokens and more:
+            lengths longer than the ones encountered during training"). Two bases, trained on the
+            {some['short']['pairs']:,} pairs of at most {short[1]} tokens on either side
+            ({some['short']['epochs']:.0f} times over), are asked {some['short']['sentences']} such pairs of the test
+            set and {some['long']['sentences']} with {long[0]} tokens and more on both sides:
         """),
         "",
         *table(head, cells),
         "",
         f"- Short: {verdict('Sinusoidal', 'learned', 'bleu', lengths['differences']['short'])}",
-        paragraph(f"""
-            - Long: {verdict('Sinusoidal', 'learned', 'bleu', lengths['differences']['long'])} Learned
-            vectors of places that no sentence reached are where they began, noise; but neither model
-            has seen so long a sentence, and both lose most of what they can do.
-        """),
+        f"- Long: {verdict('Sinusoidal', 'learned', 'bleu', lengths['differences']['long'])}",
+        "",
+        "Learned vectors of places that no sentence reached are where they began: noise.",
     ]

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....costs import parameter_groups
+from ....costs import num_parameters
 from ....models import TransformerConfig
 from ...published import Variation
 
@@ -58,11 +58,6 @@ TABLE_3 = [
         {"steps": 300_000},
     ),
 ]
-
-
-def num_parameters(config: TransformerConfig) -> int:
-    """All that is learned: the embeddings, one table for source, target and output, counted once."""
-    return sum(parameter_groups(config).values())
 
 
 def fitting_vocabulary(row: Row) -> tuple[int, int]:
