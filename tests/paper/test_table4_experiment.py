@@ -62,7 +62,7 @@ def test_all_parsers_cost_the_same() -> None:
     banks = [bank for bank in table4.TREEBANKS for _ in range(2)]
     costs = [t.settings.steps * table4.step_operations(t.config, b) for t, b in zip(trials, banks, strict=True)]
     assert [trial.name for trial in trials] == list(NAMES)
-    assert costs == pytest.approx([table4.OPERATIONS] * 4, rel=1e-3)
+    assert costs == pytest.approx([table4.OPERATIONS] * 4, rel=3e-3)  # steps are multiples of the checkpoints
 
 
 def test_the_trees_are_the_grammars_whatever_the_task() -> None:

@@ -5,6 +5,7 @@ paper's; the counts come from running our layers. Source: Vaswani 2017, §4, tab
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from time import perf_counter
@@ -108,18 +109,22 @@ def operations(kind: LayerType, n: int, d: int, *, whole: bool = False) -> float
 
 def num_calls(kind: LayerType, n: int, d: int = 4) -> int:
     """How many ops a forward calls, one after the other: each works on all the positions that it is given at once."""
-    calls = 0
+    return _calls(kind, n, d).total()
 
-    def counted(forward: Callable) -> Callable:
+
+def _calls(kind: LayerType, n: int, d: int) -> Counter[str]:
+    """How often a forward of one sequence calls each op."""
+    calls: Counter[str] = Counter()
+
+    def counted(name: str) -> Callable:
         def call(*arrays: Any, **options: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            return forward(*arrays, **options)
+            calls[name] += 1
+            return getattr(numpy_ops, name)(*arrays, **options)
 
         return call
 
     names = [each.name for each in fields(numpy_ops) if each.name.endswith("_forward")]
-    ops = replace(numpy_ops, **{name: counted(getattr(numpy_ops, name)) for name in names})
+    ops = replace(numpy_ops, **{name: counted(name) for name in names})
     _layer(kind.make, ops, d).forward(_sequence(n, d))
     return calls
 
@@ -128,10 +133,11 @@ def path_length(kind: LayerType, n: int, d: int = 4) -> int:
     """How many hops a signal takes from one end of a sequence to the other.
 
     A hop is a layer, whose reach is measured: the largest distance at which an input has a gradient from an output. In
-    a recurrent layer it is a step from one position to the next.
+    a recurrent layer it is a step from one state to the next: of the states, each of which takes a tanh, all but the
+    first.
     """
     if kind.name == RECURRENT:
-        return n - 1
+        return _calls(kind, n, d)["tanh_forward"] - 1
     layer = _layer(kind.make, numpy_ops, d)
     out, cache = layer.forward(_sequence(n, d))
     dout = np.zeros_like(out)

@@ -16,13 +16,14 @@ from ....layers import AdditiveAttention, EncoderLayer, FlatParameters, Layer, R
 from ....models import TransformerConfig
 from ....ops import Array, Ops, numpy_ops
 from ....plots.page import GREY, INK, Page, text_style
+from ...charts import BLUE, GREEN, ORANGE, VERMILION
 
 WIDTH, LENGTH, SEEDS = 64, 100, 5
 COLOURS = {
-    "RNN": "#d6604d",
-    "LSTM": "#f4a582",
-    "RNN + attention": "#1b7837",
-    "Transformer": "#2166ac",
+    "RNN": VERMILION,
+    "LSTM": ORANGE,
+    "RNN + attention": GREEN,
+    "Transformer": BLUE,
 }
 
 

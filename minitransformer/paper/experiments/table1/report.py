@@ -108,7 +108,7 @@ def path_lines(findings: Findings) -> list[str]:
     )
     wrong = [row["name"] for row in layers if row["paths"] != [PATHS[row["name"]][1](n, k, r) for n in lengths]]
     hops = (
-        "A hop is a layer, or for a recurrent layer a step to the next position. From one end to the other it takes "
+        "A hop is a layer, or in a recurrent layer a step from state to state. From one end to the other it takes "
         f"{'; '.join(f'{name}: {formula}' for name, (formula, _) in PATHS.items())}. "
         + (f"The counts differ from that for {', '.join(wrong)}." if wrong else "These are the counts.")
     )

@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ....plots.page import GREY, INK, PALE, Page, text_style
+from ...charts import BLUE, GREEN, SKY, VERMILION
 from .complexity import ATTENTION, CONVOLUTION, LAYER_TYPES, RECURRENT, RESTRICTED, LayerType, exponent, seconds
 
-COLOURS = {ATTENTION: "#2166ac", RECURRENT: "#d6604d", CONVOLUTION: "#1b7837", RESTRICTED: "#6baed6"}
+COLOURS = {ATTENTION: BLUE, RECURRENT: VERMILION, CONVOLUTION: GREEN, RESTRICTED: SKY}
 ALONE_SUFFIX = ", attention alone"
 
 
