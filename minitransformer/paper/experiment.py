@@ -72,14 +72,17 @@ GRAMMAR = Task(
 
 
 def multi30k(folder: str | None) -> Task:
-    """Multi30k, from a folder or downloaded, with the recipe of the `tiny` preset."""
+    """Multi30k, from a folder or downloaded, with the dropout of the `tiny` preset: few pairs.
+
+    Batches are half of the preset's, and the warm-up too, on the paper's own schedule: trainings are shorter.
+    """
     text = CorpusChoice(
         dataset=None if folder else "multi30k",
         data=str(Path(folder).resolve()) if folder else None,
         vocab_size=8000,
         max_length=256,
     )
-    settings = TrainingSettings(tokens_per_batch=4096, warmup_steps=2000, peak_lr=5e-3, threads=1)
+    settings = TrainingSettings(tokens_per_batch=2048, warmup_steps=1000, threads=1)
     return Task("multi30k", text, settings, {"dropout": 0.3})
 
 

@@ -72,7 +72,7 @@ def test_the_report_with_and_without_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_
     text = "\n".join(cost.report(found))
     assert "No GPU" not in text
     assert found["rows"][2]["hours"]["base"] == pytest.approx(100_000 * 0.1 / 3600)
-    assert "| NVIDIA H200, our kernels | 2.8 h |" in text
+    assert "| NVIDIA H200, our kernels: + CUDA graph | 2.8 h |" in text
     cost.draw(found, tmp_path)
     assert (tmp_path / "cost-hours.png").read_bytes().startswith(b"\x89PNG")
 
