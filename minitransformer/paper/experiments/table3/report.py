@@ -184,8 +184,11 @@ def _claim_lines(findings: Findings) -> list[str]:
 
 def _position_lines(findings: Findings) -> list[str]:
     gap = findings["differences"]["learned positions"]["bleu"]
-    learned = verdict("The base with learned positions", "with sinusoids", "bleu", gap)
-    return [f"(E) {learned} (The paper: 25.7 and 25.8.)"]
+    said = verdict("The base with learned positions", "with sinusoids", "bleu", gap)
+    bases = [each["bleu"]["value"] for each in (findings["scores"][BASE.name], *findings["seeds"]) if "bleu" in each]
+    if gap is not None and Interval(**gap).excludes_zero and abs(gap["value"]) <= max(bases) - min(bases):
+        said += " But seeds of the base differ by as much."
+    return [f"(E) {said} (The paper: 25.7 and 25.8.)"]
 
 
 def _length_lines(lengths: dict[str, Any]) -> list[str]:
