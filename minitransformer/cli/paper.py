@@ -21,7 +21,7 @@ EPILOG = """\
 examples:
   {program} paper
   {program} paper table1 cost
-  {program} paper table2 --task multi30k --minutes 300
+  {program} paper table2 --task multi30k --minutes 165
 
 --out gets paper.md, results/*.json and pictures/*.png. Trainings are kept in --work, each once: after Ctrl-C or a kill
 the same command goes on. The budget decides how many steps each training takes, so that a result repeats whatever the
@@ -62,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
     out = Path(args.out)
     if not args.report:
         backend = chosen_backend(args)
-        chosen = [EXPERIMENTS[name] for name in NAMES if name in _names(args.experiments)]
+        asked = _names(args.experiments)
+        chosen = [EXPERIMENTS[name] for name in NAMES if name in asked]
         with heavy_work():
             try:
                 _experiment(chosen, args, backend, out)

@@ -159,6 +159,17 @@ def test_the_mean_is_of_five_checkpoints(folder: Path) -> None:
     assert checkpoint.state["averaged_steps"] == [34, 36, 38, 40, 41]
 
 
+def test_a_damaged_result_is_named(folder: Path, tmp_path: Path) -> None:
+    laboratory, copy = Laboratory(folder), Laboratory(tmp_path)
+    whole = laboratory._result(laboratory.key(TRIAL)).read_bytes()
+    path = copy._result(copy.key(TRIAL))
+    path.parent.mkdir()
+    for content in (whole[:-20], b"{}"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"small-one-\w+\.json is damaged .* delete it"):
+            copy.result(TRIAL)
+
+
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
     laboratory = Laboratory(tmp_path, say=lambda line: None)
     with laboratory._alone(), pytest.raises(BlockingIOError, match="another run is using"):

@@ -17,8 +17,8 @@ from ..comparison import compare, learned, scores, shown, verdict
 from ..experiment import Context, Findings, Task
 from ..markdown import paragraph, picture, table
 from ..trials.trial import Trial
-from .table3.experiment import BASE, trial
-from .table3.variations import TABLE_3
+from .table3.experiment import trial
+from .table3.variations import BASE, TABLE_3
 
 NAME, TITLE, MINUTES, ALONE = "strategy", "How it is trained", 5.5, 8.5
 

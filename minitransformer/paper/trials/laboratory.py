@@ -77,8 +77,12 @@ class Laboratory:
                     progress.done(trial, self._do(trial))
 
     def result(self, trial: Trial) -> TrialResult:
-        """What a trial came to. Raises `FileNotFoundError` where it was not run."""
-        return TrialResult.from_dict(json.loads(self._result(self.key(trial)).read_bytes()))
+        """What a trial came to. Raises `FileNotFoundError` where it was not run, `ValueError` for a damaged file."""
+        path = self._result(self.key(trial))
+        try:
+            return TrialResult.from_dict(json.loads(path.read_bytes()))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error!r}): delete it, and the trial is done again") from None
 
     def model_path(self, trial: Trial) -> Path:
         """The checkpoint of the trial's model, with its tokenizer."""

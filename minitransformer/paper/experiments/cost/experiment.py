@@ -11,9 +11,9 @@ from matplotlib.patches import Patch
 
 from ....models import TransformerConfig
 from ....ops import numpy_ops
-from ....plots.page import GREY, INK, PALE, Page, text_style
+from ....plots.page import INK, Page, text_style
 from ....threads import available_cores
-from ...charts import BLUE, VERMILION
+from ...charts import BLUE, VERMILION, finish
 from ...cost import training_costs
 from ...experiment import Context, Findings, Task
 from ...markdown import picture, scientific, table
@@ -123,11 +123,8 @@ def draw(findings: Findings, folder: Path) -> None:
     axes.set_xlim(least, max(hours) * 30)
     axes.set_yticks(np.arange(len(names)), names, **text_style(names, 8))
     axes.invert_yaxis()
-    axes.set_xlabel("hours", **text_style([], 9))
-    axes.tick_params(axis="x", labelsize=8, colors=GREY)
-    axes.tick_params(axis="y", length=0)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(PALE)
+    finish(axes, "hours", "")
+    axes.tick_params(axis="y", length=0, colors=INK)
     legend = [Patch(color=BLUE, label="base"), Patch(color=VERMILION, label="big")]
     axes.legend(handles=legend, frameon=False, fontsize=8.5, labelcolor=INK, loc="upper right")
     page.save(folder / f"{NAME}-hours.png")

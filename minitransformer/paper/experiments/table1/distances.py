@@ -15,8 +15,8 @@ import numpy as np
 from ....layers import AdditiveAttention, EncoderLayer, FlatParameters, Layer, Recurrent
 from ....models import TransformerConfig
 from ....ops import Array, Ops, numpy_ops
-from ....plots.page import GREY, INK, Page, text_style
-from ...charts import BLUE, GREEN, ORANGE, VERMILION
+from ....plots.page import INK, Page
+from ...charts import BLUE, GREEN, ORANGE, VERMILION, finish
 
 WIDTH, LENGTH, SEEDS = 64, 100, 5
 COLOURS = {
@@ -90,8 +90,6 @@ def draw_distances(norms: dict[str, np.ndarray], path: str | Path) -> None:
     for kind, values in norms.items():
         axes.plot(values[1:] / values[0], color=COLOURS[kind], lw=1.6, label=kind)
     axes.set_yscale("log")
-    axes.set_xlabel("positions between", **text_style([], 9))
-    axes.set_ylabel("gradient, relative to distance 0", **text_style([], 9))
-    axes.tick_params(labelsize=8, colors=GREY)
+    finish(axes, "positions between", "gradient, relative to distance 0")
     axes.legend(frameon=False, fontsize=8.5, labelcolor=INK)
     page.save(path)

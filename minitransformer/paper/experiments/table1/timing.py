@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from ....plots.page import GREY, INK, PALE, Page, text_style
-from ...charts import BLUE, GREEN, SKY, VERMILION
+from ....plots.page import INK, Page
+from ...charts import BLUE, GREEN, SKY, VERMILION, finish
 from .complexity import ATTENTION, CONVOLUTION, LAYER_TYPES, RECURRENT, RESTRICTED, LayerType, exponent, seconds
 
 COLOURS = {ATTENTION: BLUE, RECURRENT: VERMILION, CONVOLUTION: GREEN, RESTRICTED: SKY}
@@ -74,9 +74,8 @@ def draw_times(over_n: Times, over_d: Times, labels: tuple[str, str], path: str 
     """Time against n and against d, both in logarithms; `labels` of both. Raises `OSError` as `Page.save`."""
     page = Page(7.4, 4.8, layout="constrained")
     left, right = page.figure.subplots(1, 2)
-    _draw(left, over_n, "n", labels[0])
-    _draw(right, over_d, "d", labels[1])
-    left.set_ylabel("forward and backward, ms", **text_style([], 9))
+    _draw(left, over_n, "n", labels[0], "forward and backward, ms")
+    _draw(right, over_d, "d", labels[1], "")
     page.save(path)
 
 
@@ -90,7 +89,7 @@ def _fitted(sizes: Sequence[int], rounds: list[list[float]]) -> dict[str, Any]:
     }
 
 
-def _draw(axes: Axes, times: Times, symbol: str, label: str) -> None:
+def _draw(axes: Axes, times: Times, symbol: str, x: str, y: str) -> None:
     for series in SERIES:
         found = times["series"][series.name]
         axes.plot(
@@ -108,10 +107,5 @@ def _draw(axes: Axes, times: Times, symbol: str, label: str) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:,.0f}"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_xlabel(label, **text_style([label], 9))
-    axes.tick_params(labelsize=7.5, colors=GREY)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(PALE)
+    finish(axes, x, y)
     axes.legend(frameon=False, fontsize=7.5, labelcolor=INK, loc="lower center", bbox_to_anchor=(0.5, 1.0))

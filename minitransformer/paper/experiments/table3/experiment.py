@@ -14,7 +14,7 @@ from ...experiment import Context, Findings, Task
 from ...trials.bootstrap import Interval
 from ...trials.trial import Exam, Trial
 from .report import report
-from .variations import TABLE_3, Row, fitting_vocabulary
+from .variations import BASE, TABLE_3, Row, fitting_vocabulary
 
 __all__ = ["ALONE", "MINUTES", "NAME", "TITLE", "draw", "find", "report", "trials"]
 
@@ -23,7 +23,6 @@ NAME, TITLE, MINUTES, ALONE = "table3", "Table 3: variations on the Transformer"
 OPERATIONS = 5.4e12
 """Of the base's training at scale 1, some 1,000 steps; the other rows take as many steps, whatever they cost."""
 
-BASE = TABLE_3[0]
 SHORTENED = {"d_model": 8, "d_ff": 8, "d_k": 8, "d_v": 8, "num_layers": 2}
 """The paper's sizes over the miniature's: those of a row are divided by the same numbers."""
 

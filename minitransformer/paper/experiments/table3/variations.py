@@ -60,6 +60,9 @@ TABLE_3 = [
 ]
 
 
+BASE = TABLE_3[0]
+
+
 def fitting_vocabulary(row: Row) -> tuple[int, int]:
     """The smallest and the largest vocabulary with which the row has the parameters printed, rounded to millions.
 
