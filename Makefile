@@ -1,11 +1,13 @@
 # make demo · make test are all the set-up there is: each makes .venv where it is missing and installs what it needs.
 # PYTHON=/path/to/python uses that interpreter instead, as it is, and installs nothing.
 
-.PHONY: help demo paper test test-all bench bench-cpu lint
+.PHONY: help demo paper lessons notebooks test test-all bench bench-cpu lint
 
 help:
 	@echo 'make demo      install the core, train a small translator, show what it learned (minutes)'
 	@echo 'make paper     the paper'\''s tables and figures in miniature (an hour; ARGS="table1 --minutes 3" for a part)'
+	@echo 'make lessons   set up Jupyter and open the course'
+	@echo 'make notebooks rebuild the course'\''s executed notebooks from their sources (ARGS="00 01" for some)'
 	@echo 'make test      prove every gradient, layer and model against PyTorch and finite differences'
 	@echo 'make test-all  the same, with the long proofs'
 	@echo 'make bench     on a GPU: check every kernel, time it beside its peers (8 minutes; ARGS=--smoke rehearses)'
@@ -15,6 +17,7 @@ help:
 ifndef PYTHON
 PYTHON := .venv/bin/python
 core_ready := .venv/core
+lessons_ready := .venv/lessons
 test_ready := .venv/test
 bench_ready := .venv/bench
 lint_ready := .venv/lint
@@ -28,6 +31,10 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-chec
 .venv/core: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP_INSTALL) -e .
 	@touch $@
+
+.venv/lessons: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP_INSTALL) -e '.[lessons]'
+	@touch .venv/core $@
 
 # PyTorch first and by its exact version: with it in place nothing else asks for another build.
 .venv/test: pyproject.toml constraints.txt | .venv/bin/python
@@ -48,6 +55,12 @@ demo: $(core_ready)
 
 paper: $(core_ready)
 	$(PYTHON) -m minitransformer paper $(ARGS)
+
+lessons: $(lessons_ready)
+	$(PYTHON) -m jupyterlab lessons
+
+notebooks: $(test_ready)
+	PYTHONPATH=lessons $(PYTHON) -m course.notebooks $(ARGS)
 
 test: $(test_ready)
 	$(PYTHON) -m pytest -m 'not slow'

@@ -1,0 +1,64 @@
+"""Lesson 00: the chain rule on arrays, and gradient checking."""
+
+import numpy as np
+
+from minitransformer import gradcheck, ops
+
+from ..exercise import Attempt, exercise
+from ..judging import agree, gradients_agree, require, several
+
+
+def _linear_backward(dy, x, weight):
+    cache = ops.linear_forward(x, weight, np.zeros(weight.shape[1]))[1]
+    return ops.linear_backward(dy, cache)
+
+
+def _numerical_gradient(f, x, eps=1e-5):
+    return gradcheck.numerical_gradient(f, x, eps=eps)
+
+
+@exercise(answer=_linear_backward)
+def linear_backward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    x, weight = rng.standard_normal((5, 3)), rng.standard_normal((3, 4))
+    dy = rng.standard_normal((5, 4))
+    dx, dweight, dbias = several(attempt(dy, x, weight), "dx", "dweight", "dbias")
+    for name, gradient, array in (("dx", dx, x), ("dweight", dweight, weight), ("dbias", dbias, dy[0])):
+        require(
+            gradient.shape == array.shape,
+            f"{name} has shape {gradient.shape}, and a gradient has its array's, {array.shape}: what is summed over is "
+            "the index that the array does not have",
+        )
+    require(
+        np.allclose(attempt(2 * dy, x, weight)[1], 2 * dweight),
+        "twice the dy does not give twice the dweight: every term of a gradient is linear in dy",
+    )
+    doubled = several(attempt(np.concatenate([dy, dy]), np.concatenate([x, x]), weight), "dx", "dweight", "dbias")
+    for name, once, twice in (("dweight", dweight, doubled[1]), ("dbias", dbias, doubled[2])):
+        require(
+            np.allclose(twice, 2 * once),
+            f"with each row given twice, {name} must double: rows add up, they are not averaged",
+        )
+    gradients_agree(
+        lambda x, weight, bias: (x @ weight + bias, (x, weight)),
+        lambda dy, cache: attempt(dy, *cache),
+        {"x": x, "weight": weight, "bias": np.zeros(4)},
+    )
+
+
+@exercise(answer=_numerical_gradient)
+def numerical_gradient(attempt: Attempt) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3))
+    weights = np.arange(1.0, 7.0).reshape(2, 3)
+
+    slope = attempt(lambda x: (weights * x).sum(), x)
+    agree("the gradient of Σ weights·x", slope, weights, tolerance=1e-8, factors={"2: is it divided by 2ε?": 2.0})
+
+    cubic = attempt(lambda x: (x**3).sum(), x, 1e-3)
+    one_sided = np.abs(cubic - 3 * x**2).max() > 1e-5
+    require(
+        not one_sided,
+        f"for Σ x³ with ε = 1e-3 it is off by {np.abs(cubic - 3 * x**2).max():.0e}, and not by ε² = 1e-6: "
+        "is the difference taken from f(x + ε) to f(x − ε), around x?",
+    )
+    agree("the gradient of Σ x³ (ε = 1e-3)", cubic - 1e-6, 3 * x**2, tolerance=1e-8)

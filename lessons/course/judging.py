@@ -1,0 +1,79 @@
+"""What judges are written with: each function is content or raises `Wrong` with the sentence that the learner reads."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from minitransformer.gradcheck import GradientError, check_gradients, error
+
+from .exercise import Wrong
+
+
+def require(condition: Any, hint: str) -> None:
+    """Raise `Wrong(hint)` unless `condition` holds."""
+    if not condition:
+        raise Wrong(hint)
+
+
+def several(result: Any, *names: str) -> list[np.ndarray]:
+    """The arrays of a returned tuple, which must be as many as `names`."""
+    listed = ", ".join(names)
+    require(isinstance(result, tuple | list), f"it must return {len(names)} arrays ({listed}), not one {kind(result)}")
+    require(len(result) == len(names), f"it must return {len(names)} arrays ({listed}), not {len(result)}")
+    return [np.asarray(array) for array in result]
+
+
+def agree(
+    name: str, actual: Any, expected: Any, *, tolerance: float = 1e-9, factors: Mapping[str, float] | None = None
+) -> None:
+    """`actual` must be `expected`, to `tolerance` (as `gradcheck.error` measures).
+
+    Where it is not, the hint says what the difference looks like: the shape, NaN, a sign, a constant factor (named, if
+    it is one of `factors`, which are the wrong answer divided by the right one), a transpose, or else the worst place.
+    """
+    require(isinstance(actual, np.ndarray | np.generic | float | int), f"{name} must be an array, not {kind(actual)}")
+    a, e = np.asarray(actual), np.asarray(expected)
+    if a.shape != e.shape:
+        likely = ": is it transposed?" if a.ndim > 1 and a.shape == e.shape[::-1] else ""
+        raise Wrong(f"{name} has shape {a.shape} and must have {e.shape}{likely}")
+    if error(a, e) <= tolerance:
+        return
+    require(np.isfinite(a).all(), f"{name} holds NaN or infinity: 0/0, log 0 or an overflow?")
+    raise Wrong(f"{name} {_difference(a.astype(float), e.astype(float), 10 * tolerance, factors or {})}")
+
+
+def gradients_agree(
+    forward: Callable[..., Any], backward: Callable[..., Any], arrays: Mapping[str, Any], **options: Any
+) -> None:
+    """As `gradcheck.check_gradients`, whose explanation becomes the hint."""
+    try:
+        check_gradients(forward, backward, arrays, **options)
+    except GradientError as wrong:
+        raise Wrong(str(wrong)) from None
+
+
+def kind(value: Any) -> str:
+    """What a value is, in the learner's words."""
+    return f"array of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+def _difference(actual: np.ndarray, expected: np.ndarray, tolerance: float, factors: Mapping[str, float]) -> str:
+    square = expected.ndim >= 2 and expected.shape[-1] == expected.shape[-2]
+    factor = float(np.vdot(expected, actual) / max(np.vdot(expected, expected), np.finfo(float).tiny))
+    if not actual.any():
+        return "is zero everywhere"
+    if error(-actual, expected) <= tolerance:
+        return "has the wrong sign everywhere"
+    if factor and error(actual / factor, expected) <= tolerance:
+        names = [name for name, value in factors.items() if abs(factor / value - 1) < 1e-6]
+        likely = f", which is {names[0]}" if names else ""
+        return f"is {factor:.6g} times what it should be everywhere{likely}"
+    if square and error(np.swapaxes(actual, -1, -2), expected) <= tolerance:
+        return "is the transpose of what it should be"
+    worst = tuple(int(i) for i in np.unravel_index(np.argmax(np.abs(actual - expected)), expected.shape))
+    wrong = np.mean(np.abs(actual - expected) > tolerance * max(1.0, np.abs(expected).max()))
+    if not worst:
+        return f"is {actual[()]:.5g} and should be {expected[()]:.5g}"
+    at = f"at {worst} it is {actual[worst]:.5g} and should be {expected[worst]:.5g}"
+    return f"is wrong in {wrong:.0%} of its places: {at}"

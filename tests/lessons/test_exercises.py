@@ -1,0 +1,129 @@
+"""Every exercise: its solution is accepted, its stub is "not yet", and wrong answers are told what is wrong."""
+
+import ast
+import importlib.util
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+from course.exercise import CORRECT, NOT_YET, WRONG, exercises, start
+from course.notebooks import LESSONS, is_exercise, read_source, sources
+
+
+class Case(NamedTuple):
+    """An exercise, by its lesson's source."""
+
+    source: Path
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.source.stem[:2]}.{self.name}"
+
+
+CASES = [Case(source, name) for source in sources() for name in exercises(source.stem[:2])]
+each_exercise = pytest.mark.parametrize("case", CASES, ids=str)
+each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
+
+
+def load(path: Path) -> ModuleType:
+    """A file whose name is no module's."""
+    spec = importlib.util.spec_from_file_location(f"solutions_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def exercise(case: Case):
+    return exercises(case.source.stem[:2])[case.name]
+
+
+@each_exercise
+def test_the_solution_and_the_packages_answer_are_correct(case):
+    solution = getattr(load(LESSONS / "solutions" / case.source.name), case.name)
+    assert exercise(case).verdict(solution) == (CORRECT, "")
+    assert exercise(case).verdict(exercise(case).answer) == (CORRECT, "")
+
+
+@each_exercise
+def test_wrong_answers_are_refused_each_with_its_own_hint(case):
+    wrong = import_module(f"wrong_{case.source.stem[:2]}").WRONG[case.name]
+    assert len(wrong) >= 2
+    hints = set()
+    for mistake, (answer, fragment) in wrong.items():
+        state, hint = exercise(case).verdict(answer)
+        assert state == WRONG, mistake
+        assert fragment in hint, mistake
+        assert "\n" not in hint, mistake
+        assert len(hint) <= 400, mistake
+        hints.add(hint)
+    assert len(hints) == len(wrong), "two different mistakes must not get the same hint"
+
+
+@each_lesson
+def test_every_exercise_has_a_stub_with_a_contract_and_is_checked(source):
+    cells = [cell.source for cell in read_source(source).cells if is_exercise(cell)]
+    functions = [node for cell in cells for node in ast.parse(cell).body if isinstance(node, ast.FunctionDef)]
+    stubs = [function for function in functions if function.name in exercises(source.stem[:2])]
+    assert [stub.name for stub in stubs] == list(exercises(source.stem[:2])), "in the lesson's order, and all of them"
+    code = "\n".join(cell.source for cell in read_source(source).cells if cell.cell_type == "code")
+    for stub in stubs:
+        assert ast.get_docstring(stub), f"{stub.name} has no contract"
+        assert ast.unparse(stub.body[-1]) == "raise NotImplementedError"
+        assert f"{stub.name} = check({stub.name})" in code
+
+
+@each_exercise
+def test_a_stub_is_not_yet(case):
+    def stub(*args, **options):
+        raise NotImplementedError
+
+    assert exercise(case).verdict(stub) == (NOT_YET, "")
+
+
+def test_check_says_one_line_and_returns_what_the_lesson_goes_on_with(capsys):
+    check, right = start("00"), exercises("00")["linear_backward"].answer
+
+    def named(function):
+        function.__name__ = "linear_backward"
+        return function
+
+    def stub(dy, x, weight):
+        raise NotImplementedError
+
+    mine = named(lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy.sum(axis=0)))
+    assert check(mine) is mine
+    assert capsys.readouterr().out == "linear_backward: correct\n"
+
+    assert check(named(stub)) is right
+    out = capsys.readouterr().out
+    assert out == "linear_backward: not yet. The lesson goes on with the package's version.\n"
+
+    assert check(named(lambda dy, x, weight: dy @ weight)) is right
+    out = capsys.readouterr().out
+    assert out.startswith("linear_backward: wrong: it raises ValueError: matmul")
+    assert out.count("\n") == 1
+
+
+def test_an_attempt_that_writes_into_its_arguments_is_told(capsys):
+    def linear_backward(dy, x, weight):
+        dx, dweight = dy @ weight.T, x.T @ dy
+        dy += 1
+        return dx, dweight, dy.sum(axis=0)
+
+    start("00")(linear_backward)
+    assert "writes into its argument number 1" in capsys.readouterr().out
+
+
+def test_an_unknown_exercise_or_lesson_is_named():
+    def softmax_backward():
+        pass
+
+    with pytest.raises(ValueError, match=r"lesson 00 has no exercise 'softmax_backward'; it has .*linear_backward"):
+        start("00")(softmax_backward)
+    with pytest.raises(ValueError, match="there is no lesson '99'"):
+        start("99")

@@ -1,0 +1,21 @@
+"""Every lesson executes, with its stubs and with its solutions, and every check says what it must."""
+
+import pytest
+
+from course.exercise import exercises
+from course.notebooks import LESSONS, execute, read_source, solved, sources
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", ["not yet", "correct"])
+@pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
+def test_a_lesson_executes(source, state):
+    notebook = read_source(source)
+    if state == "correct":
+        notebook = solved(notebook, LESSONS / "solutions" / source.name)
+    execute(notebook)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    printed = "".join(output.text for output in outputs if output.get("name") == "stdout")
+    assert not [output.text for output in outputs if output.get("name") == "stderr"]
+    for name in exercises(source.stem[:2]):
+        assert f"{name}: {state}" in printed

@@ -1,0 +1,104 @@
+"""The committed notebooks: in step with their sources, executed, small, without warnings."""
+
+import re
+
+import nbformat
+import pytest
+
+from course.notebooks import (
+    LESSONS,
+    answered,
+    fingerprint,
+    is_exercise,
+    main,
+    notebook_of,
+    read_source,
+    solved,
+    sources,
+)
+
+each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
+LARGEST = 1_000_000  # bytes
+HEADER = ("**You will be able to**", "| you know |", "| runs in |", "| in the paper |", "| in the package |")
+SECTIONS = ("## Common mistakes", "## What changed since 2017", "## Where next")
+
+
+@each_lesson
+def test_the_notebook_is_in_step_with_its_source(source):
+    written, expected = nbformat.read(notebook_of(source), as_version=4), read_source(source)
+    assert [(c.cell_type, c.source) for c in written.cells] == [(c.cell_type, c.source) for c in expected.cells], (
+        f"run `make notebooks ARGS={source.stem[:2]}`"
+    )
+    assert written.metadata["course"]["exercises"] == fingerprint(expected)
+
+
+@each_lesson
+def test_the_notebook_is_executed_without_errors_or_warnings(source):
+    notebook = nbformat.read(notebook_of(source), as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    for output in (output for cell in code for output in cell.outputs):
+        assert output.output_type != "error"
+        assert output.get("name") != "stderr", output.text
+        assert "Warning" not in str(output.get("text", ""))
+        assert "widget" not in str(output.get("data", {}).keys())
+    assert any("image/png" in output.get("data", {}) for cell in code for output in cell.outputs), "no picture"
+
+
+@each_lesson
+def test_the_notebook_is_small_and_names_no_place_of_the_machine_that_made_it(source):
+    text = notebook_of(source).read_text(encoding="utf-8")
+    assert len(text.encode()) < LARGEST
+    assert not re.search(r"/home/|/root/|/tmp/|/work/|/Users/", text)
+
+
+@each_lesson
+def test_a_lesson_has_what_every_lesson_has(source):
+    prose = "\n".join(cell.source for cell in read_source(source).cells if cell.cell_type == "markdown")
+    assert prose.startswith(f"# {source.stem[:2]} · ")
+    missing = [part for part in (*HEADER, *SECTIONS) if part not in prose]
+    assert not missing
+    for target in re.findall(r"\]\(([^)#]+)", prose):
+        if not target.startswith("http") and not target.endswith(".ipynb"):
+            assert (LESSONS / target).exists(), target
+
+
+def test_lessons_are_numbered_without_a_gap():
+    assert [source.stem[:2] for source in sources()] == [f"{n:02}" for n in range(len(sources()))]
+
+
+def test_links_between_lessons_lead_somewhere():
+    names = {notebook_of(source).name for source in sources()}
+    for source in sources():
+        linked = set(re.findall(r"\]\(([0-9]{2}_\w+\.ipynb)", source.read_text(encoding="utf-8")))
+        assert linked <= names, source.name
+
+
+def test_an_answered_notebook_is_not_overwritten(tmp_path, monkeypatch, capsys):
+    source = sources()[0]
+    notebook = solved(nbformat.read(notebook_of(source), as_version=4), LESSONS / "solutions" / source.name)
+    theirs = tmp_path / notebook_of(source).name
+    nbformat.write(notebook, theirs)
+    assert answered(theirs)
+    assert not answered(notebook_of(source))
+    assert not answered(tmp_path / "none.ipynb")
+    before = theirs.read_bytes()
+    monkeypatch.setattr("course.notebooks.notebook_of", lambda source: theirs)
+    with pytest.raises(SystemExit):
+        main(["00"])
+    assert f"there are answers in {theirs.name}" in capsys.readouterr().err
+    assert theirs.read_bytes() == before
+
+
+def test_an_unknown_lesson_is_named(capsys):
+    with pytest.raises(SystemExit):
+        main(["99"])
+    assert "there is no lesson 99" in capsys.readouterr().err
+
+
+def test_solutions_replace_stubs_and_nothing_else():
+    source = sources()[0]
+    stubs, done = read_source(source), solved(read_source(source), LESSONS / "solutions" / source.name)
+    for stub, filled in zip(stubs.cells, done.cells, strict=True):
+        assert (stub.source != filled.source) == is_exercise(stub)
+        assert not (is_exercise(filled) and "NotImplementedError" in filled.source)
