@@ -2,91 +2,36 @@
 
 `src/NN_name.py` (percent format) becomes `NN_name.ipynb`, executed, outputs kept. A cell tagged "exercise" holds the
 stubs; `solved` puts the functions of `solutions/NN_name.py` in their place. A notebook in which somebody has answered
-an exercise is not overwritten, unless `--overwrite` says so.
+an exercise is not overwritten, unless `--overwrite` says so. The course's map in `README.md` is written last.
 """
 
 import argparse
-import ast
-import hashlib
 import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import jupytext
 import nbformat
 from nbclient import NotebookClient
 
+from . import map
 from .recorded import RECORD
+from .sources import LESSONS, Notebook, fingerprint, notebook_of, read_source, sources
 
-LESSONS = Path(__file__).resolve().parents[1]
 SECONDS_A_CELL = 600
-METADATA = {
-    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},
-}
-
-Notebook = Any  # nbformat.NotebookNode
-
-
-def sources() -> list[Path]:
-    """Every lesson's source, in the course's order."""
-    return sorted((LESSONS / "src").glob("[0-9][0-9]_*.py"))
-
-
-def notebook_of(source: Path) -> Path:
-    """Where a source's notebook lies."""
-    return LESSONS / f"{source.stem}.ipynb"
-
-
-def read_source(source: Path) -> Notebook:
-    """A source as a notebook without outputs."""
-    notebook = jupytext.read(source, fmt="py:percent")
-    notebook.metadata = nbformat.from_dict(METADATA)
-    for number, cell in enumerate(notebook.cells):
-        cell.id = f"cell-{number:03d}"
-        cell.metadata = nbformat.from_dict({"tags": ["exercise"]} if is_exercise(cell) else {})
-    notebook.nbformat, notebook.nbformat_minor = 4, 5
-    return notebook
-
-
-def is_exercise(cell: Any) -> bool:
-    """Whether a cell holds a stub for the learner to fill."""
-    return "exercise" in cell.metadata.get("tags", [])
-
-
-def solved(notebook: Notebook, solutions: Path) -> Notebook:
-    """A copy with each stub replaced by the function of its name in `solutions`."""
-    text = solutions.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    functions = {}
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.FunctionDef):
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            functions[node.name] = "\n".join(lines[first - 1 : node.end_lineno])
-    notebook = nbformat.from_dict(notebook)
-    for cell in filter(is_exercise, notebook.cells):
-        names = [node.name for node in ast.parse(cell.source).body if isinstance(node, ast.FunctionDef)]
-        cell.source = "\n\n\n".join(functions[name] for name in names)
-    return notebook
 
 
 def execute(notebook: Notebook) -> float:
     """Run every cell in place, in the lessons' folder; returns the seconds. Raises where a cell does."""
     started = time.perf_counter()
-    NotebookClient(
-        notebook, timeout=SECONDS_A_CELL, kernel_name="python3", resources={"metadata": {"path": str(LESSONS)}}
-    ).execute()
+    folder = {"metadata": {"path": str(LESSONS)}}
+    client = NotebookClient(notebook, timeout=SECONDS_A_CELL, kernel_name="python3", resources=folder)
+    client.extra_arguments = ["--log-level=ERROR"]  # the kernel warns that it listens on a port of this machine
+    client.execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # when each cell ran: noise in a diff
     return time.perf_counter() - started
-
-
-def fingerprint(notebook: Notebook) -> str:
-    """Of the exercises as they stand."""
-    return hashlib.sha256("\0".join(c.source for c in notebook.cells if is_exercise(c)).encode()).hexdigest()[:16]
 
 
 def answered(path: Path) -> bool:
@@ -104,6 +49,7 @@ def build(source: Path) -> float:
     notebook.metadata["course"] = {"exercises": fingerprint(notebook), "seconds": round(seconds, 1)}
     nbformat.validate(notebook)
     nbformat.write(notebook, notebook_of(source))
+    map.write_picture(notebook, map.PICTURES / f"{source.stem}.png")
     return seconds
 
 
@@ -124,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for source in chosen:
         print(f"{source.stem:<32}", end="", flush=True)
         print(f"{build(source):6.1f} s", flush=True)
+    map.write()
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from course.exercise import CORRECT, NOT_YET, WRONG, exercises, start
-from course.notebooks import LESSONS, is_exercise, read_source, sources
+from course.sources import LESSONS, is_exercise, read_source, sources
 
 
 class Case(NamedTuple):

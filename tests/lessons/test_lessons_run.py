@@ -3,7 +3,8 @@
 import pytest
 
 from course.exercise import exercises
-from course.notebooks import LESSONS, execute, read_source, solved, sources
+from course.notebooks import execute
+from course.sources import LESSONS, read_source, solved, sources
 
 
 @pytest.mark.slow

@@ -5,17 +5,9 @@ import re
 import nbformat
 import pytest
 
-from course.notebooks import (
-    LESSONS,
-    answered,
-    fingerprint,
-    is_exercise,
-    main,
-    notebook_of,
-    read_source,
-    solved,
-    sources,
-)
+from course import map
+from course.notebooks import answered, main
+from course.sources import LESSONS, fingerprint, is_exercise, notebook_of, read_source, solved, sources
 
 each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 LARGEST = 1_000_000  # bytes
@@ -102,3 +94,9 @@ def test_solutions_replace_stubs_and_nothing_else():
     for stub, filled in zip(stubs.cells, done.cells, strict=True):
         assert (stub.source != filled.source) == is_exercise(stub)
         assert not (is_exercise(filled) and "NotImplementedError" in filled.source)
+
+
+def test_the_map_is_in_step_with_the_notebooks():
+    readme = map.README.read_text(encoding="utf-8")
+    assert readme.split(map.BEGIN)[1].split(map.END)[0] == map.rendered(), "run `make notebooks`"
+    assert {path.stem for path in map.PICTURES.glob("*.png")} == {source.stem for source in sources()}

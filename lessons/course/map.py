@@ -1,0 +1,85 @@
+"""The course's map in `lessons/README.md`: a row for each lesson, from the executed notebooks; and their pictures."""
+
+import base64
+import re
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nbformat
+from PIL import Image
+
+from .sources import LESSONS, notebook_of, sources
+
+README, PICTURES = LESSONS / "README.md", LESSONS / "pictures"
+BEGIN, END = "<!-- the map: made by `make notebooks` -->\n", "<!-- the map's end -->\n"
+PARTS = {
+    "00": "Before the model",
+    "04": "The model, part by part",
+    "09": "Training it, and using it",
+    "13": "Making it fast",
+}
+WIDTH = 360  # pixels of a picture in the map
+COLOURS = 64
+
+
+class Entry(NamedTuple):
+    """What the map says of a lesson."""
+
+    name: str
+    title: str
+    goal: str
+    known: str
+    seconds: float
+
+
+def entry(notebook: Any, name: str) -> Entry:
+    """The map's row, from the notebook's own head and the time that its execution took."""
+    head = notebook.cells[0].source
+    return Entry(
+        name,
+        _found(r"^# (.+)$", head),
+        _found(r"\*\*You will be able to\*\*\s+([^|]+?)\n\n", head),
+        _found(r"^\| you know \| (.+?) \|$", head),
+        notebook.metadata["course"]["seconds"],
+    )
+
+
+def rendered() -> str:
+    """The map as Markdown."""
+    lines = []
+    for source in sources():
+        row = entry(nbformat.read(notebook_of(source), as_version=4), source.stem)
+        if part := PARTS.get(source.stem[:2]):
+            lines += [f"\n## {part}\n", "| | |", "| --- | --- |"]
+        picture = f"[<img src=\"pictures/{row.name}.png\" width=\"{WIDTH}\" alt=\"\">]({row.name}.ipynb)"
+        text = f"[**{row.title}**]({row.name}.ipynb)<br>You will be able to {row.goal}<br>"
+        lines.append(f"| {picture} | {text}*You know:* {row.known}. *Runs in* {row.seconds:.0f} s. |")
+    return "\n".join(lines) + "\n\n"
+
+
+def write() -> None:
+    """Put the map into README, between its marks."""
+    before, rest = README.read_text(encoding="utf-8").split(BEGIN)
+    README.write_text(before + BEGIN + rendered() + END + rest.split(END)[1], encoding="utf-8")
+
+
+def write_picture(notebook: Any, path: Path) -> None:
+    """A small copy of the lesson's picture: of the cell tagged "picture", else of the first that drew one."""
+    drawn = [(cell, image) for cell in notebook.cells for image in _images(cell)]
+    tagged = [image for cell, image in drawn if "picture" in cell.metadata.get("tags", [])]
+    image = Image.open(BytesIO(base64.b64decode((tagged or [image for _, image in drawn])[0]))).convert("RGB")
+    small = image.resize((2 * WIDTH, round(2 * WIDTH * image.height / image.width)), Image.Resampling.LANCZOS)
+    path.parent.mkdir(exist_ok=True)
+    small.quantize(COLOURS).save(path, optimize=True)
+
+
+def _images(cell: Any) -> list[str]:
+    return [output.data["image/png"] for output in cell.get("outputs", []) if "image/png" in output.get("data", {})]
+
+
+def _found(pattern: str, text: str) -> str:
+    found = re.search(pattern, text, re.MULTILINE)
+    if not found:
+        raise ValueError(f"the lesson's head has nothing like {pattern!r}")
+    return " ".join(found[1].split())
