@@ -395,5 +395,5 @@ print("the central difference of relu at 0:", (np.maximum(1e-5, 0) - np.maximum(
 #
 # ## Where next
 #
-# Lesson 01: the softmax, whose Jacobian is dense and still never built, and the loss at the end of
+# [Lesson 01](01_softmax.ipynb): the softmax, whose Jacobian is dense and still never built, and the loss at the end of
 # the chain.

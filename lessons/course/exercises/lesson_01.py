@@ -1,0 +1,130 @@
+"""Lesson 01: softmax, cross-entropy with label smoothing."""
+
+import numpy as np
+
+from minitransformer import ops
+from minitransformer.gradcheck import numerical_gradient
+
+from ..exercise import Attempt, exercise
+from ..judging import agree, gradients_agree, require, several
+
+
+def _softmax(x):
+    return ops.softmax_forward(x)[0]
+
+
+def _cross_entropy(logits, targets, label_smoothing=0.0):
+    loss, cache = ops.cross_entropy_forward(logits, targets, label_smoothing=label_smoothing)
+    return loss, ops.cross_entropy_backward(1.0, cache)
+
+
+@exercise(answer=_softmax)
+def softmax(attempt: Attempt) -> None:
+    x = np.random.default_rng(0).standard_normal((4, 3))
+    y = np.asarray(attempt(x))
+    require(y.shape == x.shape, f"for x of shape {x.shape} it gives shape {y.shape}: each score has a probability")
+    require(not np.allclose(y.sum(), 1), "all rows together sum to 1, and each row must: sum over the last axis alone")
+    require(not np.allclose(y.sum(axis=0), 1), "the columns sum to 1, and the rows must: sum over the last axis")
+    worst = np.abs(y.sum(axis=-1) - 1).max()
+    require(worst < 1e-9, f"a row's probabilities must sum to 1, and one row is off by {worst:.2g}")
+    before, after = y[:, 0], attempt(x + np.array([1.0, 0, 0]))[:, 0]
+    factor = (after / (1 - after) / (before / (1 - before)))[0]
+    require(
+        abs(factor - np.e) < 1e-6,
+        f"one more on a score must multiply its odds by e, and multiplies them by {factor:.3g}: is exp taken of it?",
+    )
+    large = attempt(x + 1000)
+    require(
+        np.isfinite(large).all(),
+        "with 1000 on every score it gives NaN: exp overflows unless the maximum goes first",
+    )
+    apart = attempt(np.stack([x[0], x[1] + 1000]))
+    require(
+        np.isfinite(apart).all() and np.allclose(apart[0], y[0]),
+        "a row is lost when another row's scores are 1000 larger: subtract each row's own maximum",
+    )
+    agree("softmax of a (2, 3, 4) array", attempt(x.reshape(2, 2, 3)), _softmax(x.reshape(2, 2, 3)))
+    agree("softmax(x)", y, _softmax(x))
+
+
+@exercise(answer=ops.softmax_backward)
+def softmax_backward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    x, dy = rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
+    y = _softmax(x)
+    dx = np.asarray(attempt(dy, y))
+    require(dx.shape == x.shape, f"dx has shape {dx.shape}, and a gradient has its array's, {x.shape}")
+    other_row = dy.copy()
+    other_row[1] += 1
+    require(
+        np.allclose(attempt(other_row, y)[0], dx[0]),
+        "the first row's dx changes with the second row's dy: each row has its own sum, over the last axis",
+    )
+    only_first = np.zeros_like(dy)
+    only_first[:, 0] = 1
+    slopes = attempt(only_first, y)
+    true_own = numerical_gradient(lambda x: _softmax(x)[0, 0], x)[0, 0]
+    own, others = slopes[0, 0], slopes[0, 1:]
+    require(own > 0, f"raising a score raises its own probability, but here its slope is {own:.3f}: a sign is turned")
+    if not others.any():
+        require(
+            abs(own - true_own) < 1e-6,
+            f"the slope of a probability by its own score is {true_own:.3f}, here {own:.3f}: "
+            "the score is in the denominator too, its own and every other one's",
+        )
+        require(False, "raising a score lowers the other probabilities: off the diagonal the Jacobian is not zero")
+    total = attempt(np.ones_like(dy), y)
+    require(
+        np.allclose(total, 0),
+        f"with dy = 1 everywhere dx must be 0, since Σ y is 1 whatever the scores; here it is up to "
+        f"{np.abs(total).max():.2g}: the mean of dy is weighted by y, and is not divided by n",
+    )
+    gradients_agree(lambda x: (_softmax(x), _softmax(x)), lambda dy, y: attempt(dy, y), {"x": x})
+    x, dy = rng.standard_normal((2, 3, 5)), rng.standard_normal((2, 3, 5))
+    agree("dx for a (2, 3, 5) array", attempt(dy, _softmax(x)), ops.softmax_backward(dy, _softmax(x)))
+
+
+@exercise(answer=_cross_entropy)
+def cross_entropy(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    logits, targets = rng.standard_normal((4, 5)), np.array([0, 2, 2, 4])
+    loss, dlogits = several(attempt(logits, targets), "loss", "dlogits")
+    require(loss.shape == (), f"the loss is one number, the mean over the rows, and not an array of shape {loss.shape}")
+    require(dlogits.shape == logits.shape, f"dlogits has shape {dlogits.shape}, and logits {logits.shape}")
+    factors = {"N: the loss is the mean over the rows, not the sum": 4.0, "−1: log y is negative": -1.0}
+    agree("the loss without smoothing", loss, _cross_entropy(logits, targets)[0], factors=factors)
+    shifted = several(attempt(logits + 1000, targets), "loss", "dlogits")[0]
+    extreme = several(attempt(np.array([[0.0, 2000.0]]), np.array([0])), "loss", "dlogits")[0]
+    require(
+        np.isfinite(shifted) and np.isfinite(extreme),
+        f"with large scores the loss is {shifted:.4g} and {extreme:.4g}: take the maximum off before exp, and never "
+        "the log of a probability that may be 0",
+    )
+    smoothed = float(several(attempt(np.zeros((4, 5)), targets, 0.3), "loss", "dlogits")[0])
+    require(
+        abs(smoothed - np.log(5)) < 1e-9,
+        f"where all V scores are equal the loss is log V = {np.log(5):.4f} whatever the smoothing, and here with "
+        f"ε = 0.3 it is {smoothed:.4f}: q must sum to 1",
+    )
+    anything = [float(several(attempt(logits[:1], np.array([t]), 1.0), "loss", "dlogits")[0]) for t in (0, 1)]
+    require(
+        abs(anything[0] - anything[1]) < 1e-9,
+        "with ε = 1 every token has the same share and the target cannot matter, but here it does: ε is shared among "
+        "all V tokens, the target included",
+    )
+    for smoothing in (0.0, 0.3):
+        loss, dlogits = several(attempt(logits, targets, smoothing), "loss", "dlogits")
+        total = np.abs(dlogits.sum(axis=-1)).max()
+        require(
+            total < 1e-9,
+            f"each row of dlogits must sum to 0, since a shift of all scores changes nothing; with ε = {smoothing} one "
+            f"sums to {total:.3g}",
+        )
+        twice = several(attempt(np.tile(logits, (2, 1)), np.tile(targets, 2), smoothing), "loss", "dlogits")[1]
+        require(
+            np.allclose(2 * twice[:4], dlogits),
+            "with every row given twice, each row counts half as much in the mean, and its dlogits must halve",
+        )
+        expected = numerical_gradient(lambda z, s=smoothing: _cross_entropy(z, targets, s)[0], logits)
+        agree("the loss", loss, _cross_entropy(logits, targets, smoothing)[0])
+        agree(f"dlogits with ε = {smoothing}, against central differences,", dlogits, expected, tolerance=1e-7)

@@ -1,0 +1,114 @@
+"""Plausible wrong answers to lesson 01, each with words of the hint it must get."""
+
+import numpy as np
+
+
+def _softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def _naive(x):
+    return np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)
+
+
+def _global_max(x):
+    e = np.exp(x - x.max())
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def _columns(x):
+    e = np.exp(x - x.max(axis=0))
+    return e / e.sum(axis=0)
+
+
+def _whole(x):
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+def _powers_of_two(x):
+    e = 2.0 ** (x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def _no_keepdims(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1)
+
+
+def _q(logits, targets, label_smoothing):
+    V = logits.shape[1]
+    return label_smoothing / V + (1 - label_smoothing) * np.eye(V)[targets]
+
+
+def _summed(logits, targets, label_smoothing=0.0):
+    y, q = _softmax(logits), _q(logits, targets, label_smoothing)
+    return -(q * np.log(y)).sum(), y - q
+
+
+def _log_of_softmax(logits, targets, label_smoothing=0.0):
+    y, q = _softmax(logits), _q(logits, targets, label_smoothing)
+    return -(q * np.log(y)).sum() / len(y), (y - q) / len(y)
+
+
+def _log_softmax(logits):
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def _gradient_not_averaged(logits, targets, label_smoothing=0.0):
+    y, q = _log_softmax(logits), _q(logits, targets, label_smoothing)
+    return -(q * y).sum() / len(y), np.exp(y) - q
+
+
+def _gradient_not_smoothed(logits, targets, label_smoothing=0.0):
+    y, q = _log_softmax(logits), _q(logits, targets, label_smoothing)
+    return -(q * y).sum() / len(y), (np.exp(y) - np.eye(logits.shape[1])[targets]) / len(y)
+
+
+def _gradient_half_smoothed(logits, targets, label_smoothing=0.0):
+    y, q = _log_softmax(logits), _q(logits, targets, label_smoothing)
+    return -(q * y).sum() / len(y), (np.exp(y) - q + label_smoothing / logits.shape[1]) / len(y)
+
+
+def _smoothing_added(logits, targets, label_smoothing=0.0):
+    y = _log_softmax(logits)
+    q = np.eye(logits.shape[1])[targets] + label_smoothing / logits.shape[1]
+    return -(q * y).sum() / len(y), (np.exp(y) - q) / len(y)
+
+
+def _among_the_others(logits, targets, label_smoothing=0.0):
+    y, right = _log_softmax(logits), np.eye(logits.shape[1])[targets]
+    q = (1 - label_smoothing) * right + label_smoothing / (logits.shape[1] - 1) * (1 - right)
+    return -(q * y).sum() / len(y), (np.exp(y) - q) / len(y)
+
+
+WRONG = {
+    "softmax": {
+        "overflow": (_naive, "exp overflows unless the maximum goes first"),
+        "one maximum for all rows": (_global_max, "subtract each row's own maximum"),
+        "over the columns": (_columns, "the columns sum to 1"),
+        "over everything": (_whole, "all rows together sum to 1"),
+        "another base": (_powers_of_two, "must multiply its odds by e"),
+        "no keepdims": (_no_keepdims, "it raises ValueError"),
+    },
+    "softmax_backward": {
+        "the numerator alone": (lambda dy, y: y * dy, "the score is in the denominator too"),
+        "the diagonal alone": (lambda dy, y: y * (1 - y) * dy, "off the diagonal the Jacobian is not zero"),
+        "sign": (lambda dy, y: y * ((dy * y).sum(-1, keepdims=True) - dy), "a sign is turned"),
+        "summed over all rows": (lambda dy, y: y * (dy - (dy * y).sum()), "each row has its own sum"),
+        "plain mean": (lambda dy, y: y * (dy - (dy * y).mean(-1, keepdims=True)), "is not divided by n"),
+        "y forgotten outside": (lambda dy, y: dy - (dy * y).sum(-1, keepdims=True), "most of all at index"),
+    },
+    "cross_entropy": {
+        "a sum": (_summed, "the loss is the mean over the rows, not the sum"),
+        "the log of the softmax": (_log_of_softmax, "never the log of a probability that may be 0"),
+        "q sums to more than 1": (_smoothing_added, "q must sum to 1"),
+        "shared among the others": (_among_the_others, "all V tokens, the target included"),
+        "dlogits is not averaged": (_gradient_not_averaged, "its dlogits must halve"),
+        "dlogits knows no smoothing": (_gradient_not_smoothed, "dlogits with ε = 0.3"),
+        "dlogits forgets ε/V": (_gradient_half_smoothed, "each row of dlogits must sum to 0"),
+        "probabilities": (lambda logits, targets, label_smoothing=0.0: _softmax(logits), "must return 2 arrays"),
+    },
+}
