@@ -1,0 +1,1 @@
+"""The lessons' larger drawings: one module a lesson, functions that take arrays."""
