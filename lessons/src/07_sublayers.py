@@ -9,7 +9,7 @@
 # | you know | the chain rule on arrays ([00](00_gradients.ipynb)), attention ([04](04_attention.ipynb)) |
 # | runs in | at most 20 s on 2 cores; no GPU, no PyTorch, no network |
 # | in the paper | §3.1 (Add & Norm), §3.3 and eq. 2 (feed-forward), §5.4 (residual dropout) |
-# | in the package | [`layernorm`](../minitransformer/ops/layernorm.py), [`dropout`](../minitransformer/ops/dropout.py) |
+# | in the package | [`layernorm`](../minitransformer/ops/layernorm.py), [dropout](../minitransformer/ops/dropout.py) |
 #
 # Attention moves information between positions. Everything else in a layer serves to let it do so again and again, many
 # layers deep. The paper says all of it in one line:
