@@ -1,0 +1,159 @@
+"""Lesson 07: layer normalisation, dropout, and both around a sub-layer."""
+
+import numpy as np
+
+from minitransformer import ops
+
+from ..exercise import Attempt, exercise
+from ..judging import agree, gradients_agree, require, several
+
+
+def _layernorm_backward(dy, normed, rstd, gamma):
+    return ops.layernorm_backward(dy, (normed, rstd, gamma))
+
+
+def _dropout_forward(x, rate, uniform):
+    kept = uniform >= rate
+    return x * kept / (1 - rate), kept
+
+
+def _add_norm_backward(dy, cache, sublayer_backward):
+    sublayer_cache, kept, rate, norm_cache = cache
+    dsum, dgamma, dbeta = ops.layernorm_backward(dy, norm_cache)
+    return dsum + sublayer_backward(dsum * kept / (1 - rate), sublayer_cache), dgamma, dbeta
+
+
+@exercise(answer=_layernorm_backward)
+def layernorm_backward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    x, gamma, dy = 3 * rng.standard_normal((4, 5)), rng.standard_normal(5), rng.standard_normal((4, 5))
+    ones = np.ones(5)
+    _, (normed, rstd, _) = ops.layernorm_forward(x, ones, 0 * ones, 0.0)
+
+    dx, dgamma, dbeta = several(attempt(dy, normed, rstd, ones), "dx", "dgamma", "dbeta")
+    for name, gradient, array in (("dx", dx, x), ("dgamma", dgamma, gamma), ("dbeta", dbeta, gamma)):
+        require(
+            gradient.shape == array.shape,
+            f"{name} has shape {gradient.shape} and must have {array.shape}: gamma and beta serve every row, so their "
+            "gradients sum over the rows",
+        )
+    twice = [np.concatenate([array, array]) for array in (dy, normed, rstd)]
+    doubled = several(attempt(*twice, ones), "dx", "dgamma", "dbeta")
+    for name, once, both in (("dgamma", dgamma, doubled[1]), ("dbeta", dbeta, doubled[2])):
+        require(np.allclose(both, 2 * once), f"with each row given twice, {name} must double: rows add up")
+    moved = dy.copy()
+    moved[-1] += rng.standard_normal(5)
+    require(
+        np.allclose(attempt(moved, normed, rstd, ones)[0][:-1], dx[:-1]),
+        "another dy in the last row changes dx in the other rows: the means are over the channels of each row "
+        "(axis=-1, keepdims=True)",
+    )
+    require(
+        np.allclose(attempt(dy, normed, 2 * rstd, ones)[0], 2 * dx),
+        "dx is not proportional to rstd: a row of numbers ten times as large must get a gradient ten times smaller",
+    )
+    require(
+        np.allclose(dx.sum(-1), 0),
+        "a row of dx does not sum to 0, but adding the same number to all of x leaves y as it is: is mean(dn) "
+        "subtracted?",
+    )
+    require(
+        np.allclose((dx * normed).sum(-1), 0),
+        "dx · normed is not 0 in each row, but moving x along normed leaves y as it is: is normed · mean(dn · normed) "
+        "subtracted, with the mean and not the sum?",
+    )
+    require(
+        np.allclose(attempt(2 * dy, normed, rstd, ones)[0], attempt(dy, normed, rstd, 2 * ones)[0]),
+        "with gamma twice as large dx must double: y = gamma · normed + beta, so dn = dy · gamma",
+    )
+    tilted = attempt(dy, normed, rstd, gamma)[0]
+    require(
+        np.allclose(tilted.sum(-1), 0) and np.allclose((tilted * normed).sum(-1), 0),
+        "it is right where all of gamma is the same, and not elsewhere: both means are of dn = dy · gamma, not of dy",
+    )
+    gradients_agree(
+        ops.layernorm_forward,
+        lambda dy, cache: attempt(dy, *cache),
+        {"x": x, "gamma": gamma, "beta": rng.standard_normal(5)},
+    )
+
+
+@exercise(answer=_dropout_forward)
+def dropout_forward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    x, uniform = rng.uniform(1, 2, (100, 50)), rng.random((100, 50))
+    y, kept = several(attempt(x, 0.2, uniform), "y", "kept")
+    for name, array in (("y", y), ("kept", kept)):
+        require(array.shape == x.shape, f"{name} has shape {array.shape} and must have x's, {x.shape}")
+    require(kept.dtype == bool, f"kept holds {kept.dtype} and must be True or False")
+    require(
+        abs(kept.mean() - 0.2) > 0.1,
+        f"at rate 0.2 it keeps {kept.mean():.0%} of the elements: the rate is the share that is dropped",
+    )
+    require(
+        np.array_equal(kept, uniform >= 0.2),
+        "kept must be True exactly where `uniform` is not below the rate",
+    )
+    require(not y[~kept].any(), "an element that is not kept must be 0")
+    require(
+        not np.array_equal(y, x * kept),
+        f"the mean of y is {y.mean() / x.mean():.2f} times that of x: what is kept must make up for what is dropped",
+    )
+    require(
+        np.array_equal(np.asarray(attempt(x, 0.0, uniform)[0]), x),
+        "at rate 0 nothing is dropped, so y must be x",
+    )
+    agree("y", y, x * kept / 0.8, factors={"1 / rate: divide by 1 − rate": 4.0, "1 − rate twice over": 0.8**2})
+
+
+@exercise(answer=_add_norm_backward)
+def add_norm_backward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    x, gamma, beta = rng.standard_normal((4, 6)), rng.standard_normal(6), rng.standard_normal(6)
+    weight, kept, rate = rng.standard_normal((6, 6)), rng.random((4, 6)) >= 0.4, 0.4
+
+    def forward(x, gamma, beta):
+        out = np.sin(x @ weight)
+        y, norm_cache = ops.layernorm_forward(x + out * kept / (1 - rate), gamma, beta)
+        return y, ((x,), kept, rate, norm_cache)
+
+    received = []
+
+    def sublayer_backward(dout, sublayer_cache):
+        require(
+            isinstance(sublayer_cache, tuple) and len(sublayer_cache) == 1,
+            "sublayer_backward must get the gradient and the sub-layer's own cache, the first of the four in `cache`",
+        )
+        received.append(np.array(dout))
+        return (dout * np.cos(sublayer_cache[0] @ weight)) @ weight.T
+
+    _, cache = forward(x, gamma, beta)
+    dy = rng.standard_normal((4, 6))
+    dsum, _, _ = ops.layernorm_backward(dy, cache[-1])
+    several(attempt(dy, cache, sublayer_backward), "dx", "dgamma", "dbeta")
+    require(len(received) == 1, f"sublayer_backward must be called once, and was {len(received)} times")
+    require(
+        not received[0][~kept].any(),
+        "the sub-layer gets a gradient where its output was dropped: what dropped out had no part in the loss",
+    )
+    require(
+        np.allclose(received[0], dsum * kept / (1 - rate)),
+        "what arrives at the sub-layer is "
+        + (
+            "1 − rate times too small: the backward of dropout divides as its forward does"
+            if np.allclose(received[0], dsum * kept)
+            else "not what comes out of layernorm_backward and dropout: the sub-layer stands inside the norm"
+        ),
+    )
+    lane = several(attempt(dy, cache, lambda dout, _: 0 * dout), "dx", "dgamma", "dbeta")[0]
+    require(lane.any(), "with a sub-layer that sends nothing back, dx is 0: the other branch, x itself, is missing")
+    require(
+        np.allclose(lane, dsum),
+        "with a sub-layer that sends nothing back, dx must be the gradient of the sum, x + …, which the norm, and no "
+        "dropout, stands behind",
+    )
+    gradients_agree(
+        forward,
+        lambda dy, cache: attempt(dy, cache, sublayer_backward),
+        {"x": x, "gamma": gamma, "beta": beta},
+    )

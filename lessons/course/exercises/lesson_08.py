@@ -1,0 +1,147 @@
+"""Lesson 08: the gradients of the memory, and the number of parameters."""
+
+import numpy as np
+
+from minitransformer import ops
+from minitransformer.costs import num_parameters
+from minitransformer.models import TransformerConfig
+
+from ..exercise import Attempt, exercise
+from ..judging import agree, gradients_agree, require, several
+
+
+def _cross_backward(dout, cache):
+    weight_query, weight_key, weight_value, attention_cache = cache
+    dquery, dkey, dvalue = ops.attention_backward(dout[:, None], attention_cache)
+    return dquery[:, 0] @ weight_query.T, dkey[:, 0] @ weight_key.T + dvalue[:, 0] @ weight_value.T
+
+
+def _decoder_backward(dx, layers, caches):
+    dmemory = 0.0
+    for layer, cache in zip(reversed(layers), reversed(caches), strict=True):
+        dx, dmemory_here = layer.backward(dx, cache)
+        dmemory = dmemory + dmemory_here
+    return dx, dmemory
+
+
+def _count_parameters(V, C, F, N):
+    return num_parameters(TransformerConfig(V, d_model=C, num_heads=1, d_ff=F, num_layers=N))
+
+
+@exercise(answer=_cross_backward)
+def cross_backward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    x, memory = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 5, 4))
+    weights = dict(zip("query key value".split(), rng.standard_normal((3, 4, 4)), strict=True))
+
+    def forward(x, memory):
+        query, key, value = weights.values()
+        out, cache = ops.attention_forward((x @ query)[:, None], (memory @ key)[:, None], (memory @ value)[:, None])
+        return out[:, 0], (query, key, value, cache)
+
+    dout = rng.standard_normal((2, 3, 4))
+    dx, dmemory = several(attempt(dout, forward(x, memory)[1]), "dx", "dmemory")
+    for name, gradient, array in (("dx", dx, x), ("dmemory", dmemory, memory)):
+        require(
+            gradient.shape == array.shape,
+            f"{name} has shape {gradient.shape} and must have {array.shape}: has the axis of the one head gone, and do "
+            "queries belong to x, keys and values to the memory?",
+        )
+    for changed, way in (("key", "values"), ("value", "keys")):
+        _, cache = forward(x, memory)
+        silent = [0 * w if name == changed else w for name, w in weights.items()]
+        alone = several(attempt(dout, (*silent, cache[-1])), "dx", "dmemory")[1]
+        require(alone.any(), f"with weight_{changed} = 0 dmemory is 0: the way through the {way} is missing")
+    gradients_agree(forward, attempt, {"x": x, "memory": memory})
+
+
+class _Layer:
+    """x → gain · x + weight · memory, which remembers nothing; its cache is its number."""
+
+    def __init__(self, number: int, gain: float, weight: float) -> None:
+        self.number, self.gain, self.weight = number, gain, weight
+
+    def backward(self, dx, cache):
+        require(
+            cache == self.number,
+            f"layer {self.number} got the cache of layer {cache}: each layer needs its own",
+        )
+        return self.gain * dx, self.weight * dx
+
+
+@exercise(answer=_decoder_backward)
+def decoder_backward(attempt: Attempt) -> None:
+    layers = [_Layer(0, 2.0, 100.0), _Layer(1, 3.0, 10.0), _Layer(2, 5.0, 1.0)]
+    before = np.array([1.0, -1.0])
+    dx, dmemory = several(attempt(before, layers, [0, 1, 2]), "dx", "dmemory")
+    agree("dx", dx, 30 * before, factors={"what the last layer alone gives": 5 / 30, "1 / 30: dx unchanged": 1 / 30})
+    scale = float(dmemory.ravel()[0]) if dmemory.size else 0.0
+    require(
+        dmemory.shape == before.shape,
+        f"dmemory has shape {dmemory.shape} and must have the memory's: it is one sum over the layers",
+    )
+    names = {1.0: "last", 50.0: "middle", 1500.0: "first"}
+    require(
+        scale not in names,
+        f"dmemory is what the {names.get(scale)} layer alone sends: all layers looked at the memory: parts add",
+    )
+    require(
+        not np.allclose(dmemory, 111 * before),
+        "the layers' parts of dmemory are computed from the same dx: each layer's backward must get the dx of the one "
+        "above it",
+    )
+    require(
+        not np.allclose(dmemory, (100 + 20 + 6) * before),
+        "the layers are gone through from the first to the last: a backward begins with the last",
+    )
+    agree("dmemory", dmemory, (1 + 5 * 10 + 15 * 100) * before, factors={"1 / 3: a mean, not a sum": 1 / 3})
+
+
+@exercise(answer=_count_parameters)
+def count_parameters(attempt: Attempt) -> None:
+    V, C, F, N = 1000, 16, 40, 3
+
+    def count(V, C, F, N):
+        value = attempt(V, C, F, N)
+        require(
+            np.ndim(value) == 0 and float(value) == int(value),
+            "it must return a whole number: use //, or no division at all",
+        )
+        return int(value)
+
+    here = count(V, C, F, N)
+    word = count(V + 1, C, F, N) - here
+    require(
+        word == C,
+        f"one word more makes {word} numbers more, and must make C = {C}: one table serves source, target and output, "
+        "and the output layer has no bias",
+    )
+    hidden = count(V, C, F + 1, N) - here
+    require(
+        hidden == 2 * N * (2 * C + 1),
+        f"one hidden unit more makes {hidden} numbers more in {N} + {N} layers, and must make {2 * N * (2 * C + 1)}: "
+        "in each feed-forward network a column, a bias and a row",
+    )
+    without = here - V * C
+    require(
+        without == N * (count(V, C, F, 1) - V * C),
+        "apart from the table, N layers must have N times as many as one: is something counted once that every layer "
+        "has, or the other way round?",
+    )
+    attentions = without // N - 2 * (2 * C * F + F + C)  # of one encoder and one decoder layer, and their norms
+    right = 3 * 4 * (C * C + C) + 5 * 2 * C
+    if attentions != right:
+        off = attentions - right
+        likely = {
+            -4 * (C * C + C): "a decoder layer has two attentions, so a pair of layers has three",
+            4 * (C * C + C): "an encoder layer has one attention, so a pair of layers has three",
+            -2 * C: "a decoder layer has three norms, one for each sub-layer",
+            2 * C: "an encoder layer has two norms, one for each sub-layer",
+            -10 * C: "every sub-layer has a norm with a gamma and a beta",
+            -5 * C: "a norm has a gamma and a beta",
+            -12 * C: "each of attention's four maps has a bias",
+            -3 * (C * C + C): "attention has four maps: query, key, value and output",
+        }
+        hint = likely.get(off, "count maps (with biases), then norms")
+        require(False, f"a pair of layers, without its feed-forward networks, is off by {off:+,} for C = {C}: {hint}")
+    require(here == _count_parameters(V, C, F, N), "the feed-forward networks' second bias is missing or too many")

@@ -1,0 +1,113 @@
+"""Plausible wrong answers to lesson 08, each with words of the hint it must get."""
+
+import numpy as np
+
+from minitransformer.ops import attention_backward
+
+
+def _cross(combine):
+    """A wrong cross_backward: `combine(dq, dk, dv, wq, wk, wv)` gives dx and dmemory."""
+
+    def backward(dout, cache):
+        *weights, attention_cache = cache
+        gradients = (gradient[:, 0] for gradient in attention_backward(dout[:, None], attention_cache))
+        return combine(*gradients, *weights)
+
+    return backward
+
+
+def _with_head(dout, cache):
+    wq, wk, wv, attention_cache = cache
+    dq, dk, dv = attention_backward(dout[:, None], attention_cache)
+    return dq @ wq.T, dk @ wk.T + dv @ wv.T
+
+
+def _decoder(order, combine, chain=True):
+    """A wrong decoder_backward: layers in another order, dmemory combined in another way."""
+
+    def backward(dx, layers, caches):
+        parts = []
+        for layer, cache in order(list(zip(layers, caches, strict=True))):
+            below, part = layer.backward(dx, cache)
+            dx = below if chain else dx
+            parts.append(part)
+        return dx, combine(parts)
+
+    return backward
+
+
+def _reversed(pairs):
+    return pairs[::-1]
+
+
+def _caches_forwards(dx, layers, caches):
+    dmemory = 0.0
+    for layer, cache in zip(reversed(layers), caches, strict=True):
+        dx, part = layer.backward(dx, cache)
+        dmemory = dmemory + part
+    return dx, dmemory
+
+
+def _unchained(dx, layers, caches):
+    parts = [layer.backward(dx, cache) for layer, cache in zip(layers, caches, strict=True)]
+    return 30 * dx, sum(part for _, part in parts)
+
+
+def _count(table=1, attentions=3, biases=4, norms=5, hidden_bias=1, out_bias=1, norm_size=2, once=0):
+    """A wrong count: what a pair of layers has, changed."""
+
+    def count(V, C, F, N):
+        pair = attentions * (4 * C * C + biases * C) + norms * norm_size * C
+        pair += 2 * (2 * C * F + hidden_bias * F + out_bias * C)
+        return table * V * C + N * pair + once * C
+
+    return count
+
+
+WRONG = {
+    "cross_backward": {
+        "only the values": (
+            _cross(lambda dq, dk, dv, wq, wk, wv: (dq @ wq.T, dv @ wv.T)),
+            "the way through the keys is missing",
+        ),
+        "only the keys": (
+            _cross(lambda dq, dk, dv, wq, wk, wv: (dq @ wq.T, dk @ wk.T)),
+            "the way through the values is missing",
+        ),
+        "weights not transposed": (
+            _cross(lambda dq, dk, dv, wq, wk, wv: (dq @ wq, dk @ wk + dv @ wv)),
+            "the gradient of x is wrong",
+        ),
+        "the head's axis kept": (_with_head, "has the axis of the one head gone"),
+        "keys and values crossed": (
+            _cross(lambda dq, dk, dv, wq, wk, wv: (dq @ wq.T, dk @ wv.T + dv @ wk.T)),
+            "the gradient of memory is wrong",
+        ),
+        "averaged": (
+            _cross(lambda dq, dk, dv, wq, wk, wv: (dq @ wq.T, (dk @ wk.T + dv @ wv.T) / 2)),
+            "0.5 times the true gradient",
+        ),
+    },
+    "decoder_backward": {
+        "only the first layer's": (_decoder(_reversed, lambda parts: parts[-1]), "what the first layer alone sends"),
+        "only the last layer's": (_decoder(_reversed, lambda parts: parts[0]), "what the last layer alone sends"),
+        "forwards": (_decoder(lambda pairs: pairs, sum), "from the first to the last"),
+        "caches forwards": (_caches_forwards, "layer 2 got the cache of layer 0"),
+        "a list": (_decoder(_reversed, np.array), "one sum over the layers"),
+        "mean": (_decoder(_reversed, lambda parts: sum(parts) / 3), "a mean, not a sum"),
+        "dx not handed on": (_decoder(_reversed, sum, chain=False), "dx unchanged"),
+        "dx handed on beside the memory's": (_unchained, "computed from the same dx"),
+    },
+    "count_parameters": {
+        "three tables": (_count(table=3), "one word more makes 48"),
+        "two tables": (_count(table=2), "one word more makes 32"),
+        "no cross-attention": (_count(attentions=2), "a decoder layer has two attentions"),
+        "cross-attention in the encoder": (_count(attentions=4), "an encoder layer has one attention"),
+        "four norms": (_count(norms=4), "a decoder layer has three norms"),
+        "gamma alone": (_count(norm_size=1), "a norm has a gamma and a beta"),
+        "no biases in attention": (_count(biases=0), "each of attention's four maps has a bias"),
+        "no hidden bias": (_count(hidden_bias=0), "a column, a bias and a row"),
+        "final norms": (_count(once=4), "apart from the table"),
+        "a fraction": (lambda V, C, F, N: _count()(V, C, F, N) + 0.5, "a whole number"),
+    },
+}
