@@ -1,0 +1,158 @@
+"""Lesson 02: a merge, an encoding that loses nothing, the gradient of a look-up."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from minitransformer import ops
+from minitransformer.data import bpe
+
+from ..exercise import Attempt, exercise
+from ..judging import agree, gradients_agree, kind, require
+
+FIRST_BYTE, FIRST_TEXT = 3, 259
+
+
+def _encode(word, characters, merges):
+    ids = []
+    for character in word:
+        known = character in characters
+        ids += [characters[character]] if known else [FIRST_BYTE + byte for byte in character.encode("utf-8")]
+    while candidates := [(merges[pair], pair) for pair in pairwise(ids) if pair in merges]:
+        new, pair = min(candidates)
+        ids = bpe.merge_pair(ids, pair, new)
+    return ids
+
+
+def _embedding_backward(dy, ids, num_rows):
+    return ops.embedding_backward(dy, (ids, (num_rows, dy.shape[-1]), dy.dtype, 1.0))
+
+
+@exercise(answer=bpe.merge_pair)
+def merge(attempt: Attempt) -> None:
+    def merged(symbols: list, pair: tuple, new: str | int) -> list:
+        result = attempt(symbols, pair, new)
+        require(isinstance(result, list), f"it must return a list of symbols, and returns {kind(result)}")
+        return result
+
+    def shown(symbols: list) -> str:
+        return " ".join(map(str, symbols)) or "nothing"
+
+    absent = merged(["l", "o", "w"], ("e", "s"), "es")
+    require(absent == ["l", "o", "w"], f"l o w has no pair (e, s) and must stay as it is, but becomes {shown(absent)}")
+    once = merged(list("newest"), ("e", "s"), "es")
+    require(once == ["n", "e", "w", "es", "t"], f"n e w e s t with (e, s) must give n e w es t, not {shown(once)}")
+    twice = merged(list("banana"), ("a", "n"), "an")
+    require(
+        twice == ["b", "an", "an", "a"],
+        f"b a n a n a with (a, n) must give b an an a, every occurrence, and gives {shown(twice)}",
+    )
+    end = merged(list("see"), ("e", "e"), "ee")
+    require(end == ["s", "ee"], f"s e e with (e, e) must give s ee, and gives {shown(end)}: is the last symbol seen?")
+    run = merged(list("aaa"), ("a", "a"), "aa")
+    require(
+        run == ["aa", "a"],
+        f"a a a with (a, a) must give aa a, and gives {shown(run)}: from left to right, and no symbol is used twice",
+    )
+    apart = merged(["a", "bc"], ("ab", "c"), "abc")
+    require(
+        apart == ["a", "bc"],
+        f"the pair (ab, c) does not occur in the symbols a bc, though the letters do; it gives {shown(apart)}",
+    )
+    numbers = merged([7, 3, 5, 3, 5], (3, 5), 9)
+    require(numbers == [7, 9, 9], f"symbols may be numbers: 7 3 5 3 5 with (3, 5) → 9 gives {shown(numbers)}")
+    require(merged([], ("a", "b"), "ab") == [], "no symbols must give no symbols")
+
+
+@exercise(answer=_encode)
+def encode(attempt: Attempt) -> None:
+    alphabet = " abcdefghijklmnopqrstuvwxyz"
+    characters = {character: FIRST_TEXT + n for n, character in enumerate(alphabet)}
+    texts = [*alphabet]
+
+    def decoded(ids: list) -> bytes:
+        bad = [i for i in ids if not (isinstance(i, int) and FIRST_BYTE <= i < FIRST_TEXT + len(texts))]
+        require(
+            not bad,
+            f"{bad[:1]} is the id of no byte ({FIRST_BYTE} to {FIRST_TEXT - 1}), character or merge: byte b has the id "
+            f"{FIRST_BYTE} + b",
+        )
+        return b"".join(
+            bytes([i - FIRST_BYTE]) if i < FIRST_TEXT else texts[i - FIRST_TEXT].encode() for i in ids
+        )
+
+    def encoded(word: str, merges: dict) -> list:
+        result = attempt(word, characters, merges)
+        require(isinstance(result, list), f"it must return a list of ids, and returns {kind(result)}")
+        return result
+
+    known = encoded(" dog", {})
+    require(
+        known == [characters[c] for c in " dog"],
+        f"without merges ' dog' is its four characters' ids {[characters[c] for c in ' dog']}, and it gives {known}",
+    )
+    for text in ("naïve", "straße", "日本", "🦔", "e\u0301", "\x00\n", "Ω≈ç√"):
+        ids = encoded(text, {})
+        data = decoded(ids)
+        lost = len(data) < len("".join(c for c in text if c in characters).encode()) + sum(
+            c not in characters for c in text
+        )
+        back = data.decode("utf-8", "replace")
+        require(not lost, f"of {text!r} only {back!r} comes back: an unknown character is lost")
+        require(
+            data == text.encode(),
+            f"{text!r} comes back as the bytes {data[:8]!r}, and in UTF-8 it is {text.encode()[:8]!r}",
+        )
+    texts += ["bc", "ab"]
+    younger = {(characters["b"], characters["c"]): 286, (characters["a"], characters["b"]): 287}
+    pieces = [texts[i - FIRST_TEXT] for i in encoded("abc", younger)]
+    require(
+        pieces != ["a", "b", "c"], "no merge is made: 'abc' stays a b c though the pair (b, c) has an id in merges"
+    )
+    require(
+        pieces == ["a", "bc"],
+        f"'abc' becomes {' '.join(pieces)}, and the merge of (b, c), whose id is smaller, is older: it goes first",
+    )
+    texts[-2:] = ["ab", "abc", "abcabc"]
+    chain = {(characters["a"], characters["b"]): 286, (286, characters["c"]): 287, (287, 287): 288}
+    pieces = [texts[i - FIRST_TEXT] for i in encoded("abcabc", chain)]
+    require(
+        pieces == ["abcabc"],
+        f"'abcabc' stops at {' '.join(pieces)}: a merge makes new pairs, so go on until none of them can be merged",
+    )
+    texts[-3:] = ["bc", "ab"]
+    mixed = encoded("ébc→abc", younger)
+    require(
+        mixed == _encode("ébc→abc", characters, younger),
+        f"'ébc→abc' gives {mixed} and should give {_encode('ébc→abc', characters, younger)}",
+    )
+
+
+@exercise(answer=_embedding_backward)
+def embedding_backward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    ids = np.array([[2, 0, 2], [2, 4, 1]])
+    dy = rng.standard_normal((2, 3, 3))
+    dtable = np.asarray(attempt(dy, ids, 6))
+    require(
+        dtable.shape == (6, 3),
+        f"dtable has shape {dtable.shape}, and the table (6, 3): a row for each id, looked up or not",
+    )
+    require(
+        not dtable[[3, 5]].any(), "a row that was never looked up moves nothing: its gradient is 0, and here it is not"
+    )
+    agree("the row of an id that occurs once", dtable[[0, 1, 4]], dy[[0, 1, 1], [1, 2, 1]])
+    total = dy[0, 0] + dy[0, 2] + dy[1, 0]
+    require(
+        not np.allclose(dtable[2], dy[1, 0]) and not np.allclose(dtable[2], dy[0, 0]),
+        "id 2 occurs three times and only one of its gradients is there: they must add, and `dtable[ids] += dy` writes "
+        "each row once",
+    )
+    agree("the row of id 2, which occurs three times,", dtable[2], total, factors={"1/3: add, do not average": 1 / 3})
+    flat = attempt(dy.reshape(6, 3), ids.reshape(6), 6)
+    agree("dtable for ids of one axis", flat, dtable)
+    gradients_agree(
+        lambda ids, table: (table[ids], (ids, len(table))),
+        lambda dy, cache: attempt(dy, *cache),
+        {"ids": ids, "table": rng.standard_normal((6, 3))},
+    )

@@ -1,0 +1,146 @@
+"""Pictures of lesson 02: merge trees, vocabulary against length, word2vec's two modes, words in embedding space."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from ..style import BLUE, COLOURS, GREY, INK, PALE, VERMILION
+
+
+def draw_merge_trees(words: Sequence[str], merges: Sequence[tuple[str, str]], cuts: Sequence[int]) -> None:
+    """How byte-pair encoding puts each of `words` together, one row a merge, the oldest below; lines at some `cuts`."""
+    trees = [_tree(word, merges) for word in words]
+    numbers = sorted({joint.number for tree in trees for joint in tree})
+    row_of = {number: row for row, number in enumerate(numbers, start=1)}
+    widths = [len(word) + 1 for word in words]
+    _, panels = plt.subplots(1, len(words), figsize=(7.2, 4.8), width_ratios=widths, sharey=True, squeeze=False)
+    for axes, word, tree in zip(panels[0], words, trees, strict=True):
+        for place, character in enumerate(word):
+            axes.text(place, -0.15, character.replace(" ", "▁"), ha="center", va="top", color=INK)
+        for joint in tree:
+            height = row_of[joint.number]
+            (left, low), (right, lower) = ((place, row_of.get(number, 0)) for place, number in joint.parts)
+            axes.plot([left, left, right, right], [low, height, height, lower], color=BLUE, lw=1, zorder=1)
+            axes.text(
+                joint.place, height, joint.text.replace(" ", "▁"), ha="center", va="center", fontsize=7, zorder=2,
+                bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"},
+            )  # fmt: skip
+        for cut in cuts:
+            axes.axhline(sum(number <= cut for number in numbers) + 0.5, color=VERMILION, lw=0.8, ls=":", zorder=0)
+        axes.set(ylim=(-1, len(numbers) + 0.8), xlim=(-0.7, len(word) - 0.3), xticks=[])
+        axes.spines["bottom"].set_visible(False)
+    panels[0, 0].set_yticks(list(row_of.values()), [f"{number:,}" for number in numbers], fontsize=7)
+    panels[0, 0].set_ylabel("number of the merge")
+    for cut in cuts:
+        height = sum(number <= cut for number in numbers) + 0.5
+        panels[0, -1].text(
+            1.0, height, f"{cut} merges", transform=panels[0, -1].get_yaxis_transform(), ha="right", va="bottom",
+            color=VERMILION, fontsize=7,
+        )  # fmt: skip
+    plt.show()
+
+
+class Joint(NamedTuple):
+    """A merge in a word: its number, what it makes, its place, and its two parts' (place, number; 0 a character)."""
+
+    number: int
+    text: str
+    place: float
+    parts: tuple[tuple[float, int], tuple[float, int]]
+
+
+def _tree(word: str, merges: Sequence[tuple[str, str]]) -> list[Joint]:
+    """The merges that put `word` together, in their order."""
+    nodes = [(character, float(place), 0) for place, character in enumerate(word)]
+    joints = []
+    for number, (left, right) in enumerate(merges, start=1):
+        joined = nodes[:1]
+        for node in nodes[1:]:
+            first = joined[-1]
+            if (first[0], node[0]) == (left, right):
+                place = (first[1] + node[1]) / 2
+                joints.append(Joint(number, left + right, place, (first[1:], node[1:])))
+                joined[-1] = (left + right, place, number)
+            else:
+                joined.append(node)
+        nodes = joined
+    return joints
+
+
+def draw_vocabulary(
+    sizes: np.ndarray, lengths: Mapping[str, np.ndarray], word_lengths: Mapping[str, float], num_words: int,
+    rare: np.ndarray,
+) -> None:  # fmt: skip
+    """Tokens a sentence against the vocabulary's size, for each language; and the share of the tokens that are rare."""
+    _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.1))
+    for (language, length), colour in zip(lengths.items(), COLOURS, strict=False):
+        left.plot(sizes, length, "o-", ms=3, color=colour, label=language)
+        left.plot(num_words, word_lengths[language], "*", ms=10, color=colour)
+    left.set(xscale="log", xlabel="tokens in the vocabulary", ylabel="tokens in a sentence (mean)", ylim=(0, 85))
+    left.set_title("a larger vocabulary, shorter sentences …")
+    whole = num_words, min(word_lengths.values())
+    left.annotate("whole words", whole, (0, -16), textcoords="offset points", ha="center")
+    left.annotate("characters", (sizes[0], max(v[0] for v in lengths.values())), (7, 2), textcoords="offset points")
+    left.legend()
+    right.plot(sizes, 100 * rare, "o-", ms=3, color=BLUE)
+    right.set(xscale="log", xlabel="tokens in the vocabulary", ylabel="seen less than ten times (%)", ylim=(0, None))
+    right.set_title("… and more tokens hardly seen")
+    plt.show()
+
+
+def draw_two_modes(words: Sequence[str], centre: int, reach: int) -> None:
+    """word2vec's two tasks on one window of a sentence: arrows lead from what is given to what is predicted."""
+    _, panels = plt.subplots(1, 2, figsize=(7.2, 1.9))
+    names = ("CBOW: the neighbours predict the word", "skip-gram: the word predicts each neighbour")
+    for axes, name in zip(panels, names, strict=True):
+        inward = name.startswith("CBOW")
+        for place, word in enumerate(words):
+            near = 0 < abs(place - centre) <= reach
+            height = 1 if place == centre else 0
+            given = (near and inward) or (place == centre and not inward)
+            colour = BLUE if given else VERMILION if near or place == centre else GREY
+            axes.text(place, height, word, ha="center", va="center", color=colour, fontsize=9)
+            if near:
+                ends = [(place, 0.16), (centre + 0.12 * (place - centre), 0.84)]
+                start, end = ends if inward else ends[::-1]
+                axes.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": INK, "lw": 0.9})
+        axes.set(title=name, xlim=(-0.6, len(words) - 0.4), ylim=(-0.25, 1.25))
+        axes.axis("off")
+    plt.show()
+
+
+def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], shares: np.ndarray) -> None:
+    """Words at `points` `(N, 2)`, coloured by kind, named where there is room; `shares` of the variance on the axes."""
+    figure, axes = plt.subplots(figsize=(7.2, 4.8))
+    names = list(dict.fromkeys(kinds))
+    colours = dict(zip(names, [*COLOURS, GREY], strict=False))
+    for kind in names:
+        chosen = [place for place, k in zip(points, kinds, strict=True) if k == kind]
+        axes.plot(*np.transpose(chosen), "o", ms=3, color=colours[kind], label=kind)
+    axes.set(
+        title="Nouns by what stands beside them",
+        xlabel=f"first principal component ({shares[0]:.0%} of the variance)",
+        ylabel=f"second ({shares[1]:.0%})",
+    )
+    axes.margins(0.06)
+    axes.legend(ncols=len(names), loc="lower center", bbox_to_anchor=(0.5, 1.06), columnspacing=1, handletextpad=0.1)
+    figure.draw_without_rendering()
+    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in axes.transData.transform(points)]
+    for (x, y), word, kind in zip(points, words, kinds, strict=True):
+        at_x, at_y = axes.transData.transform((x, y))
+        width = 7 + 5.2 * len(word)
+        for side, offset in (("left", 4), ("right", -4)):
+            start = at_x + 5 if offset > 0 else at_x - width
+            box = (start, at_y - 5, start + width - 5, at_y + 5)
+            if all(box[2] < b[0] or box[0] > b[2] or box[3] < b[1] or box[1] > b[3] for b in taken):
+                axes.annotate(
+                    word, (x, y), (offset, 0), textcoords="offset points", ha=side, va="center", fontsize=7,
+                    color=colours[kind],
+                )  # fmt: skip
+                taken.append(box)
+                break
+    axes.set_facecolor("white")
+    axes.grid(color=PALE)
+    plt.show()
