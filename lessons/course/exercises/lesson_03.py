@@ -1,0 +1,158 @@
+"""Lesson 03: recurrent networks back through time, and additive attention's scores."""
+
+import numpy as np
+
+from minitransformer import ops
+
+from ..exercise import Attempt, exercise
+from ..judging import agree, gradients_agree, require, several
+
+
+def _rnn_backward(dhidden, hidden, recurrent):
+    """As `layers.Recurrent.backward` with a `TanhCell`, without the input's projection."""
+    dprojected = np.empty_like(dhidden)
+    dbefore = np.zeros_like(hidden[:, 0])
+    for t in reversed(range(dhidden.shape[1])):
+        dprojected[:, t] = ops.tanh_backward(dhidden[:, t] + dbefore, hidden[:, t + 1])
+        dbefore = dprojected[:, t] @ recurrent.T  # (B, C)
+    width = len(recurrent)
+    drecurrent = hidden[:, :-1].reshape(-1, width).T @ dprojected.reshape(-1, width)
+    return dprojected, dbefore, drecurrent
+
+
+def _additive_scores_backward(dscores, features, score_weight):
+    """As `ops.additive_attention_backward`, before its softmax."""
+    dsum = dscores[..., None] * score_weight * (1 - features**2)  # (B, Tq, Tk, C)
+    dscore_weight = dscores.reshape(-1) @ features.reshape(-1, len(score_weight))
+    return dsum.sum(axis=2), dsum.sum(axis=1), dscore_weight
+
+
+def _states(projected, first, recurrent):
+    hidden = np.empty((len(first), projected.shape[1] + 1, len(recurrent)))
+    hidden[:, 0] = first
+    for t in range(projected.shape[1]):
+        hidden[:, t + 1] = np.tanh(projected[:, t] + hidden[:, t] @ recurrent)
+    return hidden
+
+
+@exercise(answer=_rnn_backward)
+def rnn_backward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    B, T, C = 2, 5, 3
+    projected, dhidden = rng.standard_normal((2, B, T, C))
+    first, recurrent = rng.standard_normal((B, C)), rng.standard_normal((C, C))
+    hidden = _states(projected, first, recurrent)
+
+    def gradients(dhidden, hidden, recurrent):
+        return several(attempt(dhidden, hidden, recurrent), "dprojected", "dfirst", "drecurrent")
+
+    found = gradients(dhidden, hidden, recurrent)
+    for name, gradient, shape in zip(
+        ("dprojected", "dfirst", "drecurrent"), found, (projected.shape, first.shape, recurrent.shape), strict=True
+    ):
+        require(gradient.shape == shape, f"{name} has shape {gradient.shape} and must have {shape}")
+
+    saturated = np.sign(hidden)
+    require(
+        not gradients(dhidden, saturated, recurrent)[0].any(),
+        "where every state is 1 or −1, tanh is flat and no gradient can come through it, but dprojected is not zero: "
+        "the slope of tanh is 1 − h²",
+    )
+    stateless = _states(projected, first, 0 * recurrent)
+    require(
+        np.allclose(gradients(dhidden, stateless, 0 * recurrent)[0], dhidden * (1 - stateless[:, 1:] ** 2)),
+        "with U = 0 each position stands alone, and dprojected must be dhidden_t (1 − h_t²): is the slope that of the "
+        "state that the position made, hidden[:, t + 1] in the arrays?",
+    )
+
+    middle = np.zeros_like(dhidden)
+    middle[:, 2] = dhidden[:, 2]
+    reached = np.abs(gradients(middle, hidden, recurrent)[0]).max(axis=(0, 2)) > 0
+    require(
+        not reached[3:].any(),
+        "a gradient given to h_3 alone reaches positions after it, on which h_3 does not depend: does the loop run "
+        "from the last position to the first?",
+    )
+    require(
+        reached[:2].all(),
+        "a gradient given to h_3 alone does not reach every position before it: h_t also went into the next step, and "
+        "what comes back from there, through U, adds to dhidden",
+    )
+
+    one = gradients(dhidden[:1, :1], hidden[:1, :2], recurrent)
+    require(
+        np.allclose(one[1], one[0][:, 0] @ recurrent.T),
+        "for a single position dfirst is not dprojected_1 Uᵀ: h_0 went through U on its way into it",
+    )
+    require(
+        np.allclose(one[2], first[:1].T @ one[0][:, 0]),
+        "for a single position of one sentence drecurrent is not h_0ᵀ dprojected_1: U multiplied the state before the "
+        "position, not the one that came of it",
+    )
+    twice = gradients(np.concatenate([dhidden, dhidden]), np.concatenate([hidden, hidden]), recurrent)
+    require(
+        np.allclose(twice[2], 2 * found[2]),
+        "with each sentence given twice drecurrent must double: the same U served them all, so its gradients add",
+    )
+
+    def forward(projected, first, recurrent):
+        hidden = _states(projected, first, recurrent)
+        return hidden[:, 1:], (hidden, recurrent)
+
+    gradients_agree(
+        forward,
+        lambda dout, cache: attempt(dout, *cache),
+        {"projected": projected, "first": first, "recurrent": recurrent},
+    )
+
+
+@exercise(answer=_additive_scores_backward)
+def additive_scores_backward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    query, key = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 5, 4))
+    score_weight, dscores = rng.standard_normal(4), rng.standard_normal((2, 3, 5))
+    features = np.tanh(query[:, :, None] + key[:, None])
+
+    def gradients(dscores, features, score_weight):
+        return several(attempt(dscores, features, score_weight), "dquery", "dkey", "dscore_weight")
+
+    found = gradients(dscores, features, score_weight)
+    axes = {"dquery": "key", "dkey": "query"}
+    for name, gradient, array in zip(
+        ("dquery", "dkey", "dscore_weight"), found, (query, key, score_weight), strict=True
+    ):
+        summed = f": what is summed over is the {axes[name]}'s axis" if name in axes else ""
+        require(gradient.shape == array.shape, f"{name} has shape {gradient.shape} and must have {array.shape}{summed}")
+
+    dquery, dkey, _ = found
+    flat = gradients(dscores, np.sign(features), score_weight)
+    require(
+        not flat[0].any() and not flat[1].any(),
+        "where every feature is 1 or −1, tanh is flat and nothing can come back to query and key, but something does: "
+        "the slope of tanh is 1 − features²",
+    )
+    agree(
+        "twice the score_weight gives twice the slope, and dquery",
+        gradients(dscores, features, 2 * score_weight)[0],
+        2 * dquery,
+    )
+    require(
+        np.allclose(dquery.sum(axis=1), dkey.sum(axis=1)),
+        "query and key enter only as their sum, so dquery summed over the queries must be dkey summed over the keys: "
+        "is one of them averaged, or summed over the wrong pairs?",
+    )
+    twice = gradients(np.concatenate([dscores, dscores]), np.concatenate([features, features]), score_weight)
+    require(
+        np.allclose(twice[2], 2 * found[2]),
+        "with each sentence given twice dscore_weight must double: one vector served all pairs, so its gradients add",
+    )
+
+    def forward(query, key, score_weight):
+        features = np.tanh(query[:, :, None] + key[:, None])
+        return features @ score_weight, (features, score_weight)
+
+    gradients_agree(
+        forward,
+        lambda dscores, cache: attempt(dscores, *cache),
+        {"query": query, "key": key, "score_weight": score_weight},
+    )

@@ -1,0 +1,438 @@
+# %% [markdown]
+# # 13 · Why self-attention: Table 1, measured
+#
+# **You will be able to** say what a layer costs, what in it has to wait and how far a signal travels through it, for
+# four kinds of layer; measure each; and know where the table of the paper ends and your machine begins.
+#
+# | | |
+# |---|---|
+# | you know | recurrent networks from [03](03_before_attention.ipynb), attention from [04](04_attention.ipynb) |
+# | runs in | 40 s at most on 2 cores; no GPU, no PyTorch, no network |
+# | in the paper | §4 and Table 1 |
+# | in the package | [Table 1's layers, counted][complexity]; [`attention`][attention] with a window; [`conv1d`][conv] |
+#
+# [complexity]: ../minitransformer/paper/experiments/table1/complexity.py
+# [attention]: ../minitransformer/ops/attention.py
+# [conv]: ../minitransformer/ops/conv1d.py
+#
+# Every layer in this lesson does the same job: it takes $n$ vectors of $d$ numbers, lets them meet, and returns $n$
+# vectors of $d$ numbers. Section 4 of the paper asks three questions of each: how many **operations** does it take? How
+# many of them must be done **one after the other**? And how long is the **path** between two positions, the number of
+# steps that a signal, or a gradient, takes from one to the other? Its answers are Table 1:
+#
+# | layer | operations | sequential | longest path |
+# |---|---|---|---|
+# | self-attention | $O(n^2 \cdot d)$ | $O(1)$ | $O(1)$ |
+# | recurrent | $O(n \cdot d^2)$ | $O(n)$ | $O(n)$ |
+# | convolutional, kernel $k$ | $O(k \cdot n \cdot d^2)$ | $O(1)$ | $O(\log_k n)$ |
+# | self-attention, restricted to $r$ | $O(r \cdot n \cdot d)$ | $O(1)$ | $O(n/r)$ |
+#
+# An $O$ hides constants, and constants decide what is faster at the lengths that people use. We have all four layers;
+# so we count, and take the time.
+
+# %%
+import itertools
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from course import start
+from course.pictures.lesson_13 import draw_costs, draw_paths
+from minitransformer.gradcheck import GradientError, check_gradients, error
+from minitransformer.ops import attention_backward, attention_forward, conv1d_forward, softmax_forward
+from minitransformer.paper.experiments.table1.complexity import (
+    ATTENTION,
+    CONVOLUTION,
+    KERNEL_WIDTH,
+    LAYER_TYPES,
+    RECURRENT,
+    RESTRICTED,
+    WINDOW,
+    crossing,
+    exponent,
+    num_calls,
+    operations,
+    path_length,
+    seconds,
+)
+from minitransformer.threads import Threads
+
+check = start("13")
+rng = np.random.default_rng(0)
+layers = {kind.name: kind for kind in LAYER_TYPES}
+
+# %% [markdown]
+# First the third question, since a picture answers it. Nine positions; a line is where a layer lets two of them meet;
+# in colour, a shortest way from the first to the last:
+
+# %%
+draw_paths()
+plt.show()
+
+# %% [markdown]
+# Two of these you have met. The others are quickly said:
+#
+# * **Restricted self-attention** is attention in which a query meets only the keys at a distance of $r$ or less.
+# * A **convolution** of kernel width $k$ gives each of $k$ neighbours, by its place relative to the position, a matrix
+#   $W_\tau$ $(d, d)$ of its own, and adds up; beyond the ends there are zeros:
+#
+# $$ y_t = b + \sum_{\tau=0}^{k-1} x_{t+\tau-\lfloor k/2 \rfloor}\, W_\tau $$
+#
+# * A **dilated** convolution leaves gaps: in layer $l = 0, 1, \dots$ a position sees itself and the $k-1$ before it at
+#   multiples of $k^l$.
+
+
+# %%
+def convolution_loops(x, weight, bias):
+    """x (n, d), weight (k, d, d), bias (d,) → y (n, d)."""
+    n, k = len(x), len(weight)
+    y = np.tile(bias, (n, 1))
+    for t, tau in np.ndindex(n, k):
+        seen = t + tau - k // 2
+        if 0 <= seen < n:
+            y[t] += x[seen] @ weight[tau]
+    return y
+
+
+x, weight, bias = rng.standard_normal((7, 4)), rng.standard_normal((3, 4, 4)), rng.standard_normal(4)
+theirs, _ = conv1d_forward(x[None], weight, bias, padding="same")
+print(f"convolution, loops against the package: {error(convolution_loops(x, weight, bias), theirs[0]):.1e}")
+
+# %% [markdown]
+# ## Operations
+#
+# What counts is what lets positions meet. A product of two vectors of $d$ numbers is $d$ multiplications and $d$
+# additions, $2d$; a vector times a $d \times d$ matrix is $2d^2$. The rest is a matter of saying who meets whom:
+
+# %%
+n, d, k, r = 24, 16, KERNEL_WIDTH, WINDOW
+pairs = list(itertools.product(range(n), repeat=2))
+by_hand = {
+    ATTENTION: sum(2 * d + 2 * d for i, j in pairs),  # query · key, and weight × value
+    RECURRENT: sum(2 * d * d + 2 * d * d for t in range(n)),  # x_t W, and h_{t−1} U
+    CONVOLUTION: sum(2 * d * 2 * d for t in range(n) for tau in range(k)),  # W_τ is (d, 2d): the package's has a gate
+    RESTRICTED: sum(2 * d + 2 * d for i, j in pairs if abs(i - j) <= r),
+}
+print(f"{f'n = {n}, d = {d}':<28} by hand   counted while the package's layer runs")
+for name, count in by_hand.items():
+    print(f"{name:<28} {count:>7,}   {operations(layers[name], n, d):>7,.0f}")
+
+# %% [markdown]
+# So the constants behind the $O$ are: self-attention $4 n^2 d$, recurrent $4 n d^2$, convolution $2 k n d^2$ (twice
+# that where each number has a gate, as in the package's layer and in Gehring's translator), restricted self-attention
+# about $4 (2r+1) n d$. (The paper's $r$ is the whole neighbourhood, our $2r + 1$.) Attention's $n^2$ has the *small*
+# other factor: one $d$, where the others have $d^2$.
+#
+# ### Exercise 1: the crossover
+#
+# "Self-attention layers are faster than recurrent layers when the sequence length $n$ is smaller than the
+# representation dimensionality $d$", says §4. Generalise: let another computation take $c\, n\, d^2$ operations, linear
+# in $n$. At which length does attention's $4 n^2 d$ come to as many?
+
+
+# %% tags=["exercise"]
+def crossover(d, c):
+    """The length n > 0 at which 4 n² d = c n d², for a width d and a constant c: a number, not rounded."""
+    raise NotImplementedError
+
+
+# %%
+crossover = check(crossover)
+
+# %% [markdown]
+# Now the sentence of the paper is one line of a table. Two of the others are about the Transformer itself: attention
+# needs its four projections (query, key, value, output: $4 \cdot 2 n d^2$), and a layer of the encoder also has its
+# feed-forward network ($2 \cdot 2 n d \cdot 4d$). Until the crossover they, not attention, are what a layer costs:
+
+# %%
+others = {
+    "a recurrent layer": 4,
+    "a convolution, k = 5": 2 * 5,
+    "its own projections": 8,
+    "all else in a Transformer's layer": 8 + 16,
+}
+print("attention costs as much as          c   from n =    for d = 512")
+for name, c in others.items():
+    print(f"{name:<34} {c:>3} {crossover(1, c):>8.1f} d {crossover(512, c):>14,.0f}")
+
+# %% [markdown]
+# The famous $n^2$ is the smaller part of a layer's work for any sequence shorter than the last line's. Nor does it
+# follow that a layer of self-attention is cheaper than a recurrent one where $n < d$: **with** its projections it takes
+# more operations at *any* length, since $8 > 4$. It is faster there for another reason, which is the second question.
+#
+# ## What has to wait
+#
+# A processor with thousands of arithmetic units is fast at what can be done at once. Here is how many times each layer
+# calls an operation of the package, one call after the other, where a call works on as many positions as it is given:
+
+# %%
+print(f"{'calls one after the other':<28} {'n = 64':>8} {'n = 128':>8}")
+for name, kind in layers.items():
+    print(f"{name:<28} {num_calls(kind, 64):>8} {num_calls(kind, 128):>8}")
+
+# %% [markdown]
+# A recurrent layer calls two more for each position, a product and its tanh: they need the state before, and nothing in
+# the world can make them start earlier. The others do not care how long the sequence is.
+#
+# ## How far a signal travels
+#
+# We need not believe the picture above: a gradient can be asked. Send one in at the last position, and see how far back
+# it arrives after one layer. From the first position to the last then takes as many layers as that reach goes into the
+# $n - 1$ steps between them:
+
+# %%
+x = rng.standard_normal((1, 1, 64, 4))
+for reach in (None, 8):
+    _, cache = attention_forward(x, x, x, window=reach)
+    dout = np.zeros_like(x)
+    dout[0, 0, -1] = 1
+    _, _, dvalue = attention_backward(dout, cache)
+    print(f"window {reach!s:<5} reaches back {63 - np.flatnonzero(dvalue[0, 0].any(axis=1))[0]:>3} positions")
+print()
+print(f"{'hops from end to end':<28} {'n = 16':>8} {'n = 256':>8} {'n = 1024':>8}")
+for name, kind in layers.items():
+    print(f"{name:<28} " + " ".join(f"{path_length(kind, length):>8,}" for length in (16, 256, 1024)))
+
+# %% [markdown]
+# The convolution's hops grow in proportion to $n$, not to its logarithm: our layer sees its neighbours. The table's
+# $O(\log_k n)$ is of the dilated kind.
+#
+# ### Exercise 2: dilated layers
+#
+# Every further dilated layer multiplies by $k$ how many positions are heard of. How many layers until the last of $n$
+# positions has heard of the first?
+
+
+# %% tags=["exercise"]
+def dilated_layers(n, k):
+    """The least number of layers, an int, after which the last of n ≥ 1 positions has heard of the first.
+
+    In layer l = 0, 1, … a position hears what the positions 0, 1, …, k − 1 times k^l before it had heard; k ≥ 2.
+    """
+    raise NotImplementedError
+
+
+# %%
+dilated_layers = check(dilated_layers)
+
+# %%
+print(f"{'Convolutional, dilated':<28} " + " ".join(f"{dilated_layers(n, KERNEL_WIDTH):>8,}" for n in (16, 256, 1024)))
+
+# %% [markdown]
+# Why does the length of a path matter? Lesson 03 measured it: through a recurrent layer a gradient is multiplied once
+# for each step, and little is left after a few dozen. What is one step away need not be remembered on the way.
+#
+# ## Time
+#
+# Operations are what a layer *should* cost. Here is what it does: forward and backward of one sequence at $d = 64$, the
+# least of several runs (whatever else the machine does can only make a run longer), one thread of BLAS. Self-attention
+# is timed as it is used, with its projections, and *alone*, which is what Table 1 counts.
+
+# %%
+WIDTH = 64
+LENGTHS = (32, 64, 128, 256, 512, 1024, 2048)
+ALONE = f"{ATTENTION}, alone"
+
+
+def timed(kind, **options):
+    return [seconds(kind, n, WIDTH, repeats=3, least=0.02, **options) for n in LENGTHS]
+
+
+times = {}
+with Threads(1):
+    for _ in range(3):  # rounds, so that no layer has the machine's bad minute for itself
+        measured = {name: timed(kind) for name, kind in layers.items()} | {ALONE: timed(layers[ATTENTION], alone=True)}
+        times = {name: np.minimum(times.get(name, np.inf), found) for name, found in measured.items()}
+
+counts = {name: [kind.derived(n, WIDTH) for n in LENGTHS] for name, kind in layers.items()}
+paths = {name: [path_length(kind, n) for n in LENGTHS] for name, kind in layers.items()}
+paths["dilated"] = [dilated_layers(n, KERNEL_WIDTH) for n in LENGTHS]
+draw_costs(LENGTHS, counts, times, paths, crossover(WIDTH, 4))
+plt.show()
+
+# %% [markdown]
+# Left, the theory: straight lines, and attention crosses the recurrent layer where exercise 1 says. Middle, the
+# machine: the lines are bent, and the crossing lies elsewhere. Right, what all this is for.
+
+
+# %%
+def from_where(values, others):
+    n = crossing(LENGTHS, values, others)
+    return f"at no n up to {LENGTHS[-1]:,}" if n is None else f"from n ≈ {n:,.0f}"
+
+
+print("attention costs more than recurrence")
+print("   in operations             ", from_where(counts[ATTENTION], counts[RECURRENT]))
+print("   in time, attention alone  ", from_where(times[ALONE], times[RECURRENT]))
+print("   in time, with projections ", from_where(times[ATTENTION], times[RECURRENT]))
+
+more_time = times[RECURRENT][LENGTHS.index(WIDTH)] / times[ATTENTION][LENGTHS.index(WIDTH)]
+work, our_work = (operations(layers[name], WIDTH, WIDTH, whole=True) for name in (RECURRENT, ATTENTION))
+print(f"\nat n = d = {WIDTH} a recurrent layer takes {more_time:.1f} times as long as self-attention with projections,")
+print(f"for {work / our_work:.2f} times the operations: {1e6 * times[RECURRENT][0] / LENGTHS[0]:.1f} µs a position")
+
+print(f"\n{'exponent of n':<28} {'up to 256':>10} {'from 256':>10} {'operations':>11}")
+for name, values in times.items():
+    low, high = exponent(LENGTHS[:4], values[:4]), exponent(LENGTHS[3:], values[3:])
+    theory = exponent(LENGTHS, counts.get(name, counts[ATTENTION]))
+    print(f"{name:<28} {low:>10.2f} {high:>10.2f} {theory:>11.2f}")
+
+# %% [markdown]
+# What the recurrent layer pays for at these sizes is not arithmetic but waiting: a call of NumPy has its price however
+# little it is given, and no two of its calls can be made one. On a GPU, with thousands of units to keep busy, waiting
+# costs far more. That is the sense of §4's "faster", and of the complaint in §1 that recurrence "precludes
+# parallelization within training examples".
+#
+# ## A window that really saves
+#
+# Restricted attention has $2r + 1$ keys for each query. To write it so that nobody computes the other pairs, give each
+# query the list of its keys, `index` $(n, 2r+1)$, and gather them. At the ends the list runs over; there the score is
+# $-\infty$, and the weight 0, as in lesson 04:
+
+
+# %%
+def window_index(n, r):
+    """The positions that each position sees, (n, 2r + 1), and which of them there are."""
+    seen = np.arange(n)[:, None] + np.arange(-r, r + 1)
+    return seen.clip(0, n - 1), (seen >= 0) & (seen < n)
+
+
+def window_forward(query, key, value, r):
+    """Attention to keys at distance r or less: query, key, value (n, d) → out (n, d), and the weights (n, 2r + 1)."""
+    index, exists = window_index(len(query), r)
+    scores = np.einsum("id,iwd->iw", query, key[index]) / np.sqrt(query.shape[1])
+    weights, _ = softmax_forward(np.where(exists, scores, -np.inf))
+    return np.einsum("iw,iwd->id", weights, value[index]), weights
+
+
+query, key, value = rng.standard_normal((3, 12, 4))
+out, weights = window_forward(query, key, value, r=2)
+theirs, _ = attention_forward(query[None, None], key[None, None], value[None, None], window=2)
+print(f"window against the package: {error(out, theirs[0, 0]):.1e}")
+
+# %% [markdown]
+# ### Exercise 3: the window's gradient
+#
+# The forward is eq. 1 with gathered keys, so most of the backward is lesson 04's. What is new is the way back through
+# `key[index]` and `value[index]`: a key stands in the windows of up to $2r + 1$ queries, and gets the **sum** of what
+# they send. It is the scatter-add of lesson 02's embeddings, where a word that occurs twice gets two gradients.
+
+
+# %% tags=["exercise"]
+def window_backward(dout, query, key, value, weights, r):
+    """Gradients of window_forward, without an (n, n) array.
+
+    dout, query, key, value (n, d), weights (n, 2r + 1) as window_forward returned them, 0 where there is no key
+    → the tuple dquery, dkey, dvalue, (n, d) each. The scores were scaled by 1/√d.
+    """
+    raise NotImplementedError
+
+
+# %%
+window_backward = check(window_backward)
+
+
+# %%
+def windowed(query, key, value):
+    out, weights = window_forward(query, key, value, r=2)
+    return out, (query, key, value, weights, 2)
+
+
+arrays = {"query": query, "key": key, "value": value}
+worst = check_gradients(windowed, lambda dout, cache: window_backward(dout, *cache), arrays)
+dout = rng.standard_normal(out.shape)
+_, cache = attention_forward(query[None, None], key[None, None], value[None, None], window=2)
+mine, theirs = window_backward(dout, query, key, value, weights, 2), attention_backward(dout[None, None], cache)
+for name, a, b in zip(arrays, mine, theirs, strict=True):
+    print(f"d{name:<6} against the package {error(a, b[0, 0]):.1e}, against central differences {worst[name]:.1e}")
+
+# %% [markdown]
+# The package gathers nothing. It takes a block of 128 queries at a time with the one run of keys that they reach
+# together: more pairs than need be, but in large products, and on the way back a block's gradients are added in one
+# slice. A GPU kernel works in tiles for the same reasons (lesson 16).
+#
+# ## What Table 1 does not say
+#
+# * **Memory.** Full attention's $n^2$ weights have to be kept for the backward, for each head and each layer, unless
+#   they are computed again (lesson 16).
+# * **Writing.** When a translation is written word by word, nothing can be done at once: a recurrent layer takes one
+#   step of constant cost, attention one that grows with what has been written, and a cache (lesson 11).
+
+# %%
+for n in (512, 8_192, 131_072):
+    print(f"n = {n:>7,}: weights of one head, float32: {4 * n * n / 2**20:>9,.0f} MiB")
+
+# %% [markdown]
+# ## Common mistakes, and what they look like
+#
+# **A mask taken for a saving.** The result is right, and all $n^2$ pairs were computed:
+
+# %%
+n, r = 2048, 8
+q = rng.standard_normal((1, 1, n, WIDTH)).astype(np.float32)
+distance = abs(np.arange(n)[:, None] - np.arange(n))
+
+
+def masked(q):
+    scores = q @ q.swapaxes(-1, -2) / np.float32(np.sqrt(WIDTH))
+    weights, _ = softmax_forward(np.where(distance <= r, scores, np.float32(-np.inf)))
+    return weights @ q
+
+
+def least_time(function, repeats=5):
+    taken = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        function()
+        taken.append(time.perf_counter() - started)
+    return min(taken)
+
+
+with Threads(1):
+    full = least_time(lambda: attention_forward(q, q, q))
+    by_mask = least_time(lambda: masked(q))
+    gathered = least_time(lambda: window_forward(q[0, 0], q[0, 0], q[0, 0], r))
+    by_blocks = least_time(lambda: attention_forward(q, q, q, window=r))
+print(f"forward, n = {n:,}, d = {WIDTH}, in milliseconds")
+print(f"   full attention            {1e3 * full:>6.1f}")
+print(f"   r = {r} by a mask           {1e3 * by_mask:>6.1f}")
+print(f"   r = {r} gathered, as above  {1e3 * gathered:>6.1f}")
+print(f"   r = {r} in the package      {1e3 * by_blocks:>6.1f}")
+
+# %% [markdown]
+# **Adding at repeated places.** `dkey[index] += part` adds only *one* part for each key: NumPy reads all the old
+# values, adds, and writes, and of several writes to one place the last stays. `np.add.at` adds them all:
+
+
+# %%
+def buffered(dout, cache):
+    *_, value, weights, r = cache
+    index, _ = window_index(len(value), r)
+    dquery, dkey, _ = window_backward(dout, *cache)
+    dvalue = np.zeros_like(value)
+    dvalue[index] += weights[..., None] * dout[:, None]
+    return dquery, dkey, dvalue
+
+
+try:
+    check_gradients(windowed, buffered, arrays)
+except GradientError as problem:
+    print(problem)
+
+# %% [markdown]
+# **An exponent fitted where the fixed costs are.** In the table of exponents above, compare the first column with the
+# last: at short lengths attention alone looks far from quadratic. Much of what was measured there is the price of
+# calls.
+#
+# ## What changed since 2017
+#
+# Operations stayed as they are in the table; what changed is what runs them. Flash attention (2022) no longer stores
+# the $n^2$ weights. Windows came back inside large models, in alternation with full layers or alone (Longformer 2020,
+# Mistral 7B 2023, Gemma 2 2024). And a recurrence without a nonlinearity between states, as in S4 or Mamba, can be
+# computed as a parallel scan in $O(\log n)$ sequential steps: the table's $O(n)$ is the price of the tanh.
+#
+# ## Where next
+#
+# [Lesson 14](14_numpy_speed.ipynb): operations are not time. What is time, then, and how does one get more operations
+# out of a second?

@@ -1,0 +1,81 @@
+"""Plausible wrong answers to lesson 03, each with words of the hint it must get."""
+
+import numpy as np
+
+
+def _rnn(dhidden, hidden, recurrent, *, backwards=True, carry=True, slope=1, transposed=True, before=0):
+    """Right as it stands; each option makes one mistake."""
+    B, T, C = dhidden.shape
+    dprojected, dbefore = np.zeros_like(dhidden), np.zeros((B, C))
+    for t in reversed(range(T)) if backwards else range(T):
+        dstate = dhidden[:, t] + (dbefore if carry else 0)
+        dprojected[:, t] = dstate * (1 - hidden[:, t + slope] ** 2)
+        dbefore = dprojected[:, t] @ (recurrent.T if transposed else recurrent)
+    states = hidden[:, before : before + T]
+    return dprojected, dbefore, states.reshape(-1, C).T @ dprojected.reshape(-1, C)
+
+
+def _no_slope(dhidden, hidden, recurrent):
+    dprojected, dbefore = np.zeros_like(dhidden), np.zeros_like(hidden[:, 0])
+    for t in reversed(range(dhidden.shape[1])):
+        dprojected[:, t] = dhidden[:, t] + dbefore
+        dbefore = dprojected[:, t] @ recurrent.T
+    return dprojected, dbefore, np.einsum("bti,btj->ij", hidden[:, :-1], dprojected)
+
+
+def _averaged(dhidden, hidden, recurrent):
+    dprojected, dfirst, drecurrent = _rnn(dhidden, hidden, recurrent)
+    return dprojected, dfirst, drecurrent / len(dhidden)
+
+
+def _last_step_only(dhidden, hidden, recurrent):
+    dprojected, dfirst, _ = _rnn(dhidden, hidden, recurrent)
+    return dprojected, dfirst, hidden[:, -2].T @ dprojected[:, -1]
+
+
+def _scores(dscores, features, score_weight, slope=lambda f: 1 - f**2, total=np.sum):
+    dsum = dscores[..., None] * score_weight * slope(features)
+    return dsum.sum(axis=2), total(dsum, axis=1), np.tensordot(dscores, features, axes=3)
+
+
+def _swapped(dscores, features, score_weight):
+    dquery, dkey, dscore_weight = _scores(dscores, features, score_weight)
+    return dkey, dquery, dscore_weight
+
+
+def _no_weight(dscores, features, score_weight):
+    dsum = dscores[..., None] * (1 - features**2)
+    return dsum.sum(axis=2), dsum.sum(axis=1), np.tensordot(dscores, features, axes=3)
+
+
+def _averaged_weight(dscores, features, score_weight):
+    dquery, dkey, dscore_weight = _scores(dscores, features, score_weight)
+    return dquery, dkey, dscore_weight / len(dscores)
+
+
+def _weight_through_tanh(dscores, features, score_weight):
+    dquery, dkey, _ = _scores(dscores, features, score_weight)
+    return dquery, dkey, np.tensordot(dscores, 1 - features**2, axes=3)
+
+
+WRONG = {
+    "rnn_backward": {
+        "the future is forgotten": (lambda *a: _rnn(*a, carry=False), "does not reach every position before it"),
+        "the loop runs forward": (lambda *a: _rnn(*a, backwards=False), "does the loop run from the last"),
+        "U is not transposed": (lambda *a: _rnn(*a, transposed=False), "dfirst is not dprojected_1 Uᵀ"),
+        "the slope of the state before": (lambda *a: _rnn(*a, slope=0), "with U = 0"),
+        "no slope of tanh": (_no_slope, "where every state is 1 or −1"),
+        "the state after instead of before": (lambda *a: _rnn(*a, before=1), "U multiplied the state before"),
+        "averaged over sentences": (_averaged, "drecurrent must double"),
+        "drecurrent of the last step alone": (_last_step_only, "the gradient of recurrent is wrong"),
+        "two arrays": (lambda *a: _rnn(*a)[:2], "must return 3 arrays"),
+    },
+    "additive_scores_backward": {
+        "swapped": (_swapped, "what is summed over is the key's axis"),
+        "tanh twice": (lambda *a: _scores(*a, slope=lambda f: 1 - np.tanh(f) ** 2), "tanh is flat"),
+        "without score_weight": (_no_weight, "twice the score_weight"),
+        "averaged over queries": (lambda *a: _scores(*a, total=np.mean), "query and key enter only as their sum"),
+        "dscore_weight averaged": (_averaged_weight, "dscore_weight must double"),
+        "dscore_weight through tanh's slope": (_weight_through_tanh, "the gradient of score_weight is wrong"),
+    },
+}

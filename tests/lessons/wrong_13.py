@@ -1,0 +1,59 @@
+"""Plausible wrong answers to lesson 13, each with words of the hint it must get."""
+
+import math
+
+import numpy as np
+
+
+def _window(dout, query, key, value, weights, r, *, add=np.add.at, scaled=True, mean=True, wraps=False):
+    """Right as it stands; each option makes one mistake."""
+    n, d = query.shape
+    index = np.arange(n)[:, None] + np.arange(-r, r + 1)
+    if wraps:
+        weights = np.where(weights == 0, 0.1, weights)
+    index = index % n if wraps else index.clip(0, n - 1)
+    dweights = np.einsum("id,iwd->iw", dout, value[index])
+    dscores = weights * (dweights - ((dweights * weights).sum(axis=1, keepdims=True) if mean else 0))
+    dscores = dscores / np.sqrt(d) if scaled else dscores
+    dkey, dvalue = np.zeros_like(key), np.zeros_like(value)
+    add(dkey, index, dscores[..., None] * query[:, None])
+    add(dvalue, index, weights[..., None] * dout[:, None])
+    return np.einsum("iw,iwd->id", dscores, key[index]), dkey, dvalue
+
+
+def _buffered(array, index, part):
+    array[index] += part
+
+
+def _own_key(dout, query, key, value, weights, r):
+    """As if every key of a window were the one in its middle."""
+    _, dkey, dvalue = _window(dout, query, key, value, weights, r)
+    dscores = weights * (np.einsum("id,id->i", dout, value)[:, None] - 1)
+    return dscores.sum(axis=1, keepdims=True) * key, dkey, dvalue
+
+
+WRONG = {
+    "crossover": {
+        "n = d whatever the other is": (lambda d, c: d, "twice the c gives 1 times the length"),
+        "inverted": (lambda d, c: 4 * d / c, "twice the c gives 0.5 times the length"),
+        "the 4 is forgotten": (lambda d, c: c * d, "attention takes 4 times"),
+        "a root": (lambda d, c: math.sqrt(c * d) / 2, "twice the width gives 1.41 times the length"),
+        "the other solution": (lambda d, c: 0, "one length above 0"),
+    },
+    "dilated_layers": {
+        "a logarithm rounded up": (lambda n, k: math.ceil(math.log(n, k)), "a hair beside the whole number"),
+        "rounded down": (lambda n, k: int(math.log(n + 0.5, k)), "for n = 100 and k = 5 it says 2"),
+        "contiguous kernels": (lambda n, k: -(-(n - 1) // (k - 1)), "positions take 100 layers more than 100"),
+        "not rounded": (lambda n, k: math.log(n, k), "must return an int"),
+        "one too many": (lambda n, k: 1 + math.ceil(math.log(n, k) - 1e-9), "for n = 100 and k = 5 it says 4"),
+        "rounded": (lambda n, k: round(math.log(n, k)), "for n = 700 and k = 2 it says 9"),
+    },
+    "window_backward": {
+        "repeated places": (lambda *a: _window(*a, add=_buffered), "np.add.at, not +="),
+        "no scale": (lambda *a: _window(*a, scaled=False), "2 times the true gradient"),
+        "no mean in the softmax": (lambda *a: _window(*a, mean=False), "takes the weighted mean"),
+        "wraps around": (lambda *a: _window(*a, wraps=True), "does the window wrap around"),
+        "the key in the middle for all": (_own_key, "the gradient of query is wrong"),
+        "two arrays": (lambda *a: _window(*a)[:2], "must return 3 arrays"),
+    },
+}
