@@ -123,9 +123,9 @@ print(f"{np.mean([len(text) for text in texts]):.1f} characters")
 # $$ (a, b) = \operatorname*{argmax}_{(a, b)} \sum_w \mathrm{count}(w) \cdot
 #    \#\{ i : w_i = a,\ w_{i+1} = b \} $$
 #
-# over all words $w$, with $w_i$ its $i$-th symbol. Frequent words grow together into one token; rare and new ones stay in
-# pieces. The number of merges is the one thing to choose. (Sennrich, Haddow & Birch, 2016; the paper's §5.1 has about
-# 37,000 tokens, shared by both languages.)
+# over all words $w$, with $w_i$ its $i$-th symbol. Frequent words grow together into one token; rare and new ones stay
+# in pieces. The number of merges is the one thing to choose. (Sennrich, Haddow & Birch, 2016; the paper's §5.1 has
+# about 37,000 tokens, shared by both languages.)
 #
 # ### Exercise 1: one merge
 
