@@ -9,7 +9,7 @@
 # | you know | lesson [00](00_gradients.ipynb): vector–Jacobian products, `linear`, central differences |
 # | runs in | 20 s at most on 2 cores; no GPU, no PyTorch, no network |
 # | in the paper | §3.2.1, eq. 1 (the softmax inside attention); §3.4 (the one at the output); §5.4 (label smoothing) |
-# | in the package | [`softmax`](../minitransformer/ops/softmax.py), [loss](../minitransformer/ops/cross_entropy.py) |
+# | in the package | [`ops`](../minitransformer/ops): `softmax.py`, `cross_entropy.py` |
 #
 # A network computes **scores** (also called logits): $x$ of shape $(n)$, any real numbers, one for each thing that it
 # could choose. Softmax makes probabilities of them. A Transformer does this in two places. At its output, over the
@@ -240,9 +240,9 @@ print("done on paper:   ", -(far[0] - far.max() - np.log(np.exp(far - far.max())
 # $$ \mathrm{d}x_j = y_j\,(\mathrm{d}y_j + 1) = y_j - \delta_{jt} $$
 #
 # **Probabilities minus the truth.** The $1 / y_t$, which explodes where the model is badly wrong, met the $y_t$ from
-# the softmax and is gone. That is why the two are always computed together, and it is the reason for this loss. Compare
-# it with a loss that may look as natural, the squared error $\tfrac12 \sum_i (y_i - \delta_{it})^2$. Two tokens, the
-# right one's score ahead by a gap $g$:
+# the softmax and is gone. That is why the two are computed together, and it is a good reason for this loss. Compare it
+# with one that may look as natural, the squared error $\tfrac12 \sum_i (y_i - \delta_{it})^2$. Two tokens, the right
+# one's score ahead by a gap $g$:
 
 # %%
 gap = np.linspace(-10, 10, 201)
@@ -268,9 +268,9 @@ draw_losses_and_slopes(
 # $$ q_v = (1 - \varepsilon)\,\delta_{vt} + \frac{\varepsilon}{V}, \qquad
 #    L = -\sum_v q_v \log y_v, \qquad \mathrm{d}x = y - q $$
 #
-# with $\varepsilon = 0.1$. The gradient keeps its form, since nothing in the derivation needed $q$ to be one-hot, only
-# that it sums to 1. It is zero where $y = q$, at a finite gap. Here the right token is ahead of all $V - 1$ others by
-# $g$:
+# with $\varepsilon = 0.1$. The gradient keeps its form: now $\mathrm{d}y_v = -q_v / y_v$, so $\sum_v y_v\,
+# \mathrm{d}y_v = -\sum_v q_v = -1$ as before, and $\mathrm{d}x_v = y_v\,(\mathrm{d}y_v + 1) = y_v - q_v$. It is zero
+# where $y = q$, at a finite gap. Here the right token is ahead of all $V - 1$ others by $g$:
 
 # %%
 V, smoothing = 37_000, 0.1

@@ -30,7 +30,7 @@ from minitransformer.data.bpe import choose_characters, count_words, learn_merge
 from minitransformer.data.grammar import count_sentences, sample
 from minitransformer.data.grammar.lexicon.nouns import NOUNS
 from minitransformer.data.tokenizer import BPETokenizer
-from minitransformer.gradcheck import check_gradients, error
+from minitransformer.gradcheck import check_gradients, error, numerical_gradient
 from minitransformer.ops import embedding_backward as package_embedding_backward
 from minitransformer.ops import embedding_forward
 
@@ -123,9 +123,9 @@ print(f"{np.mean([len(text) for text in texts]):.1f} characters")
 # $$ (a, b) = \operatorname*{argmax}_{(a, b)} \sum_w \mathrm{count}(w) \cdot
 #    \#\{ i : w_i = a,\ w_{i+1} = b \} $$
 #
-# over all words $w$, with $w_i$ its $i$-th symbol. Frequent words grow together into one token; rare ones stay in
-# pieces, and nothing is ever unknown. The number of merges is the one thing to choose. (Sennrich, Haddow & Birch, 2016;
-# the paper's §5.1 has about 37,000 tokens, shared by both languages.)
+# over all words $w$, with $w_i$ its $i$-th symbol. Frequent words grow together into one token; rare and new ones stay
+# in pieces. The number of merges is the one thing to choose. (Sennrich, Haddow & Birch, 2016; the paper's §5.1 has
+# about 37,000 tokens, shared by both languages.)
 #
 # ### Exercise 1: one merge
 
@@ -382,7 +382,10 @@ print(f"multiplications: {one_hot.size * table.shape[1]:,} as a product, none as
 
 # %% tags=["exercise"]
 def embedding_backward(dy, ids, num_rows):
-    """Gradient of the table. dy (..., C), ids (...) integers in [0, num_rows) → dtable (num_rows, C)."""
+    """Gradient of the table. dy (..., C), ids (...) integers in [0, num_rows) → dtable (num_rows, C).
+
+    It is called thousands of times below, so without a Python loop over the ids.
+    """
     raise NotImplementedError
 
 
@@ -430,8 +433,26 @@ draw_two_modes("the small dog eats the sausage".split(), centre=3, reach=2)
 # $$ L = -\log \sigma(u_w \cdot h) - \sum_{k} \log\big(1 - \sigma(u_{n_k} \cdot h)\big), \qquad
 #    \frac{\partial L}{\partial s} = \sigma(s) - [\text{true word}] $$
 #
-# with $s$ one of the scores $u \cdot h$ and $n_k$ the random words: lesson 01's probability minus truth. Frequent words
-# are thinned out, as word2vec does, and random words drawn in proportion to $\mathrm{count}^{3/4}$.
+# with $s$ one of the scores $u \cdot h$ and $n_k$ the random words: lesson 01's probability minus truth. The referee
+# agrees:
+
+
+# %%
+def sigmoid(s):
+    return 1 / (1 + np.exp(-s))
+
+
+def negative_sampling(s):
+    """The loss for scores s (1 + k,), the true word's first."""
+    return -np.log(sigmoid(s[0])) - np.log(1 - sigmoid(s[1:])).sum()
+
+
+s = rng.standard_normal(6)
+print(f"against central differences {error(sigmoid(s) - np.eye(6)[0], numerical_gradient(negative_sampling, s)):.0e}")
+
+# %% [markdown]
+# As in word2vec, frequent words are thinned out, and random words drawn in proportion to $\mathrm{count}^{3/4}$. Each
+# batch takes the summed step of its pairs, for word2vec makes one step a pair.
 
 # %%
 sentences = [words_of(example.english.lower()) for example in training]
@@ -462,7 +483,7 @@ def word2vec(given, predicted, epochs, lr=0.05, width=32, num_noise=5, batch_siz
             random_words = noise.searchsorted(rng.random((len(rows), num_noise)))
             words = np.concatenate([predicted[rows, None], random_words], axis=1)  # (n, 6), the true one first
             u = out_table[words]  # (n, 6, width)
-            dscores = 1 / (1 + np.exp(-(u @ h[..., None])[..., 0]))  # (n, 6)
+            dscores = sigmoid((u @ h[..., None])[..., 0])  # (n, 6)
             dscores[:, 0] -= 1
             dh, du = (dscores[:, None] @ u)[:, 0], dscores[..., None] * h[:, None]
             table -= lr * embedding_backward(share * dh[:, None], given[rows], len(table))

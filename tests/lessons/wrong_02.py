@@ -62,6 +62,15 @@ def _skips_one_too_many(symbols, pair, new):
     return merged
 
 
+def _in_place(symbols, pair, new):
+    i = 0
+    while i < len(symbols) - 1:
+        if tuple(symbols[i : i + 2]) == pair:
+            symbols[i : i + 2] = [new]
+        i += 1
+    return symbols
+
+
 def _pieces(word, characters, fallback):
     ids = []
     for character in word:
@@ -134,6 +143,7 @@ WRONG = {
         "the last symbol is lost": (_last_symbol_lost, "has no pair (e, s) and must stay as it is"),
         "letters, not symbols": (_by_letters, "though the letters do"),
         "skips one too many": (_skips_one_too_many, "must give n e w es t"),
+        "in place": (_in_place, "changes the list that it was given"),
         "a string": (lambda symbols, pair, new: "".join(map(str, symbols)), "must return a list"),
     },
     "encode": {
