@@ -143,7 +143,7 @@ plt.show()
 # %% [markdown]
 # Each number says at which position it stands, each colour to which head its column belongs. On the upper row a head
 # has its own colour, at positions 0 to 3. On the lower, the first head has three colours of positions 0 and 1, and
-# takes them for four positions. No error is raised, and such a model trains, only not well. The section on common
+# takes them for four positions. Nothing raises an error. The section on common
 # mistakes shows what gives it away.
 #
 # ### Exercise 2: merge, and both backwards
