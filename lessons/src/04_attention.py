@@ -61,7 +61,7 @@ for sharpness in (1, 5, 20):
 #
 # * The longer the query, the sharper the choice: as its length grows, the soft dictionary becomes the hard one.
 # * The answer moves smoothly with the query, the keys and the values. A hard look-up is flat with jumps in it, and has
-#   no gradient to learn from. A soft one does; that is the only reason for it to be soft.
+#   no gradient to learn from. A soft one does; that is why it is soft.
 #
 # ## Equation 1
 #
@@ -133,8 +133,9 @@ plt.show()
 # %% [markdown]
 # ### Why a dot product?
 #
-# Lesson 03's additive score, $u \cdot \tanh(W q_i + W' k_j)$, computes a hidden vector for every pair. A dot product
-# needs one number for every pair, and is what processors do best. For one sentence of 512 tokens, in float32:
+# Lesson 03's additive score computes a hidden vector, through a tanh, for every pair of a query and a key. A dot
+# product needs one number for every pair, and all of them together are one matrix product, which is what processors do
+# best. For one sentence of 512 tokens, in float32:
 
 # %%
 n, width = 512, 64
@@ -199,7 +200,7 @@ for name, measured in (("unscaled", unscaled[at]), ("scaled", scaled[at])):
 
 # %% [markdown]
 # Look at the last two numbers. Without the scale the *mean* gradient falls far less than the median one: it is
-# not that all queries learn slowly, but that a few, whose two best keys happen to tie, get everything, and the rest get
+# not that all queries learn slowly, but that a few, whose two best keys nearly tie, get everything, and the rest get
 # nothing. A training curve shows you the mean. The next section lets you see what the rest do.
 #
 # Why not divide by $D$, then, to be safe? Because scores of variance $1/D$ make all weights nearly equal: attention
@@ -224,7 +225,7 @@ for name, measured in (("unscaled", unscaled[at]), ("scaled", scaled[at])):
 # simple appears. As $\mathrm{d}w_{il} = \mathrm{d}o_i \cdot v_l$, the sum in the middle is $\mathrm{d}o_i \cdot \sum_l
 # w_{il} v_l = \mathrm{d}o_i \cdot o_i$, and so
 #
-# $$ \mathrm{d}s_{ij} = w_{ij}\;\mathrm{d}o_i \cdot (v_j - o_i) \tag{2} $$
+# $$ \mathrm{d}s_{ij} = w_{ij}\;\mathrm{d}o_i \cdot (v_j - o_i) \tag{a} $$
 #
 # **A key's score rises in training if its value lies, seen from the present answer, in the direction in which the
 # answer should move**; and in proportion to the weight that it already has. A key with weight 0 learns nothing, which
@@ -286,7 +287,7 @@ for name, mine, other in zip(measured, backward(dout, forward(query, key, value)
 
 # %% [markdown]
 # The package's version saves a little more: it scales the `query`, $D$ numbers a row, and not the scores, $T_k$
-# numbers a row; and it takes the softmax's sum as $\mathrm{d}o_i \cdot o_i$, as in (2). Flash attention lives off that
+# numbers a row; and it takes the softmax's sum as $\mathrm{d}o_i \cdot o_i$, as in (a). Flash attention lives off that
 # identity (lesson 16).
 #
 # ### What the scale is worth
@@ -328,7 +329,7 @@ for name, shares_found in (("scaled", found[1.0]), ("unscaled", found[math.sqrt(
     print(f"{name:<8} at its best rate: {max(shares_found):.0%} found")
 
 # %% [markdown]
-# The unscaled queries have made up their minds at random before the first step, and by (2) a key that has no weight
+# The unscaled queries have made up their minds at random before the first step, and by (a) a key that has no weight
 # cannot ask for more. No learning rate helps. One can also say what the scale is *not*: it adds nothing that the model
 # could not express otherwise, since a factor may hide in the query. It is an initialisation and a step size, written
 # where they hold for every width.
@@ -456,13 +457,13 @@ print("weights × mask:", after, "with the sum", after.sum())
 print("−∞ before:     ", np.round(before, 3))
 
 # %% [markdown]
-# The backward needs no mask at all: by (2) a weight of 0 makes a gradient of 0, so what nobody may see cannot
+# The backward needs no mask at all: by (a) a weight of 0 makes a gradient of 0, so what nobody may see cannot
 # learn from it either. Exercise 1 is finished.
 #
 # ## A query with nothing to see
 #
 # One case is left. The last sentence of a batch may be empty, all of it padding; a window (lesson 13) may hold nothing
-# but padding; with more queries than keys, as in the last line of exercise 2's output, the first ones stand before the
+# but padding; with more queries than keys, as in the last line under exercise 2, the first ones stand before the
 # first key. Then the maximum of a row is $-\infty$, and $-\infty - (-\infty)$ is NaN. How far does one such row go?
 
 
@@ -504,6 +505,8 @@ def masked_softmax(scores, mask):
 masked_softmax = check(masked_softmax)
 
 # %% [markdown]
+# The package does it in the [softmax](../minitransformer/ops/softmax.py) itself: a row of −∞ gives zeros there.
+#
 # ## The proof
 #
 # The whole of this lesson in a few lines, on a batch in which everything happens at once: a causal mask, more queries
@@ -530,7 +533,7 @@ for name, worst in check_gradients(lambda *qkv: masked_attention_forward(*qkv, m
     print(f"d{name:<6} against central differences {worst:.1e}")
 
 # %% [markdown]
-# And against PyTorch's own attention and its autograd, in float64, for the sentences that have something to see (for a
+# And against PyTorch's own attention and its autograd, in float64, for the queries that have something to see (for a
 # row without any key, what PyTorch returns has changed between versions):
 
 # %%
@@ -588,11 +591,11 @@ print(".T on a batch: (2, 3, 5, 16) becomes     ", batch.T.shape)
 #
 # ## What changed since 2017
 #
-# Equation 1 is still at the heart of every large language model. What changed is how it is computed, without ever
-# storing the weights ([FlashAttention](https://arxiv.org/abs/2205.14135), 2022; lesson 16), and how the scores are kept
-# in range while training moves queries and keys away from independence: many models normalise both before the product
-# ([QK-norm](https://arxiv.org/abs/2010.04245), 2020), and [μP](https://arxiv.org/abs/2203.03466) divides by $D$, since
-# for vectors that have become correlated the sum of $D$ terms grows as $D$ and not as its root.
+# Equation 1 is still at the heart of nearly every large language model. What changed is how it is computed, without
+# ever storing the weights ([FlashAttention](https://arxiv.org/abs/2205.14135), 2022; lesson 16), and how the scores are
+# kept in range while training moves queries and keys away from independence: many models normalise both before the
+# product ([QK-norm](https://arxiv.org/abs/2010.04245), 2020), and [μP](https://arxiv.org/abs/2203.03466) divides by
+# $D$, since for vectors that have become correlated the sum of $D$ terms grows as $D$ and not as its root.
 #
 # ## Where next
 #

@@ -84,7 +84,7 @@ for H in (1, 2, 8, 32):
 #
 # $$ \big[\mathrm{head}_1, \dots, \mathrm{head}_H\big] \begin{bmatrix} W^O_1 \\ \vdots \\ W^O_H \end{bmatrix}
 #    = \sum_h \mathrm{head}_h\, W^O_h
-#    = \sum_h A_h\; x \; \big(W^V_h W^O_h\big) \tag{1} $$
+#    = \sum_h A_h\; x \; \big(W^V_h W^O_h\big) \tag{a} $$
 #
 # with $A_h$ the $(T, T)$ weights of head $h$. So **heads do not talk to each other**; each adds its own contribution to
 # the output. What is left is block structure, and this is the picture to keep:
@@ -201,7 +201,7 @@ print(f"batch against package {error(batched, packaged):.1e}")
 
 mixed, _ = attention_forward(*(split_heads(part, 4) for part in np.split(x @ w_qkv, 3, axis=-1)))  # (B, H, T, D)
 contributions = mixed @ w_out.reshape(4, 2, 8)  # (B, H, T, C): each head through its own rows of W^O
-print(f"sum of the heads, (1) {error(contributions.sum(axis=1), batched):.1e}")
+print(f"sum of the heads, (a) {error(contributions.sum(axis=1), batched):.1e}")
 
 # %% [markdown]
 # ### Exercise 4: its backward
@@ -244,7 +244,7 @@ for name, ours, other in zip(arrays, mine, theirs, strict=True):
 # ## What one head cannot do
 #
 # Now the claim of the first paragraph, as an experiment. A sentence is six words in random order. Each word is a row of
-# $x$ that holds its own name, the names of two other words that it wants, and a value of fourteen random numbers. The
+# $x$ that holds its own name, the names of two words that it wants, and a value of fourteen random numbers. The
 # output must have the value of the first wanted word in its first fourteen columns, of the second in the next:
 
 # %%
@@ -283,10 +283,10 @@ def train(num_heads, steps=400, rate=0.3):
 
 # %% [markdown]
 # The number of parameters is the same for any number of heads. What can one head reach at best? Say that it gives its
-# two wanted words the weights $p$ and $1 - p$. What arrives is $p\,v_1 + (1-p)\,v_2$, for *both* halves of the output.
-# The best guess of $v_1$ that can be made from it, when values have variance 1 and are independent, leaves the error
-# $\frac{(1-p)^2}{p^2 + (1-p)^2}$, and that of $v_2$ leaves $\frac{p^2}{p^2 + (1-p)^2}$. Their mean is $\frac12$,
-# **whatever $p$ is**: one head can serve one wish, or both half.
+# two wanted words the weights $p$ and $1 - p$, whatever their values. What arrives is $p\,v_1 + (1-p)\,v_2$, for *both*
+# halves of the output. The best guess of $v_1$ that can be made from it, when values have variance 1 and are
+# independent, leaves the error $\frac{(1-p)^2}{p^2 + (1-p)^2}$, and that of $v_2$ leaves $\frac{p^2}{p^2 + (1-p)^2}$.
+# Their mean is $\frac12$, **whatever $p$ is**: one head can serve one wish, or both half.
 
 # %%
 trained = {num_heads: train(num_heads) for num_heads in (1, 2, 4)}
@@ -299,7 +299,7 @@ for num_heads in (1, 2):
 draw.wishes({f"{h} head{'s' * (h > 1)}": errors for h, (errors, _) in trained.items()}, maps, places[0])
 plt.show()
 for num_heads, (errors, _) in trained.items():
-    print(f"{num_heads} heads: mean squared error of the last 20 steps {np.mean(errors[-20:]):.3f}")
+    print(f"heads: {num_heads}   mean squared error of the last 20 steps {np.mean(errors[-20:]):.3f}")
 
 # %% [markdown]
 # One head runs into its floor and stays. It even does what the formula allows: it divides itself between the two wishes
@@ -308,7 +308,7 @@ for num_heads, (errors, _) in trained.items():
 #
 # ## How many heads?
 #
-# That last sentence is the price. By (1), all that head $h$ can bring is $x\,(W^V_h W^O_h)$, and all that it can see is
+# That last sentence is the price. By (a), all that head $h$ can bring is $x\,(W^V_h W^O_h)$, and all that it can see is
 #
 # $$ s_{ij} \propto x_i \,\big(W^Q_h {W^K_h}^\top\big)\, x_j^\top $$
 #
@@ -380,6 +380,17 @@ by_head = w_qkv.reshape(8, 3, 4, 2).swapaxes(1, 2).reshape(8, 24)  # (C, H, 3, D
 apart = error(self_attention(x, by_head, w_out, 4), self_attention(x, w_qkv, w_out, 4))
 print(f"columns ordered by head, read as if by kind: error {apart:.1f}")
 
+eight = rng.standard_normal((2, 1, 8, 20, 64))  # a query and a key of 20 words, 8 heads, D = 64, C = 512
+for name, width in (("√D", 64), ("√C", 512)):
+    largest = attention_weights(*eight, scale=1 / np.sqrt(width)).max(axis=-1)
+    print(f"divided by {name}: the largest of 20 weights is {np.median(largest):.2f}")
+
+louder = w_qkv.copy()
+louder[:, 16:18] += 1  # the values of head 0
+for name, last in (("without W^O", np.eye(8)), ("with W^O", w_out)):
+    difference = self_attention(x, louder, last, 4) - self_attention(x, w_qkv, last, 4)
+    print(f"{name:<11} head 0 writes into the columns {np.flatnonzero(difference.any(axis=(0, 1)))}")
+
 # %% [markdown]
 # * **`reshape` without `swapaxes`.** Shapes fit and gradients check, since the backward of a wrong forward can be
 #   perfectly right. Ask who moves whom, with a causal mask: the first word must move every output, the last one only
@@ -389,8 +400,8 @@ print(f"columns ordered by head, read as if by kind: error {apart:.1f}")
 #   right, each with its own weights.
 # * **$\sqrt{C}$ for $\sqrt{D}$.** The scale belongs to the width that the dot product sums over, which is a head's.
 #   Lesson 04's scores would be $\sqrt H$ times too small, and all weights too even.
-# * **Forgetting $W^O$.** Without it each head writes into its own columns for ever, and a head of $D$ columns cannot
-#   speak to the rest of the model.
+# * **Forgetting $W^O$.** Without it each head writes into its own columns only, and cannot speak to the others'
+#   part of the model.
 #
 # ## What changed since 2017
 #

@@ -62,17 +62,18 @@ print(f"dog, in both:   {error(one[0, 1], other[0, 4]):.1e}")
 # what comes out is shuffled the same way, and not otherwise changed: attention is **permutation-equivariant**. The
 # recurrence of lesson 03 knew the order because it read in order. Attention does not read, it looks.
 #
-# (One thing does know the order: a causal mask. The first word sees one word, the second two. Decoders can make do with
-# that; an encoder, which has no such mask, has nothing.)
+# (One thing does know the order: a causal mask. The first word sees one word, the second two. Decoders can make do
+# with that, [it turned out](https://arxiv.org/abs/2203.16634); an encoder, which has no such mask, has nothing.)
 #
 # ## What to add
 #
 # The paper's answer is to add to each word's vector a second vector that says where it stands. What should that vector
-# be? Three ideas that do not work, and one that almost does:
+# be? Four ideas, and what is wrong with each:
 #
 # * **The position itself**, 0, 1, 2, …: unbounded. At position 500 it drowns the word.
 # * **The position divided by the length**: bounded, but one step is now a different step in every sentence.
-# * **One-hot**: as wide as the longest sentence, and every two positions are equally unlike, neighbours or not.
+# * **One-hot**: as wide as the longest sentence, and every two positions are equally unlike, neighbours or not. (A
+#   learned matrix behind it mends that: the end of this lesson.)
 # * **Binary**: bounded, and sixteen bits are enough for any sentence. The last bit flips at each step, the one before
 #   it at every second step, and so on. But it jumps: from 7 (`0111`) to 8 (`1000`) every bit changes, from 8 to 9 one.
 #
