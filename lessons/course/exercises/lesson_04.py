@@ -1,0 +1,253 @@
+"""Lesson 04: scaled dot-product attention and masks."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minitransformer import gradcheck, ops
+
+from ..exercise import Attempt, exercise
+from ..judging import agree, kind, require, several
+
+
+def _weights(query: Any, key: Any, mask: Any = True) -> Any:
+    scores = query @ key.swapaxes(-1, -2) / math.sqrt(query.shape[-1])
+    return ops.softmax_forward(np.where(mask, scores, -np.inf))[0]
+
+
+def _attention_backward(dout, query, key, value, weights):
+    scale = 1 / math.sqrt(query.shape[-1])
+    dweights = dout @ value.swapaxes(-1, -2)
+    dscores = ops.softmax_backward(dweights, weights)
+    return scale * dscores @ key, scale * dscores.swapaxes(-1, -2) @ query, weights.swapaxes(-1, -2) @ dout
+
+
+def _causal_mask(num_queries: int, num_keys: int) -> Any:
+    return ops.attention_mask(num_queries, num_keys, causal=True, key_mask=None, window=None)
+
+
+def _moved_by(attend, query, key, value):
+    out = attend(query, key, value)
+    moved = np.zeros((len(query), len(key)), dtype=bool)
+    for j in range(len(key)):
+        other_key, other_value = key.copy(), value.copy()
+        other_key[j] = np.random.default_rng(0).standard_normal(key.shape[1])
+        other_value[j] += 1
+        moved[:, j] = np.abs(attend(query, other_key, other_value) - out).max(axis=1) > 1e-9
+    return moved
+
+
+def _masked_softmax(scores: Any, mask: Any) -> Any:
+    return ops.softmax_forward(np.where(mask, scores, -np.inf))[0]
+
+
+@exercise(answer=_attention_backward)
+def attention_backward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    query, key, value = (rng.standard_normal((2, 1, *shape)) for shape in ((5, 8), (4, 8), (4, 3)))
+    weights, dout = _weights(query, key), rng.standard_normal((2, 1, 5, 3))
+    gradients = dict(
+        zip(
+            ("dquery", "dkey", "dvalue"),
+            several(attempt(dout, query, key, value, weights), "dquery", "dkey", "dvalue"),
+            strict=True,
+        )
+    )
+    for (name, gradient), array in zip(gradients.items(), (query, key, value), strict=True):
+        likely = "are they returned as dquery, dkey, dvalue, each product with its transpose on the right side"
+        require(
+            gradient.shape == array.shape,
+            f"{name} has shape {gradient.shape}, and a gradient has its array's, {array.shape}: {likely}?",
+        )
+
+    def loss(query, key, value):
+        return np.vdot(dout, _weights(query, key) @ value)
+
+    measured = {
+        "dquery": gradcheck.numerical_gradient(lambda query: loss(query, key, value), query),
+        "dkey": gradcheck.numerical_gradient(lambda key: loss(query, key, value), key),
+        "dvalue": gradcheck.numerical_gradient(lambda value: loss(query, key, value), value),
+    }
+    require(
+        np.allclose(gradients["dvalue"].sum(-2), dout.sum(-2)),
+        "dvalue does not sum to what dout sums to, over the places: each query's weights sum to 1, so whatever a query "
+        "sends goes to the values in full: is it weightsᵀ @ dout?",
+    )
+    shifted = several(attempt(dout, query, key, value + 1, weights), "dquery", "dkey", "dvalue")[0]
+    require(
+        np.allclose(shifted, gradients["dquery"]),
+        "adding 1 to all values changes dquery: it adds 1 to the output whatever the weights, so no score can matter "
+        "more for it: does the softmax's backward subtract Σ_j dweights·weights, of each query?",
+    )
+    scale = math.sqrt(query.shape[-1])
+    factors = {
+        "√d_k: the scores were divided by it, and so is their gradient": scale,
+        "1/√d_k: is the scale in there twice?": 1 / scale,
+        "√d_k · √d_k: the scale must divide, once": scale**2,
+    }
+    for name, gradient in gradients.items():
+        agree(name, gradient, measured[name], tolerance=1e-6, factors=factors)
+    bare = attempt(dout[0, 0], query[0, 0], key[0, 0], value[0, 0], weights[0, 0])
+    for name, gradient in zip(gradients, several(bare, "dquery", "dkey", "dvalue"), strict=True):
+        agree(f"without leading axes {name}", gradient, measured[name][0, 0], tolerance=1e-6)
+
+
+@exercise(answer=_causal_mask)
+def causal_mask(attempt: Attempt) -> None:
+    square = attempt(4, 4)
+    require(isinstance(square, np.ndarray), f"it must return an array, not {kind(square)}")
+    require(square.shape == (4, 4), f"for 4 queries and 4 keys its shape is {square.shape} and must be (4, 4)")
+    require(square.dtype == bool, f"it must be of bool, not {square.dtype}: a mask says yes or no")
+    seen = [int(row.sum()) for row in square]
+    require(
+        square.diagonal().all(),
+        "a query cannot see its own position: it is allowed, since the decoder's input is the sentence shifted by one "
+        f"(the rows see {seen} keys)",
+    )
+    require(
+        not np.array_equal(square, np.triu(np.ones((4, 4), bool))),
+        "the first query sees every key and the last one only itself: that is the future; True must mean 'may attend', "
+        "and key j lies in query i's past if j ≤ i",
+    )
+    require(
+        np.array_equal(square, np.tril(np.ones((4, 4), bool))),
+        f"with 4 queries and 4 keys the rows see {seen} keys and must see [1, 2, 3, 4]",
+    )
+    for num_queries, num_keys in ((1, 5), (2, 5), (5, 2), (0, 3)):
+        mask = np.asarray(attempt(num_queries, num_keys))
+        shape = f"{num_queries} of the queries and {num_keys} of the keys"
+        require(mask.shape == (num_queries, num_keys), f"for {shape} its shape is {mask.shape}")
+        if not num_queries:
+            continue
+        require(
+            mask[-1].all(),
+            f"with {shape} the last query sees {int(mask[-1].sum())} keys, and must see all: it stands at the last "
+            "key, so the triangle's corner is at the bottom right, not at the top left",
+        )
+        seen, expected = mask.sum(axis=1).tolist(), [max(0, num_keys - num_queries + i + 1) for i in range(num_queries)]
+        require(seen == expected, f"with {shape} the rows see {seen} keys and must see {expected}")
+        unbroken = (np.diff(mask.astype(int), axis=1) <= 0).all()
+        require(unbroken, f"with {shape} a query sees a key but not one before it")
+
+
+@exercise(answer=_moved_by)
+def moved_by(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    query, key, value = (rng.standard_normal(shape) for shape in ((3, 4), (5, 4), (5, 2)))
+    seen = np.array([[1, 0, 0, 1, 0], [0, 1, 1, 0, 0], [0, 0, 1, 0, 1]], dtype=bool)
+
+    def right(query, key, value):
+        return _weights(query, key, seen) @ value
+
+    moved = attempt(right, query, key, value)
+    require(isinstance(moved, np.ndarray), f"it must return an array, not {kind(moved)}")
+    require(
+        moved.shape == (3, 5),
+        f"for 3 queries and 5 keys its shape is {moved.shape} and must be (3, 5): a row for each query",
+    )
+    require(moved.dtype == bool, f"it must be of bool, not {moved.dtype}: an output moves or it does not")
+    require(
+        not moved[~seen].any(),
+        "it says that outputs move with keys that they cannot see: is one key at a time replaced, and every other as "
+        "it was?",
+    )
+    require(moved[seen].all(), "with attention that is right, outputs do not move with keys that they can see")
+
+    def only_values(query, key, value):
+        return np.ones((3, 5)) @ value
+
+    def only_keys(query, key, value):
+        return _weights(query, key) @ np.arange(10.0).reshape(5, 2)
+
+    require(
+        attempt(only_values, query, key, value).all(),
+        "it misses a leak through the values: replace value j together with key j",
+    )
+    require(
+        attempt(only_keys, query, key, value).all(),
+        "it misses a leak through the keys: a forbidden key in the softmax's denominator moves the output too",
+    )
+    zeros = np.zeros_like(value)
+    require(
+        attempt(only_values, query, key, zeros).all(),
+        "it misses a leak where the values are 0: adding to them replaces them, multiplying may not",
+    )
+
+    def faintly(query, key, value):
+        return np.ones((3, 5)) @ (1e-6 * value)
+
+    require(
+        attempt(faintly, query, key, value).all(), "it misses leaks of 10⁻⁶: what is below 1e-9 is rounding, no more"
+    )
+
+    noise = iter(rng.standard_normal((1000, 3, 2)) * 1e-15)
+    require(
+        not attempt(lambda query, key, value: next(noise), query, key, value).any(),
+        "differences of 10⁻¹⁵ count as moves: they are rounding",
+    )
+
+    def cancelling(query, key, value):
+        return only_keys(query, key, value)[:, :1] @ np.array([[1.0, -1.0]])
+
+    require(
+        attempt(cancelling, query, key, value).all(),
+        "it misses a move whose components sum to 0: look at each component of an output, not at their sum",
+    )
+
+
+@exercise(answer=_masked_softmax)
+def masked_softmax(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    scores, triangle = rng.standard_normal((4, 4)), _causal_mask(4, 4)
+    weights = attempt(scores, triangle)
+    require(isinstance(weights, np.ndarray), f"it must return an array, not {kind(weights)}")
+    require(weights.shape == (4, 4), f"for scores of shape (4, 4) its shape is {weights.shape}")
+    given = np.nan_to_num(weights)
+    require(
+        given[triangle].any() or not given[~triangle].any(),
+        "all weight is where the mask is False, and none where it is True: True means 'may attend'",
+    )
+    require(
+        not weights[~triangle].any(),
+        f"a forbidden key has weight {weights[~triangle].max():.2g} and must have exactly 0: is its score −∞? "
+        "A score of 0 still counts as e⁰ = 1",
+    )
+    sums = weights.sum(axis=-1)
+    require(
+        np.allclose(sums, 1),
+        f"the weights of a query sum to {sums[np.argmax(abs(sums - 1))]:.2f} and not to 1: forbidden keys must be out "
+        "of the denominator too, so the mask comes before the softmax and the sum goes over the last axis",
+    )
+    agree("weights", weights, _masked_softmax(scores, triangle))
+
+    for shift, what in ((900.0, "900 added to all scores"), (-900.0, "900 taken from all scores")):
+        moved = attempt(scores + shift, triangle)
+        require(
+            np.allclose(moved, weights),
+            f"with {what} the weights change, or are NaN: the softmax knows differences only; "
+            "subtract each row's maximum before the exponential",
+        )
+    for large, what in ((900.0, "a forbidden score of 900"), (np.inf, "a forbidden score of infinity")):
+        louder = attempt(np.where(triangle, scores, large), triangle)
+        require(
+            np.allclose(louder, weights),
+            f"{what} changes the weights of what is allowed: the maximum that is subtracted must be taken over "
+            "the allowed scores only",
+        )
+    empty = triangle.copy()
+    empty[2] = False
+    lonely = attempt(scores, empty)
+    require(not np.isnan(lonely).any(), "a row that may see nothing gives NaN: −∞ − (−∞), or 0/0; it must give zeros")
+    require(
+        not lonely[2].any(),
+        f"a row that may see nothing has weights that sum to {lonely[2].sum():.2f}, and must give zeros",
+    )
+    require(np.allclose(lonely[[0, 1, 3]], weights[[0, 1, 3]]), "one empty row changes the weights of the other rows")
+
+    batch, key_mask = rng.standard_normal((2, 3, 4, 5)), np.arange(5) < np.array([[5], [0]])
+    agree(
+        "for a batch, with a mask of shape (2, 1, 1, 5), weights",
+        attempt(batch, key_mask[:, None, None, :]),
+        _masked_softmax(batch, key_mask[:, None, None, :]),
+    )

@@ -1,0 +1,416 @@
+# %% [markdown]
+# # 05 · Multi-head attention
+#
+# **You will be able to** say what several heads can do that one cannot, compute all of them in one product, forward and
+# backward, and recognise the reshape that silently mixes the positions of a sentence.
+#
+# | | |
+# |---|---|
+# | you know | lesson [04](04_attention.ipynb): attention, its backward, masks |
+# | runs in | at most 20 s on 2 cores; no GPU, no PyTorch, no network |
+# | in the paper | §3.2.2, figure 2 (right); table 3, rows (A) |
+# | in the package | [`SelfAttention`, `split_heads`, `merge_heads`](../minitransformer/layers/attention.py) |
+#
+# Attention gives each query one set of weights, and so one mean of the values. In "the old dog sleeps", *dog* may want
+# its article, its adjective and its verb. One set of weights can divide itself among the three; then their values
+# arrive added up, and nobody can tell which was which. The paper's answer: look several times, each time with less.
+
+# %%
+import json
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from course import start
+from course.pictures import lesson_05 as draw
+from minitransformer.gradcheck import check_gradients, error
+from minitransformer.layers import SelfAttention
+from minitransformer.layers.parameter import FlatParameters
+from minitransformer.ops import attention_backward, attention_forward, attention_weights, numpy_ops  # noqa: F401
+
+check = start("05")
+rng = np.random.default_rng(0)
+
+# %% [markdown]
+# ## The definition
+#
+# Where do queries, keys and values come from? Here from one sequence, $x$ of shape $(T, C)$, a row for each word,
+# $C$ the model's width (the paper's $d_{model}$): each word asks, can be asked, and has something to hand over. That is
+# **self-attention**. The three are learned linear maps of $x$. With $H$ heads, head $h$ has three maps of its own,
+# each of shape $(C, D)$:
+#
+# $$ \mathrm{head}_h = \mathrm{Attention}\big(x W^Q_h,\; x W^K_h,\; x W^V_h\big) \qquad (T, D) $$
+#
+# $$ \mathrm{MultiHead}(x) = \big[\mathrm{head}_1, \dots, \mathrm{head}_H\big]\, W^O \qquad
+#    (T, H D)\,(H D, C) \to (T, C) $$
+#
+# The brackets put the heads side by side; $W^O$ of shape $(HD, C)$ mixes what they found. The paper takes $D = C / H$:
+# eight heads of 64 in a model of 512. As printed, head by head:
+
+
+# %%
+def multi_head_loops(x, w_query, w_key, w_value, w_out):
+    """One sentence, one head after the other. x (T, C), w_query, w_key, w_value (H, C, D), w_out (H·D, C) → (T, C)."""
+    heads = []
+    for head_query, head_key, head_value in zip(w_query, w_key, w_value, strict=True):
+        query, key, value = x @ head_query, x @ head_key, x @ head_value  # (T, D) each
+        out, _ = attention_forward(query[None, None], key[None, None], value[None, None])  # (1, 1, T, D)
+        heads.append(out[0, 0])
+    return np.concatenate(heads, axis=1) @ w_out
+
+
+# %% [markdown]
+# What does it cost? Each word goes through matrices of these sizes, whatever $H$ is:
+
+# %%
+C, T = 512, 100
+for H in (1, 2, 8, 32):
+    D = C // H
+    parameters = H * 3 * C * D + H * D * C
+    products = H * (T * T * D + T * T * D)
+    print(f"{H:2d} heads of {D:3d}: {parameters:,} parameters, {products:,} multiplications between words")
+
+# %% [markdown]
+# Heads are free. They divide the width among them; they do not add to it. (Not quite free: there are $H$ matrices of
+# weights to keep instead of one, each $T \times T$.)
+#
+# ## All heads in one product
+#
+# Nothing in the loop needs a loop. Put the heads' matrices side by side, as columns of one: $W^Q = [W^Q_1, \dots,
+# W^Q_H]$, of shape $(C, HD)$. Then $x W^Q$ holds the queries of all heads, side by side too: head $h$'s are the
+# columns $hD$ to $(h+1)D$. Put $W^Q$, $W^K$ and $W^V$ side by side once more and one product, with one matrix of shape
+# $(C, 3HD)$, projects everything. And by the rule for products of blocks, the last product is a sum:
+#
+# $$ \big[\mathrm{head}_1, \dots, \mathrm{head}_H\big] \begin{bmatrix} W^O_1 \\ \vdots \\ W^O_H \end{bmatrix}
+#    = \sum_h \mathrm{head}_h\, W^O_h
+#    = \sum_h A_h\; x \; \big(W^V_h W^O_h\big) \tag{a} $$
+#
+# with $A_h$ the $(T, T)$ weights of head $h$. So **heads do not talk to each other**; each adds its own contribution to
+# the output. What is left is block structure, and this is the picture to keep:
+
+# %%
+T, C, H = 5, 8, 4
+x = rng.standard_normal((T, C))
+w_qkv, w_out = rng.standard_normal((C, 3 * C)), rng.standard_normal((C, C))
+blocks = [np.stack(np.split(w, H, axis=1)) for w in np.split(w_qkv, 3, axis=1)]  # three of (H, C, D)
+looped = multi_head_loops(x, *blocks, w_out)
+
+query, key = x @ blocks[0], x @ blocks[1]  # (H, T, D)
+attention_of_heads = attention_weights(query[None], key[None])[0]  # (H, T, T)
+
+# %% tags=["picture"]
+draw.blocks(attention_of_heads, width=C)
+plt.show()
+
+# %% [markdown]
+# A colour is a head. Above: a head owns columns of $W^Q$, $W^K$ and $W^V$ (one of the three is drawn), its share of the
+# width between them, and rows of $W^O$. Below: seen as one matrix, the weights of all heads are **block-diagonal**, and
+# the values of the heads stand under each other; blocks that are zero cost nothing, since nobody computes them. Moving
+# the numbers from the arrangement above to the one below is all that is left to program.
+#
+# ### Exercise 1: split
+#
+# From side by side to under each other. The package's attention wants the heads before the positions, `(B, H, T, D)`.
+
+
+# %% tags=["exercise"]
+def split_heads(x, num_heads):
+    """x (B, T, H·D) → (B, H, T, D): head h gets the columns h·D to (h+1)·D of every position."""
+    raise NotImplementedError
+
+
+# %%
+split_heads = check(split_heads)
+
+# %% [markdown]
+# There is a wrong way that gives the right shape. `reshape` never moves a number in memory; it reads them in order and
+# cuts them anew. Straight to $(H, T, D)$, it cuts *positions* apart where it should cut *columns*:
+
+# %%
+B, T, H, D = 1, 4, 3, 2
+colours = np.broadcast_to(np.arange(H * D) // D, (B, T, H * D))  # to which head each column belongs
+labels = np.broadcast_to(np.arange(T)[:, None], (B, T, H * D))  # at which position each number stands
+draw.splits(
+    (colours[0], labels[0]),
+    {
+        "split_heads(x, 3)": (split_heads(colours, H)[0], split_heads(labels, H)[0]),
+        "x.reshape(B, H, T, D)": (colours.reshape(B, H, T, D)[0], labels.reshape(B, H, T, D)[0]),
+    },
+)
+plt.show()
+
+# %% [markdown]
+# Each number says at which position it stands, each colour to which head its column belongs. On the upper row a head
+# has its own colour, at positions 0 to 3. On the lower, the first head has three colours of positions 0 and 1, and
+# takes them for four positions. Nothing raises an error. The section on common
+# mistakes shows what gives it away.
+#
+# ### Exercise 2: merge, and both backwards
+#
+# The way back, for the heads' outputs. It is also a gradient: `split_heads` only moves numbers, each to one new place,
+# so that its Jacobian is a permutation matrix $P$, and its backward is $P^\top = P^{-1}$: **move the gradients back**.
+# The backward of split is merge, and the backward of merge is split.
+
+
+# %% tags=["exercise"]
+def merge_heads(x):
+    """x (B, H, T, D) → (B, T, H·D): the heads side by side, in their order. The inverse of split_heads."""
+    raise NotImplementedError
+
+
+# %%
+merge_heads = check(merge_heads)
+
+# %%
+x = rng.standard_normal((2, 5, 8))
+split = check_gradients(lambda x: (split_heads(x, 4), None), lambda dy, _: merge_heads(dy), {"x": x})
+merge = check_gradients(lambda x: (merge_heads(x), None), lambda dy, _: split_heads(dy, 4), {"x": split_heads(x, 4)})
+print(f"merge as split's backward {split['x']:.1e}   split as merge's backward {merge['x']:.1e}")
+
+# %% [markdown]
+# ### Exercise 3: the batch equals the loop
+#
+# Project, split, attend, merge, mix: five lines. `attention_forward(query, key, value, causal=...)` is lesson 04's,
+# from the package; it gives `out, cache`. As in the paper there are no biases.
+
+
+# %% tags=["exercise"]
+def self_attention(x, w_qkv, w_out, num_heads, causal=False):
+    """Multi-head self-attention: x (B, T, C), w_qkv (C, 3·C), w_out (C, C) → (B, T, C).
+
+    The first C columns of w_qkv make the queries of all heads, the next C the keys, the last C the values.
+    """
+    raise NotImplementedError
+
+
+# %%
+self_attention = check(self_attention)
+
+# %%
+x = rng.standard_normal((2, 5, 8))
+looped = np.stack([multi_head_loops(sentence, *blocks, w_out) for sentence in x])
+batched = self_attention(x, w_qkv, w_out, num_heads=4)
+print(f"batch against loop    {error(batched, looped):.1e}")
+
+layer = SelfAttention(numpy_ops, d_model=8, num_heads=4, d_k=2, d_v=2)
+FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64")  # gives the layer's parameters their place: zeros
+layer.query_key_value.weight.data[...], layer.output.weight.data[...] = w_qkv, w_out
+packaged, cache = layer.forward(x)
+print(f"batch against package {error(batched, packaged):.1e}")
+
+mixed, _ = attention_forward(*(split_heads(part, 4) for part in np.split(x @ w_qkv, 3, axis=-1)))  # (B, H, T, D)
+contributions = mixed @ w_out.reshape(4, 2, 8)  # (B, H, T, C): each head through its own rows of W^O
+print(f"sum of the heads, (a) {error(contributions.sum(axis=1), batched):.1e}")
+
+# %% [markdown]
+# ### Exercise 4: its backward
+#
+# The forward reversed, with a change of direction in each line: merge becomes split, split becomes merge, and the three
+# gradients go side by side where the three projections came from. `attention_backward(dout, cache)` gives
+# `dquery, dkey, dvalue`.
+
+
+# %% tags=["exercise"]
+def self_attention_backward(dout, x, w_qkv, w_out, num_heads, causal=False):
+    """Gradients of self_attention(x, w_qkv, w_out, num_heads, causal).
+
+    dout (B, T, C) → the tuple dx (B, T, C), dw_qkv (C, 3·C), dw_out (C, C).
+    What the forward computed on its way you may compute again (a layer keeps it in its cache).
+    """
+    raise NotImplementedError
+
+
+# %%
+self_attention_backward = check(self_attention_backward)
+
+# %%
+arrays = {"x": x, "w_qkv": w_qkv, "w_out": w_out}
+checked = check_gradients(
+    lambda *arrays: (self_attention(*arrays, num_heads=4), arrays),
+    lambda dout, arrays: self_attention_backward(dout, *arrays, num_heads=4),
+    arrays,
+)
+dout = rng.standard_normal(x.shape)
+mine = self_attention_backward(dout, *arrays.values(), num_heads=4)
+theirs = layer.backward(dout, cache), layer.query_key_value.weight.grad, layer.output.weight.grad
+for name, ours, other in zip(arrays, mine, theirs, strict=True):
+    print(f"d{name:<6} central differences {checked[name]:.1e}   the package's layer {error(ours, other):.1e}")
+
+# %% [markdown]
+# That the layer is also PyTorch's `nn.MultiheadAttention`, with every mask, is proved in
+# [the tests](../tests/layers/test_attention_layers.py).
+#
+# ## What one head cannot do
+#
+# Now the claim of the first paragraph, as an experiment. A sentence is six words in random order. Each word is a row of
+# $x$ that holds its own name, the names of two words that it wants, and a value of fourteen random numbers. The
+# output must have the value of the first wanted word in its first fourteen columns, of the second in the next:
+
+# %%
+NAMES, WIDTH = 6, 14
+
+
+def wishes(rng, B=32):
+    """x (B, 6, 32): name, first wish, second wish (one-hot), value; target (B, 6, 28); and the places (B, 6, 2)."""
+    name = rng.permuted(np.tile(np.arange(NAMES), (B, 1)), axis=1)  # (B, 6): which word stands where
+    first = rng.permuted(name, axis=1)
+    second = (first + rng.integers(1, NAMES, first.shape)) % NAMES  # never the same as the first
+    value = rng.standard_normal((B, NAMES, WIDTH))
+    x = np.concatenate([np.eye(NAMES)[name], np.eye(NAMES)[first], np.eye(NAMES)[second], value], axis=-1)
+    place = np.argsort(name, axis=1)  # (B, 6): where each word stands
+    places = np.stack([np.take_along_axis(place, wish, axis=1) for wish in (first, second)], axis=-1)
+    target = [np.take_along_axis(value, places[..., n, None], axis=1) for n in (0, 1)]
+    return x, np.concatenate(target, axis=-1), places
+
+
+def train(num_heads, steps=400, rate=0.3):
+    """Gradient descent on half the squared distance from the target, summed over columns; the mean squared errors."""
+    rng = np.random.default_rng(0)
+    C = 3 * NAMES + WIDTH
+    w_qkv, w_out = rng.standard_normal((C, 3 * C)) / np.sqrt(C), rng.standard_normal((C, C)) / np.sqrt(C)
+    errors = []
+    for _ in range(steps):
+        x, target, _ = wishes(rng)
+        miss = self_attention(x, w_qkv, w_out, num_heads)[..., : 2 * WIDTH] - target
+        errors.append(np.mean(miss**2))
+        dout = np.zeros_like(x)
+        dout[..., : 2 * WIDTH] = miss / miss[..., 0].size  # the mean over words
+        _, dw_qkv, dw_out = self_attention_backward(dout, x, w_qkv, w_out, num_heads)
+        w_qkv, w_out = w_qkv - rate * dw_qkv, w_out - rate * dw_out
+    return errors, w_qkv
+
+
+# %% [markdown]
+# The number of parameters is the same for any number of heads. What can one head reach at best? Say that it gives its
+# two wanted words the weights $p$ and $1 - p$, whatever their values. What arrives is $p\,v_1 + (1-p)\,v_2$, for *both*
+# halves of the output. The best guess of $v_1$ that can be made from it, when values have variance 1 and are
+# independent, leaves the error $\frac{(1-p)^2}{p^2 + (1-p)^2}$, and that of $v_2$ leaves $\frac{p^2}{p^2 + (1-p)^2}$.
+# Their mean is $\frac12$, **whatever $p$ is**: one head can serve one wish, or both half.
+
+# %%
+trained = {num_heads: train(num_heads) for num_heads in (1, 2, 4)}
+x, _, places = wishes(np.random.default_rng(1), B=1)
+maps = {}
+for num_heads in (1, 2):
+    query, key, _ = (split_heads(part, num_heads) for part in np.split(x @ trained[num_heads][1], 3, axis=-1))
+    for h, weights in enumerate(attention_weights(query, key)[0]):
+        maps["one head" if num_heads == 1 else f"two heads: head {h + 1}"] = weights
+draw.wishes({f"{h} head{'s' * (h > 1)}": errors for h, (errors, _) in trained.items()}, maps, places[0])
+plt.show()
+for num_heads, (errors, _) in trained.items():
+    print(f"heads: {num_heads}   mean squared error of the last 20 steps {np.mean(errors[-20:]):.3f}")
+
+# %% [markdown]
+# One head runs into its floor and stays. It even does what the formula allows: it divides itself between the two wishes
+# (the rings). Two heads take one wish each, though nobody told them to. With four heads a head is 8 wide, too narrow
+# to carry a value of 14: it takes two of them to fetch one, and more steps to come to that.
+#
+# ## How many heads?
+#
+# That last sentence is the price. By (a), all that head $h$ can bring is $x\,(W^V_h W^O_h)$, and all that it can see is
+#
+# $$ s_{ij} \propto x_i \,\big(W^Q_h {W^K_h}^\top\big)\, x_j^\top $$
+#
+# Both matrices in brackets are $(C, C)$, but of rank $D$ at most: a head sees the words through a slit of $D$
+# dimensions. More heads are more directions to look in, each seen less sharply. Somewhere between lies the best number;
+# the paper's table 3, rows (A), looked for it with the cost held fixed, and this project repeated that in miniature
+# ([the report](paper/paper.md)):
+
+# %%
+findings = json.loads(Path("paper/results/table3.json").read_text(encoding="utf-8"))["findings"]
+for name in ("1 head", "4 heads", "base", "16 heads", "32 heads"):
+    size, score = findings["miniature"][name], findings["scores"][name]["bleu"]
+    interval = f"({score['low']:.1f} to {score['high']:.1f})"
+    print(f"{size['heads']:2d} heads of {size['d_k']:2d}: BLEU {score['value']:.1f} {interval}")
+
+# %% [markdown]
+# (BLEU, which lesson 11 builds, says how like the reference a translation is; more is better.) One is too few, and so
+# many that each is two wide are too many. The paper's table has the same shape.
+#
+# ## A bias that never learns
+#
+# The paper has no biases in these projections. The package has them, as PyTorch does; look at their gradients:
+
+# %%
+gradient = layer.query_key_value.bias.grad
+for name, part in zip(("query", "key", "value"), np.split(gradient, 3), strict=True):
+    print(f"bias of the {name:<6} largest gradient {np.abs(part).max():.1e}")
+
+# %% [markdown]
+# The key's is zero but for rounding, and always is. A bias $b$ adds $q_i \cdot b$ to the score of *every* key, and
+# softmax knows differences only (lesson 01). The query's bias is another matter: it adds $b \cdot k_j$, which is not
+# the same for all keys: what everybody likes to look at.
+#
+# ## Common mistakes, and what they look like
+
+
+# %%
+def with_split(split, merge, x, num_heads=4, causal=True):
+    mixed, _ = attention_forward(*(split(part, num_heads) for part in np.split(x @ w_qkv, 3, axis=-1)), causal=causal)
+    return merge(mixed) @ w_out
+
+
+def reshaped(x, num_heads):
+    B, T, C = x.shape
+    return x.reshape(B, num_heads, T, C // num_heads)  # right shape, wrong numbers
+
+
+def flattened(x):
+    B, H, T, D = x.shape
+    return x.reshape(B, T, H * D)  # as wrong, on the way back
+
+
+x = rng.standard_normal((1, 5, 8))
+first, last = x.copy(), x.copy()
+first[0, 0] += 1
+last[0, -1] += 1
+for name, split, merge in (
+    ("split, merge", split_heads, merge_heads),
+    ("reshape, reshape", reshaped, flattened),
+    ("split, reshape", split_heads, flattened),
+):
+    moved = [
+        np.flatnonzero(np.abs(with_split(split, merge, changed) - with_split(split, merge, x)).max(axis=(0, 2)) > 1e-9)
+        for changed in (first, last)
+    ]
+    print(f"{name:<17} the first word moves the outputs {moved[0]!s:<12} the last one {moved[1]}")
+
+by_head = w_qkv.reshape(8, 3, 4, 2).swapaxes(1, 2).reshape(8, 24)  # (C, H, 3, D): q, k, v of head 0, then of head 1, …
+apart = error(self_attention(x, by_head, w_out, 4), self_attention(x, w_qkv, w_out, 4))
+print(f"columns ordered by head, read as if by kind: error {apart:.1f}")
+
+eight = rng.standard_normal((2, 1, 8, 20, 64))  # a query and a key of 20 words, 8 heads, D = 64, C = 512
+for name, width in (("√D", 64), ("√C", 512)):
+    largest = attention_weights(*eight, scale=1 / np.sqrt(width)).max(axis=-1)
+    print(f"divided by {name}: the largest of 20 weights is {np.median(largest):.2f}")
+
+louder = w_qkv.copy()
+louder[:, 16:18] += 1  # the values of head 0
+for name, last in (("without W^O", np.eye(8)), ("with W^O", w_out)):
+    difference = self_attention(x, louder, last, 4) - self_attention(x, w_qkv, last, 4)
+    print(f"{name:<11} head 0 writes into the columns {np.flatnonzero(difference.any(axis=(0, 1)))}")
+
+# %% [markdown]
+# * **`reshape` without `swapaxes`.** Shapes fit and gradients check, since the backward of a wrong forward can be
+#   perfectly right. Ask who moves whom, with a causal mask: the first word must move every output, the last one only
+#   its own. Reshaped on both sides, each head has a piece of the sentence to itself, and the last word never hears of
+#   the first. Reshaped on one side, the future leaks.
+# * **Another order of columns.** GPT-2 stores $[Q, K, V]$, as here; GPT-NeoX interleaves them by head. Both are
+#   right, each with its own weights.
+# * **$\sqrt{C}$ for $\sqrt{D}$.** The scale belongs to the width that the dot product sums over, which is a head's.
+#   Lesson 04's scores would be $\sqrt H$ times too small, and all weights too even.
+# * **Forgetting $W^O$.** Without it each head writes into its own columns only, and cannot speak to the others'
+#   part of the model.
+#
+# ## What changed since 2017
+#
+# Many heads turned out to be superfluous after training ([Michel et al. 2019](https://arxiv.org/abs/1905.10650),
+# [Voita et al. 2019](https://arxiv.org/abs/1905.09418); lesson 12 tries it). And the heads' keys and values, kept for
+# every word while a model writes, became a large part of its memory: so today groups of query heads share one pair
+# ([multi-query](https://arxiv.org/abs/1911.02150), [grouped-query attention](https://arxiv.org/abs/2305.13245)).
+#
+# ## Where next
+#
+# The experiment above shuffled its words at every step, and nothing minded. That is a problem: a sentence is not a bag
+# of words. [Lesson 06](06_positions.ipynb) tells attention where things stand.

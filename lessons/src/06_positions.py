@@ -1,0 +1,367 @@
+# %% [markdown]
+# # 06 · Positions
+#
+# **You will be able to** show that attention cannot tell a sentence from its words in a bag, tell it where they stand,
+# and find in the paper's sinusoids the rotations that let a head look "three words back".
+#
+# | | |
+# |---|---|
+# | you know | lessons [04](04_attention.ipynb) and [05](05_multi_head.ipynb): attention and its heads |
+# | runs in | at most 20 s on 2 cores; no GPU, no PyTorch, no network |
+# | in the paper | §3.5; table 3, row (E) |
+# | in the package | [`SinusoidalPositions`, `LearnedPositions`](../minitransformer/layers/embedding.py) |
+
+# %%
+import json
+import math
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from course import start
+from course.pictures import lesson_06 as draw
+from minitransformer.gradcheck import check_gradients, error
+from minitransformer.layers import LearnedPositions, SelfAttention, SinusoidalPositions
+from minitransformer.layers.parameter import FlatParameters
+from minitransformer.ops import attention_weights, numpy_ops
+
+check = start("06")
+rng = np.random.default_rng(0)
+
+# %% [markdown]
+# ## Attention sees a bag of words
+#
+# "The dog bites the man" and "the man bites the dog" have the same words. Give each word a random vector, send both
+# sentences through a layer of self-attention (lesson 05) with random weights, and compare what has become of *bites*:
+
+# %%
+C = 32
+words = {word: rng.standard_normal(C) for word in ("the", "dog", "bites", "man")}
+layer = SelfAttention(numpy_ops, d_model=C, num_heads=4, d_k=8, d_v=8)
+FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64").initialize(seed=0)
+
+
+def vectors(sentence):
+    return np.stack([words[word] for word in sentence.split()])[None]  # (1, T, C)
+
+
+one, _ = layer.forward(vectors("the dog bites the man"))
+other, _ = layer.forward(vectors("the man bites the dog"))
+print(f"bites, in both: {error(one[0, 2], other[0, 2]):.1e}")
+print(f"dog, in both:   {error(one[0, 1], other[0, 4]):.1e}")
+
+# %% [markdown]
+# No difference but rounding: after this layer, and after any number of such layers, nobody can say who bit whom. It has
+# to be so. Let $P$ be a permutation matrix, so that $PX$ is $X$ with its rows in another order. Then
+#
+# $$ \mathrm{softmax}\big(PQ\,(PK)^\top\big)\,PV = P\;\mathrm{softmax}\big(QK^\top\big)\,P^\top P\,V
+#    = P\;\mathrm{softmax}\big(QK^\top\big)\,V $$
+#
+# since the softmax of each row does not care how its entries are ordered, and $P^\top P = 1$. Shuffle what goes in, and
+# what comes out is shuffled the same way, and not otherwise changed: attention is **permutation-equivariant**. The
+# recurrence of lesson 03 knew the order because it read in order. Attention does not read, it looks.
+#
+# (One thing does know the order: a causal mask. The first word sees one word, the second two. Decoders can make do
+# with that, [it turned out](https://arxiv.org/abs/2203.16634); an encoder, which has no such mask, has nothing.)
+#
+# ## What to add
+#
+# The paper's answer is to add to each word's vector a second vector that says where it stands. What should that vector
+# be? Four ideas, and what is wrong with each:
+#
+# * **The position itself**, 0, 1, 2, …: unbounded. At position 500 it drowns the word.
+# * **The position divided by the length**: bounded, but one step is now a different step in every sentence.
+# * **One-hot**: as wide as the longest sentence, and every two positions are equally unlike, neighbours or not. (A
+#   learned matrix behind it mends that: the end of this lesson.)
+# * **Binary**: bounded, and sixteen bits are enough for any sentence. The last bit flips at each step, the one before
+#   it at every second step, and so on. But it jumps: from 7 (`0111`) to 8 (`1000`) every bit changes, from 8 to 9 one.
+#
+# Now make the last one smooth: instead of bits that flip, hands that turn, the first one fast and each next one slower.
+# Like a clock, whose hour hand keeps what the second hand forgets. That is the paper's encoding:
+#
+# $$ PE(pos, 2i) = \sin(pos \cdot \omega_i), \qquad PE(pos, 2i + 1) = \cos(pos \cdot \omega_i), \qquad
+#    \omega_i = 10000^{-2i/C} $$
+#
+# Here $pos$ is the position, from 0, $C$ is the model's width ($d_{model}$, even), and $i$ from 0 to $C/2 - 1$ numbers
+# the *pairs* of columns. A pair is the tip of a hand on a dial: its sine and its cosine. The first turns by 1 radian a
+# word, the last by about a ten-thousandth.
+#
+# ### Exercise 1: the table
+
+
+# %% tags=["exercise"]
+def sinusoids(num_positions, d_model):
+    """PE[pos, 2i] = sin(pos · ω_i), PE[pos, 2i+1] = cos(pos · ω_i), with ω_i = 10000^(−2i / d_model).
+
+    → (num_positions, d_model) of float64; d_model is even.
+    """
+    raise NotImplementedError
+
+
+# %%
+sinusoids = check(sinusoids)
+
+# %%
+packaged = SinusoidalPositions(numpy_ops, max_length=100, d_model=64, dtype="float64")
+print(f"against the package: {error(sinusoids(100, 64), packaged.table):.1e}")
+
+bits = (np.arange(64)[:, None] >> np.arange(6)) & 1  # (64, 6): the last bit first
+table = sinusoids(64, 64)
+steps = {"binary": np.diff(bits, axis=0), "sinusoids": np.diff(table, axis=0)}
+for name, step in steps.items():
+    lengths = np.linalg.norm(step, axis=1)
+    print(f"{name:<10} one step moves the vector by {lengths.min():.2f} to {lengths.max():.2f}")
+
+# %%
+draw.tables(bits, table)
+plt.show()
+
+# %% [markdown]
+# Both tables flicker on the left and hardly move on the right. But the steps of the sinusoids are all of the same
+# length. That is no accident.
+#
+# ## Every position is as loud as every other
+#
+# ### Exercise 2: predict
+#
+# $\sin^2 + \cos^2 = 1$, for each pair. So how long is the vector of a position?
+
+
+# %% tags=["exercise"]
+def encoding_length(d_model):
+    """The Euclidean length of PE[pos], which is the same at every position. → a number."""
+    raise NotImplementedError
+
+
+# %%
+encoding_length = check(encoding_length)
+
+# %%
+wide = sinusoids(200, 512)
+pairs = (wide**2).reshape(200, 256, 2).sum(axis=-1)  # (200, 256)
+print(f"sums of squares of pairs: {pairs.min():.6f} to {pairs.max():.6f}")
+lengths = np.linalg.norm(wide, axis=1)
+print(f"lengths: {lengths.min():.2f} to {lengths.max():.2f}, predicted {encoding_length(512):.2f}")
+
+# %% [markdown]
+# How loud should they be beside the words? The package, as the paper (§3.4), multiplies a word's vector by $\sqrt{C}$
+# before it adds the position. Its table starts with entries of variance $1/C$ (the same table serves at the output,
+# where that is the right size; lesson 08), so the words would otherwise be drowned:
+
+# %%
+embedding = rng.standard_normal((1000, 512)) / math.sqrt(512)
+for name, factor in (("as they are", 1), ("times √C", math.sqrt(512))):
+    typical = np.linalg.norm(factor * embedding, axis=1).mean()
+    print(f"words {name:<12} length {typical:5.2f}   positions {encoding_length(512):5.2f}")
+
+# %% [markdown]
+# ## Their dot products know the distance, and nothing else
+#
+# Attention compares by dot products. So compare two positions $p$ and $q$:
+#
+# $$ PE_p \cdot PE_q = \sum_i \big(\sin p\omega_i \sin q\omega_i + \cos p\omega_i \cos q\omega_i\big)
+#    = \sum_i \cos\big((p - q)\,\omega_i\big) $$
+#
+# $p$ and $q$ are gone, only $p - q$ is left. (That is also why all steps have the same length: $|PE_p - PE_q|^2 = C - 2
+# \sum_i \cos((p-q)\omega_i)$.)
+
+# %% tags=["picture"]
+positions = sinusoids(128, 128)
+products = positions @ positions.T  # (128, 128)
+draw.products(products)
+plt.show()
+
+# %%
+diagonals = [np.diagonal(products, offset) for offset in range(100)]
+spread = max(float(np.ptp(diagonal)) for diagonal in diagonals)
+half = next(offset for offset, diagonal in enumerate(diagonals) if diagonal.mean() < products[0, 0] / 2)
+print(f"largest difference along a diagonal: {spread:.1e}")
+print(f"the first offset at which the product is below half of its maximum: {half}")
+
+# %% [markdown]
+# On the left the same stripe moves down the diagonal: every position sees its surroundings in the same way, wherever it
+# stands. On the right three rows of that matrix, each drawn from its own position: three curves, of which one can see
+# only one. Near positions are alike, far ones on the whole less so, since hands of many speeds agree only near zero
+# (the slowest hardly turn at all, so the product does not fall to 0); and it is symmetric, so it cannot tell *before*
+# from *after*. Something else can.
+#
+# ## An offset is a rotation
+#
+# Let every hand turn on for $k$ more words. The hand of pair $i$ turns by $k\omega_i$, **wherever it was**:
+#
+# $$ \begin{pmatrix} \sin (p+k)\omega & \cos (p+k)\omega \end{pmatrix}
+#    = \begin{pmatrix} \sin p\omega & \cos p\omega \end{pmatrix}
+#      \begin{pmatrix} \cos k\omega & -\sin k\omega \\ \sin k\omega & \cos k\omega \end{pmatrix} $$
+#
+# which are the two addition theorems, $\sin(a + b) = \sin a \cos b + \cos a \sin b$ and $\cos(a + b) = \cos a \cos b -
+# \sin a \sin b$. All pairs together: $PE_{p+k} = PE_p\,M_k$, with a matrix $M_k$ of shape $(C, C)$ that has one such
+# block for each pair on its diagonal, and does not depend on $p$.
+
+# %%
+draw.dials(sinusoids(40, 16), starts=(0, 4), offset=2)
+plt.show()
+
+# %% [markdown]
+# ### Exercise 3: find the rotation
+
+
+# %% tags=["exercise"]
+def rotation(offset, d_model):
+    """M (d_model, d_model) with PE[pos] @ M = PE[pos + offset] for every pos; offset may be negative.
+
+    On the diagonal a block of 2 × 2 for each pair of columns, 2i and 2i+1; zeros elsewhere.
+    """
+    raise NotImplementedError
+
+
+# %%
+rotation = check(rotation)
+
+# %%
+table, M = sinusoids(100, 64), rotation(7, 64)
+print(f"PE[pos] M₇ against PE[pos + 7]: {error(table[:-7] @ M, table[7:]):.1e}")
+print(f"M₃ M₄ against M₇:               {error(rotation(3, 64) @ rotation(4, 64), M):.1e}")
+print(f"M₋₇ against the transpose:      {error(rotation(-7, 64), M.T):.1e}")
+print(f"lengths are kept, M Mᵀ = 1:     {error(M @ M.T, np.eye(64)):.1e}")
+
+# %% [markdown]
+# ### A head that looks three words back
+#
+# This is what the paper means when it hopes that the model "would easily learn to attend by relative positions".
+# Queries and keys are linear maps of what comes in. So take $W^K = 1$ and $W^Q = M_{-3}$: each query is the vector of
+# the position three before, and the key that is most like it is that position's own. No training, no table of offsets,
+# one matrix for all positions:
+
+# %%
+T, C, sharpness = 24, 64, 16.0  # the sharpness is a factor in W^Q
+table = sinusoids(T, C)
+maps = {}
+for offset in (0, -1, -3, 5):
+    query, key = sharpness * table @ rotation(offset, C), table
+    maps[offset] = attention_weights(query[None, None], key[None, None])[0, 0]  # (T, T)
+draw.looking(maps)
+plt.show()
+for offset, weights in maps.items():
+    inside = [i for i in range(T) if 0 <= i + offset < T]
+    found = np.mean([weights[i].argmax() == i + offset for i in inside])
+    mean = np.mean([weights[i, i + offset] for i in inside])
+    print(f"offset {offset:+d}: the largest weight is there for {found:.0%} of the queries, on average {mean:.2f}")
+
+# %% [markdown]
+# (Where nothing stands three words back, the softmax settles for what is most like it.) Lesson 12 looks for such a head
+# in a trained model. There, words and positions share the vectors, a query also meets the words of the key, and both
+# have their part in the score; to keep them apart is what the projections learn.
+#
+# ## Or let it learn them
+#
+# The other way is a table of one learned row for each position, added in the same manner: `LearnedPositions`. Its
+# gradient is the simplest of the course. The output is $x + \mathrm{table}$, so the gradient goes to both as it is; and
+# as every sentence of the batch used the same row, their gradients add.
+#
+# ### Exercise 4: a table's gradient
+
+
+# %% tags=["exercise"]
+def learned_positions_backward(dout, max_length):
+    """Gradient of the table (max_length, C) in out[b, t] = x[b, t] + table[t].
+
+    dout (B, T, C), with T ≤ max_length → dtable (max_length, C).
+    """
+    raise NotImplementedError
+
+
+# %%
+learned_positions_backward = check(learned_positions_backward)
+
+# %%
+x, table = rng.standard_normal((3, 5, 4)), rng.standard_normal((8, 4))
+checked = check_gradients(
+    lambda x, table: (x + table[: x.shape[1]], None),
+    lambda dout, _: (dout, learned_positions_backward(dout, 8)),
+    {"x": x, "table": table},
+)
+learned = LearnedPositions(numpy_ops, max_length=8, d_model=4)
+FlatParameters(dict(learned.named_parameters()), numpy_ops, "float64").initialize(seed=0)
+dout = rng.standard_normal(x.shape)
+learned.backward(dout)
+print(f"central differences {checked['table']:.1e}")
+print(f"the package         {error(learned_positions_backward(dout, 8), learned.table.grad):.1e}")
+print("rows without any gradient:", np.flatnonzero(~learned.table.grad.any(axis=1)))
+
+# %% [markdown]
+# The last line is the weakness of the table: positions that no training sentence reached stay as they were drawn, and
+# there is no row at all beyond its end. The sinusoids go on for ever, and the paper hoped that they "may allow the
+# model to extrapolate to sequence lengths longer than the ones encountered during training". Do they? This project
+# trained both in miniature, on short sentences only ([the report](paper/paper.md)):
+
+# %%
+findings = json.loads(Path("paper/results/table3.json").read_text(encoding="utf-8"))["findings"]["lengths"]
+longest, (least, _) = findings["trained"][1], findings["asked"]
+for name, scores in findings["scores"].items():
+    short, long = (scores[which]["bleu"]["value"] for which in ("short", "long"))
+    print(f"{name:<11} BLEU {short:.1f} up to {longest} tokens, {long:.1f} from {least} tokens")
+
+# %% [markdown]
+# (BLEU, from lesson 11: more is better.) On lengths that were seen both do as well, as in the paper's table 3, row (E).
+# On longer ones both fail. A vector that can be computed for position 30 is not yet one that the layers above have
+# learned to read.
+#
+# ## Common mistakes, and what they look like
+
+# %%
+# Angles in float32: a late position times a frequency has used up the digits.
+pos, frequencies = np.arange(5000), 10000.0 ** (-np.arange(0, 512, 2) / 512)
+exact = np.sin(np.outer(pos, frequencies))
+coarse = np.sin(np.outer(pos.astype(np.float32), frequencies.astype(np.float32)))
+for at in (10, 500, 4999):
+    print(f"angles in float32, position {at:4d}: off by {np.abs(exact - coarse)[at].max():.0e}")
+
+# Sines first, then cosines: the same columns in another order.
+table = sinusoids(64, 64)
+halves = np.concatenate([table[:, 0::2], table[:, 1::2]], axis=1)
+print(f"halves instead of pairs: table off by {error(halves, table):.1f}, ", end="")
+print(f"dot products off by {error(halves @ halves.T, table @ table.T):.0e}")
+
+# Decoding word by word: the fifth word arrives alone, and is taken for the first.
+x = rng.standard_normal((1, 5, 64))
+layer = SinusoidalPositions(numpy_ops, max_length=64, d_model=64, dtype="float64")
+whole, alone = layer.forward(x), layer.forward(x[:, 4:])
+placed = layer.forward(x[:, 4:], start=4)
+print(f"word 4 alone: off by {error(alone, whole[:, 4:]):.1f};  with start=4: {error(placed, whole[:, 4:]):.1f}")
+
+# Padding on the left: the same words, three places further on.
+padded = layer.forward(np.concatenate([np.zeros((1, 3, 64)), x], axis=1))[:, 3:]
+print(f"three places of padding before the sentence: off by {error(padded, whole):.1f}")
+
+# %% [markdown]
+# * **Angles in float32.** The table is right at the start and drifts at late positions. Compute it once, in float64
+#   (the package does it in Python's own floats), and round the result.
+# * **Halves instead of pairs.** Some implementations, the authors' own
+#   [tensor2tensor](https://github.com/tensorflow/tensor2tensor) among them, put all sines before all cosines. It is as
+#   good, since the columns are only in another order, as long as nobody mixes the two: weights trained with one do not
+#   fit the other.
+# * **Positions that start again.** A decoder with a cache sees one word at a time and must be told which it is.
+# * **Padding on the left** moves the sentence. Pad on the right, or count from the first real word.
+#
+# ## What changed since 2017
+#
+# Positions moved from the input into the attention. [Shaw et al. 2018](https://arxiv.org/abs/1803.02155) learn a vector
+# for each offset, [ALiBi](https://arxiv.org/abs/2108.12409) lowers a score with the distance, and most of today's
+# language models use [RoPE](https://arxiv.org/abs/2104.09864), which is your `rotation`: turn the query at $i$ by $M_i$
+# and the key at $j$ by $M_j$, add nothing to the words, and the score $q M_i (k M_j)^\top = q\,M_{i-j}\,k^\top$ depends
+# on the offset alone. Not only for positions, as above, but for any $q$ and $k$:
+
+# %%
+q, k = rng.standard_normal((2, 64))
+scores = {(i, j): (q @ rotation(i, 64)) @ (k @ rotation(j, 64)) for i, j in ((3, 1), (10, 8), (52, 50), (1, 3))}
+for (i, j), score in scores.items():
+    print(f"query at {i:2d}, key at {j:2d}: {score:8.4f}")
+
+# %% [markdown]
+# The same score at the same offset; and another at the opposite one, so it can tell before from after.
+#
+# ## Where next
+#
+# Words, places, heads: what attention computes is complete. [Lesson 07](07_sublayers.ipynb) is about what must stand
+# around it so that six layers of it can be trained: the feed-forward network, the residual, the norm, dropout.

@@ -1,0 +1,120 @@
+"""Plausible wrong answers to lesson 06, each with words of the hint that it must get."""
+
+import math
+
+import numpy as np
+
+
+def _angles(num_positions, d_model, first=0, exponent=1.0):
+    frequencies = 10000.0 ** (-exponent * np.arange(0, d_model, 2) / d_model)
+    return np.arange(first, num_positions + first)[:, None] * frequencies
+
+
+def _in_turn(sines, cosines):
+    return np.stack([sines, cosines], axis=-1).reshape(len(sines), -1)
+
+
+def _sines_and_cosines(*args, **options):
+    angles = _angles(*args, **options)
+    return _in_turn(np.sin(angles), np.cos(angles))
+
+
+def _every_column_its_own(num_positions, d_model):
+    angles = np.arange(num_positions)[:, None] * 10000.0 ** (-np.arange(d_model) / d_model)
+    return _in_turn(np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2]))
+
+
+def _halves(num_positions, d_model):
+    angles = _angles(num_positions, d_model)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+def _cosines_first(num_positions, d_model):
+    angles = _angles(num_positions, d_model)
+    return _in_turn(np.cos(angles), np.sin(angles))
+
+
+def _blocks(offset, d_model, block, exponent=1.0):
+    matrix = np.zeros((d_model, d_model))
+    for pair in range(0, d_model, 2):
+        angle = offset * 10000 ** (-exponent * pair / d_model)
+        matrix[pair : pair + 2, pair : pair + 2] = block(math.cos(angle), math.sin(angle))
+    return matrix
+
+
+def _shifted(offset, d_model):
+    return np.eye(d_model) + offset * np.eye(d_model, k=1)
+
+
+def _averaged(dout, max_length):
+    dtable = np.zeros((max_length, dout.shape[2]))
+    dtable[: dout.shape[1]] = dout.mean(axis=0)
+    return dtable
+
+
+def _summed_over_positions(dout, max_length):
+    return np.zeros((max_length, dout.shape[2])) + dout.sum(axis=(0, 1))
+
+
+def _the_last_rows(dout, max_length):
+    dtable = np.zeros((max_length, dout.shape[2]))
+    dtable[-dout.shape[1] :] = dout.sum(axis=0)
+    return dtable
+
+
+def _backwards(dout, max_length):
+    dtable = np.zeros((max_length, dout.shape[2]))
+    dtable[: dout.shape[1]] = dout.sum(axis=0)[::-1]
+    return dtable
+
+
+WRONG = {
+    "sinusoids": {
+        "all sines, then all cosines": (_halves, "in turn"),
+        "cosines first": (_cosines_first, "sin 0 in the even columns"),
+        "positions from 1": (lambda *args: _sines_and_cosines(*args, first=1), "position 0 is (0.84, 0.54"),
+        "a frequency for each column": (_every_column_its_own, "the squares of pair"),
+        "i/d_model for 2i/d_model": (
+            lambda *args: _sines_and_cosines(*args, exponent=0.5),
+            "is the exponent 2i/d_model",
+        ),
+        "transposed": (lambda *args: _sines_and_cosines(*args).T, "a row for each position"),
+    },
+    "encoding_length": {
+        "the squared length": (lambda d_model: d_model / 2, "take its root"),
+        "as if every column had length 1": (math.sqrt, "how many pairs are there"),
+        "one": (lambda d_model: 1.0, "its square is 1"),
+    },
+    "rotation": {
+        "transposed": (
+            lambda *args: _blocks(*args, block=lambda cosine, sine: [[cosine, sine], [-sine, cosine]]),
+            "it turns the hands back",
+        ),
+        "no minus": (
+            lambda *args: _blocks(*args, block=lambda cosine, sine: [[cosine, sine], [sine, cosine]]),
+            "a minus before one of its sines",
+        ),
+        "one frequency": (
+            lambda *args: _blocks(*args, block=lambda cosine, sine: [[cosine, -sine], [sine, cosine]], exponent=0),
+            "each pair has its own ω_i",
+        ),
+        "sines on the diagonal": (
+            lambda *args: _blocks(*args, block=lambda cosine, sine: [[sine, cosine], [cosine, -sine]]),
+            "an offset of 0 must leave everything where it is",
+        ),
+        "a shift of columns": (_shifted, "it mixes columns of different pairs"),
+        "another pace": (
+            lambda offset, d_model: _blocks(
+                2 * offset, d_model, block=lambda cosine, sine: [[cosine, -sine], [sine, cosine]]
+            ),
+            "is not PE[pos + 3]",
+        ),
+    },
+    "learned_positions_backward": {
+        "averaged": (_averaged, "they are not averaged"),
+        "only the rows in use": (lambda dout, max_length: dout.sum(axis=0), "every row of the table"),
+        "over positions": (_summed_over_positions, "rows 4 and 5 were not used"),
+        "the order turned round": (_backwards, "the gradient of table is wrong"),
+        "of each sentence": (lambda dout, max_length: dout, "the batch is summed over"),
+    },
+}
