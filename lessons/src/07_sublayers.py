@@ -54,8 +54,8 @@ rng = np.random.default_rng(0)
 #
 # with $x$ of shape $(T, C)$, $W_1$ of $(C, F)$, $W_2$ of $(F, C)$; the paper's base model has $C = 512$ and $F = 2048$.
 # Read it column by column and row by row: column $f$ of $W_1$ asks a position one question, the relu keeps the answer
-# if it is positive, and that much of row $f$ of $W_2$ is added to the output. A position gets a sum of a few of $F$
-# rows.
+# if it is positive, and that much of row $f$ of $W_2$ is added to the output. A position gets a weighted sum of those
+# of the $F$ rows whose question it answers with yes.
 #
 # The same matrices serve every position, and no position sees another. In loops that is plain to see:
 
@@ -350,7 +350,8 @@ for name, worst in zip(("y", "dx", "dgamma", "dbeta"), recorded("07_layernorm", 
 #
 # The formula has a shape. Take three channels, so that we can look. Subtracting the mean drops every row onto the plane
 # where the channels sum to zero. Dividing by the standard deviation moves it straight out or in, to the circle of
-# radius $\sqrt C$ (with $C$ channels: to a sphere), since $\sum_c n_c^2 = C$. What is left of a row is a direction.
+# radius $\sqrt C$ (with $C$ channels: to a sphere), since $\sum_c n_c^2 = C$ (but for $\epsilon$). What is left of a
+# row is a direction.
 #
 # And so for the gradient. Moving $x$ along $(1, 1, 1)$ changes nothing, and moving it straight outwards changes
 # nothing. d$x$ can have no part in these two directions, and the two means take exactly those parts off:
@@ -643,8 +644,8 @@ for name, worst in check_gradients(sublayer_forward, sublayer_backward, arrays).
 #
 # ## Common mistakes
 #
-# **ε outside the root**, $n = a / (\sqrt v + \epsilon)$, looks harmless until a row is nearly constant, as padding can
-# be. There the gradient is as large as $1/\epsilon$ instead of $1/\sqrt\epsilon$:
+# **ε outside the root**, $n = a / (\sqrt v + \epsilon)$, looks harmless until a row is nearly constant. There the
+# gradient is as large as $1/\epsilon$ instead of $1/\sqrt\epsilon$:
 
 # %%
 constant = np.full((1, 8), 2.0) + 1e-12 * rng.standard_normal((1, 8))
@@ -697,8 +698,8 @@ print(f"two runs, dropout off: they differ by {error(trained[2], trained[3]):.1e
 #
 # The norm moved off the highway, $x + f(\mathrm{LN}(x))$, which is how nearly all large models are built today (Xiong
 # and others 2020; lesson 08). Many drop the mean and $\beta$ and only divide by the root mean square (RMSNorm, Zhang
-# and Sennrich 2019), and replace the relu with a gated unit (Shazeer 2020). Models that see their data once train
-# without dropout.
+# and Sennrich 2019), and replace the relu with a gated unit (Shazeer 2020). Large models, which see each text about
+# once, mostly train without dropout.
 #
 # ## Where next
 #

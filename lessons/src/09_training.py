@@ -21,7 +21,7 @@ import copy
 import matplotlib.pyplot as plt
 import numpy as np
 
-from course import start
+from course import recorded, start
 from course.pictures.lesson_09 import draw_batches, draw_schedules, draw_trainings
 from course.style import BLUE, VERMILION
 from minitransformer import Transformer, TransformerConfig
@@ -79,7 +79,7 @@ def cut(lengths, tokens_per_batch):
 
 lengths = rng.permutation(training.target_lengths + 1)  # + 1: the end mark
 draw_batches({
-    "Random company": cut(lengths, 600)[:6],
+    "Random company (target side)": cut(lengths, 600)[:6],
     "Sorted by length": [cut(np.sort(lengths), 600)[i] for i in (5, 25, 45, 60, 75, 85)],
 })  # fmt: skip
 
@@ -113,9 +113,9 @@ print(f"knows frequencies: loss {frequency_loss:.2f}, perplexity {np.exp(frequen
 # ## Adam
 #
 # Gradient descent, $\theta \leftarrow \theta - \eta\, g$, has one rate $\eta$ for every weight. But the gradients of a
-# Transformer differ by orders of magnitude: an embedding of a rare word hears something once in a hundred batches, a
-# $\gamma$ in every one; lesson 08's layers differ by factors too. A rate that suits one is too long or too short for
-# another.
+# Transformer differ by orders of magnitude: lesson 08's layers among each other, matrices from norms, and in the table
+# of tokens the row of a rare word hears far less than that of a full stop. A rate that suits one is too long or too
+# short for another.
 #
 # Adam (Kingma and Ba 2015) keeps two running means for every weight, of the gradient and of its square:
 #
@@ -149,21 +149,35 @@ adam_step = check(adam_step)
 
 # %% [markdown]
 # Ten steps of yours beside the package's [`adam_step`](../minitransformer/ops/adam.py), which updates in place, block
-# by block, so that its passes stay in the cache:
+# by block, so that its passes stay in the cache; and beside PyTorch's:
 
 # %%
-theta, m, v = rng.standard_normal(1000), np.zeros(1000), np.zeros(1000)
-flat, flat_m, flat_v = theta.copy(), m.copy(), v.copy()
-for step in range(1, 11):
-    grad = rng.standard_normal(1000)
+start_at, grads = rng.standard_normal(1000), rng.standard_normal((10, 1000))
+theta, m, v = start_at, np.zeros(1000), np.zeros(1000)
+flat, flat_m, flat_v = start_at.copy(), np.zeros(1000), np.zeros(1000)
+for step, grad in enumerate(grads, 1):
     theta, m, v = adam_step(theta, grad, m, v, step, lr=0.01)
     package_adam_step(flat, grad, flat_m, flat_v, step=step, lr=0.01)
-print(f"after ten steps: {error(theta, flat):.1e}")
+
+
+def against_torch():
+    import torch
+
+    weights = torch.nn.Parameter(torch.tensor(start_at))
+    optimizer = torch.optim.Adam([weights], lr=0.01, betas=(0.9, 0.98), eps=1e-9)
+    for grad in grads:
+        weights.grad = torch.tensor(grad)
+        optimizer.step()
+    return error(theta, weights.detach().numpy())
+
+
+print(f"after ten steps, against the package: {error(theta, flat):.1e}")
+print(f"after ten steps, against PyTorch:     {recorded('09_adam', against_torch):.1e}")
 
 # %% [markdown]
-# Note the very first step: $\hat m = g$ and $\hat v = g^2$, so every weight moves by exactly $\eta$, however small its
-# gradient, whether it was signal or noise. All weights of the model take a full step on the word of
-# one batch.
+# Note the very first step: $\hat m = g$ and $\hat v = g^2$, so every weight moves by $\eta$, however small its gradient
+# (if it is far above $\epsilon$), whether it was signal or noise. All weights of the model take a full step on the word
+# of one batch.
 #
 # ## Warm-up
 #
@@ -178,7 +192,7 @@ print(f"after ten steps: {error(theta, flat):.1e}")
 
 # %%
 def noam(step, d_model, warmup_steps):
-    """Equation 3; named after Noam Shazeer, as in the authors' code."""
+    """Equation 3, by its name in the authors' code."""
     return d_model**-0.5 * np.minimum(step**-0.5, step * warmup_steps**-1.5)
 
 
@@ -505,9 +519,9 @@ for times in (1, 2, 3):
 logits, _ = models["post-norm, warm-up"].forward(mixed.source, mixed.target_in)
 shifted = logits - logits.max(axis=-1, keepdims=True)
 log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))  # (B, Tt, V)
-log_p[mixed.target_out == 0] = np.log(0.99) * (np.arange(VOCABULARY) == 0)  # as if it had learned to say padding
 token_loss = -np.take_along_axis(log_p, mixed.target_out[..., None], axis=-1)[..., 0]  # (B, Tt)
 real = mixed.target_out != 0
+token_loss[~real] = -np.log(0.99)  # as if it had learned to say padding
 for name, chosen in (("the tokens that count", token_loss[real]), ("the whole rectangle", token_loss)):
     print(f"mean over {name:<22} {chosen.mean():.2f}")
 
@@ -538,7 +552,7 @@ print(f"share of the weights that move by a full learning rate at once: {np.mean
 # ## What changed since 2017
 #
 # Weight decay applied beside Adam and not through its gradient (AdamW, Loshchilov and Hutter 2019) is the default now,
-# with $\beta_2$ near the paper's 0.98 or below, clipping at norm 1, a warm-up of some hundred to some thousand steps,
+# with $\beta_2$ of 0.95 to 0.99, clipping at norm 1, a warm-up of some hundred to some thousand steps,
 # and a decay by a cosine or a straight line to nearly zero in place of $1/\sqrt t$. Optimisers that treat a matrix as a
 # matrix (Muon, 2024) have begun to compete.
 #
