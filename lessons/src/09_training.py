@@ -394,7 +394,7 @@ print(f"50 steps later: {step_lengths(None)[79]:.2f} as it came, {step_lengths(2
 # %% [markdown]
 # ## Averaging checkpoints
 #
-# A training with a rate that is not yet small jitters around where it is going. The mean of the last few stops lies
+# A training with a rate that is not yet small jitters around where it is going. The mean of the last few stops is often
 # nearer to it than any of them (§6.1: the last 5 checkpoints of base, the last 20 of big). Of the weights, in one line,
 # and then judged on sentences that were not trained on:
 

@@ -55,8 +55,8 @@ def draw_trainings(
     """By step: rate, loss (a line: mean of ten steps), gradient of the lowest layer; `floor`: guessing by frequency."""
     styles = dict(zip(losses, ((VERMILION, "-"), (BLUE, "-"), (ORANGE, "--")), strict=True))
     _, (above, middle, below) = plt.subplots(3, 1, figsize=(7.2, 6.2), sharex=True, height_ratios=(1, 2.2, 1.8))
+    steps = np.arange(1, len(next(iter(rates.values()))) + 1)
     for name, (colour, line) in styles.items():
-        steps = np.arange(1, len(rates[name]) + 1)
         above.plot(steps, rates[name], line, color=colour)
         for axes, values in ((middle, losses[name]), (below, np.log(lowest[name]))):
             shown = np.exp if axes is below else np.asarray
