@@ -12,7 +12,7 @@
 # | in the package | [`layernorm`](../minitransformer/ops/layernorm.py), [dropout](../minitransformer/ops/dropout.py) |
 #
 # Attention moves information between positions. Everything else in a layer serves to let it do so again and again, many
-# layers deep. The paper says all of it in one line:
+# layers deep. The paper says it in one line of §3.1, to which §5.4 adds the dropout:
 #
 # $$ \mathrm{LayerNorm}\big(x + \mathrm{Dropout}(\mathrm{Sublayer}(x))\big) $$
 #
@@ -54,8 +54,8 @@ rng = np.random.default_rng(0)
 #
 # with $x$ of shape $(T, C)$, $W_1$ of $(C, F)$, $W_2$ of $(F, C)$; the paper's base model has $C = 512$ and $F = 2048$.
 # Read it column by column and row by row: column $f$ of $W_1$ asks a position one question, the relu keeps the answer
-# if it is positive, and that much of row $f$ of $W_2$ is added to the output. A position gets a sum of a few of $F$
-# rows.
+# if it is positive, and that much of row $f$ of $W_2$ is added to the output. A position gets a weighted sum of those
+# of the $F$ rows whose question it answers with yes.
 #
 # The same matrices serve every position, and no position sees another. In loops that is plain to see:
 
@@ -161,7 +161,7 @@ print(f"feed-forward, largest gradient off the diagonal: {off.max():.0f}")
 print(f"self-attention, smallest off the diagonal: {reached['self-attention'][~np.eye(T, dtype=bool)].min():.1e}")
 
 # %% [markdown]
-# In numbers of weights the feed-forward network is the larger part of a layer. Attention has four matrices of
+# In numbers of weights the feed-forward network is the larger part of an encoder layer. Attention has four matrices of
 # $C \times C$, the network two of $C \times F$:
 
 # %%
@@ -173,13 +173,13 @@ print(f"base model, per encoder layer: attention {attention_weights:,} weights, 
 # ## The residual connection: a highway
 #
 # Stack many sub-layers $f_1, \dots, f_L$, each on the output of the one before, and the gradient has to pass every one
-# of them on its way back. Each multiplies it by its Jacobian. If they shrink it a little, what arrives after many is
-# nothing.
+# of them on its way back. Each multiplies it by its Jacobian, transposed. If they shrink it a little, what arrives
+# after many is nothing.
 #
 # So do not replace $x$, add to it:
 #
-# $$ x_{l+1} = x_l + f_l(x_l) \qquad\Longrightarrow\qquad
-#    \mathrm{d}x_l = \mathrm{d}x_{l+1} + J_l^\top \mathrm{d}x_{l+1} = (I + J_l^\top)\,\mathrm{d}x_{l+1} $$
+# $$ x_l = x_{l-1} + f_l(x_{l-1}) \qquad\Longrightarrow\qquad
+#    \mathrm{d}x_{l-1} = \mathrm{d}x_l + J_l^\top \mathrm{d}x_l = (I + J_l^\top)\,\mathrm{d}x_l $$
 #
 # with $J_l$ the Jacobian of $f_l$. In code it is `dx = dy + sublayer_backward(dy)`: $x$ was used twice, so its
 # gradients add. Multiply out the product over all layers:
@@ -350,7 +350,8 @@ for name, worst in zip(("y", "dx", "dgamma", "dbeta"), recorded("07_layernorm", 
 #
 # The formula has a shape. Take three channels, so that we can look. Subtracting the mean drops every row onto the plane
 # where the channels sum to zero. Dividing by the standard deviation moves it straight out or in, to the circle of
-# radius $\sqrt C$ (with $C$ channels: to a sphere), since $\sum_c n_c^2 = C$. What is left of a row is a direction.
+# radius $\sqrt C$ (with $C$ channels: to a sphere), since $\sum_c n_c^2 = C$ (but for $\epsilon$). What is left of a
+# row is a direction.
 #
 # And so for the gradient. Moving $x$ along $(1, 1, 1)$ changes nothing, and moving it straight outwards changes
 # nothing. d$x$ can have no part in these two directions, and the two means take exactly those parts off:
@@ -379,10 +380,10 @@ print(f"largest part of dx outwards:        {np.abs((dx * normed).sum(axis=1)).m
 #
 # ### What `ddof=1` does
 #
-# Statistics books divide the variance of a sample by $C - 1$ (Bessel's correction; `ddof=1` in NumPy). Layer norm
-# divides by $C$. It is the classic slip here, since NumPy's `x.std()` divides by $C$ and PyTorch's `x.std()` by $C -
-# 1$. The circle shrinks to radius $\sqrt{C-1}$: all is multiplied by $\sqrt{(C-1)/C}$, which for large $C$ is $1 -
-# \tfrac{1}{2C}$.
+# Statistics books divide the variance of a sample by $C-1$ (Bessel's correction; `ddof=1` in NumPy). Layer norm divides
+# by $C$. It is the classic slip here, since NumPy's `x.std()` divides by $C$ and PyTorch's `x.std()` by $C-1$. The
+# circle shrinks to radius $\sqrt{C-1}$: all is multiplied by $\sqrt{(C-1)/C}$, which for large $C$ is
+# $1-\tfrac{1}{2C}$.
 
 
 # %%
@@ -500,7 +501,7 @@ for number, name in enumerate(WAYS):
 # $p = 0.1$). No part can rely on one other part being there. In use, nothing is dropped.
 #
 # Then an element would be smaller in training, on average $(1 - p)\,x$, than in use. The remedy that everyone uses
-# divides what is kept by $1 - p$ in training and leaves the model alone in use (*inverted* dropout):
+# divides what is kept by $1-p$ in training and leaves the model alone in use (*inverted* dropout):
 #
 # $$ y_i = \frac{k_i}{1 - p}\, x_i, \qquad k_i = 1 \text{ with probability } 1 - p, \text{ else } 0, \qquad
 #    \mathbb{E}[y_i] = \frac{(1 - p) \cdot 1 + p \cdot 0}{1 - p}\, x_i = x_i $$
@@ -643,8 +644,8 @@ for name, worst in check_gradients(sublayer_forward, sublayer_backward, arrays).
 #
 # ## Common mistakes
 #
-# **ε outside the root**, $n = a / (\sqrt v + \epsilon)$, looks harmless until a row is nearly constant, as padding can
-# be. There the gradient is as large as $1/\epsilon$ instead of $1/\sqrt\epsilon$:
+# **ε outside the root**, $n = a / (\sqrt v + \epsilon)$, looks harmless until a row is nearly constant. There the
+# gradient is as large as $1/\epsilon$ instead of $1/\sqrt\epsilon$:
 
 # %%
 constant = np.full((1, 8), 2.0) + 1e-12 * rng.standard_normal((1, 8))
@@ -697,8 +698,8 @@ print(f"two runs, dropout off: they differ by {error(trained[2], trained[3]):.1e
 #
 # The norm moved off the highway, $x + f(\mathrm{LN}(x))$, which is how nearly all large models are built today (Xiong
 # and others 2020; lesson 08). Many drop the mean and $\beta$ and only divide by the root mean square (RMSNorm, Zhang
-# and Sennrich 2019), and replace the relu with a gated unit (Shazeer 2020). Models that see their data once train
-# without dropout.
+# and Sennrich 2019), and replace the relu with a gated unit (Shazeer 2020). Large models, which see each text about
+# once, mostly train without dropout.
 #
 # ## Where next
 #

@@ -200,7 +200,7 @@ print(f"an encoder layer against PyTorch's: forward {forward_error:.1e}, backwar
 #
 # Padding of the source is masked wherever the source is looked at: in the encoder and in cross-attention. The decoder's
 # self-attention is causal. But nobody masks padding of the *target*. It stands at the right end, and a causal position
-# never looks right. Three experiments:
+# never looks right; what padding itself computes is not in the loss. Three experiments:
 
 # %%
 longer = np.concatenate([padded, np.full((2, 5), pad)], axis=1)  # five columns of padding more
@@ -219,9 +219,10 @@ print(f"a source word made padding:    logits move by {error(transformer(unlucky
 # ## Back through the wiring
 #
 # Where a value goes one way, its gradient comes back one way, and a layer's backward is its forward in reverse. Where a
-# value is used several times, its gradients add. In figure 1 that happens at four kinds of places:
+# value is used several times, its gradients add. In figure 1 that happens at five kinds of places:
 #
 # * **the residual sums**, at every sub-layer (lesson 07);
+# * **queries, keys and values**, all made of the same $x$ in self-attention;
 # * **keys and values**, both made of the memory, in every cross-attention;
 # * **the memory itself**, which every layer of the decoder looks at;
 # * **the table of tokens**, which is looked up for the source, looked up for the target, and is the output layer.
@@ -400,9 +401,9 @@ for group, count in parameter_groups(TransformerConfig.base(37_000)).items():
     print(f"{group:<48} {count:>11,}  {count / base:5.1%}")
 
 # %% [markdown]
-# Table 3 rounds to millions, and the paper does not say its exact vocabulary or whether its maps have biases; big comes
-# out a little above and base a little below. The feed-forward networks are the largest part, and the table of tokens is
-# nearly a third.
+# Table 3 rounds to millions, the paper's vocabulary is "about" 37,000, and its attention is written without biases,
+# which ours has; big comes out a little above and base a little below. The feed-forward networks are the largest part,
+# and the table of tokens is nearly a third.
 #
 # ## Where does the norm stand?
 #

@@ -1,0 +1,178 @@
+"""Lesson 09: Adam, accumulation, and what a checkpoint must hold."""
+
+import copy
+
+import numpy as np
+
+from minitransformer import ops
+
+from ..exercise import Attempt, exercise
+from ..judging import agree, require, several
+
+STATE = ("theta", "m", "v", "step", "rng")
+
+
+def _adam_step(theta, grad, m, v, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
+    theta, m, v = theta.copy(), m.copy(), v.copy()
+    ops.adam_step(theta, grad, m, v, step=step, lr=lr, beta1=beta1, beta2=beta2, eps=eps)
+    return theta, m, v
+
+
+def _accumulate(parts, gradient):
+    results = [gradient(part) for part in parts]
+    total = sum(n for _, _, n in results)
+    return sum(n / total * loss for loss, _, n in results), sum(n / total * grad for _, grad, n in results)
+
+
+def _save(run):
+    return {name: copy.deepcopy(getattr(run, name)) for name in STATE}
+
+
+@exercise(answer=_adam_step)
+def adam_step(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    grad = np.array([3.0, -0.5, 0.02, -40.0])
+    zero = np.zeros(4)
+    theta, m, v = several(attempt(zero, grad, zero, zero, 1, 0.1), "theta", "m", "v")
+    agree("after one step from m = 0, m", m, 0.1 * grad, factors={"β₁ where 1 − β₁ should be": 9, "1 / (1 − β₁)": 10})
+    agree(
+        "after one step from v = 0, v",
+        v,
+        0.02 * grad**2,
+        factors={"β₂ where 1 − β₂ should be": 49, "1 / (1 − β₂)": 50, "1 − β₁ where 1 − β₂ should be": 5},
+    )
+    moved = -theta / (0.1 * np.sign(grad))
+    require(
+        (moved > 0).all(),
+        "it steps up the gradient, or not at all, at some elements: where grad is positive theta must fall",
+    )
+    require(
+        np.ptp(moved) < 1e-3 * moved.max(),
+        "in the first step gradients of different size make steps of different length; m̂ / √v̂ is ±1 there",
+    )
+    known = {
+        0.1 / np.sqrt(0.02): "neither m nor v is corrected for beginning at 0",
+        0.1: "v is corrected for beginning at 0, and m is not",
+        1 / np.sqrt(0.02): "m is corrected for beginning at 0, and v is not",
+    }
+    for length, why in known.items():
+        require(
+            abs(moved[0] / length - 1) > 1e-4,
+            f"the first step is {length:.3g} learning rates long and must be 1: {why}",
+        )
+    coarse = attempt(zero, np.ones(4), zero, zero, 1, 1.0, 0.9, 0.98, 0.5)[0]
+    require(
+        np.allclose(coarse, -1 / 1.5),
+        f"with ε = 0.5 and a gradient of 1 the first step is {-float(np.mean(coarse)):.3f} long and must be 1/(1 + ε): "
+        "ε is added to √v̂, outside the root, after the correction",
+    )
+    theta, m, v = rng.standard_normal(50), zero_50(), zero_50()
+    expected = theta.copy(), zero_50(), zero_50()
+    for step in range(1, 11):
+        grad = rng.standard_normal(50)
+        theta, m, v = several(attempt(theta, grad, m, v, step, 0.01), "theta", "m", "v")
+        expected = _adam_step(expected[0], grad, expected[1], expected[2], step, 0.01)
+        for name, mine, theirs in zip(("theta", "m", "v"), (theta, m, v), expected, strict=True):
+            agree(f"after step {step} of ten, {name}", mine, theirs, tolerance=1e-12)
+
+
+def zero_50() -> np.ndarray:
+    """Where m and v begin."""
+    return np.zeros(50)
+
+
+@exercise(answer=_accumulate)
+def accumulate(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    calls = []
+
+    def gradient(part):
+        calls.append(len(part))
+        return float(part[:, 0].mean()), part[:, 1:].mean(axis=0), len(part)
+
+    def of(sizes):
+        parts = [rng.standard_normal((size, 4)) for size in sizes]
+        calls.clear()
+        loss, grad = several(attempt(parts, gradient), "loss", "grad")
+        require(len(calls) == len(parts), f"gradient was called {len(calls)} times for {len(parts)} parts")
+        whole = np.concatenate(parts)
+        return (loss, grad), (whole[:, 0].mean(), whole[:, 1:].mean(axis=0))
+
+    (_, alone), (_, expected) = of([5])
+    agree("of a single part, the gradient", alone, expected, factors={"the number of its targets": 5, "1 / 5": 0.2})
+    (_, grad), (_, expected) = of([4, 4, 4])
+    agree(
+        "of three equal parts, the gradient",
+        grad,
+        expected,
+        factors={"the number of parts: a sum is not a mean": 3, "1 / 3: divided by the parts once too often": 1 / 3},
+    )
+    (loss, grad), (expected_loss, expected) = of([1, 7])
+    require(
+        np.allclose(grad, expected),
+        "it is right for parts of equal size, and not for one target beside seven: each part counts by its share of "
+        "the targets, num_targets / all of them",
+    )
+    agree("the gradient is right; of parts of 1 and 7 targets, the loss", float(loss), float(expected_loss))
+    (loss, grad), (expected_loss, expected) = of([2, 3, 11, 5])
+    agree("of parts of 2, 3, 11 and 5 targets, the gradient", grad, expected)
+    agree("of parts of 2, 3, 11 and 5 targets, the loss", float(loss), float(expected_loss))
+
+
+class _Run:
+    """A training of a parabola, with the attributes of the lesson's."""
+
+    def __init__(self, seed: int) -> None:
+        self.theta = np.full(6, 1.0 + seed)
+        self.m, self.v, self.step = np.zeros(6), np.zeros(6), 0
+        self.rng = np.random.default_rng(seed)
+
+    def train(self, steps: int) -> None:
+        """Like the lesson's: the weights in place."""
+        for _ in range(steps):
+            self.step += 1
+            grad = self.theta + self.rng.standard_normal(6)
+            self.theta[:], self.m, self.v = _adam_step(self.theta, grad, self.m, self.v, self.step, 0.1 / self.step)
+
+
+@exercise(answer=_save)
+def save(attempt: Attempt) -> None:
+    run = _Run(0)
+    run.train(5)
+    at_stop = copy.deepcopy(vars(run))
+    saved = attempt(run)
+    require(isinstance(saved, dict), f"it must return a dict, not {type(saved).__name__}")
+    unknown = [name for name in saved if name not in STATE]
+    require(not unknown, f"the run has no attribute {', '.join(map(repr, unknown))} that restore could set")
+    shared = saved.get("rng") is run.rng
+    run.train(5)
+
+    resumed = _Run(1)
+    for name, value in saved.items():
+        if isinstance(value, np.ndarray):
+            getattr(resumed, name)[:] = value
+        else:
+            setattr(resumed, name, copy.deepcopy(value))
+    why = {
+        "theta": "the weights are another model's",
+        "m": "Adam's mean of the gradients begins again at 0",
+        "v": "Adam's mean of the squares begins again at 0, and the next steps are much too long",
+        "step": "the schedule and Adam's corrections begin again",
+        "rng": "the batches and dropout masks that come next are others",
+    }
+    for name in STATE:
+        now, then = getattr(resumed, name), at_stop[name]
+        if name == "rng":
+            same = now.bit_generator.state == then.bit_generator.state
+        else:
+            same = np.array_equal(now, then)
+        if name not in saved:
+            require(same, f"after restore {name} is not what it was when the run was saved: {why[name]}")
+        require(
+            same,
+            f"what was saved of {name} has changed since: the run went on and wrote into it"
+            + (" (a generator moves on with every draw)" if name == "rng" and shared else "")
+            + ", so save a copy",
+        )
+    resumed.train(5)
+    require(np.array_equal(resumed.theta, run.theta), "the resumed run does not end where the other one did")

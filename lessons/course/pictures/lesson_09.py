@@ -1,0 +1,83 @@
+"""Lesson 09: batches as rectangles, the schedule, trainings side by side."""
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.patches import Patch
+
+from ..style import BLUE, COLOURS, GREY, ORANGE, VERMILION
+
+GAP = 3
+"""Columns between two batches."""
+
+
+def draw_batches(companies: Mapping[str, Sequence[np.ndarray]]) -> None:
+    """Batches side by side, a row of them for each way of choosing the company.
+
+    Each batch is the sorted or unsorted lengths (B,) of its sentences; it is as wide as the longest.
+    """
+    canvases = {name: _canvas(batches) for name, batches in companies.items()}
+    width = max(canvas.shape[1] for canvas in canvases.values())
+    _, rows = plt.subplots(len(canvases), 1, figsize=(7.2, 3.8), sharex=True, sharey=True)
+    colours = ListedColormap(["white", ORANGE, BLUE])
+    for axes, (name, canvas) in zip(rows, canvases.items(), strict=True):
+        axes.imshow(canvas, cmap=colours, vmin=0, vmax=2, aspect="auto", interpolation="nearest")
+        tokens, padding = (canvas == 2).sum(), (canvas == 1).sum()
+        axes.set_title(f"{name}: {padding / (tokens + padding):.0%} padding", loc="left")
+        axes.set(ylabel="sentence", xlim=(-0.5, width - 0.5))
+    rows[-1].set_xlabel("target token, batch after batch")
+    rows[0].legend(handles=[Patch(color=BLUE, label="token"), Patch(color=ORANGE, label="padding")], ncols=2,
+                   loc="lower right", bbox_to_anchor=(1, 1), borderpad=0)  # fmt: skip
+    plt.show()
+
+
+def draw_schedules(schedules: Mapping[str, np.ndarray]) -> None:
+    """Learning rates (steps,) against the step, on plain and on logarithmic axes."""
+    _, (plain, logarithmic) = plt.subplots(1, 2, figsize=(7.2, 3.0))
+    for (name, rates), colour in zip(schedules.items(), COLOURS, strict=False):
+        steps = np.arange(1, len(rates) + 1)
+        plain.plot(steps, rates, color=colour, label=name)
+        logarithmic.loglog(steps, rates, color=colour)
+    plain.set(xlabel="step", ylabel="learning rate", title="Equation 3")
+    logarithmic.set(xlabel="step", title="the same, both axes logarithmic")
+    plain.legend()
+    plt.show()
+
+
+def draw_trainings(
+    rates: Mapping[str, np.ndarray],
+    losses: Mapping[str, np.ndarray],
+    lowest: Mapping[str, np.ndarray],
+    floor: float,
+) -> None:
+    """By step: rate, loss (a line: mean of ten steps), gradient of the lowest layer; `floor`: guessing by frequency."""
+    styles = dict(zip(losses, ((VERMILION, "-"), (BLUE, "-"), (ORANGE, "--")), strict=True))
+    _, (above, middle, below) = plt.subplots(3, 1, figsize=(7.2, 6.2), sharex=True, height_ratios=(1, 2.2, 1.8))
+    steps = np.arange(1, len(next(iter(rates.values()))) + 1)
+    for name, (colour, line) in styles.items():
+        above.plot(steps, rates[name], line, color=colour)
+        for axes, values in ((middle, losses[name]), (below, np.log(lowest[name]))):
+            shown = np.exp if axes is below else np.asarray
+            axes.plot(steps, shown(values), color=colour, lw=0.5, alpha=0.35)
+            axes.plot(steps[9:], shown(np.convolve(values, np.ones(10) / 10, "valid")), line, color=colour, label=name)
+    above.set(ylabel="learning rate", title="The same peak, with and without a way up to it")
+    middle.axhline(floor, color=GREY, lw=0.8, ls=":")
+    middle.text(len(steps), floor + 0.14, "guessing by word frequency alone", ha="right", color=GREY, fontsize=8)
+    middle.set(ylabel="training loss\n(nats a token)")
+    middle.legend(loc="upper right")
+    below.set(yscale="log", xlabel="step", ylabel="norm of the gradient in\nthe decoder's lowest layer")
+    plt.show()
+
+
+def _canvas(batches: Sequence[np.ndarray]) -> np.ndarray:
+    """0 where there is nothing, 1 for padding, 2 for a token."""
+    height = max(len(lengths) for lengths in batches)
+    canvas = np.zeros((height, sum(lengths.max() + GAP for lengths in batches)))
+    left = 0
+    for lengths in batches:
+        columns = np.arange(lengths.max())
+        canvas[: len(lengths), left : left + len(columns)] = np.where(columns < lengths[:, None], 2, 1)
+        left += len(columns) + GAP
+    return canvas
