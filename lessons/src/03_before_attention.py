@@ -216,8 +216,8 @@ for scale, curve in curves.items():
 # ### The LSTM: a memory that is added to, not multiplied
 #
 # Hochreiter and Schmidhuber (1997) changed the road. Beside the state $h$ their cell carries a *memory* $c$, also of
-# $C$ numbers, and three gates between 0 and 1, computed from $x_t$ and $h_{t-1}$ by the sigmoid $\sigma(z) = 1/(1 +
-# e^{-z})$: write $i$, keep $f$ (added by Gers and others in 2000) and read $o$:
+# $C$ numbers, and three gates between 0 and 1, computed from $x_t$ and $h_{t-1}$ by the sigmoid
+# $\sigma(z) = 1/(1 + e^{-z})$: write $i$, keep $f$ (added by Gers and others in 2000) and read $o$:
 #
 # $$ c_t = f_t \odot c_{t-1} + i_t \odot g_t \qquad\qquad h_t = o_t \odot \tanh(c_t) $$
 #
@@ -497,10 +497,10 @@ print(f"scores {scores.shape}: loops against arrays {error(scores, scores_loops(
 # %% [markdown]
 # ### Exercise 2: the scores' backward
 #
-# Let $s_{ij} = q_i + k_j$ and $f_{ij} = \tanh(s_{ij})$, both $(C)$. Undo the forward from its end: $e_{ij} = f_{ij}
-# \cdot v$ gives $\mathrm{d}f_{ij}$ and a part of $\mathrm{d}v$ for each pair; tanh turns $\mathrm{d}f_{ij}$ into
-# $\mathrm{d}s_{ij}$. And $q_i$ took part in the sums with *all* keys, $k_j$ in those with all queries: where the
-# forward copied along an axis, the backward sums over it.
+# Let $s_{ij} = q_i + k_j$ and $f_{ij} = \tanh(s_{ij})$, both $(C)$. Undo the forward from its end:
+# $e_{ij} = f_{ij} \cdot v$ gives $\mathrm{d}f_{ij}$ and a part of $\mathrm{d}v$ for each pair; tanh turns
+# $\mathrm{d}f_{ij}$ into $\mathrm{d}s_{ij}$. And $q_i$ took part in the sums with *all* keys, $k_j$ in those with all
+# queries: where the forward copied along an axis, the backward sums over it.
 
 
 # %% tags=["exercise"]
