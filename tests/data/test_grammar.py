@@ -175,7 +175,11 @@ def test_bad_arguments_are_refused():
         pairs("train", 0, language="english")  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("sentence", ["", "The dog", "The dog sleep.", "Dogs the sleeps.", "He reads a cloud.", "?"])
+NO_SENTENCES = ["", "The dog", "The dog sleep.", "Dogs the sleeps.", "He reads a cloud.", "?"]
+WRONG_NUMBER = ["She sees every white tables.", "She sees two white table.", "She sees two mother's tables."]
+
+
+@pytest.mark.parametrize("sentence", [*NO_SENTENCES, *WRONG_NUMBER])
 def test_what_is_not_of_the_language_is_not_translated(sentence):
     with pytest.raises(ValueError, match="sentence must be one that the grammar can form"):
         translate(sentence)

@@ -1,7 +1,8 @@
 """English sentences back to derivations: a recursive-descent parser for the language of the grammar.
 
 The parser takes more than the grammar generates: it minds neither agreement nor which words go together.
-A reading counts only if it spells the very sentence that was read, so agreement needs no second description.
+A reading counts only if it spells the very sentence that was read, so agreement needs no second description;
+but for determiners, which are spelt the same beside a noun of either number.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ Table = dict[str, list[Any]]                    # a word or an expression of sev
 Reading = tuple[Any, int]                       # something read, and the place after it
 LONGEST = 5                                     # words in the longest expression: "on the 21st of March"
 BE = {"am": PRESENT, "is": PRESENT, "are": PRESENT, "was": PAST, "were": PAST}
+ALWAYS_SINGULAR = {words.A, words.THIS, words.EVERY, words.NO, words.MASS}
+ALWAYS_PLURAL = {words.BARE, words.THESE, words.SOME, words.MANY}    # and the numbers
 SUPPORT = {"do": PRESENT, "does": PRESENT, "did": PAST}
 
 
@@ -53,6 +56,7 @@ class Vocabulary:
             *(each for each in lexicon.determiners if each.english), *lexicon.possessives, *lexicon.numbers,
         )
         self.determiners = _table([("an", words.A), *((each.english, each) for each in determiners)])
+        self.plural_determiners = {*ALWAYS_PLURAL, *lexicon.numbers}
         nouns = [noun for kind in lexicon.nouns.values() for noun in kind]
         self.nouns = _table((noun.english[plural], (noun, plural)) for noun in nouns for plural in (False, True))
         self.adjectives = _table((each.english, each) for each in lexicon.adjectives)
@@ -242,14 +246,19 @@ class Parser:
     def _described(self, determiner: Determiner | None, i: int) -> Iterator[tuple[NounPhrase, int]]:
         owner = self.tokens[i].removesuffix("'s") if i < len(self.tokens) else ""
         if determiner is not None and self.tokens[i:i + 1] == [owner + "'s"]:
-            for noun, _ in self.vocabulary.nouns.get(owner, []):
+            owners = self.vocabulary.nouns.get(owner, []) if self._agree(determiner, False) else ()
+            for noun, _ in owners:
                 possessor = NounPhrase(determiner, False, noun)
                 for phrase, j in self._described(words.THE, i + 1):
                     yield phrase._replace(possessor=possessor), j
         for adjective, j in [*self._look_up(self.vocabulary.adjectives, i), (None, i)]:
             for (noun, plural), k in self._look_up(self.vocabulary.nouns, j):
-                bare = words.MASS if noun.kind in MASS else words.BARE
-                yield NounPhrase(determiner or bare, plural, noun, adjective), k
+                chosen = determiner or (words.MASS if noun.kind in MASS else words.BARE)
+                if self._agree(chosen, plural):
+                    yield NounPhrase(chosen, plural, noun, adjective), k
+
+    def _agree(self, determiner: Determiner, plural: bool) -> bool:
+        return determiner not in (ALWAYS_SINGULAR if plural else self.vocabulary.plural_determiners)
 
     def _relatives(self, phrase: NounPhrase, i: int) -> Iterator[tuple[NounPhrase, int]]:
         for j in (self._after(i, "who"), self._after(i, "that")):
