@@ -38,6 +38,18 @@ def softmax(attempt: Attempt) -> None:
         np.isfinite(large).all(),
         "with 1000 on every score it gives NaN: exp overflows unless the maximum goes first",
     )
+    for shift, what in ((1000, "more"), (-1000, "less")):
+        require(
+            np.allclose(attempt(x + shift), y),
+            f"with every score 1000 {what} the probabilities change, or are NaN, and only differences count: the row's "
+            "maximum must go to 0, wherever it was",
+        )
+    far = attempt(np.array([[0.0, 2000.0, 0.0, 0.0]]))
+    require(
+        np.allclose(far, [[0, 1, 0, 0]]),
+        "with one score 2000 above the others it is wrong, or NaN: what goes off before exp must be the maximum "
+        "itself, not the mean, and nothing is cut",
+    )
     apart = attempt(np.stack([x[0], x[1] + 1000]))
     require(
         np.isfinite(apart).all() and np.allclose(apart[0], y[0]),
@@ -91,7 +103,11 @@ def cross_entropy(attempt: Attempt) -> None:
     loss, dlogits = several(attempt(logits, targets), "loss", "dlogits")
     require(loss.shape == (), f"the loss is one number, the mean over the rows, and not an array of shape {loss.shape}")
     require(dlogits.shape == logits.shape, f"dlogits has shape {dlogits.shape}, and logits {logits.shape}")
-    factors = {"N: the loss is the mean over the rows, not the sum": 4.0, "−1: log y is negative": -1.0}
+    factors = {
+        "N: the loss is the mean over the rows, not the sum": 4.0,
+        "1/V: the mean is over the rows alone, and over the tokens it is a sum": 0.2,
+        "−1: log y is negative": -1.0,
+    }
     agree("the loss without smoothing", loss, _cross_entropy(logits, targets)[0], factors=factors)
     shifted = several(attempt(logits + 1000, targets), "loss", "dlogits")[0]
     extreme = several(attempt(np.array([[0.0, 2000.0]]), np.array([0])), "loss", "dlogits")[0]
@@ -99,6 +115,16 @@ def cross_entropy(attempt: Attempt) -> None:
         np.isfinite(shifted) and np.isfinite(extreme),
         f"with large scores the loss is {shifted:.4g} and {extreme:.4g}: take the maximum off before exp, and never "
         "the log of a probability that may be 0",
+    )
+    require(
+        abs(extreme - 2000) < 1e-6,
+        f"with scores 0 and 2000 and the first one right the loss is {extreme:.4g} and must be 2000: is something "
+        "added before the log, or cut?",
+    )
+    apart = several(attempt(logits + np.array([[0.0], [2000], [0], [0]]), targets), "loss", "dlogits")[0]
+    require(
+        np.allclose(apart, loss),
+        "with one row's scores all 2000 higher the loss changes, or is not finite: take off each row's own maximum",
     )
     smoothed = float(several(attempt(np.zeros((4, 5)), targets, 0.3), "loss", "dlogits")[0])
     require(

@@ -149,7 +149,7 @@ def embedding_backward(attempt: Attempt) -> None:
     require(
         not np.allclose(dtable[2], dy[1, 0]) and not np.allclose(dtable[2], dy[0, 0]),
         "id 2 occurs three times and only one of its gradients is there: they must add, and `dtable[ids] += dy` writes "
-        "each row once",
+        "each row once (`np.add.at` writes for each id)",
     )
     agree("the row of id 2, which occurs three times,", dtable[2], total, factors={"1/3: add, do not average": 1 / 3})
     flat = attempt(dy.reshape(6, 3), ids.reshape(6), 6)
