@@ -216,8 +216,8 @@ for scale, curve in curves.items():
 # ### The LSTM: a memory that is added to, not multiplied
 #
 # Hochreiter and Schmidhuber (1997) changed the road. Beside the state $h$ their cell carries a *memory* $c$, also of
-# $C$ numbers, and three gates between 0 and 1, computed from $x_t$ and $h_{t-1}$ by the sigmoid $\sigma(z) = 1/(1 +
-# e^{-z})$: write $i$, keep $f$ (added by Gers and others in 2000) and read $o$:
+# $C$ numbers, and three gates between 0 and 1, computed from $x_t$ and $h_{t-1}$ by the sigmoid
+# $\sigma(z) = 1/(1 + e^{-z})$: write $i$, keep $f$ (added by Gers and others in 2000) and read $o$:
 #
 # $$ c_t = f_t \odot c_{t-1} + i_t \odot g_t \qquad\qquad h_t = o_t \odot \tanh(c_t) $$
 #
@@ -278,7 +278,8 @@ print("decoder must say ", target_out[0])
 # %% [markdown]
 # The model, forward and backward. Its weights, with their names, shapes and first values, are those of the package's
 # `RecurrentTranslator`; the arithmetic is ours. Each line of the backward undoes one of the forward, in reverse order.
-# `look` does nothing yet: it is the place where attention will go.
+# One table of symbols serves the source, the target and the output, so its gradient comes from three places. `look`
+# does nothing yet: it is where attention will go.
 
 
 # %%
@@ -380,8 +381,8 @@ against_the_package(Copier("float64"))
 
 # %%
 def train(model, steps, peak=0.003, seed=0, data=batch):
-    """Adam on batches of random lengths 1 … LONGEST; returns the seconds."""
-    rng, started = np.random.default_rng(seed), time.perf_counter()
+    """Adam on batches of random lengths 1 … LONGEST; returns the seconds of CPU."""
+    rng, started = np.random.default_rng(seed), time.process_time()
     adam = Adam(model.parameters, numpy_ops)
     with Threads(1):  # products as small as these are slower when BLAS shares them out
         for step in range(1, steps + 1):
@@ -390,7 +391,7 @@ def train(model, steps, peak=0.003, seed=0, data=batch):
             model.loss_backward(1.0, cache)
             rate = peak * min(step / 50, 1) * (1.02 - step / steps)
             adam.step(rate, clip_scale(adam.grad_norm(), 1.0))
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 def copied(translator, length, count=200):
@@ -418,7 +419,7 @@ def trained(name, model, steps, **options):
     print(f"{name:<24} {shown}")
 
 
-STEPS = 1200
+STEPS = 1000
 print("symbols copied right, by length")
 trained("RNN", Copier(), STEPS)
 
@@ -496,10 +497,10 @@ print(f"scores {scores.shape}: loops against arrays {error(scores, scores_loops(
 # %% [markdown]
 # ### Exercise 2: the scores' backward
 #
-# Let $s_{ij} = q_i + k_j$ and $f_{ij} = \tanh(s_{ij})$, both $(C)$. Undo the forward from its end: $e_{ij} = f_{ij}
-# \cdot v$ gives $\mathrm{d}f_{ij}$ and a part of $\mathrm{d}v$ for each pair; tanh turns $\mathrm{d}f_{ij}$ into
-# $\mathrm{d}s_{ij}$. And $q_i$ took part in the sums with *all* keys, $k_j$ in those with all queries: where the
-# forward copied along an axis, the backward sums over it.
+# Let $s_{ij} = q_i + k_j$ and $f_{ij} = \tanh(s_{ij})$, both $(C)$. Undo the forward from its end:
+# $e_{ij} = f_{ij} \cdot v$ gives $\mathrm{d}f_{ij}$ and a part of $\mathrm{d}v$ for each pair; tanh turns
+# $\mathrm{d}f_{ij}$ into $\mathrm{d}s_{ij}$. And $q_i$ took part in the sums with *all* keys, $k_j$ in those with all
+# queries: where the forward copied along an axis, the backward sums over it.
 
 
 # %% tags=["exercise"]
@@ -592,17 +593,17 @@ looking = LookingCopier()
 print("symbols copied right, by length")
 trained("RNN with attention", looking, STEPS)
 print()
-print(f"{'':<24} parameters   steps   seconds")
+print(f"{'':<24} parameters   steps   seconds of CPU")
 for name, (parameters, steps, seconds) in cost.items():
-    print(f"{name:<24} {parameters:>10,} {steps:>7,} {seconds:>9.1f}")
+    print(f"{name:<24} {parameters:>10,} {steps:>7,} {seconds:>16.1f}")
 
 # %%
 draw_copying(LENGTHS, accuracy, LONGEST, 1 / SYMBOLS)
 plt.show()
 
 # %% [markdown]
-# The weaker cell with attention beats the stronger one without it, which has more parameters and, in one of the three
-# runs, twice the training. Beyond the lengths that it was trained on (grey) it begins to lose its place, but gently.
+# The weaker cell with attention beats the stronger one without it, which has more parameters and, in one of its three
+# runs, more steps too. Beyond the lengths that it was trained on (grey) it begins to lose its place, but gently.
 #
 # How does it do it? Ask for the weights $\alpha_{ij}$ while it copies a sequence that it has never seen:
 
@@ -707,13 +708,13 @@ print(f"last state, padding read: off by {error(read, alone):.2f}   padding mask
 #
 # ## What changed since 2017
 #
-# Recurrence came back without the part that vanishes: state-space models and linear recurrences (S4, 2021; RWKV and
-# Mamba, 2023) have no tanh between two states, so the whole sequence can be computed in parallel, as a scan, and long
-# memory is a matter of how the decay is set. Copying what was read long ago is still what such models, with a state of
-# fixed size, find hard: Jelassi and others showed it in 2024 ("Repeat After Me"), with a copying task like this one.
+# Recurrence came back without its tanh: state-space models and linear recurrences (S4, 2021; RWKV and Mamba, 2023) are
+# linear from state to state, so that a whole sequence can be computed in parallel, and how fast a gradient decays is
+# something that is designed. Copying what was read long ago is still what such models, with a state of fixed size, find
+# hard: Jelassi and others showed it in 2024 ("Repeat After Me"), with a copying task like this one.
 #
 # ## Where next
 #
 # [Lesson 04](04_attention.ipynb): the additive score cost a tanh for each pair of positions and each of $C$ numbers.
-# The paper takes a dot product, as Luong and others had, one matrix multiplication for all pairs at once, and so
-# attention becomes cheap enough to be all you need.
+# The paper takes a dot product instead, one matrix multiplication for all pairs at once, and attention becomes cheap
+# enough to be all you need.

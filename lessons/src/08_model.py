@@ -402,42 +402,48 @@ for group, count in parameter_groups(TransformerConfig.base(37_000)).items():
 
 # %% [markdown]
 # Table 3 rounds to millions, the paper's vocabulary is "about" 37,000, and its attention is written without biases,
-# which ours has; big comes out a little above and base a little below. The feed-forward networks are the largest part,
-# and the table of tokens is nearly a third.
+# which ours has: neither figure can be met exactly. Big comes out a little above, base a little below. The feed-forward
+# networks are the largest part, and the table of tokens is nearly a third.
 #
 # ## Where does the norm stand?
 #
 # The paper's layer is **post-norm**: $\mathrm{LN}(x + f(x))$. Lesson 07 left a doubt: the norm stands on the highway.
-# What comes down the lane past $f$ is multiplied by $1/\sigma$ at every norm, $\sigma$ being the standard deviation of
-# $x + f(x)$; as $x$ is already normed and $f(x)$ comes on top, $\sigma$ is above 1 at the start. Our one page can
-# measure the toll: collect $\sigma$ at every norm on the way, and multiply.
-#
-# **Pre-norm** moves it aside, $x + f(\mathrm{LN}(x))$, and sets one norm at the end of each stack. Nothing is left on
-# the lane. It is a switch in the package, `norm_first=True`:
+# What comes down the lane past $f$ is divided by about $\sigma$ at every norm, $\sigma$ being the standard deviation of
+# $x + f(x)$; as $x$ is already normed and $f(x)$ comes on top, $\sigma$ is above 1 at the start. That is a toll at
+# every sub-layer. To measure it, swap into a deep model an op that takes note of $\sigma$; and once more with all
+# matrices drawn from half of Xavier's bound (`init_gain`), so that $f(x)$ is smaller:
+
 
 # %%
-sigmas = []
+def tolls(**options):
+    """σ at every norm of a deep post-norm model at its initial weights, in the order of the forward: (5 L,)."""
+    sigmas = []
 
+    def noting(x, sublayer_out, *rest):
+        sigmas.append((x + sublayer_out).std(axis=-1).mean())
+        return numpy_ops.add_layernorm_forward(x, sublayer_out, *rest)
 
-def noting(x, sublayer_out, *rest):
-    """The package's Add & Norm, which takes note of σ on the way."""
-    sigmas.append((x + sublayer_out).std(axis=-1).mean())
-    return numpy_ops.add_layernorm_forward(x, sublayer_out, *rest)
+    ops = replace(numpy_ops, add_layernorm_forward=noting)  # the ops are a table: any of them can be swapped
+    Transformer(TransformerConfig(**DEEP, **options), ops, "float64").forward(*random_batch()[:2])
+    return np.array(sigmas)
 
 
 def random_batch(length=16):
     return [rng.integers(3, 100, (8, length)) for _ in range(3)]
 
 
-deep = {"vocab_size": 100, "d_model": 64, "num_heads": 4, "d_ff": 256, "num_layers": 12, "dropout": 0.0}
-noting_ops = replace(numpy_ops, add_layernorm_forward=noting)  # the ops are a table: any of them can be swapped
-Transformer(TransformerConfig(**deep), noting_ops, "float64").forward(*random_batch()[:2])
-for name, tolls in (("encoder", sigmas[:24]), ("decoder", sigmas[24:])):
-    total = np.prod(tolls)
-    print(f"{name}: {len(tolls)} norms on the lane, each divides by about {total ** (1 / len(tolls)):.2f}, "
-          f"all together by {total:,.0f}")  # fmt: skip
+DEEP = {"vocab_size": 100, "d_model": 64, "num_heads": 4, "d_ff": 256, "num_layers": 12, "dropout": 0.0}
+for bound, gain in (("Xavier's bound", 1.0), ("half of it", 0.5)):
+    encoder, decoder = np.split(tolls(init_gain=gain), [2 * DEEP["num_layers"]])
+    for stack, sigmas in (("encoder", encoder), ("decoder", decoder)):
+        total = np.prod(sigmas)
+        print(f"{bound:<15} {stack}: {len(sigmas)} norms, each divides by about {total ** (1 / len(sigmas)):.2f}, "
+              f"all together by {total:,.1f}")  # fmt: skip
 
 # %% [markdown]
+# **Pre-norm** moves the norm aside, $x + f(\mathrm{LN}(x))$, and sets one at the end of each stack. Nothing is left on
+# the lane. It is a switch in the package, `norm_first=True`.
+#
 # ### The picture: gradients by layer
 #
 # The whole model, twelve layers in each stack, at its initial weights: the norm of the gradient of each layer's
@@ -453,7 +459,7 @@ ways = {
 
 def layer_gradients(options, seed):
     """(2, L): the norm of the gradient of each layer's parameters, of the encoder and of the decoder."""
-    model = Transformer(TransformerConfig(**deep, **options), dtype="float64", seed=seed)
+    model = Transformer(TransformerConfig(**DEEP, **options), dtype="float64", seed=seed)
     _, cache = model.loss(*random_batch())
     model.loss_backward(1.0, cache)
     return [

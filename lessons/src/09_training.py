@@ -302,6 +302,8 @@ for name, model in models.items():
 #
 # A warning about experiments of this kind: the result depends on the peak. With a lower one this small post-norm model
 # would live without warm-up, and in [the report](paper/paper.md), at a peak many times higher, pre-norm dies too.
+# Lesson 08's other remedy, a start at half of Xavier's bound, is yours to try: `small_model(init_gain=0.5)`, without
+# warm-up, and with more than one `seed`.
 #
 # ## Large batches on small machines: accumulation
 #

@@ -40,6 +40,7 @@ import numpy as np
 from course import start
 from course.pictures.lesson_13 import draw_costs, draw_paths
 from minitransformer.gradcheck import GradientError, check_gradients, error
+from minitransformer.memory import keep_freed_memory
 from minitransformer.ops import attention_backward, attention_forward, conv1d_forward, softmax_forward
 from minitransformer.paper.experiments.table1.complexity import (
     ATTENTION,
@@ -126,9 +127,9 @@ for name, count in by_hand.items():
 #
 # ### Exercise 1: the crossover
 #
-# "Self-attention layers are faster than recurrent layers when the sequence length $n$ is smaller than the
-# representation dimensionality $d$", says §4. Generalise: let another computation take $c\, n\, d^2$ operations, linear
-# in $n$. At which length does attention's $4 n^2 d$ come to as many?
+# "In terms of computational complexity, self-attention layers are faster than recurrent layers when the sequence length
+# $n$ is smaller than the representation dimensionality $d$", says §4. Generalise: let another computation take
+# $c\, n\, d^2$ operations, linear in $n$. At which length does attention's $4 n^2 d$ come to as many?
 
 
 # %% tags=["exercise"]
@@ -159,7 +160,8 @@ for name, c in others.items():
 # %% [markdown]
 # The famous $n^2$ is the smaller part of a layer's work for any sequence shorter than the last line's. Nor does it
 # follow that a layer of self-attention is cheaper than a recurrent one where $n < d$: **with** its projections it takes
-# more operations at *any* length, since $8 > 4$. It is faster there for another reason, which is the second question.
+# more operations at *any* length, since $8 > 4$. The sentence of §4 leaves the projections out. If self-attention is
+# faster there, it is for another reason, which is the second question.
 #
 # ## What has to wait
 #
@@ -239,6 +241,7 @@ def timed(kind, **options):
     return [seconds(kind, n, WIDTH, repeats=3, least=0.02, **options) for n in LENGTHS]
 
 
+keep_freed_memory()  # as in training: large arrays that are freed are kept for the next call (lesson 14)
 times = {}
 with Threads(1):
     for _ in range(3):  # rounds, so that no layer has the machine's bad minute for itself
@@ -429,7 +432,7 @@ except GradientError as problem:
 #
 # Operations stayed as they are in the table; what changed is what runs them. Flash attention (2022) no longer stores
 # the $n^2$ weights. Windows came back inside large models, in alternation with full layers or alone (Longformer 2020,
-# Mistral 7B 2023, Gemma 2 2024). And a recurrence without a nonlinearity between states, as in S4 or Mamba, can be
+# Mistral 7B 2023, Gemma 2 2024). And a recurrence without a nonlinearity between states, as in Mamba (2023), can be
 # computed as a parallel scan in $O(\log n)$ sequential steps: the table's $O(n)$ is the price of the tanh.
 #
 # ## Where next

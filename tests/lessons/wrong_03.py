@@ -33,6 +33,10 @@ def _last_step_only(dhidden, hidden, recurrent):
     return dprojected, dfirst, hidden[:, -2].T @ dprojected[:, -1]
 
 
+def _always_float64(dhidden, hidden, recurrent):
+    return _rnn(np.array(dhidden, dtype=float), hidden, recurrent)
+
+
 def _scores(dscores, features, score_weight, slope=lambda f: 1 - f**2, total=np.sum):
     dsum = dscores[..., None] * score_weight * slope(features)
     return dsum.sum(axis=2), total(dsum, axis=1), np.tensordot(dscores, features, axes=3)
@@ -69,6 +73,7 @@ WRONG = {
         "averaged over sentences": (_averaged, "drecurrent must double"),
         "drecurrent of the last step alone": (_last_step_only, "the gradient of recurrent is wrong"),
         "two arrays": (lambda *a: _rnn(*a)[:2], "must return 3 arrays"),
+        "always float64": (_always_float64, "np.zeros makes float64"),
     },
     "additive_scores_backward": {
         "swapped": (_swapped, "what is summed over is the key's axis"),

@@ -52,7 +52,10 @@ WRONG = {
             "dgamma must double",
         ),
         "rows not summed": (lambda dy, n, r, g: (_right(dy * g, n, r), dy * n, dy), "dgamma has shape"),
-        "dbeta for dgamma": (lambda dy, n, r, g: (_right(dy * g, n, r), dy.sum(0), dy.sum(0)), "gradient of gamma"),
+        "dbeta for dgamma": (
+            lambda dy, n, r, g: (_right(dy * g, n, r), dy.sum(0), dy.sum(0)),
+            "with normed twice as large dgamma must double",
+        ),
     },
     "dropout_forward": {
         "not divided": (lambda x, rate, u: (x * (u >= rate), u >= rate), "must make up for what is dropped"),

@@ -76,12 +76,12 @@ WRONG = {
         ),
         "weights not transposed": (
             _cross(lambda dq, dk, dv, wq, wk, wv: (dq @ wq, dk @ wk + dv @ wv)),
-            "the gradient of x is wrong",
+            "right for weights that are their own transposes",
         ),
         "the head's axis kept": (_with_head, "has the axis of the one head gone"),
         "keys and values crossed": (
             _cross(lambda dq, dk, dv, wq, wk, wv: (dq @ wq.T, dk @ wv.T + dv @ wk.T)),
-            "the gradient of memory is wrong",
+            "are keys and values exchanged?",
         ),
         "averaged": (
             _cross(lambda dq, dk, dv, wq, wk, wv: (dq @ wq.T, (dk @ wk.T + dv @ wv.T) / 2)),
@@ -92,10 +92,10 @@ WRONG = {
         "only the first layer's": (_decoder(_reversed, lambda parts: parts[-1]), "what the first layer alone sends"),
         "only the last layer's": (_decoder(_reversed, lambda parts: parts[0]), "what the last layer alone sends"),
         "forwards": (_decoder(lambda pairs: pairs, sum), "from the first to the last"),
-        "caches forwards": (_caches_forwards, "layer 2 got the cache of layer 0"),
+        "caches forwards": (_caches_forwards, "layer 0 got the cache of layer 2"),
         "a list": (_decoder(_reversed, np.array), "one sum over the layers"),
         "mean": (_decoder(_reversed, lambda parts: sum(parts) / 3), "a mean, not a sum"),
-        "dx not handed on": (_decoder(_reversed, sum, chain=False), "dx unchanged"),
+        "dx not handed on": (_decoder(_reversed, sum, chain=False), "dx is not handed on"),
         "dx handed on beside the memory's": (_unchained, "computed from the same dx"),
     },
     "count_parameters": {

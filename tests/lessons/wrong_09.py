@@ -68,10 +68,10 @@ WRONG = {
             _adam(_right, mean=lambda b, m, g: (1 - b) * m + b * g),
             "m is 9 times what it should be everywhere, which is β₁",
         ),
-        "no square": (_adam(_right, square=np.abs), "v is wrong"),
+        "no square": (_adam(_right, square=np.abs), "v is the mean of the squares"),
         "ε inside the root": (_adam(_eps_inside), "outside the root"),
-        "corrected means kept": (_corrected_in_place, "m is 10 times"),
-        "corrected as in step 1": (_adam(_always_the_first), "after step 2 of ten, theta"),
+        "corrected means kept": (_corrected_in_place, "its correction is for the step alone"),
+        "corrected as in step 1": (_adam(_always_the_first), "step 1 and step 2 are the same"),
     },
     "accumulate": {
         "mean of means": (
@@ -88,9 +88,12 @@ WRONG = {
         ),
         "the loss not weighted": (
             _accumulate(lambda losses, grads, counts: (losses.mean(), counts @ grads / counts.sum())),
-            "the gradient is right",
+            "the gradient is right, and the loss is not",
         ),
-        "the last part": (_accumulate(lambda losses, grads, counts: (losses[-1], grads[-1])), "of three equal parts"),
+        "the last part": (
+            _accumulate(lambda losses, grads, counts: (losses[-1], grads[-1])),
+            "number 1 does not count",
+        ),
     },
     "save": {
         "no moments": (_save("theta", "step", "rng"), "mean of the gradients begins again"),

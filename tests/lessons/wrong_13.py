@@ -28,7 +28,7 @@ def _buffered(array, index, part):
 def _own_key(dout, query, key, value, weights, r):
     """As if every key of a window were the one in its middle."""
     _, dkey, dvalue = _window(dout, query, key, value, weights, r)
-    dscores = weights * (np.einsum("id,id->i", dout, value)[:, None] - 1)
+    dscores = weights * np.einsum("id,id->i", dout, value)[:, None]
     return dscores.sum(axis=1, keepdims=True) * key, dkey, dvalue
 
 

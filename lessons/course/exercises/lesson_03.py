@@ -43,8 +43,8 @@ def rnn_backward(attempt: Attempt) -> None:
     first, recurrent = rng.standard_normal((B, C)), rng.standard_normal((C, C))
     hidden = _states(projected, first, recurrent)
 
-    def gradients(dhidden, hidden, recurrent):
-        return several(attempt(dhidden, hidden, recurrent), "dprojected", "dfirst", "drecurrent")
+    def gradients(*arrays):
+        return several(attempt(*arrays), "dprojected", "dfirst", "drecurrent")
 
     found = gradients(dhidden, hidden, recurrent)
     for name, gradient, shape in zip(
@@ -104,6 +104,7 @@ def rnn_backward(attempt: Attempt) -> None:
         lambda dout, cache: attempt(dout, *cache),
         {"projected": projected, "first": first, "recurrent": recurrent},
     )
+    _keeps_float32(gradients(*(array.astype(np.float32) for array in (dhidden, hidden, recurrent))))
 
 
 @exercise(answer=_additive_scores_backward)
@@ -113,8 +114,8 @@ def additive_scores_backward(attempt: Attempt) -> None:
     score_weight, dscores = rng.standard_normal(4), rng.standard_normal((2, 3, 5))
     features = np.tanh(query[:, :, None] + key[:, None])
 
-    def gradients(dscores, features, score_weight):
-        return several(attempt(dscores, features, score_weight), "dquery", "dkey", "dscore_weight")
+    def gradients(*arrays):
+        return several(attempt(*arrays), "dquery", "dkey", "dscore_weight")
 
     found = gradients(dscores, features, score_weight)
     axes = {"dquery": "key", "dkey": "query"}
@@ -155,4 +156,13 @@ def additive_scores_backward(attempt: Attempt) -> None:
         forward,
         lambda dscores, cache: attempt(dscores, *cache),
         {"query": query, "key": key, "score_weight": score_weight},
+    )
+    _keeps_float32(gradients(*(array.astype(np.float32) for array in (dscores, features, score_weight))))
+
+
+def _keeps_float32(gradients):
+    require(
+        all(gradient.dtype == np.float32 for gradient in gradients),
+        "it is right in float64, but given float32, in which the lesson trains, it returns float64: np.zeros makes "
+        "float64 unless it is told otherwise, np.zeros_like does not",
     )

@@ -41,6 +41,10 @@ def layernorm_backward(attempt: Attempt) -> None:
     doubled = several(attempt(*twice, ones), "dx", "dgamma", "dbeta")
     for name, once, both in (("dgamma", dgamma, doubled[1]), ("dbeta", dbeta, doubled[2])):
         require(np.allclose(both, 2 * once), f"with each row given twice, {name} must double: rows add up")
+    require(
+        np.allclose(attempt(dy, 2 * normed, rstd, ones)[1], 2 * dgamma) and dgamma.any(),
+        "with normed twice as large dgamma must double: y = gamma · normed + beta",
+    )
     moved = dy.copy()
     moved[-1] += rng.standard_normal(5)
     require(
@@ -120,28 +124,29 @@ def add_norm_backward(attempt: Attempt) -> None:
     received = []
 
     def sublayer_backward(dout, sublayer_cache):
-        require(
-            isinstance(sublayer_cache, tuple) and len(sublayer_cache) == 1,
-            "sublayer_backward must get the gradient and the sub-layer's own cache, the first of the four in `cache`",
-        )
-        received.append(np.array(dout))
-        return (dout * np.cos(sublayer_cache[0] @ weight)) @ weight.T
+        received.append((np.array(dout), sublayer_cache))
+        return (dout * np.cos(x @ weight)) @ weight.T
 
     _, cache = forward(x, gamma, beta)
     dy = rng.standard_normal((4, 6))
     dsum, _, _ = ops.layernorm_backward(dy, cache[-1])
     several(attempt(dy, cache, sublayer_backward), "dx", "dgamma", "dbeta")
     require(len(received) == 1, f"sublayer_backward must be called once, and was {len(received)} times")
+    arrived, sublayer_cache = received[0]
     require(
-        not received[0][~kept].any(),
+        isinstance(sublayer_cache, tuple) and len(sublayer_cache) == 1,
+        "sublayer_backward must get the gradient and the sub-layer's own cache, the first of the four in `cache`",
+    )
+    require(
+        not arrived[~kept].any(),
         "the sub-layer gets a gradient where its output was dropped: what dropped out had no part in the loss",
     )
     require(
-        np.allclose(received[0], dsum * kept / (1 - rate)),
+        np.allclose(arrived, dsum * kept / (1 - rate)),
         "what arrives at the sub-layer is "
         + (
             "1 − rate times too small: the backward of dropout divides as its forward does"
-            if np.allclose(received[0], dsum * kept)
+            if np.allclose(arrived, dsum * kept)
             else "not what comes out of layernorm_backward and dropout: the sub-layer stands inside the norm"
         ),
     )
@@ -154,6 +159,8 @@ def add_norm_backward(attempt: Attempt) -> None:
     )
     gradients_agree(
         forward,
-        lambda dy, cache: attempt(dy, cache, sublayer_backward),
+        lambda dy, cache: attempt(
+            dy, cache, lambda dout, sublayer_cache: (dout * np.cos(sublayer_cache[0] @ weight)) @ weight.T
+        ),
         {"x": x, "gamma": gamma, "beta": beta},
     )

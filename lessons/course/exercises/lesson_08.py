@@ -34,7 +34,7 @@ def cross_backward(attempt: Attempt) -> None:
     x, memory = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 5, 4))
     weights = dict(zip("query key value".split(), rng.standard_normal((3, 4, 4)), strict=True))
 
-    def forward(x, memory):
+    def forward(x, memory, weights=weights):
         query, key, value = weights.values()
         out, cache = ops.attention_forward((x @ query)[:, None], (memory @ key)[:, None], (memory @ value)[:, None])
         return out[:, 0], (query, key, value, cache)
@@ -52,7 +52,24 @@ def cross_backward(attempt: Attempt) -> None:
         silent = [0 * w if name == changed else w for name, w in weights.items()]
         alone = several(attempt(dout, (*silent, cache[-1])), "dx", "dmemory")[1]
         require(alone.any(), f"with weight_{changed} = 0 dmemory is 0: the way through the {way} is missing")
+    for special, changed, hint in (
+        (
+            "weights that are their own transposes",
+            {n: w + w.T for n, w in weights.items()},
+            "back through y = x @ W goes dy @ Wᵀ",
+        ),
+        ("weight_key = weight_value", weights | {"key": weights["value"]}, "are keys and values exchanged?"),
+    ):
+        if _right(attempt, forward, x, memory, changed) and not _right(attempt, forward, x, memory, weights):
+            require(False, f"it is right for {special}, and not for others: {hint}")
     gradients_agree(forward, attempt, {"x": x, "memory": memory})
+
+
+def _right(attempt, forward, x, memory, weights) -> bool:
+    """Whether the attempt is right for these weights."""
+    out, cache = forward(x, memory, weights)
+    pairs = zip(attempt(out, cache), _cross_backward(out, cache), strict=True)
+    return all(np.allclose(mine, right) for mine, right in pairs)
 
 
 class _Layer:
@@ -60,12 +77,10 @@ class _Layer:
 
     def __init__(self, number: int, gain: float, weight: float) -> None:
         self.number, self.gain, self.weight = number, gain, weight
+        self.cache = number
 
     def backward(self, dx, cache):
-        require(
-            cache == self.number,
-            f"layer {self.number} got the cache of layer {cache}: each layer needs its own",
-        )
+        self.cache = cache
         return self.gain * dx, self.weight * dx
 
 
@@ -74,7 +89,17 @@ def decoder_backward(attempt: Attempt) -> None:
     layers = [_Layer(0, 2.0, 100.0), _Layer(1, 3.0, 10.0), _Layer(2, 5.0, 1.0)]
     before = np.array([1.0, -1.0])
     dx, dmemory = several(attempt(before, layers, [0, 1, 2]), "dx", "dmemory")
-    agree("dx", dx, 30 * before, factors={"what the last layer alone gives": 5 / 30, "1 / 30: dx unchanged": 1 / 30})
+    for layer in layers:
+        require(
+            layer.cache == layer.number,
+            f"layer {layer.number} got the cache of layer {layer.cache}: each layer needs its own",
+        )
+    agree(
+        "dx",
+        dx,
+        30 * before,
+        factors={"what the last layer alone gives": 5 / 30, "1 / 30: dx is not handed on from layer to layer": 1 / 30},
+    )
     scale = float(dmemory.ravel()[0]) if dmemory.size else 0.0
     require(
         dmemory.shape == before.shape,

@@ -34,7 +34,16 @@ def adam_step(attempt: Attempt) -> None:
     grad = np.array([3.0, -0.5, 0.02, -40.0])
     zero = np.zeros(4)
     theta, m, v = several(attempt(zero, grad, zero, zero, 1, 0.1), "theta", "m", "v")
-    agree("after one step from m = 0, m", m, 0.1 * grad, factors={"β₁ where 1 − β₁ should be": 9, "1 / (1 − β₁)": 10})
+    agree(
+        "after one step from m = 0, m",
+        m,
+        0.1 * grad,
+        factors={"β₁ where 1 − β₁ should be": 9, "1 / (1 − β₁): its correction is for the step alone": 10},
+    )
+    require(
+        np.allclose(attempt(zero, 2 * grad, zero, zero, 1, 0.1)[2], 4 * v),
+        "a gradient twice as large must make v four times as large: v is the mean of the squares",
+    )
     agree(
         "after one step from v = 0, v",
         v,
@@ -60,6 +69,11 @@ def adam_step(attempt: Attempt) -> None:
             abs(moved[0] / length - 1) > 1e-4,
             f"the first step is {length:.3g} learning rates long and must be 1: {why}",
         )
+    later = attempt(zero, grad, m, v, 2, 0.1)[0]
+    require(
+        not np.allclose(later, attempt(zero, grad, m, v, 1, 0.1)[0]),
+        "from the same m and v, step 1 and step 2 are the same: the corrections 1 − β^step follow the step",
+    )
     coarse = attempt(zero, np.ones(4), zero, zero, 1, 1.0, 0.9, 0.98, 0.5)[0]
     require(
         np.allclose(coarse, -1 / 1.5),
@@ -100,6 +114,13 @@ def accumulate(attempt: Attempt) -> None:
 
     (_, alone), (_, expected) = of([5])
     agree("of a single part, the gradient", alone, expected, factors={"the number of its targets": 5, "1 / 5": 0.2})
+    shown = np.ones((2, 4)), 2 * np.ones((2, 4)), 4 * np.ones((2, 4))
+    for number in range(3):
+        parts = [0 * part if n == number else part for n, part in enumerate(shown)]
+        require(
+            not np.allclose(attempt(parts, gradient)[1], attempt(list(shown), gradient)[1]),
+            f"of three parts, number {number + 1} does not count: are gradients added, or overwritten?",
+        )
     (_, grad), (_, expected) = of([4, 4, 4])
     agree(
         "of three equal parts, the gradient",
@@ -113,7 +134,10 @@ def accumulate(attempt: Attempt) -> None:
         "it is right for parts of equal size, and not for one target beside seven: each part counts by its share of "
         "the targets, num_targets / all of them",
     )
-    agree("the gradient is right; of parts of 1 and 7 targets, the loss", float(loss), float(expected_loss))
+    require(
+        np.allclose(loss, expected_loss),
+        "the gradient is right, and the loss is not: its parts count by their shares of the targets too",
+    )
     (loss, grad), (expected_loss, expected) = of([2, 3, 11, 5])
     agree("of parts of 2, 3, 11 and 5 targets, the gradient", grad, expected)
     agree("of parts of 2, 3, 11 and 5 targets, the loss", float(loss), float(expected_loss))

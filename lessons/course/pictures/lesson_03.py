@@ -80,8 +80,8 @@ def draw_alignment(weights: np.ndarray, source: np.ndarray, end: int) -> None:
     _, axes = plt.subplots(figsize=(4.6, 4.0))
     image = axes.imshow(weights, vmin=0, vmax=1)
     letters = ["end" if symbol == end else "ABCDEFGHIJ"[symbol] for symbol in source]
-    axes.set_xticks(range(len(letters)), letters)
-    axes.set_yticks(range(len(letters)), letters)
+    axes.set_xticks(range(len(letters)), letters, fontsize=8)
+    axes.set_yticks(range(len(letters)), letters, fontsize=8)
     axes.set(xlabel="read", ylabel="written")
     axes.set_title("where the decoder looks")
     axes.figure.colorbar(image, ax=axes, label="attention weight", shrink=0.8)

@@ -73,7 +73,11 @@ def draw_costs(
     right.plot(lengths, paths["dilated"], "--", color=GREEN, lw=1.2, label="Convolutional, dilated")
     left.axvline(crossover, color=GREY, lw=0.8, ls=":")
     left.text(crossover * 1.12, 0.02, f"n = {crossover:.0f}", color=GREY, transform=left.get_xaxis_transform())
-    for axes, title in ((left, "operations, forward"), (middle, "time, ms"), (right, "longest path, hops")):
+    for axes, title in (
+        (left, "operations, forward"),
+        (middle, "forward and backward, ms"),
+        (right, "longest path, hops"),
+    ):
         axes.set(xscale="log", yscale="log", xlabel="length n")
         axes.set_title(title)
         axes.xaxis.set_major_locator(FixedLocator([lengths[0], 256, lengths[-1]]))
