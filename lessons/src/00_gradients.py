@@ -95,7 +95,8 @@ print("dx", square_backward(dy, cache))
 #    \qquad\text{that is}\qquad \mathrm{d}x = J^\top \mathrm{d}y $$
 #
 # $J$, the Jacobian, has a row for each output and a column for each input. How large is it, for one linear layer in the
-# feed-forward network of the paper's base model (512 in, 2,048 out), on a batch of 25,000 tokens?
+# feed-forward network of the paper's base model (512 in, 2,048 out), on a batch of 25,000 tokens (words, or pieces of
+# words, each a row of $x$)?
 
 # %%
 tokens, width_in, width_out = 25_000, 512, 2_048
@@ -114,7 +115,8 @@ print(f"d x, all that we wanted: {4 * tokens * width_in / 1e6:.1f} megabytes")
 #
 # $$ y_{no} = \sum_i x_{ni} W_{io} + b_o $$
 #
-# In loops, so that nothing hides:
+# In loops, so that nothing hides. (`error(a, b)`, from the package, is max |a − b|, divided by max |b| where that is
+# above 1: 1e-16 is rounding.)
 
 
 # %%

@@ -338,7 +338,8 @@ for eps in (0.0, 0.1):
 #
 # How large may $\eta$ be? Near the minimum the loss is a bowl. Along a direction of curvature $\lambda$ each step
 # multiplies the distance by $1 - \eta\lambda$: it shrinks only if $\eta < 2 / \lambda$. And the curvature, the
-# derivative of the gradient $y - f$, is a matrix you know: the softmax's Jacobian.
+# derivative of the gradient $y - f$, is a matrix you know: the softmax's Jacobian. Its largest eigenvalue is the
+# largest curvature in any direction, and sets the limit.
 
 # %%
 observed = np.repeat([0, 1, 2], [6, 3, 1])

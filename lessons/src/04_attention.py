@@ -59,7 +59,7 @@ for sharpness in (1, 5, 20):
 # %% [markdown]
 # Yellow lands between red and green, where the rainbow has it. Two things to take from this toy:
 #
-# * The longer the query, the sharper the choice: as its length grows, the soft dictionary becomes the hard one.
+# * The longer the query, the sharper the choice: in the limit only the keys that match best still answer.
 # * The answer moves smoothly with the query, the keys and the values. A hard look-up is flat with jumps in it, and has
 #   no gradient to learn from. A soft one does; that is why it is soft.
 #
