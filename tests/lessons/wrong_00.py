@@ -80,6 +80,7 @@ WRONG = {
     },
     "linear_backward": {
         "the sum over rows is missing": (lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy), "dbias has shape"),
+        "in another order": (lambda dy, x, weight: (x.T @ dy, dy @ weight.T, dy.sum(0)), "in the order dx, dweight"),
         "transposed": (lambda dy, x, weight: (dy @ weight.T, dy.T @ x, dy.sum(0)), "dweight has shape"),
         "averaged": (
             lambda dy, x, weight: (dy @ weight.T, x.T @ dy / len(dy), dy.sum(0)),

@@ -23,11 +23,14 @@ def linear_backward(attempt: Attempt) -> None:
     x, weight = rng.standard_normal((5, 3)), rng.standard_normal((3, 4))
     dy = rng.standard_normal((5, 4))
     dx, dweight, dbias = several(attempt(dy, x, weight), "dx", "dweight", "dbias")
-    for name, gradient, array in (("dx", dx, x), ("dweight", dweight, weight), ("dbias", dbias, dy[0])):
+    shapes = {"dx": x.shape, "dweight": weight.shape, "dbias": (4,)}
+    for (name, shape), gradient in zip(shapes.items(), (dx, dweight, dbias), strict=True):
+        likely = "what is summed over is the index that the array does not have"
+        if gradient.shape in shapes.values():
+            likely = "that is another's shape; they are returned in the order dx, dweight, dbias"
         require(
-            gradient.shape == array.shape,
-            f"{name} has shape {gradient.shape}, and a gradient has its array's, {array.shape}: what is summed over is "
-            "the index that the array does not have",
+            gradient.shape == shape,
+            f"{name} has shape {gradient.shape}, and a gradient has its array's, {shape}: {likely}",
         )
     require(
         np.allclose(attempt(2 * dy, x, weight)[1], 2 * dweight),

@@ -6,7 +6,7 @@ from minitransformer import ops
 from minitransformer.gradcheck import numerical_gradient
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, gradients_agree, require, several
+from ..judging import agree, gradients_agree, kind, require, several
 
 
 def _softmax(x):
@@ -21,7 +21,8 @@ def _cross_entropy(logits, targets, label_smoothing=0.0):
 @exercise(answer=_softmax)
 def softmax(attempt: Attempt) -> None:
     x = np.random.default_rng(0).standard_normal((4, 3))
-    y = np.asarray(attempt(x))
+    y = attempt(x)
+    require(isinstance(y, np.ndarray), f"it must return one array, not {kind(y)}: the cache is not asked for")
     require(y.shape == x.shape, f"for x of shape {x.shape} it gives shape {y.shape}: each score has a probability")
     require(not np.allclose(y.sum(), 1), "all rows together sum to 1, and each row must: sum over the last axis alone")
     require(not np.allclose(y.sum(axis=0), 1), "the columns sum to 1, and the rows must: sum over the last axis")
@@ -64,7 +65,8 @@ def softmax_backward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     x, dy = rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
     y = _softmax(x)
-    dx = np.asarray(attempt(dy, y))
+    dx = attempt(dy, y)
+    require(isinstance(dx, np.ndarray), f"it must return one array, not {kind(dx)}")
     require(dx.shape == x.shape, f"dx has shape {dx.shape}, and a gradient has its array's, {x.shape}")
     other_row = dy.copy()
     other_row[1] += 1
@@ -77,7 +79,9 @@ def softmax_backward(attempt: Attempt) -> None:
     slopes = attempt(only_first, y)
     true_own = numerical_gradient(lambda x: _softmax(x)[0, 0], x)[0, 0]
     own, others = slopes[0, 0], slopes[0, 1:]
-    require(own > 0, f"raising a score raises its own probability, but here its slope is {own:.3f}: a sign is turned")
+    require(
+        own > -1e-12, f"raising a score raises its own probability, but here its slope is {own:.3f}: a sign is turned"
+    )
     if not others.any():
         require(
             abs(own - true_own) < 1e-6,
