@@ -283,9 +283,10 @@ for name, values in times.items():
 
 # %% [markdown]
 # What the recurrent layer pays for at these sizes is not arithmetic but waiting: a call of NumPy has its price however
-# little it is given, and no two of its calls can be made one. On a GPU, with thousands of units to keep busy, waiting
-# costs far more. That is the sense of §4's "faster", and of the complaint in §1 that recurrence "precludes
-# parallelization within training examples".
+# little it is given, and no two of its calls can be made one. (At the other end attention may grow faster than its
+# operations do: the weights of all pairs no longer fit into a cache, and are read and written several times.) On a GPU,
+# with thousands of units to keep busy, waiting costs far more. That is the column *sequential* of Table 1, and the
+# complaint in §1 that recurrence "precludes parallelization within training examples".
 #
 # ## A window that really saves
 #

@@ -72,7 +72,7 @@ def draw_copying(lengths: Sequence[int], accuracy: Mapping[str, Sequence[float]]
     axes.set(xlim=(0, lengths[-1]), ylim=(0, 1.1))
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
     axes.set_title("Copying, without a teacher")
-    axes.legend(loc="lower left", bbox_to_anchor=(0.56, 0.36))
+    axes.legend(loc="lower left", bbox_to_anchor=(0.54, 0.36), handlelength=3.2)
 
 
 def draw_alignment(weights: np.ndarray, source: np.ndarray, end: int) -> None:

@@ -1,0 +1,126 @@
+"""Lesson 10: a trained translator, its maps and its mistakes."""
+
+import numpy as np
+
+from ..exercise import Attempt, exercise
+from ..judging import agree, require
+
+
+def _spread(weights):
+    return np.exp(-np.sum(weights * np.log(np.where(weights > 0, weights, 1)), axis=-1))
+
+
+@exercise(answer=_spread)
+def spread(attempt: Attempt) -> None:
+    even = np.full((2, 3, 8), 1 / 8)
+    result = np.asarray(attempt(even))
+    require(
+        result.shape == (2, 3),
+        f"for weights of shape (2, 3, 8) it returns {result.shape} and must return (2, 3): one number for each row",
+    )
+    require(
+        not (np.allclose(result, np.log(8)) or np.allclose(result, 3)),
+        f"eight keys that share the weight evenly count as {result[0, 0]:.3g} and must count as 8: that is the entropy "
+        "itself, and the spread is its exponential",
+    )
+    agree("for eight keys that share the weight evenly, the spread", result, np.full((2, 3), 8.0))
+    sharp = np.zeros((1, 5))
+    sharp[0, 2] = 1
+    result = np.asarray(attempt(sharp))
+    require(np.isfinite(result).all(), "where a weight is 0 it gives NaN: 0 · log 0 counts as 0")
+    agree("for one key with all the weight, the spread", result, np.ones(1))
+    rng = np.random.default_rng(0)
+    weights = rng.dirichlet(np.ones(6), size=4)
+    padded = np.concatenate([weights, np.zeros((4, 3))], axis=1)
+    agree("for random weights, the spread", np.asarray(attempt(weights)), _spread(weights))
+    agree("with three keys more that get no weight, the spread", np.asarray(attempt(padded)), _spread(weights))
+
+
+def _word_map(weights, target_words, source_words):
+    columns = np.eye(source_words.max() + 1)[source_words]  # (Tk, Wk), 1 where a token is of a word
+    rows = np.eye(target_words.max() + 1)[target_words]  # (Tq, Wq)
+    return (rows / rows.sum(axis=0)).T @ weights @ columns
+
+
+@exercise(answer=_word_map)
+def word_map(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.dirichlet(np.ones(4), size=3)  # (Tq, Tk) = (3, 4)
+    targets, sources = np.array([0, 1, 1]), np.array([0, 0, 1, 2])
+    result = np.asarray(attempt(weights, targets, sources))
+    require(
+        result.shape == (2, 3),
+        f"two target words and three source words must give shape (2, 3), not {result.shape}",
+    )
+    sums = result.sum(axis=1)
+    require(
+        not np.allclose(sums, [1, 2]),
+        "the row of a word of two tokens sums to 2: each token of a target word looks once, so their rows are averaged",
+    )
+    require(
+        np.allclose(sums, 1),
+        f"the rows sum to {np.round(sums, 2)} and must sum to 1: a source word gets the sum of what its tokens get",
+    )
+    split = np.concatenate([weights[:, :3], weights[:, 3:] / 4, weights[:, 3:] * 3 / 4], axis=1)
+    again = np.asarray(attempt(split, targets, np.array([0, 0, 1, 2, 2])))
+    require(
+        np.allclose(again, result),
+        "a source token cut in two, with its weight divided between the halves, changes the map: a word gets the sum "
+        "over its tokens",
+    )
+    require(
+        np.allclose(np.asarray(attempt(np.repeat(weights, 2, axis=0), np.repeat(targets, 2), sources)), result),
+        "with every target token written twice the map changes: a word's row is the mean over all of its tokens",
+    )
+    agree("the map of words", result, _word_map(weights, targets, sources))
+    apart = np.array([0, 1, 0])
+    agree("the map where a word's tokens do not stand together", np.asarray(attempt(weights, apart, sources)),
+          _word_map(weights, apart, sources))
+
+
+def _excess_errors(wrong, has, lengths):
+    expected = np.array([wrong[lengths == length].mean() for length in lengths])  # (N,)
+    return (wrong - expected) @ has / has.sum(axis=0)
+
+
+@exercise(answer=_excess_errors)
+def excess_errors(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(3, 7, 400)
+    by_length = lengths >= 5  # an error wherever a sentence is long, whatever it contains
+    has = np.stack([rng.random(400) < 0.2 + 0.15 * (lengths - 3), np.ones(400, dtype=bool)], axis=1)
+    result = np.asarray(attempt(by_length, has, lengths))
+    require(result.shape == (2,), f"it returns shape {result.shape} and must return one number for each construction")
+    rates = np.array([by_length[column].mean() for column in has.T])
+    require(
+        not np.allclose(result, 1 / has.sum(axis=0)),
+        "`wrong @ has` of two arrays of bool is no sum: True + True is True there. Make one of them numbers first",
+    )
+    require(
+        not np.allclose(result, rates),
+        "this is the plain error rate: where only the length decides who fails, it blames what long sentences contain",
+    )
+    require(
+        abs(result[0]) < 1e-9,
+        f"errors follow from the length alone, and yet the first construction is blamed with {result[0]:+.3f}: it is "
+        "to be compared with sentences of the same length",
+    )
+    require(
+        abs(result[1]) < 1e-9,
+        f"what every sentence has is blamed with {result[1]:+.3f} and must get 0: it tells nobody apart",
+    )
+    wrong = (rng.random(400) < 0.1 + 0.5 * has[:, 0]) & True
+    result, expected = np.asarray(attempt(wrong, has, lengths)), _excess_errors(wrong, has, lengths)
+    few = np.concatenate([has, (np.arange(400) < 20)[:, None]], axis=1)
+    more = np.asarray(attempt(wrong, few, lengths))
+    require(
+        np.allclose(more[:2], result),
+        "a further construction changes what the others are blamed with: each is judged by itself",
+    )
+    twice = np.asarray(attempt(np.tile(wrong, 2), np.tile(has, (2, 1)), np.tile(lengths, 2)))
+    require(
+        not np.allclose(twice, 2 * result),
+        "with every sentence given twice the blame doubles: it is a mean over the sentences that have the construction",
+    )
+    agree("where a construction itself causes errors, the excess", result, expected)
+    agree("for a construction of few sentences too, the excess", more, _excess_errors(wrong, few, lengths))

@@ -1,0 +1,108 @@
+"""Lesson 12: what the heads learned."""
+
+import numpy as np
+
+from ..exercise import Attempt, exercise
+from ..judging import agree, require
+
+
+def _looks_at(weights, lengths, offset):
+    query = np.arange(weights.shape[2])
+    key = query + offset
+    pairs = (query < lengths[:, None]) & (key >= 0) & (key < lengths[:, None])  # (B, Tq): both are real
+    exists = (key >= 0) & (key < weights.shape[3])
+    picked = weights[:, :, query[exists], key[exists]]  # (B, H, some)
+    kept = pairs[:, None, exists]  # (B, 1, some)
+    return np.where(kept, picked, 0).sum(axis=(0, 2)) / kept.sum()
+
+
+@exercise(answer=_looks_at)
+def looks_at(attempt: Attempt) -> None:
+    time = 6
+    back, ahead, even = np.eye(time, k=-1), np.eye(time, k=1), np.full((time, time), 1 / time)
+    weights = np.stack([back, ahead, even])[None]  # (1, H, T, T)
+    lengths = np.array([time])
+    scores = np.asarray(attempt(weights, lengths, -1))
+    require(scores.shape == (3,), f"it returns shape {scores.shape} and must return one number for each head, (3,)")
+    require(
+        not np.allclose(scores[:2], [0, 1]),
+        "offset −1 finds the head that looks one ahead: rows are queries, columns keys, and the key is query + offset",
+    )
+    require(
+        not np.allclose(scores[0], (time - 1) / time),
+        f"a head with all of its weight one back gets {scores[0]:.3f} and must get 1: the first token has nothing one "
+        "back, and is no pair to divide by",
+    )
+    agree("for a head that looks one back, one that looks one ahead and one that looks everywhere, the result", scores,
+          np.array([1.0, 0.0, 1 / time]))
+    agree("the same at offset +1", np.asarray(attempt(weights, lengths, 1)), np.array([0.0, 1.0, 1 / time]))
+
+    rng = np.random.default_rng(0)
+    two = rng.random((2, 2, time, time))
+    lengths = np.array([time, 2])
+    garbage = two.copy()
+    garbage[1, :, 2:], garbage[1, :, :, 2:] = 7.0, 7.0
+    scores = np.asarray(attempt(garbage, lengths, -1))
+    other = garbage.copy()
+    other[1, :, 2:], other[1, :, :, 2:] = 70.0, 70.0
+    require(
+        np.allclose(scores, np.asarray(attempt(other, lengths, -1))),
+        "what stands at padding changes the result: only pairs count whose query and key both lie before the length",
+    )
+    expected = _looks_at(garbage, lengths, -1)
+    alone = [_looks_at(garbage[i : i + 1], lengths[i : i + 1], -1) for i in range(2)]
+    require(
+        not np.allclose(scores, np.mean(alone, axis=0)),
+        "a sentence of two tokens counts as much as one of six: the mean is over pairs, not over sentences",
+    )
+    agree("for two sentences of different lengths, the result", scores, expected)
+    agree("at offset 0, the result", np.asarray(attempt(garbage, lengths, 0)), _looks_at(garbage, lengths, 0))
+
+
+def _without_head(weight, head, num_heads):
+    width = len(weight) // num_heads
+    weight = weight.copy()
+    weight[head * width : (head + 1) * width] = 0
+    return weight
+
+
+@exercise(answer=_without_head)
+def without_head(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    heads, width, d_model = 3, 4, 12
+    weight = rng.standard_normal((heads * width, d_model))
+    mixed = rng.standard_normal((heads, 5, width))  # what each head mixed, (H, T, Dv)
+
+    def out(weight: np.ndarray, mixed: np.ndarray) -> np.ndarray:
+        return np.concatenate(list(mixed), axis=-1) @ weight  # (T, C), the heads side by side
+
+    for head in range(heads):
+        result = attempt(weight, head, heads)
+        require(isinstance(result, np.ndarray), "it must return an array, the weight without the head")
+        require(result.shape == weight.shape, f"it returns shape {result.shape}: the shape stays {weight.shape}")
+        silent = mixed.copy()
+        silent[head] = 0
+        louder = mixed.copy()
+        louder[head] += 1
+        others = mixed.copy()
+        others[(head + 1) % heads] += 1
+        still_moves = not np.allclose(out(result, louder), out(result, mixed))
+        others_move = np.allclose(out(result, others) - out(result, mixed), out(weight, others) - out(weight, mixed))
+        others_are_gone = np.allclose(out(result, others), out(result, mixed))
+        columns = result[:, head * width : (head + 1) * width]
+        require(
+            not (still_moves and not columns.any()),
+            "some columns are zero: a column is a channel of the output, to which every head contributes; a head "
+            "enters by its rows",
+        )
+        require(not (still_moves and others_are_gone), f"head {head} is all that is left: it is the one to be removed")
+        require(
+            not (still_moves and others_move), f"without head {head} the output still depends on what head {head} mixed"
+        )
+        require(
+            not still_moves,
+            f"without head {head} the output still depends on what head {head} mixed, and less on the others: the "
+            f"heads lie side by side, each {width} = {heads * width} / {heads} rows in a block",
+        )
+        require(others_move, f"without head {head} the other heads' contributions must stay what they were")
+        agree(f"the output without head {head}", out(result, mixed), out(weight, silent))

@@ -1,0 +1,70 @@
+"""Lesson 10: a training as it went, maps with words on both sides, and bars of errors."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, SKY, VERMILION
+
+
+def draw_map(axes: Any, weights: np.ndarray, sources: Sequence[str], targets: Sequence[str], size: float = 8) -> None:
+    """One map (Tq, Tk): what each target word (down) takes from each source word (across), white 0 to dark 1."""
+    axes.imshow(weights, vmin=0, vmax=1, aspect="auto")
+    axes.set_xticks(range(len(sources)), sources, rotation=90, fontsize=size, color=INK)
+    axes.set_yticks(range(len(targets)), targets, fontsize=size, color=INK)
+    axes.set_xticks(np.arange(len(sources) - 1) + 0.5, minor=True)
+    axes.set_yticks(np.arange(len(targets) - 1) + 0.5, minor=True)
+    axes.grid(which="minor", color=PALE, lw=0.5)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set(visible=True, color=PALE)
+
+
+def draw_training(
+    steps: np.ndarray,
+    losses: Mapping[str, np.ndarray],
+    spreads: np.ndarray,
+    maps: Mapping[int, np.ndarray],
+    sources: Sequence[str],
+    targets: Sequence[str],
+) -> None:
+    """Losses by name and the spread of each layer's heads (N, layers, H) at `steps` (N,); below, step → map."""
+    figure = plt.figure(figsize=(7.2, 6.0))
+    grid = figure.add_gridspec(3, len(maps), height_ratios=(2.0, 1.4, 1.7))
+    upper, lower = figure.add_subplot(grid[0, :]), figure.add_subplot(grid[1, :])
+    for (name, values), colour, width in zip(losses.items(), (SKY, GREY, BLUE), (1.0, 1.6, 2.0), strict=True):
+        at = np.linspace(1, steps[-1], len(values)) if len(values) != len(steps) else steps
+        upper.plot(at, values, color=colour, lw=width, label=name, zorder=1 + width)
+    upper.set(ylabel="loss (nats per token)", ylim=(0, None), xlim=(0, steps[-1]))
+    upper.legend(loc="upper right", bbox_to_anchor=(1, 1.12), ncols=3)
+    for layer, colour in zip(range(spreads.shape[1]), (ORANGE, GREEN), strict=False):
+        lower.plot(steps, spreads[:, layer], color=colour, lw=0.7, alpha=0.5)
+        mean = spreads[:, layer].mean(axis=1)
+        lower.plot(steps, mean, color=colour, lw=2, label=f"layer {layer + 1}, mean of its heads")
+    lower.set(xlabel="optimiser step", ylabel="spread (tokens)", ylim=(0, None), xlim=(0, steps[-1]))
+    lower.legend(loc="upper right")
+    for column, (step, weights) in enumerate(maps.items()):
+        axes = figure.add_subplot(grid[2, column])
+        draw_map(axes, weights, sources, targets if column == 0 else [], 7)
+        axes.set_title(f"step {step}", fontsize=8)
+        for panel in (upper, lower):
+            panel.axvline(step, color=VERMILION, lw=0.7, ls=":")
+
+
+def draw_errors(names: Sequence[str], rates: np.ndarray, overall: float, excess: np.ndarray) -> None:
+    """Two panels of bars, a row for each construction: its error rate in percent, and the excess in points."""
+    _, (left, right) = plt.subplots(1, 2, sharey=True, figsize=(7.2, 0.19 * len(names) + 0.8))
+    rows = np.arange(len(names))
+    left.barh(rows, 100 * rates, color=GREY)
+    left.axvline(100 * overall, color=INK, lw=0.8)
+    left.set(xlabel="sentences with it that are wrong (%)", title="the plain rate")
+    right.barh(rows, 100 * excess, color=np.where(excess > 0, VERMILION, BLUE))
+    right.axvline(0, color=INK, lw=0.8)
+    right.set(xlabel="more than sentences as long (points)", title="what the length does not explain")
+    left.set_yticks(rows, names, fontsize=7.5)
+    left.invert_yaxis()
+    for axes in (left, right):
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.grid(axis="x")
+        axes.set_axisbelow(True)

@@ -1,0 +1,50 @@
+"""Lesson 11: a beam search as it went."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..style import GREY, INK, PALE
+
+Ids = tuple[int, ...]
+
+
+def draw_beams(
+    axes: Any,
+    log_probs: Mapping[Ids, float],
+    paths: Mapping[str, tuple[Ids, str]],
+    label: Callable[[Ids], str],
+    steps: range,
+) -> None:
+    """The prefixes of each step, the most probable on top, each below its log P and joined to what it grew from.
+
+    log_probs: log P of every prefix to be drawn; paths: name → (a whole sentence, its colour), drawn in colour where
+    their prefixes differ, in black where they are the same; label: the text of tokens; steps: the lengths to draw.
+    """
+    places: dict[Ids, tuple[int, int]] = {}
+    for length in steps:
+        alive = sorted((ids for ids in log_probs if len(ids) == length), key=lambda ids: -log_probs[ids])
+        places |= {ids: (length, rank) for rank, ids in enumerate(alive)}
+    colours = {}
+    for ids in places:
+        on = [colour for sentence, colour in paths.values() if sentence[: len(ids)] == ids]
+        colours[ids] = GREY if not on else on[0] if len(on) < len(paths) else INK
+    for ids, (x, y) in places.items():
+        plain = colours[ids] == GREY
+        if ids[:-1] in places:
+            old_x, old_y = places[ids[:-1]]
+            style = {"color": PALE if plain else colours[ids], "lw": 1.2 if plain else 2.2, "zorder": 1 + (not plain)}
+            axes.plot([old_x, x], [old_y, y], **style)
+        text = "… " * (x == steps[0] > 1) + label(ids[-1:])
+        box = {"boxstyle": "round,pad=0.25", "fc": "white", "ec": colours[ids], "lw": 0.6 if plain else 1.4}
+        axes.text(x, y, text, color=colours[ids], fontsize=8.5, ha="center", va="center", bbox=box, zorder=3)
+        number = f"{log_probs[ids]:.2f}"
+        axes.text(x, y + 0.3, number, color=colours[ids], fontsize=7, ha="center", va="center", zorder=3)
+    for name, (_, colour) in paths.items():
+        axes.plot([], [], color=colour, lw=2.2, label=name)
+    rows = 1 + max(y for _, y in places.values())
+    axes.set(xlim=(steps[0] - 0.6, steps[-1] + 0.6), ylim=(rows - 0.45, -0.6), xticks=list(steps))
+    axes.set_yticks(range(rows), [f"{rank + 1}." for rank in range(rows)])
+    axes.set(xlabel="tokens written", ylabel="rank by log P")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=len(paths))

@@ -1,0 +1,87 @@
+"""Lesson 12: the maps of every head, and bars for each."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, VERMILION
+
+KINDS = {"encoder": BLUE, "decoder": ORANGE, "cross": GREEN}
+NAMES = {"encoder": "encoder,\nself", "decoder": "decoder,\nself", "cross": "decoder,\nto the source"}
+
+
+def draw_every_head(
+    maps: Mapping[str, np.ndarray], queries: Mapping[str, Sequence[str]], keys: Mapping[str, Sequence[str]]
+) -> None:
+    """A row of maps for each kind and layer: kind → weights (layers, H, Tq, Tk), with both sides' tokens."""
+    rows = [(kind, layer) for kind in KINDS for layer in range(len(maps[kind]))]
+    heads = maps["encoder"].shape[1]
+    figure, grid = plt.subplots(len(rows), heads, figsize=(7.4, len(rows) * 6.9 / heads + 0.5), squeeze=False)
+    for line, (kind, layer) in zip(grid, rows, strict=True):
+        for head, axes in enumerate(line):
+            axes.imshow(maps[kind][layer, head], vmin=0, vmax=1, aspect="auto")
+            axes.set_title(f"{layer + 1}.{head + 1}", fontsize=7, color=KINDS[kind], pad=2)
+            axes.tick_params(length=0, pad=1)
+            axes.spines[:].set(visible=True, lw=0.5, color=PALE)
+            below = keys[kind] if layer == len(maps[kind]) - 1 else []
+            axes.set_xticks(range(len(below)), below, rotation=90, fontsize=6, color=INK)
+            shown = queries[kind] if head == 0 else []
+            axes.set_yticks(range(len(shown)), shown, fontsize=6, color=INK)
+        line[0].set_ylabel(NAMES[kind] + f"\nlayer {layer + 1}", fontsize=7, color=KINDS[kind])
+    figure.suptitle("Every head: a row is a query, a column a key (white 0, dark blue 1)", fontsize=9, color=INK)
+
+
+def draw_offsets(scores: Mapping[str, np.ndarray], offsets: Sequence[int]) -> None:
+    """Kind → mean weight (layers, H, offsets) at each offset: a table for each layer, heads down, offsets across."""
+    layers = max(len(each) for each in scores.values())
+    figure, grid = plt.subplots(layers, len(scores), figsize=(7.2, 1.7 * layers + 0.3), squeeze=False, sharex=True)
+    scale = ScalarMappable(Normalize(0, 0.6))
+    for column, (kind, each) in zip(grid.T, scores.items(), strict=True):
+        for layer, axes in enumerate(column):
+            axes.imshow(each[layer], norm=scale.norm, aspect="auto")
+            for head, offset in np.ndindex(each[layer].shape):
+                value = each[layer, head, offset]
+                if value >= 0.2:
+                    colour = "white" if value > 0.4 else INK
+                    axes.text(offset, head, f"{value:.2f}"[1:], ha="center", va="center", fontsize=7, color=colour)
+            axes.set_yticks(range(each.shape[1]), [f"{layer + 1}.{head + 1}" for head in range(each.shape[1])])
+            axes.set_xticks(range(len(offsets)), [f"{offset:+d}" if offset else "0" for offset in offsets])
+            axes.tick_params(length=0, labelsize=7)
+        column[0].set_title(NAMES[kind].replace("\n", " "), fontsize=9, color=KINDS[kind])
+        column[-1].set_xlabel("key − query (tokens)")
+    grid[0, 0].set_ylabel("head")
+    figure.colorbar(scale, ax=grid, label="mean weight", fraction=0.025)
+
+
+def draw_bars(axes: Any, costs: Mapping[str, np.ndarray], label: str) -> None:
+    """Kind → (layers, H) as bars, a group for each layer."""
+    x, ticks, names = 0, [], []
+    for kind, each in costs.items():
+        for layer, row in enumerate(each):
+            places = x + np.arange(len(row))
+            axes.bar(places, row, color=KINDS[kind], label=NAMES[kind].replace("\n", " ") if layer == 0 else None)
+            for place, head in zip(places, range(len(row)), strict=True):
+                ticks.append(place)
+                names.append(f"{layer + 1}.{head + 1}")
+            x += len(row) + 0.8
+        x += 0.8
+    axes.set_xticks(ticks, names, fontsize=6, rotation=90)
+    axes.tick_params(axis="x", length=0)
+    axes.axhline(0, color=GREY, lw=0.8)
+    axes.set(xlabel="head removed (layer.head)", ylabel=label)
+    axes.legend(loc="upper left")
+
+
+def draw_pruning(axes: Any, counts: Sequence[int], curves: Mapping[str, np.ndarray], heads: int) -> None:
+    """Name → loss after so many heads are gone, on a logarithmic scale."""
+    for (name, curve), colour in zip(curves.items(), (BLUE, GREY, VERMILION), strict=False):
+        axes.semilogy(counts, curve, "o-", ms=3, color=colour, label=name)
+    axes.set(xlabel=f"heads removed, of {heads}", ylabel="loss (nats per token)")
+    axes.set_yticks([0.1, 0.2, 0.5, 1, 2, 5], ["0.1", "0.2", "0.5", "1", "2", "5"])
+    axes.minorticks_off()
+    axes.grid(axis="y")
+    axes.legend(loc="upper left")

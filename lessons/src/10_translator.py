@@ -1,0 +1,555 @@
+# %% [markdown]
+# # 10 · A translator, trained
+#
+# **You will be able to** train a Transformer from nothing to translations, watch its attention find the alignment on
+# the way, read its maps, and find out what it gets wrong and why.
+#
+# | | |
+# |---|---|
+# | you know | text ([02](02_text.ipynb)), the model ([08](08_model.ipynb)), training ([09](09_training.ipynb)) |
+# | runs in | 120 s at most on 2 cores; no GPU, no PyTorch, no network |
+# | in the paper | §5 (training), §6.1 (translation), Figures 3–5 (attention maps) |
+# | in the package | [`training`](../minitransformer/training), [`translator`](../minitransformer/translator.py) |
+#
+# Every part is written and proved. This lesson puts them together, twice: a small training that you run now, to see how
+# a model *becomes* one; and one of some minutes, whose weights come with the course, to see what it can and cannot do.
+
+# %%
+import time
+from itertools import islice, pairwise, product
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from course import start
+from course.pictures.lesson_10 import draw_errors, draw_map, draw_training
+from course.style import BLUE, GREY
+from minitransformer.data.batching import Batches, collate
+from minitransformer.data.grammar import CONSTRUCTIONS, count_sentences, sample, translate
+from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.ops import numpy_ops
+from minitransformer.optimizer import Adam, Schedule, clip_scale
+from minitransformer.translator import Translator
+
+check = start("10")
+threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+WEIGHTS = Path("weights/en-de.safetensors")
+trained = Translator.from_checkpoint(WEIGHTS)
+tokenizer = trained.tokenizer  # the BPE of lesson 02, trained on the grammar's sentences
+
+# %% [markdown]
+# ## What is to be learned
+#
+# The sentences come from the course's grammar (lesson [02](02_text.ipynb)): English with its German, every word order
+# and every ending correct. There are so many that the model never sees one twice unless we want it to, and a hash of
+# the English sentence decides whether it is for training or for testing: no test sentence is ever trained on.
+
+# %%
+print(f"English sentences of the grammar: {count_sentences():.1e}")
+for example in islice(sample("train", 0), 3):
+    print(f"  {example.english}\n  {example.german}\n")
+
+# %% [markdown]
+# What makes it hard is that German puts things elsewhere. The verb goes to the end of a subordinate clause, the parts
+# of a perfect tense stand apart, a prefix splits off its verb, and an article needs the gender of a noun that comes
+# after it. None of this can be done word by word.
+#
+# ## A small training
+#
+# For a short training, take short sentences and a narrow model:
+
+# %%
+MOST_WORDS = 7
+
+
+def short(split, count):
+    """The first `count` sentences of a split with at most MOST_WORDS words."""
+    return list(islice((e for e in sample(split, 0) if len(e.english.split()) <= MOST_WORDS), count))
+
+
+def ids(examples):
+    """Two lists of token ids, English and German."""
+    return [tokenizer.encode(e.english) for e in examples], [tokenizer.encode(e.german) for e in examples]
+
+
+training_set, test_set = short("train", 8000), short("test", 200)
+dataset = TokenDataset.from_pairs(zip(*ids(training_set), strict=True))
+test_batch = collate(*ids(test_set))
+
+config = TransformerConfig(
+    vocab_size=len(tokenizer),
+    d_model=64,
+    num_heads=4,
+    d_ff=256,
+    num_layers=2,
+    dropout=0.0,
+    max_length=64,
+    init_gain=0.5,
+)
+model = Transformer(config, seed=0)
+print(f"{len(dataset):,} pairs, {model.parameters.count:,} parameters")
+
+# %% [markdown]
+# No dropout: in so short a training it would only slow the fall (the paper has 0.1). `init_gain` halves the matrices at
+# the start, with which post-norm layers learn sooner at this size.
+#
+# ### Exercise 1: measure the fog
+#
+# We want to see attention become sharp, so we need a number for it. A row of attention weights is a distribution $p$
+# over $n$ keys. Its entropy is $H = -\sum_k p_k \log p_k$, and $e^{H}$ reads as *over how many keys it is spread*: 1
+# if all weight lies on one, $n$ if all get the same.
+
+
+# %% tags=["exercise"]
+def spread(weights):
+    """exp(entropy) of each row of attention weights: how many keys it is spread over.
+
+    weights (..., n), each row ≥ 0 with sum 1 → (...). A weight of 0 adds nothing to the entropy.
+    """
+    raise NotImplementedError
+
+
+# %%
+spread = check(spread)
+
+# %% [markdown]
+# ### Who reads the source?
+#
+# One more instrument. A decoder can lower its loss without reading the source, by learning what German looks like.
+# To see when it begins to *translate*, compute the test loss twice: with the right source sentences, and with the
+# sentences of somebody else (each row gets its neighbour's). As long as the two are equal, the source is ignored.
+
+# %%
+PAIR = translate("The hunter ran behind the pretty village.")
+pair_batch = collate(*ids([PAIR]))
+source_tokens = [*tokenizer.tokens(pair_batch.source[0])]
+target_tokens = [*tokenizer.tokens(pair_batch.target_out[0])]
+
+
+def observe():
+    """Test loss with the right source and with another's; the spread of each layer's heads; the map of PAIR."""
+    b, losses = test_batch, []
+    for source in (np.roll(b.source, 1, axis=0), b.source):
+        losses.append(float(model.loss(source, b.target_in, b.target_out, with_grad=False)[0]))
+    cross = np.stack(model.attention_maps(b.source, b.target_in)["cross"])  # (layers, B, H, Tq, Tk)
+    real = (b.target_out != tokenizer.pad_id)[:, None, :]  # (B, 1, Tq)
+    mean_spread = (spread(cross) * real).sum(axis=(1, 3)) / real.sum()  # (layers, H)
+    pair = model.attention_maps(pair_batch.source, pair_batch.target_in)["cross"][-1]  # (1, H, Tq, Tk)
+    return *losses, mean_spread, pair[0].mean(axis=0)
+
+
+foreign, own, mean_spread, _ = observe()
+print(f"before training: loss {own:.2f} (log V = {np.log(len(tokenizer)):.2f}), with another's source {foreign:.2f}")
+real_source, real_target = ((ids != tokenizer.pad_id).sum(axis=1) for ids in (test_batch.source, test_batch.target_out))
+available = np.average(real_source, weights=real_target)  # keys, for the mean row
+print(f"spread: {mean_spread.min():.2f} to {mean_spread.max():.2f} of {available:.2f} tokens")
+
+# %% [markdown]
+# Random queries and keys give scores near 0, and the softmax of equal numbers is even: fog. The loss is above that of a
+# fair guess, as random logits are not equal.
+#
+# ### The loop
+#
+# Everything from lesson [09](09_training.ipynb) in a few lines: a batch, the loss with label smoothing, the backward
+# pass, the clipped gradient, Adam at the schedule's rate. What you see last is the package's `Trainer`, without its
+# checkpoints, log and threads.
+
+# %%
+STEPS, EVERY = 700, 20
+batches = Batches(dataset, tokens_per_batch=768, seed=0)
+optimizer, schedule = Adam(model.parameters, model.ops), Schedule(peak_lr=5e-3, warmup_steps=150)
+training_losses, history = [], [observe()]
+
+begin = time.perf_counter()
+for step in range(1, STEPS + 1):
+    batch = batches.batch(*divmod(step - 1, len(batches)))  # epoch, and number within it
+    model.parameters.grad[...] = 0
+    loss, cache = model.loss(batch.source, batch.target_in, batch.target_out, label_smoothing=0.1)
+    model.loss_backward(1.0, cache)
+    optimizer.step(schedule(step), clip_scale(optimizer.grad_norm(), 1.0))
+    training_losses.append(float(loss))
+    if step % EVERY == 0:
+        history.append(observe())
+print(f"{STEPS} steps in {time.perf_counter() - begin:.0f} s: test loss {history[0][1]:.2f} → {history[-1][1]:.2f}")
+
+# %% [markdown]
+# ## The picture: from fog to alignment
+
+# %% tags=["picture"]
+steps = np.arange(0, STEPS + 1, EVERY)
+foreign, own, spreads, maps = (np.array(each) for each in zip(*history, strict=True))
+moments = [0, 100, 160, 240, STEPS]
+draw_training(
+    steps,
+    {"training (with label smoothing)": training_losses, "test, another's source": foreign, "test": own},
+    spreads,
+    {step: maps[step // EVERY] for step in moments},
+    [token.removeprefix("▁") for token in source_tokens],
+    [token.removeprefix("▁") for token in target_tokens],
+)
+plt.show()
+
+# %% [markdown]
+# Three acts. First the two test losses fall together: the model learns which words are frequent and which follow each
+# other, a German without meaning, and the maps stay fog. Then they part. The source is being read, the spread collapses
+# and the maps turn from fog to a line of dots. From there on the right source helps more and more, and a *wrong* one
+# hurts, since the model now believes what it reads. In the last map *ran* is read twice: early in the sentence for
+# *ist*, and at its end for *gelaufen*. That is German word order, found by gradient descent.
+#
+# The step at which they part, and what the spread does around it:
+
+# %%
+reads = int(np.argmax(foreign - own > 0.1))
+fastest = int(np.argmin(np.diff(spreads.mean(axis=(1, 2)))))
+print(f"the losses part (by 0.1 nats) by step {steps[reads]}; the spread falls fastest after step {steps[fastest]}")
+for i in (0, reads, -1):
+    print(f"step {steps[i]:4}: spread {spreads[i].mean():5.2f}, loss {own[i]:.2f}, another's source {foreign[i]:.2f}")
+
+# %% [markdown]
+# What it says after so short a training. Translation is greedy here, the most probable token each time; lesson
+# [11](11_decoding.ipynb) does better.
+
+# %%
+ours = Translator(model, tokenizer).translate([e.english for e in test_set], beam=1)
+on_test = np.mean([text == example.german for text, example in zip(ours, test_set, strict=True)])
+print(f"exactly right: {on_test:.0%} of {len(test_set)}\n")
+for text, example in list(zip(ours, test_set, strict=True))[:6]:
+    print(f"{'✓' if text == example.german else '✗'} {example.english:<40} {text}")
+
+# %% [markdown]
+# ## The trained translator
+#
+# The same loop for longer, on sentences of every length, gives the weights in `lessons/weights`. They were made by
+#
+# ```
+# python -m minitransformer train --preset demo --vocab-size 2000 --d-model 96 --num-heads 6 --d-ff 384 \
+#     --steps 1800 --out runs/course
+# python -m minitransformer average --last 5 runs/course --output lessons/weights/en-de.safetensors
+# ```
+#
+# whose second line averages the last checkpoints, as §6.1 does. From here on it is this model that we look at, on test
+# sentences of every length:
+
+# %%
+examples = list(islice(sample("test", 0), 3000))
+sources, references = [e.english for e in examples], [e.german for e in examples]
+translations = trained.translate(sources, beam=1)
+wrong = np.array([a != b for a, b in zip(translations, references, strict=True)])
+print(f"{trained.model.parameters.count:,} parameters, {WEIGHTS.stat().st_size / 1e6:.2f} MB")
+print(f"exactly right: {1 - wrong.mean():.1%} of {len(examples):,} sentences that it never saw")
+
+# %% [markdown]
+# ## Reading a map
+#
+# The cross-attention of the last layer, mean of its heads, while the model translates a sentence of the test split. A
+# row is the position that *writes* the token named at its left; what it has read so far ends one token earlier.
+
+# %%
+SENTENCE = "The king must not translate her important postcards because she will go into the schools."
+found = trained.attention(SENTENCE, beam=1)
+raw = found.cross[-1].mean(axis=0)  # (Tq, Tk)
+figure, axes = plt.subplots(figsize=(6.4, 5.0))
+draw_map(axes, raw, found.source_tokens, found.target_tokens)
+axes.set(title=f"“{SENTENCE}”", xlabel="source tokens", ylabel="target tokens")
+plt.show()
+
+# %% [markdown]
+# Words that BPE cut into pieces (`·` marks a piece inside a word) blur the picture: we read words, not pieces.
+#
+# ### Exercise 2: a map of words
+#
+# What a word of several pieces *gets* is the sum of what its pieces get. But as a reader, each of its pieces looks
+# once, with a weight of 1 in all; so the word's row is their mean (Clark et al. 2019, §4.1).
+
+
+# %% tags=["exercise"]
+def word_map(weights, target_words, source_words):
+    """From attention between tokens to attention between words.
+
+    weights (Tq, Tk), rows sum to 1; target_words (Tq,), source_words (Tk,): the number of the word, from 0, that each
+    token belongs to → (target words, source words): columns of a word summed, rows of a word averaged.
+    """
+    raise NotImplementedError
+
+
+# %%
+word_map = check(word_map)
+
+
+# %%
+def words_of(labels):
+    """The words of a list of token labels, and for each token the number of its word."""
+    numbers = np.cumsum([not label.startswith("·") for label in labels]) - 1
+    words = [""] * (numbers[-1] + 1)
+    for number, label in zip(numbers, labels, strict=True):
+        words[number] += label.removeprefix("·")
+    return words, numbers
+
+
+def attention_between_words(sentence, target=None):
+    """The map of words of the last layer, mean of its heads: weights, source words, target words."""
+    found = trained.attention(sentence, target, beam=1)
+    source_words, source_numbers = words_of(found.source_tokens)
+    target_words, target_numbers = words_of(found.target_tokens)
+    return word_map(found.cross[-1].mean(axis=0), target_numbers, source_numbers), source_words, target_words
+
+
+merged, source_words, target_words = attention_between_words(SENTENCE)
+figure, axes = plt.subplots(figsize=(6.0, 4.2))
+draw_map(axes, merged, source_words, target_words, 9)
+axes.set(title="The same, word by word", xlabel="English", ylabel="German")
+plt.show()
+for word, row in zip(target_words, merged, strict=True):
+    first, second = np.argsort(-row)[:2]
+    print(f"{word:<16} ← {source_words[first]:<12} {row[first]:.2f}   {source_words[second]:<12} {row[second]:.2f}")
+
+# %% [markdown]
+# Follow the dark cells. Subject and modal verb come first, *Der König darf*; the verb that English says next waits for
+# the end of its clause, *nicht übersetzen*. In the second clause *will go into the schools* is turned round altogether,
+# *in die Schulen gehen wird*. The comma has no English word and looks at the conjunction that it announces. And *nicht*
+# looks at *translate* more than at *not*: attention is where the model looks, and nobody has taught it to align.
+#
+# One ending in this translation is wrong, *wichtige* should be *wichtigen*. It is no accident, as we shall see.
+#
+# ## What it gets wrong
+#
+# Some of what is wrong, with the first difference marked:
+
+# %%
+def marked(text, reference):
+    """The text, with [ ] around the first word in which it differs."""
+    words, wanted = text.split(), reference.split()
+    at = next((i for i, (a, b) in enumerate(zip(words, wanted, strict=False)) if a != b), min(len(words), len(wanted)))
+    return " ".join([*words[:at], f"[{words[at] if at < len(words) else ''}]", *words[at + 1 :]])
+
+
+for i in np.flatnonzero(wrong)[:8]:
+    print(f"English    {sources[i]}\nours       {marked(translations[i], references[i])}")
+    print(f"reference  {marked(references[i], translations[i])}\n")
+
+# %% [markdown]
+# The grammar knows what each sentence contains. The first idea is to list the error rate of each construction; but a
+# sentence with a relative clause is also *long*, and long sentences have more words to go wrong:
+
+# %%
+lengths = np.array([len(text.split()) for text in sources])
+edges = (0, 6, 9, 12, 15, 99)
+for low, high in pairwise(edges):
+    inside = (lengths > low) & (lengths <= high)
+    words = f"{low + 1:2} to {min(high, lengths.max()):2} words"
+    print(f"{words}: {inside.sum():4} sentences, {wrong[inside].mean():6.1%} wrong")
+
+# %% [markdown]
+# ### Exercise 3: blame what deserves it
+#
+# Compare each sentence with those of its own length. Let $\bar w_\ell$ be the error rate of all sentences of length
+# $\ell$, what one would expect of a sentence if only its length mattered. The excess of construction $k$ is the mean,
+# over the sentences that have it, of what was seen minus what was expected:
+#
+# $$ \mathrm{excess}_k = \frac{1}{n_k} \sum_{i:\,\mathrm{has}_{ik}} \big(\mathrm{wrong}_i - \bar w_{\ell_i}\big) $$
+
+
+# %% tags=["exercise"]
+def excess_errors(wrong, has, lengths):
+    """How much more often sentences with each construction are wrong than sentences of the same length.
+
+    wrong (N,) bool, has (N, K) bool: which sentence has which construction; lengths (N,) int → (K,)
+    """
+    raise NotImplementedError
+
+
+# %%
+excess_errors = check(excess_errors)
+
+# %%
+has = np.array([[name in e.constructions for name in CONSTRUCTIONS] for e in examples])  # (N, K)
+rates = np.array([wrong[column].mean() for column in has.T])
+excess = excess_errors(wrong, has, lengths)
+order = np.argsort(-excess)
+draw_errors([f"{CONSTRUCTIONS[k]} ({has[:, k].sum()})" for k in order], rates[order], wrong.mean(), excess[order])
+plt.show()
+
+# %% [markdown]
+# Some constructions look bad on the left only because they stand in long sentences: a date does, and on the right it is
+# cleared. Relative clauses stay what they were, the hardest thing in this language.
+#
+# ## Why it is wrong there
+#
+# A translation goes wrong at *one* token; what follows is written after a mistake and tells little. So stand at the
+# first wrong token, with the right beginning before it, and ask the model what it thought:
+
+
+# %%
+def opinions(example):
+    """P of every token at every step, given the reference so far, (T, V), and the reference's ids (T,)."""
+    batch = collate(*ids([example]))
+    logits, _ = trained.model.forward(batch.source, batch.target_in)  # (1, T, V)
+    return np.exp(numpy_ops.log_softmax(logits[0])), batch.target_out[0]
+
+
+first_wrong = []  # of each wrong sentence: rank of the right token, its P, the favourite's P
+certainty = []  # P of the favourite wherever the favourite is right
+for example, is_wrong in zip(examples, wrong, strict=True):
+    p, right = opinions(example)  # (T, V), (T,)
+    favourite = p.argmax(axis=-1)
+    certainty += list(p.max(axis=-1)[favourite == right])
+    if is_wrong:
+        t = int(np.argmax(favourite != right))
+        first_wrong.append((int((p[t] > p[t, right[t]]).sum()) + 1, p[t, right[t]], p[t].max()))
+rank, p_right, p_favourite = map(np.array, zip(*first_wrong, strict=True))
+
+figure, axes = plt.subplots(figsize=(7.2, 2.6))
+bins = np.linspace(0, 1, 26)
+axes.hist(certainty, bins, weights=np.full(len(certainty), 100 / len(certainty)), color=GREY, alpha=0.6, label="right")
+axes.hist(p_favourite, bins, weights=np.full(len(rank), 100 / len(rank)), color=BLUE, alpha=0.7, label="first wrong")
+axes.set(xlabel="P of the model's favourite", ylabel="share of the tokens (%)", title="It knows when it does not know")
+axes.legend(loc="upper left", title="the favourite is")
+plt.show()
+second, five = np.mean(rank == 2), np.mean(rank <= 5)
+print(f"of {len(rank)} errors the right token is the second choice in {second:.0%}, among the first five in {five:.0%}")
+print(f"mean P of the favourite: {np.mean(certainty):.2f} where it is right, {p_favourite.mean():.2f} at a first error")
+
+# %% [markdown]
+# A wrong translation is mostly a hesitation that went the wrong way. That says *where* to look, not yet *why*. So read
+# the list of errors above once more, and look for what repeats: often it is one ending. How often?
+
+# %%
+def endings_only(text, reference):
+    """Whether two texts have word for word the same beginnings, and differ in endings."""
+    pairs = list(zip(text.split(), reference.split(), strict=False))
+    return len(text.split()) == len(reference.split()) and all(a[:3] == b[:3] for a, b in pairs)
+
+
+failures = [(translations[i], references[i]) for i in np.flatnonzero(wrong)]
+print(f"{sum(endings_only(*each) for each in failures)} of {len(failures)} wrong translations have only a wrong ending")
+
+# %% [markdown]
+# ### A suspicion, and an experiment
+#
+# A German adjective ends in *-e*, *-en*, *-er* …, by the gender, number and case of a noun that is *written after it*,
+# and by its article. The article alone does not settle it: *diese*, *seine*, *keine* and *die* stand before a feminine
+# singular, *diese weiße Lampe*, and before any plural, *diese weißen Lampen*. The suspicion: in the plural the model
+# slips into the ending of the singular.
+#
+# The errors above differ in many things at once. The grammar lets us do what real text does not: change one thing and
+# keep the rest. All combinations of an article with nouns of each gender and number, verbs and adjectives the same:
+
+# %%
+NOUNS = {"m.": ("table", "ring", "garden"), "f.": ("lamp", "bag", "cup", "flower"), "n.": ("shirt", "window", "car")}
+DETERMINERS = (("the", "the"), ("his", "his"), ("this", "these"), ("no", "no"))  # singular, plural
+ADJECTIVES = ("white", "small", "red", "important", "beautiful", "strange")
+VERBS = ("She sees", "We buy", "He finds")
+cases = [(plural, gender) for plural in (0, 1) for gender in NOUNS]
+shares = np.zeros((len(DETERMINERS), len(cases)))
+slips, right_ones = [], []  # plurals: (sentence, reference, ours)
+for (i, both), (j, (plural, gender)) in product(enumerate(DETERMINERS), enumerate(cases)):
+    parts = product(VERBS, [both[plural]], ADJECTIVES, [noun + "s" * plural for noun in NOUNS[gender]])
+    english = [" ".join(words) + "." for words in parts]
+    german = [translate(sentence).german for sentence in english]
+    output = trained.translate(english, beam=1)
+    outcomes = list(zip(english, german, output, strict=True))
+    shares[i, j] = np.mean([wanted != got for _, wanted, got in outcomes])
+    if plural:
+        slips += [each for each in outcomes if each[1] != each[2]]
+        right_ones += [each for each in outcomes if each[1] == each[2]]
+
+figure, axes = plt.subplots(figsize=(6.4, 2.7))
+image = axes.imshow(100 * shares, vmin=0, vmax=60, aspect="auto")
+for (i, j), share in np.ndenumerate(shares):
+    axes.text(j, i, f"{share:.0%}", ha="center", va="center", color="white" if share > 0.35 else "black")
+axes.set_xticks(range(len(cases)), [f"{gender} {('sing.', 'plural')[plural]}" for plural, gender in cases])
+axes.set_yticks(range(len(DETERMINERS)), ["the", "his", "this, these", "no"])
+axes.set(xlabel="the noun", ylabel="the article", title="She sees these white lamps: translations that are wrong")
+figure.colorbar(image, label="%")
+plt.show()
+for english, wanted, got in slips[:: len(slips) // 3][:3]:
+    print(f"{english:<35} {got:<38} {wanted}")
+
+
+# %% [markdown]
+# In the singular only *no* with masculine nouns goes wrong. In the plural every article does, and each of them most
+# with feminine nouns, where the same article could also begin a singular. The model can decline; it slips into the
+# other number.
+#
+# So does it look at the noun at all, when it writes the ending? The weights of the last layer, at the token with the
+# ending, for translations that came out right and for those that did not:
+
+# %%
+def adjective_row(english, german):
+    """Each head's weight on the adjective and on the noun, (H, 2), at the token with the ending of the reference."""
+    found = trained.attention(english, german)
+    _, target_numbers = words_of(found.target_tokens)
+    _, source_numbers = words_of(found.source_tokens)
+    ending = np.flatnonzero(target_numbers == ADJECTIVE)[-1]
+    rows = found.cross[-1][:, ending]  # (H, Tk)
+    return np.stack([rows[:, source_numbers == word].sum(axis=1) for word in (ADJECTIVE, NOUN)], axis=1)
+
+
+ADJECTIVE, NOUN = 3, 4  # words of "She sees these white lamps", and of its translation
+print("weight on the adjective, weight on the noun, of each head of the last layer")
+layer = trained.model.config.num_layers
+print("head    " + "   ".join(f"{f'{layer}.{head + 1}':>9}" for head in range(trained.model.config.num_heads)))
+for name, group in (("right", right_ones), ("wrong", slips)):
+    chosen = [group[i] for i in np.linspace(0, len(group) - 1, 60).astype(int)]
+    rows = np.mean([adjective_row(english, german) for english, german, _ in chosen], axis=0)  # (H, 2)
+    print(f"{name}   " + "   ".join(f"{adjective:.2f} {noun:.2f}" for adjective, noun in rows))
+
+# %% [markdown]
+# One head does what the grammar asks for: it leaves the adjective and reads the noun, which is yet to come in German
+# and is there in English. Where the ending comes out wrong it reads the noun less, and the others read the adjective
+# less: the look goes to the right place, but not firmly. Lesson [12](12_heads.ipynb) removes this head, and watches the
+# endings.
+#
+# That is what "why" can mean for a network: a condition under which it fails, shown by changing nothing else, and the
+# part of the machine that is busy there.
+#
+# ## Common mistakes
+#
+# **The target is not shifted.** If the decoder reads the token that it is to write, it learns to copy, and the loss is
+# wonderful. Then it has to write alone, and copies itself:
+
+# %%
+cheat = Transformer(config, seed=0)
+optimizer = Adam(cheat.parameters, cheat.ops)
+for step in range(1, 161):
+    batch = batches.batch(*divmod(step - 1, len(batches)))
+    cheat.parameters.grad[...] = 0
+    loss, cache = cheat.loss(batch.source, batch.target_out, batch.target_out, label_smoothing=0.1)  # not target_in
+    cheat.loss_backward(1.0, cache)
+    optimizer.step(schedule(step), clip_scale(optimizer.grad_norm(), 1.0))
+fooled = float(cheat.loss(test_batch.source, test_batch.target_out, test_batch.target_out, with_grad=False)[0])
+print(f"test loss after {step} steps: {fooled:.2f} (the honest one took {STEPS} steps to {own[-1]:.2f})")
+for text in Translator(cheat, tokenizer).translate([e.english for e in test_set[:3]], beam=1):
+    print(f"  {text[:80]!r}")
+
+# %% [markdown]
+# **Tested on what was trained on.** The small model saw its sentences again and again:
+
+# %%
+again = training_set[: len(test_set)]
+ours = Translator(model, tokenizer).translate([e.english for e in again], beam=1)
+on_training = np.mean([text == example.german for text, example in zip(ours, again, strict=True)])
+print(f"exactly right: {on_training:.0%} of its training sentences, {on_test:.0%} of the test sentences")
+
+# %% [markdown]
+# **The map is read one row off.** A row belongs to the token that is *written* there. Label the rows with what has been
+# read, `<s>` first, and every word seems to look at its successor's source:
+
+# %%
+for row, written, read in list(zip(merged, target_words, ["<s>", *target_words], strict=False))[1:5]:
+    print(f"{source_words[int(np.argmax(row))]:<12} is where it looks to write {written!r}; it had read {read!r}")
+
+# %% [markdown]
+# ## What changed since 2017
+#
+# Large language models translate although nobody trained them on pairs of sentences: enough of their text holds
+# translations (Briakou et al. 2023); encoder–decoders live on where many languages share one model (NLLB Team 2022).
+# Attention has been compared with alignments made by people: the last layer but one agrees with them best, and a head
+# can be trained to give them (Garg et al. 2019).
+#
+# ## Where next
+#
+# [Lesson 11](11_decoding.ipynb): searching for better translations than the greedy ones, faster, and scoring them.

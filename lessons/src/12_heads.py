@@ -1,0 +1,398 @@
+# %% [markdown]
+# # 12 · What the heads learned
+#
+# **You will be able to** say what each attention head of a trained model does, in numbers rather than impressions, and
+# find out which of them the model needs.
+#
+# | | |
+# |---|---|
+# | you know | heads ([05](05_multi_head.ipynb)), the trained translator ([10](10_translator.ipynb)) |
+# | runs in | 30 s at most on 2 cores; no GPU, no PyTorch, no network |
+# | in the paper | §4, last paragraph, and Figures 3–5 |
+# | in the package | [`Transformer.attention_maps`](../minitransformer/models/transformer.py) |
+#
+# "Individual attention heads clearly learn to perform different tasks", says the paper, and shows some beautiful maps.
+# Nobody had told the heads to: all of a layer start as random matrices of the same kind, and see the same input. What
+# did ours become?
+
+# %%
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from course import start
+from course.pictures.lesson_12 import draw_bars, draw_every_head, draw_offsets, draw_pruning
+from minitransformer.data.batching import collate
+from minitransformer.data.grammar import sample, translate
+from minitransformer.evaluation import evaluate
+from minitransformer.layers.attention import split_heads
+from minitransformer.translator import Translator
+
+check = start("12")
+threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+rng = np.random.default_rng(0)
+translator = Translator.from_checkpoint(Path("weights/en-de.safetensors"))
+model, tokenizer = translator.model, translator.tokenizer
+KINDS = ("encoder", "decoder", "cross")
+LAYERS, HEADS = model.config.num_layers, model.config.num_heads
+print(f"{LAYERS} layers in each stack, {HEADS} heads in each attention: {3 * LAYERS * HEADS} heads in all")
+
+# %% [markdown]
+# ## The picture: every head at once
+#
+# One short sentence that the model never saw, and the model's own translation of it. A row of a map is a query, the
+# position that looks; a column is a key, the position that is looked at; each row sums to 1. In the decoder's
+# self-attention the keys are what has been read so far, `<s>` first, and the causal mask leaves the upper right empty.
+
+# %% tags=["picture"]
+SENTENCE = "The hunter ran behind the pretty village."
+one = translator.attention(SENTENCE)
+maps = {kind: getattr(one, kind) for kind in KINDS}  # (layers, H, Tq, Tk) each
+queries = {"encoder": one.source_tokens, "decoder": one.target_tokens, "cross": one.target_tokens}
+keys = {"encoder": one.source_tokens, "decoder": one.target_inputs, "cross": one.source_tokens}
+draw_every_head(maps, queries, keys)
+plt.show()
+
+# %% [markdown]
+# Look for diagonals (a neighbour by position), vertical stripes (one token that everybody looks at) and scattered
+# blocks (something that depends on the words).
+#
+# ## From impressions to numbers
+#
+# One sentence persuades and proves nothing. So take some hundred sentences of the test split, all maps of all of them,
+# and ask questions that have a number for an answer.
+
+# %%
+examples = list(islice(sample("test", 0), 100))
+batch = collate([tokenizer.encode(e.english) for e in examples], [tokenizer.encode(e.german) for e in examples])
+weights = {kind: np.stack(each) for kind, each in model.attention_maps(batch.source, batch.target_in).items()}
+lengths = {  # of queries and of keys, (B,) each; the rest of a row is padding
+    "source": (batch.source != tokenizer.pad_id).sum(axis=1),
+    "target": (batch.target_in != tokenizer.pad_id).sum(axis=1),
+}
+for kind in KINDS:
+    print(f"{kind:<8} {weights[kind].shape}  (layers, B, H, Tq, Tk)")
+
+# %% [markdown]
+# ### Exercise 1: who looks one word back?
+#
+# For each head, the mean weight that a query gives to the key at a fixed distance from it. Sentences are of different
+# lengths, so mind the padding.
+
+
+# %% tags=["exercise"]
+def looks_at(weights, lengths, offset):
+    """Each head's mean weight from a query to the key `offset` places from it (−1: the token before).
+
+    weights (B, H, T, T), rows are queries; lengths (B,): the tokens of each sentence, the rest is padding.
+    The mean is over all pairs (query, query + offset) of all sentences that are both real tokens.
+    → (H,)
+    """
+    raise NotImplementedError
+
+
+# %%
+looks_at = check(looks_at)
+
+# %%
+OFFSETS = (-3, -2, -1, 0, 1, 2, 3)
+side = {"encoder": "source", "decoder": "target"}
+scores = {}  # (layers, H, offsets) each
+for kind in side:
+    at_offsets = [[looks_at(layer, lengths[side[kind]], offset) for layer in weights[kind]] for offset in OFFSETS]
+    scores[kind] = np.moveaxis(np.array(at_offsets), 0, -1)
+draw_offsets(scores, OFFSETS)
+plt.show()
+
+back = OFFSETS.index(-1)
+for kind in side:
+    layer, head = np.unravel_index(np.argmax(scores[kind][:, :, back]), (LAYERS, HEADS))
+    most = scores[kind][layer, head, back]
+    print(f"{kind}: head {layer + 1}.{head + 1} looks one back more than any other, with {most:.2f} of its weight")
+
+# %% [markdown]
+# Some heads look back, others ahead, many do neither; and a profile is a hill rather than a spike, since the code of
+# one position differs little from that of the next. In the decoder, distance 0 is the word that has just been read,
+# which is the one before the word being written.
+#
+# ### By position, or by content?
+#
+# A head that looks one back may do so because of the *position* (the rotation of lesson [06](06_positions.ipynb)), or
+# because of the *words*, which happen to stand in that order. An experiment decides: shuffle the words of each source
+# sentence and look again. A head that goes by position does not mind.
+
+# %%
+shuffled = batch.source.copy()
+for row, length in zip(shuffled, lengths["source"], strict=True):
+    row[: length - 1] = rng.permutation(row[: length - 1])  # </s> stays at its end
+again = np.stack(model.attention_maps(shuffled, batch.target_in)["encoder"])
+
+print("head   offset   weight there   after shuffling")
+for layer, head in np.ndindex(LAYERS, HEADS):
+    favourite = int(np.argmax(scores["encoder"][layer, head]))
+    before = scores["encoder"][layer, head, favourite]
+    after = looks_at(again[layer], lengths["source"], OFFSETS[favourite])[head]
+    print(f"{layer + 1}.{head + 1}    {OFFSETS[favourite]:+6d}   {before:12.2f}   {after:15.2f}")
+
+# %% [markdown]
+# What remains after shuffling is due to position, and that is most of it. What is lost is the words' share: the pairs
+# that a head used to find next to each other now stand elsewhere.
+#
+# ### Sharp or vague, and resting places
+#
+# Two more numbers for each head. The entropy of a row says how many keys it spreads over: $e^{H}$ is 1 if all weight
+# lies on one, and $n$ if $n$ share it evenly. And the weight on `</s>` and on the full stop: a softmax must put its 1
+# somewhere, also where a head has nothing to look for, and such tokens become its resting place.
+
+# %%
+sides = {"encoder": "source", "decoder": "target", "cross": "target"}  # of the queries
+real = {kind: np.arange(weights[kind].shape[3]) < lengths[sides[kind]][:, None] for kind in KINDS}  # (B, Tq)
+spread, resting = {}, {}
+dots = [tokenizer.encode(text)[-1] for text in ("It is.", "Is it?")]
+for kind in KINDS:
+    w, rows = weights[kind], real[kind][:, None, :]  # (layers, B, H, Tq, Tk), (B, 1, Tq)
+    entropy = -np.sum(w * np.log(np.where(w > 0, w, 1)), axis=-1)  # (layers, B, H, Tq)
+    spread[kind] = np.exp((entropy * rows).sum(axis=(1, 3)) / rows.sum())
+    key_ids = batch.target_in if kind == "decoder" else batch.source
+    idle = np.isin(key_ids, [tokenizer.bos_id, tokenizer.eos_id, *dots])[:, None, None, :]  # (B, 1, 1, Tk)
+    resting[kind] = ((w * idle).sum(axis=-1) * rows).sum(axis=(1, 3)) / rows.sum()
+
+print("keys that a row spreads over (weight on <s>, </s>, '.' and '?')")
+for kind in KINDS:
+    for layer in range(LAYERS):
+        cells = zip(spread[kind][layer], resting[kind][layer], strict=True)
+        print(f"{kind:<8} layer {layer + 1}  " + "  ".join(f"{s:4.1f} ({r:.2f})" for s, r in cells))
+
+# %% [markdown]
+# ## Does the model need it? Ablation
+#
+# A map shows what a head looks at, not whether anything comes of it. So remove the head and measure. In
+# $\mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_H)\,W^O$ head $h$ meets only the rows
+# $hD_v, \dots, (h+1)D_v - 1$ of $W^O$: the output is a sum of what each head contributes,
+#
+# $$ \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_H)\,W^O = \sum_{h} \mathrm{head}_h \, W^O_h $$
+#
+# and with zeros in those rows its term is gone.
+#
+# ### Exercise 2: remove a head
+
+
+# %% tags=["exercise"]
+def without_head(weight, head, num_heads):
+    """The output projection with one head silenced.
+
+    weight (H·Dv, C), the W^O of H = num_heads heads; head: from 0 → a new array of its shape.
+    """
+    raise NotImplementedError
+
+
+# %%
+without_head = check(without_head)
+
+# %% [markdown]
+# Now each head in turn, and the loss on the test sentences: the mean of $-\log P$ of the reference's tokens.
+
+
+# %%
+def attention_of(kind, layer):
+    """The layer's attention of this kind, as it stands in the model."""
+    stack = model.encoder if kind == "encoder" else model.decoder
+    return stack.layers[layer].cross_attention if kind == "cross" else stack.layers[layer].self_attention
+
+
+@contextmanager
+def removed(*heads):
+    """The model without these heads, each (kind, layer, head), for the length of a `with`."""
+    kept = model.parameters.data.copy()
+    for kind, layer, head in heads:
+        weight = attention_of(kind, layer).output.weight.data
+        weight[...] = without_head(weight, head, HEADS)
+    yield
+    model.parameters.data[...] = kept
+
+
+def loss():
+    """Nats per target token."""
+    return float(model.loss(batch.source, batch.target_in, batch.target_out, with_grad=False)[0])
+
+
+whole = loss()
+costs = {kind: np.zeros((LAYERS, HEADS)) for kind in KINDS}
+for kind in KINDS:
+    for layer, head in np.ndindex(LAYERS, HEADS):
+        with removed((kind, layer, head)):
+            costs[kind][layer, head] = loss() - whole
+
+figure, axes = plt.subplots(figsize=(7.2, 3.2))
+draw_bars(axes, costs, "loss gained (nats per token)")
+axes.set_title(f"What each head is worth (with all of them the loss is {whole:.3f})")
+plt.show()
+
+# %%
+everyone = [(kind, layer, head) for kind in KINDS for layer, head in np.ndindex(LAYERS, HEADS)]
+everyone.sort(key=lambda one: costs[one[0]][one[1], one[2]])
+free = [one for one in everyone if costs[one[0]][one[1], one[2]] < 0.01]
+print(f"{len(free)} of {len(everyone)} heads can go, one at a time, for less than 0.01 nats")
+
+sources, references = [e.english for e in examples], [e.german for e in examples]
+for name, heads in (("nothing", []), ("the least", everyone[:1]), ("the most", everyone[-1:])):
+    with removed(*heads):
+        output = translator.translate(sources, beam=1)
+    score = evaluate(output, references)
+    what = ", ".join(f"{kind} {layer + 1}.{head + 1}" for kind, layer, head in heads)
+    print(f"\nremoved: {name} {what}\n   BLEU {score.bleu:.1f}, exactly right {score.exact_match:.0f} %")
+    for text, reference in list(zip(output, references, strict=True))[1:3]:
+        print(f"   {'✓' if text == reference else '✗'} {text}")
+
+# %% [markdown]
+# Removing the heads that cost most does not break everything: grammar goes first, the words stay.
+#
+# ### A head with a name
+#
+# Lesson [10](10_translator.ipynb) found a head of the last cross-attention that reads the *noun* while the ending of an
+# adjective is written before it. If that is what it is for, then without it the endings must suffer, and more than
+# without its neighbours:
+
+# %%
+ADJECTIVES = ("white", "small", "red", "beautiful", "strange")
+NOUNS = ("lamp", "cup", "ring", "garden", "window", "car")
+phrases = [f"We buy his {a} {noun}{s}." for a in ADJECTIVES for noun in NOUNS for s in ("", "s")]
+german = [translate(sentence).german.split() for sentence in phrases]
+
+
+def wrong_words():
+    """The share of the phrases in which the article, the adjective, the noun is not the reference's."""
+    output = [text.split() + [""] * 5 for text in translator.translate(phrases, beam=1)]
+    return np.mean([[ours[i] != right[i] for i in (2, 3, 4)] for ours, right in zip(output, german, strict=True)], 0)
+
+
+print("wrong:            article  adjective  noun")
+print("nothing removed   " + "".join(f"{share:8.0%}" for share in wrong_words()))
+for head in range(HEADS):
+    with removed(("cross", LAYERS - 1, head)):
+        print(f"without cross {LAYERS}.{head + 1} " + "".join(f"{share:8.0%}" for share in wrong_words()))
+
+# %% [markdown]
+# Only one head matters here, and it is that one: without it articles and adjectives no longer agree with their nouns,
+# and the nouns are still right. Look it up in the picture at the top: to write an article or an adjective it is already
+# at the noun. Nobody designed a head for agreement; German asked for one.
+#
+# ### Many at once
+#
+# The model leans on a few heads. Does that mean that the rest are useless? Not quite: one at a time, another head may
+# stand in for what is gone. Remove more and more of them, the cheapest first, and against it in random order:
+
+
+# %%
+counts = range(0, len(everyone) + 1, 2)
+
+
+def pruned(order):
+    """The loss with the first heads of `order` gone, for each count."""
+    curve = []
+    for count in counts:
+        with removed(*order[:count]):
+            curve.append(loss())
+    return np.array(curve)
+
+
+random_order = [everyone[i] for i in rng.permutation(len(everyone))]
+curves = {"the cheapest first": pruned(everyone), "in random order": pruned(random_order)}
+figure, axes = plt.subplots(figsize=(7.2, 2.8))
+draw_pruning(axes, counts, curves, len(everyone))
+plt.show()
+
+# %% [markdown]
+# ## Does the map tell?
+#
+# If a sharp, striking map meant an important head, looking would be enough. Rank the heads by sharpness and by what
+# their loss costs, and correlate the ranks (Spearman's ρ: 1 is the same order, 0 none):
+
+# %%
+def ranks(values):
+    return np.argsort(np.argsort(values)).astype(float)
+
+
+for kind in KINDS:
+    rho = np.corrcoef(ranks(-spread[kind].ravel()), ranks(costs[kind].ravel()))[0, 1]
+    print(f"{kind:<8} sharper heads cost more? ρ = {rho:+.2f}")
+
+# %% [markdown]
+# In the encoder and towards the source, sharpness is a hint. In the decoder's self-attention it is none: a head may
+# stare at one token, and nobody would miss it.
+#
+# ## Common mistakes
+#
+# **Padding in the statistics.** Padded queries attend to something too, and the scores drift:
+
+# %%
+careless = np.diagonal(weights["encoder"][0], -1, axis1=2, axis2=3).mean(axis=(0, 2))
+print("layer 1, one back, with care:   ", " ".join(f"{s:.3f}" for s in scores["encoder"][0, :, back]))
+print("layer 1, one back, with padding:", " ".join(f"{s:.3f}" for s in careless))
+
+# %% [markdown]
+# **A head is removed by zeroing its query.** Then all scores are 0 and the softmax is *uniform*: the head is not gone,
+# it contributes the mean of all values. That is another experiment:
+
+# %%
+kind, layer, head = everyone[-1]
+attention = attention_of(kind, layer)
+width = model.config.key_width
+kept = model.parameters.data.copy()
+projection = attention.query if kind == "cross" else attention.query_key_value
+projection.weight.data[:, head * width : (head + 1) * width] = 0
+projection.bias.data[head * width : (head + 1) * width] = 0
+gone = whole + costs[kind][layer, head]
+name = f"{kind} {layer + 1}.{head + 1}"
+print(f"{name}: loss {gone:.3f} without it, {loss():.3f} with its query zeroed ({whole:.3f} before)")
+model.parameters.data[...] = kept
+
+# %% [markdown]
+# **Weight is taken for effect.** What a key contributes is its weight times its *value*, and values have lengths. A
+# resting place often has a short one, so that a large weight moves little (Kobayashi et al. 2020). For each kind, the
+# head that rests most:
+
+# %%
+for kind in ("encoder", "cross"):
+    layer, head = np.unravel_index(np.argmax(resting[kind]), (LAYERS, HEADS))
+    memory, _ = model.encode(batch.source)
+    attention = attention_of(kind, layer)
+    if kind == "cross":
+        value = attention.keys_and_values(memory)[1][:, head]  # (B, Ts, Dv)
+    else:
+        x = model.encoder.embedding.forward(batch.source, model.tokens)[0]
+        for below in model.encoder.layers[:layer]:
+            x, _ = below.forward(x, batch.source != tokenizer.pad_id)
+        projected, _ = attention.query_key_value.forward(x)  # (B, Ts, 3C)
+        value = split_heads(np.split(projected, 3, axis=-1)[2], HEADS)[:, head]
+    rows = attention.output.weight.data[head * value.shape[-1] : (head + 1) * value.shape[-1]]
+    size = np.linalg.norm(value @ rows, axis=-1)  # (B, Ts): how far this key moves whoever looks at it
+    idle = np.isin(batch.source, [tokenizer.eos_id, *dots])
+    words = (batch.source != tokenizer.pad_id) & ~idle
+    print(
+        f"{kind} {layer + 1}.{head + 1} rests with {resting[kind][layer, head]:.2f} of its weight on the end; "
+        f"length of what is moved: {size[idle].mean():.2f} there, {size[words].mean():.2f} at words"
+    )
+
+# %% [markdown]
+# Towards the source the resting place is light, as expected; in the encoder it weighs as much as a word, so that the
+# weight there does something after all.
+#
+# And a warning for every reader of maps: head numbers mean nothing. Train again from another seed, and the same tasks
+# are found in other heads, or spread over two.
+#
+# ## What changed since 2017
+#
+# Michel et al. (2019, "Are Sixteen Heads Really Better than One?") removed heads of the paper's model as we did, and
+# Voita et al. (2019) found names for those that have to stay: a neighbour, a syntactic relation, a rare word. Resting
+# places turned up again in large models, as *attention sinks* (Xiao et al. 2024). And reading heads grew into a field;
+# its best-known find is a pair of them, of which one looks one back, and the other uses it to continue what it has seen
+# before (induction heads, Olsson et al. 2022).
+#
+# ## Where next
+#
+# [Lesson 13](13_why_attention.ipynb): why attention at all: the paper's Table 1, measured.

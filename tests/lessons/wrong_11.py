@@ -1,0 +1,135 @@
+"""Plausible wrong answers to lesson 11, each with words of the hint it must get."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+
+def _beam(
+    next_log_probs,
+    num_beams,
+    eos,
+    max_length,
+    length_penalty=0.0,
+    *,
+    each=False,
+    first_wins=False,
+    refill=False,
+    probabilities=False,
+    extra=0,
+):
+    beam: list[Any] = [((), 0.0)]
+    places, complete = num_beams, []
+    for _ in range(max_length):
+        extensions = []
+        for prefix, log_prob in beam:
+            log_probs = next_log_probs(prefix)
+            gains = np.exp(log_probs) if probabilities else log_probs
+            grown = [((*prefix, v), log_prob + gains[v]) for v in range(len(log_probs))]
+            extensions += sorted(grown, key=lambda e: -e[1])[:places] if each else grown
+        best = sorted(extensions, key=lambda e: -e[1])
+        best = best if each else best[:places]
+        complete += [e for e in best if e[0][-1] == eos]
+        beam = [e for e in best if e[0][-1] != eos]
+        places = num_beams if refill else len(beam)
+        if not beam or (first_wins and complete):
+            break
+    return max(complete, key=lambda found: found[1] / ((5 + len(found[0]) + extra) / 6) ** length_penalty)
+
+
+def _keeps_going(next_log_probs, num_beams, eos, max_length, length_penalty=0.0):
+    beam: list[Any] = [((), 0.0)]
+    for _ in range(max_length):
+        grown = [((*p, v), s + row[v]) for p, s in beam for row in [next_log_probs(p)] for v in range(len(row))]
+        beam = sorted(grown, key=lambda e: -e[1])[:num_beams]
+    return beam[0]
+
+
+def _without_end(*arguments):
+    ids, log_prob = _beam(*arguments)
+    return ids[:-1], log_prob
+
+
+def _cached(query, key, value, keys, values, *, scaled=True, late=False, newest=False):
+    if not late:
+        keys, values = np.concatenate([keys, key[:, None]], 1), np.concatenate([values, value[:, None]], 1)
+    used, taken = (keys[:, -1:], values[:, -1:]) if newest else (keys, values)
+    scores = np.einsum("hd,htd->ht", query, used) / (np.sqrt(query.shape[-1]) if scaled else 1)
+    weights = np.exp(scores)
+    weights /= weights.sum(-1, keepdims=True)
+    mixed = np.einsum("ht,htd->hd", weights, taken)
+    if late:
+        keys, values = np.concatenate([keys, key[:, None]], 1), np.concatenate([values, value[:, None]], 1)
+    return mixed, keys, values
+
+
+def _late(query, key, value, keys, values):
+    if not keys.shape[1]:
+        return _cached(query, key, value, keys, values)
+    return _cached(query, key, value, keys, values, late=True)
+
+
+def _one_score(query, key, value, keys, values):
+    keys, values = np.concatenate([keys, key[:, None]], 1), np.concatenate([values, value[:, None]], 1)
+    scores = np.einsum("hd,htd->ht", query, keys) / np.sqrt(query.shape[-1])
+    weights = np.exp(scores) / np.exp(scores).sum()  # over heads and positions
+    return np.einsum("ht,htd->hd", weights, values), keys, values
+
+
+def _grams(tokens, n):
+    return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
+
+
+def _bleu(hypotheses, references, *, clipped=True, brevity=True, percent=100, geometric=True, longer=False):
+    matched, proposed = np.zeros(4), np.zeros(4)
+    for ours, theirs in zip(hypotheses, references, strict=True):
+        for n in range(1, 5):
+            h, r = _grams(ours, n), _grams(theirs, n)
+            matched[n - 1] += (h & r).total() if clipped else sum(count for gram, count in h.items() if gram in r)
+            proposed[n - 1] += h.total()
+    if not matched.all():
+        return 0.0
+    precisions = matched / proposed
+    mean = np.exp(np.log(precisions).mean()) if geometric else precisions.mean()
+    length, wanted = sum(map(len, hypotheses)), sum(map(len, references))
+    penalty = np.exp(1 - wanted / length) if longer else min(1.0, np.exp(1 - wanted / length))
+    return percent * mean * (penalty if brevity else 1)
+
+
+WRONG = {
+    "beam_search": {
+        "goes on after the end": (_keeps_going, "has ended, and nothing follows an end"),
+        "the end is cut off": (_without_end, "a sentence has one end, and that is eos"),
+        "adds probabilities": (
+            lambda *arguments: _beam(*arguments, probabilities=True),
+            "the log-probabilities of its tokens add up to",
+        ),
+        "a place stays open": (lambda *arguments: _beam(*arguments, refill=True), "its place is closed"),
+        "the first that ends wins": (lambda *arguments: _beam(*arguments, first_wins=True), "does the first that ends"),
+        "no length penalty": (lambda f, k, eos, n, alpha=0.0: _beam(f, k, eos, n), "is |Y| the length with eos?"),
+        "the best of each prefix": (lambda *arguments: _beam(*arguments, each=True), "it goes on from"),
+        "ids alone": (lambda *arguments: list(_beam(*arguments)[0]), "must return two things"),
+    },
+    "cached_step": {
+        "no scale": (lambda *arguments: _cached(*arguments, scaled=False), "not divided by √D"),
+        "the newest alone": (lambda *arguments: _cached(*arguments, newest=True), "step by step"),
+        "the own key comes too late": (_late, "a position attends to itself too"),
+        "one softmax for all heads": (_one_score, "the first position's output"),
+        "the cache does not grow": (
+            lambda q, k, v, keys, values: (v, k[:, None], v[:, None]),
+            "one position more than before",
+        ),
+    },
+    "bleu": {
+        "not clipped": (lambda h, r: _bleu(h, r, clipped=False), "a stutter"),
+        "no brevity penalty": (lambda h, r: _bleu(h, r, brevity=False), "leaves out the end"),
+        "length rewarded": (lambda h, r: _bleu(h, r, longer=True), "too long"),
+        "a mean of sentences": (
+            lambda h, r: float(np.mean([_bleu([a], [b]) for a, b in zip(h, r, strict=True)])),
+            "the mean of their scores",
+        ),
+        "a fraction": (lambda h, r: _bleu(h, r, percent=1), "given in percent"),
+        "an arithmetic mean": (lambda h, r: _bleu(h, r, geometric=False), "geometric"),
+    },
+}

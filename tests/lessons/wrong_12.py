@@ -1,0 +1,80 @@
+"""Plausible wrong answers to lesson 12, each with words of the hint it must get."""
+
+import numpy as np
+
+
+def _diagonals(weights, lengths, offset):
+    for sentence, length in zip(weights, lengths, strict=True):
+        yield np.diagonal(sentence[:, :length, :length], offset, axis1=1, axis2=2)
+
+
+def _padded(weights, lengths, offset):
+    return np.diagonal(weights, offset, axis1=2, axis2=3).mean(axis=(0, 2))
+
+
+def _of_sentences(weights, lengths, offset):
+    return np.mean([diagonal.mean(axis=1) for diagonal in _diagonals(weights, lengths, offset)], axis=0)
+
+
+def _of_queries(weights, lengths, offset):
+    return sum(diagonal.sum(axis=1) for diagonal in _diagonals(weights, lengths, offset)) / lengths.sum()
+
+
+def _of_all_heads(weights, lengths, offset):
+    return np.mean(np.concatenate(list(_diagonals(weights, lengths, offset)), axis=1))
+
+
+def _backwards(weights, lengths, offset):
+    found = list(_diagonals(weights, lengths, -offset))
+    return np.concatenate(found, axis=1).mean(axis=1)
+
+
+def _changed(weight, rows=slice(None), columns=slice(None)):
+    weight = weight.copy()
+    weight[rows, columns] = 0
+    return weight
+
+
+def _all_others(weight, head, num_heads):
+    width = len(weight) // num_heads
+    kept = np.zeros_like(weight)
+    kept[head * width : (head + 1) * width] = weight[head * width : (head + 1) * width]
+    return kept
+
+
+def _in_place(weight, head, num_heads):
+    width = len(weight) // num_heads
+    weight[head * width : (head + 1) * width] = 0
+    return weight
+
+
+WRONG = {
+    "looks_at": {
+        "padding counts": (_padded, "what stands at padding"),
+        "a mean of sentences": (_of_sentences, "the mean is over pairs, not over sentences"),
+        "divided by all queries": (_of_queries, "is no pair to divide by"),
+        "one number": (_of_all_heads, "one number for each head"),
+        "ahead instead of back": (_backwards, "finds the head that looks one ahead"),
+    },
+    "without_head": {
+        "columns": (
+            lambda weight, head, num_heads: _changed(
+                weight, columns=slice(head * (size := weight.shape[1] // num_heads), (head + 1) * size)
+            ),
+            "some columns are zero",
+        ),
+        "every third row": (
+            lambda weight, head, num_heads: _changed(weight, slice(head, None, num_heads)),
+            "in a block",
+        ),
+        "the others": (_all_others, "it is the one to be removed"),
+        "in place": (_in_place, "writes into its argument number 1"),
+        "nothing": (lambda weight, head, num_heads: weight.copy(), "still depends on what head 0 mixed"),
+        "cut out": (
+            lambda weight, head, num_heads: np.delete(
+                weight, slice(head * (size := len(weight) // num_heads), (head + 1) * size), axis=0
+            ),
+            "the shape stays",
+        ),
+    },
+}
