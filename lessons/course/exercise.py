@@ -75,6 +75,9 @@ class Exercise:
             return Verdict(NOT_YET)
         except Wrong as wrong:
             return Verdict(WRONG, str(wrong))
+        except Exception as problem:  # whatever it returned, the learner gets one line, not a judge's traceback
+            text = " ".join(str(problem).split())
+            return Verdict(WRONG, f"what it returns does not fit its contract ({type(problem).__name__}: {text})")
         return Verdict(CORRECT)
 
 

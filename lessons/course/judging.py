@@ -65,7 +65,7 @@ def _difference(actual: np.ndarray, expected: np.ndarray, tolerance: float, fact
         return "is zero everywhere"
     if error(-actual, expected) <= tolerance:
         return "has the wrong sign everywhere"
-    if factor and error(actual / factor, expected) <= tolerance:
+    if factor and abs(factor - 1) > 1e-3 and error(actual / factor, expected) <= tolerance:
         names = [name for name, value in factors.items() if abs(factor / value - 1) < 1e-6]
         likely = f", which is {names[0]}" if names else ""
         return f"is {factor:.6g} times what it should be everywhere{likely}"
@@ -76,4 +76,7 @@ def _difference(actual: np.ndarray, expected: np.ndarray, tolerance: float, fact
     if not worst:
         return f"is {actual[()]:.5g} and should be {expected[()]:.5g}"
     at = f"at {worst} it is {actual[worst]:.5g} and should be {expected[worst]:.5g}"
+    if f"{actual[worst]:.5g}" == f"{expected[worst]:.5g}":
+        off = np.abs(actual - expected).max()
+        return f"is off by up to {off:.0e}, which is little, and more than rounding: is a small number added somewhere?"
     return f"is wrong in {wrong:.0%} of its places: {at}"

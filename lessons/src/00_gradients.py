@@ -95,7 +95,8 @@ print("dx", square_backward(dy, cache))
 #    \qquad\text{that is}\qquad \mathrm{d}x = J^\top \mathrm{d}y $$
 #
 # $J$, the Jacobian, has a row for each output and a column for each input. How large is it, for one linear layer in the
-# feed-forward network of the paper's base model (512 in, 2,048 out), on a batch of 25,000 tokens?
+# feed-forward network of the paper's base model (512 in, 2,048 out), on a batch of 25,000 tokens (words, or pieces of
+# words, each a row of $x$)?
 
 # %%
 tokens, width_in, width_out = 25_000, 512, 2_048
@@ -114,7 +115,8 @@ print(f"d x, all that we wanted: {4 * tokens * width_in / 1e6:.1f} megabytes")
 #
 # $$ y_{no} = \sum_i x_{ni} W_{io} + b_o $$
 #
-# In loops, so that nothing hides:
+# In loops, so that nothing hides. (`error(a, b)`, from the package, is max |a − b|, divided by max |b| where that is
+# above 1: 1e-16 is rounding.)
 
 
 # %%
@@ -214,8 +216,8 @@ numerical_gradient = check(numerical_gradient)
 #
 # `linear` gives an array, and we need one number. So pretend that the loss is $L = \sum_{no} \mathrm{d}y_{no}\,y_{no}$
 # for some random, fixed d$y$. Its slope with respect to $y$ is d$y$, so the backward, fed with this d$y$, must return
-# the slopes of this $L$. Random numbers matter: with all ones, any mistake that moves slope from one element to another
-# would go unseen.
+# the slopes of this $L$. Random numbers matter: with all ones in d$y$, a backward that mixes up its elements would go
+# unseen.
 
 # %%
 measured = numerical_gradient(lambda x: np.sum(dy * (x @ weight + bias)), x)
@@ -297,8 +299,9 @@ for name, worst in check_gradients(linear_forward, package_linear_backward, arra
 # ## Chains
 #
 # Operations in a row: the backward of the whole is the backwards in reverse, each fed with what the one after it
-# returned. Here a network of two linear layers with a relu between, which is, to the letter, the paper's feed-forward
-# network (eq. 2). Watch two things: the order, and `x`, which is used twice, so that its gradients add.
+# returned. Here two linear layers with a relu between, max(0, x), which is to the letter the paper's feed-forward
+# network (eq. 2); and what went in is added to what comes out, a **residual connection** (§3.1). Watch two things: the
+# order, and `x`, which is used twice, so that its gradients add.
 
 
 # %%
@@ -380,8 +383,8 @@ except GradientError as problem:
 #
 # * **On a kink there is no slope.** relu at 0 has a left slope of 0 and a right slope of 1, and the central difference
 #   reports their mean. Keep test inputs away from kinks.
-# * **Zeros and ones hide mistakes.** With `weight = 0` the gradient of `x` is zero whatever you wrote. Use random
-#   numbers.
+# * **Zeros and ones hide mistakes.** With `weight = 0` the gradient of `x` is zero, with a sign turned or a factor
+#   forgotten just as without. Use random numbers.
 
 # %%
 print("the central difference of relu at 0:", (np.maximum(1e-5, 0) - np.maximum(-1e-5, 0)) / 2e-5)
@@ -391,7 +394,7 @@ print("the central difference of relu at 0:", (np.maximum(1e-5, 0) - np.maximum(
 #
 # The paper's authors wrote their forward passes in TensorFlow, which derived the backward passes; PyTorch and JAX do it
 # today, by chaining the same vector–Jacobian products that you wrote. Those who make models fast still write backwards
-# by hand, as every fused GPU kernel needs one: lessons 15 and 16 do.
+# by hand, as autograd does not see into a GPU kernel that somebody wrote: lessons 15 and 16 do.
 #
 # ## Where next
 #

@@ -39,8 +39,8 @@ rng = np.random.default_rng(0)
 # $$ y_i = \frac{e^{x_i}}{\sum_j e^{x_j}} $$
 #
 # The exponential makes every score positive, the division makes them sum to 1. Divide two of them and the sum cancels:
-# $y_i / y_j = e^{x_i - x_j}$. So **only differences of scores count**, and one more on a score multiplies its odds by
-# $e$. In loops:
+# $y_i / y_j = e^{x_i - x_j}$. So **only differences of scores count**, and one more on a score multiplies its odds, its
+# probability over that of all the rest, by $e$. In loops:
 
 
 # %%
@@ -290,7 +290,7 @@ print(f"best gap {best_gap:.1f}, where the loss is {floor:.2f} nats; a model tha
 # %% [markdown]
 # Beyond the dot the slope is positive: the loss pushes the right answer back. And a smoothed loss never reaches 0, so
 # it is not comparable with one that is not smoothed. The paper says what it buys: perplexity, which is $e^L$, gets
-# worse, "as the model learns to be more unsure", and BLEU better.
+# worse, "as the model learns to be more unsure", and the translations better (accuracy, and BLEU, lesson 11's score).
 #
 # There are two conventions for the share of the others. The one above, of Szegedy et al. (2016, §7) and of PyTorch,
 # gives every token $\varepsilon / V$, the right one too. The paper's own code gave $\varepsilon / (V - 1)$ to every
@@ -338,7 +338,8 @@ for eps in (0.0, 0.1):
 #
 # How large may $\eta$ be? Near the minimum the loss is a bowl. Along a direction of curvature $\lambda$ each step
 # multiplies the distance by $1 - \eta\lambda$: it shrinks only if $\eta < 2 / \lambda$. And the curvature, the
-# derivative of the gradient $y - f$, is a matrix you know: the softmax's Jacobian.
+# derivative of the gradient $y - f$, is a matrix you know: the softmax's Jacobian. Its largest eigenvalue is the
+# largest curvature in any direction, and sets the limit.
 
 # %%
 observed = np.repeat([0, 1, 2], [6, 3, 1])

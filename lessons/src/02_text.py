@@ -517,7 +517,7 @@ def glove(X, steps=60, lr=0.05, width=32, x_max=10):
     squares = [np.zeros_like(array) for array in fitted]
     for _ in range(steps):
         a, b, alpha, beta = fitted
-        misfit = f * (a @ b.T + alpha + beta - log_X)  # (V, V); f is 0 where X is
+        misfit = f * (a @ b.T + alpha + beta - log_X)  # (V, V); f is 0 where X is. The square's 2 cancels below
         gradients = misfit @ b, misfit.T @ a, misfit.sum(axis=1, keepdims=True), misfit.sum(axis=0)
         for array, gradient, square in zip(fitted, gradients, squares, strict=True):
             square += gradient**2

@@ -58,7 +58,7 @@ rng = np.random.default_rng(0)
 
 # %% [markdown]
 # Here is the whole lesson in one picture: copying `A B C`. Follow how the first `A` that is read gets to the first `A`
-# that is written, and remember that the gradient has to come back the same way:
+# that is written, and remember that the gradient has to come back the same way (‹ is the mark that says: begin):
 
 # %%
 draw_paths()
@@ -424,7 +424,7 @@ print("symbols copied right, by length")
 trained("RNN", Copier(), STEPS)
 
 # %% [markdown]
-# A child does better. (It even falls below chance, since some of what it writes is the end mark.) Is the cell to blame?
+# A child does better. (It even falls below chance, since much of what it writes is the end mark.) Is the cell to blame?
 # Take the package's LSTM; then let it train twice as long; then make it twice as wide:
 
 
@@ -653,7 +653,7 @@ print(f"left at distance {FAR - 1}, of what there is at distance 0:   RNN {curve
 
 # %% [markdown]
 # It falls until the direct way is the stronger one, and from there on it is flat: each of the $n$ positions gets its
-# share, which is about $1/n$ as long as the weights are near uniform. The path between two positions has length one.
+# share, of the order of $1/n$ as long as the weights are near uniform. The path between two positions has length one.
 #
 # That leaves a question, which is the title of the paper. If attention carries what is far, and the recurrence must
 # walk through every position, one after the other: **what is the recurrence still for?**

@@ -59,7 +59,7 @@ for sharpness in (1, 5, 20):
 # %% [markdown]
 # Yellow lands between red and green, where the rainbow has it. Two things to take from this toy:
 #
-# * The longer the query, the sharper the choice: as its length grows, the soft dictionary becomes the hard one.
+# * The longer the query, the sharper the choice: in the limit only the keys that match best still answer.
 # * The answer moves smoothly with the query, the keys and the values. A hard look-up is flat with jumps in it, and has
 #   no gradient to learn from. A soft one does; that is why it is soft.
 #
@@ -330,9 +330,9 @@ for name, shares_found in (("scaled", found[1.0]), ("unscaled", found[math.sqrt(
 
 # %% [markdown]
 # The unscaled queries have made up their minds at random before the first step, and by (a) a key that has no weight
-# cannot ask for more. No learning rate helps. One can also say what the scale is *not*: it adds nothing that the model
-# could not express otherwise, since a factor may hide in the query. It is an initialisation and a step size, written
-# where they hold for every width.
+# cannot ask for more. None of the learning rates helps. One can also say what the scale is *not*: it adds nothing that
+# the model could not express otherwise, since a factor may hide in the query. It is an initialisation and a step size,
+# written where they hold for every width.
 #
 # ## Masks: what a query may see
 #

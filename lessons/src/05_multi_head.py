@@ -28,6 +28,7 @@ from minitransformer.gradcheck import check_gradients, error
 from minitransformer.layers import SelfAttention
 from minitransformer.layers.parameter import FlatParameters
 from minitransformer.ops import attention_backward, attention_forward, attention_weights, numpy_ops  # noqa: F401
+from minitransformer.threads import Threads
 
 check = start("05")
 rng = np.random.default_rng(0)
@@ -78,9 +79,9 @@ for H in (1, 2, 8, 32):
 # ## All heads in one product
 #
 # Nothing in the loop needs a loop. Put the heads' matrices side by side, as columns of one: $W^Q = [W^Q_1, \dots,
-# W^Q_H]$, of shape $(C, HD)$. Then $x W^Q$ holds the queries of all heads, side by side too: head $h$'s are the
-# columns $hD$ to $(h+1)D$. Put $W^Q$, $W^K$ and $W^V$ side by side once more and one product, with one matrix of shape
-# $(C, 3HD)$, projects everything. And by the rule for products of blocks, the last product is a sum:
+# W^Q_H]$, of shape $(C, HD)$. Then $x W^Q$ holds the queries of all heads, side by side too: $D$ columns each, in code
+# `h*D:(h+1)*D` with `h` from 0. Put $W^Q$, $W^K$ and $W^V$ side by side once more and one product, with one matrix of
+# shape $(C, 3HD)$, projects everything. And by the rule for products of blocks, the last product is a sum:
 #
 # $$ \big[\mathrm{head}_1, \dots, \mathrm{head}_H\big] \begin{bmatrix} W^O_1 \\ \vdots \\ W^O_H \end{bmatrix}
 #    = \sum_h \mathrm{head}_h\, W^O_h
@@ -124,8 +125,8 @@ def split_heads(x, num_heads):
 split_heads = check(split_heads)
 
 # %% [markdown]
-# There is a wrong way that gives the right shape. `reshape` never moves a number in memory; it reads them in order and
-# cuts them anew. Straight to $(H, T, D)$, it cuts *positions* apart where it should cut *columns*:
+# There is a wrong way that gives the right shape. `reshape` never changes the order of the numbers; it reads them row
+# by row and cuts them anew. Straight to $(H, T, D)$, it cuts *positions* apart where it should cut *columns*:
 
 # %%
 B, T, H, D = 1, 4, 3, 2
@@ -284,12 +285,13 @@ def train(num_heads, steps=400, rate=0.3):
 # %% [markdown]
 # The number of parameters is the same for any number of heads. What can one head reach at best? Say that it gives its
 # two wanted words the weights $p$ and $1 - p$, whatever their values. What arrives is $p\,v_1 + (1-p)\,v_2$, for *both*
-# halves of the output. The best guess of $v_1$ that can be made from it, when values have variance 1 and are
+# halves of the output. The best guess of $v_1$ that a linear map can make of it, when values have variance 1 and are
 # independent, leaves the error $\frac{(1-p)^2}{p^2 + (1-p)^2}$, and that of $v_2$ leaves $\frac{p^2}{p^2 + (1-p)^2}$.
 # Their mean is $\frac12$, **whatever $p$ is**: one head can serve one wish, or both half.
 
 # %%
-trained = {num_heads: train(num_heads) for num_heads in (1, 2, 4)}
+with Threads(1):  # products as small as these are slower when BLAS shares them out
+    trained = {num_heads: train(num_heads) for num_heads in (1, 2, 4)}
 x, _, places = wishes(np.random.default_rng(1), B=1)
 maps = {}
 for num_heads in (1, 2):

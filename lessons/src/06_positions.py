@@ -228,10 +228,10 @@ print(f"lengths are kept, M Mᵀ = 1:     {error(M @ M.T, np.eye(64)):.1e}")
 # %% [markdown]
 # ### A head that looks three words back
 #
-# This is what the paper means when it hopes that the model "would easily learn to attend by relative positions".
-# Queries and keys are linear maps of what comes in. So take $W^K = 1$ and $W^Q = M_{-3}$: each query is the vector of
-# the position three before, and the key that is most like it is that position's own. No training, no table of offsets,
-# one matrix for all positions:
+# This is what the paper means when it hopes that its encoding "would allow the model to easily learn to attend by
+# relative positions". Queries and keys are linear maps of what comes in. So take $W^K = 1$ and $W^Q = M_{-3}$: each
+# query is the vector of the position three before, and the key that is most like it is that position's own. No
+# training, no table of offsets, one matrix for all positions:
 
 # %%
 T, C, sharpness = 24, 64, 16.0  # the sharpness is a factor in W^Q
@@ -256,7 +256,7 @@ for offset, weights in maps.items():
 # ## Or let it learn them
 #
 # The other way is a table of one learned row for each position, added in the same manner: `LearnedPositions`. Its
-# gradient is the simplest of the course. The output is $x + \mathrm{table}$, so the gradient goes to both as it is; and
+# gradient could not be simpler. The output is $x + \mathrm{table}$, so the gradient goes to both as it is; and
 # as every sentence of the batch used the same row, their gradients add.
 #
 # ### Exercise 4: a table's gradient
@@ -303,9 +303,9 @@ for name, scores in findings["scores"].items():
     print(f"{name:<11} BLEU {short:.1f} up to {longest} tokens, {long:.1f} from {least} tokens")
 
 # %% [markdown]
-# (BLEU, from lesson 11: more is better.) On lengths that were seen both do as well, as in the paper's table 3, row (E).
-# On longer ones both fail. A vector that can be computed for position 30 is not yet one that the layers above have
-# learned to read.
+# (BLEU, from lesson 11: more is better.) On lengths that were seen the one is as good as the other, as far as so small
+# a test can tell, and as in the paper's table 3, row (E). On longer ones both fail. A vector that can be computed for
+# position 30 is not yet one that the layers above have learned to read.
 #
 # ## Common mistakes, and what they look like
 

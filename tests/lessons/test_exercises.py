@@ -7,9 +7,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from course.exercise import CORRECT, NOT_YET, WRONG, exercises, start
+from course.exercise import exercise as exercise_of
 from course.sources import LESSONS, is_exercise, read_source, sources
 
 
@@ -117,6 +119,16 @@ def test_an_attempt_that_writes_into_its_arguments_is_told(capsys):
 
     start("00")(linear_backward)
     assert "writes into its argument number 1" in capsys.readouterr().out
+
+
+def test_what_no_judge_foresaw_is_one_line_too():
+    @exercise_of(answer=np.sqrt)
+    def root(attempt):
+        float(attempt(4.0))
+
+    state, hint = root.verdict(lambda x: [x, x])
+    assert state == WRONG
+    assert hint.startswith("what it returns does not fit its contract (TypeError: ")
 
 
 def test_an_unknown_exercise_or_lesson_is_named():

@@ -26,6 +26,36 @@ def _everything_moves(f, x, eps=1e-5):
     return np.full_like(x, (f(x + eps) - f(x - eps)) / (2 * eps))
 
 
+def _rows_move(f, x, eps=1e-5):
+    slopes = np.empty_like(x)
+    for row in range(len(x)):
+        up, down = x.copy(), x.copy()
+        up[row] += eps
+        down[row] -= eps
+        slopes[row] = (f(up) - f(down)) / (2 * eps)
+    return slopes
+
+
+def _no_copies(f, x, eps=1e-5):
+    slopes = np.empty_like(x)
+    for index in np.ndindex(x.shape):
+        up = down = x
+        up[index] += eps
+        down[index] -= eps
+        slopes[index] = (f(up) - f(down)) / (2 * eps)
+    return slopes
+
+
+def _its_own_eps(f, x, eps=1e-5):
+    slopes = np.empty_like(x)
+    for index in np.ndindex(x.shape):
+        up, down = x.copy(), x.copy()
+        up[index] += 1e-5
+        down[index] -= 1e-5
+        slopes[index] = (f(up) - f(down)) / 2e-5
+    return slopes
+
+
 def _leaves_a_mark(f, x, eps=1e-5):
     slopes = np.empty_like(x)
     for index in np.ndindex(x.shape):
@@ -41,12 +71,16 @@ WRONG = {
     "numerical_gradient": {
         "one-sided": (_one_sided, "is the difference taken from f(x + ε) to f(x − ε)"),
         "divided by ε": (_halved, "is it divided by 2ε?"),
-        "every element moves at once": (_everything_moves, "is wrong in"),
+        "every element moves at once": (_everything_moves, "with 6 elements moved at once"),
+        "a row moves at once": (_rows_move, "with 3 elements moved at once"),
+        "no copies": (_no_copies, "only ever called at x itself"),
+        "another ε": (_its_own_eps, "is the `eps` used that was given?"),
         "x is not put back": (_leaves_a_mark, "writes into its argument number 2"),
-        "one number": (lambda f, x, eps=1e-5: (f(x + eps) - f(x - eps)) / (2 * eps), "has shape ()"),
+        "one number": (lambda f, x, eps=1e-5: (f(x + eps) - f(x - eps)) / (2 * eps), "the gradient has shape ()"),
     },
     "linear_backward": {
         "the sum over rows is missing": (lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy), "dbias has shape"),
+        "in another order": (lambda dy, x, weight: (x.T @ dy, dy @ weight.T, dy.sum(0)), "in the order dx, dweight"),
         "transposed": (lambda dy, x, weight: (dy @ weight.T, dy.T @ x, dy.sum(0)), "dweight has shape"),
         "averaged": (
             lambda dy, x, weight: (dy @ weight.T, x.T @ dy / len(dy), dy.sum(0)),

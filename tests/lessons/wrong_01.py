@@ -17,6 +17,14 @@ def _global_max(x):
     return e / e.sum(axis=-1, keepdims=True)
 
 
+def _minus_the_mean(x):
+    return _naive(x - x.mean(axis=-1, keepdims=True))
+
+
+def _cut(x):
+    return _naive(np.clip(x, -50, 50))
+
+
 def _columns(x):
     e = np.exp(x - x.max(axis=0))
     return e / e.sum(axis=0)
@@ -57,6 +65,22 @@ def _log_softmax(logits):
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
+def _log_of_a_little_more(logits, targets, label_smoothing=0.0):
+    y, q = _softmax(logits), _q(logits, targets, label_smoothing)
+    return -(q * np.log(y + 1e-12)).sum() / len(y), (y - q) / len(y)
+
+
+def _averaged_over_tokens(logits, targets, label_smoothing=0.0):
+    y, q = _log_softmax(logits), _q(logits, targets, label_smoothing)
+    return -(q * y).mean(), (np.exp(y) - q) / len(y)
+
+
+def _one_maximum(logits, targets, label_smoothing=0.0):
+    shifted, q = logits - logits.max(), _q(logits, targets, label_smoothing)
+    y = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return -(q * y).sum() / len(y), (np.exp(y) - q) / len(y)
+
+
 def _gradient_not_averaged(logits, targets, label_smoothing=0.0):
     y, q = _log_softmax(logits), _q(logits, targets, label_smoothing)
     return -(q * y).sum() / len(y), np.exp(y) - q
@@ -87,22 +111,29 @@ def _among_the_others(logits, targets, label_smoothing=0.0):
 WRONG = {
     "softmax": {
         "overflow": (_naive, "exp overflows unless the maximum goes first"),
+        "the mean for the maximum": (_minus_the_mean, "not the mean"),
+        "scores are cut": (_cut, "with every score 1000 more"),
         "one maximum for all rows": (_global_max, "subtract each row's own maximum"),
         "over the columns": (_columns, "the columns sum to 1"),
         "over everything": (_whole, "all rows together sum to 1"),
         "another base": (_powers_of_two, "must multiply its odds by e"),
         "no keepdims": (_no_keepdims, "it raises ValueError"),
+        "with a cache": (lambda x: (_softmax(x), x), "it must return one array, not tuple"),
     },
     "softmax_backward": {
         "the numerator alone": (lambda dy, y: y * dy, "the score is in the denominator too"),
         "the diagonal alone": (lambda dy, y: y * (1 - y) * dy, "off the diagonal the Jacobian is not zero"),
         "sign": (lambda dy, y: y * ((dy * y).sum(-1, keepdims=True) - dy), "a sign is turned"),
         "summed over all rows": (lambda dy, y: y * (dy - (dy * y).sum()), "each row has its own sum"),
+        "plain sum": (lambda dy, y: y * (dy - dy.sum(-1, keepdims=True)), "the mean of dy is weighted by y"),
         "plain mean": (lambda dy, y: y * (dy - (dy * y).mean(-1, keepdims=True)), "is not divided by n"),
         "y forgotten outside": (lambda dy, y: dy - (dy * y).sum(-1, keepdims=True), "most of all at index"),
     },
     "cross_entropy": {
         "a sum": (_summed, "the loss is the mean over the rows, not the sum"),
+        "a mean over the tokens too": (_averaged_over_tokens, "over the tokens it is a sum"),
+        "1e-12 in the log": (_log_of_a_little_more, "added before the log"),
+        "one maximum for all rows": (_one_maximum, "each row's own maximum"),
         "the log of the softmax": (_log_of_softmax, "never the log of a probability that may be 0"),
         "q sums to more than 1": (_smoothing_added, "q must sum to 1"),
         "shared among the others": (_among_the_others, "all V tokens, the target included"),

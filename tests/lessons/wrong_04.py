@@ -15,6 +15,12 @@ def _backward(dout, query, key, value, weights, softmax_sum: int | None = -1, sc
     return dquery, dkey, weights.swapaxes(-1, -2) @ dout
 
 
+def _no_weights_outside(dout, query, key, value, weights):
+    dweights = dout @ value.swapaxes(-1, -2)
+    dscores = (dweights - (dweights * weights).sum(axis=-1, keepdims=True)) / math.sqrt(query.shape[-1])
+    return dscores @ key, dscores.swapaxes(-1, -2) @ query, weights.swapaxes(-1, -2) @ dout
+
+
 def _values_get_gradients_of_weights(dout, query, key, value, weights):
     dquery, dkey, _ = _backward(dout, query, key, value, weights)
     return dquery, dkey, (weights / weights.sum(-2, keepdims=True)).swapaxes(-1, -2) @ dout
@@ -88,6 +94,11 @@ def _after(scores, mask):
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
+def _nearly_one(scores, mask):
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True)) * mask
+    return exponentials / (exponentials.sum(axis=-1, keepdims=True) + 1e-8)
+
+
 def _no_maximum(scores, mask):
     exponentials = np.exp(scores) * mask
     totals = exponentials.sum(axis=-1, keepdims=True)
@@ -100,6 +111,7 @@ WRONG = {
             lambda *args: _backward(*args, softmax_sum=None),
             "does the softmax's backward subtract",
         ),
+        "the weights are not a factor": (_no_weights_outside, "a key that has weight 0"),
         "dquery is not scaled": (
             lambda *args: _backward(*args, scales=(math.sqrt(8), 1)),
             "dquery is 2.82843 times what it should be everywhere, which is √d_k",
@@ -125,6 +137,10 @@ WRONG = {
             lambda queries, keys: np.triu(np.ones((queries, keys), bool)),
             "that is the future",
         ),
+        "True = hide, without the diagonal": (
+            lambda queries, keys: ~np.tril(np.ones((queries, keys), bool), keys - queries),
+            "the first query sees 3 keys and the last one 0",
+        ),
         "top left": (lambda queries, keys: np.tril(np.ones((queries, keys), bool)), "at the bottom right"),
         "numbers": (lambda queries, keys: np.tril(np.ones((queries, keys)), keys - queries), "must be of bool"),
         "one too far": (
@@ -138,6 +154,10 @@ WRONG = {
         "multiplied": (_moved(_doubled), "where the values are 0"),
         "all from j on": (_moved(_from_here_on), "is one key at a time replaced"),
         "in place": (_in_place, "writes into its argument number 4"),
+        "all outputs at once": (
+            _moved(_both, lambda difference: np.abs(difference).max() > 1e-9),
+            "compare row by row",
+        ),
         "any difference": (_moved(_both, lambda difference: (difference != 0).any(axis=1)), "they are rounding"),
         "the sum of a row": (
             _moved(_both, lambda difference: np.abs(difference.sum(axis=1)) > 1e-9),
@@ -158,6 +178,7 @@ WRONG = {
             "weights that sum to 1.00, and must give zeros",
         ),
         "no maximum subtracted": (_no_maximum, "subtract each row's maximum"),
+        "1e-8 in the sum": (_nearly_one, "is a small number added somewhere?"),
         "True = hide": (lambda scores, mask: _softmax(np.where(mask, -np.inf, scores)), "True means 'may attend'"),
     },
 }

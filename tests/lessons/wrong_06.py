@@ -56,12 +56,6 @@ def _summed_over_positions(dout, max_length):
     return np.zeros((max_length, dout.shape[2])) + dout.sum(axis=(0, 1))
 
 
-def _the_last_rows(dout, max_length):
-    dtable = np.zeros((max_length, dout.shape[2]))
-    dtable[-dout.shape[1] :] = dout.sum(axis=0)
-    return dtable
-
-
 def _backwards(dout, max_length):
     dtable = np.zeros((max_length, dout.shape[2]))
     dtable[: dout.shape[1]] = dout.sum(axis=0)[::-1]
@@ -78,6 +72,7 @@ WRONG = {
             lambda *args: _sines_and_cosines(*args, exponent=0.5),
             "is the exponent 2i/d_model",
         ),
+        "frequencies that grow": (lambda *args: _sines_and_cosines(*args, exponent=-1), "with its minus"),
         "transposed": (lambda *args: _sines_and_cosines(*args).T, "a row for each position"),
     },
     "encoding_length": {

@@ -23,11 +23,14 @@ def linear_backward(attempt: Attempt) -> None:
     x, weight = rng.standard_normal((5, 3)), rng.standard_normal((3, 4))
     dy = rng.standard_normal((5, 4))
     dx, dweight, dbias = several(attempt(dy, x, weight), "dx", "dweight", "dbias")
-    for name, gradient, array in (("dx", dx, x), ("dweight", dweight, weight), ("dbias", dbias, dy[0])):
+    shapes = {"dx": x.shape, "dweight": weight.shape, "dbias": (4,)}
+    for (name, shape), gradient in zip(shapes.items(), (dx, dweight, dbias), strict=True):
+        likely = "what is summed over is the index that the array does not have"
+        if gradient.shape in shapes.values():
+            likely = "that is another's shape; they are returned in the order dx, dweight, dbias"
         require(
-            gradient.shape == array.shape,
-            f"{name} has shape {gradient.shape}, and a gradient has its array's, {array.shape}: what is summed over is "
-            "the index that the array does not have",
+            gradient.shape == shape,
+            f"{name} has shape {gradient.shape}, and a gradient has its array's, {shape}: {likely}",
         )
     require(
         np.allclose(attempt(2 * dy, x, weight)[1], 2 * dweight),
@@ -50,15 +53,37 @@ def linear_backward(attempt: Attempt) -> None:
 def numerical_gradient(attempt: Attempt) -> None:
     x = np.random.default_rng(0).standard_normal((2, 3))
     weights = np.arange(1.0, 7.0).reshape(2, 3)
+    begin, moved = x.copy(), []  # at each call of f, how many elements were not where they began
 
-    slope = attempt(lambda x: (weights * x).sum(), x)
+    def linear(at):
+        moved.append(int(np.count_nonzero(at != begin)))
+        return (weights * at).sum()
+
+    slope = attempt(linear, x)
+    require(
+        np.shape(slope) == x.shape,
+        f"for x of shape {x.shape} the gradient has shape {np.shape(slope)}: one slope for each element",
+    )
+    require(
+        any(moved),
+        "f is only ever called at x itself: after `up = x` both names are the same array, and `x.copy()` is another",
+    )
+    require(
+        max(moved) == 1,
+        f"f is called with {max(moved)} elements moved at once, and one must move at a time, whatever the shape of x: "
+        "`np.ndindex(x.shape)` visits every place",
+    )
     agree("the gradient of Σ weights·x", slope, weights, tolerance=1e-8, factors={"2: is it divided by 2ε?": 2.0})
 
     cubic = attempt(lambda x: (x**3).sum(), x, 1e-3)
-    one_sided = np.abs(cubic - 3 * x**2).max() > 1e-5
+    off = np.abs(cubic - 3 * x**2).max()  # ε², since the third derivative of x³ is 6
     require(
-        not one_sided,
-        f"for Σ x³ with ε = 1e-3 it is off by {np.abs(cubic - 3 * x**2).max():.0e}, and not by ε² = 1e-6: "
+        off < 1e-5,
+        f"for Σ x³ with ε = 1e-3 it is off by {off:.0e}, and not by ε² = 1e-6: "
         "is the difference taken from f(x + ε) to f(x − ε), around x?",
+    )
+    require(
+        off > 1e-7,
+        f"for Σ x³ with ε = 1e-3 it is off by {off:.0e}, less than ε² = 1e-6: is the `eps` used that was given?",
     )
     agree("the gradient of Σ x³ (ε = 1e-3)", cubic - 1e-6, 3 * x**2, tolerance=1e-8)

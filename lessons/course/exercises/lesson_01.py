@@ -6,7 +6,7 @@ from minitransformer import ops
 from minitransformer.gradcheck import numerical_gradient
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, gradients_agree, require, several
+from ..judging import agree, gradients_agree, kind, require, several
 
 
 def _softmax(x):
@@ -21,7 +21,8 @@ def _cross_entropy(logits, targets, label_smoothing=0.0):
 @exercise(answer=_softmax)
 def softmax(attempt: Attempt) -> None:
     x = np.random.default_rng(0).standard_normal((4, 3))
-    y = np.asarray(attempt(x))
+    y = attempt(x)
+    require(isinstance(y, np.ndarray), f"it must return one array, not {kind(y)}: the cache is not asked for")
     require(y.shape == x.shape, f"for x of shape {x.shape} it gives shape {y.shape}: each score has a probability")
     require(not np.allclose(y.sum(), 1), "all rows together sum to 1, and each row must: sum over the last axis alone")
     require(not np.allclose(y.sum(axis=0), 1), "the columns sum to 1, and the rows must: sum over the last axis")
@@ -38,6 +39,18 @@ def softmax(attempt: Attempt) -> None:
         np.isfinite(large).all(),
         "with 1000 on every score it gives NaN: exp overflows unless the maximum goes first",
     )
+    for shift, what in ((1000, "more"), (-1000, "less")):
+        require(
+            np.allclose(attempt(x + shift), y),
+            f"with every score 1000 {what} the probabilities change, or are NaN, and only differences count: the row's "
+            "maximum must go to 0, wherever it was",
+        )
+    far = attempt(np.array([[0.0, 2000.0, 0.0, 0.0]]))
+    require(
+        np.allclose(far, [[0, 1, 0, 0]]),
+        "with one score 2000 above the others it is wrong, or NaN: what goes off before exp must be the maximum "
+        "itself, not the mean, and nothing is cut",
+    )
     apart = attempt(np.stack([x[0], x[1] + 1000]))
     require(
         np.isfinite(apart).all() and np.allclose(apart[0], y[0]),
@@ -52,7 +65,8 @@ def softmax_backward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     x, dy = rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
     y = _softmax(x)
-    dx = np.asarray(attempt(dy, y))
+    dx = attempt(dy, y)
+    require(isinstance(dx, np.ndarray), f"it must return one array, not {kind(dx)}")
     require(dx.shape == x.shape, f"dx has shape {dx.shape}, and a gradient has its array's, {x.shape}")
     other_row = dy.copy()
     other_row[1] += 1
@@ -65,7 +79,9 @@ def softmax_backward(attempt: Attempt) -> None:
     slopes = attempt(only_first, y)
     true_own = numerical_gradient(lambda x: _softmax(x)[0, 0], x)[0, 0]
     own, others = slopes[0, 0], slopes[0, 1:]
-    require(own > 0, f"raising a score raises its own probability, but here its slope is {own:.3f}: a sign is turned")
+    require(
+        own > -1e-12, f"raising a score raises its own probability, but here its slope is {own:.3f}: a sign is turned"
+    )
     if not others.any():
         require(
             abs(own - true_own) < 1e-6,
@@ -91,7 +107,11 @@ def cross_entropy(attempt: Attempt) -> None:
     loss, dlogits = several(attempt(logits, targets), "loss", "dlogits")
     require(loss.shape == (), f"the loss is one number, the mean over the rows, and not an array of shape {loss.shape}")
     require(dlogits.shape == logits.shape, f"dlogits has shape {dlogits.shape}, and logits {logits.shape}")
-    factors = {"N: the loss is the mean over the rows, not the sum": 4.0, "−1: log y is negative": -1.0}
+    factors = {
+        "N: the loss is the mean over the rows, not the sum": 4.0,
+        "1/V: the mean is over the rows alone, and over the tokens it is a sum": 0.2,
+        "−1: log y is negative": -1.0,
+    }
     agree("the loss without smoothing", loss, _cross_entropy(logits, targets)[0], factors=factors)
     shifted = several(attempt(logits + 1000, targets), "loss", "dlogits")[0]
     extreme = several(attempt(np.array([[0.0, 2000.0]]), np.array([0])), "loss", "dlogits")[0]
@@ -99,6 +119,16 @@ def cross_entropy(attempt: Attempt) -> None:
         np.isfinite(shifted) and np.isfinite(extreme),
         f"with large scores the loss is {shifted:.4g} and {extreme:.4g}: take the maximum off before exp, and never "
         "the log of a probability that may be 0",
+    )
+    require(
+        abs(extreme - 2000) < 1e-6,
+        f"with scores 0 and 2000 and the first one right the loss is {extreme:.4g} and must be 2000: is something "
+        "added before the log, or cut?",
+    )
+    apart = several(attempt(logits + np.array([[0.0], [2000], [0], [0]]), targets), "loss", "dlogits")[0]
+    require(
+        np.allclose(apart, loss),
+        "with one row's scores all 2000 higher the loss changes, or is not finite: take off each row's own maximum",
     )
     smoothed = float(several(attempt(np.zeros((4, 5)), targets, 0.3), "loss", "dlogits")[0])
     require(

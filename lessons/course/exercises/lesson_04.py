@@ -80,6 +80,12 @@ def attention_backward(attempt: Attempt) -> None:
         "adding 1 to all values changes dquery: it adds 1 to the output whatever the weights, so no score can matter "
         "more for it: does the softmax's backward subtract Σ_j dweights·weights, of each query?",
     )
+    unseen = _weights(query, key, np.array([True, True, True, False]))
+    dkey = several(attempt(dout, query, key, value, unseen), "dquery", "dkey", "dvalue")[1]
+    require(
+        not dkey[..., 3, :].any(),
+        "a key that has weight 0 for every query gets a gradient: each dscore has its own weight as a factor, (a)",
+    )
     scale = math.sqrt(query.shape[-1])
     factors = {
         "√d_k: the scores were divided by it, and so is their gradient": scale,
@@ -101,14 +107,14 @@ def causal_mask(attempt: Attempt) -> None:
     require(square.dtype == bool, f"it must be of bool, not {square.dtype}: a mask says yes or no")
     seen = [int(row.sum()) for row in square]
     require(
+        seen[0] <= seen[-1],
+        f"the first query sees {seen[0]} keys and the last one {seen[-1]}: that is the future; True must mean 'may "
+        "attend', and key j lies in query i's past if j ≤ i",
+    )
+    require(
         square.diagonal().all(),
         "a query cannot see its own position: it is allowed, since the decoder's input is the sentence shifted by one "
         f"(the rows see {seen} keys)",
-    )
-    require(
-        not np.array_equal(square, np.triu(np.ones((4, 4), bool))),
-        "the first query sees every key and the last one only itself: that is the future; True must mean 'may attend', "
-        "and key j lies in query i's past if j ≤ i",
     )
     require(
         np.array_equal(square, np.tril(np.ones((4, 4), bool))),
@@ -148,6 +154,10 @@ def moved_by(attempt: Attempt) -> None:
     )
     require(moved.dtype == bool, f"it must be of bool, not {moved.dtype}: an output moves or it does not")
     require(
+        not (moved == moved[0]).all(),
+        "it says the same of all outputs for a key: compare row by row, since one output may move and another not",
+    )
+    require(
         not moved[~seen].any(),
         "it says that outputs move with keys that they cannot see: is one key at a time replaced, and every other as "
         "it was?",
@@ -171,7 +181,8 @@ def moved_by(attempt: Attempt) -> None:
     zeros = np.zeros_like(value)
     require(
         attempt(only_values, query, key, zeros).all(),
-        "it misses a leak where the values are 0: adding to them replaces them, multiplying may not",
+        "it misses a leak where the values are 0: what takes a value's place must differ from it, whatever it was; "
+        "adding to it does that, multiplying it or setting it to 0 may not",
     )
 
     def faintly(query, key, value):

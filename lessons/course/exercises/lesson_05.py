@@ -105,6 +105,12 @@ def self_attention(attempt: Attempt) -> None:
         np.allclose(attempt(x, w_qkv, 2 * w_out, 4), 2 * out),
         "twice the w_out does not give twice the output: the last step is a product with w_out",
     )
+    narrow = w_out * (np.arange(8) == 0)
+    require(
+        not attempt(x, w_qkv, narrow, 4)[..., 1:].any(),
+        "with all columns of w_out but the first at 0 the other columns of the output are not 0: the last product is "
+        "@ w_out, not its transpose",
+    )
     alone = np.concatenate([attempt(sentence[None], w_qkv, w_out, 4) for sentence in x])
     require(
         np.allclose(alone, out),
@@ -116,6 +122,12 @@ def self_attention(attempt: Attempt) -> None:
         not attempt(x, silent, w_out, 4).any(),
         "with the last third of w_qkv at 0 all values are 0, and so must the output be: "
         "are queries, keys and values taken in this order?",
+    )
+    louder = x.copy()
+    louder[:, -1] += 1
+    require(
+        np.abs(attempt(louder, w_qkv, w_out, 4) - out)[:, :-1].max() > 1e-9,
+        "with causal=False the last position does not move any output before it: is causal always on?",
     )
     order = [3, 1, 4, 0, 2]
     require(
@@ -136,9 +148,15 @@ def self_attention(attempt: Attempt) -> None:
     future[:, -1] += 1
     moved = np.abs(attempt(future, w_qkv, w_out, 4, True) - attempt(x, w_qkv, w_out, 4, True))[:, :-1]
     require(moved.max() < 1e-9, "with causal=True the last position moves the outputs before it: is causal passed on?")
+    exchanged = w_qkv[:, [*range(8, 16), *range(8), *range(16, 24)]]
+    require(
+        gradcheck.error(out, _self_attention(x, exchanged, w_out, 4)) > 1e-9,
+        "the output is that of keys made by the first third of w_qkv and queries by the second: "
+        "the order is queries, keys, values",
+    )
     for heads in (1, 2, 4):
         agree(
-            f"with {heads} heads the output",
+            f"with num_heads = {heads} the output",
             attempt(x, w_qkv, w_out, heads),
             _self_attention(x, w_qkv, w_out, heads),
         )
@@ -184,4 +202,9 @@ def self_attention_backward(attempt: Attempt) -> None:
     expected = gradcheck.numerical_gradient(lambda x: loss(x, w_qkv, w_out), x)
     agree("dx, to which x's queries, keys and values all send,", gradients[0], expected, tolerance=1e-6)
     expected = gradcheck.numerical_gradient(lambda x: loss(x, w_qkv, w_out, True), x)
-    agree("with causal=True dx", several(attempt(dout, x, w_qkv, w_out, 2, True), *names)[0], expected, tolerance=1e-6)
+    causal = several(attempt(dout, x, w_qkv, w_out, 2, True), *names)[0]
+    require(
+        gradcheck.error(causal, gradients[0]) > 1e-9,
+        "causal=True changes nothing: the forward that is computed again must be given it too",
+    )
+    agree("with causal=True dx", causal, expected, tolerance=1e-6)

@@ -65,6 +65,11 @@ def sinusoids(attempt: Attempt) -> None:
         abs(angles[0] - 1) < 1e-9,
         f"from position 0 to 1 the first pair turns by {angles[0]:.4g} radians and must turn by 1: 10000⁰ = 1",
     )
+    require(
+        0 < angles[-1] < 0.5,
+        f"from position 0 to 1 the last pair of 8 columns turns by {angles[-1]:.2g} radians, and each pair must turn "
+        "more slowly than the one before: the exponent is −2i/d_model, with its minus",
+    )
     ratio = angles[0] / angles[1]
     require(
         abs(ratio - 10) < 1e-6,
