@@ -53,7 +53,7 @@ print("the ledger:", *report(), sep="\n  ")
 # To run it natively, on a free hosted T4 (Colab or Kaggle, Linux, with a GPU chosen in the settings):
 #
 # 1. put a copy of the repository there, and run `pip install -e '.[kernels]'` in it;
-# 2. open this notebook from its folder `lessons`, with that kernel;
+# 2. open this notebook there, in its folder `lessons`;
 # 3. run all cells: `course.gpu` finds the GPU, and kernels are timed in float16, since a T4 has no bfloat16.
 #
 # ## The roofline
@@ -97,14 +97,16 @@ old, new = GPUS[0], GPUS[-1]
 print(f"since the paper's P100: arithmetic × {new.flops / old.flops:.0f}, memory × {new.bandwidth / old.bandwidth:.1f}")
 
 # %% [markdown]
-# That last line is why this part of the course exists. When the paper was written, a few operations for each byte kept
-# a GPU busy. Today it takes hundreds, and whatever passes over memory once too often is what one waits for.
+# That last line is why this part of the course exists. When the paper was written, a dozen operations for each byte
+# kept a GPU busy. Today it takes ten times as many and more, and whatever passes over memory once too often is what one
+# waits for.
 #
 # ## Is the roof real? A processor, measured
 #
 # A roofline is a theory of any machine, so try it on one that is here: one core of this processor, whose three numbers
 # lesson 14 measured. First count. Floating-point operations: each addition, multiplication, maximum, exponential or
-# root is one. Bytes, at the least: each input is read once, each output written once, 4 bytes a number.
+# root is one; of a linear layer and of attention the products alone, as is usual. Bytes, at the least: each input is
+# read once, each output written once, 4 bytes a number.
 
 # %%
 core = this_machine()
@@ -196,9 +198,9 @@ for T in (32, 512, 4096, 16_384):
     print(f"{T:>7,}{fused:>10.0f}{unfused:>10.1f}")
 
 # %% [markdown]
-# Fused, the intensity is $T/2$, whatever $D$: it grows with the sentence. Unfused it is stuck below $D/2$, far from the
-# ridge of any GPU in the table but the first, however long the sentence. That is the whole case for flash attention;
-# and for sentences of some 30 tokens, as in translation, it is a weak one.
+# Fused, the intensity is $T/2$, whatever $D$: it grows with the sentence. Unfused it is stuck below $D/2$, far below
+# the ridge of every GPU in the table but the first, however long the sentence. That is the whole case for flash
+# attention; and for sentences of some 30 tokens, as in translation, it is a weak one.
 #
 # ### The picture
 #
