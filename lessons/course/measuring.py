@@ -1,0 +1,176 @@
+"""What lessons 14 and 17 measure with: races in which calls take turns, and ops that tell how long each took."""
+
+import importlib.util
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from minitransformer.ops import Ops
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "tests" / "benchmarks"
+
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Three numbers: floating-point operations a second, bytes a second, and seconds for a call of nothing."""
+
+    flops: float
+    bandwidth: float
+    call: float
+
+
+def race(calls: Mapping[Any, Call], rounds: int = 9, turn: float = 0.003) -> dict[Any, float]:
+    """The seconds of each call in the quietest of its turns: whatever else the machine does can only add to them.
+
+    Calls warm up, then take turns, so that all meet the same weather. A turn repeats a call for about `turn` seconds.
+    """
+    repeats, times = {}, {name: [] for name in calls}
+    for name, call in calls.items():
+        call()
+        repeats[name] = max(1, int(turn / max(_seconds(call, 1), 1e-9)))
+    for _ in range(rounds):
+        for name, call in calls.items():
+            times[name].append(_seconds(call, repeats[name]))
+    return {name: min(each) for name, each in times.items()}
+
+
+def _seconds(call: Call, repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - start) / repeats
+
+
+def this_machine(size: int = 1024) -> Machine:
+    """The three numbers of one core, in float32: a large product, a copy far beyond the caches, an addition."""
+    rng = np.random.default_rng(0)
+    a, b = rng.random((2, size, size), dtype=np.float32)
+    source = rng.random(24 << 20, dtype=np.float32)  # 96 MiB
+    copy, one = np.empty_like(source), np.ones(1, np.float32)
+    with threadpool_limits(1):
+        seconds = race(
+            {
+                "product": lambda: np.matmul(a, b),
+                "copy": lambda: np.copyto(copy, source),
+                "call": lambda: np.add(one, one),
+            }
+        )
+    return Machine(2 * size**3 / seconds["product"], 2 * source.nbytes / seconds["copy"], seconds["call"])
+
+
+class Stopwatch:
+    """`ops` is a table whose ops do what they did; `seconds` is what each pair has taken, summed over all threads."""
+
+    def __init__(self, ops: Ops) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._lock = threading.Lock()
+        names = [f.name for f in fields(ops) if f.name.endswith(("_forward", "_backward")) or f.name == "adam_step"]
+        self.ops = replace(ops, **{name: self._timed(name, getattr(ops, name)) for name in names})
+
+    def _timed(self, name: str, op: Callable[..., Any]) -> Callable[..., Any]:
+        pair = name.removesuffix("_forward").removesuffix("_backward").removesuffix("_step")
+
+        def timed(*arguments: Any, **options: Any) -> Any:
+            start = time.perf_counter()
+            result = op(*arguments, **options)
+            with self._lock:
+                self.seconds[pair] += time.perf_counter() - start
+            return result
+
+        return timed
+
+    def profile(self, step: Call, steps: int = 1, threads: int = 1) -> dict[str, float]:
+        """Milliseconds of a step: "total", and each pair's share of it where so many threads work side by side."""
+        self.seconds.clear()
+        total = _seconds(step, steps)
+        return {"total": 1000 * total} | {name: 1000 * s / steps / threads for name, s in self.seconds.items()}
+
+
+def quietest(
+    profiles: Mapping[str, Callable[[], dict[str, float]]], rounds: int = 12, seconds: float = 6.0
+) -> dict[str, dict[str, float]]:
+    """Of each profile the one with the least "total"; they take turns, until so many rounds or seconds are over."""
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in profiles}
+    end = time.perf_counter() + seconds
+    for number in range(rounds):
+        if number > 1 and time.perf_counter() > end:
+            break
+        for name, profile in profiles.items():
+            found[name].append(profile())
+    return {name: min(each, key=lambda one: one["total"]) for name, each in found.items()}
+
+
+@contextmanager
+def blas_threads(count: int) -> Iterator[None]:
+    """BLAS with so many threads of its own, for a while."""
+    with threadpool_limits(count, user_api="blas"):
+        yield
+
+
+def benchmark(name: str) -> Any:
+    """A module of the race against PyTorch, tests/benchmarks: its naive ops, say."""
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Passes(np.ndarray):
+    """An array that counts how often it, and all that is computed from it, is read or written as a whole.
+
+    `array.view(Passes)` joins in; `Passes.count(function, *arrays)` gives the passes, by the first array's size.
+    """
+
+    elements = 0
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        plain = [each.view(np.ndarray) if isinstance(each, Passes) else each for each in inputs]
+        targets = None if out is None else tuple(each.view(np.ndarray) for each in out)
+        result = getattr(ufunc, method)(*plain, out=targets, **options)
+        Passes.elements += sum(each.size for each in plain if isinstance(each, np.ndarray)) + result.size
+        return result.view(Passes) if out is None else out[0]
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        view = self.view(np.ndarray)
+        view[place] = value
+        if not np.shares_memory(view, value):  # `a[i] += b` has written already, and puts the same view back
+            Passes.elements += 2 * np.size(value)
+
+    @classmethod
+    def count(cls, function: Callable[..., Any], *arrays: np.ndarray) -> float:
+        cls.elements = 0
+        function(*(array.view(cls) for array in arrays))
+        return cls.elements / arrays[0].size
+
+
+def page_faults() -> int | None:
+    """How many pages of memory the system has handed this process so far; `None` where it does not say."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def caches() -> dict[str, int]:
+    """The data caches of a core, "L1" to "L3", in bytes; nothing where the system does not say."""
+    found = {}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
+        if kind != "Instruction":
+            found[f"L{level}"] = int(size.removesuffix("K")) * 1024
+    return found

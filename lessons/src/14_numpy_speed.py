@@ -1,0 +1,643 @@
+# %% [markdown]
+# # 14 · NumPy as fast as PyTorch
+#
+# **You will be able to** say how long an array operation will take before you run it, and make a training step faster
+# for a reason.
+#
+# | | |
+# |---|---|
+# | you know | the model and its training: lessons [08](08_model.ipynb) and [09](09_training.ipynb) |
+# | runs in | at most 40 s on 2 cores; no GPU, no PyTorch, no network. Let the machine do nothing else meanwhile |
+# | in the paper | §5.2: the hardware, and the seconds of a step |
+# | in the package | [`adam_step`](../minitransformer/ops/adam.py), [`Threads`](../minitransformer/threads.py) |
+#
+# Everything in this course runs on NumPy, and its training keeps up with PyTorch's. There is no trick to it: both leave
+# their matrix products to a library (BLAS), and both wait for the same memory. This lesson is about the few numbers
+# that decide, and about a habit: **predict, measure, explain the difference.**
+
+# %%
+import json
+import math
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from course import start
+from course.measuring import (
+    BENCHMARKS,
+    Passes,
+    Stopwatch,
+    benchmark,
+    blas_threads,
+    caches,
+    page_faults,
+    quietest,
+    race,
+    this_machine,
+)
+from course.pictures.lesson_14 import PARTS, stacked_steps
+from course.style import BLUE, GREY, INK, ORANGE, PALE, VERMILION
+from minitransformer import Transformer, TransformerConfig
+from minitransformer.costs import flops_per_token
+from minitransformer.data.batching import Batch
+from minitransformer.gradcheck import error
+from minitransformer.memory import keep_freed_memory
+from minitransformer.ops import adam_step as package_adam_step
+from minitransformer.ops import numpy_ops
+from minitransformer.optimizer import Adam
+from minitransformer.threads import Threads
+from minitransformer.training import DataParallel
+
+check = start("14")
+rng = np.random.default_rng(0)
+
+
+def randn(*shape):
+    return rng.standard_normal(shape, dtype=np.float32)
+
+
+# %% [markdown]
+# ## Three numbers
+#
+# For one operation on arrays three things happen: Python finds out what to call, numbers travel between memory and the
+# core, and the core computes. Three measurements on one core give the price of each:
+#
+# * **flops**, floating-point operations a second: from a large matrix product, the best that a core can do;
+# * **bandwidth**, bytes a second: from a copy of an array far larger than the caches, bytes read and bytes written;
+# * **call**, seconds: what NumPy takes to add two arrays of one element.
+
+# %%
+machine = this_machine()
+rates = f"{machine.flops / 1e9:.0f} GFLOP/s, {machine.bandwidth / 1e9:.1f} GB/s"
+print(f"one core: {rates}, {1e6 * machine.call:.2f} µs a call")
+print(f"operations that it could do while one float32 comes from memory: {4 * machine.flops / machine.bandwidth:.0f}")
+print(f"and during one call that computes next to nothing: {machine.call * machine.flops:,.0f}")
+
+# %% [markdown]
+# The last two lines are the whole lesson. `a + b` on large arrays does *one* operation for three numbers that travel,
+# so nearly all of the time the core waits. Only a matrix product uses each number that it has loaded many times. And
+# an operation on few numbers is mostly the call.
+#
+# Between the core and the memory lie caches, small and fast, which hold what was used last. So one number for the
+# bandwidth describes large arrays only. Below, arrays of every size are multiplied by a number, in place:
+
+# %%
+sizes = (2 ** np.arange(8, 25)).tolist()  # elements
+arrays = {size: np.ones(size, np.float32) for size in sizes}
+seconds = race({size: lambda x=x: np.multiply(x, 1, out=x) for size, x in arrays.items()}, rounds=7, turn=0.002)
+kib = np.array(sizes) * 4 / 1024
+
+figure, axes = plt.subplots()
+axes.plot(kib, [8 * n / seconds[n] / 1e9 for n in sizes], "o-", color=BLUE, ms=4, label="measured")
+without = [8 * n / (machine.call + 8 * n / machine.bandwidth) / 1e9 for n in sizes]
+axes.plot(kib, without, color=GREY, ls="--", label="call + bytes / bandwidth, if there were no caches")
+axes.set(xscale="log", xlabel="size of the array, KiB", ylabel="GB/s, read and written", ylim=(0, None))
+axes.set_title("The same operation on arrays of all sizes, one core")
+for name, size in caches().items():
+    axes.axvline(size / 1024, color=ORANGE, lw=1, ls=":")
+    axes.text(size / 1024, 0.98, f"{name} ", color=ORANGE, ha="right", va="top", transform=axes.get_xaxis_transform())
+axes.legend(loc="upper left", bbox_to_anchor=(0, 0.93), fontsize=8)
+plt.show()
+
+# %% [markdown]
+# On the left the call decides; in the middle the caches do, and the rate is a multiple of what memory gives; on the
+# right the array fits nowhere, and the curve falls towards the dashed line. (It may stay above: a copy fetches lines of
+# two arrays, this operation of one.)
+#
+# ### Exercise 1: predict before measuring
+#
+# A product of matrices, $(m, k)$ times $(k, n)$, has $mn$ results, each a sum of $k$ products: a multiplication and an
+# addition for each. At the least, both matrices are read once and the product is written once. The core computes while
+# numbers travel, so the two overlap, and the slower one decides; only the call comes on top.
+
+
+# %% tags=["exercise"]
+def predicted_seconds(m, k, n, machine):
+    """Seconds that a product of float32 matrices, (m, k) @ (k, n), takes at the least.
+
+    machine has `flops` (operations a second), `bandwidth` (bytes a second) and `call` (seconds). → a number.
+    """
+    raise NotImplementedError
+
+
+# %%
+predicted_seconds = check(predicted_seconds)
+
+# %% [markdown]
+# Now it is your prediction against the machine, from products of a few numbers to large ones, square, tall and thin.
+# What is too small for the core's time to matter is *bound by the call*, a large square product *by arithmetic*, and a
+# matrix times a vector, however large, *by memory*.
+
+# %%
+shapes = [(4, 4, 4), (32, 32, 32), (64, 64, 64), (128, 128, 128), (1024, 128, 512), (1024, 1024, 1024)]
+shapes += [(256, 256, 1), (1024, 1024, 1), (6144, 6144, 1), (1 << 18, 64, 4)]
+operands = {(m, k, n): (randn(m, k), randn(k, n)) for m, k, n in shapes}
+with blas_threads(1):
+    measured = race({shape: lambda a=a, b=b: a @ b for shape, (a, b) in operands.items()}, rounds=5)
+
+
+def bound_by(m, k, n):
+    limits = {
+        "the call": machine.call,
+        "arithmetic": 2 * m * k * n / machine.flops,
+        "memory": 4 * (m * k + k * n + m * n) / machine.bandwidth,
+    }
+    return max(limits, key=limits.get)
+
+
+figure, axes = plt.subplots(figsize=(7.2, 3.8))
+predicted = {shape: predicted_seconds(*shape, machine) for shape in shapes}
+for kind, colour in (("the call", GREY), ("arithmetic", BLUE), ("memory", VERMILION)):
+    mine = [shape for shape in shapes if bound_by(*shape) == kind]
+    x, y = ([1e6 * times[shape] for shape in mine] for times in (predicted, measured))
+    axes.plot(x, y, "o", color=colour, ms=6, label=f"bound by {kind}")
+    for shape, left, up in zip(mine, x, y, strict=True):
+        text = "·".join(f"{size // 1024}k" if size % 1024 == 0 else f"{size}" for size in shape)
+        above = kind == "arithmetic" or (up > 1.5 * left and kind == "memory")
+        place = {"xytext": (-6, 4), "ha": "right"} if above else {"xytext": (7, -6)}
+        axes.annotate(text, (left, up), textcoords="offset points", fontsize=8, color=colour, **place)
+diagonal = np.array([0.2, 1e5])
+axes.plot(diagonal, diagonal, color=GREY, lw=1)
+axes.fill_between(diagonal, diagonal, 2 * diagonal, color=PALE, alpha=0.5, lw=0, label="up to twice the prediction")
+axes.set(xscale="log", yscale="log", xlabel="predicted, µs", ylabel="measured, µs")
+axes.set_title("Products (m, k) @ (k, n) on one core, labelled m·k·n")
+axes.legend(loc="upper left")
+plt.show()
+off = [measured[shape] / predicted[shape] for shape in shapes]
+print(
+    f"measured ÷ predicted: {min(off):.1f} at the least, {np.median(off):.1f} the median, {max(off):.1f} at the most;"
+)
+print(f"the longest takes {max(measured.values()) / min(measured.values()):,.0f} times as long as the shortest")
+
+# %% [markdown]
+# Three numbers predict all of them to a small factor, and the misses teach something too. `@` asks more questions than
+# `+` before it computes. A product that is small or thin does not reach the rate of the large one, since BLAS first
+# copies blocks of its operands into an order that suits the core. And what still lies in a cache may be faster than a
+# prediction that fetches it from memory.
+#
+# ## A step of training, taken apart
+#
+# Now a whole step of a small Transformer: 2 + 2 layers, width 128, 32 pairs of sentences of 32 tokens. What would its
+# matrix products alone take, with both cores at the rate of the large product?
+
+# %%
+CORES = 2
+config = TransformerConfig(
+    vocab_size=1000, d_model=128, num_heads=4, d_ff=512, num_layers=2, dropout=0.0, max_length=32
+)
+ids = rng.integers(3, config.vocab_size, (2, 32, 33))
+batch = Batch(ids[0, :, 1:], ids[1, :, :-1], ids[1, :, 1:])  # random tokens, no padding
+
+tokens = batch.num_source_tokens + batch.num_target_tokens
+flops = tokens * flops_per_token(config, 32).training
+products_ms = 1000 * flops / (CORES * machine.flops)
+print(f"{flops / 1e9:.1f} GFLOP: {products_ms:.1f} ms on {CORES} cores, and every other operation free")
+
+# %% [markdown]
+# And what does it take, and where? A model reaches its arithmetic through a table of operations (`ops`). So a
+# stopwatch is a table whose functions do what they did, and note the time. First the table of *naive* operations: the
+# formulas of lessons 04 to 09 as they are printed, which is how one rightly writes them first.
+
+
+# %%
+NAIVE = benchmark("naive_ops").NAIVE  # tests/benchmarks/naive_ops.py
+naive_ops = replace(numpy_ops, **{name: op for step in NAIVE.values() for name, op in step.items()})
+
+
+def training_step(ops):
+    """One step of training on the batch, as a function; BLAS may use what threads it likes."""
+    model = Transformer(config, ops)
+    adam = Adam(model.parameters, model.ops)
+
+    def step():
+        model.parameters.zero_grad()
+        loss, cache = model.loss(batch.source, batch.target_in, batch.target_out, 0.1)
+        model.loss_backward(1.0, cache)
+        adam.step(1e-4)
+        return float(loss)
+
+    return step
+
+
+naive_watch = Stopwatch(naive_ops)
+naive_step = training_step(naive_watch.ops)
+losses = [naive_step() for _ in range(3)]  # and it is warm
+with blas_threads(CORES):
+    naive = quietest({"": lambda: naive_watch.profile(naive_step)}, seconds=3)[""]
+for part, (label, _) in PARTS.items():
+    print(f"{label:<22} {naive[part]:6.1f} ms  {naive[part] / naive['total']:4.0%}")
+rest = naive["total"] - sum(naive[part] for part in PARTS)
+print(f"{'everything else':<22} {rest:6.1f} ms  {rest / naive['total']:4.0%}\n{'a step':<22} {naive['total']:6.1f} ms")
+
+# %% [markdown]
+# The products are a part of this, and the rest is the price of passing over arrays again and again. What can be done
+# about each kind of price?
+#
+# ## Passes through memory: Adam
+#
+# Adam is the purest case: four arrays as long as the model has parameters, no product anywhere. In loops, so that
+# nothing hides, and as the formula is printed:
+
+
+# %%
+def adam_loops(data, grad, m, v, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
+    for i in range(data.size):
+        m[i] = beta1 * m[i] + (1 - beta1) * grad[i]
+        v[i] = beta2 * v[i] + (1 - beta2) * grad[i] ** 2
+        data[i] -= lr * (m[i] / (1 - beta1**step)) / (math.sqrt(v[i] / (1 - beta2**step)) + eps)
+
+
+def adam_printed(data, grad, m, v, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
+    m[...] = beta1 * m + (1 - beta1) * grad
+    v[...] = beta2 * v + (1 - beta2) * grad**2
+    data -= lr * (m / (1 - beta1**step)) / (np.sqrt(v / (1 - beta2**step)) + eps)
+
+
+def parameters(count):
+    """data, grad, m and v."""
+    return [*randn(3, count), np.abs(randn(count))]
+
+
+few = parameters(10_000)
+for form in (adam_loops, adam_printed):
+    taken = race({"": lambda form=form: form(*few, 3, 1e-4)}, rounds=1)[""]
+    print(f"{form.__name__:<13} {1e9 * taken / few[0].size:7.1f} ns for a parameter")
+
+# %% [markdown]
+# Each operator in the printed form is a loop over whole arrays that reads its operands and writes a new array. Count
+# one *pass* for each array read and for each one written. `Passes` is an array that counts them while NumPy works:
+
+# %%
+count = 4 << 20  # parameters: 16 MiB an array
+data, grad, m, v = many = parameters(count)
+passes = Passes.count(lambda *arrays: adam_printed(*arrays, 3, 1e-4), *many)
+least = 4 + 3  # data, grad, m and v are read; data, m and v are written
+for what, number in (("as printed", passes), ("at the least", least)):
+    predicted_ms = 1e3 * number * 4 * count / machine.bandwidth
+    print(f"{what:<14} {number:2.0f} passes: predicted {predicted_ms:5.1f} ms for {count:,} parameters")
+
+# %% [markdown]
+# To get from one to the other takes two ideas:
+#
+# * **In place.** `m *= beta1` writes where it read. No new array, whose pages the system would have to hand out first.
+# * **In blocks.** In place it is still pass after pass over arrays that are larger than the cache: when the second pass
+#   begins, the start of the array is long gone. So do *all* of the passes on the first few thousand parameters, which
+#   stay in the cache meanwhile, then on the next few thousand. Memory sees each array once.
+#
+# ### Exercise 2: Adam in blocks
+#
+# Slices are views, so `m[part] *= beta1` writes into `m`. A scratch array of the block's size is fine, and so is a
+# last block that is shorter. And mind the *scalars*: Python's own floats leave float32 arrays alone.
+
+
+# %% tags=["exercise"]
+def adam_step(data, grad, m, v, step, lr, block=1 << 16, beta1=0.9, beta2=0.98, eps=1e-9):
+    """One step of Adam, in place on the flat arrays data, m and v (P,), `block` parameters at a time.
+
+    grad (P,) is only read. The formulas are those of `adam_printed`; temporary arrays hold a few blocks at the most.
+    """
+    raise NotImplementedError
+
+
+# %%
+adam_step = check(adam_step)
+
+# %% [markdown]
+# How large should a block be? The calls want it large: a step of Adam makes some fifteen of them for each block. The
+# cache wants it small: slices of four arrays and a scratch array or two must fit. Predict where the valley is, then
+# look:
+
+# %%
+blocks = (2 ** np.arange(9, 23)).tolist()
+calls = {block: lambda block=block: adam_step(*many, 3, 1e-4, block) for block in blocks}
+times = race(calls | {"printed": lambda: adam_printed(*many, 3, 1e-4)}, rounds=3, turn=0)
+nanoseconds = {what: 1e9 * t / count for what, t in times.items()}
+
+figure, axes = plt.subplots(figsize=(7.2, 3.5))
+axes.plot(blocks, [nanoseconds[block] for block in blocks], "o-", color=BLUE, ms=4, label="in place, in blocks")
+axes.axhline(nanoseconds["printed"], color=VERMILION, label="as printed, measured")
+axes.axhline(passes * 4e9 / machine.bandwidth, color=VERMILION, ls=":", label=f"{passes:.0f} passes through memory")
+axes.axhline(least * 4e9 / machine.bandwidth, color=BLUE, ls=":", label=f"{least} passes through memory")
+axes.plot(blocks, [15e9 * machine.call / block for block in blocks], color=GREY, ls="--", label="15 calls a block")
+for name, size in caches().items():
+    axes.axvline(size / (6 * 4), color=ORANGE, lw=1, ls=":")
+    where = {"ha": "right", "va": "bottom", "rotation": 90, "transform": axes.get_xaxis_transform()}
+    axes.text(0.93 * size / (6 * 4), 0.02, f"6 slices fill {name}", color=ORANGE, fontsize=8, **where)
+axes.set(xscale="log", yscale="log", xlabel="parameters in a block", ylabel="ns for a parameter")
+axes.set(ylim=(0.3, 3 * max(nanoseconds["printed"], nanoseconds[blocks[0]])), yticks=(0.5, 1, 2, 5, 10, 20, 50))
+axes.yaxis.set_major_formatter("{x:g}")
+axes.yaxis.set_minor_locator(plt.NullLocator())
+axes.set_title(f"A step of Adam over {count:,} parameters, one core")
+axes.legend(loc="upper center", fontsize=8, ncols=2)
+plt.show()
+
+# %% [markdown]
+# On the left the price of the calls; on the right, where the slices outgrow the caches, that of the memory, the higher
+# the smaller the last cache is; and a wide valley between. The package's block is 65,536 parameters. Yours, the printed
+# form and the package's, side by side:
+
+# %%
+start_from = parameters(100_000)
+printed = [array.copy() for array in start_from]
+adam_printed(*printed, 3, 1e-4)
+for name, form in {"yours": adam_step, "the package's": package_adam_step}.items():
+    arrays = [array.copy() for array in start_from]
+    form(*arrays, step=3, lr=1e-4)
+    errors = {name: error(a, b) for name, a, b in zip(("data", "grad", "m", "v"), arrays, printed, strict=True)}
+    print(f"{name:<14} against the printed form: " + ", ".join(f"{name} {e:.0e}" for name, e in errors.items()))
+
+# %% [markdown]
+# ## Rows that are short, and other loops inside loops
+#
+# NumPy walks an array with an inner loop over one axis; everything around it costs extra for each *row*. The rows of a
+# Transformer are short (a model's width, a sentence's length), so a sum over the last axis pays often. A product with a
+# vector of ones is the same sum, and BLAS has no such price. Four operations of a Transformer, each in its plain form
+# and in that of the package, at two sizes:
+
+
+# %%
+def forms(rows):
+    """Name → (plain, package's), on arrays of `rows` rows of 128, or of as many numbers in attention's shape."""
+    x, y = randn(rows, 128), randn(rows, 128)
+    ones = np.ones(128, np.float32)
+    query, key = randn(2, rows // 128, 4, 32, 32)
+    return {
+        "mean of each row": (lambda: x.mean(-1), lambda: x @ ones / 128),
+        "sum of squares": (lambda: (x * x).sum(-1), lambda: np.vecdot(x, x)),
+        "backward of relu": (lambda: np.where(y > 0, x, np.float32(0)), lambda: x * (y > 0)),
+        "scores of attention": (
+            lambda: np.einsum("bhqd,bhkd->bhqk", query, key),
+            lambda: query @ key.swapaxes(-1, -2),
+        ),
+    }
+
+
+print(f"{'':<22}{'same result to':>15}{'on 512 rows':>18}{'on 32,768 rows':>18}")
+small, large = forms(512), forms(32_768)
+for name, (plain, fast) in small.items():
+    gain = {}
+    for rows, (slow, quick) in ((512, (plain, fast)), (32_768, large[name])):
+        with blas_threads(1):
+            t = race({"plain": slow, "package": quick}, rounds=5, turn=0.005)
+        gain[rows] = t["plain"] / t["package"]
+    print(f"{name:<22}{error(fast(), plain()):>15.0e}{gain[512]:>15.1f} ×{gain[32_768]:>16.1f} ×")
+
+# %% [markdown]
+# Impressive, and a trap: such a table makes one believe that one knows what a step will gain. Keep yours in mind until
+# the last picture.
+#
+# ## Memory that the system takes back
+#
+# An array that Python drops goes back to the C library, and from there a large one may go back to the system. The next
+# array of that size is new to the process then, and at its first touch each of its pages is filled with zeros: a *page
+# fault*. [One call](../minitransformer/memory.py) tells glibc to keep what is freed for the next step:
+
+
+# %%
+def faults_of(step, steps=3):
+    """Page faults of a step."""
+    before = page_faults()
+    for _ in range(steps):
+        step()
+    after = page_faults()
+    return "unknown" if before is None or after is None else f"{(after - before) / steps:,.0f}"
+
+
+plain_step = training_step(numpy_ops)
+print(f"page faults of the first step: {faults_of(plain_step, 1)}, of later ones: {faults_of(plain_step)}")
+told = "told to keep what is freed" if keep_freed_memory() else "not told anything, for this is no glibc"
+plain_step()
+print(f"{told}: {faults_of(plain_step)}")
+
+# %% [markdown]
+# The first step pays, and how much later ones do depends on what glibc has seen so far: it learns from the blocks that
+# are freed. So this trick, convincing as it is on paper, gains little time in a training. What it does gain is memory:
+# with several threads, what one frees another can use ([STEPS.md](../tests/benchmarks/STEPS.md) has the numbers).
+#
+# ## Two cores: replicas in threads
+#
+# BLAS has threads of its own, but they share out the products alone; NumPy's loops run on one core. Python threads
+# could do better, if it were not for the interpreter's lock (the GIL): one thread at a time runs Python. But inside a
+# loop over an array, and inside BLAS, NumPy lets go of the lock. So give each core a *replica* of the model, that is,
+# the same parameters with gradients of its own, and one half of the batch. The halves may hold different numbers of
+# targets, so each loss is weighted by its share, and the gradients add up:
+
+# %%
+model = Transformer(config, dtype="float64")  # so that only mistakes can differ
+replicas = [model, model.replica()]
+
+
+def part_loss(replica, part):
+    """Leaves the gradient of a part of the batch in a replica, and returns that part's share of the loss."""
+    share = part.num_target_tokens / batch.num_target_tokens
+    replica.parameters.zero_grad()
+    loss, cache = replica.loss(part.source, part.target_in, part.target_out, 0.1)
+    replica.loss_backward(share, cache)
+    return share * float(loss)
+
+
+whole_loss = part_loss(model, batch)
+whole = model.parameters.grad.copy()
+with Threads(2) as threads:  # and BLAS has one thread each
+    loss = sum(threads.map(part_loss, replicas, batch.split(2)))
+summed = sum(replica.parameters.grad for replica in replicas)
+print(f"two halves against the whole batch: loss {abs(loss - whole_loss):.0e}, gradient {error(summed, whole):.0e}")
+
+# %% [markdown]
+# The package's [`DataParallel`](../minitransformer/training/parallel.py) is this, with dropout. How much faster will a
+# step be?
+#
+# ### Exercise 3: what a faster part is worth
+#
+# Say that part $i$ takes the share $s_i$ of the time and becomes $k_i$ times as fast. What is not in the list stays as
+# slow as it was. (This is Amdahl's law, of 1967.)
+
+
+# %% tags=["exercise"]
+def speed_up(shares, times):
+    """How many times as fast the whole becomes when part i, `shares[i]` of its time, becomes `times[i]` times as fast.
+
+    shares (n,), between 0 and 1, their sum at most 1; times (n,), positive, perhaps infinite. → a number.
+    """
+    raise NotImplementedError
+
+
+# %%
+speed_up = check(speed_up)
+
+# %% [markdown]
+# Now predict, from a profile of the package's operations on one core. BLAS's own threads can halve the large products
+# at most: the linear layers and the output layer. Replicas can halve everything but Adam, which comes after the sum.
+
+# %%
+watch = Stopwatch(numpy_ops)
+one_step = training_step(watch.ops)
+one_step()
+with blas_threads(1):
+    single = quietest({"": lambda: watch.profile(one_step)}, seconds=3)[""]
+products = (single["linear"] + single["linear_cross_entropy"]) / single["total"]
+all_but_adam = 1 - single["adam"] / single["total"]
+expected = {
+    "BLAS's threads": speed_up(np.array([products]), np.array([CORES])),
+    "replicas": speed_up(np.array([all_but_adam]), np.array([CORES])),
+}
+print(f"one core: {single['total']:.1f} ms, linear and output layers {products:.0%}, all but Adam {all_but_adam:.0%}")
+for name, times_faster in expected.items():
+    print(f"{name:<16} at most {times_faster:.2f} times as fast")
+
+# %% [markdown]
+# ## The picture: a step, before and after
+#
+# Four versions of the same step take turns, and of each the quietest round is shown: whatever else the machine does can
+# only make a step longer. Their losses agree.
+
+# %% tags=["picture"]
+workers = DataParallel(Transformer(config, watch.ops), CORES)
+adam = Adam(workers.model.parameters, watch.ops)
+
+
+def replica_step():
+    loss = workers.gradients([batch], 0.1, seed=0, step=1)
+    adam.step(1e-4)
+    return loss
+
+
+def with_blas(watch, step, count=CORES):
+    with blas_threads(count):
+        step()  # not counted: after a product BLAS's threads keep a core busy for a while, looking out for the next
+        return watch.profile(step)
+
+
+def with_replicas():
+    with workers:
+        replica_step()
+        return watch.profile(replica_step, threads=CORES)
+
+
+best = quietest(
+    {
+        "naive operations,\nBLAS's threads": lambda: with_blas(naive_watch, naive_step),
+        "package's operations,\none core": lambda: with_blas(watch, one_step, 1),
+        "package's operations,\nBLAS's threads": lambda: with_blas(watch, one_step),
+        "package's operations,\nreplicas in threads": with_replicas,
+    }
+)
+
+figure, axes = plt.subplots(figsize=(7.2, 3.8))
+stacked_steps(axes, best, products_ms)
+axes.set_title(f"One step of training, {tokens:,} tokens, {CORES} cores")
+figure.legend(loc="outside lower center", ncols=4, fontsize=8)
+plt.show()
+
+fresh = [training_step(ops)() for ops in (naive_ops, numpy_ops)]
+print(f"first losses: {fresh[0]:.6f} naive, {fresh[1]:.6f} the package's")
+_, one_core, *threaded = (each["total"] for each in best.values())
+for (name, times_faster), total in zip(expected.items(), threaded, strict=True):
+    print(f"{name:<16} predicted at most {times_faster:.2f} times one core's speed, measured {one_core / total:.2f}")
+
+# %% [markdown]
+# On a machine that does something else meanwhile, BLAS's threads may even be slower than one core: they wait for each
+# other at every product, for a whole time slice if another process has the core. Replicas wait once a step.
+#
+# What is left between the last bar and the dotted line: passes that nobody has saved, products too small for BLAS's
+# best rate, and Python itself, where two threads wait for one lock.
+#
+# ## What was it that helped?
+#
+# The bars show *that* it became faster. Which step did it? The benchmark takes each back alone, in processes of their
+# own that take turns. Before they ran, the authors, who knew tables like those above, wrote down what they expected:
+
+# %%
+ledger = json.loads((BENCHMARKS / "results" / "steps.json").read_text())
+figure, panels = plt.subplots(1, 2, figsize=(7.2, 3.2), sharey=True)
+for panel, (column, shape) in zip(panels, enumerate("SM"), strict=True):
+    contestants = next(each for each in ledger["races"] if each.get("shape") == shape)["contestants"]
+    ours = np.array(contestants["ours"]["seconds"])
+    steps = [step for step in benchmark("steps").STEPS if step.name in contestants][::-1]
+    worth = [float(np.median(np.array(contestants[step.name]["seconds"]) / ours)) for step in steps]
+    hoped = [step.predicted[column] for step in steps]
+    panel.hlines(range(len(steps)), hoped, worth, color=PALE, lw=3)
+    panel.plot(hoped, range(len(steps)), "o", color=ORANGE, label="predicted")
+    panel.plot(worth, range(len(steps)), "o", color=BLUE, label="measured")
+    panel.axvline(1, color=GREY, lw=1)
+    panel.set(yticks=range(len(steps)), yticklabels=[step.name for step in steps], title=f"shape {shape}")
+    panel.set(xlabel="time without it ÷ time with it")
+panels[1].legend(loc="lower right")
+figure.suptitle("What each step towards speed is worth, taken back alone", fontsize=10, color=INK)
+plt.show()
+
+# %% [markdown]
+# Threads, relu and Adam pay. The tricks with rows, which look so good in a table of their own, hardly show in the step:
+# they act on half a batch that lies in a core's cache, and on a small part of the time. That is Amdahl's law again, and
+# the reason to measure the *step*. (They stay in the package because they are short, and some save memory.)
+#
+# And against PyTorch? Both on two cores, in turns, the same losses, from the same folder:
+
+# %%
+training = json.loads((BENCHMARKS / "results" / "training.json").read_text())
+for each in training["races"]:
+    if each.get("dropout") and each["shape"] in "SMB":
+        seconds = {name: np.array(entry["seconds"]) for name, entry in each["contestants"].items()}
+        ours = seconds.pop("ours")
+        longer = {name: float(np.median(theirs / ours)) for name, theirs in seconds.items()}
+        fastest = min(longer, key=longer.get)
+        print(f"shape {each['shape']}: NumPy {1e3 * np.median(ours):5.1f} ms; PyTorch eager takes", end=" ")
+        print(f"{longer['PyTorch eager']:.2f} times as long, its best ({fastest}) {longer[fastest]:.2f} times")
+
+# %% [markdown]
+# ## Common mistakes, and what they look like
+#
+# * **A scalar that widens.** `np.sqrt(2)` is an `np.float64`, and since NumPy 2 makes float64 of every float32 array
+#   that it touches. Everything after it moves twice the bytes, silently.
+# * **A new array under an old name.** `data = data - update` in a function changes nothing outside of it.
+# * **`einsum` where `@` would do.** Correct, and it may call no BLAS at all.
+# * **The first run.** It pays for pages, caches and imports that no later one pays.
+# * **Threads over threads.** Two Python threads, each with BLAS's own two: four that want two cores.
+
+# %%
+x = randn(1 << 20)
+t = race({"wide": lambda: x * np.sqrt(2), "narrow": lambda: x * math.sqrt(2)}, rounds=5)
+print(f"x * np.sqrt(2) is {(x * np.sqrt(2)).dtype}, {t['wide'] / t['narrow']:.1f} times as slow as x * math.sqrt(2)")
+
+
+def forgetful(data, update):
+    data = data - update
+
+
+data = np.ones(3)
+forgetful(data, 0.5)
+print(f"after `data = data - 0.5` in a function: {data}")
+
+a, b = randn(2, 128, 4, 32, 32)
+with blas_threads(1):
+    t = race({"einsum": lambda: np.einsum("bhij,bhjk->bhik", a, b), "@": lambda: a @ b}, rounds=5)
+print(f"einsum takes {t['einsum'] / t['@']:.0f} times as long as @")
+
+new = Stopwatch(numpy_ops)
+step = training_step(new.ops)
+with blas_threads(1):
+    print("steps of a new model, ms:", " ".join(f"{new.profile(step, steps=1)['total']:.0f}" for _ in range(5)))
+
+
+def with_threads(count):
+    with workers, blas_threads(count):
+        replica_step()
+        return watch.profile(replica_step)
+
+
+both = {"one BLAS thread each": lambda: with_threads(1), "two BLAS threads each": lambda: with_threads(2)}
+print("replicas:", ", ".join(f"{name} {best['total']:.0f} ms" for name, best in quietest(both, seconds=3).items()))
+
+# %% [markdown]
+# ## What changed since 2017
+#
+# The paper's base model took 0.4 s a step on eight P100 GPUs (§5.2), and models of that size are trained on GPUs today
+# too. Since version 1.20 NumPy chooses its loops by the vector units of the processor that it finds (NEP 38),
+# `np.vecdot` came with 2.0, and Python can be had without its lock since 3.13 (PEP 703). What has not changed is the
+# order of the three numbers; on GPUs they lie further apart than here.
+#
+# ## Where next
+#
+# [Lesson 15](15_triton_rows.ipynb) writes kernels for a GPU, where *you* decide what is read, what stays on the chip
+# and what is written. [Lesson 17](17_speed_ups.ipynb) draws the three numbers as one picture, the roofline.

@@ -1,0 +1,539 @@
+# %% [markdown]
+# # 17 · Swapping the kernels in: the roofline, and what a speed-up may be
+#
+# **You will be able to** say what a kernel can gain at most before you write it, and swap it into a model that then
+# computes the same.
+#
+# | | |
+# |---|---|
+# | you know | lessons [14](14_numpy_speed.ipynb), [15](15_triton_rows.ipynb) and [16](16_flash_attention.ipynb) |
+# | runs in | at most 20 s on 2 cores, in Triton's interpreter; without PyTorch with recorded results; or on a GPU |
+# | in the paper | §5.2: eight P100 GPUs |
+# | in the package | [`kernels`](../kernels/__init__.py), their tables [`Ops`](../kernels/tables.py) |
+#
+# You have kernels. Two questions are left, and the second comes first: do they compute the same when a whole model runs
+# on them? And what are they worth? The honest way to answer the latter is to say beforehand what the hardware allows,
+# and then to measure on the hardware. **When this was written, none of these kernels had been timed on a GPU**: the
+# ledger, below, says how that stands. Until it has times, this lesson has *predictions* for GPUs, labelled as such, and
+# measurements of this machine's processor.
+
+# %%
+import math
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from course import recorded, start
+from course.gpu import (
+    DEVICE,
+    MISSING,
+    machine,
+    require,
+)  # first: it asks Triton for its interpreter where there is no GPU
+from course.measuring import benchmark, blas_threads, race, this_machine
+from course.pictures.lesson_17 import kernel_dots, ladder, move, roof
+from course.roofline import GPUS, WORKS, Gpu, gpu_named
+from course.style import BLUE, GREY, INK, VERMILION
+from kernels.bench.results import entries
+from kernels.ledger import ledgers, report
+from minitransformer import Transformer, TransformerConfig, Translator, ops
+from minitransformer.costs import flops_per_token
+from minitransformer.data.batching import collate
+from minitransformer.gradcheck import error
+
+check = start("17")
+print(machine())
+print("the ledger:", *report(), sep="\n  ")
+
+# %% [markdown]
+# To run it natively, on a free hosted T4 (Colab or Kaggle, Linux, with a GPU chosen in the settings):
+#
+# 1. put a copy of the repository there, and run `pip install -e '.[kernels]'` in it;
+# 2. open this notebook there, in its folder `lessons`;
+# 3. run all cells: `course.gpu` finds the GPU, and kernels are timed in float16, since a T4 has no bfloat16.
+#
+# ## The roofline
+#
+# Lesson 14 predicted the time of an operation from three numbers. Leave out the call, and what is left fits in one
+# picture. An operation that computes $F$ floating-point operations and moves $M$ bytes, on a machine that does $P$
+# operations and $W$ bytes a second, takes
+#
+# $$ t \ge \max\!\left(\frac{F}{P},\, \frac{M}{W}\right)
+#    \qquad\text{so it computes at most}\qquad \frac{F}{t} \le \min\!\left(P,\; \frac{F}{M}\, W\right) $$
+#
+# operations a second. The operation enters only through $I = F/M$, its **intensity**, in operations for each byte. Over
+# $I$ the bound is a roof: a slope, where memory decides, and from the **ridge** $I = P/W$ on a flat, where arithmetic
+# does (Williams, Waterman and Patterson 2009).
+#
+# ### Exercise 1: which of the two?
+
+
+# %% tags=["exercise"]
+def least_seconds(flops, moved, gpu):
+    """The least time of `flops` operations and `moved` bytes, which overlap, and which of the two decides.
+
+    gpu has `flops` (operations a second) and `bandwidth` (bytes a second). → the tuple (seconds, "memory" or
+    "arithmetic").
+    """
+    raise NotImplementedError
+
+
+# %%
+least_seconds = check(least_seconds)
+
+# %% [markdown]
+# What NVIDIA's data sheets promise, for the numbers that one would train in. (The newer sheets print rates of the
+# tensor cores "with sparsity" as well, or alone, which are twice as high. These are the dense ones.)
+
+# %%
+for gpu in GPUS:
+    rates = f"{gpu.flops / 1e12:6.1f} TFLOP/s in {gpu.kind:<9}{gpu.bandwidth / 1e12:6.2f} TB/s"
+    print(f"{gpu.name:<5} {gpu.year}  {rates}   ridge {gpu.ridge:5.0f} operations a byte")
+old, new = GPUS[0], GPUS[-1]
+print(f"since the paper's P100: arithmetic × {new.flops / old.flops:.0f}, memory × {new.bandwidth / old.bandwidth:.1f}")
+
+# %% [markdown]
+# That last line is why this part of the course exists. When the paper was written, a dozen operations for each byte
+# kept a GPU busy. Today it takes ten times as many and more, and whatever passes over memory once too often is what one
+# waits for.
+#
+# ## Is the roof real? A processor, measured
+#
+# A roofline is a theory of any machine, so try it on one that is here: one core of this processor, whose three numbers
+# lesson 14 measured. First count. Floating-point operations: each addition, multiplication, maximum, exponential or
+# root is one; of a linear layer and of attention the products alone, as is usual. Bytes, at the least: each input is
+# read once, each output written once, 4 bytes a number.
+
+# %%
+core = this_machine()
+cpu = Gpu("one core", 0, "float32", core.flops, core.bandwidth)
+rng = np.random.default_rng(0)
+
+
+def randn(*shape):
+    return rng.standard_normal(shape, dtype=np.float32)
+
+
+rows, width, n = 16_384, 512, 1024
+x = randn(rows, width)
+gamma, beta, weight, square = randn(width), randn(width), randn(width, width), randn(6144, 6144)
+q, k, v = randn(3, 1, 4, n, 64)
+elements, products = rows * width, 4 * 4 * n * n * 64
+tasks = {  # name: (operations, bytes, what to run)
+    "relu": (elements, 4 * 2 * elements, lambda: ops.relu_forward(x)),
+    "softmax": (5 * elements, 4 * 2 * elements, lambda: ops.softmax_forward(x)),
+    "layernorm": (7 * elements, 4 * 2 * elements, lambda: ops.layernorm_forward(x, gamma, beta)),
+    "matrix · vector": (2 * square.size, 4 * square.size, lambda: square @ square[0]),
+    "attention": (products, 4 * 4 * q.size, lambda: ops.attention_forward(q, k, v)),
+    "linear": (2 * n * width**2, 4 * (2 * n * width + width**2), lambda: ops.linear_forward(x[:n], weight, beta)),
+}
+print(f"{'':<16}{'operations a byte':>18}   predicted: decided by, at least")
+for name, (flops, moved, _) in tasks.items():
+    seconds, limit = least_seconds(flops, moved, cpu)
+    print(f"{name:<16}{flops / moved:>18.2f}   {limit:<12}{1e3 * seconds:6.1f} ms")
+
+# %% [markdown]
+# Those are the predictions. Now run them:
+
+# %%
+with blas_threads(1):
+    measured = race({name: run for name, (_, _, run) in tasks.items()}, rounds=9, turn=0)
+
+figure, axes = plt.subplots(figsize=(7.2, 3.6))
+axes.set(xscale="log", yscale="log", xlim=(0.05, 3000), ylim=(0.2, 2.5 * cpu.flops / 1e9))
+roof(axes, cpu.flops / 1e9, cpu.bandwidth / 1e9, color=GREY, lw=2)
+for name, (flops, moved, _) in tasks.items():
+    colour = BLUE if least_seconds(flops, moved, cpu)[1] == "arithmetic" else VERMILION
+    ceiling, reached = flops / least_seconds(flops, moved, cpu)[0] / 1e9, flops / measured[name] / 1e9
+    axes.plot([flops / moved] * 2, [reached, ceiling], color=colour, lw=1)
+    axes.plot(flops / moved, reached, "o", color=colour)
+    place = {"xytext": (-7, -4), "ha": "right"} if name == "softmax" else {"xytext": (7, 7 if name == "linear" else -4)}
+    text = f"{name}, {reached / ceiling:.0%}"
+    axes.annotate(text, (flops / moved, reached), textcoords="offset points", fontsize=8, color=INK, **place)
+axes.set(xlabel="intensity, operations for each byte", ylabel="GFLOP/s")
+axes.set_title("One core: what the counts allow (grey), what NumPy reaches, and its share")
+plt.show()
+
+# %% [markdown]
+# The roof holds, give or take the noise of its numbers, which were measured too; and a matrix that is only read may
+# come faster than a copy, which has to fetch the lines that it overwrites. Those at the left were predicted to wait for
+# memory. They are the further below the roof, the more *passes* and new arrays their NumPy form makes beyond one read
+# and one write, and that distance is what a fused kernel could win. Products stand closest to their roof, so there is
+# little for a kernel of ours to win. Attention writes its scores and reads them again, in NumPy: it does not reach what
+# its products alone would.
+#
+# ## Every kernel's dot
+#
+# The same counts for the kernels, at the sizes at which [`kernels.bench`](../kernels/bench/rows.py) times them, in half
+# precision. One of them you count yourself.
+#
+# ### Exercise 2: flash attention's intensity
+#
+# One head's forward: query, key and value are $(T, D)$, and so is what comes out. There are two products, $QK^\top$ and
+# the weights times $V$; count these alone, as is usual. *Fused*, the scores never leave the chip. *Unfused*, the first
+# product writes them, a softmax reads them and writes the weights, and the second product reads those.
+
+
+# %% tags=["exercise"]
+def attention_work(T, D, fused):
+    """Operations of the two products of one head, and the least bytes that it moves, with 2 bytes a number.
+
+    T tokens, D the width of the head; `fused` says whether the T × T scores and weights stay on the chip.
+    → the tuple (operations, bytes).
+    """
+    raise NotImplementedError
+
+
+# %%
+attention_work = check(attention_work)
+
+# %%
+print(f"{'T':>7}{'fused':>10}{'unfused':>10}   operations for each byte, D = 64")
+for T in (32, 512, 4096, 16_384):
+    fused, unfused = (flops / moved for flops, moved in (attention_work(T, 64, True), attention_work(T, 64, False)))
+    print(f"{T:>7,}{fused:>10.0f}{unfused:>10.1f}")
+
+# %% [markdown]
+# Fused, the intensity is $T/2$, whatever $D$: it grows with the sentence. Unfused it is stuck below $D/2$, far below
+# the ridge of every GPU in the table but the first, however long the sentence. That is the whole case for flash
+# attention; and for sentences of some 30 tokens, as in translation, it is a weak one.
+#
+# ### The picture
+#
+# Hollow marks are predictions: where each kernel would stand if it did what was counted and nothing else. Full ones
+# are measurements, from the ledger or from the GPU that runs this notebook.
+
+
+# %%
+def timed():
+    """A GPU, seconds of WORKS on it by their number, and whence: this machine, the ledger, or nowhere."""
+    if DEVICE == "cuda" and not MISSING:
+        from course.live import measured_here, this_gpu
+
+        return this_gpu(), measured_here(WORKS), "hollow: predicted, full: measured here"
+    for name, ledger in ledgers().items():
+        found = entries(ledger, "rows") + entries(ledger, "attention")
+        seconds = {i: s for i, work in enumerate(WORKS) if (s := work.measured(found)) is not None}
+        if seconds and (gpu := gpu_named(name)):
+            return gpu, seconds, f"hollow: predicted, full: measured, in the ledger of {name}"
+    return GPUS[-1], {}, "hollow: predicted. No kernel has been timed on a GPU yet"
+
+
+shown, seconds_here, source = timed()
+
+# %% tags=["picture"]
+figure, (near, whole) = plt.subplots(1, 2, figsize=(7.2, 4.4), width_ratios=[1, 1.2])
+near.set(xscale="log", yscale="log", xlim=(0.1, 4), ylim=(0.06 * shown.bandwidth, 5 * shown.bandwidth))
+whole.set(xscale="log", yscale="log", xlim=(0.1, 200_000), ylim=(2e10, 3e15))
+for gpu in GPUS:
+    roof(whole, gpu.flops, gpu.bandwidth, color=INK if gpu is shown else GREY, lw=2 if gpu is shown else 0.8)
+    if gpu.name != "H100":  # its flat roof is the H200's
+        whole.text(180_000, gpu.flops, f"{gpu.name} ", ha="right", va="bottom", fontsize=8, color=GREY)
+roof(near, shown.flops, shown.bandwidth, color=INK, lw=2)
+fused, unfused = (flops / moved for flops, moved in (attention_work(4096, 128, True), attention_work(4096, 128, False)))
+move(whole, shown, unfused, fused, "attention,\nscores written")
+move(near, shown, 5 / (8 * 2), 5 / (2 * 2), "softmax,\n8 passes")
+for axes in (near, whole):
+    kernel_dots(axes, WORKS, shown, seconds_here)
+    axes.set(xlabel="intensity, operations for each byte")
+near.set(ylabel="operations a second", title="where memory decides", xticks=(0.2, 0.5, 1, 2))
+near.xaxis.set_major_formatter("{x:g}")
+near.xaxis.set_minor_locator(plt.NullLocator())
+whole.set(title="the whole roof, and other GPUs'")
+figure.suptitle(f"{shown.name}, {shown.kind}: every kernel's dot\n{source}", color=INK, fontsize=10)
+figure.legend(*near.get_legend_handles_labels(), loc="outside lower center", fontsize=8, ncols=5)
+plt.show()
+
+# %% [markdown]
+# Nearly all of them lie on the slope. A kernel for relu may be as clever as it likes, it will not take less time than a
+# copy of its array. What a kernel *can* do is to move a dot along the roof, by fewer passes for the same arithmetic.
+# The crosses are softmax in PyTorch's single operations, as [its file](../kernels/softmax.py) counts them, and
+# attention that writes its scores.
+#
+# The table behind it, with the ledger's measurements beside, as soon as there are some:
+
+# %%
+print(f"{shown.name:<27}{'':<20}{'intensity':>10}   {'decided by':<11}{'at least':>10}{'measured':>10}")
+for number, work in enumerate(WORKS):
+    seconds, limit = least_seconds(work.flops, work.moved, shown)
+    found = f"{1e3 * seconds_here[number]:.3f} ms" if number in seconds_here else "–"
+    print(f"{work.name:<27}{work.what:<20}{work.intensity:>10.2f}   {limit:<11}{1e3 * seconds:>7.3f} ms{found:>10}")
+
+# %% [markdown]
+# ## How many tokens keep a GPU busy?
+#
+# The linear layers are cuBLAS's, not ours; yet the roofline says something about them that decides how fast a model
+# can be at all. A layer $(C_{in} \to C_{out})$ reads its weights once, for however many tokens. With one token, as in
+# decoding (lesson 11), there are two operations for each weight of two bytes: intensity 1, hopeless. So a GPU wants
+# many tokens at a time. How many?
+#
+# ### Exercise 3
+
+
+# %% tags=["exercise"]
+def enough_tokens(C_in, C_out, gpu):
+    """The least number of tokens for which a linear layer, x (N, C_in) @ weight (C_in, C_out), is not bound by memory.
+
+    In half precision: x, weight and what comes out move once, 2 bytes a number. → a whole number, as an int or a float;
+    math.inf where no number is enough.
+    """
+    raise NotImplementedError
+
+
+# %%
+enough_tokens = check(enough_tokens)
+
+# %%
+layers = {
+    "a small model": (128, 512),
+    "base": (512, 2048),
+    "big": (1024, 4096),
+    "a width of today": (8192, 28_672),
+}
+gpus = GPUS[1:]  # those with tensor cores, in half precision
+print(f"{'':<24}" + "".join(f"{gpu.name:>9}" for gpu in gpus))
+for name, (C_in, C_out) in layers.items():
+    counts = [enough_tokens(C_in, C_out, gpu) for gpu in gpus]
+    text = "".join(f"{'never' if count == math.inf else f'{count:,.0f}':>9}" for count in counts)
+    print(f"{name:<24}{text}   ({C_in:,} → {C_out:,})")
+
+# %% [markdown]
+# Layers as narrow as those of this course's models never get a modern GPU's arithmetic to work, whatever the batch, as
+# long as what goes in and comes out passes through memory. Base's need batches; and decoding, token by token, is bound
+# by memory on all of them.
+#
+# ## Do they compute the same? The swap
+#
+# A model reaches its arithmetic through a table, [`Ops`](../minitransformer/ops/__init__.py). So to swap a kernel in is
+# one line: `replace(table, softmax_forward=…, softmax_backward=…)`, always the pair, because the backward reads what
+# its own forward kept. The model does not reach softmax itself, but inside attention: `kernels.attention_from` makes
+# attention from any softmax pair.
+#
+# Here is the small trained translator of lesson 10 with two sentences. The truth is NumPy's loss and gradient in
+# float64; how far NumPy's own float32 is from it says what to expect of the others:
+
+# %%
+translator = Translator.from_checkpoint(Path("weights/en-de.safetensors"))
+config, weights = translator.model.config, translator.model.parameters.state_dict()
+english = ["The old teacher reads a book.", "The dog sleeps."]
+german = ["Der alte Lehrer liest ein Buch.", "Der Hund schläft."]
+encode = translator.tokenizer.encode
+batch = collate([encode(text) for text in english], [encode(text) for text in german])
+
+
+def loss_and_gradient(table, dtype="float32"):
+    """The translator on a table of operations: its loss on the two sentences, and the gradient of all parameters."""
+    model = Transformer(config, table, dtype)
+    model.parameters.load_state_dict(weights)
+    model.parameters.zero_grad()
+    loss, cache = model.loss(batch.source, batch.target_in, batch.target_out, label_smoothing=0.1)
+    model.loss_backward(1.0, cache)
+    return float(loss), model.ops.to_numpy(model.parameters.grad)
+
+
+true_loss, true_gradient = loss_and_gradient(ops.numpy_ops, "float64")
+scale = np.abs(true_gradient).max()
+
+
+def line(name, loss, off):
+    print(f"{name:<26} loss {loss:.6f}   gradient off by {off:.0e} of its largest element")
+
+
+def off_by(gradient):
+    return float(np.abs(gradient - true_gradient).max() / scale)
+
+
+printed_loss = replace(ops.numpy_ops, **benchmark("naive_ops").NAIVE["loss"])  # the formula, without lesson 14's tricks
+loss, gradient = loss_and_gradient(ops.numpy_ops)
+line("NumPy, float64", true_loss, 0.0)
+line("NumPy, float32", loss, off_by(gradient))
+loss, gradient = loss_and_gradient(printed_loss)
+line("the same, loss as printed", loss, off_by(gradient))
+
+# %% [markdown]
+# The last line is a swap already, within NumPy, and it tells something. The package's loss takes the targets off after
+# its products, where arrays are small, instead of before. On a trained model it then subtracts numbers that are nearly
+# equal: the trick pays for speed in precision.
+#
+# Now PyTorch's arithmetic, then one kernel at a time in its place, each alone, so that a wrong one could not hide
+# behind another. In the interpreter this takes seconds, and says nothing about speed:
+
+
+# %%
+def swapped():
+    """For each swap: its name, the loss, and the gradient's largest error beside its largest element."""
+    require()
+    import kernels
+
+    def pairs(*names):
+        return {f"{op}_{way}": getattr(kernels, f"{op}_{way}") for op in names for way in ("forward", "backward")}
+
+    forward, backward = kernels.attention_from(kernels.softmax_forward, kernels.softmax_backward)
+    swaps = {
+        "PyTorch's operations": {},
+        "softmax": {"attention_forward": forward, "attention_backward": backward},
+        "flash attention": pairs("attention"),
+        "add_layernorm": pairs("add_layernorm"),
+        "linear_cross_entropy": pairs("linear_cross_entropy"),
+        "embedding": pairs("embedding"),
+        "relu": pairs("relu"),
+    }
+    found = []
+    for name, ours in swaps.items():
+        loss, gradient = loss_and_gradient(replace(kernels.torch_ops(DEVICE), **ours))
+        found.append([name, loss, off_by(gradient)])
+    return found
+
+
+for row in recorded("17-swap", swapped):
+    line(*row)
+
+# %% [markdown]
+# All losses agree to the last digit shown, or nearly: float32 has seven, and sums in another order round differently.
+# The gradients are as near as NumPy's own in float32. (The translator has no dropout, so that kernel has
+# nothing to do here; [`test_swap.py`](../tests/kernels/test_swap.py) swaps it too.) Adam updates a flat array, so a
+# slice will do:
+
+
+# %%
+def one_update():
+    """The largest difference between a step of Adam by the kernel and by NumPy, on the first parameters."""
+    require()
+    import kernels
+
+    table = kernels.torch_ops(DEVICE)
+    host = [translator.model.parameters.data[:5000].copy(), gradient[:5000].copy(), *np.zeros((2, 5000), np.float32)]
+    device = [table.asarray(array.copy()) for array in host]
+    ops.adam_step(*host, step=1, lr=1e-3)
+    kernels.adam_step(*device, step=1, lr=1e-3)
+    return error(table.to_numpy(device[0]), host[0])
+
+
+print(f"Adam, after a step: {recorded('17-adam', one_update):.0e}")
+
+# %% [markdown]
+# ## The swap ladder
+#
+# What would each swap be worth in a whole step of training: the paper's base, on its batch of 25,000 tokens a side?
+# Count every launch of PyTorch's operations: on PyTorch's device "meta" tensors have shapes and no numbers, so a step
+# of any size can be counted in no time. Each launch gets its own roofline, $\max(F/P, M/W)$, and they add up. The
+# products check the count: the package knows by a formula ([`costs`](../minitransformer/costs.py)) how many operations
+# those of a step take.
+
+
+# %%
+def counted():
+    """Of each rung and each part of a step: (operations, bytes, number) of its launches."""
+    from course.traffic import base_step
+
+    return base_step()
+
+
+rungs = recorded("17-ladder", counted)
+least_ms = {
+    rung: {
+        part: 1e3 * sum(number * least_seconds(flops, moved, shown)[0] for flops, moved, number in launches)
+        for part, launches in parts.items()
+    }
+    for rung, parts in rungs.items()
+}
+
+figure, axes = plt.subplots(figsize=(7.2, 3.6))
+ladder(axes, least_ms)
+axes.set(xlabel="milliseconds, at the least")
+figure.suptitle(f"A training step of base on one {shown.name}, at the least: predicted from counts", fontsize=10)
+figure.legend(loc="outside lower center", ncols=3, fontsize=8)
+plt.show()
+
+first, *_, last = least_ms
+for rung in (first, last):
+    number = sum(number for launches in rungs[rung].values() for _, _, number in launches)
+    print(f"{rung:<28} {sum(least_ms[rung].values()):5.1f} ms at the least, in {number:,.0f} launches")
+tokens = 2 * 784 * 32
+formula = tokens * flops_per_token(TransformerConfig.base(), 32).training
+in_products = sum(flops * number for launches in rungs[first].values() for flops, _, number in launches)
+print(f"operations of the products, counted ÷ by the formula: {in_products / formula:.3f}")
+for name, ledger in ledgers().items():
+    for entry in entries(ledger, "swap"):
+        if "ms" in entry["contestants"].get("ours", {}):
+            print(f"{name}, measured, with dropout: {entry['what']:<28} {entry['contestants']['ours']['ms']:6.1f} ms")
+
+# %% [markdown]
+# The bars are lower bounds of each *form*, so a difference of two of them is a prediction and no more. What it says:
+#
+# * The large steps are Add & Norm and the loss. Neither is famous; both are many passes over large arrays, made one.
+# * Flash attention hardly shows. With 32 tokens a head's scores (T × T) are smaller than its queries (T × D), and
+#   exercise 2 said so before anybody ran anything. For long sentences the same kernel is the one that matters.
+# * In the end most of what is left is products, cuBLAS's, and no kernel of ours makes those faster.
+#
+# The first rung is our table of PyTorch's *single* operations. PyTorch has fused functions too (layer norm, attention)
+# and a compiler, and whoever uses them starts further down. All of the bars leave out the copies between layers; the
+# launches, each of which costs the host some microseconds (fewer of them help, and CUDA graphs:
+# [`graph`](../kernels/graph.py)); and dropout, whose hash our table of PyTorch's operations computes in dozens of
+# passes, so that counting it would flatter the kernels.
+#
+# `make bench`, on a GPU, checks every kernel first, then times this ladder and writes the ledger. From then on the
+# lines above show it, and the picture before has full dots.
+#
+# ## Common mistakes, and what they look like
+#
+# * **Half a swap.** A forward from one table, a backward from another: the cache is not what the backward expects.
+# * **A speed-up of something else.** A kernel that computes less is faster. A layer norm that divides by C − 1 instead
+#   of C looks fine to the eye: compare losses to six digits, or better, gradients.
+# * **Stopping the clock too soon.** A GPU's launch returns before the work is done. Without waiting for it
+#   (`torch.cuda.synchronize()`, or `triton.testing.do_bench`) one times the launch. A thread shows the same:
+# * **The wrong peak.** Against the data sheet's rate "with sparsity" every kernel looks half as good as it is.
+
+# %%
+naive = benchmark("naive_ops").NAIVE["attention"]
+try:
+    loss_and_gradient(replace(ops.numpy_ops, attention_forward=naive["attention_forward"]))
+except ValueError as problem:
+    print(f"half a swap: {type(problem).__name__}: {problem}")
+
+
+def nearly_layernorm(x, sublayer_out, gamma, beta, eps=1e-5, dropout=None):
+    y, cache = ops.add_layernorm_forward(x, sublayer_out, gamma, beta, eps)
+    shrunk = np.float32(math.sqrt(1 - 1 / x.shape[-1]))  # √((C − 1)/C): what ddof=1 does
+    return (y - beta) * shrunk + beta, cache
+
+
+loss, gradient = loss_and_gradient(replace(ops.numpy_ops, add_layernorm_forward=nearly_layernorm))
+print(
+    f"ddof=1: loss {loss:.6f} instead of {true_loss:.6f}, gradient off by {off_by(gradient):.0e} of its largest element"
+)
+
+
+def work():
+    return square[:256] @ square
+
+
+with ThreadPoolExecutor(1) as pool:
+    begin = time.perf_counter()
+    future = pool.submit(work)
+    launched = time.perf_counter() - begin
+    future.result()
+    done = time.perf_counter() - begin
+print(f"launched after {1e3 * launched:.2f} ms, done after {1e3 * done:.0f} ms")
+reached = 0.8 * GPUS[-1].flops
+print(
+    f"{reached / GPUS[-1].flops:.0%} of the dense peak is {reached / (2 * GPUS[-1].flops):.0%} of the one with sparsity"
+)
+
+# %% [markdown]
+# ## What changed since 2017
+#
+# The P100 of the paper had no tensor cores; those came with the V100 in the same year, and made the roof's flat part
+# rise far faster than its slope, as the table of data sheets shows. FlashAttention (Dao et al. 2022) began from that
+# observation, and compilers fuse by themselves today (`torch.compile`, which writes Triton). Rooflines have gained
+# ceilings for the caches and for each type of number; the two lines of 2009 are still where one starts.
+#
+# ## Where next
+#
+# This is the last lesson. [The report](paper/paper.md) has the paper's tables and figures beside ours. The
+# [README](../README.md) says how to train the model on real text, and `make bench` is waiting for your GPU: if you run
+# it, the ledger will have its first full dots.

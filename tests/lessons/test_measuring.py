@@ -1,0 +1,54 @@
+"""What lessons 14 and 17 measure with."""
+
+import time
+
+import numpy as np
+
+from course.measuring import Passes, Stopwatch, benchmark, caches, page_faults, quietest, race
+from minitransformer.ops import linear_forward, numpy_ops
+
+
+def test_passes_count_every_array_read_and_written():
+    def in_place(a):
+        a *= 2  # 1 read, 1 written
+        a[2:] += 1  # as many, of half of it
+
+    def chain(a, b):
+        c = a * 2 + b  # 1 + 1, 2 + 1
+        b[...] = c  # 1 + 1
+
+    a, b = np.ones((2, 4))
+    assert Passes.count(in_place, a) == 3
+    assert a.tolist() == [2, 2, 3, 3]
+    assert Passes.count(chain, a, b) == 7
+    assert b.tolist() == [5, 5, 7, 7]
+
+
+def test_a_stopwatch_changes_nothing_and_adds_up():
+    watch = Stopwatch(numpy_ops)
+    arrays = np.ones((2, 3)), np.ones((3, 4)), np.ones(4)
+
+    def step():
+        y, cache = watch.ops.linear_forward(*arrays)
+        watch.ops.linear_backward(y, cache)
+        return y
+
+    assert np.array_equal(step(), linear_forward(*arrays)[0])
+    profile = watch.profile(step, steps=3)
+    assert set(profile) == {"total", "linear"}
+    assert 0 < profile["linear"] <= profile["total"]
+
+
+def test_the_quietest_of_profiles_and_races_that_take_turns():
+    totals = iter([3.0, 5.0, 2.0, 4.0, 6.0, 1.0])
+    found = quietest({"a": lambda: {"total": next(totals)}, "b": lambda: {"total": next(totals)}}, rounds=3)
+    assert found == {"a": {"total": 2.0}, "b": {"total": 1.0}}
+    seconds = race({"long": lambda: time.sleep(0.002), "short": lambda: None}, rounds=2, turn=0.001)
+    assert seconds["long"] > 0.002 > seconds["short"]
+
+
+def test_the_machine_and_the_benchmark_are_found():
+    assert set(benchmark("naive_ops").NAIVE) >= {"attention", "adam"}
+    assert all(size >= 1024 for size in caches().values())
+    faults = page_faults()
+    assert faults is None or faults > 0

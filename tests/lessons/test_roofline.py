@@ -1,0 +1,59 @@
+"""Lesson 17's counts: those of the benchmark's tasks, and of the package's formula."""
+
+import pytest
+
+from course.roofline import GPUS, WORKS
+from minitransformer.costs import flops_per_token
+from minitransformer.models import TransformerConfig
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    """The benchmark's, by op, direction and size: what it counts, in float32 where the lesson has half precision."""
+    pytest.importorskip("triton")
+    from kernels.bench import attention, rows
+    from kernels.bench.machine import Machine
+
+    class Counting(Machine):
+        def compiled(self, function):
+            return function
+
+    machine = Counting("cpu", smoke=False)
+    makers = (
+        rows._adam, rows._dropout, rows._layernorm, rows._add_layernorm, rows._cross_entropy, rows._softmax,
+        rows._relu, rows._embedding, rows._fused_loss,
+    )  # fmt: skip
+    found = {
+        (task.op, task.what, frozenset(task.size.items())): task.work for maker in makers for task in maker(machine)
+    }
+    for shape in attention.shapes(machine):
+        if shape.kind == "full":
+            size = frozenset((name, value) for name, value in vars(shape).items() if value is not None)
+            for what, factor in (("forward", 1.0), ("forward + backward", 3.5)):
+                found["attention", what, size] = {"flops": factor * 4 * shape.H * shape.pairs(machine) * shape.D}
+    return found
+
+
+@pytest.mark.parametrize("work", WORKS, ids=lambda work: f"{work.name}, {work.what}")
+def test_a_work_is_a_task_of_the_benchmark(work, tasks):
+    counted = tasks[work.op, work.what, frozenset(work.size.items())]
+    if "moved" in counted:
+        assert work.moved == counted["moved"] / (1 if work.op == "adam" else 2)
+    else:
+        assert work.flops == pytest.approx(counted["flops"], rel=0.01)
+
+
+def test_the_ladder_counts_the_products_of_a_step():
+    pytest.importorskip("torch")
+    from course.traffic import base_step
+
+    first, *_, last = base_step().values()
+    formula = 2 * 25_088 * flops_per_token(TransformerConfig.base(), 32).training
+    assert sum(flops * number for part in first.values() for flops, _, number in part) == pytest.approx(formula)
+    for name, launches in last.items():
+        for gpu in GPUS[1:]:
+            before, after = (
+                sum(number * max(flops / gpu.flops, moved / gpu.bandwidth) for flops, moved, number in each)
+                for each in (first[name], launches)
+            )
+            assert after <= before, name
