@@ -109,7 +109,7 @@ def adam_step(attempt: Attempt) -> None:
                 "the last block may be shorter",
             )
             agree(f"of {size} parameters in blocks of {block}, {name}", actual[i], expected[i])
-    size, block = 1 << 16, 1 << 10
+    size, block = 1 << 18, 1 << 14  # large, beside what Python itself allocates meanwhile
     wide, narrow = (_most_memory(attempt, arrays(size, dtype), block) for dtype in (np.float64, np.float32))
     require(
         wide < 10 * 8 * block,
