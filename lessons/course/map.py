@@ -2,12 +2,10 @@
 
 import base64
 import re
-from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import nbformat
-from PIL import Image
 
 from .sources import LESSONS, notebook_of, sources
 
@@ -19,8 +17,7 @@ PARTS = {
     "09": "Training it, and using it",
     "13": "Making it fast",
 }
-WIDTH = 360  # pixels of a picture in the map
-COLOURS = 64
+WIDTH = 360  # of a picture in the map, pixels
 
 
 class Entry(NamedTuple):
@@ -52,7 +49,7 @@ def rendered() -> str:
         row = entry(nbformat.read(notebook_of(source), as_version=4), source.stem)
         if part := PARTS.get(source.stem[:2]):
             lines += [f"\n## {part}\n", "| | |", "| --- | --- |"]
-        picture = f"[<img src=\"pictures/{row.name}.png\" width=\"{WIDTH}\" alt=\"\">]({row.name}.ipynb)"
+        picture = f"[<img src=\"pictures/{row.name}.png\" width=\"{WIDTH}\" alt=\"{row.title}\">]({row.name}.ipynb)"
         text = f"[**{row.title}**]({row.name}.ipynb)<br>You will be able to {row.goal}<br>"
         lines.append(f"| {picture} | {text}*You know:* {row.known}. *Runs in* {row.seconds:.0f} s. |")
     return "\n".join(lines) + "\n\n"
@@ -65,13 +62,11 @@ def write() -> None:
 
 
 def write_picture(notebook: Any, path: Path) -> None:
-    """A small copy of the lesson's picture: of the cell tagged "picture", else of the first that drew one."""
+    """The lesson's picture beside the map: of the cell tagged "picture", else the first that was drawn."""
     drawn = [(cell, image) for cell in notebook.cells for image in _images(cell)]
     tagged = [image for cell, image in drawn if "picture" in cell.metadata.get("tags", [])]
-    image = Image.open(BytesIO(base64.b64decode((tagged or [image for _, image in drawn])[0]))).convert("RGB")
-    small = image.resize((2 * WIDTH, round(2 * WIDTH * image.height / image.width)), Image.Resampling.LANCZOS)
     path.parent.mkdir(exist_ok=True)
-    small.quantize(COLOURS).save(path, optimize=True)
+    path.write_bytes(base64.b64decode((tagged or [image for _, image in drawn])[0]))
 
 
 def _images(cell: Any) -> list[str]:

@@ -136,7 +136,7 @@ print(f"formula against central differences: {error(jacobian(softmax(x)), measur
 # %% [markdown]
 # Here it is for these five scores, made smaller, as they are, and made larger.
 
-# %%
+# %% tags=["picture"]
 scales = (0.1, 1, 5)
 outputs = np.stack([softmax(scale * x) for scale in scales])  # (3, 5)
 jacobians = np.stack([jacobian(y) for y in outputs])  # (3, 5, 5)

@@ -597,7 +597,7 @@ print(f"{'':<24} parameters   steps   seconds of CPU")
 for name, (parameters, steps, seconds) in cost.items():
     print(f"{name:<24} {parameters:>10,} {steps:>7,} {seconds:>16.1f}")
 
-# %%
+# %% tags=["picture"]
 draw_copying(LENGTHS, accuracy, LONGEST, 1 / SYMBOLS)
 plt.show()
 

@@ -193,7 +193,7 @@ print(f"base model, per encoder layer: attention {attention_weights:,} weights, 
 # can measure how much comes by ways of each length: keep the gradients sorted by the number of sub-layers that they
 # came through.
 
-# %%
+# %% tags=["picture"]
 C, F, depth = 64, 256, 32
 
 

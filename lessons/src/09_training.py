@@ -243,7 +243,7 @@ def train(model, rate, steps, keep_every=10):
 # * the same without the way up: the rate begins at that peak, and is the same from step $w$ on;
 # * pre-norm (lesson 08), also without.
 
-# %%
+# %% tags=["picture"]
 PEAK, WARMUP, STEPS = 5e-3, 150, 300
 
 

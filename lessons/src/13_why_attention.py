@@ -231,7 +231,7 @@ print(f"{'Convolutional, dilated':<28} " + " ".join(f"{dilated_layers(n, KERNEL_
 # least of several runs (whatever else the machine does can only make a run longer), one thread of BLAS. Self-attention
 # is timed as it is used, with its projections, and *alone*, which is what Table 1 counts.
 
-# %%
+# %% tags=["picture"]
 WIDTH = 64
 LENGTHS = (32, 64, 128, 256, 512, 1024, 2048)
 ALONE = f"{ATTENTION}, alone"
