@@ -35,7 +35,7 @@ Table = dict[str, list[Any]]                    # a word or an expression of sev
 Reading = tuple[Any, int]                       # something read, and the place after it
 LONGEST = 5                                     # words in the longest expression: "on the 21st of March"
 BE = {"am": PRESENT, "is": PRESENT, "are": PRESENT, "was": PAST, "were": PAST}
-ALWAYS_SINGULAR = {words.A, words.THIS, words.EVERY, words.NO, words.MASS}
+ALWAYS_SINGULAR = {words.A, words.THIS, words.EVERY, words.MASS}
 ALWAYS_PLURAL = {words.BARE, words.THESE, words.SOME, words.MANY}    # and the numbers
 SUPPORT = {"do": PRESENT, "does": PRESENT, "did": PAST}
 
