@@ -4,6 +4,7 @@ import subprocess
 import sys
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -221,3 +222,11 @@ def test_pyplot_is_never_imported_and_matplotlib_only_for_pictures():
         "print(sorted(heavy), 'matplotlib.pyplot' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["[]", "False"]
+
+
+def test_settings_of_a_notebook_do_not_move_what_is_drawn(tmp_path):
+    with matplotlib.rc_context({"figure.constrained_layout.use": True}):
+        page = Page(3, 2)
+        axes = page.axes(0.5, 0.5, 2, 1)
+        page.save(tmp_path / "page.png")
+    assert axes.get_position().bounds == pytest.approx((0.5 / 3, 0.25, 2 / 3, 0.5))

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -22,10 +22,11 @@ SHARPEST, LARGEST_SIDE = 200.0, 6_000  # dots an inch, pixels
 class Page:
     """A white figure whose lower left corner is (0, 0), in inches. A large one has fewer dots an inch."""
 
-    def __init__(self, width: float, height: float, **options: Any):
+    def __init__(self, width: float, height: float, layout: Literal["none", "constrained"] = "none", **options: Any):
         self.width, self.height = width, height
         dpi = min(SHARPEST, LARGEST_SIDE / max(width, height))
-        self.figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white", **options)
+        # The layout is named, so that matplotlib's settings in somebody's notebook cannot move what has its place.
+        self.figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white", layout=layout, **options)
         FigureCanvasAgg(self.figure)
 
     def axes(self, x: float, y: float, width: float, height: float) -> Axes:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+import matplotlib
 import numpy as np
 import pytest
 
@@ -42,6 +43,12 @@ def load(path: Path) -> ModuleType:
 
 def exercise(case: Case):
     return exercises(case.source.stem[:2])[case.name]
+
+
+@pytest.fixture(autouse=True)
+def _style_of_the_lessons_stays_in_the_test():
+    with matplotlib.rc_context():
+        yield
 
 
 @each_exercise
