@@ -25,8 +25,9 @@ class Page:
     def __init__(self, width: float, height: float, layout: Literal["none", "constrained"] = "none", **options: Any):
         self.width, self.height = width, height
         dpi = min(SHARPEST, LARGEST_SIDE / max(width, height))
-        # The layout is named, so that matplotlib's settings in somebody's notebook cannot move what has its place.
-        self.figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white", layout=layout, **options)
+        self.figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white", **options)
+        # Named, so that matplotlib's settings in somebody's notebook cannot move what has its place.
+        self.figure.set_layout_engine(layout)
         FigureCanvasAgg(self.figure)
 
     def axes(self, x: float, y: float, width: float, height: float) -> Axes:
