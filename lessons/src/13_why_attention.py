@@ -121,9 +121,9 @@ for name, count in by_hand.items():
 
 # %% [markdown]
 # So the constants behind the $O$ are: self-attention $4 n^2 d$, recurrent $4 n d^2$, convolution $2 k n d^2$ (twice
-# that where each number has a gate, as in the package's layer and in Gehring's translator), restricted self-attention
-# about $4 (2r+1) n d$. (The paper's $r$ is the whole neighbourhood, our $2r + 1$.) Attention's $n^2$ has the *small*
-# other factor: one $d$, where the others have $d^2$.
+# that where each number has a gate, as in the package's layer and in the translator of Gehring and others 2017),
+# restricted self-attention about $4 (2r+1) n d$. (The paper's $r$ is the whole neighbourhood, our $2r + 1$.)
+# Attention's $n^2$ has the *small* other factor: one $d$, where the others have $d^2$.
 #
 # ### Exercise 1: the crossover
 #
@@ -432,8 +432,8 @@ except GradientError as problem:
 # ## What changed since 2017
 #
 # Operations stayed as they are in the table; what changed is what runs them. Flash attention (2022) no longer stores
-# the $n^2$ weights. Windows came back inside large models, in alternation with full layers or alone (Longformer 2020,
-# Mistral 7B 2023, Gemma 2 2024). And a recurrence without a nonlinearity between states, as in Mamba (2023), can be
+# the $n^2$ weights. Windows came back inside large models, alone (Mistral 7B 2023) or in alternation with full layers
+# (Gemma 2 2024). And a recurrence without a nonlinearity between states, as in Mamba (2023), can be
 # computed as a parallel scan in $O(\log n)$ sequential steps: the table's $O(n)$ is the price of the tanh.
 #
 # ## Where next

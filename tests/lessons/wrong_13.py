@@ -25,6 +25,22 @@ def _buffered(array, index, part):
     array[index] += part
 
 
+def _all_pairs(dout, query, key, value, weights, r):
+    """Right, by way of (n, n) arrays."""
+    n, d = query.shape
+    full = np.zeros((n, n))
+    index = np.arange(n)[:, None] + np.arange(-r, r + 1)
+    np.add.at(full, (np.arange(n)[:, None], index.clip(0, n - 1)), weights)
+    dweights = dout @ value.T
+    dscores = full * (dweights - (dweights * full).sum(axis=1, keepdims=True)) / np.sqrt(d)
+    return dscores @ key, dscores.T @ query, full.T @ dout
+
+
+def _exchanged(*args):
+    dquery, dkey, dvalue = _window(*args)
+    return dquery, dvalue, dkey
+
+
 def _own_key(dout, query, key, value, weights, r):
     """As if every key of a window were the one in its middle."""
     _, dkey, dvalue = _window(dout, query, key, value, weights, r)
@@ -37,6 +53,7 @@ WRONG = {
         "n = d whatever the other is": (lambda d, c: d, "twice the c gives 1 times the length"),
         "inverted": (lambda d, c: 4 * d / c, "twice the c gives 0.5 times the length"),
         "the 4 is forgotten": (lambda d, c: c * d, "attention takes 4 times"),
+        "rounded": (lambda d, c: round(c * d / 4), "not rounded"),
         "a root": (lambda d, c: math.sqrt(c * d) / 2, "twice the width gives 1.41 times the length"),
         "the other solution": (lambda d, c: 0, "one length above 0"),
     },
@@ -54,6 +71,8 @@ WRONG = {
         "no mean in the softmax": (lambda *a: _window(*a, mean=False), "takes the weighted mean"),
         "wraps around": (lambda *a: _window(*a, wraps=True), "does the window wrap around"),
         "the key in the middle for all": (_own_key, "the gradient of query is wrong"),
+        "all pairs": (_all_pairs, "gather the keys of each window instead"),
+        "keys and values exchanged": (_exchanged, "are the two exchanged?"),
         "two arrays": (lambda *a: _window(*a)[:2], "must return 3 arrays"),
     },
 }

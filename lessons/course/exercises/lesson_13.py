@@ -1,12 +1,14 @@
 """Lesson 13: where attention's operations overtake others', how far dilation reaches, the window's gradient."""
 
+import tracemalloc
+
 import numpy as np
 
 from minitransformer import ops
 from minitransformer.paper.experiments.table1 import complexity
 
 from ..exercise import Attempt, Wrong, exercise
-from ..judging import agree, gradients_agree, kind, require, several
+from ..judging import gradients_agree, kind, require, several
 
 
 def _crossover(d, c):
@@ -46,7 +48,7 @@ def crossover(attempt: Attempt) -> None:
         abs(attention / other - 1) < 1e-9,
         f"at the length that it returns attention takes {attention / other:.3g} times the other's operations",
     )
-    agree("the length for d = 3 and c = 6", at(3, 6), 4.5)
+    require(abs(at(3, 6) - 4.5) < 1e-9, f"for d = 3 and c = 6 it returns {at(3, 6):g} and must return 4.5, not rounded")
 
 
 @exercise(answer=complexity.dilated_layers)
@@ -68,10 +70,11 @@ def dilated_layers(attempt: Attempt) -> None:
         )
     for n, k in ((100, 5), (20, 3), (700, 2), (2, 2), (1, 3)):
         found, right = layers(n, k), complexity.dilated_layers(n, k)
+        after = f"after {right} layer{'s' * (right != 1)}"
         require(
             found == right,
-            f"for n = {n} and k = {k} it says {found}: after {right} layers a position has heard of {k**right} "
-            f"positions, itself included{f', and after {right - 1} of {k ** (right - 1)}' if right else ''}",
+            f"for n = {n} and k = {k} it says {found}: {after} a position has heard of {k**right} positions, "
+            f"itself included{f', and after {right - 1} of {k ** (right - 1)}' if right else ''}",
         )
     for k in range(2, 12):
         for power in range(1, 12 if k == 2 else 4):
@@ -114,6 +117,10 @@ def window_backward(attempt: Attempt) -> None:
             "wrap around, or is its index off?",
         )
     require(
+        not (np.allclose(found[1].sum(axis=0), dout.sum(axis=0)) and np.allclose(found[2].sum(axis=0), 0)),
+        "dkey adds up to what dvalue must, and dvalue to 0, as dkey must: are the two exchanged?",
+    )
+    require(
         np.allclose(found[2].sum(axis=0), dout.sum(axis=0)),
         "a query's weights add up to 1, so dvalue summed over the positions must be dout summed over them, and is not: "
         "a value stands in several windows, and gets what all of them send (np.add.at, not +=)",
@@ -130,6 +137,20 @@ def window_backward(attempt: Attempt) -> None:
         ),
         lambda dout, cache: attempt(dout, *cache, r),
         {"query": query, "key": key, "value": value},
+    )
+    n = 1000
+    dout, query, key, value = rng.standard_normal((4, n, d))
+    _, weights = _window_forward(query, key, value, r)
+    tracemalloc.start()
+    try:
+        attempt(dout, query, key, value, weights, r)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    require(
+        peak < 4 * n * n,
+        f"the gradients are right, but for n = {n:,} and r = {r} it takes {peak / 2**20:.0f} MiB, as much as arrays of "
+        f"({n:,}, {n:,}) do: gather the keys of each window instead",
     )
 
 
