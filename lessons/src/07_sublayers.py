@@ -246,8 +246,8 @@ print(f"the untouched part against dy: {error(by_length[0], top):.1e}")
 # position; $n$ (`normed`) has mean 0 and variance 1; $\gamma$ and $\beta$, of shape $(C,)$, are learned and give back
 # to each channel a scale and a shift. $\epsilon$ keeps a constant row from being divided by zero.
 #
-# No position looks at another and no sentence at another, unlike batch normalisation: nothing depends on the company
-# that a sentence is in, on padding, or on words that come later.
+# No position looks at another and no sentence at another, unlike batch normalisation, whose means are taken over the
+# batch: nothing depends on the company that a sentence is in, on padding, or on words that come later.
 
 
 # %%
@@ -415,10 +415,11 @@ slip = dict(zip(widths, slips, strict=True))
 print(f"C = 2: {slip[2]:.0%} too small   C = 64: {slip[64]:.2%}   C = 512: {slip[512]:.2%}")
 
 # %% [markdown]
-# At the paper's width it is too small to see in a printed array, and in bfloat16 smaller than rounding. Who trains with
-# it will not notice: it is as if $\gamma$ were a little smaller, and $\gamma$ is learned. Who then loads weights
-# trained elsewhere gets an error in every layer. A proof in float64 sees it at once, forward and backward, because the
-# derived backward belongs to the variance divided by $C$:
+# At the paper's width it is too small to see in a printed array, and smaller than rounding in bfloat16, the numbers of
+# 16 bits in which large models are trained (lesson 15). Who trains with it will not notice: it is as if $\gamma$ were a
+# little smaller, and $\gamma$ is learned. Who then loads weights trained elsewhere gets an error in every layer. A
+# proof in float64 sees it at once, forward and backward, because the derived backward belongs to the variance divided
+# by $C$:
 
 # %%
 wide = {"x": rng.standard_normal((2, 512)), "gamma": rng.standard_normal(512), "beta": rng.standard_normal(512)}

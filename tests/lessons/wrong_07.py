@@ -56,6 +56,10 @@ WRONG = {
             lambda dy, n, r, g: (_right(dy * g, n, r), dy.sum(0), dy.sum(0)),
             "with normed twice as large dgamma must double",
         ),
+        "gamma in dgamma": (
+            lambda dy, n, r, g: (_right(dy * g, n, r), (dy * g * n).sum(0), dy.sum(0)),
+            "dgamma depends on gamma",
+        ),
     },
     "dropout_forward": {
         "not divided": (lambda x, rate, u: (x * (u >= rate), u >= rate), "must make up for what is dropped"),
@@ -69,6 +73,11 @@ WRONG = {
             lambda x, rate, u: (x * (np.sin(1e4 * u) > -0.81), np.sin(1e4 * u) > -0.81),
             "exactly where `uniform`",
         ),
+        "the dropped for the kept": (lambda x, rate, u: (x * (u >= rate) / (1 - rate), u < rate), "what is kept, not"),
+        "divided by the share": (
+            lambda x, rate, u: (x * (u >= rate) / np.mean(u >= rate), u >= rate),
+            "the share that happened to be kept",
+        ),
         "a mask of numbers": (lambda x, rate, u: (x * (u >= rate) / (1 - rate), 1.0 * (u >= rate)), "True or False"),
     },
     "add_norm_backward": {
@@ -76,7 +85,15 @@ WRONG = {
         "no mask": (_add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum)), "where its output was dropped"),
         "not divided": (
             _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum * kept)),
-            "1 − rate times too small",
+            "which is 1 − rate: the backward",
+        ),
+        "divided by the rate": (
+            _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum * kept / rate)),
+            "divide by 1 − rate",
+        ),
+        "multiplied": (
+            _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum * kept * (1 - rate))),
+            "which is (1 − rate)²",
         ),
         "past the norm": (
             _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dy * kept / (1 - rate))),

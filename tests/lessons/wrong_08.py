@@ -48,6 +48,30 @@ def _caches_forwards(dx, layers, caches):
     return dx, dmemory
 
 
+def _shaped_like_dx(dx, layers, caches):
+    dmemory = np.zeros_like(dx)
+    for layer, cache in zip(reversed(layers), reversed(caches), strict=True):
+        dx, part = layer.backward(dx, cache)
+        dmemory = dmemory + part
+    return dx, dmemory
+
+
+def _added_again(dx, layers, caches):
+    dmemory = 0.0
+    for layer, cache in zip(reversed(layers), reversed(caches), strict=True):
+        below, part = layer.backward(dx, cache)
+        dx, dmemory = dx + below, dmemory + part
+    return dx, dmemory
+
+
+def _exchanged(dx, layers, caches):
+    dmemory = 0.0
+    for layer, cache in zip(reversed(layers), reversed(caches), strict=True):
+        part, dx = layer.backward(dx, cache)
+        dmemory = dmemory + np.resize(part, 3)
+    return dx, dmemory
+
+
 def _unchained(dx, layers, caches):
     parts = [layer.backward(dx, cache) for layer, cache in zip(layers, caches, strict=True)]
     return 30 * dx, sum(part for _, part in parts)
@@ -83,6 +107,11 @@ WRONG = {
             _cross(lambda dq, dk, dv, wq, wk, wv: (dq @ wq.T, dk @ wv.T + dv @ wk.T)),
             "are keys and values exchanged?",
         ),
+        "weights left out": (_cross(lambda dq, dk, dv, wq, wk, wv: (dq, dk + dv)), "not yet of x and memory"),
+        "one weight for all": (
+            _cross(lambda dq, dk, dv, wq, wk, wv: (dq @ wq.T, (dk + dv) @ wq.T)),
+            "by the weight that they were made with",
+        ),
         "averaged": (
             _cross(lambda dq, dk, dv, wq, wk, wv: (dq @ wq.T, (dk @ wk.T + dv @ wv.T) / 2)),
             "0.5 times the true gradient",
@@ -96,6 +125,9 @@ WRONG = {
         "a list": (_decoder(_reversed, np.array), "one sum over the layers"),
         "mean": (_decoder(_reversed, lambda parts: sum(parts) / 3), "a mean, not a sum"),
         "dx not handed on": (_decoder(_reversed, sum, chain=False), "dx is not handed on"),
+        "the memory as long as the target": (_shaped_like_dx, "could not be broadcast"),
+        "the residual twice": (_added_again, "its backward has done that already"),
+        "dx and dmemory exchanged": (_exchanged, "the first is dx and the second dmemory"),
         "dx handed on beside the memory's": (_unchained, "computed from the same dx"),
     },
     "count_parameters": {
@@ -103,11 +135,13 @@ WRONG = {
         "two tables": (_count(table=2), "one word more makes 32"),
         "no cross-attention": (_count(attentions=2), "a decoder layer has two attentions"),
         "cross-attention in the encoder": (_count(attentions=4), "an encoder layer has one attention"),
-        "four norms": (_count(norms=4), "a decoder layer has three norms"),
+        "four norms, or no second bias": (_count(norms=4), "each of the two feed-forward networks a second"),
         "gamma alone": (_count(norm_size=1), "a norm has a gamma and a beta"),
         "no biases in attention": (_count(biases=0), "each of attention's four maps has a bias"),
+        "one bias in four": (_count(biases=1), "each of attention's four maps has a bias"),
+        "one norm a layer": (_count(norms=2), "two in the encoder, three in the decoder"),
         "no hidden bias": (_count(hidden_bias=0), "a column, a bias and a row"),
         "final norms": (_count(once=4), "apart from the table"),
-        "a fraction": (lambda V, C, F, N: _count()(V, C, F, N) + 0.5, "a whole number"),
+        "a fraction": (lambda V, C, F, N: _count()(V, C, F, N) + 0.5, "must return an int"),
     },
 }

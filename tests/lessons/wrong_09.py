@@ -33,6 +33,24 @@ def _always_the_first(m, v, b1, b2, t, eps):
     return _right(m, v, b1, b2, 1, eps)
 
 
+def _from_zero(m, v, b1, b2, t, eps):
+    return _right(m, v, b1, b2, t - 1, eps)
+
+
+def _one_step_ahead(m, v, b1, b2, t, eps):
+    return _right(m, v, b1, b2, t + 1, eps)
+
+
+def _no_rate(theta, grad, m, v, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
+    below, m, v = _adam(_right)(theta, grad, m, v, step, 1.0, beta1, beta2, eps)
+    return below, m, v
+
+
+def _no_memory(theta, grad, m, v, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
+    _, m, v = _adam(_right)(theta, grad, m, v, step, lr, beta1, beta2, eps)
+    return theta - lr * grad / (np.sqrt(v / (1 - beta2**step)) + eps), m, v
+
+
 def _accumulate(combine):
     """A wrong accumulate: `combine(losses, grads, counts)`."""
     return lambda parts, gradient: combine(*map(np.array, zip(*map(gradient, parts), strict=True)))
@@ -71,6 +89,10 @@ WRONG = {
         "no square": (_adam(_right, square=np.abs), "v is the mean of the squares"),
         "ε inside the root": (_adam(_eps_inside), "outside the root"),
         "corrected means kept": (_corrected_in_place, "its correction is for the step alone"),
+        "steps from 0": (_adam(_from_zero), "`step` counts from 1"),
+        "one step ahead": (_adam(_one_step_ahead), "the first step is 0.741 learning"),
+        "no learning rate": (_no_rate, "with twice the learning rate"),
+        "the gradient for m": (_no_memory, "it must go on with m"),
         "corrected as in step 1": (_adam(_always_the_first), "step 1 and step 2 are the same"),
     },
     "accumulate": {
@@ -102,6 +124,14 @@ WRONG = {
         "no generator": (_save("theta", "m", "v", "step"), "batches and dropout masks"),
         "no copies": (_save(*ALL, copies=False), "what was saved of theta has changed"),
         "the generator itself": (_shallow, "a generator moves on with every draw"),
+        "another generator": (
+            lambda run: _save(*ALL)(run) | {"rng": np.random.default_rng(0)},
+            "what is saved of rng is not what the run had",
+        ),
+        "the generator's state": (
+            lambda run: _save(*ALL)(run) | {"rng": run.rng.bit_generator.state},
+            "rng is saved as a dict",
+        ),
         "a list": (lambda run: [run.theta, run.m, run.v], "must return a dict"),
         "a new name": (lambda run: _save(*ALL)(run) | {"weights": run.theta.copy()}, "no attribute 'weights'"),
     },

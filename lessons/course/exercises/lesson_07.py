@@ -45,6 +45,10 @@ def layernorm_backward(attempt: Attempt) -> None:
         np.allclose(attempt(dy, 2 * normed, rstd, ones)[1], 2 * dgamma) and dgamma.any(),
         "with normed twice as large dgamma must double: y = gamma · normed + beta",
     )
+    require(
+        np.allclose(attempt(dy, normed, rstd, 2 * ones)[1], dgamma),
+        "dgamma depends on gamma, but y = gamma · normed + beta is linear in it: its slope is dy · normed, summed",
+    )
     moved = dy.copy()
     moved[-1] += rng.standard_normal(5)
     require(
@@ -59,7 +63,7 @@ def layernorm_backward(attempt: Attempt) -> None:
     require(
         np.allclose(dx.sum(-1), 0),
         "a row of dx does not sum to 0, but adding the same number to all of x leaves y as it is: is mean(dn) "
-        "subtracted?",
+        "subtracted, with the mean and not the sum?",
     )
     require(
         np.allclose((dx * normed).sum(-1), 0),
@@ -85,11 +89,15 @@ def layernorm_backward(attempt: Attempt) -> None:
 @exercise(answer=_dropout_forward)
 def dropout_forward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
-    x, uniform = rng.uniform(1, 2, (100, 50)), rng.random((100, 50))
+    x, uniform = rng.uniform(1, 2, (40, 25)), rng.random((40, 25))
     y, kept = several(attempt(x, 0.2, uniform), "y", "kept")
     for name, array in (("y", y), ("kept", kept)):
         require(array.shape == x.shape, f"{name} has shape {array.shape} and must have x's, {x.shape}")
     require(kept.dtype == bool, f"kept holds {kept.dtype} and must be True or False")
+    require(
+        kept.all() or not np.array_equal(kept, y == 0),
+        "kept is True where y is 0: it must say what is kept, not what is dropped",
+    )
     require(
         abs(kept.mean() - 0.2) > 0.1,
         f"at rate 0.2 it keeps {kept.mean():.0%} of the elements: the rate is the share that is dropped",
@@ -107,7 +115,12 @@ def dropout_forward(attempt: Attempt) -> None:
         np.array_equal(np.asarray(attempt(x, 0.0, uniform)[0]), x),
         "at rate 0 nothing is dropped, so y must be x",
     )
-    agree("y", y, x * kept / 0.8, factors={"1 / rate: divide by 1 − rate": 4.0, "1 − rate twice over": 0.8**2})
+    likely = {
+        "1 / rate: divide by 1 − rate": 4.0,
+        "1 − rate twice over": 0.8**2,
+        "1 − rate over the share that happened to be kept: divide by 1 − rate itself": 0.8 / kept.mean(),
+    }
+    agree("y", y, x * kept / 0.8, factors=likely)
 
 
 @exercise(answer=_add_norm_backward)
@@ -142,13 +155,19 @@ def add_norm_backward(attempt: Attempt) -> None:
         "the sub-layer gets a gradient where its output was dropped: what dropped out had no part in the loss",
     )
     require(
-        np.allclose(arrived, dsum * kept / (1 - rate)),
-        "what arrives at the sub-layer is "
-        + (
-            "1 − rate times too small: the backward of dropout divides as its forward does"
-            if np.allclose(arrived, dsum * kept)
-            else "not what comes out of layernorm_backward and dropout: the sub-layer stands inside the norm"
-        ),
+        not np.allclose(arrived, dy * kept / (1 - rate)),
+        "the sub-layer gets dy itself, through dropout alone: it stands inside the norm, which comes first on the way "
+        "back",
+    )
+    agree(
+        "what arrives at the sub-layer",
+        arrived,
+        dsum * kept / (1 - rate),
+        factors={
+            "1 − rate: the backward of dropout divides as its forward does": 1 - rate,
+            "(1 − rate)²: the backward of dropout divides as its forward does": (1 - rate) ** 2,
+            "(1 − rate) / rate: divide by 1 − rate": (1 - rate) / rate,
+        },
     )
     lane = several(attempt(dy, cache, lambda dout, _: 0 * dout), "dx", "dgamma", "dbeta")[0]
     require(lane.any(), "with a sub-layer that sends nothing back, dx is 0: the other branch, x itself, is missing")

@@ -7,7 +7,7 @@ from minitransformer.costs import num_parameters
 from minitransformer.models import TransformerConfig
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, gradients_agree, require, several
+from ..judging import agree, gradients_agree, kind, require, several
 
 
 def _cross_backward(dout, cache):
@@ -47,11 +47,14 @@ def cross_backward(attempt: Attempt) -> None:
             f"{name} has shape {gradient.shape} and must have {array.shape}: has the axis of the one head gone, and do "
             "queries belong to x, keys and values to the memory?",
         )
-    for changed, way in (("key", "values"), ("value", "keys")):
+    for changed, way, back in (
+        ("key", "values", ", dvalue @ weight_valueᵀ"),
+        ("value", "keys", ", dkey @ weight_keyᵀ"),
+    ):
         _, cache = forward(x, memory)
         silent = [0 * w if name == changed else w for name, w in weights.items()]
         alone = several(attempt(dout, (*silent, cache[-1])), "dx", "dmemory")[1]
-        require(alone.any(), f"with weight_{changed} = 0 dmemory is 0: the way through the {way} is missing")
+        require(alone.any(), f"with weight_{changed} = 0 dmemory is 0: the way through the {way} is missing{back}")
     for special, changed, hint in (
         (
             "weights that are their own transposes",
@@ -59,6 +62,16 @@ def cross_backward(attempt: Attempt) -> None:
             "back through y = x @ W goes dy @ Wᵀ",
         ),
         ("weight_key = weight_value", weights | {"key": weights["value"]}, "are keys and values exchanged?"),
+        (
+            "three equal weights",
+            dict.fromkeys(weights, weights["query"]),
+            "queries, keys and values each go back by the weight that they were made with",
+        ),
+        (
+            "weights that are the identity",
+            dict.fromkeys(weights, np.eye(4)),
+            "what attention_backward gives are the gradients of queries, keys and values, not yet of x and memory",
+        ),
     ):
         if _right(attempt, forward, x, memory, changed) and not _right(attempt, forward, x, memory, weights):
             require(False, f"it is right for {special}, and not for others: {hint}")
@@ -73,7 +86,7 @@ def _right(attempt, forward, x, memory, weights) -> bool:
 
 
 class _Layer:
-    """x → gain · x + weight · memory, which remembers nothing; its cache is its number."""
+    """As if x (2,) → gain · x + weight · memory[:2], for a memory (3,); its cache is its number."""
 
     def __init__(self, number: int, gain: float, weight: float) -> None:
         self.number, self.gain, self.weight = number, gain, weight
@@ -81,7 +94,7 @@ class _Layer:
 
     def backward(self, dx, cache):
         self.cache = cache
-        return self.gain * dx, self.weight * dx
+        return self.gain * dx, self.weight * np.resize(dx, 3)
 
 
 @exercise(answer=_decoder_backward)
@@ -94,16 +107,26 @@ def decoder_backward(attempt: Attempt) -> None:
             layer.cache == layer.number,
             f"layer {layer.number} got the cache of layer {layer.cache}: each layer needs its own",
         )
+    require(
+        dx.shape == before.shape,
+        f"dx has shape {dx.shape} and must have its input's, {before.shape}: of what a layer's backward returns, the "
+        "first is dx and the second dmemory",
+    )
     agree(
         "dx",
         dx,
         30 * before,
-        factors={"what the last layer alone gives": 5 / 30, "1 / 30: dx is not handed on from layer to layer": 1 / 30},
+        factors={
+            "what the last layer alone gives": 5 / 30,
+            "1 / 30: dx is not handed on from layer to layer": 1 / 30,
+            "dx added again at each layer: its backward has done that already": 3 * 4 * 6 / 30,
+        },
     )
+    sent = np.resize(before, 3)  # the memory is longer than the target
     scale = float(dmemory.ravel()[0]) if dmemory.size else 0.0
     require(
-        dmemory.shape == before.shape,
-        f"dmemory has shape {dmemory.shape} and must have the memory's: it is one sum over the layers",
+        dmemory.shape == sent.shape,
+        f"dmemory has shape {dmemory.shape} and must have the memory's, {sent.shape}: it is one sum over the layers",
     )
     names = {1.0: "last", 50.0: "middle", 1500.0: "first"}
     require(
@@ -111,15 +134,15 @@ def decoder_backward(attempt: Attempt) -> None:
         f"dmemory is what the {names.get(scale)} layer alone sends: all layers looked at the memory: parts add",
     )
     require(
-        not np.allclose(dmemory, 111 * before),
+        not np.allclose(dmemory, 111 * sent),
         "the layers' parts of dmemory are computed from the same dx: each layer's backward must get the dx of the one "
         "above it",
     )
     require(
-        not np.allclose(dmemory, (100 + 20 + 6) * before),
+        not np.allclose(dmemory, (100 + 20 + 6) * sent),
         "the layers are gone through from the first to the last: a backward begins with the last",
     )
-    agree("dmemory", dmemory, (1 + 5 * 10 + 15 * 100) * before, factors={"1 / 3: a mean, not a sum": 1 / 3})
+    agree("dmemory", dmemory, (1 + 5 * 10 + 15 * 100) * sent, factors={"1 / 3: a mean, not a sum": 1 / 3})
 
 
 @exercise(answer=_count_parameters)
@@ -129,8 +152,8 @@ def count_parameters(attempt: Attempt) -> None:
     def count(V, C, F, N):
         value = attempt(V, C, F, N)
         require(
-            np.ndim(value) == 0 and float(value) == int(value),
-            "it must return a whole number: use //, or no division at all",
+            isinstance(value, int | np.integer),
+            f"it must return an int, not {kind(value)}: no division is needed, and // keeps whole numbers whole",
         )
         return int(value)
 
@@ -160,13 +183,16 @@ def count_parameters(attempt: Attempt) -> None:
         likely = {
             -4 * (C * C + C): "a decoder layer has two attentions, so a pair of layers has three",
             4 * (C * C + C): "an encoder layer has one attention, so a pair of layers has three",
-            -2 * C: "a decoder layer has three norms, one for each sub-layer",
-            2 * C: "an encoder layer has two norms, one for each sub-layer",
+            -2 * C: "a decoder layer has three norms, and each of the two feed-forward networks a second bias, (C,)",
+            2 * C: "an encoder layer has two norms, and a feed-forward network one bias of F and one of C",
+            -6 * C: "a layer has a norm for each sub-layer: two in the encoder, three in the decoder",
             -10 * C: "every sub-layer has a norm with a gamma and a beta",
             -5 * C: "a norm has a gamma and a beta",
             -12 * C: "each of attention's four maps has a bias",
+            -9 * C: "each of attention's four maps has a bias",
+            -3 * C: "each of attention's four maps has a bias",
             -3 * (C * C + C): "attention has four maps: query, key, value and output",
         }
         hint = likely.get(off, "count maps (with biases), then norms")
-        require(False, f"a pair of layers, without its feed-forward networks, is off by {off:+,} for C = {C}: {hint}")
-    require(here == _count_parameters(V, C, F, N), "the feed-forward networks' second bias is missing or too many")
+        require(False, f"an encoder and a decoder layer together are off by {off:+,} for C = {C}: {hint}")
+    agree("the number", here, _count_parameters(V, C, F, N))

@@ -48,7 +48,20 @@ def adam_step(attempt: Attempt) -> None:
         "after one step from v = 0, v",
         v,
         0.02 * grad**2,
-        factors={"β₂ where 1 − β₂ should be": 49, "1 / (1 − β₂)": 50, "1 − β₁ where 1 − β₂ should be": 5},
+        factors={
+            "β₂ where 1 − β₂ should be": 49,
+            "1 / (1 − β₂)": 50,
+            "1 − β₁ where 1 − β₂ should be": 5,
+            "(1 − β₁)²: v is the mean of grad², not of m²": 0.01,
+        },
+    )
+    require(
+        np.isfinite(theta).all(),
+        "theta holds NaN or infinity after step 1: `step` counts from 1, where 1 − β^step is not 0",
+    )
+    require(
+        np.allclose(attempt(zero, grad, zero, zero, 1, 0.2)[0], 2 * theta),
+        "with twice the learning rate the step must be twice as long",
     )
     moved = -theta / (0.1 * np.sign(grad))
     require(
@@ -69,10 +82,19 @@ def adam_step(attempt: Attempt) -> None:
             abs(moved[0] / length - 1) > 1e-4,
             f"the first step is {length:.3g} learning rates long and must be 1: {why}",
         )
+    require(
+        abs(moved[0] - 1) < 1e-4,
+        f"the first step is {moved[0]:.3g} learning rates long and must be 1: m / (1 − β₁^step) is grad there, and the "
+        "root of v / (1 − β₂^step) is |grad|, with step = 1",
+    )
     later = attempt(zero, grad, m, v, 2, 0.1)[0]
     require(
         not np.allclose(later, attempt(zero, grad, m, v, 1, 0.1)[0]),
         "from the same m and v, step 1 and step 2 are the same: the corrections 1 − β^step follow the step",
+    )
+    require(
+        attempt(zero, zero, m, v, 2, 0.1)[0].all(),
+        "where the new gradient is 0 a weight stays where it is: it must go on with m, the mean of those before",
     )
     coarse = attempt(zero, np.ones(4), zero, zero, 1, 1.0, 0.9, 0.98, 0.5)[0]
     require(
@@ -159,6 +181,13 @@ class _Run:
             self.theta[:], self.m, self.v = _adam_step(self.theta, grad, self.m, self.v, self.step, 0.1 / self.step)
 
 
+def _same(a, b) -> bool:
+    """Whether two values of a run are equal; of generators, whether they will draw the same."""
+    if isinstance(a, np.random.Generator):
+        return a.bit_generator.state == b.bit_generator.state
+    return np.array_equal(a, b)
+
+
 @exercise(answer=_save)
 def save(attempt: Attempt) -> None:
     run = _Run(0)
@@ -168,6 +197,16 @@ def save(attempt: Attempt) -> None:
     require(isinstance(saved, dict), f"it must return a dict, not {type(saved).__name__}")
     unknown = [name for name in saved if name not in STATE]
     require(not unknown, f"the run has no attribute {', '.join(map(repr, unknown))} that restore could set")
+    for name, value in saved.items():
+        require(
+            isinstance(value, type(at_stop[name])),
+            f"{name} is saved as a {type(value).__name__} and must be what the run has, a "
+            f"{type(at_stop[name]).__name__}: restore puts it in as it is",
+        )
+        require(
+            _same(value, at_stop[name]),
+            f"what is saved of {name} is not what the run had when it was saved: a copy, please, and nothing new",
+        )
     shared = saved.get("rng") is run.rng
     run.train(5)
 
@@ -185,11 +224,7 @@ def save(attempt: Attempt) -> None:
         "rng": "the batches and dropout masks that come next are others",
     }
     for name in STATE:
-        now, then = getattr(resumed, name), at_stop[name]
-        if name == "rng":
-            same = now.bit_generator.state == then.bit_generator.state
-        else:
-            same = np.array_equal(now, then)
+        same = _same(getattr(resumed, name), at_stop[name])
         if name not in saved:
             require(same, f"after restore {name} is not what it was when the run was saved: {why[name]}")
         require(
