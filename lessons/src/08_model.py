@@ -36,8 +36,8 @@ rng = np.random.default_rng(0)
 # ## The picture: figure 1, from a running model
 #
 # Two sentences go in: `source` of shape $(B, T_s)$, integers, and `target`, $(B, T_t)$. What follows is drawn from the
-# arrays of a real forward pass: the grey shapes on the arrows are those that were seen. Change the configuration, run
-# the cell again, and the picture follows.
+# arrays of a real forward pass: the grey shapes on the arrows are those that were seen. Change the sizes, run the cell
+# again, and the picture follows.
 
 # %%
 config = TransformerConfig(vocab_size=100, d_model=64, num_heads=4, d_ff=256, num_layers=2, dropout=0.0)
@@ -163,7 +163,7 @@ print(f"one page against the package: {error(transformer(padded, target), logits
 
 # %%
 layer_config = TransformerConfig(8, d_model=16, num_heads=4, d_ff=32, dropout=0.0)
-layer = EncoderLayer(numpy_ops, layer_config.block(), itertools.count())
+layer = EncoderLayer(numpy_ops, layer_config.block(), itertools.count())  # the count numbers its dropouts
 parameters = FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64")
 parameters.initialize(seed=0)
 x, real = rng.standard_normal((2, 5, 16)), np.array([[True] * 5, [True] * 3 + [False] * 2])
@@ -200,7 +200,8 @@ print(f"an encoder layer against PyTorch's: forward {forward_error:.1e}, backwar
 #
 # Padding of the source is masked wherever the source is looked at: in the encoder and in cross-attention. The decoder's
 # self-attention is causal. But nobody masks padding of the *target*. It stands at the right end, and a causal position
-# never looks right; what padding itself computes is not in the loss. Three experiments:
+# never looks right; what padding itself computes is not in the loss. Three experiments, of which the last is the
+# control, a word that is hidden and must be missed:
 
 # %%
 longer = np.concatenate([padded, np.full((2, 5), pad)], axis=1)  # five columns of padding more
@@ -211,9 +212,9 @@ future[:, 4:] = 7  # other words from position 4 on
 moved = np.abs(transformer(padded, future) - logits).max(axis=(0, 2))  # (Tt,)
 print(f"other words from position 4:   positions 0–3 move by {moved[:4].max():.1e}, 4 on by {moved[4:].max():.1e}")
 
-unlucky = padded.copy()
-unlucky[0, 0] = pad  # padding on the left
-print(f"a source word made padding:    logits move by {error(transformer(unlucky, target), logits):.1e}")
+hidden = padded.copy()
+hidden[0, 0] = pad
+print(f"a source word made padding:    logits move by {error(transformer(hidden, target), logits):.1e}")
 
 # %% [markdown]
 # ## Back through the wiring
@@ -370,8 +371,8 @@ flat -= 1.0
 #
 # How many numbers does the paper's base model learn? $C = 512$, $F = 2048$, $N = 6$ layers in each stack, a vocabulary
 # of "about 37000" (§5.1) shared by all three uses. Take the figure and walk through it. A linear map from $a$ to $b$
-# has $ab$ weights and $b$ biases; a layer norm has $2C$; sinusoids have none. The number of heads does not matter: $h$
-# heads of width $C/h$ are still $C$ columns.
+# has $ab$ weights and $b$ biases; a layer norm has $2C$; sinusoids have none. The number of heads does not matter: $H$
+# heads of width $C/H$ are still $C$ columns.
 #
 # ### Exercise 3: the parameters of a Transformer
 
@@ -439,6 +440,7 @@ for bound, gain in (("Xavier's bound", 1.0), ("half of it", 0.5)):
         total = np.prod(sigmas)
         print(f"{bound:<15} {stack}: {len(sigmas)} norms, each divides by about {total ** (1 / len(sigmas)):.2f}, "
               f"all together by {total:,.1f}")  # fmt: skip
+    print(f"{'':<24} of these the {len(decoder[1::3])} behind cross-attention by {np.prod(decoder[1::3]):,.1f}")
 
 # %% [markdown]
 # **Pre-norm** moves the norm aside, $x + f(\mathrm{LN}(x))$, and sets one at the end of each stack. Nothing is left on
@@ -477,10 +479,14 @@ for name, (_, decoder) in norms.items():
     print(f"{name:<26} decoder: top layer's gradient is {decoder[-1] / decoder[0]:5.1f} times the bottom layer's")
 
 # %% [markdown]
-# In the post-norm decoder the top layers get most of the gradient and the bottom ones a fraction. (Not as small a one
-# as the toll of the lane alone would leave: there are also the ways through the sub-layers. In the encoder these make
-# up for the toll.) Xiong and others (2020) trace to these large gradients next to the output that post-norm needs small
-# steps at first, the warm-up of [lesson 09](09_training.ipynb). Pre-norm is nearly level.
+# In the post-norm decoder the top layers get most of the gradient and the bottom ones a fraction; in the encoder all
+# get about the same. Why not there too? Where $f(x)$ makes $\sigma$ larger it is also a second way for the gradient,
+# and that about makes up for the toll. Cross-attention is the exception. Its $f(x)$ is made of the memory: it makes
+# $\sigma$ larger all the same, but back to $x$ there is only the way through the queries, and at the start next to
+# nothing takes it. What its norms alone divide by was printed above, and it is about what the picture shows.
+#
+# Xiong and others (2020) trace to these large gradients next to the output that post-norm needs small steps at first,
+# the warm-up of [lesson 09](09_training.ipynb). Pre-norm is nearly level.
 #
 # But look at the third curve. Post-norm with its matrices drawn from half of Xavier's bound is as level as pre-norm:
 # where $f(x)$ is small, $\sigma$ is near 1 and the toll is small too. The paper does not say how its weights start. The
