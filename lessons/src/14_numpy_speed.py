@@ -539,6 +539,8 @@ for (name, times_faster), total in zip(expected.items(), threaded, strict=True):
 # %% [markdown]
 # On a machine that does something else meanwhile, BLAS's threads may even be slower than one core: they wait for each
 # other at every product, for a whole time slice if another process has the core. Replicas wait once a step.
+# So which of the last two bars is the shorter depends on the machine, the batch and the company; do not decide it by
+# one picture. Below it is measured again, in processes of their own.
 #
 # What is left between the last bar and the dotted line: passes that nobody has saved, products too small for BLAS's
 # best rate, and Python itself, where two threads wait for one lock.

@@ -16,7 +16,9 @@
 # PyTorch or Triton is missing (Triton is made for Linux), each cell says so and shows what was recorded; in the
 # repository's folder, `pip install -e '.[kernels]'` adds them.
 #
-# To compile and run everything on a real GPU, for example a free hosted T4, open this notebook there and run first:
+# **When this was written, none of these kernels had run on a GPU.** The course's tests run them in the interpreter
+# and compile the solutions for a T4 and an H100. To compile and run everything on a real GPU, for example a free
+# hosted T4, open this notebook there and run first:
 #
 # ```
 # !git clone --depth 1 THE_ADDRESS_OF_THIS_REPOSITORY minitransformer
@@ -437,9 +439,9 @@ for what, (right, wrong) in recorded("15-layernorm", layernorm_errors).items():
     print(f"{what:<20} off by {right:.0e}   without the `where` {wrong:.0e}")
 
 # %% [markdown]
-# Without the `where`, each lane beyond the row adds $\mu^2$ to the variance. With a block that is full nothing shows;
-# with a mean near zero hardly anything. It is the kind of mistake that only a test with ragged sizes *and* shifted
-# inputs finds.
+# Without the `where`, each lane beyond the row adds $\mu^2$ to the sum of squares. With a block that is full nothing
+# shows; with a mean near zero hardly anything. It is the kind of mistake that only a test with ragged sizes *and*
+# shifted inputs finds.
 #
 # ## The backward, and a sum over all rows
 #
@@ -454,7 +456,7 @@ for what, (right, wrong) in recorded("15-layernorm", layernorm_errors).items():
 #
 # 1. **Each program adds to dgamma in memory**: load, add, store. Wrong. Two programs load the same old value, each
 #    adds its own row, and one of the two stores is lost. In the interpreter, which runs one program at a time, *it
-#    works*.
+#    works*. (`check` finds it all the same: it watches which program reads what another one wrote.)
 # 2. **Atomic additions**, which memory performs one after the other. Right, but in an order that is chance, and
 #    floating sums depend on their order:
 
@@ -471,6 +473,7 @@ print(f"the same 1000 numbers, added in 200 orders: {len(sums)} different sums, 
 
 # %% [markdown]
 #    A training that does not repeat to the bit is one that cannot be debugged by repeating it.
+#
 # 3. **Partial sums.** A fixed number of programs; program $p$ takes the rows $p$, $p + P$, $p + 2P$, …, keeps its sum
 #    in registers, and in the end writes it to a row of its own. A second, small sum adds these up, always in the same
 #    order.
@@ -541,11 +544,6 @@ print("the same bits in a second run:", repeats)
 
 # %%
 ROWS, WIDTH = 256, 512
-
-
-def passes(found):
-    array = 4 * ROWS * WIDTH
-    return found.read / array, found.written / array
 
 
 def layernorm_backward_operations(dy, x, gamma, mean, rstd):
@@ -684,7 +682,7 @@ print(recorded("15-refused", refused))
 
 # %% [markdown]
 # **An address that does not fit 32 bits.** `row * n` with two int32 wraps around beyond 2³¹. It takes an array of
-# eight gigabytes to see it, and then it is a crash, or somebody else's numbers. The package's kernels write
+# eight gigabytes in float32 to see it, and then it is a crash, or somebody else's numbers. The package's kernels write
 # `row.to(tl.int64) * stride`:
 
 # %%
@@ -713,15 +711,16 @@ raced_total = recorded("15-race", raced)
 print(f"100 programs added 1 each, without atomics: {raced_total:.0f}" + (" (one after the other)" * (DEVICE == "cpu")))
 
 # %% [markdown]
-# And two that only show as a slow or an inexact model: sums kept in float16 (see above), and `TRITON_INTERPRET` set
-# after triton was imported, when its own helpers are compiled already: set it first, as `course.gpu` does.
+# And two more. Sums kept in float16 (see above) show as a model that is a little inexact, and as nothing else.
+# `TRITON_INTERPRET` set after triton was imported comes too late for Triton's own helpers, such as `tl.sum`, and they
+# refuse ("Cannot call @triton.jit'd outside of the scope of a kernel"): set it first, as `course.gpu` does.
 #
 # ## What changed since 2017
 #
 # The paper's GPUs had no tensor cores: the first, the V100's, came in 2017 with float16, the A100 brought tf32 and
 # bfloat16 in 2020, and the H100 8-bit floats in 2022. Who wanted a fused kernel wrote CUDA; Triton (Tillet, Kung and
-# Cox, 2019) made it Python, and since PyTorch 2 `torch.compile` writes such Triton kernels for rows by itself. It
-# does not invent the next lesson's algorithm.
+# Cox, 2019) thinks in blocks instead of threads and since 2021 in Python, and since PyTorch 2 `torch.compile` writes
+# such Triton kernels for rows by itself. It does not invent the next lesson's algorithm.
 #
 # ## Where next
 #

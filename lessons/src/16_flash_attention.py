@@ -12,8 +12,8 @@
 # | in the package | [`forward`](../kernels/attention/forward.py), [`backward`](../kernels/attention/backward.py) |
 #
 # As in lesson 15, kernels run in Triton's interpreter where there is no GPU, and each cell shows what was recorded
-# where PyTorch or Triton is missing. To run natively on a free hosted T4 (in float16), open this notebook there and
-# run first:
+# where PyTorch or Triton is missing; and when this was written, none of these kernels had run on a GPU. To run
+# natively on a free hosted T4 (in float16), open this notebook there and run first:
 #
 # ```
 # !git clone --depth 1 THE_ADDRESS_OF_THIS_REPOSITORY minitransformer
@@ -157,7 +157,8 @@ draw_strip((one @ keys.T)[0], frames, block=6)
 # * It walks over the **blocks of keys** and their values, $N$ rows each. The tile of $M \times N$ scores is made in
 #   registers, used and overwritten by the next one. No array of $T \times T$ exists anywhere.
 # * Products are `tl.dot(a, b, input_precision="ieee")`, each side at least 16; on tensor cores where numbers are
-#   short. The weights are rounded to the values' type for it, as `tl.dot` wants both sides alike. Sums are float32.
+#   short and the GPU is an A100 or later (Triton does not use a T4's). The weights are rounded to the values' type
+#   for it, as `tl.dot` wants both sides alike. Sums are float32.
 # * **Powers of two.** The hardware has $2^x$, and $e^x = 2^{x \log_2 e}$. So $\log_2 e$ goes into the scale, where it
 #   costs nothing, and the whole softmax is in base 2.
 # * For the backward it also writes `lse`, the log-sum-exp $\log_2 \sum_j 2^{s_j} = m + \log_2 \ell$: one number a
@@ -351,9 +352,9 @@ draw_memory(by_length, (rows, moved), (rows, predicted), moved_written_out, LENG
 # %% [markdown]
 # Left: doubling T doubles what flash attention needs and quadruples what the scores need. Right, a subtlety worth
 # knowing: flash attention does not read everything once. Each block of queries reads *all* keys and values, so the
-# bytes fall with the rows of that block, $2 \cdot T D \cdot T / M$ numbers. That is why blocks are as large as
+# bytes fall as the block gets more rows: $2 \cdot T D \cdot T / M$ numbers. That is why blocks are as large as
 # registers and shared memory allow (128 rows on large GPUs, 32 on a T4, say the package's
-# [tables](../kernels/attention/tiles.py)), and on a real GPU most of these re-reads are answered by its L2 cache.
+# [tables](../kernels/attention/tiles.py)), and on a real GPU many of these re-reads are answered by its L2 cache.
 
 # %%
 for row_count, counted, formula in zip(rows, moved, predicted, strict=True):
@@ -643,11 +644,11 @@ with np.errstate(invalid="ignore"):
 #
 # ## What changed since 2017
 #
-# Nothing in equation 1, and everything in how it is computed. That a softmax can be had in one sweep was written down
-# by Milakov and Gimelshein (2018); Rabe and Staats (2021) showed that attention needs no quadratic memory; Dao and
-# others (FlashAttention, 2022; the second version 2023, the third 2024) made it the fast way as well. Since
-# PyTorch 2 (2023) `scaled_dot_product_attention` runs it, or its like, on GPUs. Long contexts became affordable in
-# memory; the $T^2$ products are still there.
+# Nothing in equation 1, and everything in how it is computed. That a softmax's maximum and sum can be had in one
+# sweep was written down by Milakov and Gimelshein (2018); Rabe and Staats (2021) showed that attention needs no
+# quadratic memory; Dao and others (FlashAttention, 2022; the second version 2023, the third 2024) made it the fast
+# way as well. Since PyTorch 2 (2023) `scaled_dot_product_attention` runs it, or its like, on GPUs. Long contexts
+# became affordable in memory; the $T^2$ products are still there.
 #
 # ## Where next
 #

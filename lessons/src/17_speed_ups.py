@@ -13,7 +13,7 @@
 #
 # You have kernels. Two questions are left, and the second comes first: do they compute the same when a whole model runs
 # on them? And what are they worth? The honest way to answer the latter is to say beforehand what the hardware allows,
-# and then to measure on the hardware. **When this was written, none of these kernels had been timed on a GPU**: the
+# and then to measure on the hardware. **When this was written, none of these kernels had run on a GPU**: the
 # ledger, below, says how that stands. Until it has times, this lesson has *predictions* for GPUs, labelled as such, and
 # measurements of this machine's processor.
 
@@ -162,7 +162,8 @@ plt.show()
 # The roof holds, give or take the noise of its numbers, which were measured too; and a matrix that is only read may
 # come faster than a copy, which has to fetch the lines that it overwrites. Those at the left were predicted to wait for
 # memory. They are the further below the roof, the more *passes* and new arrays their NumPy form makes beyond one read
-# and one write, and that distance is what a fused kernel could win. Products stand closest to their roof, so there is
+# and one write, and most of that distance is what a fused kernel could win (not all: an exponential counts as one
+# operation, and takes a core the time of several). Products stand closest to their roof, so there is
 # little for a kernel of ours to win. Attention writes its scores and reads them again, in NumPy: it does not reach what
 # its products alone would.
 #
@@ -465,7 +466,7 @@ for name, ledger in ledgers().items():
 # %% [markdown]
 # The bars are lower bounds of each *form*, so a difference of two of them is a prediction and no more. What it says:
 #
-# * The large steps are Add & Norm and the loss. Neither is famous; both are many passes over large arrays, made one.
+# * The large steps are Add & Norm and the loss. Neither is famous; both are many passes over large arrays, made few.
 # * Flash attention hardly shows. With 32 tokens a head's scores (T × T) are smaller than its queries (T × D), and
 #   exercise 2 said so before anybody ran anything. For long sentences the same kernel is the one that matters.
 # * In the end most of what is left is products, cuBLAS's, and no kernel of ours makes those faster.
@@ -530,7 +531,7 @@ print(
 # The P100 of the paper had no tensor cores; those came with the V100 in the same year, and made the roof's flat part
 # rise far faster than its slope, as the table of data sheets shows. FlashAttention (Dao et al. 2022) began from that
 # observation, and compilers fuse by themselves today (`torch.compile`, which writes Triton). Rooflines have gained
-# ceilings for the caches and for each type of number; the two lines of 2009 are still where one starts.
+# slopes for the caches and a flat for each type of number; the two lines of 2009 are still where one starts.
 #
 # ## Where next
 #

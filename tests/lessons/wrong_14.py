@@ -78,13 +78,18 @@ WRONG = {
         "one after the other": (_predict(combine=lambda a, b: a + b), "so the slower decides"),
         "the faster decides": (_predict(combine=min), "not the faster"),
         "no call": (_predict(call=0.0), "a call alone is 1.0e-06 s"),
+        "no memory": (lambda m, k, n, machine: machine.call + 2 * m * k * n / machine.flops, "still have to travel"),
+        "the call overlaps": (
+            lambda m, k, n, machine: max(machine.call, _predict(call=0.0)(m, k, n, machine)),
+            "a call of half a second, which comes on top",
+        ),
     },
     "adam_step": {
         "everything at once": (_one_block, "is every operation on a slice"),
         "a new array under an old name": (_not_in_place, "only makes a new array"),
         "the last block is left out": (_forgets_the_rest, "the last block may be shorter"),
         "grad is overwritten": (_writes_into_grad, "it writes into grad"),
-        "no bias correction": (_no_correction, "with all parameters in one block, data"),
+        "no bias correction": (_no_correction, "the sum without 1 − beta1^step"),
         "a wide scalar": (_widens, "a scalar of type np.float64"),
     },
     "speed_up": {

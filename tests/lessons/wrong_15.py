@@ -38,12 +38,13 @@ def _halves_go_up(x, bits):
 @triton.jit
 def _softmax_kernel(
     x_ptr, y_ptr, n, stride_x, stride_y,
-    OTHER: tl.constexpr, SHIFT: tl.constexpr, GUARD: tl.constexpr, BLOCK: tl.constexpr,
+    OTHER: tl.constexpr, SHIFT: tl.constexpr, GUARD: tl.constexpr, UNMASKED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
     mask = column < n
-    x = tl.load(x_ptr + row * stride_x + column, mask, other=OTHER).to(tl.float32)
+    x = tl.load(x_ptr + row * stride_x + column, (UNMASKED == "load") | mask, other=OTHER).to(tl.float32)
+    x = tl.where(mask, x, OTHER)
     if SHIFT:
         m = tl.max(x, axis=0)
         if GUARD:
@@ -53,10 +54,12 @@ def _softmax_kernel(
     total = tl.sum(e, axis=0)
     if GUARD:
         total = tl.where(total == 0, 1.0, total)
-    tl.store(y_ptr + row * stride_y + column, (e / total).to(y_ptr.dtype.element_ty), mask)
+    tl.store(
+        y_ptr + row * stride_y + column, (e / total).to(y_ptr.dtype.element_ty), (UNMASKED == "store") | mask
+    )  # fmt: skip
 
 
-def _softmax(other=float("-inf"), shift=True, guard=True, rows=None, row_step=None, padded=False):
+def _softmax(other=float("-inf"), shift=True, guard=True, rows=None, row_step=None, unmasked=""):
     """A softmax with one thing wrong with it."""
 
     def softmax_rows(x):
@@ -65,8 +68,9 @@ def _softmax(other=float("-inf"), shift=True, guard=True, rows=None, row_step=No
         block = triton.next_power_of_2(n)
         with np.errstate(all="ignore"):
             _softmax_kernel[(rows or num_rows,)](
-                x, y, n, n if row_step else x.stride(0), n, OTHER=other, SHIFT=shift, GUARD=guard, BLOCK=block
-            )
+                x, y, n, n if row_step else x.stride(0), n,
+                OTHER=other, SHIFT=shift, GUARD=guard, UNMASKED=unmasked, BLOCK=block,
+            )  # fmt: skip
         return y
 
     return softmax_rows
@@ -79,7 +83,7 @@ def _rows_of_blocks(x):
     right = torch.zeros((num_rows, block), device=x.device)
     right[:, :n] = x.float()
     _softmax_kernel[(num_rows,)](
-        right, y, n, n, n, OTHER=float("-inf"), SHIFT=True, GUARD=True, BLOCK=block
+        right, y, n, n, n, OTHER=float("-inf"), SHIFT=True, GUARD=True, UNMASKED="", BLOCK=block
     )  # fmt: skip
     return y.flatten()[: num_rows * n].view(num_rows, n)
 
@@ -112,6 +116,23 @@ def _layernorm(mean_of_dn=True, along=True, lanes=False, sums="added", skips=Fal
     return layernorm_backward_rows
 
 
+@triton.jit
+def _adding_kernel(terms_ptr, total_ptr, num_rows, n, BLOCK: tl.constexpr):
+    column = tl.arange(0, BLOCK)
+    for row in range(tl.program_id(0), num_rows, tl.num_programs(0)):
+        total = tl.load(total_ptr + column, column < n) + tl.load(terms_ptr + row * n + column, column < n)
+        tl.store(total_ptr + column, total, column < n)
+
+
+def _racing(dy, x, gamma, mean, rstd, programs):
+    dx, *sums = _layernorm()(dy, x, gamma, mean, rstd, programs)
+    n = (x - mean[:, None]) * rstd[:, None]
+    for total, terms in zip(sums, (dy * n, dy), strict=True):
+        total.zero_()
+        _adding_kernel[(programs,)](terms, total, *x.shape, BLOCK=triton.next_power_of_2(x.shape[1]))
+    return dx, *sums
+
+
 WRONG = {
     "round_to": {
         "decimals": (_decimals, "spacing of floating-point numbers is relative"),
@@ -127,6 +148,8 @@ WRONG = {
         "one program": (_softmax(rows=1), "is there a program for each row?"),
         "the stride is n": (_softmax(row_step=True), "lie further apart in memory"),
         "rows begin at r · BLOCK": (_rows_of_blocks, "whatever the block's length"),
+        "the store has no mask": (_softmax(unmasked="store"), "tl.store wants the mask too"),
+        "the load has no mask": (_softmax(unmasked="load"), "tl.load wants the mask too"),
     },
     "layernorm_backward_rows": {
         "mean(dn) is missing": (_layernorm(mean_of_dn=False), "must sum to 0"),
@@ -136,6 +159,7 @@ WRONG = {
         "averaged": (_layernorm(sums="averaged"), "are added, not averaged"),
         "the last program wins": (_layernorm(sums="last wins"), "a row of its own"),
         "a row a program": (_layernorm(skips=True), "so that each row is somebody's"),
+        "all add to one row": (_racing, "who comes first is chance"),
         "one array": (lambda dy, *_: dy, "must return 3 arrays"),
     },
 }

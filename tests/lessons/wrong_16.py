@@ -1,10 +1,11 @@
 """Plausible wrong answers to lesson 16, each with words of the hint it must get."""
 
+# pyright: reportInvalidTypeForm=false
 import math
 
 import numpy as np
 
-from course.gpu import torch
+from course.gpu import tl, torch, triton
 
 # --- Merging --------------------------------------------------------------------------------------------------
 
@@ -41,15 +42,18 @@ def _not_a_number(left, right):
 # --- Blocks ---------------------------------------------------------------------------------------------------
 
 
-def _blocks(offset=True, first_of=0, last_of=0, whole_by_last=False, never_whole=False, all_of_them=False):
+def _blocks(offset=True, first_of=0, last_of=0, whole_by_last=False, never_whole=False, all_of_them=False,
+    ragged=True,
+):  # fmt: skip
     """Which blocks to visit, with one thing wrong with it."""
 
     def causal_blocks(block, tile, Tq, Tk):
         QUERIES, KEYS = tile
         shift = Tk - Tq if offset else 0
         first = block * QUERIES + shift + first_of
-        last = min((block + 1) * QUERIES, Tq) - 1 + shift + last_of
-        stop = min(-(-max(last + 1, 0) // KEYS), -(-Tk // KEYS))
+        last = min((block + 1) * QUERIES, Tq if ragged else math.inf) - 1 + shift + last_of
+        stop = -(-max(last + 1, 0) // KEYS)
+        stop = min(stop, -(-Tk // KEYS)) if ragged else stop
         whole = min(max((last if whole_by_last else first) + 1, 0) // KEYS, stop)
         return 0 if never_whole else whole, -(-Tk // KEYS) if all_of_them else stop
 
@@ -95,15 +99,28 @@ def _flash(
     return flash_forward
 
 
+@triton.jit
+def _copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, i < n))
+
+
+def _unmasked_lse(query, key, value, causal=False, tile=(16, 16)):
+    out, lse = _flash()(query, key, value, causal, tile)
+    stored = torch.empty_like(lse)
+    _copy_kernel[(triton.cdiv(lse.numel(), tile[0]),)](lse, stored, lse.numel(), BLOCK=tile[0])
+    return out, stored
+
+
 # --- Backward -------------------------------------------------------------------------------------------------
 
 
-def _backward(local_softmax=False, local_delta=False, scaled=True, delta=True):
+def _backward(local_softmax=False, local_delta=False, scaled=True, scores_scaled=True, delta=True):
     """The gradients of a block, with one thing wrong with them."""
 
     def backward_block(dout, out, lse, query, key, value):
         scale = 1 / math.sqrt(query.shape[1])
-        weights = np.exp(scale * query @ key.T - lse[:, None])
+        weights = np.exp((scale if scores_scaled else 1) * query @ key.T - lse[:, None])
         if local_softmax:
             weights = weights / weights.sum(axis=1, keepdims=True)
         dweights = dout @ value.T
@@ -131,6 +148,8 @@ WRONG = {
         "whole for the last query": (_blocks(whole_by_last=True), "see its own future"),
         "always masked": (_blocks(never_whole=True), "slower than it need be"),
         "aligned top left": (_blocks(offset=False), "query i stands at position Tk − Tq + i"),
+        "the last block is whole": (_blocks(ragged=False), "and there are 5 blocks of keys"),
+        "the wrong way round": (lambda *args: _blocks()(*args)[::-1], "(whole, stop), and whole blocks are among"),
         "one number": (lambda block, tile, Tq, Tk: block + 1, "must return two numbers"),
     },
     "flash_forward": {
@@ -139,6 +158,7 @@ WRONG = {
         "not scaled": (_flash(scaled=False), "query · key / √D"),
         "not rescaled": (_flash(rescaled=False), "must shrink by 2^(old m − new m)"),
         "lanes beyond the keys": (_flash(beyond=0.0), "must have a score of −inf"),
+        "lse has no mask": (_unmasked_lse, "the store of lse wants a mask"),
         "one head": (_flash(heads=False), "head h begins at h · T · D"),
         "no mask": (_flash(masked=False), "which must not see them"),
         "aligned top left": (_flash(offset=False), "causal with 20 queries and 40 keys"),
@@ -147,6 +167,7 @@ WRONG = {
     },
     "backward_block": {
         "not scaled": (_backward(scaled=False), "times the true gradient everywhere"),
+        "scores not scaled": (_backward(scores_scaled=False), "weights add up to 1"),
         "no delta": (_backward(delta=False), "moves no weight"),
         "softmax of the block": (_backward(local_softmax=True), "a softmax over the block alone"),
         "delta of the block": (_backward(local_delta=True), "What is dout · out?"),

@@ -59,6 +59,7 @@ def predicted_seconds(attempt: Attempt) -> None:
     )
     moved = 4 * (m * k + k * n + m * n)
     memory = answer(ENDLESS, 1e9, 0.0)
+    require(memory > 1e-9, "with endlessly fast arithmetic it predicts no time, and the matrices still have to travel")
     for name, rows, columns in (("the left matrix", m, k), ("the right one", k, n), ("the product", m, n)):
         forgotten = abs(memory / ((moved - 4 * rows * columns) / 1e9) - 1) < 1e-9
         require(not forgotten, f"{name}, {rows} × {columns}, goes through memory too")
@@ -76,6 +77,8 @@ def predicted_seconds(attempt: Attempt) -> None:
         "a second of arithmetic and a second of memory make 2 s: but it computes while it moves, so the slower decides",
     )
     agree("with a second of arithmetic and a second of memory it", equal, 1.0)
+    called = answer(2 * m * k * n, moved, 0.5)
+    agree("with a second of each and a call of half a second, which comes on top, it", called, 1.5)
 
 
 @exercise(answer=_adam_step, in_place=True)
@@ -90,6 +93,8 @@ def adam_step(attempt: Attempt) -> None:
         _adam_step(*expected, step=step, lr=0.1)
         return actual, expected
 
+    factor = (1 - 0.9**3) / math.sqrt(1 - 0.98**3)
+    uncorrected = {"the sum without 1 − beta1^step and 1 − beta2^step below m and v": factor}
     before = arrays(10)
     actual, expected = done(10, 10)
     require(np.array_equal(actual[1], before[1]), "it writes into grad: only data, m and v are to change")
@@ -98,7 +103,10 @@ def adam_step(attempt: Attempt) -> None:
             not np.array_equal(actual[i], before[i]),
             f"{name} is as it was: `{name} = …` only makes a new array, `{name}[...] = …` writes into the old one",
         )
-        agree(f"with all parameters in one block, {name}", actual[i], expected[i])
+        what, change, right = name, actual[i], expected[i]
+        if name == "data":
+            what, change, right = "what is subtracted from data", before[i] - actual[i], before[i] - expected[i]
+        agree(f"with all parameters in one block, {what}", change, right, factors=uncorrected)
     for size, block in ((12, 4), (11, 4), (3, 8)):
         actual, expected = done(size, block)
         for i, name in ((2, "m"), (3, "v"), (0, "data")):

@@ -6,6 +6,7 @@ import kernels
 from minitransformer import ops
 
 from ..exercise import Attempt, exercise
+from ..fence import Trespasses, fence
 from ..gpu import require, torch
 from ..judging import agree, several
 from ..judging import require as must
@@ -71,13 +72,36 @@ def round_to(attempt: Attempt) -> None:
     agree("with 10 bits, the result", found, x.astype(np.float16).astype(np.float64), tolerance=1e-7)
 
 
+def stays_inside(seen: Trespasses, name: str, width: int) -> None:
+    """What is right in the interpreter, where one program comes after the other, may be luck."""
+    found = f"{name} of rows of {width} is right, but "
+    must(
+        not seen.stores,
+        f"{found}the kernel also writes behind the last row ({seen.stores} lanes, stopped here; on a GPU somebody "
+        "else's memory is overwritten): tl.store wants the mask too",
+    )
+    must(
+        not seen.loads,
+        f"{found}the kernel also reads where there is no array ({seen.loads} lanes, stopped here; a GPU may crash): "
+        "tl.load wants the mask too",
+    )
+    must(
+        not seen.races,
+        f"{found}a program reads or writes what another has written ({seen.races} lanes): on a GPU they run side by "
+        "side, and who comes first is chance. Each program writes places of its own",
+    )
+
+
 @exercise(answer=_softmax_rows)
 def softmax_rows(attempt: Attempt) -> None:
     needs_kernels(attempt, None)
     rng = np.random.default_rng(0)
+    seen = Trespasses()
 
     def error_by_row(x):
-        y = result(attempt, x, shape=tuple(x.shape), dtype=x.dtype)
+        nonlocal seen
+        with fence() as seen:
+            y = result(attempt, x, shape=tuple(x.shape), dtype=x.dtype)
         return y, np.abs(y - ops.softmax_forward(x.double().cpu().numpy())[0]).max(axis=1)
 
     full = tensor(rng.standard_normal((3, 8)))
@@ -102,6 +126,7 @@ def softmax_rows(attempt: Attempt) -> None:
             "What must they hold, for their exponential to be 0?",
         )
         must(wrong.max() <= FLOAT32, f"rows of 8 are right, rows of {width} are off by {wrong.max():.1g}")
+        stays_inside(seen, "y", width)
 
     large = tensor(np.array([[1e4, 1e4 - 1, -1e4], [-1e4, -1e4, -1e4 - 1]]))
     y, wrong = error_by_row(large)
@@ -135,14 +160,17 @@ def softmax_rows(attempt: Attempt) -> None:
 def layernorm_backward_rows(attempt: Attempt) -> None:
     needs_kernels(attempt, *[None] * 6)
     rng = np.random.default_rng(0)
+    seen = Trespasses()
 
     def case(num_rows, width, programs):
         """What the attempt returns, and what is right; all of it in float64."""
+        nonlocal seen
         x, dy = (rng.standard_normal((num_rows, width)).astype(np.float32) for _ in range(2))
         x, gamma = x + np.float32(2), (1 + rng.random(width)).astype(np.float32)
         mean, rstd = x.mean(axis=1), 1 / np.sqrt(x.var(axis=1) + 1e-5)
         arrays = [tensor(array) for array in (dy, x, gamma, mean, rstd)]
-        found = attempt(*arrays, programs)
+        with fence() as seen:
+            found = attempt(*arrays, programs)
         several(found, "dx", "dgamma", "dbeta")
         shapes = {"dx": x.shape, "dgamma": gamma.shape, "dbeta": gamma.shape}
         numbers = [as_numbers(name, f, shapes[name]) for name, f in zip(shapes, found, strict=True)]
@@ -171,6 +199,7 @@ def layernorm_backward_rows(attempt: Attempt) -> None:
     agree("dx of rows of 12 (rows of 8 are right: is a mean taken over the block's 16 lanes?)", dx, expected[0],
           tolerance=FLOAT32)  # fmt: skip
     agree("dgamma of rows of 12 (rows of 8 are right)", dgamma, expected[1], tolerance=FLOAT32)
+    stays_inside(seen, "all", 12)
 
     for num_rows, programs in ((7, 3), (2, 4)):
         (dx, dgamma, dbeta), expected, _ = case(num_rows, 12, programs)
@@ -192,3 +221,4 @@ def layernorm_backward_rows(attempt: Attempt) -> None:
                 f"with {programs} programs for {num_rows} rows {name} is wrong, with 1 it is right: does each program "
                 "write its sum to a row of its own, also one that had nothing to add, and are all of them added up?",
             )
+        stays_inside(seen, "all", 12)

@@ -10,6 +10,7 @@ import kernels
 from minitransformer import gradcheck, ops
 
 from ..exercise import Attempt, Wrong, exercise
+from ..fence import fence
 from ..gpu import DEVICE, require
 from ..judging import agree, several
 from ..judging import require as must
@@ -127,7 +128,8 @@ def merge(attempt: Attempt) -> None:
 
 @exercise(answer=_causal_blocks)
 def causal_blocks(attempt: Attempt) -> None:
-    for tile, Tq, Tk in (((4, 4), 12, 12), ((4, 2), 12, 12), ((2, 4), 12, 12), ((4, 4), 10, 13), ((4, 4), 9, 5)):
+    cases = ((4, 4), 12, 12), ((4, 2), 12, 12), ((2, 4), 12, 12), ((4, 4), 10, 13), ((4, 2), 9, 9), ((4, 4), 9, 5)
+    for tile, Tq, Tk in cases:
         QUERIES, KEYS = tile
         seen = np.arange(Tk) <= np.arange(Tq)[:, None] + (Tk - Tq)  # (Tq, Tk)
         for block in range(-(-Tq // QUERIES)):
@@ -141,6 +143,10 @@ def causal_blocks(attempt: Attempt) -> None:
             rows = seen[block * QUERIES : (block + 1) * QUERIES]
             tiles = [rows[:, start : start + KEYS] for start in range(0, Tk, KEYS)]
             aligned = "; query i stands at position Tk − Tq + i" if Tq != Tk else ""
+            must(
+                whole <= stop,
+                f"{where} it returns {whole} and {stop}: (whole, stop), and whole blocks are among those visited",
+            )
             must(
                 0 <= whole <= stop <= len(tiles),
                 f"{where} it returns {whole} and {stop}, and there are {len(tiles)} blocks of keys{aligned}",
@@ -174,13 +180,16 @@ def causal_blocks(attempt: Attempt) -> None:
 def flash_forward(attempt: Attempt) -> None:
     needs_kernels(attempt, *[None] * 3)
     rng = np.random.default_rng(0)
+    trespasses = []  # of each run, lanes
 
     def run(query, key, value, causal=False, tile=TILE):
         arrays = [np.asarray(array, np.float32) for array in (query, key, value)]
-        found = attempt(*map(tensor, arrays), causal, tile)
+        with fence() as seen:
+            found = attempt(*map(tensor, arrays), causal, tile)
         several(found, "out", "lse")
         out = as_numbers("out", found[0], arrays[0].shape)
         lse = as_numbers("lse", found[1], arrays[0].shape[:2])
+        trespasses.append(seen.stores + seen.loads + seen.races)
         return out, lse
 
     def right(query, key, value, causal=False):
@@ -242,6 +251,11 @@ def flash_forward(attempt: Attempt) -> None:
         not wrong,
         f"with one head and one block of queries it is right; of 3 heads of 37 queries, head {first(wrong)} is wrong: "
         "head h begins at h · T · D, queries at h · Tq, keys at h · Tk",
+    )
+    must(
+        not trespasses[-1],
+        f"37 queries come out right, but {trespasses[-1]} lanes beyond the last query read or write what is not "
+        "theirs, the next head's or nobody's: the store of lse wants a mask, queries < Tq",
     )
 
     query, key, value = draw(1, 40, 40)
@@ -306,6 +320,11 @@ def backward_block(attempt: Attempt) -> None:
     dout = rng.standard_normal((5, 3))
     _, cache = forward(query, key, value)
     expected = backward([slice(0, 6)])(dout, cache)
+    must(
+        np.allclose(expected[2].sum(axis=0), dout.sum(axis=0)),
+        "with all keys in one block, dvalue summed over the keys must be dout summed over the queries, as each query's "
+        "weights add up to 1: weights are e^(query · key / √D − lse), and dvalue is weightsᵀ · dout",
+    )
     must(
         np.abs(expected[1].sum(axis=0)).max() <= 1e-9,
         "with all keys in one block, dkey summed over the keys must be 0: the same vector added to all keys adds the "
