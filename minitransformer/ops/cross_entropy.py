@@ -4,7 +4,6 @@ import numpy as np
 
 from ._checks import check_floats, check_ids, check_number, check_out, check_shape
 from .arrays import Array, ones
-from .embedding import scatter_add
 from .softmax import below_max, finite_max
 
 BLOCK_LOGITS = 1 << 21
@@ -115,24 +114,24 @@ def _block(
     """The summed loss of a block of rows; its gradient is written to `drows` and added to `dtable`.
 
     In the clear form, `dlogits = softmax(rows @ tableᵀ) − (1 − ε)·onehot − ε/V`, `drows = dlogits @ table` and
-    `dtable += dlogitsᵀ @ rows`. Here the normalisation and the two constant terms are moved past the products, onto
-    arrays of C columns instead of V.
+    `dtable += dlogitsᵀ @ rows`. Here the normalisation and the smoothing are moved past the products, onto arrays of C
+    columns instead of V. The target is subtracted before them: where the model is sure, it all but cancels.
     """
     dtype = rows.dtype
     confidence, smoothing = dtype.type(1 - label_smoothing), dtype.type(label_smoothing)
     logits = rows @ table.T  # (N, V)
     maximum = finite_max(logits)
-    target_logit = logits[np.arange(len(ids)), ids]
-    expected = confidence * target_logit + smoothing * (rows @ column_mean)  # Σ_v q_v logit_v
+    target = np.arange(len(ids)), ids
+    expected = confidence * logits[target] + smoothing * (rows @ column_mean)  # Σ_v q_v logit_v
     exponentials = np.exp(np.subtract(logits, maximum, out=logits), out=logits)
     total = exponentials @ ones(len(table), dtype)  # (N,)
     loss = (np.log(total) + maximum[:, 0] - expected).sum(dtype=dtype)
     if dtable is not None:
+        exponentials[target] -= confidence * total
         np.matmul(exponentials, table, out=drows)
         drows /= total[:, None]
-        drows -= confidence * table[ids] + smoothing * column_mean
+        drows -= smoothing * column_mean
         dtable += exponentials.T @ (rows / total[:, None])
-        scatter_add(dtable, ids, rows, -confidence)
         dtable -= smoothing / dtype.type(len(table)) * rows.sum(axis=0)
     return loss
 

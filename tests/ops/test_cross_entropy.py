@@ -183,6 +183,20 @@ def test_float32_gradients(forward, backward, smoothing):
 
 @both
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_float32_gradients_of_a_model_that_is_sure(forward, backward, smoothing):
+    """Probabilities of 0.9 and more: the gradient is the small difference between them and the targets."""
+
+    def draw(rng):
+        table, targets = normal(rng, 200, 32), rng.integers(200, size=64)
+        towards_target = 8 * table[targets] / (table[targets] ** 2).sum(axis=1, keepdims=True)
+        return {"x": towards_target + 0.1 * normal(rng, 64, 32), "table": table, "targets": targets}
+
+    oracle = partial(oracles.linear_cross_entropy, label_smoothing=smoothing)
+    prove_float32_accuracy(partial(forward, label_smoothing=smoothing), backward, oracle, draw, outputs=False)
+
+
+@both
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_float32_losses(forward, backward, smoothing):
     """One loss is one number, too few to compare errors by: 1,000 of them."""
     rng = np.random.default_rng(0)

@@ -35,7 +35,7 @@ try:
 except ImportError:  # Windows has none: there, nobody keeps two runs apart
     fcntl = None
 
-EDITION = 1
+EDITION = 2
 """Of all that trials depend on and do not describe: count it up when models, training or exams compute otherwise."""
 
 
