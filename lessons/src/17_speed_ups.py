@@ -16,6 +16,15 @@
 # and then to measure on the hardware. **When this was written, none of these kernels had run on a GPU**: the
 # ledger, below, says how that stands. Until it has times, this lesson has *predictions* for GPUs, labelled as such, and
 # measurements of this machine's processor.
+#
+# To run and time them on a real GPU, for example a free hosted T4 (in float16: it has no bfloat16), open this notebook
+# there and run first:
+#
+# ```
+# !git clone --depth 1 THE_ADDRESS_OF_THIS_REPOSITORY minitransformer
+# %cd minitransformer/lessons
+# %pip install --quiet ..
+# ```
 
 # %%
 import math
@@ -28,12 +37,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from course import recorded, start
-from course.gpu import (
-    DEVICE,
-    MISSING,
-    machine,
-    require,
-)  # first: it asks Triton for its interpreter where there is no GPU
+from course.gpu import DEVICE, MISSING, machine, require  # before anything else imports triton
 from course.measuring import benchmark, blas_threads, race, this_machine
 from course.pictures.lesson_17 import kernel_dots, ladder, move, roof
 from course.roofline import GPUS, WORKS, Gpu, gpu_named
@@ -50,12 +54,6 @@ print(machine())
 print("the ledger:", *report(), sep="\n  ")
 
 # %% [markdown]
-# To run it natively, on a free hosted T4 (Colab or Kaggle, Linux, with a GPU chosen in the settings):
-#
-# 1. put a copy of the repository there, and run `pip install -e '.[kernels]'` in it;
-# 2. open this notebook there, in its folder `lessons`;
-# 3. run all cells: `course.gpu` finds the GPU, and kernels are timed in float16, since a T4 has no bfloat16.
-#
 # ## The roofline
 #
 # Lesson 14 predicted the time of an operation from three numbers. Leave out the call, and what is left fits in one

@@ -99,8 +99,25 @@ def write_report(out: Path, experiments: Mapping[str, Experiment], tasks: Sequen
 
 
 def report_lines(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> list[str]:
-    """The report that the results in `out` make. Raises as `sections`."""
-    return [*HEAD, *(line for section in sections(out, experiments, tasks) for line in section.lines())]
+    """The report that the results in `out` make. Raises as `sections`.
+
+    An experiment's second task leaves out how its first task's part ends, such as the paper's own table.
+    """
+    lines, said = list(HEAD), {}
+    for section in sections(out, experiments, tasks):
+        blocks = "\n".join(section.lines()).split("\n\n")  # paragraphs, tables, lists
+        lines += "\n\n".join(_without_common_end(blocks, said.get(section.experiment.NAME, []))).split("\n")
+        said[section.experiment.NAME] = blocks
+    return lines
+
+
+def _without_common_end(blocks: Sequence[str], others: Sequence[str]) -> Sequence[str]:
+    count = len(blocks)
+    for ours, theirs in zip(reversed(blocks), reversed(others), strict=False):
+        if ours != theirs:
+            break
+        count -= 1
+    return blocks[:count]
 
 
 @dataclass(frozen=True)
@@ -121,7 +138,7 @@ class Section:
                 f"what {self.experiment.NAME} found does not fit its report ({error!r}): run the experiment again"
             ) from error
         if task != HOME:
-            title = f"{title}: {task}"
+            title = f"{title}, on {task.capitalize()}"
             lines = [line.replace("](pictures/", f"](pictures/{task}/") for line in lines]
         return ["", f"## {title}", "", self.origin.line(), "", *lines]
 

@@ -141,5 +141,18 @@ def test_results_of_another_task_stand_beside_the_grammar_s(tmp_path: Path, monk
     assert (tmp_path / "out/results/table1-multi30k.json").is_file()
     assert (tmp_path / "out/pictures/multi30k/table1-x.png").is_file()
     text = (tmp_path / "out/paper.md").read_text(encoding="utf-8")
-    assert "## A title: multi30k" in text
+    assert "## A title, on Multi30k" in text
     assert "](pictures/multi30k/table1-x.png)" in text
+
+
+def test_what_both_tasks_end_with_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TINY, "trials", lambda task, scale: [])
+    monkeypatch.setattr(TINY, "find", lambda context: {"steps": 7 if context.task.name == "grammar" else 8})
+    ends = ["", "The paper's own table:", "", "| a |", "| --- |", "| 1 |"]
+    monkeypatch.setattr(TINY, "report", lambda findings: [*report(findings), *ends])
+    assert main(["paper", "table1", "--task", "multi30k", "--out", "out"]) == 0
+    assert "The paper's own table:\n\n| a |" in (tmp_path / "out/paper.md").read_text(encoding="utf-8")
+    assert main(["paper", "table1", "--out", "out"]) == 0
+    text = (tmp_path / "out/paper.md").read_text(encoding="utf-8")
+    assert text.count("The paper's own table:") == text.count("| a |") == 1
+    assert text.index("It took 7 steps.") < text.index("| a |") < text.index("It took 8 steps.")
