@@ -15,7 +15,7 @@ def beam_search(next_log_probs, num_beams, eos, max_length, length_penalty=0.0):
         best = sorted(extensions, key=lambda extension: -extension[1])[:places]
         complete += [extension for extension in best if extension[0][-1] == eos]
         beam = [extension for extension in best if extension[0][-1] != eos]
-        places = len(beam)
+        places -= len(best) - len(beam)
         if not beam:
             break
     return max(complete or beam, key=lambda found: found[1] / ((5 + len(found[0])) / 6) ** length_penalty)

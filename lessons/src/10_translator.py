@@ -195,8 +195,8 @@ plt.show()
 # %% [markdown]
 # Three acts. First the two test losses fall together: the model learns which words are frequent and which follow each
 # other, a German without meaning, and the maps stay fog. Then they part. The source is being read, the spread collapses
-# and the maps turn from fog to a line of dots. From there on the right source helps more and more, and a *wrong* one
-# hurts, since the model now believes what it reads. In the last map *ran* is read twice: early in the sentence for
+# and the maps turn from fog to a line of dots. From there on the right source helps more and more, and soon a *wrong*
+# one hurts, since the model now believes what it reads. In the last map *ran* is read twice: early in the sentence for
 # *ist*, and at its end for *gelaufen*. That is German word order, found by gradient descent.
 #
 # The step at which they part, and what the spread does around it:
@@ -269,8 +269,9 @@ plt.show()
 def word_map(weights, target_words, source_words):
     """From attention between tokens to attention between words.
 
-    weights (Tq, Tk), rows sum to 1; target_words (Tq,), source_words (Tk,): the number of the word, from 0, that each
-    token belongs to → (target words, source words): columns of a word summed, rows of a word averaged.
+    weights (Tq, Tk), rows sum to 1; target_words (Tq,), source_words (Tk,): the number of the word that each token
+    belongs to, counted from 0 along the sentence → (target words, source words): columns of a word summed, rows of a
+    word averaged.
     """
     raise NotImplementedError
 
@@ -413,12 +414,13 @@ print(f"of {len(rank)} errors the right token is the second choice in {second:.0
 print(f"mean P of the favourite: {np.mean(certainty):.2f} where it is right, {p_favourite.mean():.2f} at a first error")
 
 # %% [markdown]
-# A wrong translation is mostly a hesitation that went the wrong way. That says *where* to look, not yet *why*. So read
+# Where the model is sure it says about 0.9 and not 1: label smoothing taught it to (lesson [01](01_softmax.ipynb)). A
+# wrong translation is mostly a hesitation that went the wrong way. That says *where* to look, not yet *why*. So read
 # the list of errors above once more, and look for what repeats: often it is one ending. How often?
 
 # %%
 def endings_only(text, reference):
-    """Whether two texts have word for word the same beginnings, and differ in endings."""
+    """Whether two texts agree in the first three letters of each word, and differ after them."""
     pairs = list(zip(text.split(), reference.split(), strict=False))
     return len(text.split()) == len(reference.split()) and all(a[:3] == b[:3] for a, b in pairs)
 
@@ -467,12 +469,15 @@ figure.colorbar(image, label="%")
 plt.show()
 for english, wanted, got in slips[:: len(slips) // 3][:3]:
     print(f"{english:<35} {got:<38} {wanted}")
+differ = [[(g, w) for g, w in zip(got.split(), wanted.split(), strict=True) if g != w] for _, wanted, got in slips]
+of_singular = sum(len(each) == 1 and each[0][1] == each[0][0] + "n" for each in differ)
+print(f"one word in -e instead of -en, and nothing else: {of_singular} of {len(slips)} wrong plurals")
 
 
 # %% [markdown]
-# In the singular nothing goes wrong. In the plural every article does, and each of them most with feminine nouns, where
-# the same article could also begin a singular. The model can decline; it slips into the
-# other number.
+# In the singular nothing goes wrong. In the plural something does after every article, most with feminine nouns, where
+# the same article could also begin a singular; and what goes wrong is the one letter by which the ending of the plural
+# differs from it. The model can decline; it slips into the other number.
 #
 # So does it look at the noun at all, when it writes the ending? The weights of the last layer, at the token with the
 # ending, for translations that came out right and for those that did not:
@@ -545,8 +550,9 @@ for row, written, read in list(zip(merged, target_words, ["<s>", *target_words],
 # %% [markdown]
 # ## What changed since 2017
 #
-# Large language models translate although nobody trained them on pairs of sentences: enough of their text holds
-# translations (Briakou et al. 2023); encoder–decoders live on where many languages share one model (NLLB Team 2022).
+# Large language models learned to translate without being given pairs of sentences: enough of their text holds
+# translations by accident (Briakou et al. 2023); encoder–decoders live on where many languages share one model (NLLB
+# Team 2022).
 # Attention has been compared with alignments made by people: the last layer but one agrees with them best, and a head
 # can be trained to give them (Garg et al. 2019).
 #

@@ -68,7 +68,7 @@ def log_prob(sentence, source):
 
 
 V, T = model.config.vocab_size, 12
-print(f"sentences of {T} tokens from a vocabulary of {V:,}: {V:,}^{T} = 10^{T * np.log10(V):.0f}")
+print(f"sentences of {T} tokens from a vocabulary of {V:,}: {V:,}^{T}, about 10^{T * np.log10(V):.0f}")
 
 # %% [markdown]
 # ## Greedy: the best token, again and again
@@ -180,13 +180,14 @@ axes.grid(axis="y")
 plt.show()
 
 # %% [markdown]
-# Most of the gain comes with the second place. This is why real systems stop at a handful.
+# Most of the gain comes with the second place; each further one costs as much and finds less. Real systems stop at a
+# handful too.
 #
 # ## The picture: where greedy loses
 #
 # Now the real model, and the sentence from above, with three places. At each step the surviving prefixes stand in the
-# order of their log-probability, which is below each; greedy's own are added where the beam had dropped them. Follow
-# the two colours: greedy starts on top.
+# order of their log-probability, which is below each; a `·` marks a piece inside a word; greedy's own are added where
+# the beam had dropped them. Follow the two colours: greedy starts on top.
 
 # %% tags=["picture"]
 log_probs = {(): 0.0}  # of every prefix that the search went on from, and of their extensions by one token
@@ -207,10 +208,17 @@ for t in range(len(found)):  # greedy's way to its end
     next_log_probs(found[:t])
 drawn = {prefix: log_probs[prefix] for prefix in survivors | {found[:t] for t in range(len(found) + 1)}}
 
+
+def label(ids):
+    """The last token, with a `·` where it goes on inside a word."""
+    token = tokenizer.tokens(ids)[-1]
+    return token.removeprefix("▁") if token.startswith("▁") else "·" + token
+
+
 figure, axes = plt.subplots(figsize=(7.2, 3.4))
 first = max(parting - 1, 0)
 paths = {"greedy": (found, VERMILION), "beam of 3": (best, BLUE)}
-draw_beams(axes, drawn, paths, lambda ids: tokenizer.tokens(ids)[-1].removeprefix("▁"), range(first, first + 7))
+draw_beams(axes, drawn, paths, label, range(first, first + 7))
 axes.set_title(f"“{SENTENCE}”")
 plt.show()
 for name, ids in (("greedy", found), ("beam of 3", best)):
@@ -237,8 +245,9 @@ print(f"log P of {len(few)} translations, yours against the package's: {error(np
 # $$ s(Y) = \frac{\log P(Y \mid X)}{\mathrm{lp}(Y)} \qquad
 #    \mathrm{lp}(Y) = \left(\frac{5 + |Y|}{6}\right)^{\alpha} $$
 #
-# $|Y|$ counts `</s>`. With $\alpha = 0$ it is $\log P$, with $\alpha = 1$ nearly the mean per token; the paper takes
-# 0.6. Here is a sentence of the test split where it decides:
+# $|Y|$ counts `</s>`. With $\alpha = 0$ the score is $\log P$; with $\alpha = 1$ it comes close, as sentences grow, to
+# six times the mean per token, and ranks as that does. The paper takes 0.6. Here is a sentence of the test split where
+# it decides:
 
 # %%
 SHOES = "Last week, he washed warm shoes."
@@ -249,6 +258,7 @@ for candidate in candidates:
     scores = [candidate.log_prob / penalty(length, alpha) for alpha in (0.6, 1.0)]
     text = tokenizer.decode(candidate.ids)
     print(f"{length:6} {candidate.log_prob:6.2f}   {scores[0]:7.3f} {scores[1]:7.3f}   {text}")
+print(f"greedy: {tokenizer.decode(greedy(encoded(SHOES)))}")
 
 # %% [markdown]
 # The most probable of them leaves out the shoes. Greedy had it right; it was the wider search that found the short one,
@@ -446,7 +456,7 @@ for change in changes:
     print(f"{bleu([words(change)], [sentence]):5.1f}   {change}")
 
 # %% [markdown]
-# The first says the opposite, and scores higher; the second is a perfect translation, in another order.
+# The first says the opposite, and scores higher; the second says the same, in another order.
 #
 # ## All together
 #
@@ -522,8 +532,8 @@ print(f"corpus BLEU {ours:.2f}, mean of sentences' BLEU {np.mean([bleu(*pair) fo
 # %% [markdown]
 # ## What changed since 2017
 #
-# Where there is one right answer, as in translation, beams are still in use; where there are many, as in conversation,
-# models *sample* from $P$, cut to its likely part (nucleus sampling, Holtzman et al. 2020). The key/value cache became
+# Where few answers are right, as in translation, beams are still in use; where many are, as in conversation, models
+# *sample* from $P$, cut to its likely part (nucleus sampling, Holtzman et al. 2020). The key/value cache became
 # the bottleneck of serving, and models share keys and values among heads to shrink it (multi-query attention, Shazeer
 # 2019; grouped-query, Ainslie et al. 2023). BLEU is still reported, but learned metrics agree better with people
 # (Freitag et al. 2022, "Stop Using BLEU").

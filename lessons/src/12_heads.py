@@ -11,11 +11,12 @@
 # | in the paper | §4, last paragraph, and Figures 3–5 |
 # | in the package | [`Transformer.attention_maps`](../minitransformer/models/transformer.py) |
 #
-# "Individual attention heads clearly learn to perform different tasks", says the paper, and shows some beautiful maps.
-# Nobody had told the heads to: all of a layer start as random matrices of the same kind, and see the same input. What
-# did ours become?
+# "… individual attention heads clearly learn to perform different tasks", says the paper, and shows some beautiful
+# maps. Nobody had told the heads to: all of a layer start as random matrices of the same kind, and see the same input.
+# What did ours become?
 
 # %%
+from collections import Counter
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -115,14 +116,14 @@ for kind in side:
     print(f"{kind}: head {layer + 1}.{head + 1} looks one back more than any other, with {most:.2f} of its weight")
 
 # %% [markdown]
-# Some heads look back, others ahead, many do neither; and a profile is a hill rather than a spike, since the code of
-# one position differs little from that of the next. In the decoder, distance 0 is the word that has just been read,
-# which is the one before the word being written.
+# Some heads look back, others ahead, many do neither; and a profile is a hill rather than a spike: the code of one
+# position differs little from that of the next, and it takes large scores to tell them apart. In the decoder, distance
+# 0 is the token that has just been read, which is the one before the token being written.
 #
 # ### By position, or by content?
 #
 # A head that looks one back may do so because of the *position* (the rotation of lesson [06](06_positions.ipynb)), or
-# because of the *words*, which happen to stand in that order. An experiment decides: shuffle the words of each source
+# because of the *words*, which happen to stand in that order. An experiment decides: shuffle the tokens of each source
 # sentence and look again. A head that goes by position does not mind.
 
 # %%
@@ -137,16 +138,20 @@ for layer, head in np.ndindex(LAYERS, HEADS):
     before = scores["encoder"][layer, head, favourite]
     after = looks_at(again[layer], lengths["source"], OFFSETS[favourite])[head]
     print(f"{layer + 1}.{head + 1}    {OFFSETS[favourite]:+6d}   {before:12.2f}   {after:15.2f}")
+even = np.average(1 / lengths["source"], weights=lengths["source"])
+print(f"a head that spreads evenly gives every key {even:.2f}")
 
 # %% [markdown]
-# What remains after shuffling is due to position, and that is most of it. What is lost is the words' share: the pairs
-# that a head used to find next to each other now stand elsewhere.
+# What remains after shuffling, above what an even head gives, is due to position: where a head has a favourite at all,
+# that is most of it. What is lost is the words' share: the pairs that a head used to find next to each other now stand
+# elsewhere.
 #
 # ### Sharp or vague, and resting places
 #
 # Two more numbers for each head. The entropy of a row says how many keys it spreads over: $e^{H}$ is 1 if all weight
-# lies on one, and $n$ if $n$ share it evenly. And the weight on `</s>` and on the full stop: a softmax must put its 1
-# somewhere, also where a head has nothing to look for, and such tokens become its resting place.
+# lies on one, and $n$ if $n$ share it evenly (lesson [10](10_translator.ipynb)). And the weight on the tokens that mark
+# a beginning or an end, `<s>`, `</s>`, the full stop and the question mark: a softmax must put its 1 somewhere, also
+# where a head has nothing to look for, and such tokens become its resting place.
 
 # %%
 sides = {"encoder": "source", "decoder": "target", "cross": "target"}  # of the queries
@@ -170,11 +175,11 @@ for kind in KINDS:
 # %% [markdown]
 # ## Does the model need it? Ablation
 #
-# A map shows what a head looks at, not whether anything comes of it. So remove the head and measure. In
-# $\mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_H)\,W^O$ head $h$ meets only the rows
-# $hD_v, \dots, (h+1)D_v - 1$ of $W^O$: the output is a sum of what each head contributes,
+# A map shows what a head looks at, not whether anything comes of it. So remove the head and measure. Each
+# $\mathrm{head}_h$, $(T, D_v)$, counted from 0 as NumPy does, meets only the rows $hD_v, \dots, (h+1)D_v - 1$ of
+# $W^O$, call them $W^O_h$, $(D_v, C)$: the output is a sum of what each head contributes,
 #
-# $$ \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_H)\,W^O = \sum_{h} \mathrm{head}_h \, W^O_h $$
+# $$ \mathrm{Concat}(\mathrm{head}_0, \dots, \mathrm{head}_{H-1})\,W^O = \sum_{h} \mathrm{head}_h \, W^O_h $$
 #
 # and with zeros in those rows its term is gone.
 #
@@ -228,7 +233,7 @@ for kind in KINDS:
             costs[kind][layer, head] = loss() - whole
 
 figure, axes = plt.subplots(figsize=(7.2, 3.2))
-draw_bars(axes, costs, "loss gained (nats per token)")
+draw_bars(axes, costs, "rise of the loss (nats per token)")
 axes.set_title(f"What each head is worth (with all of them the loss is {whole:.3f})")
 plt.show()
 
@@ -247,9 +252,17 @@ for name, heads in (("nothing", []), ("the least", everyone[:1]), ("the most", e
     print(f"\nremoved: {name} {what}\n   BLEU {score.bleu:.1f}, exactly right {score.exact_match:.0f} %")
     for text, reference in list(zip(output, references, strict=True))[1:3]:
         print(f"   {'✓' if text == reference else '✗'} {text}")
+    first = Counter()  # of each wrong sentence the first word that differs
+    for text, reference in zip(output, references, strict=True):
+        pairs = zip(reference.split(), text.split(), strict=False)
+        first.update([f"{wanted} → {got}" for wanted, got in pairs if wanted != got][:1])
+    print("   goes wrong first:", ", ".join(f"{change} ({count})" for change, count in first.most_common(4)))
 
 # %% [markdown]
-# Removing the heads that cost most does not break everything: grammar goes first, the words stay.
+# Without the head that costs most, most sentences still come out right. What goes wrong first is grammar, and often one
+# word: the perfect of a verb of motion takes *ist* and *sind*, that of most others *hat* and *haben*, so that whoever
+# writes the auxiliary must already know the verb, which German puts at the end. In the picture at the top this head
+# looks at *ran* alone to write *ist*.
 #
 # ### A head with a name
 #
@@ -277,9 +290,9 @@ for head in range(HEADS):
         print(f"without cross {LAYERS}.{head + 1} " + "".join(f"{share:8.0%}" for share in wrong_words()))
 
 # %% [markdown]
-# Only one head matters here, and it is that one: without it articles and adjectives no longer agree with their nouns,
-# and the nouns are still right. Look it up in the picture at the top: to write an article or an adjective it is already
-# at the noun. Nobody designed a head for agreement; German asked for one.
+# Only one head matters here, and it is that one: without it articles and adjectives often no longer agree with their
+# nouns, and the nouns are still right. Look it up in the picture at the top: to write an article it is already at the
+# noun, at *hunter* for *Der* and at *village* for *dem*. Nobody designed a head for agreement; German asked for one.
 #
 # ### Many at once
 #
@@ -304,26 +317,40 @@ random_order = [everyone[i] for i in rng.permutation(len(everyone))]
 curves = {"the cheapest first": pruned(everyone), "in random order": pruned(random_order)}
 figure, axes = plt.subplots(figsize=(7.2, 2.8))
 draw_pruning(axes, counts, curves, len(everyone))
+axes.set_title("More than the sum of what each is worth")
 plt.show()
+with removed(*free):
+    together = loss() - whole
+alone = sum(costs[kind][layer, head] for kind, layer, head in free)
+print(f"the {len(free)} cheap heads: one at a time {alone:.2f} nats in all, together {together:.2f}")
 
 # %% [markdown]
+# Cheap alone is not cheap together: while one of them was gone, others did its work.
+#
 # ## Does the map tell?
 #
 # If a sharp, striking map meant an important head, looking would be enough. Rank the heads by sharpness and by what
-# their loss costs, and correlate the ranks (Spearman's ρ: 1 is the same order, 0 none):
+# their loss costs, and correlate the ranks (Spearman's ρ: 1 is the same order, −1 the reverse, 0 neither), over all
+# heads of a kind and within each layer:
 
 # %%
 def ranks(values):
     return np.argsort(np.argsort(values)).astype(float)
 
 
+def spearman(a, b):
+    return np.corrcoef(ranks(a), ranks(b))[0, 1]
+
+
+print("do sharper heads cost more?  " + "   ".join(f"layer {layer + 1}" for layer in range(LAYERS)))
 for kind in KINDS:
-    rho = np.corrcoef(ranks(-spread[kind].ravel()), ranks(costs[kind].ravel()))[0, 1]
-    print(f"{kind:<8} sharper heads cost more? ρ = {rho:+.2f}")
+    within = [f"{spearman(-s, c):+7.2f}" for s, c in zip(spread[kind], costs[kind], strict=True)]
+    print(f"{kind:<8} all heads {spearman(-spread[kind].ravel(), costs[kind].ravel()):+.2f}     " + "   ".join(within))
 
 # %% [markdown]
-# In the encoder and towards the source, sharpness is a hint. In the decoder's self-attention it is none: a head may
-# stare at one token, and nobody would miss it.
+# In the encoder sharpness is a hint. In the decoder's self-attention it is none: a head may stare at one token, and
+# nobody would miss it. Towards the source it looks like one, and that is a trap: the heads of the last layer are all
+# sharper than those of the first, and all cost more; among heads of the same layer the order is rather the reverse.
 #
 # ## Common mistakes
 #
@@ -353,8 +380,8 @@ model.parameters.data[...] = kept
 
 # %% [markdown]
 # **Weight is taken for effect.** What a key contributes is its weight times its *value*, and values have lengths. A
-# resting place often has a short one, so that a large weight moves little (Kobayashi et al. 2020). For each kind, the
-# head that rests most:
+# resting place often has a short one, so that a large weight moves little (Kobayashi et al. 2020). In the encoder and
+# towards the source, the head that rests most:
 
 # %%
 for kind in ("encoder", "cross"):
@@ -382,8 +409,8 @@ for kind in ("encoder", "cross"):
 # Towards the source the resting place is light, as expected; in the encoder it weighs as much as a word, so that the
 # weight there does something after all.
 #
-# And a warning for every reader of maps: head numbers mean nothing. Train again from another seed, and the same tasks
-# are found in other heads, or spread over two.
+# And a warning for every reader of maps: head numbers mean nothing. All heads of a layer start alike, so what is head 5
+# here may be any of its neighbours when the model is trained from another seed, or be shared by two.
 #
 # ## What changed since 2017
 #

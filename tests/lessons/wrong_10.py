@@ -23,6 +23,14 @@ def _excess(wrong, has, lengths):
     return wrong - expected
 
 
+def _against_others(wrong, has, lengths):
+    surprise = np.zeros(has.shape)
+    for i, k in zip(*np.nonzero(has), strict=True):
+        others = wrong[(lengths == lengths[i]) & ~has[:, k]]
+        surprise[i, k] = wrong[i] - np.divide(others.sum(), len(others))
+    return surprise.sum(axis=0) / has.sum(axis=0)
+
+
 WRONG = {
     "spread": {
         "0 · log 0": (lambda w: np.exp(-np.sum(w * np.log(w), axis=-1)), "0 · log 0 counts as 0"),
@@ -30,6 +38,7 @@ WRONG = {
         "over everything": (lambda w: np.exp(_entropy(w)).mean(), "one number for each row"),
         "over queries": (lambda w: np.exp(_entropy(np.swapaxes(w, -1, -2))), "must return (2, 3)"),
         "the sign": (lambda w: np.exp(-_entropy(w)), "share the weight evenly, the spread"),
+        "two bases": (lambda w: 2 ** _entropy(w), "if the logarithm is of base 2, so is the exponential"),
         "the share of the largest": (lambda w: 1 / w.max(axis=-1), "for random weights"),
     },
     "word_map": {
@@ -48,6 +57,11 @@ WRONG = {
                 [wrong[c].mean() - (wrong[~c].mean() if (~c).any() else wrong[c].mean()) for c in has.T]
             ),
             "compared with sentences of the same length",
+        ),
+        "against those without it": (_against_others, "are among them"),
+        "without a sign": (
+            lambda wrong, has, lengths: np.abs(_excess(wrong, has, lengths) @ has / has.sum(axis=0)),
+            "fewer errors than its length",
         ),
         "a sum": (lambda wrong, has, lengths: _excess(wrong, has, lengths) @ has, "the blame doubles"),
         "over all sentences": (

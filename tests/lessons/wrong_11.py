@@ -1,5 +1,6 @@
 """Plausible wrong answers to lesson 11, each with words of the hint it must get."""
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -16,8 +17,10 @@ def _beam(
     each=False,
     first_wins=False,
     refill=False,
+    shrink=False,
     probabilities=False,
-    extra=0,
+    cut=False,
+    crash=False,
 ):
     beam: list[Any] = [((), 0.0)]
     places, complete = num_beams, []
@@ -32,10 +35,21 @@ def _beam(
         best = best if each else best[:places]
         complete += [e for e in best if e[0][-1] == eos]
         beam = [e for e in best if e[0][-1] != eos]
-        places = num_beams if refill else len(beam)
+        places = num_beams if refill else len(beam) if shrink else places - (len(best) - len(beam))
         if not beam or (first_wins and complete):
             break
-    return max(complete, key=lambda found: found[1] / ((5 + len(found[0]) + extra) / 6) ** length_penalty)
+    candidates = complete + beam if cut else complete if crash else complete or beam
+    return max(candidates, key=lambda found: found[1] / ((5 + len(found[0])) / 6) ** length_penalty)
+
+
+def _ends_are_extra(next_log_probs, num_beams, eos, max_length, length_penalty=0.0):
+    beam: list[Any] = [((), 0.0)]
+    complete: list[Any] = []
+    for _ in range(max_length):
+        grown = [((*p, v), s + row[v]) for p, s in beam for row in [next_log_probs(p)] for v in range(len(row))]
+        complete += [e for e in grown if e[0][-1] == eos]
+        beam = sorted((e for e in grown if e[0][-1] != eos), key=lambda e: -e[1])[:num_beams]
+    return max(complete, key=lambda found: found[1] / ((5 + len(found[0])) / 6) ** length_penalty)
 
 
 def _keeps_going(next_log_probs, num_beams, eos, max_length, length_penalty=0.0):
@@ -97,6 +111,23 @@ def _bleu(hypotheses, references, *, clipped=True, brevity=True, percent=100, ge
     return percent * mean * (penalty if brevity else 1)
 
 
+def _bleu_of_bags(hypotheses, references):
+    precisions = []
+    for n in range(1, 5):
+        ours, theirs = (sum((_grams(tokens, n) for tokens in corpus), Counter()) for corpus in (hypotheses, references))
+        precisions.append((ours & theirs).total() / ours.total())
+    length, wanted = sum(map(len, hypotheses)), sum(map(len, references))
+    return 100 * min(1.0, np.exp(1 - wanted / length)) * np.prod(precisions) ** 0.25
+
+
+def _bleu_of_logs(hypotheses, references):
+    logs = 0.0
+    for n in range(1, 5):
+        grams = [(_grams(h, n), _grams(r, n)) for h, r in zip(hypotheses, references, strict=True)]
+        logs += math.log(sum((h & r).total() for h, r in grams) / sum(h.total() for h, _ in grams)) / 4
+    return 100 * math.exp(logs)
+
+
 WRONG = {
     "beam_search": {
         "goes on after the end": (_keeps_going, "has ended, and nothing follows an end"),
@@ -106,8 +137,12 @@ WRONG = {
             "the log-probabilities of its tokens add up to",
         ),
         "a place stays open": (lambda *arguments: _beam(*arguments, refill=True), "its place is closed"),
-        "the first that ends wins": (lambda *arguments: _beam(*arguments, first_wins=True), "does the first that ends"),
-        "no length penalty": (lambda f, k, eos, n, alpha=0.0: _beam(f, k, eos, n), "is |Y| the length with eos?"),
+        "an empty place closes": (lambda *arguments: _beam(*arguments, shrink=True), "stays open; only a sentence"),
+        "the first that ends wins": (lambda *arguments: _beam(*arguments, first_wins=True), "it went on from 1 prefix"),
+        "no length penalty": (lambda f, k, eos, n, alpha=0.0: _beam(f, k, eos, n), "|Y| counts eos"),
+        "the end is an extra": (_ends_are_extra, "it takes 0, and 2 is more probable"),
+        "the cut-off compete": (lambda *arguments: _beam(*arguments, cut=True), "count only if nothing ended"),
+        "nothing ended": (lambda *arguments: _beam(*arguments, crash=True), "where nothing ends within max_length"),
         "the best of each prefix": (lambda *arguments: _beam(*arguments, each=True), "it goes on from"),
         "ids alone": (lambda *arguments: list(_beam(*arguments)[0]), "must return two things"),
     },
@@ -131,5 +166,7 @@ WRONG = {
         ),
         "a fraction": (lambda h, r: _bleu(h, r, percent=1), "given in percent"),
         "an arithmetic mean": (lambda h, r: _bleu(h, r, geometric=False), "geometric"),
+        "all references in one bag": (_bleu_of_bags, "the reference of its own sentence"),
+        "log 0": (_bleu_of_logs, "the score is 0 there"),
     },
 }

@@ -20,6 +20,12 @@ def _of_queries(weights, lengths, offset):
     return sum(diagonal.sum(axis=1) for diagonal in _diagonals(weights, lengths, offset)) / lengths.sum()
 
 
+def _padded_keys(weights, lengths, offset):
+    time = weights.shape[-1]
+    pairs = [(b, q) for b, length in enumerate(lengths) for q in range(length) if 0 <= q + offset < time]
+    return np.mean([weights[b, :, q, q + offset] for b, q in pairs], axis=0)
+
+
 def _of_all_heads(weights, lengths, offset):
     return np.mean(np.concatenate(list(_diagonals(weights, lengths, offset)), axis=1))
 
@@ -50,9 +56,14 @@ def _in_place(weight, head, num_heads):
 
 WRONG = {
     "looks_at": {
-        "padding counts": (_padded, "what stands at padding"),
+        "padding counts": (_padded, "at offset -1"),
         "a mean of sentences": (_of_sentences, "the mean is over pairs, not over sentences"),
         "divided by all queries": (_of_queries, "is no pair to divide by"),
+        "padded keys count": (_padded_keys, "at offset +1"),
+        "a sum": (
+            lambda weights, lengths, offset: sum(d.sum(axis=1) for d in _diagonals(weights, lengths, offset)),
+            "which is the number of pairs",
+        ),
         "one number": (_of_all_heads, "one number for each head"),
         "ahead instead of back": (_backwards, "finds the head that looks one ahead"),
     },
@@ -69,6 +80,12 @@ WRONG = {
         ),
         "the others": (_all_others, "it is the one to be removed"),
         "in place": (_in_place, "writes into its argument number 1"),
+        "a block as wide as the columns'": (
+            lambda weight, head, num_heads: _changed(
+                weight, slice(head * (size := weight.shape[1] // num_heads), (head + 1) * size)
+            ),
+            "must stay what they were",
+        ),
         "nothing": (lambda weight, head, num_heads: weight.copy(), "still depends on what head 0 mixed"),
         "cut out": (
             lambda weight, head, num_heads: np.delete(

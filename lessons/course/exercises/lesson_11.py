@@ -9,7 +9,7 @@ import numpy as np
 from minitransformer import decoding, ops
 from minitransformer.ops import numpy_ops
 
-from ..exercise import Attempt, exercise
+from ..exercise import Attempt, Wrong, exercise
 from ..judging import agree, require, several
 
 EOS = 0  # of the toy vocabularies
@@ -111,33 +111,55 @@ def beam_search(attempt: Attempt) -> None:
         model = toy_model(seed)
         ids, log_prob = _sentence(attempt(model, 1, EOS, 4, alpha))
         require(ids[-1] == EOS and EOS not in ids[:-1], f"it returns {ids}: a sentence has one end, and that is eos")
-        truth = all_sentences(model)[ids]
+        everything = all_sentences(model)
+        require(
+            ids in everything,
+            f"it returns {ids}, which is no sentence: of the tokens 0 to 3, at most four, and nothing before the first",
+        )
+        truth = everything[ids]
         require(
             abs(log_prob - truth) < 1e-9,
             f"it says that log P{ids} = {log_prob:.4f}; the log-probabilities of its tokens add up to {truth:.4f}",
         )
         greedy = _greedy(model)
+        parting = next((t for t, (ours, best) in enumerate(zip(ids, greedy, strict=False)) if ours != best), 0)
+        likely = (
+            f"after {ids[:parting]} the most probable is the end, it takes the only place, and nothing goes on"
+            if greedy[parting] == EOS
+            else f"after {ids[:parting]} it takes {ids[parting]}, and {greedy[parting]} is more probable"
+        )
         require(
-            ids == greedy,
-            f"with one place it must do what greedy search does and find {greedy}, not {ids}: does a prefix that ended "
-            "take its place with it?",
+            ids == greedy, f"with one place it must do what greedy search does, find {greedy} and not {ids}: {likely}"
         )
     for alpha, seed in product((0.0, 1.0), range(12)):
         model = toy_model(seed)
         everything = all_sentences(model)
         scores = {ids: log_prob / decoding.penalty(len(ids), alpha) for ids, log_prob in everything.items()}
         best = max(scores, key=scores.__getitem__)
+        model.asked.clear()
         ids, _ = _sentence(attempt(model, 200, EOS, 4, alpha))
+        asked, prefixes = len(set(model.asked)), len(model.table)
         which = "log P / lp with α = 1" if alpha else "log P"
-        likely = "is |Y| the length with eos?" if alpha else "does the first that ends win?"
+        if asked < prefixes:
+            likely = f"it went on from {asked} prefix{'es' * (asked > 1)} of {prefixes}, and there was room for all"
+        elif alpha:
+            likely = "log P is divided by ((5 + |Y|) / 6)^α, and |Y| counts eos"
+        else:
+            likely = "of all complete sentences the best is wanted, whenever it ended"
         require(
-            scores[ids] >= scores[best] - 1e-12,
-            f"the beam is wide enough for every prefix, and yet {ids} is found, with {which} = {scores[ids]:.4f}, and "
-            f"not {best}, with {scores[best]:.4f}: {likely}",
+            scores.get(ids, -np.inf) >= scores[best] - 1e-12,
+            f"the beam is wide enough for every prefix, and yet {ids} is found, with {which} = "
+            f"{scores.get(ids, -np.inf):.4f}, and not {best}, with {scores[best]:.4f}: {likely}",
         )
+    ids, _ = _sentence(attempt(_late_winner, 200, EOS, 4))
+    require(
+        ids == (3, 3, EOS),
+        f"200 places are enough for every prefix, and yet {ids} is found and not (3, 3, 0): a place that no prefix has "
+        "filled yet stays open; only a sentence that ends takes one away",
+    )
     for alpha, seed, width in product((0.0, 1.0), range(12), (2, 3)):
         model = toy_model(seed)
-        expected = _narrow_search(model, width, alpha)
+        expected, _ = _narrow_search(model, width, alpha)
         model.asked.clear()
         ids, _ = _sentence(attempt(model, width, EOS, 4, alpha))
         for length in range(4):
@@ -158,30 +180,59 @@ def beam_search(attempt: Attempt) -> None:
         "two places, and the second best first token is eos: its place is closed, so from then on there is one, and "
         f"{ids} is beyond its reach",
     )
+    for alpha, seed, width in product((0.0, 1.0), range(12), (1, 3)):
+        model = toy_model(seed)
+        expected, log_prob = _narrow_search(model, width, alpha, 2)
+        model.asked.clear()
+        where = f"where {'nothing' if expected[-1] != EOS else 'something'} ends within max_length = 2,"
+        try:
+            ids, found = _sentence(attempt(model, width, EOS, 2, alpha))
+        except Wrong as wrong:
+            raise Wrong(f"{where} {wrong}") from None
+        longest = max(map(len, model.asked))
+        require(longest < 2, f"with max_length = 2 it goes on from a prefix that has {longest} tokens already")
+        require(
+            ids == expected,
+            f"{where} it finds {ids}, and not {expected}: prefixes that are cut off count only if nothing ended",
+        )
+        said = f"{where} it says that log P{ids} = {found:.4f}, and it is {log_prob:.4f}"
+        require(abs(found - log_prob) < 1e-9, said)
 
 
 def _closing_place(prefix) -> np.ndarray:
     """A toy model in which two prefixes go on after a sentence has ended only if its place stays open."""
     probabilities = {(): [0.2, 0.55, 0.15, 0.1], (1,): [0.0, 0.1, 0.4, 0.5], (1, 3): [0.25] * 4, (1, 2): [1, 0, 0, 0]}
+    return _row(probabilities.get(tuple(int(token) for token in prefix), [1, 0, 0, 0]))
+
+
+def _late_winner(prefix) -> np.ndarray:
+    """A toy model whose best sentence begins with the worst of the nine prefixes of two tokens."""
+    prefix = tuple(int(token) for token in prefix)
+    if prefix == (3, 3) or len(prefix) == 3:
+        return _row([1, 0, 0, 0])
+    return _row([[0.01, 0.34, 0.33, 0.32], [0.01, 0.34, 0.33, 0.32], [0.25] * 4][len(prefix)])
+
+
+def _row(probabilities: Any) -> np.ndarray:
     with np.errstate(divide="ignore"):
-        return np.log(np.array(probabilities.get(tuple(int(token) for token in prefix), [1, 0, 0, 0]), dtype=float))
+        return np.log(np.array(probabilities, dtype=float))
 
 
-def _narrow_search(next_log_probs, places: int, alpha: float) -> tuple[int, ...]:
-    """What a beam of so many places finds, over dictionaries."""
+def _narrow_search(next_log_probs, places: int, alpha: float, longest: int = 4) -> tuple[tuple[int, ...], float]:
+    """What a beam of so many places finds, over dictionaries: ids and their log P."""
     beam: dict[tuple[int, ...], float] = {(): 0.0}
     ended: dict[tuple[int, ...], float] = {}
-    while beam:
+    for _ in range(longest):
         grown = {(*p, v): s + row[v] for p, s in beam.items() for row in [next_log_probs(p)] for v in range(len(row))}
         best = dict(sorted(grown.items(), key=lambda item: -item[1])[:places])
         ended |= {p: s for p, s in best.items() if p[-1] == EOS}
         beam = {p: s for p, s in best.items() if p[-1] != EOS}
-        places = len(beam)
-    return max(ended, key=lambda ids: ended[ids] / decoding.penalty(len(ids), alpha))
+        places -= len(best) - len(beam)
+    return max((ended or beam).items(), key=lambda found: found[1] / decoding.penalty(len(found[0]), alpha))
 
 
 def _sentence(result: Any) -> tuple[tuple[int, ...], float]:
-    require(isinstance(result, tuple) and len(result) == 2, "it must return two things, the ids and their log P")
+    require(isinstance(result, tuple | list) and len(result) == 2, "it must return two things, the ids and their log P")
     ids, log_prob = result
     require(np.ndim(ids) == 1 and np.ndim(log_prob) == 0, "it must return the ids of one sentence and one number")
     require(len(ids), "it returns a sentence without a token: at least eos must be there")
@@ -263,7 +314,10 @@ def bleu(attempt: Attempt) -> None:
         (": BLEU is given in percent" if abs(perfect - 1) < 1e-9 else ""),
     )
     for hypothesis, what in (("x y z u v", "without a word"), ("the dog the cat the garden", "without a 4-gram")):
-        nothing = score([hypothesis.split()], [sentence])
+        try:
+            nothing = score([hypothesis.split()], [sentence])
+        except Wrong as wrong:
+            raise Wrong(f"for a translation {what} in common {wrong}; the score is 0 there") from None
         require(
             nothing == 0,
             f"a translation {what} in common gets {nothing:.4g} and must get 0: the mean of the four precisions is "
@@ -276,6 +330,12 @@ def bleu(attempt: Attempt) -> None:
         "the score of two sentences is the mean of their scores: BLEU adds up the counts of the whole corpus first, "
         "and divides once",
     )
+    exchanged = score([other, sentence], [sentence, other])
+    require(
+        exchanged < 99,
+        f"two translations that stand in each other's place get {exchanged:.4g}: an n-gram is looked for in the "
+        "reference of its own sentence, and only the counts are added up",
+    )
     short = score([sentence[:7], other], [sentence, other])
     require(
         short < 99,
@@ -283,7 +343,7 @@ def bleu(attempt: Attempt) -> None:
         "the brevity penalty's to punish",
     )
     for name, hypothesis in (
-        ("garbled (the mean over n is geometric)", garbled),
+        ("garbled (the mean is geometric, over n = 1, 2, 3, 4)", garbled),
         ("too short", sentence[:7]),
         ("too long (there is no reward for length)", [*sentence, "quickly"]),
         ("a stutter (an n-gram counts at most as often as the reference has it)", ["the"] * 3 + sentence[3:]),

@@ -34,7 +34,7 @@ def looks_at(attempt: Attempt) -> None:
         "back, and is no pair to divide by",
     )
     agree("for a head that looks one back, one that looks one ahead and one that looks everywhere, the result", scores,
-          np.array([1.0, 0.0, 1 / time]))
+          np.array([1.0, 0.0, 1 / time]), factors={"the number of pairs: a mean is wanted": time - 1})
     agree("the same at offset +1", np.asarray(attempt(weights, lengths, 1)), np.array([0.0, 1.0, 1 / time]))
 
     rng = np.random.default_rng(0)
@@ -45,10 +45,12 @@ def looks_at(attempt: Attempt) -> None:
     scores = np.asarray(attempt(garbage, lengths, -1))
     other = garbage.copy()
     other[1, :, 2:], other[1, :, :, 2:] = 70.0, 70.0
-    require(
-        np.allclose(scores, np.asarray(attempt(other, lengths, -1))),
-        "what stands at padding changes the result: only pairs count whose query and key both lie before the length",
-    )
+    for offset in (-1, 1):
+        require(
+            np.allclose(attempt(garbage, lengths, offset), attempt(other, lengths, offset)),
+            f"what stands at padding changes the result at offset {offset:+d}: only pairs count whose query and key "
+            "both lie before the length",
+        )
     expected = _looks_at(garbage, lengths, -1)
     alone = [_looks_at(garbage[i : i + 1], lengths[i : i + 1], -1) for i in range(2)]
     require(
@@ -56,6 +58,8 @@ def looks_at(attempt: Attempt) -> None:
         "a sentence of two tokens counts as much as one of six: the mean is over pairs, not over sentences",
     )
     agree("for two sentences of different lengths, the result", scores, expected)
+    agree("for two sentences at offset +1, the result", np.asarray(attempt(garbage, lengths, 1)),
+          _looks_at(garbage, lengths, 1))
     agree("at offset 0, the result", np.asarray(attempt(garbage, lengths, 0)), _looks_at(garbage, lengths, 0))
 
 
@@ -69,7 +73,7 @@ def _without_head(weight, head, num_heads):
 @exercise(answer=_without_head)
 def without_head(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
-    heads, width, d_model = 3, 4, 12
+    heads, width, d_model = 3, 4, 15
     weight = rng.standard_normal((heads * width, d_model))
     mixed = rng.standard_normal((heads, 5, width))  # what each head mixed, (H, T, Dv)
 
@@ -80,24 +84,25 @@ def without_head(attempt: Attempt) -> None:
         result = attempt(weight, head, heads)
         require(isinstance(result, np.ndarray), "it must return an array, the weight without the head")
         require(result.shape == weight.shape, f"it returns shape {result.shape}: the shape stays {weight.shape}")
+        require(np.isfinite(result).all(), "it returns NaN or infinity, and a head is silent where its rows are 0")
         silent = mixed.copy()
         silent[head] = 0
         louder = mixed.copy()
         louder[head] += 1
-        others = mixed.copy()
-        others[(head + 1) % heads] += 1
+        others = mixed + (np.arange(heads) != head)[:, None, None]
         still_moves = not np.allclose(out(result, louder), out(result, mixed))
         others_move = np.allclose(out(result, others) - out(result, mixed), out(weight, others) - out(weight, mixed))
         others_are_gone = np.allclose(out(result, others), out(result, mixed))
-        columns = result[:, head * width : (head + 1) * width]
         require(
-            not (still_moves and not columns.any()),
+            not (still_moves and (result == 0).all(axis=0).any()),
             "some columns are zero: a column is a channel of the output, to which every head contributes; a head "
             "enters by its rows",
         )
         require(not (still_moves and others_are_gone), f"head {head} is all that is left: it is the one to be removed")
         require(
-            not (still_moves and others_move), f"without head {head} the output still depends on what head {head} mixed"
+            not (still_moves and others_move),
+            f"without head {head} the output still depends on what head {head} mixed: all {width} of its rows must be "
+            "0 (heads are counted from 0)",
         )
         require(
             not still_moves,

@@ -37,7 +37,8 @@ def draw_training(
         at = np.linspace(1, steps[-1], len(values)) if len(values) != len(steps) else steps
         upper.plot(at, values, color=colour, lw=width, label=name, zorder=1 + width)
     upper.set(ylabel="loss (nats per token)", ylim=(0, None), xlim=(0, steps[-1]))
-    upper.legend(loc="upper right", bbox_to_anchor=(1, 1.12), ncols=3)
+    upper.set_title("Where the losses part, the fog lifts")
+    upper.legend(loc="upper right", bbox_to_anchor=(1, 1.05), ncols=3, frameon=True, framealpha=1, edgecolor="none")
     for layer, colour in zip(range(spreads.shape[1]), (ORANGE, GREEN), strict=False):
         lower.plot(steps, spreads[:, layer], color=colour, lw=0.7, alpha=0.5)
         mean = spreads[:, layer].mean(axis=1)
@@ -48,6 +49,8 @@ def draw_training(
         axes = figure.add_subplot(grid[2, column])
         draw_map(axes, weights, sources, targets if column == 0 else [], 7)
         axes.set_title(f"step {step}", fontsize=8)
+        if column == len(maps) // 2:
+            axes.set_xlabel("maps of the last layer, mean of its heads: white 0 to dark 1", fontsize=8)
         for panel in (upper, lower):
             panel.axvline(step, color=VERMILION, lw=0.7, ls=":")
 
