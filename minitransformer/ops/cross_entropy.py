@@ -3,7 +3,7 @@
 import numpy as np
 
 from ._checks import check_floats, check_ids, check_number, check_out, check_shape
-from .arrays import Array, ones
+from .arrays import Array
 from .softmax import below_max, finite_max
 
 BLOCK_LOGITS = 1 << 21
@@ -124,7 +124,7 @@ def _block(
     target = np.arange(len(ids)), ids
     expected = confidence * logits[target] + smoothing * (rows @ column_mean)  # Σ_v q_v logit_v
     exponentials = np.exp(np.subtract(logits, maximum, out=logits), out=logits)
-    total = exponentials @ ones(len(table), dtype)  # (N,)
+    total = exponentials.sum(axis=-1)  # (N,); pairwise: a product with ones loses the many small ones to the large one
     loss = (np.log(total) + maximum[:, 0] - expected).sum(dtype=dtype)
     if dtable is not None:
         exponentials[target] -= confidence * total

@@ -188,11 +188,38 @@ def test_float32_gradients_of_a_model_that_is_sure(forward, backward, smoothing)
 
     def draw(rng):
         table, targets = normal(rng, 200, 32), rng.integers(200, size=64)
-        towards_target = 8 * table[targets] / (table[targets] ** 2).sum(axis=1, keepdims=True)
-        return {"x": towards_target + 0.1 * normal(rng, 64, 32), "table": table, "targets": targets}
+        return {"x": sure_of(targets, table, 8.0) + 0.1 * normal(rng, 64, 32), "table": table, "targets": targets}
 
     oracle = partial(oracles.linear_cross_entropy, label_smoothing=smoothing)
     prove_float32_accuracy(partial(forward, label_smoothing=smoothing), backward, oracle, draw, outputs=False)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_fused_is_as_exact_as_composed_in_float32(smoothing):
+    """One probability of 0.9 beside 1,999 small ones, whose sum must not lose them."""
+    rng = np.random.default_rng(0)
+    errors = []
+    for _ in range(8):
+        table, targets = normal(rng, 2000, 32), rng.integers(8, size=64)
+        table[8:] *= 0.01
+        x = sure_of(targets, table, 9.8) + 0.01 * normal(rng, 64, 32)
+        single = [x.astype(np.float32), table.astype(np.float32)]
+        truths = both_gradients(bare, bare_backward, [a.astype(np.float64) for a in single], targets, smoothing)
+        for way in ((linear_cross_entropy_forward, linear_cross_entropy_backward), (bare, bare_backward)):
+            gradients = both_gradients(*way, single, targets, smoothing)
+            errors.append([error(*pair) for pair in zip(gradients, truths, strict=True)])
+    fused, composed = np.mean(errors[::2], axis=0), np.mean(errors[1::2], axis=0)
+    assert (fused <= 1.5 * composed).all()
+
+
+def sure_of(targets, table, logit):
+    """`x` whose logits of the targets are `logit`."""
+    return logit * table[targets] / (table[targets] ** 2).sum(axis=1, keepdims=True)
+
+
+def both_gradients(forward, backward, arrays, targets, smoothing):
+    _, cache = forward(*arrays, targets, smoothing)
+    return backward(arrays[0].dtype.type(1), cache)
 
 
 @both
