@@ -354,9 +354,22 @@ loss, gradient = loss_and_gradient(printed_loss)
 line("the same, loss as printed", loss, off_by(gradient))
 
 # %% [markdown]
-# The last line is a swap already, within NumPy, and it tells something. The package's loss takes the targets off after
-# its products, where arrays are small, instead of before. On a trained model it then subtracts numbers that are nearly
-# equal: the trick pays for speed in precision.
+# The last line is a swap already, within NumPy: the loss as its formula stands, with all logits at once, is no more
+# exact than the package's, a block at a time. That was not always so. The package once added up the exponentials of
+# this loss as lesson 14 adds up rows, by a product with ones. Where a model is sure, one of them is 1 and thousands are
+# tiny:
+
+# %%
+rows = np.full((64, 2000), 5e-5, np.float32)
+rows[:, 0] = 1
+true_sum = rows[0].sum(dtype=np.float64)
+for name, sums in (("a product with ones", rows @ np.ones(2000, np.float32)), ("sum", rows.sum(axis=-1))):
+    print(f"{name:<20} off by {np.abs(sums / true_sum - 1).max():.0e}")
+
+# %% [markdown]
+# A product adds the terms one by one to a few running sums, and each loses its last digits to the 1; `sum` adds them
+# pairwise. A trained model's gradient is a small difference between probabilities and targets, which such an error can
+# spoil. It was a swap, and a line like those above, that gave it away.
 #
 # Now PyTorch's arithmetic, then one kernel at a time in its place, each alone, so that a wrong one could not hide
 # behind another. In the interpreter this takes seconds, and says nothing about speed:
