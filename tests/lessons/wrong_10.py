@@ -48,6 +48,8 @@ WRONG = {
         "renormalised": (_renormalised, "a source token cut in two"),
         "the last token's row": (lambda w, t, s: _words(w, t, s, rows=lambda part, axis: part[-1]), "at (1,"),
         "transposed": (lambda w, t, s: _words(w, t, s).T, "must give shape (2, 3)"),
+        "the middle row": (lambda w, t, s: _words(w, t, s, rows=np.median), "has three tokens"),
+        "the largest of the rows": (lambda w, t, s: _words(w, t, s, rows=np.max), "even where every source token"),
     },
     "excess_errors": {
         "plain rates": (lambda wrong, has, lengths: (1 * wrong) @ has / has.sum(axis=0), "the plain error rate"),

@@ -28,17 +28,18 @@ def spread(attempt: Attempt) -> None:
         f"eight keys that share the weight evenly count as {result[0, 0]:.3g} and must count as 8: that is the entropy "
         "itself, and the spread is its exponential",
     )
-    agree("for eight keys that share the weight evenly, the spread", result, np.full((2, 3), 8.0))
+    agree("for eight keys that share the weight evenly, the spread", result, np.full((2, 3), 8.0), tolerance=1e-6)
     sharp = np.zeros((1, 5))
     sharp[0, 2] = 1
     result = np.asarray(attempt(sharp))
     require(np.isfinite(result).all(), "where a weight is 0 it gives NaN: 0 · log 0 counts as 0")
-    agree("for one key with all the weight, the spread", result, np.ones(1))
+    agree("for one key with all the weight, the spread", result, np.ones(1), tolerance=1e-6)
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.ones(6), size=4)
     padded = np.concatenate([weights, np.zeros((4, 3))], axis=1)
-    agree("for random weights, the spread", np.asarray(attempt(weights)), _spread(weights))
-    agree("with three keys more that get no weight, the spread", np.asarray(attempt(padded)), _spread(weights))
+    agree("for random weights, the spread", np.asarray(attempt(weights)), _spread(weights), tolerance=1e-6)
+    agree("with three keys more that get no weight, the spread", np.asarray(attempt(padded)), _spread(weights),
+          tolerance=1e-6)
 
 
 def _word_map(weights, target_words, source_words):
@@ -62,6 +63,12 @@ def word_map(attempt: Attempt) -> None:
         not np.allclose(sums, [1, 2]),
         "the row of a word of two tokens sums to 2: each token of a target word looks once, so their rows are averaged",
     )
+    alone = np.asarray(attempt(weights, targets, np.arange(4)))
+    require(
+        alone.shape != (2, 4) or np.allclose(alone.sum(axis=1), 1),
+        f"even where every source token is a word of its own the rows sum to {np.round(alone.sum(axis=-1), 2)} and "
+        "must sum to 1: the row of a target word is the mean of its tokens' rows",
+    )
     require(
         np.allclose(sums, 1),
         f"the rows sum to {np.round(sums, 2)} and must sum to 1: a source word gets the sum of what its tokens get",
@@ -77,7 +84,11 @@ def word_map(attempt: Attempt) -> None:
         np.allclose(np.asarray(attempt(np.repeat(weights, 2, axis=0), np.repeat(targets, 2), sources)), result),
         "with every target token written twice the map changes: a word's row is the mean over all of its tokens",
     )
-    agree("the map of words", result, _word_map(weights, targets, sources))
+    agree("the map of words", result, _word_map(weights, targets, sources), tolerance=1e-6)
+    more, targets = np.concatenate([weights, weights[::-1] ** 2]), np.array([0, 1, 1, 1, 2, 2])
+    more /= more.sum(axis=1, keepdims=True)
+    agree("where a target word has three tokens, the map of words", np.asarray(attempt(more, targets, sources)),
+          _word_map(more, targets, sources), tolerance=1e-6)
 
 
 def _excess_errors(wrong, has, lengths):
