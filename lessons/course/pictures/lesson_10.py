@@ -55,14 +55,17 @@ def draw_training(
             panel.axvline(step, color=VERMILION, lw=0.7, ls=":")
 
 
-def draw_errors(names: Sequence[str], rates: np.ndarray, overall: float, excess: np.ndarray) -> None:
-    """Two panels of bars, a row for each construction: its error rate in percent, and the excess in points."""
+def draw_errors(
+    names: Sequence[str], rates: np.ndarray, overall: float, excess: np.ndarray, doubt: np.ndarray
+) -> None:
+    """Two panels of bars, a row for each construction: its error rate in percent, and the excess ± doubt in points."""
     _, (left, right) = plt.subplots(1, 2, sharey=True, figsize=(7.2, 0.19 * len(names) + 0.8))
     rows = np.arange(len(names))
     left.barh(rows, 100 * rates, color=GREY)
     left.axvline(100 * overall, color=INK, lw=0.8)
     left.set(xlabel="sentences with it that are wrong (%)", title="the plain rate")
-    right.barh(rows, 100 * excess, color=np.where(excess > 0, VERMILION, BLUE))
+    colours = np.where(excess > 0, VERMILION, BLUE)
+    right.barh(rows, 100 * excess, xerr=100 * doubt, color=colours, error_kw={"ecolor": INK, "lw": 0.7})
     right.axvline(0, color=INK, lw=0.8)
     right.set(xlabel="more than sentences as long (points)", title="what the length does not explain")
     left.set_yticks(rows, names, fontsize=7.5)
@@ -71,3 +74,26 @@ def draw_errors(names: Sequence[str], rates: np.ndarray, overall: float, excess:
         axes.tick_params(axis="y", length=0, labelcolor=INK)
         axes.grid(axis="x")
         axes.set_axisbelow(True)
+
+
+def draw_adjectives(
+    forms: Sequence[str], count: np.ndarray, share: np.ndarray, cut: np.ndarray, met: np.ndarray
+) -> None:
+    """A dot for each adjective: its frequency across, its wrong plurals up; cut into pieces or whole, met or new."""
+    _, axes = plt.subplots(figsize=(7.2, 3.4))
+    for kind, colour, marker, of_kind in ((cut, VERMILION, "^", "in pieces"), (~cut, BLUE, "o", "whole")):
+        for group, fill, of_group in ((met, colour, "met before such nouns"), (~met, "white", "never met there")):
+            chosen = kind & group
+            axes.plot(count[chosen], 100 * share[chosen], marker, color=colour, mfc=fill, ms=6, clip_on=False,
+                      label=f"{of_kind}, {of_group}", zorder=3)  # fmt: skip
+    named = {"wichtigen": (5, 4), "wilden": (5, 4), "warmen": (5, 4), "kalten": (5, 4), "gelben": (5, 4),
+             "weißen": (5, 4), "leeren": (-20, 7), "hungrigen": (-20, 10), "alten": (-8, 7)}  # fmt: skip
+    for form, x, y in zip(forms, count, 100 * share, strict=True):
+        if form in named:
+            axes.annotate(form, (x, y), named[form], textcoords="offset points", fontsize=8, color=INK)
+    axes.set_xscale("log")
+    axes.set_xticks((15, 30, 60, 120, 240, 480), ("15", "30", "60", "120", "240", "480"))
+    axes.minorticks_off()
+    axes.set(xlabel="how often the form occurs in 20,000 training sentences", ylabel="plurals that are wrong (%)",
+             ylim=(0, 100), title="Declined wrongly: forms that are rare, and cut into pieces")  # fmt: skip
+    axes.legend(loc="upper right")
