@@ -46,8 +46,9 @@ print(f"{LAYERS} layers in each stack, {HEADS} heads in each attention: {3 * LAY
 # ## The picture: every head at once
 #
 # One short sentence that the model never saw, and the model's own translation of it. A row of a map is a query, the
-# position that looks; a column is a key, the position that is looked at; each row sums to 1. In the decoder's
-# self-attention the keys are what has been read so far, `<s>` first, and the causal mask leaves the upper right empty.
+# position that looks; a column is a key, the position that is looked at; each row sums to 1. A row of the decoder is
+# named by the token that it writes. The keys of its self-attention are what has been read so far, `<s>` first, and the
+# causal mask leaves the upper right empty.
 
 # %% tags=["picture"]
 SENTENCE = "The hunter ran behind the pretty village."
@@ -64,7 +65,7 @@ plt.show()
 #
 # ## From impressions to numbers
 #
-# One sentence persuades and proves nothing. So take some hundred sentences of the test split, all maps of all of them,
+# One sentence persuades and proves nothing. So take a hundred sentences of the test split, all maps of all of them,
 # and ask questions that have a number for an answer.
 
 # %%
@@ -116,9 +117,10 @@ for kind in side:
     print(f"{kind}: head {layer + 1}.{head + 1} looks one back more than any other, with {most:.2f} of its weight")
 
 # %% [markdown]
-# Some heads look back, others ahead, many do neither; and a profile is a hill rather than a spike: the code of one
-# position differs little from that of the next, and it takes large scores to tell them apart. In the decoder, distance
-# 0 is the token that has just been read, which is the one before the token being written.
+# Some heads look back, others ahead, many do neither; and a profile is a hill rather than a spike. A mean can be a hill
+# for two reasons: each row spreads over neighbours, whose position codes differ little, or each row has a spike of its
+# own, at a distance that changes from row to row. The spread of the rows, below, will tell. In the decoder, distance 0
+# is the token that has just been read, which is the one before the token being written.
 #
 # ### By position, or by content?
 #
@@ -148,31 +150,47 @@ print(f"a head that spreads evenly gives every key {even:.2f}")
 #
 # ### Sharp or vague, and resting places
 #
-# Two more numbers for each head. The entropy of a row says how many keys it spreads over: $e^{H}$ is 1 if all weight
-# lies on one, and $n$ if $n$ share it evenly (lesson [10](10_translator.ipynb)). And the weight on the tokens that mark
-# a beginning or an end, `<s>`, `</s>`, the full stop and the question mark: a softmax must put its 1 somewhere, also
-# where a head has nothing to look for, and such tokens become its resting place.
+# Two more numbers for each head. The *spread* of a row, the exponential of its entropy (lesson
+# [10](10_translator.ipynb)), says over how many keys it is spread: 1 if all weight lies on one, $n$ if $n$ share it
+# evenly. And the weight on the tokens that mark a beginning or an end, `<s>`, `</s>`, the full stop and the question
+# mark: a softmax must put its 1 somewhere, also where a head has nothing to look for, and such a token may become its
+# resting place. Two cares: whoever writes a full stop looks at one for a good reason, so only rows of words count, and
+# in the decoder none that sees nothing but `<s>`; and a head that spreads evenly has some weight there too.
 
 # %%
 sides = {"encoder": "source", "decoder": "target", "cross": "target"}  # of the queries
 real = {kind: np.arange(weights[kind].shape[3]) < lengths[sides[kind]][:, None] for kind in KINDS}  # (B, Tq)
-spread, resting = {}, {}
 dots = [tokenizer.encode(text)[-1] for text in ("It is.", "Is it?")]
+marks = [tokenizer.bos_id, tokenizer.eos_id, *dots]
+spread, resting, by_chance = {}, {}, {}
 for kind in KINDS:
     w, rows = weights[kind], real[kind][:, None, :]  # (layers, B, H, Tq, Tk), (B, 1, Tq)
     entropy = -np.sum(w * np.log(np.where(w > 0, w, 1)), axis=-1)  # (layers, B, H, Tq)
     spread[kind] = np.exp((entropy * rows).sum(axis=(1, 3)) / rows.sum())
-    key_ids = batch.target_in if kind == "decoder" else batch.source
-    idle = np.isin(key_ids, [tokenizer.bos_id, tokenizer.eos_id, *dots])[:, None, None, :]  # (B, 1, 1, Tk)
-    resting[kind] = ((w * idle).sum(axis=-1) * rows).sum(axis=(1, 3)) / rows.sum()
 
-print("keys that a row spreads over (weight on <s>, </s>, '.' and '?')")
+    key_ids = batch.target_in if kind == "decoder" else batch.source  # (B, Tk)
+    row_ids = batch.source if kind == "encoder" else batch.target_out  # (B, Tq): a row's own token, or what it writes
+    words = real[kind] & ~np.isin(row_ids, marks)
+    visible = np.repeat((key_ids != tokenizer.pad_id)[:, None, :], words.shape[1], axis=1)  # (B, Tq, Tk)
+    if kind == "decoder":
+        words[:, 0], visible = False, np.tril(visible)
+    there = np.isin(key_ids, marks)
+    resting[kind] = np.einsum("lbhqk,bq,bk->lh", w, words, there) / words.sum()
+    by_chance[kind] = np.mean((visible & there[:, None, :]).sum(axis=-1)[words] / visible.sum(axis=-1)[words])
+
+print("keys that a row spreads over (weight on <s>, </s>, '.' and '?'; last, with even weights)")
 for kind in KINDS:
     for layer in range(LAYERS):
         cells = zip(spread[kind][layer], resting[kind][layer], strict=True)
-        print(f"{kind:<8} layer {layer + 1}  " + "  ".join(f"{s:4.1f} ({r:.2f})" for s, r in cells))
+        each = "  ".join(f"{s:4.1f} ({r:.2f})" for s, r in cells)
+        print(f"{kind:<8} layer {layer + 1}  {each}    even ({by_chance[kind]:.2f})")
 
 # %% [markdown]
+# So both reasons occur. In the encoder a row spreads over several keys; the first layer of the decoder has heads whose
+# rows are nearly all on one key, and their hill is a mean over spikes. Resting places are rare. Over the source most
+# heads give these tokens about what an even head gives them, in the last layer of the decoder less, but for one head.
+# In the decoder's self-attention many lean to `<s>`, one with about half of its weight.
+#
 # ## Does the model need it? Ablation
 #
 # A map shows what a head looks at, not whether anything comes of it. So remove the head and measure. Each
@@ -216,8 +234,10 @@ def removed(*heads):
     for kind, layer, head in heads:
         weight = attention_of(kind, layer).output.weight.data
         weight[...] = without_head(weight, head, HEADS)
-    yield
-    model.parameters.data[...] = kept
+    try:
+        yield
+    finally:  # whatever happens inside, the model is whole again
+        model.parameters.data[...] = kept
 
 
 def loss():
@@ -244,25 +264,29 @@ free = [one for one in everyone if costs[one[0]][one[1], one[2]] < 0.01]
 print(f"{len(free)} of {len(everyone)} heads can go, one at a time, for less than 0.01 nats")
 
 sources, references = [e.english for e in examples], [e.german for e in examples]
+intact = []
 for name, heads in (("nothing", []), ("the least", everyone[:1]), ("the most", everyone[-1:])):
     with removed(*heads):
         output = translator.translate(sources, beam=1)
+    intact = intact or output  # the first are the whole model's
     score = evaluate(output, references)
     what = ", ".join(f"{kind} {layer + 1}.{head + 1}" for kind, layer, head in heads)
     print(f"\nremoved: {name} {what}\n   BLEU {score.bleu:.1f}, exactly right {score.exact_match:.0f} %")
     for text, reference in list(zip(output, references, strict=True))[1:3]:
         print(f"   {'✓' if text == reference else '✗'} {text}")
-    first = Counter()  # of each wrong sentence the first word that differs
-    for text, reference in zip(output, references, strict=True):
-        pairs = zip(reference.split(), text.split(), strict=False)
-        first.update([f"{wanted} → {got}" for wanted, got in pairs if wanted != got][:1])
-    print("   goes wrong first:", ", ".join(f"{change} ({count})" for change, count in first.most_common(4)))
+    first = Counter()  # of each sentence that the whole model has right, the first word that differs
+    for text, before, reference in zip(output, intact, references, strict=True):
+        if text != before == reference:
+            pairs = [(a.strip(",."), b.strip(",.")) for a, b in zip(reference.split(), text.split(), strict=False)]
+            first.update([f"{wanted} → {got}" for wanted, got in pairs if wanted != got][:1])
+    most = ", ".join(f"{change} ({count})" for change, count in first.most_common(3))
+    print(f"   newly wrong {first.total()}" + (f", and first in: {most}" if first else ""))
 
 # %% [markdown]
-# Without the head that costs most, most sentences still come out right. What goes wrong first is grammar, and often one
-# word: the perfect of a verb of motion takes *ist* and *sind*, that of most others *hat* and *haben*, so that whoever
-# writes the auxiliary must already know the verb, which German puts at the end. In the picture at the top this head
-# looks at *ran* alone to write *ist*.
+# Without the head that costs most, most sentences still come out right. What goes wrong most often is one word: the
+# perfect of a verb of motion takes *ist* and *sind*, that of most others *hat* and *haben*, so that whoever writes the
+# auxiliary must already know the verb, which German puts at the end. In the picture at the top this head looks at *ran*
+# alone to write *ist*.
 #
 # ### A head with a name
 #
@@ -314,7 +338,12 @@ def pruned(order):
 
 
 random_order = [everyone[i] for i in rng.permutation(len(everyone))]
-curves = {"the cheapest first": pruned(everyone), "in random order": pruned(random_order)}
+single = [0, *np.cumsum([costs[kind][layer, head] for kind, layer, head in everyone])]
+curves = {
+    "in a random order": pruned(random_order),
+    "the cheapest first": pruned(everyone),
+    "the same, were it the sum of what each costs alone": whole + np.array(single)[counts],
+}
 figure, axes = plt.subplots(figsize=(7.2, 2.8))
 draw_pruning(axes, counts, curves, len(everyone))
 axes.set_title("More than the sum of what each is worth")
@@ -325,7 +354,8 @@ alone = sum(costs[kind][layer, head] for kind, layer, head in free)
 print(f"the {len(free)} cheap heads: one at a time {alone:.2f} nats in all, together {together:.2f}")
 
 # %% [markdown]
-# Cheap alone is not cheap together: while one of them was gone, others did its work.
+# The first few do add up. Then cheap alone is not cheap together: while one was gone, others stood in for it. So a cost
+# measured one head at a time says what can be spared *now*, and not what the head is worth when others go too.
 #
 # ## Does the map tell?
 #
@@ -335,10 +365,12 @@ print(f"the {len(free)} cheap heads: one at a time {alone:.2f} nats in all, toge
 
 # %%
 def ranks(values):
+    """Each value's place in their order, from 0."""
     return np.argsort(np.argsort(values)).astype(float)
 
 
 def spearman(a, b):
+    """Spearman's ρ of two arrays of one length."""
     return np.corrcoef(ranks(a), ranks(b))[0, 1]
 
 
@@ -346,15 +378,20 @@ print("do sharper heads cost more?  " + "   ".join(f"layer {layer + 1}" for laye
 for kind in KINDS:
     within = [f"{spearman(-s, c):+7.2f}" for s, c in zip(spread[kind], costs[kind], strict=True)]
     print(f"{kind:<8} all heads {spearman(-spread[kind].ravel(), costs[kind].ravel()):+.2f}     " + "   ".join(within))
+for count, what in ((LAYERS * HEADS, "all heads"), (HEADS, "one layer")):
+    chance = [abs(spearman(rng.permutation(count), np.arange(count))) for _ in range(2000)]
+    print(f"by chance, {what}: one order in twenty has |ρ| above {np.quantile(chance, 0.95):.2f}")
 
 # %% [markdown]
-# In the encoder sharpness is a hint. In the decoder's self-attention it is none: a head may stare at one token, and
-# nobody would miss it. Towards the source it looks like one, and that is a trap: the heads of the last layer are all
-# sharper than those of the first, and all cost more; among heads of the same layer the order is rather the reverse.
+# In the encoder sharpness is a hint. In the decoder's self-attention none is to be seen: a head may stare at one token,
+# and nobody would miss it. Towards the source there seems to be one, and that is a trap: the heads of the last layer
+# are all sharper than those of the first, and all cost more; among heads of the same layer nothing of it is left, and
+# the minus there is no more than six heads show by chance.
 #
 # ## Common mistakes
 #
-# **Padding in the statistics.** Padded queries attend to something too, and the scores drift:
+# **Padding in the statistics.** A padded query attends to real tokens only, since the mask hides padded keys. So the
+# key one back of it mostly has weight 0, and each such 0 pulls the mean down, the more the shorter the sentence:
 
 # %%
 careless = np.diagonal(weights["encoder"][0], -1, axis1=2, axis2=3).mean(axis=(0, 2))
@@ -380,34 +417,37 @@ model.parameters.data[...] = kept
 
 # %% [markdown]
 # **Weight is taken for effect.** What a key contributes is its weight times its *value*, and values have lengths. A
-# resting place often has a short one, so that a large weight moves little (Kobayashi et al. 2020). In the encoder and
-# towards the source, the head that rests most:
+# resting place often has a short one, so that a large weight moves little (Kobayashi et al. 2020). Of each kind, the
+# head that rests most:
 
 # %%
-for kind in ("encoder", "cross"):
+memory, _ = model.encode(batch.source)
+source_mask = batch.source != tokenizer.pad_id
+for kind in KINDS:
     layer, head = np.unravel_index(np.argmax(resting[kind]), (LAYERS, HEADS))
-    memory, _ = model.encode(batch.source)
     attention = attention_of(kind, layer)
+    key_ids = batch.target_in if kind == "decoder" else batch.source
     if kind == "cross":
         value = attention.keys_and_values(memory)[1][:, head]  # (B, Ts, Dv)
     else:
-        x = model.encoder.embedding.forward(batch.source, model.tokens)[0]
-        for below in model.encoder.layers[:layer]:
-            x, _ = below.forward(x, batch.source != tokenizer.pad_id)
-        projected, _ = attention.query_key_value.forward(x)  # (B, Ts, 3C)
+        stack, more = (model.encoder, ()) if kind == "encoder" else (model.decoder, (memory,))
+        x = stack.embedding.forward(key_ids, model.tokens)[0]
+        for below in stack.layers[:layer]:
+            x, _ = below.forward(x, *more, source_mask)
+        projected, _ = attention.query_key_value.forward(x)  # (B, T, 3C)
         value = split_heads(np.split(projected, 3, axis=-1)[2], HEADS)[:, head]
-    rows = attention.output.weight.data[head * value.shape[-1] : (head + 1) * value.shape[-1]]
-    size = np.linalg.norm(value @ rows, axis=-1)  # (B, Ts): how far this key moves whoever looks at it
-    idle = np.isin(batch.source, [tokenizer.eos_id, *dots])
-    words = (batch.source != tokenizer.pad_id) & ~idle
+    rows = attention.output.weight.data[head * value.shape[-1] : (head + 1) * value.shape[-1]]  # W^O of this head
+    size = np.linalg.norm(value @ rows, axis=-1)  # (B, Tk): how far this key moves whoever looks at it
+    there = key_ids == tokenizer.bos_id if kind == "decoder" else np.isin(key_ids, marks)
+    elsewhere = (key_ids != tokenizer.pad_id) & ~np.isin(key_ids, marks)
     print(
-        f"{kind} {layer + 1}.{head + 1} rests with {resting[kind][layer, head]:.2f} of its weight on the end; "
-        f"length of what is moved: {size[idle].mean():.2f} there, {size[words].mean():.2f} at words"
+        f"{kind:<7} {layer + 1}.{head + 1} rests with {resting[kind][layer, head]:.2f} of its weight; "
+        f"length of what is moved: {size[there].mean():.2f} there, {size[elsewhere].mean():.2f} at words"
     )
 
 # %% [markdown]
-# Towards the source the resting place is light, as expected; in the encoder it weighs as much as a word, so that the
-# weight there does something after all.
+# In the decoder and towards the source the resting place is light, as expected; in the encoder it weighs as much as a
+# word, so that the weight there does something after all.
 #
 # And a warning for every reader of maps: head numbers mean nothing. All heads of a layer start alike, so what is head 5
 # here may be any of its neighbours when the model is trained from another seed, or be shared by two.

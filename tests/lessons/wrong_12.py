@@ -26,6 +26,16 @@ def _padded_keys(weights, lengths, offset):
     return np.mean([weights[b, :, q, q + offset] for b, q in pairs], axis=0)
 
 
+def _padded_pairs(weights, lengths, offset):
+    pairs = len(lengths) * (weights.shape[-1] - abs(offset))
+    return sum(diagonal.sum(axis=1) for diagonal in _diagonals(weights, lengths, offset)) / pairs
+
+
+def _negative_pairs(weights, lengths, offset):
+    pairs = (lengths - abs(offset)).sum()
+    return sum(diagonal.sum(axis=1) for diagonal in _diagonals(weights, lengths, offset)) / pairs
+
+
 def _of_all_heads(weights, lengths, offset):
     return np.mean(np.concatenate(list(_diagonals(weights, lengths, offset)), axis=1))
 
@@ -64,6 +74,8 @@ WRONG = {
             lambda weights, lengths, offset: sum(d.sum(axis=1) for d in _diagonals(weights, lengths, offset)),
             "which is the number of pairs",
         ),
+        "padded pairs divide": (_padded_pairs, "what padded pairs make of it"),
+        "length minus offset, though negative": (_negative_pairs, "where the sentence of two tokens has no pair"),
         "one number": (_of_all_heads, "one number for each head"),
         "ahead instead of back": (_backwards, "finds the head that looks one ahead"),
     },

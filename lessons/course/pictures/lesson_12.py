@@ -53,6 +53,7 @@ def draw_offsets(scores: Mapping[str, np.ndarray], offsets: Sequence[int]) -> No
             axes.tick_params(length=0, labelsize=7)
         column[0].set_title(NAMES[kind].replace("\n", " "), fontsize=9, color=KINDS[kind])
         column[-1].set_xlabel("key − query (tokens)")
+    figure.suptitle("How much each head looks at each distance (0.20 and more is written out)", fontsize=10, color=INK)
     grid[0, 0].set_ylabel("head")
     figure.colorbar(scale, ax=grid, label="mean weight", fraction=0.025)
 
@@ -78,8 +79,9 @@ def draw_bars(axes: Any, costs: Mapping[str, np.ndarray], label: str) -> None:
 
 def draw_pruning(axes: Any, counts: Sequence[int], curves: Mapping[str, np.ndarray], heads: int) -> None:
     """Name → loss after so many heads are gone, on a logarithmic scale."""
-    for (name, curve), colour in zip(curves.items(), (BLUE, GREY, VERMILION), strict=False):
-        axes.semilogy(counts, curve, "o-", ms=3, color=colour, label=name)
+    looks = ((GREY, "o-"), (BLUE, "o-"), (VERMILION, "--"))
+    for (name, curve), (colour, line) in zip(curves.items(), looks, strict=True):
+        axes.semilogy(counts, curve, line, ms=3, color=colour, label=name)
     axes.set(xlabel=f"heads removed, of {heads}", ylabel="loss (nats per token)")
     axes.set_yticks([0.1, 0.2, 0.5, 1, 2, 5], ["0.1", "0.2", "0.5", "1", "2", "5"])
     axes.minorticks_off()
