@@ -131,8 +131,8 @@ def beam_search(next_log_probs, num_beams, eos, max_length, length_penalty=0.0):
     Each step extends each prefix by each token and keeps, of all extensions together, those with the highest log P,
     as many as there are places. Those that end in `eos` are complete: set aside, and their places are gone. Stop when
     no place is left or the prefixes have max_length tokens (those are then cut off, and only count if none ended).
-    → (ids, log P) of the complete sentence with the highest log P / ((5 + |Y|) / 6)^length_penalty;
-    ids is a tuple that ends in eos, and |Y| its length.
+    → (ids, log P) of the one among them with the highest log P / ((5 + |Y|) / 6)^length_penalty; ids is a tuple,
+    with eos at its end unless it was cut off, and |Y| its length.
     """
     raise NotImplementedError
 
@@ -363,19 +363,21 @@ figure, axes = plt.subplots(figsize=(7.2, 3.0))
 axes.plot(lengths, without, "o-", color=VERMILION, label="everything again at each step")
 axes.plot(lengths, with_cache, "o-", color=BLUE, label="with the cache")
 axes.set(xlabel="tokens written", ylabel="milliseconds", ylim=(0, None), xticks=lengths)
-axes.set_title("One sentence, greedily")
+axes.set_title("One sentence, written token by token")
 axes.legend(loc="upper left")
 plt.show()
 print(f"at {lengths[-1]} tokens the cache is {without[-1] / with_cache[-1]:.1f} times as fast")
 
 # %% [markdown]
-# With the cache the time is a line, without it a curve that bends upwards. The price is memory, for every beam of every
-# sentence; in large models it is this cache that limits how many readers one machine can serve at once:
+# Without the cache the time is a curve that bends upwards; with it nearly a line: a new query still meets all the
+# earlier keys, which is little beside the rest of a step as long as sentences are short. The price is memory, for every
+# beam of every sentence; in large models it is often this cache that limits how many readers one machine can serve at
+# once:
 
 # %%
 config = model.config
 floats = 2 * config.decoder_layers * config.d_model  # keys and values
-print(f"per token and beam: {4 * floats:,} bytes here, {4 * 2 * 6 * 512:,} in the paper's base model")
+print(f"per token and beam, in float32: {4 * floats:,} bytes here, {4 * 2 * 6 * 512:,} in the paper's base model")
 
 # %% [markdown]
 # ## BLEU, from scratch
@@ -427,8 +429,8 @@ bleu = check(bleu)
 
 # %% [markdown]
 # What is a token here? Not the model's pieces: BLEU is computed on *words*, and how a text is cut changes the score. So
-# published numbers come from one program, `sacrebleu`, which cuts the text itself; on our sentences its rule comes down
-# to words and punctuation marks. Yours against it, on greedy translations of the test split:
+# numbers to be compared come from one program, `sacrebleu` (Post 2018), which cuts the text itself; on our sentences
+# its rule comes down to words and punctuation marks. Yours against it, on greedy translations of the test split:
 
 
 # %%
@@ -442,12 +444,12 @@ ours = bleu([words(text) for text in greedy_output], [words(text) for text in re
 official = evaluate(greedy_output, references)
 print(f"yours {ours:.4f}   sacrebleu {official.bleu:.4f}   difference {abs(ours - official.bleu):.0e}")
 print(f"sacrebleu's signature: {official.signature}")
-by_letter = bleu([list(text) for text in greedy_output], [list(text) for text in references])
-print(f"the same translations, cut into letters: {by_letter:.2f}")
+by_character = bleu([list(text) for text in greedy_output], [list(text) for text in references])
+print(f"the same translations, cut into characters: {by_character:.2f}")
 
 # %% [markdown]
-# The signature names everything that the score depends on; without it two numbers should not be compared. And BLEU
-# has no opinion on meaning:
+# The signature names what the score depends on besides the sentences; without it two numbers should not be compared.
+# (`smooth` says what takes the place of a precision that is zero; here none is.) And BLEU has no opinion on meaning:
 
 # %%
 sentence = words("Der alte Hund sieht heute die kleine Katze nicht .")
@@ -473,8 +475,9 @@ for width, alpha in ((1, 0.0), (2, 0.0), (4, 0.0), (8, 0.0), (4, 0.6), (4, 1.0))
     print(f"{width:4} {alpha:4.1f} {score.bleu:7.2f} {score.exact_match:6.1f}% {mean:>11} {seconds:8.2f}")
 
 # %% [markdown]
-# More places find more probable sentences, and these need not be better ones. What remains wrong when the search is
-# good is the model's own opinion. To tell the two apart, ask whether it prefers its translation to the reference:
+# With more places the mean $\log P$ rises, until further ones find nothing more; and more probable sentences need not
+# be better ones. What remains wrong when the search is good is the model's own opinion. To tell the two apart, ask
+# whether it prefers its translation to the reference:
 
 # %%
 search_errors = model_errors = 0
@@ -514,10 +517,12 @@ for name, searched in (("as it should be", model), ("not reordered", Forgetful()
 # %% [markdown]
 # The last test is the one to keep: whatever a search returns, score it again with a plain forward.
 #
-# **Probabilities are multiplied.** A float32 holds nothing below $10^{-45}$. Log-probabilities add instead:
+# **Probabilities are multiplied.** Soon the product is smaller than anything that float32 can hold. Log-probabilities
+# add instead:
 
 # %%
 p = np.float32(0.2)
+print(f"the smallest float32 above zero: {np.finfo(np.float32).smallest_subnormal:.1e}")
 for count in (20, 60, 100):
     print(f"{count:4} tokens: product {np.prod(np.full(count, p)):.1e}, sum of logs {count * np.log(p):.1f}")
 
@@ -534,7 +539,7 @@ print(f"corpus BLEU {ours:.2f}, mean of sentences' BLEU {np.mean([bleu(*pair) fo
 #
 # Where few answers are right, as in translation, beams are still in use; where many are, as in conversation, models
 # *sample* from $P$, cut to its likely part (nucleus sampling, Holtzman et al. 2020). The key/value cache became
-# the bottleneck of serving, and models share keys and values among heads to shrink it (multi-query attention, Shazeer
+# a bottleneck of serving, and models share keys and values among heads to shrink it (multi-query attention, Shazeer
 # 2019; grouped-query, Ainslie et al. 2023). BLEU is still reported, but learned metrics agree better with people
 # (Freitag et al. 2022, "Stop Using BLEU").
 #

@@ -10,7 +10,7 @@ from minitransformer import decoding, ops
 from minitransformer.ops import numpy_ops
 
 from ..exercise import Attempt, Wrong, exercise
-from ..judging import agree, require, several
+from ..judging import agree, kind, require, several
 
 EOS = 0  # of the toy vocabularies
 SPECIALS = 2  # the package never writes its padding and begin tokens: an adapter puts them in front
@@ -65,7 +65,7 @@ def _beam_search(next_log_probs, num_beams, eos, max_length, length_penalty=0.0)
 class ToyModel:
     """`next_log_probs` as a table; `asked` holds the prefixes that it was asked for.
 
-    Raises ValueError for a prefix that has ended or is too long.
+    Raises TypeError for a prefix that is no tuple, ValueError for one that has ended or is too long.
     """
 
     def __init__(self, table: dict[tuple[int, ...], np.ndarray]):
@@ -73,6 +73,8 @@ class ToyModel:
         self.asked: list[tuple[int, ...]] = []
 
     def __call__(self, prefix: Any) -> np.ndarray:
+        if not isinstance(prefix, tuple):
+            raise TypeError(f"next_log_probs takes a tuple of ids, and was given one {kind(prefix)}")
         prefix = tuple(int(token) for token in prefix)
         if EOS in prefix:
             raise ValueError(f"the prefix {prefix} has ended, and nothing follows an end")
@@ -157,6 +159,14 @@ def beam_search(attempt: Attempt) -> None:
         f"200 places are enough for every prefix, and yet {ids} is found and not (3, 3, 0): a place that no prefix has "
         "filled yet stays open; only a sentence that ends takes one away",
     )
+    ids, _ = _sentence(attempt(_ends_in_three, 200, 3, 4))
+    require(ids == (0, 0, 3), f"with eos = 3 it finds {ids}, and not (0, 0, 3): the end is the token that eos says")
+    ids, _ = _sentence(attempt(_slow_but_sure, 2, EOS, 4, 1.0))
+    require(
+        ids == (1, 1, 1, EOS),
+        f"with α = 1 it finds {ids}, and not (1, 1, 1, 0): a prefix with the worse score can still win, since lp grows "
+        "with every token; stop when no place is left",
+    )
     for alpha, seed, width in product((0.0, 1.0), range(12), (2, 3)):
         model = toy_model(seed)
         expected, _ = _narrow_search(model, width, alpha)
@@ -213,6 +223,17 @@ def _late_winner(prefix) -> np.ndarray:
     return _row([[0.01, 0.34, 0.33, 0.32], [0.01, 0.34, 0.33, 0.32], [0.25] * 4][len(prefix)])
 
 
+def _ends_in_three(prefix) -> np.ndarray:
+    """The same with its tokens 0 and 3 exchanged."""
+    return _late_winner([{0: 3, 3: 0}.get(int(token), token) for token in prefix])[[3, 1, 2, 0]]
+
+
+def _slow_but_sure(prefix) -> np.ndarray:
+    """A toy model whose short sentence leads in log P and, until the long one is complete, in the score with α = 1."""
+    sure = [0.01, 0.97, 0.01, 0.01]
+    return _row([[0.5, 0.45, 0.03, 0.02], sure, sure, [1, 0, 0, 0]][len(prefix)])
+
+
 def _row(probabilities: Any) -> np.ndarray:
     with np.errstate(divide="ignore"):
         return np.log(np.array(probabilities, dtype=float))
@@ -235,6 +256,7 @@ def _sentence(result: Any) -> tuple[tuple[int, ...], float]:
     require(isinstance(result, tuple | list) and len(result) == 2, "it must return two things, the ids and their log P")
     ids, log_prob = result
     require(np.ndim(ids) == 1 and np.ndim(log_prob) == 0, "it must return the ids of one sentence and one number")
+    require(isinstance(ids, tuple), f"the ids must be a tuple, not one {kind(ids)}")
     require(len(ids), "it returns a sentence without a token: at least eos must be there")
     return tuple(int(token) for token in ids), float(log_prob)
 
@@ -256,14 +278,18 @@ def _cached_step(query, key, value, keys, values):
 @exercise(answer=_cached_step)
 def cached_step(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
-    heads, time, width, value_width = 2, 5, 4, 3
+    heads, time, width, value_width = 2, 5, 6, 3
     query, key = rng.standard_normal((2, heads, time, width))
     value = rng.standard_normal((heads, time, value_width))
     keys, values = np.zeros((heads, 0, width)), np.zeros((heads, 0, value_width))
     rows = []
     for t in range(time):
         arguments = query[:, t], key[:, t], value[:, t], keys, values
-        mixed, new_keys, new_values = several(attempt(*arguments), "mixed", "keys", "values")
+        try:
+            result = attempt(*arguments)
+        except Wrong as wrong:
+            raise Wrong(f"with {t or 'no'} earlier position{'s' * (t != 1)} in the cache {wrong}") from None
+        mixed, new_keys, new_values = several(result, "mixed", "keys", "values")
         for name, cache, array in (("keys", new_keys, key), ("values", new_values, value)):
             expected = array[:, : t + 1]
             require(
@@ -271,7 +297,7 @@ def cached_step(attempt: Attempt) -> None:
                 f"after position {t} the cached {name} have shape {cache.shape} and must have {expected.shape}: one "
                 "position more than before, on axis 1",
             )
-            agree(f"after position {t} the cache of {name}", cache, expected)
+            agree(f"after position {t}, which is put last, the cache of {name}", cache, expected)
         if t == 0:
             agree("the first position's output, which can attend to nothing but itself,", mixed, value[:, 0])
         louder = several(attempt(*arguments[:2], value[:, t] + 1, *arguments[3:]), "mixed", "keys", "values")[0]
@@ -280,20 +306,41 @@ def cached_step(attempt: Attempt) -> None:
             f"at position {t} a change of its own value changes nothing: a position attends to itself too, so its key "
             "and value go into the cache before the attention",
         )
+        if t:
+            earlier = several(attempt(*arguments[:4], values + 1), "mixed", "keys", "values")[0]
+            require(not np.allclose(earlier, mixed), f"at position {t} the values in the cache are never mixed in")
         rows.append(mixed)
         keys, values = new_keys, new_values
     whole = ops.attention_forward(query[None], key[None], value[None], causal=True)[0][0]  # (H, T, Dv)
-    unscaled = ops.attention_forward(query[None], key[None], value[None], causal=True, scale=1.0)[0][0]
-    mixed = np.stack(rows, axis=1)
-    require(not np.allclose(mixed, unscaled), "the scores are not divided by √D: at five positions that shows")
-    agree("step by step, the attention of five positions", mixed, whole)
+    divisor = _divisor(attempt, query[:, 0], key[:, 0], key[:, 1], value_width)
+    require(
+        np.isnan(divisor) or np.isclose(divisor, np.sqrt(width)),
+        f"by its weights of two positions it divides the scores by {divisor:.3g}, and must divide them by "
+        f"√D = √{width} = {np.sqrt(width):.3g}",
+    )
+    agree("step by step, the attention of five positions", np.stack(rows, axis=1), whole)
+
+
+def _divisor(attempt: Attempt, query, key, other_key, value_width: int) -> float:
+    """What the scores are divided by, read from the weights of two positions; NaN where these do not tell."""
+    values = np.zeros((2, len(query), value_width))  # the first position's and the second's: one-hot
+    values[0, :, 0] = values[1, :, 1] = 1
+    mixed = several(attempt(query, key, values[1], other_key[:, None], values[0][:, None]), "mixed", "", "")[0]
+    if not (mixed[:, :2] > 0).all():
+        return np.nan
+    divisors = (query * (key - other_key)).sum(axis=-1) / np.log(mixed[:, 1] / mixed[:, 0])  # one for each head
+    return float(divisors[0]) if np.isfinite(divisors).all() and np.allclose(divisors, divisors[0]) else np.nan
 
 
 def _bleu(hypotheses, references):
     from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
-    lines = [[" ".join(tokens) for tokens in corpus] for corpus in (hypotheses, references)]
+    names: dict[str, str] = {}  # sacrebleu cuts at spaces, and a token may be one
+    lines = [
+        [" ".join(names.setdefault(token, str(len(names))) for token in tokens) for tokens in corpus]
+        for corpus in (hypotheses, references)
+    ]
     return metric.corpus_score(lines[0], [lines[1]]).score
 
 
@@ -310,18 +357,23 @@ def bleu(attempt: Attempt) -> None:
     perfect = score([sentence, other], [sentence, other])
     require(
         abs(perfect - 100) < 1e-9,
-        f"the references themselves, as translations, get {perfect:.4g} and must get 100" +
-        (": BLEU is given in percent" if abs(perfect - 1) < 1e-9 else ""),
+        f"the references themselves, as translations, get {perfect:.12g} and must get 100"
+        + (": BLEU is given in percent" if abs(perfect - 1) < 1e-9 else ""),
     )
-    for hypothesis, what in (("x y z u v", "without a word"), ("the dog the cat the garden", "without a 4-gram")):
+    for hypothesis, what in (
+        ("x y z u v", "without a word in common"),
+        ("the dog the cat the garden", "without a 4-gram in common"),
+        ("the old", "of two words, which holds no 4-gram,"),
+        ("", "without a token"),
+    ):
         try:
             nothing = score([hypothesis.split()], [sentence])
         except Wrong as wrong:
-            raise Wrong(f"for a translation {what} in common {wrong}; the score is 0 there") from None
+            raise Wrong(f"for a translation {what} {wrong}; the score is 0 there") from None
         require(
             nothing == 0,
-            f"a translation {what} in common gets {nothing:.4g} and must get 0: the mean of the four precisions is "
-            "geometric, and one that is zero is enough",
+            f"a translation {what} gets {nothing:.4g} and must get 0: the mean of the four precisions is geometric, "
+            "and one that is zero is enough",
         )
     garbled = "the old dog the small cat sees in a garden".split()
     pair = score([garbled, other], [sentence, other])
@@ -342,11 +394,17 @@ def bleu(attempt: Attempt) -> None:
         f"a translation that leaves out the end gets {short:.4g}: all its n-grams are right, and what is missing is "
         "the brevity penalty's to punish",
     )
-    for name, hypothesis in (
-        ("garbled (the mean is geometric, over n = 1, 2, 3, 4)", garbled),
-        ("too short", sentence[:7]),
-        ("too long (there is no reward for length)", [*sentence, "quickly"]),
-        ("a stutter (an n-gram counts at most as often as the reference has it)", ["the"] * 3 + sentence[3:]),
+    longer = [*sentence, "quickly"]
+    for name, hypotheses in (
+        ("one of two translations is garbled (the mean is geometric, over n = 1, 2, 3, 4)", [garbled, other]),
+        ("one of two translations is too short", [sentence[:7], other]),
+        ("one of two translations is too long (there is no reward for length)", [longer, other]),
+        ("one translation is as much too long as the other is too short (c and r are sums)", [longer, other[:-1]]),
+        (
+            "one of two translations is a stutter (an n-gram counts at most as often as the reference has it)",
+            [["the"] * 3 + sentence[3:], other],
+        ),
+        ("one of two translations has a capital too many (another token)", [["The", *sentence[1:]], other]),
     ):
-        corpora = [hypothesis, other], [sentence, other]
-        agree(f"where one of two translations is {name}, BLEU", score(*corpora), _bleu(*corpora))
+        corpora = hypotheses, [sentence, other]
+        agree(f"where {name}, BLEU", score(*corpora), _bleu(*corpora))
