@@ -95,6 +95,19 @@ def test_a_trial_is_done_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         Laboratory(folder, workers=1, say=lines.append).run([replace(TRIAL, settings=replace(SETTINGS, steps=42))])
 
 
+def test_the_rest_is_told_from_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of twice the tokens are twice the work, and each of two workers does half of it."""
+    told: list[str] = []
+    clock = iter([1000.0, 1100.0, 1400.0])
+    monkeypatch.setattr(laboratories, "perf_counter", lambda: next(clock))
+    wide = replace(TRIAL, settings=replace(SETTINGS, tokens_per_batch=1024))
+    progress = laboratories._Progress(0, [TRIAL, wide, wide], 2, told.append)
+    result = TrialResult(parameters=1, steps=41, tokens=1, seconds=120.0, pairs=1, epochs=1.0, flops=1.0, curve=[])
+    progress.done(TRIAL, result)
+    progress.done(wide, replace(result, seconds=240.0))
+    assert [line.split("; ")[1] for line in told] == ["about 3 minutes left", "about 0 minutes left"]
+
+
 def test_processes_side_by_side_come_to_the_same(folder: Path, tmp_path: Path) -> None:
     lines: list[str] = []
     laboratory = Laboratory(tmp_path, workers=2, say=lines.append)

@@ -69,8 +69,9 @@ class Laboratory:
                 if not (self._data(choice) / "corpus.json").is_file():
                     self.say(f"preparing the text: {choice.name}, {choice.vocab_size:,} tokens")
                 prepare(self._data(choice), choice)
-            progress = _Progress(len(unique) - len(waiting), waiting, self.say)
-            if self.ops is numpy_ops and self.workers > 1:
+            at_once = self.workers if self.ops is numpy_ops else 1
+            progress = _Progress(len(unique) - len(waiting), waiting, at_once, self.say)
+            if at_once > 1:
                 self._run_side_by_side(waiting, progress)
             else:
                 for trial in waiting:
@@ -156,9 +157,10 @@ class Laboratory:
 class _Progress:
     """Says what is done, and about how long the rest takes."""
 
-    def __init__(self, done: int, waiting: Sequence[Trial], say: Callable[[str], None]) -> None:
+    def __init__(self, done: int, waiting: Sequence[Trial], at_once: int, say: Callable[[str], None]) -> None:
         self.number, self.total = done, done + len(waiting)
-        self.left, self.worked = sum(trial.weight for trial in waiting), 0.0
+        self.work, self.at_once = sum(trial.weight for trial in waiting), at_once
+        self.worked = self.seconds = 0.0  # of what is done: others have begun
         self.say, self.start = say, perf_counter()
         if done:
             say(f"{done} of {self.total} trials are done already")
@@ -167,8 +169,9 @@ class _Progress:
         """Tell a trial's result."""
         self.number += 1
         self.worked += trial.weight
-        self.left -= trial.weight
-        minutes = (perf_counter() - self.start) / 60 * self.left / self.worked
+        self.seconds += result.total_seconds
+        in_all = self.work * self.seconds / self.worked / self.at_once
+        minutes = max(0.0, in_all - (perf_counter() - self.start)) / 60
         came_to = result.diverged or f"{result.steps:,} steps in {result.seconds:,.0f} s"
         self.say(f"[{self.number}/{self.total}] {trial.name}: {came_to}; about {minutes:.0f} minutes left")
 

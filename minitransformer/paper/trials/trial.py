@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -60,8 +61,9 @@ class Trial:
 
     @cached_property
     def weight(self) -> float:
-        """About how much work it is, to order trials by."""
-        return self.settings.steps * self.settings.accumulate * step_flops(self.config)
+        """About how much work it is, to order trials by and to tell how long the rest takes."""
+        tokens = self.settings.steps * self.settings.accumulate * self.settings.tokens_per_batch
+        return tokens / math.prod(NOMINAL_BATCH) * step_flops(self.config)
 
 
 def key_of(name: str, description: Mapping[str, Any]) -> str:
