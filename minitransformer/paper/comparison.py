@@ -62,8 +62,21 @@ def shown(found: Mapping[str, Any], metric: str, digits: int = 1) -> str:
     return Interval(**found[metric]).text(digits) if metric in found else "–"
 
 
-def verdict(ours: str, theirs: str, metric: str, found: Mapping[str, float] | None) -> str:
-    """A sentence on a difference: who is better and by how much, or that the test set cannot tell."""
+def spread(seeds: Sequence[Mapping[str, Any]], metric: str) -> float | None:
+    """How far apart trainings are that differ in their seed alone, of their `scores`; None where one diverged."""
+    if any(found["diverged"] for found in seeds):
+        return None
+    values = [found[metric]["value"] for found in seeds]
+    return max(values) - min(values)
+
+
+def verdict(
+    ours: str, theirs: str, metric: str, found: Mapping[str, float] | None, of_seeds: float | None = None
+) -> str:
+    """A sentence on a difference: who is better and by how much, or that the test set cannot tell.
+
+    of_seeds  the `spread` of the base's seeds, with which a sentence more says so where the difference is no larger
+    """
     name = METRICS[metric].name
     if found is None:
         return f"{ours} and {theirs} can't be compared: a training diverged."
@@ -75,4 +88,7 @@ def verdict(ours: str, theirs: str, metric: str, found: Mapping[str, float] | No
     better = (gap.value > 0) != (metric == "perplexity")
     low, high = sorted(abs(x) for x in (gap.low, gap.high))
     by = Interval(abs(gap.value), low, high).text(digits)
-    return f"{ours} is {'better' if better else 'worse'} than {theirs} by {by} {name}."
+    said = f"{ours} is {'better' if better else 'worse'} than {theirs} by {by} {name}."
+    if of_seeds is not None and abs(gap.value) <= of_seeds:
+        said += " But seeds of the base differ by as much."
+    return said

@@ -95,14 +95,20 @@ def test_differences_that_are_shown_and_that_are_not(tmp_path: Path) -> None:
 
 
 def test_malformed_parses_are_counted_by_kind() -> None:
-    answers = {NAMES[2]: [TREE, TREE, "(S (NP XX XX )NP (VP XX )VP", SHIFTED]}
-    answers |= {name: [TREE, TREE, TREE, LONGER] for name in NAMES if name not in answers}
+    near = "(S (NP XX )NP XX (VP XX )VP )S"
+    answers = {NAMES[2]: [TREE, TREE, "(S (NP XX XX )NP (VP XX )VP", SHIFTED], NAMES[3]: [LONGER] * 4}
+    answers |= {name: [TREE, near, TREE, LONGER] for name in NAMES if name not in answers}
     findings = find(answers=answers)
     row = findings["parsers"][2]
     assert (row["sentences"], row["exactly_right"], row["malformed"], row["no_tree"]) == (4, 2, 2, 1)
     assert row["f1"]["value"] == pytest.approx(100 * 11 / 12)  # all but the S that is a word too long
     assert row["strict_f1"]["value"] == pytest.approx(50.0)
+    assert row["sound_f1"]["value"] == pytest.approx(100.0)
+    assert findings["parsers"][0]["sound_f1"]["value"] == pytest.approx(100 * 8 / 9)  # one of nine: a shorter NP
+    assert findings["parsers"][3]["sound_f1"] is None
     assert "Transformer, large: 1 and 1" in told(findings)
+    assert "F1 is Transformer, small: 88.9 (" in told(findings)
+    assert told(findings).count("Transformer, large: 100.0 (100.0 to 100.0).") == 1
     assert "| Transformer | large | 91.7 (" in told(findings)
 
 

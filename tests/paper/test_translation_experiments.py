@@ -124,12 +124,17 @@ def test_any_training_may_diverge(experiment: Any, tmp_path: Path, monkeypatch: 
 
 def test_the_strategy_is_told(tmp_path: Path) -> None:
     wild = "strategy post-norm none"
-    given = context(tmp_path, qualities={"table3 smoothing 0.0": 0.9}, diverged={wild: "the loss of step 3 is nan"})
+    names = {"table3 smoothing 0.0": 0.9, "strategy pre-norm warm-up": 0.25, "table3 base, seed 2": 0.1}
+    given = context(tmp_path, qualities=names, diverged={wild: "the loss of step 3 is nan"})
     findings = strategy.find(given)
     text = "\n".join(strategy.report(findings))
     assert "a training diverged" in text
     assert "the loss of step 3 is nan" in text
-    assert "Smoothing 0.1 is worse than none by" in text
+    smoothing, norms = (next(line for line in text.split("\n") if word in line) for word in ("Smoothing 0.1", "Post-"))
+    assert "Smoothing 0.1 is worse than none by" in smoothing
+    assert "Post-norm is better than pre-norm by" in norms
+    assert "seeds" not in smoothing
+    assert norms.endswith(" BLEU. But seeds of the base differ by as much.")
     assert 0 < findings["accumulation"]["float64"] < 1e-12
     assert 0 < findings["accumulation"]["float32"] < 1e-4
     strategy.draw(findings, tmp_path)
@@ -137,7 +142,7 @@ def test_the_strategy_is_told(tmp_path: Path) -> None:
 
 
 def test_trials_are_shared(tmp_path: Path) -> None:
-    """The strategy's base and two of its rows are table 3's: trained once."""
+    """The strategy's base, with its seeds, and two of its rows are table 3's: trained once."""
     laboratory = Laboratory(tmp_path)
     ours, theirs = ({laboratory.key(t) for t in e.trials(GRAMMAR, 1.0)} for e in (strategy, table3))
-    assert len(ours & theirs) == 3
+    assert len(ours & theirs) == 5

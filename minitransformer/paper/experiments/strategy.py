@@ -13,14 +13,14 @@ from ...models import build_model
 from ...plots.page import Page
 from ...training import DataParallel
 from ..charts import BLUE, SKY, VERMILION, finish
-from ..comparison import compare, learned, scores, shown, verdict
+from ..comparison import compare, learned, scores, shown, spread, verdict
 from ..experiment import Context, Findings, Task
 from ..markdown import paragraph, picture, table
 from ..trials.trial import Trial
-from .table3.experiment import trial
+from .table3.experiment import SEEDS, trial
 from .table3.variations import BASE, TABLE_3
 
-NAME, TITLE, MINUTES, ALONE = "strategy", "How it is trained", 5.5, 8.5
+NAME, TITLE, MINUTES, ALONE = "strategy", "How it is trained", 5.5, 10.5
 
 NORMS = {"post-norm": False, "pre-norm": True}
 SCHEDULES = {"warm-up": 1, "a tenth of it": 10, "none": None}
@@ -58,11 +58,11 @@ def small_trial(rate: float, task: Task, scale: float) -> Trial:
 
 
 def trials(task: Task, scale: float) -> Sequence[Trial]:
-    """Norms and schedules; dropout on a small corpus; and of table 3 the rows on dropout and smoothing."""
+    """Norms and schedules; dropout on a small corpus; of table 3 the rows on dropout and smoothing, and the seeds."""
     schedules = [schedule_trial(norm, schedule, task, scale) for norm in NORMS for schedule in SCHEDULES]
     small = [small_trial(rate, task, scale) for rate in RATES] if task.text.dataset == "grammar" else []
     rows = [trial(ROWS[name], task, scale) for name in ("dropout 0.0", "smoothing 0.0")]
-    return [*schedules, *small, *rows]
+    return [*schedules, *small, *rows, *(trial(BASE, task, scale, seed) for seed in SEEDS)]
 
 
 def find(context: Context) -> Findings:
@@ -70,6 +70,7 @@ def find(context: Context) -> Findings:
     task, scale, result = context.task, context.scale, context.laboratory.result
     base = result(trial(BASE, task, scale))
     runs = {n: {s: result(schedule_trial(n, s, task, scale)) for s in SCHEDULES} for n in NORMS}
+    bases = [scores(each) for each in (base, *(result(trial(BASE, task, scale, seed)) for seed in SEEDS))]
     unsmoothed, undropped = (result(trial(ROWS[name], task, scale)) for name in ("smoothing 0.0", "dropout 0.0"))
     found: Findings = {
         "task": task.name,
@@ -80,6 +81,7 @@ def find(context: Context) -> Findings:
         "warm-up": {
             n: {s: compare(r["warm-up"], r[s], "bleu") for s in list(SCHEDULES)[1:]} for n, r in runs.items()
         },
+        "seeds": {metric: spread(bases, metric) for metric in ("bleu", "perplexity")},
         "norms": compare(runs["post-norm"]["warm-up"], runs["pre-norm"]["warm-up"], "bleu"),
         "smoothing": {metric: compare(base, unsmoothed, metric) for metric in ("bleu", "perplexity")},
         "dropout": compare(base, undropped, "bleu"),
@@ -139,7 +141,7 @@ def report(findings: Findings) -> list[str]:
     return [
         *_schedule_lines(findings),
         "",
-        *_smoothing_lines(findings["smoothing"]),
+        *_smoothing_lines(findings),
         "",
         *_dropout_lines(findings),
         "",
@@ -168,6 +170,7 @@ def _schedule_lines(findings: Findings) -> list[str]:
         for norm, of_norm in findings["schedules"].items()
         for schedule, found in of_norm.items()
     ]
+    of_seeds = findings["seeds"]["bleu"]
     sentences = [
         f"- {norm}: {verdict('The whole warm-up', other, 'bleu', gap)}"
         for norm, gaps in findings["warm-up"].items()
@@ -177,21 +180,31 @@ def _schedule_lines(findings: Findings) -> list[str]:
         paragraph(f"""
             **Warm-up and the norm's place** (§5.3; the paper is post-norm). The schedules differ in `warmup_steps` of
             eq. 3 alone: the rate climbs to its peak and then falls as 1/√step, on the same curve for all, to
-            {rates["warm-up"]["last"]:.2g} at the last step. With less warm-up the peak is earlier and higher.
+            {rates["warm-up"]["last"]:.2g} at the last step. With less warm-up the peak is earlier and higher. Here and
+            below each is one training; {_seeds_text(findings["seeds"])}.
         """),
         "",
         *table(["norm", "warm-up", "peak", "BLEU", "perplexity", ""], rows),
         "",
         *sentences,
-        f"- With the whole warm-up: {verdict('Post-norm', 'pre-norm', 'bleu', findings['norms'])}",
+        f"- With the whole warm-up: {verdict('Post-norm', 'pre-norm', 'bleu', findings['norms'], of_seeds)}",
         "",
         picture(f"{NAME}-warmup", "Validation perplexity over the steps, for each norm and schedule"),
     ]
 
 
-def _smoothing_lines(gaps: dict[str, Any]) -> list[str]:
+def _seeds_text(of_seeds: dict[str, float | None]) -> str:
+    bleu, perplexity = of_seeds["bleu"], of_seeds["perplexity"]
+    if bleu is None or perplexity is None:
+        return "what another seed changes can't be told, since a base diverged"
+    return f"the base's {1 + len(SEEDS)} seeds come out up to {bleu:.1f} BLEU and {perplexity:.3f} perplexity apart"
+
+
+def _smoothing_lines(findings: Findings) -> list[str]:
+    gaps, of_seeds = findings["smoothing"], findings["seeds"]
     lines = ['**Label smoothing** "hurts perplexity … but improves accuracy and BLEU score" (§5.4).', ""]
-    return [*lines, *(f"- {verdict('Smoothing 0.1', 'none', metric, gap)}" for metric, gap in gaps.items())]
+    told = (verdict("Smoothing 0.1", "none", metric, gap, of_seeds[metric]) for metric, gap in gaps.items())
+    return [*lines, *(f"- {sentence}" for sentence in told)]
 
 
 def _dropout_lines(findings: Findings) -> list[str]:
@@ -199,7 +212,7 @@ def _dropout_lines(findings: Findings) -> list[str]:
     lines = [
         '**Dropout** "is very helpful in avoiding over-fitting" (§6.2).',
         "",
-        f"- On the whole corpus: {verdict(rate, 'none', 'bleu', findings['dropout'])}",
+        f"- On the whole corpus: {verdict(rate, 'none', 'bleu', findings['dropout'], findings['seeds']['bleu'])}",
     ]
     small = findings.get("small")
     if small:

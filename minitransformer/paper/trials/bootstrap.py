@@ -28,7 +28,7 @@ class Interval:
 
     def text(self, digits: int = 1, sign: bool = False) -> str:
         """`25.8 (24.9 to 26.6)`; with `sign`, a plus before what is positive."""
-        value, low, high = (f"{x:{'+' if sign else ''}.{digits}f}" for x in (self.value, self.low, self.high))
+        value, low, high = (f"{x:{'+' if sign else ''},.{digits}f}" for x in (self.value, self.low, self.high))
         return f"{value} ({low} to {high})".replace("-", "−")
 
     @property

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...comparison import learned, shown, verdict
+from ...comparison import learned, shown, spread, verdict
 from ...experiment import Findings
 from ...markdown import paragraph, picture, table
 from ...trials.bootstrap import Interval
@@ -149,17 +149,18 @@ def _gap(found: dict[str, float] | None, digits: int) -> str:
 def _claim_lines(findings: Findings) -> list[str]:
     """Each claim: shown here, contradicted, or not to be told from the choice of sentences or of the seed."""
     bases = [findings["scores"][BASE.name], *findings["seeds"]]
-    if any(each["diverged"] for each in bases):
+    of_bleu, of_perplexity = spread(bases, "bleu"), spread(bases, "perplexity")
+    if of_bleu is None or of_perplexity is None:
         return ["A base diverged: no row can be compared with it."]
-    values = {metric: [each[metric]["value"] for each in bases] for metric in ("bleu", "perplexity")}
-    spread = {metric: max(each) - min(each) for metric, each in values.items()}
+    of_seeds = {"bleu": of_bleu, "perplexity": of_perplexity}
+    values = {metric: [each[metric]["value"] for each in bases] for metric in of_seeds}
     lines = [
         paragraph(f"""
             What the paper's table shows, and whether it shows here, at this size and length of training. The base was
             trained with {len(bases)} seeds, which came to {', '.join(f'{value:.1f}' for value in values['bleu'])} BLEU
             and {', '.join(f'{value:.3f}' for value in values['perplexity'])} perplexity: a difference counts as shown
-            if its interval leaves out zero **and** it is larger than theirs ({spread['bleu']:.1f} and
-            {spread['perplexity']:.3f}). Each row but the base is one training.
+            if its interval leaves out zero **and** it is larger than theirs ({of_bleu:.1f} and
+            {of_perplexity:.3f}). Each row but the base is one training.
         """),
         "",
     ]
@@ -172,7 +173,7 @@ def _claim_lines(findings: Findings) -> list[str]:
         gap = Interval(**found)
         digits, name = (1, "BLEU") if metric == "bleu" else (3, "perplexity")
         state = "**can't be told** from chance here"
-        if gap.excludes_zero and abs(gap.value) > spread[metric]:
+        if gap.excludes_zero and abs(gap.value) > of_seeds[metric]:
             state = "**shown**" if gap.value * sign > 0 else "**the other way round** here"
         elif gap.excludes_zero:
             state = "**can't be told** from what another seed changes"
@@ -182,10 +183,8 @@ def _claim_lines(findings: Findings) -> list[str]:
 
 def _position_lines(findings: Findings) -> list[str]:
     gap = findings["differences"]["learned positions"]["bleu"]
-    said = verdict("The base with learned positions", "with sinusoids", "bleu", gap)
-    bases = [each["bleu"]["value"] for each in (findings["scores"][BASE.name], *findings["seeds"]) if "bleu" in each]
-    if gap is not None and Interval(**gap).excludes_zero and abs(gap["value"]) <= max(bases) - min(bases):
-        said += " But seeds of the base differ by as much."
+    of_seeds = spread([findings["scores"][BASE.name], *findings["seeds"]], "bleu")
+    said = verdict("The base with learned positions", "with sinusoids", "bleu", gap, of_seeds)
     return [f"(E) {said} (The paper: 25.7 and 25.8.)"]
 
 
@@ -207,7 +206,8 @@ def _length_lines(lengths: dict[str, Any]) -> list[str]:
             lengths longer than the ones encountered during training"). Two bases, trained on the
             {some['short']['pairs']:,} pairs of at most {short[1]} tokens on either side
             ({some['short']['epochs']:.0f} times over), are asked {some['short']['sentences']} such pairs of the test
-            set and {some['long']['sentences']} with {long[0]} tokens and more on both sides:
+            set and {some['long']['sentences']} with {long[0]} tokens and more on both sides. There is one training of
+            each, so what another seed would change is not in the intervals:
         """),
         "",
         *table(head, cells),

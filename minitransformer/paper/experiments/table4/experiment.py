@@ -139,7 +139,7 @@ def _row(trial: Trial, result: TrialResult, data: PreparedData) -> dict[str, Any
 
 
 def _soundness(exam: ExamResult) -> dict[str, Any]:
-    """How many parses are malformed and why, and F1 if all of their constituents are wrong."""
+    """How many parses are malformed and why; F1 if all of their constituents are wrong, and F1 of the others alone."""
     malformed = exam.statistics[:, 3] > 0
     strict = exam.statistics.copy()
     strict[malformed, 0] = 0
@@ -147,6 +147,7 @@ def _soundness(exam: ExamResult) -> dict[str, Any]:
         "malformed": int(malformed.sum()),
         "no_tree": sum(not read_brackets(parse).well_formed for parse in exam.hypotheses),
         "strict_f1": asdict(interval(F1, strict)),
+        "sound_f1": None if malformed.all() else asdict(interval(F1, exam.statistics[~malformed])),
     }
 
 
