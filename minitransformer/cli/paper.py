@@ -15,6 +15,8 @@ MINUTES = 60.0
 TASKS = {"grammar": 1.0, "multi30k": 10.0}
 """What is translated, and of the grammar's default budget how many times as much it takes to learn anything of it."""
 
+A_YEAR = 365 * 24 * 60
+
 NAMES = ("table1", "table2", "table3", "table4", "figures", "cost", "strategy")
 
 EPILOG = """\
@@ -60,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
     from ..paper.trials.conduct import Interrupted
 
     out = Path(args.out)
+    if args.report and (args.experiments or args.minutes is not None or args.data or args.task != "grammar"):
+        raise ValueError("--report takes no experiment, task or budget: it writes again what is in --out")
     if not args.report:
         backend = chosen_backend(args)
         asked = _names(args.experiments)
@@ -77,18 +81,18 @@ def run(args: argparse.Namespace) -> int:
 def budget(chosen: Sequence[Experiment], minutes: float | None, task: str = "grammar") -> tuple[float, float]:
     """Minutes for these experiments, and what that is of the steps that the grammar's default budget pays for.
 
-    Raises ValueError for minutes that are not positive.
+    Raises ValueError for minutes that are not positive, or more than a year.
     """
     usual = MINUTES if len(chosen) == len(NAMES) else sum(each.ALONE for each in chosen)
     if minutes is None:
         minutes = usual * TASKS[task]
-    if not 0 < minutes < float("inf"):
-        raise ValueError(f"--minutes must be positive, got {minutes:g}")
+    if not 0 < minutes <= A_YEAR:
+        raise ValueError(f"--minutes must be positive and at most {A_YEAR:,}, a year, got {minutes:g}")
     return minutes, minutes / usual
 
 
 def _experiment(chosen: Sequence[Experiment], args: argparse.Namespace, backend: Backend, out: Path) -> None:
-    from ..paper.report import Origin, machine, save_findings
+    from ..paper.report import Origin, check_folder, from_longer, machine, save_findings
     from ..paper.trials.laboratory import Laboratory
 
     minutes, scale = budget(chosen, args.minutes, args.task)
@@ -96,6 +100,9 @@ def _experiment(chosen: Sequence[Experiment], args: argparse.Namespace, backend:
     laboratory = Laboratory(
         Path(args.work), args.workers or available_cores(), backend.ops, backend.dtype, str(backend), say
     )
+    check_folder(out)
+    for path in filter(None, (from_longer(out, each, task.name, scale) for each in chosen)):
+        say(f"{path} came from longer trainings and will be replaced; --out FOLDER keeps it")
     trials = {each.NAME: each.trials(task, scale) for each in chosen}
     laboratory.run([trial for of_one in trials.values() for trial in of_one])
     context = Context(task, scale, laboratory)

@@ -7,6 +7,7 @@
 `corpus.json` is written last: where it stands, the rest is complete.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
@@ -122,7 +123,8 @@ def prepare(folder: Path, choice: CorpusChoice, progress: bool = False) -> Prepa
     fingerprint = fingerprint_of(choice, corpus)
     description = folder / "corpus.json"
     if description.is_file() and _read(description)["fingerprint"] == fingerprint:
-        return open_prepared(folder)
+        with contextlib.suppress(FileNotFoundError):  # a file of it was deleted: make all of them again
+            return open_prepared(folder)
     description.unlink(missing_ok=True)
     tokenizer = BPETokenizer.train(_texts(_tokenizer_pairs(choice, corpus)), choice.vocab_size)
     _write(folder / "tokenizer.json", tokenizer.to_json())

@@ -82,7 +82,7 @@ def verdict(
         return f"{ours} and {theirs} can't be compared: a training diverged."
     gap = Interval(**found)
     digits = 3 if metric == "perplexity" else 1
-    if not gap.excludes_zero:
+    if not gap.excludes_zero or round(gap.value, digits) == 0:
         gap_text = gap.text(digits, sign=True)
         return f"{ours} and {theirs}: no difference in {name} that this test set can show, {gap_text}."
     better = (gap.value > 0) != (metric == "perplexity")

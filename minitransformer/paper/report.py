@@ -11,6 +11,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 
@@ -79,6 +80,23 @@ def machine() -> str:
     return f"{name}, {os.cpu_count()} cores; Python {platform.python_version()}, NumPy {np.__version__}"
 
 
+def check_folder(out: Path) -> None:
+    """Raises `OSError` where no results can be kept: better before the trainings than after them."""
+    results = out / "results"
+    results.mkdir(parents=True, exist_ok=True)
+    with TemporaryFile(dir=results):
+        pass
+
+
+def from_longer(out: Path, experiment: Experiment, task: str, scale: float) -> Path | None:
+    """The results that would be replaced though they came from longer trainings, if there are such."""
+    path = _path(out, experiment, task)
+    try:
+        return path if _read(path, experiment).origin.scale > scale else None
+    except (OSError, ValueError, TypeError):
+        return None  # none, or not to be read
+
+
 def save_findings(out: Path, experiment: Experiment, origin: Origin, findings: Findings) -> None:
     """Keep what an experiment found. Raises `OSError` as `atomic_write`."""
     with atomic_write(_path(out, experiment, origin.task)) as file:
@@ -124,6 +142,7 @@ def _without_common_end(blocks: Sequence[str], others: Sequence[str]) -> Sequenc
 class Section:
     """An experiment, what it found, and where that came from."""
 
+    path: Path
     experiment: Experiment
     origin: Origin
     findings: Findings
@@ -132,15 +151,13 @@ class Section:
         """Its part of the report. Raises `ValueError` for findings of another edition of the experiment."""
         title, task = self.experiment.TITLE, self.origin.task
         try:
-            lines = self.experiment.report(self.findings)
-        except (KeyError, TypeError) as error:
-            raise ValueError(
-                f"what {self.experiment.NAME} found does not fit its report ({error!r}): run the experiment again"
-            ) from error
+            lines = ["", self.origin.line(), "", *self.experiment.report(self.findings)]
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
+            raise ValueError(f"{self.path} does not fit its report ({error!r}): run the experiment again") from error
         if task != HOME:
             title = f"{title}, on {task.capitalize()}"
             lines = [line.replace("](pictures/", f"](pictures/{task}/") for line in lines]
-        return ["", f"## {title}", "", self.origin.line(), "", *lines]
+        return ["", f"## {title}", *lines]
 
 
 def sections(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> list[Section]:
@@ -158,7 +175,7 @@ def sections(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[s
 def _read(path: Path, experiment: Experiment) -> Section:
     try:
         content = json.loads(path.read_bytes())
-        return Section(experiment, Origin(**content["origin"]), content["findings"])
+        return Section(path, experiment, Origin(**content["origin"]), content["findings"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}): delete it, and run the experiment again") from None
 

@@ -97,6 +97,32 @@ def test_a_damaged_result_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "table1.json is damaged" in capsys.readouterr().err
 
 
+def test_results_that_do_not_fit_the_report_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["paper", "table1", "--out", "out"]) == 0
+    path = tmp_path / "out/results/table1.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for damaged in ({**content, "findings": []}, {**content, "origin": {**content["origin"], "minutes": "x"}}):
+        path.write_text(json.dumps(damaged), encoding="utf-8")
+        assert main(["paper", "--report", "--out", "out"]) == 2
+        assert "table1.json does not fit its report" in capsys.readouterr().err
+
+
+def test_where_nothing_can_be_kept_nothing_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(Laboratory, "run", lambda self, wanted: pytest.fail("it trains first"))
+    assert main(["paper", "table1", "--out", "file"]) == 2
+    assert "Not a directory" in capsys.readouterr().err
+
+
+def test_results_of_longer_trainings_are_not_replaced_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    for minutes, said in (("3", 0), ("3", 0), ("2", 1), ("3", 0)):
+        assert main(["paper", "table1", "--minutes", minutes, "--workers", "1", "--out", "out"]) == 0
+        told = capsys.readouterr().out
+        assert told.count("table1.json came from longer trainings and will be replaced; --out FOLDER keeps it") == said
+
+
 def test_an_interruption_says_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,8 +138,11 @@ def test_an_interruption_says_how_to_go_on(
     ("arguments", "message"),
     [
         (["table9"], "there is no experiment 'table9': choose from table1"),
-        (["table1", "--minutes", "0"], "--minutes must be positive, got 0"),
-        (["table1", "--minutes", "nan"], "--minutes must be positive, got nan"),
+        (["table1", "--minutes", "0"], "--minutes must be positive and at most 525,600, a year, got 0"),
+        (["table1", "--minutes", "nan"], "a year, got nan"),
+        (["table1", "--minutes", "1e300"], "a year, got 1e+300"),
+        (["table1", "--report"], "--report takes no experiment, task or budget"),
+        (["--report", "--minutes", "5"], "--report takes no experiment, task or budget"),
         (["table1", "--data", "x"], "--data goes with --task multi30k"),
         (["table1", "--task", "multi30k", "--data", "nowhere"], "nowhere is not a folder"),
         (["table1", "--workers", "0"], "0 is not at least 1"),

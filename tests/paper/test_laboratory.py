@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitransformer.checkpoint import load_checkpoint
+from minitransformer.checkpoint import CheckpointError, load_checkpoint
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import Batches, collate
 from minitransformer.data.preparation import CorpusChoice, prepare
@@ -98,14 +99,16 @@ def test_a_trial_is_done_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_rest_is_told_from_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of twice the tokens are twice the work, and each of two workers does half of it."""
     told: list[str] = []
-    clock = iter([1000.0, 1100.0, 1400.0])
+    clock = iter([1000.0, 1100.0, 1400.0, 1450.0])
     monkeypatch.setattr(laboratories, "perf_counter", lambda: next(clock))
     wide = replace(TRIAL, settings=replace(SETTINGS, tokens_per_batch=1024))
     progress = laboratories._Progress(0, [TRIAL, wide, wide], 2, told.append)
-    result = TrialResult(parameters=1, steps=41, tokens=1, seconds=120.0, pairs=1, epochs=1.0, flops=1.0, curve=[])
-    progress.done(TRIAL, result)
-    progress.done(wide, replace(result, seconds=240.0))
-    assert [line.split("; ")[1] for line in told] == ["about 3 minutes left", "about 0 minutes left"]
+    result = TrialResult(parameters=1, steps=41, tokens=1, seconds=99.0, pairs=1, epochs=1.0, flops=1.0, curve=[])
+    for trial, seconds in ((TRIAL, 120.0), (wide, 240.0), (wide, 240.0)):
+        progress.done(trial, result, seconds)
+    assert told[0] == "3 to do, 2 at a time, the longest first"
+    left = [line.split("; ")[1] for line in told[1:]]
+    assert left == ["about 3 minutes of training left"] + 2 * ["a minute or less of training left"]
 
 
 def test_processes_side_by_side_come_to_the_same(folder: Path, tmp_path: Path) -> None:
@@ -126,11 +129,13 @@ def test_an_interrupted_trial_goes_on(folder: Path, tmp_path: Path, monkeypatch:
             signal.raise_signal(signal.SIGINT)
         return record
 
-    laboratory = Laboratory(tmp_path, workers=1, say=lambda line: None)
+    lines: list[str] = []
+    laboratory = Laboratory(tmp_path, workers=1, say=lines.append)
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_train_step", interrupted_at_thirty)
         with pytest.raises(Interrupted):
             laboratory.run([TRIAL])
+    assert lines[-1] == "stopped with 0 of 1 trials done; trainings are saved"
     with pytest.raises(FileNotFoundError):
         laboratory.result(TRIAL)
     resumed: list[int] = []
@@ -181,6 +186,63 @@ def test_a_damaged_result_is_named(folder: Path, tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"small-one-\w+\.json is damaged .* delete it"):
             copy.result(TRIAL)
+
+
+def test_a_damaged_result_is_refused_before_any_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    laboratory = Laboratory(tmp_path, workers=1, say=lambda line: None)
+    path = laboratory._result(laboratory.key(OTHER))
+    path.parent.mkdir()
+    path.write_text('{"exams": {}}', encoding="utf-8")
+    monkeypatch.setattr(laboratories, "conduct", lambda *args: pytest.fail("it trains first"))
+    with pytest.raises(ValueError, match=r"another-\w+\.json is damaged"):
+        laboratory.run([TRIAL, OTHER])
+
+
+def test_a_result_without_its_exams_is_damaged(folder: Path, tmp_path: Path) -> None:
+    laboratory, copy = Laboratory(folder), Laboratory(tmp_path)
+    values = laboratory.result(TRIAL).to_dict()
+    del values["exams"]["last"]
+    path = copy._result(copy.key(TRIAL))
+    path.parent.mkdir()
+    path.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(ValueError, match="not every exam is in it"):
+        copy.result(TRIAL)
+
+
+def test_what_was_deleted_is_made_again(folder: Path, tmp_path: Path) -> None:
+    """The text without its training, the model with it."""
+    shutil.copytree(folder, tmp_path / "copy")
+    lines: list[str] = []
+    laboratory = Laboratory(tmp_path / "copy", workers=1, say=lines.append)
+    data, model = laboratory._data(TEXT), laboratory.model_path(TRIAL)
+    before = model.read_bytes()
+    (data / "train" / "ids.bin").unlink()
+    laboratory.run([TRIAL])
+    assert len(laboratory.data(TEXT).train)
+    assert lines == ["1 of 1 trials are done already"]
+    model.unlink()
+    laboratory.run([TRIAL])
+    assert model.read_bytes() == before
+    assert same(laboratory.result(TRIAL), Laboratory(folder).result(TRIAL))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_damaged_checkpoint_is_named(workers: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    laboratory = Laboratory(tmp_path, workers=workers, say=lambda line: None)
+    training = tmp_path / "trainings" / laboratory.key(TRIAL)
+    training.mkdir(parents=True)
+    (training / "step-00000030.safetensors").write_bytes(b"half of it")
+    with pytest.raises((CheckpointError, ChildProcessError)) as caught:
+        laboratory.run([TRIAL])
+    error = capfd.readouterr().err + str(caught.value)
+    assert f"without {training}, the trial is done from its beginning" in error
+    assert "Traceback" not in error
+
+
+def test_a_file_in_the_folder_s_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="file is no folder"):
+        Laboratory(tmp_path / "file").run([])
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:

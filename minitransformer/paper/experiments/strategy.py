@@ -161,7 +161,7 @@ def _schedule_lines(findings: Findings) -> list[str]:
     rows = [
         [
             norm,
-            f"{schedule} ({rates[schedule]['warmup_steps']} steps)",
+            f"{schedule} ({_steps(rates[schedule]['warmup_steps'])})",
             f"{rates[schedule]['peak']:.2g}",
             shown(found, "bleu"),
             shown(found, "perplexity", 3),
@@ -191,6 +191,10 @@ def _schedule_lines(findings: Findings) -> list[str]:
         "",
         picture(f"{NAME}-warmup", "Validation perplexity over the steps, for each norm and schedule"),
     ]
+
+
+def _steps(number: int) -> str:
+    return "1 step" if number == 1 else f"{number:,} steps"
 
 
 def _seeds_text(of_seeds: dict[str, float | None]) -> str:

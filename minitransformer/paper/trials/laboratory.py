@@ -23,6 +23,7 @@ from threading import Thread
 from time import perf_counter
 
 from ...atomic import atomic_write
+from ...checkpoint import CheckpointError
 from ...data.preparation import CorpusChoice, PreparedData, fingerprint_of, open_prepared, prepare
 from ...memory import keep_freed_memory
 from ...ops import Ops, numpy_ops
@@ -37,6 +38,10 @@ except ImportError:  # Windows has none: there, nobody keeps two runs apart
 
 EDITION = 2
 """Of all that trials depend on and do not describe: count it up when models, training or exams compute otherwise."""
+
+
+TOLD_TO_STOP = 128 + signal.SIGTERM
+"""The exit status of a trial's process that ended so, as shells count."""
 
 
 @dataclass(frozen=True)
@@ -58,31 +63,39 @@ class Laboratory:
         """Do those that are not done yet, the longest first.
 
         Raises `Interrupted` after Ctrl-C or SIGTERM, once what was computing is saved, `BlockingIOError` where another
-        run uses the folder, `FileNotFoundError` for a text without a test set.
+        run uses the folder, `FileNotFoundError` for a text without a test set, `ValueError` for a damaged result.
         """
         unique = {self.key(trial): trial for trial in trials}
-        waiting = [trial for key, trial in unique.items() if not self._result(key).is_file()]
-        waiting.sort(key=lambda trial: -trial.weight)
         with self._alone():
-            for choice in dict.fromkeys(trial.text for trial in waiting):
+            waiting = [trial for trial in unique.values() if not self._is_done(trial)]
+            waiting.sort(key=lambda trial: -trial.weight)
+            for choice in dict.fromkeys(trial.text for trial in unique.values()):
                 next(choice.pairs("test"))  # the text must have one
                 if not (self._data(choice) / "corpus.json").is_file():
-                    self.say(f"preparing the text: {choice.name}, {choice.vocab_size:,} tokens")
+                    self.say(f"preparing the text: {_describe(choice)}")
                 prepare(self._data(choice), choice)
             at_once = self.workers if self.ops is numpy_ops else 1
             progress = _Progress(len(unique) - len(waiting), waiting, at_once, self.say)
-            if at_once > 1:
-                self._run_side_by_side(waiting, progress)
-            else:
-                for trial in waiting:
-                    progress.done(trial, self._do(trial))
+            try:
+                if at_once > 1:
+                    self._run_side_by_side(waiting, progress)
+                else:
+                    for trial in waiting:
+                        start = perf_counter()
+                        progress.done(trial, self._do(trial), perf_counter() - start)
+            except Interrupted:
+                self.say(f"stopped with {progress.number} of {progress.total} trials done; trainings are saved")
+                raise
 
     def result(self, trial: Trial) -> TrialResult:
         """What a trial came to. Raises `FileNotFoundError` where it was not run, `ValueError` for a damaged file."""
         path = self._result(self.key(trial))
         try:
-            return TrialResult.from_dict(json.loads(path.read_bytes()))
-        except (ValueError, KeyError, TypeError) as error:
+            result = TrialResult.from_dict(json.loads(path.read_bytes()))
+            if result.diverged is None and result.exams.keys() != {exam.name for exam in trial.exams}:
+                raise ValueError("not every exam is in it")
+            return result
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is damaged ({error!r}): delete it, and the trial is done again") from None
 
     def model_path(self, trial: Trial) -> Path:
@@ -98,6 +111,12 @@ class Laboratory:
         """The text of trials that were run."""
         return open_prepared(self._data(choice))
 
+    def _is_done(self, trial: Trial) -> bool:
+        """Whether its result is there, and the model that it was asked of."""
+        if not self._result(self.key(trial)).is_file():
+            return False
+        return self.result(trial).diverged is not None or self.model_path(trial).is_file()
+
     def _result(self, key: str) -> Path:
         return self.folder / "results" / f"{key}.json"
 
@@ -107,6 +126,8 @@ class Laboratory:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the folder: two runs would write each other's checkpoints. The system lets go of it when a run dies."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise NotADirectoryError(f"{self.folder} is no folder: choose another for the trainings")
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "lock", "wb") as file:
             if fcntl is not None:
@@ -119,20 +140,20 @@ class Laboratory:
     def _run_side_by_side(self, waiting: list[Trial], progress: "_Progress") -> None:
         """A process for each trial, `workers` at a time; a signal lets them save and ends all."""
         context = multiprocessing.get_context("spawn")
-        queue, running = list(waiting), dict[int, tuple[BaseProcess, Trial]]()
+        queue, running = list(waiting), dict[int, tuple[BaseProcess, Trial, float]]()
         with StopRequest() as stop:
             while running or (queue and not stop.requested):
                 while queue and len(running) < self.workers and not stop.requested:
                     trial = queue.pop(0)
                     process = context.Process(target=_work, args=(replace(self, say=_nothing), trial))
                     process.start()
-                    running[process.sentinel] = process, trial
+                    running[process.sentinel] = process, trial, perf_counter()
                 ended = wait(list(running), timeout=0.5)
                 for sentinel in [each for each in running if each in ended]:
-                    process, trial = running.pop(sentinel)
+                    process, trial, start = running.pop(sentinel)
                     process.join()
-                    if self._result(self.key(trial)).is_file():
-                        progress.done(trial, self.result(trial))
+                    if self._is_done(trial):
+                        progress.done(trial, self.result(trial), perf_counter() - start)
                     elif not stop.requested:
                         _stop(running)
                         raise ChildProcessError(f"the trial {trial.name!r} failed: {_ending(process)}")
@@ -147,7 +168,10 @@ class Laboratory:
         key = self.key(trial)
         training = self.folder / "trainings" / key
         data = self.data(trial.text)
-        result = conduct(trial, data, training, self.model_path(trial), self.ops, self.dtype)
+        try:
+            result = conduct(trial, data, training, self.model_path(trial), self.ops, self.dtype)
+        except CheckpointError as error:
+            raise CheckpointError(f"{error}; without {training}, the trial is done from its beginning") from None
         with atomic_write(self._result(key)) as file:
             file.write(json.dumps(result.to_dict()).encode())
         rmtree(training)
@@ -164,16 +188,24 @@ class _Progress:
         self.say, self.start = say, perf_counter()
         if done:
             say(f"{done} of {self.total} trials are done already")
+        if waiting:
+            say(f"{len(waiting)} to do, {at_once} at a time, the longest first")
 
-    def done(self, trial: Trial, result: TrialResult) -> None:
-        """Tell a trial's result."""
+    def done(self, trial: Trial, result: TrialResult, seconds: float) -> None:
+        """Tell a trial's result, and how long the rest takes if its seconds are like those of what is done."""
         self.number += 1
         self.worked += trial.weight
-        self.seconds += result.total_seconds
+        self.seconds += seconds
         in_all = self.work * self.seconds / self.worked / self.at_once
-        minutes = max(0.0, in_all - (perf_counter() - self.start)) / 60
+        minutes = round((in_all - (perf_counter() - self.start)) / 60)
+        left = f"about {minutes} minutes" if minutes > 1 else "a minute or less"
         came_to = result.diverged or f"{result.steps:,} steps in {result.seconds:,.0f} s"
-        self.say(f"[{self.number}/{self.total}] {trial.name}: {came_to}; about {minutes:.0f} minutes left")
+        self.say(f"[{self.number}/{self.total}] {trial.name}: {came_to}; {left} of training left")
+
+
+def _describe(choice: CorpusChoice) -> str:
+    size = f"{choice.sentences:,} sentences" if choice.dataset == "grammar" else "its sentences"
+    return f"{choice.name}, {size} of up to {choice.max_length} tokens, a vocabulary of {choice.vocab_size:,}"
 
 
 @cache
@@ -184,12 +216,13 @@ def _fingerprint(text: CorpusChoice) -> str:
 def _work(laboratory: Laboratory, trial: Trial) -> None:
     """In a process of its own: it stops when its parent says so or is gone, not at a Ctrl-C that reaches both."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TOLD_TO_STOP))  # tidies up, as the default does not
     Thread(target=_outlive_nobody, daemon=True).start()
     keep_freed_memory()
     with contextlib.suppress(Interrupted):
         try:
             laboratory._do(trial)
-        except OSError as error:
+        except (OSError, CheckpointError) as error:
             sys.exit(f"{trial.name}: {error}")  # said in one line; the parent says that it failed
 
 
@@ -204,13 +237,15 @@ def _outlive_nobody() -> None:
 def _ending(process: BaseProcess) -> str:
     """Why a process ended without a result."""
     code = process.exitcode or 0
+    if code == TOLD_TO_STOP:
+        return "stopped by SIGTERM"
     return f"killed by signal {-code} (out of memory?)" if code < 0 else "see above"
 
 
-def _stop(running: dict[int, tuple[BaseProcess, Trial]]) -> None:
-    for process, _ in running.values():
+def _stop(running: dict[int, tuple[BaseProcess, Trial, float]]) -> None:
+    for process, *_ in running.values():
         process.terminate()  # SIGTERM, at which a training saves
-    for process, _ in running.values():
+    for process, *_ in running.values():
         process.join()
 
 
