@@ -87,6 +87,13 @@ def test_table_2_is_told(tmp_path: Path) -> None:
     text = "\n".join(table2.report(findings))
     assert f"{table2.LARGER} is better than RNN by" in text
     assert f"{table2.LARGER} and ConvS2S, small: no difference" in text
+    assert f"{table2.LARGER} is better than {table2.SMALLER} by" in text
+    assert f"{table2.SMALLER} is better than RNN by" in text
+    assert f"{table2.SMALLER} is worse than ConvS2S, small by" in text
+    assert f"{table2.SMALLER} and {table2.LARGER}" not in text
+    first, last = findings["pairs"]["de"]["curves"][table2.LARGER][-2:]
+    fell = f"{first['perplexity']:.3f} to {last['perplexity']:.3f} in {last['step'] - first['step']:,} steps"
+    assert f"{table2.LARGER} from {fell}" in text
     assert "3.3 · 10¹⁸" in text
     table2.draw(findings, tmp_path)
     assert (tmp_path / "table2-curves.png").read_bytes().startswith(b"\x89PNG")

@@ -1,6 +1,6 @@
 """Table 2: what came before the Transformer and two sizes of it, trained at equal cost in two pairs of languages."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,12 @@ OPERATIONS = 12e12
 """Of each training at scale 1: some 900 steps of the larger Transformer, three to four minutes of one core."""
 
 TARGETS = {"de": "English→German", "fr": "English→French"}
-LARGER = "Transformer, d_model 128"
+SMALLER, LARGER = "Transformer, d_model 64", "Transformer, d_model 128"
 COLOURS = {
     "RNN": VERMILION,
     "RNN + attention": ORANGE,
     "ConvS2S, small": GREEN,
-    "Transformer, d_model 64": SKY,
+    SMALLER: SKY,
     LARGER: BLUE,
 }
 EXAM = Exam(averaged=True)  # as in §6.1: the last five checkpoints, beam 4, α = 0.6
@@ -43,7 +43,7 @@ def models(task: Task) -> dict[str, ModelConfig]:
         "RNN": RecurrentConfig(d_model=192, attention=False, **shared),
         "RNN + attention": RecurrentConfig(d_model=192, **shared),
         "ConvS2S, small": ConvolutionalConfig(d_model=128, num_layers=3, **shared),
-        "Transformer, d_model 64": task.transformer(),
+        SMALLER: task.transformer(),
         LARGER: task.transformer(d_model=128, d_ff=512, num_layers=2),
     }
 
@@ -61,12 +61,13 @@ def trials(task: Task, scale: float) -> Sequence[Trial]:
 
 
 def find(context: Context) -> Findings:
-    """The scores, and how far the larger Transformer is from each other model."""
+    """The scores, and how far the Transformers are from the other models, and from each other."""
     task, laboratory = context.task, context.laboratory
     found: dict[str, Any] = {
         "task": task.name,
         "beam": EXAM.beam,
         "operations": OPERATIONS * context.scale,
+        "warmup": translator(task, context.scale).settings.warmup_steps,
         "rates": {name: _peak(translator(task, context.scale, model=name)) for name in models(task)},
         "pairs": {},
     }
@@ -76,13 +77,19 @@ def find(context: Context) -> Findings:
             "models": {name: scores(result) for name, result in results.items()},
             "curves": {name: result.curve for name, result in results.items()},
             "differences": {
-                name: compare(results[LARGER], result, "bleu") for name, result in results.items() if name != LARGER
+                ours: {theirs: compare(results[ours], results[theirs], "bleu") for theirs in others}
+                for ours, others in _rivals(results).items()
             },
         }
     found["costs"] = {
         name: {"billed": cost.billed, "needed": cost.needed} for name, cost in training_costs().items()
     }
     return found
+
+
+def _rivals(names: Collection[str]) -> dict[str, list[str]]:
+    """What each Transformer is compared with: all that are named before it."""
+    return {ours: list(names)[: list(names).index(ours)] for ours in (LARGER, SMALLER)}
 
 
 def _peak(trial: Trial) -> float:
@@ -122,13 +129,18 @@ def report(findings: Findings) -> list[str]:
             In brackets: the 95 % interval of 1,000 bootstrap samples of the test sentences; there is one training of
             each, so what another seed would change is not in it. RNN is an LSTM of one layer. The learning rate is the
             paper's schedule, made for the Transformer and tuned for none of the others; its peaks: {rates}.
+            Of the larger Transformer's steps {findings["warmup"]:,} are warm-up.
         """),
         "",
     ] if rows else ["Every training diverged."]
     for target, title in TARGETS.items():
         lines += [f"**{title}**", "", *_ours(pairs[target]["models"]), ""]
-        lines += [f"- {verdict(LARGER, name, 'bleu', gap)}" for name, gap in pairs[target]["differences"].items()]
-        lines.append("")
+        lines += [
+            f"- {verdict(ours, theirs, 'bleu', gap)}"
+            for ours, gaps in pairs[target]["differences"].items()
+            for theirs, gap in gaps.items()
+        ]
+        lines += ["", *_still_falling(pairs[target]["curves"]), ""]
     lines += [
         picture(f"{NAME}-curves", "Validation perplexity against operations, for five models and two pairs"),
         "",
@@ -159,6 +171,16 @@ def _ours(rows: dict[str, dict[str, Any]]) -> list[str]:
             ]
         )
     return table(head, cells)
+
+
+def _still_falling(curves: dict[str, list[dict[str, float]]]) -> list[str]:
+    """How far from its end each training was left: what more steps would bring is not the same for all."""
+    falls = {name: curve[-2:] for name, curve in curves.items() if len(curve) > 1}
+    told = "; ".join(
+        f"{name} from {before['perplexity']:.3f} to {last['perplexity']:.3f} in {last['step'] - before['step']:,} steps"
+        for name, (before, last) in falls.items()
+    )
+    return [f"How near its end a training was: validation perplexity went last, for {told}."] if told else []
 
 
 def _published() -> list[str]:
