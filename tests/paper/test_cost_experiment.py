@@ -15,7 +15,7 @@ from minitransformer.paper.experiment import GRAMMAR, Context, Findings
 from minitransformer.paper.experiments.cost import experiment as cost
 from minitransformer.paper.experiments.cost import hardware, stopwatch
 from minitransformer.paper.experiments.cost.hardware import CHIPS, MeasuredStep, measured_steps
-from minitransformer.paper.experiments.cost.stopwatch import fits, time_step
+from minitransformer.paper.experiments.cost.stopwatch import StepTime, fits, time_step
 from minitransformer.paper.published import RUNS
 
 TINY = TransformerConfig(vocab_size=50, d_model=16, num_heads=2, d_ff=16, num_layers=1)
@@ -30,7 +30,7 @@ def _memory_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 def _findings(monkeypatch: pytest.MonkeyPatch, folder: Path, big_fits: bool = True, gpus: Any = ()) -> Findings:
     models = {name: lambda: TINY for name in ("base", "big")}
     monkeypatch.setattr(cost, "MODELS", models)
-    monkeypatch.setattr(cost, "TIMED", {"base": (8, 0.0), "big": (4, 0.0)})
+    monkeypatch.setattr(cost, "TIMED", {"base": 8, "big": 4})
     monkeypatch.setattr(cost, "fits", lambda *arguments: big_fits)
     monkeypatch.setattr(cost, "measured_steps", lambda: iter(gpus))
     laboratory: Any = SimpleNamespace(ops=numpy_ops, dtype="float32", backend="NumPy, float32")
@@ -47,6 +47,7 @@ def test_hours_follow_from_the_step(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert paper["hours"]["base"] == pytest.approx(100_000 * 0.4 / 3600)
     for name, step in found["steps"].items():
         assert step["seconds"] == pytest.approx(step["fixed"] + 25_000 * step["per_token"])
+        assert step["between"][0] <= step["seconds"] <= step["between"][1]
         assert here["hours"][name] == pytest.approx(RUNS[name].steps * step["seconds"] / 3600)
     assert here["scaled"] == []
 
@@ -121,16 +122,21 @@ def test_the_ledger_is_where_the_kernels_write_it() -> None:
 def test_a_line_through_two_times() -> None:
     """0.5 s and 10 ms a token; where noise says otherwise, no time that is independent of tokens."""
     for times, fixed, per_token in (((0.7, 1.3), 0.5, 0.01), ((1.4, 1.3), 0.0, 1.3 / 80), ((0.1, 1.3), 0.0, 1.3 / 80)):
-        found = stopwatch._line((2, 8), times, 10, 6.0)
-        assert (found.fixed, found.per_token) == pytest.approx((fixed, per_token))
-        assert (found.flops, found.tokens_per_side) == (6.0, 80)
+        assert stopwatch._line((20, 80), times) == pytest.approx((fixed, per_token))
 
 
 def test_a_step_is_timed() -> None:
-    timed = time_step(TINY, numpy_ops, "float32", 2, sentences=8, length=5, seconds=0.0)
+    timed = time_step(TINY, numpy_ops, "float32", 2, sentences=8, length=5, rounds=2)
     assert timed.per_token > 0
     assert timed.tokens_per_side == 40
     assert timed.seconds(1000) == pytest.approx(timed.fixed + 1000 * timed.per_token)
+    assert len(timed.rounds) == 2
+
+
+def test_rounds_say_how_sure_it_is() -> None:
+    timed = StepTime(1.0, 0.5, 6.0, 8, rounds=[(0.0, 0.75), (2.0, 0.25), (1.0, 0.5)])
+    assert timed.between(100) == (27.0, 75.0)
+    assert StepTime(1.0, 0.5, 6.0, 8, rounds=[(2.0, 0.5)]).between(100) == (51.0, 52.0)
 
 
 def test_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

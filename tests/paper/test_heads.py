@@ -104,7 +104,7 @@ def test_what_is_observed() -> None:
     """The row that writes the dependent, the column where its governor was read."""
     (seen,) = observe(_Model(), BRACKET, [translate(PAINTERS), translate(NURSE)])  # pyright: ignore[reportArgumentType]
     assert (seen.dependent, seen.governor) == ("geküsst", "haben")
-    assert (seen.query, seen.keys) == (7, [3])
+    assert (seen.query, seen.keys, seen.apart) == (7, [3], 5)
     np.testing.assert_array_equal(seen.weights, [[0.0, 0.75]])
     assert seen.even == 1 / 8  # <s> and seven words
 
@@ -113,7 +113,7 @@ def _observations(chosen: list[list[float]], measured: list[list[float]]) -> lis
     """Of one layer's heads, in turn for either half."""
     maps = AttentionMaps(["a"] * 9, ["b"] * 5, ["c"] * 5, *[np.zeros((1, 2, 1, 1))] * 3)
     rows = [row for pair in zip(chosen, measured, strict=True) for row in pair]
-    return [Observation("x", "y", maps, np.array([row]), 0.25, 0, [0]) for row in rows]
+    return [Observation("x", "y", maps, np.array([row]), 0.25, 0, [0], apart) for apart, row in enumerate(rows)]
 
 
 def test_the_head_is_chosen_on_one_half_and_measured_on_the_other() -> None:
@@ -125,6 +125,7 @@ def test_the_head_is_chosen_on_one_half_and_measured_on_the_other() -> None:
     assert found.beyond.low > 0
     assert found.others == pytest.approx((0.8 + 0.31) / 2)
     assert found.typical.weights[0, 1] == 0.3
+    assert found.apart == pytest.approx(np.mean(range(1, 20, 2)))  # of the half that is measured
 
 
 def test_too_few_sentences_are_not_judged() -> None:

@@ -106,6 +106,11 @@ def test_malformed_parses_are_counted_by_kind() -> None:
     assert row["sound_f1"]["value"] == pytest.approx(100.0)
     assert findings["parsers"][0]["sound_f1"]["value"] == pytest.approx(100 * 8 / 9)  # one of nine: a shorter NP
     assert findings["parsers"][3]["sound_f1"] is None
+    assert [each["only_words"] for each in findings["parsers"]] == [0, 0, 1, 0]  # SHIFTED; LONGER has an NP more
+    assert [each["brackets_right"] for each in findings["parsers"]] == [3, 3, 3, 0]
+    assert "miscounted: Transformer, small: 0 of 1; RNN + attention, small: 0 of 1;" in told(findings)
+    assert "Of all parses so many have them: Transformer, small: 3 of 4;" in told(findings)
+    assert "Transformer, large 1.099; RNN + attention, large 1.099." in told(findings)  # perplexity 3
     assert "Transformer, large: 1 and 1" in told(findings)
     assert "F1 is Transformer, small: 88.9 (" in told(findings)
     assert told(findings).count("Transformer, large: 100.0 (100.0 to 100.0).") == 1

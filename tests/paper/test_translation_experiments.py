@@ -101,12 +101,13 @@ def test_table_2_is_told(tmp_path: Path) -> None:
 
 def test_table_3_is_told(tmp_path: Path) -> None:
     names = {"table3 1 head": 0.1, "table3 d_ff 4096": 0.1, "table3 big": 0.95, "table3 lengths sinusoidal": 0.9}
-    names |= {"table3 2 layers": 0.35, "table3 base, seed 2": 0.3}
+    names |= {"table3 8 layers": 0.95, "table3 2 layers": 0.35, "table3 base, seed 2": 0.3}
     given = context(tmp_path, qualities=names, mute=frozenset({"table3 d_model 256"}))
     findings = table3.find(given)
     text = "\n".join(table3.report(findings))
     assert "one head is worse than eight: **shown**" in text
     assert "big is better: **shown**" in text
+    assert "more layers have a worse BLEU: **the other way round** here; 8 layers" in text
     assert "a wider feed-forward is better: **the other way round**" in text
     assert "fewer layers are worse: **can't be told** from what another seed changes" in text
     assert "a narrower model is worse: not to be compared, d_model 256: did not learn to translate in" in text

@@ -27,10 +27,10 @@ NAME, TITLE, MINUTES, ALONE = "cost", "What it would cost today", 1.0, 1.0
 MODELS: dict[str, Callable[[], TransformerConfig]] = {"base": TransformerConfig.base, "big": TransformerConfig.big}
 
 LENGTH = 32
-TIMED = {"base": (16, 6.0), "big": (8, 0.0)}
-"""Sentences of LENGTH tokens of the larger batch that is timed, and for how many seconds; 0 is once."""
+TIMED = {"base": 48, "big": 24}
+"""Sentences of LENGTH tokens of the larger batch that is timed."""
 
-PUBLISHED, MEASURED, COMPUTED = "published", "from measured steps", "computed"
+PUBLISHED, MEASURED, COMPUTED = "published: steps × seconds a step", "extrapolated from measured steps", "computed"
 
 BOLTZMANN, ROOM, BITS = 1.380649e-23, 300.0, 32
 """Joules a kelvin, kelvin, and the bits that the result of an operation takes in single precision."""
@@ -46,13 +46,14 @@ def find(context: Context) -> Findings:
     laboratory = context.laboratory
     threads = available_cores() if laboratory.ops is numpy_ops else 1
     steps = {}
-    for name, (sentences, seconds) in TIMED.items():
+    for name, sentences in TIMED.items():
         config = MODELS[name]()
         if name == "base" or fits(config, sentences, LENGTH, threads):
-            timed = time_step(config, laboratory.ops, laboratory.dtype, threads, sentences, LENGTH, seconds)
+            timed = time_step(config, laboratory.ops, laboratory.dtype, threads, sentences, LENGTH)
             tokens = RUNS[name].tokens_per_side
             steps[name] = vars(timed) | {
                 "seconds": timed.seconds(tokens),
+                "between": timed.between(tokens),
                 "flops_per_second": tokens * timed.flops / timed.seconds(tokens),
             }
     costs = {name: vars(cost) | {"utilisation": cost.utilisation} for name, cost in training_costs().items()}
@@ -201,12 +202,13 @@ def _steps_lines(findings: Findings) -> list[str]:
     """What was timed here."""
     lines = []
     for name, step in findings["steps"].items():
-        tokens = RUNS[name].tokens_per_side
+        tokens, (low, high) = RUNS[name].tokens_per_side, step["between"]
         lines.append(
             f"A training step of {name} was timed here on up to {step['tokens_per_side']:,} tokens a side: "
             f"{1000 * step['per_token']:.2g} ms a token and {step['fixed']:.2g} s for the rest, so that the paper’s "
-            f"{tokens:,} would take {step['seconds']:,.0f} s: {tokens / step['seconds']:,.0f} tokens of a side and "
-            f"{step['flops_per_second'] / 1e9:,.0f} · 10⁹ operations a second."
+            f"{tokens:,} would take {step['seconds']:,.0f} s (by single rounds {low:,.0f} to {high:,.0f} s): "
+            f"{tokens / step['seconds']:,.0f} tokens of a side and {step['flops_per_second'] / 1e9:,.0f} · 10⁹ "
+            "operations a second."
         )
     if any(row["scaled"] for row in findings["rows"]):
         lines.append("Where there is a star, only base was timed: big’s time is by its operations at base’s speed.")
@@ -217,8 +219,9 @@ def _physics(findings: Findings) -> str:
     best = min(findings["limits"], key=lambda limit: limit["kilowatt_hours"]["base"])
     energy, landauer = best["kilowatt_hours"], findings["landauer"]
     return (
-        "What is computed was not measured: it is the operations needed over those that a data sheet promises, and for "
-        "the use as in the paper divided by its utilisation (in the picture pale and paler). One "
+        "What is computed was not measured: it is the operations needed over those that a data sheet promises (the "
+        "P100’s are the paper’s), and for the use as in the paper divided by its utilisation (in the picture pale and "
+        "paler). One "
         f"{best['name']} at its peak that draws its rated {best['watts']:g} W all the while takes "
         f"{energy['base']:.2g} kWh for base and {energy['big']:.2g} kWh for big. If each operation erased one result "
         f"of {BITS} bits, Landauer’s limit (k·T·ln 2 a bit, at {ROOM:g} K) would ask for {landauer['base']:.2g} J and "

@@ -1,6 +1,7 @@
 """How long a training step takes on this machine, with a batch that is a small part of the paper's."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -28,41 +29,51 @@ class StepTime:
 
     flops            operations that a token of a side takes: its source's and its target's matrix products
     tokens_per_side  of the largest batch that was timed
+    rounds           `fixed` and `per_token` by the times of each round alone
     """
 
     fixed: float
     per_token: float
     flops: float
     tokens_per_side: int
+    rounds: list[tuple[float, float]]
 
     def seconds(self, tokens_per_side: float) -> float:
         """A step on a batch of that size."""
         return self.fixed + self.per_token * tokens_per_side
 
+    def between(self, tokens_per_side: float) -> tuple[float, float]:
+        """The least and the most seconds that a round alone, or all of them together, would say."""
+        lines = [(self.fixed, self.per_token), *self.rounds]
+        said = [fixed + per_token * tokens_per_side for fixed, per_token in lines]
+        return min(said), max(said)
+
 
 def time_step(
-    config: TransformerConfig, ops: Ops, dtype: str, threads: int, sentences: int, length: int, seconds: float
+    config: TransformerConfig, ops: Ops, dtype: str, threads: int, sentences: int, length: int, rounds: int = 3
 ) -> StepTime:
-    """Times steps on batches of `sentences` and of a quarter of them, in turn, for so many seconds or once each.
+    """Times steps on batches of `sentences` and of a quarter of them, in turn.
 
-    Of either the fastest counts. Random tokens, `length` on each side of a sentence, none of them padding; gradients
-    as the trainer takes them, and Adam. One step before is not counted.
+    Of either the fastest counts, and how far single rounds are apart is kept. Random tokens, `length` on each side of a
+    sentence, none of them padding; gradients as the trainer takes them, and Adam. One step before is not counted.
     """
     keep_freed_memory()
     model = Transformer(config, ops, dtype)
     optimizer = Adam(model.parameters, ops)
     counts = max(1, sentences // SMALLER), max(2, sentences)
     batches = [_batch(config, count, length) for count in counts]
-    small, large = times = [[], []]
+    taken: list[list[float]] = []
     with DataParallel(model, threads) as workers:
         _step(workers, optimizer, batches[1], 1)
-        start = perf_counter()
-        while not large or perf_counter() - start < seconds:
-            for batch, found in zip(batches, times, strict=True):
+        for _ in range(rounds):
+            taken.append([])
+            for batch in batches:
                 began = perf_counter()
                 _step(workers, optimizer, batch, optimizer.num_steps + 1)
-                found.append(perf_counter() - began)
-    return _line(counts, (min(small), min(large)), length, 2 * flops_per_token(config, length).training)
+                taken[-1].append(perf_counter() - began)
+    tokens = counts[0] * length, counts[1] * length
+    (fixed, per_token), *lines = (_line(tokens, times) for times in (np.min(taken, axis=0), *taken))
+    return StepTime(fixed, per_token, 2 * flops_per_token(config, length).training, tokens[1], lines)
 
 
 def _step(workers: DataParallel, optimizer: Adam, batch: Batch, number: int) -> None:
@@ -71,14 +82,14 @@ def _step(workers: DataParallel, optimizer: Adam, batch: Batch, number: int) -> 
     workers.model.ops.to_numpy(workers.model.parameters.data[:1])  # a GPU computes on until something is asked for
 
 
-def _line(counts: tuple[int, int], times: tuple[float, float], length: int, flops: float) -> StepTime:
-    """The straight line through two times; where the larger batch took no longer, through its own and zero."""
-    small, large = (count * length for count in counts)
+def _line(tokens: tuple[int, int], times: Sequence[float]) -> tuple[float, float]:
+    """At zero, and a token, of the line through two times; where the larger took no longer, through it and zero."""
+    small, large = tokens
     per_token = (times[1] - times[0]) / (large - small)
     fixed = times[0] - small * per_token
     if per_token <= 0 or fixed < 0:
         fixed, per_token = 0.0, times[1] / large
-    return StepTime(fixed, per_token, flops, large)
+    return float(fixed), float(per_token)
 
 
 def fits(config: TransformerConfig, sentences: int, length: int, threads: int) -> bool:

@@ -187,6 +187,7 @@ def _dependency_lines(findings: Findings) -> list[str]:
             Interval(*each["weight"]).text(2),
             f"{each['others']:.2f}",
             f"{each['even']:.2f}",
+            "" if each["apart"] is None else f"{each['apart']:.1f}",
             str(each["sentences"]),
         ]
         for each in judged
@@ -201,7 +202,8 @@ def _dependency_lines(findings: Findings) -> list[str]:
         explained += f" No head gives the governor more than that: {'; '.join(missed)}."
     if few:
         explained += f" Too few sentences to judge: {'; '.join(few)}."
-    head = ["dependency", "attention", "head", "weight on the governor", "mean of all heads", "even", "sentences"]
+    head = ["dependency", "attention", "head", "weight on the governor", "mean of all heads", "even"]
+    head += ["tokens apart", "sentences"]
     return [explained, "", *table(head, rows), ""] if rows else [explained, ""]
 
 

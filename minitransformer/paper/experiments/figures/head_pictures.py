@@ -55,6 +55,7 @@ def dependency_row(dependency: Dependency, best: Resolution | None) -> dict[str,
         "beyond": _rounded(best.beyond),
         "others": round(best.others, 4),
         "even": round(best.even, 4),
+        "apart": None if best.apart is None else round(best.apart, 1),
     }
 
 

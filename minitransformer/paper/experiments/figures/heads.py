@@ -84,6 +84,7 @@ class Observation:
     weights  `(layers, heads)`
     even     that even attention would give
     query    the row, and `keys` the columns
+    apart    tokens from the one to the other; between two texts None
     """
 
     dependent: str
@@ -93,6 +94,7 @@ class Observation:
     even: float
     query: int
     keys: list[int]
+    apart: int | None = None
 
 
 def observe(translator: Translator, dependency: Dependency, examples: Iterable[Example]) -> list[Observation]:
@@ -114,7 +116,8 @@ def observe(translator: Translator, dependency: Dependency, examples: Iterable[E
         visible = query + 1 if decoder else weights.shape[-1]
         dependent, governor = queries[0][slice(*places[0])], keys[0][slice(*places[1])]
         found, evenly = weights[:, :, columns].sum(-1), len(columns) / visible
-        observations.append(Observation(dependent, governor, maps, found, evenly, query, columns))
+        apart = None if dependency.kind == "cross" else min(abs(query - number) for number in of_governor)
+        observations.append(Observation(dependent, governor, maps, found, evenly, query, columns, apart))
     return observations
 
 
@@ -126,6 +129,7 @@ class Resolution:
     weight       its mean over `sentences`
     beyond       the same less even attention's
     others       the mean of all heads of this attention, and `even` of even attention
+    apart        tokens from the one to the other, the mean; between two texts None
     typical      the observation whose weight is the median, of those that are drawn
     """
 
@@ -136,6 +140,7 @@ class Resolution:
     beyond: Interval
     others: float
     even: float
+    apart: float | None
     typical: Observation
 
 
@@ -148,6 +153,7 @@ def resolve(observations: Sequence[Observation], longest: int) -> Resolution | N
     layer, head = (int(i) for i in np.unravel_index(means.argmax(), means.shape))
     weights = np.array([each.weights[layer, head] for each in measured_on], dtype=np.float64)
     evenly, ones = np.array([each.even for each in measured_on]), np.ones(len(measured_on))
+    distances = [each.apart for each in measured_on if each.apart is not None]
     short = [
         number
         for number, each in enumerate(measured_on)
@@ -162,5 +168,6 @@ def resolve(observations: Sequence[Observation], longest: int) -> Resolution | N
         beyond=interval(MEAN, np.stack([weights - evenly, ones], axis=1)),
         others=float(np.mean([each.weights for each in measured_on])),
         even=float(evenly.mean()),
+        apart=float(np.mean(distances)) if distances else None,
         typical=measured_on[drawn[len(drawn) // 2]],
     )

@@ -88,8 +88,8 @@ def draw_distances(norms: dict[str, np.ndarray], path: str | Path) -> None:
     page = Page(7.4, 3.2, layout="constrained")
     axes = page.figure.subplots()
     for kind, values in norms.items():
-        axes.plot(values[1:] / values[0], color=COLOURS[kind], lw=1.6, label=kind)
+        axes.plot(range(1, len(values)), values[1:] / values[0], color=COLOURS[kind], lw=1.6, label=kind)
     axes.set_yscale("log")
-    finish(axes, "positions between", "gradient, relative to distance 0")
+    finish(axes, "distance, positions", "gradient, relative to distance 0")
     axes.legend(frameon=False, fontsize=8.5, labelcolor=INK)
     page.save(path)

@@ -108,7 +108,8 @@ def report(findings: Findings) -> list[str]:
     symbols = (
         f"n is the length of a sequence, d its width, k = {findings['kernel']} the convolution's kernel, and "
         f"r = {findings['window']} how far the window reaches to either side. The formulas are the paper's, the counts "
-        "come from running our layers, and the times are those of one thread."
+        "come from running our layers, by the shapes that each op is given (of a window by the pairs that it lets "
+        "meet), and the times are those of one thread."
     )
     return [
         symbols,

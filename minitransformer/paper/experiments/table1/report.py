@@ -135,9 +135,9 @@ def time_lines(findings: Findings, name: str) -> list[str]:
     sizes, effort = findings["sizes"], findings["sizes"]["effort"]
     method = (
         f"Forward and backward of one sequence, the least of at least {effort['repeats']} in each of "
-        f"{effort['rounds']} rounds; in brackets, from the lowest to the highest, what single rounds give. *Attention "
-        "alone* is what the paper counts, without projections; with them a layer is a sum, of which the paper gives "
-        "one term."
+        f"{effort['rounds']} rounds; in brackets, from the lowest to the highest, what single rounds and their least "
+        "give. *Attention alone* is what the paper counts, without projections; with them a layer is a sum, of which "
+        "the paper gives one term."
     )
     return [
         "### Time",
@@ -251,8 +251,9 @@ def _waiting(shortest: dict[str, Any], at_d: dict[str, Any], n: int, d: int) -> 
 
 
 def _rounds(found: dict[str, Any]) -> str:
-    """A figure, and from the lowest to the highest what single rounds give."""
-    text = f"{found['value']:.2f} ({min(found['rounds']):.2f} to {max(found['rounds']):.2f})"
+    """A figure, and from the lowest to the highest what single rounds give, and their least times."""
+    values = [found["value"], *found["rounds"]]
+    text = f"{found['value']:.2f} ({min(values):.2f} to {max(values):.2f})"
     return text.replace("-", "−")
 
 

@@ -11,8 +11,11 @@ from .variations import BASE, TABLE_3
 CLAIMS = [
     ("(A) one head is worse than eight", "1 head", "bleu", -1),
     ("(A) too many heads are worse than eight", "32 heads", "bleu", -1),
+    ("(A) sixteen heads have a perplexity no worse than eight's", "16 heads", "perplexity", -1),
     ("(B) a smaller d_k hurts", "d_k 16", "bleu", -1),
     ("(C) fewer layers are worse", "2 layers", "bleu", -1),
+    ("(C) more layers have a better perplexity", "8 layers", "perplexity", -1),
+    ("(C) more layers have a worse BLEU", "8 layers", "bleu", -1),
     ("(C) a narrower model is worse", "d_model 256", "bleu", -1),
     ("(C) a wider model is better", "d_model 1024", "bleu", 1),
     ("(C) a wider feed-forward is better", "d_ff 4096", "bleu", 1),
@@ -92,7 +95,8 @@ def _parameter_lines(rows: dict[str, dict[str, Any]]) -> list[str]:
         paragraph("""
             **Parameters, to the number**, in millions: the paper's, and ours counted from the
             configuration with the "about 37000 tokens" of §5.1 and one table for source, target and
-            output (§3.4). The last column is the vocabulary with which the count, rounded, is the
+            output (§3.4); with biases in attention's projections too, which the paper's formulas leave out.
+            The last column is the vocabulary with which the count, rounded, is the
             printed one.
         """),
         "",

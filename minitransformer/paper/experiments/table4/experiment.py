@@ -10,6 +10,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....data.batching import Batches
 from ....data.grammar import Example, sample
@@ -147,8 +148,16 @@ def _soundness(exam: ExamResult) -> dict[str, Any]:
         "malformed": int(malformed.sum()),
         "no_tree": sum(not read_brackets(parse).well_formed for parse in exam.hypotheses),
         "strict_f1": asdict(interval(F1, strict)),
+        "only_words": int(_brackets_right(exam)[malformed].sum()),
+        "brackets_right": int(_brackets_right(exam).sum()),
         "sound_f1": None if malformed.all() else asdict(interval(F1, exam.statistics[~malformed])),
     }
+
+
+def _brackets_right(exam: ExamResult) -> NDArray[np.bool_]:
+    """Whether a parse has the reference's brackets in their order, however many words it puts between them, `(N,)`."""
+    ours, theirs = ([tree.replace("XX", "").split() for tree in trees] for trees in (exam.hypotheses, exam.references))
+    return np.array([a == b for a, b in zip(ours, theirs, strict=True)])
 
 
 def _known(exam: ExamResult, data: PreparedData) -> int:
