@@ -39,7 +39,6 @@ except ImportError:  # Windows has none: there, nobody keeps two runs apart
 EDITION = 2
 """Of all that trials depend on and do not describe: count it up when models, training or exams compute otherwise."""
 
-
 TOLD_TO_STOP = 128 + signal.SIGTERM
 """The exit status of a trial's process that ended so, as shells count."""
 

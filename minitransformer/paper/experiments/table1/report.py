@@ -264,9 +264,13 @@ def _counted(found: dict[str, Any], lengths: list[int]) -> str:
 def _crossing(found: dict[str, Any], lengths: list[int]) -> str:
     """From which length on; where it never was, in a round, it lies beyond the longest."""
     value, rounds = found["value"], [math.inf if each is None else each for each in found["rounds"]]
-    low, high = (f"{x:,.0f}" if x < math.inf else f"more than {lengths[-1]:,}" for x in (min(rounds), max(rounds)))
     if value is None:
-        return f"at no n up to {lengths[-1]:,} (single rounds: {low} to {high})"
+        return f"at no n up to {lengths[-1]:,} (single rounds: {_span(rounds, lengths)})"
     if value <= lengths[0]:
-        return f"at every n from {lengths[0]:,} (single rounds: {low} to {high})"
-    return f"from n ≈ {value:,.0f} ({low} to {high})"
+        return f"at every n from {lengths[0]:,} (single rounds: {_span(rounds, lengths)})"
+    return f"from n ≈ {value:,.0f} ({_span([value, *rounds], lengths)})"
+
+
+def _span(values: list[float], lengths: list[int]) -> str:
+    low, high = (f"{x:,.0f}" if x < math.inf else f"more than {lengths[-1]:,}" for x in (min(values), max(values)))
+    return f"{low} to {high}"

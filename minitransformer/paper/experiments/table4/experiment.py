@@ -141,15 +141,15 @@ def _row(trial: Trial, result: TrialResult, data: PreparedData) -> dict[str, Any
 
 def _soundness(exam: ExamResult) -> dict[str, Any]:
     """How many parses are malformed and why; F1 if all of their constituents are wrong, and F1 of the others alone."""
-    malformed = exam.statistics[:, 3] > 0
+    malformed, right = exam.statistics[:, 3] > 0, _brackets_right(exam)
     strict = exam.statistics.copy()
     strict[malformed, 0] = 0
     return {
         "malformed": int(malformed.sum()),
         "no_tree": sum(not read_brackets(parse).well_formed for parse in exam.hypotheses),
         "strict_f1": asdict(interval(F1, strict)),
-        "only_words": int(_brackets_right(exam)[malformed].sum()),
-        "brackets_right": int(_brackets_right(exam).sum()),
+        "only_words": int(right[malformed].sum()),
+        "brackets_right": int(right.sum()),
         "sound_f1": None if malformed.all() else asdict(interval(F1, exam.statistics[~malformed])),
     }
 
