@@ -3,10 +3,11 @@
 import numpy as np
 
 from ._checks import check_floats, check_gradient, check_mask, check_ndim, check_shape
-from .arrays import Array
+from .arrays import Array, quiet_products
 from .softmax import softmax_in_place
 
 
+@quiet_products
 def additive_attention_forward(
     query: Array, key: Array, value: Array, score_weight: Array, *, key_mask: Array | None = None
 ) -> tuple[Array, tuple]:
@@ -40,6 +41,7 @@ def additive_attention_forward(
     return out, (features, value, score_weight, weights, out)
 
 
+@quiet_products
 def additive_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
     """Gradients `(dquery, dkey, dvalue, dscore_weight)`."""
     features, value, score_weight, weights, out = cache

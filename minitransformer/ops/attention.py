@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ._checks import check_floats, check_gradient_of, check_mask, check_ndim, check_number, check_shape
-from .arrays import Array
+from .arrays import Array, quiet_products
 from .dropout import Dropout, dropout_backward, dropout_forward
 from .softmax import softmax_in_place
 
@@ -13,6 +13,7 @@ SMALLEST_BLOCK = 128
 """Queries: windowed attention takes at least so many at a time."""
 
 
+@quiet_products
 def attention_forward(
     query: Array,
     key: Array,
@@ -41,6 +42,7 @@ def attention_forward(
     return out, (None, cache, out)
 
 
+@quiet_products
 def attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dquery, dkey, dvalue)`."""
     blocks, caches, out = cache
@@ -117,6 +119,7 @@ def _block_size(window: int) -> int:
     return max(window, SMALLEST_BLOCK)
 
 
+@quiet_products
 def attention_weights(
     query: Array,
     key: Array,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ._checks import check_floats, check_ids, check_number, check_out, check_shape
-from .arrays import Array
+from .arrays import Array, quiet_products
 from .softmax import below_max, finite_max
 
 BLOCK_LOGITS = 1 << 21
@@ -48,6 +48,7 @@ def cross_entropy_backward(dloss: Array | float, cache: tuple) -> Array:
     return dlogits
 
 
+@quiet_products
 def linear_cross_entropy_forward(
     x: Array,
     table: Array,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ._checks import check_floats, check_gradient, check_number, check_shape
-from .arrays import Array, ones
+from .arrays import Array, ones, quiet_products, row_sums
 from .dropout import Dropout, dropout_backward, dropout_forward
 
 
@@ -25,7 +25,7 @@ def _layernorm(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, 
     check_shape("beta", beta, shape[-1:])
     check_number("eps", eps, at_least=0.0)
     width = shape[-1]
-    centred = x - _mean(x)
+    centred = x - row_sums(x) / width
     squares = np.vecdot(centred, centred)  # (...): C · var
     rstd = np.sqrt(width / (squares + width * float(eps)))[..., None]  # 1 / √(var + eps)
     normed = np.multiply(centred, rstd, out=centred)  # (..., C): mean 0, variance 1
@@ -34,6 +34,7 @@ def _layernorm(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, 
     return y, (normed, rstd, gamma)
 
 
+@quiet_products
 def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dx, dgamma, dbeta)`.
 
@@ -50,7 +51,7 @@ def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
     dbeta = sum_rows @ rows_dy  # y += beta
     dx = dy * gamma  # dn
     along_normed = np.vecdot(dx, normed)[..., None] / width
-    dx -= _mean(dx)
+    dx -= row_sums(dx) / width
     dx -= normed * along_normed
     dx *= rstd
     return dx, dgamma, dbeta
@@ -75,9 +76,3 @@ def add_layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array
     norm_cache, dropout_cache = cache
     dx, dgamma, dbeta = layernorm_backward(dy, norm_cache)
     return dx, dropout_backward(dx, dropout_cache), dgamma, dbeta
-
-
-def _mean(x: Array) -> Array:
-    """The mean of each row, `(..., 1)`; as a matrix–vector product, which is faster than a sum over short rows."""
-    width = x.shape[-1]
-    return (x @ ones(width, x.dtype) / width)[..., None]

@@ -3,9 +3,10 @@
 import math
 
 from ._checks import check_floats, check_gradient_of, check_out, check_shape
-from .arrays import Array, ones
+from .arrays import Array, ones, quiet_products
 
 
+@quiet_products
 def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, tuple]:
     """`y = x @ weight + bias`, as the paper writes `xW + b`.
 
@@ -28,6 +29,7 @@ def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, 
     return y.reshape(*shape[:-1], width_out), (rows, weight, bias is not None, shape)
 
 
+@quiet_products
 def linear_backward(
     dy: Array, cache: tuple, out: tuple[Array, Array | None] | None = None
 ) -> tuple[Array, Array, Array | None]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ._checks import FLOAT_DTYPES, check_floats, check_gradient, check_rows
-from .arrays import Array, ones
+from .arrays import Array, row_sums
 
 LOWEST = {dtype: np.finfo(dtype).min for dtype in FLOAT_DTYPES}
 
@@ -49,8 +49,7 @@ def log_softmax(x: Array) -> Array:
 
 def _total(exponentials: Array) -> Array:
     """Each row's sum, `(..., 1)`: at least 1, which is the maximum's own; but 0 for a row of all −inf, here 1."""
-    total = exponentials @ ones(exponentials.shape[-1], exponentials.dtype)  # a sum as a matrix–vector product
-    return np.maximum(total, 1)[..., None]
+    return np.maximum(row_sums(exponentials), 1)
 
 
 def below_max(x: Array, out: Array | None = None) -> Array:
