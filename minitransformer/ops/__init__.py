@@ -16,7 +16,7 @@ from typing import Any
 
 from .adam import adam_step, global_norm
 from .additive_attention import additive_attention_backward, additive_attention_forward
-from .arrays import Array, activations, asarray, cast, concatenate, cos, sin, take, to_numpy, topk, zeros
+from .arrays import Array, activations, asarray, cast, concatenate, cos, sin, take, to_numpy, zeros
 from .attention import attention_backward, attention_forward, attention_mask, attention_weights
 from .conv1d import conv1d_backward, conv1d_forward
 from .cross_entropy import (
@@ -33,6 +33,7 @@ from .relu import relu_backward, relu_forward
 from .sigmoid import sigmoid_backward, sigmoid_forward
 from .softmax import log_softmax, softmax_backward, softmax_forward
 from .tanh import tanh_backward, tanh_forward
+from .topk import topk
 
 Op = Callable[..., Any]
 

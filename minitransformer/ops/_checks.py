@@ -10,15 +10,23 @@ from .arrays import Array
 FLOAT_DTYPES = FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
-def check_floats(names: str, first: Array, *others: Array | None) -> np.dtype:
-    """The one floating dtype of all given arrays (`None` is passed over); `names` are theirs, as in `"x weight"`.
+def check_array(name: str, array: Any) -> np.ndarray:
+    """`array`, which must be NumPy's, and neither a matrix (its `*` is another) nor masked (its mask would be lost)."""
+    if not isinstance(array, np.ndarray) or isinstance(array, np.matrix | np.ma.MaskedArray):
+        raise TypeError(f"{name} must be a NumPy array, got {type(array).__name__}")
+    return array
 
-    Raises `TypeError` for anything but NumPy arrays of float32 or float64, and where the two are mixed.
+
+def check_floats(names: str, first: Array, *others: Array | None) -> np.dtype:
+    """The one floating dtype of all given arrays; `names` are theirs, as in `"x weight bias?"`.
+
+    Only an array whose name ends in `?` may be `None`. Raises `TypeError` for anything but NumPy arrays of float32 or
+    float64, and where the two are mixed.
     """
     # NumPy has one object for each of its types: in a decoder's small steps the usual case must cost next to nothing.
     if type(first) is np.ndarray and ((dtype := first.dtype) is FLOAT32 or dtype is FLOAT64):
         for array in others:
-            if array is not None and (type(array) is not np.ndarray or array.dtype is not dtype):
+            if type(array) is not np.ndarray or array.dtype is not dtype:
                 break
         else:
             return dtype
@@ -26,12 +34,12 @@ def check_floats(names: str, first: Array, *others: Array | None) -> np.dtype:
 
 
 def _check_each_float(names: list[str], arrays: tuple[Array, ...]) -> np.dtype:
-    """`check_floats` in full: says what is wrong, if anything is (a subclass of NumPy's array is not)."""
+    """`check_floats` in full: says what is wrong, if anything is (a memory-mapped array is not)."""
     for name, array in zip(names, arrays, strict=True):
-        if array is None:
+        if array is None and name.endswith("?"):
             continue
-        if not isinstance(array, np.ndarray):
-            raise TypeError(f"{name} must be a NumPy array, got {type(array).__name__}")
+        name = name.removesuffix("?")
+        array = check_array(name, array)
         if array.dtype not in FLOAT_DTYPES:
             raise TypeError(f"{name} must be float32 or float64, got {array.dtype}")
         if array.dtype != arrays[0].dtype:
@@ -58,8 +66,8 @@ def check_gradient(name: str, gradient: Array, like: Array) -> None:
 
 def check_gradient_of(name: str, gradient: Array, shape: tuple[int, ...], dtype: Any) -> None:
     """As `check_gradient`, where only the shape and the dtype of the output were kept."""
-    if not isinstance(gradient, (np.ndarray, np.floating)):
-        raise TypeError(f"{name} must be a NumPy array, got {type(gradient).__name__}")
+    if type(gradient) is not np.ndarray and not isinstance(gradient, np.floating):
+        check_array(name, gradient)
     if gradient.dtype != dtype:
         raise TypeError(f"{name} is {gradient.dtype} and its output is {dtype}: types are never mixed silently")
     if gradient.shape != shape:
@@ -68,9 +76,10 @@ def check_gradient_of(name: str, gradient: Array, shape: tuple[int, ...], dtype:
 
 def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> None:
     """Ids must be integers in [0, limit); `ignore` is let through wherever it lies."""
-    if not isinstance(ids, np.ndarray) or ids.dtype.kind not in "iu":
-        given = ids.dtype if isinstance(ids, np.ndarray) else type(ids).__name__
-        raise TypeError(f"{name} must be an integer NumPy array, got {given}")
+    if type(ids) is not np.ndarray:
+        check_array(name, ids)
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be an integer NumPy array, got {ids.dtype}")
     if not ids.size:
         return
     outside = (ids < 0) | (ids >= limit)
@@ -82,8 +91,9 @@ def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> N
 
 def check_mask(name: str, mask: Array, shape: tuple[int, ...]) -> None:
     """A boolean array of exactly this shape."""
-    if not isinstance(mask, np.ndarray) or mask.dtype != bool:
-        raise TypeError(f"{name} must be a boolean array, got {getattr(mask, 'dtype', type(mask).__name__)}")
+    check_array(name, mask)
+    if mask.dtype != bool:
+        raise TypeError(f"{name} must be a boolean array, got {mask.dtype}")
     check_shape(name, mask, shape)
 
 
@@ -95,10 +105,22 @@ def check_number(name: str, value: float, at_least: float = -math.inf, at_most: 
         raise ValueError(f"{name} is {value}, expected a finite number in [{at_least:g}, {at_most:g}]")
 
 
+def check_scalar(name: str, value: Any) -> float:
+    """`value`, a number or an array of one element, as a `float`."""
+    if isinstance(value, np.ndarray):
+        if check_array(name, value).size != 1:
+            raise ValueError(f"{name} has shape {value.shape}, expected one number")
+        if value.dtype.kind not in "iuf":
+            raise TypeError(f"{name} must be a number, got {value.dtype}")
+        return float(value.item())
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    return float(value)
+
+
 def check_out(name: str, out: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
     """`out`, an array to add a gradient into: it must have the gradient's shape and dtype."""
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"{name} must be a NumPy array, got {type(out).__name__}")
+    check_array(name, out)
     if out.dtype != dtype:
         raise TypeError(f"{name} is {out.dtype} and the gradient is {dtype}: types are never mixed")
     check_shape(name, out, shape)

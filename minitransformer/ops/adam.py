@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ._checks import check_floats, check_shape
+from ._checks import check_floats, check_number, check_scalar, check_shape
 from .arrays import Array
 
 BLOCK = 1 << 16
@@ -28,6 +28,7 @@ def adam_step(
 
     `g = grad_scale · grad`; `m ← β₁ m + (1 − β₁) g`; `v ← β₂ v + (1 − β₂) g²`;
     `data ← data − lr · m̂ / (√v̂ + ε)` with `m̂ = m / (1 − β₁^step)`, `v̂ = v / (1 − β₂^step)`. Steps count from 1.
+    Raises `ValueError`, and changes nothing, for a rate that is not finite, a beta outside [0, 1) or an eps of 0.
     Source: Kingma & Ba 2015, algorithm 1; Vaswani 2017, §5.3.
     """
     dtype = check_floats("data grad m v", data, grad, m, v)
@@ -35,9 +36,13 @@ def adam_step(
         raise ValueError(f"data has shape {data.shape}, expected a flat array (P,)")
     for name, array in (("grad", grad), ("m", m), ("v", v)):
         check_shape(name, array, data.shape)
-    step, lr, grad_scale = int(np.asarray(step).item()), _number(lr), _number(grad_scale)
-    if step < 1:
-        raise ValueError(f"step is {step}, expected 1 or more: Adam's bias correction divides by 1 − β^step")
+    step, lr, grad_scale = (check_scalar(*each) for each in (("step", step), ("lr", lr), ("grad_scale", grad_scale)))
+    if step < 1 or step % 1:
+        raise ValueError(f"step is {step:g}, expected 1, 2, …: Adam's bias correction divides by 1 − β^step")
+    for name, value in (("lr", lr), ("grad_scale", grad_scale), ("beta1", beta1), ("beta2", beta2), ("eps", eps)):
+        check_number(name, value, at_least=0.0)
+    if max(beta1, beta2) >= 1 or not eps:
+        raise ValueError(f"beta1, beta2, eps are {beta1}, {beta2}, {eps}, expected betas below 1 and eps above 0")
     # data − lr·m̂/(√v̂ + ε) = data − rate·m/(√v + ε′): the corrections are scalars, so they are applied to scalars.
     root_correction = math.sqrt(1 - beta2**step)
     rate = dtype.type(lr * root_correction / (1 - beta1**step))
@@ -64,7 +69,3 @@ def global_norm(grad: Array) -> float:
     flat = grad.reshape(-1)
     blocks = (flat[start : start + BLOCK] for start in range(0, flat.size, BLOCK))
     return math.sqrt(sum(float(block @ block) for block in blocks))
-
-
-def _number(value: float | Array) -> float:
-    return float(np.asarray(value).item())

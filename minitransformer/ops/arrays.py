@@ -28,6 +28,8 @@ def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
     """Zeros whose first element lies on a 64-byte boundary (NumPy's own arrays start on multiples of 16)."""
     dtype = np.dtype(dtype)
     shape = tuple(shape) if isinstance(shape, Sequence) else (int(shape),)
+    if any(size < 0 for size in shape):
+        raise ValueError(f"shape is {shape}, expected no size below 0")
     count = math.prod(shape)
     base = np.zeros(count * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
     start = -base.ctypes.data % ALIGNMENT
@@ -80,33 +82,3 @@ def cos(x: Array) -> Array:
 def take(x: Array, indices: Array, axis: int = 0) -> Array:
     """`x`'s slices at `indices` along `axis`, copied: what a beam search does to its cache."""
     return np.take(x, indices, axis=axis)
-
-
-def topk(x: Array, k: int) -> tuple[Array, Array]:
-    """The `k` largest of the last axis and their indices, both `(..., k)`, sorted.
-
-    Ties go to the smaller index; NaN is the largest of all. Raises `ValueError` unless 1 ≤ k ≤ the length of the last
-    axis.
-    """
-    n = x.shape[-1] if x.ndim else 0
-    if not 1 <= k <= n:
-        raise ValueError(f"k is {k}, expected 1 to {n}, the length of the last axis")
-    if k == 1:
-        return x.max(axis=-1, keepdims=True), x.argmax(axis=-1, keepdims=True)  # the first of equals
-    indices = _repeated_argmax(x, k) if k <= 16 else None
-    if indices is None:
-        indices = np.argsort(np.where(np.isnan(x), -np.inf, -x), axis=-1, kind="stable")[..., :k]
-    return np.take_along_axis(x, indices, axis=-1), indices
-
-
-def _repeated_argmax(x: Array, k: int) -> Array | None:
-    """`topk`'s indices by k passes of argmax, for a small k faster than sorting; `None` where −inf is among them."""
-    remaining = x.copy()
-    indices = np.empty((*x.shape[:-1], k), dtype=np.int64)
-    for rank in range(k):
-        best = remaining.argmax(axis=-1, keepdims=True)
-        if np.isneginf(np.take_along_axis(remaining, best, axis=-1)).any():
-            return None  # what was taken before is −inf too: argmax can't tell it from the rest
-        indices[..., rank] = best[..., 0]
-        np.put_along_axis(remaining, best, -np.inf, axis=-1)
-    return indices

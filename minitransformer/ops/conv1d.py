@@ -16,7 +16,7 @@ def conv1d_forward(x: Array, weight: Array, bias: Array | None, *, padding: str 
     Raises `ValueError` for shapes that do not fit and a padding that there is not, `TypeError` for mixed dtypes.
     Source: Waibel et al. 1989; Gehring et al. 2017, §3.2.
     """
-    check_floats("x weight bias", x, weight, bias)
+    check_floats("x weight bias?", x, weight, bias)
     check_ndim("x", x, 3, "(B, T, C_in)")
     left, right = check_convolution(x.shape, weight.shape, padding)
     batch, time, width_in = x.shape

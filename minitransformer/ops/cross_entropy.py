@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_ids, check_number, check_out, check_shape
+from ._checks import check_floats, check_ids, check_number, check_out, check_scalar, check_shape
 from .arrays import Array, quiet_products
 from .softmax import below_max, finite_max
 
@@ -40,6 +40,7 @@ def cross_entropy_backward(dloss: Array | float, cache: tuple) -> Array:
     """`dlogits = dloss · (softmax(logits) − q) / N`, N the targets that count; zero where a target is ignored."""
     probabilities, ids, counted, shape, label_smoothing = cache
     dtype = probabilities.dtype
+    dloss = check_scalar("dloss", dloss)
     drows = probabilities - dtype.type(label_smoothing / shape[-1])
     drows[np.arange(len(ids)), ids] -= dtype.type(1 - label_smoothing)
     drows *= dtype.type(dloss) / dtype.type(max(1, len(ids)))
@@ -95,7 +96,7 @@ def linear_cross_entropy_backward(
     if cache is None:
         raise ValueError("the forward was called with with_grad=False and kept no gradient")
     dx, dtable = cache
-    factor = dx.dtype.type(dloss)
+    factor = dx.dtype.type(check_scalar("dloss", dloss))
     if out is None:
         return dx * factor, dtable * factor
     check_out("out", out, dtable.shape, dtable.dtype)

@@ -13,7 +13,7 @@ def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, 
     x `(..., C_in)`, weight `(C_in, C_out)`, bias `(C_out,)` or `None` → y `(..., C_out)`.
     Raises `ValueError` for shapes that do not fit, `TypeError` for mixed dtypes. Source: Vaswani 2017, §3.2.2, eq. 2.
     """
-    check_floats("x weight bias", x, weight, bias)
+    check_floats("x weight bias?", x, weight, bias)
     shape = x.shape
     if weight.ndim != 2:
         raise ValueError(f"weight has shape {weight.shape}, expected (C_in, C_out)")

@@ -29,7 +29,7 @@ SIGNALLING = np.full(1024, 0x7FA00000, np.uint32).view(np.float32)
 def leave_signalling_nans_on_the_stack(length: int) -> None:
     """A product with a strided vector copies the vector to the stack first; how far down depends on the length."""
     with np.errstate(all="ignore"):
-        np.ones((length, length), np.float32) @ SIGNALLING[: 2 * length : 2]
+        np.matmul(np.ones((length, length), np.float32), SIGNALLING[: 2 * length : 2])
 
 
 def ones(*shape: int) -> np.ndarray:

@@ -1,0 +1,37 @@
+"""The largest elements of each row."""
+
+import numpy as np
+
+from ._checks import check_floats
+from .arrays import Array
+
+
+def topk(x: Array, k: int) -> tuple[Array, Array]:
+    """The `k` largest of the last axis and their indices, both `(..., k)`, sorted.
+
+    Ties go to the smaller index; NaN is the largest of all. For decoding only. Raises `ValueError` unless 1 ≤ k ≤ the
+    length of the last axis.
+    """
+    check_floats("x", x)
+    n = x.shape[-1] if x.ndim else 0
+    if not 1 <= k <= n:
+        raise ValueError(f"k is {k}, expected 1 to {n}, the length of the last axis")
+    if k == 1:
+        return x.max(axis=-1, keepdims=True), x.argmax(axis=-1, keepdims=True)  # the first of equals
+    indices = _repeated_argmax(x, k) if k <= 16 else None
+    if indices is None:
+        indices = np.argsort(np.where(np.isnan(x), -np.inf, -x), axis=-1, kind="stable")[..., :k]
+    return np.take_along_axis(x, indices, axis=-1), indices
+
+
+def _repeated_argmax(x: Array, k: int) -> Array | None:
+    """`topk`'s indices by k passes of argmax, for a small k faster than sorting; `None` where −inf is among them."""
+    remaining = x.copy()
+    indices = np.empty((*x.shape[:-1], k), dtype=np.int64)
+    for rank in range(k):
+        best = remaining.argmax(axis=-1, keepdims=True)
+        if np.isneginf(np.take_along_axis(remaining, best, axis=-1)).any():
+            return None  # what was taken before is −inf too: argmax can't tell it from the rest
+        indices[..., rank] = best[..., 0]
+        np.put_along_axis(remaining, best, -np.inf, axis=-1)
+    return indices
