@@ -97,25 +97,44 @@ def check_mask(name: str, mask: Array, shape: tuple[int, ...]) -> None:
     check_shape(name, mask, shape)
 
 
-def check_number(name: str, value: float, at_least: float = -math.inf, at_most: float = math.inf) -> None:
+def check_number(name: str, value: Any, at_least: float = -math.inf, at_most: float = math.inf) -> None:
     """`value` must be a finite number in [at_least, at_most]."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    if not (math.isfinite(value) and at_least <= value <= at_most):
-        raise ValueError(f"{name} is {value}, expected a finite number in [{at_least:g}, {at_most:g}]")
+    number = as_float(name, value)
+    if not (math.isfinite(number) and at_least <= number <= at_most):
+        raise ValueError(f"{name} is {number}, expected a finite number in [{at_least:g}, {at_most:g}]")
 
 
 def check_scalar(name: str, value: Any) -> float:
     """`value`, a number or an array of one element, as a `float`."""
-    if isinstance(value, np.ndarray):
-        if check_array(name, value).size != 1:
-            raise ValueError(f"{name} has shape {value.shape}, expected one number")
-        if value.dtype.kind not in "iuf":
-            raise TypeError(f"{name} must be a number, got {value.dtype}")
-        return float(value.item())
+    if not isinstance(value, np.ndarray):
+        return as_float(name, value)
+    if check_array(name, value).size != 1:
+        raise ValueError(f"{name} has shape {value.shape}, expected one number")
+    if value.dtype.kind not in "iuf":
+        raise TypeError(f"{name} must be a number, got {value.dtype}")
+    return float(value.item())
+
+
+def as_float(name: str, value: Any) -> float:
+    """A number as a `float`; an integer beyond its range is infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def check_integer(name: str, value: Any) -> None:
+    """`value` must be an integer; True and False are none."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """`value` must be True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {type(value).__name__}")
 
 
 def check_out(name: str, out: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:

@@ -4,7 +4,16 @@ import math
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient_of, check_mask, check_ndim, check_number, check_shape
+from ._checks import (
+    check_flag,
+    check_floats,
+    check_gradient_of,
+    check_integer,
+    check_mask,
+    check_ndim,
+    check_number,
+    check_shape,
+)
 from .arrays import Array, quiet_products
 from .dropout import Dropout, dropout_backward, dropout_forward
 from .softmax import softmax_in_place
@@ -33,7 +42,7 @@ def attention_forward(
     Raises `ValueError` for shapes that do not fit, `TypeError` for mixed dtypes.
     Source: Vaswani 2017, §3.2.1, eq. 1; the window is Table 1's restricted self-attention.
     """
-    _check(query, key, value, key_mask, window, scale)
+    _check(query, key, value, causal, key_mask, window, scale)
     scale = _scale(query, scale)
     if window is not None and dropout is None and key.shape[2] > 2 * _block_size(window):
         return _windowed_forward(query, key, value, causal, key_mask, window, scale)
@@ -130,7 +139,7 @@ def attention_weights(
     scale: float | None = None,
 ) -> Array:
     """The softmax matrix `(B, H, Tq, Tk)` of `attention_forward`, for pictures and for teaching."""
-    _check(query, key, key, key_mask, window, scale)
+    _check(query, key, key, causal, key_mask, window, scale)
     mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window)
     return _weights(query, key, mask, _scale(query, scale))[0]
 
@@ -180,7 +189,13 @@ def _scale(query: Array, scale: float | None) -> Array:
 
 
 def _check(
-    query: Array, key: Array, value: Array, key_mask: Array | None, window: int | None, scale: float | None
+    query: Array,
+    key: Array,
+    value: Array,
+    causal: bool,
+    key_mask: Array | None,
+    window: int | None,
+    scale: float | None,
 ) -> None:
     check_floats("query key value", query, key, value)
     check_ndim("query", query, 4, "(B, H, Tq, D)")
@@ -191,12 +206,12 @@ def _check(
         raise ValueError(f"query {query.shape} and value {value.shape} need a last axis of at least 1")
     check_shape("key", key, (batch, heads, key.shape[2], width))
     check_shape("value", value, (batch, heads, key.shape[2], value.shape[3]))
+    check_flag("causal", causal)
     if scale is not None:
         check_number("scale", scale)
     if key_mask is not None:
         check_mask("key_mask", key_mask, (batch, key.shape[2]))
     if window is not None:
-        if isinstance(window, bool) or not isinstance(window, int | np.integer):
-            raise TypeError(f"window must be an integer, got {type(window).__name__}")
+        check_integer("window", window)
         if window < 0:
             raise ValueError(f"window is {window}, expected a distance of 0 or more")

@@ -54,11 +54,11 @@ def check_convolution(x_shape: tuple[int, ...], weight_shape: tuple[int, ...], p
         raise ValueError(
             f"x has shape {tuple(x_shape)}, expected (B, T, {width_in}), the width of weight {tuple(weight_shape)}"
         )
+    sides = {"causal": (taps - 1, 0), "same": (taps // 2, taps // 2), "valid": (0, 0)}
+    if not isinstance(padding, str) or padding not in sides:
+        raise ValueError(f"padding is {padding!r}, expected one of {', '.join(sides)}")
     if padding == "same" and taps % 2 == 0:
         raise ValueError(f"weight has {taps} positions: padding 'same' needs an odd number, with one in the middle")
     if padding == "valid" and x_shape[1] < taps:
         raise ValueError(f"x has shape {tuple(x_shape)}: padding 'valid' needs at least weight's {taps} positions")
-    sides = {"causal": (taps - 1, 0), "same": (taps // 2, taps // 2), "valid": (0, 0)}
-    if padding not in sides:
-        raise ValueError(f"padding is {padding!r}, expected one of {', '.join(sides)}")
     return sides[padding]

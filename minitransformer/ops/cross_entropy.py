@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_ids, check_number, check_out, check_scalar, check_shape
+from ._checks import (
+    check_flag,
+    check_floats,
+    check_ids,
+    check_integer,
+    check_number,
+    check_out,
+    check_scalar,
+    check_shape,
+)
 from .arrays import Array, quiet_products
 from .softmax import below_max, finite_max
 
@@ -65,6 +74,7 @@ def linear_cross_entropy_forward(
     Source: Vaswani 2017, §3.4 and §5.4.
     """
     dtype = check_floats("x table", x, table)
+    check_flag("with_grad", with_grad)
     if x.ndim != 2 or table.ndim != 2 or x.shape[1] != table.shape[1]:
         raise ValueError(f"x has shape {x.shape} and table {table.shape}, expected (N, C) and (V, C)")
     counted, vocab_size = _counted(targets, x.shape[:1], len(table), label_smoothing, ignore_index)
@@ -143,8 +153,8 @@ def _counted(
 ) -> tuple[Array, int]:
     """A flat boolean array, `True` where a target counts; and V."""
     check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
-    if ignore_index is not None and not isinstance(ignore_index, int | np.integer):
-        raise TypeError(f"ignore_index must be an integer or None, got {type(ignore_index).__name__}")
+    if ignore_index is not None:
+        check_integer("ignore_index", ignore_index)
     check_ids("targets", targets, vocab_size, ignore=ignore_index)
     check_shape("targets", targets, shape)
     flat = targets.reshape(-1)

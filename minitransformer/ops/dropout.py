@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient_of, check_number, check_rows
+from ._checks import check_floats, check_gradient_of, check_integer, check_number, check_rows
 from .arrays import Array
 
 RESOLUTION = 1 << 16
@@ -36,7 +36,7 @@ class Dropout:
 
     `sentence` and `position` number the first row of x `(B, T, C)`; for packed tokens `(N, C)` they may be arrays
     `(N,)` that number each row. A backend with a memory of its own may keep the key there, as two int32.
-    Raises `ValueError` for a rate outside [0, 1).
+    Raises `ValueError` for a rate outside [0, 1), `TypeError` for what is no number.
     """
 
     rate: float
@@ -48,6 +48,10 @@ class Dropout:
         check_number("rate", self.rate, at_least=0.0)
         if self.rate >= 1:
             raise ValueError(f"rate is {self.rate}, expected a number in [0, 1)")
+        for name in ("key", "sentence", "position"):
+            value = getattr(self, name)
+            if not hasattr(value, "dtype"):  # a backend may keep it in an array of its own
+                check_integer(name, value)
 
     @property
     def threshold(self) -> int:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient_of, check_ids, check_out
+from ._checks import check_floats, check_gradient_of, check_ids, check_number, check_out
 from .arrays import Array
 
 
@@ -16,6 +16,7 @@ def embedding_forward(ids: Array, table: Array, scale: float = 1.0) -> tuple[Arr
     if table.ndim != 2:
         raise ValueError(f"table has shape {table.shape}, expected (V, C)")
     check_ids("ids", ids, len(table))
+    check_number("scale", scale)
     y = table.take(ids, axis=0)
     if scale != 1.0:
         y *= table.dtype.type(scale)

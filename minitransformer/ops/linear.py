@@ -45,6 +45,8 @@ def linear_backward(
     dbias = ones(len(dy), dy.dtype) @ dy if has_bias else None  # y += bias; a sum as a product is faster
     if out is None:
         return dx, dweight, dbias
+    if not isinstance(out, tuple | list) or len(out) != 2:
+        raise TypeError(f"out must be the pair (dweight, dbias), got {type(out).__name__}")
     for name, total, gradient in zip(("dweight", "dbias"), out, (dweight, dbias), strict=True):
         if gradient is not None:
             check_out(f"out's {name}", total, gradient.shape, gradient.dtype)

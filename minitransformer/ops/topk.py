@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import check_floats
+from ._checks import check_floats, check_integer
 from .arrays import Array
 
 
@@ -13,6 +13,7 @@ def topk(x: Array, k: int) -> tuple[Array, Array]:
     length of the last axis.
     """
     check_floats("x", x)
+    check_integer("k", k)
     n = x.shape[-1] if x.ndim else 0
     if not 1 <= k <= n:
         raise ValueError(f"k is {k}, expected 1 to {n}, the length of the last axis")

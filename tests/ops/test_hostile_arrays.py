@@ -1,5 +1,6 @@
 """What is no array of numbers, in every place of every op: one sentence that names the argument, never another end."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -89,7 +90,7 @@ HOSTILE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def took(op: str, result: Any, hostile: str, name: str) -> None:
+def took(op: str, result: Any, hostile: Any, name: str) -> None:
     pytest.fail(f"{op} took {hostile} for {name} and gave {result!r}")
 
 
@@ -109,6 +110,26 @@ def test_what_is_no_array_of_numbers_is_refused_by_name(way, hostile):
                 continue
             with pytest.raises((TypeError, ValueError), match=rf"\b{name}\b"):
                 took(op, call(**{name: HOSTILE[hostile](array)}), hostile, name)
+
+
+@pytest.mark.parametrize("hostile", ["a", object(), np.nan, 10**400, np.ones(3), [1]], ids=lambda value: str(value)[:9])
+@pytest.mark.parametrize("way", [forwards, backwards])
+def test_an_option_of_no_sense_is_refused_by_name(way, hostile):
+    for op, call in way().items():
+        for name in set(inspect.signature(call.function).parameters) - set(call.arrays) - {"cache"}:
+            if isinstance(hostile, int) and name in ("window", "ignore_index"):  # as far as one likes
+                continue
+            if isinstance(hostile, np.ndarray | list) and name == "out":  # see test_refusals
+                continue
+            with pytest.raises((TypeError, ValueError), match=rf"\b{name}\b"):
+                took(op, call(**{name: hostile}), hostile, name)
+
+
+@pytest.mark.parametrize("field", ["rate", "key", "sentence", "position"])
+@pytest.mark.parametrize("hostile", ["a", None, np.nan, [1]])
+def test_dropout_is_made_of_numbers(field, hostile):
+    with pytest.raises((TypeError, ValueError), match=rf"\b{field}\b"):
+        ops.Dropout(**{"rate": 0.5, "key": 1, field: hostile})
 
 
 @pytest.mark.parametrize(
