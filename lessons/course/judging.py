@@ -1,4 +1,7 @@
-"""What judges are written with: each function is content or raises `Wrong` with the sentence that the learner reads."""
+"""What judges are written with: checks, which are content or raise `Wrong` with the sentence that the learner reads.
+
+Where a hint prints two numbers, `distinct` and `farthest` print as many digits as it takes to tell them apart.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -56,6 +59,14 @@ def gradients_agree(
         raise Wrong(str(wrong)) from None
 
 
+def farthest(actual: np.ndarray, expected: Any) -> tuple[tuple[int, ...], str, str]:
+    """Where `actual` is farthest from what it should be (NaN is), and the two numbers there, told apart."""
+    e = np.broadcast_to(expected, actual.shape)
+    off = np.nan_to_num(np.abs(actual - e), nan=np.inf)
+    place = tuple(int(i) for i in np.unravel_index(np.argmax(off), off.shape))
+    return place, *distinct(actual[place], e[place])
+
+
 def kind(value: Any) -> str:
     """What a value is, in the learner's words."""
     return f"array of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
@@ -82,8 +93,7 @@ def _difference(actual: np.ndarray, expected: np.ndarray, tolerance: float, fact
             f"is off by up to {off.max():.0e}, which is little, and more than rounding: is a small number added "
             "somewhere, or a number float32?"
         )
-    worst = tuple(int(i) for i in np.unravel_index(np.argmax(off), expected.shape))
-    given, right = distinct(actual[worst], expected[worst])
+    worst, given, right = farthest(actual, expected)
     if not everywhere:
         return f"is {given} and should be {right}"
     wrong = int((off > tolerance * max(1.0, np.abs(expected).max())).sum())
