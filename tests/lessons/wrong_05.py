@@ -188,7 +188,7 @@ WRONG = {
         "two heads": (lambda d, x, w, o, n, causal=False: _backward(d, x, w, o, 2, causal), "is num_heads used"),
         "w_out not transposed": (_through_w_out, "w_outᵀ in place of w_out"),
         "dw_out before dw_qkv": (lambda *args: tuple(_backward(*args)[n] for n in (0, 2, 1)), "in the other order"),
-        "in float32": (lambda *args: tuple(np.asarray(g, np.float32) for g in _backward(*args)), "float32, which rounds"),
+        "in float32": (lambda *args: tuple(map(np.float32, _backward(*args))), "float32, which rounds"),
         "named otherwise": (_named_otherwise, "'num_heads'"),
     },
 }

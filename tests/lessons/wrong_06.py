@@ -120,6 +120,10 @@ WRONG = {
             "with d_model = 64, row 5000",
         ),
         "kept": (_kept, "is a table kept from call to call?"),
+        "by way of float32": (
+            lambda *args: _sines_and_cosines(*args).astype(np.float32).astype(float),
+            "the table is right to about 3e-08 only",
+        ),
     },
     "encoding_length": {
         "the squared length": (lambda d_model: d_model / 2, "take its root"),

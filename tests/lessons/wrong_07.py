@@ -118,7 +118,7 @@ WRONG = {
             "whose number is exactly the rate",
         ),
         "two axes": (_row_by_row, "for x of shape (300,) and rate 0.35, it raises"),
-        "no mask at rate 0": (lambda *args: _dropped(*args) if args[1] else (args[0], None), "kept has shape ()"),
+        "no mask at rate 0": (lambda *args: _dropped(*args) if args[1] else (args[0], None), "kept is None"),
         "ones at rate 0": (
             lambda *args: _dropped(*args) if args[1] else (args[0], np.ones_like(args[0])),
             "and rate 0.0, kept holds float64",

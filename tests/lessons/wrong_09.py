@@ -248,7 +248,7 @@ WRONG = {
         "m not copied": (lambda run: _save(*ALL)(run) | {"m": run.m}, "what was saved of m has changed"),
         "the run's own weights replaced": (_detached, "the run's own theta is not what it was"),
         "a number drawn": (_drawn, "the run's own rng is not what it was"),
-        "one dict for all": (_One(), "a second save gives the same dict"),
+        "one dict for all": (_One(), "a second call changes what the first one returned"),
         "copies of one level": (_one_level, "shares what moves"),
         "no copies": (_save(*ALL, copies=False), "what was saved of theta has changed"),
         "the generator itself": (_shallow, "a generator moves on with every draw"),
