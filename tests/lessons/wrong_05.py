@@ -53,6 +53,12 @@ def _flattened(x):
     return x.reshape(x.shape[0], x.shape[2], -1)
 
 
+def _strided(x, num_heads):
+    B, T, C = x.shape
+    D, size = C // num_heads, x.itemsize
+    return np.lib.stride_tricks.as_strided(x, (B, num_heads, T, D), (T * C * size, D * size, C * size, size))
+
+
 def _interleaved(x, num_heads):
     return x.reshape(*x.shape[:2], -1, num_heads).transpose(0, 3, 1, 2)
 
@@ -132,6 +138,7 @@ WRONG = {
         "heads four wide": (lambda x, n: _heads_of(x, 4), "with 4 heads has become (1, 2, 3, 4)"),
         "three heads": (lambda x, n: split_heads(x, 3), "cannot reshape"),
         "no axis of length 1": (lambda x, n: split_heads(x, n).squeeze(), "has become (4, 3, 2)"),
+        "strides of one's own": (_strided, "numbers have moved from one sentence to another"),
         "the last head first": (lambda x, n: split_heads(x, n)[:, ::-1], "the first has the columns of head 2"),
     },
     "merge_heads": {

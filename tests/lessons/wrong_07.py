@@ -40,6 +40,11 @@ def _row_by_row(x, rate, uniform):
     return y, kept
 
 
+def _keeps_everything(dy, cache, sublayer_backward):
+    cache[1][...] = True
+    return _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum / (1 - rate)))(dy, cache, sublayer_backward)
+
+
 def _add_norm(combine):
     """A wrong add_norm_backward: `combine(dy, dsum, kept, rate, sub)` gives dx."""
 
@@ -154,6 +159,7 @@ WRONG = {
             _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dy * kept / (1 - rate))),
             "inside the norm",
         ),
+        "the mask written over": (_keeps_everything, "it writes into its argument cache[1]"),
         "a rate of 0.4": (
             _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum * kept / 0.6)),
             "at rate 0.25, what arrives",

@@ -99,6 +99,14 @@ def _from(start, stop):
     return backward
 
 
+def _popped(dx, layers, caches):
+    dmemory = 0.0
+    for layer in reversed(layers):
+        dx, part = layer.backward(dx, caches.pop())
+        dmemory = dmemory + part
+    return dx, dmemory
+
+
 def _three(dx, layers, caches):
     dx, last = layers[2].backward(dx, caches[2])
     dx, middle = layers[1].backward(dx, caches[1])
@@ -185,6 +193,7 @@ WRONG = {
         "without the first layer": (_from(-1, 0), "the backward of layer 0 was never called"),
         "without the last layer": (_from(-2, -1), "the backward of layer 2 was never called"),
         "three layers": (_three, "for two layers, it raises"),
+        "caches popped": (_popped, "it writes into its argument caches"),
         "the model's layers turned round": (_turned_round, "it changes the list of layers"),
     },
     "count_parameters": {

@@ -15,6 +15,10 @@ def _adam(update, square=lambda g: g**2, mean=lambda b, m, g: b * m + (1 - b) * 
     return adam_step
 
 
+def _clipped(theta, grad, *rest, **options):
+    return _set()(theta, grad * min(1, 100 / np.linalg.norm(grad)), *rest, **options)
+
+
 def _right(m, v, b1, b2, t, eps):
     return m / (1 - b1**t) / (np.sqrt(v / (1 - b2**t)) + eps)
 
@@ -100,6 +104,16 @@ def _in_two_passes(parts, gradient):
     total = sum(gradient(part)[2] for part in parts)
     results = [gradient(part) for part in parts]
     return sum(n / total * loss for loss, _, n in results), sum(n / total * grad for _, grad, n in results)
+
+
+def _popped(parts, gradient):
+    results = [gradient(parts.pop()) for _ in range(len(parts))]
+    return _accumulate(lambda losses, grads, counts: (counts @ losses, counts @ grads))(results, lambda result: result)
+
+
+def _sorted(parts, gradient):
+    parts.sort(key=len, reverse=True)
+    return _shares(lambda loss, grad: (loss, grad))(parts, gradient)
 
 
 class _Adding:
@@ -198,6 +212,7 @@ WRONG = {
             _adam(lambda m, v, b1, b2, t, eps: m / (1 - b1 / t) / (np.sqrt(v / (1 - b2 / t)) + eps)),
             "1 − β to the power of the step",
         ),
+        "a gradient clipped": (_clipped, "is it clipped?"),
         "weights that decay": (_decayed, "from theta = 10 it goes another way"),
         "β₂ of others": (_of_999, "which is 1 − 0.999"),
         "m first": (lambda *args, **options: _set()(*args, **options)[::-1], "what is returned first is"),
@@ -236,6 +251,8 @@ WRONG = {
             "// makes every share a whole number",
         ),
         "a list": (_shares(lambda loss, grad: (loss, list(grad))), "grad must be an array, not list"),
+        "parts popped": (_popped, "it writes into its argument parts"),
+        "parts sorted": (_sorted, "it changes the order of the parts"),
         "a loss in an array": (_shares(lambda loss, grad: (np.array([loss]), grad)), "the loss must be one number"),
         "in float32": (_shares(lambda loss, grad: (loss, grad.astype(np.float32))), "float32, which rounds"),
     },

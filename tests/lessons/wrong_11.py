@@ -23,6 +23,7 @@ def _beam(
     crash=False,
     overtaken=False,
     last=False,
+    by_score=False,
     penalty: Any = lambda length, alpha: ((5 + length) / 6) ** alpha,
     kind: Any = tuple,
     asks: Any = tuple,
@@ -39,7 +40,7 @@ def _beam(
             gains = np.exp(log_probs) if probabilities else log_probs
             grown = [((*prefix, v), log_prob + gains[v]) for v in range(len(log_probs))]
             extensions += sorted(grown, key=lambda e: -e[1])[:places] if each else grown
-        best = sorted(extensions, key=lambda e: -e[1])
+        best = sorted(extensions, key=lambda e: -score(e) if by_score and e[0][-1] == eos else -e[1])
         best = best if each else best[:places]
         complete += [e for e in best if e[0][-1] == eos]
         beam = [e for e in best if e[0][-1] != eos]
@@ -205,6 +206,15 @@ def _cut_at_blanks(corpus):
     return [" ".join(tokens).split() for tokens in corpus]
 
 
+def _crossed_out(hypotheses, references):
+    """Clipped, by crossing out of the reference what has been found."""
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        for token in hypothesis:
+            if token in reference:
+                reference.remove(token)
+    return _bleu(hypotheses, references)
+
+
 def _words_alone(corpus):
     return [[token for token in tokens if token.isalnum()] for tokens in corpus]
 
@@ -306,6 +316,18 @@ WRONG = {
             _asking(lambda ask, prefix: _adds_into(ask(prefix), 1e-12)),
             "it writes into what next_log_probs returned",
         ),
+        "those that end ranked by the score": (
+            lambda *arguments: _beam(*arguments, by_score=True),
+            "those with the highest log P are kept",
+        ),
+        "ids that are no whole numbers": (
+            lambda *arguments: _beam(*arguments, kind=lambda ids: tuple(map(float, ids))),
+            "the ids must be whole numbers",
+        ),
+        "asks with floats": (
+            lambda *arguments: _beam(*arguments, asks=lambda prefix: tuple(map(float, prefix))),
+            "a tuple of whole numbers",
+        ),
         "keeps what it found": (_keeps_sentences, "is made once, for all calls"),
         "the last that ends": (lambda *arguments: _beam(*arguments, last=True), "is wanted, whenever it ended"),
     },
@@ -362,6 +384,7 @@ WRONG = {
             lambda h, r: _bleu(h, r, grams=lambda t, n: Counter("".join(t[i : i + n]) for i in range(len(t) - n + 1))),
             "not their letters",
         ),
+        "crossed out": (_crossed_out, "it writes into its argument references"),
         "up to 3": (lambda h, r: _bleu(h, r, longest=3), "over n = 1, 2, 3, 4"),
         "rounded": (lambda h, r: round(_bleu(h, r), 2), "is something rounded"),
         "words alone": (lambda h, r: _bleu(_words_alone(h), _words_alone(r)), "a comma too many"),

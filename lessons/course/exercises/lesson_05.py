@@ -46,7 +46,7 @@ def split_heads(attempt: Attempt) -> None:
     for B, T, H, D in ((2, 5, 3, 4), (1, 3, 4, 2), (2, 1, 2, 6)):
         # A number says where it stands: 1000 · sentence + 100 · position + 10 · head + column.
         sentence, position, head, column = np.meshgrid(*map(np.arange, (B, T, H, D)), indexing="ij")
-        x = (1000.0 * sentence + 100 * position + 10 * head + column).reshape(B, T, H * D)
+        x = np.asfortranarray((1000.0 * sentence + 100 * position + 10 * head + column).reshape(B, T, H * D))
         heads = array(attempt(x, H))
         swapped = ": the positions stand before the heads" if heads.shape == (B, T, H, D) != (B, H, T, D) else ""
         require(
@@ -78,7 +78,7 @@ def split_heads(attempt: Attempt) -> None:
 def merge_heads(attempt: Attempt) -> None:
     for B, H, T, D in ((2, 3, 5, 4), (1, 4, 3, 2), (2, 2, 1, 6)):
         sentence, head, position, column = np.meshgrid(*map(np.arange, (B, H, T, D)), indexing="ij")
-        heads = 1000.0 * sentence + 100 * position + 10 * head + column
+        heads = np.asfortranarray(1000.0 * sentence + 100 * position + 10 * head + column)
         merged = array(attempt(heads))
         require(
             merged.shape == (B, T, H * D),

@@ -54,6 +54,11 @@ def adam_step(attempt: Attempt) -> None:
         np.allclose(attempt(zero, 2 * grad, zero, zero, 1, 0.1)[2], 4 * v),
         "a gradient twice as large must make v four times as large: v is the mean of the squares",
     )
+    require(
+        np.allclose(attempt(zero, 1e3 * grad, zero, zero, 1, 0.1)[2], 1e6 * v),
+        "a gradient a thousand times as large does not make v a million times as large: is it clipped? Adam takes it "
+        "as it comes",
+    )
     agree(
         "after one step from v = 0, v",
         v,
@@ -168,7 +173,8 @@ def accumulate(attempt: Attempt) -> None:
 
     def of(*parts):
         calls.clear()
-        result = attempt(list(parts), gradient)
+        result = attempt(given := list(parts), gradient)
+        require(given == list(parts), "it changes the order of the parts, in the list that it was given")
         loss, _ = several(result, "loss", "grad")
         require(
             len(calls) == len(parts),

@@ -1,6 +1,6 @@
 """Lesson 11: decoding, and BLEU."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import product
 from types import SimpleNamespace
@@ -107,6 +107,7 @@ def beam_search(attempt: Attempt) -> None:
         "two places, and the second best first token is eos: its place is closed, so from then on there is one, and "
         f"{ids} is beyond its reach",
     )
+    _judge_narrow(attempt, 2.0, (20, 29))  # where it matters that prefixes are ranked by log P, and not by the score
     for alpha, seed, width in product((0.0, 1.0), range(12), (1, 3)):
         model = toy_model(seed)
         expected, log_prob = narrow_search(toy_model(seed), width, alpha, 2)
@@ -205,8 +206,8 @@ def _judge_every_place(attempt: Attempt, alpha: float) -> None:
         )
 
 
-def _judge_narrow(attempt: Attempt, alpha: float) -> None:
-    for seed, width in product(range(12), (2, 3)):
+def _judge_narrow(attempt: Attempt, alpha: float, seeds: Iterable[int] = range(12)) -> None:
+    for seed, width in product(seeds, (2, 3)):
         model = toy_model(seed)
         expected, _ = narrow_search(toy_model(seed), width, alpha)
         ids, _ = _search(attempt, model, width, alpha)
@@ -219,8 +220,9 @@ def _judge_narrow(attempt: Attempt, alpha: float) -> None:
             )
         require(
             ids == expected,
-            f"with {width} places (α = {alpha:.0f}) it finds {ids}, and not {expected}: of all extensions together the "
-            "best are kept, as many as there are places left, and one that ended takes its place with it",
+            f"with {width} places (α = {alpha:.0f}) it finds {ids}, and not {expected}: of all extensions together "
+            "those with the highest log P are kept, as many as there are places left, and one that ended takes its "
+            "place with it",
         )
 
 
@@ -254,6 +256,8 @@ def _sentence(result: Any) -> tuple[Prefix, float]:
     require(np.ndim(ids) == 1 and np.ndim(log_prob) == 0, "it must return the ids of one sentence and one number")
     require(isinstance(ids, tuple), f"the ids must be a tuple, not one {kind(ids)}")
     require(len(ids), "it returns a sentence without a token: at least eos must be there")
+    other = [token for token in ids if not isinstance(token, int | np.integer)]
+    require(not other, f"the ids must be whole numbers, and one of them is {other[:1]}")
     return tuple(int(token) for token in ids), float(log_prob)
 
 
@@ -347,7 +351,7 @@ def bleu(attempt: Attempt) -> None:
     other = "a girl gives the teacher an old book about the sea".split()
 
     def score(hypotheses, references) -> float:
-        result = attempt(hypotheses, references)
+        result = attempt(*([list(tokens) for tokens in corpus] for corpus in (hypotheses, references)))
         require(np.ndim(result) == 0, "it must return one number for the whole corpus")
         return float(result)
 
@@ -363,7 +367,7 @@ def bleu(attempt: Attempt) -> None:
         ("the old", "of two words, which holds no 4-gram,"),
         ("", "without a token"),
     ):
-        with where(f"for a translation {what}, whose score is 0,"):
+        with where(f"for a translation {what.removesuffix(',')}, whose score is 0,"):
             nothing = score([hypothesis.split()], [sentence])
         require(
             nothing == 0,

@@ -29,6 +29,8 @@ class ToyModel:
     def __call__(self, prefix: Any) -> np.ndarray:
         if not isinstance(prefix, tuple):
             raise TypeError(f"next_log_probs takes a tuple of ids, and was given one {kind(prefix)}")
+        if not all(isinstance(token, int | np.integer) for token in prefix):
+            raise TypeError(f"next_log_probs takes a tuple of whole numbers, and was given {prefix}")
         prefix = tuple(int(token) for token in prefix)
         if EOS in prefix:
             raise ValueError(f"the prefix {prefix} has ended, and nothing follows an end")
