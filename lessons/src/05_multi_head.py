@@ -181,6 +181,7 @@ def self_attention(x, w_qkv, w_out, num_heads, causal=False):
     """Multi-head self-attention: x (B, T, C), w_qkv (C, 3·C), w_out (C, C) → (B, T, C).
 
     The first C columns of w_qkv make the queries of all heads, the next C the keys, the last C the values.
+    Large scores do no harm.
     """
     raise NotImplementedError
 

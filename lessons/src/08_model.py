@@ -48,8 +48,9 @@ figure_1(model, source, target)
 # %% [markdown]
 # Read it from the bottom. On the left the **encoder** turns source tokens into one vector each; its last output is
 # called the **memory**. On the right the **decoder** does the same with the target tokens, with a third sub-layer in
-# the middle, whose queries come from the decoder and whose keys and values come from the memory: *cross-attention*. The
-# top row has $V$ numbers for each target position: the logits of the token that comes next.
+# the middle, whose queries come from the decoder and whose keys and values come from the memory: *cross-attention*.
+# Above it a linear layer gives $V$ numbers for each target position, the logits of the token that comes next, and the
+# softmax at the top turns them into probabilities.
 #
 # Note what does not happen: between the two embeddings and the top, the width never changes. Every sub-layer takes and
 # gives $(B, T, C)$, which is what lets it be added to its input.
@@ -285,7 +286,8 @@ for name, worst in errors.items():
 def decoder_backward(dx, layers, caches):
     """Back through a stack of decoder layers; caches[n] is what layers[n].forward left.
 
-    dx is the gradient of the last layer's output; each `layer.backward(dx, cache)` returns (dx, dmemory)
+    dx is the gradient of the last layer's output; each `layer.backward(dx, cache)` returns (dx, dmemory), and adds to
+    the gradients of the layer's weights, so call it once. Leave the lists as they are: the model goes on with them.
     → the tuple dx of the first layer's input, dmemory of the memory that all layers looked at.
     """
     raise NotImplementedError

@@ -325,7 +325,8 @@ def accumulate(parts, gradient):
     """Loss and gradient of the mean over all target tokens of all parts.
 
     parts: a list; gradient(part) → (loss, grad, num_targets): the mean loss over the part's num_targets target tokens,
-    and its gradient, an array → the tuple loss (a number), grad (an array).
+    and its gradient, an array. It is a forward and a backward: call it once for each part.
+    → the tuple loss (a number), grad (an array).
     """
     raise NotImplementedError
 
@@ -477,7 +478,7 @@ def save(run):
     """Everything that `restore` needs so that a new run goes on exactly as `run` would.
 
     run has the attributes theta, m, v (arrays), step (int) and rng (a generator), which all change as it trains
-    → dict from the names of attributes to copies of their values.
+    → dict from the names of these five to copies of their values.
     """
     raise NotImplementedError
 

@@ -127,7 +127,8 @@ for ids in (found, wanted):
 def beam_search(next_log_probs, num_beams, eos, max_length, length_penalty=0.0):
     """The best sentence that a beam of `num_beams` places finds.
 
-    next_log_probs(prefix), of a tuple of ids that do not hold eos, gives (V,): log P of each next token.
+    next_log_probs(prefix), of a tuple of ids that do not hold eos, gives (V,): log P of each next token. That is a
+    forward of the whole model: ask once for each prefix, and leave the row as it is.
     Each step extends each prefix by each token and keeps, of all extensions together, those with the highest log P,
     as many as there are places. Those that end in `eos` are complete: set aside, and their places are gone. Stop when
     no place is left or the prefixes have max_length tokens (those are then cut off, and only count if none ended).
@@ -294,6 +295,7 @@ def cached_step(query, key, value, keys, values):
 
     query, key (H, D), value (H, Dv): of the new position; keys (H, t, D), values (H, t, Dv): of the t earlier ones.
     → the tuple mixed (H, Dv), keys (H, t + 1, D), values (H, t + 1, Dv): new arrays, the new position last.
+    Large scores do no harm.
     """
     raise NotImplementedError
 

@@ -6,6 +6,7 @@ import nbformat
 import pytest
 
 from course import map
+from course.exercise import exercises
 from course.notebooks import answered, main
 from course.sources import LESSONS, fingerprint, is_exercise, notebook_of, read_source, solved, sources
 
@@ -94,6 +95,14 @@ def test_solutions_replace_stubs_and_nothing_else():
     for stub, filled in zip(stubs.cells, done.cells, strict=True):
         assert (stub.source != filled.source) == is_exercise(stub)
         assert not (is_exercise(filled) and "NotImplementedError" in filled.source)
+
+
+def test_the_readmes_say_how_many_backwards_a_learner_writes():
+    names = [name for source in sources() for name in exercises(source.stem[:2])]
+    backwards = [name for name in names if "backward" in name]
+    for readme in (LESSONS / "README.md", LESSONS.parent / "README.md"):
+        text = " ".join(readme.read_text(encoding="utf-8").split())
+        assert f"{len(backwards)} of the {len(names)} exercises are backwards" in text, readme
 
 
 def test_the_map_is_in_step_with_the_notebooks():

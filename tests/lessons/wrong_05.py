@@ -6,22 +6,72 @@ from minitransformer.layers.attention import merge_heads, split_heads
 from minitransformer.ops import attention_backward, attention_forward
 
 
-def _attend(x, w_qkv, w_out, num_heads, causal=False, split=split_heads, merge=merge_heads, order=(0, 1, 2)):
+def _attend(
+    x, w_qkv, w_out, num_heads, causal=False, split=split_heads, merge=merge_heads, order=(0, 1, 2), scale=None
+):
     parts = [split(part, num_heads) for part in np.split(x @ w_qkv, 3, axis=-1)]
-    mixed, _ = attention_forward(*(parts[n] for n in order), causal=causal)
+    mixed, _ = attention_forward(*(parts[n] for n in order), causal=causal, scale=scale)
     return merge(mixed) @ w_out
+
+
+def _softmax_of(softmax):
+    """Self-attention with a softmax of one's own: `softmax(scores, causal)`."""
+
+    def self_attention(x, w_qkv, w_out, num_heads, causal=False):
+        query, key, value = (split_heads(part, num_heads) for part in np.split(x @ w_qkv, 3, axis=-1))
+        scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+        return merge_heads(softmax(scores, causal) @ value) @ w_out
+
+    return self_attention
+
+
+def _exponentials(scores, largest, causal):
+    exponentials = np.exp(np.where(np.tri(scores.shape[-1]) if causal else True, scores, -np.inf) - largest)
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def _masked_afterwards(scores, causal):
+    weights = _exponentials(scores, scores.max(axis=-1, keepdims=True), False)
+    return weights * np.tri(scores.shape[-1]) if causal else weights
+
+
+def _multi_query(x, w_qkv, w_out, num_heads, causal=False):
+    query, key, value = (split_heads(part, num_heads) for part in np.split(x @ w_qkv, 3, axis=-1))
+    shared = (np.broadcast_to(part[:, :1], part.shape) for part in (key, value))
+    return merge_heads(attention_forward(query, *shared, causal=causal)[0]) @ w_out
 
 
 def _reshaped(x, num_heads):
     return x.reshape(x.shape[0], num_heads, x.shape[1], -1)
 
 
+def _heads_of(x, width):
+    return x.reshape(*x.shape[:2], -1, width).swapaxes(1, 2)
+
+
 def _flattened(x):
     return x.reshape(x.shape[0], x.shape[2], -1)
 
 
+def _strided(x, num_heads):
+    B, T, C = x.shape
+    D, size = C // num_heads, x.itemsize
+    return np.lib.stride_tricks.as_strided(x, (B, num_heads, T, D), (T * C * size, D * size, C * size, size))
+
+
 def _interleaved(x, num_heads):
     return x.reshape(*x.shape[:2], -1, num_heads).transpose(0, 3, 1, 2)
+
+
+def _put_together_interleaved(x):
+    return x.transpose(0, 2, 3, 1).reshape(x.shape[0], x.shape[2], -1)
+
+
+def _by_head(x, w_qkv, w_out, num_heads, causal=False):
+    """As if w_qkv held query, key and value of the first head, then of the next."""
+    C = x.shape[-1]
+    parts = np.moveaxis((x @ w_qkv).reshape(*x.shape[:2], num_heads, 3, C // num_heads), 3, 0)  # (3, B, T, H, D)
+    return merge_heads(attention_forward(*parts.swapaxes(2, 3), causal=causal)[0]) @ w_out
 
 
 def _over_the_batch(x, w_qkv, w_out, num_heads, causal=False):
@@ -45,6 +95,25 @@ def _rows(x):
     return x.reshape(-1, x.shape[-1])
 
 
+def _causal_for(number):
+    """A backward in which `causal` does not reach the gradient of that number."""
+
+    def backward(*args):
+        right, plain = _backward(*args), _backward(*args[:5])
+        return tuple(plain[n] if n == number else right[n] for n in range(3))
+
+    return backward
+
+
+def _through_w_out(dout, x, w_qkv, w_out, num_heads, causal=False):
+    right = _backward(dout, x, w_qkv, w_out, num_heads, causal)
+    return *_backward(dout, x, w_qkv, w_out.T, num_heads, causal)[:2], right[2]
+
+
+def _named_otherwise(d, x, w, o, heads, masked=False):
+    return _backward(d, x, w, o, heads, masked)
+
+
 def _per_sentence(*args):
     dx, dw_qkv, dw_out = _backward(*args)
     return dx, np.stack([dw_qkv, dw_qkv]), dw_out
@@ -64,14 +133,22 @@ WRONG = {
             lambda x, n: x.reshape(*x.shape[:2], n, -1).transpose(2, 0, 1, 3),
             "has become (3, 2, 5, 4)",
         ),
+        "in float32": (lambda x, n: split_heads(x, n).astype(np.float32), "float32, which rounds"),
+        "in whole numbers": (lambda x, n: split_heads(x, n).astype(int), "int64, which rounds"),
+        "heads four wide": (lambda x, n: _heads_of(x, 4), "with 4 heads has become (1, 2, 3, 4)"),
+        "three heads": (lambda x, n: split_heads(x, 3), "cannot reshape"),
+        "no axis of length 1": (lambda x, n: split_heads(x, n).squeeze(), "has become (4, 3, 2)"),
+        "strides of one's own": (_strided, "numbers have moved from one sentence to another"),
+        "the last head first": (lambda x, n: split_heads(x, n)[:, ::-1], "the first has the columns of head 2"),
     },
     "merge_heads": {
         "reshape alone": (_flattened, "positions are mixed"),
-        "interleaved": (
-            lambda x: x.transpose(0, 2, 3, 1).reshape(x.shape[0], x.shape[2], -1),
-            "the heads are interleaved",
-        ),
+        "interleaved": (_put_together_interleaved, "the heads are interleaved"),
         "the sum of the heads": (lambda x: x.sum(axis=1), "have become (2, 5, 4)"),
+        "in float32": (lambda x: merge_heads(x).astype(np.float32), "float32, which rounds"),
+        "no axis of length 1": (lambda x: merge_heads(x).squeeze(), "have become (3, 8)"),
+        "five positions": (lambda x: x.swapaxes(1, 2).reshape(-1, 5, 12), "cannot reshape"),
+        "the last head first": (lambda x: merge_heads(x[:, ::-1]), "in the reverse order"),
     },
     "self_attention": {
         "no w_out": (lambda x, w, o, n, causal=False: _attend(x, w, np.eye(8), n, causal), "the last step"),
@@ -86,6 +163,24 @@ WRONG = {
         "always causal": (lambda x, w, o, n, causal=False: _attend(x, w, o, n, True), "is causal always on?"),
         "w_out is transposed": (lambda x, w, o, n, causal=False: _attend(x, w, o.T, n, causal), "not its transpose"),
         "one head": (lambda x, w, o, n, causal=False: _attend(x, w, o, 1, causal), "heads are independent"),
+        "head by head": (_by_head, "are taken head by head"),
+        "every H-th column": (
+            lambda *args: _attend(*args, split=_interleaved, merge=_put_together_interleaved),
+            "every H-th column goes to a head",
+        ),
+        "one key for all heads": (_multi_query, "every head has keys of its own"),
+        "four heads": (lambda x, w, o, n, causal=False: _attend(x, w, o, 4, causal), "is num_heads used?"),
+        "divided by √C": (lambda *args: _attend(*args, scale=8**-0.5), "are divided by √C, and"),
+        "not divided": (lambda *args: _attend(*args, scale=1.0), "are divided by nothing, and"),
+        "heads averaged": (lambda x, w, o, n, causal=False: _attend(x, w, o, n, causal) / n, "are not averaged"),
+        "masked after the softmax": (_softmax_of(_masked_afterwards), "masked before the softmax"),
+        "no largest score": (
+            _softmax_of(lambda scores, causal: _exponentials(scores, 0, causal)),
+            "subtracts each row's own largest",
+        ),
+        "no axis of length 1": (lambda *args: _attend(*args).squeeze(), "an axis of length 1 stays"),
+        "in float32": (lambda *args: _attend(*args).astype(np.float32), "float32, which rounds"),
+        "named otherwise": (lambda x, w, o, heads, masked=False: _attend(x, w, o, heads, masked), "'num_heads'"),
     },
     "self_attention_backward": {
         "only the values send to x": (lambda *args: _backward(*args, paths=(0, 0, 1)), "all send,"),
@@ -94,5 +189,13 @@ WRONG = {
         "merged by reshape": (lambda *args: _backward(*args, merge=_flattened), "the queries' third"),
         "weights' gradients for each sentence": (_per_sentence, "those add up"),
         "averaged": (_averaged, "they are not averaged"),
+        "causal is lost on the way to w_out": (_causal_for(2), "changes nothing in dw_out"),
+        "causal is lost on the way to w_qkv": (_causal_for(1), "changes nothing in dw_qkv"),
+        "always causal": (lambda d, x, w, o, n, causal=False: _backward(d, x, w, o, n, True), "is causal always on?"),
+        "two heads": (lambda d, x, w, o, n, causal=False: _backward(d, x, w, o, 2, causal), "is num_heads used"),
+        "w_out not transposed": (_through_w_out, "w_outᵀ in place of w_out"),
+        "dw_out before dw_qkv": (lambda *args: tuple(_backward(*args)[n] for n in (0, 2, 1)), "in the other order"),
+        "in float32": (lambda *args: tuple(map(np.float32, _backward(*args))), "float32, which rounds"),
+        "named otherwise": (_named_otherwise, "'num_heads'"),
     },
 }

@@ -14,9 +14,19 @@ def _in_turn(sines, cosines):
     return np.stack([sines, cosines], axis=-1).reshape(len(sines), -1)
 
 
-def _sines_and_cosines(*args, **options):
-    angles = _angles(*args, **options)
+def _sines_and_cosines(*args, kind="float64", **options):
+    angles = _angles(*args, **options).astype(kind)
     return _in_turn(np.sin(angles), np.cos(angles))
+
+
+KEPT = {}
+
+
+def _kept(num_positions, d_model):
+    """A table that is made once, as long as it was first asked for."""
+    if len(KEPT.get(d_model, ())) < num_positions:
+        KEPT[d_model] = _sines_and_cosines(num_positions, d_model)
+    return KEPT[d_model]
 
 
 def _every_column_its_own(num_positions, d_model):
@@ -44,6 +54,30 @@ def _blocks(offset, d_model, block, exponent=1.0):
 
 def _shifted(offset, d_model):
     return np.eye(d_model) + offset * np.eye(d_model, k=1)
+
+
+def _rotated(offset, d_model):
+    return _blocks(offset, d_model, block=lambda cosine, sine: [[cosine, -sine], [sine, cosine]])
+
+
+def _by_least_squares(offset, d_model):
+    here, there = (_sines_and_cosines(9 * d_model, d_model, first=first) for first in (10, 10 + offset))
+    return np.linalg.lstsq(here, there, rcond=None)[0]
+
+
+def _in_halves(offset, d_model):
+    cosines, sines = (np.diag(f(offset * _angles(2, d_model)[1])) for f in (np.cos, np.sin))
+    return np.block([[cosines, -sines], [sines, cosines]])
+
+
+def _summed(dout, max_length):
+    return np.pad(dout.sum(axis=0), ((0, max_length - dout.shape[1]), (0, 0)))
+
+
+def _counted_from_the_end(dout, max_length):
+    dtable = np.zeros((max_length, dout.shape[2]))
+    dtable[: -(max_length - dout.shape[1])] = dout.sum(axis=0)
+    return dtable
 
 
 def _averaged(dout, max_length):
@@ -74,11 +108,30 @@ WRONG = {
         ),
         "frequencies that grow": (lambda *args: _sines_and_cosines(*args, exponent=-1), "with its minus"),
         "transposed": (lambda *args: _sines_and_cosines(*args).T, "a row for each position"),
+        "in float32": (lambda *args: _sines_and_cosines(*args).astype(np.float32), "float32, which rounds"),
+        "angles in float32": (
+            lambda *args: _sines_and_cosines(*args, kind="float32").astype(float),
+            "computed in float32, on the way?",
+        ),
+        "rounded": (lambda *args: _sines_and_cosines(*args).round(5), "the table is right to about 5e-06 only"),
+        "a row too many": (lambda n, d_model: _sines_and_cosines(n + 1, d_model), "its shape is (51, 8)"),
+        "a width of 8": (
+            lambda n, d_model: _sines_and_cosines(n, d_model, exponent=d_model / 8),
+            "with d_model = 64, row 5000",
+        ),
+        "kept": (_kept, "is a table kept from call to call?"),
+        "by way of float32": (
+            lambda *args: _sines_and_cosines(*args).astype(np.float32).astype(float),
+            "the table is right to about 3e-08 only",
+        ),
     },
     "encoding_length": {
         "the squared length": (lambda d_model: d_model / 2, "take its root"),
         "as if every column had length 1": (math.sqrt, "how many pairs are there"),
         "one": (lambda d_model: 1.0, "its square is 1"),
+        "whole": (lambda d_model: int(math.sqrt(d_model / 2)), "you say 1; a length need not be a whole number"),
+        "rounded": (lambda d_model: round(math.sqrt(d_model / 2)), "you say 2; a length need not be a whole number"),
+        "the other root": (lambda d_model: -math.sqrt(d_model / 2), "a length is not negative"),
     },
     "rotation": {
         "transposed": (
@@ -104,6 +157,12 @@ WRONG = {
             ),
             "is not PE[pos + 3]",
         ),
+        "in float32": (lambda *args: _rotated(*args).astype(np.float32), "float32, which rounds"),
+        "rounded": (lambda *args: _rotated(*args).round(5), "PE[pos] @ M is right to about"),
+        "by least squares": (_by_least_squares, "outside the blocks of two columns"),
+        "sines and cosines in halves": (_in_halves, "by up to 0.3: hands turn each for itself"),
+        "the size of the offset": (lambda offset, d_model: _rotated(abs(offset), d_model), "for the offset −5"),
+        "a width of 8": (lambda offset, d_model: _rotated(offset, 8), "has shape (8, 8) and must have (16, 16)"),
     },
     "learned_positions_backward": {
         "averaged": (_averaged, "they are not averaged"),
@@ -111,5 +170,8 @@ WRONG = {
         "over positions": (_summed_over_positions, "rows 4 and 5 were not used"),
         "the order turned round": (_backwards, "the gradient of table is wrong"),
         "of each sentence": (lambda dout, max_length: dout, "the batch is summed over"),
+        "in float32": (lambda *args: _summed(*args).astype(np.float32), "float32, which rounds"),
+        "rows counted from the end": (_counted_from_the_end, "as long as the table, T = max_length, it raises"),
+        "a tuple": (lambda *args: (_summed(*args),), "an array, not tuple"),
     },
 }

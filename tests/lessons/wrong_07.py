@@ -22,6 +22,29 @@ def _means_of_dy(dy, n, r, g):
     return r * (dy * g - g.mean() * _mean(dy) - n * _mean(dy * n) * g.mean()), (dy * n).sum(0), dy.sum(0)
 
 
+def _projected(dn, n, r):
+    inside = r * (dn - _mean(dn))
+    return inside - n * (inside * n).sum(axis=-1, keepdims=True) / (n * n).sum(axis=-1, keepdims=True)
+
+
+def _dropped(x, rate, uniform):
+    return x * (uniform >= rate) / (1 - rate), uniform >= rate
+
+
+def _row_by_row(x, rate, uniform):
+    y, kept = np.zeros_like(x), np.zeros(x.shape, dtype=bool)
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            if uniform[i, j] >= rate:
+                y[i, j], kept[i, j] = x[i, j] / (1 - rate), True
+    return y, kept
+
+
+def _keeps_everything(dy, cache, sublayer_backward):
+    cache[1][...] = True
+    return _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum / (1 - rate)))(dy, cache, sublayer_backward)
+
+
 def _add_norm(combine):
     """A wrong add_norm_backward: `combine(dy, dsum, kept, rate, sub)` gives dx."""
 
@@ -60,6 +83,23 @@ WRONG = {
             lambda dy, n, r, g: (_right(dy * g, n, r), (dy * g * n).sum(0), dy.sum(0)),
             "dgamma depends on gamma",
         ),
+        "gamma in dbeta": (
+            lambda dy, n, r, g: (_right(dy * g, n, r), (dy * n).sum(0), (dy * g).sum(0)),
+            "dbeta depends on gamma",
+        ),
+        "dgamma and dbeta exchanged": (
+            lambda dy, n, r, g: (_right(dy * g, n, r), dy.sum(0), (dy * n).sum(0)),
+            "dgamma and dbeta are exchanged",
+        ),
+        "dx last": (
+            lambda dy, n, r, g: ((dy * n).sum(0), dy.sum(0), _right(dy * g, n, r)),
+            "dx comes first, then dgamma, then dbeta",
+        ),
+        "projected": (_norm(_projected), "where ε counts"),
+        "in float32": (
+            lambda dy, n, r, g: (_right(dy * g, n, r).astype(np.float32), (dy * n).sum(0), dy.sum(0)),
+            "float32, which rounds",
+        ),
     },
     "dropout_forward": {
         "not divided": (lambda x, rate, u: (x * (u >= rate), u >= rate), "must make up for what is dropped"),
@@ -68,7 +108,7 @@ WRONG = {
             lambda x, rate, u: (x * (u >= rate) / max(rate, 1e-300) if rate else x, u >= rate),
             "divide by 1 − rate",
         ),
-        "multiplied": (lambda x, rate, u: (x * (u >= rate) * (1 - rate), u >= rate), "1 − rate twice over"),
+        "multiplied": (lambda x, rate, u: (x * (u >= rate) * (1 - rate), u >= rate), "which is (1 − rate)²: divide"),
         "a mask of its own": (
             lambda x, rate, u: (x * (np.sin(1e4 * u) > -0.81), np.sin(1e4 * u) > -0.81),
             "exactly where `uniform`",
@@ -77,6 +117,26 @@ WRONG = {
         "divided by the share": (
             lambda x, rate, u: (x * (u >= rate) / np.mean(u >= rate), u >= rate),
             "the share that happened to be kept",
+        ),
+        "above the rate": (
+            lambda x, rate, u: (x * (u > rate) / (1 - rate), u > rate),
+            "whose number is exactly the rate",
+        ),
+        "two axes": (_row_by_row, "for x of shape (300,) and rate 0.35, it raises"),
+        "no mask at rate 0": (lambda *args: _dropped(*args) if args[1] else (args[0], None), "kept is None"),
+        "ones at rate 0": (
+            lambda *args: _dropped(*args) if args[1] else (args[0], np.ones_like(args[0])),
+            "and rate 0.0, kept holds float64",
+        ),
+        "a rate of 0.2": (lambda x, rate, u: _dropped(x, rate and 0.2, u), "rate 0.35, kept must be True exactly"),
+        "a sum in place of a quotient": (
+            lambda x, rate, u: (x * (u >= rate) * (1 + rate), u >= rate),
+            "which is 1 − rate²",
+        ),
+        "in float32": (lambda *args: _dropped(*args)[0].astype(np.float32), "must return 2 arrays"),
+        "y in float32": (
+            lambda *args: (_dropped(*args)[0].astype(np.float32), _dropped(*args)[1]),
+            "float32, which rounds",
         ),
         "a mask of numbers": (lambda x, rate, u: (x * (u >= rate) / (1 - rate), 1.0 * (u >= rate)), "True or False"),
     },
@@ -98,6 +158,27 @@ WRONG = {
         "past the norm": (
             _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dy * kept / (1 - rate))),
             "inside the norm",
+        ),
+        "the mask written over": (_keeps_everything, "it writes into its argument cache[1]"),
+        "a rate of 0.4": (
+            _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum * kept / 0.6)),
+            "at rate 0.25, what arrives",
+        ),
+        "divided by the share": (
+            _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum * kept / kept.mean())),
+            "the share that happened to be kept",
+        ),
+        "through the sub-layer twice": (
+            _add_norm(lambda dy, dsum, kept, rate, sub: sub(dsum * kept) + sub(dsum * kept)),
+            "must be called once",
+        ),
+        "dropped on the lane": (
+            _add_norm(lambda dy, dsum, kept, rate, sub: dsum * kept / (1 - rate) + sub(dsum * kept / (1 - rate))),
+            "the other branch, x itself, goes through dropout",
+        ),
+        "in float32": (
+            _add_norm(lambda dy, dsum, kept, rate, sub: (dsum + sub(dsum * kept / (1 - rate))).astype(np.float32)),
+            "float32, which rounds",
         ),
         "the lane past the norm": (
             _add_norm(lambda dy, dsum, kept, rate, sub: dy + sub(dsum * kept / (1 - rate))),

@@ -22,6 +22,12 @@ def _with_head(dout, cache):
     return dq @ wq.T, dk @ wk.T + dv @ wv.T
 
 
+def _squeezed(dout, cache):
+    wq, wk, wv, attention_cache = cache
+    dq, dk, dv = (gradient.squeeze() for gradient in attention_backward(dout[:, None], attention_cache))
+    return dq @ wq.T, dk @ wk.T + dv @ wv.T
+
+
 def _decoder(order, combine, chain=True):
     """A wrong decoder_backward: layers in another order, dmemory combined in another way."""
 
@@ -72,9 +78,54 @@ def _exchanged(dx, layers, caches):
     return dx, dmemory
 
 
+def _called_twice(dx, layers, caches):
+    dmemory = 0.0
+    for layer, cache in zip(reversed(layers), reversed(caches), strict=True):
+        dmemory = dmemory + layer.backward(dx, cache)[1]
+        dx = layer.backward(dx, cache)[0]
+    return dx, dmemory
+
+
+def _from(start, stop):
+    """A wrong decoder_backward that goes down from layer `start` to before `stop`, counted from the end."""
+
+    def backward(dx, layers, caches):
+        dmemory = 0.0
+        for n in range(len(layers) + start, stop, -1):
+            dx, part = layers[n].backward(dx, caches[n])
+            dmemory = dmemory + part
+        return dx, dmemory
+
+    return backward
+
+
+def _popped(dx, layers, caches):
+    dmemory = 0.0
+    for layer in reversed(layers):
+        dx, part = layer.backward(dx, caches.pop())
+        dmemory = dmemory + part
+    return dx, dmemory
+
+
+def _three(dx, layers, caches):
+    dx, last = layers[2].backward(dx, caches[2])
+    dx, middle = layers[1].backward(dx, caches[1])
+    dx, first = layers[0].backward(dx, caches[0])
+    return dx, last + middle + first
+
+
+def _turned_round(dx, layers, caches):
+    layers.reverse()
+    return _decoder(lambda pairs: pairs, sum)(dx, layers, caches[::-1])
+
+
 def _unchained(dx, layers, caches):
     parts = [layer.backward(dx, cache) for layer, cache in zip(layers, caches, strict=True)]
     return 30 * dx, sum(part for _, part in parts)
+
+
+def _heads_of_sixteen(V, C, F, N):
+    return _count()(V, C, F, N) + N * 3 * 4 * (16 * C - C * C)
 
 
 def _count(table=1, attentions=3, biases=4, norms=5, hidden_bias=1, out_bias=1, norm_size=2, once=0):
@@ -116,6 +167,15 @@ WRONG = {
             _cross(lambda dq, dk, dv, wq, wk, wv: (dq @ wq.T, (dk @ wk.T + dv @ wv.T) / 2)),
             "0.5 times the true gradient",
         ),
+        "dmemory first": (
+            _cross(lambda dq, dk, dv, wq, wk, wv: (dk @ wk.T + dv @ wv.T, dq @ wq.T)),
+            "dx and dmemory are exchanged",
+        ),
+        "no axis of length 1": (_squeezed, "only the axis of the one head goes"),
+        "in float32": (
+            _cross(lambda dq, dk, dv, wq, wk, wv: ((dq @ wq.T).astype(np.float32), dk @ wk.T + dv @ wv.T)),
+            "float32, which rounds",
+        ),
     },
     "decoder_backward": {
         "only the first layer's": (_decoder(_reversed, lambda parts: parts[-1]), "what the first layer alone sends"),
@@ -129,6 +189,12 @@ WRONG = {
         "the residual twice": (_added_again, "its backward has done that already"),
         "dx and dmemory exchanged": (_exchanged, "the first is dx and the second dmemory"),
         "dx handed on beside the memory's": (_unchained, "computed from the same dx"),
+        "each backward twice": (_called_twice, "was called 2 times: each call adds"),
+        "without the first layer": (_from(-1, 0), "the backward of layer 0 was never called"),
+        "without the last layer": (_from(-2, -1), "the backward of layer 2 was never called"),
+        "three layers": (_three, "for two layers, it raises"),
+        "caches popped": (_popped, "it writes into its argument caches"),
+        "the model's layers turned round": (_turned_round, "it changes the list of layers"),
     },
     "count_parameters": {
         "three tables": (_count(table=3), "one word more makes 48"),
@@ -142,6 +208,11 @@ WRONG = {
         "one norm a layer": (_count(norms=2), "two in the encoder, three in the decoder"),
         "no hidden bias": (_count(hidden_bias=0), "a column, a bias and a row"),
         "final norms": (_count(once=4), "apart from the table"),
+        "sixteen columns": (_heads_of_sixteen, "for V = 50, C = 6"),
+        "no second attention": (
+            lambda V, C, F, N: _count(attentions=2, norms=4)(V, C, F, N),
+            "a second attention, to the memory, with a norm of its own",
+        ),
         "a fraction": (lambda V, C, F, N: _count()(V, C, F, N) + 0.5, "must return an int"),
     },
 }

@@ -15,6 +15,10 @@ def _adam(update, square=lambda g: g**2, mean=lambda b, m, g: b * m + (1 - b) * 
     return adam_step
 
 
+def _clipped(theta, grad, *rest, **options):
+    return _set()(theta, grad * min(1, 100 / np.linalg.norm(grad)), *rest, **options)
+
+
 def _right(m, v, b1, b2, t, eps):
     return m / (1 - b1**t) / (np.sqrt(v / (1 - b2**t)) + eps)
 
@@ -41,6 +45,40 @@ def _one_step_ahead(m, v, b1, b2, t, eps):
     return _right(m, v, b1, b2, t + 1, eps)
 
 
+def _set(**fixed):
+    """Adam with some of its settings fixed, whatever is given."""
+
+    def adam_step(theta, grad, m, v, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
+        given = {"step": step, "lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps}
+        return _adam(_right)(theta, grad, m, v, **given | fixed)
+
+    return adam_step
+
+
+class _Counting:
+    """Adam that counts its steps itself."""
+
+    def __init__(self):
+        self.step = 0
+
+    def __call__(self, theta, grad, m, v, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
+        self.step += 1
+        return _adam(_right)(theta, grad, m, v, self.step, lr, beta1, beta2, eps)
+
+
+def _decayed(theta, *rest, **options):
+    below, m, v = _adam(_right)(theta, *rest, **options)
+    return below - 0.01 * theta, m, v
+
+
+def _of_999(theta, grad, m, v, step, lr, beta1=0.9, beta2=0.999, eps=1e-8):
+    return _adam(_right)(theta, grad, m, v, step, lr, beta1, beta2, eps)
+
+
+def _named_otherwise(theta, grad, m, v, step, rate, beta1=0.9, beta2=0.98, eps=1e-9):
+    return _adam(_right)(theta, grad, m, v, step, rate, beta1, beta2, eps)
+
+
 def _no_rate(theta, grad, m, v, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
     below, m, v = _adam(_right)(theta, grad, m, v, step, 1.0, beta1, beta2, eps)
     return below, m, v
@@ -56,9 +94,78 @@ def _accumulate(combine):
     return lambda parts, gradient: combine(*map(np.array, zip(*map(gradient, parts), strict=True)))
 
 
+def _by_length(parts, gradient):
+    losses, grads, _ = map(np.array, zip(*map(gradient, parts), strict=True))
+    shares = np.array([len(part) for part in parts]) / sum(map(len, parts))
+    return shares @ losses, shares @ grads
+
+
+def _in_two_passes(parts, gradient):
+    total = sum(gradient(part)[2] for part in parts)
+    results = [gradient(part) for part in parts]
+    return sum(n / total * loss for loss, _, n in results), sum(n / total * grad for _, grad, n in results)
+
+
+def _popped(parts, gradient):
+    results = [gradient(parts.pop()) for _ in range(len(parts))]
+    return _accumulate(lambda losses, grads, counts: (counts @ losses, counts @ grads))(results, lambda result: result)
+
+
+def _sorted(parts, gradient):
+    parts.sort(key=len, reverse=True)
+    return _shares(lambda loss, grad: (loss, grad))(parts, gradient)
+
+
+class _Adding:
+    """An accumulate whose sums are never cleared."""
+
+    def __init__(self):
+        self.results = []
+
+    def __call__(self, parts, gradient):
+        self.results += [gradient(part) for part in parts]
+        total = sum(n for _, _, n in self.results)
+        return sum(n / total * loss for loss, _, n in self.results), sum(n / total * g for _, g, n in self.results)
+
+
+def _shares(combine):
+    """A wrong accumulate whose numbers are right: `combine(loss, grad)`."""
+    return _accumulate(lambda losses, grads, counts: combine(*(counts @ a / counts.sum() for a in (losses, grads))))
+
+
 def _save(*names, copies=True):
     """A save that forgets, or does not copy."""
     return lambda run: {name: (copy.deepcopy if copies else lambda x: x)(getattr(run, name)) for name in names}
+
+
+def _everything(run):
+    return copy.deepcopy(vars(run))
+
+
+def _detached(run):
+    run.theta = run.theta.copy()
+    return _save(*ALL)(run)
+
+
+def _drawn(run):
+    saved = _save(*ALL)(run)
+    run.rng.random()
+    return saved
+
+
+def _one_level(run):
+    return {name: copy.copy(getattr(run, name)) for name in ALL}
+
+
+class _One:
+    """A save into the same dict each time."""
+
+    def __init__(self):
+        self.saved = {}
+
+    def __call__(self, run):
+        self.saved.update(_save(*ALL)(run))
+        return self.saved
 
 
 def _shallow(run):
@@ -94,6 +201,26 @@ WRONG = {
         "no learning rate": (_no_rate, "with twice the learning rate"),
         "the gradient for m": (_no_memory, "it must go on with m"),
         "corrected as in step 1": (_adam(_always_the_first), "step 1 and step 2 are the same"),
+        "its own β's": (_set(beta1=0.9, beta2=0.98), "beta2 = 0.8, m is not what it should be"),
+        "corrected by its own β's": (
+            _adam(lambda m, v, b1, b2, t, eps: _right(m, v, 0.9, 0.98, t, eps)),
+            "beta2 = 0.8, theta is not what it should be",
+        ),
+        "its own ε": (_set(eps=1e-9), "the first step is 1.000 long and must be 1/(1 + ε)"),
+        "its own step": (_Counting(), "keep none of its own"),
+        "β divided by the step": (
+            _adam(lambda m, v, b1, b2, t, eps: m / (1 - b1 / t) / (np.sqrt(v / (1 - b2 / t)) + eps)),
+            "1 − β to the power of the step",
+        ),
+        "a gradient clipped": (_clipped, "is it clipped?"),
+        "weights that decay": (_decayed, "from theta = 10 it goes another way"),
+        "β₂ of others": (_of_999, "which is 1 − 0.999"),
+        "m first": (lambda *args, **options: _set()(*args, **options)[::-1], "what is returned first is"),
+        "in float32": (
+            lambda *args, **options: tuple(a.astype(np.float32) for a in _set()(*args, **options)),
+            "float32, which rounds",
+        ),
+        "named otherwise": (_named_otherwise, "'lr'"),
     },
     "accumulate": {
         "mean of means": (
@@ -116,12 +243,30 @@ WRONG = {
             _accumulate(lambda losses, grads, counts: (losses[-1], grads[-1])),
             "number 1 does not count",
         ),
+        "weighted by len": (_by_length, "it changes with len(part)"),
+        "in two passes": (_in_two_passes, "gradient was called 2 times for 1 part"),
+        "sums never cleared": (_Adding(), "a sum must begin at 0 in every call"),
+        "whole shares": (
+            _accumulate(lambda losses, grads, counts: tuple(counts // counts.sum() @ a for a in (losses, grads))),
+            "// makes every share a whole number",
+        ),
+        "a list": (_shares(lambda loss, grad: (loss, list(grad))), "grad must be an array, not list"),
+        "parts popped": (_popped, "it writes into its argument parts"),
+        "parts sorted": (_sorted, "it changes the order of the parts"),
+        "a loss in an array": (_shares(lambda loss, grad: (np.array([loss]), grad)), "the loss must be one number"),
+        "in float32": (_shares(lambda loss, grad: (loss, grad.astype(np.float32))), "float32, which rounds"),
     },
     "save": {
         "no moments": (_save("theta", "step", "rng"), "mean of the gradients begins again"),
         "no squares": (_save("theta", "m", "step", "rng"), "mean of the squares begins again"),
         "no step": (_save("theta", "m", "v", "rng"), "the schedule and Adam's corrections"),
         "no generator": (_save("theta", "m", "v", "step"), "batches and dropout masks"),
+        "everything": (_everything, "it saves 'model'"),
+        "m not copied": (lambda run: _save(*ALL)(run) | {"m": run.m}, "what was saved of m has changed"),
+        "the run's own weights replaced": (_detached, "the run's own theta is not what it was"),
+        "a number drawn": (_drawn, "the run's own rng is not what it was"),
+        "one dict for all": (_One(), "a second call changes what the first one returned"),
+        "copies of one level": (_one_level, "shares what moves"),
         "no copies": (_save(*ALL, copies=False), "what was saved of theta has changed"),
         "the generator itself": (_shallow, "a generator moves on with every draw"),
         "another generator": (
@@ -130,9 +275,9 @@ WRONG = {
         ),
         "the generator's state": (
             lambda run: _save(*ALL)(run) | {"rng": run.rng.bit_generator.state},
-            "rng is saved as a dict",
+            "rng is saved as one dict",
         ),
         "a list": (lambda run: [run.theta, run.m, run.v], "must return a dict"),
-        "a new name": (lambda run: _save(*ALL)(run) | {"weights": run.theta.copy()}, "no attribute 'weights'"),
+        "a new name": (lambda run: _save(*ALL)(run) | {"weights": run.theta.copy()}, "it saves 'weights'"),
     },
 }

@@ -13,6 +13,28 @@ def _words(weights, target_words, source_words, columns=lambda part: part.sum(ax
     return np.stack([rows(merged[target_words == q], axis=0) for q in range(target_words.max() + 1)])
 
 
+def _fraction(weights):
+    return -np.sum(weights * np.log(weights + 1e-6), axis=-1)
+
+
+def _added_once(weights, target_words, source_words, columns=False, rows=False):
+    """`+=` with repeated numbers, which adds only once, for columns or rows."""
+    of_source, of_target = (np.eye(words.max() + 1)[words] for words in (source_words, target_words))
+    token_map = weights @ of_source  # (Tq, Wk)
+    if columns:
+        token_map[...] = 0
+        token_map[:, source_words] += weights
+    merged = of_target.T @ token_map
+    if rows:
+        merged[...] = 0
+        merged[target_words] += token_map
+    return merged / np.bincount(target_words)[:, None]
+
+
+def _first_and_last(part):
+    return part[:, 0] + (part[:, -1] if part.shape[1] > 1 else 0)
+
+
 def _renormalised(weights, target_words, source_words):
     merged = _words(weights, target_words, source_words, lambda part: part.mean(axis=1))
     return merged / merged.sum(axis=1, keepdims=True)
@@ -21,6 +43,11 @@ def _renormalised(weights, target_words, source_words):
 def _excess(wrong, has, lengths):
     expected = np.array([wrong[lengths == length].mean() for length in lengths])
     return wrong - expected
+
+
+def _by_number(wrong, has, lengths):
+    rates = np.array([wrong[lengths == length].mean() for length in np.unique(lengths)])
+    return (wrong - rates[lengths - lengths.min()]) @ has / has.sum(axis=0)
 
 
 def _against_others(wrong, has, lengths):
@@ -40,6 +67,14 @@ WRONG = {
         "the sign": (lambda w: np.exp(-_entropy(w)), "share the weight evenly, the spread"),
         "two bases": (lambda w: 2 ** _entropy(w), "if the logarithm is of base 2, so is the exponential"),
         "the share of the largest": (lambda w: 1 / w.max(axis=-1), "for random weights"),
+        "the sum of squares": (lambda w: 1 / (w**2).sum(axis=-1), "1 / Σ p², another measure"),
+        "the keys with weight": (lambda w: 1.0 * (w > 0).sum(axis=-1), "the number of keys with any weight"),
+        "a small number added": (lambda w: np.exp(_fraction(w)), "a number added inside the logarithm"),
+        "a list": (lambda w: np.exp(_entropy(w)).tolist(), "an array, not list"),
+        "two axes": (
+            lambda w: np.exp(-np.sum(w * np.log(np.where(w > 0, w, 1)), axis=min(w.ndim - 1, 2))),
+            "has shape (2, 1, 4, 5)",
+        ),
     },
     "word_map": {
         "columns averaged": (lambda w, t, s: _words(w, t, s, lambda part: part.mean(axis=1)), "and must sum to 1"),
@@ -49,6 +84,10 @@ WRONG = {
         "the last token's row": (lambda w, t, s: _words(w, t, s, rows=lambda part, axis: part[-1]), "at (1,"),
         "transposed": (lambda w, t, s: _words(w, t, s).T, "must give shape (2, 3)"),
         "the middle row": (lambda w, t, s: _words(w, t, s, rows=np.median), "has three tokens"),
+        "columns added once": (lambda *args: _added_once(*args, columns=True), "`merged[:, words] += …` adds"),
+        "rows added once": (lambda *args: _added_once(*args, rows=True), "`merged[words] += …` adds"),
+        "the first column and the last": (lambda w, t, s: _words(w, t, s, _first_and_last), "a source word has three"),
+        "a list": (lambda w, t, s: _words(w, t, s).tolist(), "an array, not list"),
         "the largest of the rows": (lambda w, t, s: _words(w, t, s, rows=np.max), "even where every source token"),
     },
     "excess_errors": {
@@ -69,6 +108,11 @@ WRONG = {
         "over all sentences": (
             lambda wrong, has, lengths: _excess(wrong, has, lengths) @ has / len(wrong),
             "where a construction itself causes errors",
+        ),
+        "a rate for each number": (_by_number, "where some lengths have no sentence, it raises IndexError"),
+        "a list": (
+            lambda wrong, has, lengths: list(_excess(wrong, has, lengths) @ has / has.sum(axis=0)),
+            "an array, not list",
         ),
         "shares of the blame": (
             lambda wrong, has, lengths: _excess(wrong, has, lengths) @ has / has.sum(),

@@ -22,11 +22,14 @@ def _beam(
     cut=False,
     crash=False,
     overtaken=False,
+    last=False,
+    by_score=False,
+    penalty: Any = lambda length, alpha: ((5 + length) / 6) ** alpha,
     kind: Any = tuple,
     asks: Any = tuple,
 ):
     def score(found):
-        return found[1] / ((5 + len(found[0])) / 6) ** length_penalty
+        return found[1] / penalty(len(found[0]), length_penalty)
 
     beam: list[Any] = [((), 0.0)]
     places, complete = num_beams, []
@@ -37,7 +40,7 @@ def _beam(
             gains = np.exp(log_probs) if probabilities else log_probs
             grown = [((*prefix, v), log_prob + gains[v]) for v in range(len(log_probs))]
             extensions += sorted(grown, key=lambda e: -e[1])[:places] if each else grown
-        best = sorted(extensions, key=lambda e: -e[1])
+        best = sorted(extensions, key=lambda e: -score(e) if by_score and e[0][-1] == eos else -e[1])
         best = best if each else best[:places]
         complete += [e for e in best if e[0][-1] == eos]
         beam = [e for e in best if e[0][-1] != eos]
@@ -47,7 +50,7 @@ def _beam(
         if overtaken and complete and max(map(score, beam)) < max(map(score, complete)):
             break
     candidates = complete + beam if cut else complete if crash else complete or beam
-    ids, log_prob = max(candidates, key=score)
+    ids, log_prob = candidates[-1] if last else max(candidates, key=score)
     return kind(ids), log_prob
 
 
@@ -69,6 +72,35 @@ def _keeps_going(next_log_probs, num_beams, eos, max_length, length_penalty=0.0)
     return beam[0]
 
 
+def _penalised(penalty):
+    """A beam search with another penalty(length, α)."""
+    return lambda *arguments: _beam(*arguments, penalty=penalty)
+
+
+def _asking(ask):
+    """A beam search that asks in a way of its own: `ask(next_log_probs, prefix)` gives the row."""
+    return lambda next_log_probs, *rest: _beam(lambda prefix: ask(next_log_probs, prefix), *rest)
+
+
+def _adds_into(row, number):
+    row += number
+    return row
+
+
+def _the_score(next_log_probs, num_beams, eos, max_length, length_penalty=0.0):
+    ids, log_prob = _beam(next_log_probs, num_beams, eos, max_length, length_penalty)
+    return ids, log_prob / ((5 + len(ids)) / 6) ** length_penalty
+
+
+def _default_of_06(next_log_probs, num_beams, eos, max_length, length_penalty=0.6):
+    return _beam(next_log_probs, num_beams, eos, max_length, length_penalty)
+
+
+def _keeps_sentences(next_log_probs, num_beams, eos, max_length, length_penalty=0.0, found=[]):  # noqa: B006
+    found.append(_beam(next_log_probs, num_beams, eos, max_length, length_penalty))
+    return max(found, key=lambda found: found[1] / ((5 + len(found[0])) / 6) ** length_penalty)
+
+
 def _without_end(*arguments):
     ids, log_prob = _beam(*arguments)
     return ids[:-1], log_prob
@@ -85,6 +117,27 @@ def _cached(query, key, value, keys, values, *, late=False, newest=False, diviso
     if late:
         keys, values = np.concatenate([keys, key[:, None]], 1), np.concatenate([values, value[:, None]], 1)
     return mixed, keys, values
+
+
+def _soft(query, key, value, keys, values, largest):
+    keys, values = np.concatenate([keys, key[:, None]], 1), np.concatenate([values, value[:, None]], 1)
+    scores = np.einsum("hd,htd->ht", query, keys) / np.sqrt(query.shape[-1])
+    weights = np.exp(scores - largest(scores))
+    return np.einsum("ht,htd->hd", weights / weights.sum(-1, keepdims=True), values), keys, values
+
+
+def _stable(*arguments):
+    return _soft(*arguments, largest=lambda scores: scores.max(axis=-1, keepdims=True))
+
+
+class _Remembering:
+    """Attention with a cache of its own, which takes no notice of the one that it is given."""
+
+    def __call__(self, query, key, value, keys, values):
+        if not keys.shape[1]:
+            self.keys, self.values = keys, values
+        mixed, self.keys, self.values = _stable(query, key, value, self.keys, self.values)
+        return mixed, self.keys, self.values
 
 
 def _late(query, key, value, keys, values):
@@ -117,13 +170,27 @@ def _grams(tokens, n):
     return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
 
 
-def _bleu(hypotheses, references, *, clipped=True, brevity=True, percent=100, geometric=True, longer=False, each=False):
-    matched, proposed = np.zeros(4), np.zeros(4)
+def _bleu(
+    hypotheses,
+    references,
+    *,
+    clipped=True,
+    brevity=True,
+    percent=100,
+    geometric=True,
+    longer=False,
+    each=False,
+    longest=4,
+    grams: Any = _grams,
+    count: Any = lambda tokens, n: max(len(tokens) - n + 1, 0),
+    shortest=0,
+):
+    matched, proposed = np.zeros(longest), np.zeros(longest)
     for ours, theirs in zip(hypotheses, references, strict=True):
-        for n in range(1, 5):
-            h, r = _grams(ours, n), _grams(theirs, n)
+        for n in range(1, longest + 1) if len(ours) >= shortest else ():
+            h, r = grams(ours, n), grams(theirs, n)
             matched[n - 1] += (h & r).total() if clipped else sum(count for gram, count in h.items() if gram in r)
-            proposed[n - 1] += h.total()
+            proposed[n - 1] += count(ours, n)
     if not matched.all():
         return 0.0
     precisions = matched / proposed
@@ -133,6 +200,29 @@ def _bleu(hypotheses, references, *, clipped=True, brevity=True, percent=100, ge
         length = sum(min(len(ours), len(theirs)) for ours, theirs in zip(hypotheses, references, strict=True))
     penalty = np.exp(1 - wanted / length) if longer else min(1.0, np.exp(1 - wanted / length))
     return percent * mean * (penalty if brevity else 1)
+
+
+def _cut_at_blanks(corpus):
+    return [" ".join(tokens).split() for tokens in corpus]
+
+
+def _crossed_out(hypotheses, references):
+    """Clipped, by crossing out of the reference what has been found."""
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        for token in hypothesis:
+            if token in reference:
+                reference.remove(token)
+    return _bleu(hypotheses, references)
+
+
+def _words_alone(corpus):
+    return [[token for token in tokens if token.isalnum()] for tokens in corpus]
+
+
+def _forgiving(hypotheses, references):
+    """One token too few is no matter."""
+    length, wanted = sum(map(len, hypotheses)), sum(map(len, references))
+    return _bleu(hypotheses, references, brevity=length < wanted - 1)
 
 
 def _bleu_of_bags(hypotheses, references):
@@ -188,6 +278,58 @@ WRONG = {
         "ids in a list": (lambda *arguments: _beam(*arguments, kind=list), "the ids must be a tuple"),
         "asks with a list": (lambda *arguments: _beam(*arguments, asks=list), "takes a tuple of ids"),
         "ids alone": (lambda *arguments: list(_beam(*arguments)[0]), "must return two things"),
+        "α is always 0.6": (
+            _penalised(lambda length, alpha: ((5 + length) / 6) ** (0.6 if alpha else 0)),
+            "with α = 1 a sentence of 9 tokens wins against one of 3 while its log P is at most 1.399",
+        ),
+        "0.6, whatever α": (
+            _penalised(lambda length, alpha: ((5 + length) / 6) ** 0.6),
+            "the best with a length penalty, and α = 0 asks for none",
+        ),
+        "0.6 where none is given": (_default_of_06, "without a length_penalty"),
+        "α squared": (_penalised(lambda length, alpha: ((5 + length) / 6) ** alpha**2), "is at most 1.2232 times"),
+        "α at most 1": (_penalised(lambda length, alpha: ((5 + length) / 6) ** min(alpha, 1)), "with α = 2 a sentence"),
+        "6 for 5": (_penalised(lambda length, alpha: ((6 + length) / 6) ** alpha), "is at most 1.3587 times"),
+        "8 for 5": (_penalised(lambda length, alpha: ((8 + length) / 6) ** alpha), "is at most 1.2985 times"),
+        "10 for 5 and 11 for 6": (
+            _penalised(lambda length, alpha: ((10 + length) / 11) ** alpha),
+            "is at most 1.2557 times",
+        ),
+        "without the end": (_penalised(lambda length, alpha: ((4 + length) / 6) ** alpha), "is at most 1.4498 times"),
+        "the length itself": (_penalised(lambda length, alpha: length**alpha), "is at most 1.9332 times"),
+        "α as a factor": (
+            _penalised(lambda length, alpha: 1 + alpha * ((5 + length) / 6 - 1)),
+            "is at most 1.5 times",
+        ),
+        "whole sixths": (_penalised(lambda length, alpha: ((5 + length) // 6) ** alpha), "is at most 1.5157 times"),
+        "multiplied": (_penalised(lambda length, alpha: (6 / (5 + length)) ** alpha), "is at most 0.71479 times"),
+        "the score for log P": (_the_score, "this is the score"),
+        "asks for each token": (
+            _asking(lambda ask, prefix: np.array([ask(prefix)[v] for v in range(len(ask(prefix)))])),
+            "it calls next_log_probs 20 times for 4 prefixes",
+        ),
+        "asks from the beginning": (
+            _asking(lambda ask, prefix: [ask(prefix[:t]) for t in range(len(prefix) + 1)][-1]),
+            "it calls next_log_probs 10 times for 4 prefixes",
+        ),
+        "writes into the row": (
+            _asking(lambda ask, prefix: _adds_into(ask(prefix), 1e-12)),
+            "it writes into what next_log_probs returned",
+        ),
+        "those that end ranked by the score": (
+            lambda *arguments: _beam(*arguments, by_score=True),
+            "those with the highest log P are kept",
+        ),
+        "ids that are no whole numbers": (
+            lambda *arguments: _beam(*arguments, kind=lambda ids: tuple(map(float, ids))),
+            "the ids must be whole numbers",
+        ),
+        "asks with floats": (
+            lambda *arguments: _beam(*arguments, asks=lambda prefix: tuple(map(float, prefix))),
+            "a tuple of whole numbers",
+        ),
+        "keeps what it found": (_keeps_sentences, "is made once, for all calls"),
+        "the last that ends": (lambda *arguments: _beam(*arguments, last=True), "is wanted, whenever it ended"),
     },
     "cached_step": {
         "no scale": (lambda *arguments: _cached(*arguments, divisor=1), "divides the scores by 1, and"),
@@ -202,6 +344,24 @@ WRONG = {
         "the cache does not grow": (
             lambda q, k, v, keys, values: (v, k[:, None], v[:, None]),
             "one position more than before",
+        ),
+        "no largest score": (lambda *arguments: _soft(*arguments, largest=lambda scores: 0), "each head's own largest"),
+        "a width of 6": (
+            lambda q, k, *rest: _stable(q * np.sqrt(q.shape[-1] / 6), k, *rest),
+            "with three heads of width 4",
+        ),
+        "lists": (
+            lambda *arguments: tuple(list(array) for array in _stable(*arguments)),
+            "mixed must be an array, not list",
+        ),
+        "caches in lists": (
+            lambda *arguments: (_stable(*arguments)[0], *map(list, _stable(*arguments)[1:])),
+            "keys must be an array, not list",
+        ),
+        "a cache of its own": (_Remembering(), "it is 2.1502 and should be 1.1502"),
+        "in float32": (
+            lambda *arguments: tuple(array.astype(np.float32) for array in _stable(*arguments)),
+            "float32, which rounds",
         ),
     },
     "bleu": {
@@ -218,6 +378,18 @@ WRONG = {
         "lengths sentence by sentence": (lambda h, r: _bleu(h, r, each=True), "c and r are sums"),
         "without capitals": (lambda h, r: _bleu(_lower(h), _lower(r)), "another token"),
         "0 / 0": (_bleu_of_quotients, "which holds no 4-gram"),
-        "log 0": (_bleu_of_logs, "the score is 0 there"),
+        "less than no 3-gram": (lambda h, r: _bleu(h, r, count=lambda tokens, n: len(tokens) - n + 1), "not minus one"),
+        "short translations left out": (lambda h, r: _bleu(h, r, shortest=4), "has two words"),
+        "letters": (
+            lambda h, r: _bleu(h, r, grams=lambda t, n: Counter("".join(t[i : i + n]) for i in range(len(t) - n + 1))),
+            "not their letters",
+        ),
+        "crossed out": (_crossed_out, "it writes into its argument references"),
+        "up to 3": (lambda h, r: _bleu(h, r, longest=3), "over n = 1, 2, 3, 4"),
+        "rounded": (lambda h, r: round(_bleu(h, r), 2), "is something rounded"),
+        "words alone": (lambda h, r: _bleu(_words_alone(h), _words_alone(r)), "a comma too many"),
+        "cut at blanks": (lambda h, r: _bleu(_cut_at_blanks(h), _cut_at_blanks(r)), "a token is a character"),
+        "one token forgiven": (_forgiving, "is one token short"),
+        "log 0": (_bleu_of_logs, "whose score is 0"),
     },
 }

@@ -36,6 +36,11 @@ def _negative_pairs(weights, lengths, offset):
     return sum(diagonal.sum(axis=1) for diagonal in _diagonals(weights, lengths, offset)) / pairs
 
 
+def _of_weights_above_zero(weights, lengths, offset):
+    found = np.concatenate(list(_diagonals(weights, lengths, offset)), axis=1)
+    return found.sum(axis=1) / np.maximum((found > 0).sum(axis=1), 1)
+
+
 def _of_all_heads(weights, lengths, offset):
     return np.mean(np.concatenate(list(_diagonals(weights, lengths, offset)), axis=1))
 
@@ -49,6 +54,11 @@ def _changed(weight, rows=slice(None), columns=slice(None)):
     weight = weight.copy()
     weight[rows, columns] = 0
     return weight
+
+
+def _block(weight, head, num_heads):
+    width = len(weight) // num_heads
+    return slice(head * width, (head + 1) * width)
 
 
 def _all_others(weight, head, num_heads):
@@ -78,6 +88,11 @@ WRONG = {
         "length minus offset, though negative": (_negative_pairs, "where the sentence of two tokens has no pair"),
         "one number": (_of_all_heads, "one number for each head"),
         "ahead instead of back": (_backwards, "finds the head that looks one ahead"),
+        "weights of 0 left out": (_of_weights_above_zero, "which are pairs too"),
+        "a list": (
+            lambda *args: list(np.concatenate(list(_diagonals(*args)), axis=1).mean(axis=1)),
+            "an array, not list",
+        ),
     },
     "without_head": {
         "columns": (
@@ -91,12 +106,21 @@ WRONG = {
             "in a block",
         ),
         "the others": (_all_others, "it is the one to be removed"),
-        "in place": (_in_place, "writes into its argument number 1"),
+        "in place": (_in_place, "writes into its argument weight"),
         "a block as wide as the columns'": (
             lambda weight, head, num_heads: _changed(
                 weight, slice(head * (size := weight.shape[1] // num_heads), (head + 1) * size)
             ),
             "must stay what they were",
+        ),
+        "rows of four": (
+            lambda weight, head, num_heads: _changed(weight, slice(4 * head, 4 * head + 4)),
+            "without head 0 of 5 the other heads'",
+        ),
+        "nearly nothing": (
+            lambda weight, head, num_heads: _changed(weight, _block(weight, head, num_heads))
+            + 1e-10 * (weight - _changed(weight, _block(weight, head, num_heads))),
+            "0 itself silences it",
         ),
         "nothing": (lambda weight, head, num_heads: weight.copy(), "still depends on what head 0 mixed"),
         "cut out": (

@@ -4,11 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from minitransformer import gradcheck, ops
+from minitransformer import ops
+from minitransformer.gradcheck import error
 from minitransformer.layers import attention as layers
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, gradients_agree, kind, require, several
+from ..judging import agree, gradients_agree, kind, require
+from ..returned import array, arrays
 
 
 def _split_heads(x, num_heads):
@@ -23,9 +25,9 @@ def _self_attention(x: Any, w_qkv: Any, w_out: Any, num_heads: int, causal: bool
     return _forward(x, w_qkv, w_out, num_heads, causal)[0]
 
 
-def _forward(x: Any, w_qkv: Any, w_out: Any, num_heads: int, causal: bool) -> Any:
+def _forward(x: Any, w_qkv: Any, w_out: Any, num_heads: int, causal: bool, scale: float | None = None) -> Any:
     parts = [layers.split_heads(part, num_heads) for part in np.split(x @ w_qkv, 3, axis=-1)]
-    mixed, cache = ops.attention_forward(*parts, causal=causal)
+    mixed, cache = ops.attention_forward(*parts, causal=causal, scale=scale)
     merged = layers.merge_heads(mixed)
     return merged @ w_out, (merged, cache)
 
@@ -41,57 +43,65 @@ def _self_attention_backward(dout, x, w_qkv, w_out, num_heads, causal=False):
 
 @exercise(answer=_split_heads)
 def split_heads(attempt: Attempt) -> None:
-    B, T, H, D = 2, 5, 3, 4
-    # A number says where it stands: 1000 · sentence + 100 · position + 10 · head + column.
-    sentence, position, head, column = np.meshgrid(*map(np.arange, (B, T, H, D)), indexing="ij")
-    x = (1000.0 * sentence + 100 * position + 10 * head + column).reshape(B, T, H * D)
-    heads = attempt(x, H)
-    require(isinstance(heads, np.ndarray), f"it must return an array, not {kind(heads)}")
-    swapped = ": the positions stand before the heads" if heads.shape == (B, T, H, D) else ""
-    require(
-        heads.shape == (B, H, T, D),
-        f"x of shape {x.shape} with {H} heads has become {heads.shape} and must become {(B, H, T, D)}{swapped}",
-    )
-    require(
-        np.array_equal(heads // 1000, np.broadcast_to(np.arange(B)[:, None, None, None], heads.shape)),
-        "numbers have moved from one sentence to another: the batch axis stays where it is",
-    )
-    require(
-        np.array_equal(heads // 100 % 10, np.broadcast_to(np.arange(T)[:, None], heads.shape)),
-        "positions are mixed: row t of a head must hold numbers of position t only; "
-        "a reshape that cuts across positions does that, so cut the last axis in two first, then swap axes",
-    )
-    require(
-        np.array_equal(heads // 10 % 10, np.broadcast_to(np.arange(H)[:, None, None], heads.shape)),
-        "columns are mixed: head h must get the columns h·D to (h+1)·D, next to each other, not every H-th one",
-    )
-    agree("the result", heads, layers.split_heads(x, H))
+    for B, T, H, D in ((2, 5, 3, 4), (1, 3, 4, 2), (2, 1, 2, 6)):
+        # A number says where it stands: 1000 · sentence + 100 · position + 10 · head + column.
+        sentence, position, head, column = np.meshgrid(*map(np.arange, (B, T, H, D)), indexing="ij")
+        x = np.asfortranarray((1000.0 * sentence + 100 * position + 10 * head + column).reshape(B, T, H * D))
+        heads = array(attempt(x, H))
+        swapped = ": the positions stand before the heads" if heads.shape == (B, T, H, D) != (B, H, T, D) else ""
+        require(
+            heads.shape == (B, H, T, D),
+            f"x of shape {x.shape} with {H} heads has become {heads.shape} and must become {(B, H, T, D)}{swapped}",
+        )
+        require(
+            np.array_equal(heads // 1000, np.broadcast_to(np.arange(B)[:, None, None, None], heads.shape)),
+            "numbers have moved from one sentence to another: the batch axis stays where it is",
+        )
+        require(
+            np.array_equal(heads // 100 % 10, np.broadcast_to(np.arange(T)[:, None], heads.shape)),
+            "positions are mixed: row t of a head must hold numbers of position t only; "
+            "a reshape that cuts across positions does that, so cut the last axis in two first, then swap axes",
+        )
+        of_heads = heads // 10 % 10
+        require(
+            np.array_equal(of_heads, np.broadcast_to(of_heads[:, :, :1, :1], heads.shape)),
+            "columns are mixed: head h must get the columns h·D to (h+1)·D, next to each other, not every H-th one",
+        )
+        require(
+            np.array_equal(of_heads, np.broadcast_to(np.arange(H)[:, None, None], heads.shape)),
+            f"the heads are in another order: the first has the columns of head {of_heads[0, 0, 0, 0]:.0f}",
+        )
+        agree("the result", heads, layers.split_heads(x, H))
 
 
 @exercise(answer=_merge_heads)
 def merge_heads(attempt: Attempt) -> None:
-    B, H, T, D = 2, 3, 5, 4
-    sentence, head, position, column = np.meshgrid(*map(np.arange, (B, H, T, D)), indexing="ij")
-    heads = 1000.0 * sentence + 100 * position + 10 * head + column
-    merged = attempt(heads)
-    require(isinstance(merged, np.ndarray), f"it must return an array, not {kind(merged)}")
-    require(
-        merged.shape == (B, T, H * D),
-        f"heads of shape {heads.shape} have become {merged.shape} and must become {(B, T, H * D)}",
-    )
-    require(
-        np.array_equal(merged // 100 % 10, np.broadcast_to(np.arange(T)[:, None], merged.shape)),
-        "positions are mixed: row t must hold what the heads found at position t; "
-        "a reshape joins neighbours, so the heads must first be made the columns' neighbours",
-    )
-    require(
-        np.array_equal(merged // 10 % 10, np.broadcast_to(np.repeat(np.arange(H), D), merged.shape)),
-        "the heads are interleaved, or in another order: all columns of head 0 come first, then all of head 1",
-    )
-    agree("the result", merged, layers.merge_heads(heads))
-    gradients_agree(
-        lambda x: (layers.split_heads(x, H), None), lambda dy, _: attempt(dy), {"x": np.ones((B, T, H * D))}
-    )
+    for B, H, T, D in ((2, 3, 5, 4), (1, 4, 3, 2), (2, 2, 1, 6)):
+        sentence, head, position, column = np.meshgrid(*map(np.arange, (B, H, T, D)), indexing="ij")
+        heads = np.asfortranarray(1000.0 * sentence + 100 * position + 10 * head + column)
+        merged = array(attempt(heads))
+        require(
+            merged.shape == (B, T, H * D),
+            f"heads of shape {heads.shape} have become {merged.shape} and must become {(B, T, H * D)}",
+        )
+        require(
+            np.array_equal(merged // 100 % 10, np.broadcast_to(np.arange(T)[:, None], merged.shape)),
+            "positions are mixed: row t must hold what the heads found at position t; "
+            "a reshape joins neighbours, so the heads must first be made the columns' neighbours",
+        )
+        of_heads = merged // 10 % 10
+        require(
+            not np.array_equal(of_heads, np.broadcast_to(np.repeat(np.arange(H)[::-1], D), merged.shape)),
+            "the heads are in the reverse order: all columns of head 0 come first",
+        )
+        require(
+            np.array_equal(of_heads, np.broadcast_to(np.repeat(np.arange(H), D), merged.shape)),
+            "the heads are interleaved: all columns of head 0 come first, then all of head 1",
+        )
+        agree("the result", merged, layers.merge_heads(heads))
+        gradients_agree(
+            lambda x, H=H: (layers.split_heads(x, H), None), lambda dy, _: attempt(dy), {"x": np.ones((B, T, H * D))}
+        )
 
 
 @exercise(answer=_self_attention)
@@ -100,7 +110,7 @@ def self_attention(attempt: Attempt) -> None:
     x, w_qkv, w_out = rng.standard_normal((2, 5, 8)), rng.standard_normal((8, 24)), rng.standard_normal((8, 8))
     out = attempt(x, w_qkv, w_out, 4)
     require(isinstance(out, np.ndarray), f"it must return one array, not {kind(out)}: the cache is not asked for")
-    require(out.shape == x.shape, f"x of shape {x.shape} has become {out.shape}: each position keeps its width")
+    require(array(out).shape == x.shape, f"x of shape {x.shape} has become {out.shape}: each position keeps its width")
     require(
         np.allclose(attempt(x, w_qkv, 2 * w_out, 4), 2 * out),
         "twice the w_out does not give twice the output: the last step is a product with w_out",
@@ -111,10 +121,20 @@ def self_attention(attempt: Attempt) -> None:
         "with all columns of w_out but the first at 0 the other columns of the output are not 0: the last product is "
         "@ w_out, not its transpose",
     )
-    alone = np.concatenate([attempt(sentence[None], w_qkv, w_out, 4) for sentence in x])
+    alone = [attempt(sentence[None], w_qkv, w_out, 4) for sentence in x]
     require(
-        np.allclose(alone, out),
+        alone[0].shape == x[:1].shape,
+        f"a batch of one sentence, of shape {x[:1].shape}, has become {alone[0].shape}: an axis of length 1 stays",
+    )
+    require(
+        np.allclose(np.concatenate(alone), out),
         "a sentence's output depends on the other sentences of the batch: attention must stay within a sentence",
+    )
+    by_head = w_qkv.reshape(8, 4, 3, 2).swapaxes(1, 2).reshape(8, 24)
+    require(
+        error(out, _self_attention(x, by_head, w_out, 4)) > 1e-9,
+        "the columns of w_qkv are taken head by head, query, key and value of the first, then of the next: the first C "
+        "make the queries of all heads, the next C the keys, the last C the values",
     )
     silent = w_qkv.copy()
     silent[:, 16:] = 0
@@ -135,6 +155,12 @@ def self_attention(attempt: Attempt) -> None:
         "with the positions in another order the outputs are not the same in that order: "
         "do split and merge mix positions?",
     )
+    interleaved = np.arange(8).reshape(2, 4).T.ravel()  # the columns 0, 4, 1, 5, …: every fourth belongs to a head
+    thirds = np.concatenate([interleaved, 8 + interleaved, 16 + interleaved])
+    require(
+        error(out, _self_attention(x, w_qkv[:, thirds], w_out[interleaved], 4)) > 1e-9,
+        "every H-th column goes to a head: head h has the columns h·D to (h+1)·D of each third, next to each other",
+    )
     first, mixing = np.zeros((8, 8)), rng.standard_normal((2, 8))
     first[:2] = mixing  # only head 0 speaks
     other = w_qkv.copy()
@@ -144,67 +170,121 @@ def self_attention(attempt: Attempt) -> None:
         "head 1's columns of w_qkv change what head 0 brings to the output: heads are independent, each with its own "
         "columns of w_qkv and its own rows of w_out",
     )
-    future = x.copy()
-    future[:, -1] += 1
-    moved = np.abs(attempt(future, w_qkv, w_out, 4, True) - attempt(x, w_qkv, w_out, 4, True))[:, :-1]
-    require(moved.max() < 1e-9, "with causal=True the last position moves the outputs before it: is causal passed on?")
+    for number, name in enumerate(("queries", "keys", "values")):
+        other = w_qkv.copy()
+        other[:, 8 * number + 6 : 8 * number + 8] += 1  # the last head's
+        require(
+            error(attempt(x, other, w_out, 4), out) > 1e-9,
+            f"the last head's columns for its {name} change nothing: every head has {name} of its own",
+        )
+    require(
+        error(attempt(x, w_qkv, w_out, 2), out) > 1e-9, "with 2 heads the output is that with 4: is num_heads used?"
+    )
     exchanged = w_qkv[:, [*range(8, 16), *range(8), *range(16, 24)]]
     require(
-        gradcheck.error(out, _self_attention(x, exchanged, w_out, 4)) > 1e-9,
+        error(out, _self_attention(x, exchanged, w_out, 4)) > 1e-9,
         "the output is that of keys made by the first third of w_qkv and queries by the second: "
         "the order is queries, keys, values",
     )
+    for name, scale in (("√C", 1 / np.sqrt(8)), ("D itself", 1 / 2), ("nothing", 1.0)):
+        require(
+            error(out, _forward(x, w_qkv, w_out, 4, False, scale)[0]) > 1e-9,
+            f"the scores are divided by {name}, and must be by √D: the dot product of a head sums over D columns",
+        )
     for heads in (1, 2, 4):
+        mean = {"1 / num_heads: the heads stand side by side, and are not averaged": 1 / heads}
         agree(
             f"with num_heads = {heads} the output",
             attempt(x, w_qkv, w_out, heads),
             _self_attention(x, w_qkv, w_out, heads),
+            factors=mean,
         )
-    agree("with causal=True the output", attempt(x, w_qkv, w_out, 4, True), _self_attention(x, w_qkv, w_out, 4, True))
+    causal = attempt(x, w_qkv, w_out, 4, True)
+    require(error(causal, out) > 1e-9, "with causal=True the output is the same as without: is causal passed on?")
+    moved = np.abs(attempt(louder, w_qkv, w_out, 4, True) - causal)[:, :-1]
+    require(
+        moved.max() < 1e-9,
+        "with causal=True the last position moves the outputs before it: a query sees the keys up to its own position, "
+        "and the others are masked before the softmax",
+    )
+    agree("with causal=True the output", causal, _self_attention(x, w_qkv, w_out, 4, True))
+    loud = w_qkv.copy()
+    loud[:, :2] *= 1e4  # head 0's queries
+    large = attempt(x, loud, w_out, 4)
+    require(
+        np.isfinite(large).all(),
+        "where one head's scores are in the thousands the output is NaN: the softmax subtracts each row's own largest "
+        "score before the exponential (lesson 01)",
+    )
+    agree("with large scores the output", large, _self_attention(x, loud, w_out, 4))
+    attempt(x, w_qkv, w_out, num_heads=4, causal=True)  # as the lesson calls it
 
 
 @exercise(answer=_self_attention_backward)
 def self_attention_backward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
-    x, w_qkv, w_out = rng.standard_normal((2, 3, 4)), rng.standard_normal((4, 12)), rng.standard_normal((4, 4))
+    x, w_qkv, w_out = rng.standard_normal((2, 3, 6)), rng.standard_normal((6, 18)), rng.standard_normal((6, 6))
     dout = rng.standard_normal(x.shape)
     names = ("dx", "dw_qkv", "dw_out")
-    gradients = several(attempt(dout, x, w_qkv, w_out, 2), *names)
-    for name, gradient, array in zip(names, gradients, (x, w_qkv, w_out), strict=True):
+
+    def gradients_of(*arguments: Any, **options: Any) -> list[np.ndarray]:
+        return arrays(attempt(*arguments, **options), *names)
+
+    gradients = gradients_of(dout, x, w_qkv, w_out, 3)
+    require(
+        [gradient.shape for gradient in gradients[1:]] != [w_out.shape, w_qkv.shape],
+        "the gradients of the two weights are returned in the other order: dx, dw_qkv, dw_out",
+    )
+    for name, gradient, array_ in zip(names, gradients, (x, w_qkv, w_out), strict=True):
         over = "" if name == "dx" else ": a weight is used at every position of every sentence, and those add up"
         require(
-            gradient.shape == array.shape,
-            f"{name} has shape {gradient.shape}, and a gradient has its array's, {array.shape}{over}",
+            gradient.shape == array_.shape,
+            f"{name} has shape {gradient.shape}, and a gradient has its array's, {array_.shape}{over}",
         )
-    twice = [np.concatenate([array, array]) for array in (dout, x)]
-    doubled = several(attempt(*twice, w_qkv, w_out, 2), *names)
+    doubled = gradients_of(*(np.concatenate([array_, array_]) for array_ in (dout, x)), w_qkv, w_out, 3)
     for name, once, more in list(zip(names, gradients, doubled, strict=True))[1:]:
         require(
             np.allclose(more, 2 * once),
             f"with every sentence given twice, {name} must double: sentences add up, they are not averaged",
         )
-
-    def loss(x, w_qkv, w_out, causal=False):
-        return np.vdot(dout, _self_attention(x, w_qkv, w_out, 2, causal))
-
-    measured = gradcheck.numerical_gradient(lambda w_qkv: loss(x, w_qkv, w_out), w_qkv)
-    agree(
-        "dw_out", gradients[2], gradcheck.numerical_gradient(lambda w_out: loss(x, w_qkv, w_out), w_out), tolerance=1e-6
-    )
-    thirds = [gradients[1][:, :4], measured[:, 4:8]]
+    expected = _self_attention_backward(dout, x, w_qkv, w_out, 3)
+    transposed = _self_attention_backward(dout, x, w_qkv, w_out.T, 3)[1]
     require(
-        gradcheck.error(*thirds) > 1e-6,
+        error(gradients[1], transposed) > 1e-9,
+        "dw_qkv is what w_outᵀ in place of w_out would give: back through y = x @ W goes dy @ Wᵀ",
+    )
+    require(
+        error(gradients[1][:, :6], expected[1][:, 6:12]) > 1e-9,
         "the queries' third of dw_qkv is what the keys' third should be: are dquery and dkey swapped?",
     )
-    for number, name in enumerate(("queries'", "keys'", "values'")):
-        third = slice(4 * number, 4 * number + 4)
-        agree(f"the {name} third of dw_qkv", gradients[1][:, third], measured[:, third], tolerance=1e-6)
-    expected = gradcheck.numerical_gradient(lambda x: loss(x, w_qkv, w_out), x)
-    agree("dx, to which x's queries, keys and values all send,", gradients[0], expected, tolerance=1e-6)
-    expected = gradcheck.numerical_gradient(lambda x: loss(x, w_qkv, w_out, True), x)
-    causal = several(attempt(dout, x, w_qkv, w_out, 2, True), *names)[0]
     require(
-        gradcheck.error(causal, gradients[0]) > 1e-9,
-        "causal=True changes nothing: the forward that is computed again must be given it too",
+        error(gradients[2], _self_attention_backward(dout, x, w_qkv, w_out, 2)[2]) > 1e-9,
+        "with 3 heads of width 2 dw_out is that of 2 heads of width 3: is num_heads used, and not the width?",
     )
-    agree("with causal=True dx", causal, expected, tolerance=1e-6)
+    require(
+        error(gradients[0], _self_attention_backward(dout, x, w_qkv, w_out, 3, True)[0]) > 1e-9,
+        "with causal=False dx is that of causal attention: is causal always on?",
+    )
+    for heads, causal in ((3, False), (3, True), (2, False)):
+        case = f"with num_heads = {heads}, causal={causal} "
+        gradients = gradients_of(dout, x, w_qkv, w_out, heads, causal)
+        expected = _self_attention_backward(dout, x, w_qkv, w_out, heads, causal)
+        if causal:
+            same = [
+                name
+                for name, mine, plain in zip(
+                    names, gradients, _self_attention_backward(dout, x, w_qkv, w_out, heads), strict=True
+                )
+                if error(mine, plain) < 1e-9
+            ]
+            require(
+                not same,
+                f"causal=True changes nothing in {', '.join(same)}: the forward that is computed again must be given "
+                "it too, wherever it is used",
+            )
+        agree(f"{case}dw_out", gradients[2], expected[2])
+        for number, name in enumerate(("queries'", "keys'", "values'")):
+            third = slice(6 * number, 6 * number + 6)
+            agree(f"{case}the {name} third of dw_qkv", gradients[1][:, third], expected[1][:, third])
+        agree(f"{case}dx, to which x's queries, keys and values all send,", gradients[0], expected[0])
+    gradients_of(dout, x, w_qkv, w_out, num_heads=3, causal=True)  # as the lesson calls it

@@ -10,7 +10,8 @@ from minitransformer.layers import LearnedPositions, SinusoidalPositions
 from minitransformer.layers.parameter import FlatParameters
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, gradients_agree, kind, require
+from ..judging import agree, distinct, gradients_agree, kind, require
+from ..returned import array, precise, where
 
 
 def _sinusoids(num_positions: int, d_model: int) -> Any:
@@ -38,8 +39,7 @@ def _learned_positions_backward(dout, max_length):
 
 @exercise(answer=_sinusoids)
 def sinusoids(attempt: Attempt) -> None:
-    table = attempt(50, 8)
-    require(isinstance(table, np.ndarray), f"it must return an array, not {kind(table)}")
+    table = array(attempt(50, 8))
     require(
         table.shape == (50, 8), f"for 50 positions of width 8 its shape is {table.shape}: a row for each position"
     )
@@ -53,17 +53,19 @@ def sinusoids(attempt: Attempt) -> None:
         f"position 0 is ({start}) and must be (0, 1, 0, 1, 0, 1, 0, 1): sin 0 in the even columns and cos 0 in the odd "
         "ones, counting positions from 0",
     )
+    precise("the table", table, _sinusoids(50, 8))
     pairs = (table**2).reshape(50, 4, 2).sum(axis=-1)
     worst = np.unravel_index(np.argmax(abs(pairs - 1)), pairs.shape)
     require(
         np.allclose(pairs, 1),
-        f"in row {worst[0]} the squares of pair {worst[1]} sum to {pairs[worst]:.3f} and not to 1: "
+        f"in row {worst[0]} the squares of pair {worst[1]} sum to {distinct(pairs[worst], 1)[0]} and not to 1: "
         "a sine and its cosine must have the same angle, so the same i",
     )
     angles = np.arctan2(table[1, 0::2], table[1, 1::2])
     require(
         abs(angles[0] - 1) < 1e-9,
-        f"from position 0 to 1 the first pair turns by {angles[0]:.4g} radians and must turn by 1: 10000⁰ = 1",
+        f"from position 0 to 1 the first pair turns by {distinct(angles[0], 1)[0]} radians and must turn by 1: "
+        "10000⁰ = 1",
     )
     require(
         0 < angles[-1] < 0.5,
@@ -73,38 +75,50 @@ def sinusoids(attempt: Attempt) -> None:
     ratio = angles[0] / angles[1]
     require(
         abs(ratio - 10) < 1e-6,
-        f"with d_model = 8 each pair turns {ratio:.4g} times as slowly as the one before, and must 10000^(2/8) = 10 "
-        "times: is the exponent 2i/d_model, with i counting pairs?",
+        f"with d_model = 8 each pair turns {distinct(ratio, 10)[0]} times as slowly as the one before, and must "
+        "10000^(2/8) = 10 times: is the exponent 2i/d_model, with i counting pairs?",
     )
     agree("the table", table, _sinusoids(50, 8))
-    agree("late in a long table the row", attempt(5001, 64)[5000], _sinusoids(5001, 64)[5000], tolerance=1e-9)
+    row, expected = attempt(5001, 64)[5000], _sinusoids(5001, 64)[5000]
+    precise("with d_model = 64, row 5000", row, expected)
+    agree("with d_model = 64, row 5000", row, expected)
+    short = attempt(10, 64).shape
+    require(
+        short == (10, 64), f"after a table of 5001 rows one of 10 has shape {short}: is a table kept from call to call?"
+    )
 
 
 @exercise(answer=_encoding_length)
 def encoding_length(attempt: Attempt) -> None:
-    for d_model in (2, 8, 512):
+    for d_model in (2, 8, 512, 6, 100):
         length = attempt(d_model)
         require(isinstance(length, int | float | np.number), f"it must return a number, not {kind(length)}")
-        squared = float(length) ** 2
-        if abs(float(length) - d_model / 2) < 1e-9 and d_model != 2:
-            hint = "that is the squared length: take its root"
-        else:
-            hint = f"its square is {squared:.4g}: how many pairs are there, and what does each add to it?"
-        require(abs(squared - d_model / 2) < 1e-6, f"for d_model = {d_model} you say {float(length):.4g}; {hint}")
+        said, right = float(length), math.sqrt(d_model / 2)
+        hints = {
+            -right: "a length is not negative",
+            d_model / 2: "that is the squared length: take its root",
+            round(right): "a length need not be a whole number",
+            math.floor(right): "a length need not be a whole number",
+        }
+        hint = f"its square is {said**2:.4g}: how many pairs are there, and what does each add to it?"
+        require(
+            abs(said - right) < 1e-6 * right, f"for d_model = {d_model} you say {said:.4g}; {hints.get(said, hint)}"
+        )
 
 
 @exercise(answer=_rotation)
 def rotation(attempt: Attempt) -> None:
     table = _sinusoids(60, 8)
-    still = attempt(0, 8)
-    require(isinstance(still, np.ndarray), f"it must return an array, not {kind(still)}")
+    still = array(attempt(0, 8))
     require(still.shape == (8, 8), f"for d_model = 8 its shape is {still.shape} and must be (8, 8)")
     agree("an offset of 0 must leave everything where it is: the matrix", still, np.eye(8))
     M = attempt(3, 8)
     blocks = np.kron(np.eye(4), np.ones((2, 2))).astype(bool)
+    outside = float(np.abs(M[~blocks]).max())
     require(
-        not M[~blocks].any(),
-        "it mixes columns of different pairs: hands turn each for itself, so all that is outside the blocks is 0",
+        outside == 0,
+        f"it mixes columns of different pairs, by up to {outside:.1g}: hands turn each for itself, so outside the "
+        "blocks of two columns, 2i and 2i + 1, all is exactly 0",
     )
     require(
         np.allclose(M @ M.T, np.eye(8)),
@@ -116,24 +130,26 @@ def rotation(attempt: Attempt) -> None:
         "it turns the hands back: PE[pos] @ M is PE[pos − offset]. Here PE is a row and stands on the left",
     )
     moved = table[:-3] @ M
+    precise("PE[pos] @ M", moved, table[3:])
     first = np.abs(moved - table[3:]).reshape(57, 4, 2).max(axis=(0, 2))
     require(
         not (first[0] < 1e-9 and first[1:].max() > 1e-9),
-        "the first pair of columns arrives where it must, the others do not: each pair has its own ω_i",
+        "the first pair of columns arrives where it must, the others do not: each pair has its own "
+        "ω_i = 10000^(−2i / d_model)",
     )
     require(
         np.allclose(moved, table[3:]),
         f"PE[pos] @ M is not PE[pos + 3] (pair 0 is off by {first[0]:.2g}): which of its two addition theorems is the "
         "first column of a block, and which the second?",
     )
-    agree("for a negative offset the matrix", attempt(-5, 16), _rotation(-5, 16))
+    agree("with d_model = 16 the matrix", attempt(3, 16), _rotation(3, 16))
+    agree("for the offset −5 the matrix", attempt(-5, 16), _rotation(-5, 16))
 
 
 @exercise(answer=_learned_positions_backward)
 def learned_positions_backward(attempt: Attempt) -> None:
     dout = np.random.default_rng(0).standard_normal((3, 4, 2))
-    dtable = attempt(dout, 6)
-    require(isinstance(dtable, np.ndarray), f"it must return an array, not {kind(dtable)}")
+    dtable = array(attempt(dout, 6))
     require(
         dtable.shape == (6, 2),
         f"its shape is {dtable.shape} and must be the table's, (6, 2): the batch is summed over, and every row of the "
@@ -149,3 +165,5 @@ def learned_positions_backward(attempt: Attempt) -> None:
     gradients_agree(
         lambda table: (np.zeros((3, 4, 2)) + table[:4], None), lambda dy, _: attempt(dy, 6), {"table": np.ones((6, 2))}
     )
+    with where("for sentences as long as the table, T = max_length,"):
+        agree("the gradient", attempt(dout, 4), dout.sum(axis=0))

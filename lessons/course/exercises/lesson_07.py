@@ -6,6 +6,7 @@ from minitransformer import ops
 
 from ..exercise import Attempt, exercise
 from ..judging import agree, gradients_agree, require, several
+from ..returned import array, arrays, where
 
 
 def _layernorm_backward(dy, normed, rstd, gamma):
@@ -30,25 +31,35 @@ def layernorm_backward(attempt: Attempt) -> None:
     ones = np.ones(5)
     _, (normed, rstd, _) = ops.layernorm_forward(x, ones, 0 * ones, 0.0)
 
-    dx, dgamma, dbeta = several(attempt(dy, normed, rstd, ones), "dx", "dgamma", "dbeta")
-    for name, gradient, array in (("dx", dx, x), ("dgamma", dgamma, gamma), ("dbeta", dbeta, gamma)):
-        require(
-            gradient.shape == array.shape,
-            f"{name} has shape {gradient.shape} and must have {array.shape}: gamma and beta serve every row, so their "
-            "gradients sum over the rows",
+    dx, dgamma, dbeta = arrays(attempt(dy, normed, rstd, ones), "dx", "dgamma", "dbeta")
+    for name, gradient, of in (("dx", dx, x), ("dgamma", dgamma, gamma), ("dbeta", dbeta, gamma)):
+        likely = (
+            "dx comes first, then dgamma, then dbeta"
+            if name == "dx"
+            else "gamma and beta serve every row, so their gradients sum over the rows"
         )
+        require(
+            gradient.shape == of.shape,
+            f"{name} has shape {gradient.shape} and must have {of.shape}: {likely}",
+        )
+    require(
+        not (np.allclose(dgamma, dy.sum(axis=0)) and np.allclose(dbeta, (dy * normed).sum(axis=0))),
+        "dgamma and dbeta are exchanged: dx, dgamma, dbeta is the order",
+    )
     twice = [np.concatenate([array, array]) for array in (dy, normed, rstd)]
-    doubled = several(attempt(*twice, ones), "dx", "dgamma", "dbeta")
+    doubled = arrays(attempt(*twice, ones), "dx", "dgamma", "dbeta")
     for name, once, both in (("dgamma", dgamma, doubled[1]), ("dbeta", dbeta, doubled[2])):
         require(np.allclose(both, 2 * once), f"with each row given twice, {name} must double: rows add up")
     require(
         np.allclose(attempt(dy, 2 * normed, rstd, ones)[1], 2 * dgamma) and dgamma.any(),
         "with normed twice as large dgamma must double: y = gamma · normed + beta",
     )
-    require(
-        np.allclose(attempt(dy, normed, rstd, 2 * ones)[1], dgamma),
-        "dgamma depends on gamma, but y = gamma · normed + beta is linear in it: its slope is dy · normed, summed",
-    )
+    for number, name, slope in ((1, "dgamma", "dy · normed"), (2, "dbeta", "dy")):
+        require(
+            np.allclose(attempt(dy, normed, rstd, 2 * ones)[number], (dgamma, dbeta)[number - 1]),
+            f"{name} depends on gamma, but y = gamma · normed + beta is linear in gamma and beta: the slope is "
+            f"{slope}, summed",
+        )
     moved = dy.copy()
     moved[-1] += rng.standard_normal(5)
     require(
@@ -80,54 +91,74 @@ def layernorm_backward(attempt: Attempt) -> None:
         "it is right where all of gamma is the same, and not elsewhere: both means are of dn = dy · gamma, not of dy",
     )
     gradients_agree(
-        ops.layernorm_forward,
+        lambda x, gamma, beta: ops.layernorm_forward(x, gamma, beta, 0.0),
         lambda dy, cache: attempt(dy, *cache),
         {"x": x, "gamma": gamma, "beta": rng.standard_normal(5)},
+    )
+    _, cache = ops.layernorm_forward(x, gamma, 0 * gamma, 2.0)
+    require(
+        np.allclose(attempt(dy, *cache)[0], ops.layernorm_backward(dy, cache)[0]),
+        "dx is right for ε = 0, and not where ε counts and the variance of normed is below 1: the mean of dn · normed "
+        "is over C, and not over the sum of normed²",
     )
 
 
 @exercise(answer=_dropout_forward)
 def dropout_forward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
-    x, uniform = rng.uniform(1, 2, (40, 25)), rng.random((40, 25))
-    y, kept = several(attempt(x, 0.2, uniform), "y", "kept")
-    for name, array in (("y", y), ("kept", kept)):
-        require(array.shape == x.shape, f"{name} has shape {array.shape} and must have x's, {x.shape}")
+    for rate, shape in ((0.2, (40, 25)), (0.0, (40, 25)), (0.35, (300,)), (0.35, (5, 4, 30))):
+        x, uniform = rng.uniform(1, 2, shape), rng.random(shape)
+        uniform.flat[7] = rate  # is not below it
+        with where(f"for x of shape {shape} and rate {rate},"):
+            _judge_dropout(attempt, x, rate, uniform)
+
+
+def _judge_dropout(attempt: Attempt, x: np.ndarray, rate: float, uniform: np.ndarray) -> None:
+    result = attempt(x, rate, uniform)
+    y, kept = several(result, "y", "kept")
+    for name, array_ in (("y", y), ("kept", kept)):
+        require(array_.shape == x.shape, f"{name} has shape {array_.shape} and must have x's, {x.shape}")
     require(kept.dtype == bool, f"kept holds {kept.dtype} and must be True or False")
+    array(result[0], "y")
     require(
         kept.all() or not np.array_equal(kept, y == 0),
         "kept is True where y is 0: it must say what is kept, not what is dropped",
     )
     require(
-        abs(kept.mean() - 0.2) > 0.1,
-        f"at rate 0.2 it keeps {kept.mean():.0%} of the elements: the rate is the share that is dropped",
+        rate == 0 or abs(kept.mean() - rate) > 0.1,
+        f"it keeps {kept.mean():.0%} of the elements: the rate is the share that is dropped",
     )
+    differ = kept != (uniform >= rate)
     require(
-        np.array_equal(kept, uniform >= 0.2),
-        "kept must be True exactly where `uniform` is not below the rate",
+        not np.array_equal(differ, uniform == rate),
+        "an element is dropped whose number is exactly the rate: only those below it are",
     )
+    require(not differ.any(), "kept must be True exactly where `uniform` is not below the rate")
     require(not y[~kept].any(), "an element that is not kept must be 0")
     require(
-        not np.array_equal(y, x * kept),
+        rate == 0 or not np.array_equal(y, x * kept),
         f"the mean of y is {y.mean() / x.mean():.2f} times that of x: what is kept must make up for what is dropped",
     )
-    require(
-        np.array_equal(np.asarray(attempt(x, 0.0, uniform)[0]), x),
-        "at rate 0 nothing is dropped, so y must be x",
-    )
-    likely = {
-        "1 / rate: divide by 1 − rate": 4.0,
-        "1 − rate twice over": 0.8**2,
-        "1 − rate over the share that happened to be kept: divide by 1 − rate itself": 0.8 / kept.mean(),
+    factors = {
+        "(1 − rate) / rate: divide by 1 − rate": rate and (1 - rate) / rate,
+        "(1 − rate)²: divide by 1 − rate": (1 - rate) ** 2,
+        "1 − rate²: multiply by 1 / (1 − rate), not by 1 + rate": 1 - rate**2,
+        "1 − rate over the share that happened to be kept: divide by 1 − rate itself": (1 - rate) / kept.mean(),
     }
-    agree("y", y, x * kept / 0.8, factors=likely)
+    agree("y", y, x * kept / (1 - rate), factors={name: factor for name, factor in factors.items() if factor})
 
 
 @exercise(answer=_add_norm_backward)
 def add_norm_backward(attempt: Attempt) -> None:
+    for rate in (0.4, 0.25):
+        with where(f"at rate {rate},"):
+            _judge_add_norm(attempt, rate)
+
+
+def _judge_add_norm(attempt: Attempt, rate: float) -> None:
     rng = np.random.default_rng(0)
     x, gamma, beta = rng.standard_normal((4, 6)), rng.standard_normal(6), rng.standard_normal(6)
-    weight, kept, rate = rng.standard_normal((6, 6)), rng.random((4, 6)) >= 0.4, 0.4
+    weight, kept = rng.standard_normal((6, 6)), rng.random((4, 6)) >= rate
 
     def forward(x, gamma, beta):
         out = np.sin(x @ weight)
@@ -143,7 +174,7 @@ def add_norm_backward(attempt: Attempt) -> None:
     _, cache = forward(x, gamma, beta)
     dy = rng.standard_normal((4, 6))
     dsum, _, _ = ops.layernorm_backward(dy, cache[-1])
-    several(attempt(dy, cache, sublayer_backward), "dx", "dgamma", "dbeta")
+    arrays(attempt(dy, cache, sublayer_backward), "dx", "dgamma", "dbeta")
     require(len(received) == 1, f"sublayer_backward must be called once, and was {len(received)} times")
     arrived, sublayer_cache = received[0]
     require(
@@ -167,10 +198,15 @@ def add_norm_backward(attempt: Attempt) -> None:
             "1 − rate: the backward of dropout divides as its forward does": 1 - rate,
             "(1 − rate)²: the backward of dropout divides as its forward does": (1 - rate) ** 2,
             "(1 − rate) / rate: divide by 1 − rate": (1 - rate) / rate,
+            "1 − rate over the share that happened to be kept: divide by 1 − rate itself": (1 - rate) / kept.mean(),
         },
     )
-    lane = several(attempt(dy, cache, lambda dout, _: 0 * dout), "dx", "dgamma", "dbeta")[0]
+    lane = arrays(attempt(dy, cache, lambda dout, _: 0 * dout), "dx", "dgamma", "dbeta")[0]
     require(lane.any(), "with a sub-layer that sends nothing back, dx is 0: the other branch, x itself, is missing")
+    require(
+        not np.allclose(lane, dsum * kept / (1 - rate)),
+        "the other branch, x itself, goes through dropout too: only the sub-layer's output is dropped",
+    )
     require(
         np.allclose(lane, dsum),
         "with a sub-layer that sends nothing back, dx must be the gradient of the sum, x + …, which the norm, and no "

@@ -7,7 +7,8 @@ from minitransformer.costs import num_parameters
 from minitransformer.models import TransformerConfig
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, gradients_agree, kind, require, several
+from ..judging import agree, gradients_agree, kind, require
+from ..returned import arrays, where
 
 
 def _cross_backward(dout, cache):
@@ -40,12 +41,19 @@ def cross_backward(attempt: Attempt) -> None:
         return out[:, 0], (query, key, value, cache)
 
     dout = rng.standard_normal((2, 3, 4))
-    dx, dmemory = several(attempt(dout, forward(x, memory)[1]), "dx", "dmemory")
-    for name, gradient, array in (("dx", dx, x), ("dmemory", dmemory, memory)):
+    dx, dmemory = arrays(attempt(dout, forward(x, memory)[1]), "dx", "dmemory")
+    require((dx.shape, dmemory.shape) != (memory.shape, x.shape), "dx and dmemory are exchanged: dx is the first")
+    for name, gradient, of in (("dx", dx, x), ("dmemory", dmemory, memory)):
         require(
-            gradient.shape == array.shape,
-            f"{name} has shape {gradient.shape} and must have {array.shape}: has the axis of the one head gone, and do "
+            gradient.shape == of.shape,
+            f"{name} has shape {gradient.shape} and must have {of.shape}: has the axis of the one head gone, and do "
             "queries belong to x, keys and values to the memory?",
+        )
+    with where("for one sentence of one token,"):
+        one = arrays(attempt(dout[:1, :1], forward(x[:1, :1], memory[:1])[1]), "dx", "dmemory")
+        require(
+            one[0].shape == (1, 1, 4),
+            f"dx has shape {one[0].shape} and must have (1, 1, 4): only the axis of the one head goes",
         )
     for changed, way, back in (
         ("key", "values", ", dvalue @ weight_valueᵀ"),
@@ -53,7 +61,7 @@ def cross_backward(attempt: Attempt) -> None:
     ):
         _, cache = forward(x, memory)
         silent = [0 * w if name == changed else w for name, w in weights.items()]
-        alone = several(attempt(dout, (*silent, cache[-1])), "dx", "dmemory")[1]
+        alone = arrays(attempt(dout, (*silent, cache[-1])), "dx", "dmemory")[1]
         require(alone.any(), f"with weight_{changed} = 0 dmemory is 0: the way through the {way} is missing{back}")
     for special, changed, hint in (
         (
@@ -86,26 +94,37 @@ def _right(attempt, forward, x, memory, weights) -> bool:
 
 
 class _Layer:
-    """As if x (2,) → gain · x + weight · memory[:2], for a memory (3,); its cache is its number."""
+    """As if x (2,) → gain · x + weight · memory[:2], for a memory (3,); its cache is its number.
+
+    `received` holds the caches that its backward was called with.
+    """
 
     def __init__(self, number: int, gain: float, weight: float) -> None:
         self.number, self.gain, self.weight = number, gain, weight
-        self.cache = number
+        self.received: list[int] = []
 
     def backward(self, dx, cache):
-        self.cache = cache
+        self.received.append(cache)
         return self.gain * dx, self.weight * np.resize(dx, 3)
 
 
 @exercise(answer=_decoder_backward)
 def decoder_backward(attempt: Attempt) -> None:
-    layers = [_Layer(0, 2.0, 100.0), _Layer(1, 3.0, 10.0), _Layer(2, 5.0, 1.0)]
+    three = [_Layer(0, 2.0, 100.0), _Layer(1, 3.0, 10.0), _Layer(2, 5.0, 1.0)]
+    layers, caches = list(three), [0, 1, 2]
     before = np.array([1.0, -1.0])
-    dx, dmemory = several(attempt(before, layers, [0, 1, 2]), "dx", "dmemory")
-    for layer in layers:
+    dx, dmemory = arrays(attempt(before, layers, caches), "dx", "dmemory")
+    require(layers == three, "it changes the list of layers, which is the model's own: the next forward needs it")
+    for layer in three:
+        require(layer.received, f"the backward of layer {layer.number} was never called")
         require(
-            layer.cache == layer.number,
-            f"layer {layer.number} got the cache of layer {layer.cache}: each layer needs its own",
+            layer.received[0] == layer.number,
+            f"layer {layer.number} got the cache of layer {layer.received[0]}: each layer needs its own",
+        )
+        require(
+            len(layer.received) == 1,
+            f"the backward of layer {layer.number} was called {len(layer.received)} times: each call adds to the "
+            "gradients of the layer's weights, so call it once and keep both of what it returns",
         )
     require(
         dx.shape == before.shape,
@@ -120,6 +139,7 @@ def decoder_backward(attempt: Attempt) -> None:
             "what the last layer alone gives": 5 / 30,
             "1 / 30: dx is not handed on from layer to layer": 1 / 30,
             "dx added again at each layer: its backward has done that already": 3 * 4 * 6 / 30,
+            "dx with the gradient from above added once more: a layer's backward has done that already": 31 / 30,
         },
     )
     sent = np.resize(before, 3)  # the memory is longer than the target
@@ -143,6 +163,10 @@ def decoder_backward(attempt: Attempt) -> None:
         "the layers are gone through from the first to the last: a backward begins with the last",
     )
     agree("dmemory", dmemory, (1 + 5 * 10 + 15 * 100) * sent, factors={"1 / 3: a mean, not a sum": 1 / 3})
+    with where("for two layers,"):
+        dx, dmemory = arrays(attempt(before, three[:2], [0, 1]), "dx", "dmemory")
+        agree("dx", dx, 6 * before)
+        agree("dmemory", dmemory, (10 + 3 * 100) * sent)
 
 
 @exercise(answer=_count_parameters)
@@ -192,7 +216,14 @@ def count_parameters(attempt: Attempt) -> None:
             -9 * C: "each of attention's four maps has a bias",
             -3 * C: "each of attention's four maps has a bias",
             -3 * (C * C + C): "attention has four maps: query, key, value and output",
+            -4 * (C * C + C) - 2 * C: "a decoder layer has a second attention, to the memory, with a norm of its own",
         }
         hint = likely.get(off, "count maps (with biases), then norms")
         require(False, f"an encoder and a decoder layer together are off by {off:+,} for C = {C}: {hint}")
-    agree("the number", here, _count_parameters(V, C, F, N))
+    for V, C, F, N in ((1000, 16, 40, 3), (50, 6, 10, 1), (37_000, 512, 2048, 6)):
+        counted, right = count(V, C, F, N), _count_parameters(V, C, F, N)
+        require(
+            counted == right,
+            f"for V = {V:,}, C = {C}, F = {F}, N = {N} you count {counted:,}, and there are {right:,}: does every "
+            "weight depend on the sizes that were given?",
+        )

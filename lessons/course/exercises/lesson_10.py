@@ -4,6 +4,7 @@ import numpy as np
 
 from ..exercise import Attempt, exercise
 from ..judging import agree, require
+from ..returned import array, where
 
 
 def _spread(weights):
@@ -13,11 +14,12 @@ def _spread(weights):
 @exercise(answer=_spread)
 def spread(attempt: Attempt) -> None:
     even = np.full((2, 3, 8), 1 / 8)
-    result = np.asarray(attempt(even))
+    result = attempt(even)
     require(
-        result.shape == (2, 3),
-        f"for weights of shape (2, 3, 8) it returns {result.shape} and must return (2, 3): one number for each row",
+        np.shape(result) == (2, 3),
+        f"for weights of shape (2, 3, 8) it returns {np.shape(result)} and must return (2, 3): one number for each row",
     )
+    array(result, single=True)
     require(
         not (np.allclose(result, np.exp(3)) or np.allclose(result, 2 ** np.log(8))),
         f"eight keys that share the weight evenly count as {result[0, 0]:.3g} and must count as 8: if the logarithm is "
@@ -28,18 +30,31 @@ def spread(attempt: Attempt) -> None:
         f"eight keys that share the weight evenly count as {result[0, 0]:.3g} and must count as 8: that is the entropy "
         "itself, and the spread is its exponential",
     )
+    off = float(np.abs(result - 8).max())
+    require(
+        not 1e-6 < off < 0.1,
+        f"eight keys that share the weight evenly count as 8 only to {off:.0e}: a number added inside the logarithm "
+        "moves every weight; leave out those that are 0 instead",
+    )
     agree("for eight keys that share the weight evenly, the spread", result, np.full((2, 3), 8.0), tolerance=1e-6)
-    sharp = np.zeros((1, 5))
-    sharp[0, 2] = 1
-    result = np.asarray(attempt(sharp))
+    sharp = np.zeros((2, 1, 1, 4, 5))
+    sharp[..., 2] = 1
+    with where(f"for weights of shape {sharp.shape},"):
+        result = array(attempt(sharp), single=True)
     require(np.isfinite(result).all(), "where a weight is 0 it gives NaN: 0 · log 0 counts as 0")
-    agree("for one key with all the weight, the spread", result, np.ones(1), tolerance=1e-6)
+    agree("for one key with all the weight, the spread", result, np.ones(sharp.shape[:-1]), tolerance=1e-6)
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.ones(6), size=4)
+    weights[0] = [0.9, 0.095, 0.005, 0, 0, 0]
+    result = attempt(weights)
+    for others, hint in (
+        ((weights > 0).sum(axis=-1), "the number of keys with any weight, however small"),
+        (1 / (weights**2).sum(axis=-1), "1 / Σ p², another measure: the exponential of −Σ p log p is wanted"),
+    ):
+        require(not np.allclose(result, others), f"for random weights it is {hint}")
+    agree("for random weights, the spread", result, _spread(weights), tolerance=1e-6)
     padded = np.concatenate([weights, np.zeros((4, 3))], axis=1)
-    agree("for random weights, the spread", np.asarray(attempt(weights)), _spread(weights), tolerance=1e-6)
-    agree("with three keys more that get no weight, the spread", np.asarray(attempt(padded)), _spread(weights),
-          tolerance=1e-6)
+    agree("with three keys more that get no weight, the spread", attempt(padded), _spread(weights), tolerance=1e-6)
 
 
 def _word_map(weights, target_words, source_words):
@@ -53,7 +68,7 @@ def word_map(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.ones(4), size=3)  # (Tq, Tk) = (3, 4)
     targets, sources = np.array([0, 1, 1]), np.array([0, 0, 1, 2])
-    result = np.asarray(attempt(weights, targets, sources))
+    result = array(attempt(weights, targets, sources), single=True)
     require(
         result.shape == (2, 3),
         f"two target words and three source words must give shape (2, 3), not {result.shape}",
@@ -63,7 +78,16 @@ def word_map(attempt: Attempt) -> None:
         not np.allclose(sums, [1, 2]),
         "the row of a word of two tokens sums to 2: each token of a target word looks once, so their rows are averaged",
     )
-    alone = np.asarray(attempt(weights, targets, np.arange(4)))
+    for counted, name, index in (
+        (weights * [0, 1, 1, 1], "source", "[:, words]"),
+        (weights * [[1], [0], [1]], "target", "[words]"),
+    ):
+        require(
+            not np.allclose(result, _word_map(counted, targets, sources)),
+            f"only the last token of a {name} word counts: `merged{index} += …` adds only once where words repeats a "
+            "number (np.add.at adds every time)",
+        )
+    alone = attempt(weights, targets, np.arange(4))
     require(
         alone.shape != (2, 4) or np.allclose(alone.sum(axis=1), 1),
         f"even where every source token is a word of its own the rows sum to {np.round(alone.sum(axis=-1), 2)} and "
@@ -74,20 +98,23 @@ def word_map(attempt: Attempt) -> None:
         f"the rows sum to {np.round(sums, 2)} and must sum to 1: a source word gets the sum of what its tokens get",
     )
     split = np.concatenate([weights[:, :3], weights[:, 3:] / 4, weights[:, 3:] * 3 / 4], axis=1)
-    again = np.asarray(attempt(split, targets, np.array([0, 0, 1, 2, 2])))
+    again = attempt(split, targets, np.array([0, 0, 1, 2, 2]))
     require(
         np.allclose(again, result),
         "a source token cut in two, with its weight divided between the halves, changes the map: a word gets the sum "
         "over its tokens",
     )
     require(
-        np.allclose(np.asarray(attempt(np.repeat(weights, 2, axis=0), np.repeat(targets, 2), sources)), result),
+        np.allclose(attempt(np.repeat(weights, 2, axis=0), np.repeat(targets, 2), sources), result),
         "with every target token written twice the map changes: a word's row is the mean over all of its tokens",
     )
     agree("the map of words", result, _word_map(weights, targets, sources), tolerance=1e-6)
     more, targets = np.concatenate([weights, weights[::-1] ** 2]), np.array([0, 1, 1, 1, 2, 2])
     more /= more.sum(axis=1, keepdims=True)
-    agree("where a target word has three tokens, the map of words", np.asarray(attempt(more, targets, sources)),
+    agree("where a target word has three tokens, the map of words", attempt(more, targets, sources),
+          _word_map(more, targets, sources), tolerance=1e-6)
+    sources = np.array([0, 1, 1, 1])
+    agree("where a source word has three tokens, the map of words", attempt(more, targets, sources),
           _word_map(more, targets, sources), tolerance=1e-6)
 
 
@@ -102,7 +129,7 @@ def excess_errors(attempt: Attempt) -> None:
     lengths = rng.integers(3, 7, 400)
     by_length = lengths >= 5  # an error wherever a sentence is long, whatever it contains
     has = np.stack([rng.random(400) < 0.2 + 0.15 * (lengths - 3), np.ones(400, dtype=bool)], axis=1)
-    result = np.asarray(attempt(by_length, has, lengths))
+    result = array(attempt(by_length, has, lengths))
     require(result.shape == (2,), f"it returns shape {result.shape} and must return one number for each construction")
     require(
         np.isfinite(result).all(),
@@ -128,14 +155,14 @@ def excess_errors(attempt: Attempt) -> None:
         f"what every sentence has is blamed with {result[1]:+.3f} and must get 0: it tells nobody apart",
     )
     wrong = rng.random(400) < 0.1 + 0.5 * has[:, 0]
-    result, expected = np.asarray(attempt(wrong, has, lengths)), _excess_errors(wrong, has, lengths)
+    result, expected = attempt(wrong, has, lengths), _excess_errors(wrong, has, lengths)
     few = np.concatenate([has, (np.arange(400) < 20)[:, None]], axis=1)
-    more = np.asarray(attempt(wrong, few, lengths))
+    more = attempt(wrong, few, lengths)
     require(
         np.allclose(more[:2], result),
         "a further construction changes what the others are blamed with: each is judged by itself",
     )
-    twice = np.asarray(attempt(np.tile(wrong, 2), np.tile(has, (2, 1)), np.tile(lengths, 2)))
+    twice = attempt(np.tile(wrong, 2), np.tile(has, (2, 1)), np.tile(lengths, 2))
     require(
         not np.allclose(twice, 2 * result),
         "with every sentence given twice the blame doubles: it is a mean over the sentences that have the construction",
@@ -143,5 +170,8 @@ def excess_errors(attempt: Attempt) -> None:
     agree("where a construction itself causes errors, the excess", result, expected)
     easy = rng.random(400) < 0.6 - 0.5 * has[:, 0]
     agree("where a construction has fewer errors than its length leads to expect, the excess",
-          np.asarray(attempt(easy, has, lengths)), _excess_errors(easy, has, lengths))
+          attempt(easy, has, lengths), _excess_errors(easy, has, lengths))
     agree("for a construction of few sentences too, the excess", more, _excess_errors(wrong, few, lengths))
+    gaps = np.where(lengths == 6, 11, lengths)  # no sentence has 6 to 10 words
+    with where("where some lengths have no sentence,"):
+        agree("the excess", attempt(wrong, has, gaps), _excess_errors(wrong, has, gaps))

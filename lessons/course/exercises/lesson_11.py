@@ -1,5 +1,7 @@
 """Lesson 11: decoding, and BLEU."""
 
+from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +12,23 @@ from minitransformer import decoding, ops
 from minitransformer.ops import numpy_ops
 
 from ..exercise import Attempt, Wrong, exercise
-from ..judging import agree, kind, require, several
+from ..judging import agree, kind, require
+from ..returned import arrays, precise, where
+from .toy_models import (
+    EOS,
+    Prefix,
+    ToyModel,
+    all_sentences,
+    closing_place,
+    ends_in_three,
+    greedy,
+    late_winner,
+    narrow_search,
+    slow_but_sure,
+    toy_model,
+    two_sentences,
+)
 
-EOS = 0  # of the toy vocabularies
 SPECIALS = 2  # the package never writes its padding and begin tokens: an adapter puts them in front
 
 
@@ -20,7 +36,7 @@ class _Prefixes:
     """A translation under way of one sentence: the prefix of each beam."""
 
     def __init__(self, num_beams: int):
-        self.prefixes: list[tuple[int, ...]] = [()] * num_beams
+        self.prefixes: list[Prefix] = [()] * num_beams
         self.begun = False
 
     def reorder(self, beams: np.ndarray) -> None:
@@ -33,9 +49,9 @@ class _Searchable:
     ops = numpy_ops
 
     def __init__(self, next_log_probs: Any, eos: int, max_length: int):
-        self.next_log_probs, self.eos, self.max_length = next_log_probs, eos, max_length
+        self.next_log_probs, self.eos, self.max_length = cache(next_log_probs), eos, max_length  # one call a prefix
         self.config: Any = SimpleNamespace(pad_id=0, bos_id=1, eos_id=eos + SPECIALS, max_length=max_length)
-        self.vocab_size = len(next_log_probs(()))
+        self.vocab_size = len(self.next_log_probs(()))
 
     def start_decoding(self, source: np.ndarray, num_beams: int = 1) -> _Prefixes:
         return _Prefixes(num_beams)
@@ -46,7 +62,7 @@ class _Searchable:
         state.begun = True
         return np.stack([self._row(prefix) for prefix in state.prefixes])[None]  # (1, K, SPECIALS + V)
 
-    def _row(self, prefix: tuple[int, ...]) -> np.ndarray:
+    def _row(self, prefix: Prefix) -> np.ndarray:
         closed = self.eos in prefix or min(prefix, default=0) < 0  # a place that is closed, or was never filled
         log_probs = np.zeros(self.vocab_size) if closed else self.next_log_probs(prefix)
         rest = np.log1p(-min(np.exp(log_probs).sum(), 1.0))  # what is never written, so that the row sums to 1
@@ -62,56 +78,82 @@ def _beam_search(next_log_probs, num_beams, eos, max_length, length_penalty=0.0)
     return (*ids, eos) if best.ended else ids, best.log_prob
 
 
-class ToyModel:
-    """`next_log_probs` as a table; `asked` holds the prefixes that it was asked for.
+@exercise(answer=_beam_search)
+def beam_search(attempt: Attempt) -> None:
+    _judge_one_place(attempt)
+    _judge_every_place(attempt, 0.0)
+    ids, _ = _sentence(attempt(late_winner, 200, EOS, 4))
+    require(
+        ids == (3, 3, EOS),
+        f"200 places are enough for every prefix, and yet {ids} is found and not (3, 3, 0): a place that no prefix has "
+        "filled yet stays open; only a sentence that ends takes one away",
+    )
+    ids, _ = _sentence(attempt(ends_in_three, 200, 3, 4))
+    require(ids == (0, 0, 3), f"with eos = 3 it finds {ids}, and not (0, 0, 3): the end is the token that eos says")
+    _judge_narrow(attempt, 0.0)
+    asked: list[Any] = []
+    ids, _ = _sentence(attempt(lambda prefix: asked.append(prefix) or slow_but_sure(prefix), 2, EOS, 4, 1.0))
+    require(
+        ids == (1, 1, 1, EOS) or (1, 1, 1) in asked,
+        f"with α = 1 it finds {ids}, and not (1, 1, 1, 0): a prefix with the worse score can still win, since lp grows "
+        "with every token; stop when no place is left",
+    )
+    _judge_length_penalty(attempt)
+    _judge_every_place(attempt, 1.0)
+    _judge_narrow(attempt, 1.0)
+    ids, _ = _sentence(attempt(closing_place, 2, EOS, 4))
+    require(
+        ids != (1, 2, EOS),
+        "two places, and the second best first token is eos: its place is closed, so from then on there is one, and "
+        f"{ids} is beyond its reach",
+    )
+    _judge_narrow(attempt, 2.0, (20, 29))  # where it matters that prefixes are ranked by log P, and not by the score
+    for alpha, seed, width in product((0.0, 1.0), range(12), (1, 3)):
+        model = toy_model(seed)
+        expected, log_prob = narrow_search(toy_model(seed), width, alpha, 2)
+        case = f"where {'nothing' if expected[-1] != EOS else 'something'} ends within max_length = 2,"
+        with where(case):
+            ids, found = _search(attempt, model, width, alpha, 2)
+        longest = max(map(len, model.asked))
+        require(longest < 2, f"with max_length = 2 it goes on from a prefix that has {longest} tokens already")
+        require(
+            ids == expected,
+            f"{case} it finds {ids}, and not {expected}: prefixes that are cut off count only if nothing ended",
+        )
+        said = f"{case} it says that log P{ids} = {found:.4f}, and it is {log_prob:.4f}"
+        require(abs(found - log_prob) < 1e-9, said)
 
-    Raises TypeError for a prefix that is no tuple, ValueError for one that has ended or is too long.
-    """
 
-    def __init__(self, table: dict[tuple[int, ...], np.ndarray]):
-        self.table = table
-        self.asked: list[tuple[int, ...]] = []
-
-    def __call__(self, prefix: Any) -> np.ndarray:
-        if not isinstance(prefix, tuple):
-            raise TypeError(f"next_log_probs takes a tuple of ids, and was given one {kind(prefix)}")
-        prefix = tuple(int(token) for token in prefix)
-        if EOS in prefix:
-            raise ValueError(f"the prefix {prefix} has ended, and nothing follows an end")
-        if prefix not in self.table:
-            raise ValueError(f"the prefix {prefix} is longer than any sentence: max_length is reached")
-        self.asked.append(prefix)
-        return self.table[prefix].copy()
-
-
-def toy_model(seed: int, vocab_size: int = 4, max_length: int = 4, sharpness: float = 1.5) -> ToyModel:
-    """A random language model: every sentence ends with EOS, at the latest at `max_length`."""
-    rng = np.random.default_rng(seed)
-    table: dict[tuple[int, ...], np.ndarray] = {}
-    for length in range(max_length):
-        for prefix in product(range(1, vocab_size), repeat=length):
-            logits = sharpness * rng.standard_normal(vocab_size)
-            if length == max_length - 1:
-                logits[np.arange(vocab_size) != EOS] = -np.inf
-            table[prefix] = logits - np.log(np.exp(logits).sum())
-    return ToyModel(table)
-
-
-def all_sentences(next_log_probs, vocab_size: int = 4, max_length: int = 4) -> dict[tuple[int, ...], float]:
-    """Every sentence of a toy model with its log-probability."""
-    found = {}
-    for length in range(max_length):
-        for prefix in product(range(1, vocab_size), repeat=length):
-            sentence = (*prefix, EOS)
-            found[sentence] = sum(float(next_log_probs(sentence[:t])[sentence[t]]) for t in range(len(sentence)))
+def _search(
+    attempt: Attempt, model: ToyModel, num_beams: int, alpha: float, max_length: int = 4
+) -> tuple[Prefix, float]:
+    """What the attempt finds; it must leave the model's rows as they are, and ask for each of them once."""
+    found = _sentence(attempt(model, num_beams, EOS, max_length, alpha))
+    require(
+        model.untouched,
+        "it writes into what next_log_probs returned, which is the model's own: row + number makes a new array, "
+        "row += number does not",
+    )
+    calls, prefixes = len(model.asked), len(set(model.asked))
+    require(
+        calls <= prefixes + 1,  # one to see how large the vocabulary is
+        f"it calls next_log_probs {calls} times for {prefixes} prefix{'es' * (prefixes > 1)}: each call is a forward "
+        "of the whole model, so ask once for each prefix and keep the row",
+    )
     return found
 
 
-@exercise(answer=_beam_search)
-def beam_search(attempt: Attempt) -> None:
+def _judge_one_place(attempt: Attempt) -> None:
+    worse, better = sorted((0, 1), key=lambda seed: all_sentences(toy_model(seed))[greedy(toy_model(seed))])
+    first, _, again = (_search(attempt, toy_model(seed), 1, 0.0) for seed in (worse, better, worse))
+    require(
+        first == again,
+        "the same search finds something else after another one: does it keep sentences from call to call? A default "
+        "such as ended=[] is made once, for all calls",
+    )
     for alpha, seed in product((0.0, 1.0), range(12)):
         model = toy_model(seed)
-        ids, log_prob = _sentence(attempt(model, 1, EOS, 4, alpha))
+        ids, log_prob = _search(attempt, model, 1, alpha)
         require(ids[-1] == EOS and EOS not in ids[:-1], f"it returns {ids}: a sentence has one end, and that is eos")
         everything = all_sentences(model)
         require(
@@ -119,33 +161,42 @@ def beam_search(attempt: Attempt) -> None:
             f"it returns {ids}, which is no sentence: of the tokens 0 to 3, at most four, and nothing before the first",
         )
         truth = everything[ids]
+        likely = (
+            ", and this is the score: log P divided by the length penalty, which only ranks"
+            if abs(log_prob * decoding.penalty(len(ids), alpha) - truth) < 1e-9
+            else ""
+        )
         require(
             abs(log_prob - truth) < 1e-9,
-            f"it says that log P{ids} = {log_prob:.4f}; the log-probabilities of its tokens add up to {truth:.4f}",
+            f"it says that log P{ids} = {log_prob:.4f}; the log-probabilities of its tokens add up to {truth:.4f}"
+            + likely,
         )
-        greedy = _greedy(model)
-        parting = next((t for t, (ours, best) in enumerate(zip(ids, greedy, strict=False)) if ours != best), 0)
+        best = greedy(model)
+        parting = next((t for t, (mine, other) in enumerate(zip(ids, best, strict=False)) if mine != other), 0)
         likely = (
             f"after {ids[:parting]} the most probable is the end, it takes the only place, and nothing goes on"
-            if greedy[parting] == EOS
-            else f"after {ids[:parting]} it takes {ids[parting]}, and {greedy[parting]} is more probable"
+            if best[parting] == EOS
+            else f"after {ids[:parting]} it takes {ids[parting]}, and {best[parting]} is more probable"
         )
-        require(
-            ids == greedy, f"with one place it must do what greedy search does, find {greedy} and not {ids}: {likely}"
-        )
-    for alpha, seed in product((0.0, 1.0), range(12)):
+        require(ids == best, f"with one place it must do what greedy search does, find {best} and not {ids}: {likely}")
+
+
+def _judge_every_place(attempt: Attempt, alpha: float) -> None:
+    for seed in range(12):
         model = toy_model(seed)
-        everything = all_sentences(model)
+        everything = all_sentences(toy_model(seed))
         scores = {ids: log_prob / decoding.penalty(len(ids), alpha) for ids, log_prob in everything.items()}
         best = max(scores, key=scores.__getitem__)
-        model.asked.clear()
-        ids, _ = _sentence(attempt(model, 200, EOS, 4, alpha))
+        ids, _ = _search(attempt, model, 200, alpha)
         asked, prefixes = len(set(model.asked)), len(model.table)
         which = "log P / lp with α = 1" if alpha else "log P"
+        penalised = {max(everything, key=lambda s: everything[s] / decoding.penalty(len(s), a)) for a in (0.6, 1.0)}
         if asked < prefixes:
             likely = f"it went on from {asked} prefix{'es' * (asked > 1)} of {prefixes}, and there was room for all"
         elif alpha:
             likely = "log P is divided by ((5 + |Y|) / 6)^α, and |Y| counts eos"
+        elif ids in penalised:
+            likely = "that is the best with a length penalty, and α = 0 asks for none"
         else:
             likely = "of all complete sentences the best is wanted, whenever it ended"
         require(
@@ -153,25 +204,13 @@ def beam_search(attempt: Attempt) -> None:
             f"the beam is wide enough for every prefix, and yet {ids} is found, with {which} = "
             f"{scores.get(ids, -np.inf):.4f}, and not {best}, with {scores[best]:.4f}: {likely}",
         )
-    ids, _ = _sentence(attempt(_late_winner, 200, EOS, 4))
-    require(
-        ids == (3, 3, EOS),
-        f"200 places are enough for every prefix, and yet {ids} is found and not (3, 3, 0): a place that no prefix has "
-        "filled yet stays open; only a sentence that ends takes one away",
-    )
-    ids, _ = _sentence(attempt(_ends_in_three, 200, 3, 4))
-    require(ids == (0, 0, 3), f"with eos = 3 it finds {ids}, and not (0, 0, 3): the end is the token that eos says")
-    ids, _ = _sentence(attempt(_slow_but_sure, 2, EOS, 4, 1.0))
-    require(
-        ids == (1, 1, 1, EOS),
-        f"with α = 1 it finds {ids}, and not (1, 1, 1, 0): a prefix with the worse score can still win, since lp grows "
-        "with every token; stop when no place is left",
-    )
-    for alpha, seed, width in product((0.0, 1.0), range(12), (2, 3)):
+
+
+def _judge_narrow(attempt: Attempt, alpha: float, seeds: Iterable[int] = range(12)) -> None:
+    for seed, width in product(seeds, (2, 3)):
         model = toy_model(seed)
-        expected, _ = _narrow_search(model, width, alpha)
-        model.asked.clear()
-        ids, _ = _sentence(attempt(model, width, EOS, 4, alpha))
+        expected, _ = narrow_search(toy_model(seed), width, alpha)
+        ids, _ = _search(attempt, model, width, alpha)
         for length in range(4):
             asked = len({prefix for prefix in model.asked if len(prefix) == length})
             require(
@@ -181,91 +220,45 @@ def beam_search(attempt: Attempt) -> None:
             )
         require(
             ids == expected,
-            f"with {width} places (α = {alpha:.0f}) it finds {ids}, and not {expected}: of all extensions together the "
-            "best are kept, as many as there are places left, and one that ended takes its place with it",
+            f"with {width} places (α = {alpha:.0f}) it finds {ids}, and not {expected}: of all extensions together "
+            "those with the highest log P are kept, as many as there are places left, and one that ended takes its "
+            "place with it",
         )
-    ids, _ = _sentence(attempt(_closing_place, 2, EOS, 4))
-    require(
-        ids != (1, 2, EOS),
-        "two places, and the second best first token is eos: its place is closed, so from then on there is one, and "
-        f"{ids} is beyond its reach",
-    )
-    for alpha, seed, width in product((0.0, 1.0), range(12), (1, 3)):
-        model = toy_model(seed)
-        expected, log_prob = _narrow_search(model, width, alpha, 2)
-        model.asked.clear()
-        where = f"where {'nothing' if expected[-1] != EOS else 'something'} ends within max_length = 2,"
-        try:
-            ids, found = _sentence(attempt(model, width, EOS, 2, alpha))
-        except Wrong as wrong:
-            raise Wrong(f"{where} {wrong}") from None
-        longest = max(map(len, model.asked))
-        require(longest < 2, f"with max_length = 2 it goes on from a prefix that has {longest} tokens already")
-        require(
-            ids == expected,
-            f"{where} it finds {ids}, and not {expected}: prefixes that are cut off count only if nothing ended",
+
+
+def _judge_length_penalty(attempt: Attempt) -> None:
+    """Between two sentences the penalty decides: up to which ratio of their log P the long one wins tells lp's."""
+    for (short, long), alpha in product(((3, 9), (2, 14)), (None, 0.0, 0.6, 1.0, 2.0)):
+        given = () if alpha is None else (alpha,)
+        expected = decoding.penalty(long, alpha or 0.0) / decoding.penalty(short, alpha or 0.0)
+
+        def long_wins(ratio: float, short: int = short, long: int = long, given: tuple = given) -> bool:
+            model = two_sentences(short, long, ratio)
+            return len(_sentence(attempt(model, 2, EOS, 20, *given))[0]) == long
+
+        if long_wins(0.999 * expected) and not long_wins(1.001 * expected):
+            continue
+        low, high = 1 / 64, 1024.0
+        for _ in range(25):
+            middle = np.sqrt(low * high)
+            low, high = (middle, high) if long_wins(middle) else (low, middle)
+        which = "without a length_penalty" if alpha is None else f"with α = {alpha:g}"
+        raise Wrong(
+            f"{which} a sentence of {long} tokens wins against one of {short} while its log P is at most {low:.5g} "
+            f"times the other's, and must win up to {expected:.5g} times, which is lp({long}) / lp({short}): "
+            "lp = ((5 + |Y|) / 6)^α, and |Y| counts eos"
         )
-        said = f"{where} it says that log P{ids} = {found:.4f}, and it is {log_prob:.4f}"
-        require(abs(found - log_prob) < 1e-9, said)
 
 
-def _closing_place(prefix) -> np.ndarray:
-    """A toy model in which two prefixes go on after a sentence has ended only if its place stays open."""
-    probabilities = {(): [0.2, 0.55, 0.15, 0.1], (1,): [0.0, 0.1, 0.4, 0.5], (1, 3): [0.25] * 4, (1, 2): [1, 0, 0, 0]}
-    return _row(probabilities.get(tuple(int(token) for token in prefix), [1, 0, 0, 0]))
-
-
-def _late_winner(prefix) -> np.ndarray:
-    """A toy model whose best sentence begins with the worst of the nine prefixes of two tokens."""
-    prefix = tuple(int(token) for token in prefix)
-    if prefix == (3, 3) or len(prefix) == 3:
-        return _row([1, 0, 0, 0])
-    return _row([[0.01, 0.34, 0.33, 0.32], [0.01, 0.34, 0.33, 0.32], [0.25] * 4][len(prefix)])
-
-
-def _ends_in_three(prefix) -> np.ndarray:
-    """The same with its tokens 0 and 3 exchanged."""
-    return _late_winner([{0: 3, 3: 0}.get(int(token), token) for token in prefix])[[3, 1, 2, 0]]
-
-
-def _slow_but_sure(prefix) -> np.ndarray:
-    """A toy model whose short sentence leads in log P and, until the long one is complete, in the score with α = 1."""
-    sure = [0.01, 0.97, 0.01, 0.01]
-    return _row([[0.5, 0.45, 0.03, 0.02], sure, sure, [1, 0, 0, 0]][len(prefix)])
-
-
-def _row(probabilities: Any) -> np.ndarray:
-    with np.errstate(divide="ignore"):
-        return np.log(np.array(probabilities, dtype=float))
-
-
-def _narrow_search(next_log_probs, places: int, alpha: float, longest: int = 4) -> tuple[tuple[int, ...], float]:
-    """What a beam of so many places finds, over dictionaries: ids and their log P."""
-    beam: dict[tuple[int, ...], float] = {(): 0.0}
-    ended: dict[tuple[int, ...], float] = {}
-    for _ in range(longest):
-        grown = {(*p, v): s + row[v] for p, s in beam.items() for row in [next_log_probs(p)] for v in range(len(row))}
-        best = dict(sorted(grown.items(), key=lambda item: -item[1])[:places])
-        ended |= {p: s for p, s in best.items() if p[-1] == EOS}
-        beam = {p: s for p, s in best.items() if p[-1] != EOS}
-        places -= len(best) - len(beam)
-    return max((ended or beam).items(), key=lambda found: found[1] / decoding.penalty(len(found[0]), alpha))
-
-
-def _sentence(result: Any) -> tuple[tuple[int, ...], float]:
+def _sentence(result: Any) -> tuple[Prefix, float]:
     require(isinstance(result, tuple | list) and len(result) == 2, "it must return two things, the ids and their log P")
     ids, log_prob = result
     require(np.ndim(ids) == 1 and np.ndim(log_prob) == 0, "it must return the ids of one sentence and one number")
     require(isinstance(ids, tuple), f"the ids must be a tuple, not one {kind(ids)}")
     require(len(ids), "it returns a sentence without a token: at least eos must be there")
+    other = [token for token in ids if not isinstance(token, int | np.integer)]
+    require(not other, f"the ids must be whole numbers, and one of them is {other[:1]}")
     return tuple(int(token) for token in ids), float(log_prob)
-
-
-def _greedy(next_log_probs) -> tuple[int, ...]:
-    ids: tuple[int, ...] = ()
-    while EOS not in ids:
-        ids = (*ids, int(np.argmax(next_log_probs(ids))))
-    return ids
 
 
 def _cached_step(query, key, value, keys, values):
@@ -285,29 +278,26 @@ def cached_step(attempt: Attempt) -> None:
     rows = []
     for t in range(time):
         arguments = query[:, t], key[:, t], value[:, t], keys, values
-        try:
-            result = attempt(*arguments)
-        except Wrong as wrong:
-            raise Wrong(f"with {t or 'no'} earlier position{'s' * (t != 1)} in the cache {wrong}") from None
-        mixed, new_keys, new_values = several(result, "mixed", "keys", "values")
-        for name, cache, array in (("keys", new_keys, key), ("values", new_values, value)):
-            expected = array[:, : t + 1]
+        with where(f"with {t or 'no'} earlier position{'s' * (t != 1)} in the cache"):
+            mixed, new_keys, new_values = arrays(attempt(*arguments), "mixed", "keys", "values")
+        for name, grown, every in (("keys", new_keys, key), ("values", new_values, value)):
+            expected = every[:, : t + 1]
             require(
-                cache.shape == expected.shape,
-                f"after position {t} the cached {name} have shape {cache.shape} and must have {expected.shape}: one "
+                grown.shape == expected.shape,
+                f"after position {t} the cached {name} have shape {grown.shape} and must have {expected.shape}: one "
                 "position more than before, on axis 1",
             )
-            agree(f"after position {t}, which is put last, the cache of {name}", cache, expected)
+            agree(f"after position {t}, which is put last, the cache of {name}", grown, expected)
         if t == 0:
             agree("the first position's output, which can attend to nothing but itself,", mixed, value[:, 0])
-        louder = several(attempt(*arguments[:2], value[:, t] + 1, *arguments[3:]), "mixed", "keys", "values")[0]
+        louder = arrays(attempt(*arguments[:2], value[:, t] + 1, *arguments[3:]), "mixed", "keys", "values")[0]
         require(
             not np.allclose(louder, mixed),
             f"at position {t} a change of its own value changes nothing: a position attends to itself too, so its key "
             "and value go into the cache before the attention",
         )
         if t:
-            earlier = several(attempt(*arguments[:4], values + 1), "mixed", "keys", "values")[0]
+            earlier = arrays(attempt(*arguments[:4], values + 1), "mixed", "keys", "values")[0]
             require(not np.allclose(earlier, mixed), f"at position {t} the values in the cache are never mixed in")
         rows.append(mixed)
         keys, values = new_keys, new_values
@@ -319,13 +309,24 @@ def cached_step(attempt: Attempt) -> None:
         f"√D = √{width} = {np.sqrt(width):.3g}",
     )
     agree("step by step, the attention of five positions", np.stack(rows, axis=1), whole)
+    other = rng.standard_normal((5, 3, 4))  # (…, H, D): of the position and of two earlier ones
+    new, earlier = tuple(other[:3]), tuple(np.stack([rows, -rows], axis=1) for rows in other[3:])
+    agree("with three heads of width 4, mixed", attempt(*new, *earlier)[0], _cached_step(*new, *earlier)[0])
+    loud = new[0] * np.array([[1e4], [1.0], [1.0]])
+    mixed = attempt(loud, *new[1:], *earlier)[0]
+    require(
+        np.isfinite(mixed).all(),
+        "where one head's scores are in the thousands mixed is NaN: the softmax subtracts each head's own largest "
+        "score before the exponential (lesson 01)",
+    )
+    agree("where one head's scores are in the thousands, mixed", mixed, _cached_step(loud, *new[1:], *earlier)[0])
 
 
 def _divisor(attempt: Attempt, query, key, other_key, value_width: int) -> float:
     """What the scores are divided by, read from the weights of two positions; NaN where these do not tell."""
     values = np.zeros((2, len(query), value_width))  # the first position's and the second's: one-hot
     values[0, :, 0] = values[1, :, 1] = 1
-    mixed = several(attempt(query, key, values[1], other_key[:, None], values[0][:, None]), "mixed", "", "")[0]
+    mixed = arrays(attempt(query, key, values[1], other_key[:, None], values[0][:, None]), "mixed", "", "")[0]
     if not (mixed[:, :2] > 0).all():
         return np.nan
     divisors = (query * (key - other_key)).sum(axis=-1) / np.log(mixed[:, 1] / mixed[:, 0])  # one for each head
@@ -350,7 +351,7 @@ def bleu(attempt: Attempt) -> None:
     other = "a girl gives the teacher an old book about the sea".split()
 
     def score(hypotheses, references) -> float:
-        result = attempt(hypotheses, references)
+        result = attempt(*([list(tokens) for tokens in corpus] for corpus in (hypotheses, references)))
         require(np.ndim(result) == 0, "it must return one number for the whole corpus")
         return float(result)
 
@@ -366,10 +367,8 @@ def bleu(attempt: Attempt) -> None:
         ("the old", "of two words, which holds no 4-gram,"),
         ("", "without a token"),
     ):
-        try:
+        with where(f"for a translation {what.removesuffix(',')}, whose score is 0,"):
             nothing = score([hypothesis.split()], [sentence])
-        except Wrong as wrong:
-            raise Wrong(f"for a translation {what} {wrong}; the score is 0 there") from None
         require(
             nothing == 0,
             f"a translation {what} gets {nothing:.4g} and must get 0: the mean of the four precisions is geometric, "
@@ -405,6 +404,19 @@ def bleu(attempt: Attempt) -> None:
             [["the"] * 3 + sentence[3:], other],
         ),
         ("one of two translations has a capital too many (another token)", [["The", *sentence[1:]], other]),
+        ("one of two translations is one token short (a brevity penalty below 1)", [sentence, other[:-1]]),
+        ("one of two translations has two words (no 3-gram, and not minus one)", [["the", "new"], other]),
+        ("one of two translations has no token (and the other counts)", [[], other]),
+        ("one of two translations has a comma too many (a token as any other)", [[*sentence, ","], other]),
     ):
-        corpora = hypotheses, [sentence, other]
-        agree(f"where {name}, BLEU", score(*corpora), _bleu(*corpora))
+        _agree_on_bleu(score, name, hypotheses, [sentence, other])
+    blanks = [list("the old dog sees"), list("the  old dog sees")]
+    _agree_on_bleu(score, "a token is a character, blanks too (tokens are what they are)", blanks[1:], blanks[:1])
+    cut = [["the", "rein", *sentence[2:]]], [["there", "in", *sentence[2:]]]
+    _agree_on_bleu(score, "words are cut elsewhere (an n-gram is a tuple of tokens, not their letters)", *cut)
+
+
+def _agree_on_bleu(score: Callable[..., float], name: str, hypotheses: Any, references: Any) -> None:
+    found, right = score(hypotheses, references), _bleu(hypotheses, references)
+    precise(f"where {name}, BLEU", found, right)
+    agree(f"where {name}, BLEU", found, right)

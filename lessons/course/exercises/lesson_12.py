@@ -4,6 +4,7 @@ import numpy as np
 
 from ..exercise import Attempt, exercise
 from ..judging import agree, require
+from ..returned import array
 
 SINGLE = 1e-6  # float32, which the model's own weights are, is right too
 
@@ -24,8 +25,11 @@ def looks_at(attempt: Attempt) -> None:
     back, ahead, even = np.eye(time, k=-1), np.eye(time, k=1), np.full((time, time), 1 / time)
     weights = np.stack([back, ahead, even])[None]  # (1, H, T, T)
     lengths = np.array([time])
-    scores = np.asarray(attempt(weights, lengths, -1))
-    require(scores.shape == (3,), f"it returns shape {scores.shape} and must return one number for each head, (3,)")
+    scores = attempt(weights, lengths, -1)
+    require(
+        np.shape(scores) == (3,), f"it returns shape {np.shape(scores)} and must return one number for each head, (3,)"
+    )
+    array(scores, single=True)
     require(
         not np.allclose(scores[:2], [0, 1]),
         "offset −1 finds the head that looks one ahead: rows are queries, columns keys, and the key is query + offset",
@@ -37,7 +41,7 @@ def looks_at(attempt: Attempt) -> None:
     )
     agree("for a head that looks one back, one that looks one ahead and one that looks everywhere, the result", scores,
           np.array([1.0, 0.0, 1 / time]), tolerance=SINGLE, factors={"the number of pairs: a mean is wanted": time - 1})
-    agree("the same at offset +1", np.asarray(attempt(weights, lengths, 1)), np.array([0.0, 1.0, 1 / time]),
+    agree("the same at offset +1", attempt(weights, lengths, 1), np.array([0.0, 1.0, 1 / time]),
           tolerance=SINGLE)
 
     rng = np.random.default_rng(0)
@@ -45,7 +49,7 @@ def looks_at(attempt: Attempt) -> None:
     lengths = np.array([time, 2])
     garbage = two.copy()
     garbage[1, :, 2:], garbage[1, :, :, 2:] = 7.0, 7.0
-    scores = np.asarray(attempt(garbage, lengths, -1))
+    scores = attempt(garbage, lengths, -1)
     other = garbage.copy()
     other[1, :, 2:], other[1, :, :, 2:] = 70.0, 70.0
     for offset in (-1, 1):
@@ -65,7 +69,10 @@ def looks_at(attempt: Attempt) -> None:
     for offset in (1, 0, -3, 3):
         none = ", where the sentence of two tokens has no pair" if abs(offset) == 3 else ""
         agree(f"for two sentences at offset {offset}{none}, the result",
-              np.asarray(attempt(garbage, lengths, offset)), _looks_at(garbage, lengths, offset), tolerance=SINGLE)
+              attempt(garbage, lengths, offset), _looks_at(garbage, lengths, offset), tolerance=SINGLE)
+    sparse = garbage * (garbage < 0.6)
+    agree("where some weights are 0, which are pairs too, the result", attempt(sparse, lengths, -1),
+          _looks_at(sparse, lengths, -1), tolerance=SINGLE)
 
 
 def _without_head(weight, head, num_heads):
@@ -77,9 +84,13 @@ def _without_head(weight, head, num_heads):
 
 @exercise(answer=_without_head)
 def without_head(attempt: Attempt) -> None:
+    for heads, width in ((3, 4), (5, 2)):
+        _judge_without_head(attempt, heads, width)
+
+
+def _judge_without_head(attempt: Attempt, heads: int, width: int) -> None:
     rng = np.random.default_rng(0)
-    heads, width, d_model = 3, 4, 15
-    weight = rng.standard_normal((heads * width, d_model))
+    weight = rng.standard_normal((heads * width, 15))
     mixed = rng.standard_normal((heads, 5, width))  # what each head mixed, (H, T, Dv)
 
     def out(weight: np.ndarray, mixed: np.ndarray) -> np.ndarray:
@@ -114,5 +125,11 @@ def without_head(attempt: Attempt) -> None:
             f"without head {head} the output still depends on what head {head} mixed, and less on the others: the "
             f"heads lie side by side, counted from 0, each {width} = {heads * width} / {heads} rows in a block",
         )
-        require(others_move, f"without head {head} the other heads' contributions must stay what they were")
+        require(
+            others_move,
+            f"without head {head} of {heads} the other heads' contributions must stay what they were: only rows "
+            f"{head * width} to {(head + 1) * width - 1} change",
+        )
+        left = float(np.abs(result[head * width : (head + 1) * width]).max())
+        require(left == 0, f"the rows of head {head} hold numbers of up to {left:.0e}: 0 itself silences it")
         agree(f"the output without head {head}", out(result, mixed), out(weight, silent), tolerance=SINGLE)
