@@ -45,6 +45,12 @@ def error(actual: ArrayLike, expected: ArrayLike) -> float:
     return float(np.abs(a - b).max() / max(1.0, np.abs(b).max()))
 
 
+def distinct(a: float, b: float, digits: int = 5) -> tuple[str, str]:
+    """Two numbers as a message shows them: with `digits` digits, or with as many as it takes to tell them apart."""
+    shown = f"{a:.{digits}g}", f"{b:.{digits}g}"
+    return distinct(a, b, digits + 1) if shown[0] == shown[1] and digits < 17 else shown  # 17 tell any two apart
+
+
 def numerical_gradient(f: Callable[[Float64], Any], x: Float64, *, eps: float = 1e-5) -> Float64:
     """Gradient of the scalar `f` at `x`, by central differences: `(f(x + ε·e_i) − f(x − ε·e_i)) / 2ε`.
 
@@ -104,9 +110,10 @@ def check_gradients(
         if errors[name] > tolerance:
             worst = int(np.argmax(np.where(np.isfinite(actual), np.abs(actual - expected), np.inf)))
             index = tuple(int(i) for i in np.unravel_index(checked[name][worst], arrays[name].shape))
+            given, right = distinct(actual[worst], expected[worst], digits=6)
             raise GradientError(
                 f"the gradient of {name} is wrong, most of all at index {index}: backward gives "
-                f"{actual[worst]:.6g}, central differences give {expected[worst]:.6g} "
+                f"{given}, central differences give {right} "
                 f"(error {errors[name]:.1e}, tolerance {tolerance:.0e})."
                 + _hint(expected, checked[name], gradients, name, tolerance)
             )
@@ -177,17 +184,19 @@ def _hint(
     square = gradient.ndim >= 2 and gradient.shape[-1] == gradient.shape[-2]
     twins = [k for k, g in gradients.items() if k != name and g.shape == gradient.shape and explains(g)]
     wrong = np.mean(np.abs(actual - expected) > tolerance * max(1.0, np.abs(expected).max()))
+    everywhere = " everywhere" if len(expected) > 1 else ""
 
     if not np.isfinite(actual).all():
         return " It holds NaN or infinity: look for 0/0, log(0) or the exponential of a large number."
     if not actual.any():
-        return " It is zero everywhere: is it computed, and added to what is returned?"
+        return f" It is zero{everywhere}: is it computed, and added to what is returned?"
     if explains(-gradient):
-        return " It has the wrong sign everywhere."
-    if factor and abs(factor - 1) > 1e-3 and explains(gradient / factor):
-        return f" It is {factor:.6g} times the true gradient everywhere: a factor is missing or too many."
+        return f" It has the wrong sign{everywhere}."
+    if everywhere and factor and abs(factor - 1) > 1e-3 and explains(gradient / factor):
+        return f" It is {factor:.6g} times the true gradient{everywhere}: a factor is missing or too many."
     if square and explains(np.swapaxes(gradient, -1, -2)):
         return " It is the transpose of the true gradient."
     if twins:
         return f" What backward returns for {twins[0]} would be right here: are two gradients swapped?"
-    return f" Only {wrong:.0%} of the checked coordinates are wrong." if wrong < 0.5 else ""
+    share = f"{wrong:.0%}" if wrong >= 0.005 else "a few"
+    return f" Only {share} of the checked coordinates are wrong." if wrong < 0.5 else ""

@@ -1,18 +1,23 @@
 """An exercise: what it asks for, the package's answer, and a judge that tells from behaviour what is wrong."""
 
-import copy
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import update_wrapper
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from .changes import Change, change, snapshot
+from .failures import explained, is_stub
+from .limits import Endless, within
 from .style import use_style
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 CORRECT, NOT_YET, WRONG = "correct", "not yet", "wrong"
+SECONDS = 10.0  # what one call may take; the longest right one takes 0.3 s on two old cores
 
 
 class Wrong(Exception):
@@ -33,26 +38,43 @@ class Verdict(NamedTuple):
 class Attempt:
     """A learner's function, as a judge calls it.
 
-    Raises `Unwritten` where it is a stub, `Wrong` where it raises or, unless `in_place`, writes into its arguments.
+    Raises `Unwritten` where it is a stub, and `Wrong` where it raises, does not come back (a call has `seconds`) or,
+    unless it is to work `in_place`, writes into its arguments or into what it returned before.
     """
 
-    def __init__(self, function: Callable[..., Any], in_place: bool = False):
-        self.function, self.in_place = function, in_place
+    def __init__(self, function: Callable[..., Any], in_place: bool = False, seconds: float = SECONDS):
+        self.function, self.in_place, self.seconds = function, in_place, seconds
+        self.returned: tuple[Any, Any] = None, None  # by the last call; and a copy of it
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        before = None if self.in_place else copy.deepcopy(args)
+        arguments = {} if self.in_place else self._by_name(args, options)
+        before = {name: snapshot(value) for name, value in arguments.items()}
         try:
-            result = self.function(*args, **options)
-        except NotImplementedError:
-            raise Unwritten from None
+            result = within(self.seconds, lambda: self.function(*args, **options))
+        except Endless as endless:
+            raise Wrong(str(endless)) from None
         except Exception as problem:
-            text = " ".join(str(problem).split())
-            raise Wrong(f"it raises {type(problem).__name__}: {text}") from problem
-        if before is not None and (changed := _changed(before, args)) is not None:
-            raise Wrong(f"it writes into its argument number {changed + 1}: whoever called still needs those values")
-        if result is None and not self.in_place:
+            if is_stub(problem, self.function):
+                raise Unwritten from None
+            raise Wrong(explained(problem, self.function)) from problem
+        if self.in_place:
+            return result
+        for name, value in arguments.items():
+            if found := change(before[name], value):
+                raise Wrong(_written_into(name, found))
+        if change(*self.returned):
+            raise Wrong("a second call changes what the first one returned: does it return an array that it keeps?")
+        if result is None:
             raise Wrong("it returns None: is there a `return` at its end?")
+        self.returned = snapshot(result), result
         return result
+
+    def _by_name(self, args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by their parameters' names, or by numbers where those are not to be had."""
+        try:
+            return inspect.signature(self.function).bind(*args, **options).arguments
+        except (TypeError, ValueError):
+            return {f"number {number}": value for number, value in enumerate(args, 1)} | options
 
 
 @dataclass(frozen=True)
@@ -63,10 +85,11 @@ class Exercise:
     answer: Callable[..., Any]
     judge: Callable[[Attempt], None]
     in_place: bool = False
+    seconds: float = SECONDS
 
     def verdict(self, function: Callable[..., Any]) -> Verdict:
         """What the judge says of `function`."""
-        attempt = Attempt(function, self.in_place)
+        attempt = Attempt(function, self.in_place, self.seconds)
         try:
             # A learner's overflow is for the judge to explain, not for NumPy to warn of.
             with np.errstate(all="ignore"):
@@ -76,14 +99,19 @@ class Exercise:
         except Wrong as wrong:
             return Verdict(WRONG, str(wrong))
         except Exception as problem:  # whatever it returned, the learner gets one line, not a judge's traceback
-            text = " ".join(str(problem).split())
+            text = " ".join(str(problem).split())[:200]
             return Verdict(WRONG, f"what it returns does not fit its contract ({type(problem).__name__}: {text})")
         return Verdict(CORRECT)
 
 
-def exercise(answer: Callable[..., Any], in_place: bool = False) -> Callable[[Callable[[Attempt], None]], Exercise]:
-    """Make an `Exercise` of a judge; its name is the judge's, which the learner's function must bear."""
-    return lambda judge: Exercise(judge.__name__, answer, judge, in_place)
+def exercise(
+    answer: Callable[..., Any], in_place: bool = False, seconds: float = SECONDS
+) -> Callable[[Callable[[Attempt], None]], Exercise]:
+    """Make an `Exercise` of a judge; its name is the judge's, which the learner's function must bear.
+
+    `seconds` is what one call of the learner's function may take before it is stopped.
+    """
+    return lambda judge: Exercise(judge.__name__, answer, judge, in_place, seconds)
 
 
 def exercises(number: str) -> dict[str, Exercise]:
@@ -98,11 +126,40 @@ def exercises(number: str) -> dict[str, Exercise]:
     return {value.name: value for value in vars(module).values() if isinstance(value, Exercise)}
 
 
+class StandIn:
+    """The package's answer under the learner's name, for the cells that follow; a check judges the learner's `own`.
+
+    It has the name and the contract of `own`, the signature and the source of the answer, and is pickled by its name,
+    as a function is.
+    """
+
+    def __init__(self, own: Callable[..., Any], answer: Callable[..., Any]):
+        update_wrapper(self, own)
+        self.__wrapped__ = answer
+        self.own, self.answer, self.judging = own, answer, False
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        # A function that calls itself by its name finds this under it; while it is judged, it must find itself.
+        return (self.own if self.judging else self.answer)(*args, **options)
+
+    def __reduce__(self) -> str:
+        return vars(self)["__qualname__"]
+
+    def verdict(self, exercise: Exercise) -> Verdict:
+        """What the exercise's judge says of `own`."""
+        self.judging = True
+        try:
+            return exercise.verdict(self.own)
+        finally:
+            self.judging = False
+
+
 def start(number: str) -> Callable[[Function], Function]:
     """Begin a lesson: sets the pictures' style and returns the lesson's `check`.
 
-    `check(function)` prints one line, and returns `function` if it is right, else the package's version, so that the
-    lesson goes on. It raises `ValueError` where the lesson has no exercise of the function's name.
+    `check(function)` prints one line, and returns `function` if it is right, else a `StandIn`, so that the lesson goes
+    on; given that, it judges the learner's function again. It raises `ValueError` where the lesson has no exercise of
+    the function's name.
     """
     use_style()
     known = exercises(number)
@@ -111,21 +168,22 @@ def start(number: str) -> Callable[[Function], Function]:
         name = getattr(function, "__name__", str(function))
         if name not in known:
             raise ValueError(f"lesson {number} has no exercise {name!r}; it has {', '.join(known)}")
-        state, hint = known[name].verdict(function)
+        stand_in = function if isinstance(function, StandIn) else StandIn(function, known[name].answer)
+        state, hint = stand_in.verdict(known[name])
         if state == CORRECT:
             print(f"{name}: correct")
-            return function
-        explained = f"wrong: {hint}" if state == WRONG else "not yet. The lesson goes on with the package's version."
-        print(f"{name}: {explained}")
-        return known[name].answer  # type: ignore[return-value]
+            return stand_in.own  # type: ignore[return-value]
+        said = f"wrong: {hint}" if state == WRONG else "not yet. The lesson goes on with the package's version."
+        print(f"{name}: {said}")
+        return stand_in  # type: ignore[return-value]
 
     return check
 
 
-def _changed(before: tuple[Any, ...], after: tuple[Any, ...]) -> int | None:
-    """The number of the first argument that is no longer what it was."""
-    for number, (old, new) in enumerate(zip(before, after, strict=True)):
-        same = np.array_equal(old, new, equal_nan=old.dtype.kind in "fc") if isinstance(old, np.ndarray) else True
-        if not same:
-            return number
-    return None
+def _written_into(name: str, found: Change) -> str:
+    if not found.rounding:
+        return f"it writes into its argument {name}{found.path}: whoever called still needs those values"
+    return (
+        f"it moves its argument {name}{found.path} and moves it back, which leaves rounding behind, up to "
+        f"{found.rounding:.0e}: work on a copy, or put the old value itself back"
+    )

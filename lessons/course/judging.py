@@ -1,11 +1,14 @@
-"""What judges are written with: each function is content or raises `Wrong` with the sentence that the learner reads."""
+"""What judges are written with: checks, which are content or raise `Wrong` with the sentence that the learner reads.
+
+Where a hint prints two numbers, `distinct` and `farthest` print as many digits as it takes to tell them apart.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from minitransformer.gradcheck import GradientError, check_gradients, error
+from minitransformer.gradcheck import GradientError, check_gradients, distinct, error
 
 from .exercise import Wrong
 
@@ -17,11 +20,13 @@ def require(condition: Any, hint: str) -> None:
 
 
 def several(result: Any, *names: str) -> list[np.ndarray]:
-    """The arrays of a returned tuple, which must be as many as `names`."""
+    """The arrays (or tensors, which stay what they are) of a returned tuple, which must be as many as `names`."""
     listed = ", ".join(names)
     require(isinstance(result, tuple | list), f"it must return {len(names)} arrays ({listed}), not one {kind(result)}")
     require(len(result) == len(names), f"it must return {len(names)} arrays ({listed}), not {len(result)}")
-    return [np.asarray(array) for array in result]
+    for name, array in zip(names, result, strict=True):
+        require(array is not None, f"{name} is None: is it computed, and returned?")
+    return [array if hasattr(array, "detach") else np.asarray(array) for array in result]
 
 
 def agree(
@@ -30,7 +35,8 @@ def agree(
     """`actual` must be `expected`, to `tolerance` (as `gradcheck.error` measures).
 
     Where it is not, the hint says what the difference looks like: the shape, NaN, a sign, a constant factor (named, if
-    it is one of `factors`, which are the wrong answer divided by the right one), a transpose, or else the worst place.
+    it is one of `factors`, which are the wrong answer divided by the right one), a transpose, next to nothing, or else
+    the worst place.
     """
     require(isinstance(actual, np.ndarray | np.generic | float | int), f"{name} must be an array, not {kind(actual)}")
     a, e = np.asarray(actual), np.asarray(expected)
@@ -40,7 +46,7 @@ def agree(
     if error(a, e) <= tolerance:
         return
     require(np.isfinite(a).all(), f"{name} holds NaN or infinity: 0/0, log 0 or an overflow?")
-    raise Wrong(f"{name} {_difference(a.astype(float), e.astype(float), 10 * tolerance, factors or {})}")
+    raise Wrong(f"{name} {_difference(a.astype(float), e.astype(float), tolerance, factors or {})}")
 
 
 def gradients_agree(
@@ -53,30 +59,42 @@ def gradients_agree(
         raise Wrong(str(wrong)) from None
 
 
+def farthest(actual: np.ndarray, expected: Any) -> tuple[tuple[int, ...], str, str]:
+    """Where `actual` is farthest from what it should be (NaN is), and the two numbers there, told apart."""
+    e = np.broadcast_to(expected, actual.shape)
+    off = np.nan_to_num(np.abs(actual - e), nan=np.inf)
+    place = tuple(int(i) for i in np.unravel_index(np.argmax(off), off.shape))
+    return place, *distinct(actual[place], e[place])
+
+
 def kind(value: Any) -> str:
     """What a value is, in the learner's words."""
     return f"array of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 def _difference(actual: np.ndarray, expected: np.ndarray, tolerance: float, factors: Mapping[str, float]) -> str:
+    everywhere = " everywhere" if expected.size > 1 else ""
     square = expected.ndim >= 2 and expected.shape[-1] == expected.shape[-2]
     factor = float(np.vdot(expected, actual) / max(np.vdot(expected, expected), np.finfo(float).tiny))
+    named = [f", which is {name}" for name, value in factors.items() if abs(factor / value - 1) < 1e-6]
     if not actual.any():
-        return "is zero everywhere"
+        return f"is zero{everywhere}"
     if error(-actual, expected) <= tolerance:
-        return "has the wrong sign everywhere"
-    if factor and abs(factor - 1) > 1e-3 and error(actual / factor, expected) <= tolerance:
-        names = [name for name, value in factors.items() if abs(factor / value - 1) < 1e-6]
-        likely = f", which is {names[0]}" if names else ""
-        return f"is {factor:.6g} times what it should be everywhere{likely}"
+        return f"has the wrong sign{everywhere}"
+    # A number alone is always some factor of another.
+    proportional = abs(factor) > 1e-3 and abs(factor - 1) > 1e-3 and error(actual / factor, expected) <= tolerance
+    if proportional and (named or everywhere):
+        return f"is {factor:.6g} times what it should be{everywhere}{''.join(named[:1])}"
     if square and error(np.swapaxes(actual, -1, -2), expected) <= tolerance:
         return "is the transpose of what it should be"
-    worst = tuple(int(i) for i in np.unravel_index(np.argmax(np.abs(actual - expected)), expected.shape))
-    wrong = np.mean(np.abs(actual - expected) > tolerance * max(1.0, np.abs(expected).max()))
-    if not worst:
-        return f"is {actual[()]:.5g} and should be {expected[()]:.5g}"
-    at = f"at {worst} it is {actual[worst]:.5g} and should be {expected[worst]:.5g}"
-    if f"{actual[worst]:.5g}" == f"{expected[worst]:.5g}":
-        off = np.abs(actual - expected).max()
-        return f"is off by up to {off:.0e}, which is little, and more than rounding: is a small number added somewhere?"
-    return f"is wrong in {wrong:.0%} of its places: {at}"
+    off = np.abs(actual - expected)
+    if off.max() <= 1e-5 * np.abs(expected).max():
+        return (
+            f"is off by up to {off.max():.0e}, which is little, and more than rounding: is a small number added "
+            "somewhere, or a number float32?"
+        )
+    worst, given, right = farthest(actual, expected)
+    if not everywhere:
+        return f"is {given} and should be {right}"
+    wrong = int((off > tolerance * max(1.0, np.abs(expected).max())).sum())
+    return f"is wrong in {wrong} of its {expected.size} places: at {worst} it is {given} and should be {right}"

@@ -1,7 +1,12 @@
 """Every exercise: its solution is accepted, its stub is "not yet", and wrong answers are told what is wrong."""
 
 import ast
+import copy
+import functools
 import importlib.util
+import inspect
+import pickle
+import re
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +34,8 @@ class Case(NamedTuple):
 CASES = [Case(source, name) for source in sources() for name in exercises(source.stem[:2])]
 each_exercise = pytest.mark.parametrize("case", CASES, ids=str)
 each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
+
+SAID_TWICE = re.compile(r"(?<![\w.])(-?\d[\d.e+-]*)(?: [a-z]+)? and (?:must|should) [a-z ]+ \1(?![\w.+/-])")
 
 
 def load(path: Path) -> ModuleType:
@@ -69,6 +76,7 @@ def test_wrong_answers_are_refused_each_with_its_own_hint(case):
         assert fragment in hint, mistake
         assert "\n" not in hint, mistake
         assert len(hint) <= 400, mistake
+        assert not SAID_TWICE.search(hint), mistake
         hints.add(hint)
     assert len(hints) == len(wrong), "two different mistakes must not get the same hint"
 
@@ -86,46 +94,74 @@ def test_every_exercise_has_a_stub_with_a_contract_and_is_checked(source):
         assert f"{stub.name} = check({stub.name})" in code
 
 
+def stub(*args, **options):
+    raise NotImplementedError
+
+
 @each_exercise
 def test_a_stub_is_not_yet(case):
-    def stub(*args, **options):
-        raise NotImplementedError
-
     assert exercise(case).verdict(stub) == (NOT_YET, "")
 
 
-def test_check_says_one_line_and_returns_what_the_lesson_goes_on_with(capsys):
-    check, right = start("00"), exercises("00")["linear_backward"].answer
+@each_exercise
+def test_a_check_judges_the_learners_own_answer_however_often_it_runs(case, capsys):
+    number = case.source.stem[:2]
+    check = start(number)
+
+    def said(function):
+        bound = check(function)
+        return bound, capsys.readouterr().out
 
     def named(function):
-        function.__name__ = "linear_backward"
-        return function
+        """As the learner has written it: a function of the exercise's name."""
+        mine = functools.wraps(function)(lambda *args, **options: function(*args, **options))
+        mine.__name__ = case.name
+        return mine
 
-    def stub(dy, x, weight):
-        raise NotImplementedError
-
-    mine = named(lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy.sum(axis=0)))
-    assert check(mine) is mine
-    assert capsys.readouterr().out == "linear_backward: correct\n"
-
-    assert check(named(stub)) is right
-    out = capsys.readouterr().out
-    assert out == "linear_backward: not yet. The lesson goes on with the package's version.\n"
-
-    assert check(named(lambda dy, x, weight: dy @ weight)) is right
-    out = capsys.readouterr().out
-    assert out.startswith("linear_backward: wrong: it raises ValueError: matmul")
-    assert out.count("\n") == 1
+    wrong = named(next(iter(import_module(f"wrong_{number}").WRONG[case.name].values()))[0])
+    right = named(getattr(load(LESSONS / "solutions" / case.source.name), case.name))
+    for answer, verdict in ((wrong, "wrong: "), (named(stub), "not yet. The lesson goes on")):
+        bound, line = said(answer)
+        assert line.startswith(f"{case.name}: {verdict}")
+        assert line.count("\n") == 1
+        assert inspect.unwrap(bound) is exercise(case).answer, "the lesson goes on"
+        assert said(bound) == (bound, line), "the same cell, run again, says the same"
+    assert said(right) == (right, f"{case.name}: correct\n")
+    assert said(wrong)[1].startswith(f"{case.name}: wrong: ")
 
 
-def test_an_attempt_that_writes_into_its_arguments_is_told(capsys):
-    def linear_backward(dy, x, weight):
-        dx, dweight = dy @ weight.T, x.T @ dy
-        dy += 1
-        return dx, dweight, dy.sum(axis=0)
+def test_a_function_that_calls_itself_is_judged_as_it_is_each_time(capsys):
+    cell = {}
+    exec(
+        """
+def merge(symbols, pair, new):
+    if len(symbols) < 2:
+        return list(symbols)
+    if tuple(symbols[:2]) == pair:
+        return [new, *symbols[2:]]
+    return [symbols[0], *merge(symbols[1:], pair, new)]
+""",
+        cell,
+    )
+    check = start("02")
+    for _ in range(3):
+        cell["merge"] = check(cell["merge"])
+        assert "merge: wrong: b a n a n a with (a, n) must give" in capsys.readouterr().out
 
-    start("00")(linear_backward)
-    assert "writes into its argument number 1" in capsys.readouterr().out
+
+def linear_backward(dy, x, weight):
+    """The contract."""
+    return dy
+
+
+def test_what_the_lesson_goes_on_with_is_what_the_learners_function_was(monkeypatch):
+    answer = exercises("00")["linear_backward"].answer
+    bound = start("00")(linear_backward)
+    monkeypatch.setattr(f"{__name__}.linear_backward", bound)
+    assert (bound.__name__, bound.__doc__) == ("linear_backward", "The contract.")
+    assert inspect.signature(bound) == inspect.signature(answer)
+    assert inspect.getsource(bound) == inspect.getsource(answer)
+    assert pickle.loads(pickle.dumps(bound)) is bound is copy.deepcopy(bound)
 
 
 def test_what_no_judge_foresaw_is_one_line_too():

@@ -75,7 +75,7 @@ WRONG = {
         "a row moves at once": (_rows_move, "with 3 elements moved at once"),
         "no copies": (_no_copies, "only ever called at x itself"),
         "another ε": (_its_own_eps, "is the `eps` used that was given?"),
-        "x is not put back": (_leaves_a_mark, "writes into its argument number 2"),
+        "x is not put back": (_leaves_a_mark, "writes into its argument x"),
         "one number": (lambda f, x, eps=1e-5: (f(x + eps) - f(x - eps)) / (2 * eps), "the gradient has shape ()"),
     },
     "linear_backward": {

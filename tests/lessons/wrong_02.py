@@ -143,7 +143,7 @@ WRONG = {
         "the last symbol is lost": (_last_symbol_lost, "has no pair (e, s) and must stay as it is"),
         "letters, not symbols": (_by_letters, "though the letters do"),
         "skips one too many": (_skips_one_too_many, "must give n e w es t"),
-        "in place": (_in_place, "changes the list that it was given"),
+        "in place": (_in_place, "writes into its argument symbols"),
         "a string": (lambda symbols, pair, new: "".join(map(str, symbols)), "must return a list"),
     },
     "encode": {

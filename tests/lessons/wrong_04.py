@@ -153,7 +153,7 @@ WRONG = {
         "only the key": (_moved(_key_only), "misses a leak through the values"),
         "multiplied": (_moved(_doubled), "where the values are 0"),
         "all from j on": (_moved(_from_here_on), "is one key at a time replaced"),
-        "in place": (_in_place, "writes into its argument number 4"),
+        "in place": (_in_place, "writes into its argument value"),
         "all outputs at once": (
             _moved(_both, lambda difference: np.abs(difference).max() > 1e-9),
             "compare row by row",
@@ -178,7 +178,7 @@ WRONG = {
             "weights that sum to 1.00, and must give zeros",
         ),
         "no maximum subtracted": (_no_maximum, "subtract each row's maximum"),
-        "1e-8 in the sum": (_nearly_one, "is a small number added somewhere?"),
+        "1e-8 in the sum": (_nearly_one, "is a small number added"),
         "True = hide": (lambda scores, mask: _softmax(np.where(mask, -np.inf, scores)), "True means 'may attend'"),
     },
 }

@@ -74,6 +74,10 @@ WRONG = {
         ),
         "frequencies that grow": (lambda *args: _sines_and_cosines(*args, exponent=-1), "with its minus"),
         "transposed": (lambda *args: _sines_and_cosines(*args).T, "a row for each position"),
+        "float32": (
+            lambda *args: _sines_and_cosines(*args).astype(np.float32).astype(float),
+            "radians and must turn by 1: 10000⁰ = 1, and the table is float64",
+        ),
     },
     "encoding_length": {
         "the squared length": (lambda d_model: d_model / 2, "take its root"),

@@ -91,7 +91,7 @@ WRONG = {
             "in a block",
         ),
         "the others": (_all_others, "it is the one to be removed"),
-        "in place": (_in_place, "writes into its argument number 1"),
+        "in place": (_in_place, "writes into its argument weight"),
         "a block as wide as the columns'": (
             lambda weight, head, num_heads: _changed(
                 weight, slice(head * (size := weight.shape[1] // num_heads), (head + 1) * size)

@@ -42,9 +42,6 @@ def merge(attempt: Attempt) -> None:
     require(absent == ["l", "o", "w"], f"l o w has no pair (e, s) and must stay as it is, but becomes {shown(absent)}")
     once = merged(list("newest"), ("e", "s"), "es")
     require(once == ["n", "e", "w", "es", "t"], f"n e w e s t with (e, s) must give n e w es t, not {shown(once)}")
-    word = list("newest")
-    merged(word, ("e", "s"), "es")
-    require(word == list("newest"), "it changes the list that it was given: build a new one and return that")
     twice = merged(list("banana"), ("a", "n"), "an")
     require(
         twice == ["b", "an", "an", "a"],

@@ -10,7 +10,7 @@ from minitransformer.layers import LearnedPositions, SinusoidalPositions
 from minitransformer.layers.parameter import FlatParameters
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, gradients_agree, kind, require
+from ..judging import agree, distinct, gradients_agree, kind, require
 
 
 def _sinusoids(num_positions: int, d_model: int) -> Any:
@@ -57,13 +57,14 @@ def sinusoids(attempt: Attempt) -> None:
     worst = np.unravel_index(np.argmax(abs(pairs - 1)), pairs.shape)
     require(
         np.allclose(pairs, 1),
-        f"in row {worst[0]} the squares of pair {worst[1]} sum to {pairs[worst]:.3f} and not to 1: "
+        f"in row {worst[0]} the squares of pair {worst[1]} sum to {distinct(pairs[worst], 1)[0]} and not to 1: "
         "a sine and its cosine must have the same angle, so the same i",
     )
     angles = np.arctan2(table[1, 0::2], table[1, 1::2])
     require(
         abs(angles[0] - 1) < 1e-9,
-        f"from position 0 to 1 the first pair turns by {angles[0]:.4g} radians and must turn by 1: 10000⁰ = 1",
+        f"from position 0 to 1 the first pair turns by {distinct(angles[0], 1)[0]} radians and must turn by 1: "
+        "10000⁰ = 1, and the table is float64",
     )
     require(
         0 < angles[-1] < 0.5,
@@ -73,8 +74,8 @@ def sinusoids(attempt: Attempt) -> None:
     ratio = angles[0] / angles[1]
     require(
         abs(ratio - 10) < 1e-6,
-        f"with d_model = 8 each pair turns {ratio:.4g} times as slowly as the one before, and must 10000^(2/8) = 10 "
-        "times: is the exponent 2i/d_model, with i counting pairs?",
+        f"with d_model = 8 each pair turns {distinct(ratio, 10)[0]} times as slowly as the one before, and must "
+        "10000^(2/8) = 10 times: is the exponent 2i/d_model, with i counting pairs?",
     )
     agree("the table", table, _sinusoids(50, 8))
     agree("late in a long table the row", attempt(5001, 64)[5000], _sinusoids(5001, 64)[5000], tolerance=1e-9)
