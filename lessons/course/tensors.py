@@ -42,5 +42,5 @@ def as_numbers(name: str, found: Any, shape: tuple[int, ...], dtype: Any = None)
     if tuple(found.shape) != shape:
         raise Wrong(f"{name} has shape {tuple(found.shape)} and must have {shape}")
     if dtype is not None and found.dtype != dtype:
-        raise Wrong(f"{name} is {found.dtype} and must be {dtype}, as its argument is")
+        raise Wrong(f"{name} is {found.dtype} and must be {dtype}")
     return numpy(found)

@@ -73,8 +73,8 @@ WRONG = {
         "rounded": (lambda n, k: round(math.log(n, k)), "for n = 700 and k = 2 it says 9"),
     },
     "window_backward": {
-        "repeated places": (lambda *a: _window(*a, add=_buffered), "sends to key [0] is lost"),
-        "repeated values": (lambda *a: _window(*a, add=_buffered, add_keys=np.add.at), "a value stands in several"),
+        "repeated places": (lambda *a: _window(*a, add=_buffered), "sends to key 0 is lost"),
+        "repeated values": (lambda *a: _window(*a, add=_buffered, add_keys=np.add.at), "sends to value 0 is lost"),
         "no scale": (lambda *a: _window(*a, scaled=False), "2 times the true gradient"),
         "the d of one size": (lambda *a: _window(*a, d=4), "is a number written where one of them belongs"),
         "in float32": (_in_float32, "of arrays of float64 the gradients are float32"),

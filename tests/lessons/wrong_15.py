@@ -93,7 +93,7 @@ def _softmax(flaw="", other=float("-inf")):
         num_rows, n = x.shape
         block = 16 if flaw == "a block of 16" else triton.next_power_of_2(n)
         width = block if flaw in ("rows of a block", "a slice") else n
-        y = torch.empty((num_rows, width), dtype=x.dtype, device=x.device)
+        y = x if flaw == "in place" else torch.empty((num_rows, width), dtype=x.dtype, device=x.device)
         if flaw == "copied first":
             x = x.clone()
         if flaw == "rows of a block":
@@ -230,6 +230,7 @@ WRONG = {
         "a launch for each row": (_softmax("a launch a row"), "were launched 3 times"),
         "a program for all rows": (_softmax("a loop over rows"), "the kernel ran 1 program"),
         "loaded twice": (_softmax("two sweeps"), "each number of x is read 2 times"),
+        "in place": (_softmax("in place"), "it writes into its argument x"),
         "stored twice": (_softmax("stored twice"), "each number of y is written 2 times"),
         "a copy first": (_softmax("copied first"), "have read 0 of the 20 numbers of x"),
         "divided by PyTorch": (_softmax("divided afterwards"), "have written 0 of the 20 numbers of y"),

@@ -39,6 +39,20 @@ def _not_a_number(left, right):
     return m, a * left[1] + b * right[1], a[:, None] * left[2] + b[:, None] * right[2]
 
 
+def _in_place(left, right):
+    """Right, and the left state is the sum from then on."""
+    m, l, acc = left
+    new_m = np.maximum(m, right[0])
+    shift = np.where(new_m == -np.inf, 0.0, new_m)
+    a, b = np.exp(m - shift), np.exp(right[0] - shift)
+    l *= a
+    l += b * right[1]
+    acc *= a[:, None]
+    acc += b[:, None] * right[2]
+    m[:] = new_m
+    return m, l, acc
+
+
 def _one_case_for_all(left, right):
     if np.isneginf(left[0]).all():
         return right
@@ -145,6 +159,8 @@ def _flash(flaw=""):
     def flash_forward(query, key, value, causal=False, tile=(16, 16)):
         if flaw == "the tile is ignored":
             tile = 16, 16
+        if flaw == "in place":
+            query /= 1.0001
         (H, Tq, D), Tk, (QUERIES, KEYS) = query.shape, key.shape[1], tile
         blocks, shift = triton.cdiv(Tq, QUERIES), Tk - Tq
         last = [min((n + 1) * QUERIES, Tq) + shift if causal else Tk for n in range(blocks)]
@@ -207,6 +223,7 @@ WRONG = {
         "averaged": (_averaged, "nothing averaged"),
         "overflow": (_no_maximum, "e^(1000) overflows"),
         "nothing and nothing": (_not_a_number, "give NaN: −inf − (−inf)"),
+        "in place": (_in_place, "it writes into its argument left[1]"),
         "one case for all queries": (_one_case_for_all, "each row is a case of its own"),
         "one maximum for all queries": (_one_maximum, "row by row"),
         "one array": (lambda left, right: left[0], "must return 3 arrays"),
@@ -226,6 +243,7 @@ WRONG = {
         "not divided by l": (_flash("not divided"), "Is acc divided by l in the end?"),
         "natural logarithm": (_flash("natural logarithm"), "must be log2(16) = 4"),
         "not scaled": (_flash("not scaled"), "query · key / √D"),
+        "the query is scaled in place": (_flash("in place"), "it writes into its argument query"),
         "no kernel": (_no_flash_kernel, "no kernel was launched"),
         "the scale of D = 16": (_flash("the scale of D = 16"), "a number written where D belongs"),
         "weights in float32": (_flash("in float32"), "in float16 it raises"),

@@ -129,8 +129,8 @@ def window_backward(attempt: Attempt) -> None:
             missed = sorted(set(window) - set(each.tolist()))
             require(
                 not missed,
-                f"what the gradient at position {position} sends to {name} {missed[:1]} is lost: a {name} stands in "
-                "several windows, and gets what all of them send (np.add.at, not +=)",
+                f"what the gradient at position {position} sends to {name} {min(missed, default='')} is lost: a {name} "
+                "stands in several windows, and gets what all of them send (np.add.at, not +=)",
             )
     require(
         same(found[2].sum(axis=0), dout.sum(axis=0)),

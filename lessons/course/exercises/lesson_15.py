@@ -243,7 +243,7 @@ def softmax_rows(attempt: Attempt) -> None:
     )
     must(right[0], "a row with one −inf among its numbers is wrong: there the weight is 0, and the others are not")
     half = tensor(4 * rng.standard_normal((2, 300)), torch.float16)
-    y, *_ = judged(half)
+    y, _, _, seen, found = judged(half)
     exact = ops.softmax_forward(half.double().cpu().numpy())[0]
     normal = exact > 2.0**-14  # below, float16 has fewer digits
     worst = np.abs(y / exact - 1)[normal].max()
@@ -252,6 +252,7 @@ def softmax_rows(attempt: Attempt) -> None:
         f"in float16 a weight is off by {worst:.2g} of itself, and rounding it once costs at most {HALF_ULP:.2g}: "
         "convert x to float32 right after the load, and the result back right before the store",
     )
+    each_once(seen, x=("read", half), y=("written", found))
 
 
 @exercise(answer=_layernorm_backward_rows)

@@ -40,23 +40,23 @@ def least_seconds(attempt: Attempt) -> None:
         require(limit in (MEMORY, ARITHMETIC), f'what decides must be "memory" or "arithmetic", and it is {limit!r}')
         return float(seconds), limit
 
-    far, near = answer(80e9, 1e9), answer(1e9, 10e9)  # 10 s against 1 s; 0.125 s against 10 s
-    for (seconds, _), slower, quicker in ((far, 10.0, 1.0), (near, 10.0, 0.125)):
+    far, near = answer(80e9, 2e9), answer(1e9, 10e9)  # 10 s against 2 s; 0.125 s against 10 s
+    for (seconds, _), slower, quicker in ((far, 10.0, 2.0), (near, 10.0, 0.125)):
         together = abs(seconds - slower - quicker) < 1e-9
         require(not together, f"{slower:g} s of one and {quicker:g} s of the other make their sum: but they overlap")
         require(abs(seconds - quicker) > 1e-9, "the time is the quicker one's: it cannot end before the slower is done")
-    agree("with 80e9 operations and 1e9 bytes, at 8e9 and 1e9 a second, the time", far[0], 10.0)
+    agree("with 80e9 operations and 2e9 bytes, at 8e9 and 1e9 a second, the time", far[0], 10.0)
     agree("with 1e9 operations and 10e9 bytes, at 8e9 and 1e9 a second, the time", near[0], 10.0)
     require(
         (far[1], near[1]) != (MEMORY, ARITHMETIC),
-        "80 operations for each byte, where the machine does 8, are called bound by memory: the names are swapped",
+        "40 operations for each byte, where the machine does 8, are called bound by memory: the names are swapped",
     )
     between = answer(4e9, 1e9)  # more operations than bytes, and fewer than 8 for each
     require(
         between[1] == MEMORY,
         "4 operations for each byte are called bound by arithmetic: compare seconds, not operations with bytes",
     )
-    require(far[1] == ARITHMETIC, "80 operations for each byte, where the machine does 8, are bound by arithmetic")
+    require(far[1] == ARITHMETIC, "40 operations for each byte, where the machine does 8, are bound by arithmetic")
     agree("with 1e9 operations and 0.3e9 bytes, at 8e9 and 1e9 a second, the time", answer(1e9, 0.3e9)[0], 0.3)
     other = replace(gpu, flops=2e9, bandwidth=5e9)
     agree("of another gpu, with 1e9 operations at 2e9 a second, the time", answer(1e9, 1e9, other)[0], 0.5)
