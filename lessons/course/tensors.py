@@ -35,11 +35,6 @@ def needs_kernels(attempt: Attempt, *placeholders: Any) -> None:
         raise Wrong(f"nothing can be said of it: {MISSING}")
 
 
-def result(attempt: Attempt, *args: Any, shape: tuple[int, ...], dtype: Any = None) -> np.ndarray:
-    """What an attempt returns, a tensor of this shape, in float64."""
-    return as_numbers("what it returns", attempt(*args), shape, dtype)
-
-
 def as_numbers(name: str, found: Any, shape: tuple[int, ...], dtype: Any = None) -> np.ndarray:
     """A returned tensor, which must have this shape (and dtype), in float64."""
     if not isinstance(found, torch.Tensor):
@@ -47,5 +42,5 @@ def as_numbers(name: str, found: Any, shape: tuple[int, ...], dtype: Any = None)
     if tuple(found.shape) != shape:
         raise Wrong(f"{name} has shape {tuple(found.shape)} and must have {shape}")
     if dtype is not None and found.dtype != dtype:
-        raise Wrong(f"{name} is {found.dtype} and must be {dtype}, as its argument is")
+        raise Wrong(f"{name} is {found.dtype} and must be {dtype}")
     return numpy(found)

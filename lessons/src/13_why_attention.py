@@ -328,7 +328,7 @@ def window_backward(dout, query, key, value, weights, r):
     """Gradients of window_forward, without an (n, n) array.
 
     dout, query, key, value (n, d), weights (n, 2r + 1) as window_forward returned them, 0 where there is no key
-    → the tuple dquery, dkey, dvalue, (n, d) each. The scores were scaled by 1/√d.
+    → the tuple dquery, dkey, dvalue, (n, d) each and of query's dtype. The scores were scaled by 1/√d.
     """
     raise NotImplementedError
 

@@ -97,7 +97,7 @@ for name, (exponent, fraction) in formats.items():
 def round_to(x, bits):
     """The nearest float with `bits` bits of fraction, and float32's exponents; a tie goes to the even neighbour.
 
-    x: float32, any shape, neither infinite nor subnormal; bits from 1 to 22 → float32 of x's shape.
+    x: float32, any shape, neither infinite nor subnormal, perhaps 0; bits from 1 to 22 → float32 of x's shape.
     """
     raise NotImplementedError
 
@@ -190,7 +190,7 @@ print(double_loops(np.arange(10), BLOCK=4))
 # * An array arrives as a **pointer** to its first element, and `x_ptr + i` is a block of pointers. There is no shape,
 #   no bounds check: you say where things lie.
 # * `tl.load(pointers, mask, other=…)` gives a block of numbers; lanes whose mask is off get `other`, and touch no
-#   memory. `tl.store` leaves out the lanes whose mask is off.
+#   memory; without `other` they hold anything. `tl.store` leaves out the lanes whose mask is off.
 # * A block's length is a **power of two**, known when the kernel is compiled (`tl.constexpr`).
 # * Between load and store, numbers are in registers. What happens there costs no memory traffic.
 
@@ -298,10 +298,10 @@ def softmax_rows_kernel(x_ptr, y_ptr, n, stride_x, BLOCK: tl.constexpr):
 
 
 def softmax_rows(x):
-    """Softmax over the last axis of x (N, n), n ≥ 1 → y (N, n), contiguous and of x's dtype; sums in float32.
+    """Softmax over the last axis of x (N, n), n ≥ 1, computed in float32 → y (N, n) of x's dtype, contiguous.
 
     Elements of a row lie side by side, rows x.stride(0) apart. A row of all −inf gives zeros. Launches the kernel above
-    with a program for each row.
+    once, with a program for each row; it loads each number of x once and stores each of y once.
     """
     raise NotImplementedError
 
@@ -501,7 +501,8 @@ def layernorm_backward_rows(dy, x, gamma, mean, rstd, programs):
     """Gradients of y = gamma · n + beta, n = (x − mean) · rstd, mean and rstd those of each row.
 
     dy and x (N, n), gamma (n,), mean and rstd (N,): float32 and contiguous → the tuple dx (N, n), dgamma (n,),
-    dbeta (n,). Launches the kernel above with `programs` programs, also where that is more than there are rows.
+    dbeta (n,), float32 too. Launches the kernel above once with `programs` programs, also where that is more than there
+    are rows; it loads each number of dy and x once, stores each of dx once, and uses no atomics.
     """
     raise NotImplementedError
 

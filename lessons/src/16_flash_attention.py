@@ -96,8 +96,8 @@ def block_state(query, key, value):
 def merge(left, right):
     """The state of two blocks of keys together, from their states.
 
-    left and right: tuples m (T,), l (T,), acc (T, D) → such a tuple. Nothing overflows, whatever the scores; merging
-    with a state of m = −inf, l = 0, acc = 0 changes nothing.
+    left and right: tuples m (T,), l (T,), acc (T, D), which stay as they are → such a tuple. Nothing overflows,
+    whatever the scores; where a query's state is m = −inf, l = 0, acc = 0, merging with it changes nothing.
     """
     raise NotImplementedError
 
@@ -181,7 +181,7 @@ def causal_blocks(block, tile, Tq, Tk):
 
     block: the number of the block of queries; tile = (QUERIES, KEYS): rows of a block of queries and of one of keys.
     The last block of either may stick out. Query i sees the keys 0 … Tk − Tq + i.
-    → (whole, stop): each of the queries sees all of blocks 0 … whole − 1; some see some of blocks 0 … stop − 1.
+    → (whole, stop), ints: each of the queries sees all of blocks 0 … whole − 1; some see some of blocks 0 … stop − 1.
     """
     raise NotImplementedError
 
@@ -267,7 +267,8 @@ def flash_forward(query, key, value, causal=False, tile=TILE):
     """softmax(query keyᵀ / √D) value, and the log-sum-exp of the scores in base 2.
 
     query (H, Tq, D), key and value (H, Tk, D), contiguous → out (H, Tq, D) in their dtype, and in float32 lse (H, Tq),
-    log2 Σ_j 2^score_j of the scores in base 2. A query that sees nothing has an out of 0 and an lse of +inf.
+    log2 Σ_j 2^score_j of the scores in base 2. A query that sees nothing has an out of 0 and an lse of +inf. Launches
+    the kernel above once, in tiles of `tile` = (QUERIES, KEYS); programs read no blocks of keys but those they visit.
     """
     raise NotImplementedError
 
@@ -399,7 +400,7 @@ def backward_block(dout, out, lse, query, key, value):
     """What one block of keys adds to the gradients of attention over all keys.
 
     dout and out (T, Dv), the gradient and the output of all keys; lse (T,), log Σ_j e^score_j over all keys;
-    query (T, D); key (n, D) and value (n, Dv) of the block alone. Scores are query · key / √D.
+    query (T, D); key (n, D) and value (n, Dv) of the block alone. Scores are query · key / √D; nothing overflows.
     → the tuple dquery (T, D), this block's part of it, dkey (n, D), dvalue (n, Dv).
     """
     raise NotImplementedError

@@ -5,9 +5,11 @@ import math
 import numpy as np
 
 
-def _window(dout, query, key, value, weights, r, *, add=np.add.at, scaled=True, mean=True, wraps=False):
+def _window(
+    dout, query, key, value, weights, r, *, add=np.add.at, add_keys=None, scaled=True, mean=True, wraps=False, d=None
+):
     """Right as it stands; each option makes one mistake."""
-    n, d = query.shape
+    n, d = len(query), d or query.shape[1]
     index = np.arange(n)[:, None] + np.arange(-r, r + 1)
     if wraps:
         weights = np.where(weights == 0, 0.1, weights)
@@ -16,13 +18,17 @@ def _window(dout, query, key, value, weights, r, *, add=np.add.at, scaled=True, 
     dscores = weights * (dweights - ((dweights * weights).sum(axis=1, keepdims=True) if mean else 0))
     dscores = dscores / np.sqrt(d) if scaled else dscores
     dkey, dvalue = np.zeros_like(key), np.zeros_like(value)
-    add(dkey, index, dscores[..., None] * query[:, None])
+    (add_keys or add)(dkey, index, dscores[..., None] * query[:, None])
     add(dvalue, index, weights[..., None] * dout[:, None])
     return np.einsum("iw,iwd->id", dscores, key[index]), dkey, dvalue
 
 
 def _buffered(array, index, part):
     array[index] += part
+
+
+def _in_float32(*args):
+    return tuple(gradient.astype(np.float32) for gradient in _window(*args))
 
 
 def _all_pairs(dout, query, key, value, weights, r):
@@ -59,6 +65,7 @@ WRONG = {
     },
     "dilated_layers": {
         "a logarithm rounded up": (lambda n, k: math.ceil(math.log(n, k)), "a hair beside the whole number"),
+        "a logarithm less a little": (lambda n, k: math.ceil(math.log(n, k) - 1e-4), "one too few"),
         "rounded down": (lambda n, k: int(math.log(n + 0.5, k)), "for n = 100 and k = 5 it says 2"),
         "contiguous kernels": (lambda n, k: -(-(n - 1) // (k - 1)), "positions take 100 layers more than 100"),
         "not rounded": (lambda n, k: math.log(n, k), "must return an int"),
@@ -66,13 +73,17 @@ WRONG = {
         "rounded": (lambda n, k: round(math.log(n, k)), "for n = 700 and k = 2 it says 9"),
     },
     "window_backward": {
-        "repeated places": (lambda *a: _window(*a, add=_buffered), "np.add.at, not +="),
+        "repeated places": (lambda *a: _window(*a, add=_buffered), "sends to key 0 is lost"),
+        "repeated values": (lambda *a: _window(*a, add=_buffered, add_keys=np.add.at), "sends to value 0 is lost"),
         "no scale": (lambda *a: _window(*a, scaled=False), "2 times the true gradient"),
+        "the d of one size": (lambda *a: _window(*a, d=4), "is a number written where one of them belongs"),
+        "in float32": (_in_float32, "of arrays of float64 the gradients are float32"),
         "no mean in the softmax": (lambda *a: _window(*a, mean=False), "takes the weighted mean"),
         "wraps around": (lambda *a: _window(*a, wraps=True), "does the window wrap around"),
         "the key in the middle for all": (_own_key, "the gradient of query is wrong"),
         "all pairs": (_all_pairs, "gather the keys of each window instead"),
         "keys and values exchanged": (_exchanged, "are the two exchanged?"),
+        "the reverse order": (lambda *a: _window(*a)[::-1], "dquery adds up to what dvalue must"),
         "two arrays": (lambda *a: _window(*a)[:2], "must return 3 arrays"),
     },
 }

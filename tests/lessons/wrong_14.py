@@ -23,8 +23,8 @@ def _plain_adam(data, grad, m, v, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
     data -= lr * (m / (1 - beta1**step)) / (np.sqrt(v / (1 - beta2**step)) + eps)
 
 
-def _one_block(data, grad, m, v, step, lr, block=1 << 16):
-    _plain_adam(data, grad, m, v, step, lr)
+def _one_block(data, grad, m, v, step, lr, block=1 << 16, **options):
+    _plain_adam(data, grad, m, v, step, lr, **options)
 
 
 def _forgets_the_rest(data, grad, m, v, step, lr, block=1 << 16):
@@ -52,14 +52,32 @@ def _no_correction(data, grad, m, v, step, lr, block=1 << 16):
         _plain_adam(data[part], grad[part], m[part], v[part], 10**6, lr)
 
 
-def _widens(data, grad, m, v, step, lr, block=1 << 16):
-    root = np.sqrt(np.float64(1 - 0.98**step))
+def _widens(data, grad, m, v, step, lr, block=1 << 16, beta1=0.9, beta2=0.98, eps=1e-9):
+    root = np.sqrt(np.float64(1 - beta2**step))
     for start in range(0, data.size, block):
         part = slice(start, start + block)
         g = grad[part] * np.float64(1.0)
-        m[part] = 0.9 * m[part] + 0.1 * g
-        v[part] = 0.98 * v[part] + 0.02 * g * g
-        data[part] -= lr * root / (1 - 0.9**step) * m[part] / (np.sqrt(v[part]) + 1e-9 * root)
+        m[part] = beta1 * m[part] + (1 - beta1) * g
+        v[part] = beta2 * v[part] + (1 - beta2) * g * g
+        data[part] -= lr * root / (1 - beta1**step) * m[part] / (np.sqrt(v[part]) + eps * root)
+
+
+def _adam(eps_in="the sum", always=None, **fixed):
+    """Adam in blocks, with eps in another place, a block that is always so long, or arguments that are numbers."""
+
+    def adam_step(data, grad, m, v, step, lr, block=1 << 16, beta1=0.9, beta2=0.98, eps=1e-9):
+        given = {"step": step, "lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps} | fixed
+        step, lr, beta1, beta2, eps = given.values()
+        block = always or block
+        for start in range(0, data.size, block):
+            part = slice(start, start + block)
+            m[part] = beta1 * m[part] + (1 - beta1) * grad[part]
+            v[part] = beta2 * v[part] + (1 - beta2) * grad[part] ** 2
+            corrected = v[part] / (1 - beta2**step)
+            root = np.sqrt(corrected + eps) if eps_in == "the root" else np.sqrt(corrected) + eps
+            data[part] -= lr * (m[part] / (1 - beta1**step)) / root
+
+    return adam_step
 
 
 def _rest_is_free(shares, times):
@@ -81,7 +99,11 @@ WRONG = {
         "no memory": (lambda m, k, n, machine: machine.call + 2 * m * k * n / machine.flops, "still have to travel"),
         "the call overlaps": (
             lambda m, k, n, machine: max(machine.call, _predict(call=0.0)(m, k, n, machine)),
-            "a call of half a second, which comes on top",
+            "a call of 0.5 s, which comes on top",
+        ),
+        "a call where it is the longest": (
+            lambda m, k, n, machine: max(machine.call, 0) if machine.call > 1 else _predict()(m, k, n, machine),
+            "a call of 2 s, which comes on top",
         ),
     },
     "adam_step": {
@@ -91,6 +113,12 @@ WRONG = {
         "grad is overwritten": (_writes_into_grad, "it writes into grad"),
         "no bias correction": (_no_correction, "the sum without 1 − beta1^step"),
         "a wide scalar": (_widens, "a scalar of type np.float64"),
+        "beta1 is a number": (_adam(beta1=0.9), "with beta1 = 0.8"),
+        "beta2 is a number": (_adam(beta2=0.98), "with beta2 = 0.95"),
+        "lr is a number": (_adam(lr=0.1), "with lr = 0.01"),
+        "step is a number": (_adam(step=3), "with step = 7"),
+        "eps inside the root": (_adam("the root"), "outside the root"),
+        "block is a number": (_adam(always=4096), "is `block` ignored"),
     },
     "speed_up": {
         "the rest is free": (_rest_is_free, "as if the other half took no time"),
@@ -103,6 +131,14 @@ WRONG = {
         "a product": (
             lambda shares, times: math.prod(1 / (1 - s + s / k) for s, k in zip(shares, times, strict=True)),
             "a half becomes 2 times and a quarter 4 times",
+        ),
+        "the first two parts": (
+            lambda shares, times: 1 / (1 - shares[:2].sum() + (shares[:2] / times[:2]).sum()),
+            "where three quarters become",
+        ),
+        "never slower": (
+            lambda shares, times: max(1.0, 1 / (1 - shares.sum() + (shares / times).sum())),
+            "times below 1 count too",
         ),
     },
 }

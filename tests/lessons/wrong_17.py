@@ -1,6 +1,7 @@
 """Plausible wrong answers to lesson 17, each with words of the hint it must get."""
 
 import math
+from dataclasses import replace
 
 
 def _limits(combine=max, names=("arithmetic", "memory"), by_seconds=True):
@@ -30,11 +31,21 @@ WRONG = {
         "the quicker": (_limits(combine=min), "cannot end before the slower"),
         "the names are swapped": (_limits(names=("memory", "arithmetic")), "the names are swapped"),
         "operations against bytes": (_limits(by_seconds=False), "compare seconds, not operations with bytes"),
+        "one gpu's operations": (
+            lambda flops, moved, gpu: _limits()(flops, moved, replace(gpu, flops=8e9)),
+            "another gpu",
+        ),
+        "whole seconds": (_limits(combine=lambda a, b: int(max(a, b))), "0.3e9 bytes"),
         "other words": (_limits(names=("compute", "memory")), "and it is 'compute'"),
         "the time alone": (lambda flops, moved, gpu: flops / gpu.flops, "must return 2 arrays"),
     },
     "attention_work": {
         "one product": (_work(flops=2), "there are two products"),
+        "the softmax's operations": (
+            lambda T, D, fused: (_work()(T, D, fused)[0] + 5 * T * T, _work()(T, D, fused)[1]),
+            "count the products alone",
+        ),
+        "exchanged": (lambda T, D, fused: _work()(T, D, fused)[::-1], "(operations, bytes)"),
         "no output": (_work(arrays=3, squares=4), "query, key, value and out are four"),
         "float32": (_work(item=4), "half precision has 2 bytes"),
         "written and read once": (_work(squares=2), "unfused, 2 arrays of T × T"),
@@ -45,6 +56,10 @@ WRONG = {
         "the weights alone, and a guard": (
             lambda C_in, C_out, gpu: math.inf if C_in < 200 else math.ceil(gpu.flops / gpu.bandwidth),
             "if only the weights moved",
+        ),
+        "float32": (
+            lambda C_in, C_out, gpu: _rounded(C_in, C_out, replace(gpu, bandwidth=gpu.bandwidth / 2), math.ceil),
+            "a half-precision number has 2 bytes",
         ),
         "rounded down": (_rounded, "memory still decides"),
         "one too many": (lambda C_in, C_out, gpu: _rounded(C_in, C_out, gpu) + 2, "would be enough"),

@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from typing import Any
 
 import numpy as np
 
@@ -77,8 +78,9 @@ def predicted_seconds(attempt: Attempt) -> None:
         "a second of arithmetic and a second of memory make 2 s: but it computes while it moves, so the slower decides",
     )
     agree("with a second of arithmetic and a second of memory it", equal, 1.0)
-    called = answer(2 * m * k * n, moved, 0.5)
-    agree("with a second of each and a call of half a second, which comes on top, it", called, 1.5)
+    for call in (0.5, 2.0):
+        called = answer(2 * m * k * n, moved, call)
+        agree(f"with a second of each and a call of {call:g} s, which comes on top, it", called, 1.0 + call)
 
 
 @exercise(answer=_adam_step, in_place=True)
@@ -117,12 +119,32 @@ def adam_step(attempt: Attempt) -> None:
                 "the last block may be shorter",
             )
             agree(f"of {size} parameters in blocks of {block}, {name}", actual[i], expected[i])
+    for name, value in {"step": 7, "lr": 0.01, "beta1": 0.8, "beta2": 0.95, "eps": 0.1}.items():
+        options: dict[str, Any] = {"step": 3, "lr": 0.1, name: value}
+        actual, expected = arrays(11), arrays(11)
+        attempt(*actual, **options)
+        data, grad, m, v = expected
+        _adam_step(data, grad, m, v, **options)
+        likely = f"is {name} ignored, or written as a number?"
+        if name == "eps":
+            likely = "is it used, and added to √(v / (1 − beta2^step)), outside the root and after the correction?"
+        for i, changed in ((2, "m"), (3, "v"), (0, "data")):
+            require(
+                np.allclose(actual[i], expected[i]),
+                f"with {name} = {value}, and all else as before, {changed} is wrong: {likely}",
+            )
     size, block = 1 << 18, 1 << 14  # large, beside what Python itself allocates meanwhile
     wide, narrow = (_most_memory(attempt, arrays(size, dtype), block) for dtype in (np.float64, np.float32))
     require(
         wide < 10 * 8 * block,
         f"on {size:,} parameters in blocks of {block:,} its temporary arrays are {wide / 8 / block:.0f} blocks large: "
         "is every operation on a slice of `block` elements?",
+    )
+    wider = _most_memory(attempt, arrays(size), 4 * block)
+    require(
+        wider > 2 * wide,
+        f"its temporary arrays are as large with blocks of {4 * block:,} parameters as with blocks of {block:,}: is "
+        "`block` ignored?",
     )
     require(
         narrow < 0.8 * wide,
@@ -172,4 +194,12 @@ def speed_up(attempt: Attempt) -> None:
         "where a half becomes 2 times and a quarter 4 times as fast, the speed-up",
         answer([0.5, 0.25], [2.0, 4.0]),
         1 / (0.25 + 0.25 + 0.0625),
+    )
+    three = answer([0.25, 0.25, 0.25], [2.0, 4.0, 8.0])
+    agree("where three quarters become 2, 4 and 8 times as fast, the speed-up", three, 1 / 0.46875)
+    slower = answer([0.5], [0.5])
+    require(
+        abs(slower - 2 / 3) < 1e-9,
+        f"where half of the step becomes half as fast, it says {slower:.4g} times as fast, and it is 2/3: times below "
+        "1 count too",
     )

@@ -1,18 +1,22 @@
 """Lesson 15: number formats, and kernels over rows."""
 
+from typing import Any
+from unittest import mock
+
 import numpy as np
 
 import kernels
 from minitransformer import ops
 
 from ..exercise import Attempt, exercise
-from ..fence import Trespasses, fence
+from ..fence import Seen, fence
 from ..gpu import require, torch
-from ..judging import agree, several
+from ..judging import agree, kind, several
 from ..judging import require as must
-from ..tensors import as_numbers, needs_kernels, result, tensor
+from ..tensors import as_numbers, needs_kernels, tensor
 
-FLOAT32, FLOAT16 = 1e-5, 2e-3  # tolerances
+FLOAT32 = 1e-5  # tolerance
+HALF_ULP = 2.0**-11  # of a float16: what rounding a number once costs, as a share of it
 
 
 def _round_to(x, bits):
@@ -27,10 +31,12 @@ def _softmax_rows(x):
 
 def _layernorm_backward_rows(dy, x, gamma, mean, rstd, programs):
     require()
-    from kernels.layernorm import NO_DROPOUT
+    from kernels import layernorm
 
     # The forward's cache, which nobody but the pair looks into, made of what the exercise is given.
-    return kernels.layernorm_backward(dy, (x, None, gamma, mean, rstd, NO_DROPOUT, x.shape))
+    cache = x, None, gamma, mean, rstd, layernorm.NO_DROPOUT, x.shape
+    with mock.patch.object(layernorm, "programs_at_once", return_value=programs):
+        return kernels.layernorm_backward(dy, cache)
 
 
 @exercise(answer=_round_to)
@@ -39,10 +45,18 @@ def round_to(attempt: Attempt) -> None:
     x = (rng.standard_normal(200) * 2.0 ** rng.integers(-8, 8, 200)).astype(np.float32)
 
     def rounded(x, bits):
-        found = attempt(np.asarray(x, np.float32), bits)
-        must(np.shape(found) == np.shape(x), f"it has shape {np.shape(found)} and must have x's, {np.shape(x)}")
+        x = np.asarray(x, np.float32)
+        found = attempt(x, bits)
+        must(np.shape(found) == x.shape, f"it has shape {np.shape(found)} and must have x's, {x.shape}")
+        must(
+            isinstance(found, np.ndarray | np.generic) and found.dtype == np.float32,
+            f"it must return float32, as x is, not {getattr(found, 'dtype', kind(found))}",
+        )
         return np.asarray(found, np.float64)
 
+    zero = rounded([0.0], 10)[0]
+    must(zero == 0, f"0 becomes {zero:g} and must stay 0: it has no leading 1, and its logarithm is −inf")
+    rounded(np.ones((2, 3)), 10)
     found = rounded(x, 10)
     agree("of −x, the result", rounded(-x, 10), -found)
     for bits in (10, 7):
@@ -69,102 +83,185 @@ def round_to(attempt: Attempt) -> None:
             np.array_equal(rounded(ties, bits), [1, 1 + 2 * step]),
             "half-way between two neighbours, x goes to the one whose last bit is 0: 2.5 to 2, but 3.5 to 4",
         )
-    agree("with 10 bits, the result", found, x.astype(np.float16).astype(np.float64), tolerance=1e-7)
+    ends = np.array([1.2e-38, 3.3e38], np.float32)
+    for numbers, bits in ((x, 10), (x, 7), (x, 22), (x, 1), (ends, 7)):
+        found, right = rounded(numbers, bits).astype(np.float32), _round_to(numbers, bits)
+        wrong = np.flatnonzero(found != right)
+        must(
+            not len(wrong),
+            "with {} bits {} becomes {} and should become {}".format(
+                bits, *(str(each[wrong[:1]].squeeze()) for each in (numbers, found, right))
+            ),
+        )
 
 
-def stays_inside(seen: Trespasses, name: str, width: int) -> None:
+def stays_inside(seen: Seen, where: str) -> None:
     """What is right in the interpreter, where one program comes after the other, may be luck."""
-    found = f"{name} of rows of {width} is right, but "
     must(
         not seen.stores,
-        f"{found}the kernel also writes behind the last row ({seen.stores} lanes, stopped here; on a GPU somebody "
-        "else's memory is overwritten): tl.store wants the mask too",
+        f"{where} it is right, but the kernel also writes where there is no array ({seen.stores} lanes, stopped here; "
+        "on a GPU somebody else's memory is overwritten): tl.store wants the mask too",
     )
     must(
         not seen.loads,
-        f"{found}the kernel also reads where there is no array ({seen.loads} lanes, stopped here; a GPU may crash): "
-        "tl.load wants the mask too",
+        f"{where} it is right, but the kernel also reads where there is no array ({seen.loads} lanes, stopped here; a "
+        "GPU may crash): tl.load wants the mask too",
     )
     must(
         not seen.races,
-        f"{found}a program reads or writes what another has written ({seen.races} lanes): on a GPU they run side by "
-        "side, and who comes first is chance. Each program writes places of its own",
+        f"{where} it is right, but a program reads or writes what another has written ({seen.races} lanes): on a GPU "
+        "they run side by side, and who comes first is chance. Each program writes places of its own",
     )
+    must(
+        not seen.atomics,
+        f"{where} it is right, but it adds with atomic operations: their order is chance, and the sum's last bits with "
+        "it. Each program writes its sum to a row of its own",
+    )
+
+
+def works_alone(seen: Seen, kernel: str, at_most: int, rows: int) -> None:
+    """The kernel must have been launched, and not once for each row."""
+    must(
+        seen.programs,
+        "the numbers are right, and no kernel was launched: PyTorch computed them, array after array through memory. "
+        f"Write {kernel}, and launch it, {kernel}[(programs,)](…)",
+    )
+    must(
+        not seen.interpreted or len(seen.programs) <= at_most,
+        f"for {rows} rows kernels were launched {len(seen.programs)} times: one launch has a grid of programs, "
+        f"{kernel}[(programs,)](…), which run side by side",
+    )
+
+
+def each_once(seen: Seen, **arrays: tuple[str, Any]) -> None:
+    """Kernels must have read, or written, each number of each array once."""
+    for name, (way, array) in arrays.items() if seen.interpreted else ():
+        lanes = getattr(seen, way)(array)
+        must(
+            lanes >= array.numel(),
+            f"the numbers are right, but kernels have {way} {lanes:,} of the {array.numel():,} numbers of {name}: an "
+            "operation of PyTorch before or after the kernel is one more pass through memory",
+        )
+        must(
+            lanes <= array.numel(),
+            f"the numbers are right, but each number of {name} is {way} {lanes / array.numel():.3g} times: keep what "
+            "is loaded, store only what is final. The reason for a kernel is that it passes over memory once",
+        )
+
+
+def unwritten(seen: Seen, array: Any) -> bool:
+    """Whether kernels wrote a part of an array, and left out the rest, which holds anything."""
+    return 0 < seen.written(array) < array.numel()
 
 
 @exercise(answer=_softmax_rows)
 def softmax_rows(attempt: Attempt) -> None:
     needs_kernels(attempt, None)
     rng = np.random.default_rng(0)
-    seen = Trespasses()
 
-    def error_by_row(x):
-        nonlocal seen
+    def judged(x):
+        """y in float64, the largest error of each row, which rows are right, what was seen, and y itself."""
         with fence() as seen:
-            y = result(attempt, x, shape=tuple(x.shape), dtype=x.dtype)
-        return y, np.abs(y - ops.softmax_forward(x.double().cpu().numpy())[0]).max(axis=1)
+            found = attempt(x)
+        y = as_numbers("what it returns", found, tuple(x.shape), x.dtype)
+        must(
+            found.is_contiguous(),
+            f"y has strides of {tuple(found.stride())} and must be contiguous, {(x.shape[1], 1)}: a kernel that is "
+            "given its pointer looks for row r at r · n",
+        )
+        off = np.abs(y - ops.softmax_forward(x.double().cpu().numpy())[0]).max(axis=1)
+        return y, off, off <= FLOAT32, seen, found
 
-    full = tensor(rng.standard_normal((3, 8)))
-    _, wrong = error_by_row(full)
+    x = tensor(rng.standard_normal((3, 8)))
+    _, off, right, seen, _ = judged(x)
     must(
-        wrong[0] > FLOAT32 or not wrong.max() > FLOAT32,
+        not right[0] or right.all(),
         "of 3 rows of 8, the first is right and another is not: is there a program for each row?",
     )
-    must(wrong.max() <= FLOAT32, f"3 rows of 8, a power of two, are off by {wrong.max():.1g}: is it e^x / Σ e^x?")
+    must(right.all(), f"3 rows of 8, a power of two, are off by {off.max():.1g}: is it e^x / Σ e^x?")
+    works_alone(seen, "softmax_rows_kernel", 1, rows=3)
 
-    for width in (5, 100):
-        y, wrong = error_by_row(tensor(rng.standard_normal((4, width))))
-        total = y.sum(axis=1)
+    for rows, width in ((4, 5), (4, 100), (2, 1100), (3, 1)):
+        x = tensor(rng.standard_normal((rows, width)))
+        y, off, right, seen, found = judged(x)
         must(
-            wrong[0] > FLOAT32 or not wrong.max() > FLOAT32,
-            f"of 4 rows of {width} the first is right and another is not: row r begins at r · {width}, "
+            not right[0] or right.all(),
+            f"of {rows} rows of {width} the first is right and another is not: row r begins at r · {width}, "
             "whatever the block's length",
         )
         must(
-            not (total < 1 - FLOAT32).any(),
-            f"rows of 8 are right, and a row of {width} sums to {total[0]:.3f}: lanes beyond the row add to the sum. "
+            not unwritten(seen, found),
+            f"rows of 8 are right, and of rows of {width} the kernel writes {seen.written(found) // rows} numbers: "
+            "BLOCK must be as long as a row at least",
+        )
+        must(
+            not np.isnan(y).any(),
+            f"rows of 8 are right, and rows of {width} hold NaN: where tl.load is given a mask and no `other`, lanes "
+            "whose mask is off hold anything",
+        )
+        total = y.sum(axis=1).min()
+        must(
+            total >= 1 - FLOAT32,
+            f"rows of 8 are right, and a row of {width} sums to {total:.3f}: lanes beyond the row add to the sum. "
             "What must they hold, for their exponential to be 0?",
         )
-        must(wrong.max() <= FLOAT32, f"rows of 8 are right, rows of {width} are off by {wrong.max():.1g}")
-        stays_inside(seen, "y", width)
+        must(right.all(), f"rows of 8 are right, rows of {width} are off by {off.max():.1g}")
+        stays_inside(seen, f"in rows of {width}")
+        must(
+            not seen.interpreted or width < 1000 or seen.programs == [rows],
+            f"for {rows} rows the kernel ran {seen.programs[0]} program{'s' * (seen.programs[0] != 1)}: with a program "
+            "for each row they run side by side",
+        )
+        each_once(seen, x=("read", x), y=("written", found))
 
-    large = tensor(np.array([[1e4, 1e4 - 1, -1e4], [-1e4, -1e4, -1e4 - 1]]))
-    y, wrong = error_by_row(large)
+    large = tensor(np.array([[1e4, 1e4 - 1, -1e4], [-1e4, -1e4, -1e4 - 1], [-1e30, -1e30, -2e30]]))
+    y, _, right, *_ = judged(large)
     must(
-        wrong.max() <= FLOAT32,
+        right[:2].all(),
         f"a row with {'NaN: e^10000 overflows' if np.isnan(y).any() else 'scores of ±10000 is wrong'}. "
         "What is subtracted from x first, and is it the maximum of the row alone, without the lanes beyond?",
     )
-
-    wide = tensor(rng.standard_normal((4, 130)))
-    _, wrong = error_by_row(wide[:, :100])
     must(
-        wrong.max() <= FLOAT32,
-        "rows that lie further apart in memory than they are long (the first 100 columns of 130) come out wrong: "
-        "row r of x begins at r · x.stride(0), and of y at r · y.stride(0)",
+        right.all(),
+        "a row of scores of −1e30 is wrong: lanes beyond the row must hold less than anything in it, and only −inf is",
     )
 
-    nothing = tensor(np.array([[0.0, 1, 2], [-np.inf, -np.inf, -np.inf]]))
-    y, _ = error_by_row(nothing)
+    wide = tensor(rng.standard_normal((4, 130)))
+    _, _, right, *_ = judged(wide[:, 10:110])
+    must(
+        right.all(),
+        "rows that lie further apart in memory than they are long (100 columns of 130) come out wrong: row r of x "
+        "begins at r · x.stride(0), and of y at r · n",
+    )
+
+    nothing = tensor(np.array([[0.0, 1, -np.inf], [-np.inf, -np.inf, -np.inf]]))
+    y, _, right, *_ = judged(nothing)
     must(
         not y[1].any(),
         f"a row of all −inf must give zeros and gives {y[1, 0]:g}: −inf − (−inf) is NaN, and so is 0/0. Begin the "
         "maximum at LOWEST, and divide by 1 where the sum is 0",
     )
-    half = tensor(rng.standard_normal((2, 300)), torch.float16)
-    _, wrong = error_by_row(half)
-    must(wrong.max() <= FLOAT16, f"in float16 it is off by {wrong.max():.1g}: are sums in float32?")
+    must(right[0], "a row with one −inf among its numbers is wrong: there the weight is 0, and the others are not")
+    half = tensor(4 * rng.standard_normal((2, 300)), torch.float16)
+    y, _, _, seen, found = judged(half)
+    exact = ops.softmax_forward(half.double().cpu().numpy())[0]
+    normal = exact > 2.0**-14  # below, float16 has fewer digits
+    worst = np.abs(y / exact - 1)[normal].max()
+    must(
+        worst <= 1.1 * HALF_ULP,
+        f"in float16 a weight is off by {worst:.2g} of itself, and rounding it once costs at most {HALF_ULP:.2g}: "
+        "convert x to float32 right after the load, and the result back right before the store",
+    )
+    each_once(seen, x=("read", half), y=("written", found))
 
 
 @exercise(answer=_layernorm_backward_rows)
 def layernorm_backward_rows(attempt: Attempt) -> None:
     needs_kernels(attempt, *[None] * 6)
     rng = np.random.default_rng(0)
-    seen = Trespasses()
 
     def case(num_rows, width, programs):
-        """What the attempt returns, and what is right; all of it in float64."""
-        nonlocal seen
+        """What the attempt returns and what is right, in float64; x; what was seen; and dy, x and dx as tensors."""
         x, dy = (rng.standard_normal((num_rows, width)).astype(np.float32) for _ in range(2))
         x, gamma = x + np.float32(2), (1 + rng.random(width)).astype(np.float32)
         mean, rstd = x.mean(axis=1), 1 / np.sqrt(x.var(axis=1) + 1e-5)
@@ -173,36 +270,54 @@ def layernorm_backward_rows(attempt: Attempt) -> None:
             found = attempt(*arrays, programs)
         several(found, "dx", "dgamma", "dbeta")
         shapes = {"dx": x.shape, "dgamma": gamma.shape, "dbeta": gamma.shape}
-        numbers = [as_numbers(name, f, shapes[name]) for name, f in zip(shapes, found, strict=True)]
+        numbers = [as_numbers(name, f, shapes[name], torch.float32) for name, f in zip(shapes, found, strict=True)]
         x64, gamma64 = x.astype(np.float64), gamma.astype(np.float64)
         _, cache = ops.layernorm_forward(x64, gamma64, np.zeros_like(gamma64))
-        return numbers, ops.layernorm_backward(dy.astype(np.float64), cache), x
+        return numbers, ops.layernorm_backward(dy.astype(np.float64), cache), x, seen, [*arrays[:2], found[0]]
 
     # One program, and a width that fills its block.
-    (dx, dgamma, dbeta), expected, x = case(5, 8, 1)
+    (dx, dgamma, dbeta), expected, x, seen, tensors = case(5, 8, 1)
     must(
-        not np.isnan(dx).any() and np.abs(dx.sum(axis=1)).max() <= 1e-4,
+        not unwritten(seen, tensors[2]),
+        "with 1 program for 5 rows not all of dx is written: program p takes the rows p, p + programs, p + 2 · "
+        "programs, …, so that each row is somebody's",
+    )
+    must(
+        np.isnan(dx).any() or np.abs(dx.sum(axis=1)).max() <= 1e-4,
         f"a row of dx sums to {dx.sum(axis=1)[np.abs(dx.sum(axis=1)).argmax()]:.2g} and must sum to 0: y does not "
         "change where all of a row's x grow by the same, so the mean of dn is subtracted",
     )
     along = (dx * (x - x.mean(axis=1, keepdims=True))).sum(axis=1)
     must(
-        np.abs(along).max() <= 1e-3,
+        np.isnan(dx).any() or np.abs(along).max() <= 1e-3,
         f"along its row's own n, dx is {along[np.abs(along).argmax()]:.2g} and must be 0: y does not change where a "
         "row grows away from its mean, so n · mean(dn · n) is subtracted",
     )
     agree("dx", dx, expected[0], tolerance=FLOAT32)
     agree("dgamma, the sum over rows of dy · n with n = (x − mean) · rstd,", dgamma, expected[1], tolerance=FLOAT32)
     agree("dbeta, the sum over rows of dy,", dbeta, expected[2], tolerance=FLOAT32)
+    works_alone(seen, "layernorm_backward_kernel", 3, rows=5)  # its own, and one for each sum over programs
 
-    (dx, dgamma, dbeta), expected, _ = case(5, 12, 1)
-    agree("dx of rows of 12 (rows of 8 are right: is a mean taken over the block's 16 lanes?)", dx, expected[0],
-          tolerance=FLOAT32)  # fmt: skip
-    agree("dgamma of rows of 12 (rows of 8 are right)", dgamma, expected[1], tolerance=FLOAT32)
-    stays_inside(seen, "all", 12)
+    for width, lanes in ((12, 16), (1100, 2048)):
+        (dx, dgamma, dbeta), expected, _, seen, tensors = case(2, width, 1)
+        must(
+            not unwritten(seen, tensors[2]),
+            f"rows of 8 are right, and of rows of {width} not all of dx is written: BLOCK must be as long as a row at "
+            "least",
+        )
+        must(
+            not np.isnan(dx).any(),
+            f"rows of 8 are right, and in rows of {width} dx holds NaN: where tl.load is given a mask and no `other`, "
+            "lanes whose mask is off hold anything",
+        )
+        likely = f"is a mean taken over the block's {lanes} lanes?"
+        agree(f"dx of rows of {width} (rows of 8 are right: {likely})", dx, expected[0], tolerance=FLOAT32)
+        agree(f"dgamma of rows of {width} (rows of 8 are right)", dgamma, expected[1], tolerance=FLOAT32)
+        agree(f"dbeta of rows of {width} (rows of 8 are right)", dbeta, expected[2], tolerance=FLOAT32)
+        stays_inside(seen, f"in rows of {width}")
 
-    for num_rows, programs in ((7, 3), (2, 4)):
-        (dx, dgamma, dbeta), expected, _ = case(num_rows, 12, programs)
+    for num_rows, programs in ((4, 3), (1, 2)):
+        (dx, dgamma, dbeta), expected, _, seen, (dy_in, x_in, dx_out) = case(num_rows, 1100, programs)
         must(
             np.abs(dx - expected[0]).max() <= 1e-4,
             f"with {programs} programs for {num_rows} rows dx is wrong, with 1 it is right: program p takes the rows "
@@ -221,4 +336,11 @@ def layernorm_backward_rows(attempt: Attempt) -> None:
                 f"with {programs} programs for {num_rows} rows {name} is wrong, with 1 it is right: does each program "
                 "write its sum to a row of its own, also one that had nothing to add, and are all of them added up?",
             )
-        stays_inside(seen, "all", 12)
+        stays_inside(seen, f"with {programs} programs for {num_rows} rows")
+        works_alone(seen, "layernorm_backward_kernel", 3, rows=num_rows)
+        each_once(seen, dy=("read", dy_in), x=("read", x_in), dx=("written", dx_out))
+        must(
+            not seen.interpreted or any(min(programs, num_rows) <= ran <= programs for ran in seen.programs),
+            f"the numbers are right, but of `programs` = {programs} for {num_rows} rows the kernel made "
+            f"{seen.programs[0]}: its partial sums, which memory has to take, are as many as its programs",
+        )

@@ -7,12 +7,12 @@ from unittest import mock
 import numpy as np
 
 import kernels
-from minitransformer import gradcheck, ops
+from minitransformer import gradcheck
 
 from ..exercise import Attempt, Wrong, exercise
 from ..fence import fence
-from ..gpu import DEVICE, require
-from ..judging import agree, several
+from ..gpu import DEVICE, require, torch
+from ..judging import distinct, several
 from ..judging import require as must
 from ..tensors import as_numbers, needs_kernels, tensor
 
@@ -124,11 +124,24 @@ def merge(attempt: Attempt) -> None:
             "two blocks in which a query sees nothing give NaN: −inf − (−inf). Take 0 for m there, in the exponents",
         )
         must(np.array_equal(a, e), "two blocks in which a query sees nothing must give m = −inf, l = 0, acc = 0")
+    # The first query sees something in the left block alone, the second in the right one, the third in neither.
+    left, right, both = (
+        tuple(np.concatenate([part[first:last], no[last - first :]]) for part, no in zip(whole, nothing, strict=True))
+        for first, last in ((0, 1), (1, 2), (0, 2))
+    )
+    right = tuple(part[[1, 0, 2]] for part in right)
+    for a, e in zip(merged(left, right), both, strict=True):
+        must(
+            np.allclose(a, e),
+            "it is right where all queries of a block see nothing, and wrong where some do and others see something: "
+            "each row is a case of its own (np.where, not one `if` for all)",
+        )
 
 
 @exercise(answer=_causal_blocks)
 def causal_blocks(attempt: Attempt) -> None:
-    cases = ((4, 4), 12, 12), ((4, 2), 12, 12), ((2, 4), 12, 12), ((4, 4), 10, 13), ((4, 2), 9, 9), ((4, 4), 9, 5)
+    cases = [((4, 4), 12, 12), ((4, 2), 12, 12), ((2, 4), 12, 12), ((4, 4), 10, 13), ((4, 2), 9, 9), ((4, 4), 9, 5)]
+    cases += [((4, 2), 6, 11), ((2, 4), 5, 14), ((4, 3), 11, 4), ((3, 5), 17, 7), ((8, 2), 5, 5), ((2, 8), 7, 6)]
     for tile, Tq, Tk in cases:
         QUERIES, KEYS = tile
         seen = np.arange(Tk) <= np.arange(Tq)[:, None] + (Tk - Tq)  # (Tq, Tk)
@@ -138,7 +151,11 @@ def causal_blocks(attempt: Attempt) -> None:
                 isinstance(found, tuple | list) and len(found) == 2,
                 "it must return two numbers: how many blocks all of the queries see whole, and how many are visited",
             )
-            whole, stop = found
+            must(
+                all(isinstance(number, int | np.integer) for number in found),
+                f"it returns {found[0]!r} and {found[1]!r}: they are to be ints, as a loop over blocks counts to them",
+            )
+            whole, stop = map(int, found)
             where = f"with tiles of {QUERIES} × {KEYS}, Tq = {Tq} and Tk = {Tk}, for block {block} of the queries"
             rows = seen[block * QUERIES : (block + 1) * QUERIES]
             tiles = [rows[:, start : start + KEYS] for start in range(0, Tk, KEYS)]
@@ -180,113 +197,213 @@ def causal_blocks(attempt: Attempt) -> None:
 def flash_forward(attempt: Attempt) -> None:
     needs_kernels(attempt, *[None] * 3)
     rng = np.random.default_rng(0)
-    trespasses = []  # of each run, lanes
-
-    def run(query, key, value, causal=False, tile=TILE):
-        arrays = [np.asarray(array, np.float32) for array in (query, key, value)]
-        with fence() as seen:
-            found = attempt(*map(tensor, arrays), causal, tile)
-        several(found, "out", "lse")
-        out = as_numbers("out", found[0], arrays[0].shape)
-        lse = as_numbers("lse", found[1], arrays[0].shape[:2])
-        trespasses.append(seen.stores + seen.loads + seen.races)
-        return out, lse
-
-    def right(query, key, value, causal=False):
-        arrays = [np.asarray(array, np.float32).astype(np.float64)[None] for array in (query, key, value)]
-        return ops.attention_forward(*arrays, causal=causal)[0][0]
 
     def draw(heads, Tq, Tk, D=16):
-        return (rng.standard_normal((heads, T, D)) for T in (Tq, Tk, Tk))
+        return [rng.standard_normal((heads, T, D)).astype(np.float32) for T in (Tq, Tk, Tk)]
 
-    def close(a, e):
-        return np.isfinite(a).all() and gradcheck.error(a, e) <= FLOAT32
+    def run(arrays, causal=False, tile=TILE, dtype=None):
+        """out and lse in float64, what was seen, and the tensors that it was given."""
+        given = [tensor(array, dtype) for array in arrays]
+        with fence() as seen:
+            found = attempt(*given, causal, tile) if causal or tile != TILE else attempt(*given)
+        several(found, "out", "lse")
+        out = as_numbers("out", found[0], arrays[0].shape, given[0].dtype)
+        return out, as_numbers("lse", found[1], arrays[0].shape[:2], torch.float32), seen, given
+
+    def judge(arrays, hint, causal=False, tile=TILE, tolerance=FLOAT32, found=None):
+        """Compare out and lse; the hint says what is new in these arrays, and what is likely wrong."""
+        out, lse, seen, given = found or run(arrays, causal, tile)
+        right_out, right_lse = _attention(arrays, causal)
+        must(not (wrong := worst("out", out, right_out, tolerance)), f"{hint} ({wrong})")
+        must(
+            not (wrong := worst("lse", lse, right_lse, tolerance)),
+            f"out is right, and lse is not, {wrong}: it is m + log2(l) of a query in the end, at head · Tq + query",
+        )
+        return seen, given
 
     # One program, one block of keys.
     query, key, value = draw(1, 16, 16)
-    out, lse = run(query, key, np.ones_like(value))
-    must(
-        close(out, np.ones_like(out)),
-        f"where all values are 1, out must be 1 and is {out[0, 0, 0]:.4g}: the weights do not add up to 1. Is acc "
-        "divided by l in the end?",
-    )
-    _, lse = run(0 * query, key, value)
-    must(
-        close(lse, np.full_like(lse, 4.0)),
-        f"where all of 16 scores are 0, lse must be log2(16) = 4 and is {lse[0, 0]:.4g}: it is log2 Σ_j 2^score_j, "
-        "which is m + log2(l)",
-    )
-    out, lse = run(query, key, value)
-    must(
-        close(out, right(query, key, value)),
-        "with queries of 0 it is right, with others it is not: scores are query · key / √D, times log2(e) where powers "
-        "are of 2",
-    )
-    scores = query[0] @ key[0].T / 4 * math.log2(math.e)
-    must(close(lse[0], np.log2(np.exp2(scores).sum(axis=1))), "out is right, lse is not: m and l are those of base 2")
-
-    # Several blocks of keys: the largest score first, then last.
-    query, key, value = draw(1, 16, 48)
-    query, rising = np.abs(query), np.sort(np.abs(key), axis=1)
-    falling = rising[:, ::-1]
-    must(
-        close(run(query, falling, value)[0], right(query, falling, value)),
-        "with one block of keys it is right, with three, the largest score in the first, it is wrong: does it visit "
-        "all of the blocks that stop_ptr tells it?",
-    )
-    must(
-        close(run(query, rising, value)[0], right(query, rising, value)),
-        "with three blocks of keys and the largest score in the first it is right, with the largest in the last it is "
-        "wrong: what was summed up so far, l and acc, must shrink by 2^(old m − new m)",
-    )
-    query, key, value = draw(1, 16, 37)
-    must(
-        close(run(query, key, value)[0], right(query, key, value)),
-        "with 48 keys it is right, with 37 it is not: lanes beyond the last key must have a score of −inf",
-    )
-    query, key, value = draw(3, 37, 20, D=32)
-    out, expected = run(query, key, value)[0], right(query, key, value)
-    wrong = [head for head in range(3) if not close(out[head], expected[head])]
+    out, lse, *_ = run([0 * query, key, np.ones_like(value)])
+    wrong = worst("out", out, np.ones_like(out))
+    must(not wrong, f"where all values are 1, {wrong}: the weights do not add up to 1. Is acc divided by l in the end?")
+    wrong = worst("lse", lse, np.full_like(lse, 4.0))
     must(
         not wrong,
-        f"with one head and one block of queries it is right; of 3 heads of 37 queries, head {first(wrong)} is wrong: "
-        "head h begins at h · T · D, queries at h · Tq, keys at h · Tk",
+        f"where all of 16 scores are 0, lse must be log2(16) = 4, and {wrong}: it is log2 Σ_j 2^score_j, which is m + "
+        "log2(l)",
+    )
+    seen, _ = judge(
+        [query, key, value],
+        "with queries of 0 it is right, with others it is not: scores are query · key / √D, times log2(e) where powers "
+        "are of 2, which is what `scale` holds",
     )
     must(
-        not trespasses[-1],
-        f"37 queries come out right, but {trespasses[-1]} lanes beyond the last query read or write what is not "
-        "theirs, the next head's or nobody's: the store of lse wants a mask, queries < Tq",
+        seen.programs,
+        "the numbers are right, and no kernel was launched: PyTorch computed them, and wrote the scores into memory. "
+        "Write flash_forward_kernel, and launch it as `launch` does",
+    )
+    judge(draw(1, 16, 16, D=32), "with D = 16 it is right, with D = 32 it is not: is a number written where D belongs?")
+
+    try:
+        out, lse, *_ = run([query, key, value], dtype=torch.float16)
+    except Wrong as wrong:
+        likely = ". tl.dot wants both sides alike: weights.to(value.dtype)" if "it raises" in str(wrong) else ""
+        raise Wrong(f"in float32 it is right, and in float16 {wrong}{likely}") from None
+    right, right_lse = _attention([array.astype(np.float16) for array in (query, key, value)])
+    wrong = worst("out", out, right, 2e-3) or worst("lse", lse, right_lse, 2e-3)
+    must(not wrong, f"in float32 it is right, and in float16 {wrong}: are m, l and acc in float32?")
+
+    # Two blocks of keys: the largest score first, then last.
+    query, key, value = draw(1, 16, 32)
+    query, rising = np.abs(query), np.sort(np.abs(key), axis=1)
+    arrays = [query, rising[:, ::-1].copy(), value]
+    out, *_ = found = run(arrays)
+    must(
+        worst("out", out, _attention([array[:, :16] for array in arrays])[0]),
+        "of two blocks of keys the first alone is in out: does it visit all of the blocks that stop_ptr tells it?",
+    )
+    judge(
+        arrays,
+        "with one block of keys it is right, with two, the largest score in the first, it is wrong: l and acc go on "
+        "from block to block, and only in the end is acc divided by l",
+        found=found,
+    )
+    judge(
+        [query, rising, value],
+        "with two blocks of keys and the largest score in the first it is right, with the largest in the last it is "
+        "wrong: what was summed up so far, l and acc, must shrink by 2^(old m − new m)",
+    )
+    query, key = np.random.default_rng(1).standard_normal((2, 1, 16, 16)).astype(np.float32)
+    query[..., 0], key[..., 0] = np.repeat([100.0, -100.0], 8), 8.0
+    arrays = [query, key, value[:, :16]]
+    out, *_ = found = run(arrays)
+    right, _ = _attention(arrays)
+    for rows, score, likely in (
+        (slice(8), "288", "2^288 is beyond float32. Subtract the maximum m from the scores before tl.exp2"),
+        (slice(8, 16), "−288", "2^−288 is 0 in float32. Does m begin at LOWEST, has each query its own?"),
+    ):
+        wrong = worst("out", out[:, rows], right[:, rows], 1e-3)
+        must(not wrong, f"with scores about {score} it is wrong: {likely} ({wrong})")
+    judge(arrays, "", tolerance=1e-3, found=found)
+    arrays = draw(1, 16, 20)
+    out, *_ = found = run(arrays)
+    must(
+        not np.isnan(out).any(),
+        "with 32 keys it is right, with 20 out holds NaN: where tl.load is given a mask and no `other`, lanes whose "
+        "mask is off hold anything, and 0 · NaN is NaN",
+    )
+    judge(
+        arrays,
+        "with 32 keys it is right, with 20 it is not: lanes beyond the last key must have a score of −inf",
+        found=found,
     )
 
-    query, key, value = draw(1, 40, 40)
-    out, _ = run(query, key, value, True)
-    moved, _ = run(query, np.concatenate([key[:, :20], 3 + key[:, 20:]], axis=1), value, True)
+    arrays = draw(2, 21, 20, D=32)
+    out, _, seen, _ = found = run(arrays)
+    lanes = seen.stores + seen.races
     must(
-        np.allclose(out[:, :20], moved[:, :20]),
-        "causal: moving keys 20 and later moves the outputs of queries before 20, which must not see them",
+        not lanes or np.isnan(out).any(),
+        f"with 2 heads of 21 queries in blocks of 16, {lanes} lanes beyond the last query write what is not theirs, "
+        "the next head's or nobody's: each tl.store wants a mask, queries < Tq",
+    )
+    right, _ = _attention(arrays)
+    wrong = [head for head in range(2) if worst("out", out[head], right[head])]
+    must(
+        not wrong,
+        f"with one head and one block of queries it is right; of 2 heads of 21 queries, head {first(wrong)} is wrong: "
+        "head h begins at h · T · D, queries at h · Tq, keys at h · Tk",
+    )
+    judge(arrays, "", found=found)
+    must(
+        not seen.loads,
+        f"the numbers are right, but the kernel also reads where there is no array ({seen.loads} lanes, stopped here; "
+        "a GPU may crash): each tl.load wants a mask, queries < Tq or keys < Tk",
     )
     must(
-        close(out, right(query, key, value, True)),
+        not seen.interpreted or len(seen.programs) == 1,
+        f"for 2 heads kernels were launched {len(seen.programs)} times: one launch is enough, as `launch` does it, "
+        "where a program's head is tl.program_id(1)",
+    )
+
+    query, key, value = draw(1, 24, 24)
+    out, *_ = found = run([query, key, value], True)
+    moved, *_ = run([query, np.concatenate([key[:, :12], 3 + key[:, 12:]], axis=1), value], True)
+    must(
+        np.allclose(out[:, :12], moved[:, :12]),
+        "causal: moving keys 12 and later moves the outputs of queries before 12, which must not see them",
+    )
+    judge(
+        [query, key, value],
         "causal: without a mask it is right, with one it is wrong: are all the keys up to the query's own among those "
         "that it visits?",
+        True,
+        found=found,
     )
-    query, key, value = draw(1, 20, 40)
+    judge(draw(1, 8, 24), "causal with 8 queries and 24 keys is wrong: query i stands at position Tk − Tq + i", True)
+    arrays = draw(1, 36, 12)
+    out, lse, *_ = found = run(arrays, True)
+    wrong = worst("out", out[:, :24], np.zeros_like(out[:, :24]))
     must(
-        close(run(query, key, value, True)[0], right(query, key, value, True)),
-        "causal with 20 queries and 40 keys is wrong: query i stands at position Tk − Tq + i",
+        not wrong,
+        f"causal with 36 queries and 12 keys: the first 24 queries see nothing, their out must be 0, and {wrong} (0/0, "
+        "or −inf − (−inf)?)",
     )
-    query, key, value = draw(1, 40, 20)
-    out, lse = run(query, key, value, True)
+    wrong = worst("lse", lse[:, :24], np.full((1, 24), np.inf))
     must(
-        close(out, right(query, key, value, True)),
-        "causal with 40 queries and 20 keys: the first 20 queries see nothing, out must be 0 there and is "
-        f"{out[0, 0, 0]:.3g} (0/0, or −inf − (−inf)?)",
+        not wrong,
+        f"lse of a query that sees nothing must be +inf, and {wrong}: then the backward's weights 2^(score − lse) are "
+        "0 by themselves",
     )
-    must(
-        np.isposinf(lse[0, :20]).all(),
-        f"lse of a query that sees nothing is {lse[0, 0]:.3g}: make it +inf, and the backward's weights 2^(score − "
-        "lse) are 0 by themselves",
-    )
+    judge(arrays, "causal with 36 queries and 12 keys: the queries that see something are wrong", True, found=found)
+
+    for tile, T in (((32, 16), 64), ((16, 32), 48)):
+        rows, columns = tile
+        arrays = draw(1, T, T)
+        seen, given = judge(
+            arrays,
+            f"with tiles of 16 × 16 it is right, with tiles of {rows} queries × {columns} keys it is wrong: which "
+            "lengths are QUERIES, and which KEYS?",
+            True,
+            tile,
+        )
+        blocks = range(T // rows)
+        needed = sum(min(_causal_blocks(block, tile, T, T)[1] * columns, T) for block in blocks)
+        visits = max(seen.read(array) for array in given[1:]) // given[1].shape[2]
+        likely = "does a program stop before block tl.load(stop_ptr + tl.program_id(0))?"
+        if visits != len(blocks) * T:
+            likely = "is `tile` what the kernel is launched with?"
+        must(
+            visits <= needed,
+            f"causal, with {T} queries and as many keys in tiles of {rows} × {columns}, the numbers are right, but the "
+            f"programs read {visits} keys in all, where blocks with {needed} hold all that somebody sees: {likely}",
+        )
+
+
+def _attention(arrays, causal=False):
+    """out and lse by the definition, in float64."""
+    query, key, value = (array.astype(np.float64) for array in arrays)
+    (_, Tq, D), Tk = query.shape, key.shape[1]
+    scores = query @ key.mT / math.sqrt(D) * math.log2(math.e)
+    if causal:
+        scores[:, np.arange(Tk) > np.arange(Tq)[:, None] + (Tk - Tq)] = -np.inf
+    m = scores.max(axis=2, keepdims=True)
+    powers = np.exp2(scores - np.where(m == -np.inf, 0.0, m))
+    l = powers.sum(axis=2, keepdims=True)
+    nothing = l == 0
+    l = np.where(nothing, 1.0, l)
+    return powers @ value / l, np.where(nothing, np.inf, m + np.log2(l))[..., 0]
+
+
+def worst(name: str, found: np.ndarray, right: np.ndarray, tolerance: float = FLOAT32) -> str:
+    """Where a result is furthest from what is right, in words; empty where it is right everywhere."""
+    with np.errstate(invalid="ignore"):
+        off = np.where(found == right, 0.0, np.abs(found - right))
+    off = np.where(np.isnan(off), np.inf, off)
+    if off.max() <= tolerance * max(1.0, np.abs(right[np.isfinite(right)]).max(initial=0.0)):
+        return ""
+    place = tuple(int(i) for i in np.unravel_index(off.argmax(), off.shape))
+    shown, must_be = distinct(found[place], right[place])
+    return f"{name} at {place} is {shown} and must be {must_be}"
 
 
 @exercise(answer=_backward_block)
@@ -347,4 +464,25 @@ def backward_block(attempt: Attempt) -> None:
             f"with all keys in one block it is right, in two blocks {name} is wrong: Σ_j weights · dweights runs over "
             "all keys, and the block has only some. What is dout · out?",
         )
-    agree("dvalue", found[2], expected[2])
+
+    def compare(hint, query, key, value):
+        scores = query @ key.T / math.sqrt(query.shape[1])
+        m, l, acc = _state(scores, value)
+        arguments = dout, acc / l[:, None], m + np.log(l), query, key[:2], value[:2]
+        found, right = attempt(*arguments), _backward_block(*arguments)
+        for name, a, e in zip(("dquery", "dkey", "dvalue"), found, right, strict=True):
+            must(np.allclose(a, e), f"{name} is wrong {hint}")
+
+    compare(
+        "with D = 9, and with D = 4 it is right: is a number written where D belongs?",
+        rng.standard_normal((5, 9)),
+        rng.standard_normal((6, 9)),
+        value,
+    )
+    compare(
+        "with scores about 1000, and with scores about 1 it is right: e^1000 is beyond float64, and e^(score − lse) is "
+        "never above 1",
+        np.full_like(query, 100.0),
+        20 + key,
+        value,
+    )

@@ -19,9 +19,14 @@ def _attention_work(T, D, fused):
     return 4 * T * T * D, 2 * (4 * T * D + (0 if fused else 4 * T * T))
 
 
+def _tokens(operations, item, C_in, C_out, gpu):
+    """How many are enough, where a term of a product is so many operations and a number so many bytes."""
+    each = operations * C_in * C_out / gpu.flops - item * (C_in + C_out) / gpu.bandwidth  # seconds for each token
+    return math.ceil(item * C_in * C_out / gpu.bandwidth / each) if each > 0 else math.inf
+
+
 def _enough_tokens(C_in, C_out, gpu):
-    arithmetic = 2 * C_in * C_out / gpu.flops - 2 * (C_in + C_out) / gpu.bandwidth  # seconds for each token
-    return math.ceil(2 * C_in * C_out / gpu.bandwidth / arithmetic) if arithmetic > 0 else math.inf
+    return _tokens(2, 2, C_in, C_out, gpu)
 
 
 @exercise(answer=_least_seconds)
@@ -35,23 +40,26 @@ def least_seconds(attempt: Attempt) -> None:
         require(limit in (MEMORY, ARITHMETIC), f'what decides must be "memory" or "arithmetic", and it is {limit!r}')
         return float(seconds), limit
 
-    far, near = answer(80e9, 1e9), answer(1e9, 10e9)  # 10 s against 1 s; 0.125 s against 10 s
-    for (seconds, _), slower, quicker in ((far, 10.0, 1.0), (near, 10.0, 0.125)):
+    far, near = answer(80e9, 2e9), answer(1e9, 10e9)  # 10 s against 2 s; 0.125 s against 10 s
+    for (seconds, _), slower, quicker in ((far, 10.0, 2.0), (near, 10.0, 0.125)):
         together = abs(seconds - slower - quicker) < 1e-9
         require(not together, f"{slower:g} s of one and {quicker:g} s of the other make their sum: but they overlap")
         require(abs(seconds - quicker) > 1e-9, "the time is the quicker one's: it cannot end before the slower is done")
-    agree("with 80e9 operations and 1e9 bytes, at 8e9 and 1e9 a second, the time", far[0], 10.0)
+    agree("with 80e9 operations and 2e9 bytes, at 8e9 and 1e9 a second, the time", far[0], 10.0)
     agree("with 1e9 operations and 10e9 bytes, at 8e9 and 1e9 a second, the time", near[0], 10.0)
     require(
         (far[1], near[1]) != (MEMORY, ARITHMETIC),
-        "80 operations for each byte, where the machine does 8, are called bound by memory: the names are swapped",
+        "40 operations for each byte, where the machine does 8, are called bound by memory: the names are swapped",
     )
     between = answer(4e9, 1e9)  # more operations than bytes, and fewer than 8 for each
     require(
         between[1] == MEMORY,
         "4 operations for each byte are called bound by arithmetic: compare seconds, not operations with bytes",
     )
-    require(far[1] == ARITHMETIC, "80 operations for each byte, where the machine does 8, are bound by arithmetic")
+    require(far[1] == ARITHMETIC, "40 operations for each byte, where the machine does 8, are bound by arithmetic")
+    agree("with 1e9 operations and 0.3e9 bytes, at 8e9 and 1e9 a second, the time", answer(1e9, 0.3e9)[0], 0.3)
+    other = replace(gpu, flops=2e9, bandwidth=5e9)
+    agree("of another gpu, with 1e9 operations at 2e9 a second, the time", answer(1e9, 1e9, other)[0], 0.5)
     slow = replace(gpu, bandwidth=1e6)
     require(
         answer(80e9, 1e9, slow)[1] == MEMORY, "with a memory 1,000 times as slow, the memory decides: use the gpu's own"
@@ -66,10 +74,17 @@ def attention_work(attempt: Attempt) -> None:
         flops, moved = several(attempt(T, D, fused), "operations", "bytes")
         return float(flops), float(moved)
 
+    products, least = 4.0 * T * T * D, 8.0 * T * D
+    require(answer(T, D, True) != (least, products), "operations and bytes are exchanged: (operations, bytes)")
     for fused in (True, False):
+        more = (answer(T, D, fused)[0] - products) / (T * T)
+        require(
+            not (0 < more < 4 * D and more == int(more)),
+            f"beside the two products it counts {more:.0f} operations for each score: count the products alone",
+        )
         factors = {"½: there are two products, and a multiplication and an addition in each term": 0.5}
         factors |= {"¼: two products, each term a multiplication and an addition": 0.25}
-        agree("the operations", answer(T, D, fused)[0], 4.0 * T * T * D, factors=factors)
+        agree("the number of operations", answer(T, D, fused)[0], products, factors=factors)
     fused, unfused = answer(T, D, True)[1], answer(T, D, False)[1]
     longer = answer(2 * T, D, True)[1]
     require(
@@ -79,7 +94,7 @@ def attention_work(attempt: Attempt) -> None:
     )
     factors = {"2: half precision has 2 bytes": 2.0, "½: half precision has 2 bytes": 0.5}
     factors |= {"¾: query, key, value and out are four": 0.75}
-    agree("fused, the bytes", fused, 8.0 * T * D, factors=factors)
+    agree("fused, the number of bytes", fused, least, factors=factors)
     extra = (unfused - fused) / (2 * T * T)
     require(
         abs(extra - 4) < 1e-9,
@@ -105,14 +120,19 @@ def enough_tokens(attempt: Attempt) -> None:
         f"for 100 → 100 it says {narrow:g}, and no number is enough: a token alone brings 400 bytes for 20,000 "
         "operations, where the machine does 100 for each byte; return math.inf",
     )
-    square, wide = answer(1000, 1000), answer(400, 1600)
-    for C_in, C_out, N in ((1000, 1000, square), (400, 1600, wide)):
+    for C_in, C_out in ((900, 900), (400, 1600)):
+        N = answer(C_in, C_out)
         require(math.isfinite(N), f"for {C_in} → {C_out} it says {N:g}: this layer is wide enough")
         weights_only = math.ceil(gpu.flops / gpu.bandwidth)
         require(
             weights_only != N,
             f"for {C_in} → {C_out} it says {N:g}, which would do if only the weights moved: the tokens that go in and "
             "come out move too",
+        )
+        require(
+            _tokens(1, 2, C_in, C_out, gpu) != N,
+            f"for {C_in} → {C_out} it says {N:g}, which would be right for half the operations or twice the bytes: a "
+            "multiplication and an addition are two operations, a half-precision number has 2 bytes",
         )
         arithmetic, memory = seconds(N, C_in, C_out)
         require(
