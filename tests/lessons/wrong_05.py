@@ -191,7 +191,7 @@ WRONG = {
         "averaged": (_averaged, "they are not averaged"),
         "causal is lost on the way to w_out": (_causal_for(2), "changes nothing in dw_out"),
         "causal is lost on the way to w_qkv": (_causal_for(1), "changes nothing in dw_qkv"),
-        "always causal": (lambda d, x, w, o, n, causal=False: _backward(d, x, w, o, n, True), "is causal always on?"),
+        "always causal": (lambda d, x, w, o, n, causal=False: _backward(d, x, w, o, n, True), "is it always on?"),
         "two heads": (lambda d, x, w, o, n, causal=False: _backward(d, x, w, o, 2, causal), "is num_heads used"),
         "w_out not transposed": (_through_w_out, "w_outᵀ in place of w_out"),
         "dw_out before dw_qkv": (lambda *args: tuple(_backward(*args)[n] for n in (0, 2, 1)), "in the other order"),

@@ -197,7 +197,7 @@ WRONG = {
         "ε inside the root": (_adam(_eps_inside), "outside the root"),
         "corrected means kept": (_corrected_in_place, "its correction is for the step alone"),
         "steps from 0": (_adam(_from_zero), "`step` counts from 1"),
-        "one step ahead": (_adam(_one_step_ahead), "the first step is 0.741 learning"),
+        "one step ahead": (_adam(_one_step_ahead), "the first step is 0.74"),
         "no learning rate": (_no_rate, "with twice the learning rate"),
         "the gradient for m": (_no_memory, "it must go on with m"),
         "corrected as in step 1": (_adam(_always_the_first), "step 1 and step 2 are the same"),

@@ -108,6 +108,48 @@ def merge_heads(attempt: Attempt) -> None:
 def self_attention(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     x, w_qkv, w_out = rng.standard_normal((2, 5, 8)), rng.standard_normal((8, 24)), rng.standard_normal((8, 8))
+    out = _judge_sentences(attempt, x, w_qkv, w_out)
+    _judge_heads(attempt, x, w_qkv, w_out, out)
+    for name, scale in (("√C", 1 / np.sqrt(8)), ("D itself", 1 / 2), ("nothing", 1.0)):
+        require(
+            error(out, _forward(x, w_qkv, w_out, 4, False, scale)[0]) > 1e-9,
+            f"the scores are divided by {name}, and must be by √D: the dot product of a head sums over D columns",
+        )
+    for heads in (1, 2, 4):
+        mean = {"1 / num_heads: the heads stand side by side, and are not averaged": 1 / heads}
+        agree(
+            f"with num_heads = {heads} the output",
+            attempt(x, w_qkv, w_out, heads),
+            _self_attention(x, w_qkv, w_out, heads),
+            factors=mean,
+        )
+    causal = attempt(x, w_qkv, w_out, 4, True)
+    require(error(causal, out) > 1e-9, "with causal=True the output is the same as without: is causal passed on?")
+    moved = np.abs(attempt(_louder_at_the_end(x), w_qkv, w_out, 4, True) - causal)[:, :-1]
+    require(
+        moved.max() < 1e-9,
+        "with causal=True the last position moves the outputs before it: a query sees the keys up to its own position, "
+        "and the others are masked before the softmax",
+    )
+    agree("with causal=True the output", causal, _self_attention(x, w_qkv, w_out, 4, True))
+    loud = w_qkv.copy()
+    loud[:, :2] *= 1e4  # head 0's queries
+    large = attempt(x, loud, w_out, 4)
+    require(
+        np.isfinite(large).all(),
+        "where one head's scores are in the thousands the output is NaN: the softmax subtracts each row's own largest "
+        "score before the exponential (lesson 01)",
+    )
+    agree("with large scores the output", large, _self_attention(x, loud, w_out, 4))
+    attempt(x, w_qkv, w_out, num_heads=4, causal=True)  # as the lesson calls it
+
+
+def _louder_at_the_end(x: np.ndarray) -> np.ndarray:
+    return x + (np.arange(x.shape[1]) == x.shape[1] - 1)[:, None]
+
+
+def _judge_sentences(attempt: Attempt, x: Any, w_qkv: Any, w_out: Any) -> np.ndarray:
+    """Shapes, the last product, and who hears of whom; returns the output with four heads."""
     out = attempt(x, w_qkv, w_out, 4)
     require(isinstance(out, np.ndarray), f"it must return one array, not {kind(out)}: the cache is not asked for")
     require(array(out).shape == x.shape, f"x of shape {x.shape} has become {out.shape}: each position keeps its width")
@@ -130,6 +172,21 @@ def self_attention(attempt: Attempt) -> None:
         np.allclose(np.concatenate(alone), out),
         "a sentence's output depends on the other sentences of the batch: attention must stay within a sentence",
     )
+    require(
+        np.abs(attempt(_louder_at_the_end(x), w_qkv, w_out, 4) - out)[:, :-1].max() > 1e-9,
+        "with causal=False the last position does not move any output before it: is causal always on?",
+    )
+    order = [3, 1, 4, 0, 2]
+    require(
+        np.allclose(attempt(x[:, order], w_qkv, w_out, 4), out[:, order]),
+        "with the positions in another order the outputs are not the same in that order: "
+        "do split and merge mix positions?",
+    )
+    return out
+
+
+def _judge_heads(attempt: Attempt, x: Any, w_qkv: Any, w_out: Any, out: np.ndarray) -> None:
+    """Which columns of w_qkv belong to what, where the output with four heads is `out`."""
     by_head = w_qkv.reshape(8, 4, 3, 2).swapaxes(1, 2).reshape(8, 24)
     require(
         error(out, _self_attention(x, by_head, w_out, 4)) > 1e-9,
@@ -143,26 +200,13 @@ def self_attention(attempt: Attempt) -> None:
         "with the last third of w_qkv at 0 all values are 0, and so must the output be: "
         "are queries, keys and values taken in this order?",
     )
-    louder = x.copy()
-    louder[:, -1] += 1
-    require(
-        np.abs(attempt(louder, w_qkv, w_out, 4) - out)[:, :-1].max() > 1e-9,
-        "with causal=False the last position does not move any output before it: is causal always on?",
-    )
-    order = [3, 1, 4, 0, 2]
-    require(
-        np.allclose(attempt(x[:, order], w_qkv, w_out, 4), out[:, order]),
-        "with the positions in another order the outputs are not the same in that order: "
-        "do split and merge mix positions?",
-    )
     interleaved = np.arange(8).reshape(2, 4).T.ravel()  # the columns 0, 4, 1, 5, …: every fourth belongs to a head
     thirds = np.concatenate([interleaved, 8 + interleaved, 16 + interleaved])
     require(
         error(out, _self_attention(x, w_qkv[:, thirds], w_out[interleaved], 4)) > 1e-9,
         "every H-th column goes to a head: head h has the columns h·D to (h+1)·D of each third, next to each other",
     )
-    first, mixing = np.zeros((8, 8)), rng.standard_normal((2, 8))
-    first[:2] = mixing  # only head 0 speaks
+    first = w_out * (np.arange(8) < 2)[:, None]  # only head 0 speaks
     other = w_qkv.copy()
     other[:, [2, 3, 10, 11, 18, 19]] += 1  # head 1's columns
     require(
@@ -186,38 +230,6 @@ def self_attention(attempt: Attempt) -> None:
         "the output is that of keys made by the first third of w_qkv and queries by the second: "
         "the order is queries, keys, values",
     )
-    for name, scale in (("√C", 1 / np.sqrt(8)), ("D itself", 1 / 2), ("nothing", 1.0)):
-        require(
-            error(out, _forward(x, w_qkv, w_out, 4, False, scale)[0]) > 1e-9,
-            f"the scores are divided by {name}, and must be by √D: the dot product of a head sums over D columns",
-        )
-    for heads in (1, 2, 4):
-        mean = {"1 / num_heads: the heads stand side by side, and are not averaged": 1 / heads}
-        agree(
-            f"with num_heads = {heads} the output",
-            attempt(x, w_qkv, w_out, heads),
-            _self_attention(x, w_qkv, w_out, heads),
-            factors=mean,
-        )
-    causal = attempt(x, w_qkv, w_out, 4, True)
-    require(error(causal, out) > 1e-9, "with causal=True the output is the same as without: is causal passed on?")
-    moved = np.abs(attempt(louder, w_qkv, w_out, 4, True) - causal)[:, :-1]
-    require(
-        moved.max() < 1e-9,
-        "with causal=True the last position moves the outputs before it: a query sees the keys up to its own position, "
-        "and the others are masked before the softmax",
-    )
-    agree("with causal=True the output", causal, _self_attention(x, w_qkv, w_out, 4, True))
-    loud = w_qkv.copy()
-    loud[:, :2] *= 1e4  # head 0's queries
-    large = attempt(x, loud, w_out, 4)
-    require(
-        np.isfinite(large).all(),
-        "where one head's scores are in the thousands the output is NaN: the softmax subtracts each row's own largest "
-        "score before the exponential (lesson 01)",
-    )
-    agree("with large scores the output", large, _self_attention(x, loud, w_out, 4))
-    attempt(x, w_qkv, w_out, num_heads=4, causal=True)  # as the lesson calls it
 
 
 @exercise(answer=_self_attention_backward)
@@ -235,13 +247,13 @@ def self_attention_backward(attempt: Attempt) -> None:
         [gradient.shape for gradient in gradients[1:]] != [w_out.shape, w_qkv.shape],
         "the gradients of the two weights are returned in the other order: dx, dw_qkv, dw_out",
     )
-    for name, gradient, array_ in zip(names, gradients, (x, w_qkv, w_out), strict=True):
+    for name, gradient, of in zip(names, gradients, (x, w_qkv, w_out), strict=True):
         over = "" if name == "dx" else ": a weight is used at every position of every sentence, and those add up"
         require(
-            gradient.shape == array_.shape,
-            f"{name} has shape {gradient.shape}, and a gradient has its array's, {array_.shape}{over}",
+            gradient.shape == of.shape,
+            f"{name} has shape {gradient.shape}, and a gradient has its array's, {of.shape}{over}",
         )
-    doubled = gradients_of(*(np.concatenate([array_, array_]) for array_ in (dout, x)), w_qkv, w_out, 3)
+    doubled = gradients_of(*(np.concatenate([rows, rows]) for rows in (dout, x)), w_qkv, w_out, 3)
     for name, once, more in list(zip(names, gradients, doubled, strict=True))[1:]:
         require(
             np.allclose(more, 2 * once),
@@ -261,27 +273,18 @@ def self_attention_backward(attempt: Attempt) -> None:
         error(gradients[2], _self_attention_backward(dout, x, w_qkv, w_out, 2)[2]) > 1e-9,
         "with 3 heads of width 2 dw_out is that of 2 heads of width 3: is num_heads used, and not the width?",
     )
-    require(
-        error(gradients[0], _self_attention_backward(dout, x, w_qkv, w_out, 3, True)[0]) > 1e-9,
-        "with causal=False dx is that of causal attention: is causal always on?",
-    )
     for heads, causal in ((3, False), (3, True), (2, False)):
         case = f"with num_heads = {heads}, causal={causal} "
         gradients = gradients_of(dout, x, w_qkv, w_out, heads, causal)
         expected = _self_attention_backward(dout, x, w_qkv, w_out, heads, causal)
-        if causal:
-            same = [
-                name
-                for name, mine, plain in zip(
-                    names, gradients, _self_attention_backward(dout, x, w_qkv, w_out, heads), strict=True
-                )
-                if error(mine, plain) < 1e-9
-            ]
-            require(
-                not same,
-                f"causal=True changes nothing in {', '.join(same)}: the forward that is computed again must be given "
-                "it too, wherever it is used",
-            )
+        opposite = _self_attention_backward(dout, x, w_qkv, w_out, heads, not causal)
+        same = [name for name, mine, other in zip(names, gradients, opposite, strict=True) if error(mine, other) < 1e-9]
+        require(
+            not causal or not same,
+            f"causal=True changes nothing in {', '.join(same)}: the forward that is computed again must be given it "
+            "too, wherever it is used",
+        )
+        require(causal or not same, "with causal=False the gradients are those of causal attention: is it always on?")
         agree(f"{case}dw_out", gradients[2], expected[2])
         for number, name in enumerate(("queries'", "keys'", "values'")):
             third = slice(6 * number, 6 * number + 6)

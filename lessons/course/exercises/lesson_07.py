@@ -116,8 +116,8 @@ def dropout_forward(attempt: Attempt) -> None:
 def _judge_dropout(attempt: Attempt, x: np.ndarray, rate: float, uniform: np.ndarray) -> None:
     result = attempt(x, rate, uniform)
     y, kept = several(result, "y", "kept")
-    for name, array_ in (("y", y), ("kept", kept)):
-        require(array_.shape == x.shape, f"{name} has shape {array_.shape} and must have x's, {x.shape}")
+    for name, part in (("y", y), ("kept", kept)):
+        require(part.shape == x.shape, f"{name} has shape {part.shape} and must have x's, {x.shape}")
     require(kept.dtype == bool, f"kept holds {kept.dtype} and must be True or False")
     array(result[0], "y")
     require(

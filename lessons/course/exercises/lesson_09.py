@@ -8,7 +8,7 @@ import numpy as np
 from minitransformer import ops
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, kind, require, several
+from ..judging import agree, distinct, farthest, kind, require, several
 from ..returned import array, arrays
 
 STATE = ("theta", "m", "v", "step", "rng")
@@ -42,8 +42,8 @@ def adam_step(attempt: Attempt) -> None:
         "none of its own",
     )
     theta, m, v = arrays(attempt(zero, grad, zero, zero, 1, 0.1), "theta", "m", "v")
-    for name, array_ in (("m", 0.1 * grad), ("v", 0.02 * grad**2)):
-        require(not np.allclose(theta, array_), f"what is returned first is {name}: theta, m, v is the order")
+    for name, mean in (("m", 0.1 * grad), ("v", 0.02 * grad**2)):
+        require(not np.allclose(theta, mean), f"what is returned first is {name}: theta, m, v is the order")
     agree(
         "after one step from m = 0, m",
         m,
@@ -71,6 +71,20 @@ def adam_step(attempt: Attempt) -> None:
             "(1 − β₁)²: v is the mean of grad², not of m²": 0.01,
         },
     )
+    _judge_first_step(attempt, grad)
+    _judge_second_step(attempt, grad)
+    coarse = attempt(zero, np.ones(4), zero, zero, 1, 1.0, 0.9, 0.98, 0.5)[0]
+    require(
+        np.allclose(coarse, -1 / 1.5),
+        f"with ε = 0.5 and a gradient of 1 the first step is {-float(np.mean(coarse)):.3f} long and must be 1/(1 + ε): "
+        "ε is added to √v̂, outside the root, after the correction",
+    )
+    _judge_ten_steps(attempt, rng)
+
+
+def _judge_first_step(attempt: Attempt, grad: np.ndarray) -> None:
+    zero = np.zeros(4)
+    theta = attempt(zero, grad, zero, zero, 1, 0.1)[0]
     require(
         np.isfinite(theta).all(),
         "theta holds NaN or infinity after step 1: `step` counts from 1, where 1 − β^step is not 0",
@@ -100,13 +114,18 @@ def adam_step(attempt: Attempt) -> None:
         )
     require(
         abs(moved[0] - 1) < 1e-4,
-        f"the first step is {moved[0]:.3g} learning rates long and must be 1: m / (1 − β₁^step) is grad there, and the "
-        "root of v / (1 − β₂^step) is |grad|, with step = 1",
+        f"the first step is {distinct(moved[0], 1)[0]} learning rates long and must be 1: "
+        "m / (1 − β₁^step) is grad there, and the root of v / (1 − β₂^step) is |grad|, with step = 1",
     )
     require(
         np.allclose(attempt(zero + 10, grad, zero, zero, 1, 0.1)[0], theta + 10),
         "from theta = 10 it goes another way than from 0: the step is subtracted from theta, and knows nothing of it",
     )
+
+
+def _judge_second_step(attempt: Attempt, grad: np.ndarray) -> None:
+    zero = np.zeros(4)
+    _, m, v = attempt(zero, grad, zero, zero, 1, 0.1)
     later = attempt(zero, grad, m, v, 2, 0.1)[0]
     require(
         not np.allclose(later, attempt(zero, grad, m, v, 1, 0.1)[0]),
@@ -119,21 +138,18 @@ def adam_step(attempt: Attempt) -> None:
     steady = -later / (0.1 * np.sign(grad))
     require(
         np.allclose(steady, 1, atol=1e-4),
-        f"where step 2 has the gradient of step 1 it is {steady[0]:.3g} learning rates long and must be 1: m and v are "
-        "the new ones, and the corrections are 1 − β to the power of the step",
+        f"where step 2 has the gradient of step 1 it is {farthest(steady, 1)[1]} learning rates long and must "
+        "be 1: m and v are the new ones, and the corrections are 1 − β to the power of the step",
     )
-    coarse = attempt(zero, np.ones(4), zero, zero, 1, 1.0, 0.9, 0.98, 0.5)[0]
-    require(
-        np.allclose(coarse, -1 / 1.5),
-        f"with ε = 0.5 and a gradient of 1 the first step is {-float(np.mean(coarse)):.3f} long and must be 1/(1 + ε): "
-        "ε is added to √v̂, outside the root, after the correction",
-    )
-    theta, m, v = rng.standard_normal(50), zero_50(), zero_50()
-    expected = theta.copy(), zero_50(), zero_50()
+
+
+def _judge_ten_steps(attempt: Attempt, rng: np.random.Generator) -> None:
+    theta, m, v = rng.standard_normal(50), np.zeros(50), np.zeros(50)
+    expected = theta, m, v
     for step in range(1, 11):
         grad = rng.standard_normal(50)
         theta, m, v = arrays(attempt(theta, grad, m, v, step, 0.01), "theta", "m", "v")
-        expected = _adam_step(expected[0], grad, expected[1], expected[2], step, 0.01)
+        expected = _adam_step(expected[0], grad, *expected[1:], step, 0.01)
         for name, mine, theirs in zip(("theta", "m", "v"), (theta, m, v), expected, strict=True):
             agree(f"after step {step} of ten, {name}", mine, theirs, tolerance=1e-12)
     grad, options = rng.standard_normal(50), {"step": 11, "lr": 0.01, "beta1": 0.7, "beta2": 0.8, "eps": 1e-9}
@@ -145,11 +161,6 @@ def adam_step(attempt: Attempt) -> None:
             f"with beta1 = 0.7 and beta2 = 0.8, {name} is not what it should be: are the β's that were given used, and "
             "not 0.9 and 0.98?",
         )
-
-
-def zero_50() -> np.ndarray:
-    """Where m and v begin."""
-    return np.zeros(50)
 
 
 class _Part:

@@ -147,12 +147,12 @@ def excess_errors(attempt: Attempt) -> None:
     )
     require(
         abs(result[0]) < 1e-9,
-        f"errors follow from the length alone, and yet the first construction is blamed with {result[0]:+.3f}: it is "
+        f"errors follow from the length alone, and yet the first construction is blamed with {result[0]:+.2g}: it is "
         "to be compared with sentences of the same length",
     )
     require(
         abs(result[1]) < 1e-9,
-        f"what every sentence has is blamed with {result[1]:+.3f} and must get 0: it tells nobody apart",
+        f"what every sentence has is blamed with {result[1]:+.2g} and must get 0: it tells nobody apart",
     )
     wrong = rng.random(400) < 0.1 + 0.5 * has[:, 0]
     result, expected = attempt(wrong, has, lengths), _excess_errors(wrong, has, lengths)

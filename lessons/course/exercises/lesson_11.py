@@ -12,7 +12,7 @@ from minitransformer import decoding, ops
 from minitransformer.ops import numpy_ops
 
 from ..exercise import Attempt, Wrong, exercise
-from ..judging import agree, kind, require
+from ..judging import agree, distinct, kind, require
 from ..returned import arrays, precise, where
 from .toy_models import (
     EOS,
@@ -120,8 +120,8 @@ def beam_search(attempt: Attempt) -> None:
             ids == expected,
             f"{case} it finds {ids}, and not {expected}: prefixes that are cut off count only if nothing ended",
         )
-        said = f"{case} it says that log P{ids} = {found:.4f}, and it is {log_prob:.4f}"
-        require(abs(found - log_prob) < 1e-9, said)
+        said, right = distinct(found, log_prob)
+        require(abs(found - log_prob) < 1e-9, f"{case} it says that log P{ids} = {said}, and it is {right}")
 
 
 def _search(
@@ -166,10 +166,10 @@ def _judge_one_place(attempt: Attempt) -> None:
             if abs(log_prob * decoding.penalty(len(ids), alpha) - truth) < 1e-9
             else ""
         )
+        said, added = distinct(log_prob, truth)
         require(
             abs(log_prob - truth) < 1e-9,
-            f"it says that log P{ids} = {log_prob:.4f}; the log-probabilities of its tokens add up to {truth:.4f}"
-            + likely,
+            f"it says that log P{ids} = {said}; the log-probabilities of its tokens add up to {added}{likely}",
         )
         best = greedy(model)
         parting = next((t for t, (mine, other) in enumerate(zip(ids, best, strict=False)) if mine != other), 0)
