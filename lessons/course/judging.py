@@ -10,6 +10,7 @@ import numpy as np
 
 from minitransformer.gradcheck import GradientError, check_gradients, distinct, error
 
+from .effort import lines_run
 from .exercise import Wrong
 
 
@@ -43,6 +44,7 @@ def agree(
     if a.shape != e.shape:
         likely = ": is it transposed?" if a.ndim > 1 and a.shape == e.shape[::-1] else ""
         raise Wrong(f"{name} has shape {a.shape} and must have {e.shape}{likely}")
+    keeps_float64(name, a)
     if error(a, e) <= tolerance:
         return
     require(np.isfinite(a).all(), f"{name} holds NaN or infinity: 0/0, log 0 or an overflow?")
@@ -52,11 +54,29 @@ def agree(
 def gradients_agree(
     forward: Callable[..., Any], backward: Callable[..., Any], arrays: Mapping[str, Any], **options: Any
 ) -> None:
-    """As `gradcheck.check_gradients`, whose explanation becomes the hint."""
+    """As `gradcheck.check_gradients`, whose explanation becomes the hint; and gradients must be float64 too."""
+
+    def wide(dout: Any, cache: Any) -> Any:
+        gradients = backward(dout, cache)
+        for gradient in gradients if isinstance(gradients, tuple | list) else [gradients]:
+            keeps_float64("a gradient", gradient)
+        return gradients
+
     try:
-        check_gradients(forward, backward, arrays, **options)
+        check_gradients(forward, wide, arrays, **options)
     except GradientError as wrong:
         raise Wrong(str(wrong)) from None
+
+
+def keeps_float64(name: str, array: Any) -> None:
+    """Of float64, `array` must not be made in a format with fewer digits, whose rounding a tolerance may forgive."""
+    fewer = isinstance(array, np.ndarray | np.generic) and array.dtype.kind == "f" and array.dtype.itemsize < 8
+    require(not fewer, f"{name} is {getattr(array, 'dtype', '')}, and all that it is made of is float64")
+
+
+def without_loops(few: Callable[[], Any], many: Callable[[], Any], hint: str) -> None:
+    """Raise `Wrong(hint)` where `many`, the same call with hundreds of rows more, runs more lines of Python."""
+    require(lines_run(many) - lines_run(few) < 100, hint)
 
 
 def farthest(actual: np.ndarray, expected: Any) -> tuple[tuple[int, ...], str, str]:
@@ -82,7 +102,7 @@ def _difference(actual: np.ndarray, expected: np.ndarray, tolerance: float, fact
     if error(-actual, expected) <= tolerance:
         return f"has the wrong sign{everywhere}"
     # A number alone is always some factor of another.
-    proportional = abs(factor) > 1e-3 and abs(factor - 1) > 1e-3 and error(actual / factor, expected) <= tolerance
+    proportional = factor and abs(factor - 1) > 1e-3 and error(actual / factor, expected) <= tolerance
     if proportional and (named or everywhere):
         return f"is {factor:.6g} times what it should be{everywhere}{''.join(named[:1])}"
     if square and error(np.swapaxes(actual, -1, -2), expected) <= tolerance:

@@ -163,7 +163,7 @@ print(f"loops against `x @ weight + bias`: {error(linear_loops(x, weight, bias),
 
 # %% tags=["exercise"]
 def linear_backward(dy, x, weight):
-    """Gradients of y = x @ weight + bias.
+    """Gradients of y = x @ weight + bias, without a Python loop.
 
     dy (N, C_out), x (N, C_in), weight (C_in, C_out) → the tuple dx (N, C_in), dweight (C_in, C_out), dbias (C_out,).
     """

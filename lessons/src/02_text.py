@@ -384,7 +384,7 @@ print(f"multiplications: {one_hot.size * table.shape[1]:,} as a product, none as
 def embedding_backward(dy, ids, num_rows):
     """Gradient of the table. dy (..., C), ids (...) integers in [0, num_rows) → dtable (num_rows, C).
 
-    It is called thousands of times below, so without a Python loop over the ids.
+    It is called thousands of times below, so without a Python loop over the ids or the rows.
     """
     raise NotImplementedError
 

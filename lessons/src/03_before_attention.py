@@ -136,7 +136,7 @@ def rnn_backward(dhidden, hidden, recurrent):
 
     dhidden (B, T, C): what h_1, …, h_T receive from whoever looks at them, not from the state after them;
     hidden (B, T + 1, C): h_0, …, h_T as rnn_forward returned them; recurrent (C, C) is U
-    → the tuple dprojected (B, T, C), dfirst (B, C), drecurrent (C, C).
+    → the tuple dprojected (B, T, C), dfirst (B, C), drecurrent (C, C), float32 where the arrays are.
     """
     raise NotImplementedError
 
@@ -508,7 +508,7 @@ def additive_scores_backward(dscores, features, score_weight):
     """Gradients of scores = features @ score_weight with features = tanh(query_i + key_j).
 
     dscores (B, Tq, Tk), features (B, Tq, Tk, C), score_weight (C,)
-    → the tuple dquery (B, Tq, C), dkey (B, Tk, C), dscore_weight (C,).
+    → the tuple dquery (B, Tq, C), dkey (B, Tk, C), dscore_weight (C,), float32 where the arrays are.
     """
     raise NotImplementedError
 

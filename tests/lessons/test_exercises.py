@@ -15,6 +15,7 @@ from typing import NamedTuple
 import matplotlib
 import numpy as np
 import pytest
+from other_ways import RIGHT
 
 from course.exercise import CORRECT, NOT_YET, WRONG, exercises, start
 from course.exercise import exercise as exercise_of
@@ -63,6 +64,12 @@ def test_the_solution_and_the_packages_answer_are_correct(case):
     solution = getattr(load(LESSONS / "solutions" / case.source.name), case.name)
     assert exercise(case).verdict(solution) == (CORRECT, "")
     assert exercise(case).verdict(exercise(case).answer) == (CORRECT, "")
+
+
+@each_exercise
+def test_right_answers_are_correct_however_they_are_written(case):
+    for answer in RIGHT.get(case.source.stem[:2], {}).get(case.name, []):
+        assert exercise(case).verdict(answer) == (CORRECT, "")
 
 
 @each_exercise

@@ -108,6 +108,31 @@ def _among_the_others(logits, targets, label_smoothing=0.0):
     return -(q * y).sum() / len(y), (np.exp(y) - q) / len(y)
 
 
+def _along(x, axis):
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+def _in_place(x):
+    x -= x.max(axis=-1, keepdims=True)
+    return _naive(x)
+
+
+def _jacobian(dy, y):
+    jacobian = y[..., None] * (np.eye(y.shape[-1]) - y[..., None, :])
+    return np.einsum("...ij,...j->...i", jacobian, dy)
+
+
+def _right(logits, targets, label_smoothing=0.0):
+    y, q = _log_softmax(logits), _q(logits, targets, label_smoothing)
+    return -(q * y).sum() / len(y), (np.exp(y) - q) / len(y)
+
+
+def _over_the_rows(logits, targets, label_smoothing=0.0):
+    y, q = _along(logits, 0), _q(logits, targets, label_smoothing)
+    return -(q * np.log(y)).sum() / len(y), (y - q) / len(y)
+
+
 WRONG = {
     "softmax": {
         "overflow": (_naive, "exp overflows unless the maximum goes first"),
@@ -119,6 +144,14 @@ WRONG = {
         "another base": (_powers_of_two, "must multiply its odds by e"),
         "no keepdims": (_no_keepdims, "it raises ValueError"),
         "with a cache": (lambda x: (_softmax(x), x), "it must return one array, not tuple"),
+        "axis 1": (lambda x: _along(x, 1), "axis=1 only of a matrix"),
+        "a matrix only": (
+            lambda x: _softmax(x) if x.ndim > 1 else _softmax(x[:, None])[:, 0],
+            "softmax of one row alone",
+        ),
+        "rounded": (lambda x: _softmax(x).round(6), "e = 2.71828, and multiplies them by 2.71829"),
+        "float32": (lambda x: _softmax(x).astype(np.float32), "softmax(x) is float32"),
+        "in place": (_in_place, "writes into its argument x"),
     },
     "softmax_backward": {
         "the numerator alone": (lambda dy, y: y * dy, "the score is in the denominator too"),
@@ -127,7 +160,15 @@ WRONG = {
         "summed over all rows": (lambda dy, y: y * (dy - (dy * y).sum()), "each row has its own sum"),
         "plain sum": (lambda dy, y: y * (dy - dy.sum(-1, keepdims=True)), "the mean of dy is weighted by y"),
         "plain mean": (lambda dy, y: y * (dy - (dy * y).mean(-1, keepdims=True)), "is not divided by n"),
-        "y forgotten outside": (lambda dy, y: dy - (dy * y).sum(-1, keepdims=True), "most of all at index"),
+        "y forgotten outside": (lambda dy, y: dy - (dy * y).sum(-1, keepdims=True), "is all of it times y?"),
+        "the Jacobian": (_jacobian, "that is the Jacobian"),
+        "axis 1": (lambda dy, y: y * (dy - (dy * y).sum(1, keepdims=True)), "axis=1 only of a matrix"),
+        "a mean that is not weighted": (
+            lambda dy, y: y * (dy - dy.mean(-1, keepdims=True)),
+            "is the mean that comes off dy weighted by y",
+        ),
+        "float32": (lambda dy, y: (y * (dy - (dy * y).sum(-1, keepdims=True))).astype(np.float32), "is float32"),
+        "half": (lambda dy, y: y * (dy - (dy * y).sum(-1, keepdims=True)) / 2, "0.5 times the true gradient"),
     },
     "cross_entropy": {
         "a sum": (_summed, "the loss is the mean over the rows, not the sum"),
@@ -141,5 +182,18 @@ WRONG = {
         "dlogits knows no smoothing": (_gradient_not_smoothed, "dlogits with ε = 0.3"),
         "dlogits forgets ε/V": (_gradient_half_smoothed, "each row of dlogits must sum to 0"),
         "probabilities": (lambda logits, targets, label_smoothing=0.0: _softmax(logits), "must return 2 arrays"),
+        "over the rows": (_over_the_rows, "the first row's dlogits change with the second row's scores"),
+        "no smoothing": (lambda logits, targets, label_smoothing=0.0: _right(logits, targets), "is it used?"),
+        "one smoothing for all": (
+            lambda logits, targets, label_smoothing=0.0: _right(logits, targets, 0.3 if label_smoothing else 0.0),
+            "is the ε used that was given",
+        ),
+        "base 2": (
+            lambda *a: (_right(*a)[0] / np.log(2), _right(*a)[1]),
+            "is 1.4427 times what it should be, which is 1/log 2: the logarithm is natural",
+        ),
+        "the gradient's sign": (lambda *a: (_right(*a)[0], -_right(*a)[1]), "has the wrong sign everywhere"),
+        "the loss in float32": (lambda *a: (np.float32(_right(*a)[0]), _right(*a)[1]), "smoothing is float32"),
+        "the gradient in float32": (lambda *a: (_right(*a)[0], np.float32(_right(*a)[1])), "dlogits is float32"),
     },
 }

@@ -135,6 +135,85 @@ def _off_by_one(dy, ids, num_rows):
     return dtable
 
 
+def _where(matches):
+    """A merge that finds the pair by `matches`."""
+
+    def merge(symbols, pair, new):
+        merged, i = [], 0
+        while i < len(symbols):
+            if i + 1 < len(symbols) and matches(symbols[i : i + 2], pair):
+                merged.append(new)
+                i += 2
+            else:
+                merged.append(symbols[i])
+                i += 1
+        return merged
+
+    return merge
+
+
+def _the_same_list(symbols, pair, new):
+    return merge_pair(symbols, pair, new) if pair in pairwise(symbols) else symbols
+
+
+def _replaced_in_text(symbols, pair, new):
+    if not symbols or isinstance(new, int):
+        return merge_pair(symbols, pair, new)
+    return " ".join(symbols).replace(" ".join(pair), new).split(" ")
+
+
+def _first_left_symbol(symbols, pair, new):
+    i = symbols.index(pair[0]) if pair[0] in symbols else len(symbols)
+    if tuple(symbols[i : i + 2]) != pair:
+        return list(symbols)
+    return [*symbols[:i], new, *_first_left_symbol(symbols[i + 2 :], pair, new)]
+
+
+def _by_place_in_the_dict(word, characters, merges):
+    ids = _pieces(word, characters, _utf8)
+    for pair, new in merges.items():
+        ids = merge_pair(ids, pair, new)
+    return ids
+
+
+def _learns_characters(word, characters, merges):
+    for character in word:
+        characters.setdefault(character, 259 + len(characters))
+    return _right(word, characters, merges)
+
+
+def _uses_merges_up(word, characters, merges):
+    ids = _pieces(word, characters, _utf8)
+    while merges:
+        pair = min(merges, key=merges.get)
+        ids = merge_pair(ids, pair, merges.pop(pair))
+    return ids
+
+
+def _a_loop(dy, ids, num_rows):
+    dtable = np.zeros((num_rows, dy.shape[-1]))
+    for i, d in zip(ids.ravel(), dy.reshape(-1, dy.shape[-1]), strict=True):
+        dtable[i] += d
+    return dtable
+
+
+def _summed(dy, ids, num_rows):
+    dtable = np.zeros((num_rows, dy.shape[-1]))
+    np.add.at(dtable, ids, dy)
+    return dtable
+
+
+def _without_padding(dy, ids, num_rows):
+    dtable = _summed(dy, ids, num_rows)
+    dtable[0] = 0
+    return dtable
+
+
+def _flattened_in_place(dy, ids, num_rows):
+    dy.shape = -1, dy.shape[-1]
+    return _summed(dy, ids.ravel(), num_rows)
+
+
 WRONG = {
     "merge": {
         "only the first": (_only_the_first, "every occurrence"),
@@ -142,9 +221,19 @@ WRONG = {
         "from the right": (_from_the_right, "from left to right"),
         "the last symbol is lost": (_last_symbol_lost, "has no pair (e, s) and must stay as it is"),
         "letters, not symbols": (_by_letters, "though the letters do"),
-        "skips one too many": (_skips_one_too_many, "must give n e w es t"),
+        "skips one too many": (_skips_one_too_many, "must give lo w, not lo"),
         "in place": (_in_place, "writes into its argument symbols"),
         "a string": (lambda symbols, pair, new: "".join(map(str, symbols)), "must return a list"),
+        "in either order": (_where(lambda two, pair: set(two) == set(pair)), "s e is another pair"),
+        "a list is no tuple": (_where(lambda two, pair: two == pair), "compared with it as a tuple?"),
+        "is for ==": (_where(lambda two, pair: all(map(lambda a, b: a is b, two, pair))), "== is meant, not is"),
+        "the list itself": (_the_same_list, "it returns the list itself, no copy"),
+        "in a text": (_replaced_in_text, "not thes es: a symbol is more than its last letter"),
+        "the first left symbol": (_first_left_symbol, "an e comes first that no s follows"),
+        "one symbol is none": (
+            lambda symbols, pair, new: merge_pair(symbols, pair, new) if len(symbols) > 1 else [],
+            "a must stay a, and becomes nothing",
+        ),
     },
     "encode": {
         "unknown ones are dropped": (lambda w, c, m: _right(w, c, m, lambda x: []), "an unknown character is lost"),
@@ -155,6 +244,11 @@ WRONG = {
         "leftmost first": (_leftmost, "is older: it goes first"),
         "one round": (_one_round, "go on until none"),
         "one id for all": (lambda w, c, m: [c.get(x, 0) for x in w], "is the id of no byte"),
+        "in the dict's order": (_by_place_in_the_dict, "a merge's age is its new id, not its place"),
+        "learns characters": (_learns_characters, "writes into its argument characters"),
+        "uses merges up": (_uses_merges_up, "writes into its argument merges"),
+        "lower case": (lambda w, c, m: _right(w.lower(), c, m), "'Ω≈ç√' comes back as the bytes"),
+        "fails where nothing is known": (lambda w, c, m: [c[x] for x in w], "it raises KeyError: 'ï'; line"),
     },
     "embedding_backward": {
         "repeated ids are lost": (_overwrites, "they must add"),
@@ -162,5 +256,15 @@ WRONG = {
         "divided by the batch": (_over_the_batch, "is 0.5 times what it should be"),
         "only the rows in use": (_only_rows_used, "looked up or not"),
         "off by one": (_off_by_one, "never looked up"),
+        "a loop over the ids": (_a_loop, "loops over the ids in Python"),
+        "a loop over the rows": (
+            lambda dy, ids, num_rows: np.stack([dy[ids == row].sum(axis=0) for row in range(num_rows)]),
+            "loops over the rows of the table in Python",
+        ),
+        "padding has no gradient": (_without_padding, "id 0 is an id as any other"),
+        "flattened in place": (_flattened_in_place, "writes into its argument dy"),
+        "float32": (lambda *a: _summed(*a).astype(np.float32), "is float32, and all that it is made of is float64"),
+        "scaled": (lambda dy, *a: _summed(dy, *a) * dy.shape[-1] ** 0.5, "is 1.73205 times what it should be"),
+        "transposed": (lambda *a: _summed(*a).T, "dtable has shape (3, 6)"),
     },
 }

@@ -62,6 +62,43 @@ def _weight_through_tanh(dscores, features, score_weight):
     return dquery, dkey, np.tensordot(dscores, 1 - features**2, axes=3)
 
 
+def _clipped(dhidden, hidden, recurrent):
+    dprojected, dfirst, drecurrent = _rnn(dhidden, hidden, recurrent)
+    return dprojected, dfirst, drecurrent.clip(-5, 5)
+
+
+def _truncated(dhidden, hidden, recurrent, steps=3):
+    dprojected = np.zeros_like(dhidden)
+    for end in range(dhidden.shape[1]):
+        dstate = dhidden[:, end]
+        for t in range(end, max(-1, end - steps), -1):
+            dsum = dstate * (1 - hidden[:, t + 1] ** 2)
+            dprojected[:, t] += dsum
+            dstate = dsum @ recurrent.T
+    return dprojected, dprojected[:, 0] @ recurrent.T, np.einsum("bti,btj->ij", hidden[:, :-1], dprojected)
+
+
+def _drecurrent(change):
+    """With `change(drecurrent, T)` for drecurrent."""
+
+    def backward(*arrays):
+        dprojected, dfirst, drecurrent = _rnn(*arrays)
+        return dprojected, dfirst, change(drecurrent, arrays[0].shape[1])
+
+    return backward
+
+
+def _into_dhidden(dhidden, hidden, recurrent):
+    for t in reversed(range(1, dhidden.shape[1])):
+        dhidden[:, t - 1] += dhidden[:, t] * (1 - hidden[:, t + 1] ** 2) @ recurrent.T
+    return _rnn(dhidden, hidden, recurrent, carry=False)
+
+
+def _without_u(dhidden, hidden, recurrent):
+    dprojected, _, drecurrent = _rnn(dhidden, hidden, recurrent)
+    return dprojected, dprojected[:, 0], drecurrent
+
+
 WRONG = {
     "rnn_backward": {
         "the future is forgotten": (lambda *a: _rnn(*a, carry=False), "does not reach every position before it"),
@@ -74,13 +111,30 @@ WRONG = {
         "drecurrent of the last step alone": (_last_step_only, "the gradient of recurrent is wrong"),
         "two arrays": (lambda *a: _rnn(*a)[:2], "must return 3 arrays"),
         "always float64": (_always_float64, "np.zeros makes float64"),
+        "drecurrent transposed": (_drecurrent(lambda d, T: d.T), "drecurrent is transposed"),
+        "drecurrent averaged over time": (_drecurrent(lambda d, T: d / T), "0.2 times the true gradient"),
+        "clipped": (_clipped, "1000 times the dhidden must give 1000 times the drecurrent"),
+        "truncated": (_truncated, "reaches 3 of the 5 positions and must reach all"),
+        "float32": (lambda *a: tuple(np.float32(gradient) for gradient in _rnn(*a)), "a gradient is float32"),
+        "adds into dhidden": (_into_dhidden, "writes into its argument dhidden"),
+        "dfirst without U": (_without_u, "as if h_0 had been added without going through U"),
     },
     "additive_scores_backward": {
         "swapped": (_swapped, "what is summed over is the key's axis"),
         "tanh twice": (lambda *a: _scores(*a, slope=lambda f: 1 - np.tanh(f) ** 2), "tanh is flat"),
-        "without score_weight": (_no_weight, "twice the score_weight"),
+        "without score_weight": (_no_weight, "so it is a factor of their gradient"),
         "averaged over queries": (lambda *a: _scores(*a, total=np.mean), "query and key enter only as their sum"),
         "dscore_weight averaged": (_averaged_weight, "dscore_weight must double"),
         "dscore_weight through tanh's slope": (_weight_through_tanh, "the gradient of score_weight is wrong"),
+        "1 − |features|": (
+            lambda *a: _scores(*a, slope=lambda f: 1 - abs(f)),
+            "is not dscore · score_weight · (1 − features²)",
+        ),
+        "float32": (lambda *a: tuple(np.float32(gradient) for gradient in _scores(*a)), "a gradient is float32"),
+        "always float64": (lambda *a: _scores(*(np.float64(array) for array in a)), "np.zeros makes float64"),
+        "a score_weight for each sentence": (
+            lambda *a: (*_scores(*a)[:2], np.einsum("bqk,bqkc->bc", a[0], a[1])),
+            "dscore_weight has shape (2, 4)",
+        ),
     },
 }

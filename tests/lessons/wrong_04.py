@@ -105,6 +105,90 @@ def _no_maximum(scores, mask):
     return exponentials / np.where(totals == 0, 1, totals)
 
 
+def _one_head_for_all(*args):
+    return tuple(np.broadcast_to(g[:, :1], g.shape).copy() if g.ndim > 2 else g for g in _backward(*args))
+
+
+def _plain_mean(dout, query, key, value, weights):
+    dweights = dout @ value.swapaxes(-1, -2)
+    dscores = weights * (dweights - dweights.mean(axis=-1, keepdims=True)) / math.sqrt(query.shape[-1])
+    return dscores @ key, dscores.swapaxes(-1, -2) @ query, weights.swapaxes(-1, -2) @ dout
+
+
+def _in_the_weights(dout, query, key, value, weights):
+    dvalue, dweights = weights.swapaxes(-1, -2) @ dout, dout @ value.swapaxes(-1, -2)
+    weights *= dweights - (dweights * weights).sum(axis=-1, keepdims=True)
+    return weights @ key / math.sqrt(8), weights.swapaxes(-1, -2) @ query / math.sqrt(8), dvalue
+
+
+def _set_to(key_value, value_value):
+    """Keys, or values, are set to a number; None: they get something else, as they should."""
+
+    def change(key, value, j):
+        key[j] = np.cos(np.arange(len(key[j]))) - key[j] if key_value is None else key_value
+        value[j] = 1 - value[j] if value_value is None else value_value
+        return key, value
+
+    return _moved(change)
+
+
+def _compared(differ):
+    """By `differ(new, old)`, which says it for each row."""
+
+    def moved_by(attend, query, key, value):
+        out, columns = attend(query, key, value), []
+        for j in range(len(key)):
+            columns.append(differ(attend(query, *_both(key.copy(), value.copy(), j)), out))
+        return np.stack(columns, axis=1)
+
+    return moved_by
+
+
+def _moved_back(attend, query, key, value):
+    out, columns = attend(query, key, value), []
+    for j in range(len(key)):
+        key[j] += 0.7
+        value[j] += 0.7
+        columns.append(_moves(attend(query, key, value) - out))
+        key[j] -= 0.7
+        value[j] -= 0.7
+    return np.stack(columns, axis=1)
+
+
+def _shifted(scores, mask, shift):
+    """Right, where `shift` is the largest allowed score of each row, or near it."""
+    exponentials = np.where(mask, np.exp(np.where(mask, scores - shift, 0)), 0)
+    totals = exponentials.sum(axis=-1, keepdims=True)
+    return exponentials / np.where(totals == 0, 1, totals)
+
+
+def _largest(scores, mask, axis=None):
+    largest = np.where(mask, scores, -np.inf).max(axis=axis, keepdims=True)
+    return np.where(np.isfinite(largest), largest, 0)
+
+
+def _mean(scores, mask):
+    number = np.broadcast_to(mask, scores.shape).sum(axis=-1, keepdims=True)
+    return np.where(mask, scores, 0).sum(axis=-1, keepdims=True) / np.maximum(number, 1)
+
+
+def _along_axis_1(scores, mask):
+    exponentials = np.where(mask, np.exp(scores - _largest(scores, mask, axis=-1)), 0)
+    totals = exponentials.sum(axis=1, keepdims=True)
+    return exponentials / np.where(totals == 0, 1, totals)
+
+
+def _same_shape_only(scores, mask):
+    scores = scores.copy()
+    scores[~mask] = -np.inf
+    return _shifted(scores, mask, _largest(scores, mask, axis=-1))
+
+
+def _into_scores(scores, mask):
+    scores[~np.broadcast_to(mask, scores.shape)] = -np.inf
+    return _shifted(scores, mask, _largest(scores, mask, axis=-1))
+
+
 WRONG = {
     "attention_backward": {
         "the softmax's sum is missing": (
@@ -124,9 +208,15 @@ WRONG = {
         "sign": (lambda *args: _backward(*args, scales=(1, -1)), "dkey has the wrong sign everywhere"),
         "dkey and dquery swapped": (
             lambda *args: (_backward(*args)[1], _backward(*args)[0], _backward(*args)[2]),
-            "dquery has shape (2, 1, 4, 8)",
+            "dquery has shape (2, 3, 4, 8)",
         ),
-        ".T on a batch": (_two_dimensional, "it raises ValueError: matmul"),
+        ".T on a batch": (_two_dimensional, "`dweights = dout @ value.T`, where dout is (2, 3, 5, 3), value is"),
+        "√d_v": (lambda *a: _backward(*a, scales=(math.sqrt(8 / 3),) * 2), "which is √(d_k/d_v)"),
+        "√T_k": (lambda *a: _backward(*a, scales=(math.sqrt(8 / 4),) * 2), "which is √(d_k/T_k)"),
+        "one head for all": (_one_head_for_all, "whose own dout does"),
+        "a mean that is not weighted": (_plain_mean, "dkey does not sum to 0 over the keys"),
+        "float32": (lambda *a: tuple(np.float32(gradient) for gradient in _backward(*a)), "dquery is float32"),
+        "in the weights": (_in_the_weights, "writes into its argument weights"),
     },
     "causal_mask": {
         "a query does not see itself": (
@@ -146,6 +236,14 @@ WRONG = {
         "one too far": (
             lambda queries, keys: np.tril(np.ones((queries, keys), bool), keys - queries + 1),
             "the rows see [2, 3, 4, 4] keys and must see [1, 2, 3, 4]",
+        ),
+        "top left where there are more queries": (
+            lambda queries, keys: np.tri(queries, keys, max(0, keys - queries), dtype=bool),
+            "the rows see [1, 2, 2, 2, 2] keys and must see [0, 0, 0, 1, 2]",
+        ),
+        "at least one key": (
+            lambda queries, keys: np.tri(queries, keys, keys - queries, dtype=bool) | (np.arange(keys) == 0),
+            "the rows see [1, 1, 1, 1, 2] keys",
         ),
     },
     "moved_by": {
@@ -167,6 +265,30 @@ WRONG = {
             lambda *args: _moved(_both)(*args).T,
             "a row for each query",
         ),
+        "np.isclose": (
+            _compared(lambda new, old: (~np.isclose(new, old)).any(axis=1)),
+            "misses a move of 5·10⁻⁹: only what is below 1e-9 is rounding",
+        ),
+        "np.isclose to 1e-9": (
+            _compared(lambda new, old: (~np.isclose(new, old, atol=1e-9)).any(axis=1)),
+            "misses a move of 10⁻⁴ in outputs of 1000",
+        ),
+        "all components": (
+            _compared(lambda new, old: (abs(new - old) > 1e-9).all(axis=1)),
+            "misses a move of one component",
+        ),
+        "the second component": (_compared(lambda new, old: abs(new - old)[:, 1] > 1e-9), "an output's first"),
+        "without abs": (_compared(lambda new, old: (new - old).max(axis=1) > 1e-9), "misses a move downwards"),
+        "the lengths": (
+            _compared(lambda new, old: abs(np.linalg.norm(new, axis=1) - np.linalg.norm(old, axis=1)) > 1e-9),
+            "compare the outputs, not their lengths",
+        ),
+        "down to 1e-12": (_compared(lambda new, old: abs(new - old).max(axis=1) > 1e-12), "2·10⁻¹⁰ count as moves"),
+        "keys set to 0": (_set_to(0, None), "misses a leak where the keys are 0"),
+        "keys set to 1": (_set_to(1, None), "misses a leak where the keys are 1"),
+        "values set to 1": (_set_to(None, 1), "misses a leak where the values are 1"),
+        "moved and moved back": (_moved_back, "it moves its argument key and moves it back"),
+        "numbers": (_compared(lambda new, old: _moves(new - old).astype(int)), "must be of bool, not int64"),
     },
     "masked_softmax": {
         "scores × mask": (lambda scores, mask: _softmax(scores * mask), "A score of 0 still counts as e⁰ = 1"),
@@ -180,5 +302,18 @@ WRONG = {
         "no maximum subtracted": (_no_maximum, "subtract each row's maximum"),
         "1e-8 in the sum": (_nearly_one, "is a small number added"),
         "True = hide": (lambda scores, mask: _softmax(np.where(mask, -np.inf, scores)), "True means 'may attend'"),
+        "one maximum for all rows": (lambda s, m: _shifted(s, m, _largest(s, m)), "each row's own maximum"),
+        "the mean for the maximum": (lambda s, m: _shifted(s, m, _mean(s, m)), "not the mean or one of the scores"),
+        "axis 1": (_along_axis_1, "axis=1 only of a matrix"),
+        "−10⁹, then × mask": (
+            lambda scores, mask: _softmax(np.where(mask, scores, -1e9)) * mask,
+            "−10⁹ is a score like another",
+        ),
+        "a mask of the scores' shape only": (_same_shape_only, "`scores[~mask] = -np.inf`, where scores is"),
+        "in the scores": (_into_scores, "writes into its argument scores"),
+        "float32": (
+            lambda s, m: _shifted(s, m, _largest(s, m, axis=-1)).astype(np.float32),
+            "weights is float32, and all that it is made of is float64",
+        ),
     },
 }

@@ -1,11 +1,13 @@
 """Lesson 00: the chain rule on arrays, and gradient checking."""
 
+import math
+
 import numpy as np
 
 from minitransformer import gradcheck, ops
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, gradients_agree, require, several
+from ..judging import agree, distinct, gradients_agree, require, several, without_loops
 
 
 def _linear_backward(dy, x, weight):
@@ -33,6 +35,11 @@ def linear_backward(attempt: Attempt) -> None:
             f"{name} has shape {gradient.shape}, and a gradient has its array's, {shape}: {likely}",
         )
     require(
+        not np.allclose(dx, dy @ weight.reshape(4, 3)) and not np.allclose(dweight, x.reshape(3, 5) @ dy),
+        "an array is reshaped where it must be transposed: `.T` turns it round, `reshape` only cuts the same sequence "
+        "of numbers into other rows",
+    )
+    require(
         np.allclose(attempt(2 * dy, x, weight)[1], 2 * dweight),
         "twice the dy does not give twice the dweight: every term of a gradient is linear in dy",
     )
@@ -46,6 +53,11 @@ def linear_backward(attempt: Attempt) -> None:
         lambda x, weight, bias: (x @ weight + bias, (x, weight)),
         lambda dy, cache: attempt(dy, *cache),
         {"x": x, "weight": weight, "bias": np.zeros(4)},
+    )
+    without_loops(
+        lambda: attempt(dy, x, weight),
+        lambda: attempt(np.tile(dy, (50, 1)), np.tile(x, (50, 1)), weight),
+        "it is right, and loops over the rows in Python: each of the three sums is one NumPy expression",
     )
 
 
@@ -73,10 +85,16 @@ def numerical_gradient(attempt: Attempt) -> None:
         f"f is called with {max(moved)} elements moved at once, and one must move at a time, whatever the shape of x: "
         "`np.ndindex(x.shape)` visits every place",
     )
-    agree("the gradient of Σ weights·x", slope, weights, tolerance=1e-8, factors={"2: is it divided by 2ε?": 2.0})
+    factors = {
+        "2: is it divided by 2ε?": 2.0,
+        "2ε: is it divided?": 2e-5,
+        "ε²: `/ 2 * eps` multiplies by ε, `/ (2 * eps)` divides by it": 1e-10,
+    }
+    agree("the gradient of Σ weights·x", slope, weights, tolerance=1e-8, factors=factors)
 
-    cubic = attempt(lambda x: (x**3).sum(), x, 1e-3)
-    off = np.abs(cubic - 3 * x**2).max()  # ε², since the third derivative of x³ is 6
+    x = 4 * x
+    cubic = attempt(lambda x: (x**3).sum(), x, 1e-3) - 3 * x**2  # ε², since the third derivative of x³ is 6
+    off = np.abs(cubic).max()
     require(
         off < 1e-5,
         f"for Σ x³ with ε = 1e-3 it is off by {off:.0e}, and not by ε² = 1e-6: "
@@ -86,4 +104,22 @@ def numerical_gradient(attempt: Attempt) -> None:
         off > 1e-7,
         f"for Σ x³ with ε = 1e-3 it is off by {off:.0e}, less than ε² = 1e-6: is the `eps` used that was given?",
     )
-    agree("the gradient of Σ x³ (ε = 1e-3)", cubic - 1e-6, 3 * x**2, tolerance=1e-8)
+    worst = cubic.flat[np.argmax(np.abs(cubic - 1e-6))]
+    require(
+        abs(worst - 1e-6) < 1e-8,
+        f"for Σ x³ with ε = 1e-3 each element must be off by ε² = 1e-6, and one is off by "
+        f"{distinct(worst, 1e-6, digits=2)[0]}: is the step ε for each, however large it is?",
+    )
+    off = np.abs(attempt(lambda x: (x**3).sum(), x) - 3 * x**2).max()
+    require(off < 3e-9, f"where no ε is given, it is off by {off:.0e} for Σ x³, and by 1e-10 with the default of 1e-5")
+    for shape in ((4,), (2, 1, 3), ()):
+        weights = np.arange(1.0, 1 + math.prod(shape)).reshape(shape)
+        slope = attempt(lambda x, weights=weights: (weights * x).sum(), np.array(weights / 2))
+        agree(f"for x of shape {shape} the gradient of Σ weights·x", slope, weights, tolerance=1e-8)
+    columns = np.asfortranarray(x)
+    agree(
+        "for an x that lies in memory column by column (where `ravel` of a copy is another copy) the gradient of Σ x²",
+        attempt(lambda x: (x**2).sum(), columns),
+        2 * x,
+        tolerance=1e-8,
+    )

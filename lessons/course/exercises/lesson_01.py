@@ -5,8 +5,9 @@ import numpy as np
 from minitransformer import ops
 from minitransformer.gradcheck import numerical_gradient
 
+from ..effort import most_memory
 from ..exercise import Attempt, exercise
-from ..judging import agree, gradients_agree, kind, require, several
+from ..judging import agree, distinct, gradients_agree, keeps_float64, kind, require, several
 
 
 def _softmax(x):
@@ -32,7 +33,8 @@ def softmax(attempt: Attempt) -> None:
     factor = (after / (1 - after) / (before / (1 - before)))[0]
     require(
         abs(factor - np.e) < 1e-6,
-        f"one more on a score must multiply its odds by e, and multiplies them by {factor:.3g}: is exp taken of it?",
+        f"one more on a score must multiply its odds by e = {distinct(np.e, factor)[0]}, and multiplies them by "
+        f"{distinct(np.e, factor)[1]}: is exp taken of it, and nothing rounded?",
     )
     large = attempt(x + 1000)
     require(
@@ -56,8 +58,15 @@ def softmax(attempt: Attempt) -> None:
         np.isfinite(apart).all() and np.allclose(apart[0], y[0]),
         "a row is lost when another row's scores are 1000 larger: subtract each row's own maximum",
     )
-    agree("softmax of a (2, 3, 4) array", attempt(x.reshape(2, 2, 3)), _softmax(x.reshape(2, 2, 3)))
     agree("softmax(x)", y, _softmax(x))
+    cube = attempt(x.reshape(2, 2, 3))
+    require(
+        cube.shape == (2, 2, 3) and np.allclose(cube.sum(axis=-1), 1),
+        "a matrix is right, and in an array of shape (2, 2, 3) the rows do not sum to 1: rows lie along the last axis, "
+        "which is axis=-1 of any array, and axis=1 only of a matrix",
+    )
+    agree("softmax of an array of shape (2, 2, 3)", cube, y.reshape(2, 2, 3))
+    agree("softmax of one row alone, an array of shape (3,),", attempt(x[0]), y[0])
 
 
 @exercise(answer=ops.softmax_backward)
@@ -85,7 +94,8 @@ def softmax_backward(attempt: Attempt) -> None:
     if not others.any():
         require(
             abs(own - true_own) < 1e-6,
-            f"the slope of a probability by its own score is {true_own:.3f}, here {own:.3f}: "
+            f"the slope of a probability by its own score is {distinct(true_own, own)[0]}, here "
+            f"{distinct(true_own, own)[1]}: "
             "the score is in the denominator too, its own and every other one's",
         )
         require(False, "raising a score lowers the other probabilities: off the diagonal the Jacobian is not zero")
@@ -95,9 +105,28 @@ def softmax_backward(attempt: Attempt) -> None:
         f"with dy = 1 everywhere dx must be 0, since Σ y is 1 whatever the scores; here it is up to "
         f"{np.abs(total).max():.2g}: the mean of dy is weighted by y, and is not divided by n",
     )
+    require(
+        np.allclose(dx.sum(axis=-1), 0),
+        "each row of dx must sum to 0, since the same on all of its scores changes nothing, and one sums to "
+        f"{np.abs(dx.sum(axis=-1)).max():.2g}: is the mean that comes off dy weighted by y, and is all of it times y?",
+    )
     gradients_agree(lambda x: (_softmax(x), _softmax(x)), lambda dy, y: attempt(dy, y), {"x": x})
     x, dy = rng.standard_normal((2, 3, 5)), rng.standard_normal((2, 3, 5))
-    agree("dx for a (2, 3, 5) array", attempt(dy, _softmax(x)), ops.softmax_backward(dy, _softmax(x)))
+    cube = attempt(dy, _softmax(x))
+    require(
+        cube.shape == x.shape and np.allclose(cube.sum(axis=-1), 0),
+        "a matrix is right, and in an array of shape (2, 3, 5) the rows of dx do not sum to 0: the sum goes over the "
+        "last axis, which is axis=-1 of any array, and axis=1 only of a matrix",
+    )
+    agree("dx for an array of shape (2, 3, 5)", cube, ops.softmax_backward(dy, _softmax(x)))
+    n = 500
+    dy, y = rng.standard_normal((1, n)), _softmax(rng.standard_normal((1, n)))
+    most = most_memory(lambda: attempt(dy, y))
+    require(
+        most < 4 * n**2,
+        f"it is right, and for one row of {n} scores it needs {most / 1e6:.1f} MB at a time, as much as {n} × {n} "
+        "numbers: that is the Jacobian, and the last line of the derivation does without it",
+    )
 
 
 @exercise(answer=_cross_entropy)
@@ -107,11 +136,19 @@ def cross_entropy(attempt: Attempt) -> None:
     loss, dlogits = several(attempt(logits, targets), "loss", "dlogits")
     require(loss.shape == (), f"the loss is one number, the mean over the rows, and not an array of shape {loss.shape}")
     require(dlogits.shape == logits.shape, f"dlogits has shape {dlogits.shape}, and logits {logits.shape}")
+    keeps_float64("dlogits", dlogits)
     factors = {
         "N: the loss is the mean over the rows, not the sum": 4.0,
         "1/V: the mean is over the rows alone, and over the tokens it is a sum": 0.2,
         "−1: log y is negative": -1.0,
+        "1/log 2: the logarithm is natural": 1 / np.log(2),
     }
+    other_row = logits.copy()
+    other_row[1, :2] += 1
+    require(
+        np.allclose(several(attempt(other_row, targets), "loss", "dlogits")[1][0], dlogits[0]),
+        "the first row's dlogits change with the second row's scores: each row has its own softmax, over the last axis",
+    )
     agree("the loss without smoothing", loss, _cross_entropy(logits, targets)[0], factors=factors)
     shifted = several(attempt(logits + 1000, targets), "loss", "dlogits")[0]
     extreme = several(attempt(np.array([[0.0, 2000.0]]), np.array([0])), "loss", "dlogits")[0]
@@ -130,11 +167,19 @@ def cross_entropy(attempt: Attempt) -> None:
         np.allclose(apart, loss),
         "with one row's scores all 2000 higher the loss changes, or is not finite: take off each row's own maximum",
     )
+    whole, some, more = (float(several(attempt(logits, targets, e), "loss", "dlogits")[0]) for e in (0.0, 0.3, 0.6))
+    require(abs(some - whole) > 1e-9, "the loss is the same with a label_smoothing of 0 and of 0.3: is it used?")
+    require(
+        abs(more - whole - 2 * (some - whole)) < 1e-9,
+        "the loss must change twice as much with ε = 0.6 as with 0.3, since q is linear in ε, and does not: is the ε "
+        "used that was given, and q mixed, not the probabilities?",
+    )
     smoothed = float(several(attempt(np.zeros((4, 5)), targets, 0.3), "loss", "dlogits")[0])
+    told = distinct(np.log(5), smoothed)
     require(
         abs(smoothed - np.log(5)) < 1e-9,
-        f"where all V scores are equal the loss is log V = {np.log(5):.4f} whatever the smoothing, and here with "
-        f"ε = 0.3 it is {smoothed:.4f}: q must sum to 1",
+        f"where all V scores are equal the loss is log V = {told[0]} whatever the smoothing, and here with ε = 0.3 it "
+        f"is {told[1]}: q must sum to 1",
     )
     anything = [float(several(attempt(logits[:1], np.array([t]), 1.0), "loss", "dlogits")[0]) for t in (0, 1)]
     require(

@@ -8,7 +8,7 @@ from minitransformer import ops
 from minitransformer.data import bpe
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, gradients_agree, kind, require
+from ..judging import agree, gradients_agree, kind, require, without_loops
 
 FIRST_BYTE, FIRST_TEXT = 3, 259
 
@@ -40,8 +40,19 @@ def merge(attempt: Attempt) -> None:
 
     absent = merged(["l", "o", "w"], ("e", "s"), "es")
     require(absent == ["l", "o", "w"], f"l o w has no pair (e, s) and must stay as it is, but becomes {shown(absent)}")
+    given = list("low")
+    first = merged(given, (given[0], given[1]), "lo")
+    require(first != given, "l o w with (l, o) stays as it is: are two neighbours compared with it as a tuple?")
+    require(first == ["lo", "w"], f"l o w with (l, o) must give lo w, not {shown(first)}")
+    first = merged(["".join("lo"), "".join("we"), "r"], ("".join("lo"), "".join("we")), "lowe")
+    require(first == ["lowe", "r"], f"lo we r with (lo, we) must give lowe r, not {shown(first)}: == is meant, not is")
     once = merged(list("newest"), ("e", "s"), "es")
-    require(once == ["n", "e", "w", "es", "t"], f"n e w e s t with (e, s) must give n e w es t, not {shown(once)}")
+    require(
+        once == ["n", "e", "w", "es", "t"],
+        f"n e w e s t with (e, s) must give n e w es t, not {shown(once)}: an e comes first that no s follows",
+    )
+    turned = merged(list("ses"), ("e", "s"), "es")
+    require(turned == ["s", "es"], f"s e s with (e, s) must give s es, not {shown(turned)}: s e is another pair")
     twice = merged(list("banana"), ("a", "n"), "an")
     require(
         twice == ["b", "an", "an", "a"],
@@ -59,9 +70,17 @@ def merge(attempt: Attempt) -> None:
         apart == ["a", "bc"],
         f"the pair (ab, c) does not occur in the symbols a bc, though the letters do; it gives {shown(apart)}",
     )
+    apart = merged(["the", "s", "e", "s"], ("e", "s"), "es")
+    require(
+        apart == ["the", "s", "es"],
+        f"the s e s with (e, s) must give the s es, not {shown(apart)}: a symbol is more than its last letter",
+    )
     numbers = merged([7, 3, 5, 3, 5], (3, 5), 9)
     require(numbers == [7, 9, 9], f"symbols may be numbers: 7 3 5 3 5 with (3, 5) → 9 gives {shown(numbers)}")
-    require(merged([], ("a", "b"), "ab") == [], "no symbols must give no symbols")
+    require(merged(given, ("e", "s"), "es") is not given, "where nothing is merged it returns the list itself, no copy")
+    for few in ([], ["a"]):
+        found = merged(few, ("a", "b"), "ab")
+        require(found == few, f"{shown(few)} must stay {shown(few)}, and becomes {shown(found)}")
 
 
 @exercise(answer=_encode)
@@ -71,7 +90,7 @@ def encode(attempt: Attempt) -> None:
     texts = [*alphabet]
 
     def decoded(ids: list) -> bytes:
-        bad = [i for i in ids if not (isinstance(i, int) and FIRST_BYTE <= i < FIRST_TEXT + len(texts))]
+        bad = [i for i in ids if not (isinstance(i, int | np.integer) and FIRST_BYTE <= i < FIRST_TEXT + len(texts))]
         require(
             not bad,
             f"{bad[:1]} is the id of no byte ({FIRST_BYTE} to {FIRST_TEXT - 1}), character or merge: byte b has the id "
@@ -91,7 +110,7 @@ def encode(attempt: Attempt) -> None:
         known == [characters[c] for c in " dog"],
         f"without merges ' dog' is its four characters' ids {[characters[c] for c in ' dog']}, and it gives {known}",
     )
-    for text in ("naïve", "straße", "日本", "🦔", "e\u0301", "\x00\n", "Ω≈ç√"):
+    for text in ("naïve", "straße", "日本", "🦔", "e\u0301", "\x00\n", "Ω≈ç√", ""):
         ids = encoded(text, {})
         data = decoded(ids)
         lost = len(data) < len("".join(c for c in text if c in characters).encode()) + sum(
@@ -112,6 +131,13 @@ def encode(attempt: Attempt) -> None:
     require(
         pieces == ["a", "bc"],
         f"'abc' becomes {' '.join(pieces)}, and the merge of (b, c), whose id is smaller, is older: it goes first",
+    )
+    turned = dict(reversed(younger.items()))
+    pieces = [texts[i - FIRST_TEXT] for i in encoded("abc", turned)]
+    require(
+        pieces == ["a", "bc"],
+        f"with the same merges in another order in their dict 'abc' becomes {' '.join(pieces)}: a merge's age is its "
+        "new id, not its place",
     )
     texts[-2:] = ["ab", "abc", "abcabc"]
     chain = {(characters["a"], characters["b"]): 286, (286, characters["c"]): 287, (287, 287): 288}
@@ -142,6 +168,7 @@ def embedding_backward(attempt: Attempt) -> None:
     require(
         not dtable[[3, 5]].any(), "a row that was never looked up moves nothing: its gradient is 0, and here it is not"
     )
+    require(dtable[0].any(), "id 0 is an id as any other, and its row is 0 although it was looked up")
     agree("the row of an id that occurs once", dtable[[0, 1, 4]], dy[[0, 1, 1], [1, 2, 1]])
     total = dy[0, 0] + dy[0, 2] + dy[1, 0]
     require(
@@ -156,4 +183,16 @@ def embedding_backward(attempt: Attempt) -> None:
         lambda ids, table: (table[ids], (ids, len(table))),
         lambda dy, cache: attempt(dy, *cache),
         {"ids": ids, "table": rng.standard_normal((6, 3))},
+    )
+    few, many = np.arange(6), np.arange(206)
+    without_loops(
+        lambda: attempt(np.ones((6, 3)), few, 206),
+        lambda: attempt(np.ones((206, 3)), many, 206),
+        "it is right, and loops over the ids in Python, which is too slow for what follows: `np.add.at` adds them all",
+    )
+    without_loops(
+        lambda: attempt(np.ones((6, 3)), few, 6),
+        lambda: attempt(np.ones((6, 3)), few, 206),
+        "it is right, and loops over the rows of the table in Python, which has thousands: `np.add.at` adds all ids to "
+        "their rows",
     )

@@ -5,7 +5,7 @@ import numpy as np
 from minitransformer import ops
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, gradients_agree, require, several
+from ..judging import gradients_agree, require, several
 
 
 def _rnn_backward(dhidden, hidden, recurrent):
@@ -52,6 +52,13 @@ def rnn_backward(attempt: Attempt) -> None:
     ):
         require(gradient.shape == shape, f"{name} has shape {gradient.shape} and must have {shape}")
 
+    for name, gradient, larger in zip(
+        ("dprojected", "dfirst", "drecurrent"), found, gradients(1000 * dhidden, hidden, recurrent), strict=True
+    ):
+        require(
+            np.allclose(larger, 1000 * gradient),
+            f"1000 times the dhidden must give 1000 times the {name}, and does not: is something cut, or added?",
+        )
     saturated = np.sign(hidden)
     require(
         not gradients(dhidden, saturated, recurrent)[0].any(),
@@ -79,7 +86,24 @@ def rnn_backward(attempt: Attempt) -> None:
         "what comes back from there, through U, adds to dhidden",
     )
 
+    last = np.zeros_like(dhidden)
+    last[:, -1] = dhidden[:, -1]
+    reached = np.abs(gradients(last, hidden, recurrent)[0]).max(axis=(0, 2)) > 0
+    require(
+        reached.all(),
+        f"a gradient given to h_5 alone reaches {reached.sum()} of the 5 positions and must reach all: is the way back "
+        "cut off after some steps?",
+    )
+
     one = gradients(dhidden[:1, :1], hidden[:1, :2], recurrent)
+    require(
+        not np.allclose(one[2].T, first[:1].T @ one[0][:, 0]),
+        "drecurrent is transposed: U stands to the right of h, so its gradient is hᵀ dprojected, of U's own shape",
+    )
+    require(
+        not np.allclose(one[1], one[0][:, 0]),
+        "for a single position dfirst is dprojected_1 itself, as if h_0 had been added without going through U",
+    )
     require(
         np.allclose(one[1], one[0][:, 0] @ recurrent.T),
         "for a single position dfirst is not dprojected_1 Uᵀ: h_0 went through U on its way into it",
@@ -132,10 +156,16 @@ def additive_scores_backward(attempt: Attempt) -> None:
         "where every feature is 1 or −1, tanh is flat and nothing can come back to query and key, but something does: "
         "the slope of tanh is 1 − features²",
     )
-    agree(
-        "twice the score_weight gives twice the slope, and dquery",
-        gradients(dscores, features, 2 * score_weight)[0],
-        2 * dquery,
+    require(
+        np.allclose(gradients(dscores, features, 2 * score_weight)[0], 2 * dquery),
+        "twice the score_weight must give twice the dquery, and does not: features went into the score through "
+        "score_weight, so it is a factor of their gradient",
+    )
+    alone = gradients(dscores[:1, :1, :1], features[:1, :1, :1], score_weight)[0][0, 0]
+    require(
+        np.allclose(alone, dscores[0, 0, 0] * score_weight * (1 - features[0, 0, 0] ** 2)),
+        "for one query and one key dquery is not dscore · score_weight · (1 − features²): the three factors, nothing "
+        "else",
     )
     require(
         np.allclose(dquery.sum(axis=1), dkey.sum(axis=1)),

@@ -8,7 +8,7 @@ import numpy as np
 from minitransformer import gradcheck, ops
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, kind, require, several
+from ..judging import agree, keeps_float64, kind, require, several
 
 
 def _weights(query: Any, key: Any, mask: Any = True) -> Any:
@@ -45,8 +45,8 @@ def _masked_softmax(scores: Any, mask: Any) -> Any:
 @exercise(answer=_attention_backward)
 def attention_backward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
-    query, key, value = (rng.standard_normal((2, 1, *shape)) for shape in ((5, 8), (4, 8), (4, 3)))
-    weights, dout = _weights(query, key), rng.standard_normal((2, 1, 5, 3))
+    query, key, value = (rng.standard_normal((2, 3, *shape)) for shape in ((5, 8), (4, 8), (4, 3)))
+    weights, dout = _weights(query, key), rng.standard_normal((2, 3, 5, 3))
     gradients = dict(
         zip(
             ("dquery", "dkey", "dvalue"),
@@ -60,6 +60,17 @@ def attention_backward(attempt: Attempt) -> None:
             gradient.shape == array.shape,
             f"{name} has shape {gradient.shape}, and a gradient has its array's, {array.shape}: {likely}?",
         )
+        keeps_float64(name, gradient)
+
+    other_head = dout.copy()
+    other_head[1, 2] += rng.standard_normal((5, 3))
+    dvalue = several(attempt(other_head, query, key, value, weights), "dquery", "dkey", "dvalue")[2]
+    moved = np.abs(dvalue - gradients["dvalue"]).max(axis=(2, 3)) > 1e-9
+    require(
+        moved[1, 2] and moved.sum() == 1,
+        "a dvalue changes with the dout of another head, or does not change whose own dout does: the leading axes (a "
+        "sentence, a head) stand side by side, each with products of its own",
+    )
 
     def loss(query, key, value):
         return np.vdot(dout, _weights(query, key) @ value)
@@ -86,11 +97,18 @@ def attention_backward(attempt: Attempt) -> None:
         not dkey[..., 3, :].any(),
         "a key that has weight 0 for every query gets a gradient: each dscore has its own weight as a factor, (a)",
     )
+    require(
+        np.allclose(gradients["dkey"].sum(-2), 0),
+        "dkey does not sum to 0 over the keys: the same vector added to all keys changes no weight. The mean that the "
+        "softmax's backward takes off is weighted, Σ_j dweights·weights, and dkey is dscoresᵀ @ query",
+    )
     scale = math.sqrt(query.shape[-1])
     factors = {
         "√d_k: the scores were divided by it, and so is their gradient": scale,
         "1/√d_k: is the scale in there twice?": 1 / scale,
         "√d_k · √d_k: the scale must divide, once": scale**2,
+        "√(d_k/d_v): the scale is of the width of the queries, not of the values": math.sqrt(8 / 3),
+        "√(d_k/T_k): the scale is of the width of the queries, not of the number of keys": math.sqrt(8 / 4),
     }
     for name, gradient in gradients.items():
         agree(name, gradient, measured[name], tolerance=1e-6, factors=factors)
@@ -162,28 +180,42 @@ def moved_by(attempt: Attempt) -> None:
         "it says that outputs move with keys that they cannot see: is one key at a time replaced, and every other as "
         "it was?",
     )
-    require(moved[seen].all(), "with attention that is right, outputs do not move with keys that they can see")
-
     def only_values(query, key, value):
         return np.ones((3, 5)) @ value
 
     def only_keys(query, key, value):
-        return _weights(query, key) @ np.arange(10.0).reshape(5, 2)
+        return _weights(query, key) @ np.arange(10.0).reshape(5, 2) ** 2
 
-    require(
-        attempt(only_values, query, key, value).all(),
-        "it misses a leak through the values: replace value j together with key j",
+    jumps = (
+        (1, 0, "it misses a leak through the values: replace value j too, and compare with the first output"),
+        (-1, 0, "it misses a move downwards: a difference loses its sign (np.abs) before it is compared"),
+        ([0, 1], 0, "it misses a move of one component of an output: any of them counts, it need not be all"),
+        ([1, 0], 0, "it misses a move of an output's first component: any of them counts"),
+        (5e-9, 0, "it misses a move of 5·10⁻⁹: only what is below 1e-9 is rounding (np.isclose forgives 10⁻⁸)"),
+        (1e-4, 1000, "it misses a move of 10⁻⁴ in outputs of 1000: 1e-9 does not grow with them (rtol of np.isclose)"),
     )
+    for size, level, hint in jumps:
+
+        def jump(query, key, other, size=size, level=level):
+            return np.full((3, 2), float(level)) + (other != value).any() * np.array(size)
+
+        require(attempt(jump, query, key, value.copy()).all(), hint)
     require(
         attempt(only_keys, query, key, value).all(),
         "it misses a leak through the keys: a forbidden key in the softmax's denominator moves the output too",
     )
-    zeros = np.zeros_like(value)
-    require(
-        attempt(only_values, query, key, zeros).all(),
-        "it misses a leak where the values are 0: what takes a value's place must differ from it, whatever it was; "
-        "adding to it does that, multiplying it or setting it to 0 may not",
-    )
+    require(moved[seen].all(), "with attention that is right, outputs do not move with keys that they can see")
+    for number in (0, 1):
+        require(
+            attempt(only_values, query, key, np.full_like(value, number)).all(),
+            f"it misses a leak where the values are {number}: what takes a value's place must differ from it, whatever "
+            "it was; adding to it does that, multiplying it or setting it to a number may not",
+        )
+        require(
+            attempt(only_keys, query, np.full_like(key, number), value).all(),
+            f"it misses a leak where the keys are {number}: what takes a key's place must differ from it, whatever it "
+            "was; adding to it does that, multiplying it or setting it to a number may not",
+        )
 
     def faintly(query, key, value):
         return np.ones((3, 5)) @ (1e-6 * value)
@@ -192,10 +224,20 @@ def moved_by(attempt: Attempt) -> None:
         attempt(faintly, query, key, value).all(), "it misses leaks of 10⁻⁶: what is below 1e-9 is rounding, no more"
     )
 
-    noise = iter(rng.standard_normal((1000, 3, 2)) * 1e-15)
+    for size, told in ((1e-15, "10⁻¹⁵"), (2e-10, "2·10⁻¹⁰")):
+        noise = iter(size * rng.uniform(-1, 1, (1000, 3, 2)))
+        require(
+            not attempt(lambda query, key, value, noise=noise: next(noise), query, key, value).any(),
+            f"differences of {told} count as moves: they are rounding",
+        )
+
+    def turning(query, key, value):
+        angle = value.sum() * np.ones(3)
+        return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
     require(
-        not attempt(lambda query, key, value: next(noise), query, key, value).any(),
-        "differences of 10⁻¹⁵ count as moves: they are rounding",
+        attempt(turning, query, key, value).all(),
+        "it misses a move that leaves the length of an output as it was: compare the outputs, not their lengths",
     )
 
     def cancelling(query, key, value):
@@ -246,6 +288,17 @@ def masked_softmax(attempt: Attempt) -> None:
             f"{what} changes the weights of what is allowed: the maximum that is subtracted must be taken over "
             "the allowed scores only",
         )
+    higher = scores + np.array([[0.0], [2000], [0], [0]])
+    require(
+        np.allclose(attempt(higher, triangle), weights),
+        "with one row's scores all 2000 higher the weights change, or are NaN: subtract each row's own maximum",
+    )
+    far = scores + 2000 * np.eye(4)
+    require(
+        np.allclose(attempt(far, triangle), np.eye(4)),
+        "with one allowed score 2000 above the others it is wrong, or NaN: what goes off before the exponential must "
+        "be the maximum itself, not the mean or one of the scores",
+    )
     empty = triangle.copy()
     empty[2] = False
     lonely = attempt(scores, empty)
@@ -256,9 +309,22 @@ def masked_softmax(attempt: Attempt) -> None:
     )
     require(np.allclose(lonely[[0, 1, 3]], weights[[0, 1, 3]]), "one empty row changes the weights of the other rows")
 
+    below = np.arange(16.0).reshape(4, 4) - 4e9
+    require(
+        np.allclose(attempt(below, triangle), _masked_softmax(below, triangle)),
+        "with all scores below −10⁹ the weights change: a forbidden score must be lower than any other, and −10⁹ is a "
+        "score like another; −∞ is not",
+    )
+
     batch, key_mask = rng.standard_normal((2, 3, 4, 5)), np.arange(5) < np.array([[5], [0]])
+    found = attempt(batch, key_mask[:, None, None, :])
+    require(
+        np.shape(found) != batch.shape or np.allclose(found.sum(axis=-1), np.reshape([1, 0], (2, 1, 1))),
+        "a matrix is right, and of a batch (2, 3, 4, 5) the weights of a query do not sum to 1, or not to 0 where it "
+        "sees nothing: the last axis is axis=-1 of any array, and axis=1 only of a matrix",
+    )
     agree(
         "for a batch, with a mask of shape (2, 1, 1, 5), weights",
-        attempt(batch, key_mask[:, None, None, :]),
+        found,
         _masked_softmax(batch, key_mask[:, None, None, :]),
     )
