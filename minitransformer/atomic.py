@@ -39,9 +39,9 @@ def remove_unfinished(folder: Path, names: str) -> None:
 
 def unfinished(folder: Path, names: str) -> list[Path]:
     """What processes that are no more left in `folder`, unfinished, under a name that matches a regular expression."""
-    pattern = re.compile(rf"(?:{names})\.(\d+){re.escape(SUFFIX)}")
+    pattern = re.compile(rf"(?:{names})\.(?P<process>\d+){re.escape(SUFFIX)}")
     found = ((path, pattern.fullmatch(path.name)) for path in (folder.iterdir() if folder.is_dir() else ()))
-    return [path for path, match in found if match and not _is_running(int(match[1]))]
+    return [path for path, match in found if match and not _is_running(int(match["process"]))]
 
 
 def unfinished_name(name: str) -> str:
