@@ -2,36 +2,110 @@
 
 import contextlib
 import os
+import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 SUFFIX = ".tmp"
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a binary file beside `path` that takes its name once the block has ended and every byte is on disk.
+    """Open a binary file that becomes `path` once the block has ended and every byte is on disk.
 
-    The folder is made where it is missing. An error inside the block leaves `path` as it was and removes the
+    It is written beside `path`, whose folder is made where it is missing, and renamed. A symbolic link stays: the
+    file that it names is written so. What is no file to be replaced (a device, a FIFO, this process's own standard
+    output) gets all bytes when the block has ended. An error inside the block leaves `path` as it was and removes the
     unfinished file; a kill leaves at worst a `*.tmp` beside it. Raises OSError, naming `path` and the reason.
     """
     path = Path(path)
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}{SUFFIX}")
+    try:
+        target = _target(path)
+        with _kept(path) if target is None else _replaced(target) as file:
+            yield file
+    except OSError as error:
+        raise OSError(error.errno, f"cannot write {path}: {error.strerror}") from error
+
+
+def remove_unfinished(folder: Path, names: str) -> None:
+    """Remove what killed processes left of the files in `folder` whose names match a regular expression."""
+    for path in unfinished(folder, names):
+        path.unlink(missing_ok=True)
+
+
+def unfinished(folder: Path, names: str) -> list[Path]:
+    """What processes that are no more left in `folder`, unfinished, under a name that matches a regular expression."""
+    pattern = re.compile(rf"(?:{names})\.(?P<process>\d+){re.escape(SUFFIX)}")
+    found = ((path, pattern.fullmatch(path.name)) for path in (folder.iterdir() if folder.is_dir() else ()))
+    return [path for path, match in found if match and not _is_running(int(match["process"]))]
+
+
+def unfinished_name(name: str) -> str:
+    """What a file is called until it is whole: it tells whose it is."""
+    return f"{name}.{os.getpid()}{SUFFIX}"
+
+
+def _target(path: Path) -> Path | None:
+    """The file to put in place, which for a link is the one it names; None where what is there has to stay."""
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return target
+    return target if target.is_file() and _standard_stream(path) is None else None
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[BinaryIO]:
+    beside = path.with_name(unfinished_name(path.name))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(unfinished, "wb") as file:
+        with open(beside, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(unfinished, path)
+        os.replace(beside, path)
         _sync_folder(path.parent)
-    except OSError as error:
-        raise OSError(error.errno, f"cannot write {path}: {error.strerror}") from error
     finally:
         with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+            beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _kept(path: Path) -> Iterator[BinaryIO]:
+    content = BytesIO()
+    yield content
+    stream = _standard_stream(path)
+    if stream is not None:
+        stream.flush()  # opened anew, a file would be written from its beginning again
+    with open(path if stream is None else os.dup(stream.fileno()), "wb") as file:
+        file.write(content.getbuffer())
+
+
+def _standard_stream(path: Path) -> TextIO | None:
+    """Which of this process's own outputs `path` is, as /dev/stdout is one."""
+    for stream in (sys.__stdout__, sys.__stderr__):
+        with contextlib.suppress(OSError, ValueError):  # closed
+            if stream is not None and os.path.samestat(os.stat(path), os.fstat(stream.fileno())):
+                return stream
+    return None
+
+
+def _is_running(process: int) -> bool:
+    """Whether another process has this number. Where the system is not to be asked so, it keeps open files itself."""
+    if os.name != "posix" or process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

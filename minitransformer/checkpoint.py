@@ -14,7 +14,7 @@ import errno
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -197,16 +197,31 @@ def latest(folder: str | Path) -> Path | None:
     return (list_checkpoints(folder) or [None])[-1]
 
 
-def prune_checkpoints(folder: str | Path, keep: int, interval: int) -> None:
+def prune_checkpoints(
+    folder: str | Path, keep: int, interval: int, is_own: Callable[[Path], bool] = lambda path: True
+) -> None:
     """Keep the last `keep` checkpoints at a multiple of `interval` steps, and the last of all; remove the others.
 
     One that an interrupted training left between two multiples goes when the next is written, so that it takes no
-    other's place.
+    other's place. Of files that are not the training's own, although they are named so, none is removed.
     """
     paths = list_checkpoints(folder)
     regular = [path for path in paths if _step_of(path) % interval == 0]
     for path in set(paths) - {*regular[-keep:], *paths[-1:]}:
-        path.unlink()
+        if is_own(path):
+            path.unlink()
+
+
+def description_of(path: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself, unverified, without reading its arrays; nothing where the file is none."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            description = json.loads((file.metadata() or {})["minitransformer"])
+    except (OSError, SafetensorError, LookupError, ValueError, RecursionError):
+        return {}
+    return description if isinstance(description, dict) else {}
 
 
 def _verify(path: Path) -> None:

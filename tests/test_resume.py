@@ -1,5 +1,6 @@
 """A training that is killed or stopped, however often, ends with the same bits as one that never was."""
 
+import os
 import random
 import shutil
 import signal
@@ -12,10 +13,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import toy_training
+from processes import dead_process, wait_for
 from toy_training import SETTINGS, backwards, toy_model, toy_trainer
 
 from minitransformer.checkpoint import CheckpointError, latest, list_checkpoints, load_checkpoint, save_checkpoint
 from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.sealed_json import seal
 from minitransformer.training import read_log
 
 LONG = 200
@@ -178,7 +181,7 @@ def test_resuming_what_is_finished_changes_nothing(tmp_path):
 
 def test_killed_after_the_last_checkpoint_and_before_tidying_up(tmp_path, uninterrupted):
     shutil.copytree(uninterrupted, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "step-00000032.safetensors").touch()  # what the last one would have replaced
+    save_checkpoint(tmp_path / "step-00000032.safetensors", replace(newest(uninterrupted), step=32))  # not yet removed
     assert kill_and_resume(tmp_path, []) == 0
     assert_same_training(tmp_path, uninterrupted)
 
@@ -231,12 +234,58 @@ def test_a_training_is_not_written_over(begun):
     assert {path: path.read_bytes() for path in begun.iterdir()} == before
 
 
-def test_half_written_files_are_cleared_away(tmp_path):
-    for name in ("step-00000009.safetensors.7.tmp", "log.jsonl.7.tmp", "notes.tmp", "average.safetensors.7.tmp"):
-        (tmp_path / name).write_bytes(b"half")
-    (tmp_path / "log.jsonl").write_bytes(b'{"step": 1, "seconds": 1.0}\n{"step": 2, "sec')
+def test_half_written_files_are_cleared_away_once_their_process_is_dead(tmp_path):
+    names = ("step-00000009.safetensors", "log.jsonl", "loss.png", "average.safetensors", "step-notes.safetensors")
+    for name in names:
+        for process in (dead_process(), os.getppid()):
+            (tmp_path / f"{name}.{process}.tmp").write_bytes(b"half")
+    (tmp_path / "notes.tmp").write_bytes(b"half")
+    (tmp_path / "log.jsonl").write_bytes(seal({"step": 1, "seconds": 1.0}) + b'{"step": 2, "sec')
+    before = {path.name for path in tmp_path.iterdir()}
     toy_trainer(tmp_path, replace(SETTINGS, steps=1)).train()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "average.safetensors.7.tmp", "log.jsonl", "notes.tmp", "step-00000001.safetensors"
-    ]  # fmt: skip
+    after = {path.name for path in tmp_path.iterdir()}
+    assert before - after == {f"{name}.{dead_process()}.tmp" for name in names[:3]}
+    assert after - before == {"step-00000001.safetensors"}
     assert [record["step"] for record in read_log(tmp_path / "log.jsonl")] == [1]
+
+
+@pytest.mark.parametrize("change", [None, "data", "settings", "step"])
+def test_a_checkpoint_of_another_training_is_neither_removed_nor_gone_past(tmp_path, uninterrupted, change):
+    """One that somebody keeps in the folder under a name like the training's own."""
+    shutil.copytree(uninterrupted, tmp_path, dirs_exist_ok=True)
+    stranger, checkpoint = tmp_path / "step-00000001.safetensors", newest(uninterrupted)
+    other = {"data": {"pairs": 1, "crc32": 0}, "settings": checkpoint.state["settings"] | {"seed": 6}}
+    state = checkpoint.state | {name: value for name, value in other.items() if name == change}
+    save_checkpoint(stranger, replace(checkpoint, step=40 if change == "step" else 1, state=state))
+    if change is None:
+        stranger.write_bytes(b"weights of mine")
+    kept = stranger.read_bytes()
+    trainer = toy_trainer(tmp_path, replace(SETTINGS, steps=41))
+    trainer.resume()
+    with pytest.raises(FileExistsError, match=r"00000001\.safetensors is no checkpoint of this training: move it"):
+        trainer.train()
+    assert stranger.read_bytes() == kept
+    stranger.rename(tmp_path.with_name("elsewhere"))  # as it says
+    assert trainer.train().step == 41
+
+
+def test_a_file_that_appears_while_training_is_not_pruned(tmp_path):
+    def drop_a_file(model):
+        (tmp_path / "step-00000001.safetensors").write_bytes(b"weights of mine")
+        return 0.0
+
+    toy_trainer(tmp_path, evaluate_bleu=drop_a_file).train()
+    assert (tmp_path / "step-00000001.safetensors").read_bytes() == b"weights of mine"
+
+
+def test_two_trainings_do_not_share_a_folder(tmp_path, uninterrupted):
+    """The second is told who the first is; a killed one keeps nobody out."""
+    with running(tmp_path, LONG) as process:
+        wait_for((tmp_path / "log.jsonl").exists)
+        trainer = toy_trainer(tmp_path, replace(SETTINGS, steps=LONG))
+        who = rf"process {process.pid} since 20\S+ \S+ \(toy_training.py {tmp_path} {LONG}\)"
+        with pytest.raises(BlockingIOError, match=f"{tmp_path} is in use by {who}: wait until it has ended, or choose"):
+            trainer.train()
+        process.kill()
+    assert kill_and_resume(tmp_path, [], LONG) == 0
+    assert [record["step"] for record in read_log(tmp_path / "log.jsonl")] == list(range(1, LONG + 1))

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..checkpoint import average_checkpoints, is_step_name, list_checkpoints, save_checkpoint
 from .common import positive_int, say
+from .outputs import check_output, is_same_file
 
 EPILOG = """\
 examples:
@@ -35,21 +36,20 @@ def run(args: argparse.Namespace) -> int:
     paths = [Path(path) for path in args.checkpoints]
     if args.last is not None:
         paths = last_checkpoints(paths, args.last)
-    check_output(Path(args.output), paths)
+    check_output("--output", args.output, paths)
+    check_paths(Path(args.output), paths)
     average = average_checkpoints(paths)
     save_checkpoint(args.output, average)
     say(f"{args.output}: the average of steps {', '.join(map(str, average.state['averaged_steps']))}")
     return 0
 
 
-def check_output(output: Path, paths: list[Path]) -> None:
+def check_paths(output: Path, paths: list[Path]) -> None:
     """Raise ValueError where a checkpoint counts twice, or the average would stand in for one of a training."""
     for path in paths:
-        if sum(path.resolve() == other.resolve() for other in paths) > 1:
+        if sum(path == other or is_same_file(path, other) for other in paths) > 1:
             raise ValueError(f"{path} is given twice: an average takes each checkpoint once")
-        if path.resolve() == output.resolve():
-            raise ValueError(f"--output {output} is one of the checkpoints to average: choose another name")
-    if is_step_name(output):
+    if is_step_name(output) or is_step_name(output.resolve()):
         raise ValueError(f"--output {output} has the name of a training's own checkpoint: choose another name")
 
 

@@ -1,16 +1,18 @@
 """`demo`: the whole way in a few minutes, from no model at all to translations and pictures."""
 
 import argparse
-import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ..atomic import remove_unfinished
 from ..checkpoint import (
     Checkpoint,
     average_checkpoints,
+    description_of,
     latest,
     list_checkpoints,
     load_checkpoint,
@@ -19,8 +21,9 @@ from ..checkpoint import (
 from ..data.grammar import Example, sample
 from ..data.preparation import CorpusChoice, prepare
 from ..evaluation import evaluate, exact_match_by
+from ..lock import locked
 from ..models import TransformerConfig
-from ..training import LOG_NAME, TrainingSettings
+from ..training import TrainingSettings, check_new
 from ..translator import Translator
 from .common import given, heavy_work, invocation, positive_int, progress_wanted, say
 from .errors import INTERRUPTED
@@ -44,6 +47,7 @@ BEAM = 1
 NUM_TEST = 1000
 TEST_SEED = 0
 NUM_SHOWN = 5
+OUTPUTS = MODEL, *_ = ("model.safetensors", "loss.png", "attention.png", "report.txt")
 
 
 def add_parser(commands: Any) -> None:
@@ -65,14 +69,13 @@ def run(args: argparse.Namespace) -> int:
     """Train, save, report and draw."""
     out = Path(args.out)
     settings = replace(SETTINGS, **given(args, ("steps", "threads")))
-    with heavy_work():
+    with heavy_work(), locked(out / "training"):
+        check_own(out)
         outcome = train(plan(out / "training", settings))
         if outcome.reason == "interrupted":
             say("the same command goes on from there")
             return INTERRUPTED
-        model, losses, attention, report = (
-            out / name for name in ("model.safetensors", "loss.png", "attention.png", "report.txt")
-        )
+        model, losses, attention, report = (out / name for name in OUTPUTS)
         save_model(out / "training", model)
         draw_losses(out / "training", losses)
         translator = Translator.from_checkpoint(model, threads=settings.threads)
@@ -84,33 +87,40 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def plan(folder: Path, settings: TrainingSettings) -> Plan:
-    """The demo's training in `folder`: an interrupted one goes on, after a finished one all starts anew.
+def check_own(out: Path) -> None:
+    """Raise FileExistsError for a file that the demo would write over and did not write: its training or model tells.
 
-    Raises ValueError where an interrupted training is there that this one would not continue.
+    What a killed demo left unfinished goes.
+    """
+    model = description_of(out / MODEL)
+    own = latest(out / "training") is not None or model.get("config") == CONFIG.to_dict()
+    for name in OUTPUTS:
+        if (out / name).exists() and not own:
+            raise FileExistsError(f"{out / name} is not the demo's: move it elsewhere, or choose another --out")
+    remove_unfinished(out, "|".join(map(re.escape, OUTPUTS)))
+
+
+def plan(folder: Path, settings: TrainingSettings) -> Plan:
+    """The demo's training in `folder`: one that is there goes on, be it finished or not.
+
+    Raises ValueError where a training is there that this one would not continue.
     """
     path = latest(folder)
-    if path is not None:
+    if path is None:
+        check_new(folder)
+        say("writing sentences with the grammar …")
+    else:
         checkpoint = load_checkpoint(path, with_optimizer=False)
-        if not is_finished(checkpoint):
-            try:
-                check_continues(checkpoint, settings)
-            except ValueError as error:
-                raise ValueError(
-                    f"{folder} holds a training that this one does not continue ({error}): "
-                    "choose another --out, or delete it"
-                ) from None
-            say(f"going on after step {checkpoint.step}")
-            return Plan(folder, CONFIG, settings, prepare(folder / "data", CORPUS, progress_wanted()), resumes=True)
-        for old in (*list_checkpoints(folder), folder / LOG_NAME):
-            old.unlink(missing_ok=True)
-    say("writing sentences with the grammar …")
-    return Plan(folder, CONFIG, settings, prepare(folder / "data", CORPUS, progress_wanted()))
-
-
-def is_finished(checkpoint: Checkpoint) -> bool:
-    """Whether a training got where its settings say; False where there are none."""
-    return checkpoint.step >= checkpoint.state.get("settings", {}).get("steps", math.inf)
+        try:
+            check_continues(checkpoint, settings)
+        except ValueError as error:
+            raise ValueError(
+                f"{folder} holds a training that this one does not continue ({error}): "
+                "choose another --out, or delete it"
+            ) from None
+        say(f"going on after step {checkpoint.step}")
+    data = prepare(folder / "data", CORPUS, progress_wanted())
+    return Plan(folder, CONFIG, settings, data, resumes=path is not None)
 
 
 def check_continues(checkpoint: Checkpoint, settings: TrainingSettings) -> None:

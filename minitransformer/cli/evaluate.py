@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic import atomic_write
+from ..data import multi30k
 from ..data.corpus import ParallelFiles
 from ..data.preparation import DATASETS, CorpusChoice
 from ..evaluation import evaluate
 from ..translator import Translator
 from .backend import add_backend_options, chosen_backend
 from .common import add_decoding_options, add_threads_option, heavy_work, one_line, progress_wanted, say
+from .outputs import check_output
 
 EPILOG = """\
 examples:
@@ -54,6 +56,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Translate, score, write and print."""
     check_options(args)
+    cache = multi30k.default_cache_dir() if args.dataset == "multi30k" else None
+    check_output("--output", args.output, [args.checkpoint, args.input, args.reference, args.data, cache])
     backend = chosen_backend(args)
     with heavy_work():
         translator = Translator.from_checkpoint(args.checkpoint, backend.ops, backend.dtype, args.threads)

@@ -3,14 +3,16 @@
 import argparse
 import shlex
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..checkpoint import CheckpointError, latest, load_checkpoint
-from ..data.preparation import CorpusChoice, PreparedData, open_prepared, prepare
+from ..data.preparation import CorpusChoice, PreparedData, kept_choice, open_prepared, prepare
+from ..lock import locked
 from ..models import Model, ModelConfig, TransformerConfig, build_model, config_from_dict
-from ..training import LOG_NAME, Trainer, TrainingOutcome, TrainingSettings, read_log
+from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, TrainingSettings, check_new, read_log
 from .backend import NUMPY, Backend, chosen_backend
 from .common import given, heavy_work, invocation, progress_wanted, say
 from .errors import INTERRUPTED
@@ -47,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
     if args.dtype == "float16":
         raise ValueError("small gradients are 0 in float16: train in bfloat16 or float32 (float16 is for translating)")
     backend = chosen_backend(args)
-    with heavy_work():
-        plan = resumed_plan(args) if args.resume else new_plan(args)
+    with heavy_work(), ExitStack() as locks:
+        plan = resumed_plan(args, locks) if args.resume else new_plan(args, locks)
         outcome = train(replace(plan, backend=backend))
     if outcome.reason == "finished":
         say(str(outcome))  # otherwise the progress bar said it
@@ -65,8 +67,8 @@ def _backend_options(args: argparse.Namespace) -> str:
     return "".join(f" --{name} {value}" for name, value in chosen.items() if value not in (None, "numpy"))
 
 
-def new_plan(args: argparse.Namespace) -> Plan:
-    """The plan of a new training: what the preset says, unless an option says otherwise."""
+def new_plan(args: argparse.Namespace, locks: ExitStack) -> Plan:
+    """The plan of a new training: what the preset says, unless an option says otherwise. `locks` gets its folder's."""
     dataset = None if args.data else args.dataset or "grammar"
     vocab_size = args.vocab_size or (CorpusChoice.vocab_size if dataset == "grammar" else VOCAB_SIZE)
     config = preset_config(args, vocab_size)
@@ -79,10 +81,12 @@ def new_plan(args: argparse.Namespace) -> Plan:
         **given(args, ("source", "target", "sentences", "seed")),
     )
     folder = Path(args.out or f"runs/{choice.name}-{args.preset or 'tiny'}")
+    locks.enter_context(locked(folder))
     if latest(folder) is not None:
         raise FileExistsError(
             f"{folder} already holds a training: add --resume to go on with it, or choose another --out"
         )
+    check_new(folder)
     say(f"training in {folder}")
     return Plan(folder, config, settings, prepare(folder / "data", choice, progress_wanted()))
 
@@ -95,11 +99,16 @@ def preset_config(args: argparse.Namespace, vocab_size: int) -> TransformerConfi
     return getattr(TransformerConfig, args.preset or "tiny")(vocab_size, **overrides)
 
 
-def resumed_plan(args: argparse.Namespace) -> Plan:
-    """The plan of the training in a folder; an option may only change what does not change the training's course."""
+def resumed_plan(args: argparse.Namespace, locks: ExitStack) -> Plan:
+    """The plan of the training in a folder; an option may only change what does not change the training's course.
+
+    `locks` gets the lock of the folder.
+    """
     if args.resume is True and args.out is None:
         raise ValueError("--resume needs the folder of the training: --resume FOLDER")
     folder = Path(args.out if args.resume is True else args.resume)
+    if latest(folder) is not None:
+        locks.enter_context(locked(folder))
     path = latest(folder)
     if path is None:
         raise FileNotFoundError(f"there is no checkpoint to resume from in {folder}")
@@ -112,10 +121,28 @@ def resumed_plan(args: argparse.Namespace) -> Plan:
         wanted = preset_config(args, config.vocab_size).to_dict()
     _refuse_changes(f"the model in {path}", config.to_dict(), wanted)
     settings = replace(TrainingSettings.from_dict(checkpoint.state["settings"]), **given(args, SETTINGS_OPTIONS))
-    data = open_prepared(folder / "data")
+    named = _wanted_corpus(args)
+    known = dict(zip(("source", "target"), checkpoint.languages or (), strict=False))
+    known |= named | {"vocab_size": config.vocab_size, "max_length": config.max_length, "seed": settings.seed}
+    data = resumed_data(folder / "data", known if named.keys() & {"dataset", "data"} else None)
     _refuse_changes(f"the data in {folder / 'data'}", vars(data.choice), _wanted_corpus(args))
     say(f"going on with the training in {folder} after step {checkpoint.step}")
     return Plan(folder, config, settings, data, resumes=True)
+
+
+def resumed_data(folder: Path, named: dict[str, Any] | None) -> PreparedData:
+    """The data of a training that goes on; what was deleted of it is made again, from the text that it was.
+
+    named: the fields of the text that the options name, where no file in `folder` does. Raises FileNotFoundError
+    where neither does.
+    """
+    with suppress(FileNotFoundError):
+        return open_prepared(folder)
+    choice = kept_choice(folder)
+    if choice is None and named is None:
+        raise FileNotFoundError(f"nothing in {folder} says which text this was: add --data or --dataset to --resume")
+    say(f"making the data in {folder} again")
+    return prepare(folder, choice or CorpusChoice(**named or {}), progress_wanted())
 
 
 def train(plan: Plan) -> TrainingOutcome:
@@ -150,7 +177,7 @@ def draw_losses(folder: Path, picture: Path | None = None) -> None:
     log = folder / LOG_NAME
     records = read_log(log) if log.exists() else []
     if records:
-        plot_loss(records, picture or folder / "loss.png")
+        plot_loss(records, picture or folder / PICTURE_NAME)
 
 
 def _validation_bleu(plan: Plan) -> Callable[[Model], float]:

@@ -9,6 +9,7 @@ from ..data.parallel import read_lines
 from ..translator import Translation, Translator
 from .backend import add_backend_options, chosen_backend
 from .common import add_decoding_options, add_threads_option, heavy_work, one_line, positive_int, say
+from .outputs import STANDARD_INPUT, check_output
 
 EPILOG = """\
 examples:
@@ -55,6 +56,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Translate what there is; output appears batch by batch."""
+    standard_in = STANDARD_INPUT if not args.sentences and args.file is None else None
+    check_output("--attention", args.attention, [args.checkpoint, args.file, standard_in])
     backend = chosen_backend(args)
     with heavy_work():
         translator = Translator.from_checkpoint(args.checkpoint, backend.ops, backend.dtype, args.threads)

@@ -8,8 +8,10 @@ research and education. Who has the files already uses `from_folder`.
 import hashlib
 import http.client
 import os
+import threading
 import urllib.error
 import urllib.request
+from concurrent.futures import Future
 from pathlib import Path
 
 from ..atomic import atomic_write
@@ -39,20 +41,21 @@ def load(
     cache_dir: str | os.PathLike[str] | None = None,
     base_url: str = BASE_URL,
     timeout: float = 30.0,
+    limit: float = 600.0,
 ) -> Corpus:
     """English→German or English→French, downloaded where the cache does not hold the very files.
 
     The cache is `minitransformer/multi30k` in `$XDG_CACHE_HOME` or `~/.cache` unless given. Raises ValueError for
     another language or a file that is not the pinned one, TimeoutError where the server sends nothing for
-    `timeout` seconds, ConnectionError where a download fails otherwise.
+    `timeout` seconds, ConnectionError where a download takes more than `limit` seconds or fails otherwise.
     """
     _check_language(language)
     folder = Path(cache_dir) if cache_dir is not None else default_cache_dir()
     return Corpus(
         *(
             ParallelFiles(
-                _cached(folder, f"{split}.en.gz", base_url, timeout),
-                _cached(folder, f"{split}.{language}.gz", base_url, timeout),
+                _cached(folder, f"{split}.en.gz", base_url, timeout, limit),
+                _cached(folder, f"{split}.{language}.gz", base_url, timeout, limit),
             )
             for split in SPLITS
         )
@@ -76,20 +79,20 @@ def _check_language(language: str) -> None:
         raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, got {language!r}")
 
 
-def _cached(folder: Path, name: str, base_url: str, timeout: float) -> Path:
+def _cached(folder: Path, name: str, base_url: str, timeout: float, limit: float) -> Path:
     """The path of a pinned file in the cache folder, downloaded unless it is there, unchanged."""
     path = folder / name
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != SHA256[name]:
-        content = _download(f"{base_url}/{name}", SHA256[name], timeout)
+        content = _download(f"{base_url}/{name}", SHA256[name], timeout, limit)
         with atomic_write(path) as file:
             file.write(content)
     return path
 
 
-def _download(url: str, sha256: str, timeout: float) -> bytes:
+def _download(url: str, sha256: str, timeout: float, limit: float) -> bytes:
     """The content of `url`, checked; the exceptions are those of `load`, each naming the url."""
     try:
-        content = _fetch(url, timeout)
+        content = _fetch_within(limit, url, timeout)
     except urllib.error.HTTPError as error:
         error.close()
         raise ConnectionError(f"cannot download {url}: the server answers {error.code} {error.reason}") from None
@@ -104,7 +107,29 @@ def _download(url: str, sha256: str, timeout: float) -> bytes:
     return content
 
 
-def _fetch(url: str, timeout: float) -> bytes:
+def _fetch_within(limit: float, url: str, timeout: float) -> bytes:
+    """Fetch in a thread, which is left alone after `limit` seconds: `timeout` is for each piece, be it one byte."""
+    outcome: Future[bytes] = Future()
+    abandoned = threading.Event()
+
+    def fetch() -> None:
+        try:
+            outcome.set_result(_fetch(url, timeout, abandoned))
+        except Exception as error:
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=fetch, daemon=True)
+    thread.start()
+    try:
+        thread.join(limit)
+    finally:
+        abandoned.set()
+    if not outcome.done():
+        raise ConnectionAbortedError(f"it took more than {limit:g} seconds")
+    return outcome.result()
+
+
+def _fetch(url: str, timeout: float, abandoned: threading.Event) -> bytes:
     from tqdm.std import tqdm
 
     content = bytearray()
@@ -113,7 +138,7 @@ def _fetch(url: str, timeout: float) -> bytes:
         name = url.rpartition("/")[2]
         # disable=None: no bar where standard error is not a terminal.
         with tqdm(desc=name, total=announced, unit="B", unit_scale=True, leave=False, disable=None) as bar:
-            while chunk := response.read1(CHUNK_BYTES):
+            while not abandoned.is_set() and (chunk := response.read1(CHUNK_BYTES)):
                 content += chunk
                 bar.update(len(chunk))
                 if len(content) > MAX_BYTES:

@@ -1,32 +1,39 @@
 """From text to token ids: what comes before a training's first step, kept in a folder.
 
-    data/corpus.json      which text it was, and a fingerprint of it
-    data/tokenizer.json   trained on the training text
     data/train, valid     token ids (see `minitransformer.data.token_dataset`)
+    data/tokenizer.json   trained on the training text
+    data/corpus.json      which text it was, a fingerprint of it, and the tokenizer's checksum
 
-`corpus.json` is written last: where it stands, the rest is complete.
+They are written in this order, each whole or not at all. Every file has a checksum, and all of them the same
+fingerprint: what is damaged does not open, and a part that was deleted is made again, from the same text. `train` and
+`valid` too say which text it was and which tokenizer, so that each file vouches for the others: nothing that this
+program did not write is replaced. The first edition kept no checksums. Its data opens for the training that began with
+it, whose checkpoints hold it to the same tokens; a new training makes it anew.
 """
 
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, get_type_hints
 
-from ..atomic import atomic_write
+from ..atomic import atomic_write, remove_unfinished
+from ..sealed_json import seal, unseal
 from . import multi30k
 from .corpus import Corpus, corpus_from_folder
 from .grammar import pairs as grammar_pairs
 from .grammar import sample
 from .parallel import SentencePair
-from .token_dataset import TokenDataset
+from .token_dataset import META, TokenDataset, check_replaceable, read_meta, sha256
 from .tokenizer import BPETokenizer
 from .trees import linearise
 
 Split = Literal["train", "valid", "test"]
+DESCRIPTION, TOKENIZER = "corpus.json", "tokenizer.json"
+DATASET_FOLDERS: tuple[Split, ...] = ("train", "valid")
 DATASETS = ("grammar", "multi30k")
 GRAMMAR_LANGUAGES: dict[str, Literal["german", "french"]] = {"de": "german", "fr": "french"}
 GRAMMAR_VALIDATION = 1000
@@ -64,6 +71,14 @@ class CorpusChoice:
             raise ValueError(f"the source language of {self.dataset} is en, got {self.source!r}")
         if self.dataset == "grammar" and self.target not in (*GRAMMAR_LANGUAGES, "tree"):
             raise ValueError(f"the grammar writes de, fr and tree, not {self.target!r}")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The choice that `asdict` made a dictionary of; raises ValueError for anything else."""
+        kinds = get_type_hints(cls)
+        if values.keys() != kinds.keys() or not all(isinstance(values[name], kind) for name, kind in kinds.items()):
+            raise ValueError("it does not say which text it was")
+        return cls(**values)
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -117,28 +132,123 @@ class PreparedData:
 def prepare(folder: Path, choice: CorpusChoice, progress: bool = False) -> PreparedData:
     """The data of `choice` in `folder`: opened where it is there, otherwise made, with a bar if there is to be one.
 
-    Raises OSError where a file can't be read or written, ValueError where the text is damaged or too small.
+    Raises OSError where a file can't be read or written, or is in the way and none that this wrote; ValueError where
+    the text is too small, or the text or the data is damaged.
     """
     corpus = choice.corpus()
     fingerprint = fingerprint_of(choice, corpus)
-    description = folder / "corpus.json"
-    if description.is_file() and _read(description)["fingerprint"] == fingerprint:
-        with contextlib.suppress(FileNotFoundError):  # a file of it was deleted: make all of them again
-            return open_prepared(folder)
-    description.unlink(missing_ok=True)
+    remove_unfinished(folder, r"(tokenizer|corpus)\.json")
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # there is nothing yet, or a part was deleted
+        prepared = open_prepared(folder)
+        if prepared.train.meta["fingerprint"] == fingerprint:
+            if not (folder / DESCRIPTION).exists():
+                _write_description(folder)
+            return prepared
+    _check_replaceable(folder)
+    for name in (DESCRIPTION, TOKENIZER):
+        (folder / name).unlink(missing_ok=True)
     tokenizer = BPETokenizer.train(_texts(_tokenizer_pairs(choice, corpus)), choice.vocab_size)
-    _write(folder / "tokenizer.json", tokenizer.to_json())
-    for split in ("train", "valid"):
-        TokenDataset.build(choice.pairs(split, corpus), tokenizer, folder / split, choice.max_length, progress)
-    _write(description, json.dumps({"choice": asdict(choice), "fingerprint": fingerprint}, indent=2) + "\n")
+    for split in DATASET_FOLDERS:
+        pairs, notes = choice.pairs(split, corpus), asdict(choice)
+        TokenDataset.build(pairs, tokenizer, folder / split, choice.max_length, progress, fingerprint, notes)
+    tokenizer.save(folder / TOKENIZER)
+    _write_description(folder)
     return open_prepared(folder)
 
 
 def open_prepared(folder: Path) -> PreparedData:
-    """The data that `prepare` left in `folder`; raises FileNotFoundError, or ValueError where it is damaged."""
-    choice = CorpusChoice(**_read(folder / "corpus.json")["choice"])
-    tokenizer = BPETokenizer.load(folder / "tokenizer.json")
-    return PreparedData(choice, tokenizer, TokenDataset.open(folder / "train"), TokenDataset.open(folder / "valid"))
+    """The data that `prepare` left in `folder`.
+
+    Raises FileNotFoundError where a part of it is missing, ValueError, saying what to do, where one is damaged.
+    """
+    train, valid = (TokenDataset.open(folder / split) for split in DATASET_FOLDERS)
+    path = folder / TOKENIZER
+    text, description = path.read_bytes(), _description(folder)
+    if description is None:
+        raise FileNotFoundError(f"there is no {folder / DESCRIPTION}")
+    for split, dataset in zip(DATASET_FOLDERS, (train, valid), strict=True):
+        if not _belongs(dataset.meta, description):
+            raise ValueError(
+                f"{folder / split} is not of the text that {folder / DESCRIPTION} names: "
+                f"delete the folder {folder / split}, and the data is made again"
+            )
+    try:
+        if description.get("tokenizer", sha256(text)) != sha256(text):
+            raise ValueError("it does not match its checksum")
+        tokenizer = BPETokenizer.from_json(text.decode())
+    except ValueError as error:
+        raise _damaged(path, error) from None
+    return PreparedData(CorpusChoice.from_dict(description["choice"]), tokenizer, train, valid)
+
+
+def kept_choice(folder: Path) -> CorpusChoice | None:
+    """Which text the data in `folder` was made of, if a part of it is left. Raises ValueError where that is damaged."""
+    description = _description(folder)
+    return None if description is None else CorpusChoice.from_dict(description["choice"])
+
+
+def _description(folder: Path) -> dict[str, Any] | None:
+    """What `corpus.json` says, or a dataset beside it; None where nothing does."""
+    path = folder / DESCRIPTION
+    if not path.exists():
+        metas = filter(None, (_meta(folder / split) for split in DATASET_FOLDERS))
+        return next((_described_by(meta) for meta in metas if meta.get("notes")), None)
+    try:
+        description = unseal(path.read_bytes(), lambda content: content.keys() == {"choice", "fingerprint"})
+        CorpusChoice.from_dict(description["choice"])
+        return description
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, reason: Exception) -> ValueError:
+    return ValueError(
+        f"{path} is damaged, or none of this program's ({reason}): "
+        "move it elsewhere or delete it, and the data is made again"
+    )
+
+
+def _write_description(folder: Path) -> None:
+    with atomic_write(folder / DESCRIPTION) as file:
+        file.write(seal(_described_by(read_meta(folder / DATASET_FOLDERS[0])), indent=2))
+
+
+def _described_by(meta: Mapping[str, Any]) -> dict[str, Any]:
+    return {"choice": meta["notes"], "fingerprint": meta["fingerprint"], "tokenizer": meta["tokenizer"]}
+
+
+def _belongs(meta: Mapping[str, Any], description: Mapping[str, Any]) -> bool:
+    """Whether a dataset is of that text and tokenizer; the first edition noted neither."""
+    return "tokenizer" not in description if meta["version"] == 1 else _described_by(meta) == description
+
+
+def _meta(dataset: Path) -> dict[str, Any] | None:
+    return read_meta(dataset) if (dataset / META).is_file() else None
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Raise FileExistsError for a file that is in the way and none that `prepare` wrote, ValueError for a damaged one.
+
+    A tokenizer is known by its checksum, which any of the other parts may tell. Beside parts of the first edition,
+    which do not, it is known by its format.
+    """
+    for split in DATASET_FOLDERS:
+        check_replaceable(folder / split)
+    path, description = folder / TOKENIZER, _description(folder)
+    if not path.exists():
+        return
+    text = path.read_bytes()
+    parts = filter(None, [description, *(_meta(folder / split) for split in DATASET_FOLDERS)])
+    checksums = {part.get("tokenizer") for part in parts}
+    if sha256(text) not in checksums and not (None in checksums and _is_tokenizer(text)):
+        raise FileExistsError(f"{path} was not made with the data in {folder}: move it elsewhere or delete it")
+
+
+def _is_tokenizer(text: bytes) -> bool:
+    try:
+        return bool(BPETokenizer.from_json(text.decode()))
+    except ValueError:
+        return False
 
 
 def _grammar_pairs(split: str, seed: int, target: str, count: int) -> Iterator[SentencePair]:
@@ -168,15 +278,3 @@ def fingerprint_of(choice: CorpusChoice, corpus: Corpus | None = None) -> str:
             with open(path, "rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}): delete it, and the data is prepared anew") from None
-
-
-def _write(path: Path, text: str) -> None:
-    with atomic_write(path) as file:
-        file.write(text.encode())

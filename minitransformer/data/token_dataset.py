@@ -3,15 +3,17 @@
 A dataset is a folder of three files: `ids.bin`, the ids of source 0, target 0, source 1, … without gaps or special
 tokens; `offsets.bin`, where each of these 2N sentences starts, and the end; `meta.json`. It is written as a stream
 and then memory-mapped: what a pass over it needs in memory is eight bytes a pair, for the lengths.
+
+`meta.json` holds the SHA-256 of the other two, and its own checksum (see `minitransformer.sealed_json`): a dataset
+with a changed byte does not open. Version 1 of the format had no checksums; such a dataset opens if its sizes fit.
 """
 
 import hashlib
-import json
 import os
-import shutil
+import re
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,9 +21,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..atomic import unfinished, unfinished_name
+from ..sealed_json import seal, unseal
 from .parallel import SentencePair, read_parallel
 
-FORMAT, VERSION = "minitransformer token dataset", 1
+FORMAT, VERSION = "minitransformer token dataset", 2
+META, NUMBERS = "meta.json", ("ids.bin", "offsets.bin")
+DTYPES = ("<u2", "<u4")
+COUNTS = ("num_pairs", "num_ids", "max_id", "num_too_long", "num_empty")
+FIELDS_OF_VERSION_1 = {"dtype", *COUNTS, "format", "version", "fingerprint"}
 CHECKSUM_BLOCK = 1 << 20  # numbers
 StrPath = str | os.PathLike[str]
 
@@ -41,6 +49,7 @@ class TokenDataset:
     """Sentence pairs as token ids: `dataset[i]` is (source ids, target ids), without special tokens.
 
     ids: (M,) integers and offsets: (2N + 1,) int64, as the module's docstring says, in memory or memory-mapped.
+    meta: what `meta.json` says, of a dataset that was opened.
     """
 
     def __init__(
@@ -50,7 +59,9 @@ class TokenDataset:
         max_id: int,
         num_too_long: int = 0,
         num_empty: int = 0,
+        meta: Mapping[str, Any] | None = None,
     ) -> None:
+        self.meta = meta or {}
         self._ids = ids
         self._offsets = offsets
         lengths = np.diff(offsets).astype(np.int32).reshape(-1, 2)
@@ -106,34 +117,41 @@ class TokenDataset:
         max_length: int = 512,
         progress: bool = False,
         fingerprint: str = "",
+        notes: Mapping[str, Any] | None = None,
     ) -> "TokenDataset":
         """Write a dataset as a stream, in a folder that appears once it is complete, and open it.
 
         A pair is left out, and counted, where a side is blank or has more than `max_length` tokens, the special
-        one included. Raises ValueError where no pair is left or the tokenizer breaks its word, FileExistsError
-        where the folder holds something else.
+        one included. `fingerprint` and `notes`, of what JSON can hold, are kept in `meta`. Raises ValueError where no
+        pair is left or the tokenizer breaks its word, and as `check_replaceable`.
         """
-        with _complete_folder(Path(folder)) as unfinished:
-            meta = _write(pairs, tokenizer, unfinished, max_length, progress)
-            meta |= {"format": FORMAT, "version": VERSION, "fingerprint": fingerprint}
-            (unfinished / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+        with _complete_folder(Path(folder)) as beside:
+            meta = _write(pairs, tokenizer, beside, max_length, progress)
+            meta |= {"format": FORMAT, "version": VERSION, "fingerprint": fingerprint, "notes": dict(notes or {})}
+            meta |= {"tokenizer": sha256(tokenizer.to_json().encode()), "sha256": _checksums(beside)}
+            with open(beside / META, "wb") as file:
+                file.write(seal(meta, indent=2))
+                os.fsync(file.fileno())
         return cls.open(folder)
 
     @classmethod
     def open(cls, folder: StrPath, fingerprint: str | None = None) -> "TokenDataset":
         """Memory-map a dataset that `build` wrote, if given only one built with this `fingerprint`.
 
-        Raises FileNotFoundError, or ValueError where it is another or not a whole dataset.
+        Raises FileNotFoundError, or ValueError where it is another, not a whole dataset, or damaged.
         """
         folder = Path(folder)
-        meta = _read_meta(folder)
+        meta = read_meta(folder)
         if fingerprint is not None and meta["fingerprint"] != fingerprint:
             raise ValueError(f"{folder} holds another dataset: its corpus, tokenizer or options differ")
-        ids = _map(folder / "ids.bin", meta["dtype"], meta["num_ids"])
-        offsets = _map(folder / "offsets.bin", "<i8", 2 * meta["num_pairs"] + 1)
+        ids = _map(folder, "ids.bin", meta["dtype"], meta["num_ids"])
+        offsets = _map(folder, "offsets.bin", "<i8", 2 * meta["num_pairs"] + 1)
+        for name, checksum in _checksums(folder).items() if meta["version"] > 1 else ():
+            if meta["sha256"].get(name) != checksum:
+                raise _damaged(folder, name, "it does not match its checksum")
         if offsets[0] != 0 or offsets[-1] != len(ids) or np.any(offsets[1:] < offsets[:-1]):
-            raise ValueError(f"{folder}/offsets.bin is damaged: offsets must rise from 0 to {len(ids)}")
-        return cls(ids, offsets, meta["max_id"], meta["num_too_long"], meta["num_empty"])
+            raise _damaged(folder, "offsets.bin", f"offsets must rise from 0 to {len(ids)}")
+        return cls(ids, offsets, meta["max_id"], meta["num_too_long"], meta["num_empty"], meta)
 
     @classmethod
     def from_files(
@@ -147,7 +165,8 @@ class TokenDataset:
     ) -> "TokenDataset":
         """The dataset of two line-aligned files: opened if `folder` holds the same, otherwise built there.
 
-        The same is: of the same text, tokenizer and `max_length`, by SHA-256. Raises as `read_parallel` and `build`.
+        The same is: of the same text, tokenizer and `max_length`, by SHA-256, and undamaged. Raises as `read_parallel`
+        and `build`.
         """
         fingerprint = _fingerprint(source, target, tokenizer, max_length)
         with suppress(FileNotFoundError, ValueError):
@@ -214,22 +233,65 @@ def _write(
     }
 
 
-def _read_meta(folder: Path) -> dict[str, Any]:
-    path = folder / "meta.json"
+def read_meta(folder: Path) -> dict[str, Any]:
+    """What the `meta.json` of a dataset says. Raises FileNotFoundError, or ValueError where it is no dataset's."""
     try:
-        meta = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON: {error}") from None
-    if not isinstance(meta, dict) or (meta.get("format"), meta.get("version")) != (FORMAT, VERSION):
-        raise ValueError(f"{path} does not describe a {FORMAT} of version {VERSION}")
+        meta = unseal((folder / META).read_bytes(), lambda meta: meta.keys() == FIELDS_OF_VERSION_1)
+        if meta.get("format") != FORMAT or meta.get("version") not in (1, VERSION):
+            raise ValueError(f"it does not describe a {FORMAT} of version {VERSION}")
+        if meta["dtype"] not in DTYPES or any(type(meta[name]) is not int or meta[name] < 0 for name in COUNTS):
+            raise ValueError("it does not say how many numbers there are")
+        if meta["version"] == VERSION and not {"fingerprint", "notes", "tokenizer", "sha256"} <= meta.keys():
+            raise ValueError("it lacks checksums")
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, META, str(error)) from None
     return meta
 
 
-def _map(path: Path, dtype: str, size: int) -> NDArray[Any]:
+def check_replaceable(folder: Path) -> None:
+    """Raise unless `build` may write a dataset to `folder`: there is nothing, an empty folder, or another dataset.
+
+    FileExistsError names what else is there, ValueError says that `meta.json` is damaged. A dataset is known by its
+    files' names and its `meta.json`.
+    """
+    if not os.path.lexists(folder):
+        return
+    if folder.is_symlink() or not folder.is_dir():
+        raise FileExistsError(f"{folder} is no token dataset: move it elsewhere, or choose another folder")
+    names = {path.name for path in folder.iterdir()}
+    for name in sorted(names - {META, *NUMBERS}):
+        raise FileExistsError(f"{folder / name} is no part of a token dataset: move it elsewhere")
+    if names and META not in names:
+        raise FileExistsError(f"{folder} is no token dataset, without {META}: move it elsewhere or delete it")
+    if names:
+        read_meta(folder)
+
+
+def sha256(data: bytes) -> str:
+    """The checksum of bytes, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file of numbers, read in blocks."""
+    checksums = {}
+    for name in NUMBERS:
+        with open(folder / name, "rb") as file:
+            checksums[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return checksums
+
+
+def _damaged(folder: Path, name: str, reason: str) -> ValueError:
+    return ValueError(
+        f"{folder / name} is damaged ({reason}): delete the folder {folder}, and the dataset is made again"
+    )
+
+
+def _map(folder: Path, name: str, dtype: str, size: int) -> NDArray[Any]:
     """Memory-map a file of `size` numbers. Raises ValueError where it has another size."""
-    expected = size * np.dtype(dtype).itemsize
-    if path.stat().st_size != expected:
-        raise ValueError(f"{path} must have {expected} bytes, but has {path.stat().st_size}")
+    path, expected = folder / name, size * np.dtype(dtype).itemsize
+    if path.stat().st_size != expected or not expected:
+        raise _damaged(folder, name, f"it must have {expected} bytes, but has {path.stat().st_size}")
     return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
 
 
@@ -244,18 +306,28 @@ def _fingerprint(source: StrPath, target: StrPath, tokenizer: Tokenizer, max_len
 @contextmanager
 def _complete_folder(folder: Path) -> Iterator[Path]:
     """A folder beside `folder` that takes its name, replacing an older dataset, if the block ends without an error."""
-    if folder.exists() and not (folder / "meta.json").is_file() and any(folder.iterdir()):
-        raise FileExistsError(f"{folder} exists and is not a token dataset")
-    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
+    check_replaceable(folder)
+    for left in unfinished(folder.parent, rf"\.{re.escape(folder.name)}"):
+        with suppress(OSError):  # something else is in it
+            _remove(left)
+    beside = folder.with_name(unfinished_name(f".{folder.name}"))
+    beside.mkdir(parents=True)
     try:
-        yield unfinished
-        shutil.rmtree(folder, ignore_errors=True)
-        unfinished.rename(folder)
+        yield beside
+        _remove(folder)
+        beside.rename(folder)
     except OSError as error:
         if error.filename is None:  # a write that failed does not say where, unlike a file that did not open
             raise OSError(error.errno, f"cannot write {folder}: {error.strerror}") from None
         raise
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        with suppress(OSError):
+            _remove(beside)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a dataset, by the names of its files; `meta.json`, which says what they are, comes last."""
+    if folder.is_dir():
+        for name in (*NUMBERS, META):
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()

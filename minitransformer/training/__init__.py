@@ -3,14 +3,16 @@
 from .parallel import DataParallel
 from .settings import TrainingSettings
 from .trainer import Trainer, TrainingDiverged, TrainingOutcome
-from .training_log import LOG_NAME, read_log
+from .training_log import LOG_NAME, PICTURE_NAME, check_new, read_log
 
 __all__ = [
     "LOG_NAME",
+    "PICTURE_NAME",
     "DataParallel",
     "Trainer",
     "TrainingDiverged",
     "TrainingOutcome",
     "TrainingSettings",
+    "check_new",
     "read_log",
 ]

@@ -8,18 +8,23 @@ with the same bits as one that never was.
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
 
-from ..atomic import SUFFIX
+import numpy as np
+
+from ..atomic import remove_unfinished
 from ..checkpoint import (
     Checkpoint,
     CheckpointError,
     checkpoint_path,
+    description_of,
     latest,
+    list_checkpoints,
     load_checkpoint,
     prune_checkpoints,
     save_checkpoint,
@@ -27,6 +32,7 @@ from ..checkpoint import (
 from ..data import BPETokenizer
 from ..data.batching import Batch, Batches, check_special_ids
 from ..data.token_dataset import TokenDataset
+from ..lock import locked
 from ..models import Model
 from ..optimizer import Adam, clip_scale
 from .parallel import DataParallel, without_overflow_warnings
@@ -131,9 +137,14 @@ class Trainer:
         """Train up to `settings.steps`, or until the time is up or Ctrl-C (SIGINT, SIGTERM) asks to stop.
 
         Either way the current step is finished and saved. Raises TrainingDiverged, naming the step, before a loss
-        or gradient that is not finite reaches the parameters; OSError where a file cannot be written;
-        FileExistsError where `folder` holds a training that was not resumed; ValueError where its log is damaged.
+        or gradient that is not finite reaches the parameters, or what is not finite a checkpoint; OSError where a file
+        cannot be written; FileExistsError where `folder` holds a training that was not resumed, or a file in the place
+        of one of its own; ValueError where its log is damaged; BlockingIOError where another process writes there.
         """
+        with locked(self.folder) if self.folder is not None else nullcontext():
+            return self._train()
+
+    def _train(self) -> TrainingOutcome:
         settings, start = self.settings, perf_counter()
         self._prepare_folder()
         log = TrainingLog(self.folder / LOG_NAME if self.folder is not None else None, self.step)
@@ -176,8 +187,7 @@ class Trainer:
         norm = self.optimizer.grad_norm()
         for name, value in (("loss", loss), ("gradient norm", norm)):
             if not math.isfinite(value):
-                kept = f"; {self.last_checkpoint} is from before" if self.last_checkpoint else ""
-                raise TrainingDiverged(f"the {name} of step {step} is {value}: try a lower learning rate{kept}")
+                raise TrainingDiverged(f"the {name} of step {step} is {value}: {self._what_helps()}")
         learning_rate = self.schedule(step)
         self.optimizer.step(learning_rate, clip_scale(norm, settings.clip_norm))
         self.step = step
@@ -207,8 +217,16 @@ class Trainer:
             figures["bleu"] = self.evaluate_bleu(self.model)
         return figures
 
+    def _what_helps(self) -> str:
+        """Advice after a divergence, and what is left: the last checkpoint in which every number is finite."""
+        if self.folder is None:
+            return "try a lower learning rate"
+        left = next(filter(_holds_numbers, reversed(list_checkpoints(self.folder))), None)
+        kept = f"{left} is from before" if left is not None else "there is no checkpoint from before"
+        return f"try a lower learning rate, in another folder; {kept}"
+
     def _prepare_folder(self) -> None:
-        """Refuse to write over a training that was not resumed, and clear away what a kill left half written."""
+        """Refuse to write over what is not this training's own, and clear away what a kill left half written."""
         if self.folder is None:
             return
         path = latest(self.folder)
@@ -216,14 +234,25 @@ class Trainer:
             raise FileExistsError(
                 f"{self.folder} already holds a training, up to {path.name}: resume it, or choose another folder"
             )
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OSError(error.errno, f"cannot make the folder {self.folder}: {error.strerror}") from error
-        for name in ("step-*.safetensors", LOG_NAME):
-            for unfinished in self.folder.glob(f"{name}.*{SUFFIX}"):
-                unfinished.unlink()
+        for path in list_checkpoints(self.folder):
+            if not self._is_own(path):
+                raise FileExistsError(f"{path} is no checkpoint of this training: move it elsewhere")
+        remove_unfinished(self.folder, r"step-\d+\.safetensors|log\.jsonl|loss\.png")
         self._prune()
+
+    def _is_own(self, path: Path) -> bool:
+        """Whether a file is a checkpoint that this training wrote, or the one that it goes on from."""
+        description = description_of(path)
+        try:
+            settings = TrainingSettings.from_dict(description["state"]["settings"])
+            self.settings.check_continues(settings)
+            return (
+                checkpoint_path(path.parent, description["step"]) == path
+                and description["config"] == self.model.config.to_dict()
+                and description["state"]["data"] == self._data_identity
+            )
+        except (ValueError, LookupError, TypeError):  # settings of another training, or none
+            return False
 
     def _save(self) -> None:
         if self.folder is None:
@@ -241,14 +270,30 @@ class Trainer:
                 "tokens": self.tokens,
             },
         )
+        if not _is_finite(checkpoint):
+            raise TrainingDiverged(f"step {self.step} leaves numbers that are not finite: {self._what_helps()}")
         save_checkpoint(checkpoint_path(self.folder, self.step), checkpoint)
         self._prune()
 
     def _prune(self) -> None:
         if self.folder is not None:
-            prune_checkpoints(self.folder, self.settings.keep, self.settings.checkpoint_interval)
+            prune_checkpoints(self.folder, self.settings.keep, self.settings.checkpoint_interval, self._is_own)
 
     @cached_property
     def _data_identity(self) -> dict[str, int]:
         """Enough to notice that a resumed training was given other data."""
         return {"pairs": len(self.dataset), "crc32": self.dataset.checksum()}
+
+
+def _is_finite(checkpoint: Checkpoint) -> bool:
+    """Whether the weights and the optimiser's moments are numbers."""
+    arrays = (*checkpoint.parameters.values(), *(checkpoint.optimizer or {}).values())
+    return all(np.isfinite(array).all() for array in arrays)
+
+
+def _holds_numbers(path: Path) -> bool:
+    """Whether a file is an undamaged checkpoint, and finite."""
+    try:
+        return _is_finite(load_checkpoint(path))
+    except CheckpointError:
+        return False

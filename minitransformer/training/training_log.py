@@ -1,6 +1,9 @@
-"""The training log: one JSON object a line, one line a step, no line twice."""
+"""The training log: one JSON object a line, one line a step, no line twice.
 
-import json
+Each line ends with a checksum of itself (see `minitransformer.sealed_json`), and follows the step before it. Lines of
+the first edition, which had none, are taken where they have all of that edition's fields and no other.
+"""
+
 import math
 import os
 from collections.abc import Iterator
@@ -8,32 +11,72 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic import atomic_write
+from ..sealed_json import is_sealed, seal, unseal
 
-LOG_NAME = "log.jsonl"
+LOG_NAME, PICTURE_NAME = "log.jsonl", "loss.png"
+FIELDS = {"step", "epoch", "loss", "grad_norm", "learning_rate", "tokens", "tokens_per_second", "seconds"}
+VALIDATION_FIELDS = {"validation_loss", "perplexity", "bleu"}
+BEGINNING = b'{"step": 1, "epoch": 0, "loss": '
 
 
 def read_log(path: str | Path) -> list[dict[str, Any]]:
     """The records of a log, in order; a last line that a kill cut short is left out.
 
-    Raises ValueError naming the first line that is no record.
+    Raises ValueError naming the first line that is no record, is damaged, or does not follow the one before it.
     """
     return [record for _, record in _lines(Path(path))]
 
 
+def check_new(folder: Path) -> None:
+    """Raise FileExistsError where a new training in `folder` would write over a file that no training left there.
+
+    A log is known by its first line, and its picture by the log.
+    """
+    path, picture = folder / LOG_NAME, folder / PICTURE_NAME
+    if not path.exists():
+        if picture.exists():
+            raise FileExistsError(f"{picture} is in the way: move it elsewhere or delete it, or choose another folder")
+        return
+    with open(path, "rb") as file:
+        line = file.readline(1 << 16)
+    try:
+        if line.endswith(b"\n"):
+            _record(line)
+        elif not BEGINNING.startswith(line[: len(BEGINNING)]):  # a kill may have cut it anywhere
+            raise ValueError("it begins otherwise")
+    except ValueError:
+        raise FileExistsError(f"{path} is no training's log: move it elsewhere or delete it") from None
+
+
 def _lines(path: Path, last_step: float = math.inf) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """Each complete line with what it says, up to that of `last_step`; what comes after it is not looked at."""
-    step = 0
+    step = None
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
-            if step >= last_step or not line.endswith(b"\n"):
+            if (step or 0) >= last_step:
+                return
+            if not line.endswith(b"\n") and not is_sealed(line[:-1] + b"\n"):
                 return
             try:
-                record = json.loads(line)
-                step = int(record["step"])
-            except (ValueError, TypeError, KeyError):
-                raise ValueError(f"{path}, line {number} is damaged: it is no record of a step") from None
+                record = _record(line)
+                if step is not None and record["step"] != step + 1:
+                    raise ValueError(f"it is of step {record['step']}, after that of step {step}")
+            except ValueError as error:
+                raise ValueError(
+                    f"{path}, line {number} is damaged ({error}): delete the file, and the log begins anew"
+                ) from None
+            step = record["step"]
             if step <= last_step:
                 yield line, record
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    """What a line says; raises ValueError where it is no undamaged record of a step."""
+    record = unseal(line, lambda record: FIELDS <= record.keys() <= FIELDS | VALIDATION_FIELDS)
+    are_numbers = all(type(value) in (int, float) for value in record.values())
+    if not are_numbers or type(record.get("step")) is not int or "seconds" not in record:
+        raise ValueError("it is no record of a step")
+    return record
 
 
 class TrainingLog:
@@ -41,16 +84,26 @@ class TrainingLog:
 
     Those are lines that a killed training wrote after its last checkpoint, and garbage that a power cut left: their
     steps are about to be taken again. `seconds` is the training time that the lines so far report. Without a path
-    nothing is written. Raises ValueError naming a damaged line before that of `step`.
+    nothing is written. Raises FileExistsError for a file that is no log, and ValueError naming a damaged line before
+    that of `step`, or a log that breaks off before it.
     """
 
     def __init__(self, path: Path | None, step: int = 0) -> None:
         self.path, self.seconds = path, 0.0
-        if path is not None and path.exists():
-            with atomic_write(path) as file:
-                for line, record in _lines(path, step):
-                    file.write(line)
-                    self.seconds = record["seconds"]
+        if path is None or not path.exists():
+            return
+        if step == 0:
+            check_new(path.parent)
+        with atomic_write(path) as file:
+            last = 0
+            for line, record in _lines(path, step):
+                file.write(line)
+                self.seconds, last = record["seconds"], record["step"]
+            if 0 < last < step:
+                raise ValueError(
+                    f"{path} is damaged (it ends with step {last}, but the checkpoint is of step {step}): "
+                    "delete the file, and the log begins anew"
+                )
 
     def write(self, record: dict[str, Any]) -> None:
         """Append one record; no kill can undo it once this returns. Raises OSError naming the file and the reason."""
@@ -58,7 +111,7 @@ class TrainingLog:
             return
         try:
             with open(self.path, "ab") as file:
-                file.write(json.dumps(record).encode() + b"\n")
+                file.write(seal(record))
         except OSError as error:
             raise OSError(error.errno, f"cannot write {self.path}: {error.strerror}") from error
 

@@ -40,8 +40,8 @@ def test_an_average_takes_no_checkpoint_s_place_and_none_twice(trained: Run, tmp
     copy = tmp_path / "copy"
     copy.write_bytes(first.read_bytes())
     for paths, output, says in (
-        ([copy, last], copy, "is one of the checkpoints to average"),
-        ([copy, last], tmp_path / ".." / tmp_path.name / "copy", "is one of the checkpoints to average"),
+        ([copy, last], copy, "would replace what is read"),
+        ([copy, last], tmp_path / ".." / tmp_path.name / "copy", "would replace what is read"),
         ([first, last], tmp_path / "step-00000009.safetensors", "has the name of a training's own checkpoint"),
         ([first, last, first], tmp_path / "average", "is given twice"),
     ):

@@ -1,12 +1,14 @@
 """The demo: its whole way, and what it does with a training that is already there."""
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import Command
+from cli_runs import Command, refuse
+from processes import dead_process
 
 from minitransformer import TrainingSettings, TransformerConfig, load_checkpoint, save_checkpoint
 from minitransformer.checkpoint import checkpoint_path
@@ -29,6 +31,10 @@ def small_demo(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def steps(folder: Path) -> list[int]:
     return [record["step"] for record in read_log(folder / "training" / "log.jsonl")]
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def interrupted(folder: Path, command: Command) -> Path:
@@ -55,12 +61,32 @@ def test_the_demo_goes_its_whole_way(tmp_path: Path, command: Command) -> None:
     assert (model.optimizer, model.languages) == (None, ("en", "de"))
 
 
-def test_a_finished_demo_starts_anew(tmp_path: Path, command: Command) -> None:
-    for _ in range(2):
-        status, out, _ = command("demo", "--out", tmp_path)
-        assert status == 0
-        assert "going on" not in out
-        assert steps(tmp_path) == [1, 2]
+def test_a_finished_demo_is_shown_again_or_goes_on(tmp_path: Path, command: Command) -> None:
+    assert command("demo", "--out", tmp_path)[0] == 0
+    before = contents(tmp_path)
+    (tmp_path / "report.txt").unlink()  # as if killed before the last file
+    status, out, _ = command("demo", "--out", tmp_path)
+    assert status == 0
+    assert "going on after step 2" in out
+    assert contents(tmp_path) == before
+    assert command("demo", "--out", tmp_path, "--steps", "3")[0] == 0
+    assert steps(tmp_path) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", demo.OUTPUTS)
+def test_the_demo_takes_nobody_else_s_place(tmp_path: Path, command: Command, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    refuse(command, "demo", "--out", tmp_path, says=f"{tmp_path / name} is not the demo's: move it elsewhere, or")
+    assert contents(tmp_path) == {tmp_path / name: b"mine"}
+    (tmp_path / name).rename(tmp_path.with_name("elsewhere"))
+    assert command("demo", "--out", tmp_path)[0] == 0
+
+
+def test_a_killed_demo_s_leftovers_are_cleared_away(tmp_path: Path, command: Command) -> None:
+    for name in demo.OUTPUTS:
+        (tmp_path / f"{name}.{dead_process()}.tmp").write_bytes(b"half")
+    assert command("demo", "--out", tmp_path)[0] == 0
+    assert {path.name for path in tmp_path.iterdir()} == {*demo.OUTPUTS, "training"}
 
 
 def test_an_interrupted_demo_goes_on_with_other_steps_and_threads(tmp_path: Path, command: Command) -> None:
@@ -90,13 +116,15 @@ def test_an_interrupted_training_that_the_demo_would_not_continue_is_kept(
         checkpoint.state = {}
         reason = "its last checkpoint holds a model alone"
     save_checkpoint(path, checkpoint)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    before = contents(tmp_path)
     status, _, err = command("demo", "--out", tmp_path, *options)
     assert (status, err.count("\n")) == (2, 1)
     assert f"{tmp_path / 'training'} holds a training that this one does not continue (" in err
     assert reason in err
     assert err.endswith("): choose another --out, or delete it\n")
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert contents(tmp_path) == before
+    shutil.rmtree(tmp_path / "training")  # as it says
+    assert command("demo", "--out", tmp_path, *options)[0] == 0
 
 
 def test_train_with_the_preset_demo_plans_the_same(

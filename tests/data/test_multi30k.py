@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault == "silent":
             self.server.closing.wait(10)
             return
+        if fault == "slow to begin":
+            self.trickle(b"HTTP/1.0 200 OK\r\nLocation: " + 1000 * b"x")
+            return
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
@@ -54,8 +58,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(content[:-7])
                 self.wfile.flush()
                 self.server.closing.wait(10)
+            case "slow":
+                self.trickle(content)
             case _:
                 self.wfile.write(content)
+
+    def trickle(self, content: bytes) -> None:
+        """Send a byte now and then, always before the client's patience with one is at its end."""
+        with suppress(ConnectionError):
+            for byte in content:
+                self.wfile.write(bytes([byte]))
+                self.wfile.flush()
+                if self.server.closing.wait(0.05):
+                    return
 
     def log_message(self, format: str, *args: object) -> None:
         """Keep quiet."""
@@ -131,6 +146,17 @@ def test_a_bad_download_is_one_sentence_and_leaves_nothing(
     server.requested.clear()
     multi30k.load("de", tmp_path, server.url)
     assert sorted(server.requested) == ["test_2016_flickr.de.gz", "test_2016_flickr.en.gz", name]
+
+
+@pytest.mark.parametrize("fault", ["slow", "slow to begin"])
+def test_a_server_that_never_ends_is_left(server: Server, tmp_path: Path, fault: str) -> None:
+    """It sends something within every `timeout`."""
+    multi30k.load("de", tmp_path, server.url)
+    (tmp_path / "val.de.gz").unlink()
+    server.faults["val.de.gz"] = fault
+    with pytest.raises(ConnectionError, match=rf"download {server.url}/val\.de\.gz: it took more than 0.5 seconds"):
+        multi30k.load("de", tmp_path, server.url, limit=0.5)
+    assert "val.de.gz" not in files(tmp_path)
 
 
 def test_a_server_that_sends_too_much(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

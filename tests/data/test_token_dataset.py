@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flipped import flips
 
 from minitransformer.data.parallel import SentencePair
-from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.data.token_dataset import FIELDS_OF_VERSION_1, TokenDataset
+from minitransformer.sealed_json import seal
 
 
 class WordTokenizer:
@@ -126,27 +128,82 @@ def test_a_dataset_is_reused_only_if_it_is_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("ids.bin", b"\3\0\4", r"ids\.bin must have 4 bytes, but has 3"),
-        ("offsets.bin", bytes(8), r"offsets\.bin must have 24 bytes, but has 8"),
+        ("ids.bin", b"\3\0\4", r"ids\.bin is damaged \(it must have 4 bytes, but has 3\)"),
+        ("ids.bin", b"\3\0\5\0", r"ids\.bin is damaged \(it does not match its checksum\)"),
+        ("offsets.bin", bytes(8), r"offsets\.bin is damaged \(it must have 24 bytes, but has 8\)"),
         ("offsets.bin", np.array([0, 3, 2]).tobytes(), r"offsets\.bin is damaged"),
-        ("meta.json", b"{", r"meta\.json is not valid JSON"),
-        ("meta.json", b"[]", r"meta\.json does not describe a minitransformer token dataset"),
+        ("meta.json", b"{", r"meta\.json is damaged \(it is not valid JSON"),
+        ("meta.json", b"[" * 10**5, r"meta\.json is damaged \(it is not valid JSON"),
+        ("meta.json", b"[]", r"meta\.json is damaged \(it is no JSON object"),
+        ("meta.json", seal({"version": 2}), "it does not describe a minitransformer token dataset of version 2"),
     ],
 )
 def test_a_damaged_dataset_does_not_open(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     TokenDataset.build([SentencePair("3", "4")], WordTokenizer(), tmp_path)
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as error:
         TokenDataset.open(tmp_path)
+    assert str(error.value).endswith(f": delete the folder {tmp_path}, and the dataset is made again")
 
 
-def test_a_folder_that_is_no_dataset_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(FileExistsError, match="exists and is not a token dataset"):
-        TokenDataset.build([SentencePair("3", "4")], WordTokenizer(), tmp_path)
-    assert (tmp_path / "thesis.txt").read_text() == "years of work"
-    with pytest.raises(FileNotFoundError, match=r"meta\.json"):
-        TokenDataset.open(tmp_path)
+def version_1(folder: Path) -> TokenDataset:
+    """A dataset as the first edition of this program wrote it, without checksums."""
+    dataset = TokenDataset.build([SentencePair("3 4", "5"), SentencePair("6", "7 8")], WordTokenizer(), folder)
+    meta = {name: dataset.meta[name] for name in FIELDS_OF_VERSION_1} | {"version": 1}
+    (folder / "meta.json").write_text(json.dumps(meta, indent=2) + "\n")
+    return dataset
+
+
+def test_a_dataset_of_the_first_version_opens_and_is_replaced(tmp_path: Path) -> None:
+    expected = version_1(tmp_path / "ids")
+    assert TokenDataset.open(tmp_path / "ids").checksum() == expected.checksum()
+    meta = json.loads((tmp_path / "ids" / "meta.json").read_bytes())
+    for change in ({"dtype": "<u3"}, {"num_ids": "6"}, {"num_pairs": -1}, {"version": 2}, {"loss": 1}, {"num_ids": 0}):
+        (tmp_path / "ids" / "meta.json").write_text(json.dumps(meta | change))
+        with pytest.raises(ValueError, match="is damaged"):
+            TokenDataset.open(tmp_path / "ids")
+    (tmp_path / "ids" / "meta.json").write_text(json.dumps(meta))
+    TokenDataset.build([SentencePair("3", "4")], WordTokenizer(), tmp_path / "ids")
+    assert TokenDataset.open(tmp_path / "ids").meta["version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ids/thesis.txt", "ids/thesis.txt is no part of a token dataset: move it elsewhere"),
+        ("ids", "ids is no token dataset: move it elsewhere"),
+        ("ids/ids.bin", "ids is no token dataset, without meta.json: move it elsewhere or delete it"),
+    ],
+)
+@pytest.mark.parametrize("beside_a_dataset", [False, True])
+def test_what_is_no_dataset_is_left_alone(tmp_path: Path, name: str, message: str, beside_a_dataset: bool) -> None:
+    path, folder = tmp_path / name, tmp_path / "ids"
+    if beside_a_dataset and name == "ids/thesis.txt":
+        TokenDataset.build([SentencePair("3", "4")], WordTokenizer(), folder)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("years of work")
+    with pytest.raises(FileExistsError, match=message):
+        TokenDataset.build([SentencePair("5", "6")], WordTokenizer(), folder)
+    assert path.read_text() == "years of work"
+    path.rename(tmp_path / "elsewhere")  # as it says
+    assert len(TokenDataset.build([SentencePair("5", "6")], WordTokenizer(), folder)) == 1
+
+
+def test_a_link_to_a_dataset_is_left_alone(tmp_path: Path) -> None:
+    TokenDataset.build([SentencePair("3", "4")], WordTokenizer(), tmp_path / "there")
+    (tmp_path / "ids").symlink_to(tmp_path / "there")
+    with pytest.raises(FileExistsError, match="ids is no token dataset: move it elsewhere"):
+        TokenDataset.build([SentencePair("5", "6")], WordTokenizer(), tmp_path / "ids")
+    assert TokenDataset.open(tmp_path / "ids")[0][0].tolist() == [3]
+
+
+def test_no_changed_byte_goes_unnoticed(tmp_path: Path) -> None:
+    TokenDataset.build([SentencePair("3 4", "5"), SentencePair("6", "7 8")], WordTokenizer(), tmp_path)
+    for name in ("ids.bin", "offsets.bin", "meta.json"):
+        for _ in flips(tmp_path / name):
+            with pytest.raises(ValueError, match=rf"{name} is damaged .*: delete the folder {tmp_path}"):
+                TokenDataset.open(tmp_path)
+    TokenDataset.open(tmp_path)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="limits the size of files as POSIX does")
@@ -190,7 +247,7 @@ TESTS = Path(__file__).parent
 
 def start(how: str, folder: Path, megabytes: int) -> subprocess.Popen[str]:
     """Build a dataset of folder/text.* and pass over it once, with no more memory than given (0: no limit)."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parents[1])])}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *map(str, TESTS.parents[:2])])}
     command = [sys.executable, "-c", PROGRAM, how, str(folder), str(megabytes)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -230,7 +287,9 @@ def test_a_killed_build_leaves_nothing_that_loads(tmp_path: Path) -> None:
     process.kill()
     process.communicate()
     assert process.returncode == -signal.SIGKILL
+    (left,) = tmp_path.glob(".ids.*.tmp")
     with pytest.raises(FileNotFoundError):
         TokenDataset.open(tmp_path / "ids")
     output, _ = start("as a stream", tmp_path, 0).communicate()
     assert json.loads(output)["pairs"] == num_pairs
+    assert not left.exists()

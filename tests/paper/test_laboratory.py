@@ -7,19 +7,21 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 from typing import Any
 
 import numpy as np
 import pytest
+from processes import wait_for
 
 from minitransformer.checkpoint import CheckpointError, load_checkpoint
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import Batches, collate
 from minitransformer.data.preparation import CorpusChoice, prepare
+from minitransformer.lock import locked
 from minitransformer.models import RecurrentConfig, TransformerConfig
 from minitransformer.paper.trials import conduct as conducting
 from minitransformer.paper.trials import laboratory as laboratories
@@ -241,14 +243,15 @@ def test_a_damaged_checkpoint_is_named(workers: int, tmp_path: Path, capfd: pyte
 
 def test_a_file_in_the_folder_s_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(NotADirectoryError, match="file is no folder"):
+    with pytest.raises(OSError, match=r"cannot make the folder .*file: File exists"):
         Laboratory(tmp_path / "file").run([])
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
     laboratory = Laboratory(tmp_path, say=lambda line: None)
-    with laboratory._alone(), pytest.raises(BlockingIOError, match="another run is using"):
-        laboratory.run([])
+    said = f"{tmp_path} is in use by process {os.getpid()} since"
+    with ThreadPoolExecutor() as others, locked(tmp_path), pytest.raises(BlockingIOError, match=said):
+        others.submit(laboratory.run, []).result()
     laboratory.run([])
 
 
@@ -294,13 +297,6 @@ if __name__ == "__main__":
     parent.wait()
     wait_for(lambda: any(log.parent.glob("step-*.safetensors")))  # saved, as after Ctrl-C
     wait_for(lambda: unchanged(log))
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = monotonic() + seconds
-    while not condition():
-        assert monotonic() < end
-        sleep(0.1)
 
 
 def unchanged(path: Path) -> bool:

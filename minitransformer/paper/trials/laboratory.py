@@ -7,34 +7,30 @@
 """
 
 import contextlib
-import json
 import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from shutil import rmtree
 from threading import Thread
 from time import perf_counter
 
-from ...atomic import atomic_write
-from ...checkpoint import CheckpointError
+from ...atomic import atomic_write, remove_unfinished
+from ...checkpoint import CheckpointError, list_checkpoints
 from ...data.preparation import CorpusChoice, PreparedData, fingerprint_of, open_prepared, prepare
+from ...lock import locked
 from ...memory import keep_freed_memory
 from ...ops import Ops, numpy_ops
+from ...sealed_json import seal, unseal
+from ...training import LOG_NAME
 from ...training.signals import StopRequest
 from .conduct import Interrupted, conduct
 from .trial import Trial, TrialResult, key_of
-
-try:
-    import fcntl
-except ImportError:  # Windows has none: there, nobody keeps two runs apart
-    fcntl = None
 
 EDITION = 2
 """Of all that trials depend on and do not describe: count it up when models, training or exams compute otherwise."""
@@ -65,7 +61,9 @@ class Laboratory:
         run uses the folder, `FileNotFoundError` for a text without a test set, `ValueError` for a damaged result.
         """
         unique = {self.key(trial): trial for trial in trials}
-        with self._alone():
+        with locked(self.folder):
+            for kind in ("models", "results"):
+                remove_unfinished(self.folder / kind, r"[\w.-]+")
             waiting = [trial for trial in unique.values() if not self._is_done(trial)]
             waiting.sort(key=lambda trial: -trial.weight)
             for choice in dict.fromkeys(trial.text for trial in unique.values()):
@@ -90,7 +88,7 @@ class Laboratory:
         """What a trial came to. Raises `FileNotFoundError` where it was not run, `ValueError` for a damaged file."""
         path = self._result(self.key(trial))
         try:
-            result = TrialResult.from_dict(json.loads(path.read_bytes()))
+            result = TrialResult.from_dict(unseal(path.read_bytes(), lambda values: "exams" in values))
             if result.diverged is None and result.exams.keys() != {exam.name for exam in trial.exams}:
                 raise ValueError("not every exam is in it")
             return result
@@ -121,20 +119,6 @@ class Laboratory:
 
     def _data(self, choice: CorpusChoice) -> Path:
         return self.folder / "data" / key_of(choice.name, {"text": _fingerprint(choice)})
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Hold the folder: two runs would write each other's checkpoints. The system lets go of it when a run dies."""
-        if self.folder.exists() and not self.folder.is_dir():
-            raise NotADirectoryError(f"{self.folder} is no folder: choose another for the trainings")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / "lock", "wb") as file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise BlockingIOError(f"another run is using {self.folder}: wait, or choose another") from None
-            yield
 
     def _run_side_by_side(self, waiting: list[Trial], progress: "_Progress") -> None:
         """A process for each trial, `workers` at a time; a signal lets them save and ends all."""
@@ -172,8 +156,11 @@ class Laboratory:
         except CheckpointError as error:
             raise CheckpointError(f"{error}; without {training}, the trial is done from its beginning") from None
         with atomic_write(self._result(key)) as file:
-            file.write(json.dumps(result.to_dict()).encode())
-        rmtree(training)
+            file.write(seal(result.to_dict()))
+        for path in (*list_checkpoints(training), training / LOG_NAME):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # something else is in it
+            training.rmdir()
         return result
 
 

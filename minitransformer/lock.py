@@ -1,0 +1,118 @@
+"""One process at a time writes into a folder: a lock that the system lets go of when its holder dies, however.
+
+While it is held, `minitransformer.lock` stands in the folder and says by whom. A file of that name without a living
+holder is what a kill left, and does not lock anything.
+"""
+
+import os
+import shlex
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from io import FileIO
+from pathlib import Path
+
+LOCK_NAME = "minitransformer.lock"
+_MARK = "process "
+_holders: dict[tuple[int, int], int] = {}  # the device and number of each locked folder -> the thread that locked it
+
+try:
+    import fcntl
+
+    def _lock(file: FileIO) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+except ImportError:  # Windows
+    import msvcrt
+
+    def _lock(file: FileIO) -> None:
+        file.seek(1 << 20)  # a locked byte can't be read by others, and they are to read who it is
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError as error:
+            raise BlockingIOError(error.errno, error.strerror) from None
+
+
+@contextmanager
+def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold the lock of `folder`, which is made where it is missing, and removed again if it stays empty.
+
+    A thread that holds it may take it again. Raises BlockingIOError naming the process that holds it, OSError where
+    the folder can't be made, FileExistsError where a file of the lock's name is none. On a file system without locks
+    a warning says that nothing keeps two processes apart.
+    """
+    folder = Path(folder)
+    made = _make(folder)
+    status = folder.stat()
+    identity = status.st_dev, status.st_ino
+    if _holders.get(identity) == threading.get_ident():
+        yield
+        return
+    path = folder / LOCK_NAME
+    file = _acquire(path)
+    _holders[identity] = threading.get_ident()
+    try:
+        with suppress(OSError):  # a full disk: it is held all the same
+            file.truncate(0)
+            file.write(_description().encode("utf-8", "replace"))
+        yield
+    finally:
+        del _holders[identity]
+        with suppress(OSError):  # before it is let go of: after that it may be another's. Windows keeps it
+            path.unlink()
+        file.close()
+        if made:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _make(folder: Path) -> bool:
+    """Make the folder; whether it was missing."""
+    if folder.is_dir():
+        return False
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot make the folder {folder}: {error.strerror}") from error
+    return True
+
+
+def _acquire(path: Path) -> FileIO:
+    """The open file, locked."""
+    while True:
+        file = open(path, "a+b", buffering=0)  # noqa: SIM115 - it stays open where it is locked
+        try:
+            said = _said(file)
+            if said and not said.startswith(_MARK):
+                raise FileExistsError(f"{path} is no lock of this program: move it elsewhere")
+            try:
+                _lock(file)
+            except BlockingIOError:
+                holder = said.strip() or "another process"
+                raise BlockingIOError(
+                    f"{path.parent} is in use by {holder}: wait until it has ended, or choose another folder"
+                ) from None
+            except OSError as error:
+                warnings.warn(f"{path}: {error.strerror}; nothing keeps a second process out", stacklevel=4)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                    return file
+            file.close()  # whoever held it removed it meanwhile
+        except BaseException:
+            file.close()
+            raise
+
+
+def _said(file: FileIO) -> str:
+    """What a lock's file says of its holder, on one line."""
+    file.seek(0)
+    text = file.read(1000).decode("utf-8", "replace")
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _description() -> str:
+    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    return f"{_MARK}{os.getpid()} since {datetime.now():%Y-%m-%d %H:%M:%S} ({command})\n"

@@ -1,0 +1,179 @@
+"""What commands do to files that are not theirs: no output takes an input's place, no training a stranger's."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_runs import SMALL, Command, Run, refuse, write_corpus
+from processes import wait_for
+
+from minitransformer import Translator, cli
+from minitransformer.checkpoint import list_checkpoints
+from minitransformer.data.tokenizer import BPETokenizer
+from minitransformer.lock import LOCK_NAME
+from minitransformer.training import read_log
+
+PROGRAM = [sys.executable, "-m", "minitransformer"]
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def files(trained: Run, tmp_path: Path) -> Path:
+    """A folder with a model, its text, and sentences."""
+    shutil.copytree(trained.data, tmp_path / "text")
+    shutil.copytree(trained.folder, tmp_path / "run")
+    shutil.copy(trained.checkpoint, tmp_path / "model")
+    for name in ("test.en", "test.de"):
+        shutil.copy(trained.data / name, tmp_path)
+    return tmp_path
+
+
+def names_of(path: Path) -> Iterator[Path | str]:
+    """Names that lead to one file."""
+    yield path
+    yield path.parent / ".." / path.parent.resolve().name / path.name
+    for name, link in (("link", os.symlink), ("hard link", os.link)):
+        link(path.resolve(), path.with_name(f"{path.name} {name}"))
+        yield path.with_name(f"{path.name} {name}")
+    if os.path.isdir("/proc/self/fd"):
+        with open(path, "rb") as file:
+            yield f"/proc/self/fd/{file.fileno()}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        (["evaluate", "model", "--input", "test.en", "--reference", "test.de", "--output"], "model"),
+        (["evaluate", "model", "--input", "test.en", "--reference", "test.de", "--output"], "test.en"),
+        (["evaluate", "model", "--input", "test.en", "--reference", "test.de", "--output"], "test.de"),
+        (["evaluate", "model", "--data", "text", "--output"], "text/test.de"),
+        (["evaluate", "model", "--data", "text", "--split", "valid", "--output"], "text/valid.en"),
+        (["translate", "model", "A dog.", "--attention"], "model"),
+        (["translate", "model", "--file", "test.en", "--attention"], "test.en"),
+        (["average", "run/step-00000002.safetensors", "run/step-00000004.safetensors", "--output"],
+         "run/step-00000002.safetensors"),
+        (["average", "--last", "1", "run", "--output"], "run/step-00000004.safetensors"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)  # fmt: skip
+def test_no_output_takes_the_place_of_an_input(
+    files: Path, command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str], read: str
+) -> None:
+    monkeypatch.chdir(files)
+    monkeypatch.setattr(Translator, "from_checkpoint", lambda *_: pytest.fail("it reads before it refuses"))
+    monkeypatch.setattr(cli.average, "average_checkpoints", lambda *_: pytest.fail("it reads before it refuses"))
+    before = (files / read).read_bytes()
+    for name in names_of(Path(read)):
+        refuse(command, *arguments, name, says=f"{arguments[-1]} {name} would replace what is read, ")
+        assert (files / read).read_bytes() == before
+
+
+def test_standard_input_is_an_input_too(files: Path) -> None:
+    before = (files / "test.en").read_bytes()
+    with open(files / "test.en") as source:
+        run = subprocess.run(
+            [*PROGRAM, "translate", files / "model", "--attention", files / "test.en"],
+            stdin=source, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+    assert run.returncode == 2
+    assert "--attention" in run.stderr
+    assert "would replace what is read, standard input: choose another name" in run.stderr
+    assert (files / "test.en").read_bytes() == before
+
+
+def test_the_cache_of_a_download_is_read_too(
+    files: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(files))
+    cached = files / "minitransformer" / "multi30k" / "train.en.gz"
+    cached.parent.mkdir(parents=True)
+    cached.touch()
+    arguments = ["evaluate", files / "model", "--dataset", "multi30k", "--output", cached]
+    refuse(command, *arguments, says="would replace what is read")
+
+
+def test_outputs_through_links_and_to_pipes(files: Path, command: Command) -> None:
+    test_set = ["--input", files / "test.en", "--reference", files / "test.de", "--beam", "1"]
+    (files / "link").symlink_to("translated")
+    assert command("evaluate", files / "model", *test_set, "--output", files / "link")[0] == 0
+    assert (files / "link").is_symlink()
+    expected = (files / "translated").read_bytes()
+    assert expected.count(b"\n") == 6
+    got = []
+    os.mkfifo(files / "pipe")
+    reader = threading.Thread(target=lambda: got.append((files / "pipe").read_bytes()))
+    reader.start()
+    assert command("evaluate", files / "model", *test_set, "--output", files / "pipe")[0] == 0
+    reader.join()
+    assert got == [expected]
+    # A link to nothing must not hide the name of a training's checkpoint, either.
+    (files / "average").symlink_to(files / "run" / "step-00000009.safetensors")
+    arguments = ["average", "--last", "2", files / "run", "--output", files / "average"]
+    refuse(command, *arguments, says="has the name of a training's own checkpoint")
+
+
+STRANGERS = {
+    "data/train/thesis.txt": b"years of work",
+    "data/valid": b"years of work",
+    "data/tokenizer.json": b'{"model": "of another program"}',
+    "data/corpus.json": b'["mine"]',
+    "log.jsonl": b'{"step": 0, "loss": 2.3}\n',
+    "loss.png": b"my loss",
+    LOCK_NAME: b"mine",
+}
+
+
+@pytest.mark.parametrize("beside", ["nothing", "data of another text"])
+@pytest.mark.parametrize("name", STRANGERS)
+def test_a_new_training_names_a_stranger_s_file_and_leaves_it(
+    trained: Run, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, name: str, beside: str
+) -> None:
+    folder, path = tmp_path / "run", tmp_path / "run" / name
+    train = ["train", "--data", trained.data, "--out", folder, *SMALL, "--steps", "1", "--max-length", "47"]
+    if beside != "nothing":
+        shutil.copytree(trained.folder / "data", folder / "data")
+        if path.is_dir():
+            shutil.rmtree(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(STRANGERS[name])
+    before = contents(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(BPETokenizer, "train", lambda *_: pytest.fail("it works before it refuses"))
+        refuse(command, *train, says=f"{path} ")
+        assert contents(folder) == before
+        assert "move it elsewhere" in command(*train)[2]
+    path.rename(tmp_path / "elsewhere")
+    assert command(*train)[0] == 0
+    assert (tmp_path / "elsewhere").read_bytes() == STRANGERS[name]
+
+
+def test_the_demo_is_no_exception(tmp_path: Path, command: Command) -> None:
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "log.jsonl").write_bytes(STRANGERS["log.jsonl"])
+    refuse(command, "demo", "--out", tmp_path, says="log.jsonl is no training's log: move it elsewhere or delete it")
+
+
+def test_whoever_comes_second_is_told_who_is_there(tmp_path: Path, command: Command) -> None:
+    """A training in a process: neither a new one, nor a resumed one, nor the demo gets into its folder meanwhile."""
+    text, folder = write_corpus(tmp_path / "text"), tmp_path / "out" / "training"
+    options = ["--data", text, "--out", folder, *SMALL, "--steps", "100000", "--valid-interval", "100000"]
+    with subprocess.Popen([*PROGRAM, "train", *options], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        wait_for(lambda: list_checkpoints(folder))
+        says = f"{folder} is in use by process {process.pid} since "
+        for arguments in (["train", *options], ["train", "--resume", folder], ["demo", "--out", folder.parent]):
+            refuse(command, *arguments, says=says)
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    step = read_log(folder / "log.jsonl")[-1]["step"]
+    assert command("train", "--resume", folder, "--steps", str(step + 1))[0] == 0
+    assert [record["step"] for record in read_log(folder / "log.jsonl")] == list(range(1, step + 2))
+    assert not (folder / LOCK_NAME).exists()

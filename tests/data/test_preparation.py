@@ -1,0 +1,229 @@
+"""Prepared data: made once, damaged never used, and nobody else's file in its way replaced."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cli_runs import write_corpus
+from flipped import flips
+
+from minitransformer.data.preparation import CorpusChoice, PreparedData, kept_choice, open_prepared, prepare
+from minitransformer.data.token_dataset import FIELDS_OF_VERSION_1
+from minitransformer.data.tokenizer import BPETokenizer
+
+FILES = ("train/ids.bin", "train/offsets.bin", "train/meta.json", "valid/ids.bin", "valid/offsets.bin",
+         "valid/meta.json", "tokenizer.json", "corpus.json")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def choice(tmp_path_factory: pytest.TempPathFactory) -> CorpusChoice:
+    """A text of twenty sentences."""
+    text = write_corpus(tmp_path_factory.mktemp("text") / "text", train=20, valid=2)
+    return CorpusChoice(dataset=None, data=str(text), vocab_size=330)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, choice: CorpusChoice) -> Path:
+    """The data of that text; nobody changes it."""
+    folder = tmp_path_factory.mktemp("whole") / "data"
+    prepare(folder, choice)
+    return folder
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    """A copy of the data."""
+    return shutil.copytree(whole, tmp_path / "data")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def first_edition(folder: Path) -> None:
+    """Make it what the first edition of this program wrote: no checksums."""
+    for name in ("train", "valid"):
+        path = folder / name / "meta.json"
+        meta = {name: value for name, value in json.loads(path.read_bytes()).items() if name in FIELDS_OF_VERSION_1}
+        path.write_text(json.dumps(meta | {"version": 1, "fingerprint": ""}, indent=2) + "\n")
+    description = json.loads((folder / "corpus.json").read_bytes())
+    description = {name: description[name] for name in ("choice", "fingerprint")}
+    (folder / "corpus.json").write_text(json.dumps(description, indent=2) + "\n")
+
+
+def refuse_to_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BPETokenizer, "train", lambda *_: pytest.fail("it works before it refuses"))
+
+
+def test_it_has_these_files(folder: Path) -> None:
+    assert contents(folder).keys() == set(FILES)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_changed_byte_goes_unnoticed(folder: Path, choice: CorpusChoice, name: str) -> None:
+    advice = rf"(move it elsewhere or )?delete (it|the folder {folder / name[:5]}), and the \w+ is made again"
+    for _ in flips(folder / name):
+        with pytest.raises(ValueError, match=rf"{name} is damaged.*: {advice}"):
+            open_prepared(folder)
+    open_prepared(folder)
+
+
+@pytest.mark.parametrize("damage", [bytes(3), b"[" * 10**5, b'{"choice": 7, "fingerprint": 7}', None])
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_damaged_is_made_again_once_it_was_deleted_as_the_message_says(
+    folder: Path, whole: Path, choice: CorpusChoice, name: str, damage: bytes | None
+) -> None:
+    """Or part of it was deleted without a word."""
+    path = folder / name
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage)
+        with pytest.raises(ValueError, match=f"{name} is damaged") as error:
+            prepare(folder, choice)
+        said = re.search(r"\bdelete (?:the folder (.*?),|it\b)", str(error.value))
+        assert said
+        shutil.rmtree(said[1]) if said[1] else path.unlink()
+    assert kept_choice(folder) == choice
+    if damage is None and path.name == "meta.json":  # nothing says any more what the other two files are
+        with pytest.raises(FileExistsError, match=r"without meta.json: move it elsewhere or delete it"):
+            prepare(folder, choice)
+        shutil.rmtree(path.parent)
+    prepare(folder, choice)
+    again = contents(folder)
+    assert {name: again[name] for name in again} == {name: contents(whole)[name] for name in again}
+    assert again.keys() | {"corpus.json"} == set(FILES)
+
+
+def test_parts_of_two_texts_are_not_taken_together(folder: Path, choice: CorpusChoice, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    prepare(other, replace(choice, max_length=40))
+    for name in ("train", "valid"):
+        shutil.rmtree(folder / name)
+        shutil.copytree(other / name, folder / name)
+        with pytest.raises(ValueError, match=f"{name} is not of the text that .*corpus.json names: delete the folder"):
+            open_prepared(folder)
+        shutil.rmtree(folder / name)
+        prepare(folder, choice)
+
+
+@pytest.mark.parametrize("name", ["train/thesis.txt", "valid/thesis.txt", "train", "tokenizer.json", "corpus.json"])
+@pytest.mark.parametrize("beside", ["nothing", "stale data"])
+def test_a_stranger_s_file_is_named_and_left_before_any_work(
+    folder: Path, choice: CorpusChoice, monkeypatch: pytest.MonkeyPatch, name: str, beside: str
+) -> None:
+    path = folder / name
+    if beside == "nothing":
+        shutil.rmtree(folder)
+    elif path.is_dir():
+        shutil.rmtree(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("years of work")
+    before = contents(folder)
+    with monkeypatch.context() as patch:
+        refuse_to_work(patch)
+        with pytest.raises((FileExistsError, ValueError), match=f"{path} (is|was) .*(move|delete) it"):
+            prepare(folder, replace(choice, max_length=40))
+    assert contents(folder) == before
+    path.unlink()  # as it says
+    assert prepare(folder, replace(choice, max_length=40)).choice.max_length == 40
+
+
+def test_somebody_s_own_tokenizer_is_not_written_over(tmp_path: Path, choice: CorpusChoice, whole: Path) -> None:
+    """Though it be one of ours: it was not made for this data."""
+    (tmp_path / "data").mkdir()
+    shutil.copy(whole / "tokenizer.json", tmp_path / "data")
+    with pytest.raises(FileExistsError, match=r"tokenizer.json was not made with the data in .*: move it elsewhere or"):
+        prepare(tmp_path / "data", choice)
+
+
+def test_files_beside_it_do_not_matter(folder: Path, choice: CorpusChoice) -> None:
+    (folder / "notes.txt").write_text("mine")
+    prepare(folder, replace(choice, max_length=40))
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_data_of_the_first_edition_opens_but_is_made_anew_for_a_new_training(
+    folder: Path, whole: Path, choice: CorpusChoice
+) -> None:
+    first_edition(folder)
+    data = open_prepared(folder)
+    assert data.choice == choice
+    assert same(data, open_prepared(whole))
+    (folder / "train" / "ids.bin").write_bytes(bytes(len((folder / "train" / "ids.bin").read_bytes())))
+    assert same(prepare(folder, choice), open_prepared(whole))
+    assert contents(folder) == contents(whole)
+
+
+@pytest.mark.parametrize("change", [b"", b"{}", b"[]", {"choice": {}}, {"choice": 1}, {"choice": {"a": 1}}, {"b": 1}])
+def test_a_description_of_the_first_edition_that_says_something_else_is_refused(
+    folder: Path, choice: CorpusChoice, change: bytes | dict[str, object]
+) -> None:
+    first_edition(folder)
+    path = folder / "corpus.json"
+    content = change if isinstance(change, bytes) else json.dumps(json.loads(path.read_bytes()) | change).encode()
+    path.write_bytes(content)
+    for opens in (open_prepared, kept_choice, lambda folder: prepare(folder, choice)):
+        with pytest.raises(ValueError, match=r"corpus\.json is damaged"):
+            opens(folder)
+    path.unlink()
+    assert kept_choice(folder) is None
+    assert prepare(folder, choice).choice == choice
+
+
+def test_a_choice_is_read_back_only_whole(choice: CorpusChoice) -> None:
+    values = json.loads(json.dumps(choice.__dict__))
+    assert CorpusChoice.from_dict(values) == choice
+    for change in ({"sentences": "7"}, {"source": None}, {"more": 1}):
+        with pytest.raises(ValueError, match="does not say which text"):
+            CorpusChoice.from_dict(values | change)
+
+
+def same(data: PreparedData, other: PreparedData) -> bool:
+    return all(
+        getattr(data, split).checksum() == getattr(other, split).checksum() for split in ("train", "valid")
+    ) and (data.tokenizer == other.tokenizer)
+
+
+def killed(folder: Path, choice: CorpusChoice, number: int) -> bool:
+    """Prepare in a process that is killed just before its operation `number` on the folder's files, if there is one."""
+    child = os.fork()
+    if child == 0:
+        operations = iter(range(number))
+
+        def hook(event: str, arguments: tuple) -> None:
+            names = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")
+            if event in names and str(arguments[0]).startswith(str(folder)) and next(operations, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+        prepare(folder, choice)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills as POSIX does")
+@pytest.mark.parametrize("stride", [9, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_any_file_operation_it_is_made_the_next_time(
+    tmp_path: Path, folder: Path, whole: Path, choice: CorpusChoice, stride: int
+) -> None:
+    """From nothing, and in the place of other data; then nothing is left of what the killed ones began."""
+    changed = replace(choice, max_length=40)
+    prepare(tmp_path / "other", changed)
+    begun = tmp_path / "killed"
+    for before, wanted, expected in ((None, choice, whole), (folder, changed, tmp_path / "other")):
+        for number in range(0, 1000, stride):  # until there is no such operation
+            shutil.rmtree(begun, ignore_errors=True)
+            if before is not None:
+                shutil.copytree(before, begun)
+            if not killed(begun, wanted, number):
+                assert number > 30
+                break
+            assert same(prepare(begun, wanted), open_prepared(expected))
+            assert contents(begun) == contents(expected)
