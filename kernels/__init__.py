@@ -4,8 +4,10 @@
     from minitransformer import Transformer, TransformerConfig
     model = Transformer(TransformerConfig.demo(), ops=kernels.triton_ops("cuda"))
 
-Every Triton pair has the name and the meaning of its NumPy reference in `minitransformer.ops`. The names below are
-loaded when they are first used: importing this package needs neither PyTorch nor Triton, and never initialises CUDA.
+Every Triton pair has the name and the meaning of its NumPy reference in `minitransformer.ops`. Its gradients are
+returned by the backward; autograd knows nothing of them, so a tensor that requires a gradient is refused (but not under
+`torch.no_grad()`). The names below are loaded when they are first used: importing this package needs neither PyTorch
+nor Triton, and never initialises CUDA.
 """
 
 from importlib import import_module

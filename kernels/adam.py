@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import FLOAT_DTYPES, check_device, check_floats, check_shape
+from ._checks import FLOAT_DTYPES, check_device, check_floats, check_shape, refuses_autograd
 from ._rows import check_rows_in_float32
 from .launch import on
 from .scalars import number, number_arguments
@@ -96,6 +96,7 @@ def norm_kernel(sums_ptr, norm_ptr, num_sums, BLOCK: tl.constexpr):
     tl.store(norm_ptr, tl.sqrt(tl.sum(tl.load(sums_ptr + index, index < num_sums, other=0.0), axis=0)))
 
 
+@refuses_autograd
 def adam_step(
     data: Tensor,
     grad: Tensor,
@@ -146,6 +147,7 @@ def adam_step(
         )  # fmt: skip
 
 
+@refuses_autograd
 def global_norm(grad: Tensor) -> Tensor:
     """`√Σ grad²`, any shape: a float32 scalar on grad's device. Source: Pascanu, Mikolov, Bengio 2013, §3.2."""
     check_rows_in_float32(grad=grad)

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from minitransformer.ops._checks import check_number
 
-from ._checks import check_device, check_ids, check_shape
+from ._checks import check_device, check_ids, check_shape, refuses_autograd
 from ._rows import check_rows_in_float32
 from .launch import on, row_block, rows_of
 from .scalars import number, number_arguments
@@ -169,6 +169,7 @@ def cross_entropy_backward_kernel(
     tl.store(place, dlogits.to(dlogits_ptr.dtype.element_ty), (row < num_rows)[:, None] & (column < V)[None, :])
 
 
+@refuses_autograd
 def cross_entropy_forward(
     logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
 ) -> tuple[Tensor, tuple]:
@@ -195,6 +196,7 @@ def cross_entropy_forward(
     return mean[0], (rows, ids, highest, total, mean, logits.shape, label_smoothing, ignore_index)
 
 
+@refuses_autograd
 def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
     """`dlogits = dloss · (softmax(logits) − q) / N`, N the targets that count; zero where a target is ignored."""
     rows, ids, highest, total, mean, shape, label_smoothing, ignore_index = cache

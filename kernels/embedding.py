@@ -22,7 +22,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_device, check_gradient, check_ids, check_out
+from ._checks import check_device, check_gradient, check_ids, check_out, refuses_autograd
 from ._rows import check_rows_in_float32
 from .launch import on, row_block, row_warps, rows_of
 
@@ -118,6 +118,7 @@ def join_pieces_kernel(
         add_to_row(dtable_ptr, id, channel, width, stride, stride_column, begun + tl.sum(total, axis=0))
 
 
+@refuses_autograd
 def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[Tensor, tuple]:
     """`y = scale · table[ids]`.
 
@@ -145,6 +146,7 @@ def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[T
     return y, (ids, table.shape, table.dtype, scale)
 
 
+@refuses_autograd
 def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> Tensor:
     """`dtable[i] = scale · Σ dy[n]` over all n with `ids[n] = i`: repeated ids sum, in float32, in a fixed order.
 

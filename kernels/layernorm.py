@@ -34,7 +34,7 @@ from torch import Tensor
 from minitransformer.ops import Dropout
 from minitransformer.ops._checks import check_number
 
-from ._checks import check_gradient, check_scale_and_shift, check_shape
+from ._checks import check_gradient, check_scale_and_shift, check_shape, refuses_autograd
 from ._rows import (
     AT_ONCE,
     check_rows_in_float32,
@@ -154,6 +154,7 @@ def kept_in_tile(
     return keep
 
 
+@refuses_autograd
 def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> tuple[Tensor, tuple]:
     """`y = gamma · (x − mean) / √(var + eps) + beta` over the last axis.
 
@@ -165,6 +166,7 @@ def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5)
     return _forward(x, None, gamma, beta, eps, NO_DROPOUT)
 
 
+@refuses_autograd
 def layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients `(dx, dgamma, dbeta)`.
 
@@ -174,6 +176,7 @@ def layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor
     return dx, dgamma, dbeta
 
 
+@refuses_autograd
 def add_layernorm_forward(
     x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
 ) -> tuple[Tensor, tuple]:
@@ -190,6 +193,7 @@ def add_layernorm_forward(
     return y, (norm_cache, None)
 
 
+@refuses_autograd
 def add_layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients `(dx, dsublayer_out, dgamma, dbeta)`; the first two are one tensor where nothing is dropped."""
     norm_cache, dropout_cache = cache
@@ -197,6 +201,7 @@ def add_layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Te
     return dx, dropout_backward(dsublayer_out, dropout_cache), dgamma, dbeta
 
 
+@refuses_autograd
 def add_layernorm_unfused(
     x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
 ) -> tuple[Tensor, tuple]:
@@ -218,6 +223,7 @@ def layernorm_naive(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -
     return (scaled + beta).to(x.dtype)  # reads, writes
 
 
+@refuses_autograd
 def layernorm_sweeps(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
     """The output of `layernorm_forward` in two sweeps over each row, whatever its width: the rung below one pass."""
     _check(x, gamma, beta, eps)

@@ -25,7 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_out
+from ._checks import check_out, refuses_autograd
 from ._rows import check_rows_in_float32
 from .cross_entropy import (
     CHANGING,
@@ -94,6 +94,7 @@ def scale_kernel(
     tl.store(place, y.to(y_ptr.dtype.element_ty), mask)
 
 
+@refuses_autograd
 def linear_cross_entropy_forward(
     x: Tensor,
     table: Tensor,
@@ -126,6 +127,7 @@ def linear_cross_entropy_forward(
     return mean[0], (dx, dtable, mean, table.dtype) if with_grad else None
 
 
+@refuses_autograd
 def linear_cross_entropy_backward(
     dloss: Tensor | float, cache: tuple | None, out: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
