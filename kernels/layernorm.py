@@ -40,6 +40,7 @@ from ._rows import (
     check_rows_in_float32,
     load_tile,
     programs_at_once,
+    rounded_product,
     row_tile,
     store_partials,
     store_tile,
@@ -116,7 +117,7 @@ def layernorm_backward_kernel(
         dy = load_tile(dy_ptr, stride_dy, row, channel, mask)
         dgamma += dy * normed
         dbeta += dy
-        dnormed = dy * gamma[None, :]
+        dnormed = rounded_product(dy, gamma[None, :])  # its own mean is subtracted: 0 where a row has one channel
         mean_dnormed = tl.sum(dnormed, axis=1) / channels  # (R,)
         along_normed = tl.sum(dnormed * normed, axis=1) / channels
         dx = rstd[:, None] * (dnormed - mean_dnormed[:, None] - normed * along_normed[:, None])
@@ -132,9 +133,10 @@ def load_sum(x_ptr, stride_x, sublayer_ptr, stride_sublayer, row, channel, mask,
     x = load_tile(x_ptr, stride_x, row, channel, mask)
     if sublayer_ptr is not None:
         sublayer_out = load_tile(sublayer_ptr, stride_sublayer, row, channel, mask)
-        if keep is not None:
-            sublayer_out = tl.where(keep, sublayer_out * scale, 0.0)
-        x += sublayer_out
+        if keep is not None:  # forward and backward must round alike
+            x = tl.where(keep, tl.fma(sublayer_out, scale, x), x)
+        else:
+            x += sublayer_out
     return x
 
 

@@ -210,7 +210,7 @@ KERNEL_BREAKAGES = [
     kernel(
         "Adam's bias correction by cancelling numbers",
         "adam.py",
-        "result += c * (1.0 - result)",
+        "result = tl.fma(c, 1.0 - result, result)",
         "result = 1.0 - (1.0 - result) * (1.0 - c)",
         TRITON("adam"),
     ),
@@ -332,5 +332,26 @@ KERNEL_BREAKAGES = [
         "        if torch.is_grad_enabled():",
         "        if False:",
         "tests/kernels/test_autograd.py",
+    ),
+    kernel(
+        "Adam's products, of which the compiler rounds whichever it likes",
+        "adam.py",
+        "tl.fma(m, beta1, one_minus_beta1 * grad)",
+        "beta1 * m + one_minus_beta1 * grad",
+        TRITON("machine_code"),
+    ),
+    kernel(
+        "a quotient that NVIDIA's assembler fuses with the parameter it is taken from",
+        "adam.py",
+        "data = tl.fma(rate * m, -1.0 / tl.fma(root_correction, eps, tl.sqrt(v)), data)",
+        "data -= rate * m / tl.fma(root_correction, eps, tl.sqrt(v))",
+        TRITON("machine_code"),
+    ),
+    kernel(
+        "LayerNorm: a product less its own mean, one of them not rounded",
+        "layernorm.py",
+        "rounded_product(dy, gamma[None, :])",
+        "dy * gamma[None, :]",
+        TRITON("machine_code"),
     ),
 ]

@@ -171,6 +171,19 @@ def test_a_large_mean_does_not_cancel_the_variance(width):
 
 
 @dtypes
+@pytest.mark.parametrize("dropout", [None, Dropout(0.3, key=1)])
+def test_one_channel_has_no_gradient(dtype, dropout):
+    """It is its own mean, whatever it is: y is beta. `dy · gamma` and its mean must be rounded alike."""
+    x, sublayer_out, dy = torch.randn(3, 3000, 1, dtype=dtype, device=DEVICE)
+    gamma, beta = torch.tensor([0.3], device=DEVICE), torch.tensor([-1.5], device=DEVICE)
+    y, cache = kernels.add_layernorm_forward(x, sublayer_out, gamma, beta, dropout=dropout)
+    assert (y == beta).all()
+    dx, dsublayer_out, dgamma, _ = kernels.add_layernorm_backward(dy, cache)
+    for gradient in (dx, dsublayer_out, dgamma):
+        assert not gradient.any()
+
+
+@dtypes
 def test_masks_are_the_references_to_the_bit(dtype):
     """dsublayer_out is 0 exactly where the reference drops, and elsewhere dx, scaled."""
     dropout = Dropout(0.5, key=2**63 + 1, sentence=16, position=1)
