@@ -42,6 +42,7 @@ from .cross_entropy import (
     row_losses,
 )
 from .launch import on, row_block, row_warps
+from .plain.linear import add_product
 from .scalars import number, number_arguments
 
 CHUNK_LOGITS = 1 << 26
@@ -155,16 +156,6 @@ def linear_cross_entropy_naive(
     """The loss and, for dloss = 1, dx and dtable: all logits at once, and a tensor for every step of their loss."""
     loss, dlogits = cross_entropy_naive(x @ table.T, targets, label_smoothing, ignore_index)
     return loss, dlogits @ table, dlogits.T @ x
-
-
-def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """`total += a @ b`, the total as wide as the product's sums are: float32 for narrower a and b."""
-    if a.dtype == total.dtype:
-        total.addmm_(a, b)
-    elif total.is_cuda:
-        torch.addmm(total, a, b, out_dtype=total.dtype, out=total)
-    else:  # PyTorch's products on a CPU cannot add into a wider total
-        total.addmm_(a.to(total.dtype), b.to(total.dtype))
 
 
 def _chunks(x: Tensor, table: Tensor) -> Iterator[tuple[slice, Tensor]]:

@@ -188,7 +188,7 @@ KERNEL_BREAKAGES = [
     ),
     kernel(
         "the table's gradient summed in half precision",
-        "linear_cross_entropy.py",
+        "plain/linear.py",
         "total.addmm_(a.to(total.dtype), b.to(total.dtype))",
         "total += a @ b",
         TRITON("linear_cross_entropy"),
@@ -353,5 +353,12 @@ KERNEL_BREAKAGES = [
         "rounded_product(dy, gamma[None, :])",
         "dy * gamma[None, :]",
         TRITON("machine_code"),
+    ),
+    kernel(
+        "a weight's gradient rounded before it is added to float32",
+        "plain/linear.py",
+        "add_product(dweight, rows.mT, dy)",
+        "dweight += rows.mT @ dy",
+        "tests/kernels/test_conformance.py",
     ),
 ]

@@ -8,6 +8,7 @@ from torch import Tensor
 from minitransformer.ops._checks import check_number
 
 from .._checks import check_floats, check_ids, check_out, check_shape
+from .linear import add_product
 from .softmax import log_softmax
 
 BLOCK_LOGITS = 1 << 24
@@ -63,9 +64,13 @@ def linear_cross_entropy_forward(
         block_loss, log_probs = _losses(x[block] @ table.mT, ids[block], counted[block], label_smoothing)
         loss += block_loss
         if dx is not None and dtable is not None:
-            dlogits = (_dlogits(log_probs, ids[block], counted[block], label_smoothing) / count).to(x.dtype)
-            dx[block] = dlogits @ table  # logits = x @ tableᵀ
-            dtable += dlogits.mT @ x[block]
+            with torch.no_grad():  # these gradients are ours: autograd, if it follows the loss, takes its own
+                dlogits = _dlogits(log_probs, ids[block], counted[block], label_smoothing).to(x.dtype)
+                dx[block] = dlogits @ table  # logits = x @ tableᵀ
+                add_product(dtable, dlogits.mT, x[block])
+    if dx is not None and dtable is not None:  # not before: of most probabilities float16 has no 25,000th
+        dx /= count
+        dtable /= count
     return loss / count, None if dx is None else (dx, dtable, table.dtype)
 
 
