@@ -1,7 +1,8 @@
 """Argument checks of the host wrappers: one clear sentence, naming the argument, what was given and what was expected.
 
 They look at shapes, types and devices, which the host knows. Token ids are looked at only in host memory: on a GPU a
-look would wait for everything before it, and the batcher has checked them.
+look would wait for everything before it, and the batcher has checked them. What is no id all the same is not followed
+there: nothing outside a table is read or written, and NaN says that something is wrong.
 """
 
 import inspect
@@ -123,9 +124,10 @@ def check_ids(name: str, ids: Tensor, limit: int, ignore: int | None = None) -> 
         raise TypeError(f"{name} must be an integer tensor, got {given}")
     if ids.device.type != "cpu" or not ids.numel():
         return
-    outside = (ids < 0) | (ids >= limit)
+    wide = ids.to(torch.int64)  # PyTorch makes a number the tensor's type before it compares: in uint8, 300 is 44
+    outside = (wide < 0) | (wide >= limit)
     if ignore is not None:
-        outside &= ids != ignore
+        outside &= wide != ignore
     if outside.any():
         raise ValueError(f"{name} holds {ids[outside][0].item()}, expected ids from 0 to {limit - 1}")
 

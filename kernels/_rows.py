@@ -62,6 +62,12 @@ def rounded_product(a, b):
 
 
 @triton.jit
+def is_token(id, V):
+    """Whether a vocabulary of V has this token: what is read or written by an id that it does not have is anybody's."""
+    return (id >= 0) & (id < V)
+
+
+@triton.jit
 def store_partials(partials_ptr, width, column, first, second):
     """A program's two sums, `(R, C)` over the rows of its tiles, into its places in partials `(2, programs, width)`."""
     partials_ptr += tl.program_id(0).to(tl.int64) * width

@@ -40,6 +40,7 @@ from .cross_entropy import (
     multiple,
     row_arguments,
     row_losses,
+    token_of,
 )
 from .launch import on, row_block, row_warps
 from .plain.linear import add_product
@@ -61,9 +62,10 @@ def logits_to_gradients_kernel(
     """The losses of a few rows of logits, which become `softmax − q` where they stand; zeros if a target is ignored."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     target, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
+    token = token_of(target, V)
     row_ptr = logits_ptr + row.to(tl.int64) * multiple(stride, ALIGNED)
     loss, highest, total = row_losses(
-        row_ptr, target, counted, V, label_smoothing, SMOOTHING, PADDING, ALIGNED, ROWS, BLOCK
+        row_ptr, token, counted, V, label_smoothing, SMOOTHING, PADDING, ALIGNED, ROWS, BLOCK
     )
     tl.store(losses_ptr + row, loss, row < num_rows)
     tl.debug_barrier()  # every thread has the target's logit before another writes over it
@@ -72,7 +74,7 @@ def logits_to_gradients_kernel(
     for done in range(0, width, BLOCK):  # backwards: the end of a row is what the cache still has
         column = last - done + tl.arange(0, BLOCK)
         z = load_logits(row_ptr, column, counted, V, PADDING, ALIGNED)
-        dlogits = logit_gradients(z, highest, total, column, target, V, label_smoothing)
+        dlogits = logit_gradients(z, highest, total, column, token, V, label_smoothing)
         dlogits = tl.where(counted[:, None], dlogits, 0.0).to(logits_ptr.dtype.element_ty)
         mask = (row < num_rows)[:, None] & (column < width)[None, :]  # the padding too: whole 16 bytes
         tl.store(row_ptr[:, None] + column[None, :], dlogits, mask)

@@ -1,6 +1,7 @@
 """Argument checks shared by the ops: one clear sentence, naming the argument, what was given and what was expected."""
 
 import math
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,18 @@ def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> N
         outside &= ids != ignore
     if np.count_nonzero(outside):
         raise ValueError(f"{name} holds {ids[outside].flat[0]}, expected ids from 0 to {limit - 1}")
+
+
+def check_ignore_index(ignore_index: Any) -> int | None:
+    """The target that does not count, as an `int`: any of 32 bits, a token or not; `None` where all count."""
+    if ignore_index is None:
+        return None
+    if isinstance(ignore_index, bool) or not isinstance(ignore_index, Integral):
+        raise TypeError(f"ignore_index must be an integer or None, got {type(ignore_index).__name__}")
+    index = int(ignore_index)
+    if not -(2**31) <= index < 2**31:
+        raise ValueError(f"ignore_index is {index}, expected an integer of 32 bits")
+    return index
 
 
 def check_mask(name: str, mask: Array, shape: tuple[int, ...]) -> None:

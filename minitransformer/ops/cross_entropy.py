@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_ids, check_number, check_out, check_shape
+from ._checks import check_floats, check_ids, check_ignore_index, check_number, check_out, check_shape
 from .arrays import Array
 from .softmax import below_max, finite_max
 
@@ -141,8 +141,7 @@ def _counted(
 ) -> tuple[Array, int]:
     """A flat boolean array, `True` where a target counts; and V."""
     check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
-    if ignore_index is not None and not isinstance(ignore_index, int | np.integer):
-        raise TypeError(f"ignore_index must be an integer or None, got {type(ignore_index).__name__}")
+    ignore_index = check_ignore_index(ignore_index)
     check_ids("targets", targets, vocab_size, ignore=ignore_index)
     check_shape("targets", targets, shape)
     flat = targets.reshape(-1)
