@@ -114,10 +114,14 @@ def row_losses(
 
 @triton.jit
 def logit_gradients(z, highest, total, column, token, V, label_smoothing):
-    """`softmax(z) − q` of a block `(R, C)` of logits, for a loss that is a sum."""
-    share = label_smoothing / V
-    q = tl.where(column[None, :] == token[:, None], 1.0 - label_smoothing + share, share)
-    return tl.fma(tl.exp(z - highest[:, None]), (1.0 / total)[:, None], -q)
+    """`softmax(z) − q` of a block `(R, C)` of logits, for a loss that is a sum; `q = (1 − ε)·onehot + ε/V`."""
+    share = -1.0 / V
+    minus_q = tl.where(
+        column[None, :] == token[:, None],
+        tl.fma(label_smoothing, share, label_smoothing - 1.0),
+        label_smoothing * share,
+    )
+    return tl.fma(tl.exp(z - highest[:, None]), (1.0 / total)[:, None], minus_q)
 
 
 @triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)

@@ -28,7 +28,7 @@ def compiled(target: str) -> dict[str, list[list[Text]]]:
 
 
 def calls() -> dict[str, Any]:
-    """By name: an update of Adam with its numbers here and there, and norms of rows of one channel."""
+    """By name: an update of Adam with its numbers here and there, a loss, and norms of rows of one channel."""
     import torch
 
     import kernels
@@ -37,8 +37,8 @@ def calls() -> dict[str, Any]:
     flat, one, column = torch.zeros(4096), torch.ones(()), torch.zeros(64, 1)
     adam = partial(kernels.adam_step, flat, flat, flat, flat)
 
-    def norm(op: str, *tensors: Any, **options: Any) -> None:
-        out, cache = getattr(kernels, f"{op}_forward")(*tensors, **options)
+    def both(op: str, *arguments: Any, **options: Any) -> None:
+        out, cache = getattr(kernels, f"{op}_forward")(*arguments, **options)
         getattr(kernels, f"{op}_backward")(out, cache)
 
     return {
@@ -47,8 +47,9 @@ def calls() -> dict[str, Any]:
         "adam, all in memory": partial(adam, step=one.long(), lr=one, grad_scale=one),
         "adam, shadow": partial(adam, step=7, lr=0.1, grad_scale=0.5, shadow=flat.half()),
         "global_norm": partial(kernels.global_norm, flat),
-        "layernorm": partial(norm, "layernorm", column, column[0], column[0]),
-        "add_layernorm": partial(norm, "add_layernorm", column, column, column[0], column[0], dropout=Dropout(0.1, 1)),
+        "cross_entropy": partial(both, "cross_entropy", torch.zeros(64, 100), torch.zeros(64, dtype=torch.int64), 0.1),
+        "layernorm": partial(both, "layernorm", column, column[0], column[0]),
+        "add_layernorm": partial(both, "add_layernorm", column, column, column[0], column[0], dropout=Dropout(0.1, 1)),
     }
 
 

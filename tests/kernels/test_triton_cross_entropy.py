@@ -172,6 +172,16 @@ def test_ignored_rows_are_not_even_read():
     assert not gradient[~real].any()
 
 
+@both
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1 / 3, 1.0])
+def test_a_vocabulary_of_one_leaves_nothing_to_learn(forward, backward, smoothing):
+    """Its only token is certain, and `softmax − q` is 0 whatever ε is: q is to round to 1."""
+    x, table = torch.randn(300, 1, device=DEVICE), torch.tensor([[1.7]], device=DEVICE)
+    loss, cache = forward(x, table, torch.zeros(300, dtype=torch.int64, device=DEVICE), smoothing)
+    assert loss.item() == 0
+    assert not any(gradient.any() for gradient in backward(1.0, cache))
+
+
 def test_nan_stays_nan():
     logits = torch.tensor([[0.0, torch.nan, 1.0]], device=DEVICE)
     assert torch.isnan(kernels.cross_entropy_forward(logits, torch.tensor([0], device=DEVICE))[0])

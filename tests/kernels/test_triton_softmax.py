@@ -103,6 +103,15 @@ def test_equal_scores_are_weighed_equally_to_the_bit(softmax):
         assert (softmax(torch.full((2, n), -7.3, device=DEVICE)) == 1 / n).all()
 
 
+@pytest.mark.parametrize("n", [1, 5, ONE_PASS_BACKWARD + 1])
+def test_a_single_key_has_no_gradient(n):
+    """Its weight is 1 whatever its score is, and `dy − Σ dy·y` is 0, not nearly."""
+    x = torch.full((3, n), -torch.inf, device=DEVICE)
+    x[:, n // 2] = torch.randn(3, device=DEVICE)
+    y, cache = kernels.softmax_forward(x)
+    assert not kernels.softmax_backward(torch.randn_like(y), cache).any()
+
+
 @pytest.mark.parametrize("n", [7, ONE_PASS_BACKWARD + 1])
 def test_an_expanded_gradient(n):
     """The gradient of a sum has stride 0; the weights add up to 1 whatever x is, so dx is 0."""
