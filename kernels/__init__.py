@@ -4,8 +4,17 @@
     from minitransformer import Transformer, TransformerConfig
     model = Transformer(TransformerConfig.demo(), ops=kernels.triton_ops("cuda"))
 
-Every Triton pair has the name and the meaning of its NumPy reference in `minitransformer.ops`. The names below are
-loaded when they are first used: importing this package needs neither PyTorch nor Triton, and never initialises CUDA.
+Every Triton pair has the name and the meaning of its NumPy reference in `minitransformer.ops`. Its gradients are
+returned by the backward; autograd knows nothing of them, so a tensor that requires a gradient is refused (but not under
+`torch.no_grad()`).
+
+The same call gives the same bits every time: nothing is atomic. Calls that differ in more than their values, in how
+rows lie in memory or in the type of ids, are other kernels to the compiler, whose sums it may add in another order:
+their last bits may differ. Adam's bits do not depend on where its numbers stand, and the masks of dropout on nothing
+but the key and the coordinates.
+
+The names below are loaded when they are first used: importing this package needs neither PyTorch nor Triton, and never
+initialises CUDA.
 """
 
 from importlib import import_module

@@ -1,11 +1,15 @@
 """Argument checks of the host wrappers: one clear sentence, naming the argument, what was given and what was expected.
 
 They look at shapes, types and devices, which the host knows. Token ids are looked at only in host memory: on a GPU a
-look would wait for everything before it, and the batcher has checked them.
+look would wait for everything before it, and the batcher has checked them. What is no id all the same is not followed
+there: nothing outside a table is read or written, and NaN says that something is wrong.
 """
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from numbers import Integral
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +17,35 @@ from torch import Tensor
 from minitransformer.ops._checks import check_number
 
 FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def refuses_autograd(op: Callable[P, R]) -> Callable[P, R]:
+    """`op`, which refuses a tensor that requires a gradient: what a kernel returns is unknown to autograd.
+
+    Under `torch.no_grad()`, where autograd follows nothing, all tensors are taken.
+    """
+    names = tuple(inspect.signature(op).parameters)
+
+    @wraps(op)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        if torch.is_grad_enabled():
+            for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+                check_no_gradient(name, value)
+        return op(*args, **kwargs)
+
+    return checked
+
+
+def check_no_gradient(name: str, value: Any) -> None:
+    """`ValueError` for a tensor that requires a gradient, where autograd is on."""
+    if isinstance(value, Tensor) and value.requires_grad and torch.is_grad_enabled():
+        raise ValueError(
+            f"{name} requires a gradient, which autograd would lose here: pass it with .detach(), "
+            "or call under torch.no_grad()"
+        )
 
 
 def check_floats(**tensors: Tensor | None) -> torch.dtype:
@@ -91,9 +124,10 @@ def check_ids(name: str, ids: Tensor, limit: int, ignore: int | None = None) -> 
         raise TypeError(f"{name} must be an integer tensor, got {given}")
     if ids.device.type != "cpu" or not ids.numel():
         return
-    outside = (ids < 0) | (ids >= limit)
+    wide = ids.to(torch.int64)  # PyTorch makes a number the tensor's type before it compares: in uint8, 300 is 44
+    outside = (wide < 0) | (wide >= limit)
     if ignore is not None:
-        outside &= ids != ignore
+        outside &= wide != ignore
     if outside.any():
         raise ValueError(f"{name} holds {ids[outside][0].item()}, expected ids from 0 to {limit - 1}")
 
@@ -102,6 +136,7 @@ def check_out(name: str, out: Tensor, shape: Any, dtype: torch.dtype, device: to
     """`out`, a tensor to add a gradient into: of its shape and on its device, of its dtype or a wider one."""
     if not isinstance(out, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(out).__name__}")
+    check_no_gradient(name, out)
     if out.dtype not in FLOAT_DTYPES:
         raise TypeError(f"{name} must be of a floating dtype, got {out.dtype}")
     if torch.promote_types(out.dtype, dtype) != out.dtype:

@@ -55,6 +55,19 @@ def store_tile(ptr, stride, row, column, mask, values):
 
 
 @triton.jit
+def rounded_product(a, b):
+    """`a · b`, rounded. Of a product written with `*` a compiler may make `fma(a, b, −c)` where c is subtracted later,
+    unrounded, and leave the rounding error where c is that same product, and the difference must be 0."""
+    return tl.fma(a, b, 0.0)
+
+
+@triton.jit
+def is_token(id, V):
+    """Whether a vocabulary of V has this token: what is read or written by an id that it does not have is anybody's."""
+    return (id >= 0) & (id < V)
+
+
+@triton.jit
 def store_partials(partials_ptr, width, column, first, second):
     """A program's two sums, `(R, C)` over the rows of its tiles, into its places in partials `(2, programs, width)`."""
     partials_ptr += tl.program_id(0).to(tl.int64) * width

@@ -14,6 +14,10 @@ The global norm is one pass of 4 bytes: a fixed number of programs sum squares, 
 
 The step, the learning rate and grad_scale may stand in device memory. So every program computes `1 − βᵗ` for itself,
 while its loads are under way.
+
+A number in device memory makes another kernel than one from the host, and both must give the same bits. Of `a·b + c·d`
+a compiler fuses the one product or the other with the sum, and not the same one in each kernel. So `tl.fma` says here
+which one is rounded. No quotient is subtracted either: NVIDIA's assembler makes a product of it, and fuses that.
 """
 
 import torch
@@ -21,7 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import FLOAT_DTYPES, check_device, check_floats, check_shape
+from ._checks import FLOAT_DTYPES, check_device, check_floats, check_shape, refuses_autograd
 from ._rows import check_rows_in_float32
 from .launch import on
 from .scalars import number, number_arguments
@@ -41,7 +45,7 @@ def one_minus_power(c, n):
     result = tl.zeros((), tl.float32)
     while n > 0:
         if n & 1:
-            result += c * (1.0 - result)
+            result = tl.fma(c, 1.0 - result, result)
         c *= 2.0 - c
         n >>= 1
     return result
@@ -67,9 +71,9 @@ def adam_kernel(
     rate = number(lr, lr_ptr, tl.float32) * root_correction / correction
 
     grad *= number(grad_scale, grad_scale_ptr, tl.float32)
-    m = beta1 * m + one_minus_beta1 * grad
-    v = beta2 * v + one_minus_beta2 * grad * grad
-    data -= rate * m / (tl.sqrt(v) + eps * root_correction)
+    m = tl.fma(m, beta1, one_minus_beta1 * grad)
+    v = tl.fma(v, beta2, one_minus_beta2 * grad * grad)
+    data = tl.fma(rate * m, -1.0 / tl.fma(root_correction, eps, tl.sqrt(v)), data)
     tl.store(m_ptr + index, m, mask)
     tl.store(v_ptr + index, v, mask)
     tl.store(data_ptr + index, data, mask)
@@ -85,7 +89,7 @@ def sum_squares_kernel(grad_ptr, sums_ptr, size, BLOCK: tl.constexpr):
     for start in range(first, size, tl.num_programs(0) * BLOCK):
         index = start + tl.arange(0, BLOCK)
         grad = tl.load(grad_ptr + index, index < size, other=0.0).to(tl.float32)
-        total += grad * grad
+        total = tl.fma(grad, grad, total)
     tl.store(sums_ptr + tl.program_id(0), tl.sum(total, axis=0))
 
 
@@ -96,6 +100,7 @@ def norm_kernel(sums_ptr, norm_ptr, num_sums, BLOCK: tl.constexpr):
     tl.store(norm_ptr, tl.sqrt(tl.sum(tl.load(sums_ptr + index, index < num_sums, other=0.0), axis=0)))
 
 
+@refuses_autograd
 def adam_step(
     data: Tensor,
     grad: Tensor,
@@ -146,6 +151,7 @@ def adam_step(
         )  # fmt: skip
 
 
+@refuses_autograd
 def global_norm(grad: Tensor) -> Tensor:
     """`√Σ grad²`, any shape: a float32 scalar on grad's device. Source: Pascanu, Mikolov, Bengio 2013, §3.2."""
     check_rows_in_float32(grad=grad)

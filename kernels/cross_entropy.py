@@ -17,7 +17,6 @@ last block: until then no thread waits for another, and an element costs one exp
 """
 
 from math import gcd
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -25,10 +24,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from minitransformer.ops._checks import check_number
+from minitransformer.ops._checks import check_ignore_index, check_number
 
-from ._checks import check_device, check_ids, check_shape
-from ._rows import check_rows_in_float32
+from ._checks import check_device, check_ids, check_shape, refuses_autograd
+from ._rows import check_rows_in_float32, is_token
 from .launch import on, row_block, rows_of
 from .scalars import number, number_arguments
 from .softmax import LOWEST
@@ -52,12 +51,18 @@ def multiple(n, of: tl.constexpr):
 
 @triton.jit
 def load_targets(targets_ptr, row, num_rows, ignore_index):
-    """The targets of rows, and whether they count."""
-    target = tl.load(targets_ptr + row, row < num_rows, other=0)
+    """The targets of rows in int64, and whether they count."""
+    target = tl.load(targets_ptr + row, row < num_rows, other=0).to(tl.int64)
     counted = row < num_rows
     if ignore_index is not None:
         counted &= target != ignore_index
     return target, counted
+
+
+@triton.jit
+def token_of(target, V):
+    """The column of the target's logit; −1 for a target that is no token, of which nothing may be read."""
+    return tl.where(is_token(target, V), target, -1).to(tl.int32)
 
 
 @triton.jit
@@ -75,15 +80,15 @@ def load_logits(row_ptr, column, counted, V, PADDING: tl.constexpr, ALIGNED: tl.
 
 @triton.jit
 def row_losses(
-    row_ptr, target, counted, V, label_smoothing,
+    row_ptr, token, counted, V, label_smoothing,
     SMOOTHING: tl.constexpr, PADDING: tl.constexpr, ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The losses of the rows at `row_ptr (R,)`, their maxima, and their `Σ exp(z − maximum)`; 0, 0, 1 if not counted.
 
     `loss = log Σ exp(z) − Σ_v q_v z_v`, and q sums to 1: so both may be taken of `z − z_target`, which is small where
-    the logits are large, and loses nothing.
+    the logits are large, and loses nothing. Loss and maximum of a row whose target is no token are NaN.
     """
-    target_logit = tl.load(row_ptr + target, counted, other=0.0).to(tl.float32)  # (R,)
+    target_logit = tl.load(row_ptr + token, counted & (token >= 0), other=0.0).to(tl.float32)  # (R,)
     origin = tl.where(target_logit == -float("inf"), 0.0, target_logit)  # (R,)
     maximum = tl.full((ROWS, BLOCK), LOWEST, tl.float32)
     total = tl.zeros((ROWS, BLOCK), tl.float32)
@@ -98,20 +103,25 @@ def row_losses(
         if SMOOTHING:  # 0 times the −∞ of a token that is ruled out would be NaN
             mask = counted[:, None] & (column < V)[None, :]
             above_origin += tl.where(mask, z - origin[:, None], 0.0)
-    highest = tl.where(counted, tl.max(maximum, axis=1), 0.0)  # (R,)
+    highest = tl.where(token >= 0, tl.max(maximum, axis=1), float("nan"))  # (R,)
+    highest = tl.where(counted, highest, 0.0)
     total = tl.where(counted, tl.sum(total * tl.exp(maximum - highest[:, None]), axis=1), 1.0)
-    loss = tl.log(total) + (highest - origin) - (1.0 - label_smoothing) * (target_logit - origin)
+    loss = tl.fma(label_smoothing - 1.0, target_logit - origin, tl.log(total) + (highest - origin))
     if SMOOTHING:
         loss -= label_smoothing * tl.sum(above_origin, axis=1) / V
     return tl.where(counted, loss, 0.0), highest, total
 
 
 @triton.jit
-def logit_gradients(z, highest, total, column, target, V, label_smoothing):
-    """`softmax(z) − q` of a block `(R, C)` of logits, for a loss that is a sum."""
-    probability = tl.exp(z - highest[:, None]) * (1.0 / total)[:, None]
-    share = label_smoothing / V
-    return probability - tl.where(column[None, :] == target[:, None], 1.0 - label_smoothing + share, share)
+def logit_gradients(z, highest, total, column, token, V, label_smoothing):
+    """`softmax(z) − q` of a block `(R, C)` of logits, for a loss that is a sum; `q = (1 − ε)·onehot + ε/V`."""
+    share = -1.0 / V
+    minus_q = tl.where(
+        column[None, :] == token[:, None],
+        tl.fma(label_smoothing, share, label_smoothing - 1.0),
+        label_smoothing * share,
+    )
+    return tl.fma(tl.exp(z - highest[:, None]), (1.0 / total)[:, None], minus_q)
 
 
 @triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
@@ -124,7 +134,7 @@ def cross_entropy_forward_kernel(
     target, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
     row_ptr = logits_ptr + row.to(tl.int64) * multiple(stride, ALIGNED)
     loss, highest, total = row_losses(
-        row_ptr, target, counted, V, label_smoothing, SMOOTHING, PADDING, ALIGNED, ROWS, BLOCK
+        row_ptr, token_of(target, V), counted, V, label_smoothing, SMOOTHING, PADDING, ALIGNED, ROWS, BLOCK
     )
     tl.store(losses_ptr + row, loss, row < num_rows)
     if highest_ptr is not None:
@@ -161,7 +171,7 @@ def cross_entropy_backward_kernel(
     total = tl.load(total_ptr + row, row < num_rows, other=1.0)
     row_ptr = logits_ptr + row.to(tl.int64) * multiple(stride, ALIGNED)
     z = load_logits(row_ptr, column, counted, V, 0, ALIGNED)
-    dlogits = logit_gradients(z, highest, total, column, target, V, label_smoothing)
+    dlogits = logit_gradients(z, highest, total, column, token_of(target, V), V, label_smoothing)
     factor = number(dloss, dloss_ptr, tl.float32) / tl.load(mean_ptr + 1)
     dlogits = tl.where(counted[:, None], dlogits * factor, 0.0)
     V = multiple(V, ALIGNED)
@@ -169,6 +179,7 @@ def cross_entropy_backward_kernel(
     tl.store(place, dlogits.to(dlogits_ptr.dtype.element_ty), (row < num_rows)[:, None] & (column < V)[None, :])
 
 
+@refuses_autograd
 def cross_entropy_forward(
     logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
 ) -> tuple[Tensor, tuple]:
@@ -176,7 +187,9 @@ def cross_entropy_forward(
 
     logits `(..., V)`, targets `(...)` integers in [0, V) or equal to `ignore_index`, which do not count → a scalar, in
     float32 whatever the logits are, and 0 where no target counts. The backward reads the logits again. Raises
-    `TypeError` for float64. Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1).
+    `TypeError` for float64, `ValueError` for a target out of range where targets are in host memory. In a GPU's memory
+    nobody looks at them: one that is out of range makes the loss NaN, and its row of the gradient.
+    Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1).
     """
     check_rows_in_float32(logits=logits)
     if logits.ndim == 0 or logits.shape[-1] == 0:
@@ -195,6 +208,7 @@ def cross_entropy_forward(
     return mean[0], (rows, ids, highest, total, mean, logits.shape, label_smoothing, ignore_index)
 
 
+@refuses_autograd
 def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
     """`dlogits = dloss · (softmax(logits) − q) / N`, N the targets that count; zero where a target is ignored."""
     rows, ids, highest, total, mean, shape, label_smoothing, ignore_index = cache
@@ -234,12 +248,11 @@ def check_targets(
 ) -> int | None:
     """What both losses ask of targets for logits of the given shape, and of the options; ignore_index as an `int`."""
     check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
-    if ignore_index is not None and (isinstance(ignore_index, bool) or not isinstance(ignore_index, Integral)):
-        raise TypeError(f"ignore_index must be an integer or None, got {type(ignore_index).__name__}")
+    ignore_index = check_ignore_index(ignore_index)
     check_ids("targets", targets, shape[-1], ignore=ignore_index)
     check_shape("targets", targets, shape[:-1])
     check_device("targets", targets, "the data", beside)
-    return None if ignore_index is None else int(ignore_index)
+    return ignore_index
 
 
 def row_arguments(

@@ -22,8 +22,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_device, check_gradient, check_ids, check_out
-from ._rows import check_rows_in_float32
+from ._checks import check_device, check_gradient, check_ids, check_out, refuses_autograd
+from ._rows import check_rows_in_float32, is_token
 from .launch import on, row_block, row_warps, rows_of
 
 ELEMENTS = 4096
@@ -36,30 +36,33 @@ JOIN_BLOCK = 128
 
 @triton.jit(do_not_specialize=["num_rows"])
 def embedding_forward_kernel(
-    ids_ptr, table_ptr, y_ptr, num_rows, width, stride, stride_column, scale, ROWS: tl.constexpr, BLOCK: tl.constexpr
-):
-    """`y = scale · table[ids]`, a block of rows and channels."""
+    ids_ptr, table_ptr, y_ptr, num_rows, V, width, stride, stride_column, scale,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """`y = scale · table[ids]`, a block of rows and channels; a row of NaN for an id that the table does not have."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     id = tl.load(ids_ptr + row, row < num_rows, other=0).to(tl.int64)
     mask = (row < num_rows)[:, None] & (channel < width)[None, :]
     places = table_ptr + id[:, None] * stride + channel.to(tl.int64)[None, :] * stride_column
-    entry = tl.load(places, mask, other=0.0)
+    entry = tl.load(places, mask & is_token(id, V)[:, None], other=float("nan"))
     y = entry.to(tl.float32) * scale
     tl.store(y_ptr + row.to(tl.int64)[:, None] * width + channel[None, :], y.to(entry.dtype), mask)
 
 
 @triton.jit
-def add_to_row(dtable_ptr, id, channel, width, stride, stride_column, gradient):
-    """`dtable[id] += gradient`; no other program has this id."""
-    place = dtable_ptr + id.to(tl.int64) * stride + channel.to(tl.int64) * stride_column
-    total = tl.load(place, channel < width, other=0.0) + gradient
-    tl.store(place, total.to(dtable_ptr.dtype.element_ty), channel < width)
+def add_to_row(dtable_ptr, id, V, channel, width, stride, stride_column, gradient):
+    """`dtable[id] += gradient`, where dtable has this row; no other program has this id."""
+    id = id.to(tl.int64)
+    mask = (channel < width) & is_token(id, V)
+    place = dtable_ptr + id * stride + channel.to(tl.int64) * stride_column
+    total = tl.load(place, mask, other=0.0) + gradient
+    tl.store(place, total.to(dtable_ptr.dtype.element_ty), mask)
 
 
 @triton.jit(do_not_specialize=["num_rows"])
 def sum_pieces_kernel(
-    dy_ptr, ids_ptr, order_ptr, parts_ptr, dtable_ptr, num_rows, width, stride_dy, stride, stride_column, scale,
+    dy_ptr, ids_ptr, order_ptr, parts_ptr, dtable_ptr, num_rows, V, width, stride_dy, stride, stride_column, scale,
     PIECE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The piece that begins at a position of the sorted ids: where an id is new, and at each multiple of PIECE.
@@ -85,7 +88,7 @@ def sum_pieces_kernel(
         gradient = tl.sum(total, axis=0) * scale  # (C,)
         goes_on = (end == limit) & (limit < num_rows) & (tl.load(ids_ptr + end, end < num_rows, other=0) == id)
         if begins & (goes_on == 0):
-            add_to_row(dtable_ptr, id, channel, width, stride, stride_column, gradient)
+            add_to_row(dtable_ptr, id, V, channel, width, stride, stride_column, gradient)
         else:
             part = (first // PIECE).to(tl.int64) * 2 + begins.to(tl.int64)
             tl.store(parts_ptr + part * width + channel, gradient, channel < width)
@@ -93,7 +96,7 @@ def sum_pieces_kernel(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def join_pieces_kernel(
-    ids_ptr, parts_ptr, dtable_ptr, num_rows, width, stride, stride_column,
+    ids_ptr, parts_ptr, dtable_ptr, num_rows, V, width, stride, stride_column,
     PIECE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The segment that begins between two multiples of PIECE and is cut at the second, if there is one."""
@@ -115,14 +118,16 @@ def join_pieces_kernel(
             following += ROWS
             goes_on = tl.sum(same.to(tl.int32), axis=0) == ROWS
         begun = tl.load(parts_ptr + (window.to(tl.int64) * 2 + 1) * width + channel, channel < width, other=0.0)
-        add_to_row(dtable_ptr, id, channel, width, stride, stride_column, begun + tl.sum(total, axis=0))
+        add_to_row(dtable_ptr, id, V, channel, width, stride, stride_column, begun + tl.sum(total, axis=0))
 
 
+@refuses_autograd
 def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[Tensor, tuple]:
     """`y = scale · table[ids]`.
 
     ids `(...)` integers in [0, V), table `(V, C)` → y `(..., C)`. The model passes `scale = √d_model`.
-    Raises `ValueError` for an id outside the table where ids are in host memory, `TypeError` for float64.
+    Raises `ValueError` for an id outside the table where ids are in host memory, `TypeError` for float64. In a GPU's
+    memory nobody looks at them: one that is outside gives a row of NaN, and its gradient goes nowhere.
     Source: Vaswani 2017, §3.4.
     """
     check_rows_in_float32(table=table)
@@ -139,12 +144,13 @@ def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[T
         grid = (triton.cdiv(ids.numel(), rows_each), triton.cdiv(width, block))
         with on(table):
             embedding_forward_kernel[grid](
-                ids, table, y, ids.numel(), width, *table.stride(), float(scale),
+                ids, table, y, ids.numel(), len(table), width, *table.stride(), float(scale),
                 ROWS=rows_each, BLOCK=block, num_warps=row_warps(ELEMENTS),
             )  # fmt: skip
     return y, (ids, table.shape, table.dtype, scale)
 
 
+@refuses_autograd
 def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> Tensor:
     """`dtable[i] = scale · Σ dy[n]` over all n with `ids[n] = i`: repeated ids sum, in float32, in a fixed order.
 
@@ -177,12 +183,12 @@ def _scatter_add(dtable: Tensor, sorted_ids: Tensor, order: Tensor, rows: Tensor
     windows = triton.cdiv(num_rows, PIECE)
     parts = torch.empty((windows, 2, width), dtype=torch.float32, device=rows.device)
     sum_pieces_kernel[(num_rows, triton.cdiv(width, block))](
-        rows, sorted_ids, order, parts, dtable, num_rows, width, rows.stride(0), *dtable.stride(), scale,
+        rows, sorted_ids, order, parts, dtable, num_rows, len(dtable), width, rows.stride(0), *dtable.stride(), scale,
         PIECE=PIECE, ROWS=min(ELEMENTS // block, PIECE), BLOCK=block, num_warps=row_warps(ELEMENTS),
     )  # fmt: skip
     if windows > 1:
         block = row_block(width, JOIN_BLOCK)
         join_pieces_kernel[(windows - 1, triton.cdiv(width, block))](
-            sorted_ids, parts, dtable, num_rows, width, *dtable.stride(),
+            sorted_ids, parts, dtable, num_rows, len(dtable), width, *dtable.stride(),
             PIECE=PIECE, ROWS=ELEMENTS // JOIN_BLOCK, BLOCK=block, num_warps=row_warps(ELEMENTS),
         )  # fmt: skip

@@ -34,12 +34,13 @@ from torch import Tensor
 from minitransformer.ops import Dropout
 from minitransformer.ops._checks import check_number
 
-from ._checks import check_gradient, check_scale_and_shift, check_shape
+from ._checks import check_gradient, check_scale_and_shift, check_shape, refuses_autograd
 from ._rows import (
     AT_ONCE,
     check_rows_in_float32,
     load_tile,
     programs_at_once,
+    rounded_product,
     row_tile,
     store_partials,
     store_tile,
@@ -116,7 +117,7 @@ def layernorm_backward_kernel(
         dy = load_tile(dy_ptr, stride_dy, row, channel, mask)
         dgamma += dy * normed
         dbeta += dy
-        dnormed = dy * gamma[None, :]
+        dnormed = rounded_product(dy, gamma[None, :])  # its own mean is subtracted: 0 where a row has one channel
         mean_dnormed = tl.sum(dnormed, axis=1) / channels  # (R,)
         along_normed = tl.sum(dnormed * normed, axis=1) / channels
         dx = rstd[:, None] * (dnormed - mean_dnormed[:, None] - normed * along_normed[:, None])
@@ -132,9 +133,10 @@ def load_sum(x_ptr, stride_x, sublayer_ptr, stride_sublayer, row, channel, mask,
     x = load_tile(x_ptr, stride_x, row, channel, mask)
     if sublayer_ptr is not None:
         sublayer_out = load_tile(sublayer_ptr, stride_sublayer, row, channel, mask)
-        if keep is not None:
-            sublayer_out = tl.where(keep, sublayer_out * scale, 0.0)
-        x += sublayer_out
+        if keep is not None:  # forward and backward must round alike
+            x = tl.where(keep, tl.fma(sublayer_out, scale, x), x)
+        else:
+            x += sublayer_out
     return x
 
 
@@ -154,6 +156,7 @@ def kept_in_tile(
     return keep
 
 
+@refuses_autograd
 def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> tuple[Tensor, tuple]:
     """`y = gamma · (x − mean) / √(var + eps) + beta` over the last axis.
 
@@ -165,6 +168,7 @@ def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5)
     return _forward(x, None, gamma, beta, eps, NO_DROPOUT)
 
 
+@refuses_autograd
 def layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients `(dx, dgamma, dbeta)`.
 
@@ -174,6 +178,7 @@ def layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor
     return dx, dgamma, dbeta
 
 
+@refuses_autograd
 def add_layernorm_forward(
     x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
 ) -> tuple[Tensor, tuple]:
@@ -190,6 +195,7 @@ def add_layernorm_forward(
     return y, (norm_cache, None)
 
 
+@refuses_autograd
 def add_layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients `(dx, dsublayer_out, dgamma, dbeta)`; the first two are one tensor where nothing is dropped."""
     norm_cache, dropout_cache = cache
@@ -197,6 +203,7 @@ def add_layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Te
     return dx, dropout_backward(dsublayer_out, dropout_cache), dgamma, dbeta
 
 
+@refuses_autograd
 def add_layernorm_unfused(
     x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
 ) -> tuple[Tensor, tuple]:
@@ -218,6 +225,7 @@ def layernorm_naive(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -
     return (scaled + beta).to(x.dtype)  # reads, writes
 
 
+@refuses_autograd
 def layernorm_sweeps(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
     """The output of `layernorm_forward` in two sweeps over each row, whatever its width: the rung below one pass."""
     _check(x, gamma, beta, eps)

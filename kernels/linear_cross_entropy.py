@@ -25,7 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_out
+from ._checks import check_out, refuses_autograd
 from ._rows import check_rows_in_float32
 from .cross_entropy import (
     CHANGING,
@@ -40,8 +40,10 @@ from .cross_entropy import (
     multiple,
     row_arguments,
     row_losses,
+    token_of,
 )
 from .launch import on, row_block, row_warps
+from .plain.linear import add_product
 from .scalars import number, number_arguments
 
 CHUNK_LOGITS = 1 << 26
@@ -60,9 +62,10 @@ def logits_to_gradients_kernel(
     """The losses of a few rows of logits, which become `softmax − q` where they stand; zeros if a target is ignored."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     target, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
+    token = token_of(target, V)
     row_ptr = logits_ptr + row.to(tl.int64) * multiple(stride, ALIGNED)
     loss, highest, total = row_losses(
-        row_ptr, target, counted, V, label_smoothing, SMOOTHING, PADDING, ALIGNED, ROWS, BLOCK
+        row_ptr, token, counted, V, label_smoothing, SMOOTHING, PADDING, ALIGNED, ROWS, BLOCK
     )
     tl.store(losses_ptr + row, loss, row < num_rows)
     tl.debug_barrier()  # every thread has the target's logit before another writes over it
@@ -71,7 +74,7 @@ def logits_to_gradients_kernel(
     for done in range(0, width, BLOCK):  # backwards: the end of a row is what the cache still has
         column = last - done + tl.arange(0, BLOCK)
         z = load_logits(row_ptr, column, counted, V, PADDING, ALIGNED)
-        dlogits = logit_gradients(z, highest, total, column, target, V, label_smoothing)
+        dlogits = logit_gradients(z, highest, total, column, token, V, label_smoothing)
         dlogits = tl.where(counted[:, None], dlogits, 0.0).to(logits_ptr.dtype.element_ty)
         mask = (row < num_rows)[:, None] & (column < width)[None, :]  # the padding too: whole 16 bytes
         tl.store(row_ptr[:, None] + column[None, :], dlogits, mask)
@@ -94,6 +97,7 @@ def scale_kernel(
     tl.store(place, y.to(y_ptr.dtype.element_ty), mask)
 
 
+@refuses_autograd
 def linear_cross_entropy_forward(
     x: Tensor,
     table: Tensor,
@@ -126,6 +130,7 @@ def linear_cross_entropy_forward(
     return mean[0], (dx, dtable, mean, table.dtype) if with_grad else None
 
 
+@refuses_autograd
 def linear_cross_entropy_backward(
     dloss: Tensor | float, cache: tuple | None, out: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -153,16 +158,6 @@ def linear_cross_entropy_naive(
     """The loss and, for dloss = 1, dx and dtable: all logits at once, and a tensor for every step of their loss."""
     loss, dlogits = cross_entropy_naive(x @ table.T, targets, label_smoothing, ignore_index)
     return loss, dlogits @ table, dlogits.T @ x
-
-
-def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """`total += a @ b`, the total as wide as the product's sums are: float32 for narrower a and b."""
-    if a.dtype == total.dtype:
-        total.addmm_(a, b)
-    elif total.is_cuda:
-        torch.addmm(total, a, b, out_dtype=total.dtype, out=total)
-    else:  # PyTorch's products on a CPU cannot add into a wider total
-        total.addmm_(a.to(total.dtype), b.to(total.dtype))
 
 
 def _chunks(x: Tensor, table: Tensor) -> Iterator[tuple[slice, Tensor]]:

@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_gradient, check_rows
+from ._checks import check_gradient, check_rows, refuses_autograd
 from ._rows import check_rows_in_float32, load_tile, row_tile, store_tile
 from .launch import on, row_warps, rows_of
 
@@ -122,6 +122,7 @@ def softmax_backward_sweeps_kernel(dy_ptr, y_ptr, dx_ptr, n, stride_dy, stride_y
         tl.store(dx_ptr + column, (y * (dy - row_along)).to(dx_ptr.dtype.element_ty), column < n)
 
 
+@refuses_autograd
 def softmax_forward(x: Tensor) -> tuple[Tensor, Tensor]:
     """`y_i = exp(x_i) / Σ_j exp(x_j)` over the last axis of x `(..., n)`; sums in float32.
 
@@ -146,6 +147,7 @@ def softmax_forward(x: Tensor) -> tuple[Tensor, Tensor]:
     return y, y
 
 
+@refuses_autograd
 def softmax_backward(dy: Tensor, cache: Tensor) -> Tensor:
     """`dx = y · (dy − Σ_j dy_j y_j)`: the Jacobian `diag(y) − y yᵀ` times dy."""
     y = cache
@@ -170,6 +172,7 @@ def softmax_backward(dy: Tensor, cache: Tensor) -> Tensor:
     return dx
 
 
+@refuses_autograd
 def softmax_online(x: Tensor) -> Tensor:
     """The softmax of x `(..., n)` in two sweeps, whatever n is: the second rung."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)

@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the package and its tests."""
+    """A copy of the packages and their tests."""
     skip = shutil.ignore_patterns("__pycache__", ".*")
-    for name in ("minitransformer", "kernels", "tests"):
+    for name in ("minitransformer", "kernels", "tests", "lessons/course"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=skip)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout
 
-from .._checks import check_attention, check_gradient
+from .._checks import check_attention, check_gradient, refuses_autograd
 from ..hashing import is_active, key_arguments
 from ..launch import on
 from ..tuning import Tile, Tuner, capability
@@ -68,6 +68,7 @@ class Problem:
         return self.dtype, self.precision, f"D {D}×{DV}", f"T {lengths}", band, dropout, self.device
 
 
+@refuses_autograd
 def attention_forward(
     query: Tensor,
     key: Tensor,
@@ -103,6 +104,7 @@ def attention_forward(
     return out[..., :DV], cache
 
 
+@refuses_autograd
 def attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients `(dquery, dkey, dvalue)`; in memory each is `(B, T, H, width)`, as the output is."""
     problem, query, key, value, out, lse = cache

@@ -2,6 +2,7 @@
 
 One file for each of `minitransformer.ops`, with the same names, formulas and errors, so that the two can be read side
 by side; what the formulas mean is said there. float16 and bfloat16 are widened to float32 wherever a sum is taken.
+Autograd is not needed, and not in the way: it follows these functions as it follows all that PyTorch computes.
 """
 
 from .adam import adam_step, global_norm

@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
-from .._checks import check_floats, check_shape
+from .._checks import check_floats, check_shape, refuses_autograd
 
 
+@refuses_autograd
 def adam_step(
     data: Tensor,
     grad: Tensor,

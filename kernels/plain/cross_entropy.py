@@ -1,13 +1,12 @@
 """Cross-entropy with label smoothing."""
 
-from numbers import Integral
-
 import torch
 from torch import Tensor
 
-from minitransformer.ops._checks import check_number
+from minitransformer.ops._checks import check_ignore_index, check_number
 
 from .._checks import check_floats, check_ids, check_out, check_shape
+from .linear import add_product
 from .softmax import log_softmax
 
 BLOCK_LOGITS = 1 << 24
@@ -24,8 +23,8 @@ def cross_entropy_forward(
     check_floats(logits=logits)
     if logits.ndim == 0 or logits.shape[-1] == 0:
         raise ValueError(f"logits has shape {tuple(logits.shape)}, expected (..., V) with V ≥ 1")
-    counted = _counted(targets, logits.shape[:-1], logits.shape[-1], label_smoothing, ignore_index)
-    rows, ids = logits.reshape(-1, logits.shape[-1]), targets.reshape(-1).to(torch.int64)  # (N, V), (N,)
+    rows = logits.reshape(-1, logits.shape[-1])  # (N, V)
+    ids, counted = _targets(targets, logits.shape, label_smoothing, ignore_index)  # (N,)
     loss, log_probs = _losses(rows, ids, counted, label_smoothing)
     count = counted.sum().clamp(min=1)
     return loss / count, (log_probs, ids, counted, count, logits.shape, logits.dtype, label_smoothing)
@@ -51,8 +50,8 @@ def linear_cross_entropy_forward(
     check_floats(x=x, table=table)
     if x.ndim != 2 or table.ndim != 2 or x.shape[1] != table.shape[1] or not len(table):
         raise ValueError(f"x has shape {tuple(x.shape)} and table {tuple(table.shape)}, expected (N, C) and (V, C)")
-    counted = _counted(targets, x.shape[:1], len(table), label_smoothing, ignore_index)
-    ids, count = targets.to(torch.int64), counted.sum().clamp(min=1)
+    ids, counted = _targets(targets, (len(x), len(table)), label_smoothing, ignore_index)
+    count = counted.sum().clamp(min=1)
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     loss = torch.zeros((), dtype=wide, device=x.device)
     dx = torch.empty_like(x) if with_grad else None
@@ -63,9 +62,13 @@ def linear_cross_entropy_forward(
         block_loss, log_probs = _losses(x[block] @ table.mT, ids[block], counted[block], label_smoothing)
         loss += block_loss
         if dx is not None and dtable is not None:
-            dlogits = (_dlogits(log_probs, ids[block], counted[block], label_smoothing) / count).to(x.dtype)
-            dx[block] = dlogits @ table  # logits = x @ tableᵀ
-            dtable += dlogits.mT @ x[block]
+            with torch.no_grad():  # these gradients are ours: autograd, if it follows the loss, takes its own
+                dlogits = _dlogits(log_probs, ids[block], counted[block], label_smoothing).to(x.dtype)
+                dx[block] = dlogits @ table  # logits = x @ tableᵀ
+                add_product(dtable, dlogits.mT, x[block])
+    if dx is not None and dtable is not None:  # not before: of most probabilities float16 has no 25,000th
+        dx /= count
+        dtable /= count
     return loss / count, None if dx is None else (dx, dtable, table.dtype)
 
 
@@ -84,29 +87,34 @@ def linear_cross_entropy_backward(
 def _losses(logits: Tensor, ids: Tensor, counted: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
     """The summed loss of rows of logits `(N, V)`, and their log-probabilities."""
     log_probs = log_softmax(logits)
-    target = torch.where(counted, ids, 0)[:, None]  # an ignored target may be no id at all
-    losses = -(1 - label_smoothing) * log_probs.gather(1, target)[:, 0]
+    losses = -(1 - label_smoothing) * log_probs.gather(1, ids.clamp(min=0)[:, None])[:, 0]
     if label_smoothing:  # 0 times the −inf of a token that is ruled out would be NaN
         losses -= label_smoothing * log_probs.mean(-1)
+    losses = losses.masked_fill(ids < 0, torch.nan)
     return torch.where(counted, losses, 0).sum(), log_probs
 
 
 def _dlogits(log_probs: Tensor, ids: Tensor, counted: Tensor, label_smoothing: float) -> Tensor:
     """`softmax − q`, zeros in rows that do not count."""
-    drows = log_probs.exp() - label_smoothing / log_probs.shape[1]
-    target = torch.where(counted, ids, 0)[:, None]
-    drows.scatter_add_(1, target, torch.full_like(drows[:, :1], label_smoothing - 1))
+    share = torch.full_like(log_probs[:, :1], label_smoothing / log_probs.shape[1])
+    drows = log_probs.exp() - share.masked_fill_(ids[:, None] < 0, torch.nan)
+    drows.scatter_add_(1, ids.clamp(min=0)[:, None], torch.full_like(share, label_smoothing - 1))
     return drows.masked_fill_(~counted[:, None], 0)
 
 
-def _counted(
-    targets: Tensor, shape: torch.Size, vocab_size: int, label_smoothing: float, ignore_index: int | None
-) -> Tensor:
-    """A flat boolean tensor, `True` where a target counts."""
+def _targets(
+    targets: Tensor, shape: tuple[int, ...], label_smoothing: float, ignore_index: int | None
+) -> tuple[Tensor, Tensor]:
+    """Flat targets in int64 for logits of the given shape, and whether they count.
+
+    0 stands for one that does not count, which may be no token at all; −1 for one that should be a token and is none,
+    which on a GPU the host does not see.
+    """
     check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
-    if ignore_index is not None and (isinstance(ignore_index, bool) or not isinstance(ignore_index, Integral)):
-        raise TypeError(f"ignore_index must be an integer or None, got {type(ignore_index).__name__}")
-    check_ids("targets", targets, vocab_size, ignore=ignore_index)
-    check_shape("targets", targets, shape)
-    flat = targets.reshape(-1)
-    return torch.ones_like(flat, dtype=torch.bool) if ignore_index is None else flat != ignore_index
+    ignore_index = check_ignore_index(ignore_index)
+    check_ids("targets", targets, shape[-1], ignore=ignore_index)
+    check_shape("targets", targets, shape[:-1])
+    flat = targets.reshape(-1).to(torch.int64)
+    counted = torch.ones_like(flat, dtype=torch.bool) if ignore_index is None else flat != ignore_index
+    ids = torch.where((flat >= 0) & (flat < shape[-1]), flat, -1)
+    return torch.where(counted, ids, 0), counted

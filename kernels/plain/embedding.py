@@ -7,25 +7,29 @@ from .._checks import check_device, check_floats, check_gradient, check_ids, che
 
 
 def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[Tensor, tuple]:
-    """`y = scale · table[ids]`; ids `(...)`, table `(V, C)` → y `(..., C)`."""
+    """`y = scale · table[ids]`; ids `(...)`, table `(V, C)` → y `(..., C)`, a row of NaN for an id that is none."""
     check_floats(table=table)
     if table.ndim != 2:
         raise ValueError(f"table has shape {tuple(table.shape)}, expected (V, C)")
     check_ids("ids", ids, len(table))
     check_device("ids", ids, "table", table)
     ids = ids.to(torch.int64)  # PyTorch takes uint8 for a mask
+    known = (ids >= 0) & (ids < len(table))  # on a GPU the host does not look, and PyTorch takes −1 for the last row
+    ids = torch.where(known, ids, 0)
     y = table[ids]
-    return y * scale if scale != 1.0 else y, (ids, table.shape, table.dtype, scale)
+    if scale != 1.0:
+        y = y * scale
+    return y.masked_fill_(~known[..., None], torch.nan), (ids, known, table.shape, table.dtype, scale)
 
 
 def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> Tensor:
     """`dtable[i] = scale · Σ dy[n]` over all n with `ids[n] = i`; `out=` adds into that tensor and returns it."""
-    ids, table_shape, dtype, scale = cache
+    ids, known, table_shape, dtype, scale = cache
     check_gradient("dy", dy, (*ids.shape, table_shape[1]), dtype, ids.device)
     if out is None:
         total = torch.zeros(table_shape, dtype=dtype, device=dy.device)
     else:
         total = check_out("out", out, table_shape, dtype, dy.device)
-    rows = dy.reshape(-1, table_shape[1]).to(total.dtype) * scale
+    rows = (dy.to(total.dtype) * scale).masked_fill_(~known[..., None], 0).reshape(-1, table_shape[1])
     # Not index_add_, whose sums come in another order each time on a GPU.
     return total.index_put_((ids.reshape(-1),), rows, accumulate=True)

@@ -39,12 +39,19 @@ def linear_backward(
         return dx, rows.mT @ dy, dy.sum(0) if has_bias else None
     dweight, dbias = out
     check_out("out's dweight", dweight, weight.shape, dy.dtype, dy.device)
-    if dweight.dtype == dy.dtype:
-        dweight.addmm_(rows.mT, dy)
-    else:
-        dweight += rows.mT @ dy
+    add_product(dweight, rows.mT, dy)
     if has_bias:
         assert dbias is not None
         check_out("out's dbias", dbias, weight.shape[1:], dy.dtype, dy.device)
         dbias += dy.sum(0, dtype=dbias.dtype)  # y += bias
     return dx, dweight, dbias
+
+
+def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """`total += a @ b`, the total as wide as the product's sums are: float32 for narrower a and b."""
+    if a.dtype == total.dtype:
+        total.addmm_(a, b)
+    elif total.is_cuda and total.dtype == torch.float32:
+        torch.addmm(total, a, b, out_dtype=total.dtype, out=total)
+    else:  # elsewhere PyTorch's products cannot add into a wider total
+        total.addmm_(a.to(total.dtype), b.to(total.dtype))

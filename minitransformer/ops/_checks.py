@@ -89,6 +89,16 @@ def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> N
         raise ValueError(f"{name} holds {ids[outside].flat[0]}, expected ids from 0 to {limit - 1}")
 
 
+def check_ignore_index(ignore_index: Any) -> int | None:
+    """The target that does not count, as an `int`: any of 32 bits, a token or not; `None` where all count."""
+    if ignore_index is None:
+        return None
+    check_integer("ignore_index", ignore_index)
+    if not -(2**31) <= ignore_index < 2**31:
+        raise ValueError(f"ignore_index is {as_float('ignore_index', ignore_index):g}, expected an integer of 32 bits")
+    return int(ignore_index)
+
+
 def check_mask(name: str, mask: Array, shape: tuple[int, ...]) -> None:
     """A boolean array of exactly this shape."""
     check_array(name, mask)

@@ -6,7 +6,7 @@ from ._checks import (
     check_flag,
     check_floats,
     check_ids,
-    check_integer,
+    check_ignore_index,
     check_number,
     check_out,
     check_scalar,
@@ -153,8 +153,7 @@ def _counted(
 ) -> tuple[Array, int]:
     """A flat boolean array, `True` where a target counts; and V."""
     check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
-    if ignore_index is not None:
-        check_integer("ignore_index", ignore_index)
+    ignore_index = check_ignore_index(ignore_index)
     check_ids("targets", targets, vocab_size, ignore=ignore_index)
     check_shape("targets", targets, shape)
     flat = targets.reshape(-1)

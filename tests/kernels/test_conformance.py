@@ -97,6 +97,25 @@ def test_gradients_are_added_into_out(backend, dtype):
     assert error(ops.to_numpy(there), before + alone) <= TOLERANCES[dtype]
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_products_of_narrow_numbers_are_added_unrounded(dtype):
+    """2048 and 299 times 1: neither type can hold their sum, which float32 gradients of weights must get."""
+    ops = table("torch", dtype)
+    column = np.ones((300, 1))
+    column[0] = 2048
+    x, ones = ops.asarray(column, dtype), ops.asarray(np.ones((300, 1)), dtype)
+    weight, bias = ops.asarray([[1.0]], dtype), ops.asarray([0.0], dtype)
+    into = ops.asarray([[0.25]], "float32"), ops.asarray([0.25], "float32")
+    _, cache = ops.linear_forward(x, weight, bias)
+    ops.linear_backward(ones, cache, out=into)
+    assert float(into[0]) == 2347.25
+    assert float(into[1]) == 300.25
+    targets = ops.asarray(np.zeros(300, np.int64))
+    _, cache = ops.linear_cross_entropy_forward(x, ops.asarray(np.zeros((2, 1)), dtype), targets)
+    _, dtable = ops.linear_cross_entropy_backward(300.0, cache, out=ops.zeros((2, 1), "float32"))
+    assert ops.to_numpy(dtable)[:, 0] == pytest.approx([-2347 / 2, 2347 / 2], rel=1e-6)
+
+
 @every_table
 def test_evaluation_keeps_no_gradient(backend, dtype):
     ops, rng = table(backend, dtype), np.random.default_rng(0)

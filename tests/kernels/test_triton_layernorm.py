@@ -1,6 +1,7 @@
 """LayerNorm and Add & Norm: rows in one block, rows swept block by block, and the rungs below."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,8 @@ epsilons = st.sampled_from([1e-5, 1e-3, 0.5, 1])
 seeds = st.integers(0, 2**32 - 1)
 MANY = 40 if DEVICE == "cuda" else 1
 """Times as many rows give each of a GPU's programs several tiles too."""
+
+NAMES = "output", "dx", "dsublayer_out", "dgamma", "dbeta"
 
 dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
@@ -171,6 +174,19 @@ def test_a_large_mean_does_not_cancel_the_variance(width):
 
 
 @dtypes
+@pytest.mark.parametrize("dropout", [None, Dropout(0.3, key=1)])
+def test_one_channel_has_no_gradient(dtype, dropout):
+    """It is its own mean, whatever it is: y is beta. `dy · gamma` and its mean must be rounded alike."""
+    x, sublayer_out, dy = torch.randn(3, 3000, 1, dtype=dtype, device=DEVICE)
+    gamma, beta = torch.tensor([0.3], device=DEVICE), torch.tensor([-1.5], device=DEVICE)
+    y, cache = kernels.add_layernorm_forward(x, sublayer_out, gamma, beta, dropout=dropout)
+    assert (y == beta).all()
+    dx, dsublayer_out, dgamma, _ = kernels.add_layernorm_backward(dy, cache)
+    for gradient in (dx, dsublayer_out, dgamma):
+        assert not gradient.any()
+
+
+@dtypes
 def test_masks_are_the_references_to_the_bit(dtype):
     """dsublayer_out is 0 exactly where the reference drops, and elsewhere dx, scaled."""
     dropout = Dropout(0.5, key=2**63 + 1, sentence=16, position=1)
@@ -219,16 +235,20 @@ def test_an_expanded_gradient(width):
 
 @pytest.mark.parametrize("width", [10, ONE_BLOCK + 1])
 def test_rows_may_lie_further_apart_than_32_bits_reach(width):
+    """The same to rounding as near rows, not to the bit: those are other kernels, which may add in another order."""
     x, sublayer_out, dy = (far_rows(rows) for rows in torch.randn(3, 3, width, dtype=torch.float16, device=DEVICE))
     gamma, dropout = torch.ones(width, device=DEVICE), Dropout(0.5, key=1)
 
-    def both(x: Tensor, sublayer_out: Tensor, dy: Tensor) -> tuple[Tensor, ...]:
-        y, cache = kernels.add_layernorm_forward(x, sublayer_out, gamma, gamma, dropout=dropout)
-        return y, *kernels.add_layernorm_backward(dy, cache)
+    def both(op: Any, inputs: list[Any], dy: Any) -> list[Any]:
+        y, cache = op.add_layernorm_forward(*inputs, dropout=dropout)
+        return [y, *op.add_layernorm_backward(dy, cache)]
 
-    near = (rows.contiguous() for rows in (x, sublayer_out, dy))
-    for far, expected in zip(both(x, sublayer_out, dy), both(*near), strict=True):
-        assert torch.equal(far, expected)
+    inputs = [x, sublayer_out, gamma, gamma]
+    found = both(kernels, inputs, dy)
+    for name, far, expected in zip(NAMES, found, both(ops, [*map(to_numpy, inputs)], to_numpy(dy)), strict=True):
+        check(name, far, expected, torch.finfo(torch.float16).eps)
+    for far, again in zip(found, both(kernels, inputs, dy), strict=True):
+        assert torch.equal(far, again)
 
 
 ONES, HALF = torch.ones(3, 4, device=DEVICE), torch.ones(3, 4, dtype=torch.float16, device=DEVICE)

@@ -65,7 +65,7 @@ def test_evaluation_does_no_work_for_gradients():
     with_grad, _ = kernels.linear_cross_entropy_forward(x, table, targets, 0.1, 0)
     with Traffic() as traffic:
         loss, cache = kernels.linear_cross_entropy_forward(x, table, targets, 0.1, 0, with_grad=False)
-    assert torch.equal(loss, with_grad)
+    check("loss", loss, with_grad.item(), 1e-6)  # by another kernel
     assert cache is None
     assert [name for name in traffic.operations if "mm" in name] == ["mm"]
     with pytest.raises(ValueError, match="with_grad=False"):

@@ -16,6 +16,7 @@ from minitransformer import ops
 
 LIST: Any = [1.0, 2.0]
 FLOAT32_MAX = torch.finfo(torch.float32).max
+EPS = torch.finfo(torch.float16).eps
 RUNGS = [lambda x: kernels.softmax_forward(x)[0], softmax_online, softmax_naive]
 rungs = pytest.mark.parametrize("softmax", RUNGS, ids=["one pass", "online", "naive"])
 
@@ -102,6 +103,15 @@ def test_equal_scores_are_weighed_equally_to_the_bit(softmax):
         assert (softmax(torch.full((2, n), -7.3, device=DEVICE)) == 1 / n).all()
 
 
+@pytest.mark.parametrize("n", [1, 5, ONE_PASS_BACKWARD + 1])
+def test_a_single_key_has_no_gradient(n):
+    """Its weight is 1 whatever its score is, and `dy − Σ dy·y` is 0, not nearly."""
+    x = torch.full((3, n), -torch.inf, device=DEVICE)
+    x[:, n // 2] = torch.randn(3, device=DEVICE)
+    y, cache = kernels.softmax_forward(x)
+    assert not kernels.softmax_backward(torch.randn_like(y), cache).any()
+
+
 @pytest.mark.parametrize("n", [7, ONE_PASS_BACKWARD + 1])
 def test_an_expanded_gradient(n):
     """The gradient of a sum has stride 0; the weights add up to 1 whatever x is, so dx is 0."""
@@ -112,11 +122,14 @@ def test_an_expanded_gradient(n):
 
 @pytest.mark.parametrize("n", [10, ONE_PASS + 1])
 def test_rows_may_lie_further_apart_than_32_bits_reach(n):
-    x = far_rows(torch.randn(3, n, dtype=torch.float16, device=DEVICE))
+    """The same to rounding as near rows, not to the bit: those are other kernels, which may add in another order."""
+    x, dy = (far_rows(rows) for rows in torch.randn(2, 3, n, dtype=torch.float16, device=DEVICE))
+    expected, reference_cache = ops.softmax_forward(to_numpy(x))
     y, cache = kernels.softmax_forward(x)
-    check("output", y, ops.softmax_forward(to_numpy(x))[0], 1e-3)
-    near = kernels.softmax_backward(x.contiguous(), cache)
-    assert torch.equal(kernels.softmax_backward(x, cache), near)
+    check("output", y, expected, EPS)
+    dx = kernels.softmax_backward(dy, cache)
+    check("gradient", dx, ops.softmax_backward(to_numpy(dy), reference_cache), EPS)
+    assert torch.equal(kernels.softmax_backward(dy, cache), dx)
 
 
 def test_bad_input():

@@ -117,7 +117,7 @@ def test_what_is_no_array_of_numbers_is_refused_by_name(way, hostile):
 def test_an_option_of_no_sense_is_refused_by_name(way, hostile):
     for op, call in way().items():
         for name in set(inspect.signature(call.function).parameters) - set(call.arrays) - {"cache"}:
-            if isinstance(hostile, int) and name in ("window", "ignore_index"):  # as far as one likes
+            if isinstance(hostile, int) and name == "window":  # as far as one likes
                 continue
             if isinstance(hostile, np.ndarray | list) and name == "out":  # see test_refusals
                 continue

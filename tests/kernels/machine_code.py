@@ -1,0 +1,132 @@
+"""What the compiler makes of a kernel's arithmetic: the text of a few kernels, for GPUs that are not here.
+
+`python machine_code.py TARGET...` compiles in a process of its own, since here Triton interprets; each kernel twice, as
+ever and where the compiler may not fuse a product with a sum.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+Text = dict[str, str]
+"""Of a kernel: what Triton hands to LLVM's back end ("llir"), its assembly, and of NVIDIA's also "sass"."""
+
+
+@cache
+def compiled(target: str) -> dict[str, list[list[Text]]]:
+    """By call, the kernels that it launches: as they are compiled, and without fusion."""
+    inherited = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, __file__, target], capture_output=True, text=True, env=inherited)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def calls() -> dict[str, Any]:
+    """By name: an update of Adam with its numbers here and there, a loss, and norms of rows of one channel."""
+    import torch
+
+    import kernels
+    from minitransformer.ops import Dropout
+
+    flat, one, column = torch.zeros(4096), torch.ones(()), torch.zeros(64, 1)
+    adam = partial(kernels.adam_step, flat, flat, flat, flat)
+
+    def both(op: str, *arguments: Any, **options: Any) -> None:
+        out, cache = getattr(kernels, f"{op}_forward")(*arguments, **options)
+        getattr(kernels, f"{op}_backward")(out, cache)
+
+    return {
+        "adam": partial(adam, step=7, lr=0.1, grad_scale=0.5),
+        "adam, scale in memory": partial(adam, step=7, lr=0.1, grad_scale=one),
+        "adam, all in memory": partial(adam, step=one.long(), lr=one, grad_scale=one),
+        "adam, shadow": partial(adam, step=7, lr=0.1, grad_scale=0.5, shadow=flat.half()),
+        "global_norm": partial(kernels.global_norm, flat),
+        "cross_entropy": partial(both, "cross_entropy", torch.zeros(64, 100), torch.zeros(64, dtype=torch.int64), 0.1),
+        "layernorm": partial(both, "layernorm", column, column[0], column[0]),
+        "add_layernorm": partial(both, "add_layernorm", column, column, column[0], column[0], dropout=Dropout(0.1, 1)),
+    }
+
+
+def main(target: str) -> None:
+    """Print what `compiled` reads."""
+    from kernels.compilation import pretending
+
+    found: dict[str, list[list[Text]]] = {name: [] for name in calls()}
+    with pretending(target) as launches:
+        for fusion in "10":
+            os.environ["TRITON_DEFAULT_FP_FUSION"] = fusion
+            for name, call in calls().items():
+                launches.clear()
+                call()
+                found[name].append([_text(kernel.asm) for _, kernel in launches])
+                for function, _ in launches:
+                    function.device_caches.clear()  # whose keys know nothing of the variable
+    print(json.dumps(found))
+
+
+def _text(asm: Any) -> Text:
+    if "cubin" not in asm:
+        return {"llir": asm["llir"], "assembly": asm["amdgcn"]}
+    return {"llir": asm["llir"], "assembly": asm["ptx"], "sass": _sass(asm["cubin"])}
+
+
+def _sass(cubin: bytes) -> str:
+    import tempfile
+
+    import triton
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
+        return subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=True).stdout
+
+
+# --- Reading it -----------------------------------------------------------------------------------------------
+
+INSTRUCTION = re.compile(r"^\s*(?:@!?%p\d+ )?\s*([a-z]\w*(?:\.\w+)+)\s+(%[a-z]+\d+), (.*);", re.MULTILINE)
+ARITHMETIC = re.compile(r"(add|sub|mul|fma|div|sqrt|rsqrt|rcp|neg)\.[\w.]*f32$")
+
+
+def arithmetic(ptx: str) -> Counter[str]:
+    """The float32 instructions of PTX, each with what made its operands: as `fma.rn.f32(given, given, mul.f32)`.
+
+    What is loaded, handed over or carried around a loop is given; the order of a product's factors is not told apart.
+    """
+    made: dict[str, set[str]] = {}
+    for name, register, _ in INSTRUCTION.findall(ptx):
+        made.setdefault(register, set()).add(name)
+
+    def maker(operand: str) -> str:
+        names = [name for name in made.get(operand, ()) if ARITHMETIC.match(name)]
+        return names[0] if len(names) == len(made.get(operand, ())) == 1 else "given"
+
+    found: Counter[str] = Counter()
+    for name, _, rest in INSTRUCTION.findall(ptx):
+        if ARITHMETIC.match(name):
+            operands = [maker(operand) for operand in rest.split(", ")]
+            if name.startswith(("mul", "fma")):
+                operands[:2] = sorted(operands[:2])
+            found[f"{name}({', '.join(operands)})"] += 1
+    return found
+
+
+def float_instructions(sass: str) -> Counter[str]:
+    """How many of each there are."""
+    return Counter(re.findall(r"\b(?:F(?:FMA|MUL|ADD)|MUFU)[.\w]*", sass))
+
+
+def of_itself(llir: str) -> list[str]:
+    """What makes each number from which that same number is subtracted, such as `call float @llvm.fma.f32(…)`."""
+    made = dict(re.findall(r"^ *(%[\w.]+) = (?:tail )?(.*)$", llir, re.MULTILINE))
+    return [made[number] for number in re.findall(r" = fsub \S+ (%[\w.]+), \1\b", llir)]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,51 @@
+"""The arithmetic of kernels as machine code, where a compiler may fuse a product with a sum, and so round otherwise."""
+
+import pytest
+from machine_code import Text, arithmetic, compiled, float_instructions, of_itself
+
+T4, *AMDS = (pytest.param(name, marks=pytest.mark.slow) for name in ("cuda:75", "hip:gfx942", "hip:gfx1100"))
+every_target = pytest.mark.parametrize("target", ["cuda:90", T4, *AMDS])
+nvidias = pytest.mark.parametrize("target", ["cuda:90", T4])
+ADAM = ["adam", "adam, scale in memory", "adam, all in memory", "adam, shadow"]
+
+
+def assert_nothing_is_fused(kernel: Text, unfused: Text) -> None:
+    """The kernel is what it is without fusion, so what it computes does not depend on what the compiler likes."""
+    assert kernel["assembly"].replace(".rn.f32", ".f32") == unfused["assembly"].replace(".rn.f32", ".f32")
+    if "sass" in kernel:  # NVIDIA's assembler fuses too, even what it makes of a quotient
+        assert float_instructions(kernel["sass"]) == float_instructions(unfused["sass"])
+
+
+@every_target
+@pytest.mark.parametrize("call", [*ADAM, "global_norm"])
+def test_adam_leaves_the_compiler_nothing_to_fuse(target, call):
+    for kernel, unfused in zip(*compiled(target)[call], strict=True):
+        assert_nothing_is_fused(kernel, unfused)
+
+
+@nvidias
+def test_adam_computes_the_same_wherever_its_numbers_stand(target):
+    kernels = [compiled(target)[call][0][0]["assembly"] for call in ADAM]
+    expected = arithmetic(kernels[0])
+    assert sum(count for name, count in expected.items() if name.startswith("fma")) >= 3
+    for kernel in kernels[1:]:
+        assert arithmetic(kernel) == expected
+
+
+@nvidias
+def test_the_gradient_of_logits_leaves_the_compiler_nothing_to_fuse(target):
+    """So that twice the dloss is twice the gradient, wherever dloss stands. (AMD's 2ˣ is made of fused products.)"""
+    forward, _, backward = zip(*compiled(target)["cross_entropy"], strict=True)
+    assert_nothing_is_fused(*backward)
+    with pytest.raises(AssertionError):  # its sums are fused: the check can fail
+        assert_nothing_is_fused(*forward)
+
+
+@every_target
+@pytest.mark.parametrize("call", ["layernorm", "add_layernorm"])
+def test_one_channel_has_no_gradient(target, call):
+    """`dy · gamma` less its mean, itself: a number less that number, never a product less what it was rounded to."""
+    _, backward, _ = compiled(target)[call][0]
+    differences = of_itself(backward["llir"])
+    assert differences
+    assert all("@llvm.fma" in made for made in differences)
