@@ -15,7 +15,7 @@ from .judging import require, several
 def array(result: Any, name: str = "", single: bool = False) -> np.ndarray:
     """`result`, which must be an array of float64, as all that a judge hands out is.
 
-    With `single`, for lessons whose model computes in float32, that is right too.
+    With `single`, for lessons whose model computes in float32, that is right too, and returned as float64.
     """
     must_be = f"{name} must be" if name else "it must return"
     require(type(result) is np.ndarray, f"{must_be} an array, not {type(result).__name__}")
@@ -23,7 +23,7 @@ def array(result: Any, name: str = "", single: bool = False) -> np.ndarray:
         result.dtype == np.float64 or (single and result.dtype == np.float32),
         f"{must_be} an array of float64, and not of {result.dtype}, which rounds",
     )
-    return result
+    return result.astype(np.float64) if single else result
 
 
 def arrays(result: Any, *names: str) -> list[np.ndarray]:

@@ -130,7 +130,7 @@ def _judge_dropout(attempt: Attempt, x: np.ndarray, rate: float, uniform: np.nda
     )
     differ = kept != (uniform >= rate)
     require(
-        not np.array_equal(differ, uniform == rate),
+        not (differ.any() and np.array_equal(differ, uniform == rate)),
         "an element is dropped whose number is exactly the rate: only those below it are",
     )
     require(not differ.any(), "kept must be True exactly where `uniform` is not below the rate")

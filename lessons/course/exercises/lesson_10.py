@@ -19,7 +19,7 @@ def spread(attempt: Attempt) -> None:
         np.shape(result) == (2, 3),
         f"for weights of shape (2, 3, 8) it returns {np.shape(result)} and must return (2, 3): one number for each row",
     )
-    array(result, single=True)
+    result = array(result, single=True)
     require(
         not (np.allclose(result, np.exp(3)) or np.allclose(result, 2 ** np.log(8))),
         f"eight keys that share the weight evenly count as {result[0, 0]:.3g} and must count as 8: if the logarithm is "
@@ -46,7 +46,7 @@ def spread(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.ones(6), size=4)
     weights[0] = [0.9, 0.095, 0.005, 0, 0, 0]
-    result = attempt(weights)
+    result = array(attempt(weights), single=True)
     for others, hint in (
         ((weights > 0).sum(axis=-1), "the number of keys with any weight, however small"),
         (1 / (weights**2).sum(axis=-1), "1 / Σ p², another measure: the exponential of −Σ p log p is wanted"),
@@ -54,7 +54,8 @@ def spread(attempt: Attempt) -> None:
         require(not np.allclose(result, others), f"for random weights it is {hint}")
     agree("for random weights, the spread", result, _spread(weights), tolerance=1e-6)
     padded = np.concatenate([weights, np.zeros((4, 3))], axis=1)
-    agree("with three keys more that get no weight, the spread", attempt(padded), _spread(weights), tolerance=1e-6)
+    more = array(attempt(padded), single=True)
+    agree("with three keys more that get no weight, the spread", more, _spread(weights), tolerance=1e-6)
 
 
 def _word_map(weights, target_words, source_words):
@@ -65,10 +66,13 @@ def _word_map(weights, target_words, source_words):
 
 @exercise(answer=_word_map)
 def word_map(attempt: Attempt) -> None:
+    def mapped(*arguments: np.ndarray) -> np.ndarray:
+        return array(attempt(*arguments), single=True)
+
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.ones(4), size=3)  # (Tq, Tk) = (3, 4)
     targets, sources = np.array([0, 1, 1]), np.array([0, 0, 1, 2])
-    result = array(attempt(weights, targets, sources), single=True)
+    result = mapped(weights, targets, sources)
     require(
         result.shape == (2, 3),
         f"two target words and three source words must give shape (2, 3), not {result.shape}",
@@ -87,7 +91,7 @@ def word_map(attempt: Attempt) -> None:
             f"only the last token of a {name} word counts: `merged{index} += …` adds only once where words repeats a "
             "number (np.add.at adds every time)",
         )
-    alone = attempt(weights, targets, np.arange(4))
+    alone = mapped(weights, targets, np.arange(4))
     require(
         alone.shape != (2, 4) or np.allclose(alone.sum(axis=1), 1),
         f"even where every source token is a word of its own the rows sum to {np.round(alone.sum(axis=-1), 2)} and "
@@ -98,23 +102,23 @@ def word_map(attempt: Attempt) -> None:
         f"the rows sum to {np.round(sums, 2)} and must sum to 1: a source word gets the sum of what its tokens get",
     )
     split = np.concatenate([weights[:, :3], weights[:, 3:] / 4, weights[:, 3:] * 3 / 4], axis=1)
-    again = attempt(split, targets, np.array([0, 0, 1, 2, 2]))
+    again = mapped(split, targets, np.array([0, 0, 1, 2, 2]))
     require(
         np.allclose(again, result),
         "a source token cut in two, with its weight divided between the halves, changes the map: a word gets the sum "
         "over its tokens",
     )
     require(
-        np.allclose(attempt(np.repeat(weights, 2, axis=0), np.repeat(targets, 2), sources), result),
+        np.allclose(mapped(np.repeat(weights, 2, axis=0), np.repeat(targets, 2), sources), result),
         "with every target token written twice the map changes: a word's row is the mean over all of its tokens",
     )
     agree("the map of words", result, _word_map(weights, targets, sources), tolerance=1e-6)
     more, targets = np.concatenate([weights, weights[::-1] ** 2]), np.array([0, 1, 1, 1, 2, 2])
     more /= more.sum(axis=1, keepdims=True)
-    agree("where a target word has three tokens, the map of words", attempt(more, targets, sources),
+    agree("where a target word has three tokens, the map of words", mapped(more, targets, sources),
           _word_map(more, targets, sources), tolerance=1e-6)
     sources = np.array([0, 1, 1, 1])
-    agree("where a source word has three tokens, the map of words", attempt(more, targets, sources),
+    agree("where a source word has three tokens, the map of words", mapped(more, targets, sources),
           _word_map(more, targets, sources), tolerance=1e-6)
 
 

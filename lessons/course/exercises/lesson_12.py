@@ -21,6 +21,9 @@ def _looks_at(weights, lengths, offset):
 
 @exercise(answer=_looks_at)
 def looks_at(attempt: Attempt) -> None:
+    def scored(weights: np.ndarray, lengths: np.ndarray, offset: int) -> np.ndarray:
+        return array(attempt(weights, lengths, offset), single=True)
+
     time = 6
     back, ahead, even = np.eye(time, k=-1), np.eye(time, k=1), np.full((time, time), 1 / time)
     weights = np.stack([back, ahead, even])[None]  # (1, H, T, T)
@@ -29,7 +32,7 @@ def looks_at(attempt: Attempt) -> None:
     require(
         np.shape(scores) == (3,), f"it returns shape {np.shape(scores)} and must return one number for each head, (3,)"
     )
-    array(scores, single=True)
+    scores = array(scores, single=True)
     require(
         not np.allclose(scores[:2], [0, 1]),
         "offset −1 finds the head that looks one ahead: rows are queries, columns keys, and the key is query + offset",
@@ -41,20 +44,19 @@ def looks_at(attempt: Attempt) -> None:
     )
     agree("for a head that looks one back, one that looks one ahead and one that looks everywhere, the result", scores,
           np.array([1.0, 0.0, 1 / time]), tolerance=SINGLE, factors={"the number of pairs: a mean is wanted": time - 1})
-    agree("the same at offset +1", attempt(weights, lengths, 1), np.array([0.0, 1.0, 1 / time]),
-          tolerance=SINGLE)
+    agree("the same at offset +1", scored(weights, lengths, 1), np.array([0.0, 1.0, 1 / time]), tolerance=SINGLE)
 
     rng = np.random.default_rng(0)
     two = rng.random((2, 2, time, time))
     lengths = np.array([time, 2])
     garbage = two.copy()
     garbage[1, :, 2:], garbage[1, :, :, 2:] = 7.0, 7.0
-    scores = attempt(garbage, lengths, -1)
+    scores = scored(garbage, lengths, -1)
     other = garbage.copy()
     other[1, :, 2:], other[1, :, :, 2:] = 70.0, 70.0
     for offset in (-1, 1):
         require(
-            np.allclose(attempt(garbage, lengths, offset), attempt(other, lengths, offset)),
+            np.allclose(scored(garbage, lengths, offset), scored(other, lengths, offset)),
             f"what stands at padding changes the result at offset {offset:+d}: only pairs count whose query and key "
             "both lie before the length",
         )
@@ -69,9 +71,9 @@ def looks_at(attempt: Attempt) -> None:
     for offset in (1, 0, -3, 3):
         none = ", where the sentence of two tokens has no pair" if abs(offset) == 3 else ""
         agree(f"for two sentences at offset {offset}{none}, the result",
-              attempt(garbage, lengths, offset), _looks_at(garbage, lengths, offset), tolerance=SINGLE)
+              scored(garbage, lengths, offset), _looks_at(garbage, lengths, offset), tolerance=SINGLE)
     sparse = garbage * (garbage < 0.6)
-    agree("where some weights are 0, which are pairs too, the result", attempt(sparse, lengths, -1),
+    agree("where some weights are 0, which are pairs too, the result", scored(sparse, lengths, -1),
           _looks_at(sparse, lengths, -1), tolerance=SINGLE)
 
 
