@@ -297,7 +297,7 @@ WRONG = {
         "an empty row": (lambda scores, mask: _softmax(np.where(mask, scores, -np.inf)), "gives NaN"),
         "−10⁹": (
             lambda scores, mask: _softmax(np.where(mask, scores, -1e9)),
-            "weights that sum to 1.00, and must give zeros",
+            "weights that sum to 1, and must give zeros",
         ),
         "no maximum subtracted": (_no_maximum, "subtract each row's maximum"),
         "1e-8 in the sum": (_nearly_one, "is a small number added"),

@@ -159,8 +159,8 @@ def cross_entropy(attempt: Attempt) -> None:
     )
     require(
         abs(extreme - 2000) < 1e-6,
-        f"with scores 0 and 2000 and the first one right the loss is {extreme:.4g} and must be 2000: is something "
-        "added before the log, or cut?",
+        "with scores 0 and 2000 and the first one right the loss is "
+        f"{distinct(float(extreme), 2000)[0]} and must be 2000: is something added before the log, or cut?",
     )
     apart = several(attempt(logits + np.array([[0.0], [2000], [0], [0]]), targets), "loss", "dlogits")[0]
     require(

@@ -8,7 +8,7 @@ import numpy as np
 from minitransformer import gradcheck, ops
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, keeps_float64, kind, require, several
+from ..judging import agree, farthest, keeps_float64, kind, require, several
 
 
 def _weights(query: Any, key: Any, mask: Any = True) -> Any:
@@ -269,7 +269,7 @@ def masked_softmax(attempt: Attempt) -> None:
     sums = weights.sum(axis=-1)
     require(
         np.allclose(sums, 1),
-        f"the weights of a query sum to {sums[np.argmax(abs(sums - 1))]:.2f} and not to 1: forbidden keys must be out "
+        f"the weights of a query sum to {farthest(sums, 1)[1]} and not to 1: forbidden keys must be out "
         "of the denominator too, so the mask comes before the softmax and the sum goes over the last axis",
     )
     agree("weights", weights, _masked_softmax(scores, triangle))
@@ -305,7 +305,7 @@ def masked_softmax(attempt: Attempt) -> None:
     require(not np.isnan(lonely).any(), "a row that may see nothing gives NaN: −∞ − (−∞), or 0/0; it must give zeros")
     require(
         not lonely[2].any(),
-        f"a row that may see nothing has weights that sum to {lonely[2].sum():.2f}, and must give zeros",
+        f"a row that may see nothing has weights that sum to {lonely[2].sum():.3g}, and must give zeros",
     )
     require(np.allclose(lonely[[0, 1, 3]], weights[[0, 1, 3]]), "one empty row changes the weights of the other rows")
 
