@@ -8,7 +8,8 @@
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -91,9 +92,8 @@ def check_folder(out: Path) -> None:
 
 def from_longer(out: Path, experiment: Experiment, task: str, scale: float) -> Path | None:
     """The results that would be replaced though they came from longer trainings, if there are such."""
-    path = _path(out, experiment, task)
     try:
-        return path if _read(path, experiment).origin.scale > scale else None
+        return _path(out, experiment, task) if _read(out, experiment, task).origin.scale > scale else None
     except (OSError, ValueError, TypeError):
         return None  # none, or not to be read
 
@@ -106,11 +106,10 @@ def save_findings(out: Path, experiment: Experiment, origin: Origin, findings: F
 
 
 def write_report(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> Path:
-    """Write `paper.md` and draw all pictures from the results in `out`; the report's path. Raises as `sections`."""
+    """Write `paper.md` and draw all pictures from the results in `out`; the report's path. Raises as `report_lines`."""
     lines = report_lines(out, experiments, tasks)
     for section in sections(out, experiments, tasks):
-        folder = out / "pictures" if section.origin.task == HOME else out / "pictures" / section.origin.task
-        section.experiment.draw(section.findings, folder)
+        section.draw(out / "pictures" if section.origin.task == HOME else out / "pictures" / section.origin.task)
     path = out / "paper.md"
     with atomic_write(path) as file:
         file.write(("\n".join(lines) + "\n").encode())
@@ -118,7 +117,7 @@ def write_report(out: Path, experiments: Mapping[str, Experiment], tasks: Sequen
 
 
 def report_lines(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> list[str]:
-    """The report that the results in `out` make. Raises as `sections`.
+    """The report that the results in `out` make. Raises as `sections`, `ValueError` for those that do not fit.
 
     An experiment's second task leaves out how its first task's part ends, such as the paper's own table.
     """
@@ -151,14 +150,24 @@ class Section:
     def lines(self) -> list[str]:
         """Its part of the report. Raises `ValueError` for findings of another edition of the experiment."""
         title, task = self.experiment.TITLE, self.origin.task
-        try:
-            lines = ["", self.origin.line(), "", *self.experiment.report(self.findings)]
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
-            raise ValueError(f"{self.path} does not fit its report ({error!r}): run the experiment again") from error
+        with self._fitting():
+            lines = "\n".join(["", self.origin.line(), "", *self.experiment.report(self.findings)]).split("\n")
         if task != HOME:
             title = f"{title}, on {task.capitalize()}"
             lines = [line.replace("](pictures/", f"](pictures/{task}/") for line in lines]
         return ["", f"## {title}", *lines]
+
+    def draw(self, folder: Path) -> None:
+        """Draw its pictures. Raises as `lines`, and `OSError` as `atomic_write`."""
+        with self._fitting():
+            self.experiment.draw(self.findings, folder)
+
+    @contextmanager
+    def _fitting(self) -> Iterator[None]:
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
+            raise ValueError(f"{self.path} does not fit its report ({error!r}): run the experiment again") from error
 
 
 def sections(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> list[Section]:
@@ -166,18 +175,22 @@ def sections(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[s
 
     Raises `FileNotFoundError` where there is none, `ValueError` where one is damaged.
     """
-    pairs = ((each, _path(out, each, task)) for each in experiments.values() for task in tasks)
-    found = [_read(path, experiment) for experiment, path in pairs if path.is_file()]
+    pairs = ((each, task) for each in experiments.values() for task in tasks)
+    found = [_read(out, experiment, task) for experiment, task in pairs if _path(out, experiment, task).is_file()]
     if not found:
         raise FileNotFoundError(f"{out} holds no results of the paper's experiments")
     return found
 
 
-def _read(path: Path, experiment: Experiment) -> Section:
+def _read(out: Path, experiment: Experiment, task: str) -> Section:
+    path = _path(out, experiment, task)
     try:
         content = json.loads(path.read_bytes())
-        return Section(path, experiment, Origin(**content["origin"]), content["findings"])
-    except (ValueError, KeyError, TypeError) as error:
+        section = Section(path, experiment, Origin(**content["origin"]), content["findings"])
+        if section.origin.task != task:
+            raise ValueError("it is of another task than its name says")
+        return section
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error!r}): delete it, and run the experiment again") from None
 
 

@@ -179,15 +179,25 @@ def test_the_mean_is_of_five_checkpoints(folder: Path) -> None:
     assert checkpoint.state["averaged_steps"] == [34, 36, 38, 40, 41]
 
 
-def test_a_damaged_result_is_named(folder: Path, tmp_path: Path) -> None:
-    laboratory, copy = Laboratory(folder), Laboratory(tmp_path)
+def test_a_damaged_result_is_named_and_its_trial_done_again_once_it_is_deleted(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laboratory, copy = Laboratory(folder), Laboratory(tmp_path, workers=1, say=lambda line: None)
     whole = laboratory._result(laboratory.key(TRIAL)).read_bytes()
     path = copy._result(copy.key(TRIAL))
     path.parent.mkdir()
-    for content in (whole[:-20], b"{}"):
+    for content in (whole[:-20], b"{}", 10**5 * b"[", whole.replace(b"0", b"1", 1)):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"small-one-\w+\.json is damaged .* delete it"):
-            copy.result(TRIAL)
+        with pytest.raises(ValueError, match=r"small-one-\w+\.json is damaged .*: delete it, and the trial is done"):
+            copy.run([TRIAL])
+    path.unlink()
+    monkeypatch.setattr(laboratories, "conduct", lambda *args: laboratory.result(TRIAL))
+    copy.run([TRIAL])
+    assert same(copy.result(TRIAL), laboratory.result(TRIAL))
+    unsealed = json.loads(whole)
+    del unsealed["crc32"]
+    path.write_text(json.dumps(unsealed))  # of the first edition
+    assert same(copy.result(TRIAL), laboratory.result(TRIAL))
 
 
 def test_a_damaged_result_is_refused_before_any_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,6 +249,10 @@ def test_a_damaged_checkpoint_is_named(workers: int, tmp_path: Path, capfd: pyte
     error = capfd.readouterr().err + str(caught.value)
     assert f"without {training}, the trial is done from its beginning" in error
     assert "Traceback" not in error
+    shutil.rmtree(training)
+    if workers == 1:
+        laboratory.run([TRIAL])
+        assert laboratory.result(TRIAL).steps == 41
 
 
 def test_a_file_in_the_folder_s_place_is_named(tmp_path: Path) -> None:
