@@ -51,7 +51,7 @@ def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
     """`total += a @ b`, the total as wide as the product's sums are: float32 for narrower a and b."""
     if a.dtype == total.dtype:
         total.addmm_(a, b)
-    elif total.is_cuda and total.dtype == torch.float32:
+    elif (total.is_cuda or total.is_meta) and total.dtype == torch.float32:
         torch.addmm(total, a, b, out_dtype=total.dtype, out=total)
     else:  # elsewhere PyTorch's products cannot add into a wider total
         total.addmm_(a.to(total.dtype), b.to(total.dtype))

@@ -34,7 +34,8 @@ class Launches(TorchDispatchMode):
             return out
         read = _tensors(args[1:] if name in UNREAD else (args, kwargs))
         moved = sum(map(_bytes, read)) + sum(map(_bytes, _tensors(out)))
-        flops = 2.0 * math.prod(out.shape) * args[-2].shape[-1] if name in PRODUCTS else 0.0
+        factors = [arg for arg in args if isinstance(arg, Tensor)][-2:]
+        flops = 2.0 * math.prod(out.shape) * factors[0].shape[-1] if name.removesuffix("_") in PRODUCTS else 0.0
         self.found.append((flops, float(moved)))
         return out
 
