@@ -106,17 +106,18 @@ def _flash_kernel(
     if FLAW == "the scale of D = 16":
         scale = 0.36067376022224085
     m = tl.full((QUERIES,), 0.0 if FLAW in ("no maximum", "m begins at 0") else -3.4e38, tl.float32)
-    l = tl.zeros((QUERIES,), tl.float32)
-    acc = tl.zeros((QUERIES, D), tl.float32)
+    l = tl.full((QUERIES,), 0.0, tl.float32)
+    acc = tl.full((QUERIES, D), 0.0, tl.float32)
     stop = tl.load(stop_ptr + block)
     if FLAW == "stop_ptr ignored":
         stop = tl.cdiv(Tk, KEYS)
     if FLAW == "one block":
         stop = tl.minimum(stop, 1)
-    for n in range(stop):
-        keys = n * (QUERIES if FLAW == "steps of QUERIES" else KEYS) + tl.arange(0, KEYS)
+    step = QUERIES if FLAW == "steps of QUERIES" else KEYS
+    keys = tl.arange(0, KEYS)
+    columns = ((head * Tk + keys) * D)[:, None] + channel
+    for _ in range(stop):
         there = (keys < Tk)[:, None]
-        columns = ((head * Tk + keys) * D)[:, None] + channel
         key = tl.load(key_ptr + columns, there | (FLAW == "keys without a mask"), other=0.0)
         value = tl.load(value_ptr + columns, there, other=None if FLAW == "no other" else 0.0)
         scores = tl.dot(query, tl.trans(key), input_precision="ieee")
@@ -142,6 +143,9 @@ def _flash_kernel(
         if FLAW == "divided in each block":
             acc /= l[:, None]
         m = new_m
+        keys += step
+        key_ptr += step * D
+        value_ptr += step * D
     nothing = l == 0
     if FLAW != "0/0":
         l = tl.where(nothing, 1.0, l)
