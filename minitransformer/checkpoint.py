@@ -2,7 +2,11 @@
 
 A file holds the weights under their own names, without padding, a tied one once; Adam's moments as
 `optimizer/m.<name>` and `optimizer/v.<name>`; and everything that JSON can hold under one metadata key.
-Nothing is unpickled, so a checkpoint from a stranger cannot run code. The same state gives the same bytes.
+The same state gives the same bytes.
+
+A checkpoint from a stranger is data: nothing is unpickled, so it cannot run code; what is in it is checked, so that
+whoever reads it may rely on types; and a model is made only where the file holds all of its weights, so that none is
+larger than its file.
 
 safetensors does not notice a flipped bit, so the metadata begins with a SHA-256 of the whole file, computed while
 its own 64 digits are zeros. It always stands at the same place, which doubles as the mark of a checkpoint:
@@ -22,11 +26,15 @@ from typing import Any
 import numpy as np
 
 from .atomic import atomic_write
-from .models import DEFAULT_KIND, Model, build_model, config_from_dict
+from .checkpoint_description import read_description
+from .models import DEFAULT_KIND, Model, ModelConfig, build_model, config_from_dict
 from .ops import Ops, numpy_ops
 
 VERSION = 1
 OPTIMIZER_PREFIX = "optimizer/"
+DTYPES = ("BOOL", "U8", "U16", "U32", "U64", "I8", "I16", "I32", "I64", "F16", "F32", "F64")
+"""Those of arrays that NumPy has too, as safetensors calls them."""
+
 _BLANK_DIGEST = b"0" * 64
 _HEADER_START = b'{"__metadata__":{"minitransformer":"{\\"sha256\\": \\"'
 _DIGEST_START = 8 + len(_HEADER_START)
@@ -62,28 +70,45 @@ class Checkpoint:
         source, target = self.state.get("languages") or (None, None)
         return (source, target) if source and target else None
 
-    def model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> Model:
-        """A model of the kind and configuration that the checkpoint holds, with its weights.
+    def model_config(self) -> ModelConfig:
+        """The configuration of the model, which is as large as the weights are.
 
-        Raises CheckpointError for a kind that there is not.
+        Raises CheckpointError for a kind that there is not, for what is no configuration, and for one of a model of
+        more or fewer weights than the checkpoint holds.
         """
         try:
             config = config_from_dict(self.config)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint can't be made a model of: {error}") from error
-        model = build_model(config, ops, dtype)
+        for name, array in self.parameters.items():
+            if array.dtype.kind != "f":
+                raise CheckpointError(f"the checkpoint's {name} is of type {array.dtype}, expected floats")
+        held = sum(array.size for array in self.parameters.values())
+        if held != config.num_parameters or len(self.parameters) < config.num_layers_in_all:
+            raise CheckpointError(
+                f"the checkpoint holds {held:,} weights in {len(self.parameters):,} arrays, but its configuration is "
+                f"of a model of {config.num_parameters:,} in {config.num_layers_in_all:,} layers"
+            )
+        return config
+
+    def model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> Model:
+        """A model of the kind and configuration that the checkpoint holds, with its weights; raises as they do."""
+        model = build_model(self.model_config(), ops, dtype)
         self.restore(model)
         return model
 
     def restore(self, model: Model) -> None:
-        """Copy the weights into `model`; raises CheckpointError naming each field in which they differ."""
+        """Copy the weights into `model`; raises CheckpointError naming what differs: fields, or names and shapes."""
         kinds = [config.get("kind", DEFAULT_KIND) for config in (self.config, model.config.to_dict())]
         if kinds[0] != kinds[1]:
             raise CheckpointError(f"the checkpoint is of a {kinds[0]} model, not of a {kinds[1]} one")
         differences = _differences(self.config, model.config.to_dict())
         if differences:
             raise CheckpointError(f"the checkpoint is of another configuration than the model: {differences}")
-        model.parameters.load_state_dict(self.parameters)
+        try:
+            model.parameters.load_state_dict(self.parameters)
+        except ValueError as error:
+            raise CheckpointError(f"the checkpoint's weights do not fit its configuration: {error}") from None
 
 
 def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
@@ -116,24 +141,31 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
     """Read and verify the checkpoint at `path`; without the optimiser's arrays it takes a third of the memory.
 
     Raises FileNotFoundError, or CheckpointError where the file is no checkpoint, is truncated, has a single byte
-    changed, or was written by a later version of the format.
+    changed, was written by a later version of the format, or holds what no checkpoint holds.
     """
-    from safetensors import safe_open
-
     path = Path(path)
     _verify(path)
+    try:
+        return _read(path, with_optimizer)
+    except ValueError as error:
+        raise CheckpointError(f"{path} is no checkpoint that this program can use: {error}") from None
+
+
+def _read(path: Path, with_optimizer: bool) -> Checkpoint:
+    """What a file with the right checksum holds; raises ValueError where that is not what a checkpoint holds."""
+    from safetensors import SafetensorError, safe_open
+
     parameters, optimizer = {}, {}
-    with safe_open(path, framework="numpy") as file:
-        description = json.loads(file.metadata()["minitransformer"])
-        if description["version"] != VERSION:
-            raise CheckpointError(
-                f"{path} has version {description['version']} of the checkpoint format; this program reads {VERSION}"
-            )
-        for name in file.keys():  # noqa: SIM118 - a safetensors file is no mapping
-            if not name.startswith(OPTIMIZER_PREFIX):
-                parameters[name] = file.get_tensor(name)
-            elif with_optimizer:
-                optimizer[name.removeprefix(OPTIMIZER_PREFIX)] = file.get_tensor(name)
+    try:
+        with safe_open(path, framework="numpy") as file:
+            description = read_description(file.metadata()["minitransformer"], VERSION)
+            for name in file.keys():  # noqa: SIM118 - a safetensors file is no mapping
+                if not name.startswith(OPTIMIZER_PREFIX):
+                    parameters[name] = _array(file, name)
+                elif with_optimizer:
+                    optimizer[name.removeprefix(OPTIMIZER_PREFIX)] = _array(file, name)
+    except SafetensorError as error:
+        raise ValueError(f"its header is damaged ({error})") from None
     return Checkpoint(
         config=description["config"],
         parameters=parameters,
@@ -142,6 +174,17 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
         step=description["step"],
         state=description["state"],
     )
+
+
+def _array(file: Any, name: str) -> np.ndarray:
+    """One array of a safetensors file. Raises ValueError for a type that NumPy has not, and numbers not finite."""
+    dtype = file.get_slice(name).get_dtype()
+    if dtype not in DTYPES:
+        raise ValueError(f"{name} is of type {dtype}, expected one of {', '.join(DTYPES)}")
+    array = file.get_tensor(name)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} holds a number that is not finite")
+    return array
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
@@ -230,6 +273,8 @@ def _verify(path: Path) -> None:
         raise CheckpointError(f"{path} is a folder, not a checkpoint file")
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, f"there is no checkpoint {path}")
+    if not path.is_file():
+        raise CheckpointError(f"{path} is a device or a pipe, not a checkpoint file")
     with open(path, "rb") as file:
         start = file.read(_DIGEST_END)
         if start[8:_DIGEST_START] != _HEADER_START:

@@ -5,11 +5,14 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from .models import TransformerConfig
+from .models import ModelConfig, TransformerConfig
 from .models.stacks import Decoder, Encoder, make_positions
 from .ops import numpy_ops
 
 FLOAT_BYTES = 4
+LAYER_BYTES = 20_000
+"""What a layer of a Transformer takes beside its parameters, in Python's objects."""
+
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,8 @@ def parameter_groups(config: TransformerConfig) -> dict[str, int]:
 
 
 def num_parameters(config: TransformerConfig) -> int:
-    """All that is learned: the embeddings, one table for source, target and output, counted once."""
-    return sum(parameter_groups(config).values())
+    """All that is learned: the sum of `parameter_groups`, in closed form."""
+    return config.num_parameters
 
 
 def flops_per_token(config: TransformerConfig, length: int) -> Flops:
@@ -77,6 +80,12 @@ def training_bytes(config: TransformerConfig, num_parameters: int, tokens: int, 
     """
     parameters = (1 + threads + 2) * num_parameters
     return FLOAT_BYTES * (parameters + tokens * activations(config, length))
+
+
+def least_training_bytes(config: ModelConfig, threads: int, dtype: str = "float32") -> int:
+    """The part of that memory that no batch is too small for, and what the layers themselves take, for each thread."""
+    parameters = (1 + threads + 2) * config.num_parameters * (2 if dtype == "float64" else 1)
+    return FLOAT_BYTES * parameters + LAYER_BYTES * config.num_layers_in_all * threads
 
 
 def activations(config: TransformerConfig, length: int) -> int:

@@ -27,6 +27,9 @@ import numpy as np
 from .models import ModelConfig
 from .ops import Array, Ops
 
+MOST_LENGTH_PENALTY = 10.0
+"""The largest α: Wu 2016 tries 0 to 1. At 10 length alone decides, and no length takes the penalty beyond a float."""
+
 
 class Decodable(Protocol):
     """What a model must offer to be searched; every `Model` does."""
@@ -112,8 +115,8 @@ def beam_search(
     """The `n_best` best hypotheses of each sentence, best first; source `(B, Ts)` integers, padded on the right.
 
     Defaults from Vaswani 2017, §6.1; the search is described at the top of this file. Raises `TypeError` for a source
-    that is not of integers, `ValueError` for one that is not `(B, Ts)`, for n_best outside 1..num_beams, a negative
-    length_penalty and max_extra below 1, `FloatingPointError` where the model gives NaN.
+    that is not of integers, `ValueError` for one that is not `(B, Ts)`, for n_best outside 1..num_beams, a
+    length_penalty outside 0..10 and max_extra below 1, `FloatingPointError` where the model gives NaN.
     """
     limits = _longest_outputs(model, source, max_extra)
     _check_length_penalty(length_penalty)
@@ -216,5 +219,5 @@ def _longest_outputs(model: Decodable, source: np.ndarray, max_extra: int) -> np
 
 
 def _check_length_penalty(length_penalty: float) -> None:
-    if not length_penalty >= 0:
-        raise ValueError(f"length_penalty is {length_penalty}, expected a number of at least 0")
+    if not 0 <= length_penalty <= MOST_LENGTH_PENALTY:
+        raise ValueError(f"length_penalty is {length_penalty}, expected a number from 0 to {MOST_LENGTH_PENALTY:g}")

@@ -13,18 +13,21 @@ from functools import cache
 from threading import Lock
 from typing import Any, Self
 
+MOST_THREADS = 1024
+"""Threads beyond the cores only wait for each other, and a system may refuse to start thousands of them."""
+
 
 class Threads:
     """`count` threads, one a core by default. Use it as a context manager: at the end they end, and BLAS is as before.
 
     BLAS has one thread also where `count` is 1, since its own would round differently on every machine.
-    Raises `ValueError` for a count below 1.
+    Raises `ValueError` for a count below 1 or above `MOST_THREADS`.
     """
 
     def __init__(self, count: int | None = None) -> None:
-        self.count = available_cores() if count is None else count
-        if self.count < 1:
-            raise ValueError(f"threads is {count}, expected 1 or more")
+        self.count = min(available_cores(), MOST_THREADS) if count is None else count
+        if not 1 <= self.count <= MOST_THREADS:
+            raise ValueError(f"threads is {count}, expected 1 to {MOST_THREADS}")
         self._context = ExitStack()
 
     def __enter__(self) -> Self:

@@ -19,6 +19,9 @@ from .threads import Threads
 SMALLEST_PART = 256
 """Padded source tokens: a batch is not split over threads into smaller parts than this."""
 
+MOST_LOGITS = 1 << 26
+"""Numbers: a batch of several sentences has no more logits at a step, however wide the beam."""
+
 
 class Translation(NamedTuple):
     """A translated sentence and its score, `log P / lp` (see `minitransformer.decoding`)."""
@@ -76,12 +79,19 @@ class Translator:
     def from_checkpoint(
         cls, path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32", threads: int | None = None
     ) -> "Translator":
-        """The translator in a checkpoint. Raises as `load_checkpoint`, and `CheckpointError` if it has no tokenizer."""
+        """The translator in a checkpoint.
+
+        Raises as `load_checkpoint`, and `CheckpointError` where there is no tokenizer in it or model and tokenizer
+        don't belong together.
+        """
         checkpoint = load_checkpoint(path, with_optimizer=False)
         if checkpoint.tokenizer is None:
             raise CheckpointError(f"{path} holds no tokenizer: it can't translate text")
-        model = checkpoint.model(ops, dtype)
-        return cls(model, BPETokenizer.from_json(checkpoint.tokenizer), checkpoint.languages, threads)
+        try:
+            tokenizer = BPETokenizer.from_json(checkpoint.tokenizer)
+            return cls(checkpoint.model(ops, dtype), tokenizer, checkpoint.languages, threads)
+        except ValueError as error:
+            raise CheckpointError(f"{path}: {error}") from error
 
     def translate(
         self,
@@ -205,16 +215,18 @@ def search(
     if not isinstance(model.parameters.data, np.ndarray):
         threads = 1
     with Threads(threads) as pool:
-        batches = list(_batches([len(ids) for ids in sources], batch_tokens, pool.count))
+        most = max(1, MOST_LOGITS // (max(beam, 1) * model.config.vocab_size))
+        batches = list(_batches([len(ids) for ids in sources], batch_tokens, pool.count, most))
         found = pool.map(search_batch, batches) if len(batches) > 1 else map(search_batch, batches)
         yield from zip(batches, found, strict=True)
 
 
-def _batches(lengths: list[int], batch_tokens: int, num_threads: int) -> Iterator[list[int]]:
+def _batches(lengths: list[int], batch_tokens: int, num_threads: int, most: int) -> Iterator[list[int]]:
     """Indices of the sentences that are not empty, alike in length, the longest first; padded to ≤ batch_tokens.
 
-    Where they would fit into fewer batches than there are threads, those are smaller, but not below SMALLEST_PART
-    tokens. A sentence longer than batch_tokens is a batch of its own. Raises `ValueError` for batch_tokens below 1.
+    No batch has more than `most`. Where they would fit into fewer batches than there are threads, those are smaller,
+    but not below SMALLEST_PART tokens. A sentence longer than batch_tokens is a batch of its own. Raises `ValueError`
+    for batch_tokens below 1.
     """
     if batch_tokens < 1:
         raise ValueError(f"batch_tokens is {batch_tokens}, expected at least 1")
@@ -224,7 +236,7 @@ def _batches(lengths: list[int], batch_tokens: int, num_threads: int) -> Iterato
     batch_tokens = min(batch_tokens, -(-total // num_parts) + longest - 1)  # so that no rest is left over
     start = 0
     while start < len(by_length):
-        count = max(1, batch_tokens // lengths[by_length[start]])
+        count = min(max(1, batch_tokens // lengths[by_length[start]]), most)
         yield by_length[start : start + count]
         start += count
 

@@ -24,7 +24,12 @@ def test_settings_survive_json():
         ("clip_norm", math.nan, "clip_norm must be positive and finite, or None, got nan"),
         ("label_smoothing", 1.0, r"label_smoothing must be in \[0, 1\), got 1.0"),
         ("beta2", -0.1, r"beta2 must be in \[0, 1\), got -0.1"),
-        ("eps", 0.0, "eps must be positive, got 0.0"),
+        ("eps", 0.0, "eps must be positive, from 1.2e-38 to 1, got 0.0"),
+        ("eps", 1e-300, "eps must be positive, from 1.2e-38 to 1, got 1e-300"),
+        ("eps", math.inf, "eps must be positive, from 1.2e-38 to 1, got inf"),
+        ("steps", 2**63, f"steps must be at most {2**63 - 1}, got {2**63}"),
+        ("accumulate", 4097, "accumulate must be at most 4096, got 4097"),
+        ("threads", 1025, "threads must be at most 1024, got 1025"),
     ],
 )
 def test_impossible_settings(setting, value, message):

@@ -8,12 +8,11 @@ standard error), 130 after Ctrl-C. A bug keeps its traceback, and `MINITRANSFORM
 import os
 import sys
 from collections.abc import Sequence
-from io import TextIOWrapper
 
 from .. import __version__
 from . import average, check, demo, evaluate, info, paper, train, translate
 from .common import Parser, invocation
-from .errors import BROKEN_PIPE, ERROR, INTERRUPTED, drop_output, message_of
+from .errors import BROKEN_PIPE, ERROR, INTERRUPTED, complain, drop_output, message_of, prepare_streams
 
 COMMANDS = (demo, train, translate, evaluate, average, info, check, paper)
 
@@ -44,25 +43,26 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command, from `sys.argv` unless given; returns the exit status."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="replace")  # as all of the project's files
     try:
+        prepare_streams()
         args = build_parser().parse(argv)
         status = args.run(args)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
         return status
     except BrokenPipeError:
         drop_output()
         return BROKEN_PIPE
     except KeyboardInterrupt:
-        print("\nminitransformer: interrupted", file=sys.stderr)
+        complain("")
+        complain("minitransformer: interrupted")
         return INTERRUPTED
+    except SystemExit:  # after --help and --version
+        drop_output()
+        raise
     except Exception as error:
         message = message_of(error)
         if message is None or os.environ.get("MINITRANSFORMER_DEBUG") == "1":
             raise
         drop_output()
-        print(f"minitransformer: error: {message}", file=sys.stderr)
+        complain(f"minitransformer: error: {message}")
         return ERROR

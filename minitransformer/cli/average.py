@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoint import average_checkpoints, is_step_name, list_checkpoints, save_checkpoint
-from .common import positive_int, say
+from .common import path_name, positive_int, say
 from .outputs import check_output, is_same_file
 
 EPILOG = """\
@@ -25,10 +25,11 @@ def add_parser(commands: Any) -> None:
         description="Average the weights of several checkpoints of one training into one that translates.",
         epilog=EPILOG,
     )
-    parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="checkpoints, or one folder with --last")
+    help_text = "checkpoints, or one folder with --last"
+    paths = parser.add_argument("checkpoints", nargs="+", type=path_name, metavar="CHECKPOINT", help=help_text)
     parser.add_argument("--last", type=positive_int, metavar="N", help="take the last N checkpoints in the folder")
-    parser.add_argument("--output", required=True, metavar="FILE", help="where the average goes")
-    parser.set_defaults(run=run, trailing="checkpoints")
+    parser.add_argument("--output", type=path_name, required=True, metavar="FILE", help="where the average goes")
+    parser.set_defaults(run=run, trailing=paths)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 import argparse
 from dataclasses import dataclass
 
+from ..memory import memory_limit
 from ..ops import Ops, numpy_ops
 
 DTYPES = {
@@ -20,9 +21,18 @@ class Backend:
     ops: Ops = numpy_ops
     dtype: str = "float32"
     description: str = "NumPy, float32"
+    device: str = "cpu"
 
     def __str__(self) -> str:
         return self.description
+
+    def memory(self) -> int | None:
+        """Bytes that there are where the backend computes, or None where nobody says."""
+        if not self.device.startswith("cuda"):
+            return memory_limit()
+        import torch
+
+        return torch.cuda.mem_get_info(self.device)[1]
 
 
 NUMPY = Backend()
@@ -52,7 +62,7 @@ def chosen_backend(args: argparse.Namespace) -> Backend:
     except (ImportError, RuntimeError, ValueError) as error:
         raise ValueError(str(error)) from error
     kept_in = "float64" if dtype == "float64" else "float32"
-    return Backend(ops, kept_in, f"{args.backend} on {device}, {dtype}")
+    return Backend(ops, kept_in, f"{args.backend} on {device}, {dtype}", device)
 
 
 def _tensor_ops(backend: str, dtype: str, device: str | None, threads: int | None) -> tuple[Ops, str]:

@@ -1,23 +1,33 @@
-"""What commands share: the parser, options made from dataclasses, and the set-up before heavy work."""
+"""What commands share: the parser, what reads its arguments, options made from dataclasses, and printing."""
 
 import argparse
+import math
+import re
 import sys
 import textwrap
-import types
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from itertools import takewhile
+from reprlib import repr as shortened
+from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
+from ..data.corpus import is_language
+from ..decoding import MOST_LENGTH_PENALTY
 from ..memory import keep_freed_memory
+from ..threads import MOST_THREADS
+from ..visible import visible
+
+MOST_BEAMS = 1000
+"""Far beyond any use: translations get worse from a few dozen on (Koehn & Knowles 2017, figure 10, up to 1,000)."""
 
 
 class Parser(argparse.ArgumentParser):
     """A parser whose epilog keeps its lines, and whose errors are one line, raised rather than printed.
 
-    In an epilog `{program}` stands for how the program was called. A command whose last argument is a list names it
-    with `set_defaults(trailing=...)`: then options may stand before the list or inside it.
+    In an epilog `{program}` stands for how the program was called. A command whose last argument is a list gives it,
+    as `add_argument` returned it, to `set_defaults(trailing=...)`: then options may stand before the list or inside it.
     """
 
     def __init__(self, *, epilog: str = "", **options: Any) -> None:
@@ -30,12 +40,19 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
         """The arguments of a command; raises ValueError with what is wrong with them."""
+        argv = sys.argv[1:] if argv is None else list(argv)
+        for argument in takewhile(lambda each: each != "--", argv):
+            if argument.startswith("--") and argument.endswith("=--"):  # argparse would take it for no value
+                self.error(f"argument {argument.removesuffix('=--')}: expected a value, got '--'")
         args, others = self.parse_known_args(argv)
-        trailing = getattr(args, getattr(args, "trailing", ""), None)
+        trailing = getattr(args, "trailing", None)
         if others and (trailing is None or any(other.startswith("-") for other in others)):
             self.error(f"unrecognized arguments: {' '.join(others)}")
-        if trailing is not None:
-            trailing.extend(others)  # argparse ends a list at the first option
+        if trailing is not None:  # argparse ends a list at the first option
+            try:
+                getattr(args, trailing.dest).extend(map(trailing.type or str, others))
+            except argparse.ArgumentTypeError as error:
+                self.error(f"argument {trailing.metavar}: {error}")
         return args
 
     def error(self, message: str) -> NoReturn:
@@ -66,8 +83,9 @@ def add_field_options(
         elif get_origin(hint) is Literal:
             group.add_argument(option, choices=get_args(hint), **arguments)
         else:
-            number = _number_type(hint)
-            group.add_argument(option, type=number, metavar="N" if number is int else "X", **arguments)
+            whole = int in (hint, *get_args(hint))
+            read = whole_number(-sys.maxsize) if whole else number()  # the class knows the bounds
+            group.add_argument(option, type=read, metavar="N" if whole else "X", **arguments)
 
 
 def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
@@ -78,23 +96,59 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
 def add_threads_option(parser: argparse.ArgumentParser) -> None:
     """`--threads` for commands that do not train."""
     help_text = "threads that share the sentences (default: one a core)"
-    parser.add_argument("--threads", type=positive_int, metavar="N", help=help_text)
+    parser.add_argument("--threads", type=whole_number(most=MOST_THREADS), metavar="N", help=help_text)
 
 
 def add_decoding_options(parser: argparse.ArgumentParser) -> None:
     """How translations are searched; the paper's values unless given (Vaswani 2017, §6.1)."""
     help_text = "width of the search, 1 is greedy (default: 4)"
-    parser.add_argument("--beam", type=positive_int, default=4, metavar="N", help=help_text)
+    parser.add_argument("--beam", type=whole_number(most=MOST_BEAMS), default=4, metavar="N", help=help_text)
     help_text = "α: more favours longer translations (default: 0.6)"
-    parser.add_argument("--length-penalty", type=float, default=0.6, metavar="X", help=help_text)
+    read = number(0, MOST_LENGTH_PENALTY)
+    parser.add_argument("--length-penalty", type=read, default=0.6, metavar="X", help=help_text)
 
 
-def positive_int(text: str) -> int:
-    """An argument that counts something."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not at least 1")
-    return value
+def whole_number(least: int = 1, most: int = sys.maxsize) -> Callable[[str], int]:
+    """What reads a whole number within these bounds, in decimal digits, and says so of what is none."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch("[+-]?[0-9]+", text):
+            raise argparse.ArgumentTypeError(f"expected a whole number, got {shortened(text)}")
+        digits = text.lstrip("+-0") or "0"
+        value = int(digits[:20]) * (-1 if text[0] == "-" else 1)  # twenty digits are beyond every bound already
+        return _within(value, least, most, text)
+
+    return read
+
+
+positive_int = whole_number()
+
+def number(least: float = -math.inf, most: float = math.inf) -> Callable[[str], float]:
+    """What reads a finite number within these bounds, in decimal digits, and says so of what is none."""
+
+    def read(text: str) -> float:
+        value = math.nan
+        if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
+            value = float(text)
+        if not math.isfinite(value):
+            raise argparse.ArgumentTypeError(f"expected a finite number, got {shortened(text)}")
+        return _within(value, least, most, text)
+
+    return read
+
+
+def path_name(text: str) -> str:
+    """An argument that names a file or folder: not the empty one, which would pass for none."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected the name of a file or folder, got an empty one")
+    return text
+
+
+def language(text: str) -> str:
+    """An argument that names a language."""
+    if not is_language(text):
+        raise argparse.ArgumentTypeError(f"expected a language, the suffix of files such as en, got {shortened(text)}")
+    return text
 
 
 @contextmanager
@@ -110,8 +164,11 @@ def heavy_work() -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    """A translation as a line of a file: a line break that a model writes becomes a space."""
-    return text.replace("\r", " ").replace("\n", " ")
+    """A translation as a line: a line break or tab that a model writes becomes a space, what a terminal obeys visible.
+
+    A tab would pass for the end of a column.
+    """
+    return visible(re.sub("[\r\n\t]", " ", text))
 
 
 def progress_wanted() -> bool:
@@ -119,13 +176,25 @@ def progress_wanted() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-def say(line: str = "") -> None:
-    """Print a line of a report at once, though standard output be a file."""
-    print(line, flush=True)
+def say(*lines: str) -> None:
+    """Print lines of a report at once, though standard output be a file; an empty one where none is given."""
+    for line in lines or ("",):
+        print(visible(line), flush=True)
 
 
-def _number_type(hint: Any) -> type:
-    """int or float, from `int`, `float`, `int | None` or `float | None`."""
-    if get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (choice for choice in get_args(hint) if choice is not type(None))
-    return hint
+def as_bytes(count: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("bytes", "KB", "MB", "GB", "TB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.0f} PB"
+
+
+def _within(value: Any, least: float, most: float, text: str) -> Any:
+    """The value; raises ArgumentTypeError where it lies outside, with the text that it was read from."""
+    if value < least:
+        raise argparse.ArgumentTypeError(f"expected at least {least:,}, got {shortened(text)[1:-1]}")
+    if value > most:
+        raise argparse.ArgumentTypeError(f"expected at most {most:,}, got {shortened(text)[1:-1]}")
+    return value

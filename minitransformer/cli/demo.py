@@ -25,7 +25,7 @@ from ..lock import locked
 from ..models import TransformerConfig
 from ..training import TrainingSettings, check_new
 from ..translator import Translator
-from .common import given, heavy_work, invocation, positive_int, progress_wanted, say
+from .common import given, heavy_work, invocation, path_name, positive_int, progress_wanted, say
 from .errors import INTERRUPTED
 from .evaluate import write_lines
 from .train import Plan, draw_losses, train
@@ -61,7 +61,8 @@ def add_parser(commands: Any) -> None:
     help_text = f"optimiser steps (default: {SETTINGS.steps})"
     parser.add_argument("--steps", type=positive_int, metavar="N", help=help_text)
     parser.add_argument("--threads", type=positive_int, metavar="N", help="threads that share a batch (default: 2)")
-    parser.add_argument("--out", default="runs/demo", metavar="FOLDER", help="where it goes (default: runs/demo)")
+    help_text = "where it goes (default: runs/demo)"
+    parser.add_argument("--out", type=path_name, default="runs/demo", metavar="FOLDER", help=help_text)
     parser.set_defaults(run=run)
 
 
@@ -80,10 +81,10 @@ def run(args: argparse.Namespace) -> int:
         draw_losses(out / "training", losses)
         translator = Translator.from_checkpoint(model, threads=settings.threads)
         lines = report_on(translator, list(islice(sample("test", TEST_SEED), NUM_TEST)), attention)
-    say("\n".join(lines))
+    say(*lines)
     write_lines(report, lines)
-    say(f"\nmodel             {model}\nloss curve        {losses}\nattention maps    {attention}")
-    say(f'\ntry it: {invocation()} translate {model} "The old teacher reads a book."')
+    say("", f"model             {model}", f"loss curve        {losses}", f"attention maps    {attention}")
+    say("", f'try it: {invocation()} translate {model} "The old teacher reads a book."')
     return 0
 
 

@@ -12,7 +12,16 @@ from ..data.preparation import DATASETS, CorpusChoice
 from ..evaluation import evaluate
 from ..translator import Translator
 from .backend import add_backend_options, chosen_backend
-from .common import add_decoding_options, add_threads_option, heavy_work, one_line, progress_wanted, say
+from .common import (
+    add_decoding_options,
+    add_threads_option,
+    heavy_work,
+    language,
+    one_line,
+    path_name,
+    progress_wanted,
+    say,
+)
 from .outputs import check_output
 
 EPILOG = """\
@@ -34,20 +43,22 @@ def add_parser(commands: Any) -> None:
         description="Translate a test set and compare the result with its references.",
         epilog=EPILOG,
     )
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that `train` or `demo` saved")
+    parser.add_argument("checkpoint", type=path_name, metavar="CHECKPOINT", help="a file that `train` or `demo` saved")
     test_set = parser.add_argument_group("the test set")
-    test_set.add_argument("--input", metavar="FILE", help="sentences, one a line; goes with --reference")
-    test_set.add_argument("--reference", metavar="FILE", help="their translations, line by line")
+    help_text = "sentences, one a line; goes with --reference"
+    test_set.add_argument("--input", type=path_name, metavar="FILE", help=help_text)
+    test_set.add_argument("--reference", type=path_name, metavar="FILE", help="their translations, line by line")
     test_set.add_argument("--dataset", choices=DATASETS, help="a built-in test set")
-    test_set.add_argument("--data", metavar="DIR", help="a folder with test.en and test.de, as for `train`")
+    help_text = "a folder with test.en and test.de, as for `train`"
+    test_set.add_argument("--data", type=path_name, metavar="DIR", help=help_text)
     help_text = "part of --dataset or --data (default: test)"
     test_set.add_argument("--split", choices=("test", "valid"), default="test", help=help_text)
     help_text = "language of --dataset or --data to translate {} (default: the training's, or {} if unknown)"
-    test_set.add_argument("--source", metavar="LANG", help=help_text.format("from", "en"))
-    test_set.add_argument("--target", metavar="LANG", help=help_text.format("into", "de"))
+    test_set.add_argument("--source", type=language, metavar="LANG", help=help_text.format("from", "en"))
+    test_set.add_argument("--target", type=language, metavar="LANG", help=help_text.format("into", "de"))
     add_decoding_options(parser)
     parser.add_argument("--truncate", action="store_true", help="cut sentences that are too long instead of stopping")
-    parser.add_argument("--output", metavar="FILE", help="write the translations, one a line")
+    parser.add_argument("--output", type=path_name, metavar="FILE", help="write the translations, one a line")
     add_threads_option(parser)
     add_backend_options(parser)
     parser.set_defaults(run=run)
@@ -62,9 +73,10 @@ def run(args: argparse.Namespace) -> int:
     with heavy_work():
         translator = Translator.from_checkpoint(args.checkpoint, backend.ops, backend.dtype, args.threads)
         sources, references = read_test_set(args, translator.languages)
-        hypotheses = translator.translate(
+        translations = translator.translate(
             sources, args.beam, args.length_penalty, truncate=args.truncate, progress=progress_wanted()
         )
+        hypotheses = [one_line(text) for text in translations]  # what is judged is what is written
     if args.output:
         write_lines(Path(args.output), hypotheses)
     score = evaluate(hypotheses, references)
@@ -84,6 +96,8 @@ def check_options(args: argparse.Namespace) -> None:
         raise ValueError("name one test set: --input FILE with --reference FILE, or --dataset, or --data DIR")
     if any(files) and not all(files):
         raise ValueError("--input and --reference go together: sentences and their translations")
+    if any(files) and (args.source or args.target):
+        raise ValueError("--source and --target go with --dataset or --data: --input and --reference are what they are")
 
 
 def read_test_set(args: argparse.Namespace, languages: tuple[str, str] | None) -> tuple[list[str], list[str]]:

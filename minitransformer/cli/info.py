@@ -6,8 +6,9 @@ from typing import Any
 
 from ..checkpoint import Checkpoint, load_checkpoint
 from ..costs import flops_per_token, inference_bytes, parameter_groups, training_bytes
-from ..models import PRESETS, TransformerConfig, config_from_dict
-from .common import given, positive_int, say
+from ..models import PRESETS, TransformerConfig
+from ..training import TrainingSettings
+from .common import as_bytes, given, path_name, positive_int, say
 
 BATCH_TOKENS = 4096
 THREADS = 2
@@ -29,7 +30,8 @@ def add_parser(commands: Any) -> None:
         description="Show what is in a checkpoint, or what a preset comes to.",
         epilog=EPILOG,
     )
-    parser.add_argument("checkpoint", nargs="?", metavar="CHECKPOINT", help="a file that `train` or `demo` saved")
+    help_text = "a file that `train` or `demo` saved"
+    parser.add_argument("checkpoint", nargs="?", type=path_name, metavar="CHECKPOINT", help=help_text)
     parser.add_argument("--preset", choices=PRESETS, help="a size instead of a checkpoint")
     help_text = "tokens of the vocabulary, with --preset (default: the preset's own)"
     parser.add_argument("--vocab-size", type=positive_int, metavar="N", help=help_text)
@@ -48,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.vocab_size is not None:
         raise ValueError("--vocab-size goes with --preset; a checkpoint has its own")
     checkpoint = load_checkpoint(args.checkpoint)
-    config = config_from_dict(checkpoint.config)
+    config = checkpoint.model_config()
     say_section(args.checkpoint, checkpoint_rows(Path(args.checkpoint), checkpoint))
     if isinstance(config, TransformerConfig):
         say_transformer(config, args.length)
@@ -84,7 +86,10 @@ def checkpoint_rows(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
         rows["languages"] = " → ".join(checkpoint.languages)
     if "averaged_steps" in checkpoint.state:
         rows["average of steps"] = ", ".join(map(str, checkpoint.state["averaged_steps"]))
-    return rows | {f"trained with {name}": value for name, value in checkpoint.state.get("settings", {}).items()}
+    if "settings" in checkpoint.state:
+        settings = TrainingSettings.from_checkpoint(checkpoint, path).to_dict()
+        rows |= {f"trained with {name}": value for name, value in settings.items()}
+    return rows
 
 
 def cost_rows(config: TransformerConfig, num_parameters: int, length: int) -> dict[str, str]:
@@ -108,12 +113,3 @@ def say_section(title: str, rows: dict[str, Any]) -> None:
     for name, value in rows.items():
         say(f"  {name:{width}}{'–' if value is None else value}")
     say()
-
-
-def as_bytes(count: float) -> str:
-    """A number of bytes for people."""
-    for unit in ("bytes", "KB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:,.1f} GB"

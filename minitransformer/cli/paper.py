@@ -8,7 +8,7 @@ from typing import Any
 from ..paper.experiment import GRAMMAR, Context, Experiment, Task, multi30k
 from ..threads import available_cores
 from .backend import Backend, add_backend_options, chosen_backend
-from .common import heavy_work, positive_int, say
+from .common import heavy_work, number, path_name, positive_int, say
 from .errors import INTERRUPTED
 
 MINUTES = 60.0
@@ -41,18 +41,20 @@ def add_parser(commands: Any) -> None:
         epilog=EPILOG,
     )
     help_text = f"{', '.join(NAMES)} (default: all)"
-    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=help_text)
+    experiments = parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=help_text)
     help_text = f"budget for the trainings, on two cores (default: {MINUTES:g}, or a part; multi30k: ten times that)"
-    parser.add_argument("--minutes", type=float, metavar="N", help=help_text)
+    parser.add_argument("--minutes", type=number(), metavar="N", help=help_text)
     parser.add_argument("--task", choices=tuple(TASKS), default="grammar", help="what is translated (default: grammar)")
-    parser.add_argument("--data", metavar="DIR", help="Multi30k's files on disk, for --task multi30k")
+    parser.add_argument("--data", type=path_name, metavar="DIR", help="Multi30k's files on disk, for --task multi30k")
     parser.add_argument("--workers", type=positive_int, metavar="N", help="trainings at once (default: one a core)")
-    parser.add_argument("--out", default="lessons/paper", metavar="FOLDER", help="the report (default: lessons/paper)")
-    parser.add_argument("--work", default="runs/paper", metavar="FOLDER", help="the trainings (default: runs/paper)")
+    help_text = "the report (default: lessons/paper)"
+    parser.add_argument("--out", type=path_name, default="lessons/paper", metavar="FOLDER", help=help_text)
+    help_text = "the trainings (default: runs/paper)"
+    parser.add_argument("--work", type=path_name, default="runs/paper", metavar="FOLDER", help=help_text)
     help_text = "only write report and pictures again, from the results in --out"
     parser.add_argument("--report", action="store_true", help=help_text)
     add_backend_options(parser)
-    parser.set_defaults(run=run, trailing="experiments")
+    parser.set_defaults(run=run, trailing=experiments)
 
 
 def run(args: argparse.Namespace) -> int:

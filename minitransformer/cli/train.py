@@ -1,6 +1,7 @@
 """`train`: from text to a model, and on from where a training stopped."""
 
 import argparse
+import os
 import shlex
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -8,13 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint import CheckpointError, latest, load_checkpoint
+from ..checkpoint import latest, load_checkpoint
+from ..costs import least_training_bytes
 from ..data.preparation import CorpusChoice, PreparedData, kept_choice, open_prepared, prepare
 from ..lock import locked
-from ..models import Model, ModelConfig, TransformerConfig, build_model, config_from_dict
+from ..models import Model, ModelConfig, TransformerConfig, build_model
+from ..ops import numpy_ops
 from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, TrainingSettings, check_new, read_log
 from .backend import NUMPY, Backend, chosen_backend
-from .common import given, heavy_work, invocation, progress_wanted, say
+from .common import as_bytes, given, heavy_work, invocation, progress_wanted, say
 from .errors import INTERRUPTED
 from .train_options import (
     CORPUS_OPTIONS,
@@ -50,8 +53,8 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("small gradients are 0 in float16: train in bfloat16 or float32 (float16 is for translating)")
     backend = chosen_backend(args)
     with heavy_work(), ExitStack() as locks:
-        plan = resumed_plan(args, locks) if args.resume else new_plan(args, locks)
-        outcome = train(replace(plan, backend=backend))
+        plan = resumed_plan(args, backend, locks) if args.resume else new_plan(args, backend, locks)
+        outcome = train(plan)
     if outcome.reason == "finished":
         say(str(outcome))  # otherwise the progress bar said it
     else:
@@ -67,15 +70,18 @@ def _backend_options(args: argparse.Namespace) -> str:
     return "".join(f" --{name} {value}" for name, value in chosen.items() if value not in (None, "numpy"))
 
 
-def new_plan(args: argparse.Namespace, locks: ExitStack) -> Plan:
+def new_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -> Plan:
     """The plan of a new training: what the preset says, unless an option says otherwise. `locks` gets its folder's."""
     dataset = None if args.data else args.dataset or "grammar"
+    if args.sentences is not None and dataset != "grammar":
+        raise ValueError("--sentences goes with --dataset grammar, which writes as many as it is asked for")
     vocab_size = args.vocab_size or (CorpusChoice.vocab_size if dataset == "grammar" else VOCAB_SIZE)
     config = preset_config(args, vocab_size)
     settings = TrainingSettings(**PRESET_SETTINGS[args.preset or "tiny"] | given(args, SETTINGS_OPTIONS))
+    check_memory(config, settings, backend)
     choice = CorpusChoice(
         dataset=dataset,
-        data=str(Path(args.data).resolve()) if args.data else None,
+        data=os.path.realpath(args.data) if args.data else None,
         vocab_size=vocab_size,
         max_length=config.max_length,
         **given(args, ("source", "target", "sentences", "seed")),
@@ -88,7 +94,18 @@ def new_plan(args: argparse.Namespace, locks: ExitStack) -> Plan:
         )
     check_new(folder)
     say(f"training in {folder}")
-    return Plan(folder, config, settings, prepare(folder / "data", choice, progress_wanted()))
+    return Plan(folder, config, settings, prepare(folder / "data", choice, progress_wanted()), backend=backend)
+
+
+def check_memory(config: ModelConfig, settings: TrainingSettings, backend: Backend) -> None:
+    """Raise ValueError where the backend has not the memory for what a training has in any case, beside its batches."""
+    threads = settings.threads if backend.ops is numpy_ops else 1
+    needed, there_is = least_training_bytes(config, threads, backend.dtype), backend.memory()
+    if there_is is not None and needed > there_is:
+        raise ValueError(
+            f"a model of {config.num_parameters:,} parameters takes at least {as_bytes(needed)} of memory to train: "
+            f"weights, a gradient for each of {threads} threads, Adam's two moments; there are {as_bytes(there_is)}"
+        )
 
 
 def preset_config(args: argparse.Namespace, vocab_size: int) -> TransformerConfig:
@@ -99,7 +116,7 @@ def preset_config(args: argparse.Namespace, vocab_size: int) -> TransformerConfi
     return getattr(TransformerConfig, args.preset or "tiny")(vocab_size, **overrides)
 
 
-def resumed_plan(args: argparse.Namespace, locks: ExitStack) -> Plan:
+def resumed_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -> Plan:
     """The plan of the training in a folder; an option may only change what does not change the training's course.
 
     `locks` gets the lock of the folder.
@@ -113,21 +130,21 @@ def resumed_plan(args: argparse.Namespace, locks: ExitStack) -> Plan:
     if path is None:
         raise FileNotFoundError(f"there is no checkpoint to resume from in {folder}")
     checkpoint = load_checkpoint(path, with_optimizer=False)
-    if "settings" not in checkpoint.state:
-        raise CheckpointError(f"{path} holds a model but no training to resume")
-    config = config_from_dict(checkpoint.config)
+    earlier = TrainingSettings.from_checkpoint(checkpoint, path)
+    config = checkpoint.model_config()
     wanted = given(args, MODEL_OPTIONS)
     if args.preset:
         wanted = preset_config(args, config.vocab_size).to_dict()
     _refuse_changes(f"the model in {path}", config.to_dict(), wanted)
-    settings = replace(TrainingSettings.from_dict(checkpoint.state["settings"]), **given(args, SETTINGS_OPTIONS))
+    settings = replace(earlier, **given(args, SETTINGS_OPTIONS))
+    check_memory(config, settings, backend)
     named = _wanted_corpus(args)
     known = dict(zip(("source", "target"), checkpoint.languages or (), strict=False))
     known |= named | {"vocab_size": config.vocab_size, "max_length": config.max_length, "seed": settings.seed}
     data = resumed_data(folder / "data", known if named.keys() & {"dataset", "data"} else None)
     _refuse_changes(f"the data in {folder / 'data'}", vars(data.choice), _wanted_corpus(args))
     say(f"going on with the training in {folder} after step {checkpoint.step}")
-    return Plan(folder, config, settings, data, resumes=True)
+    return Plan(folder, config, settings, data, resumes=True, backend=backend)
 
 
 def resumed_data(folder: Path, named: dict[str, Any] | None) -> PreparedData:
@@ -197,7 +214,7 @@ def _validation_bleu(plan: Plan) -> Callable[[Model], float]:
 def _wanted_corpus(args: argparse.Namespace) -> dict[str, Any]:
     wanted = given(args, CORPUS_OPTIONS)
     if "data" in wanted:
-        wanted |= {"dataset": None, "data": str(Path(wanted["data"]).resolve())}
+        wanted |= {"dataset": None, "data": os.path.realpath(wanted["data"])}
     return wanted
 
 

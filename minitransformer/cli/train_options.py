@@ -7,7 +7,7 @@ from ..data.preparation import DATASETS, CorpusChoice
 from ..models import PRESETS, TransformerConfig
 from ..training import TrainingSettings
 from .backend import add_backend_options
-from .common import add_field_options, positive_int
+from .common import add_field_options, language, path_name, positive_int, whole_number
 
 CORPUS_OPTIONS = ("dataset", "data", "source", "target", "vocab_size", "sentences")
 
@@ -68,6 +68,9 @@ PRESET_SETTINGS: dict[str, dict[str, Any]] = {
 VOCAB_SIZE = 8000
 """Of any text but the grammar's."""
 
+MOST_SENTENCES = 100_000_000
+"""Of the grammar: twenty times the 4.5 million of the paper's English-German, and gigabytes of tokens."""
+
 EPILOG = """\
 examples:
   {program} train --dataset multi30k --preset tiny --out runs/captions
@@ -102,11 +105,13 @@ def add_train_parser(commands: Any) -> argparse.ArgumentParser:
 
 
 def _add_run_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--out", metavar="FOLDER", help="where everything goes (default: runs/CORPUS-PRESET)")
+    help_text = "where everything goes (default: runs/CORPUS-PRESET)"
+    group.add_argument("--out", type=path_name, metavar="FOLDER", help=help_text)
     group.add_argument(
         "--resume",
         nargs="?",
         const=True,
+        type=path_name,
         metavar="FOLDER",
         help="go on with the training in FOLDER, or in that of --out; all but the backend is known from there",
     )
@@ -122,13 +127,15 @@ def _add_text_options(group: argparse._ArgumentGroup) -> None:
     )
     corpus.add_argument(
         "--data",
+        type=path_name,
         metavar="DIR",
         help="your own text: train.en and train.de with as many lines, valid.en and valid.de; .gz too",
     )
-    group.add_argument("--source", metavar="LANG", help="language to translate from, the files' suffix (default: en)")
+    help_text = "language to translate from, the files' suffix (default: en)"
+    group.add_argument("--source", type=language, metavar="LANG", help=help_text)
     help_text = "language to translate into: de (default), fr, or your files' suffix"
-    group.add_argument("--target", metavar="LANG", help=help_text)
+    group.add_argument("--target", type=language, metavar="LANG", help=help_text)
     help_text = f"tokens of the joint vocabulary (default: {VOCAB_SIZE}; grammar {CorpusChoice.vocab_size})"
     group.add_argument("--vocab-size", type=positive_int, metavar="N", help=help_text)
     help_text = f"pairs that the grammar writes for training (default: {CorpusChoice.sentences})"
-    group.add_argument("--sentences", type=positive_int, metavar="N", help=help_text)
+    group.add_argument("--sentences", type=whole_number(most=MOST_SENTENCES), metavar="N", help=help_text)

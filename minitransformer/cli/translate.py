@@ -3,12 +3,12 @@
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
-from ..data.parallel import read_lines
+from ..data.parallel import decode_line, read_lines
 from ..translator import Translation, Translator
 from .backend import add_backend_options, chosen_backend
-from .common import add_decoding_options, add_threads_option, heavy_work, one_line, positive_int, say
+from .common import add_decoding_options, add_threads_option, heavy_work, one_line, path_name, positive_int, say
 from .outputs import STANDARD_INPUT, check_output
 
 EPILOG = """\
@@ -40,28 +40,31 @@ def add_parser(commands: Any) -> None:
         description="Translate sentences with a trained model.",
         epilog=EPILOG,
     )
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that `train` or `demo` saved")
-    parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="what to translate")
-    parser.add_argument("--file", metavar="FILE", help="translate the lines of a file (UTF-8, .gz too)")
+    parser.add_argument("checkpoint", type=path_name, metavar="CHECKPOINT", help="a file that `train` or `demo` saved")
+    sentences = parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="what to translate")
+    parser.add_argument("--file", type=path_name, metavar="FILE", help="translate the lines of a file (UTF-8, .gz too)")
     add_decoding_options(parser)
     parser.add_argument("--n-best", type=positive_int, metavar="N", help="show the N best, with their scores")
     parser.add_argument("--truncate", action="store_true", help="cut a sentence that is too long instead of stopping")
     help_text = "sentences translated together (default: 64)"
     parser.add_argument("--batch-size", type=positive_int, default=64, metavar="N", help=help_text)
-    parser.add_argument("--attention", metavar="FILE.png", help="draw what each head attends to, for one sentence")
+    help_text = "draw what each head attends to, for one sentence"
+    parser.add_argument("--attention", type=path_name, metavar="FILE.png", help=help_text)
     add_threads_option(parser)
     add_backend_options(parser)
-    parser.set_defaults(run=run, trailing="sentences")
+    parser.set_defaults(run=run, trailing=sentences)
 
 
 def run(args: argparse.Namespace) -> int:
     """Translate what there is; output appears batch by batch."""
+    if args.n_best is not None and args.n_best > args.beam:
+        raise ValueError(f"--n-best {args.n_best} is more than --beam {args.beam}: the search keeps no more")
     standard_in = STANDARD_INPUT if not args.sentences and args.file is None else None
     check_output("--attention", args.attention, [args.checkpoint, args.file, standard_in])
     backend = chosen_backend(args)
     with heavy_work():
         translator = Translator.from_checkpoint(args.checkpoint, backend.ops, backend.dtype, args.threads)
-        if not args.sentences and args.file is None and not args.attention and sys.stdin.isatty():
+        if not args.sentences and args.file is None and not args.attention and _is_terminal(sys.stdin):
             return converse(translator, args)
         lines = input_lines(args)
         if args.attention:
@@ -169,11 +172,14 @@ def checked_argument(text: str, number: int) -> Line:
     return Line(text, f"sentence {number}")
 
 
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
+
+
 def standard_input() -> Iterator[Line]:
     """The lines of standard input, as they come."""
+    if sys.stdin is None:
+        raise ValueError("standard input is closed: give sentences, or --file FILE")
     for number, data in enumerate(sys.stdin.buffer, start=1):
         place = f"standard input, line {number}"
-        try:
-            yield Line(data.decode().removesuffix("\n").removesuffix("\r"), place)
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{place}: not UTF-8, byte {error.start + 1} is 0x{data[error.start]:02x}") from None
+        yield Line(decode_line(data, place), place)

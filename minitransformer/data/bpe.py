@@ -30,6 +30,7 @@ from itertools import groupby, pairwise
 # work on it: encoding takes time linear in the text, whatever the text is.
 WORD_PATTERN = r" ?[^\W\d_]{1,63}| ?\d{1,63}| ?[^\w\s]{1,63}| ?_{1,63}|\s{1,64}(?!\S)|\s"
 split_words = re.compile(WORD_PATTERN).findall
+LONGEST_WORD = 64
 
 # A character rarer than this in the training text gets no token: it is spelled in bytes, like an unseen one.
 MIN_CHARACTER_FREQUENCY = 1e-6

@@ -1,5 +1,6 @@
 """Where a translation task's files are: training, validation and test text in two languages."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
@@ -9,6 +10,11 @@ from .parallel import SentencePair, read_parallel
 
 # The names that a split's files go by, each with a language suffix: train.en, or train.en.gz.
 NAMES = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test", "test_2016_flickr")}
+
+
+def is_language(text: str) -> bool:
+    """Whether a text can name a language: the suffix of a file, so neither empty nor with a path's separators."""
+    return re.fullmatch(r"[\w.+-]{1,64}", text) is not None
 
 
 @dataclass(frozen=True)

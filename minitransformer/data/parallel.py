@@ -29,7 +29,7 @@ def read_lines(path: str | PathLike[str]) -> Generator[str]:
     r"""Stream the lines of a UTF-8 text file, gzip if its name ends in `.gz`.
 
     A line ends in \n or \r\n and nowhere else: U+2028 and its like belong to the text. A leading byte order mark
-    is dropped. Raises FileNotFoundError, or ValueError naming the line that is not UTF-8 or longer than any
+    is dropped. Raises FileNotFoundError, or ValueError naming the line that is not text in UTF-8 or longer than any
     sentence, or after which compressed data is damaged.
     """
     path = Path(path)
@@ -40,15 +40,25 @@ def read_lines(path: str | PathLike[str]) -> Generator[str]:
                 number += 1
                 if len(line) > MAX_LINE_BYTES:
                     raise ValueError(f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes")
-                text = line.decode().removesuffix("\n").removesuffix("\r")
+                text = decode_line(line, f"{path}, line {number}")
                 yield text.removeprefix(BYTE_ORDER_MARK) if number == 1 else text
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        raise ValueError(
-            f"{path}, line {number}: not UTF-8, byte {error.start + 1} is 0x{byte:02x} ({error.reason})"
-        ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path}, after line {number}: damaged gzip data ({error})") from None
+
+
+def decode_line(line: bytes, place: str) -> str:
+    r"""A line of UTF-8 without its \n or \r\n; raises ValueError, naming its `place`, for what is no text.
+
+    A NUL is valid UTF-8 and in no text; it is half of UTF-16's letters, which without a byte order mark look like it.
+    """
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        byte = line[error.start]
+        raise ValueError(f"{place}: not UTF-8, byte {error.start + 1} is 0x{byte:02x} ({error.reason})") from None
+    if "\0" in text:
+        raise ValueError(f"{place}: no text in UTF-8, it has a NUL (if it is UTF-16, save it as UTF-8)")
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 def read_parallel(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[SentencePair]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..atomic import atomic_write
 from . import tokenizer_file
-from .bpe import Pair, choose_characters, count_words, learn_merges, merge_pair, split_words
+from .bpe import LONGEST_WORD, Pair, choose_characters, count_words, learn_merges, merge_pair, split_words
 from .tokenizer_file import SPECIAL_TOKENS
 
 FIRST_BYTE = len(SPECIAL_TOKENS)
@@ -47,6 +47,8 @@ class BPETokenizer:
                 raise ValueError(f"merges must join characters or earlier merges, but one is {left!r} + {right!r}")
             if left + right in self._ids:
                 raise ValueError(f"merges must differ in what they make, but two make {left + right!r}")
+            if len(left + right) > LONGEST_WORD:
+                raise ValueError(f"merges must stay within words, of {LONGEST_WORD} characters, but one makes more")
             new = FIRST_TEXT + len(self._ids)
             self._merged[self._ids[left], self._ids[right]] = self._ids[left + right] = new
         self._bytes = [b""] * FIRST_BYTE + [bytes([byte]) for byte in range(256)]

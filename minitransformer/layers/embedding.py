@@ -47,26 +47,39 @@ class TokenEmbedding(Layer):
         return dhidden
 
 
+FIRST_POSITIONS = 8192
+"""Rows of the table of sinusoids that are made with a model; those after them once a sentence is as long."""
+
+
 class SinusoidalPositions(Layer):
     """`PE(pos, 2i) = sin(pos / 10000^{2i/d_model})`, `PE(pos, 2i+1) = cos(…)`, added. Source: Vaswani 2017, §3.5."""
 
     def __init__(self, ops: Ops, max_length: int, d_model: int, dtype: str) -> None:
         super().__init__(ops)
-        frequencies = [10000 ** (-2 * i / d_model) for i in range(d_model // 2)]
-        # The angles are Python floats: in float32 those of late positions would be off by a ten-thousandth.
-        angles = ops.asarray([[math.fmod(pos * f, math.tau) for f in frequencies] for pos in range(max_length)], dtype)
-        table = ops.zeros((max_length, d_model), dtype)
-        table[:, 0::2] = ops.sin(angles)
-        table[:, 1::2] = ops.cos(angles)
-        self.table = ops.activations(table)
+        self.max_length, self.d_model, self.dtype = max_length, d_model, dtype
+        self.table = self._encodings(min(max_length, FIRST_POSITIONS))
 
     def forward(self, x: Array, start: int = 0) -> Array:
         """x `(B, T, C)` plus the encodings of positions start, …, start + T − 1."""
-        return x + self.table[start : start + x.shape[1]]
+        stop = start + x.shape[1]
+        if len(self.table) < stop <= self.max_length:
+            self.table = self._encodings(min(2 * stop, self.max_length))
+        return x + self.table[start:stop]
 
     def backward(self, dout: Array) -> Array:
         """Returns dx, which is dout: a constant was added."""
         return dout
+
+    def _encodings(self, count: int) -> Array:
+        """Those of the first `count` positions, `(count, C)`."""
+        frequencies = [10000 ** (-2 * i / self.d_model) for i in range(self.d_model // 2)]
+        # The angles are Python floats: in float32 those of late positions would be off by a ten-thousandth.
+        angles = [[math.fmod(pos * f, math.tau) for f in frequencies] for pos in range(count)]
+        angles = self.ops.asarray(angles, self.dtype)
+        table = self.ops.zeros((count, self.d_model), self.dtype)
+        table[:, 0::2] = self.ops.sin(angles)
+        table[:, 1::2] = self.ops.cos(angles)
+        return self.ops.activations(table)
 
 
 class LearnedPositions(Layer):

@@ -66,10 +66,10 @@ class FlatParameters:
         self, named: Mapping[str, Parameter], ops: Ops, dtype: Any, original: "FlatParameters | None" = None
     ) -> None:
         """Places the parameters in new arrays; or in those of `original`, with gradients of their own: a replica."""
-        self.named: dict[str, Parameter] = {}
+        names: dict[int, str] = {}  # by parameter: one that is shared has one place, under its first name
         for name, parameter in named.items():
-            if not any(parameter is placed for placed in self.named.values()):  # one that is shared has one place
-                self.named[name] = parameter
+            names.setdefault(id(parameter), name)
+        self.named = {name: named[name] for name in names.values()}
         self.ops = ops
         self.dtype = dtype
         self.count = sum(math.prod(parameter.shape) for parameter in self.named.values())

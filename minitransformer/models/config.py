@@ -59,7 +59,8 @@ class TransformerConfig(ModelConfig):
             check_counts(self, 0, "window")
         check_rates(self, "dropout", "attention_dropout")
         check_flags(self, "norm_first")
-        check_positive(self, "layernorm_eps", "init_gain")
+        check_positive(self, "layernorm_eps", most=1)  # it is to be small beside a variance of about 1
+        check_positive(self, "init_gain")
         if (self.d_k is None or self.d_v is None) and self.d_model % self.num_heads:
             raise ValueError(f"num_heads is {self.num_heads} and does not divide d_model, {self.d_model}")
         if self.positions not in ("sinusoidal", "learned"):
@@ -67,6 +68,28 @@ class TransformerConfig(ModelConfig):
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"d_model is {self.d_model}: sinusoidal positions need an even width")
         check_special_tokens(self)
+
+    @property
+    def num_layers_in_all(self) -> int:
+        """Layers of the encoder and of the decoder."""
+        return self.num_layers + self.decoder_layers
+
+    @property
+    def num_parameters(self) -> int:
+        """All that is learned: the embeddings, one table for source, target and output, counted once.
+
+        With A = C·H·(2 d_k + d_v) + H·(2 d_k + d_v) + H·d_v·C + C for an attention's four projections, F for a
+        feed-forward network and 2·C for a layer normalisation, an encoder layer has A + F + 2·2C, a decoder layer
+        2A + F + 3·2C; pre-norm stacks end with one normalisation more.
+        """
+        width, projected = self.d_model, self.num_heads * (2 * self.key_width + self.value_width)
+        attention = (width + 1) * projected + (self.num_heads * self.value_width + 1) * width
+        feed_forward = (width + 1) * self.d_ff + (self.d_ff + 1) * width
+        norm = 2 * width
+        encoder = self.num_layers * (attention + feed_forward + 2 * norm)
+        decoder = self.decoder_layers * (2 * attention + feed_forward + 3 * norm)
+        positions = 2 * self.max_length * width if self.positions == "learned" else 0
+        return self.vocab_size * width + positions + encoder + decoder + 2 * norm * self.norm_first
 
     @property
     def key_width(self) -> int:

@@ -59,6 +59,19 @@ class ConvolutionalConfig(ModelConfig):
         check_positive(self, "init_gain")
         check_special_tokens(self)
 
+    @property
+    def num_layers_in_all(self) -> int:
+        """Layers of the encoder and of the decoder."""
+        return 2 * self.num_layers
+
+    @property
+    def num_parameters(self) -> int:
+        """All that is learned: a layer's convolution has K·C·2C + 2C, a decoder layer also a query of C·C + C."""
+        width = self.d_model
+        convolution, query = (self.kernel_width * width + 1) * 2 * width, (width + 1) * width
+        tables = (self.vocab_size + 2 * self.max_length) * width
+        return tables + self.num_layers * (2 * convolution + query)
+
 
 class ConvolutionalEncoder(Layer):
     """Source ids to keys and values for the decoder. Source: Gehring et al. 2017, §3.1 to §3.3."""

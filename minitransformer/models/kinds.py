@@ -24,7 +24,7 @@ def config_from_dict(values: Mapping[str, Any]) -> ModelConfig:
     Raises `ValueError` for a kind that there is not, and as the kind's own `from_dict`.
     """
     kind = values.get("kind", DEFAULT_KIND)
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"the model is of kind {kind!r}, which this program does not know: it has {', '.join(KINDS)}")
     return KINDS[kind][0].from_dict(values)
 

@@ -1,11 +1,15 @@
 """What the configuration of any model has, how it is written down, and the checks that configurations share."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, ClassVar, Self, cast
 
 DEFAULT_KIND = "transformer"
 """The kind of model that a configuration without a kind is of: a file need not say what it always was."""
+
+SMALLEST, LARGEST = 1.2e-38, 3.4e38
+"""Positive numbers that float32 holds: a smaller one is 0 there, or loses its digits, and a larger one infinite."""
 
 
 class ModelConfig:
@@ -18,6 +22,16 @@ class ModelConfig:
     pad_id: int
     bos_id: int
     eos_id: int
+
+    @property
+    def num_parameters(self) -> int:
+        """All that is learned, computed without making the model: the one table of tokens and both stacks."""
+        raise NotImplementedError
+
+    @property
+    def num_layers_in_all(self) -> int:
+        """Layers of the encoder and of the decoder; each has several parameters, be they ever so small."""
+        raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, for JSON, and the kind where it is not the default."""
@@ -50,6 +64,8 @@ def check_counts(config: ModelConfig, least: int, *names: str) -> None:
             raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
         if value < least:
             raise ValueError(f"{name} is {value}, expected {least} or more")
+        if value > sys.maxsize:
+            raise ValueError(f"{name} is larger than {sys.maxsize}, the most that an axis of an array can be")
 
 
 def check_rates(config: ModelConfig, *names: str) -> None:
@@ -60,12 +76,12 @@ def check_rates(config: ModelConfig, *names: str) -> None:
             raise ValueError(f"{name} is {rate}, expected a number in [0, 1)")
 
 
-def check_positive(config: ModelConfig, *names: str) -> None:
-    """These fields must be finite numbers above 0."""
+def check_positive(config: ModelConfig, *names: str, most: float = LARGEST) -> None:
+    """These fields must be numbers above 0 and at most `most`, as float32 holds them."""
     for name in names:
         value = _number(config, name)
-        if not 0 < value < float("inf"):
-            raise ValueError(f"{name} is {value}, expected a finite number above 0")
+        if not SMALLEST <= value <= most:
+            raise ValueError(f"{name} is {value}, expected a finite number above 0: {SMALLEST} to {most:g}")
 
 
 def check_flags(config: ModelConfig, *names: str) -> None:

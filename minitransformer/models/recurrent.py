@@ -66,6 +66,20 @@ class RecurrentConfig(ModelConfig):
         check_positive(self, "init_gain")
         check_special_tokens(self)
 
+    @property
+    def num_layers_in_all(self) -> int:
+        """Layers of the encoder and of the decoder."""
+        return 2 * self.num_layers
+
+    @property
+    def num_parameters(self) -> int:
+        """All that is learned: a layer's cell has one or four gates of C·C + C for its input and C·C for its state."""
+        width, gates = self.d_model, 4 if self.cell == "lstm" else 1
+        layers = 2 * self.num_layers * gates * (2 * width + 1) * width
+        attention = (2 * width + 1) * width + width  # query, key and score
+        combine = (2 * width + 1) * width
+        return self.vocab_size * width + layers + (attention + combine) * self.attention
+
 
 class RecurrentEncoder(Layer):
     """Source ids, read from left to right, to a hidden state for each token and the final state of each layer.

@@ -17,6 +17,7 @@ from tempfile import TemporaryFile
 import numpy as np
 
 from ..atomic import atomic_write
+from ..visible import visible
 from .experiment import Experiment, Findings
 from .markdown import paragraph
 
@@ -112,7 +113,7 @@ def write_report(out: Path, experiments: Mapping[str, Experiment], tasks: Sequen
         section.draw(out / "pictures" if section.origin.task == HOME else out / "pictures" / section.origin.task)
     path = out / "paper.md"
     with atomic_write(path) as file:
-        file.write(("\n".join(lines) + "\n").encode())
+        file.write("".join(visible(line) + "\n" for line in "\n".join(lines).split("\n")).encode())
     return path
 
 

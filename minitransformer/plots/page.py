@@ -17,6 +17,7 @@ INK, GREY, PALE = "#222222", "#7a7a7a", "#e3e8ee"
 FONT = "DejaVu Sans"  # comes with matplotlib
 NO_GLYPH = "□"
 SHARPEST, LARGEST_SIDE = 200.0, 6_000  # dots an inch, pixels
+LONGEST_LINE = 1_000  # characters: what comes after them fits on no page, and takes long to measure
 
 
 class Page:
@@ -61,7 +62,7 @@ def text_style(texts: Iterable[str], size: float, color: str = INK) -> dict[str,
 
 def fitted(text: str, size: float, width: float) -> str:
     """`text` as it is printed, cut to at most `width` inches where it is longer."""
-    text = printable(text)
+    text = printable(text, LONGEST_LINE)
     if text_width(text, size) <= width:
         return text
     too_long = bisect_left(range(len(text)), True, key=lambda count: text_width(text[:count] + "…", size) > width)

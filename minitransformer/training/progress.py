@@ -3,6 +3,8 @@
 import sys
 from typing import Any, Self
 
+from ..visible import visible
+
 
 class Progress:
     """A bar over the optimiser steps. It is drawn rarely where standard error is a file rather than a terminal."""
@@ -36,4 +38,4 @@ class Progress:
     def say(self, line: str) -> None:
         """Write a line above the bar."""
         if not self._bar.disable:
-            self._bar.write(line, file=sys.stderr)
+            self._bar.write(visible(line), file=sys.stderr)

@@ -1,16 +1,28 @@
 """The hyper-parameters of a training, apart from the model's own."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any, Self
 
+from ..checkpoint import Checkpoint, CheckpointError
+from ..models.model_config import SMALLEST
 from ..optimizer import Schedule
+from ..threads import MOST_THREADS
 
 INTEGERS_AT_LEAST = {
     "steps": 0, "tokens_per_batch": 1, "accumulate": 1, "warmup_steps": 1, "seed": 0, "threads": 1,
     "valid_interval": 1, "checkpoint_interval": 1, "keep": 1,
 }  # fmt: skip
+INTEGERS_AT_MOST = {
+    "accumulate": 4096,  # all of a step's batches are in memory at once; at the default size these have 16 M tokens
+    "threads": MOST_THREADS,
+}
 POSITIVE_OR_NONE = ("minutes", "clip_norm", "peak_lr")
+RESUMED = {"settings", "data", "tokens"}
+"""What the state of a checkpoint holds if a training can go on from it."""
+
 FREE_TO_CHANGE = ("steps", "minutes", "threads", "valid_interval", "keep")
 
 
@@ -58,15 +70,22 @@ class TrainingSettings:
                 raise TypeError(f"{name} must be an integer, got {value!r}")
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}")
+            if value > INTEGERS_AT_MOST.get(name, sys.maxsize):
+                raise ValueError(f"{name} must be at most {INTEGERS_AT_MOST.get(name, sys.maxsize)}, got {value}")
         for name in POSITIVE_OR_NONE:
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise ValueError(f"{name} must be positive and finite, or None, got {value}")
+            if getattr(self, name) is not None and not 0 < self._number(name) < float("inf"):
+                raise ValueError(f"{name} must be positive and finite, or None, got {getattr(self, name)}")
         for name in ("label_smoothing", "beta1", "beta2"):
-            if not 0 <= getattr(self, name) < 1:
+            if not 0 <= self._number(name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        if not self.eps > 0:
-            raise ValueError(f"eps must be positive, got {self.eps}")
+        if not SMALLEST <= self._number("eps") <= 1:  # in float32 less is 0, and with more Adam is no longer Adam
+            raise ValueError(f"eps must be positive, from {SMALLEST} to 1, got {self.eps}")
+
+    def _number(self, name: str) -> float:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name} must be a number, got {value!r}")
+        return value
 
     def schedule(self, d_model: int) -> Schedule:
         """The learning rate of each step for a model of this width."""
@@ -80,11 +99,21 @@ class TrainingSettings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The settings of `to_dict`; raises ValueError naming what is not one."""
+        """The settings of `to_dict`; raises ValueError naming what is not one, and as the settings themselves."""
         unknown = sorted(set(values) - {f.name for f in fields(cls)})
         if unknown:
             raise ValueError(f"not a training setting: {', '.join(unknown)}")
         return cls(**values)
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint, path: Path) -> Self:
+        """The settings of the training that left `checkpoint` at `path`; raises CheckpointError without such."""
+        if not checkpoint.state.keys() >= RESUMED:
+            raise CheckpointError(f"{path} holds a model but no training to resume")
+        try:
+            return cls.from_dict(checkpoint.state["settings"])
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"{path} holds settings that no training can have: {error}") from None
 
     def check_continues(self, earlier: "TrainingSettings") -> None:
         """Raise ValueError where a training begun with `earlier` would not go on as it began, naming the settings."""

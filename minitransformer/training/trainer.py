@@ -119,9 +119,10 @@ class Trainer:
         if path is None:
             raise FileNotFoundError(f"there is no checkpoint to resume from in {self.folder}")
         checkpoint = load_checkpoint(path)
-        if checkpoint.optimizer is None or "settings" not in checkpoint.state:
+        settings = TrainingSettings.from_checkpoint(checkpoint, path)
+        if checkpoint.optimizer is None:
             raise CheckpointError(f"{path} holds a model but no training to resume")
-        self.settings.check_continues(TrainingSettings.from_dict(checkpoint.state["settings"]))
+        self.settings.check_continues(settings)
         dtypes = {array.dtype.name for array in checkpoint.parameters.values()}
         if dtypes != {self.model.dtype}:
             raise CheckpointError(f"{path} holds {', '.join(sorted(dtypes))}, but the model is of {self.model.dtype}")
@@ -129,8 +130,12 @@ class Trainer:
             raise CheckpointError(f"{path} was trained on other data")
         if checkpoint.tokenizer != self.tokenizer:
             raise CheckpointError(f"{path} was trained with another tokenizer")
+        if path != checkpoint_path(path.parent, checkpoint.step):
+            raise CheckpointError(f"{path} is not of the step that its name says, but of step {checkpoint.step}")
         checkpoint.restore(self.model)
         self.optimizer.load_state_dict(checkpoint.optimizer)
+        if self.optimizer.num_steps != checkpoint.step:
+            raise CheckpointError(f"{path} is of step {checkpoint.step}, its optimiser of {self.optimizer.num_steps}")
         self.step, self.tokens = checkpoint.step, checkpoint.state["tokens"]
 
     def train(self) -> TrainingOutcome:

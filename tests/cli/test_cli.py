@@ -14,6 +14,7 @@ from cli_runs import SMALL, Command, Run, write_corpus
 import minitransformer
 from minitransformer import TrainingSettings, TransformerConfig, Translator, load_checkpoint
 from minitransformer.cli import COMMANDS, main, train_options
+from minitransformer.cli.common import one_line
 from minitransformer.costs import parameter_groups
 from minitransformer.data import preparation
 from minitransformer.data.preparation import CorpusChoice, prepare
@@ -115,7 +116,8 @@ def test_arguments_files_pipes_and_the_api_give_the_same_translations(
     sentences = ["The dog sleeps.", "", "My brother reads a small book in the kitchen."]
     text = "".join(sentence + "\n" for sentence in sentences)
     (tmp_path / "text").write_text(text)
-    expected = "\n".join(Translator.from_checkpoint(trained.checkpoint).translate(sentences)) + "\n"
+    translations = Translator.from_checkpoint(trained.checkpoint).translate(sentences)
+    expected = "".join(one_line(translation) + "\n" for translation in translations)
     assert command("translate", trained.checkpoint, *sentences)[:2] == (0, expected)
     options = ["--file", tmp_path / "text", "--batch-size", "1"]
     assert command("translate", trained.checkpoint, *options)[:2] == (0, expected)
@@ -166,9 +168,9 @@ def test_a_conversation(trained: Run, command: Command, monkeypatch: pytest.Monk
     monkeypatch.setattr("builtins.input", answer)
     status, out, _ = command("translate", trained.checkpoint)
     assert status == 0
-    expected = Translator.from_checkpoint(trained.checkpoint).translate(["The dog sleeps.", "A cat."])
+    translations = Translator.from_checkpoint(trained.checkpoint).translate(["The dog sleeps.", "A cat."])
     lines = lines_of(out)
-    assert [lines[1], lines[3]] == expected
+    assert [lines[1], lines[3]] == list(map(one_line, translations))
     assert "at most 48" in lines[2]
 
 
@@ -183,8 +185,8 @@ def test_evaluate_writes_its_translations_and_prints_signatures(trained: Run, tm
     assert re.search(r"^BLEU, lower-cased +\d+\.\d\d .*case:lc", out, re.MULTILINE)
     assert re.search(r"^exact match +0\.00 %$", out, re.MULTILINE)
     sentences = (trained.data / "test.en").read_text().splitlines()
-    expected = Translator.from_checkpoint(trained.checkpoint).translate(sentences, beam=1)
-    assert lines_of(output.read_text()) == expected
+    translations = Translator.from_checkpoint(trained.checkpoint).translate(sentences, beam=1)
+    assert lines_of(output.read_text()) == list(map(one_line, translations))
     assert command("evaluate", trained.checkpoint, "--data", trained.data, "--beam", "1")[1] == re.sub(
         r"translations .*\n", "", out
     )

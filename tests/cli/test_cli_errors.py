@@ -28,13 +28,13 @@ def train_anew(command: Command, data: Path, folder: Path, *options: str, says: 
         ([], "required: COMMAND"),
         (["fly"], "invalid choice: 'fly'"),
         (["demo", "--stepps", "3"], "--stepps"),
-        (["train", "--steps", "many"], "--steps: invalid int value: 'many'"),
+        (["train", "--steps", "many"], "--steps: expected a whole number, got 'many'"),
         (["train", "--resume"], "--resume FOLDER"),
         (["train", "--dataset", "grammar", "--target", "it"], "the grammar writes de, fr and tree, not 'it'"),
         (["train", "--dataset", "multi30k", "--source", "de"], "source language of multi30k is en"),
         (["train", "--dataset", "grammar", "--data", "."], "not allowed with"),
         (["info"], "a checkpoint or a --preset"),
-        (["info", "--preset", "tiny", "--vocab-size", "0"], "0 is not at least 1"),
+        (["info", "--preset", "tiny", "--vocab-size", "0"], "--vocab-size: expected at least 1, got 0"),
         (["average", "--last", "2", "a", "b", "--output", "c"], "--last takes one folder"),
         (["evaluate", "x", "--dataset", "grammar", "--data", "."], "name one test set"),
         (["evaluate", "x", "--input", "y"], "go together"),
@@ -158,7 +158,7 @@ def test_sentences_that_cannot_be_translated(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"A dog.\nA c\xe4t.\n")))
     refuse(command, "translate", trained.checkpoint, says="standard input, line 2: not UTF-8, byte 4 is 0xe4")
     refuse(command, "translate", trained.checkpoint, "A c\udce4t.", says="sentence 1 is not UTF-8")
-    refuse(command, "translate", trained.checkpoint, "A dog.", "--n-best", "5", "--beam", "4", says="n_best is 5")
+    refuse(command, "translate", trained.checkpoint, "A dog.", "--n-best", "5", says="--n-best 5 is more than --beam 4")
     picture = tmp_path / "maps.png"
     refuse(command, "translate", trained.checkpoint, "A", "B", "--attention", picture, says="one sentence, got 2")
     refuse(command, "translate", trained.checkpoint, "", "--attention", picture, says="empty")

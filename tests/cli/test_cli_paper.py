@@ -177,13 +177,13 @@ def test_an_interruption_says_how_to_go_on(
     [
         (["table9"], "there is no experiment 'table9': choose from table1"),
         (["table1", "--minutes", "0"], "--minutes must be positive and at most 525,600, a year, got 0"),
-        (["table1", "--minutes", "nan"], "a year, got nan"),
+        (["table1", "--minutes", "nan"], "--minutes: expected a finite number, got 'nan'"),
         (["table1", "--minutes", "1e300"], "a year, got 1e+300"),
         (["table1", "--report"], "--report takes no experiment, task or budget"),
         (["--report", "--minutes", "5"], "--report takes no experiment, task or budget"),
         (["table1", "--data", "x"], "--data goes with --task multi30k"),
         (["table1", "--task", "multi30k", "--data", "nowhere"], "nowhere is not a folder"),
-        (["table1", "--workers", "0"], "0 is not at least 1"),
+        (["table1", "--workers", "0"], "--workers: expected at least 1, got 0"),
         (["--report", "--out", "empty"], "empty holds no results of the paper's experiments"),
     ],
 )

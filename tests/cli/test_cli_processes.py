@@ -15,6 +15,7 @@ import minitransformer
 from minitransformer import Translator, load_checkpoint
 from minitransformer.checkpoint import checkpoint_path, latest
 from minitransformer.cli import main
+from minitransformer.cli.common import one_line
 from minitransformer.training import read_log
 
 PROGRAM = [sys.executable, "-m", "minitransformer"]
@@ -81,7 +82,8 @@ def test_output_comes_before_the_input_ends(trained: Run) -> None:
     assert process.stdout is not None
     process.stdin.write("A dog.\n")
     process.stdin.flush()
-    assert process.stdout.readline() == Translator.from_checkpoint(trained.checkpoint).translate("A dog.")[0] + "\n"
+    (translation,) = Translator.from_checkpoint(trained.checkpoint).translate("A dog.")
+    assert process.stdout.readline() == one_line(translation) + "\n"
     assert process.communicate("", timeout=30) == ("", None)
 
 

@@ -29,6 +29,7 @@ from ...ops import Ops, numpy_ops
 from ...sealed_json import seal, unseal
 from ...training import LOG_NAME
 from ...training.signals import StopRequest
+from ...visible import visible
 from .conduct import Interrupted, conduct
 from .trial import Trial, TrialResult, key_of
 
@@ -209,7 +210,7 @@ def _work(laboratory: Laboratory, trial: Trial) -> None:
         try:
             laboratory._do(trial)
         except (OSError, CheckpointError) as error:
-            sys.exit(f"{trial.name}: {error}")  # said in one line; the parent says that it failed
+            sys.exit(visible(f"{trial.name}: {error}"))  # said in one line; the parent says that it failed
 
 
 def _outlive_nobody() -> None:

@@ -1,0 +1,302 @@
+"""Crafted checkpoints: files whose checksum is right and whose content is not.
+
+A real checkpoint is taken apart, into its header, its description, its tokenizer and its arrays; one thing in it is
+changed, and it is put together again with a new checksum. Every command that reads a checkpoint is given such files:
+it says in one line what is wrong, or does its work where nothing is.
+"""
+
+import hashlib
+import json
+import math
+import random
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from command_line import FINE
+from forked import Attack, Outcome
+
+from minitransformer.checkpoint import OPTIMIZER_PREFIX
+
+BLANK = "0" * 64
+RESUMED = "run/step-00000004.safetensors"
+ORIGINALS = (RESUMED, "recurrent")
+COMMANDS: dict[str, list[str]] = {
+    "info": ["info", "crafted"],
+    "translate": ["translate", "crafted", "A dog sleeps."],
+    "evaluate": ["evaluate", "crafted", "--input", "few.en", "--reference", "few.de", "--beam", "1"],
+    "average": ["average", "crafted", "old", "--output", "average"],
+    "resume": ["train", "--resume", "run", "--steps", "6"],
+}
+
+DEEP = "[" * 100_000 + "]" * 100_000
+DELETE = "delete"
+VALUES = [
+    *("null", "true", "false", "-1", "0", "1", "3", "0.5", "1.5", "1e-300", "1e300", "1e999", "1000000000"),
+    *(str(2**63 - 1), str(2**63), "1" + "0" * 3000, "1" + "0" * 6000, "NaN", "Infinity", '""', '"x"', '"8"', '"../en"'),
+    *('"\\u001b[31mred"', '"\\ud800"', json.dumps("x" * 100_000), json.dumps(["x"] * 1000), "[]", "[1]", '["en"]'),
+    *('["en", "de"]', '["en", 5]', "[0, 1, 2]", "{}", '{"x": {"y": [1]}}', "[" * 9 + "]" * 9, "[" * 900 + "]" * 900),
+    *(DEEP, DELETE),
+]
+"""JSON to put in the place of a value."""
+
+SHAPES = [
+    *("[]", "[0]", "[-1]", "[1.5]", '["x"]', "[1000000000000]", "[3, 1000000000000000]", "[18446744073709551615, 2]"),
+    *("5", "null"),
+]
+OFFSETS = [
+    *("[]", "[0]", "[0, 0]", "[4, 0]", "[1, 5]", "[-4, 0]", "[0, 1000000000000]", "[0, 18446744073709551616]", "null"),
+    '["a", "b"]',
+]
+TYPES = ['"F64"', '"F16"', '"BF16"', '"I32"', '"BOOL"', '"F8_E4M3"', '"F4"', '"X"', '""', "5", "null", "[]"]
+NAMES = ["", "\x1b[31mred", "x" * 10_000, "__metadata__", "optimizer/", "optimizer/x", "../x"]
+
+FREE = {
+    *("dropout", "attention_dropout", "max_length", "window", "layernorm_eps", "init_gain", "num_decoder_layers"),
+    *("d_k", "d_v"),
+}
+"""Fields of a configuration on which no weight's shape depends, or that say what the others say."""
+
+REAL = {
+    *("dropout", "attention_dropout", "layernorm_eps", "init_gain", "minutes", "label_smoothing", "clip_norm"),
+    *("peak_lr", "beta1", "beta2", "eps"),
+}
+"""Fields that need not be whole numbers."""
+
+
+
+class Crafted(NamedTuple):
+    """A file, what was done to it, and which commands may take it."""
+
+    what: str
+    content: bytes
+    is_fine: Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A checkpoint taken apart."""
+
+    description: dict[str, Any]
+    entries: dict[str, Any]
+    data: bytes
+
+    @classmethod
+    def of(cls, content: bytes) -> "Parts":
+        """Those of a file."""
+        (length,) = struct.unpack("<Q", content[:8])
+        header = json.loads(content[8 : 8 + length])
+        description = json.loads(header.pop("__metadata__")["minitransformer"])
+        return cls(description, header, content[8 + length :])
+
+    def file(
+        self,
+        description: str | None = None,
+        entries: str | None = None,
+        data: bytes | None = None,
+        header_length: int | None = None,
+    ) -> bytes:
+        """The file, with other JSON texts, data or length in the place of its own, and the checksum of what it is."""
+        description = json.dumps(self.description) if description is None else description
+        _, _, fields = description.removeprefix("{").partition(", ")  # the digest comes first
+        blank = json.dumps({"sha256": BLANK}).removesuffix("}") + ", " + fields
+        entries = _compact(self.entries) if entries is None else entries
+        header = f'{{"__metadata__":{_compact({"minitransformer": blank})},{entries.removeprefix("{")}'.encode()
+        length = struct.pack("<Q", len(header) if header_length is None else header_length)
+        content = length + header + (self.data if data is None else data)
+        return content.replace(BLANK.encode(), hashlib.sha256(content).hexdigest().encode(), 1)
+
+
+def attacks(seed: int, count: int, world: Path) -> list[Attack]:
+    """The first `count` crafted files of a seed, each given to one command."""
+    found: list[tuple[str, Crafted]] = []
+    for original in ORIGINALS:
+        parts = Parts.of((world / original).read_bytes())
+        for craft in (_descriptions, _tokenizers, _entries, _arrays, _files):
+            found += [(original, crafted) for crafted in craft(parts)]
+    random.Random(seed).shuffle(found)
+    chosen = []
+    for number, (original, crafted) in enumerate(found[:count]):
+        command = list(COMMANDS)[number % len(COMMANDS)]
+        if command == "resume" and original != RESUMED:
+            command = "translate"
+        path = RESUMED if command == "resume" else "crafted"
+        attack = Attack(COMMANDS[command], partial(_judge, command, crafted), partial(_place, path, crafted.content))
+        chosen.append(attack)
+    return chosen
+
+
+def _place(path: str, content: bytes, world: Path) -> None:
+    (world / path).write_bytes(content)
+
+
+def _judge(command: str, crafted: Crafted, attack: Attack, outcome: Outcome) -> str | None:
+    if outcome.status != 2 and not crafted.is_fine(command):
+        return f"it was accepted: {crafted.what}"
+    return None
+
+
+def _descriptions(parts: Parts) -> Iterator[Crafted]:
+    """Each value of the description in turn replaced by each of VALUES."""
+    for path in _paths(parts.description):
+        for value in VALUES:
+            text = _with(parts.description, path, value)
+            fine = partial(_is_sound, parts.description, text)
+            yield Crafted(f"{'.'.join(path)} = {value:.60}", parts.file(text), fine)
+
+
+def _tokenizers(parts: Parts) -> Iterator[Crafted]:
+    """The tokenizer likewise, and merges that make no sense; some commands do not look at it."""
+    tokenizer = json.loads(parts.description["tokenizer"])
+    merges = tokenizer["merges"]
+    texts = {
+        f"{path[0]} = {value:.60}": _with(tokenizer, path, value) for path in _paths(tokenizer) for value in VALUES
+    }
+    for what, others in {
+        "doubling": [["e" * 2**n, "e" * 2**n] for n in range(25)],
+        "fewer": merges[:-1],
+        "in another order": merges[::-1],
+        "twice": merges[:-1] + merges[:1],
+        "of nothing": [["", ""]] * len(merges),
+    }.items():
+        texts[f"merges {what}"] = json.dumps({**tokenizer, "merges": others})
+    for what, text in texts.items():
+        content = parts.file(json.dumps({**parts.description, "tokenizer": text}))
+        yield Crafted(f"tokenizer: {what}", content, ("info",).__contains__)
+
+
+def _entries(parts: Parts) -> Iterator[Crafted]:
+    """What the header says of an array, its type, shape and place, in turn replaced; and its name."""
+    for name in [next(iter(parts.entries)), *list(parts.entries)[1::7]]:
+        for key, values in (("shape", SHAPES), ("data_offsets", OFFSETS), ("dtype", TYPES)):
+            for value in [*values, DELETE, DEEP[:2000] + DEEP[-2000:]]:
+                text = _with(parts.entries, (name, key), value)
+                yield Crafted(f"{name}'s {key} = {value:.60}", parts.file(entries=text), _never)
+        yield Crafted(f"no {name}", parts.file(entries=_with(parts.entries, (name,), DELETE)), _never)
+        of_optimizer = name.startswith(OPTIMIZER_PREFIX)
+        for other in NAMES:
+            entries = {other if each == name else each: entry for each, entry in parts.entries.items()}
+            fine = _without_optimizer if of_optimizer and other.startswith(OPTIMIZER_PREFIX) else ("info",).__contains__
+            yield Crafted(f"{name} renamed {other!r:.40}", parts.file(entries=_compact(entries)), fine)
+        turned = [*parts.entries[name]["shape"][::-1], 1]
+        fine = _without_optimizer if of_optimizer else ("info",).__contains__
+        text = _with(parts.entries, (name, "shape"), json.dumps(turned))
+        yield Crafted(f"{name}'s shape turned", parts.file(entries=text), fine)
+    for text in ("}", "5", "[", '"x":5}', '"x":[]}', DEEP, '"__metadata__":{}}', '"__metadata__":{"x":5}}'):
+        yield Crafted(f"all entries = {text:.60}", parts.file(entries=text), _never)
+
+
+def _arrays(parts: Parts) -> Iterator[Crafted]:
+    """Numbers that are not finite, or too large for anything, and data that is cut or goes on."""
+    for what, number in (("NaN", math.nan), ("inf", math.inf), ("-inf", -math.inf)):
+        for entry, where in list(parts.entries.items())[::9]:
+            start, stop = where["data_offsets"]
+            middle = start + (stop - start) // 8 * 4
+            data = parts.data[:middle] + struct.pack("<f", number) + parts.data[middle + 4 :]
+            fine = _without_optimizer if entry.startswith(OPTIMIZER_PREFIX) else _never
+            yield Crafted(f"{what} in {entry}", parts.file(data=data), fine)
+    for number in (3.4e38, -3.4e38, 1e-45, 0.0):
+        yield Crafted(f"all {number}", parts.file(data=struct.pack("<f", number) * (len(parts.data) // 4)), _always)
+    for what, data in (("no", b""), ("less", parts.data[:-4]), ("more", parts.data + bytes(4))):
+        yield Crafted(f"{what} data", parts.file(data=data), _never)
+
+
+def _files(parts: Parts) -> Iterator[Crafted]:
+    """The length of the header, as the file's first bytes say it."""
+    for length in (0, 1, 100, len(parts.data), 10**8, 2**63, 2**64 - 1):
+        yield Crafted(f"a header of {length} bytes", parts.file(header_length=length), _never)
+
+
+def _paths(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The way to everything in nested objects."""
+    for key, inner in value.items():
+        if key != "sha256":
+            yield (*above, key)
+            if isinstance(inner, dict):
+                yield from _paths(inner, (*above, key))
+
+
+def _with(values: dict[str, Any], path: tuple[str, ...], value: str) -> str:
+    """JSON text of an object in which `value` stands in the place of what `path` leads to, or nothing."""
+    key, *rest = path
+    texts = {name: json.dumps(inner) for name, inner in values.items()}
+    texts[key] = _with(values[key], tuple(rest), value) if rest else value
+    return "{" + ", ".join(f"{json.dumps(name)}: {text}" for name, text in texts.items() if text != DELETE) + "}"
+
+
+def _compact(values: dict[str, Any]) -> str:
+    return json.dumps(values, separators=(",", ":"))
+
+
+def _is_sound(old: dict[str, Any], text: str, command: str) -> bool:
+    """Whether a command may take a description: what it reads there is as good as in the old one."""
+    try:
+        new = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(new, dict) or not new.keys() >= old.keys():
+        return False
+    version, step, config, tokenizer, state = (new[key] for key in ("version", "step", "config", "tokenizer", "state"))
+    if not (_is_whole(version) and version == old["version"] and _is_whole(step) and _is_state(state)):
+        return False
+    if tokenizer != old["tokenizer"] and not (command == "info" and isinstance(tokenizer, str | None)):
+        return False
+    if command == "average":
+        return config == old["config"]
+    if command == "resume" and not (step == old["step"] and state.keys() >= {"settings", "data", "tokens"}):
+        return False
+    if command == "resume" and state["data"] != old["state"]["data"]:
+        return False
+    if command in ("info", "resume") and not all(_is_setting(*each) for each in state.get("settings", {}).items()):
+        return False
+    return isinstance(config, dict) and _is_configuration(old["config"], config, command)
+
+
+def _is_state(state: Any) -> bool:
+    return (
+        isinstance(state, dict)
+        and _is_whole(state.get("tokens", 0))
+        and isinstance(state.get("settings", {}), dict)
+        and isinstance(state.get("data", {}), dict)
+        and state.get("languages") in (None, ["en", "de"])
+    )
+
+
+def _is_configuration(old: dict[str, Any], new: dict[str, Any], command: str) -> bool:
+    if not new.keys() >= old.keys() and command != "info":  # which shows what a missing field is taken for
+        return False
+    return all(
+        (value == old[name] and type(value) is type(old[name]))
+        or (name in FREE and value is None and old[name] is None)
+        or (name in FREE and _is_number(value, whole=name not in REAL) and FINE[name](str(value)))
+        for name, value in new.items()
+    )
+
+
+def _is_setting(name: str, value: Any) -> bool:
+    if value is None:
+        return name in ("minutes", "clip_norm", "peak_lr")
+    return name in FINE and _is_number(value, whole=name not in REAL) and FINE[name](str(value))
+
+
+def _is_number(value: Any, whole: bool) -> bool:
+    return isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return _is_number(value, whole=True) and 0 <= value < 2**63
+
+
+def _never(command: str) -> bool:
+    return False
+
+
+def _always(command: str) -> bool:
+    return True
+
+
+def _without_optimizer(command: str) -> bool:
+    return command != "resume"
