@@ -209,5 +209,7 @@ def test_only_large_problems_are_tuned(monkeypatch):
     host.attention_forward(small, small, small)
     assert not tuned
     host.attention_forward(large, large, large, causal=True)
-    (key,) = tuned
-    assert key[:6] == (torch.float32, "ieee", "D 4×4", "T 32×32", "causal", "no dropout")
+    padding = torch.ones(1, 20, dtype=torch.bool, device=DEVICE)
+    host.attention_forward(large, large, large, causal=True, key_mask=padding)
+    same = torch.float32, "ieee", "D 4×4", "T 32×32", "causal"
+    assert [key[:7] for key in tuned] == [(*same, masked, "no dropout") for masked in ("no padding", "padding")]
