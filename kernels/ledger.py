@@ -1,8 +1,8 @@
 """What was verified on a GPU, and what has changed since: `python -m kernels.ledger`.
 
-`results/<gpu>.json` holds, for each op, a hash of its code (`kernels.fingerprint`), the errors that were found,
-versions and date, and the times of the op and of its peers in the same run. `python -m kernels.bench` on a GPU writes
-it. Here the hashes are compared with those of the code as it is: no GPU is needed, nor PyTorch.
+`results/<gpu>.json` holds, for each op, a hash of its code (`kernels.fingerprint`), the errors that were found or why
+its check failed, versions and date, and the times of the op and of its peers in the same run. `python -m kernels.bench`
+on a GPU writes it. Here the hashes are compared with those of the code as it is: no GPU is needed, nor PyTorch.
 """
 
 import json
@@ -52,9 +52,10 @@ def state(op: str, ledger: dict[str, Any]) -> str:
     entry = ledger["ops"].get(op)
     if entry is None:
         return "not yet verified"
-    if entry["hash"] != current(op):
-        return f"changed since it was verified on {entry['date']}"
-    return f"verified on {entry['date']}"
+    same = entry["hash"] == current(op)
+    if "failed" in entry:
+        return f"{'failed' if same else 'changed since it failed'} its check on {entry['date']}"
+    return f"{'verified' if same else 'changed since it was verified'} on {entry['date']}"
 
 
 def report(folder: Path = RESULTS) -> list[str]:
@@ -67,7 +68,9 @@ def report(folder: Path = RESULTS) -> list[str]:
     lines = []
     for gpu, ledger in found.items():
         lines.append(gpu)
-        lines += [f"  {op:{width}}  {state(op, ledger)}" for op in OPS]
+        for op in OPS:
+            lines.append(f"  {op:{width}}  {state(op, ledger)}")
+            lines += [f"  {'':{width}}    {reason}" for reason in ledger["ops"].get(op, {}).get("failed", [])]
     return lines
 
 

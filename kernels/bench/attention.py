@@ -6,7 +6,7 @@ multiplication and an addition each), a causal mask counted as half of all pairs
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -18,8 +18,8 @@ from minitransformer.ops import Dropout
 
 from ..plain.attention import attention_mask
 from .machine import Machine
-from .race import BOTH, FORWARD, OURS, Bench, Prepare, of_autograd, of_pair
-from .results import Entry
+from .race import BOTH, FORWARD, Prepare, Task, of_autograd, of_pair, task
+from .results import OURS
 
 BACKENDS = {
     "FlashAttention-2": SDPBackend.FLASH_ATTENTION,
@@ -44,22 +44,26 @@ class Shape:
     D: int
     window: int | None = None
 
-    def pairs(self, machine: Machine) -> float:
+    def pairs(self) -> float:
         """How many queries and keys of a head attend to each other, over all sentences."""
+        everything = float(self.B * self.Tq * self.Tk)
         if self.kind == "causal":
-            return self.B * self.Tq * self.Tk / 2
-        mask = self.mask(machine)
-        return self.B * self.Tq * self.Tk * (1.0 if mask is None else mask.sum().item() / mask.numel())
+            return everything / 2
+        if self.window is not None:
+            query = torch.arange(self.Tk - self.Tq, self.Tk)  # the last is as far as the last key
+            keys = (query + self.window + 1).clamp(max=self.Tk) - (query - self.window).clamp(min=0)
+            return self.B * keys.sum().item()
+        key_mask = self.key_mask("cpu")
+        return everything if key_mask is None else self.Tq * key_mask.sum().item()
 
-    def mask(self, machine: Machine) -> Tensor | None:
+    def mask(self, device: str) -> Tensor | None:
         """What PyTorch is given, where the shape is not causal."""
-        device = torch.device(machine.device)
-        return attention_mask(self.Tq, self.Tk, False, self.key_mask(machine), self.window, device)
+        return attention_mask(self.Tq, self.Tk, False, self.key_mask(device), self.window, torch.device(device))
 
-    def key_mask(self, machine: Machine) -> Tensor | None:
+    def key_mask(self, device: str) -> Tensor | None:
         """`(B, Tk)`: up to an eighth of each sentence is padding, on the right, or every sixteenth key anywhere."""
-        key = torch.arange(self.Tk, device=machine.device)
-        sentence = torch.arange(self.B, device=machine.device)[:, None]
+        key = torch.arange(self.Tk, device=device)
+        sentence = torch.arange(self.B, device=device)[:, None]
         if self.kind == "padding":
             return key < self.Tk * (63 - sentence % 8) // 64
         return (key + sentence) % 16 != 5 if self.kind == "scattered padding" else None
@@ -74,7 +78,7 @@ class Shape:
 def shapes(machine: Machine) -> Iterator[Shape]:
     """What the targets name comes first, in case that the time does not suffice."""
     tokens, width, window = machine.size((16_384, 2_048, 256), (32, 8, 5))
-    lengths, widths = machine.size(((4096, 16_384, 8192, 2048, 1024, 512), (128, 64)), ((16, 32), (8, 4)))
+    lengths, widths = machine.size(((4096, 16_384, 8192, 2048, 1024, 512), (128, 64)), ((16, 32), (8, 5)))
 
     def shape(kind: str, T: int, D: int, **options: int) -> Shape:
         sizes = {"B": tokens // T, "H": width // D, "Tq": T, "Tk": T, "D": D}
@@ -93,29 +97,27 @@ def shapes(machine: Machine) -> Iterator[Shape]:
             yield from (shape(kind, T, D) for kind in ("full", "causal"))
 
 
-def attention(bench: Bench) -> Iterator[Entry]:
+def tasks(machine: Machine) -> Iterator[Task]:
     """Forward, and forward with backward, of every shape."""
-    for shape in shapes(bench.machine):
+    for shape in shapes(machine):
         size = {name: value for name, value in vars(shape).items() if value is not None}
         for what, factor in ((FORWARD, 1.0), (BOTH, 3.5)):
-            flops = factor * 4 * shape.H * shape.pairs(bench.machine) * shape.D
-            contestants = _contestants(shape, what, bench.machine)
-            found = bench.race(bench.drawn(partial(shape.draw, bench.machine), contestants), flops=flops)
-            yield {"op": "attention", "what": what, "size": size, "flops": flops, "contestants": found}
+            work = {"flops": factor * 4 * shape.H * shape.pairs() * shape.D}
+            draw, contestants = partial(shape.draw, machine), _contestants(shape, what, machine)
+            yield task(machine, "attention", what, size, work, draw, contestants)
 
 
 def _contestants(shape: Shape, what: str, machine: Machine) -> dict[str, Prepare]:
     causal = shape.kind == "causal"
-    key_mask = shape.key_mask(machine)
-    options: dict[str, Any] = {"causal": causal, "key_mask": key_mask, "window": shape.window}
-    mask = shape.mask(machine)
+    options: dict[str, Any] = {"causal": causal, "key_mask": shape.key_mask(machine.device), "window": shape.window}
     rate = RATE if shape.kind == "dropout" else 0.0
     dropout = Dropout(rate, key=1) if rate else None
     prepares = {OURS: of_pair("attention", what, **options, dropout=dropout)}
+    mask = cache(lambda: shape.mask(machine.device))
+    masked = options["key_mask"] is not None or shape.window is not None
     for name, backend in BACKENDS.items():
-        if name != "memory-efficient" or mask is not None:
-            peer = _pinned(backend, attn_mask=mask, is_causal=causal, dropout_p=rate)
-            prepares[name] = of_autograd(peer, what)
+        if name != "memory-efficient" or masked:
+            prepares[name] = of_autograd(_pinned(backend, mask, is_causal=causal, dropout_p=rate), what)
     if not rate:
         from ..attention import attention_naive
 
@@ -123,11 +125,11 @@ def _contestants(shape: Shape, what: str, machine: Machine) -> dict[str, Prepare
     return prepares
 
 
-def _pinned(backend: SDPBackend, **options: Any) -> Callable[..., Tensor]:
-    """`scaled_dot_product_attention` on this backend or not at all."""
+def _pinned(backend: SDPBackend, mask: Callable[[], Tensor | None], **options: Any) -> Callable[..., Tensor]:
+    """`scaled_dot_product_attention` on this backend or not at all; the mask is made when it is first needed."""
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         with sdpa_kernel(backend):
-            return F.scaled_dot_product_attention(query, key, value, **options)
+            return F.scaled_dot_product_attention(query, key, value, attn_mask=mask(), **options)
 
     return attend

@@ -8,15 +8,13 @@ allocated is filled with NaN first, and a second backward must give the same bit
 import math
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import get_context
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 import kernels
@@ -32,6 +30,9 @@ OUTPUT_FACTOR, GRADIENT_FACTOR = 2.0, 3.0
 
 EXACT = ("gamma", "beta")
 """Parameters that stay in float32 beside narrower activations."""
+
+STEPS, RATES = (1, 2, 3), {"lr": 0.1, "grad_scale": 0.5}
+"""Of Adam."""
 
 TAKING_OUT = ("embedding", "linear_cross_entropy")
 """Ops whose backward can add the gradient of a large table into a tensor that is there already."""
@@ -64,28 +65,11 @@ Worst = dict[str, float]
 """The worst error, and the largest share that any took of what it was allowed."""
 
 
-def check_all(ops: Iterable[str], machine: Machine, processes: int) -> Iterator[tuple[str, dict[str, Worst]]]:
-    """Op by op, the worst error by dtype. In processes side by side, since compiling takes most of the time.
-
-    Raises `CheckFailed` at the first op that is not what it has to be.
-    """
-    tasks = {op: {_name(dtype): (op, dtype, machine) for dtype in machine.dtypes} for op in ops}
-    if processes == 1:
-        yield from ((op, {dtype: check(*task) for dtype, task in each.items()}) for op, each in tasks.items())
-        return
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=threadpool_limits, initargs=(2,))
-    try:
-        futures = {op: {dtype: pool.submit(check, *task) for dtype, task in each.items()} for op, each in tasks.items()}
-        yield from ((op, {dtype: each.result() for dtype, each in found.items()}) for op, found in futures.items())
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
 def check(op: str, dtype: torch.dtype, machine: Machine) -> Worst:
     """All cases of an op in one dtype. Raises `CheckFailed` at the first that fails, whatever went wrong."""
     prove = _adam if op == "adam" else _pair
     worst = {"error": 0.0, "of_allowed": 0.0}
-    for case in cases(op, full=not machine.smoke):
+    for case in cases_in(op, dtype, machine):
         where = f"{_name(dtype)}, {case.name}"
         try:
             with poisoned():
@@ -106,6 +90,13 @@ def check(op: str, dtype: torch.dtype, machine: Machine) -> Worst:
     return worst
 
 
+def cases_in(op: str, dtype: torch.dtype, machine: Machine) -> Iterator[Case]:
+    """The cases of an op that are meant for a dtype."""
+    for case in cases(op, full=not machine.smoke):
+        if dtype == torch.float32 or not (case.float32 or case.tf32):
+            yield case
+
+
 @contextmanager
 def poisoned() -> Iterator[None]:
     """PyTorch fills what is allocated and not yet written with NaN: an element that no program writes is seen."""
@@ -119,45 +110,75 @@ def poisoned() -> Iterator[None]:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
+@dataclass
+class Computed:
+    """What an op of ours made of a case: everything that a check launches."""
+
+    tensors: list[Tensor]
+    options: dict[str, Any]
+    before: list[Tensor]
+    received: Any
+    out: Tensor
+    gradients: list[Tensor]
+    again: list[Tensor]
+    added: Tensor | None
+    loss_alone: Tensor | None
+
+    @classmethod
+    def of(cls, op: str, case: Case, dtype: torch.dtype, device: str) -> "Computed":
+        """Forward, and backward twice, in as many ways as there are."""
+        options = {name: _tensor(value, None, device) for name, value in case.options.items()}
+        floats = {name: torch.float32 if name in EXACT else dtype for name in case.arrays}
+        tensors = [_tensor(_rounded(array, dtype), floats[name], device) for name, array in case.arrays.items()]
+        before = [tensor.clone() for tensor in tensors]
+        forward, backward = getattr(kernels, f"{op}_forward"), getattr(kernels, f"{op}_backward")
+        out, cache = forward(*tensors, **options, **({"precision": "tf32"} if case.tf32 else {}))
+        if out.ndim:
+            received = _tensor(_rounded(np.random.default_rng(1).standard_normal(out.shape), dtype), dtype, device)
+        else:  # a loss is a mean: this makes the gradients of rows of order one
+            received = float(case.arrays["targets"].size)
+        gradients, again = _floats(backward(received, cache)), _floats(backward(received, cache))
+        added = loss_alone = None
+        if op in TAKING_OUT:
+            added = torch.ones(gradients[-1].shape, device=device)
+            backward(received, cache, out=added)
+        if op == "linear_cross_entropy":
+            loss_alone, _ = forward(*tensors, **options, with_grad=False)
+        return cls(tensors, options, before, received, out, gradients, again, added, loss_alone)
+
+
+def launched(op: str, case: Case, dtype: torch.dtype, device: str) -> None:
+    """Whatever a check launches, and no more."""
+    if op == "adam":
+        Stepped.of(case, dtype, device)
+    else:
+        Computed.of(op, case, dtype, device)
+
+
 def _pair(op: str, case: Case, dtype: torch.dtype, device: str) -> Iterator[Finding]:
     """A forward and its backward."""
-    if (case.float32 or case.tf32) and dtype != torch.float32:
-        return
-    arrays = {name: _rounded(array, dtype) for name, array in case.arrays.items()}
-    expected, cache = getattr(reference, f"{op}_forward")(*arrays.values(), **case.options)
-    loss = np.ndim(expected) == 0
-    if loss:
-        dout = float(arrays["targets"].size)  # a loss is a mean: this makes the gradients of rows of order one
-    else:
-        dout = _rounded(np.random.default_rng(1).standard_normal(expected.shape), dtype)
+    found = Computed.of(op, case, dtype, device)
+    arrays = [_rounded(array, dtype) for array in case.arrays.values()]
+    expected, cache = getattr(reference, f"{op}_forward")(*arrays, **case.options)
+    _require(found.out.shape == np.shape(expected), f"the output is {tuple(found.out.shape)}")
+    dout = found.received if isinstance(found.received, float) else _numpy(found.received)
     wanted = _floats(getattr(reference, f"{op}_backward")(dout, cache))
-
-    options = {name: _tensor(value, None, device) for name, value in case.options.items()}
-    tensors = [_tensor(array, torch.float32 if name in EXACT else dtype, device) for name, array in arrays.items()]
-    received = dout if loss else _tensor(dout, dtype, device)
-    before = [tensor.clone() for tensor in tensors]
-    forward, backward = getattr(kernels, f"{op}_forward"), getattr(kernels, f"{op}_backward")
-    out, cache = forward(*tensors, **options, **({"precision": "tf32"} if case.tf32 else {}))
-    gradients = _floats(backward(received, cache))
-    again = _floats(backward(received, cache))
-    _require(all(map(_same_bits, gradients, again)), "a second backward gives other bits")
-    _require(all(map(_same_bits, tensors, before)), "an input was written into")
-    _require(len(gradients) == len(wanted), f"there are {len(gradients)} gradients, expected {len(wanted)}")
+    _require(all(map(_same_bits, found.gradients, found.again)), "a second backward gives other bits")
+    _require(all(map(_same_bits, found.tensors, found.before)), "an input was written into")
+    count = len(found.gradients)
+    _require(count == len(wanted), f"there are {count} gradients, expected {len(wanted)}")
 
     if dtype == torch.float32:
         allowed = [TF32_TOLERANCE if case.tf32 else TOLERANCE] * (1 + len(wanted))
     else:
-        allowed = _allowed(getattr(peers, op), tensors, options, received, expected, wanted)
-    yield Finding("the output", error(_numpy(out), expected), allowed[0])
-    for index, (gradient, truth) in enumerate(zip(gradients, wanted, strict=True)):
+        allowed = _allowed(getattr(peers, op), found.tensors, found.options, found.received, expected, wanted)
+    yield Finding("the output", error(_numpy(found.out), expected), allowed[0])
+    for index, (gradient, truth) in enumerate(zip(found.gradients, wanted, strict=True)):
         yield Finding(f"gradient {index}", error(_numpy(gradient), truth), allowed[1 + index])
-    if op in TAKING_OUT:
-        there = torch.ones(wanted[-1].shape, device=device)
-        backward(received, cache, out=there)
-        yield Finding("a gradient added into out", error(_numpy(there), 1 + wanted[-1]), allowed[-1])
-    if op == "linear_cross_entropy":
-        out, _ = forward(*tensors, **options, with_grad=False)
-        yield Finding("the loss without gradients", error(_numpy(out), expected), allowed[0])
+    if found.added is not None:
+        yield Finding("a gradient added into out", error(_numpy(found.added), 1 + wanted[-1]), allowed[-1])
+    if found.loss_alone is not None:
+        yield Finding("the loss without gradients", error(_numpy(found.loss_alone), expected), allowed[0])
 
 
 def _allowed(
@@ -178,22 +199,37 @@ def _allowed(
     return allowed
 
 
+class Stepped(NamedTuple):
+    """What our Adam made of a case: the norm, three steps, the same with numbers on the device, the narrow copy."""
+
+    norm: Tensor
+    tensors: dict[str, Tensor]
+    twins: dict[str, Tensor]
+    shadow: Tensor
+
+    @classmethod
+    def of(cls, case: Case, dtype: torch.dtype, device: str) -> "Stepped":
+        """Three steps."""
+        arrays = {name: _rounded(array, dtype) for name, array in case.arrays.items()}
+        norm = kernels.global_norm(_tensor(arrays["grad"], dtype, device))
+        tensors = {name: _tensor(array, torch.float32, device) for name, array in arrays.items()}
+        twins = {name: tensor.clone() for name, tensor in tensors.items()}
+        shadow = torch.empty_like(tensors["data"], dtype=dtype)
+        for step in STEPS:
+            kernels.adam_step(*tensors.values(), step=step, **RATES, shadow=shadow)
+            numbers = {name: torch.tensor([value], device=device) for name, value in ({"step": step} | RATES).items()}
+            kernels.adam_step(*twins.values(), **numbers)
+        return cls(norm, tensors, twins, shadow)
+
+
 def _adam(op: str, case: Case, dtype: torch.dtype, device: str) -> Iterator[Finding]:
     """Three steps of Adam in place, once with numbers in device memory; its copy in a narrow dtype; the norm."""
-    arrays = {name: _rounded(array, dtype) for name, array in case.arrays.items()}
-    norm = kernels.global_norm(_tensor(arrays["grad"], dtype, device))
-    length = float(np.linalg.norm(arrays["grad"]))
+    norm, tensors, twins, shadow = Stepped.of(case, dtype, device)
+    truth = {name: _rounded(array, dtype).copy() for name, array in case.arrays.items()}
+    length = float(np.linalg.norm(truth["grad"]))
     yield Finding("the global norm", error(_numpy(norm) / length, np.ones(())), TOLERANCE)
-
-    truth = {name: array.copy() for name, array in arrays.items()}
-    tensors = {name: _tensor(array, torch.float32, device) for name, array in arrays.items()}
-    twins = {name: tensor.clone() for name, tensor in tensors.items()}
-    shadow = torch.empty_like(tensors["data"], dtype=dtype)
-    for step in range(1, 4):
-        reference.adam_step(*truth.values(), step=step, lr=0.1, grad_scale=0.5)
-        kernels.adam_step(*tensors.values(), step=step, lr=0.1, grad_scale=0.5, shadow=shadow)
-        numbers = {"step": step, "lr": 0.1, "grad_scale": 0.5}
-        kernels.adam_step(*twins.values(), **{k: torch.tensor([v], device=device) for k, v in numbers.items()})
+    for step in STEPS:
+        reference.adam_step(*truth.values(), step=step, **RATES)
     for name, array in truth.items():
         yield Finding(name, error(_numpy(tensors[name]), array), TOLERANCE)
         _require(torch.equal(tensors[name], twins[name]), f"{name} depends on where step, lr and grad_scale are")

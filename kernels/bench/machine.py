@@ -6,12 +6,15 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
 import torch._functorch.config as functorch_config
 from torch import Tensor
 
+import kernels
+from minitransformer.ops import Ops
 from minitransformer.threads import available_cores
 
 from ..availability import require_triton, triton_device
@@ -56,8 +59,13 @@ class Machine:
 
     @property
     def processes(self) -> int:
-        """How many may compile side by side."""
-        return 1 if self.device == "cpu" else max(1, min(8, available_cores() // 2))
+        """How many may check side by side."""
+        return available_cores() if self.device == "cpu" else max(1, min(8, available_cores() // 2))
+
+    @property
+    def ops(self) -> Ops:
+        """PyTorch's arithmetic there."""
+        return kernels.torch_ops(self.device, self.dtype)
 
     @property
     def _has_bfloat16(self) -> bool:
@@ -76,10 +84,18 @@ class Machine:
         return torch.randint(low, high, shape, device=self.device)
 
     def compiled(self, function: Callable) -> Callable:
-        """`torch.compile`, with nothing left of what was compiled before; a rehearsal traces and generates no code."""
-        torch._dynamo.reset()
-        functorch_config.donated_buffer = False  # a backward that is timed runs more than once
-        return torch.compile(function, dynamic=False, backend="aot_eager" if self.smoke else "inductor")
+        """`torch.compile`, when it is first called and with nothing left of what was compiled before.
+
+        A rehearsal traces and generates no code.
+        """
+
+        @cache
+        def compiled() -> Callable:
+            torch._dynamo.reset()
+            functorch_config.donated_buffer = False  # a backward that is timed runs more than once
+            return torch.compile(function, dynamic=False, backend="aot_eager" if self.smoke else "inductor")
+
+        return lambda *arguments: compiled()(*arguments)
 
     def milliseconds(self, calls: Sequence[Call]) -> float:
         """The median time of calls that take turns, so that none finds its own inputs in the cache."""
@@ -109,6 +125,13 @@ class Machine:
             gc.collect()
             torch.cuda.empty_cache()
 
+    def works(self) -> bool:
+        """Whether it still computes: after an illegal access, nothing on a GPU does as long as the process lives."""
+        try:
+            return self.randn(1).isfinite().item() is True
+        except Exception:
+            return False
+
     def versions(self) -> dict[str, str]:
         """Of what computes."""
         import triton
@@ -123,7 +146,7 @@ class Machine:
 def _driver() -> str:
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return done.stdout.splitlines()[0].strip()

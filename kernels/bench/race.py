@@ -1,12 +1,8 @@
-"""Contestants on the same task, one after the other: inputs drawn afresh for each, and the median time of a call.
+"""Contestants on the same task: for each, inputs drawn afresh and the median time of a call."""
 
-A contestant that fails (a peer that does not take these options, or for which there is not enough memory) is written
-down with its reason and stops nobody else.
-"""
-
-import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,15 +11,15 @@ from torch import Tensor
 import kernels
 
 from .machine import Call, Ceilings, Machine
-
-OURS = "ours"
+from .results import LATE, Entry
 
 SETS = 2
 """Of inputs, that take turns; each is meant to be larger than the cache."""
 
-NO_TIME = "no time left"
-
 FORWARD, BACKWARD, BOTH = "forward", "backward", "forward + backward"
+
+Found = dict[str, Any]
+"""A time, `ms`, and what was found beside it."""
 
 Start = Callable[[], Sequence[Call]]
 """Makes the calls of a contestant, which take turns."""
@@ -35,50 +31,56 @@ Prepare = Callable[[tuple, Tensor | None], Call]
 """Makes one call from these two."""
 
 
+@dataclass(frozen=True)
 class Bench:
-    """A machine, its ceilings, and when the section that is running has to be done."""
+    """A machine and its ceilings."""
 
-    def __init__(self, machine: Machine, ceilings: Ceilings, deadline: float) -> None:
-        self.machine, self.ceilings, self.deadline = machine, ceilings, deadline
+    machine: Machine
+    ceilings: Ceilings
 
-    def race(
-        self, contestants: Mapping[str, Start], *, flops: float | None = None, moved: float | None = None
-    ) -> dict[str, Any]:
-        """Times; beside them TFLOP/s or GB/s, by the operations or the bytes that the task takes at the least."""
-        found = {}
-        for name, start in contestants.items():
-            found[name] = self._measured(start)
-            if "ms" in found[name]:
-                found[name] |= self.ceilings.rates(found[name]["ms"], flops, moved)
-        self.machine.tidy()
-        return found
-
-    def drawn(self, draw: Draw, prepares: Mapping[str, Prepare]) -> dict[str, Start]:
-        """Contestants whose calls have inputs of their own each."""
-        sets = self.machine.size(SETS, 1)
-        return {
-            name: lambda prepare=prepare: [prepare(*draw()) for _ in range(sets)] for name, prepare in prepares.items()
-        }
-
-    def _measured(self, start: Start) -> dict[str, Any]:
-        if time.monotonic() > self.deadline:
-            return {"failed": NO_TIME}
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # peers say at length why they don't take an option
-                calls = start()
-                for call in calls:
-                    call()  # compiles
-                peak = self.machine.peak_bytes(calls[0])
-                return {"ms": self.machine.milliseconds(calls), "peak_mb": None if peak is None else peak / 1e6}
-        except Exception as error:
-            return {"failed": reason(error)}
+    def timed(self, start: Start, *, flops: float | None = None, moved: float | None = None) -> Found:
+        """Time and memory; beside them TFLOP/s or GB/s, by the operations or bytes that the task takes at the least."""
+        calls = start()
+        for call in calls:
+            call()  # compiles
+        peak = self.machine.peak_bytes(calls[0])
+        milliseconds = self.machine.milliseconds(calls)
+        found = {"ms": milliseconds, "peak_mb": None if peak is None else peak / 1e6}
+        return found | self.ceilings.rates(milliseconds, flops, moved)
 
 
-def reason(error: Exception) -> str:
-    """An exception in one line."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:200] if lines else ''}".rstrip(": ")
+@dataclass(frozen=True)
+class Task:
+    """What is computed on what; the bytes (`moved`) or operations (`flops`) that it takes at the least; and by whom."""
+
+    op: str
+    what: str
+    size: dict[str, Any]
+    work: dict[str, float]
+    contestants: Mapping[str, Callable[[Bench], Found]]
+
+    def entry(self) -> Entry:
+        """Of the ledger, before anything is measured."""
+        described = {"op": self.op, "what": self.what, "size": self.size, **self.work}
+        return described | {"contestants": dict.fromkeys(self.contestants, LATE)}
+
+
+def task(
+    machine: Machine,
+    op: str,
+    what: str,
+    size: dict[str, Any],
+    work: dict[str, float],
+    draw: Draw,
+    prepares: Mapping[str, Prepare],
+) -> Task:
+    """One whose contestants' calls have inputs of their own each."""
+    sets = machine.size(SETS, 1)
+
+    def measured(prepare: Prepare, bench: Bench) -> Found:
+        return bench.timed(lambda: [prepare(*draw()) for _ in range(sets)], **work)
+
+    return Task(op, what, size, work, {name: partial(measured, prepare) for name, prepare in prepares.items()})
 
 
 def of_pair(op: str, what: str, **options: Any) -> Prepare:

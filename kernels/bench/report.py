@@ -71,8 +71,10 @@ def _of_a_gpu(ledger: Ledger) -> list[str]:
 
 def _heading(ledger: Ledger) -> str:
     """The GPU, what it ran, when, and which times are no longer those of the code as it is."""
-    stamps = [*ledger["ops"].values(), *ledger["sections"].values()]
-    lines = {f"{stamp['date']}: {_words(stamp['versions'])}": None for stamp in stamps}
+    stamps = [(entry["date"], entry["versions"]) for entry in ledger["ops"].values()]
+    for name, section in ledger["sections"].items():
+        stamps += [(entry["date"], section["versions"]) for entry in entries(ledger, name) if "date" in entry]
+    lines = {f"{date}: {_words(versions)}": None for date, versions in stamps}
     hashes = [timed["hashes"] for timed in ledger["sections"].values()]
     changed = [op for op in KERNELS if any(timed.get(op) != current(op) for timed in hashes)]
     stale = f"; changed since they were timed: {', '.join(changed)}" if changed else ""

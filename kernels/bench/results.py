@@ -7,10 +7,19 @@ from typing import Any
 
 from minitransformer.atomic import atomic_write
 
+from .supervisor import NO_TIME
+
 Ledger = dict[str, Any]
 
 Entry = dict[str, Any]
-"""A task and what was found: `op`, `what`, `size` and `contestants`, each with `ms`, or with why it `failed`."""
+"""A task and what was found: `op`, `what`, `size`, `date`, and `contestants`, each with `ms` or why it `failed`."""
+
+OURS = "ours"
+
+LATE = {"failed": NO_TIME}
+"""Said of a contestant until it is measured."""
+
+WRONG = {"failed": "wrong: see what its check says"}
 
 
 def path_of(folder: Path, gpu: str) -> Path:
@@ -19,10 +28,14 @@ def path_of(folder: Path, gpu: str) -> Path:
 
 
 def opened(path: Path, gpu: str, smoke: bool) -> Ledger:
-    """What the file says, to be added to; or a new one's beginning."""
-    if path.exists():
-        return read(path)
-    return {"gpu": gpu, "smoke": smoke, "ops": {}, "sections": {}}
+    """What the file says, to be added to; or a new one's beginning. Raises `ValueError` for what is no ledger."""
+    if not path.exists():
+        return {"gpu": gpu, "smoke": smoke, "ops": {}, "sections": {}, "failures": []}
+    try:
+        ledger = read(path)
+        return ledger | {"ops": dict(ledger["ops"]), "sections": dict(ledger["sections"]), "failures": []}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no ledger ({error!r}): move it away") from None
 
 
 def read(path: Path) -> Ledger:
@@ -37,8 +50,19 @@ def write(path: Path, ledger: Ledger) -> None:
 
 
 def entries(ledger: Ledger, section: str) -> list[Entry]:
-    """The tasks of a section; none where it has not run."""
-    return ledger["sections"].get(section, {"entries": []})["entries"]
+    """The tasks of a section, without our times of ops whose check failed; none where it has not run."""
+    return [_as_checked(entry, ledger) for entry in ledger["sections"].get(section, {"entries": []})["entries"]]
+
+
+def _as_checked(entry: Entry, ledger: Ledger) -> Entry:
+    if "failed" not in ledger["ops"].get(entry["op"], {}) or OURS not in entry["contestants"]:
+        return entry
+    return entry | {"contestants": entry["contestants"] | {OURS: WRONG}}
+
+
+def task_of(entry: Entry) -> str:
+    """ "softmax, forward: rows 8, columns 64"."""
+    return f"{entry['op']}, {entry['what']}: {size_of(entry)}"
 
 
 def size_of(entry: Entry) -> str:

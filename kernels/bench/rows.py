@@ -5,7 +5,6 @@ The fused loss is counted in operations instead: its three products take most of
 
 import importlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,8 +23,8 @@ from ..linear_cross_entropy import linear_cross_entropy_naive
 from ..softmax import softmax_naive, softmax_online
 from . import peers
 from .machine import Call, Machine
-from .race import BACKWARD, BOTH, FORWARD, OURS, Bench, Draw, Prepare, of_autograd, of_function, of_pair
-from .results import Entry
+from .race import BACKWARD, BOTH, FORWARD, Draw, Prepare, Task, of_autograd, of_function, of_pair, task
+from .results import OURS
 
 RATE = 0.1
 DROPOUT = Dropout(RATE, key=1)
@@ -33,25 +32,11 @@ LOSS = {"label_smoothing": 0.1, "ignore_index": 0}
 ADAM = {"lr": 1e-4, "beta1": 0.9, "beta2": 0.98, "eps": 1e-9}
 
 
-@dataclass(frozen=True)
-class Task:
-    """What is computed on what, and the bytes or the operations that it takes at the least."""
-
-    op: str
-    what: str
-    size: dict[str, int]
-    draw: Draw
-    contestants: dict[str, Prepare]
-    work: dict[str, float]
-
-
-def rows(bench: Bench) -> Iterator[Entry]:
+def tasks(machine: Machine) -> Iterator[Task]:
     """All of them, op by op; those that targets name come first, in case that the time does not suffice."""
     named = (_adam, _dropout, _layernorm, _add_layernorm, _cross_entropy, _softmax)
-    for tasks in (*named, _relu, _embedding, _fused_loss):
-        for task in tasks(bench.machine):
-            found = bench.race(bench.drawn(task.draw, task.contestants), **task.work)
-            yield {"op": task.op, "what": task.what, "size": task.size, **task.work, "contestants": found}
+    for makes in (*named, _relu, _embedding, _fused_loss):
+        yield from makes(machine)
 
 
 def _usual(
@@ -94,7 +79,7 @@ def _softmax(machine: Machine) -> Iterator[Task]:
             contestants = _usual(machine, "softmax", what, peers.softmax, rungs if what == FORWARD else {})
             contestants |= _liger("liger_softmax", what)
             draw = _drawing(machine, tuple(size.values()))
-            yield Task("softmax", what, size, draw, contestants, _passes(machine, count, elements))
+            yield task(machine, "softmax", what, size, _passes(machine, count, elements), draw, contestants)
 
 
 def _layernorm(machine: Machine) -> Iterator[Task]:
@@ -107,7 +92,7 @@ def _layernorm(machine: Machine) -> Iterator[Task]:
             contestants = _usual(machine, "layernorm", what, peers.layernorm, rungs)
             contestants |= _liger("liger_layer_norm", what, eps=1e-5)
             draw = _drawing(machine, tuple(size.values()), (width,), (width,))
-            yield Task("layernorm", what, size, draw, contestants, _passes(machine, count, elements))
+            yield task(machine, "layernorm", what, size, _passes(machine, count, elements), draw, contestants)
 
 
 def _add_layernorm(machine: Machine) -> Iterator[Task]:
@@ -124,7 +109,7 @@ def _add_layernorm(machine: Machine) -> Iterator[Task]:
             rungs = {"unfused": of_function(unfused)} if what == FORWARD else {}
             contestants = _usual(machine, "add_layernorm", what, pytorch, rungs, dropout=DROPOUT)
             draw = _drawing(machine, *[tuple(size.values())] * 2, (width,), (width,))
-            yield Task("add_layernorm", what, size, draw, contestants, _passes(machine, count, elements))
+            yield task(machine, "add_layernorm", what, size, _passes(machine, count, elements), draw, contestants)
 
 
 def _cross_entropy(machine: Machine) -> Iterator[Task]:
@@ -143,7 +128,8 @@ def _cross_entropy(machine: Machine) -> Iterator[Task]:
             rungs = {"naive": of_function(naive)} if what == BOTH else {}
             contestants = _usual(machine, "cross_entropy", what, pytorch, rungs, **LOSS)
             contestants |= _liger("liger_cross_entropy", what, **LOSS)
-            yield Task("cross_entropy", what, {"rows": N, "V": V}, draw, contestants, _passes(machine, count, N * V))
+            size, work = {"rows": N, "V": V}, _passes(machine, count, N * V)
+            yield task(machine, "cross_entropy", what, size, work, draw, contestants)
 
 
 def _fused_loss(machine: Machine) -> Iterator[Task]:
@@ -161,7 +147,7 @@ def _fused_loss(machine: Machine) -> Iterator[Task]:
         contestants = _usual(machine, "linear_cross_entropy", BOTH, pytorch, {"naive": of_function(naive)}, **LOSS)
         contestants |= _liger("liger_fused_linear_cross_entropy", BOTH, **LOSS)
         size = {"rows": N, "C": C, "V": V}
-        yield Task("linear_cross_entropy", BOTH, size, draw, contestants, {"flops": 6.0 * N * C * V})
+        yield task(machine, "linear_cross_entropy", BOTH, size, {"flops": 6.0 * N * C * V}, draw, contestants)
 
 
 def _adam(machine: Machine) -> Iterator[Task]:
@@ -192,13 +178,13 @@ def _adam(machine: Machine) -> Iterator[Task]:
         "PyTorch, fused": optimizer(fused=True),
         "torch.compile": of_function(machine.compiled(naive)),
     }
-    yield Task("adam", "step", {"P": P}, draw, contestants, {"moved": 28.0 * P})
+    yield task(machine, "adam", "step", {"P": P}, {"moved": 28.0 * P}, draw, contestants)
     contestants = {
         OURS: of_function(kernels.global_norm),
         "PyTorch": of_function(torch.linalg.vector_norm),
         "torch.compile": of_function(machine.compiled(lambda x: torch.linalg.vector_norm(x))),
     }
-    yield Task("adam", "global norm", {"P": P}, lambda: ((flat(),), None), contestants, {"moved": 4.0 * P})
+    yield task(machine, "adam", "global norm", {"P": P}, {"moved": 4.0 * P}, lambda: ((flat(),), None), contestants)
 
 
 def _dropout(machine: Machine) -> Iterator[Task]:
@@ -208,7 +194,7 @@ def _dropout(machine: Machine) -> Iterator[Task]:
     rungs = {"naive": of_function(lambda x: dropout_naive(x, RATE))}
     contestants = _usual(machine, "dropout", FORWARD, lambda x: F.dropout(x, RATE), rungs, dropout=DROPOUT)
     draw = _drawing(machine, tuple(size.values()))
-    yield Task("dropout", FORWARD, size, draw, contestants, _passes(machine, 2, elements))
+    yield task(machine, "dropout", FORWARD, size, _passes(machine, 2, elements), draw, contestants)
 
 
 def _relu(machine: Machine) -> Iterator[Task]:
@@ -217,7 +203,7 @@ def _relu(machine: Machine) -> Iterator[Task]:
     for what, count in ((FORWARD, 2), (BACKWARD, 3)):
         contestants = _usual(machine, "relu", what, peers.relu, {})
         draw = _drawing(machine, tuple(size.values()))
-        yield Task("relu", what, size, draw, contestants, _passes(machine, count, elements))
+        yield task(machine, "relu", what, size, _passes(machine, count, elements), draw, contestants)
 
 
 def _embedding(machine: Machine) -> Iterator[Task]:
@@ -235,4 +221,4 @@ def _embedding(machine: Machine) -> Iterator[Task]:
         rungs = {"naive": naive} if what == BACKWARD else {}
         contestants = _usual(machine, "embedding", what, peers.embedding, rungs)
         size = {"rows": N, "V": V, "columns": C}
-        yield Task("embedding", what, size, draw, contestants, _passes(machine, passed, C))
+        yield task(machine, "embedding", what, size, _passes(machine, passed, C), draw, contestants)

@@ -7,8 +7,9 @@ it is timed, its loss and the gradient of its embeddings, without dropout, must 
 import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,9 @@ from minitransformer.optimizer import Adam
 
 from ..graph import CapturedStep
 from .machine import Call, Machine
-from .race import OURS, Bench, Start
+from .race import Bench, Found, Task
 from .reference import Reference
-from .results import Entry
+from .results import OURS
 
 STEPS = 100_000
 """Of the paper's training (Vaswani 2017, §5.2)."""
@@ -78,24 +79,33 @@ class Setting:
         return itertools.cycle([self.batch(1), self.batch(2)])
 
 
-def swap(bench: Bench) -> Iterator[Entry]:
-    """The rungs of the ladder, then PyTorch's own."""
-    setting = Setting.of(bench.machine)
-    truth, found = _numpy(setting)
-    yield _entry(setting, NUMPY, found | bench.ceilings.rates(found["ms"], setting.flops, None))
-    for name, start in _contestants(setting, bench.machine, truth).items():
-        found = bench.race({name: start}, flops=setting.flops)[name]
-        if name == GRAPH and "ms" in found:
-            found["peak_mb"] = None  # a replay allocates nothing: what it needs, the graph has kept
-        yield _entry(setting, name, found)
+def tasks(machine: Machine) -> Iterator[Task]:
+    """NumPy, the rungs of the ladder, PyTorch's own."""
+    setting, tables = Setting.of(machine), ladder(machine)
+    size, work = {"sentences": setting.sentences, "length": setting.length}, {"flops": setting.flops}
+    numpy = cache(lambda: _numpy(setting))  # once in a process, when somebody needs it
 
+    def timed(start: Callable[..., Sequence[Call]], **beside: Any) -> Callable[[Bench], Found]:
+        return lambda bench: bench.timed(lambda: start(truth=numpy()[0]), **work) | beside
 
-def _entry(setting: Setting, name: str, found: dict[str, Any]) -> Entry:
-    if "ms" in found:
-        found = found | {"hours": found["ms"] * STEPS / 3.6e6}
-    size = {"sentences": setting.sentences, "length": setting.length}
-    who = NUMPY if name == NUMPY else PYTORCH if name in (EAGER, COMPILED) else OURS
-    return {"op": "training step", "what": name, "size": size, "flops": setting.flops, "contestants": {who: found}}
+    def estimated(bench: Bench) -> Found:
+        _, found = numpy()
+        return found | bench.ceilings.rates(found["ms"], setting.flops, None)
+
+    def with_hours(measure: Callable[[Bench], Found], bench: Bench) -> Found:
+        found = measure(bench)
+        return found | {"hours": found["ms"] * STEPS / 3.6e6}
+
+    measures = {(NUMPY, NUMPY): estimated}
+    for name, ops in tables.items():
+        measures[name, OURS] = timed(partial(_ours, setting, ops, captured=False))
+    # A replay allocates nothing: what it needs, the graph has kept.
+    last = list(tables.values())[-1]
+    measures[GRAPH, OURS] = timed(partial(_ours, setting, last, captured=True), peak_mb=None)
+    for name, compiled in ((EAGER, False), (COMPILED, True)):
+        measures[name, PYTORCH] = timed(partial(_pytorch, setting, machine, compiled=compiled))
+    for (name, who), measure in measures.items():
+        yield Task("training step", name, size, work, {who: partial(with_hours, measure)})
 
 
 @dataclass(frozen=True)
@@ -132,22 +142,9 @@ def _numpy(setting: Setting) -> tuple[Truth, dict[str, Any]]:
     return truth, {"ms": gradients_ms * setting.sentences / setting.part + update_ms, "estimated_from": estimate}
 
 
-def _contestants(setting: Setting, machine: Machine, truth: Truth) -> dict[str, Start]:
-    tables = ladder(machine)
-    ours: dict[str, Start] = {
-        name: lambda ops=ops: _ours(setting, ops, truth, captured=False) for name, ops in tables.items()
-    }
-    last = list(tables.values())[-1]
-    return ours | {
-        GRAPH: lambda: _ours(setting, last, truth, captured=True),
-        EAGER: lambda: _pytorch(setting, machine, truth, compiled=False),
-        COMPILED: lambda: _pytorch(setting, machine, truth, compiled=True),
-    }
-
-
 def ladder(machine: Machine) -> dict[str, Ops]:
     """PyTorch's arithmetic, and one kernel more at a time until all that a training step reaches is ours."""
-    ops = kernels.torch_ops(machine.device, machine.dtype)
+    ops = machine.ops
     forward, backward = kernels.attention_from(kernels.softmax_forward, kernels.softmax_backward)
     tables = {"torch arithmetic": ops}
     for name, ours in {
@@ -172,16 +169,21 @@ def _ours(setting: Setting, ops: Ops, truth: Truth, captured: bool) -> list[Call
     model = Transformer(setting.config, ops)
     loss = _gradients(model, truth.batch, None)
     truth.require(float(loss), model.parameters.named["tokens.table"].grad)
-    optimizer, batches = Adam(model.parameters, ops), setting.batches()
+    return [step_of(model, setting, captured)]
+
+
+def step_of(model: Transformer, setting: Setting, captured: bool) -> Call:
+    """A training step of ours on the next batch."""
+    optimizer, batches = Adam(model.parameters, model.ops), setting.batches()
     if captured:
         captured_step = CapturedStep(model, optimizer, SMOOTHING, seed=SEED)
-        return [lambda: captured_step(next(batches), LEARNING_RATE)]
+        return lambda: captured_step(next(batches), LEARNING_RATE)
 
     def step() -> None:
         _gradients(model, next(batches), DropoutStream(SEED, optimizer.num_steps + 1))
         optimizer.step(LEARNING_RATE)
 
-    return [step]
+    return step
 
 
 def _gradients(model: Transformer, batch: Batch, dropout: DropoutStream | None) -> Any:

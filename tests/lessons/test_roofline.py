@@ -14,24 +14,9 @@ def tasks():
     from kernels.bench import attention, rows
     from kernels.bench.machine import Machine
 
-    class Counting(Machine):
-        def compiled(self, function):
-            return function
-
-    machine = Counting("cpu", smoke=False)
-    makers = (
-        rows._adam, rows._dropout, rows._layernorm, rows._add_layernorm, rows._cross_entropy, rows._softmax,
-        rows._relu, rows._embedding, rows._fused_loss,
-    )  # fmt: skip
-    found = {
-        (task.op, task.what, frozenset(task.size.items())): task.work for maker in makers for task in maker(machine)
-    }
-    for shape in attention.shapes(machine):
-        if shape.kind == "full":
-            size = frozenset((name, value) for name, value in vars(shape).items() if value is not None)
-            for what, factor in (("forward", 1.0), ("forward + backward", 3.5)):
-                found["attention", what, size] = {"flops": factor * 4 * shape.H * shape.pairs(machine) * shape.D}
-    return found
+    machine = Machine("cpu", smoke=False)
+    every = (*rows.tasks(machine), *attention.tasks(machine))
+    return {(task.op, task.what, frozenset(task.size.items())): task.work for task in every}
 
 
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: f"{work.name}, {work.what}")

@@ -1,0 +1,155 @@
+"""Kernels compiled before they are needed, by many processes, into the cache on disk where a launch looks for them.
+
+Each process goes through all that will be launched, on tensors that have shapes and no memory, under a driver that only
+compiles (`kernels.compilation`): no GPU is touched. Whoever comes first to a kernel compiles it.
+"""
+
+import hashlib
+import os
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from triton import knobs
+
+import kernels
+from minitransformer.models import Transformer
+from minitransformer.ops import Ops
+
+from .. import _rows, compilation
+from ..ledger import OPS
+from ..plain.arrays import plumbing
+from ..tuning import KIBIBYTE, Tuner, capability
+from . import attention, rows, swap
+from .checks import cases_in, launched
+from .machine import Ceilings, Machine
+from .race import Bench, Found, Start
+from .results import OURS
+
+
+@dataclass(frozen=True)
+class Target:
+    """What compiling depends on: the GPU's kind, its threads, memory and processors, and the dtypes that it has."""
+
+    name: str
+    warp_size: int
+    shared_memory: int
+    processors: int
+    dtypes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, machine: Machine) -> "Target":
+        """That of this GPU."""
+        index = torch.cuda.current_device()
+        found, properties = capability(torch.device("cuda", index)), torch.cuda.get_device_properties(index)
+        dtypes = tuple(str(dtype).removeprefix("torch.") for dtype in machine.dtypes)
+        name = f"{found.kind}:{found.arch}"
+        return cls(name, properties.warp_size, found.shared_memory, properties.multi_processor_count, dtypes)
+
+
+@dataclass(frozen=True)
+class Shapes(Machine):
+    """A machine as a target is, whose tensors have no memory."""
+
+    target: Target
+
+    @property
+    def dtypes(self) -> tuple[torch.dtype, ...]:
+        """As said."""
+        return tuple(getattr(torch, name) for name in self.target.dtypes)
+
+    @property
+    def ops(self) -> Ops:
+        """PyTorch's arithmetic on shapes."""
+        return replace(kernels.torch_ops("cpu", self.dtype), **plumbing(torch.device(self.device), self.dtype))
+
+
+class OnlyLaunched(Bench):
+    """No clock."""
+
+    def timed(self, start: Start, **work: Any) -> Found:
+        """One call."""
+        for call in start():
+            call()
+        return {}
+
+
+def compile_ahead(target: Target, smoke: bool, sections: Sequence[str], claims: Path) -> int:
+    """Compile what the sections launch and nobody has claimed yet in the folder `claims`; how many kernels it was."""
+    machine = Shapes("meta", smoke, target)
+    with _compiling(target, claims) as compiled:
+        for launch in launches(machine, sections, claims):
+            try:
+                launch()
+            except Exception:  # what can't be compiled is found out again where it is launched
+                traceback.print_exc()
+    return len(compiled)
+
+
+def launches(machine: Machine, sections: Sequence[str], claims: Path) -> Iterator[Callable[[], Any]]:
+    """What leads to launches, the longest first."""
+    if "swap" in sections:
+        tables = list(swap.ladder(machine).values())
+        for number, (ops, captured) in enumerate(((tables[-1], True), (tables[-1], False), (tables[1], False))):
+            if _claim(claims, f"step {number}"):  # its model takes longer to make than its few kernels
+                yield partial(_train, machine, ops, captured)
+    bench = OnlyLaunched(machine, Ceilings(1.0, 1.0))
+    for section, module in (("attention", attention), ("rows", rows)):
+        if section in sections:
+            for task in module.tasks(machine):
+                yield partial(task.contestants[OURS], bench)
+    if "checks" in sections:
+        for op in OPS:
+            for dtype in machine.dtypes:
+                for case in cases_in(op, dtype, machine):
+                    yield partial(launched, op, case, dtype, machine.device)
+
+
+def _train(machine: Machine, ops: Ops, captured: bool) -> None:
+    """A training step."""
+    setting = swap.Setting.of(machine)
+    swap.step_of(Transformer(setting.config, ops), setting, captured)()
+
+
+@contextmanager
+def _compiling(target: Target, claims: Path) -> Iterator[list[str]]:
+    """Launches compile what nobody has claimed, all tiles where one would be tuned; the names of what was compiled."""
+    compiled = []
+
+    def taken(*, key: str, fn: Any, **rest: Any) -> bool:
+        mine = _claim(claims, f"{fn.module} {fn.name} {key}")
+        if mine:
+            compiled.append(fn.name)
+        return not mine
+
+    def every_tile(tuner: Tuner, candidates: Sequence[Any], key: tuple, launch: Callable[[Any], None]) -> Any:
+        for tile in candidates:
+            launch(tile)
+        return candidates[0]
+
+    arch = target.name.partition(":")[2]
+    with (
+        patch.dict(compilation.TARGETS, {target.name: target.shared_memory // KIBIBYTE}),
+        patch.dict(compilation.WARP_SIZES, {arch: target.warp_size}),
+        patch.object(_rows, "PROCESSORS_INTERPRETED", target.processors),
+        patch.object(Tuner, "__call__", every_tile),
+        knobs.runtime.scope(),
+        compilation.pretending(target.name),
+    ):
+        knobs.runtime.jit_cache_hook = taken
+        yield compiled
+
+
+def _claim(claims: Path, what: str) -> bool:
+    """Whether it is ours to do: a file can be made once."""
+    try:
+        os.close(os.open(claims / hashlib.sha256(what.encode()).hexdigest(), os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True

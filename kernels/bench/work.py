@@ -1,0 +1,127 @@
+"""What the bench's processes do, and what each of them sends: numbers and words, so that their parent needs no PyTorch.
+
+look         what there is to run on
+compute      whether it computes
+compile      as many kernels ahead as others leave to it
+check        the worst error of an op in one dtype, or what is wrong with it
+plan         a section's ceilings and tasks
+measure      of some of its tasks, one contestant after the other
+"""
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .supervisor import reason_of
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .race import Task
+    from .rounds import Unit
+
+BEGINS = "begins"
+
+
+def look(smoke: bool) -> Iterator[dict[str, Any]]:
+    """Device, name, versions, dtypes, how many processes may check at once, and what to compile for; or `refused`."""
+    try:
+        machine = _machine(smoke)
+    except (ModuleNotFoundError, RuntimeError) as error:
+        yield {"refused": str(error)}
+        return
+    target = None
+    if machine.device == "cuda":
+        from .ahead import Target
+
+        target = asdict(Target.of(machine))
+    yield {
+        "device": machine.device,
+        "name": machine.name,
+        "versions": machine.versions(),
+        "dtypes": [str(dtype).removeprefix("torch.") for dtype in machine.dtypes],
+        "at_once": machine.processes,
+        "target": target,
+    }
+
+
+def compute(smoke: bool) -> Iterator[bool]:
+    """Whether it does in a process of this kind."""
+    yield _machine(smoke).works()
+
+
+def compile(target: dict[str, Any], smoke: bool, sections: Sequence[str], claims: Path) -> Iterator[int]:
+    """How many kernels it was."""
+    from .ahead import Target, compile_ahead
+
+    yield compile_ahead(Target(**target), smoke, sections, claims)
+
+
+def check(smoke: bool, op: str, dtype: str) -> Iterator[dict[str, Any]]:
+    """The worst `error` and its share `of_allowed`; or why it `failed`."""
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    machine = _machine(smoke)
+    from . import checks
+
+    with threadpool_limits(2):  # others check beside it
+        try:
+            yield checks.check(op, getattr(torch, dtype), machine)
+        except checks.CheckFailed as failed:
+            yield {"failed": failed.message}
+
+
+def plan(smoke: bool, section: str) -> Iterator[Any]:
+    """The ceilings; then the tasks, as entries of the ledger."""
+    from .machine import Ceilings
+
+    machine = _machine(smoke)
+    yield asdict(Ceilings.of(machine))
+    yield [task.entry() for task in _tasks(machine, section)]
+
+
+def measure(smoke: bool, section: str, ceilings: dict[str, float], units: "Sequence[Unit]") -> Iterator[Any]:
+    """That one begins, then what was found of it or why it `failed`; and so on.
+
+    Raises what a contestant raised after which the GPU computes no more.
+    """
+    machine = _machine(smoke)
+    from .machine import Ceilings
+    from .race import Bench
+
+    bench, tasks = Bench(machine, Ceilings(**ceilings)), _tasks(machine, section)
+    before = None
+    for number, name in units:
+        yield BEGINS
+        if number != before:
+            machine.tidy()
+            before = number
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # peers say at length why they don't take an option
+                found = tasks[number].contestants[name](bench)
+        except Exception as error:
+            if not machine.works():
+                raise
+            found = {"failed": reason_of(error)}
+        yield found
+
+
+def _tasks(machine: "Machine", section: str) -> "list[Task]":
+    return list(import_module(f".{section}", __package__).tasks(machine))
+
+
+def _machine(smoke: bool) -> "Machine":
+    """What there is to run on. Triton asks whether to interpret when it is first imported: it is not, before."""
+    import torch
+
+    if smoke and not torch.cuda.is_available():
+        os.environ["TRITON_INTERPRET"] = "1"
+        torch.set_num_threads(1)  # tensors are tiny
+    from .machine import Machine
+
+    return Machine.here(smoke)

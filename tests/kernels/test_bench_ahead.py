@@ -1,0 +1,84 @@
+"""Compiling ahead: by many processes, each kernel once, and where the launches of the bench look for it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from test_bench_supervisor import HERE
+
+pytest.importorskip("triton")
+
+from kernels.bench import supervisor
+
+LAUNCHED = """
+import json, sys
+from pathlib import Path
+import torch
+from triton import knobs
+from kernels.attention import host
+from kernels.bench import ahead
+from kernels.bench.machine import Machine
+
+class Here(ahead.Shapes):
+    "The same in host memory: as on a GPU, tensors lie somewhere."
+    ops, dtype = Machine.ops, torch.bfloat16
+
+found = []
+knobs.compilation.listener = lambda *, src, cache_hit, **rest: found.append((src.fn.__name__, cache_hit))
+target = ahead.Target(**json.loads(sys.argv[1]))
+sections, claims = sys.argv[2].split(), Path(sys.argv[3])
+claims.mkdir(exist_ok=True)
+ahead.OPS = dict.fromkeys(sys.argv[4].split())
+host.TUNED_FROM = 1
+if sys.argv[5] == "ahead":
+    print(json.dumps(ahead.compile_ahead(target, True, sections, claims)))
+else:
+    with ahead._compiling(target, claims):
+        knobs.runtime.jit_cache_hook = None
+        for launch in ahead.launches(Here("cpu", True, target), sections, claims):
+            launch()
+print(json.dumps(found))
+"""
+
+
+def test_nothing_that_is_imported_beforehand_asks_for_a_gpu():
+    """In a process that was copied from one that has, none would work."""
+    program = (
+        "import importlib, torch\n"
+        "def never(*arguments): raise AssertionError('the GPU was asked')\n"
+        "for name in ('_lazy_init', 'init', 'is_available', 'device_count', 'current_device'):\n"
+        "    setattr(torch.cuda, name, never)\n"
+        "from kernels.bench.supervisor import PRELOADED\n"
+        "for module in PRELOADED: importlib.import_module(module)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=HERE.parents[1])
+    assert supervisor.PRELOADED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sections", ["checks", "attention", "rows", "swap"])
+def test_a_launch_finds_what_was_compiled_ahead(tmp_path, sections):
+    """Two processes share the work; then no kernel that is launched on real memory needs compiling."""
+    target = {
+        "name": "cuda:90", "warp_size": 32, "shared_memory": 227 * 1024, "processors": 132, "dtypes": ["bfloat16"]
+    }  # fmt: skip
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment |= {"TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def run(how: str) -> subprocess.Popen:
+        command = [sys.executable, "-c", LAUNCHED, json.dumps(target), sections, str(tmp_path / how), "relu adam", how]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=HERE.parents[1])
+
+    numbers = []
+    for process in [run("ahead"), run("ahead")]:
+        said, _ = process.communicate()
+        assert process.returncode == 0
+        numbers.append(int(said.splitlines()[0]))
+    steps = 3 if sections == "swap" else 0  # that were claimed as a whole
+    assert sum(numbers) == len(list((tmp_path / "ahead").iterdir())) - steps > 0
+    said, _ = run("later").communicate()
+    later = json.loads(said)
+    assert len(later) >= sum(numbers)
+    assert [name for name, hit in later if not hit] == []
