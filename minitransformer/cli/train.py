@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint import CheckpointError, latest, load_checkpoint
+from ..checkpoint import Checkpoint, CheckpointError, latest, load_checkpoint
 from ..data.preparation import CorpusChoice, PreparedData, kept_choice, open_prepared, prepare
 from ..lock import locked
 from ..models import Model, ModelConfig, TransformerConfig, build_model, config_from_dict
@@ -16,6 +16,7 @@ from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, Trainin
 from .backend import NUMPY, Backend, chosen_backend
 from .common import given, heavy_work, invocation, progress_wanted, say
 from .errors import INTERRUPTED
+from .outputs import check_output
 from .train_options import (
     CORPUS_OPTIONS,
     MODEL_OPTIONS,
@@ -81,6 +82,7 @@ def new_plan(args: argparse.Namespace, locks: ExitStack) -> Plan:
         **given(args, ("source", "target", "sentences", "seed")),
     )
     folder = Path(args.out or f"runs/{choice.name}-{args.preset or 'tiny'}")
+    check_output("--out", folder / PICTURE_NAME, [args.data])
     locks.enter_context(locked(folder))
     if latest(folder) is not None:
         raise FileExistsError(
@@ -107,6 +109,7 @@ def resumed_plan(args: argparse.Namespace, locks: ExitStack) -> Plan:
     if args.resume is True and args.out is None:
         raise ValueError("--resume needs the folder of the training: --resume FOLDER")
     folder = Path(args.out if args.resume is True else args.resume)
+    check_output("--resume", folder / PICTURE_NAME, [args.data])
     if latest(folder) is not None:
         locks.enter_context(locked(folder))
     path = latest(folder)
@@ -121,28 +124,30 @@ def resumed_plan(args: argparse.Namespace, locks: ExitStack) -> Plan:
         wanted = preset_config(args, config.vocab_size).to_dict()
     _refuse_changes(f"the model in {path}", config.to_dict(), wanted)
     settings = replace(TrainingSettings.from_dict(checkpoint.state["settings"]), **given(args, SETTINGS_OPTIONS))
-    named = _wanted_corpus(args)
-    known = dict(zip(("source", "target"), checkpoint.languages or (), strict=False))
-    known |= named | {"vocab_size": config.vocab_size, "max_length": config.max_length, "seed": settings.seed}
-    data = resumed_data(folder / "data", known if named.keys() & {"dataset", "data"} else None)
+    data = resumed_data(folder / "data", checkpoint, _wanted_corpus(args))
     _refuse_changes(f"the data in {folder / 'data'}", vars(data.choice), _wanted_corpus(args))
     say(f"going on with the training in {folder} after step {checkpoint.step}")
     return Plan(folder, config, settings, data, resumes=True)
 
 
-def resumed_data(folder: Path, named: dict[str, Any] | None) -> PreparedData:
+def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) -> PreparedData:
     """The data of a training that goes on; what was deleted of it is made again, from the text that it was.
 
-    named: the fields of the text that the options name, where no file in `folder` does. Raises FileNotFoundError
-    where neither does.
+    named: the fields of the text that options give. They count where the data is not the checkpoint's, or no file of
+    it is left to say what text it was. Raises FileNotFoundError where neither does.
     """
-    with suppress(FileNotFoundError):
-        return open_prepared(folder)
-    choice = kept_choice(folder)
-    if choice is None and named is None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        data = open_prepared(folder)
+        if not named or data.train.checksum() == checkpoint.state.get("data", {}).get("crc32"):
+            return data
+    kept = kept_choice(folder)
+    if kept is None and not named.keys() & {"dataset", "data"}:
         raise FileNotFoundError(f"nothing in {folder} says which text this was: add --data or --dataset to --resume")
+    known: dict[str, Any] = dict(zip(("source", "target"), checkpoint.languages or (), strict=False))
+    known |= {name: checkpoint.config[name] for name in ("vocab_size", "max_length")}
+    known["seed"] = checkpoint.state["settings"]["seed"]
     say(f"making the data in {folder} again")
-    return prepare(folder, choice or CorpusChoice(**named or {}), progress_wanted())
+    return prepare(folder, CorpusChoice(**(known if kept is None else vars(kept)) | named), progress_wanted())
 
 
 def train(plan: Plan) -> TrainingOutcome:
