@@ -10,6 +10,7 @@ from ..threads import available_cores
 from .backend import Backend, add_backend_options, chosen_backend
 from .common import heavy_work, number, path_name, positive_int, say
 from .errors import INTERRUPTED
+from .outputs import check_output
 
 MINUTES = 60.0
 TASKS = {"grammar": 1.0, "multi30k": 10.0}
@@ -66,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
     out = Path(args.out)
     if args.report and (args.experiments or args.minutes is not None or args.data or args.task != "grammar"):
         raise ValueError("--report takes no experiment, task or budget: it writes again what is in --out")
+    for path in (out / "paper.md", *out.glob("results/*"), *out.glob("pictures/**/*")):
+        check_output("--out", path, [args.data])
     if not args.report:
         backend = chosen_backend(args)
         asked = _names(args.experiments)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint import latest, load_checkpoint
+from ..checkpoint import Checkpoint, latest, load_checkpoint
 from ..costs import least_training_bytes
 from ..data.preparation import CorpusChoice, PreparedData, kept_choice, open_prepared, prepare
 from ..lock import locked
@@ -19,6 +19,7 @@ from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, Trainin
 from .backend import NUMPY, Backend, chosen_backend
 from .common import as_bytes, given, heavy_work, invocation, progress_wanted, say
 from .errors import INTERRUPTED
+from .outputs import check_output
 from .train_options import (
     CORPUS_OPTIONS,
     MODEL_OPTIONS,
@@ -87,6 +88,7 @@ def new_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -> Pl
         **given(args, ("source", "target", "sentences", "seed")),
     )
     folder = Path(args.out or f"runs/{choice.name}-{args.preset or 'tiny'}")
+    check_output("--out", folder / PICTURE_NAME, [args.data])
     locks.enter_context(locked(folder))
     if latest(folder) is not None:
         raise FileExistsError(
@@ -124,6 +126,7 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -
     if args.resume is True and args.out is None:
         raise ValueError("--resume needs the folder of the training: --resume FOLDER")
     folder = Path(args.out if args.resume is True else args.resume)
+    check_output("--resume", folder / PICTURE_NAME, [args.data])
     if latest(folder) is not None:
         locks.enter_context(locked(folder))
     path = latest(folder)
@@ -138,28 +141,30 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -
     _refuse_changes(f"the model in {path}", config.to_dict(), wanted)
     settings = replace(earlier, **given(args, SETTINGS_OPTIONS))
     check_memory(config, settings, backend)
-    named = _wanted_corpus(args)
-    known = dict(zip(("source", "target"), checkpoint.languages or (), strict=False))
-    known |= named | {"vocab_size": config.vocab_size, "max_length": config.max_length, "seed": settings.seed}
-    data = resumed_data(folder / "data", known if named.keys() & {"dataset", "data"} else None)
+    data = resumed_data(folder / "data", checkpoint, _wanted_corpus(args))
     _refuse_changes(f"the data in {folder / 'data'}", vars(data.choice), _wanted_corpus(args))
     say(f"going on with the training in {folder} after step {checkpoint.step}")
     return Plan(folder, config, settings, data, resumes=True, backend=backend)
 
 
-def resumed_data(folder: Path, named: dict[str, Any] | None) -> PreparedData:
+def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) -> PreparedData:
     """The data of a training that goes on; what was deleted of it is made again, from the text that it was.
 
-    named: the fields of the text that the options name, where no file in `folder` does. Raises FileNotFoundError
-    where neither does.
+    named: the fields of the text that options give. They count where the data is not the checkpoint's, or no file of
+    it is left to say what text it was. Raises FileNotFoundError where neither does.
     """
-    with suppress(FileNotFoundError):
-        return open_prepared(folder)
-    choice = kept_choice(folder)
-    if choice is None and named is None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        data = open_prepared(folder)
+        if not named or data.train.checksum() == checkpoint.state.get("data", {}).get("crc32"):
+            return data
+    kept = kept_choice(folder)
+    if kept is None and not named.keys() & {"dataset", "data"}:
         raise FileNotFoundError(f"nothing in {folder} says which text this was: add --data or --dataset to --resume")
+    known: dict[str, Any] = dict(zip(("source", "target"), checkpoint.languages or (), strict=False))
+    known |= {name: checkpoint.config[name] for name in ("vocab_size", "max_length")}
+    known["seed"] = checkpoint.state["settings"]["seed"]
     say(f"making the data in {folder} again")
-    return prepare(folder, choice or CorpusChoice(**named or {}), progress_wanted())
+    return prepare(folder, CorpusChoice(**(known if kept is None else vars(kept)) | named), progress_wanted())
 
 
 def train(plan: Plan) -> TrainingOutcome:

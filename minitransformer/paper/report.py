@@ -84,8 +84,13 @@ def machine() -> str:
 
 
 def check_folder(out: Path) -> None:
-    """Raises `OSError` where no results can be kept: better before the trainings than after them."""
-    results = out / "results"
+    """Raises `OSError` where no results can be kept, or somebody's own file is in the report's place.
+
+    Better before the trainings than after them.
+    """
+    path, results = out / "paper.md", out / "results"
+    if path.is_file() and not path.read_bytes().startswith(HEAD[0].encode()):
+        raise FileExistsError(f"{path} is not this report: move it elsewhere, or choose another --out")
     results.mkdir(parents=True, exist_ok=True)
     with TemporaryFile(dir=results):
         pass
@@ -109,6 +114,7 @@ def save_findings(out: Path, experiment: Experiment, origin: Origin, findings: F
 def write_report(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> Path:
     """Write `paper.md` and draw all pictures from the results in `out`; the report's path. Raises as `report_lines`."""
     lines = report_lines(out, experiments, tasks)
+    check_folder(out)
     for section in sections(out, experiments, tasks):
         section.draw(out / "pictures" if section.origin.task == HOME else out / "pictures" / section.origin.task)
     path = out / "paper.md"

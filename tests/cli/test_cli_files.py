@@ -101,6 +101,17 @@ def test_the_cache_of_a_download_is_read_too(
     refuse(command, *arguments, says="would replace what is read")
 
 
+def test_the_picture_of_a_training_does_not_replace_its_text(files: Path, command: Command) -> None:
+    text = files / "text" / "train.en"
+    before = text.read_bytes()
+    (files / "run" / "loss.png").unlink()
+    (files / "run" / "loss.png").symlink_to(text)
+    for option in ("--out", "--resume"):
+        arguments = ["train", "--data", files / "text", option, files / "run", *SMALL]
+        refuse(command, *arguments, says=f"{option} {files / 'run' / 'loss.png'} would replace what is read, {text}")
+    assert text.read_bytes() == before
+
+
 def test_outputs_through_links_and_to_pipes(files: Path, command: Command) -> None:
     test_set = ["--input", files / "test.en", "--reference", files / "test.de", "--beam", "1"]
     (files / "link").symlink_to("translated")
@@ -132,17 +143,18 @@ STRANGERS = {
 }
 
 
-@pytest.mark.parametrize("beside", ["nothing", "data of another text"])
-@pytest.mark.parametrize("name", STRANGERS)
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [*((name, "nothing") for name in STRANGERS), ("data/train/thesis.txt", "data of another text")],
+)
 def test_a_new_training_names_a_stranger_s_file_and_leaves_it(
     trained: Run, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, name: str, beside: str
 ) -> None:
+    monkeypatch.setattr("minitransformer.plots.plot_loss", lambda records, path: None)  # most of the time
     folder, path = tmp_path / "run", tmp_path / "run" / name
     train = ["train", "--data", trained.data, "--out", folder, *SMALL, "--steps", "1", "--max-length", "47"]
     if beside != "nothing":
         shutil.copytree(trained.folder / "data", folder / "data")
-        if path.is_dir():
-            shutil.rmtree(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(STRANGERS[name])
     before = contents(folder)

@@ -154,6 +154,35 @@ def test_where_nothing_can_be_kept_nothing_is_trained(
     assert "Not a directory" in capsys.readouterr().err
 
 
+def test_somebody_s_own_paper_is_not_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["paper", "table1", "--workers", "1", "--out", "out"]) == 0
+    paper = tmp_path / "out/paper.md"
+    paper.write_text("# My thesis")
+    with monkeypatch.context() as patch:
+        patch.setattr(Laboratory, "run", lambda self, wanted: pytest.fail("it trains first"))
+        for arguments in (["table1"], ["--report"]):
+            assert main(["paper", *arguments, "--out", "out"]) == 2
+            said = "paper.md is not this report: move it elsewhere, or choose another --out\n"
+            assert capsys.readouterr().err.endswith(said)
+    assert paper.read_text() == "# My thesis"
+    paper.rename(tmp_path / "thesis.md")
+    assert main(["paper", "--report", "--out", "out"]) == 0
+
+
+def test_the_text_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text/train.en").write_text("A dog.")
+    for name in ("paper.md", "results/table1-multi30k.json", "pictures/multi30k/table1-x.png"):
+        path = tmp_path / "out" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.hardlink_to(tmp_path / "text/train.en")
+        assert main(["paper", "table1", "--task", "multi30k", "--data", "text", "--out", "out"]) == 2
+        assert "would replace what is read, text/train.en: choose another name" in capsys.readouterr().err
+        path.unlink()
+
+
 def test_results_of_longer_trainings_are_not_replaced_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     for minutes, said in (("3", 0), ("3", 0), ("2", 1), ("3", 0)):
         assert main(["paper", "table1", "--minutes", minutes, "--workers", "1", "--out", "out"]) == 0

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from cli_runs import write_corpus
+from first_edition import make_first_edition
 from flipped import flips
 
 from minitransformer.data.preparation import CorpusChoice, PreparedData, kept_choice, open_prepared, prepare
-from minitransformer.data.token_dataset import FIELDS_OF_VERSION_1
 from minitransformer.data.tokenizer import BPETokenizer
 
 FILES = ("train/ids.bin", "train/offsets.bin", "train/meta.json", "valid/ids.bin", "valid/offsets.bin",
@@ -44,17 +44,6 @@ def folder(whole: Path, tmp_path: Path) -> Path:
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def first_edition(folder: Path) -> None:
-    """Make it what the first edition of this program wrote: no checksums."""
-    for name in ("train", "valid"):
-        path = folder / name / "meta.json"
-        meta = {name: value for name, value in json.loads(path.read_bytes()).items() if name in FIELDS_OF_VERSION_1}
-        path.write_text(json.dumps(meta | {"version": 1, "fingerprint": ""}, indent=2) + "\n")
-    description = json.loads((folder / "corpus.json").read_bytes())
-    description = {name: description[name] for name in ("choice", "fingerprint")}
-    (folder / "corpus.json").write_text(json.dumps(description, indent=2) + "\n")
 
 
 def refuse_to_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +141,7 @@ def test_files_beside_it_do_not_matter(folder: Path, choice: CorpusChoice) -> No
 def test_data_of_the_first_edition_opens_but_is_made_anew_for_a_new_training(
     folder: Path, whole: Path, choice: CorpusChoice
 ) -> None:
-    first_edition(folder)
+    make_first_edition(folder)
     data = open_prepared(folder)
     assert data.choice == choice
     assert same(data, open_prepared(whole))
@@ -165,7 +154,7 @@ def test_data_of_the_first_edition_opens_but_is_made_anew_for_a_new_training(
 def test_a_description_of_the_first_edition_that_says_something_else_is_refused(
     folder: Path, choice: CorpusChoice, change: bytes | dict[str, object]
 ) -> None:
-    first_edition(folder)
+    make_first_edition(folder)
     path = folder / "corpus.json"
     content = change if isinstance(change, bytes) else json.dumps(json.loads(path.read_bytes()) | change).encode()
     path.write_bytes(content)
