@@ -6,10 +6,14 @@
 The names below are loaded when they are first used, so that importing the package costs next to nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+from importlib import import_module
+
+TYPE_CHECKING = False  # but for type checkers, which know the name; importing `typing` would take longer than the rest
 if TYPE_CHECKING:
+    from typing import Any
+
     from minitransformer.checkpoint import (
         Checkpoint,
         CheckpointError,

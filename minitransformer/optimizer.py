@@ -62,6 +62,9 @@ class Adam:
         if given != expected:
             differing = sorted(name for name in given | expected if given.get(name) != expected.get(name))
             raise ValueError(f"the optimiser's state does not fit the model: it differs in {', '.join(differing)}")
+        mistyped = [name for name, array in state.items() if array.dtype.kind != ("i" if name == "num_steps" else "f")]
+        if mistyped:
+            raise ValueError(f"the optimiser's moments must be floats and num_steps an integer, not so: {mistyped}")
         for name, moment in moments.items():
             moment[...] = self.ops.asarray(state[name], self.parameters.dtype)
         self.num_steps = int(state["num_steps"])

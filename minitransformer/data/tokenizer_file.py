@@ -37,7 +37,7 @@ def from_json(text: str) -> tuple[str, list[tuple[str, str]]]:
     if not isinstance(fields, dict) or fields.get("format") != FORMAT:
         raise ValueError(f'a tokenizer must be a JSON object with "format": "{FORMAT}", but this is another one')
     for name, expected in FIXED.items():
-        if fields.get(name) != expected:
+        if fields.get(name) != expected or fields[name] is True:  # which equals 1
             raise ValueError(f"the tokenizer's {name} must be {expected!r}, but is {fields.get(name)!r}")
     characters, merges = fields.get("characters"), fields.get("merges")
     if not isinstance(characters, str):

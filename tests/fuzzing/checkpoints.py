@@ -171,12 +171,13 @@ def _tokenizers(parts: Parts) -> Iterator[Crafted]:
 def _entries(parts: Parts) -> Iterator[Crafted]:
     """What the header says of an array, its type, shape and place, in turn replaced; and its name."""
     for name in [next(iter(parts.entries)), *list(parts.entries)[1::7]]:
+        of_optimizer = name.startswith(OPTIMIZER_PREFIX)
         for key, values in (("shape", SHAPES), ("data_offsets", OFFSETS), ("dtype", TYPES)):
             for value in [*values, DELETE, DEEP[:2000] + DEEP[-2000:]]:
                 text = _with(parts.entries, (name, key), value)
-                yield Crafted(f"{name}'s {key} = {value:.60}", parts.file(entries=text), _never)
+                fine = _without_optimizer if of_optimizer and value == '"I32"' else _never  # as many bytes
+                yield Crafted(f"{name}'s {key} = {value:.60}", parts.file(entries=text), fine)
         yield Crafted(f"no {name}", parts.file(entries=_with(parts.entries, (name,), DELETE)), _never)
-        of_optimizer = name.startswith(OPTIMIZER_PREFIX)
         for other in NAMES:
             entries = {other if each == name else each: entry for each, entry in parts.entries.items()}
             fine = _without_optimizer if of_optimizer and other.startswith(OPTIMIZER_PREFIX) else ("info",).__contains__
@@ -272,6 +273,7 @@ def _is_configuration(old: dict[str, Any], new: dict[str, Any], command: str) ->
         (value == old[name] and type(value) is type(old[name]))
         or (name in FREE and value is None and old[name] is None)
         or (name in FREE and _is_number(value, whole=name not in REAL) and FINE[name](str(value)))
+        or (name in ("pad_id", "bos_id", "eos_id") and command == "info" and _is_whole(value))
         for name, value in new.items()
     )
 
