@@ -199,6 +199,25 @@ def test_divergence_names_the_step_and_keeps_the_last_checkpoint(tmp_path, poiso
     assert [record["step"] for record in read_log(tmp_path / "log.jsonl")] == list(range(1, 10))
 
 
+@pytest.mark.parametrize(("poison", "where"), [(np.nan, "parameters"), (np.inf, "parameters"), (np.inf, "moments")])
+@pytest.mark.parametrize("interval", [4, 8])
+def test_what_is_not_finite_is_not_saved_and_takes_no_good_checkpoint_s_place(tmp_path, poison, where, interval):
+    """It goes bad just before the checkpoint of step 8, of which one is kept."""
+
+    def spoil(model):
+        (trainer.optimizer.v if where == "moments" else model.parameters.data)[3] = poison
+        return 0.0
+
+    settings = replace(SETTINGS, valid_interval=8, checkpoint_interval=interval, keep=1)
+    trainer = toy_trainer(tmp_path, settings, evaluate_bleu=spoil)
+    kept = ["step-00000004"] if interval == 4 else []
+    before = r"\S*step-00000004\S* is" if kept else "there is no checkpoint"
+    said = f"^step 8 leaves numbers that are not finite: try a lower learning rate, .*; {before} from before$"
+    with pytest.raises(TrainingDiverged, match=said):
+        trainer.train()
+    assert [path.stem for path in list_checkpoints(tmp_path)] == kept
+
+
 def test_an_infinite_gradient_does_not_reach_the_parameters(monkeypatch):
     trainer = toy_trainer(None)
     before = trainer.model.parameters.data.copy()

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from processes import wait_for
+from processes import dead_process, wait_for
 
 from minitransformer.checkpoint import CheckpointError, load_checkpoint
 from minitransformer.costs import flops_per_token
@@ -229,7 +229,10 @@ def test_what_was_deleted_is_made_again(folder: Path, tmp_path: Path) -> None:
     data, model = laboratory._data(TEXT), laboratory.model_path(TRIAL)
     before = model.read_bytes()
     (data / "train" / "ids.bin").unlink()
+    for kind in ("models", "results"):
+        (tmp_path / "copy" / kind / f"{laboratory.key(TRIAL)}.{dead_process()}.tmp").touch()  # left by a kill
     laboratory.run([TRIAL])
+    assert not list(tmp_path.rglob("*.tmp"))
     assert len(laboratory.data(TEXT).train)
     assert lines == ["1 of 1 trials are done already"]
     model.unlink()
