@@ -121,7 +121,7 @@ class Run:
             if message.reason is not None:
                 found[op][dtype] = {"failed": f"{dtype}: {message.reason}", "late": message.reason == NO_TIME}
             if len(found[op]) == len(dtypes):
-                self._checked(op, found[op])
+                self._checked(op, {dtype: found[op][dtype] for dtype in dtypes})
 
         jobs = [Job(work.check, (self.smoke, op, dtype)) for op in OPS for dtype in dtypes]
         self._supervise("checks", jobs, hear, at_once=self.machine["at_once"])

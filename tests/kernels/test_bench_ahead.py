@@ -43,6 +43,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_nothing_that_is_imported_beforehand_asks_for_a_gpu():
     """In a process that was copied from one that has, none would work."""
     program = (

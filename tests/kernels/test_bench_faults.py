@@ -53,21 +53,21 @@ def test_checks_go_past_what_fails(tmp_path, capsys):
     assert status == 1
     ops = written["ops"]
     assert "failed" not in ops["adam"]
-    assert ops["adam"]["errors"].keys() == {"float32", "float16"}
+    assert ops["adam"]["errors"].keys() == {"float32"}
     for op, reason in {
         "dropout": "float32, (2, 3, 7): RuntimeError: no room for this",
         "relu": "float32, (3, 5): the output is off by",
         "softmax": "float32: its process was ended by SIGKILL (out of memory?)",
-        "embedding": "float16: its process ended with status 7",
+        "embedding": "float32: its process ended with status 7",
     }.items():
         assert ops[op]["hash"] == ledger.current(op)
-        assert len(ops[op]["failed"]) == 2
-        assert any(said.startswith(reason) for said in ops[op]["failed"]), ops[op]
+        (why,) = ops[op]["failed"]
+        assert why.startswith(reason)
         assert ledger.state(op, written) == f"failed its check on {ops[op]['date']}"
     said = capsys.readouterr()
     assert "adam: float32" in said.out
-    assert said.err.count("\nfailed: relu, float") == 2
-    assert len(written["failures"]) == 8
+    assert len(written["failures"]) == 4
+    assert all(f"failed: {failure}\n" in said.err for failure in written["failures"])
 
 
 def test_races_go_past_what_fails(tmp_path):

@@ -77,7 +77,7 @@ WRONG = {
         "repeated values": (lambda *a: _window(*a, add=_buffered, add_keys=np.add.at), "sends to value 0 is lost"),
         "no scale": (lambda *a: _window(*a, scaled=False), "2 times the true gradient"),
         "the d of one size": (lambda *a: _window(*a, d=4), "is a number written where one of them belongs"),
-        "in float32": (_in_float32, "of arrays of float64 the gradients are float32"),
+        "in float32": (_in_float32, "a gradient is float32, and all that it is made of is float64"),
         "no mean in the softmax": (lambda *a: _window(*a, mean=False), "takes the weighted mean"),
         "wraps around": (lambda *a: _window(*a, wraps=True), "does the window wrap around"),
         "the key in the middle for all": (_own_key, "the gradient of query is wrong"),
