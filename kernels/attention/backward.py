@@ -18,6 +18,7 @@ from .blocks import (
     blocks_of_keys,
     blocks_of_queries,
     count_blocks,
+    load_numbers,
     load_rows,
     locate,
     nth_block,
@@ -102,14 +103,14 @@ def attention_dkey_dvalue_kernel(
         for n in range(count_blocks(blocks, MASKED)):
             queries = nth_block(n, blocks, MASKED) * QUERIES + tl.arange(0, QUERIES)  # (M,)
             rows = head * Tq + queries
-            if threshold is not None:
-                row_hash = tl.load(hash_ptr + rows, queries < Tq, other=0).to(tl.uint32, bitcast=True)  # (M,)
-                pair_hash = hash_pairs_transposed(row_hash, block * KEYS, KEYS)
             present = queries < Tq if MASKED else None
+            if threshold is not None:
+                row_hash = load_numbers(hash_ptr + rows, present, 0).to(tl.uint32, bitcast=True)  # (M,)
+                pair_hash = hash_pairs_transposed(row_hash, block * KEYS, KEYS)
             query_block = load_rows(query, b, h, queries, present, D, BLOCK_D)  # (M, D)
             dout_block = load_rows(dout, b, h, queries, present, DV, BLOCK_DV)  # (M, Dv)
-            lse = tl.load(lse_ptr + rows, queries < Tq, other=float("inf"))  # (M,)
-            delta = tl.load(delta_ptr + rows, queries < Tq, other=0.0)  # (M,)
+            lse = load_numbers(lse_ptr + rows, present, float("inf"))  # (M,)
+            delta = load_numbers(delta_ptr + rows, present, 0.0)  # (M,)
             scores = tl.dot(key_block, tl.trans(query_block), input_precision=PRECISION)  # (N, M)
             scores *= scale * LOG2_E
             if MASKED:

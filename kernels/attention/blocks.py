@@ -129,14 +129,20 @@ def load_rows(x, b, h, rows, present, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.const
     """Rows of a head of x `(rows, BLOCK_WIDTH)`: zeros beyond the width and for rows not present (`None`: all are)."""
     column = tl.arange(0, BLOCK_WIDTH)
     ptrs = x.ptr + b * x.stride_b + h * x.stride_h + rows.to(tl.int64)[:, None] * x.stride_t + column[None, :]
-    if present is not None and WIDTH < BLOCK_WIDTH:
-        loaded = tl.load(ptrs, present[:, None] & (column < WIDTH)[None, :], other=0.0)
-    elif present is not None:
-        loaded = tl.load(ptrs, present[:, None], other=0.0)
-    elif WIDTH < BLOCK_WIDTH:
-        loaded = tl.load(ptrs, (column < WIDTH)[None, :], other=0.0)
-    else:
+    mask = None if present is None else present[:, None]
+    if WIDTH < BLOCK_WIDTH:
+        within = (column < WIDTH)[None, :]
+        mask = within if mask is None else mask & within
+    return load_numbers(ptrs, mask, 0.0)
+
+
+@triton.jit
+def load_numbers(ptrs, present, missing):
+    """What stands at `ptrs`, and `missing` where it is not present (`None`: all are, and no mask is computed)."""
+    if present is None:
         loaded = tl.load(ptrs)
+    else:
+        loaded = tl.load(ptrs, present, other=missing)
     return loaded
 
 
