@@ -64,8 +64,9 @@ class Problem:
         _, _, Tq, Tk, D, DV = self.shape
         band = "window" if self.window is not None else "causal" if self.causal else "full"
         lengths = f"{tiles.block_of(Tq)}×{tiles.block_of(Tk)}"
+        padding = "no padding" if self.key_mask is None else "padding"
         dropout = "no dropout" if self.dropout is None else "dropout"
-        return self.dtype, self.precision, f"D {D}×{DV}", f"T {lengths}", band, dropout, self.device
+        return self.dtype, self.precision, f"D {D}×{DV}", f"T {lengths}", band, padding, dropout, self.device
 
 
 def attention_forward(
@@ -87,6 +88,8 @@ def attention_forward(
     lets float32 products use the tensor cores, with 10 bits of mantissa, where they have it: NVIDIA's since the A100.
     Widths that are multiples of 16 need no copies: queries, keys and values are read where they lie, and in memory the
     output is `(B, Tq, H, Dv)`, so that its heads merge.
+    What a mask hides must be finite all the same: it is multiplied by a weight of 0, and 0 · NaN is NaN. Only blocks
+    that none of a program's queries sees are left alone, and how large a block is depends on the GPU.
     Raises `ValueError` for shapes that do not fit, `TypeError` for mixed or other dtypes.
     Source: Vaswani 2017, §3.2.1, eq. 1; Dao et al. 2022; Dao 2023.
     """

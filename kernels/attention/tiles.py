@@ -11,6 +11,7 @@ heads whose values fill another block than their queries.
 from functools import cache
 
 import torch
+import triton
 
 from ..tuning import KIBIBYTE, Capability, Tile
 
@@ -19,6 +20,9 @@ WIDEST = 256
 
 SMALLEST = 16
 """The fewest rows and columns that `tl.dot` takes."""
+
+BEFORE_3_7 = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7)
+"""Whether this Triton is one whose code for Hopper needs tiles of its own."""
 
 TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
     # Products of warp groups (wgmma, tcgen05) and 227 KiB: operands stay in shared memory, registers hold results.
@@ -37,6 +41,14 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dquery and more", 256): [(128, 32, 8, 2)],
         ("dkey_dvalue and more", 128): [(128, 32, 8, 3), (128, 32, 8, 2), (64, 64, 8, 2)],
         ("dkey_dvalue and more", 256): [(32, 64, 8, 2), (32, 32, 8, 2)],
+    },
+    # Triton 3.6 where it differs: with two stages of dkey and dvalue each product waits for the one before.
+    "hopper before Triton 3.7": {
+        ("dquery and more", 128): [(128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 4, 2)],
+        ("dkey_dvalue", 64): [(128, 64, 8, 3), (64, 64, 8, 3), (128, 32, 8, 3), (64, 32, 4, 3)],
+        ("dkey_dvalue", 128): [(128, 32, 8, 3), (64, 64, 8, 3), (64, 32, 4, 3), (64, 32, 8, 3)],
+        ("dkey_dvalue", 256): [(64, 16, 8, 3), (32, 64, 8, 2), (32, 32, 8, 2)],
+        ("dkey_dvalue and more", 128): [(128, 32, 8, 3), (64, 32, 8, 3), (128, 16, 8, 3)],
     },
     "hopper in tf32": {
         ("forward", 64): [(128, 64, 8, 2), (64, 32, 4, 3), (64, 64, 8, 2)],
@@ -167,6 +179,7 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
     },
 }
 
+TABLES["hopper before Triton 3.7"] = TABLES["hopper"] | TABLES["hopper before Triton 3.7"]
 TABLES["blackwell"] = TABLES["hopper"] | TABLES["blackwell"]
 TABLES["rdna in float32"] = TABLES["turing in float32"] | TABLES["rdna in float32"]
 
@@ -211,7 +224,9 @@ def family(device: Capability, dtype: torch.dtype, precision: str) -> str:
     if full:
         return "full"
     if 90 <= int(device.arch) < 120:
-        return "hopper in tf32" if dtype == torch.float32 else "hopper" if int(device.arch) < 100 else "blackwell"
+        if dtype == torch.float32:
+            return "hopper in tf32"
+        return "blackwell" if int(device.arch) >= 100 else f"hopper{' before Triton 3.7' if BEFORE_3_7 else ''}"
     return "ampere" if device.shared_memory >= 160 * KIBIBYTE else "consumer"
 
 
