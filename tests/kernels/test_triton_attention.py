@@ -137,13 +137,27 @@ def test_earlier_rungs(rung, causal, window):
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN slice")
-@pytest.mark.parametrize("options", [{"causal": True}, {"window": 9}, {"causal": True, "window": 20}], ids=str)
-def test_blocks_that_are_not_seen_are_not_visited(options):
-    """NaN stands in all of them: a product of theirs, even with a weight of 0, would show."""
-    T, rows = 5 * BLOCK, slice(2 * BLOCK, 3 * BLOCK)
+@pytest.mark.parametrize(
+    ("tile", "options"),
+    [
+        (Tile(16, 16, 4, 1), {"causal": True}),
+        (Tile(16, 16, 4, 1), {"window": 9}),
+        (Tile(64, 32, 4, 2), {"causal": True, "window": 20}),
+        (Tile(32, 64, 4, 2), {"causal": True, "window": 20}),
+    ],
+    ids=str,
+)
+def test_blocks_that_are_not_seen_are_not_visited(monkeypatch, tile, options):
+    """NaN stands in all of them: a product of theirs, even with a weight of 0, would show.
+
+    A block is the tile's columns, and is visited for all of the tile's rows where one of them sees one of its own.
+    """
+    monkeypatch.setattr(tiles, "candidates", lambda *_: (tile,))
+    step = max(tile.rows, tile.columns)
+    T, rows = 5 * step, slice(2 * step, 2 * step + tile.rows)
     seen = oracles.may_attend(T, T, **options)[0, 0]
-    seen_keys = seen[rows].reshape(BLOCK, 5, BLOCK).any((0, 2)).repeat(BLOCK)
-    seeing_queries = seen[:, rows].reshape(5, BLOCK, BLOCK).any((1, 2)).repeat(BLOCK)
+    seen_keys = seen[rows].any(0).reshape(-1, tile.columns).any(1).repeat(tile.columns)
+    seeing_queries = seen[:, rows].any(1).reshape(-1, tile.columns).any(1).repeat(tile.columns)
     assert not seen_keys.all()
     assert not seeing_queries.all()
     query, key, value = on_device(qkv(tq=T, tk=T))
@@ -167,18 +181,41 @@ def test_blocks_that_are_not_seen_are_not_visited(options):
     assert torch.equal(dvalue[:, :, rows], gradients[2][:, :, rows])
 
 
-def test_blocks_of_padding_at_the_end_are_not_visited():
-    T, real = 3 * BLOCK, BLOCK + 5
+@pytest.mark.parametrize("tile", [Tile(16, 16, 4, 1), Tile(64, 32, 4, 2)], ids=str)
+def test_blocks_of_padding_at_the_end_are_not_visited(monkeypatch, tile):
+    monkeypatch.setattr(tiles, "candidates", lambda *_: (tile,))
+    step = max(tile.rows, tile.columns)
+    T, real = 3 * step, step + 5
     tensors = on_device(qkv(batch=2, tq=T, tk=T))
     key_mask = torch.ones(2, T, dtype=torch.bool, device=DEVICE)
     key_mask[0, real:] = False
     out, cache = kernels.attention_forward(*tensors, key_mask=key_mask)
     gradients = kernels.attention_backward(tensors[0], cache)
     for tensor in tensors[1:]:
-        tensor[0, :, 2 * BLOCK :] = torch.nan
+        tensor[0, :, 2 * step :] = torch.nan
     far_out, far_cache = kernels.attention_forward(*tensors, key_mask=key_mask)
     assert torch.equal(far_out, out)
     for far, gradient in zip(kernels.attention_backward(tensors[0], far_cache), gradients, strict=True):
+        assert torch.equal(far, gradient)
+
+
+@pytest.mark.parametrize("options", [{"causal": True}, {"dropout": Dropout(0.3, key=9)}], ids=str)
+def test_nothing_is_read_beyond_the_arrays(monkeypatch, options):
+    """NaN stands before and behind each of them, and so behind the last sequence, which does not fill its block."""
+
+    def fenced(x: torch.Tensor) -> torch.Tensor:
+        memory = torch.full((x.numel() + 2 * 4096,), torch.nan, dtype=x.dtype, device=DEVICE)
+        return memory[4096 : 4096 + x.numel()].view(x.shape).copy_(x)
+
+    query, key, value = on_device(qkv(tq=35, tk=20, d=16, dv=16))
+    dout = torch.randn_like(query)
+    out, cache = kernels.attention_forward(query, key, value, **options)
+    gradients = kernels.attention_backward(dout, cache)
+    far_out, (*operands, lse) = kernels.attention_forward(*map(fenced, (query, key, value)), **options)
+    assert torch.equal(far_out, out)
+    monkeypatch.setattr(torch, "empty_like", lambda like: fenced(torch.zeros(like.shape, device=DEVICE)))
+    far_gradients = kernels.attention_backward(fenced(dout), (*operands, fenced(lse)))
+    for far, gradient in zip(far_gradients, gradients, strict=True):
         assert torch.equal(far, gradient)
 
 
