@@ -40,17 +40,23 @@ WARP_SIZES = {"gfx942": 64}
 
 TENSOR_INSTRUCTIONS = ("wgmma", "tcgen05.mma", "mma.sync", "v_mfma", "v_wmma")
 
+WATCHED = ("HGMMA", "WARPGROUP.DEPBAR", "MUFU.EX2", "FFMA", "SHFL")
+"""Instructions of Hopper's loops that are counted: a product of a group of warps, a wait for such, exp2, a · b + c, and
+a number handed to another thread."""
+
 Row = dict[str, Any]
 
 
 def compile_everything(jobs: int = 2) -> list[Row]:
     """A row for each kernel that is compiled for any target, in the order of `TARGETS`."""
     with ThreadPoolExecutor(jobs) as pool:
-        return [row for rows in pool.map(_in_a_process, TARGETS) for row in rows]
+        return [row for rows in pool.map(compile_in_a_process, TARGETS) for row in rows]
 
 
-def _in_a_process(target: str) -> list[Row]:
+def compile_in_a_process(target: str, packages: str = "") -> list[Row]:
+    """The rows of one target; `packages` is a folder whose Triton is taken before the one that is installed."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [packages, os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "kernels.compilation", target]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=Path(__file__).parents[1])
     if done.returncode:
@@ -126,7 +132,7 @@ def describe(function: Any, kernel: Any) -> Row:
     source = kernel.src
     constants = {function.arg_names[path[0]]: value for path, value in source.constants.items()}
     assembly = kernel.asm["ptx" if "ptx" in kernel.asm else "amdgcn"]
-    usage = _nvidia_usage(kernel.asm["cubin"]) if "cubin" in kernel.asm else _amd_usage(assembly)
+    usage = _nvidia_usage(assembly, kernel.asm["cubin"]) if "cubin" in kernel.asm else _amd_usage(assembly)
     return {
         "kernel": function.fn.__name__,
         "dtype": next(kind for kind in _flat(source.signature.values()) if kind.startswith("*")).removeprefix("*"),
@@ -149,20 +155,40 @@ def _flat(kinds: Iterable[Any]) -> Iterator[str]:
             yield kind
 
 
-def _nvidia_usage(cubin: bytes) -> Row:
-    """Registers and bytes of stack, where spills go, by NVIDIA's own tool, which Triton brings along."""
+def _nvidia_usage(assembly: str, cubin: bytes) -> Row:
+    """Registers, and bytes of stack, where spills go, by NVIDIA's own tool, which Triton brings along.
+
+    Of kernels with Hopper's products also their loops: whether a product waits for another, PTX does not show.
+    """
     import tempfile
 
     import triton
 
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    hopper = "wgmma" in assembly
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+        command = [tool, "-res-usage", *(["-sass"] if hopper else []), file.name]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = re.search(r"REG:(\d+) STACK:(\d+)", said)
     assert found is not None, said
-    return {"registers": int(found[1]), "spilled": int(found[2])}
+    usage = {"registers": int(found[1]), "spilled": int(found[2])}
+    return usage | {"loops": loops_of_products(said)} if hopper else usage
+
+
+def loops_of_products(sass: str) -> list[Row]:
+    """Each loop with products in machine code as `cuobjdump -sass` prints it: its instructions, and those `WATCHED`."""
+    code = [(int(place, 16), text) for place, text in re.findall(r"^\s+/\*([0-9a-f]{4,})\*/\s+(.*?);", sass, re.M)]
+    loops = []
+    for end, text in code:
+        back = re.search(r"\bBRA\S* .*\b0x([0-9a-f]+)", text)
+        if back and int(back[1], 16) < end:
+            inside = [text for place, text in code if int(back[1], 16) <= place <= end]
+            counts = {name: sum(bool(re.search(rf"\b{name}\b", text)) for text in inside) for name in WATCHED}
+            if counts["HGMMA"]:
+                loops.append({"instructions": len(inside)} | counts)
+    return loops
 
 
 def _amd_usage(assembly: str) -> Row:
