@@ -40,8 +40,9 @@ WARP_SIZES = {"gfx942": 64}
 
 TENSOR_INSTRUCTIONS = ("wgmma", "tcgen05.mma", "mma.sync", "v_mfma", "v_wmma")
 
-WATCHED = ("HGMMA", "WARPGROUP.DEPBAR", "MUFU.EX2", "FFMA")
-"""Instructions of Hopper's loops that are counted: a product of a group of warps, a wait for such, exp2, a · b + c."""
+WATCHED = ("HGMMA", "WARPGROUP.DEPBAR", "MUFU.EX2", "FFMA", "SHFL")
+"""Instructions of Hopper's loops that are counted: a product of a group of warps, a wait for such, exp2, a · b + c, and
+a number handed to another thread."""
 
 Row = dict[str, Any]
 
@@ -49,11 +50,13 @@ Row = dict[str, Any]
 def compile_everything(jobs: int = 2) -> list[Row]:
     """A row for each kernel that is compiled for any target, in the order of `TARGETS`."""
     with ThreadPoolExecutor(jobs) as pool:
-        return [row for rows in pool.map(_in_a_process, TARGETS) for row in rows]
+        return [row for rows in pool.map(compile_in_a_process, TARGETS) for row in rows]
 
 
-def _in_a_process(target: str) -> list[Row]:
+def compile_in_a_process(target: str, packages: str = "") -> list[Row]:
+    """The rows of one target; `packages` is a folder whose Triton is taken before the one that is installed."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [packages, os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "kernels.compilation", target]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=Path(__file__).parents[1])
     if done.returncode:
@@ -175,8 +178,7 @@ def _nvidia_usage(assembly: str, cubin: bytes) -> Row:
 
 
 def loops_of_products(sass: str) -> list[Row]:
-    """Of each loop that has products in it, in machine code as `cuobjdump -sass` prints it: how long it is, and how
-    often it has each of `WATCHED`."""
+    """Each loop with products in machine code as `cuobjdump -sass` prints it: its instructions, and those `WATCHED`."""
     code = [(int(place, 16), text) for place, text in re.findall(r"^\s+/\*([0-9a-f]{4,})\*/\s+(.*?);", sass, re.M)]
     loops = []
     for end, text in code:

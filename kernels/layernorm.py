@@ -54,6 +54,9 @@ from .layernorm_wide import wide_backward, wide_forward
 ONE_BLOCK = 8192
 """Channels of a row that stays in registers: 16 for each of 512 threads, and in the backward of five such rows."""
 
+ONE_BLOCK_UNALIGNED = 4096
+"""The same where 16 does not divide the width: numbers that are loaded one by one take registers for their places."""
+
 NO_DROPOUT = dict.fromkeys(
     ("key_ptr", "key_low", "key_high", "threshold", "scale", "sentences_ptr", "positions_ptr", "sentence", "position")
 ) | {"T": 1, "H": 1, "HEADS": False}
@@ -188,7 +191,7 @@ def add_layernorm_forward(
     `layernorm_forward`, and so is what it raises. Source: Vaswani 2017, §3.1 and §5.4.
     """
     _check(x, gamma, beta, eps, sublayer_out=sublayer_out)
-    if x.shape[-1] > ONE_BLOCK:
+    if not fits(x.shape[-1]):
         return add_layernorm_unfused(x, sublayer_out, gamma, beta, eps, dropout)
     dropping = row_arguments(dropout, x) if dropout is not None and is_active(dropout) else NO_DROPOUT
     y, norm_cache = _forward(x, sublayer_out, gamma, beta, eps, dropping)
@@ -236,6 +239,11 @@ def layernorm_sweeps(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) 
     return y
 
 
+def fits(width: int) -> bool:
+    """Whether a row of so many channels stays in registers."""
+    return width <= (ONE_BLOCK_UNALIGNED if width % 16 else ONE_BLOCK)
+
+
 def _check(x: Tensor, gamma: Tensor, beta: Tensor, eps: float, **sublayer_out: Tensor) -> None:
     check_rows_in_float32(x=x, **sublayer_out)
     for name, tensor in sublayer_out.items():
@@ -253,7 +261,7 @@ def _forward(
     num_rows, width = rows.shape
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     mean, rstd = (torch.empty(num_rows, dtype=torch.float32, device=x.device) for _ in range(2))
-    if width > ONE_BLOCK:
+    if not fits(width):
         wide_forward(rows, gamma, beta, eps, y, mean, rstd)
     elif num_rows:
         tile_rows, block = row_tile(width, ONE_BLOCK)
@@ -277,7 +285,7 @@ def _backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor, Tensor]
     dsublayer_out = torch.empty_like(dx) if dropped else dx
     if not num_rows:
         return dx, dsublayer_out, torch.zeros_like(gamma), torch.zeros_like(gamma)
-    if width > ONE_BLOCK:
+    if not fits(width):
         dgamma, dbeta = wide_backward(dy_rows, rows, gamma, mean, rstd, dx)
         return dx, dx, dgamma, dbeta
     tile_rows, block = row_tile(width, ONE_BLOCK)

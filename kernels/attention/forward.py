@@ -45,7 +45,7 @@ def attention_forward_kernel(
         for n in range(count_blocks(blocks, MASKED)):
             first_key = nth_block(n, blocks, MASKED) * KEYS
             keys = first_key + tl.arange(0, KEYS)  # (N,)
-            if threshold is not None:
+            if threshold is not None:  # not where it is used: there it takes more registers
                 pair_hash = hash_pairs(row_hash, first_key, KEYS)
             present = keys < Tk if MASKED else None
             key_block = load_rows(key, b, h, keys, present, D, BLOCK_D)  # (N, D)

@@ -42,7 +42,7 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dkey_dvalue and more", 128): [(128, 32, 8, 3), (128, 32, 8, 2), (64, 64, 8, 2)],
         ("dkey_dvalue and more", 256): [(32, 64, 8, 2), (32, 32, 8, 2)],
     },
-    # Where Triton 3.6 differs: with two stages of dkey and dvalue the assembler makes each product wait for the last.
+    # Triton 3.6 where it differs: with two stages of dkey and dvalue each product waits for the one before.
     "hopper before Triton 3.7": {
         ("dquery and more", 128): [(128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 4, 2)],
         ("dkey_dvalue", 64): [(128, 64, 8, 3), (64, 64, 8, 3), (128, 32, 8, 3), (64, 32, 4, 3)],

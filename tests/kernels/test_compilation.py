@@ -2,7 +2,8 @@
 
 import ast
 import json
-from importlib.metadata import version
+import os
+from importlib.metadata import distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ if find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
 
 import kernels
-from kernels.compilation import TABLE, TARGETS, compile_everything
+from kernels.compilation import TABLE, TARGETS, compile_everything, compile_in_a_process, loops_of_products
 
 ONCE = "a few bytes, saved once a program outside its loop"
+AGAIN = "a few bytes, loaded again for each tile of rows"
 RADEON = "256 registers a thread, and no smaller tile: WMMA wants 16 rows for each operand (float32 has none of it)"
 T4 = "no tensor cores: of heads wider than 128, 16 rows and all that meets them are more than 64 KiB and the registers"
 
@@ -23,9 +25,11 @@ SPILLS = {
     ("cuda:75", "attention_forward_kernel"): (208, T4),
     ("cuda:75", "attention_dquery_kernel"): (344, T4),
     ("cuda:75", "attention_dkey_dvalue_kernel"): (912, T4),
+    ("cuda:75", "layernorm_backward_kernel"): (16, AGAIN),
     ("cuda:100", "attention_forward_kernel"): (8, ONCE),
     ("cuda:100", "attention_dquery_kernel"): (8, ONCE),
-    ("cuda:100", "layernorm_backward_kernel"): (8, ONCE),
+    ("cuda:100", "layernorm_backward_kernel"): (8, AGAIN),
+    ("cuda:100", "logits_to_gradients_kernel"): (8, ONCE),
     ("cuda:100", "wide_dx_kernel"): (8, ONCE),
     ("cuda:120", "attention_dquery_kernel"): (8, ONCE),
     ("cuda:120", "layernorm_backward_kernel"): (8, ONCE),
@@ -125,26 +129,99 @@ def test_hopper_has_its_own_instructions(table):
 
 def test_hopper_has_every_tile_and_every_kind_of_head(table):
     """What is chosen by, beside the GPU: the widths, the numbers' type and precision, padding and dropout."""
-    from kernels.attention.tiles import TABLES, blocks_of
+    from kernels.attention.tiles import blocks_of
 
-    tried, kinds = set(), set()
-    for row in table:
-        if row["target"] == "cuda:90" and row["kernel"].startswith("attention") and row["dtype"] != "fp16":
-            held = row["constants"]
-            precise = held["PRECISION"] if row["dtype"] == "fp32" else row["dtype"]
-            rows, columns = held["QUERIES"], held["KEYS"]
-            if row["kernel"] == "attention_dkey_dvalue_kernel":
-                rows, columns = columns, rows
-            tried.add((precise, row["kernel"], (rows, columns, row["num_warps"], row["num_stages"])))
-            kinds.add((precise, held["D"], held["DV"]))
-            assert (held["BLOCK_D"], held["BLOCK_DV"]) == blocks_of(held["D"], held["DV"])
-    for precise, family in (("bf16", "hopper"), ("tf32", "hopper in tf32")):
-        for (variant, _), tiles in TABLES[family].items():
-            name = variant.split()[0]
-            for tile in tiles:
-                assert (precise, f"attention_{name}_kernel", tile) in tried, (family, variant)
+    check_every_tile(table, "hopper")
+    kinds = set()
+    for row in hopper_attention(table):
+        held = row["constants"]
+        kinds.add((precision(row), held["D"], held["DV"]))
+        assert (held["BLOCK_D"], held["BLOCK_DV"]) == blocks_of(held["D"], held["DV"])
     widths = {("bf16", D, DV) for D, DV in ((16, 16), (48, 48), (48, 80), (80, 80), (16, 256), (256, 256))}
     assert widths | {("tf32", 256, 256), ("ieee", 128, 128)} <= kinds
+
+
+def hopper_attention(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["target"] == "cuda:90" and row["kernel"].startswith("attention")]
+
+
+def precision(row: dict[str, Any]) -> str:
+    return row["constants"]["PRECISION"] if row["dtype"] == "fp32" else row["dtype"]
+
+
+def check_every_tile(rows: list[dict[str, Any]], family: str) -> None:
+    """Each that tuning may try on Hopper was compiled."""
+    from kernels.attention.tiles import TABLES
+
+    tried = set()
+    for row in hopper_attention(rows):
+        tile = row["constants"]["QUERIES"], row["constants"]["KEYS"]
+        if row["kernel"] == "attention_dkey_dvalue_kernel":
+            tile = tile[::-1]
+        tried.add((precision(row), row["kernel"], (*tile, row["num_warps"], row["num_stages"])))
+    for precise, name in (("bf16", family), ("tf32", "hopper in tf32")):
+        for (variant, _), tiles in TABLES[name].items():
+            for tile in tiles:
+                assert (precise, f"attention_{variant.split()[0]}_kernel", tile) in tried, (name, variant)
+
+
+def check_no_product_waits(rows: list[dict[str, Any]]) -> None:
+    """ptxas may make each product of a group of warps wait for the one before (it says C7515): `WARPGROUP.DEPBAR` is as
+    frequent as `HGMMA` then, and the tensor cores idle. Only machine code shows it."""
+    looped = [row for row in rows if "loops" in row]
+    assert {row["kernel"] for row in looped} == {f"attention_{name}_kernel" for name in KERNELS_OF_ATTENTION}
+    for row in looped:
+        assert row["tensor_cores"] == "wgmma"
+        assert len(row["loops"]) == 2, label(row)
+        for loop in row["loops"]:
+            assert loop["WARPGROUP.DEPBAR"] < loop["HGMMA"], label(row)
+
+
+KERNELS_OF_ATTENTION = ("forward", "dquery", "dkey_dvalue")
+
+
+def test_no_product_of_hopper_waits_for_the_one_before(table):
+    check_no_product_waits(table)
+    assert all("loops" in row for row in table if row["tensor_cores"] == "wgmma")
+
+
+def test_a_score_takes_a_fused_multiply_add_and_an_exp2(table):
+    """In blocks without a mask, whose loop comes first and is the shorter one."""
+    for row in table:
+        if "loops" in row:
+            inner, masked = row["loops"]
+            held = row["constants"]
+            scores = held["QUERIES"] * held["KEYS"] // (32 * row["num_warps"])  # of a thread
+            rows = 2 if row["kernel"] == "attention_forward_kernel" else 0  # a thread rescales as many
+            assert inner["FFMA"] == inner["MUFU.EX2"] == scores + rows, label(row)
+            assert inner["instructions"] < masked["instructions"], label(row)
+
+
+def test_dropout_moves_nothing_between_threads(table):
+    shuffles: dict[Any, dict[bool, list[int]]] = {}
+    for row in table:
+        if "loops" in row:
+            tile = json.dumps(row["constants"]), row["num_warps"], row["num_stages"], row["dtype"], row["kernel"]
+            found = [loop["SHFL"] for loop in row["loops"]]
+            shuffles.setdefault(tile, {})["dropout" in row["op"]] = found
+    pairs = [found for found in shuffles.values() if len(found) == 2]
+    assert len(pairs) > 20
+    assert all(found[False] == found[True] for found in pairs)
+
+
+def test_loops_are_found_in_machine_code():
+    sass = """
+        /*0100*/                   MOV R1, c[0x0][0x28] ;                   /* 0x00 */
+        /*0110*/                   HGMMA.64x64x16.F32.BF16 R24, gdesc[UR8], RZ ;  /* 0x00 */
+        /*0120*/                   WARPGROUP.DEPBAR.LE gsb0, 0x0 ;          /* 0x00 */
+        /*0130*/                   MUFU.EX2 R4, R5 ;                        /* 0x00 */
+        /*0140*/              @!P0 BRA 0x110 ;                              /* 0x00 */
+        /*0150*/                   FFMA R4, R5, R6, R7 ;                    /* 0x00 */
+        /*0160*/               @P0 BRA 0x150 ;                              /* 0x00 */
+        /*0170*/                   BRA 0x170 ;                              /* 0x00 */
+    """
+    found = {"instructions": 4, "HGMMA": 1, "WARPGROUP.DEPBAR": 1, "MUFU.EX2": 1, "FFMA": 0, "SHFL": 0}
+    assert loops_of_products(sass) == [found]
 
 
 def test_no_tile_is_left_out_that_has_room(table):
@@ -161,13 +238,39 @@ def test_no_tile_is_left_out_that_has_room(table):
             assert loaded_ahead(tile, (held["BLOCK_D"], held["BLOCK_DV"]), itemsize) <= row["shared"], label(row)
 
 
+@pytest.fixture(scope="module")
+def compiled() -> list[dict[str, Any]]:
+    """The table made anew."""
+    return compile_everything()
+
+
 @pytest.mark.slow
-def test_the_table_is_what_the_compiler_says(table):
+def test_the_table_is_what_the_compiler_says(table, compiled):
     """So that a change of registers or shared memory shows in review: `python -m kernels.compilation` brings it up."""
     recorded = json.loads(TABLE.read_text(encoding="utf-8"))["triton"]
     if version("triton") != recorded:
         pytest.skip(f"the table was made with Triton {recorded}, here is {version('triton')}")
-    compiled = compile_everything()
     assert [label(row) for row in compiled] == [label(row) for row in table]
     for now, before in zip(compiled, table, strict=True):
         assert now == before, label(now)
+
+
+OTHER_TRITON = "MINITRANSFORMER_OTHER_TRITON"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("packages", ["", OTHER_TRITON], ids=["installed", "beside"])
+def test_hoppers_tiles_suit_this_triton(packages, request):
+    """Its versions make other machine code of the same tiles, and 3.6 has tiles of its own for that."""
+    if not packages:
+        rows, made_by = request.getfixturevalue("compiled"), version("triton")
+    elif packages in os.environ:
+        folder = Path(os.environ[packages]).resolve()
+        (found,) = distributions(name="triton", path=[str(folder)])
+        rows, made_by = compile_in_a_process("cuda:90", str(folder)), found.version
+    else:
+        pytest.skip(f"no other Triton: pip install --no-deps --target DIR triton==3.6.0, and {packages}=DIR")
+    before = tuple(map(int, made_by.split(".")[:2])) < (3, 7)
+    check_every_tile(rows, "hopper before Triton 3.7" if before else "hopper")
+    check_no_product_waits(rows)
+    assert {label(row): row["spilled"] for row in hopper_attention(rows) if row["spilled"] > 16} == {}

@@ -1,7 +1,11 @@
-"""What goes through memory: passes of PyTorch's operations, the largest tensor made, and rows that lie far apart."""
+"""What goes through memory: passes of PyTorch's operations, the largest tensor made, what kernels load, and rows that
+lie far apart."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -40,6 +44,36 @@ class Traffic(TorchDispatchMode):
 def _tensors(tree: Any) -> Iterable[Tensor]:
     """Each tensor once: `g * g` reads g once."""
     return {id(leaf): leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)}.values()
+
+
+@dataclass
+class Loads:
+    """What kernels have loaded."""
+
+    elements: int = 0
+    """Of all arrays, those left out by a mask not counted."""
+    masked: int = 0
+    """How often `tl.load` was given a mask."""
+
+
+@contextmanager
+def counted_loads() -> Iterator[Loads]:
+    """Within it, loads are counted; kernels must run in Triton's interpreter."""
+    from triton.runtime.interpreter import InterpreterBuilder as Builder
+
+    seen, plain_load, masked_load = Loads(), Builder.create_load, Builder.create_masked_load
+
+    def plain(self: Any, *arguments: Any) -> Any:
+        seen.masked -= 1  # the interpreter makes it a masked one
+        return plain_load(self, *arguments)
+
+    def masked(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
+        seen.masked += 1
+        seen.elements += int(mask.data.sum())
+        return masked_load(self, pointers, mask, *rest)
+
+    with mock.patch.object(Builder, "create_load", plain), mock.patch.object(Builder, "create_masked_load", masked):
+        yield seen
 
 
 def far_apart(rows: Tensor) -> Tensor:
