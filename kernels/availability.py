@@ -59,3 +59,10 @@ def triton_device() -> str:
         "the triton backend needs a GPU that PyTorch can use, and there is none: use the torch backend or numpy "
         "(TRITON_INTERPRET=1 runs the kernels without a GPU, a thousand times slower, to check them)"
     )
+
+
+def gpu_memory(device: str) -> int:
+    """Bytes of memory that a GPU has."""
+    import torch
+
+    return torch.cuda.mem_get_info(device)[1]

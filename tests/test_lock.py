@@ -120,5 +120,6 @@ def test_a_full_disk_does_not_matter(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
     try:
         take(tmp_path)
+        assert list(tmp_path.iterdir()) == []  # it is given back all the same
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -30,9 +30,9 @@ class Backend:
         """Bytes that there are where the backend computes, or None where nobody says."""
         if not self.device.startswith("cuda"):
             return memory_limit()
-        import torch
+        from kernels import availability
 
-        return torch.cuda.mem_get_info(self.device)[1]
+        return availability.gpu_memory(self.device)
 
 
 NUMPY = Backend()

@@ -1,6 +1,7 @@
 """What the configuration of any model has, how it is written down, and the checks that configurations share."""
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, ClassVar, Self, cast
@@ -12,7 +13,7 @@ SMALLEST, LARGEST = 1.2e-38, 3.4e38
 """Positive numbers that float32 holds: a smaller one is 0 there, or loses its digits, and a larger one infinite."""
 
 
-class ModelConfig:
+class ModelConfig(ABC):
     """What the trainer, the searches and checkpoints ask of a configuration; each model's is a frozen dataclass."""
 
     kind: ClassVar[str]
@@ -24,14 +25,14 @@ class ModelConfig:
     eos_id: int
 
     @property
+    @abstractmethod
     def num_parameters(self) -> int:
         """All that is learned, computed without making the model: the one table of tokens and both stacks."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def num_layers_in_all(self) -> int:
         """Layers of the encoder and of the decoder; each has several parameters, be they ever so small."""
-        raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, for JSON, and the kind where it is not the default."""
