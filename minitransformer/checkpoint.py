@@ -259,6 +259,8 @@ def description_of(path: Path) -> dict[str, Any]:
     """What a checkpoint says of itself, unverified, without reading its arrays; nothing where the file is none."""
     from safetensors import SafetensorError, safe_open
 
+    if not path.is_file():
+        return {}
     try:
         with safe_open(path, framework="numpy") as file:
             description = json.loads((file.metadata() or {})["minitransformer"])

@@ -162,7 +162,7 @@ def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) ->
         raise FileNotFoundError(f"nothing in {folder} says which text this was: add --data or --dataset to --resume")
     known: dict[str, Any] = dict(zip(("source", "target"), checkpoint.languages or (), strict=False))
     known |= {name: checkpoint.config[name] for name in ("vocab_size", "max_length")}
-    known["seed"] = checkpoint.state["settings"]["seed"]
+    known["seed"] = checkpoint.state["settings"].get("seed", CorpusChoice.seed)
     say(f"making the data in {folder} again")
     return prepare(folder, CorpusChoice(**(known if kept is None else vars(kept)) | named), progress_wanted())
 

@@ -81,6 +81,7 @@ examples:
 
 The folder gets the checkpoints (step-*.safetensors), log.jsonl (one line a step), loss.png, and in data/ the
 tokenizer and the token ids. Ctrl-C saves and says how to go on; a killed training goes on from its last checkpoint.
+While one runs, minitransformer.lock stands there and keeps others out.
 """
 
 

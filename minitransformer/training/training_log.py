@@ -33,19 +33,24 @@ def check_new(folder: Path) -> None:
     A log is known by its first line, and its picture by the log.
     """
     path, picture = folder / LOG_NAME, folder / PICTURE_NAME
-    if not path.exists():
-        if picture.exists():
-            raise FileExistsError(f"{picture} is in the way: move it elsewhere or delete it, or choose another folder")
-        return
+    if path.exists() and not _begins_like_a_log(path):
+        raise FileExistsError(f"{path} is no training's log: move it elsewhere or delete it")
+    if picture.exists() and not path.exists():
+        raise FileExistsError(f"{picture} is in the way: move it elsewhere or delete it, or choose another folder")
+
+
+def _begins_like_a_log(path: Path) -> bool:
+    """Whether the first line of a file is a log's, or the beginning of one: a kill may have cut it anywhere."""
+    if not path.is_file():
+        return False
     with open(path, "rb") as file:
         line = file.readline(1 << 16)
+    if not line.endswith(b"\n"):
+        return BEGINNING.startswith(line[: len(BEGINNING)])
     try:
-        if line.endswith(b"\n"):
-            _record(line)
-        elif not BEGINNING.startswith(line[: len(BEGINNING)]):  # a kill may have cut it anywhere
-            raise ValueError("it begins otherwise")
+        return bool(_record(line))
     except ValueError:
-        raise FileExistsError(f"{path} is no training's log: move it elsewhere or delete it") from None
+        return False
 
 
 def _lines(path: Path, last_step: float = math.inf) -> Iterator[tuple[bytes, dict[str, Any]]]:

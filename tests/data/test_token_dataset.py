@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -121,6 +122,11 @@ def test_a_dataset_is_reused_only_if_it_is_the_same(tmp_path: Path) -> None:
     assert fourth != third
     (folder / "ids.bin").write_bytes(b"")
     assert written(WordTokenizer(999), max_length=2) != fourth
+    (folder / "meta.json").write_bytes(b"{")  # nothing says any more that the rest is a dataset
+    with pytest.raises(ValueError, match=f"meta.json is damaged .*: delete the folder {folder}, and the dataset is"):
+        written(WordTokenizer(999), max_length=2)
+    shutil.rmtree(folder)
+    written(WordTokenizer(999), max_length=2)
     assert [side.tolist() for side in TokenDataset.open(folder)[0]] == [[3], [5]]
     assert os.listdir(tmp_path / "cache") == ["ids"]
 
