@@ -105,7 +105,7 @@ def _lanes() -> Iterator[Seen]:
 
     def inside(self: Any, pointers: Any, mask: Any, counts: Counter[int] | None = None) -> tuple[Any, int]:
         """The mask of the lanes that stay within the arrays, and how many do not; notes what is read or written."""
-        places, wanted = np.broadcast_arrays(pointers.data, mask.data)
+        places, wanted = np.broadcast_arrays(pointers.data, mask.data.astype(bool))
         allowed = np.zeros(places.shape, bool)
         me = programs.setdefault(tuple(self.grid_idx), len(programs) + 1)
         seen.programs[-1] = len(programs)
