@@ -95,7 +95,8 @@ def check_ignore_index(ignore_index: Any) -> int | None:
         return None
     check_integer("ignore_index", ignore_index)
     if not -(2**31) <= ignore_index < 2**31:
-        raise ValueError(f"ignore_index is {as_float('ignore_index', ignore_index):.15g}, expected an integer of 32 bits")
+        shown = f"{as_float('ignore_index', ignore_index):.15g}"
+        raise ValueError(f"ignore_index is {shown}, expected an integer of 32 bits")
     return int(ignore_index)
 
 
