@@ -38,10 +38,17 @@ def test_a_line_ends_in_a_newline_and_nowhere_else(
     assert list(read_lines(write(tmp_path / f"text{suffix}", content))) == lines
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\ufeff")), min_size=1))
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\ufeff\0")), min_size=1))
 def test_any_text_is_read_as_written(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     path = write(tmp_path_factory.mktemp("text") / "text", "".join(line + "\n" for line in lines))
     assert list(read_lines(path)) == lines
+
+
+def test_utf_16_without_a_mark_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes("one\n".encode("utf-16-le"))
+    with pytest.raises(ValueError, match="line 1: no text in UTF-8, it has a NUL"):
+        list(read_lines(path))
 
 
 def test_pairs_from_a_plain_and_a_compressed_file(tmp_path: Path) -> None:
