@@ -1,6 +1,8 @@
 """Checkpoints under fire: what is saved loads with the same bits, and whatever else is told in one sentence."""
 
 import json
+import math
+import os
 import pickle
 import re
 from dataclasses import replace
@@ -10,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from minitransformer import RecurrentConfig, RecurrentTranslator
 from minitransformer import checkpoint as checkpoint_module
 from minitransformer.atomic import atomic_write
 from minitransformer.checkpoint import (
@@ -142,6 +145,82 @@ def test_later_version_of_the_format(tmp_path, checkpoint, monkeypatch):
         save_checkpoint(tmp_path / "a", checkpoint)
     with pytest.raises(CheckpointError, match="version 2 of the checkpoint format; this program reads 1"):
         load_checkpoint(tmp_path / "a")
+
+
+@pytest.fixture
+def of_a_model():
+    """A checkpoint whose configuration and weights belong together."""
+    model = RecurrentTranslator(RecurrentConfig(vocab_size=7, d_model=4))
+    return Checkpoint(model.config.to_dict(), model.parameters.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_layers": 10**9}, "holds 392 weights in 13 arrays, but its configuration is of a model of 288,000,000,0"),
+        ({"d_model": 10**6}, "but its configuration is of a model of 2"),
+        ({"vocab_size": 2**62}, "but its configuration is of a model of 18,446,744,073,709,551,9"),
+        ({"num_layers": 2**70}, "num_layers is larger than"),
+        ({"num_layers": "2"}, "num_layers must be an integer, got str"),
+        ({"kind": ["recurrent"]}, "of kind \\['recurrent'\\], which this program does not know"),
+        ({"cell": None}, "cell is None, expected"),
+    ],
+)
+def test_a_model_is_made_only_where_the_file_holds_its_weights(of_a_model, monkeypatch, changes, message):
+    monkeypatch.setattr(checkpoint_module, "build_model", lambda *_: pytest.fail("it is made"))
+    with pytest.raises(CheckpointError, match=message):
+        replace(of_a_model, config={**of_a_model.config, **changes}).model()
+
+
+def test_a_model_of_more_layers_than_there_are_arrays_is_not_made(of_a_model, monkeypatch):
+    config = RecurrentConfig(vocab_size=3, d_model=1, num_layers=50, cell="tanh", attention=False)
+    one_array = {"everything": np.zeros(config.num_parameters, np.float32)}
+    monkeypatch.setattr(checkpoint_module, "build_model", lambda *_: pytest.fail("it is made"))
+    with pytest.raises(CheckpointError, match=r"in 1 arrays, but its configuration is of a model of .* in 100 layers"):
+        Checkpoint(config.to_dict(), one_array).model()
+
+
+def test_weights_of_other_names_shapes_and_types_are_told(of_a_model):
+    of_a_model.model()
+    weights = of_a_model.parameters
+    name, array = next(iter(weights.items()))
+    others = {key: value for key, value in weights.items() if key != name}
+    for changed, message in (
+        ({**others, "other": array}, "do not fit its configuration: state is not this model's"),
+        ({**others, name: array.T}, f"do not fit its configuration: {name} has shape"),
+        ({**others, name: array.astype(np.int32)}, f"the checkpoint's {name} is of type int32, expected floats"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            replace(of_a_model, parameters=changed).model()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"step": -1}, "its step is -1, expected a whole number"),
+        ({"step": 2**70}, "an integer of more than 64 bits"),
+        ({"config": [1]}, r"its config is \[1\], expected an object"),
+        ({"tokenizer": 5}, "its tokenizer is 5, expected text or null"),
+        ({"state": {"languages": ["en"]}}, r"its languages is \['en'\], expected two languages or null"),
+        ({"state": {"languages": ["en", "../de"]}}, "expected two languages or null"),
+        ({"state": {"settings": 3}}, "its settings is 3, expected an object"),
+        ({"state": {"averaged_steps": "12"}}, "its averaged_steps is '12', expected a list of whole numbers"),
+        ({"state": {"x": math.nan}}, "NaN is no number in JSON"),
+        ({"state": {"x": [[[[[[[[1]]]]]]]]}}, "nested more than 8 levels deep"),
+        ({"parameters": {"w": np.array([1.0, math.inf])}}, "w holds a number that is not finite"),
+    ],
+)
+def test_what_no_checkpoint_holds_is_one_sentence(tmp_path, checkpoint, changes, message):
+    save_checkpoint(tmp_path / "a", replace(checkpoint, **changes))
+    with pytest.raises(CheckpointError, match=f"a is no checkpoint that this program can use: .*{message}") as error:
+        load_checkpoint(tmp_path / "a")
+    assert len(str(error.value)) < 300
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CheckpointError, match="pipe is a device or a pipe, not a checkpoint file"):
+        load_checkpoint(tmp_path / "pipe")
 
 
 def test_another_configuration_names_the_fields(checkpoint):

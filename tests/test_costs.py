@@ -6,10 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from minitransformer import Transformer, TransformerConfig
-from minitransformer.costs import activations, flops_per_token, inference_bytes, parameter_groups, training_bytes
+from minitransformer import ConvolutionalConfig, RecurrentConfig, Transformer, TransformerConfig
+from minitransformer.costs import (
+    activations,
+    flops_per_token,
+    inference_bytes,
+    least_training_bytes,
+    parameter_groups,
+    training_bytes,
+)
 from minitransformer.layers import DropoutStream
+from minitransformer.models import ModelConfig, build_model
 from minitransformer.ops import numpy_ops
 
 SIZES: dict[str, Any] = {"vocab_size": 50, "d_model": 32, "num_heads": 2, "d_ff": 64, "num_layers": 2, "max_length": 64}
@@ -27,6 +37,41 @@ LENGTH = 20
 def test_parameter_groups_add_up(variant: dict[str, Any]) -> None:
     config = TransformerConfig(**SIZES | variant)
     assert sum(parameter_groups(config).values()) == Transformer(config).parameters.count
+
+
+SMALL = st.integers(1, 6)
+KINDS: dict[type[ModelConfig], dict[str, st.SearchStrategy[Any]]] = {
+    TransformerConfig: {
+        "num_heads": SMALL, "d_k": SMALL, "d_v": SMALL, "d_ff": SMALL, "num_decoder_layers": st.none() | SMALL,
+        "norm_first": st.booleans(), "positions": st.sampled_from(["sinusoidal", "learned"]),
+    },
+    RecurrentConfig: {"cell": st.sampled_from(["tanh", "lstm"]), "attention": st.booleans()},
+    ConvolutionalConfig: {"kernel_width": st.sampled_from([1, 3, 5])},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_the_closed_form_counts_what_a_model_of_any_kind_has(kind: type[ModelConfig], data: st.DataObject) -> None:
+    options = {name: data.draw(values, name) for name, values in KINDS[kind].items()}
+    sizes = {"d_model": 2 * data.draw(SMALL), "num_layers": data.draw(SMALL), "max_length": data.draw(SMALL)}
+    config = kind(vocab_size=data.draw(st.integers(3, 9)), **sizes, **options)
+    model = build_model(config)
+    assert config.num_parameters == model.parameters.count
+    assert config.num_layers_in_all == len(_layers(model.encoder)) + len(_layers(model.decoder))
+
+
+def _layers(stack: Any) -> list[Any]:
+    return stack.stack.layers if hasattr(stack, "stack") else stack.layers
+
+
+def test_what_any_training_takes_is_less_than_what_one_takes() -> None:
+    config = TransformerConfig(**SIZES)
+    least = least_training_bytes(config, threads=2)
+    parameters = Transformer(config).parameters.count
+    assert least > training_bytes(config, parameters, tokens=0, length=LENGTH, threads=2)
+    assert least_training_bytes(config, threads=2, dtype="float64") > least
+    assert least_training_bytes(config, threads=3) > least + 4 * parameters
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

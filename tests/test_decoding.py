@@ -1,6 +1,7 @@
 """Beam search against exhaustive search and against a search in plain loops, on a language model that is a table."""
 
 import itertools
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -240,8 +241,9 @@ def test_bad_input_is_named():
             search(model, np.array([3, 4, 2]))
         with pytest.raises(ValueError, match="max_extra is 0"):
             search(model, sources(2), max_extra=0)
-        with pytest.raises(ValueError, match=r"length_penalty is -0\.1"):
-            search(model, sources(2), length_penalty=-0.1)
+        for value in (-0.1, 10.1, 300.0, math.inf, math.nan):
+            with pytest.raises(ValueError, match=f"length_penalty is {value}, expected a number from 0 to 10"):
+                search(model, sources(2), length_penalty=value)
         with pytest.raises(FloatingPointError, match="logits are NaN"):
             search(NaNModel(5, 5), sources(2))
     for n_best, num_beams in ((0, 4), (5, 4), (1, 0)):

@@ -139,6 +139,7 @@ def test_text_is_measured_and_cut_to_fit():
     assert text_width(cut, 10) <= 3.0
     assert title.startswith(cut[:-1])
     assert fitted("short", 10, 3.0) == "short"
+    assert fitted("a long title " * 100_000, 10, 3.0) == cut
 
 
 def records(count: int) -> list[dict[str, float]]:

@@ -159,6 +159,24 @@ def test_no_space_left_loses_nothing(tmp_path, uninterrupted):
     assert_same_training(tmp_path, uninterrupted)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: replace(c, step=8), "is not of the step that its name says, but of step 8"),
+        (lambda c: replace(c, optimizer={**c.optimizer, "num_steps": np.array(9)}), "of step 4, its optimiser of 9"),
+        (lambda c: replace(c, state={**c.state, "settings": {"minutes": "x"}}), "minutes must be a number, got 'x'"),
+        (lambda c: replace(c, state={**c.state, "settings": {"threads": 1e9}}), "threads must be an integer"),
+        (lambda c: replace(c, state={k: v for k, v in c.state.items() if k != "tokens"}), "no training to resume"),
+    ],
+)
+def test_a_checkpoint_that_contradicts_itself_is_not_resumed(tmp_path, change, message):
+    toy_trainer(tmp_path, replace(SETTINGS, steps=4)).train()
+    path = latest(tmp_path)
+    save_checkpoint(path, change(load_checkpoint(path)))
+    with pytest.raises(CheckpointError, match=message):
+        toy_trainer(tmp_path).resume()
+
+
 def test_more_steps_continue_the_same_training(tmp_path, uninterrupted):
     toy_trainer(tmp_path, replace(SETTINGS, steps=22)).train()
     trainer = toy_trainer(tmp_path)

@@ -56,5 +56,6 @@ def test_what_has_not_begun_at_the_end_is_left():
 
 def test_the_default_is_one_a_core_and_none_is_refused():
     assert Threads().count == available_cores() >= 1
-    with pytest.raises(ValueError, match="threads is 0"):
-        Threads(0)
+    for count in (0, 1025):
+        with pytest.raises(ValueError, match=f"threads is {count}, expected 1 to 1024"):
+            Threads(count)

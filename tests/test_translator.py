@@ -1,5 +1,6 @@
 """The translator: what comes back is in order, whole, and does not depend on what else was asked."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -68,6 +69,16 @@ def test_few_sentences_are_split_where_the_parts_stay_large_enough(translator):
     assert sizes(63, threads=2) == [32, 31]
     assert sizes(65, threads=2) == [33, 32]
     assert sizes(threads=2, batch_tokens=160) == [16] * 4
+
+
+def test_a_wide_beam_takes_few_sentences_at_once_and_changes_nothing(translator, monkeypatch):
+    sources, size = [[5, 6, 7, 2]] * 6, translator.model.config.vocab_size
+    whole = dict(itertools.chain.from_iterable(zip(*batch, strict=True) for batch in search(translator.model, sources)))
+    monkeypatch.setattr("minitransformer.translator.MOST_LOGITS", 2 * 4 * size)
+    parts = list(search(translator.model, sources, beam=4))
+    assert [len(batch) for batch, _ in parts] == [2, 2, 2]
+    assert dict(itertools.chain.from_iterable(zip(*batch, strict=True) for batch in parts)) == whole
+    assert [len(batch) for batch, _ in search(translator.model, sources, beam=1000, max_extra=1)] == [1] * 6
 
 
 def test_searches_side_by_side_leave_blas_as_it_was(translator):

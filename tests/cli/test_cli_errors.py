@@ -47,6 +47,130 @@ def test_mistyped_commands(arguments: list[str], says: str, command: Command) ->
 
 
 @pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["translate", "m", "--length-penalty", "300"], "--length-penalty: expected at most 10, got 300"),
+        (["translate", "m", "--length-penalty", "nan"], "--length-penalty: expected a finite number, got 'nan'"),
+        (["translate", "m", "--beam", "9" * 20], f"--beam: expected at most 1,000, got {'9' * 20}"),
+        (["translate", "m", "--beam", "9" * 400], "--beam: expected at most 1,000, got 9999"),
+        (["translate", "m", "--beam", "9" * 5000], "--beam: expected at most 1,000, got 9999"),
+        (["translate", "m", "--beam", "1_0"], "--beam: expected a whole number, got '1_0'"),
+        (["translate", "m", "--beam", "٣"], "--beam: expected a whole number, got '٣'"),
+        (["translate", "m", "--beam=--"], "--beam: expected a value, got '--'"),
+        (["translate", "m", "--threads", "1025"], "--threads: expected at most 1,024, got 1025"),
+        (["translate", "m", "--n-best", "3", "--beam", "2"], "--n-best 3 is more than --beam 2"),
+        (["train", "--d-ff", "9" * 20], "--d-ff: expected at most 9,223,372,036,854,775,807, got"),
+        (["train", "--d-k", "9" * 400], "--d-k: expected at most 9,223,372,036,854,775,807, got"),
+        (["train", "--d-model=--"], "--d-model: expected a value, got '--'"),
+        (["train", "--eps", "inf"], "--eps: expected a finite number, got 'inf'"),
+        (["train", "--eps", "1e-300"], "eps must be positive, from 1.2e-38 to 1, got 1e-300"),
+        (["train", "--layernorm-eps", "1e300"], "layernorm_eps is 1e+300, expected"),
+        (["train", "--init-gain", "1e308"], "init_gain is 1e+308, expected"),
+        (["train", "--accumulate", "65536"], "accumulate must be at most 4096, got 65536"),
+        (["train", "--sentences", "9" * 12], "--sentences: expected at most 100,000,000, got"),
+        (["train", "--steps", "1.5"], "--steps: expected a whole number, got '1.5'"),
+        (["info", "--preset", "base", "--length", "9" * 400], "--length: expected at most 9,223,372,036,854,775,807"),
+        (["train", "--resume", ""], "--resume: expected the name of a file or folder, got an empty one"),
+        (["train", "--data", ""], "--data: expected the name of a file or folder"),
+        (["train", "--out", ""], "--out: expected the name of a file or folder"),
+        (["translate", ""], "CHECKPOINT: expected the name of a file or folder"),
+        (["translate", "m", "--file", ""], "--file: expected the name of a file or folder"),
+        (["translate", "m", "--attention", ""], "--attention: expected the name of a file or folder"),
+        (["evaluate", "m", "--output", ""], "--output: expected the name of a file or folder"),
+        (["average", "a", "--output", "c", ""], "CHECKPOINT: expected the name of a file or folder"),
+        (["paper", "--data", ""], "--data: expected the name of a file or folder"),
+        (["train", "--source", ""], "--source: expected a language, the suffix of files such as en, got ''"),
+        (["train", "--target", "../de"], "--target: expected a language"),
+        (["train", "--data", ".", "--sentences", "5"], "--sentences goes with --dataset grammar"),
+        (["evaluate", "m", "--input", "a", "--reference", "b", "--source", "en"], "go with --dataset or --data"),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
+)
+def test_numbers_names_and_languages_that_no_command_takes(
+    arguments: list[str], says: str, command: Command
+) -> None:
+    """Each is refused before any file is read, in words of the command line and not of Python."""
+    refuse(command, *arguments, says=says)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--num-layers", "2147483648"], ["--d-model", "2147483648"], ["--vocab-size", "2147483648"], ["--d-ff", "9" * 18]],
+    ids=" ".join,
+)
+def test_a_model_that_no_memory_holds_is_refused_before_anything_is_made(
+    options: list[str], trained: Run, tmp_path: Path, command: Command
+) -> None:
+    out = tmp_path / "run"
+    refuse(command, "train", "--data", trained.data, "--out", out, *SMALL, *options, says="of memory to train")
+    assert not out.exists()
+
+
+def test_more_threads_than_there_is_memory_for(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minitransformer.cli.backend.memory_limit", lambda: 3 * 10**9)
+    options = ["--preset", "base", "--dataset", "grammar", "--out", tmp_path / "run", "--threads", "20"]
+    says = "parameters takes at least 4.18 GB of memory to train: weights, a gradient for each of 20 threads"
+    refuse(command, "train", *options, says=says)
+
+
+def test_what_others_wrote_is_shown_and_not_obeyed(trained: Run, tmp_path: Path, command: Command) -> None:
+    """Names of files, sentences, fields of a checkpoint: whatever a line repeats of them."""
+    red = "\x1b[31mred\u202e"
+    (tmp_path / red).write_text("dog " * 100)
+    checkpoint = load_checkpoint(trained.checkpoint)
+    checkpoint.config[red] = 1
+    save_checkpoint(tmp_path / "strange", checkpoint)
+    for arguments in (
+        ["translate", red],
+        ["translate", trained.checkpoint, "--file", tmp_path / red],
+        ["translate", trained.checkpoint, "A dog.", "--beam", red],
+        ["translate", trained.checkpoint, "A dog.", "--device", red],
+        ["translate", tmp_path / "strange", "A dog."],
+        ["info", tmp_path / "strange"],
+        [red],
+    ):
+        status, out, err = command(*arguments)
+        assert status == 2
+        assert "\x1b" not in out + err
+        assert "\u202e" not in out + err
+        assert "red" in err
+    folder = tmp_path / f"out {red}"
+    _, out, err = command("train", "--data", trained.data, "--out", folder, *SMALL, "--minutes", "1e-9")
+    assert "\x1b" not in (out + err).replace("\x1b[A", "")  # the bar's own
+    assert r"training in" in out
+
+
+def test_a_long_sentence_or_name_does_not_make_a_long_line(trained: Run, command: Command) -> None:
+    for arguments in (["x" * 100_000], ["translate", "m", "--beam", "x" * 100_000], ["train", "y" * 100_000]):
+        _, _, err = command(*arguments)
+        assert len(err) < 1200
+
+
+def test_text_in_utf_16_is_no_training_text(tmp_path: Path, command: Command) -> None:
+    text = write_corpus(tmp_path / "text")
+    for name in ("train.en", "train.de"):
+        (text / name).write_bytes((text / name).read_text().encode("utf-16-le"))
+    train_anew(command, text, tmp_path / "run", says="train.en, line 1: no text in UTF-8, it has a NUL")
+
+
+def test_loops_of_links(trained: Run, tmp_path: Path, command: Command) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    for arguments in (
+        ["info", loop],
+        ["translate", loop, "A dog."],
+        ["translate", trained.checkpoint, "--file", loop],
+        ["train", "--data", loop],
+        ["train", "--resume", loop],
+        ["evaluate", trained.checkpoint, "--data", loop],
+        ["train", "--resume", trained.folder, "--data", loop],
+    ):
+        refuse(command, *arguments, says="")
+
+
+@pytest.mark.parametrize(
     ("options", "says"),
     [
         (["--num-heads", "3"], "num_heads is 3 and does not divide d_model, 16"),

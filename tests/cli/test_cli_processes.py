@@ -63,6 +63,49 @@ def test_a_resumed_training_computes_the_same_bits_whatever_threads_blas_may_use
     assert all((resumed[name] == array).all() for name, array in expected.items())
 
 
+INTERRUPT = """
+import os, runpy, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+module, sys.argv = sys.argv[1], ["minitransformer", "info", "--preset", "tiny"]
+sys.meta_path.insert(0, Interrupt())
+runpy.run_module("minitransformer", run_name="__main__", alter_sys=True)
+"""
+"""The program with a Ctrl-C at the moment when it imports a module."""
+
+
+@pytest.mark.parametrize("module", ["minitransformer.cli", "argparse", "numpy", "numpy.linalg"])
+def test_ctrl_c_while_the_program_starts(module: str) -> None:
+    run = subprocess.run([sys.executable, "-c", INTERRUPT, module], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    ("streams", "arguments", "status", "said"),
+    [
+        ("<&-", ["A dog."], 0, ""),
+        ("<&-", [], 2, "standard input is closed: give sentences, or --file FILE"),
+        (">&-", ["A dog."], 2, "standard output is closed"),
+        ("2>&-", ["A dog."], 0, ""),
+        ("2>&-", ["--beam", "x"], 2, ""),
+        ("<&- 2>&-", ["A dog."], 0, ""),
+        ("<&- >&- 2>&-", ["A dog."], 2, ""),
+    ],
+)
+def test_closed_streams(trained: Run, streams: str, arguments: list[str], status: int, said: str) -> None:
+    script = f'exec "$0" -m minitransformer translate "$@" {streams}'
+    run = subprocess.run(
+        ["bash", "-c", script, sys.executable, str(trained.checkpoint), *arguments],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert run.returncode == status
+    assert bool(run.stdout) == (status == 0)
+    assert said in run.stderr
+    assert run.stderr.count("\n") == bool(said)
+
+
 def test_a_reader_that_has_gone_is_no_error(trained: Run) -> None:
     command = 'yes "A dog." | head -n 500 | "$0" -m minitransformer translate "$1" --batch-size 4 | head -n 1'
     run = subprocess.run(

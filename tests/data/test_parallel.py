@@ -67,6 +67,9 @@ def test_pairs_from_a_plain_and_a_compressed_file(tmp_path: Path) -> None:
         ("", "", r"en(\.gz)? and .*de(\.gz)? are empty"),
         ("1\n2\n", b"1\nf\xfcnf\n", r"de(\.gz)?, line 2: not UTF-8, byte 2 is 0xfc"),
         ("1\n".encode("utf-16"), "1\n", r"en(\.gz)?, line 1: not UTF-8, byte 1 is 0xff"),
+        ("1\n".encode("utf-16-le"), "1\n", r"en(\.gz)?, line 1: no text in UTF-8, it has a NUL"),
+        ("1\n".encode("utf-16-be"), "1\n", r"en(\.gz)?, line 1: no text in UTF-8, it has a NUL"),
+        ("1\n2\n", "1\n2\0\n", r"de(\.gz)?, line 2: no text in UTF-8, it has a NUL"),
         (b"1\xe2\x80", "1\n", r"en(\.gz)?, line 1: not UTF-8, byte 2 is 0xe2 \(unexpected end of data\)"),
     ],
 )

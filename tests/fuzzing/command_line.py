@@ -207,16 +207,16 @@ class Hostile:
         """Whether the command may succeed with it."""
         if self.action.choices is not None:
             return self.value in self.action.choices
-        fine = FINE.get(f"{self.command} {self.action.dest}") or FINE.get(self.action.dest)
-        if fine is None:
-            raise LookupError(f"which values of {self.command} {self.action.dest} are fine? FINE needs a line")
-        return fine(self.value)
+        return _fine(self.command, self.action.dest)(self.value)
 
 
 def attacks(seed: int, count: int, _: Path) -> list[Attack]:
     """The first `count` command lines of a seed: every argument in turn, its values in turn."""
     order = random.Random(seed)
     arguments = [(command, action) for command, parser in _commands().items() for action in _arguments(parser)]
+    for command, action in arguments:
+        if action.choices is None:
+            _fine(command, action.dest)  # raises where it is not listed
     order.shuffle(arguments)
     values = {(command, action.dest): order.sample(pool := _pool(action), len(pool)) for command, action in arguments}
     found = []
@@ -249,6 +249,13 @@ def _judge(hostile: Sequence[Hostile], unclear: bool, attack: Attack, outcome: O
     if outcome.status == 0 and attack.stdout != "file" and not {"--help", "--version"} & set(attack.argv):
         return "it succeeded though nobody could read what it said"
     return None
+
+
+def _fine(command: str, dest: str) -> Fine:
+    fine = FINE.get(f"{command} {dest}") or FINE.get(dest)
+    if fine is None:
+        raise LookupError(f"which values of {command} {dest} may be accepted? FINE needs a line")
+    return fine
 
 
 def _commands() -> dict[str, argparse.ArgumentParser]:

@@ -92,6 +92,14 @@ def test_sinusoids_are_as_exact_in_float32_at_late_positions_as_at_early_ones():
     assert abs(layer.table - torch_model.sinusoids(5000, 64).numpy()).max() <= 4e-7
 
 
+def test_late_positions_are_made_once_a_sentence_reaches_them(monkeypatch):
+    monkeypatch.setattr("minitransformer.layers.embedding.FIRST_POSITIONS", 4)
+    layer, whole = SinusoidalPositions(numpy_ops, 10**15, 8, "float64"), torch_model.sinusoids(60, 8).numpy()
+    for start, length in ((0, 3), (2, 2), (2, 3), (20, 1), (0, 60)):
+        added = layer.forward(np.zeros((1, length, 8)), start)
+        np.testing.assert_allclose(added[0], whole[start : start + length], rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("shift", [1, 7, -3])
 def test_a_shift_is_a_rotation_of_every_pair_of_channels(shift):
     """Why sinusoids: "for any fixed offset k, PE(pos+k) can be represented as a linear function of PE(pos)" (§3.5)."""
