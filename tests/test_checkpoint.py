@@ -157,7 +157,7 @@ def of_a_model():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_layers": 10**9}, "holds 392 weights in 13 arrays, but its configuration is of a model of 288,000,000,0"),
+        ({"num_layers": 10**9}, "holds 392 weights in 13 arrays, but its configuration is of a model of 288,000,000,"),
         ({"d_model": 10**6}, "but its configuration is of a model of 2"),
         ({"vocab_size": 2**62}, "but its configuration is of a model of 18,446,744,073,709,551,9"),
         ({"num_layers": 2**70}, "num_layers is larger than"),

@@ -34,5 +34,5 @@ def test_any_text_is_one_line_that_no_terminal_obeys(text):
     for line in (visible(text), one_line(text)):
         assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in line)
         assert line.splitlines() in ([line], [])
-        assert line.encode()
+        assert line.encode().decode() == line
     assert visible(visible(text)) == visible(text)
