@@ -17,8 +17,15 @@ from .tuning import Tile
 
 DROPOUT = Dropout(0.1, key=1)
 
-BATCH, TIME, HEADS, WIDTH, VOCABULARY = 2, 256, 8, 512, 37_000
-"""The paper's base."""
+TIME, WIDTH = 256, 512
+"""The paper's base, in short sentences."""
+
+WIDTHS = (1, 20, 100, WIDTH, 1000, 5000, 8192, 10_000, 20_000, 32_768, 131_072)
+"""Of rows on Hopper, up to where each op takes them in blocks: a row's tile has the next power of 2, and is another
+kernel where 16 does not divide the width, which is then loaded number by number."""
+
+FEW_WIDTHS = (WIDTH, 10_000, 131_072)
+"""… and elsewhere."""
 
 MOST_TILES = 6
 """No table of attention's tiles has more."""
@@ -29,10 +36,11 @@ Example = tuple[str, Callable[[], Any]]
 
 
 def examples(target: str) -> Iterator[Example]:
-    """Of each op in each dtype, without bfloat16 where the GPU has none; on Hopper attention with every tile."""
-    dtypes = [torch.float32, torch.float16, torch.bfloat16]
-    for dtype in dtypes if target != "cuda:75" else dtypes[:2]:
-        for name, call in (*_rows(dtype), *_attention(dtype, target)):
+    """Each op in each dtype that the GPU has; on Hopper with rows of every width and with each of attention's tiles."""
+    hopper, half = target == "cuda:90", torch.float16 if target == "cuda:75" else torch.bfloat16
+    for dtype in (torch.float32, torch.float16, torch.bfloat16)[: 2 if target == "cuda:75" else 3]:
+        widths = WIDTHS if hopper and dtype != torch.float16 else FEW_WIDTHS
+        for name, call in (*_rows(dtype, widths), *_attention(dtype, half, every_tile=hopper)):
             yield f"{name}, {str(dtype).removeprefix('torch.')}", call
 
 
@@ -43,7 +51,7 @@ def _both(op: str, *tensors: Tensor, **options: Any) -> None:
     getattr(kernels, f"{op}_backward")(torch.ones_like(out) if out.ndim else 1.0, cache)
 
 
-def _rows(dtype: torch.dtype) -> Iterator[Example]:
+def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
     """Of everything but attention."""
     import kernels
 
@@ -53,23 +61,22 @@ def _rows(dtype: torch.dtype) -> Iterator[Example]:
     def zeros(*shape: int) -> Tensor:
         return torch.zeros(shape, dtype=dtype)
 
-    x, gamma = zeros(BATCH, TIME, WIDTH), torch.ones(WIDTH)
-    ids = torch.zeros(BATCH, TIME, dtype=torch.int64)
-    yield "relu", both("relu", x)
-    yield "dropout", both("dropout", x, dropout=DROPOUT)
-    yield "softmax", both("softmax", zeros(BATCH, HEADS, TIME, TIME))
-    yield "softmax, long rows", both("softmax", zeros(2, 131_072))
-    yield "layernorm", both("layernorm", x, gamma, gamma)
-    yield "add_layernorm", both("add_layernorm", x, x, gamma, gamma)
-    yield "add_layernorm, dropout", both("add_layernorm", x, x, gamma, gamma, dropout=DROPOUT)
-    wide, wide_gamma = zeros(8, 10_000), torch.ones(10_000)
-    yield "layernorm, wide rows", both("layernorm", wide, wide_gamma, wide_gamma)
-    yield "embedding", both("embedding", ids, zeros(100, WIDTH), scale=2.0)
-    targets = torch.ones(64, dtype=torch.int64)
-    yield "cross_entropy", both("cross_entropy", zeros(64, VOCABULARY), targets, label_smoothing=0.1)
-    table = zeros(VOCABULARY, 8)
+    ids, targets = torch.zeros(2, TIME, dtype=torch.int64), torch.zeros(64, dtype=torch.int64)
     options = {"label_smoothing": 0.1, "ignore_index": 0}
-    yield "linear_cross_entropy", both("linear_cross_entropy", zeros(64, 8), table, targets, **options)
+    for width in widths:
+        x, gamma, wide = zeros(64, width), torch.ones(width), f"{width} wide"
+        yield f"softmax, {wide}", both("softmax", x)
+        yield f"layernorm, {wide}", both("layernorm", x, gamma, gamma)
+        yield f"add_layernorm, {wide}", both("add_layernorm", x, x, gamma, gamma)
+        yield f"add_layernorm, dropout, {wide}", both("add_layernorm", x, x, gamma, gamma, dropout=DROPOUT)
+        yield f"dropout, {wide}", both("dropout", x, dropout=DROPOUT)
+        yield f"embedding, {wide}", both("embedding", ids, x, scale=2.0)
+        yield f"cross_entropy, {wide}", both("cross_entropy", x, targets, **options)
+        for shape in ((width, 8), (100, width)):  # logits are as wide as the table is long, gradients as it is wide
+            call = both("linear_cross_entropy", zeros(64, shape[1]), zeros(*shape), targets, **options)
+            yield f"linear_cross_entropy, table {shape[0]}×{shape[1]}", call
+    yield "cross_entropy, none ignored", both("cross_entropy", zeros(64, widths[-1]), targets, label_smoothing=0.1)
+    yield "relu", both("relu", zeros(4096))
     if dtype == torch.float32:
         flat = torch.zeros(4096)
         yield "adam_step", partial(kernels.adam_step, flat, flat, flat, flat, step=1, lr=0.1)
@@ -97,16 +104,15 @@ ROUNDED: list[Case] = [(64, 64, BOTH), (128, 128, PADDED), (128, 128, BOTH), (25
 """… and rounded to tf32."""
 
 
-def _attention(dtype: torch.dtype, target: str) -> Iterator[Example]:
-    """Of attention: with the default tiles; on Hopper with each that tuning may try, of many widths."""
-    hopper, half = target == "cuda:90", torch.float16 if target == "cuda:75" else torch.bfloat16
+def _attention(dtype: torch.dtype, half: torch.dtype, every_tile: bool) -> Iterator[Example]:
+    """Of attention: with the default tiles, or with each that tuning may try, of many widths."""
     if dtype == half:
-        yield from _cases(dtype, MANY if hopper else USUAL + UNUSUAL, every_tile=hopper)
+        yield from _cases(dtype, MANY if every_tile else USUAL + UNUSUAL, every_tile=every_tile)
     elif dtype == torch.float16:
-        yield from _cases(dtype, USUAL[::3], every_tile=hopper)
+        yield from _cases(dtype, USUAL[::3], every_tile=every_tile)
     else:
-        yield from _cases(dtype, EXACT, every_tile=hopper)
-        yield from _cases(dtype, ROUNDED if hopper else ROUNDED[1:], "tf32", every_tile=hopper)
+        yield from _cases(dtype, EXACT, every_tile=every_tile)
+        yield from _cases(dtype, ROUNDED if every_tile else ROUNDED[1:], "tf32", every_tile=every_tile)
 
 
 def _cases(

@@ -1,6 +1,7 @@
 """The costs that `info` prints, against what a real model does."""
 
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -40,7 +41,8 @@ def test_parameter_groups_add_up(variant: dict[str, Any]) -> None:
 
 
 SMALL = st.integers(1, 6)
-KINDS: dict[type[ModelConfig], dict[str, st.SearchStrategy[Any]]] = {
+Kind = Callable[..., ModelConfig]
+KINDS: dict[Kind, dict[str, st.SearchStrategy[Any]]] = {
     TransformerConfig: {
         "num_heads": SMALL, "d_k": SMALL, "d_v": SMALL, "d_ff": SMALL, "num_decoder_layers": st.none() | SMALL,
         "norm_first": st.booleans(), "positions": st.sampled_from(["sinusoidal", "learned"]),
@@ -52,7 +54,7 @@ KINDS: dict[type[ModelConfig], dict[str, st.SearchStrategy[Any]]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-def test_the_closed_form_counts_what_a_model_of_any_kind_has(kind: type[ModelConfig], data: st.DataObject) -> None:
+def test_the_closed_form_counts_what_a_model_of_any_kind_has(kind: Kind, data: st.DataObject) -> None:
     options = {name: data.draw(values, name) for name, values in KINDS[kind].items()}
     sizes = {"d_model": 2 * data.draw(SMALL), "num_layers": data.draw(SMALL), "max_length": data.draw(SMALL)}
     config = kind(vocab_size=data.draw(st.integers(3, 9)), **sizes, **options)

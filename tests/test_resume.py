@@ -172,6 +172,7 @@ def test_no_space_left_loses_nothing(tmp_path, uninterrupted):
 def test_a_checkpoint_that_contradicts_itself_is_not_resumed(tmp_path, change, message):
     toy_trainer(tmp_path, replace(SETTINGS, steps=4)).train()
     path = latest(tmp_path)
+    assert path
     save_checkpoint(path, change(load_checkpoint(path)))
     with pytest.raises(CheckpointError, match=message):
         toy_trainer(tmp_path).resume()

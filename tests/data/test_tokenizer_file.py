@@ -77,7 +77,7 @@ def test_every_truncation_is_refused(tokenizer):
         ("merges", [["a", ""]], "'a' \\+ ''"),
         ("merges", [["ab", "a"], ["a", "b"]], "'ab' \\+ 'a'"),
         ("merges", [["a", "b"], ["a", "b"]], "two make 'ab'"),
-        ("merges", [["a" * 2**n, "a" * 2**n] for n in range(60)], "merges must stay within words, of 64 characters"),
+        ("merges", [["a" * 2**n, "a" * 2**n] for n in range(8)], "merges must stay within words, of 64 characters"),
         ("version", True, "version must be 1, but is True"),
         ("merges", [["a", "b"], ["b", "a"], ["ab", "a"], ["a", "ba"]], "two make 'aba'"),
     ],

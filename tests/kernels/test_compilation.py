@@ -17,7 +17,7 @@ import kernels
 from kernels.compilation import TABLE, TARGETS, compile_everything, compile_in_a_process, loops_of_products
 
 ONCE = "a few bytes, saved once a program outside its loop"
-AGAIN = "a few bytes, loaded again for each tile of rows"
+AGAIN = "a few bytes, loaded again in the loop"
 RADEON = "256 registers a thread, and no smaller tile: WMMA wants 16 rows for each operand (float32 has none of it)"
 T4 = "no tensor cores: of heads wider than 128, 16 rows and all that meets them are more than 64 KiB and the registers"
 
@@ -25,19 +25,18 @@ SPILLS = {
     ("cuda:75", "attention_forward_kernel"): (208, T4),
     ("cuda:75", "attention_dquery_kernel"): (344, T4),
     ("cuda:75", "attention_dkey_dvalue_kernel"): (912, T4),
-    ("cuda:75", "layernorm_backward_kernel"): (16, AGAIN),
+    ("cuda:90", "layernorm_backward_kernel"): (40, AGAIN),
+    ("cuda:90", "attention_dkey_dvalue_kernel"): (8, AGAIN),
     ("cuda:100", "attention_forward_kernel"): (8, ONCE),
     ("cuda:100", "attention_dquery_kernel"): (8, ONCE),
-    ("cuda:100", "layernorm_backward_kernel"): (8, AGAIN),
-    ("cuda:100", "logits_to_gradients_kernel"): (8, ONCE),
     ("cuda:100", "wide_dx_kernel"): (8, ONCE),
     ("cuda:120", "attention_dquery_kernel"): (8, ONCE),
-    ("cuda:120", "layernorm_backward_kernel"): (8, ONCE),
     ("cuda:120", "scale_kernel"): (16, ONCE),
     ("hip:gfx942", "attention_dquery_kernel"): (1, ONCE),
+    ("hip:gfx942", "attention_dkey_dvalue_kernel"): (1, AGAIN),
     ("hip:gfx1100", "attention_forward_kernel"): (343, RADEON),
     ("hip:gfx1100", "attention_dquery_kernel"): (604, RADEON),
-    ("hip:gfx1100", "attention_dkey_dvalue_kernel"): (547, RADEON),
+    ("hip:gfx1100", "attention_dkey_dvalue_kernel"): (552, RADEON),
 }
 """What is let spill: at most so many bytes of stack (CUDA) or registers (AMD), and why."""
 
@@ -186,13 +185,20 @@ def test_no_product_of_hopper_waits_for_the_one_before(table):
 
 
 def test_a_score_takes_a_fused_multiply_add_and_an_exp2(table):
-    """In blocks without a mask, whose loop comes first and is the shorter one."""
+    """In blocks without a mask, whose loop comes first and is the shorter one.
+
+    A product gives each warp 16 rows at least: 8 warps on 64 rows hold, and compute, every score twice.
+    """
     for row in table:
         if "loops" in row:
             inner, masked = row["loops"]
-            held = row["constants"]
-            scores = held["QUERIES"] * held["KEYS"] // (32 * row["num_warps"])  # of a thread
-            rows = 2 if row["kernel"] == "attention_forward_kernel" else 0  # a thread rescales as many
+            held, warps = row["constants"], row["num_warps"]
+            height, width = held["QUERIES"], held["KEYS"]
+            if row["kernel"] == "attention_dkey_dvalue_kernel":
+                height, width = width, height
+            height = max(height, 16 * warps)
+            scores = height * width // (32 * warps)  # of a thread
+            rows = 2 * height // (16 * warps) if row["kernel"] == "attention_forward_kernel" else 0  # that it rescales
             assert inner["FFMA"] == inner["MUFU.EX2"] == scores + rows, label(row)
             assert inner["instructions"] < masked["instructions"], label(row)
 
