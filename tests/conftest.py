@@ -2,6 +2,7 @@
 
 import os
 import signal
+from typing import Any
 
 import hypothesis
 import pytest
@@ -39,6 +40,20 @@ def pytest_configure(config: pytest.Config) -> None:
 def proof(pytestconfig: pytest.Config) -> Proof:
     """The record of what was proved: `proof.record("softmax", "autograd", error)`."""
     return pytestconfig.stash[PROOF]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """One of several processes hands its part of the table to the one that prints it."""
+    handed_on: dict[str, Any] = getattr(session.config, "workeroutput", {})
+    handed_on["proof"] = session.config.stash[PROOF].worst
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """… which adds it to its own; a process that died has none."""
+    for component, errors in getattr(node, "workeroutput", {}).get("proof", {}).items():
+        for kind, error in errors.items():
+            node.config.stash[PROOF].record(component, kind, error)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -210,8 +210,8 @@ KERNEL_BREAKAGES = [
     kernel(
         "smoothing without the target's own share",
         "cross_entropy.py",
-        "1.0 - label_smoothing + share, share",
-        "1.0 - label_smoothing, share",
+        "tl.fma(label_smoothing, share, label_smoothing - 1.0)",
+        "label_smoothing - 1.0",
         TRITON("cross_entropy"),
     ),
     kernel(

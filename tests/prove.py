@@ -32,7 +32,7 @@ class Proof:
     def record(self, component: str, kind: Kind, value: float) -> None:
         """Keep `value` where it is the component's largest of this kind so far."""
         errors = self.worst.setdefault(component, {})
-        errors[kind] = max(value, errors.get(kind, 0.0))
+        errors[kind] = max(float(value), errors.get(kind, 0.0))
 
     def table(self) -> list[str]:
         """The lines of the table, in the order in which components were first proved; empty without any."""

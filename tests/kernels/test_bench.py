@@ -64,6 +64,7 @@ def written(rehearsed: Path) -> results.Ledger:
 # --- A rehearsal ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_op_is_checked(written):
     assert written["smoke"] is True
     assert set(written["ops"]) == set(ledger.OPS) == set(CASES) == set(report.KERNELS)
@@ -76,6 +77,7 @@ def test_every_op_is_checked(written):
             assert 0 <= worst["error"] < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("section", TIMED)
 def test_every_section_has_its_times(written, section):
     found = written["sections"][section]
@@ -90,6 +92,7 @@ def test_every_section_has_its_times(written, section):
         assert first.keys() >= {"ms", "share"}, first
 
 
+@pytest.mark.slow
 def test_what_is_compared(written):
     attention, rows, swap = (results.entries(written, section) for section in TIMED)
     assert {entry["size"]["kind"] for entry in attention} == {
@@ -109,6 +112,7 @@ def test_what_is_compared(written):
     assert numpy["hours"] == pytest.approx(numpy["ms"] * 100_000 / 3_600_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("section", TIMED)
 def test_pictures_are_drawn_from_the_file_alone(rehearsed, written, tmp_path, section):
     path = tmp_path / "alone.json"
@@ -120,6 +124,7 @@ def test_pictures_are_drawn_from_the_file_alone(rehearsed, written, tmp_path, se
         assert image.std() > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("known_machine")
 def test_sections_that_are_left_out_stay_as_they_are(rehearsed, written, tmp_path, monkeypatch):
     shutil.copy(rehearsed / "smoke.json", tmp_path)

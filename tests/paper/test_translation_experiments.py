@@ -118,7 +118,11 @@ def test_table_3_is_told(tmp_path: Path) -> None:
     assert (tmp_path / "table3-differences.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("experiment", [table2, table3, strategy], ids=lambda experiment: experiment.NAME)
+@pytest.mark.parametrize(
+    "experiment",
+    [table2, *(pytest.param(experiment, marks=pytest.mark.slow) for experiment in (table3, strategy))],
+    ids=lambda experiment: experiment.NAME,
+)
 def test_any_training_may_diverge(experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "SAMPLES", 10)
     found = []
