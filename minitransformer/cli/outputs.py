@@ -2,13 +2,14 @@
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
-STANDARD_INPUT = 0
+STANDARD_INPUT, STANDARD_OUTPUT = 0, 1
 
 
-def check_output(option: str, output: str | Path | None, inputs: Iterable[str | Path | int | None]) -> None:
+def check_output(option: str, output: str | Path | int | None, inputs: Iterable[str | Path | int | None]) -> None:
     """Raise ValueError where `output` is one of the files that are read, whatever name or link leads to it.
 
     inputs: files, folders of which every file is read, descriptors; None stands for an option that was not given.
@@ -19,16 +20,25 @@ def check_output(option: str, output: str | Path | None, inputs: Iterable[str | 
     for path in (path for each in inputs if each is not None for path in _files(each)):
         if is_same_file(path, output):
             name = "standard input" if path == STANDARD_INPUT else path
+            if output == STANDARD_OUTPUT:
+                raise ValueError(f"{option} goes into what is read, {name}")
             raise ValueError(f"{option} {output} would replace what is read, {name}: choose another name")
 
 
 def is_same_file(first: str | Path | int, second: str | Path | int) -> bool:
-    """Whether two names lead to one file, devices apart; False where one leads to none."""
-    try:
-        status, other = os.stat(first), os.stat(second)
-    except (OSError, ValueError):
-        return False
-    return os.path.samestat(status, other) and not stat.S_ISCHR(status.st_mode)
+    """Whether two names lead to one file; False where one leads to none, or to a device, a pipe or a socket."""
+    return any(
+        os.path.samestat(one, other) and stat.S_ISREG(one.st_mode)
+        for one in _statuses(first)
+        for other in _statuses(second)
+    )
+
+
+def _statuses(name: str | Path | int) -> Iterator[os.stat_result]:
+    """The file that the system finds by a name, and the one that `Path` does: "model/" and "missing/../model" too."""
+    for each in [name] if isinstance(name, int) else [name, os.path.realpath(Path(name))]:
+        with suppress(OSError, ValueError):
+            yield os.stat(each)
 
 
 def _files(source: str | Path | int) -> list[str | Path | int]:

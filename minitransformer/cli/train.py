@@ -159,7 +159,10 @@ def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) ->
             return data
     kept = kept_choice(folder)
     if kept is None and not named.keys() & {"dataset", "data"}:
-        raise FileNotFoundError(f"nothing in {folder} says which text this was: add --data or --dataset to --resume")
+        raise FileNotFoundError(
+            f"nothing in {folder} says which text this was: add --data or --dataset to --resume, and --sentences where "
+            "the training had it"
+        )
     known: dict[str, Any] = dict(zip(("source", "target"), checkpoint.languages or (), strict=False))
     known |= {name: checkpoint.config[name] for name in ("vocab_size", "max_length")}
     known["seed"] = checkpoint.state["settings"].get("seed", CorpusChoice.seed)

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TextIO
 
-from ..data.parallel import decode_line, read_lines
+from ..data.parallel import MAX_LINE_BYTES, decode_line, read_lines
 from ..translator import Translation, Translator
 from .backend import add_backend_options, chosen_backend
 from .common import add_decoding_options, add_threads_option, heavy_work, one_line, path_name, positive_int, say
-from .outputs import STANDARD_INPUT, check_output
+from .outputs import STANDARD_INPUT, STANDARD_OUTPUT, check_output
 
 EPILOG = """\
 examples:
@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--n-best {args.n_best} is more than --beam {args.beam}: the search keeps no more")
     standard_in = STANDARD_INPUT if not args.sentences and args.file is None else None
     check_output("--attention", args.attention, [args.checkpoint, args.file, standard_in])
+    check_output("standard output", STANDARD_OUTPUT, [args.file, standard_in])  # what is written would be read
     backend = chosen_backend(args)
     with heavy_work():
         translator = Translator.from_checkpoint(args.checkpoint, backend.ops, backend.dtype, args.threads)
@@ -180,6 +181,7 @@ def standard_input() -> Iterator[Line]:
     """The lines of standard input, as they come."""
     if sys.stdin is None:
         raise ValueError("standard input is closed: give sentences, or --file FILE")
-    for number, data in enumerate(sys.stdin.buffer, start=1):
+    lines = iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES + 1), b"")
+    for number, data in enumerate(lines, start=1):
         place = f"standard input, line {number}"
         yield Line(decode_line(data, place), place)

@@ -38,8 +38,6 @@ def read_lines(path: str | PathLike[str]) -> Generator[str]:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             while line := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
-                if len(line) > MAX_LINE_BYTES:
-                    raise ValueError(f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes")
                 text = decode_line(line, f"{path}, line {number}")
                 yield text.removeprefix(BYTE_ORDER_MARK) if number == 1 else text
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -47,10 +45,12 @@ def read_lines(path: str | PathLike[str]) -> Generator[str]:
 
 
 def decode_line(line: bytes, place: str) -> str:
-    r"""A line of UTF-8 without its \n or \r\n; raises ValueError, naming its `place`, for what is no text.
+    r"""A line of UTF-8 without its \n or \r\n; raises ValueError, naming its `place`, for what is no sentence.
 
     A NUL is valid UTF-8 and in no text; it is half of UTF-16's letters, which without a byte order mark look like it.
     """
+    if len(line) > MAX_LINE_BYTES:
+        raise ValueError(f"{place}: longer than {MAX_LINE_BYTES} bytes")
     try:
         text = line.decode()
     except UnicodeDecodeError as error:

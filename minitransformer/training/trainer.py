@@ -127,7 +127,7 @@ class Trainer:
         if dtypes != {self.model.dtype}:
             raise CheckpointError(f"{path} holds {', '.join(sorted(dtypes))}, but the model is of {self.model.dtype}")
         if checkpoint.state["data"] != self._data_identity:
-            raise CheckpointError(f"{path} was trained on other data")
+            raise CheckpointError(f"{path} was trained on other data, not on these {len(self.dataset):,} pairs")
         if checkpoint.tokenizer != self.tokenizer:
             raise CheckpointError(f"{path} was trained with another tokenizer")
         if path != checkpoint_path(path.parent, checkpoint.step):

@@ -41,6 +41,7 @@ def names_of(path: Path) -> Iterator[Path | str]:
     """Names that lead to one file."""
     yield path
     yield path.parent / ".." / path.parent.resolve().name / path.name
+    yield from (f"{path}/", f"{path}/.", f"nowhere/../{path}")  # as `Path` and a writer read them
     for name, link in (("link", os.symlink), ("hard link", os.link)):
         link(path.resolve(), path.with_name(f"{path.name} {name}"))
         yield path.with_name(f"{path.name} {name}")
@@ -88,6 +89,28 @@ def test_standard_input_is_an_input_too(files: Path) -> None:
     assert "--attention" in run.stderr
     assert "would replace what is read, standard input: choose another name" in run.stderr
     assert (files / "test.en").read_bytes() == before
+
+
+@pytest.mark.parametrize("arguments", [["--file", "test.en"], []])
+def test_what_is_read_is_not_written_to(files: Path, arguments: list[str]) -> None:
+    """As `cat x >> x`, which would never end."""
+    text = files / "test.en"
+    before = text.read_bytes()
+    with open(text, "ab") as out, open(text if not arguments else os.devnull) as source:
+        command = [*PROGRAM, "translate", "model", *arguments]
+        streams = {"stdin": source, "stdout": out, "stderr": subprocess.PIPE}
+        run = subprocess.run(command, **streams, text=True, cwd=files, timeout=60)
+    assert run.returncode == 2
+    assert "standard output goes into what is read, " in run.stderr
+    assert text.read_bytes() == before
+
+
+def test_a_line_without_end_is_refused(files: Path) -> None:
+    command = [*PROGRAM, "translate", files / "model"]
+    with open("/dev/zero") as zeros:
+        run = subprocess.run(command, stdin=zeros, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 2
+    assert "standard input, line 1: longer than 1048576 bytes" in run.stderr
 
 
 def test_the_cache_of_a_download_is_read_too(
