@@ -30,7 +30,6 @@ from ._checks import check_device, check_ids, check_shape, refuses_autograd
 from ._rows import check_rows_in_float32, is_token
 from .launch import on, row_block, rows_of
 from .scalars import number, number_arguments
-from .softmax import LOWEST
 
 ELEMENTS, WARPS = 4096, 16
 """Of a program, a few rows or a block of one: 8 for a thread, which loads 16 bytes of half precision at once and keeps
@@ -90,7 +89,7 @@ def row_losses(
     """
     target_logit = tl.load(row_ptr + token, counted & (token >= 0), other=0.0).to(tl.float32)  # (R,)
     origin = tl.where(target_logit == -float("inf"), 0.0, target_logit)  # (R,)
-    maximum = tl.full((ROWS, BLOCK), LOWEST, tl.float32)
+    maximum = tl.full((ROWS, BLOCK), -3.4028234663852886e38, tl.float32)  # the lowest
     total = tl.zeros((ROWS, BLOCK), tl.float32)
     above_origin = tl.zeros((ROWS, BLOCK), tl.float32)
     for start in range(0, V, BLOCK):

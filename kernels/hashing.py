@@ -2,7 +2,9 @@
 
 A row's hash mixes the key's low half, the row's coordinates and the key's high half in turn; two neighbouring channels
 share one hash of the row's and theirs, 16 bits each. `lowbias32` is Chris Wellons's ("Prospecting for Hash Functions",
-2018).
+2018); 0x9E3779B9 is `minitransformer.ops.dropout.GOLDEN`. Numbers are written in the functions that use them: with a
+global of a function that a kernel calls, the name under which Triton keeps the compiled kernel on disk depends on which
+kernel was compiled first.
 """
 
 from typing import Any
@@ -13,11 +15,8 @@ import triton.language as tl
 from torch import Tensor
 
 from minitransformer.ops import Dropout
-from minitransformer.ops.dropout import GOLDEN as REFERENCE_GOLDEN
 
 from ._checks import check_key, check_shape
-
-GOLDEN = tl.constexpr(REFERENCE_GOLDEN)
 
 UNSPECIALIZED = ["key_low", "key_high", "sentence", "position", "threshold", "scale"]
 """Arguments that change from step to step: no kernel is compiled anew for one that is 1 or a multiple of 16."""
@@ -81,7 +80,7 @@ def row_hashes(
 def kept(row_hash, channel, threshold):
     """Whether elements are kept; row_hash and channel broadcast against each other."""
     channel = channel.to(tl.uint32)
-    word = mix(row_hash + (channel >> 1) * GOLDEN)
+    word = mix(row_hash + (channel >> 1) * 0x9E3779B9)
     bits = (word >> ((channel & 1) << 4)) & 0xFFFF  # the even channel's are the low half
     return bits >= threshold.to(tl.uint32)
 

@@ -9,11 +9,7 @@ many shuffles (`SHFL` in `results/compiled.json`) with dropout as without.
 import triton
 import triton.language as tl
 
-from minitransformer.ops import dropout as reference
-
 from ..hashing import load_key, mix, mix_in
-
-GOLDEN = tl.constexpr(reference.GOLDEN)
 
 
 @triton.jit
@@ -28,7 +24,7 @@ def hash_queries(key_ptr, key_low, key_high, sentence, position, b, h, queries):
 def hash_pairs(row_hash, first_key, KEYS: tl.constexpr):
     """The hashes of each row and each pair of keys, from the even `first_key` on: `(M, N/2)`."""
     pair = (first_key // 2 + tl.arange(0, KEYS // 2)).to(tl.uint32)
-    return mix(row_hash[:, None] + pair[None, :] * GOLDEN)
+    return mix(row_hash[:, None] + pair[None, :] * 0x9E3779B9)
 
 
 @triton.jit
@@ -62,7 +58,7 @@ def paired_order(KEYS: tl.constexpr):
 def hash_pairs_transposed(row_hash, first_key, KEYS: tl.constexpr):
     """`hash_pairs` for keys in paired order: `(N/16, 8, M)`."""
     pair = (first_key // 2 + tl.arange(0, KEYS // 2)).to(tl.uint32).reshape(KEYS // 16, 8)
-    return mix(row_hash[None, None, :] + pair[:, :, None] * GOLDEN)
+    return mix(row_hash[None, None, :] + pair[:, :, None] * 0x9E3779B9)
 
 
 @triton.jit
