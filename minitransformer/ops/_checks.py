@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array
+Array = Any
+"""A NumPy array here, a `torch.Tensor` in the tables of `kernels`."""
 
 FLOAT_DTYPES = FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -15,6 +16,34 @@ def check_array(name: str, array: Any) -> np.ndarray:
     if not isinstance(array, np.ndarray) or isinstance(array, np.matrix | np.ma.MaskedArray):
         raise TypeError(f"{name} must be a NumPy array, got {type(array).__name__}")
     return array
+
+
+def check_no_subclass(name: str, data: Any) -> None:
+    """As `check_array`, where a list, a number or another array will do as well."""
+    if type(data) is not np.ndarray and isinstance(data, np.ndarray):
+        check_array(name, data)
+
+
+def check_numbers(name: str, array: Any) -> None:
+    """A NumPy array of booleans, integers or floating numbers."""
+    if type(array) is not np.ndarray:
+        check_array(name, array)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must be an array of numbers, got {array.dtype}")
+
+
+def check_dtype(name: str, dtype: Any) -> np.dtype:
+    """NumPy's type of number of this name; to NumPy itself `None` is one too."""
+    if dtype is FLOAT32 or dtype is FLOAT64:
+        return dtype
+    try:
+        found = None if dtype is None else np.dtype(dtype)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found.kind not in "biuf":
+        shown = repr(dtype) if isinstance(dtype, str | np.dtype | type) else type(dtype).__name__
+        raise TypeError(f"{name} must be a type of number such as float32, got {shown}")
+    return found
 
 
 def check_floats(names: str, first: Array, *others: Array | None) -> np.dtype:
@@ -142,6 +171,21 @@ def check_integer(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
 
 
+def check_whole(name: str, value: Any, at_least: int, at_most: int) -> None:
+    """`value` must be an integer in [at_least, at_most]."""
+    check_integer(name, value)
+    if not at_least <= value <= at_most:
+        shown = f"{as_float(name, value):.15g}"
+        raise ValueError(f"{name} is {shown}, expected an integer from {at_least} to {at_most}")
+
+
+def check_axis(name: str, axis: Any, ndim: int) -> None:
+    """`axis` must be one of `ndim`, counted from the first or, below 0, from the last."""
+    check_integer(name, axis)
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"{name} is {as_float(name, axis):.15g}, expected one of {ndim} axes")
+
+
 def check_flag(name: str, value: Any) -> None:
     """`value` must be True or False."""
     if not isinstance(value, bool | np.bool_):
@@ -155,6 +199,12 @@ def check_out(name: str, out: Array, shape: tuple[int, ...], dtype: np.dtype) ->
         raise TypeError(f"{name} is {out.dtype} and the gradient is {dtype}: types are never mixed")
     check_shape(name, out, shape)
     return out
+
+
+def check_writeable(name: str, array: Array) -> None:
+    """`array` is going to be changed in place."""
+    if not array.flags.writeable:
+        raise ValueError(f"{name} is read-only, expected an array that can be changed in place")
 
 
 def check_rows(name: str, array: Array) -> None:

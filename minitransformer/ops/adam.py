@@ -1,10 +1,11 @@
 """The two operations of an optimiser over a model's flat arrays."""
 
 import math
+from itertools import combinations
 
 import numpy as np
 
-from ._checks import check_floats, check_number, check_scalar, check_shape
+from ._checks import check_floats, check_number, check_scalar, check_shape, check_writeable
 from .arrays import Array
 
 BLOCK = 1 << 16
@@ -28,7 +29,8 @@ def adam_step(
 
     `g = grad_scale · grad`; `m ← β₁ m + (1 − β₁) g`; `v ← β₂ v + (1 − β₂) g²`;
     `data ← data − lr · m̂ / (√v̂ + ε)` with `m̂ = m / (1 − β₁^step)`, `v̂ = v / (1 − β₂^step)`. Steps count from 1.
-    Raises `ValueError`, and changes nothing, for a rate that is not finite, a beta outside [0, 1) or an eps of 0.
+    Raises `ValueError`, and changes nothing, for a rate that is not finite, a beta outside [0, 1) or an eps of 0, for
+    an array to be updated that is read-only, and where one shares memory with another.
     Source: Kingma & Ba 2015, algorithm 1; Vaswani 2017, §5.3.
     """
     dtype = check_floats("data grad m v", data, grad, m, v)
@@ -36,6 +38,12 @@ def adam_step(
         raise ValueError(f"data has shape {data.shape}, expected a flat array (P,)")
     for name, array in (("grad", grad), ("m", m), ("v", v)):
         check_shape(name, array, data.shape)
+    changed = {"data": data, "m": m, "v": v}
+    for name, array in changed.items():
+        check_writeable(name, array)
+    for (name, array), (other_name, other) in combinations([*changed.items(), ("grad", grad)], 2):
+        if np.shares_memory(array, other):  # flat arrays: exact, and cheap
+            raise ValueError(f"{name} and {other_name} share memory, expected an array each: one is changed in place")
     step, lr, grad_scale = (check_scalar(*each) for each in (("step", step), ("lr", lr), ("grad_scale", grad_scale)))
     if step < 1 or step % 1:
         raise ValueError(f"step is {step:g}, expected 1, 2, …: Adam's bias correction divides by 1 − β^step")

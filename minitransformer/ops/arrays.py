@@ -1,14 +1,23 @@
 """The little array plumbing that layers and models need, so that they import neither NumPy nor PyTorch."""
 
 import math
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-Array = Any
-"""A NumPy array here, a `torch.Tensor` in the tables of `kernels`."""
+from ._checks import (
+    Array,
+    check_array,
+    check_axis,
+    check_dtype,
+    check_floats,
+    check_integer,
+    check_no_subclass,
+    check_numbers,
+)
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector register."""
@@ -16,21 +25,28 @@ ALIGNMENT = 64
 
 def asarray(data: Any, dtype: Any = None) -> Array:
     """`data` (array, list or number) as an array of `dtype`; shares memory where it can."""
-    return np.asarray(data, dtype=dtype)
+    check_no_subclass("data", data)
+    return np.asarray(data, dtype=None if dtype is None else check_dtype("dtype", dtype))
 
 
 def to_numpy(array: Array) -> np.ndarray:
     """The array in host memory; here the array itself."""
+    check_no_subclass("array", array)
     return np.asarray(array)
 
 
 def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
     """Zeros whose first element lies on a 64-byte boundary (NumPy's own arrays start on multiples of 16)."""
-    dtype = np.dtype(dtype)
-    shape = tuple(shape) if isinstance(shape, Sequence) else (int(shape),)
+    dtype = check_dtype("dtype", dtype)
+    sizes = shape if isinstance(shape, Sequence) and not isinstance(shape, str | bytes | bytearray) else (shape,)
+    for size in sizes:
+        check_integer("each size of shape", size)
+    shape = tuple(map(int, sizes))
     if any(size < 0 for size in shape):
         raise ValueError(f"shape is {shape}, expected no size below 0")
     count = math.prod(shape)
+    if max(count, *shape, 0) * dtype.itemsize > sys.maxsize - ALIGNMENT:
+        raise ValueError(f"shape is {shape}, expected one that fits into memory")
     base = np.zeros(count * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
     start = -base.ctypes.data % ALIGNMENT
     return base[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
@@ -61,24 +77,47 @@ def activations(data: Array) -> Array:
 
 def concatenate(arrays: Sequence[Array], axis: int = -1) -> Array:
     """The arrays joined along an existing axis."""
-    return np.concatenate(arrays, axis=axis)
+    if not isinstance(arrays, Sequence):
+        raise TypeError(f"arrays must be a sequence of NumPy arrays, got {type(arrays).__name__}")
+    if not arrays:
+        raise ValueError("arrays has no element, expected at least one")
+    for array in arrays:
+        check_numbers("arrays", array)
+    check_axis("axis", axis, arrays[0].ndim)
+    try:
+        return np.concatenate(arrays, axis=axis)
+    except ValueError:
+        shapes = ", ".join(str(array.shape) for array in arrays)
+        raise ValueError(f"arrays have shapes {shapes}, expected the same but for axis {axis}") from None
 
 
 def cast(array: Array, dtype: Any) -> Array:
     """The array as `dtype`; itself where it already is."""
-    return array.astype(dtype, copy=False)
+    check_numbers("array", array)
+    return array.astype(check_dtype("dtype", dtype), copy=False)
 
 
 def sin(x: Array) -> Array:
     """Element-wise sine."""
+    check_floats("x", x)
     return np.sin(x)
 
 
 def cos(x: Array) -> Array:
     """Element-wise cosine."""
+    check_floats("x", x)
     return np.cos(x)
 
 
 def take(x: Array, indices: Array, axis: int = 0) -> Array:
     """`x`'s slices at `indices` along `axis`, copied: what a beam search does to its cache."""
-    return np.take(x, indices, axis=axis)
+    check_numbers("x", x)
+    if type(indices) is not np.ndarray:
+        check_array("indices", indices)
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"indices must be an integer NumPy array, got {indices.dtype}")
+    check_axis("axis", axis, x.ndim)
+    try:
+        return np.take(x, indices, axis=axis)
+    except IndexError:
+        raise ValueError(f"indices hold one that x of shape {x.shape} does not have along axis {axis}") from None

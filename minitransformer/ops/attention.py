@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from ._checks import (
+    check_array,
     check_flag,
     check_floats,
     check_gradient_of,
@@ -13,6 +14,7 @@ from ._checks import (
     check_ndim,
     check_number,
     check_shape,
+    check_whole,
 )
 from .arrays import Array, quiet_products
 from .dropout import Dropout, dropout_backward, dropout_forward
@@ -20,6 +22,9 @@ from .softmax import softmax_in_place
 
 SMALLEST_BLOCK = 128
 """Queries: windowed attention takes at least so many at a time."""
+
+LARGEST = 2**31 - 1
+"""The largest size and position of which a mask is made."""
 
 
 @quiet_products
@@ -45,8 +50,8 @@ def attention_forward(
     _check(query, key, value, causal, key_mask, window, scale)
     scale = _scale(query, scale)
     if window is not None and dropout is None and key.shape[2] > 2 * _block_size(window):
-        return _windowed_forward(query, key, value, causal, key_mask, window, scale)
-    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window)
+        return _windowed_forward(query, key, value, causal, key_mask, int(window), scale)
+    mask = _mask(query.shape[2], key.shape[2], causal, key_mask, window)
     out, cache = _attend(query, key, value, mask, scale, dropout)
     return out, (None, cache, out)
 
@@ -101,9 +106,7 @@ def _windowed_forward(
         keys = slice(min(max(first - window, 0), num_keys), max(last + 1 + (0 if causal else window), 0))
         block_mask = None if key_mask is None else key_mask[:, keys]
         key_block = key[:, :, keys]
-        mask = attention_mask(
-            queries.stop - start, key_block.shape[2], causal, block_mask, window, offset=first - keys.start
-        )
+        mask = _mask(queries.stop - start, key_block.shape[2], causal, block_mask, window, offset=first - keys.start)
         out, cache = _attend(query[:, :, queries], key_block, value[:, :, keys], mask, scale)
         blocks.append((queries, keys))
         caches.append(cache)
@@ -125,7 +128,7 @@ def _windowed_backward(dout: Array, blocks: tuple, caches: list[tuple]) -> tuple
 
 
 def _block_size(window: int) -> int:
-    return max(window, SMALLEST_BLOCK)
+    return max(int(window), SMALLEST_BLOCK)
 
 
 @quiet_products
@@ -140,7 +143,7 @@ def attention_weights(
 ) -> Array:
     """The softmax matrix `(B, H, Tq, Tk)` of `attention_forward`, for pictures and for teaching."""
     _check(query, key, key, causal, key_mask, window, scale)
-    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window)
+    mask = _mask(query.shape[2], key.shape[2], causal, key_mask, window)
     return _weights(query, key, mask, _scale(query, scale))[0]
 
 
@@ -156,8 +159,30 @@ def attention_mask(
 
     Query i stands at position `offset + i`, by default `Tk − Tq + i`: aligned bottom-right, as a key/value cache needs.
     `causal`: keys at or before it. `window = r`: keys at distance ≤ r. `key_mask (B, Tk)`: keys that are real, not
-    padding.
+    padding. Raises `ValueError` for a size or a shape that does not fit, `TypeError` for another kind of argument.
     """
+    for name, size in (("num_queries", num_queries), ("num_keys", num_keys)):
+        check_whole(name, size, 0, LARGEST)
+    check_flag("causal", causal)
+    if key_mask is not None:
+        check_ndim("key_mask", check_array("key_mask", key_mask), 2, "(B, Tk)")
+        check_mask("key_mask", key_mask, (len(key_mask), num_keys))
+    _check_window(window)
+    if offset is not None:
+        check_whole("offset", offset, -LARGEST, LARGEST)
+    # NumPy's integers may be narrow: the positions are counted in Python's.
+    return _mask(int(num_queries), int(num_keys), causal, key_mask, window, None if offset is None else int(offset))
+
+
+def _mask(
+    num_queries: int,
+    num_keys: int,
+    causal: bool,
+    key_mask: Array | None,
+    window: int | None,
+    offset: int | None = None,
+) -> Array | None:
+    """`attention_mask`, of arguments that were checked."""
     mask = None
     if causal or window is not None:
         # distance[i, j] > 0: key j lies before query i
@@ -211,6 +236,10 @@ def _check(
         check_number("scale", scale)
     if key_mask is not None:
         check_mask("key_mask", key_mask, (batch, key.shape[2]))
+    _check_window(window)
+
+
+def _check_window(window: int | None) -> None:
     if window is not None:
         check_integer("window", window)
         if window < 0:

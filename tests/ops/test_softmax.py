@@ -49,9 +49,7 @@ def test_log_softmax_of_minus_infinity():
 
 
 def test_float32_accuracy():
-    prove_float32_accuracy(
-        softmax_forward, softmax_backward, oracles.softmax, lambda rng: {"x": normal(rng, 64, 64)}
-    )
+    prove_float32_accuracy(softmax_forward, softmax_backward, oracles.softmax, lambda rng: {"x": normal(rng, 64, 64)})
 
 
 def test_log_softmax_float32_accuracy():
