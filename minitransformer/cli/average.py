@@ -1,6 +1,7 @@
 """`average`: the mean of several checkpoints of one training, which often translates better than each."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def check_paths(output: Path, paths: list[Path]) -> None:
     for path in paths:
         if sum(path == other or is_same_file(path, other) for other in paths) > 1:
             raise ValueError(f"{path} is given twice: an average takes each checkpoint once")
-    if is_step_name(output) or is_step_name(output.resolve()):
+    if is_step_name(output) or is_step_name(Path(os.path.realpath(output))):
         raise ValueError(f"--output {output} has the name of a training's own checkpoint: choose another name")
 
 

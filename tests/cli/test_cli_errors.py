@@ -81,6 +81,7 @@ def test_mistyped_commands(arguments: list[str], says: str, command: Command) ->
         (["paper", "--data", ""], "--data: expected the name of a file or folder"),
         (["train", "--source", ""], "--source: expected a language, the suffix of files such as en, got ''"),
         (["train", "--target", "../de"], "--target: expected a language"),
+        (["train", "--resume", "a", "--out", "b"], "--resume a and --out b name two folders, and a training has one"),
         (["train", "--data", ".", "--sentences", "5"], "--sentences goes with --dataset grammar"),
         (["evaluate", "m", "--input", "a", "--reference", "b", "--source", "en"], "go with --dataset or --data"),
     ],
