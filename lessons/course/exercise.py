@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from minitransformer.visible import visible
+
 from .changes import Change, change, snapshot
 from .failures import explained, is_stub
 from .limits import Endless, within
@@ -53,7 +55,7 @@ class Attempt:
             result = within(self.seconds, lambda: self.function(*args, **options))
         except Endless as endless:
             raise Wrong(str(endless)) from None
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             if is_stub(problem, self.function):
                 raise Unwritten from None
             raise Wrong(explained(problem, self.function)) from problem
@@ -98,8 +100,9 @@ class Exercise:
             return Verdict(NOT_YET)
         except Wrong as wrong:
             return Verdict(WRONG, str(wrong))
-        except Exception as problem:  # whatever it returned, the learner gets one line, not a judge's traceback
-            text = " ".join(str(problem).split())[:200]
+        # Whatever it returned, the learner gets one line, not a judge's traceback, and the session goes on.
+        except (Exception, SystemExit) as problem:
+            text = visible(" ".join(str(problem).split()))[:200]
             return Verdict(WRONG, f"what it returns does not fit its contract ({type(problem).__name__}: {text})")
         return Verdict(CORRECT)
 

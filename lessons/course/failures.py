@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from minitransformer.visible import visible
+
 NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
 
 def explained(problem: BaseException, function: Callable[..., Any]) -> str:
     """What `function` raised, in a clause of at most 350 characters."""
     problem, frame, number = _origin(problem, function)
-    text = "it calls itself without end" if isinstance(problem, RecursionError) else " ".join(str(problem).split())
+    text = _said(problem)
     said = f"it raises {type(problem).__name__}" + (f": {_cut(text, 140)}" if text else "")
     if frame is None:
         return said
@@ -24,6 +26,14 @@ def explained(problem: BaseException, function: Callable[..., Any]) -> str:
     shapes = ", ".join(f"{name} is {what}" for name, value in values.items() if (what := _shape(value)))
     said += f"; line {number}" + (f": `{_cut(line, 80)}`" if line else "")
     return said + (f", where {_cut(shapes, 100)}" if shapes else "")
+
+
+def _said(problem: BaseException) -> str:
+    if isinstance(problem, RecursionError):
+        return "it calls itself without end"
+    if isinstance(problem, SystemExit):
+        return "that ends the whole session, not the function alone: a function ends with `return`"
+    return visible(" ".join(str(problem).split()))
 
 
 def is_stub(problem: BaseException, function: Callable[..., Any]) -> bool:
@@ -50,7 +60,7 @@ def _origin(problem: BaseException, function: Callable[..., Any]) -> tuple[BaseE
 
 
 def _line(frame: FrameType, number: int) -> str:
-    return linecache.getline(frame.f_code.co_filename, number).strip()
+    return visible(linecache.getline(frame.f_code.co_filename, number).strip())
 
 
 def _shape(value: Any) -> str:

@@ -30,6 +30,19 @@ class Seen:
     """Lanes of atomic operations."""
     _read: Counter[int] = field(default_factory=Counter)  # of each storage, by its address
     _written: Counter[int] = field(default_factory=Counter)
+    _given: dict[int, Any] = field(default_factory=dict)  # the storages, kept so that no later one has their address
+
+    def launched_with(self, arguments: Any) -> list[Any]:
+        """Notes what a kernel is given, and returns the storages among it."""
+        from torch.utils._pytree import tree_leaves
+
+        found = [leaf.untyped_storage() for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+        self._given |= {storage.data_ptr(): storage for storage in found}
+        return found
+
+    def given(self, tensor: Any) -> bool:
+        """Whether a kernel was launched with this tensor's memory."""
+        return tensor.untyped_storage().data_ptr() in self._given
 
     def read(self, tensor: Any) -> int:
         """Lanes that read this tensor's memory."""
@@ -38,6 +51,10 @@ class Seen:
     def written(self, tensor: Any) -> int:
         """Lanes that wrote this tensor's memory."""
         return self._written[tensor.untyped_storage().data_ptr()]
+
+    def written_beside(self, tensor: Any) -> int:
+        """Lanes that wrote other memory than this tensor's."""
+        return self._written.total() - self.written(tensor)
 
 
 @contextmanager
@@ -69,6 +86,7 @@ def _launches() -> Iterator[Seen]:
 
     def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
         seen.programs.append(0)
+        seen.launched_with((args, kwargs))
         return run(self, *args, **kwargs)
 
     with mock.patch.object(JITFunction, "run", counted):
@@ -77,7 +95,6 @@ def _launches() -> Iterator[Seen]:
 
 @contextmanager
 def _lanes() -> Iterator[Seen]:
-    from torch.utils._pytree import tree_leaves
     from triton.runtime.interpreter import GridExecutor, TensorHandle, _get_np_dtype
     from triton.runtime.interpreter import InterpreterBuilder as Builder
 
@@ -97,10 +114,8 @@ def _lanes() -> Iterator[Seen]:
         seen.programs.append(0)
         for known in (storages, writers, programs):
             known.clear()
-        for leaf in tree_leaves(found):
-            if isinstance(leaf, torch.Tensor):
-                storage = leaf.untyped_storage()
-                storages[storage.data_ptr()] = storage.data_ptr() + storage.nbytes()
+        for storage in seen.launched_with(found):
+            storages[storage.data_ptr()] = storage.data_ptr() + storage.nbytes()
         return found
 
     def inside(self: Any, pointers: Any, mask: Any, counts: Counter[int] | None = None) -> tuple[Any, int]:

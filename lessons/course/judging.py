@@ -69,9 +69,13 @@ def gradients_agree(
 
 
 def keeps_float64(name: str, array: Any) -> None:
-    """Of float64, `array` must not be made in a format with fewer digits, whose rounding a tolerance may forgive."""
-    fewer = isinstance(array, np.ndarray | np.generic) and array.dtype.kind == "f" and array.dtype.itemsize < 8
-    require(not fewer, f"{name} is {getattr(array, 'dtype', '')}, and all that it is made of is float64")
+    """Of float64, `array` must not be made in a format with fewer digits, whose rounding a tolerance may forgive.
+
+    Nor in one that holds something else than real numbers, complex ones or objects.
+    """
+    dtype = array.dtype if isinstance(array, np.ndarray | np.generic) else np.dtype(float)
+    other = dtype.kind in "cO" or (dtype.kind == "f" and dtype.itemsize < 8)
+    require(not other, f"{name} is {dtype}, and all that it is made of is float64")
 
 
 def without_loops(few: Callable[[], Any], many: Callable[[], Any], hint: str) -> None:

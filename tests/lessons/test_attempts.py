@@ -82,6 +82,36 @@ def test_a_kernels_exception_is_seen_through_what_wrapped_it():
     assert verdict_of(_wrapped(unwritten), 1) == (NOT_YET, "")
 
 
+@pytest.mark.parametrize("leave", [sys.exit, lambda: sys.exit("done"), lambda: exit(1)])
+def test_a_function_that_ends_the_session_is_wrong_and_ends_nothing(leave):
+    def function(x):
+        return leave()
+
+    hint = hint_of(function, np.ones(3))
+    said = "it raises SystemExit: that ends the whole session, not the function alone: a function ends with `return`"
+    assert hint.startswith(f"{said}; line ")
+
+
+def test_a_result_that_ends_the_session_when_it_is_looked_at_is_wrong_too():
+    @exercise(answer=np.sqrt)
+    def root(attempt):
+        next(attempt(4.0))
+
+    def later(x):
+        yield sys.exit("\x1b[31mred")
+
+    state, hint = root.verdict(later)
+    assert state == WRONG
+    assert hint == r"what it returns does not fit its contract (SystemExit: \x1b[31mred)"
+
+
+def test_an_exceptions_escape_sequences_are_shown_and_not_obeyed():
+    def function(x):
+        raise ValueError("\x1b[31mred\x07 and\u202e turned")
+
+    assert hint_of(function, 1).startswith(r"it raises ValueError: \x1b[31mred\x07 and\u202e turned; line ")
+
+
 def test_a_librarys_not_implemented_error_is_no_stub():
     def function(x):
         return torch.nn.Module()(x)

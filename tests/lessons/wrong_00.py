@@ -188,5 +188,9 @@ WRONG = {
         "a loop": (_looped, "loops over the rows in Python"),
         "an array that is kept": (_kept, "a second call changes what the first one returned"),
         "gathered from call to call": (_gathered, "every term of a gradient is linear in dy"),
+        "no axis of length 1": (
+            lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy.sum(axis=0).squeeze()),
+            "dbias, of shape (), is wrong; its shape must be (1,)",
+        ),
     },
 }

@@ -133,6 +133,15 @@ def _over_the_rows(logits, targets, label_smoothing=0.0):
     return -(q * np.log(y)).sum() / len(y), (y - q) / len(y)
 
 
+def _shared_by_five(logits, targets, label_smoothing=0.0):
+    rows = np.arange(len(targets))
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_y = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    q = np.full(logits.shape, label_smoothing / 5)
+    q[rows, targets] += 1 - label_smoothing
+    return -(q * log_y).sum() / len(rows), (np.exp(log_y) - q) / len(rows)
+
+
 WRONG = {
     "softmax": {
         "overflow": (_naive, "exp overflows unless the maximum goes first"),
@@ -152,6 +161,7 @@ WRONG = {
         "rounded": (lambda x: _softmax(x).round(6), "e = 2.71828, and multiplies them by 2.71829"),
         "float32": (lambda x: _softmax(x).astype(np.float32), "softmax(x) is float32"),
         "in place": (_in_place, "writes into its argument x"),
+        "complex": (lambda x: _softmax(x).astype(complex), "is complex128, and all that it is made of is float64"),
     },
     "softmax_backward": {
         "the numerator alone": (lambda dy, y: y * dy, "the score is in the denominator too"),
@@ -169,6 +179,9 @@ WRONG = {
         ),
         "float32": (lambda dy, y: (y * (dy - (dy * y).sum(-1, keepdims=True))).astype(np.float32), "is float32"),
         "half": (lambda dy, y: y * (dy - (dy * y).sum(-1, keepdims=True)) / 2, "0.5 times the true gradient"),
+        "cut": (
+            lambda dy, y: (y * (dy - (dy * y).sum(axis=-1, keepdims=True))).clip(-1, 1), "1000 times the dy must give"
+        ),
     },
     "cross_entropy": {
         "a sum": (_summed, "the loss is the mean over the rows, not the sum"),
@@ -195,5 +208,10 @@ WRONG = {
         "the gradient's sign": (lambda *a: (_right(*a)[0], -_right(*a)[1]), "has the wrong sign everywhere"),
         "the loss in float32": (lambda *a: (np.float32(_right(*a)[0]), _right(*a)[1]), "smoothing is float32"),
         "the gradient in float32": (lambda *a: (_right(*a)[0], np.float32(_right(*a)[1])), "dlogits is float32"),
+        "ε / 5": (_shared_by_five, "with N = 3 and V = 7 the loss is wrong where ε = 0.3"),
+        "dlogits cut": (
+            lambda *a: (_right(*a)[0], _right(*a)[1].clip(-0.3, 0.3)),
+            "must begin with −1 and 1: is it cut?",
+        ),
     },
 }

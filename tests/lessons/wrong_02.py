@@ -214,6 +214,15 @@ def _flattened_in_place(dy, ids, num_rows):
     return _summed(dy, ids.ravel(), num_rows)
 
 
+def _bytes_last(word, characters, merges):
+    """Right, but unknown characters become bytes when all is merged."""
+    parts = [characters.get(character, character) for character in word]
+    while candidates := [(merges[pair], pair) for pair in pairwise(parts) if pair in merges]:
+        new, pair = min(candidates)
+        parts = merge_pair(parts, pair, new)
+    return [i for part in parts for i in ([3 + b for b in part.encode()] if isinstance(part, str) else [part])]
+
+
 WRONG = {
     "merge": {
         "only the first": (_only_the_first, "every occurrence"),
@@ -249,6 +258,7 @@ WRONG = {
         "uses merges up": (_uses_merges_up, "writes into its argument merges"),
         "lower case": (lambda w, c, m: _right(w.lower(), c, m), "'Ω≈ç√' comes back as the bytes"),
         "fails where nothing is known": (lambda w, c, m: [c[x] for x in w], "it raises KeyError: 'ï'; line"),
+        "bytes come last": (_bytes_last, "bytes are merged as characters are"),
     },
     "embedding_backward": {
         "repeated ids are lost": (_overwrites, "they must add"),

@@ -189,6 +189,32 @@ def _into_scores(scores, mask):
     return _shifted(scores, mask, _largest(scores, mask, axis=-1))
 
 
+def _scaled_by(width):
+    """Right, but for what the scores are divided by, and so in every way where that is 8."""
+
+    def attention_backward(dout, query, key, value, weights):
+        dweights = dout @ value.swapaxes(-1, -2)
+        dscores = weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True))
+        dscores = dscores / math.sqrt(width(query, value))
+        return dscores @ key, dscores.swapaxes(-1, -2) @ query, weights.swapaxes(-1, -2) @ dout
+
+    return attention_backward
+
+
+def _moved_of_three_and_five(attend, query, key, value):
+    moved = np.zeros((3, 5), dtype=bool)
+    out = attend(query, key, value)
+    for j in range(min(5, len(key))):
+        moved[: len(query), j] = _moves(attend(query, *_added(key.copy(), value.copy(), j)) - out)[:3]
+    return moved
+
+
+def _added(key, value, j):
+    key[j] += 1
+    value[j] += 1
+    return key, value
+
+
 WRONG = {
     "attention_backward": {
         "the softmax's sum is missing": (
@@ -217,6 +243,11 @@ WRONG = {
         "a mean that is not weighted": (_plain_mean, "dkey does not sum to 0 over the keys"),
         "float32": (lambda *a: tuple(np.float32(gradient) for gradient in _backward(*a)), "dquery is float32"),
         "in the weights": (_in_the_weights, "writes into its argument weights"),
+        "the scale of D = 8": (_scaled_by(lambda query, value: 8), "which is √(D/8)"),
+        "the scale of Tq + Dv": (
+            _scaled_by(lambda query, value: query.shape[-2] + value.shape[-1]),
+            "with 3, 6, 11, 2 dquery is 1.4",
+        ),
     },
     "causal_mask": {
         "a query does not see itself": (
@@ -289,6 +320,7 @@ WRONG = {
         "values set to 1": (_set_to(None, 1), "misses a leak where the values are 1"),
         "moved and moved back": (_moved_back, "it moves its argument key and moves it back"),
         "numbers": (_compared(lambda new, old: _moves(new - old).astype(int)), "must be of bool, not int64"),
+        "3 queries and 5 keys": (_moved_of_three_and_five, "with 4 queries and 2 keys it is wrong"),
     },
     "masked_softmax": {
         "scores × mask": (lambda scores, mask: _softmax(scores * mask), "A score of 0 still counts as e⁰ = 1"),

@@ -124,6 +124,16 @@ def _averaged(dout, x, *args):
     return dx, dw_qkv / len(x), dw_out / len(x)
 
 
+def _causal_by_default(dout, x, w_qkv, w_out, num_heads, causal=True):
+    return _backward(dout, x, w_qkv, w_out, num_heads, causal)
+
+
+def _scaled_for_eight(x, w_qkv, w_out, num_heads, causal=False):
+    parts = [split_heads(part, num_heads) for part in np.split(x @ w_qkv, 3, axis=-1)]
+    mixed, _ = attention_forward(*parts, causal=causal, scale=(num_heads / 8) ** 0.5)
+    return merge_heads(mixed) @ w_out
+
+
 WRONG = {
     "split_heads": {
         "reshape alone": (_reshaped, "positions are mixed"),
@@ -181,6 +191,7 @@ WRONG = {
         "no axis of length 1": (lambda *args: _attend(*args).squeeze(), "an axis of length 1 stays"),
         "in float32": (lambda *args: _attend(*args).astype(np.float32), "float32, which rounds"),
         "named otherwise": (lambda x, w, o, heads, masked=False: _attend(x, w, o, heads, masked), "'num_heads'"),
+        "the scale of C = 8": (_scaled_for_eight, "with B = 3, T = 4 and C = 6 it is wrong"),
     },
     "self_attention_backward": {
         "only the values send to x": (lambda *args: _backward(*args, paths=(0, 0, 1)), "all send,"),
@@ -197,5 +208,6 @@ WRONG = {
         "dw_out before dw_qkv": (lambda *args: tuple(_backward(*args)[n] for n in (0, 2, 1)), "in the other order"),
         "in float32": (lambda *args: tuple(map(np.float32, _backward(*args))), "float32, which rounds"),
         "named otherwise": (_named_otherwise, "'num_heads'"),
+        "causal by default": (_causal_by_default, "the contract's default is False"),
     },
 }

@@ -56,6 +56,20 @@ def _add_norm(combine):
     return backward
 
 
+def _means_of_five(dy, normed, rstd, gamma):
+    dn = dy * gamma
+    dx = dn - dn.sum(-1, keepdims=True) / 5 - normed * (dn * normed).sum(-1, keepdims=True) / 5
+    return rstd * dx, (dy * normed).sum(axis=0), dy.sum(axis=0)
+
+
+def _norm_of_six(dy, cache, sublayer_backward):
+    sublayer_cache, kept, rate, (normed, rstd, gamma) = cache
+    dn = dy * gamma
+    dsum = rstd * (dn - dn.sum(-1, keepdims=True) / 6 - normed * (dn * normed).sum(-1, keepdims=True) / 6)
+    dx = dsum + sublayer_backward(dsum * kept / (1 - rate), sublayer_cache)
+    return dx, (dy * normed).sum(axis=0), dy.sum(axis=0)
+
+
 WRONG = {
     "layernorm_backward": {
         "statistics as constants": (_norm(lambda dn, n, r: r * dn), "does not sum to 0"),
@@ -100,6 +114,7 @@ WRONG = {
             lambda dy, n, r, g: (_right(dy * g, n, r).astype(np.float32), (dy * n).sum(0), dy.sum(0)),
             "float32, which rounds",
         ),
+        "means of 5": (_means_of_five, "with 3 rows of 8 dx is wrong: is a number written where C belongs?"),
     },
     "dropout_forward": {
         "not divided": (lambda x, rate, u: (x * (u >= rate), u >= rate), "must make up for what is dropped"),
@@ -184,5 +199,6 @@ WRONG = {
             _add_norm(lambda dy, dsum, kept, rate, sub: dy + sub(dsum * kept / (1 - rate))),
             "which the norm, and no dropout, stands behind",
         ),
+        "means of 6": (_norm_of_six, "3 rows of 9 are not: dx is wrong"),
     },
 }

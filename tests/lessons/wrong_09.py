@@ -173,6 +173,15 @@ def _shallow(run):
 
 
 ALL = ("theta", "m", "v", "step", "rng")
+def _in_the_gradients_array(parts, gradient):
+    total, loss, grad = 0, 0.0, 0.0
+    for part in parts:
+        mean, g, n = gradient(part)
+        g *= n
+        loss, grad, total = loss + n * mean, grad + g, total + n
+    return loss / total, grad / total
+
+
 WRONG = {
     "adam_step": {
         "no correction": (_adam(lambda m, v, b1, b2, t, eps: m / (np.sqrt(v) + eps)), "neither m nor v"),
@@ -255,6 +264,7 @@ WRONG = {
         "parts sorted": (_sorted, "it changes the order of the parts"),
         "a loss in an array": (_shares(lambda loss, grad: (np.array([loss]), grad)), "the loss must be one number"),
         "in float32": (_shares(lambda loss, grad: (loss, grad.astype(np.float32))), "float32, which rounds"),
+        "in the model's own array": (_in_the_gradients_array, "it writes into an array that `gradient` returned"),
     },
     "save": {
         "no moments": (_save("theta", "step", "rng"), "mean of the gradients begins again"),

@@ -257,6 +257,23 @@ def _bleu_of_logs(hypotheses, references):
     return 100 * math.exp(logs)
 
 
+def _bleu_within_the_hypothesis(hypotheses, references):
+    """Right, but one loop over the hypothesis's places counts the n-grams of both."""
+    matched, proposed = np.zeros(4), np.zeros(4)
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        for n in range(1, 5):
+            ours, theirs = Counter(), Counter()
+            for i in range(len(hypothesis) - n + 1):
+                ours[tuple(hypothesis[i : i + n])] += 1
+                theirs[tuple(reference[i : i + n])] += 1
+            matched[n - 1] += (ours & theirs).total()
+            proposed[n - 1] += ours.total()
+    if not matched.all():
+        return 0.0
+    length, reference_length = (sum(map(len, corpus)) for corpus in (hypotheses, references))
+    return 100 * min(1.0, np.exp(1 - reference_length / length)) * np.exp(np.mean(np.log(matched / proposed)))
+
+
 WRONG = {
     "beam_search": {
         "goes on after the end": (_keeps_going, "has ended, and nothing follows an end"),
@@ -391,5 +408,6 @@ WRONG = {
         "cut at blanks": (lambda h, r: _bleu(_cut_at_blanks(h), _cut_at_blanks(r)), "a token is a character"),
         "one token forgiven": (_forgiving, "is one token short"),
         "log 0": (_bleu_of_logs, "whose score is 0"),
+        "the reference's end is not seen": (_bleu_within_the_hypothesis, "leaves out the beginning"),
     },
 }

@@ -74,6 +74,17 @@ def _in_place(weight, head, num_heads):
     return weight
 
 
+def _of_six_tokens(weights, lengths, offset):
+    """Right, for positions below 6."""
+    picked = [
+        weights[sentence, :, query, query + offset]
+        for sentence, length in enumerate(lengths)
+        for query in range(6)
+        if query < length and 0 <= query + offset < length
+    ]
+    return np.mean(picked, axis=0)
+
+
 WRONG = {
     "looks_at": {
         "padding counts": (_padded, "at offset -1"),
@@ -93,6 +104,7 @@ WRONG = {
             lambda *args: list(np.concatenate(list(_diagonals(*args)), axis=1).mean(axis=1)),
             "an array, not list",
         ),
+        "up to 6 tokens": (_of_six_tokens, "up to 9 tokens it is wrong"),
     },
     "without_head": {
         "columns": (

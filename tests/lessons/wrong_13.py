@@ -71,6 +71,10 @@ WRONG = {
         "not rounded": (lambda n, k: math.log(n, k), "must return an int"),
         "one too many": (lambda n, k: 1 + math.ceil(math.log(n, k) - 1e-9), "for n = 100 and k = 5 it says 4"),
         "rounded": (lambda n, k: round(math.log(n, k)), "for n = 700 and k = 2 it says 9"),
+        "a logarithm less a hair": (
+            lambda n, k: math.ceil(math.log(n) / math.log(k) - 1e-9),
+            "for n = 2**31 + 1 = 2147483649 it says 31",
+        ),
     },
     "window_backward": {
         "repeated places": (lambda *a: _window(*a, add=_buffered), "sends to key 0 is lost"),

@@ -84,6 +84,10 @@ def _rest_is_free(shares, times):
     return 1 / (shares / times).sum()
 
 
+def _no_eps(data, grad, m, v, step, lr, block=1 << 16, beta1=0.9, beta2=0.98, eps=0.0):
+    _adam()(data, grad, m, v, step, lr, block, beta1, beta2, eps)
+
+
 WRONG = {
     "predicted_seconds": {
         "multiplications only": (_predict(flops=1.0), "a multiplication and an addition are two operations"),
@@ -119,6 +123,7 @@ WRONG = {
         "step is a number": (_adam(step=3), "with step = 7"),
         "eps inside the root": (_adam("the root"), "outside the root"),
         "block is a number": (_adam(always=4096), "is `block` ignored"),
+        "eps is 0 by default": (_no_eps, "the contract's default is eps=1e-9"),
     },
     "speed_up": {
         "the rest is free": (_rest_is_free, "as if the other half took no time"),

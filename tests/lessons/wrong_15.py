@@ -201,6 +201,26 @@ def _no_layernorm_kernel(dy, x, gamma, mean, rstd, programs):
     return dx, (dy * n).sum(0), dy.sum(0)
 
 
+@triton.jit
+def _dx_kernel(dy_ptr, x_ptr, gamma_ptr, mean_ptr, rstd_ptr, dx_ptr, num_rows, n, BLOCK: tl.constexpr):
+    column = tl.arange(0, BLOCK)
+    mask = column < n
+    gamma = tl.load(gamma_ptr + column, mask, other=0.0)
+    for row in range(tl.program_id(0), num_rows, tl.num_programs(0)):
+        mean, rstd = tl.load(mean_ptr + row), tl.load(rstd_ptr + row)
+        dnormed = tl.load(dy_ptr + row * n + column, mask, other=0.0) * gamma
+        normed = tl.where(mask, (tl.load(x_ptr + row * n + column, mask, other=0.0) - mean) * rstd, 0.0)
+        dx = dnormed - tl.sum(dnormed, axis=0) / n - normed * tl.sum(dnormed * normed, axis=0) / n
+        tl.store(dx_ptr + row * n + column, dx * rstd, mask)
+
+
+def _only_dx_by_the_kernel(dy, x, gamma, mean, rstd, programs):
+    num_rows, n = x.shape
+    dx = torch.empty_like(x)
+    _dx_kernel[(programs,)](dy, x, gamma, mean, rstd, dx, num_rows, n, BLOCK=triton.next_power_of_2(n))
+    return dx, (dy * (x - mean[:, None]) * rstd[:, None]).sum(dim=0), dy.sum(dim=0)
+
+
 WRONG = {
     "round_to": {
         "decimals": (_decimals, "spacing of floating-point numbers is relative"),
@@ -257,5 +277,6 @@ WRONG = {
         "rstd by PyTorch": (_layernorm("scaled afterwards"), "have written 0 of the 4,400 numbers of dx"),
         "in float64": (_layernorm("in float64"), "is torch.float64 and must be torch.float32"),
         "one array": (lambda dy, *_: dy, "must return 3 arrays"),
+        "dgamma and dbeta by PyTorch": (_only_dx_by_the_kernel, "does PyTorch make them"),
     },
 }

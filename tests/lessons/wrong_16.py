@@ -220,6 +220,11 @@ def _backward(
     return backward_block
 
 
+def _thrown_away(query, key, value, causal=False, tile=(16, 16)):
+    _flash()(query, key, value, causal, tile)
+    return _no_flash_kernel(query, key, value, causal, tile)
+
+
 WRONG = {
     "merge": {
         "nothing is rescaled": (_nothing_rescaled, "what the left one summed up (l and acc) must shrink"),
@@ -272,6 +277,10 @@ WRONG = {
         "steps of QUERIES": (_flash("steps of QUERIES"), "which lengths are QUERIES"),
         "stop_ptr is ignored": (_flash("stop_ptr ignored"), "stop before block tl.load(stop_ptr"),
         "the tile is ignored": (_flash("the tile is ignored"), "is `tile` what"),
+        "the kernel's result is thrown away": (_thrown_away, "out is not an array that it wrote"),
+        "lse by PyTorch": (
+            lambda *a: (_flash()(*a)[0], _no_flash_kernel(*a)[1]), "lse is not an array that it wrote"
+        ),
     },
     "backward_block": {
         "not scaled": (_backward(scaled=False), "times the true gradient everywhere"),

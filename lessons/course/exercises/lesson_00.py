@@ -54,6 +54,16 @@ def linear_backward(attempt: Attempt) -> None:
         lambda dy, cache: attempt(dy, *cache),
         {"x": x, "weight": weight, "bias": np.zeros(4)},
     )
+    for N, C_in, C_out in ((5, 3, 1), (5, 1, 4), (1, 3, 4)):
+        x1, weight1, dy1 = (rng.standard_normal(shape) for shape in ((N, C_in), (C_in, C_out), (N, C_out)))
+        found = several(attempt(dy1, x1, weight1), "dx", "dweight", "dbias")
+        right = several(_linear_backward(dy1, x1, weight1), *shapes)
+        for name, a, e in zip(shapes, found, right, strict=True):
+            require(
+                a.shape == e.shape and np.allclose(a, e),
+                f"for x of shape {x1.shape} and weight of shape {weight1.shape} {name}, of shape {a.shape}, is wrong; "
+                f"its shape must be {e.shape}: an axis of length 1 stays (np.squeeze takes them all away)",
+            )
     without_loops(
         lambda: attempt(dy, x, weight),
         lambda: attempt(np.tile(dy, (50, 1)), np.tile(x, (50, 1)), weight),

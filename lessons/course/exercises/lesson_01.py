@@ -111,6 +111,10 @@ def softmax_backward(attempt: Attempt) -> None:
         f"{np.abs(dx.sum(axis=-1)).max():.2g}: is the mean that comes off dy weighted by y, and is all of it times y?",
     )
     gradients_agree(lambda x: (_softmax(x), _softmax(x)), lambda dy, y: attempt(dy, y), {"x": x})
+    require(
+        np.allclose(attempt(1000 * dy, y), 1000 * dx),
+        "1000 times the dy must give 1000 times the dx, and does not: is something cut, or added?",
+    )
     x, dy = rng.standard_normal((2, 3, 5)), rng.standard_normal((2, 3, 5))
     cube = attempt(dy, _softmax(x))
     require(
@@ -203,3 +207,19 @@ def cross_entropy(attempt: Attempt) -> None:
         expected = numerical_gradient(lambda z, s=smoothing: _cross_entropy(z, targets, s)[0], logits)
         agree("the loss", loss, _cross_entropy(logits, targets, smoothing)[0])
         agree(f"dlogits with ε = {smoothing}, against central differences,", dlogits, expected, tolerance=1e-7)
+    sure = several(attempt(np.array([[0.0, 20.0, 0.0, 0.0, 0.0]]), np.array([0])), "loss", "dlogits")[1]
+    require(
+        np.allclose(sure, [[-1, 1, 0, 0, 0]]),
+        "for a single row with the scores 0, 20, 0, 0, 0 and the first one right, dlogits begins with "
+        f"{distinct(sure[0, 0], -1)[0]} and {distinct(sure[0, 1], 1)[0]}, and must begin with −1 and 1: is it cut? It "
+        "is (y − q) / N as it comes",
+    )
+    for N, V in ((3, 7), (2, 3)):
+        logits, targets = rng.standard_normal((N, V)), rng.integers(0, V, N)
+        found, right = several(attempt(logits, targets, 0.3), "loss", "dlogits"), _cross_entropy(logits, targets, 0.3)
+        for name, a, e in zip(("the loss", "dlogits"), found, right, strict=True):
+            require(
+                np.allclose(a, e),
+                f"with N = 4 rows and V = 5 it is right, with N = {N} and V = {V} {name} is wrong where ε = 0.3: "
+                "is a number written where one of them belongs?",
+            )

@@ -152,6 +152,16 @@ def encode(attempt: Attempt) -> None:
         mixed == _encode("ébc→abc", characters, younger),
         f"'ébc→abc' gives {mixed} and should give {_encode('ébc→abc', characters, younger)}",
     )
+    first, second = (FIRST_BYTE + byte for byte in "é".encode())
+    of_bytes = {(first, second): 286, (286, characters["b"]): 287}
+    for word, right in (("é", [286]), ("éb", [287])):
+        found = encoded(word, of_bytes)
+        require(
+            found == right,
+            f"the pair ({first}, {second}), the two bytes of 'é', has the id 286 in merges, (286, b) has 287, and "
+            f"{word!r} gives {found} and must give {right}: bytes are merged as characters are, so they "
+            "become ids first",
+        )
 
 
 @exercise(answer=_embedding_backward)

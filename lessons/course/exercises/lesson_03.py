@@ -128,6 +128,18 @@ def rnn_backward(attempt: Attempt) -> None:
         lambda dout, cache: attempt(dout, *cache),
         {"projected": projected, "first": first, "recurrent": recurrent},
     )
+    B, T, C = 3, 40, 6
+    dlong, long = rng.standard_normal((B, T, C)), rng.standard_normal((B, T, C))
+    first, square = rng.standard_normal((B, C)), rng.standard_normal((C, C))
+    arguments = dlong, _states(long, first, square), square
+    for name, a, e in zip(
+        ("dprojected", "dfirst", "drecurrent"), gradients(*arguments), _rnn_backward(*arguments), strict=True
+    ):
+        require(
+            a.shape == e.shape and np.allclose(a, e),
+            f"with B = 2, T = 5 and C = 3 it is right, with B = {B}, T = {T} and C = {C} {name} is wrong: is a number "
+            "written where one of them belongs, or the way back cut off after some steps?",
+        )
     _keeps_float32(gradients(*(array.astype(np.float32) for array in (dhidden, hidden, recurrent))))
 
 
@@ -187,6 +199,15 @@ def additive_scores_backward(attempt: Attempt) -> None:
         lambda dscores, cache: attempt(dscores, *cache),
         {"query": query, "key": key, "score_weight": score_weight},
     )
+    arguments = rng.standard_normal((3, 4, 2)), np.tanh(rng.standard_normal((3, 4, 2, 6))), rng.standard_normal(6)
+    for name, a, e in zip(
+        ("dquery", "dkey", "dscore_weight"), gradients(*arguments), _additive_scores_backward(*arguments), strict=True
+    ):
+        require(
+            a.shape == e.shape and np.allclose(a, e),
+            f"with features of shape {features.shape} it is right, with {arguments[1].shape} {name} is wrong: is a "
+            "number written where a length belongs?",
+        )
     _keeps_float32(gradients(*(array.astype(np.float32) for array in (dscores, features, score_weight))))
 
 

@@ -115,6 +115,18 @@ def attention_backward(attempt: Attempt) -> None:
     bare = attempt(dout[0, 0], query[0, 0], key[0, 0], value[0, 0], weights[0, 0])
     for name, gradient in zip(gradients, several(bare, "dquery", "dkey", "dvalue"), strict=True):
         agree(f"without leading axes {name}", gradient, measured[name][0, 0], tolerance=1e-6)
+    for Tq, Tk, D, Dv in ((3, 6, 11, 2), (7, 2, 3, 5)):
+        query, key, value = (rng.standard_normal((2, 3, *shape)) for shape in ((Tq, D), (Tk, D), (Tk, Dv)))
+        arguments = rng.standard_normal((2, 3, Tq, Dv)), query, key, value, _weights(query, key)
+        found = several(attempt(*arguments), *gradients)
+        for name, gradient, right in zip(gradients, found, _attention_backward(*arguments), strict=True):
+            agree(
+                f"with Tq, Tk, D, Dv = 5, 4, 8, 3 it is right (is a number written where one of them belongs, or "
+                f"another where D does?), with {Tq}, {Tk}, {D}, {Dv} {name}",
+                gradient,
+                right,
+                factors={"√(D/8): the scores are divided by √D, and it was 8 before": math.sqrt(D / 8)},
+            )
 
 
 @exercise(answer=_causal_mask)
@@ -246,6 +258,14 @@ def moved_by(attempt: Attempt) -> None:
     require(
         attempt(cancelling, query, key, value).all(),
         "it misses a move whose components sum to 0: look at each component of an output, not at their sum",
+    )
+    query, key, value = (rng.standard_normal(shape) for shape in ((4, 3), (2, 3), (2, 6)))
+    seen = np.array([[1, 0], [0, 1], [1, 1], [0, 1]], dtype=bool)
+    moved = attempt(right, query, key, value)
+    require(
+        np.array_equal(moved, seen),
+        "with 3 queries and 5 keys it is right, with 4 queries and 2 keys it is wrong: is a number written where Tq or "
+        "Tk belongs?",
     )
 
 

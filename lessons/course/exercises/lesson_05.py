@@ -132,6 +132,13 @@ def self_attention(attempt: Attempt) -> None:
         "and the others are masked before the softmax",
     )
     agree("with causal=True the output", causal, _self_attention(x, w_qkv, w_out, 4, True))
+    narrow = rng.standard_normal((3, 4, 6)), rng.standard_normal((6, 18)), rng.standard_normal((6, 6)), 3
+    found = attempt(*narrow)
+    require(
+        np.shape(found) == (3, 4, 6) and np.allclose(found, _self_attention(*narrow)),
+        "with B = 2, T = 5 and C = 8 it is right, with B = 3, T = 4 and C = 6 it is wrong: is a number written where "
+        "one of them belongs?",
+    )
     loud = w_qkv.copy()
     loud[:, :2] *= 1e4  # head 0's queries
     large = attempt(x, loud, w_out, 4)
@@ -291,3 +298,19 @@ def self_attention_backward(attempt: Attempt) -> None:
             agree(f"{case}the {name} third of dw_qkv", gradients[1][:, third], expected[1][:, third])
         agree(f"{case}dx, to which x's queries, keys and values all send,", gradients[0], expected[0])
     gradients_of(dout, x, w_qkv, w_out, num_heads=3, causal=True)  # as the lesson calls it
+    for name, mine, right in zip(
+        names, gradients_of(dout, x, w_qkv, w_out, 3), _self_attention_backward(dout, x, w_qkv, w_out, 3), strict=True
+    ):
+        require(
+            np.allclose(mine, right),
+            f"with causal=False given it is right, and where causal is not given {name} is that of causal attention: "
+            "the contract's default is False",
+        )
+    x, w_qkv, w_out = rng.standard_normal((3, 4, 10)), rng.standard_normal((10, 30)), rng.standard_normal((10, 10))
+    arguments = rng.standard_normal(x.shape), x, w_qkv, w_out, 2
+    for name, mine, right in zip(names, gradients_of(*arguments), _self_attention_backward(*arguments), strict=True):
+        require(
+            mine.shape == right.shape and np.allclose(mine, right),
+            f"with B = 2, T = 3 and C = 6 it is right, with B = 3, T = 4 and C = 10 {name} is wrong: is a number "
+            "written where one of them belongs?",
+        )

@@ -101,6 +101,16 @@ def layernorm_backward(attempt: Attempt) -> None:
         "dx is right for ε = 0, and not where ε counts and the variance of normed is below 1: the mean of dn · normed "
         "is over C, and not over the sum of normed²",
     )
+    for N, C in ((3, 8), (6, 3)):
+        dy, x, gamma = rng.standard_normal((N, C)), rng.standard_normal((N, C)), rng.standard_normal(C)
+        _, cache = ops.layernorm_forward(x, gamma, 0 * gamma, 0.0)
+        found = arrays(attempt(dy, *cache), "dx", "dgamma", "dbeta")
+        for name, a, e in zip(("dx", "dgamma", "dbeta"), found, ops.layernorm_backward(dy, cache), strict=True):
+            require(
+                a.shape == e.shape and np.allclose(a, e),
+                f"with rows of 5 channels it is right, with {N} rows of {C} {name} is wrong: is a number written where "
+                "C belongs?",
+            )
 
 
 @exercise(answer=_dropout_forward)
@@ -219,3 +229,18 @@ def _judge_add_norm(attempt: Attempt, rate: float) -> None:
         ),
         {"x": x, "gamma": gamma, "beta": beta},
     )
+    _judge_add_norm_of_another_width(attempt, rate)
+
+
+def _judge_add_norm_of_another_width(attempt: Attempt, rate: float) -> None:
+    rng = np.random.default_rng(1)
+    dy, x, gamma, kept = *rng.standard_normal((2, 3, 9)), rng.standard_normal(9), rng.random((3, 9)) >= rate
+    _, norm_cache = ops.layernorm_forward(x, gamma, 0 * gamma)
+    arguments = dy, ((x,), kept, rate, norm_cache), lambda dout, sublayer_cache: dout * np.cos(sublayer_cache[0])
+    found = arrays(attempt(*arguments), "dx", "dgamma", "dbeta")
+    for name, a, e in zip(("dx", "dgamma", "dbeta"), found, _add_norm_backward(*arguments), strict=True):
+        require(
+            a.shape == e.shape and np.allclose(a, e),
+            f"4 rows of 6 channels are right, 3 rows of 9 are not: {name} is wrong: is a number written where N or C "
+            "belongs?",
+        )

@@ -179,8 +179,9 @@ def accumulate(attempt: Attempt) -> None:
     calls = []
 
     def gradient(part):
-        calls.append(part)
-        return float(part.rows[:, 0].mean()), part.rows[:, 1:].mean(axis=0), len(part.rows)
+        grad = part.rows[:, 1:].mean(axis=0)
+        calls.append((grad, grad.copy()))
+        return float(part.rows[:, 0].mean()), grad, len(part.rows)
 
     def of(*parts):
         calls.clear()
@@ -191,6 +192,11 @@ def accumulate(attempt: Attempt) -> None:
             len(calls) == len(parts),
             f"gradient was called {len(calls)} times for {len(parts)} part{'s' * (len(parts) > 1)}: once for each, "
             "since a call costs a forward and a backward",
+        )
+        require(
+            all(np.array_equal(grad, before) for grad, before in calls),
+            "it writes into an array that `gradient` returned (g *= n, or += on the first one): that array is the "
+            "caller's, and a model may keep it; n * g makes a new one",
         )
         require(loss.ndim == 0, f"the loss must be one number, not an {kind(loss)}")
         whole = np.concatenate([part.rows for part in parts])

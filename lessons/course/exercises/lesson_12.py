@@ -75,6 +75,13 @@ def looks_at(attempt: Attempt) -> None:
     sparse = garbage * (garbage < 0.6)
     agree("where some weights are 0, which are pairs too, the result", scored(sparse, lengths, -1),
           _looks_at(sparse, lengths, -1), tolerance=SINGLE)
+    more, lengths = rng.random((3, 4, 9, 9)), np.array([9, 4, 7])
+    found = scored(more, lengths, 2)
+    require(
+        found.shape == (4,) and np.allclose(found, _looks_at(more, lengths, 2), atol=SINGLE),
+        "with sentences of up to 6 tokens it is right, with 3 sentences, 4 heads and up to 9 tokens it is wrong: is a "
+        "number written where B, H or T belongs?",
+    )
 
 
 def _without_head(weight, head, num_heads):

@@ -1,5 +1,6 @@
 """Lesson 14: NumPy speed."""
 
+import copy
 import math
 import tracemalloc
 from typing import Any
@@ -133,6 +134,16 @@ def adam_step(attempt: Attempt) -> None:
                 np.allclose(actual[i], expected[i]),
                 f"with {name} = {value}, and all else as before, {changed} is wrong: {likely}",
             )
+    small = [np.array([1.0, -1.0]), np.array([0.0, 1e-9]), np.zeros(2), np.zeros(2)]
+    actual, expected = copy.deepcopy(small), copy.deepcopy(small)
+    attempt(*actual, 1, 0.1)
+    _adam_step(*expected, step=1, lr=0.1)
+    require(
+        np.allclose(actual[0], expected[0]),
+        "where no eps is given, and the gradients are 0 and 10⁻⁹ in the first step, data becomes "
+        f"{actual[0][0]:.4g} and {actual[0][1]:.4g} and must become {expected[0][0]:.4g} and {expected[0][1]:.4g}: the "
+        "contract's default is eps=1e-9, without which 0 is divided by 0",
+    )
     size, block = 1 << 18, 1 << 14  # large, beside what Python itself allocates meanwhile
     wide, narrow = (_most_memory(attempt, arrays(size, dtype), block) for dtype in (np.float64, np.float32))
     require(

@@ -344,3 +344,10 @@ def layernorm_backward_rows(attempt: Attempt) -> None:
             f"the numbers are right, but of `programs` = {programs} for {num_rows} rows the kernel made "
             f"{seen.programs[0]}: its partial sums, which memory has to take, are as many as its programs",
         )
+        beside, least = seen.written_beside(dx_out), 2 * min(programs, num_rows) * 1100
+        must(
+            not seen.interpreted or beside >= least,
+            f"the numbers are right, but beside dx kernels have written {beside:,} numbers, and the partial sums of "
+            f"dgamma and dbeta are {least:,}: does PyTorch make them, which loads dy and x a second time? The kernel "
+            "has dy and n at hand, and adds them up as it goes",
+        )

@@ -208,7 +208,14 @@ def flash_forward(attempt: Attempt) -> None:
             found = attempt(*given, causal, tile) if causal or tile != TILE else attempt(*given)
         several(found, "out", "lse")
         out = as_numbers("out", found[0], arrays[0].shape, given[0].dtype)
-        return out, as_numbers("lse", found[1], arrays[0].shape[:2], torch.float32), seen, given
+        lse = as_numbers("lse", found[1], arrays[0].shape[:2], torch.float32)
+        for name, part in zip(("out", "lse"), found, strict=True) if seen.programs else ():
+            must(
+                seen.given(part) and (seen.written(part) or not seen.interpreted),
+                f"a kernel is launched, but {name} is not an array that it wrote: PyTorch made it afterwards, from "
+                "what the kernel wrote or from the scores. Return what the kernel stores, as `launch` does",
+            )
+        return out, lse, seen, given
 
     def judge(arrays, hint, causal=False, tile=TILE, tolerance=FLOAT32, found=None):
         """Compare out and lse; the hint says what is new in these arrays, and what is likely wrong."""
