@@ -352,8 +352,8 @@ for name, form in {"yours": adam_step, "the package's": package_adam_step}.items
 #
 # NumPy walks an array with an inner loop over one axis; everything around it costs extra for each *row*. The rows of a
 # Transformer are short (a model's width, a sentence's length), so a sum over the last axis pays often. The dot product
-# of each row with a vector of ones is the same sum, and `np.vecdot` has no such price. Four operations of a Transformer,
-# each in its plain form and in that of the package, at two sizes:
+# of each row with a vector of ones is the same sum, and `np.vecdot` has no such price. Four operations of a
+# Transformer, each in its plain form and in that of the package, at two sizes:
 
 
 # %%

@@ -125,9 +125,9 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -
     """
     if args.resume is True and args.out is None:
         raise ValueError("--resume needs the folder of the training: --resume FOLDER")
-    if args.resume is not True and args.out is not None and Path(args.out) != Path(args.resume):
-        raise ValueError(f"--resume {args.resume} and --out {args.out} name two folders, and a training has one")
     folder = Path(args.out if args.resume is True else args.resume)
+    if args.out is not None and Path(args.out) != folder:
+        raise ValueError(f"--resume {folder} and --out {args.out} name two folders, and a training has one")
     check_output("--resume", folder / PICTURE_NAME, [args.data])
     if latest(folder) is not None:
         locks.enter_context(locked(folder))
