@@ -148,7 +148,7 @@ def test_adam_follows_pytorchs(backend, dtype):
     assert error(ops.to_numpy(data), theirs.detach().numpy()) <= TOLERANCES[dtype]
     assert float(ops.global_norm(m)) == pytest.approx(np.linalg.norm(ops.to_numpy(m)), rel=1e-6)
     with pytest.raises(ValueError, match="step is 0"):
-        ops.adam_step(data, data, m, v, step=0, lr=0.1)
+        ops.adam_step(data, ops.asarray(2 * start, dtype), m, v, step=0, lr=0.1)
 
 
 @every_table

@@ -70,9 +70,9 @@ def changed_node(node: ast.stmt) -> ast.stmt:
 
 
 def test_a_change_of_what_is_taken_from_the_reference_is_seen(copy):
-    """The masks are the reference's: its constants are those of the kernels, and its `Dropout` says what to drop."""
+    """The masks are the reference's: its `Dropout` says what to drop."""
     places = {str(place) for place in copy.reached("dropout", "dropout_forward")}
-    assert places >= {"minitransformer/ops/dropout.py:GOLDEN", "minitransformer/ops/dropout.py:Dropout"}
+    assert "minitransformer/ops/dropout.py:Dropout" in places
     assert places >= {"kernels/hashing.py:mix", "kernels/dropout.py:dropout_kernel"}
 
 
