@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from minitransformer.ops._checks import check_ignore_index, check_number
+from minitransformer.ops.arguments import check_ignore_index, check_number
 
 from ._checks import check_device, check_ids, check_shape, refuses_autograd
 from ._rows import check_rows_in_float32, is_token

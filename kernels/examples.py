@@ -52,7 +52,7 @@ def _both(op: str, *tensors: Tensor, **options: Any) -> None:
 
 
 def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
-    """Of everything but attention."""
+    """Calls of everything but attention, with rows of these widths."""
     import kernels
 
     def both(op: str, *tensors: Tensor, **options: Any) -> Callable[[], Any]:
@@ -105,7 +105,7 @@ ROUNDED: list[Case] = [(64, 64, BOTH), (128, 128, PADDED), (128, 128, BOTH), (25
 
 
 def _attention(dtype: torch.dtype, half: torch.dtype, every_tile: bool) -> Iterator[Example]:
-    """Of attention: with the default tiles, or with each that tuning may try, of many widths."""
+    """Calls of attention, with the default tiles, or with each that tuning may try and heads of many widths."""
     if dtype == half:
         yield from _cases(dtype, MANY if every_tile else USUAL + UNUSUAL, every_tile=every_tile)
     elif dtype == torch.float16:

@@ -32,7 +32,7 @@ import triton.language as tl
 from torch import Tensor
 
 from minitransformer.ops import Dropout
-from minitransformer.ops._checks import check_number
+from minitransformer.ops.arguments import check_number
 
 from ._checks import check_gradient, check_scale_and_shift, check_shape, refuses_autograd
 from ._rows import (

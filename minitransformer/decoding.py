@@ -179,7 +179,7 @@ def _best_tokens(model: Decodable, ids: np.ndarray, state: Any, k: int) -> tuple
 def _best_extensions(
     log_probs: np.ndarray, token_log_probs: np.ndarray, tokens: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the prefixes (B, K) with their best tokens (B, K, k), the best K extensions: beam, token, log-probability."""
+    """The best K extensions of the prefixes (B, K) by their best tokens (B, K, k): beam, token, log-probability."""
     num_sentences, num_beams, k = tokens.shape
     totals = (log_probs[:, :, None] + token_log_probs).reshape(num_sentences, num_beams * k)
     best = np.argsort(-totals, axis=1, kind="stable")[:, :num_beams]  # ties: the better prefix, the smaller id

@@ -44,7 +44,7 @@ class Problem:
     precision: str
 
     def arguments(self) -> dict[str, Any]:
-        """Of each kernel."""
+        """What every kernel is given."""
         _, H, Tq, Tk, D, DV = self.shape
         everything = Tq + Tk
         block_d, block_dv = tiles.blocks_of(D, DV)

@@ -133,7 +133,7 @@ class Machine:
             return False
 
     def versions(self) -> dict[str, str]:
-        """Of what computes."""
+        """The versions of PyTorch, Triton and the GPU's own software."""
         import triton
 
         versions = {"torch": torch.__version__, "triton": triton.__version__}

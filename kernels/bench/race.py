@@ -60,7 +60,7 @@ class Task:
     contestants: Mapping[str, Callable[[Bench], Found]]
 
     def entry(self) -> Entry:
-        """Of the ledger, before anything is measured."""
+        """What the ledger holds of it before anything is measured."""
         described = {"op": self.op, "what": self.what, "size": self.size, **self.work}
         return described | {"contestants": dict.fromkeys(self.contestants, LATE)}
 

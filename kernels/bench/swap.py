@@ -63,7 +63,7 @@ class Setting:
 
     @property
     def flops(self) -> float:
-        """Of the matrix products of a step."""
+        """Floating-point operations of a step's matrix products, forward and backward."""
         return 2 * self.sentences * self.length * flops_per_token(self.config, self.length).training
 
     def batch(self, seed: int, sentences: int | None = None) -> Batch:

@@ -69,7 +69,7 @@ def _cost(kind: str) -> Values:
 
 
 def _share(op: str, what: str, longer: int = 0, longest: float = math.inf) -> Values:
-    """Of a copy's GB/s, in percent, at all sizes; or where rows are `longer` than this, and at the `longest` that."""
+    """The percentages of a copy's GB/s at all sizes, or only where rows are `longer` than one and at most `longest`."""
 
     def values(ledger: Ledger) -> Iterable[float | None]:
         for entry in entries(ledger, "rows"):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from minitransformer.ops._checks import check_ignore_index, check_number
+from minitransformer.ops.arguments import check_ignore_index, check_number
 
 from .._checks import check_floats, check_ids, check_out, check_shape
 from .linear import add_product

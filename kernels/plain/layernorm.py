@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from minitransformer.ops import Dropout
-from minitransformer.ops._checks import check_number
+from minitransformer.ops.arguments import check_number
 
 from .._checks import check_floats, check_gradient, check_scale_and_shift, check_shape
 from .dropout import dropout_backward, dropout_forward

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 
-from ._checks import check_floats, check_number, check_scalar, check_shape, check_writeable
+from .arguments import check_floats, check_number, check_scalar, check_shape, check_writeable
 from .arrays import Array
 
 BLOCK = 1 << 16

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient, check_mask, check_ndim, check_shape
+from .arguments import check_floats, check_gradient, check_mask, check_ndim, check_shape
 from .arrays import Array, quiet_products
 from .softmax import softmax_in_place
 

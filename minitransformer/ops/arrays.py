@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._checks import (
+from .arguments import (
     Array,
     check_array,
     check_axis,

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ._checks import (
+from .arguments import (
     check_array,
     check_flag,
     check_floats,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient_of, check_ndim, check_shape
+from .arguments import check_floats, check_gradient_of, check_ndim, check_shape
 from .arrays import Array
 from .linear import linear_backward, linear_forward
 

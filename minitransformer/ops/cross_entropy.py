@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import (
+from .arguments import (
     check_flag,
     check_floats,
     check_ids,

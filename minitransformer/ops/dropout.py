@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient_of, check_integer, check_number, check_rows
+from .arguments import check_floats, check_gradient_of, check_integer, check_number, check_rows
 from .arrays import Array
 
 RESOLUTION = 1 << 16

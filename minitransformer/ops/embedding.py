@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient_of, check_ids, check_number, check_out
+from .arguments import check_floats, check_gradient_of, check_ids, check_number, check_out
 from .arrays import Array
 
 

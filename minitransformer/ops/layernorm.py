@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient, check_number, check_shape
+from .arguments import check_floats, check_gradient, check_number, check_shape
 from .arrays import Array, ones, quiet_products, row_sums
 from .dropout import Dropout, dropout_backward, dropout_forward
 

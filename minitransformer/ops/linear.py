@@ -2,7 +2,7 @@
 
 import math
 
-from ._checks import check_floats, check_gradient_of, check_out, check_shape
+from .arguments import check_floats, check_gradient_of, check_out, check_shape
 from .arrays import Array, ones, quiet_products
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_gradient
+from .arguments import check_floats, check_gradient
 from .arrays import Array
 
 

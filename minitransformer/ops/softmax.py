@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import FLOAT_DTYPES, check_floats, check_gradient, check_rows
+from .arguments import FLOAT_DTYPES, check_floats, check_gradient, check_rows
 from .arrays import Array, row_sums
 
 LOWEST = {dtype: np.finfo(dtype).min for dtype in FLOAT_DTYPES}

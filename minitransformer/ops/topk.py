@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._checks import check_floats, check_integer
+from .arguments import check_floats, check_integer
 from .arrays import Array
 
 

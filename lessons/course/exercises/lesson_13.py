@@ -1,7 +1,5 @@
 """Lesson 13: where attention's operations overtake others', how far dilation reaches, the window's gradient."""
 
-import tracemalloc
-
 import numpy as np
 
 from minitransformer import ops
@@ -172,12 +170,7 @@ def window_backward(attempt: Attempt) -> None:
     n, d, r = 1000, 4, 2
     dout, query, key, value = rng.standard_normal((4, n, d))
     _, weights = _window_forward(query, key, value, r)
-    tracemalloc.start()
-    try:
-        attempt(dout, query, key, value, weights, r)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    peak = most_memory(lambda: attempt(dout, query, key, value, weights, r))
     require(
         peak < 4 * n * n,
         f"the gradients are right, but for n = {n:,} and r = {r} it takes {peak / 2**20:.0f} MiB, as much as arrays of "

@@ -2,11 +2,11 @@
 
 import copy
 import math
-import tracemalloc
 from typing import Any
 
 import numpy as np
 
+from ..effort import most_memory
 from ..exercise import Attempt, Wrong, exercise
 from ..judging import agree, require
 from ..measuring import Machine
@@ -145,13 +145,13 @@ def adam_step(attempt: Attempt) -> None:
         "contract's default is eps=1e-9, without which 0 is divided by 0",
     )
     size, block = 1 << 18, 1 << 14  # large, beside what Python itself allocates meanwhile
-    wide, narrow = (_most_memory(attempt, arrays(size, dtype), block) for dtype in (np.float64, np.float32))
+    wide, narrow = (_temporaries(attempt, arrays(size, dtype), block) for dtype in (np.float64, np.float32))
     require(
         wide < 10 * 8 * block,
         f"on {size:,} parameters in blocks of {block:,} its temporary arrays are {wide / 8 / block:.0f} blocks large: "
         "is every operation on a slice of `block` elements?",
     )
-    wider = _most_memory(attempt, arrays(size), 4 * block)
+    wider = _temporaries(attempt, arrays(size), 4 * block)
     require(
         wider > 2 * wide,
         f"its temporary arrays are as large with blocks of {4 * block:,} parameters as with blocks of {block:,}: is "
@@ -164,19 +164,9 @@ def adam_step(attempt: Attempt) -> None:
     )
 
 
-def _most_memory(attempt: Attempt, arrays: list[np.ndarray], block: int) -> int:
+def _temporaries(attempt: Attempt, arrays: list[np.ndarray], block: int) -> int:
     """The bytes that a step needs at a time, beyond its arguments."""
-    started = not tracemalloc.is_tracing()
-    if started:
-        tracemalloc.start()
-    try:
-        tracemalloc.reset_peak()
-        before = tracemalloc.get_traced_memory()[0]
-        attempt(*arrays, 3, 0.1, block)
-        return tracemalloc.get_traced_memory()[1] - before
-    finally:
-        if started:
-            tracemalloc.stop()
+    return most_memory(lambda: attempt(*arrays, 3, 0.1, block))
 
 
 @exercise(answer=_speed_up)

@@ -74,7 +74,7 @@ MEAN = Metric("mean", _mean)
 
 
 def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:
-    """Of each sentence the n-grams that match, those written, for n = 1 to 4, and both lengths, `(N, 10)`."""
+    """Each sentence's n-grams that match, and those written, for n = 1 to 4, and both lengths, `(N, 10)`."""
     from sacrebleu.metrics.bleu import BLEU as SacreBLEU
 
     scorer = SacreBLEU(effective_order=True)  # changes no count, only the score of a sentence alone
@@ -86,7 +86,7 @@ def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> NDA
 
 
 def bracket_statistics(outputs: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:
-    """Of each parse the constituents that match, those written, those wanted, and whether it is malformed, `(N, 4)`."""
+    """Each parse's constituents that match, those written, those wanted, and whether it is malformed, `(N, 4)`."""
     counts = (bracket_counts(*pair) for pair in zip(outputs, references, strict=True))
     return np.array([[c.matched, c.written, c.wanted, c.malformed] for c in counts], dtype=np.float64)
 

@@ -62,7 +62,7 @@ def read_brackets(linearised: str) -> Brackets:
 
 @dataclass(frozen=True)
 class BracketScore:
-    """Of a set of parses, in percent; `malformed` counts those that are no tree or have not as many words as theirs."""
+    """The score of a set of parses, in percent; `malformed` counts those that are no tree or lack or add words."""
 
     precision: float
     recall: float

@@ -20,7 +20,7 @@ class Tally:
 
     @property
     def forward(self) -> float:
-        """Of all ops."""
+        """The forward's operations of all ops together."""
         return sum(self.by_op.values())
 
     @property

@@ -118,7 +118,7 @@ class TrialResult:
 
     @property
     def total_seconds(self) -> float:
-        """Of the training and the exams."""
+        """The seconds of the training and the exams together."""
         return self.seconds + sum(exam.seconds for exam in self.exams.values())
 
     @property

@@ -82,7 +82,7 @@ def _here(backend: str, threads: int, steps: dict[str, Any], costs: dict[str, An
 
 
 def _gpus(costs: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of each GPU of the ledger: base's steps were timed there."""
+    """A row for each GPU of the ledger, where base's steps were timed."""
     run, rows = RUNS["base"], []
     for step in measured_steps():
         seconds = step.seconds * run.tokens_per_side / step.tokens_per_side

@@ -120,5 +120,5 @@ def _rounded(interval: Interval) -> list[float]:
 
 
 def head_name(layer: int, head: int) -> str:
-    """Of a layer and a head counted from 0."""
+    """The name in a title of a layer and a head counted from 0."""
     return f"layer {layer + 1}, head {head + 1}"

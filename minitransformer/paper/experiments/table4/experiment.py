@@ -173,7 +173,7 @@ def _example(examples: Sequence[Example]) -> dict[str, str]:
 
 
 def _mistake(results: Mapping[tuple[str, str], TrialResult], examples: Sequence[Example]) -> dict[str, Any] | None:
-    """Of the best parser, the wrong parse with the fewest wrong constituents, sound ones first; None without any."""
+    """The best parser's wrong parse with the fewest wrong constituents, sound ones first; None without any."""
     asked = {key: result.exam for key, result in results.items() if result.diverged is None}
     if not asked:
         return None
