@@ -7,7 +7,7 @@ from typing import Any
 import hypothesis
 import pytest
 import torch
-from prove import Proof
+from support.prove import Proof
 from threadpoolctl import threadpool_limits
 
 # The same cases on every run and machine, so that a red test is red for everybody. `--hypothesis-profile=explore`

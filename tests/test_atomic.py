@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from processes import dead_process
+from support.processes import dead_process
 
 from minitransformer.atomic import atomic_write, remove_unfinished
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from baseline_breakages import BASELINE_BREAKAGES
-from breakages import BREAKAGES, Breakage
-from kernel_breakages import KERNEL_BREAKAGES
+from support.baseline_breakages import BASELINE_BREAKAGES
+from support.breakages import BREAKAGES, Breakage
+from support.kernel_breakages import KERNEL_BREAKAGES
 
 ALL_BREAKAGES = BREAKAGES + BASELINE_BREAKAGES + KERNEL_BREAKAGES
 ROOT = Path(__file__).parents[1]

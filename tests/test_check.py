@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from prove import Proof
+from support.prove import Proof
 
 from minitransformer.check import TOLERANCE, run_checks
 from minitransformer.models import Transformer, TransformerConfig

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import toy_training
-from processes import dead_process, wait_for
-from toy_training import SETTINGS, backwards, toy_model, toy_trainer
+from support import toy_training
+from support.processes import dead_process, wait_for
+from support.toy_training import SETTINGS, backwards, toy_model, toy_trainer
 
 from minitransformer.checkpoint import CheckpointError, latest, list_checkpoints, load_checkpoint, save_checkpoint
 from minitransformer.data.token_dataset import TokenDataset

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.toy_training import SETTINGS, TOKENIZER, backwards, toy_model, toy_trainer
 from threadpoolctl import threadpool_info, threadpool_limits
-from toy_training import SETTINGS, TOKENIZER, backwards, toy_model, toy_trainer
 
 from minitransformer.checkpoint import list_checkpoints, load_checkpoint
 from minitransformer.data.batching import Batches, collate

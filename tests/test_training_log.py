@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from flipped import flips
+from support.flipped import flips
 
 from minitransformer.sealed_json import seal
 from minitransformer.training import read_log

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from cli_runs import SMALL, Command, Run, write_corpus
+from support.cli_runs import SMALL, Command, Run, write_corpus
 
 from minitransformer.cli import main
 

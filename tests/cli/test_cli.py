@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from cli_runs import SMALL, Command, Run, write_corpus
+from support.cli_runs import SMALL, Command, Run, write_corpus
 
 import minitransformer
 from minitransformer import TrainingSettings, TransformerConfig, Translator, load_checkpoint

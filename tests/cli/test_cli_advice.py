@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cli_runs import SMALL, Command, Run, write_corpus
+from support.cli_runs import SMALL, Command, Run, write_corpus
 
 import minitransformer
 from minitransformer import load_checkpoint

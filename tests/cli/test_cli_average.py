@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from cli_runs import SMALL, Command, Run, refuse
+from support.cli_runs import SMALL, Command, Run, refuse
 
 from minitransformer import load_checkpoint
 

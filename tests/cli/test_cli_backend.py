@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from cli_runs import SMALL, Command, Run, refuse
+from support.cli_runs import SMALL, Command, Run, refuse
 
 import kernels
 from kernels import availability

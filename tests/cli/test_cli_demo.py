@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import Command, refuse
-from processes import dead_process
+from support.cli_runs import Command, refuse
+from support.processes import dead_process
 
 from minitransformer import TrainingSettings, TransformerConfig, load_checkpoint, save_checkpoint
 from minitransformer.checkpoint import checkpoint_path

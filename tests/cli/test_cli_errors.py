@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from cli_runs import SMALL, Command, Run, refuse, write_corpus
+from support.cli_runs import SMALL, Command, Run, refuse, write_corpus
 
 from minitransformer import Checkpoint, cli, load_checkpoint, save_checkpoint
 from minitransformer.cli.errors import message_of

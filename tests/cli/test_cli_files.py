@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_runs import SMALL, Command, Run, refuse, write_corpus
-from processes import wait_for
+from support.cli_runs import SMALL, Command, Run, refuse, write_corpus
+from support.processes import wait_for
 
 from minitransformer import Translator, cli
 from minitransformer.checkpoint import list_checkpoints

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_runs import SMALL, Command, Run
-from first_edition import make_first_edition, make_first_edition_log
+from support.cli_runs import SMALL, Command, Run
+from support.first_edition import make_first_edition, make_first_edition_log
 
 from minitransformer.atomic import atomic_write
 from minitransformer.checkpoint import list_checkpoints

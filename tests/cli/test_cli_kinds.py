@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cli_runs import Command, Run, refuse
+from support.cli_runs import Command, Run, refuse
 
 from minitransformer import RecurrentConfig, load_checkpoint, save_checkpoint
 from minitransformer.cli.train import Plan, train

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_runs import SMALL, Run
+from support.cli_runs import SMALL, Run
 
 import minitransformer
 from minitransformer import Translator, load_checkpoint

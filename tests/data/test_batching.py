@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from multi30k_files import multi30k_dir
 from numpy.typing import ArrayLike
+from support.multi30k_files import multi30k_dir
 
 from minitransformer.data.batching import BOS_ID, EOS_ID, Batch, Batches, collate, pad
 from minitransformer.data.multi30k import from_folder

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from multi30k_files import multi30k_dir
+from support.multi30k_files import multi30k_dir
 
 from minitransformer.data import multi30k
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cli_runs import write_corpus
-from first_edition import make_first_edition
-from flipped import flips
+from support.cli_runs import write_corpus
+from support.first_edition import make_first_edition
+from support.flipped import flips
 
 from minitransformer.data.preparation import CorpusChoice, PreparedData, kept_choice, open_prepared, prepare
 from minitransformer.data.tokenizer import BPETokenizer

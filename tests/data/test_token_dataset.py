@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flipped import flips
+from support.flipped import flips
 
 from minitransformer.data.parallel import SentencePair
 from minitransformer.data.token_dataset import FIELDS_OF_VERSION_1, TokenDataset

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from multi30k_files import multi30k_lines
+from support.multi30k_files import multi30k_lines
 from tokenizers import Tokenizer, models, trainers
 
 from minitransformer.data import BPETokenizer

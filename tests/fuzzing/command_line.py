@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cli_runs import SMALL
 from forked import Attack, Outcome
+from support.cli_runs import SMALL
 from world import ESCAPES, MODELS, TEXTS
 
 from minitransformer.cli import build_parser

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-from cli_runs import SMALL, write_corpus
+from support.cli_runs import SMALL, write_corpus
 
 from minitransformer import RecurrentConfig, RecurrentTranslator, load_checkpoint, save_checkpoint
 from minitransformer.checkpoint import Checkpoint

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from op_cases import CASES, C, V
-from prove_kernel import DEVICE
-from tables import WITHOUT_TRITON, table
+from support.kernels.op_cases import CASES, C, V
+from support.kernels.prove_kernel import DEVICE
+from support.kernels.tables import WITHOUT_TRITON, table
 
 import kernels
 from minitransformer.gradcheck import error

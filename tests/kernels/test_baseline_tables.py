@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from baseline_cases import CONFIGS, baseline
-from model_cases import STREAM, ragged
-from tables import TOLERANCES, every_table, table
+from support.baseline_cases import CONFIGS, baseline
+from support.kernels.tables import TOLERANCES, every_table, table
+from support.model_cases import STREAM, ragged
 
 import kernels
 from kernels.graph import CapturedStep

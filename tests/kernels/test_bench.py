@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.image import imread
-from prove_kernel import DEVICE
+from support.kernels.prove_kernel import DEVICE
 
 import kernels
 from kernels import ledger

@@ -15,7 +15,7 @@ from test_bench_supervisor import gone
 
 pytest.importorskip("triton")
 
-import bench_faults as faults
+from support.kernels import bench_faults as faults
 
 from kernels import ledger
 from kernels.bench import __main__ as command_line
@@ -23,7 +23,6 @@ from kernels.bench import results, run
 from kernels.bench.results import LATE
 
 pytestmark = pytest.mark.usefixtures("known_machine")
-HERE = Path(__file__).parent
 
 
 def rehearsal(folder: Path, *only: str, before: Any = run.nothing) -> tuple[int, results.Ledger]:
@@ -124,11 +123,12 @@ def test_a_run_that_is_ended_leaves_what_it_found_and_no_processes(tmp_path, num
     pids = tmp_path / "pids"
     pids.mkdir()
     program = (
-        "import sys, functools, pathlib; import bench_faults; from kernels.bench.__main__ import main\n"
+        "import sys, functools, pathlib\nfrom support.kernels import bench_faults\n"
+        "from kernels.bench.__main__ import main\n"
         "if __name__ == '__main__': sys.exit(main(['--smoke', '--only', 'rows', '--out', sys.argv[1]], "
         "functools.partial(bench_faults.hangs_visibly, pathlib.Path(sys.argv[2]))))"
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", program, str(tmp_path), str(pids)]
     running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     path = tmp_path / "smoke.json"

@@ -3,13 +3,13 @@
 from typing import Any
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from op_cases import CASES, B, C, T, V, ids
-from prove import autograd
-from tables import TOLERANCES, every_table, table
+from support import oracles
+from support.kernels.op_cases import CASES, B, C, T, V, ids
+from support.kernels.tables import TOLERANCES, every_table, table
+from support.prove import autograd
 
 from minitransformer.gradcheck import error
 from minitransformer.ops import Ops

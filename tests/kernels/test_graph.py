@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from model_cases import config, ragged
-from prove_kernel import DEVICE, few
+from support.kernels.prove_kernel import DEVICE, few
+from support.model_cases import config, ragged
 
 import kernels
 from kernels.graph import CapturedStep

@@ -5,9 +5,9 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
-from op_cases import C, V
-from prove_kernel import DEVICE
-from tables import TOLERANCES, WITHOUT_TRITON, every_table, table
+from support.kernels.op_cases import C, V
+from support.kernels.prove_kernel import DEVICE
+from support.kernels.tables import TOLERANCES, WITHOUT_TRITON, every_table, table
 from torch import Tensor
 
 from minitransformer import ops as reference

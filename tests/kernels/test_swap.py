@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from model_cases import STREAM, config, ragged
-from prove_kernel import DEVICE
-from spies import Spies
-from tables import every_table, table
-from toy_training import backwards
+from support.kernels.prove_kernel import DEVICE
+from support.kernels.tables import every_table, table
+from support.model_cases import STREAM, config, ragged
+from support.spies import Spies
+from support.toy_training import backwards
 
 import kernels
 from minitransformer import Trainer, TrainingSettings, translator

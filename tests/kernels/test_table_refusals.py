@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from op_cases import CASES, C, V
-from tables import every_table, table
+from support.kernels.op_cases import CASES, C, V
+from support.kernels.tables import every_table, table
 
 REFUSALS = {
     "linear: rows": ("linear_forward", [(2, 3), (4, 5), (5,)], {}, "x"),

@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from prove_kernel import DEVICE, DTYPES, check, few, to_numpy
+from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, to_numpy
+from support.kernels.traffic import Traffic
 from torch import Tensor
-from traffic import Traffic
 
 import kernels
 import kernels.adam as module

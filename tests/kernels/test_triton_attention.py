@@ -4,14 +4,14 @@ import inspect
 from functools import partial
 
 import numpy as np
-import oracles
 import pytest
 import torch
 import torch.nn.functional as F
-from attention_cases import on_device, qkv
 from hypothesis import given
 from hypothesis import strategies as st
-from prove_kernel import DEVICE, DTYPES, check, few, prove_kernel
+from support import oracles
+from support.kernels.attention_cases import on_device, qkv
+from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, prove_kernel
 
 import kernels
 from kernels.attention import attention_naive, attention_online, host, tiles

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from attention_cases import on_device, qkv
-from prove_kernel import DEVICE
+from support.kernels.attention_cases import on_device, qkv
+from support.kernels.prove_kernel import DEVICE
 
 import kernels
 from minitransformer.ops import Dropout

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from attention_cases import on_device, qkv
-from prove_kernel import DEVICE
-from traffic import Traffic, counted_loads
+from support.kernels.attention_cases import on_device, qkv
+from support.kernels.prove_kernel import DEVICE
+from support.kernels.traffic import Traffic, counted_loads
 
 import kernels
 from kernels.attention import attention_naive, attention_online, tiles

@@ -4,12 +4,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import oracles
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from losses import (
+from support import oracles
+from support.kernels.losses import (
     bare,
     bare_backward,
     both,
@@ -21,8 +21,8 @@ from losses import (
     smoothings,
     vocab_sizes,
 )
-from prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
-from traffic import Traffic, far_apart
+from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
+from support.kernels.traffic import Traffic, far_apart
 
 import kernels
 from kernels.cross_entropy import ELEMENTS, cross_entropy_naive

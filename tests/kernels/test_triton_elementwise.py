@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from prove_kernel import DEVICE, DTYPES, few, prove_kernel
+from support.kernels.prove_kernel import DEVICE, DTYPES, few, prove_kernel
 
 import kernels
 from kernels.dropout import dropout_naive

@@ -5,13 +5,13 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import oracles
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
-from traffic import far_apart
+from support import oracles
+from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
+from support.kernels.traffic import far_apart
 
 import kernels
 import kernels.embedding as module

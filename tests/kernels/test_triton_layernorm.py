@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from far_rows import far_rows
 from hypothesis import given
 from hypothesis import strategies as st
-from prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
+from support.kernels.far_rows import far_rows
+from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
 from torch import Tensor
 
 import kernels

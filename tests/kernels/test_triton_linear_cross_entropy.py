@@ -4,14 +4,14 @@ from functools import partial
 from unittest import mock
 
 import numpy as np
-import oracles
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from losses import draw_targets, fused_arguments, ignored, seeds, smoothings, vocab_sizes
-from prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
-from traffic import Traffic, far_apart
+from support import oracles
+from support.kernels.losses import draw_targets, fused_arguments, ignored, seeds, smoothings, vocab_sizes
+from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
+from support.kernels.traffic import Traffic, far_apart
 
 import kernels
 import kernels.linear_cross_entropy as fused

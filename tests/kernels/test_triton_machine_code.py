@@ -1,7 +1,7 @@
 """The arithmetic of kernels as machine code, where a compiler may fuse a product with a sum, and so round otherwise."""
 
 import pytest
-from machine_code import Text, arithmetic, compiled, float_instructions, of_itself
+from support.kernels.machine_code import Text, arithmetic, compiled, float_instructions, of_itself
 
 T4, *AMDS = (pytest.param(name, marks=pytest.mark.slow) for name in ("cuda:75", "hip:gfx942", "hip:gfx1100"))
 every_target = pytest.mark.parametrize("target", ["cuda:90", T4, *AMDS])

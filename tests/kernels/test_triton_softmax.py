@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from far_rows import far_rows
 from hypothesis import given
 from hypothesis import strategies as st
-from prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
+from support.kernels.far_rows import far_rows
+from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
 
 import kernels
 from kernels.softmax import ONE_PASS, ONE_PASS_BACKWARD, softmax_naive, softmax_online

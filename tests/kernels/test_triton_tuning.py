@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from prove_kernel import DEVICE
+from support.kernels.prove_kernel import DEVICE
 
 from kernels import tuning
 from kernels.attention import host, tiles

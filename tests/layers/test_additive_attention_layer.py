@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-import torch_baselines
-from prove import Proof, normal
-from prove_layer import placed, prove_layer
+from support import torch_baselines
+from support.prove import Proof, normal
+from support.prove_layer import placed, prove_layer
 
 from minitransformer.gradcheck import error
 from minitransformer.layers import AdditiveAttention

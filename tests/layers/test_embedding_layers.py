@@ -3,13 +3,12 @@
 import math
 
 import numpy as np
-import oracles
 import pytest
 import torch
 import torch.nn.functional as F
-import torch_model
-from prove import Proof, normal
-from prove_layer import placed, prove_layer
+from support import oracles, torch_model
+from support.prove import Proof, normal
+from support.prove_layer import placed, prove_layer
 
 from minitransformer.gradcheck import error
 from minitransformer.layers import (

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch_model
-from prove import Proof, normal
-from prove_layer import prove_layer
+from support import torch_model
+from support.prove import Proof, normal
+from support.prove_layer import prove_layer
 
 from minitransformer.layers import CrossAttention, DropoutStream, FeedForward, Layer, LayerNorm, Residual
 from minitransformer.ops import dropout_mask, numpy_ops

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from prove_layer import placed
+from support.prove_layer import placed
 
 from minitransformer.layers import FlatParameters, Layer, Linear, Parameter, TokenEmbedding
 from minitransformer.ops import numpy_ops

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import matplotlib
 import numpy as np
 import pytest
-from other_ways import RIGHT
+from support.lessons.other_ways import RIGHT
 
 from course.exercise import CORRECT, NOT_YET, WRONG, exercises, start
 from course.exercise import exercise as exercise_of
@@ -74,7 +74,7 @@ def test_right_answers_are_correct_however_they_are_written(case):
 
 @each_exercise
 def test_wrong_answers_are_refused_each_with_its_own_hint(case):
-    wrong = import_module(f"wrong_{case.source.stem[:2]}").WRONG[case.name]
+    wrong = import_module(f"support.lessons.wrong_{case.source.stem[:2]}").WRONG[case.name]
     assert len(wrong) >= 2
     hints = set()
     for mistake, (answer, fragment) in wrong.items():
@@ -125,7 +125,7 @@ def test_a_check_judges_the_learners_own_answer_however_often_it_runs(case, caps
         mine.__name__ = case.name
         return mine
 
-    wrong = named(next(iter(import_module(f"wrong_{number}").WRONG[case.name].values()))[0])
+    wrong = named(next(iter(import_module(f"support.lessons.wrong_{number}").WRONG[case.name].values()))[0])
     right = named(getattr(load(LESSONS / "solutions" / case.source.name), case.name))
     for answer, verdict in ((wrong, "wrong: "), (named(stub), "not yet. The lesson goes on")):
         bound, line = said(answer)

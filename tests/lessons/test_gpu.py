@@ -89,7 +89,7 @@ def test_an_interpreter_asked_for_too_late_is_told(tmp_path):
 @pytest.mark.parametrize(("number", "kernels"), [("15", 10), ("16", 3)])
 def test_a_lessons_kernels_compile_for_a_hosted_gpu_and_fit_it(number, kernels, target, tmp_path):
     """A T4 and an H100, in two types each: registers that suffice, and no more shared memory than a T4 has."""
-    script = Path(__file__).with_name("compile_lesson.py")
+    script = Path(__file__).parents[1] / "support" / "lessons" / "compile_lesson.py"
     done = subprocess.run(
         [sys.executable, script, tmp_path, number, target],
         env=without([], tmp_path), cwd=LESSONS, capture_output=True, text=True, timeout=600,

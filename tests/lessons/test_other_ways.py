@@ -1,7 +1,7 @@
 """Right answers that look unlike the solutions are correct too."""
 
 import pytest
-from other_ways_05_to_12 import RIGHT
+from support.lessons.other_ways_05_to_12 import RIGHT
 
 from course.exercise import CORRECT, exercises
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from model_cases import model_of, ragged
+from support.model_cases import model_of, ragged
 
 from minitransformer.models import Transformer
 from minitransformer.ops import attention_weights, numpy_ops

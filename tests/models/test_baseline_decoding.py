@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from baseline_cases import CONFIGS, baseline, every_config
-from model_cases import STREAM, Pairs, ragged
-from spies import Spies
+from support.baseline_cases import CONFIGS, baseline, every_config
+from support.model_cases import STREAM, Pairs, ragged
+from support.spies import Spies
 
 from minitransformer.decoding import beam_search, greedy_search
 from minitransformer.gradcheck import error

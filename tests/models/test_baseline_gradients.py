@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from baseline_cases import baseline, every_config
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from model_cases import STREAM, Pairs, ragged
-from prove import Proof
-from torch_baselines import TorchBaseline
+from support.baseline_cases import baseline, every_config
+from support.model_cases import STREAM, Pairs, ragged
+from support.prove import Proof
+from support.torch_baselines import TorchBaseline
 
 from minitransformer.gradcheck import error, numerical_gradient
 from minitransformer.layers import DropoutStream

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from baseline_cases import CONFIGS, every_config
-from toy_training import SETTINGS, TOKENIZER, toy_model, toy_trainer
+from support.baseline_cases import CONFIGS, every_config
+from support.toy_training import SETTINGS, TOKENIZER, toy_model, toy_trainer
 
 from minitransformer.checkpoint import CheckpointError, checkpoint_path, load_checkpoint, save_checkpoint
 from minitransformer.data.batching import pad

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from model_cases import model_of, ragged
+from support.model_cases import model_of, ragged
 
 from minitransformer.gradcheck import error
 from minitransformer.models import BeamState, Transformer

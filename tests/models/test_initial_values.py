@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from model_cases import config
+from support.model_cases import config
 
 from minitransformer.models import Transformer
 

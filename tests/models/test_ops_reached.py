@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from model_cases import STREAM, config, ragged
-from spies import Spies
+from support.model_cases import STREAM, config, ragged
+from support.spies import Spies
 
 from minitransformer.gradcheck import error
 from minitransformer.models import Transformer

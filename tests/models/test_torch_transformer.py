@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from model_cases import Pairs, model_of, ragged
-from prove import Proof
+from support.model_cases import Pairs, model_of, ragged
+from support.prove import Proof
+from support.torch_model import inside, sinusoids
 from torch import Tensor, nn
-from torch_model import inside, sinusoids
 
 from minitransformer.gradcheck import error
 from minitransformer.layers import TokenEmbedding

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from model_cases import config, model_of, ragged
+from support.model_cases import config, model_of, ragged
 
 from minitransformer.models import PRESETS, Transformer, TransformerConfig
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from model_cases import STREAM, Pairs, model_of, ragged
-from prove import Proof
-from torch_model import TorchTransformer
+from support.model_cases import STREAM, Pairs, model_of, ragged
+from support.prove import Proof
+from support.torch_model import TorchTransformer
 
 from minitransformer.gradcheck import error, numerical_gradient
 from minitransformer.models import Transformer

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from model_cases import STREAM, model_of, ragged
-from prove import read_only
+from support.model_cases import STREAM, model_of, ragged
+from support.prove import read_only
 
 from minitransformer.models import Transformer
 

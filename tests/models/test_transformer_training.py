@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from model_cases import Pairs, config, model_of, ragged
-from torch_model import TorchTransformer
+from support.model_cases import Pairs, config, model_of, ragged
+from support.torch_model import TorchTransformer
 
 from minitransformer.gradcheck import error
 from minitransformer.layers import DropoutStream

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from prove import normal, read_only, seeds
+from support.prove import normal, read_only, seeds
 
 from minitransformer.gradcheck import error
 from minitransformer.ops import adam_step, global_norm

@@ -3,11 +3,11 @@
 from functools import partial
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prove import Proof, normal, prove, prove_float32_accuracy, read_only, seeds, sizes
+from support import oracles
+from support.prove import Proof, normal, prove, prove_float32_accuracy, read_only, seeds, sizes
 
 from minitransformer.gradcheck import error
 from minitransformer.ops import additive_attention_backward, additive_attention_forward

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prove import batches, normal, read_only, seeds
+from support.prove import batches, normal, read_only, seeds
 
 from minitransformer.ops import asarray, cast, concatenate, cos, sin, take, to_numpy, topk, zeros
 

@@ -6,11 +6,11 @@ from functools import partial
 from unittest.mock import patch
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prove import Proof, evaluate, normal, prove, prove_float32_accuracy, read_only, seeds, sizes
+from support import oracles
+from support.prove import Proof, evaluate, normal, prove, prove_float32_accuracy, read_only, seeds, sizes
 
 from minitransformer.gradcheck import error
 from minitransformer.ops import Dropout, attention_backward, attention_forward, attention_weights

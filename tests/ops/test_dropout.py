@@ -3,11 +3,11 @@
 import itertools
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prove import Proof, normal, prove, prove_float32_accuracy, seeds, sizes
+from support import oracles
+from support.prove import Proof, normal, prove, prove_float32_accuracy, seeds, sizes
 
 from minitransformer.ops import Dropout, dropout_backward, dropout_forward, dropout_key, dropout_mask
 

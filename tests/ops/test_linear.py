@@ -1,11 +1,11 @@
 """`y = x @ weight + bias`."""
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prove import Proof, batches, normal, prove, prove_float32_accuracy, seeds, sizes
+from support import oracles
+from support.prove import Proof, batches, normal, prove, prove_float32_accuracy, seeds, sizes
 
 from minitransformer.ops import linear_backward, linear_forward
 

@@ -1,10 +1,10 @@
 """`y = max(0, x)`."""
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given
-from prove import Proof, batches, normal, prove, prove_float32_accuracy, seeds, sizes
+from support import oracles
+from support.prove import Proof, batches, normal, prove, prove_float32_accuracy, seeds, sizes
 
 from minitransformer.ops import relu_backward, relu_forward
 

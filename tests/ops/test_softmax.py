@@ -1,11 +1,11 @@
 """Softmax over the last axis, and its logarithm."""
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prove import Proof, batches, evaluate, normal, prove, prove_float32_accuracy, seeds
+from support import oracles
+from support.prove import Proof, batches, evaluate, normal, prove, prove_float32_accuracy, seeds
 
 from minitransformer.gradcheck import error
 from minitransformer.ops import log_softmax, softmax_backward, softmax_forward

@@ -1,10 +1,10 @@
 """`y = tanh(x)` and `y = 1 / (1 + exp(−x))`."""
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given
-from prove import Proof, batches, normal, prove, prove_float32_accuracy, seeds, sizes
+from support import oracles
+from support.prove import Proof, batches, normal, prove, prove_float32_accuracy, seeds, sizes
 
 from minitransformer.ops import sigmoid_backward, sigmoid_forward, tanh_backward, tanh_forward
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from processes import dead_process, wait_for
+from support.processes import dead_process, wait_for
 
 from minitransformer.checkpoint import CheckpointError, load_checkpoint
 from minitransformer.costs import flops_per_token

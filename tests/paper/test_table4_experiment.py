@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paper_results import TREE, MadeUpLaboratory
+from support.paper_results import TREE, MadeUpLaboratory
 
 from minitransformer.data.preparation import CorpusChoice, PreparedData
 from minitransformer.data.token_dataset import TokenDataset

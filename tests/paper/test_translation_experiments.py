@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paper_results import MadeUpLaboratory
+from support.paper_results import MadeUpLaboratory
 
 from minitransformer.data.preparation import CorpusChoice, prepare
 from minitransformer.paper.experiment import GRAMMAR, Context, Task, multi30k

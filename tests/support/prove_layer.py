@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from prove import Proof, as_list, is_float, prove, read_only
+from support.prove import Proof, as_list, is_float, prove, read_only
 
 from minitransformer.layers import FlatParameters, Layer
 from minitransformer.ops import numpy_ops

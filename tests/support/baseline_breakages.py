@@ -1,6 +1,6 @@
 """Mistakes in the recurrent and the convolutional models that the proof must refuse; see `breakages.py`."""
 
-from breakages import Breakage
+from support.breakages import Breakage
 
 RECURRENT, CONVOLUTION = "tests/layers/test_recurrent_layers.py", "tests/layers/test_convolution_layers.py"
 DECODING, GRADIENTS = "tests/models/test_baseline_decoding.py", "tests/models/test_baseline_gradients.py"

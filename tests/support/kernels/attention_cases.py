@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from prove_kernel import DEVICE
+from support.kernels.prove_kernel import DEVICE
 
 
 def qkv(seed=0, batch=1, heads=1, tq=3, tk=4, d=4, dv=4) -> dict[str, np.ndarray]:

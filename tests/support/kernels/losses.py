@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import strategies as st
-from prove_kernel import DEVICE
+from support.kernels.prove_kernel import DEVICE
 
 import kernels
 from kernels.cross_entropy import ELEMENTS

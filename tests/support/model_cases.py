@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from prove import read_only
+from support.prove import read_only
 
 from minitransformer.layers import DropoutStream
 from minitransformer.models import Transformer, TransformerConfig

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from prove_kernel import DEVICE
+from support.kernels.prove_kernel import DEVICE
 
 import kernels
 from minitransformer.ops import Ops, numpy_ops

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import oracles
 import torch
 import torch.nn.functional as F
+from support import oracles
 from torch import Tensor
 
 from minitransformer.layers import BlockConfig, DecoderLayer, DropoutStream, EncoderLayer

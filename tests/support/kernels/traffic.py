@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 import torch
-from prove_kernel import DEVICE
+from support.kernels.prove_kernel import DEVICE
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves

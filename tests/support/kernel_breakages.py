@@ -1,6 +1,6 @@
 """Mistakes in the kernels and in PyTorch's arithmetic, each as a small patch: as in `breakages`, under `kernels/`."""
 
-from breakages import Breakage
+from support.breakages import Breakage
 
 TRITON = "tests/kernels/test_triton_{}.py".format
 

@@ -8,12 +8,12 @@ together, over our named parameters.
 import math
 
 import numpy as np
-import oracles
 import torch
 import torch.nn.functional as F
+from support import oracles
+from support.torch_model import TorchModel, Weights, drop, inside, linear
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
-from torch_model import TorchModel, Weights, drop, inside, linear
 
 from minitransformer.layers import AttendingConvolution, DropoutStream, GatedConvolution, ResidualConvolution
 from minitransformer.models import ConvolutionalTranslator, RecurrentConfig, RecurrentTranslator
