@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from .attention import attention_backward, attention_forward
     from .cross_entropy import cross_entropy_backward, cross_entropy_forward
     from .dropout import dropout_backward, dropout_forward
+    from .eager.linear import linear_backward, linear_forward
     from .embedding import embedding_backward, embedding_forward
     from .layernorm import add_layernorm_backward, add_layernorm_forward, layernorm_backward, layernorm_forward
     from .linear_cross_entropy import linear_cross_entropy_backward, linear_cross_entropy_forward
-    from .plain.linear import linear_backward, linear_forward
     from .relu import relu_backward, relu_forward
     from .softmax import softmax_backward, softmax_forward
     from .tables import add_layernorm_from, attention_from, torch_ops, triton_ops
@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 _TORCH_HOMES = {
-    "plain.linear": ("linear_forward", "linear_backward"),
+    "eager.linear": ("linear_forward", "linear_backward"),
     "tables": ("torch_ops", "triton_ops", "attention_from", "add_layernorm_from"),
 }
 _TRITON_HOMES = {

@@ -4,7 +4,7 @@ How often P elements pass through memory in a step of Adam:
 
     naive      the formulas as they are written, each operation a tensor (`adam_step_naive`): 39 passes, 156 bytes a
                parameter, 17 launches
-    in place   PyTorch's operations that write into what they read (`kernels.plain.adam`): about 24 passes, 10 launches
+    in place   PyTorch's operations that write into what they read (`kernels.eager.adam`): about 24 passes, 10 launches
     here       data, grad, m and v are read once, data, m and v written: 7 passes, 28 bytes, one launch; and the half
                precision copy that the next forward reads, if there is one, is written while the new data is at hand,
                2 bytes instead of 6

@@ -42,8 +42,8 @@ from .cross_entropy import (
     row_losses,
     token_of,
 )
+from .eager.linear import add_product
 from .launch import on, row_block, row_warps
-from .plain.linear import add_product
 from .scalars import number, number_arguments
 
 CHUNK_LOGITS = 1 << 26

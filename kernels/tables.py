@@ -7,10 +7,10 @@ import torch
 
 from minitransformer.ops import Ops
 
-from . import plain
+from . import eager
 from .availability import interpreting, require_triton, triton_device
-from .plain import add_layernorm_from, attention_from
-from .plain.arrays import dtype_of, plumbing
+from .eager import add_layernorm_from, attention_from
+from .eager.arrays import dtype_of, plumbing
 
 __all__ = ["add_layernorm_from", "attention_from", "torch_ops", "triton_ops"]
 
@@ -27,7 +27,7 @@ def torch_ops(device: Any = "cpu", dtype: Any = "float32") -> Ops:
     """
     chosen = _dtype(dtype, TORCH_DTYPES)
     names = {field.name for field in fields(Ops)}
-    arithmetic = {name: getattr(plain, name) for name in plain.__all__ if name in names}
+    arithmetic = {name: getattr(eager, name) for name in eager.__all__ if name in names}
     return Ops(**arithmetic, **plumbing(_device(device), chosen))
 
 

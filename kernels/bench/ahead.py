@@ -23,8 +23,8 @@ from minitransformer.models import Transformer
 from minitransformer.ops import Ops
 
 from .. import _rows, compilation
+from ..eager.arrays import plumbing
 from ..ledger import OPS
-from ..plain.arrays import plumbing
 from ..tuning import KIBIBYTE, Tuner, capability
 from . import attention, rows, swap
 from .checks import cases_in, launched

@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from minitransformer.ops import Dropout
 
-from ..plain.attention import attention_mask
+from ..eager.attention import attention_mask
 from .machine import Machine
 from .race import BOTH, FORWARD, Prepare, Task, of_autograd, of_pair, task
 from .results import OURS

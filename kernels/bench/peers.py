@@ -9,8 +9,8 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout
 
-from ..plain.attention import attention_mask
-from ..plain.dropout import dropout_mask
+from ..eager.attention import attention_mask
+from ..eager.dropout import dropout_mask
 
 
 def dropped(x: Tensor, dropout: Dropout | None) -> Tensor:

@@ -22,7 +22,7 @@ NONE = [-1, V, V + 1, -100, -(2**31) - 1, 2**32, -(2**62), 2**62]
 @pytest.fixture
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a GPU's memory, where the host does not look at ids."""
-    for package in ("kernels.plain", "kernels"):
+    for package in ("kernels.eager", "kernels"):
         for name in ("embedding", "cross_entropy"):
             module = import_module(f"{package}.{name}")
             monkeypatch.setattr(module, "check_ids", lambda *_, **__: None)

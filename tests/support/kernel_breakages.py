@@ -223,7 +223,7 @@ KERNEL_BREAKAGES = [
     ),
     kernel(
         "the table's gradient summed in half precision",
-        "plain/linear.py",
+        "eager/linear.py",
         "total.addmm_(a.to(total.dtype), b.to(total.dtype))",
         "total += a @ b",
         TRITON("linear_cross_entropy"),
@@ -279,14 +279,14 @@ KERNEL_BREAKAGES = [
     ),
     kernel(
         "PyTorch's attention masked by multiplying",
-        "plain/attention.py",
+        "eager/attention.py",
         "scores.masked_fill_(~mask, -math.inf)",
         "scores.mul_(mask)",
         "tests/kernels/test_conformance.py",
     ),
     kernel(
         "the best tokens: ties by chance",
-        "plain/arrays.py",
+        "eager/arrays.py",
         "places, n).amin(-1, keepdim=True)",
         "places, -1).amax(-1, keepdim=True)",
         "tests/kernels/test_conformance.py",
@@ -391,7 +391,7 @@ KERNEL_BREAKAGES = [
     ),
     kernel(
         "a weight's gradient rounded before it is added to float32",
-        "plain/linear.py",
+        "eager/linear.py",
         "add_product(dweight, rows.mT, dy)",
         "dweight += rows.mT @ dy",
         "tests/kernels/test_conformance.py",
@@ -426,7 +426,7 @@ KERNEL_BREAKAGES = [
     ),
     kernel(
         "−1 is PyTorch's last row",
-        "plain/embedding.py",
+        "eager/embedding.py",
         "y.masked_fill_(~known[..., None], torch.nan)",
         "y",
         "tests/kernels/test_ids.py",
