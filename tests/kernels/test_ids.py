@@ -7,7 +7,7 @@ import pytest
 import torch
 from support.kernels.op_cases import C, V
 from support.kernels.prove_kernel import DEVICE
-from support.kernels.tables import TOLERANCES, WITHOUT_TRITON, every_table, table
+from support.kernels.tables import TOLERANCES, WITHOUT_TRITON, every_checking_table, every_table, table
 from torch import Tensor
 
 from minitransformer import ops as reference
@@ -162,7 +162,7 @@ def test_what_is_ignored_is_no_other_id_in_a_narrow_type(backend, dtype):
     assert float(loss) == float(expected)
 
 
-@every_table
+@every_checking_table
 @losses
 @pytest.mark.parametrize(
     ("ignored", "kind", "message"),

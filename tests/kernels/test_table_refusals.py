@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from support.kernels.op_cases import CASES, C, V
-from support.kernels.tables import every_table, table
+from support.kernels.tables import every_checking_table, table
 
 REFUSALS = {
     "linear: rows": ("linear_forward", [(2, 3), (4, 5), (5,)], {}, "x"),
@@ -27,7 +27,7 @@ REFUSALS = {
 }
 
 
-@every_table
+@every_checking_table
 @pytest.mark.parametrize("case", REFUSALS)
 def test_shapes_that_do_not_fit_are_refused_by_name(backend, dtype, case):
     op, shapes, options, named = REFUSALS[case]
@@ -37,7 +37,7 @@ def test_shapes_that_do_not_fit_are_refused_by_name(backend, dtype, case):
         getattr(ops, op)(*arrays, **options)
 
 
-@every_table
+@every_checking_table
 def test_ids_and_kinds_are_refused_by_name(backend, dtype):
     ops = table(backend, dtype)
     weights = ops.asarray(np.ones((V, C)), dtype)
@@ -64,7 +64,7 @@ def test_ids_and_kinds_are_refused_by_name(backend, dtype):
 GRADIENTS = ["relu", "softmax", "layernorm", "dropout", "embedding", "attention", "linear"]
 
 
-@every_table
+@every_checking_table
 @pytest.mark.parametrize("op", GRADIENTS)
 def test_a_gradient_from_elsewhere_is_refused_by_name(backend, dtype, op):
     if backend == "numpy":
@@ -80,7 +80,7 @@ def test_a_gradient_from_elsewhere_is_refused_by_name(backend, dtype, op):
         getattr(ops, f"{op}_backward")(y.to("meta"), cache)
 
 
-@every_table
+@every_checking_table
 def test_a_gradient_is_never_narrowed(backend, dtype):
     ops = table(backend, dtype)
     narrow = "float32" if dtype == "float64" else "float16"

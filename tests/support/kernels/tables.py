@@ -1,4 +1,4 @@
-"""The tables that must all mean the same: NumPy's, PyTorch's arithmetic, and the Triton kernels."""
+"""The tables that must all mean the same: the textbook's, NumPy's, PyTorch's arithmetic, and the Triton kernels."""
 
 from functools import cache
 from importlib.util import find_spec
@@ -9,32 +9,41 @@ from support.kernels.prove_kernel import DEVICE
 
 import kernels
 from minitransformer.ops import Ops, numpy_ops
+from minitransformer.textbook import textbook_ops
 
 TABLES = {
+    "textbook, float64": ("textbook", "float64"),
+    "textbook, float32": ("textbook", "float32"),
     "numpy, float64": ("numpy", "float64"),
     "numpy, float32": ("numpy", "float32"),
     "torch, float64": ("torch", "float64"),
     "torch, float32": ("torch", "float32"),
     "triton, float32": ("triton", "float32"),
 }
+IN_HOST_MEMORY = {"textbook": textbook_ops, "numpy": numpy_ops}
+
 TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
 
 WITHOUT_TRITON = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
-every_table = pytest.mark.parametrize(
-    ("backend", "dtype"),
-    [
-        pytest.param(*table, id=name, marks=[WITHOUT_TRITON] if table[0] == "triton" else [])
-        for name, table in TABLES.items()
-    ],
-)
+EVERY = [
+    pytest.param(*table, id=name, marks=[WITHOUT_TRITON] if table[0] == "triton" else [])
+    for name, table in TABLES.items()
+]
+
+every_table = pytest.mark.parametrize(("backend", "dtype"), EVERY)
 """One test body, run over every backend."""
+
+every_checking_table = pytest.mark.parametrize(
+    ("backend", "dtype"), [table for table in EVERY if table.values[0] != "textbook"]
+)
+"""… but the textbook, which refuses nothing."""
 
 
 @cache
 def table(backend: str, dtype: Any = "float32") -> Ops:
     """The table of a backend, on the GPU where there is one."""
-    if backend == "numpy":
-        return numpy_ops
+    if backend in IN_HOST_MEMORY:
+        return IN_HOST_MEMORY[backend]
     make = kernels.triton_ops if backend == "triton" else kernels.torch_ops
     return make(DEVICE, dtype)

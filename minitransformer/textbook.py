@@ -1,0 +1,327 @@
+"""The paper's arithmetic as printed: every op of `minitransformer.ops` in its plainest form, forward above backward.
+
+Each backward reads its forward from the bottom up and quotes the line that it undoes. Nothing is checked and nothing is
+made fast: that is what `minitransformer.ops` is for, and these functions are what it is proved against. `textbook_ops`
+is a complete table, so any model runs and trains on it:
+
+    model = Transformer(config, ops=textbook_ops)
+
+Shapes: B sentences, T positions (Tq queries, Tk keys), H heads, D the width of a head (Dv of its values), C any width,
+V the vocabulary, N rows, K the positions that a convolution sees.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from .ops import Array, Dropout, dropout_mask, numpy_ops
+
+# --- Linear: Vaswani 2017, §3.3 -------------------------------------------------------------------------------
+
+
+def linear_forward(x, weight, bias):
+    """`y = x W + b`: x `(..., C_in)`, weight `(C_in, C_out)`, bias `(C_out,)` or `None`."""
+    y = x @ weight
+    return (y if bias is None else y + bias), (x, weight, bias)
+
+
+def linear_backward(dy, cache, out=None):
+    """Gradients `(dx, dweight, dbias)`; `out=(dweight, dbias)` adds into those arrays."""
+    x, weight, bias = cache
+    rows, drows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])  # (N, C_in), (N, C_out)
+    dbias = None if bias is None else drows.sum(axis=0)  # y + bias
+    dweight = rows.T @ drows  # y = x @ weight
+    dx = dy @ weight.T
+    if out is not None:
+        dweight, dbias = added(out[0], dweight), None if bias is None else added(out[1], dbias)
+    return dx, dweight, dbias
+
+
+def added(out, gradient):
+    """`gradient` added into `out`, where there is one."""
+    if out is None:
+        return gradient
+    out += gradient
+    return out
+
+
+# --- Element by element ---------------------------------------------------------------------------------------
+
+
+def relu_forward(x):
+    """`y = max(0, x)`. Source: Vaswani 2017, §3.3, eq. 2."""
+    return np.maximum(x, 0), x
+
+
+def relu_backward(dy, cache):
+    """`dx = dy` where x is positive."""
+    x = cache
+    return np.where(x > 0, dy, 0)
+
+
+def tanh_forward(x):
+    """`y = tanh(x)`."""
+    y = np.tanh(x)
+    return y, y
+
+
+def tanh_backward(dy, cache):
+    """`dx = dy (1 − y²)`."""
+    y = cache
+    return dy * (1 - y**2)
+
+
+def sigmoid_forward(x):
+    """`y = 1 / (1 + e⁻ˣ)`, written as `(1 + tanh(x/2)) / 2`, which never overflows."""
+    y = (1 + np.tanh(x / 2)) / 2
+    return y, y
+
+
+def sigmoid_backward(dy, cache):
+    """`dx = dy y (1 − y)`."""
+    y = cache
+    return dy * y * (1 - y)
+
+
+def dropout_forward(x, dropout: Dropout | None):
+    """`y = x · mask / (1 − rate)`. Source: Srivastava et al. 2014; Vaswani 2017, §5.4."""
+    kept = None if dropout is None else dropout_mask(x.shape, dropout) * x.dtype.type(dropout.scale)
+    return (x if kept is None else x * kept), kept
+
+
+def dropout_backward(dy, cache):
+    """`dx = dy · mask / (1 − rate)`."""
+    kept = cache
+    return dy if kept is None else dy * kept
+
+
+# --- Softmax: Vaswani 2017, §3.2.1 ----------------------------------------------------------------------------
+
+
+def softmax_forward(x):
+    """`y_i = exp(x_i) / Σ_j exp(x_j)` over the last axis; a row of −inf, which attends to nothing, gives zeros."""
+    largest = x.max(axis=-1, keepdims=True, initial=-np.inf)  # subtracted, so that nothing overflows
+    exponentials = np.exp(x - np.where(np.isneginf(largest), 0, largest))
+    total = exponentials.sum(axis=-1, keepdims=True)
+    y = exponentials / np.where(total == 0, 1, total)
+    return y, y
+
+
+def softmax_backward(dy, cache):
+    """`dx_i = y_i (dy_i − Σ_j dy_j y_j)`: the Jacobian `diag(y) − y yᵀ` times dy."""
+    y = cache
+    return y * (dy - (dy * y).sum(axis=-1, keepdims=True))
+
+
+def log_softmax(x):
+    """`log softmax(x) = x − log Σ_j exp(x_j)`, for decoding."""
+    largest = x.max(axis=-1, keepdims=True, initial=-np.inf)
+    shifted = x - np.where(np.isneginf(largest), 0, largest)
+    total = np.exp(shifted).sum(axis=-1, keepdims=True)
+    return shifted - np.log(np.where(total == 0, 1, total))
+
+
+# --- Layer normalisation: Ba, Kiros, Hinton 2016, eq. 4; Vaswani 2017, §3.1 -----------------------------------
+
+
+def layernorm_forward(x, gamma, beta, eps=1e-5):
+    """`y = gamma (x − mean) / √(var + eps) + beta` over the last axis: x `(..., C)`, gamma and beta `(C,)`."""
+    std = np.sqrt(x.var(axis=-1, keepdims=True) + eps)
+    normed = (x - x.mean(axis=-1, keepdims=True)) / std
+    return gamma * normed + beta, (normed, std, gamma)
+
+
+def layernorm_backward(dy, cache):
+    """Gradients `(dx, dgamma, dbeta)`. Moving x along (1, …, 1) or along itself leaves y: dx has no part in either."""
+    normed, std, gamma = cache
+    rows = tuple(range(dy.ndim - 1))
+    dbeta = dy.sum(axis=rows)  # … + beta
+    dgamma = (dy * normed).sum(axis=rows)  # gamma * normed
+    dnormed = dy * gamma
+    along_ones = dnormed.mean(axis=-1, keepdims=True)
+    along_normed = (dnormed * normed).mean(axis=-1, keepdims=True)
+    dx = (dnormed - along_ones - normed * along_normed) / std
+    return dx, dgamma, dbeta
+
+
+def add_layernorm_forward(x, sublayer_out, gamma, beta, eps=1e-5, dropout: Dropout | None = None):
+    """The paper's Add & Norm, `LayerNorm(x + Dropout(sublayer_out))`."""
+    dropped, dropout_cache = dropout_forward(sublayer_out, dropout)
+    y, norm_cache = layernorm_forward(x + dropped, gamma, beta, eps)
+    return y, (dropout_cache, norm_cache)
+
+
+def add_layernorm_backward(dy, cache):
+    """Gradients `(dx, dsublayer_out, dgamma, dbeta)`: a sum sends its gradient down both branches."""
+    dropout_cache, norm_cache = cache
+    dx, dgamma, dbeta = layernorm_backward(dy, norm_cache)
+    return dx, dropout_backward(dx, dropout_cache), dgamma, dbeta
+
+
+# --- Attention: Vaswani 2017, §3.2.1, eq. 1 -------------------------------------------------------------------
+
+
+def attention_forward(
+    query, key, value, *, causal=False, key_mask=None, window=None, scale=None, dropout: Dropout | None = None
+):
+    """`softmax(query keyᵀ / √D) value`: query `(B, H, Tq, D)`, key `(B, H, Tk, D)`, value `(B, H, Tk, Dv)`."""
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = query @ key.swapaxes(-1, -2) * scale  # (B, H, Tq, Tk)
+    allowed = may_attend(*scores.shape[-2:], causal, key_mask, window)
+    weights, softmax_cache = softmax_forward(np.where(allowed, scores, scores.dtype.type(-np.inf)))
+    dropped, dropout_cache = dropout_forward(weights, dropout)
+    out = dropped @ value  # (B, H, Tq, Dv)
+    return out, (query, key, value, scale, softmax_cache, dropped, dropout_cache)
+
+
+def attention_backward(dout, cache):
+    """Gradients `(dquery, dkey, dvalue)`."""
+    query, key, value, scale, softmax_cache, dropped, dropout_cache = cache
+    dvalue = dropped.swapaxes(-1, -2) @ dout  # out = dropped @ value
+    ddropped = dout @ value.swapaxes(-1, -2)
+    dweights = dropout_backward(ddropped, dropout_cache)
+    dscores = softmax_backward(dweights, softmax_cache)  # 0 where the weight is 0: behind the mask
+    dquery = dscores @ key * scale  # scores = query @ keyᵀ · scale
+    dkey = dscores.swapaxes(-1, -2) @ query * scale
+    return dquery, dkey, dvalue
+
+
+def attention_weights(query, key, **options):
+    """The matrix `softmax(query keyᵀ / √D)`, `(B, H, Tq, Tk)`: what attention makes of the unit vectors as values."""
+    unit_vectors = np.broadcast_to(np.eye(key.shape[2], dtype=key.dtype), (*key.shape[:3], key.shape[2]))
+    return attention_forward(query, key, unit_vectors, **options)[0]
+
+
+def may_attend(num_queries, num_keys, causal, key_mask, window):
+    """`True` where a query may attend to a key, as `(B, H, Tq, Tk)` or less. The last query meets the last key."""
+    distance = np.arange(num_keys - num_queries, num_keys)[:, None] - np.arange(num_keys)  # how far back a key lies
+    allowed = np.ones(distance.shape, dtype=bool)
+    if causal:
+        allowed = allowed & (distance >= 0)
+    if window is not None:
+        allowed = allowed & (abs(distance) <= window)
+    if key_mask is not None:
+        allowed = allowed & key_mask[:, None, None, :]  # (B, Tk): which keys are no padding
+    return allowed
+
+
+def additive_attention_forward(query, key, value, score_weight, *, key_mask=None):
+    """`out_i = Σ_j softmax_j(w · tanh(query_i + key_j)) value_j`. Source: Bahdanau, Cho, Bengio 2015, appendix A.1.2.
+
+    query `(B, Tq, C)`, key `(B, Tk, C)`, value `(B, Tk, Dv)`, score_weight w `(C,)`.
+    """
+    features, tanh_cache = tanh_forward(query[:, :, None] + key[:, None])  # (B, Tq, Tk, C)
+    scores = features @ score_weight  # (B, Tq, Tk)
+    if key_mask is not None:
+        scores = np.where(key_mask[:, None], scores, scores.dtype.type(-np.inf))
+    weights, softmax_cache = softmax_forward(scores)
+    return weights @ value, (value, score_weight, features, tanh_cache, weights, softmax_cache)
+
+
+def additive_attention_backward(dout, cache):
+    """Gradients `(dquery, dkey, dvalue, dscore_weight)`."""
+    value, score_weight, features, tanh_cache, weights, softmax_cache = cache
+    dvalue = weights.swapaxes(-1, -2) @ dout  # weights @ value
+    dscores = softmax_backward(dout @ value.swapaxes(-1, -2), softmax_cache)
+    dscore_weight = (dscores[..., None] * features).sum(axis=(0, 1, 2))  # scores = features @ score_weight
+    dsum = tanh_backward(dscores[..., None] * score_weight, tanh_cache)
+    return dsum.sum(axis=2), dsum.sum(axis=1), dvalue, dscore_weight  # query[:, :, None] + key[:, None]
+
+
+# --- Token ids: Vaswani 2017, §3.4 ----------------------------------------------------------------------------
+
+
+def embedding_forward(ids, table, scale=1.0):
+    """`y = scale · table[ids]`: ids `(...)`, table `(V, C)`."""
+    return table[ids] * scale, (ids, table.shape, scale)
+
+
+def embedding_backward(dy, cache, out=None):
+    """`dtable`: a token that occurs twice gets the sum; `out=` adds into that array."""
+    ids, shape, scale = cache
+    dtable = np.zeros(shape, dy.dtype)
+    np.add.at(dtable, ids, dy * scale)
+    return added(out, dtable)
+
+
+# --- The loss: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 ----------------------------------------------------
+
+
+def cross_entropy_forward(logits, targets, label_smoothing=0.0, ignore_index=None):
+    """`−Σ_v q_v log softmax(logits)_v` with `q = (1 − ε) onehot + ε/V`: the mean over targets but `ignore_index`."""
+    vocab_size = logits.shape[-1]
+    counted = np.ones(targets.shape, dtype=bool) if ignore_index is None else targets != ignore_index
+    ids = np.where(counted, targets, 0)
+    q = (1 - label_smoothing) * np.eye(vocab_size, dtype=logits.dtype)[ids] + label_smoothing / vocab_size
+    q = q * counted[..., None]  # (..., V)
+    count = max(1, int(counted.sum()))
+    log_probabilities = log_softmax(logits)
+    loss = -np.where(q == 0, 0, q * log_probabilities).sum() / count  # 0 · −inf is 0: a token that is ruled out
+    return loss.astype(logits.dtype), (log_probabilities, q, counted, count)
+
+
+def cross_entropy_backward(dloss, cache):
+    """`dlogits = dloss (softmax(logits) − q) / N`, zero where a target is ignored."""
+    log_probabilities, q, counted, count = cache
+    return (dloss * (np.exp(log_probabilities) * counted[..., None] - q) / count).astype(q.dtype)
+
+
+def linear_cross_entropy_forward(x, table, targets, label_smoothing=0.0, ignore_index=None, with_grad=True):
+    """`cross_entropy(x @ tableᵀ, targets)`: x `(N, C)`, table `(V, C)`, targets `(N,)`."""
+    loss, cache = cross_entropy_forward(x @ table.T, targets, label_smoothing, ignore_index)
+    return loss, (x, table, cache)
+
+
+def linear_cross_entropy_backward(dloss, cache, out=None):
+    """Gradients `(dx, dtable)`; `out=` adds dtable into that array."""
+    x, table, loss_cache = cache
+    dlogits = cross_entropy_backward(dloss, loss_cache)
+    return dlogits @ table, added(out, dlogits.T @ x)  # logits = x @ tableᵀ
+
+
+# --- Convolution, for the models before the paper: Gehring et al. 2017, §3.2 ----------------------------------
+
+
+def conv1d_forward(x, weight, bias, padding="causal"):
+    """`y_t = Σ_k x_{t+k} W_k + b` over x with zeros at its ends: x `(B, T, C_in)`, weight `(K, C_in, C_out)`."""
+    taps, time = len(weight), x.shape[1]
+    left, right = {"causal": (taps - 1, 0), "same": (taps // 2, taps // 2), "valid": (0, 0)}[padding]
+    padded = np.pad(x, ((0, 0), (left, right), (0, 0)))
+    length = left + time + right - taps + 1
+    y = sum(padded[:, k : k + length] @ weight[k] for k in range(taps))
+    return (y if bias is None else y + bias), (padded, weight, bias, left, time)
+
+
+def conv1d_backward(dy, cache):
+    """Gradients `(dx, dweight, dbias)`."""
+    padded, weight, bias, left, time = cache
+    length = dy.shape[1]
+    dpadded, dweight = np.zeros_like(padded), np.zeros_like(weight)
+    for k in range(len(weight)):  # y = Σ_k padded[:, k : k + length] @ weight[k]
+        dpadded[:, k : k + length] += dy @ weight[k].T
+        dweight[k] = np.einsum("bti,bto->io", padded[:, k : k + length], dy)
+    dbias = None if bias is None else dy.sum(axis=(0, 1))
+    return dpadded[:, left : left + time], dweight, dbias  # padded = zeros, x, zeros
+
+
+# --- The optimiser: Kingma & Ba 2015, algorithm 1; Vaswani 2017, §5.3 -----------------------------------------
+
+
+def adam_step(data, grad, m, v, *, step, lr, beta1=0.9, beta2=0.98, eps=1e-9, grad_scale=1.0) -> None:
+    """One update of Adam, in place on the flat arrays data, m and v."""
+    g = grad * grad_scale
+    m[:] = beta1 * m + (1 - beta1) * g
+    v[:] = beta2 * v + (1 - beta2) * g**2
+    data -= lr * (m / (1 - beta1**step)) / (np.sqrt(v / (1 - beta2**step)) + eps)
+
+
+def global_norm(grad: Array) -> float:
+    """`√Σ grad²`. Source: Pascanu, Mikolov, Bengio 2013, §3.2."""
+    return math.sqrt((grad.astype(np.float64) ** 2).sum())
+
+
+HERE = {name: value for name, value in globals().items() if name in numpy_ops.__dataclass_fields__}
+
+textbook_ops = replace(numpy_ops, **HERE)
+"""All of the above as a table; what moves arrays about (`zeros`, `take`, `topk`, …) is NumPy's there as here."""
