@@ -27,10 +27,10 @@ from course import start
 from course.pictures.lesson_02 import draw_map, draw_merge_trees, draw_two_modes, draw_vocabulary
 from minitransformer.data.batching import collate
 from minitransformer.data.bpe import choose_characters, count_words, learn_merges, split_words
-from minitransformer.data.grammar import count_sentences, sample
-from minitransformer.data.grammar.lexicon.nouns import NOUNS
 from minitransformer.data.tokenizer import BPETokenizer
 from minitransformer.gradcheck import check_gradients, error, numerical_gradient
+from minitransformer.grammar import count_sentences, sample
+from minitransformer.grammar.lexicon.nouns import NOUNS
 from minitransformer.ops import embedding_backward as package_embedding_backward
 from minitransformer.ops import embedding_forward
 
@@ -40,7 +40,7 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## The corpus
 #
-# The course translates a small language that the package makes itself: a [grammar](../minitransformer/data/grammar)
+# The course translates a small language that the package makes itself: a [grammar](../minitransformer/grammar)
 # draws English sentences together with their German. It has what makes German hard: cases, genders, verbs that move to
 # the end or come apart. And it has what real text lacks: every test sentence is new, and there is exactly one right
 # answer to compare with.

@@ -26,10 +26,10 @@ from course.pictures.lesson_09 import draw_batches, draw_schedules, draw_trainin
 from course.style import BLUE, VERMILION
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.data.batching import Batches
-from minitransformer.data.grammar import pairs
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.data.tokenizer import BPETokenizer
 from minitransformer.gradcheck import error
+from minitransformer.grammar import pairs
 from minitransformer.layers import DropoutStream
 from minitransformer.ops import adam_step as package_adam_step
 from minitransformer.optimizer import clip_scale

@@ -28,9 +28,9 @@ from course import start
 from course.pictures.lesson_10 import draw_adjectives, draw_errors, draw_map, draw_training
 from course.style import BLUE, GREY
 from minitransformer.data.batching import Batches, collate
-from minitransformer.data.grammar import CONSTRUCTIONS, count_sentences, sample, translate
-from minitransformer.data.grammar.lexicon.adjectives import ADJECTIVES
 from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.grammar import CONSTRUCTIONS, count_sentences, sample, translate
+from minitransformer.grammar.lexicon.adjectives import ADJECTIVES
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.ops import numpy_ops
 from minitransformer.optimizer import Adam, Schedule, clip_scale

@@ -33,11 +33,11 @@ from threadpoolctl import threadpool_limits
 from course import start
 from course.pictures.lesson_11 import draw_beams
 from course.style import BLUE, VERMILION
-from minitransformer.data.grammar import sample
 from minitransformer.decoding import beam_search as package_beam_search
 from minitransformer.decoding import penalty
 from minitransformer.evaluation import evaluate
 from minitransformer.gradcheck import error
+from minitransformer.grammar import sample
 from minitransformer.layers.attention import split_heads
 from minitransformer.ops import attention_forward, numpy_ops
 from minitransformer.translator import Translator

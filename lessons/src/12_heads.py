@@ -28,8 +28,8 @@ from threadpoolctl import threadpool_limits
 from course import start
 from course.pictures.lesson_12 import draw_bars, draw_every_head, draw_offsets, draw_pruning
 from minitransformer.data.batching import collate
-from minitransformer.data.grammar import sample, translate
 from minitransformer.evaluation import evaluate
+from minitransformer.grammar import sample, translate
 from minitransformer.layers.attention import split_heads
 from minitransformer.translator import Translator
 

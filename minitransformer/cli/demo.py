@@ -18,9 +18,9 @@ from ..checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from ..data.grammar import Example, sample
 from ..data.preparation import CorpusChoice, prepare
 from ..evaluation import evaluate, exact_match_by
+from ..grammar import Example, sample
 from ..lock import locked
 from ..models import TransformerConfig
 from ..training import TrainingSettings, check_new

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_type_hints
 
 from ..atomic import atomic_write, remove_unfinished
+from ..grammar import pairs as grammar_pairs
+from ..grammar import sample
 from ..sealed_json import seal, unseal
 from . import multi30k
 from .corpus import Corpus, corpus_from_folder
-from .grammar import pairs as grammar_pairs
-from .grammar import sample
 from .parallel import SentencePair
 from .token_dataset import META, TokenDataset, check_replaceable, read_meta, sha256
 from .tokenizer import BPETokenizer

@@ -5,7 +5,7 @@ from itertools import islice
 import numpy as np
 
 from course.sources import LESSONS
-from minitransformer.data.grammar import sample
+from minitransformer.grammar import sample
 from minitransformer.translator import Translator
 
 WEIGHTS = LESSONS / "weights" / "en-de.safetensors"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minitransformer.data.grammar import sample
 from minitransformer.data.trees import linearise
+from minitransformer.grammar import sample
 from minitransformer.paper.trials.brackets import bracket_score, read_brackets
 
 TREE = "(S (NP (D the) (N dog)) (VP (V does not sleep)) (Punct .))"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minitransformer.data.grammar import sample, translate
+from minitransformer.grammar import sample, translate
 from minitransformer.paper.experiments.figures.attention_lines import Panel, draw_lines
 from minitransformer.paper.experiments.figures.dependencies import (
     ANTECEDENT,

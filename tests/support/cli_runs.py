@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from minitransformer.data.grammar import pairs
+from minitransformer.grammar import pairs
 
 SMALL = [
     *("--d-model", "16", "--num-heads", "2", "--d-ff", "16", "--num-layers", "1", "--max-length", "48"),

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ....data.grammar import Example
-from ....data.grammar.german import HABEN, RELATIVE_PRONOUNS, SEIN, noun_phrase
-from ....data.grammar.syntax import PAST, QUESTION, Clause, NounPhrase
-from ....data.grammar.words import ACCUSATIVE, DATIVE, NOMINATIVE, PLURAL, THIRD, Modal
+from ....grammar import Example
+from ....grammar.german import HABEN, RELATIVE_PRONOUNS, SEIN, noun_phrase
+from ....grammar.syntax import PAST, QUESTION, Clause, NounPhrase
+from ....grammar.words import ACCUSATIVE, DATIVE, NOMINATIVE, PLURAL, THIRD, Modal
 
 Span = tuple[int, int]
 """From the first character to behind the last."""

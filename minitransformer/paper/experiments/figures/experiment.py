@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ....data.batching import collate
-from ....data.grammar import sample
 from ....data.preparation import CorpusChoice, PreparedData
+from ....grammar import sample
 from ....models import Transformer, TransformerConfig
 from ....translator import Translator
 from ...experiment import Context, Findings, Task

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ....data.grammar import Example
+from ....grammar import Example
 from ....translator import AttentionMaps, Translator
 from ...trials.bootstrap import MEAN, Interval, interval
 from .dependencies import Dependency, Kind, pieces

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....data.batching import Batches
-from ....data.grammar import Example, sample
 from ....data.preparation import CorpusChoice, PreparedData
 from ....data.trees import linearise
+from ....grammar import Example, sample
 from ....models import ModelConfig, RecurrentConfig, TransformerConfig, build_model
 from ....ops import numpy_ops
 from ...comparison import compare, scores

@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from minitransformer.data.grammar import CONSTRUCTIONS, count_sentences, generation, pairs, sample, translate
-from minitransformer.data.grammar.lexicon import function_words as words
-from minitransformer.data.grammar.lexicon.adjectives import ADJECTIVES
-from minitransformer.data.grammar.lexicon.lexicon import Lexicon
-from minitransformer.data.grammar.lexicon.nouns import NOUNS
-from minitransformer.data.grammar.parsing import Vocabulary, parse
-from minitransformer.data.grammar.rules import Grammar
+from minitransformer.grammar import CONSTRUCTIONS, count_sentences, generation, pairs, sample, translate
+from minitransformer.grammar.lexicon import function_words as words
+from minitransformer.grammar.lexicon.adjectives import ADJECTIVES
+from minitransformer.grammar.lexicon.lexicon import Lexicon
+from minitransformer.grammar.lexicon.nouns import NOUNS
+from minitransformer.grammar.parsing import Vocabulary, parse
+from minitransformer.grammar.rules import Grammar
 
 SAMPLES = 50_000
 EMPTY = Lexicon(

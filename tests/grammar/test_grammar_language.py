@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from minitransformer.data.grammar import translate
-from minitransformer.data.grammar.lexicon import function_words as words
-from minitransformer.data.grammar.lexicon.adjectives import ADJECTIVES
-from minitransformer.data.grammar.lexicon.lexicon import Lexicon
-from minitransformer.data.grammar.lexicon.nouns import NOUNS
-from minitransformer.data.grammar.numerals import (
+from minitransformer.grammar import translate
+from minitransformer.grammar.lexicon import function_words as words
+from minitransformer.grammar.lexicon.adjectives import ADJECTIVES
+from minitransformer.grammar.lexicon.lexicon import Lexicon
+from minitransformer.grammar.lexicon.nouns import NOUNS
+from minitransformer.grammar.numerals import (
     english_number,
     english_ordinal,
     french_day,

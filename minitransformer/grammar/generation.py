@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from hashlib import blake2b
 from typing import Literal
 
-from ..parallel import SentencePair
+from ..data.parallel import SentencePair
 from . import english, french, german
 from .constructions import constructions_of
 from .lexicon.lexicon import Lexicon
