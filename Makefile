@@ -80,4 +80,5 @@ bench-cpu: $(bench_ready)
 
 lint: $(lint_ready)
 	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m pyright

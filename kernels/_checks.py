@@ -172,9 +172,7 @@ def check_attention(
     check_ndim("value", value, 4, "(B, H, Tk, Dv)")
     batch, heads, _, width = query.shape
     if not width or not value.shape[-1]:
-        raise ValueError(
-            f"query {tuple(query.shape)} and value {tuple(value.shape)} need a last axis of at least 1"
-        )
+        raise ValueError(f"query {tuple(query.shape)} and value {tuple(value.shape)} need a last axis of at least 1")
     check_shape("key", key, (batch, heads, key.shape[2], width))
     check_shape("value", value, (batch, heads, key.shape[2], value.shape[3]))
     if scale is not None:

@@ -1,9 +1,9 @@
 """Dropout: `y = x · mask / (1 − rate)`.
 
-    naive   `dropout_naive`: draw random numbers for every element, keep the mask for the backward. The mask is written
-            once and read twice, and no other backend can draw the same one
-    here    the mask is a hash of the element's coordinates (`kernels.hashing`): nothing is stored, the backward
-            computes it again, and x is read and y written once; as fast as a copy while the hash hides behind memory
+naive   `dropout_naive`: draw random numbers for every element, keep the mask for the backward. The mask is written
+        once and read twice, and no other backend can draw the same one
+here    the mask is a hash of the element's coordinates (`kernels.hashing`): nothing is stored, the backward
+        computes it again, and x is read and y written once; as fast as a copy while the hash hides behind memory
 """
 
 import torch

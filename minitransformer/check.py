@@ -201,7 +201,6 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
         forward = partial(decoder.forward, dropout=dropout)
         yield case(f"DecoderLayer, {label}", decoder, {"x": x, "memory": memory, "memory_mask": padding}, forward)
 
-
     yield from baseline_layer_cases(ops, rng)
 
 

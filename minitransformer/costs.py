@@ -14,7 +14,6 @@ LAYER_BYTES = 20_000
 """What a layer of a Transformer takes beside its parameters, in Python's objects."""
 
 
-
 @dataclass(frozen=True)
 class Flops:
     """Floating-point operations for one source token and for one target token, forward."""

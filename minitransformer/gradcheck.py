@@ -94,7 +94,7 @@ def check_gradients(
     gradients = _gradients_by_name(backward(dout, cache), arguments)
 
     checked: dict[str, NDArray[np.intp]] = {}  # flat coordinates of each array ...
-    measured: dict[str, Float64] = {}          # ... and the central differences there
+    measured: dict[str, Float64] = {}  # ... and the central differences there
     for name in gradients:
 
         def inner_product(moved: Float64, name: str = name) -> Float64:
@@ -127,9 +127,7 @@ def _require_float64(name: str, array: Any) -> None:
         raise TypeError(f"{name} must be float64 (finite differences need it), got {np.asarray(array).dtype}")
 
 
-def _differences(
-    f: Callable[[Float64], Any], x: Float64, coordinates: NDArray[np.intp], eps: float
-) -> Float64:
+def _differences(f: Callable[[Float64], Any], x: Float64, coordinates: NDArray[np.intp], eps: float) -> Float64:
     """Central differences of `f` at `x`, one for each of the given flat coordinates."""
     slopes = np.empty(len(coordinates))
     for n, i in enumerate(coordinates):
@@ -160,8 +158,7 @@ def _gradients_by_name(returned: Any, arguments: Mapping[str, Any]) -> dict[str,
             if gradients[name].shape != argument.shape:
                 hint = ": is it transposed?" if gradients[name].shape == argument.shape[::-1] else ""
                 raise GradientError(
-                    f"the gradient of {name} must have its shape {argument.shape}, got "
-                    f"{gradients[name].shape}{hint}"
+                    f"the gradient of {name} must have its shape {argument.shape}, got {gradients[name].shape}{hint}"
                 )
     return gradients
 

@@ -168,7 +168,7 @@ def attention_forward(
     """`softmax(query keyᵀ / √D) value`: query `(B, H, Tq, D)`, key `(B, H, Tk, D)`, value `(B, H, Tk, Dv)`."""
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = query @ key.swapaxes(-1, -2) * scale  # (B, H, Tq, Tk)
-    allowed = may_attend(*scores.shape[-2:], causal, key_mask, window)
+    allowed = may_attend(query.shape[2], key.shape[2], causal, key_mask, window)
     weights, softmax_cache = softmax_forward(np.where(allowed, scores, scores.dtype.type(-np.inf)))
     dropped, dropout_cache = dropout_forward(weights, dropout)
     out = dropped @ value  # (B, H, Tq, Dv)

@@ -1,8 +1,8 @@
 """What the lessons share: exercises that check themselves, the pictures' style, results recorded elsewhere.
 
-    from course import start
-    check = start("00")
-    linear_backward = check(linear_backward)    # prints a line; gives back yours if it is right, else the package's
+from course import start
+check = start("00")
+linear_backward = check(linear_backward)    # prints a line; gives back yours if it is right, else the package's
 """
 
 from .exercise import start

@@ -49,7 +49,7 @@ def rendered() -> str:
         row = entry(nbformat.read(notebook_of(source), as_version=4), source.stem)
         if part := PARTS.get(source.stem[:2]):
             lines += [f"\n## {part}\n", "| | |", "| --- | --- |"]
-        picture = f"[<img src=\"pictures/{row.name}.png\" width=\"{WIDTH}\" alt=\"{row.title}\">]({row.name}.ipynb)"
+        picture = f'[<img src="pictures/{row.name}.png" width="{WIDTH}" alt="{row.title}">]({row.name}.ipynb)'
         text = f"[**{row.title}**]({row.name}.ipynb)<br>You will be able to {row.goal}<br>"
         lines.append(f"| {picture} | {text}*You know:* {row.known}. *Runs in* {row.seconds:.0f} s. |")
     return "\n".join(lines) + "\n\n"

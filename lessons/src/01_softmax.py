@@ -191,6 +191,7 @@ def softmax_backward(dy, y):
 # %%
 softmax_backward = check(softmax_backward)
 
+
 # %%
 def forward(x):
     """The pair's first half: y, and the cache, which is y too."""

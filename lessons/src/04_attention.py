@@ -536,6 +536,7 @@ for name, worst in check_gradients(lambda *qkv: masked_attention_forward(*qkv, m
 # And against PyTorch's own attention and its autograd, in float64, for the queries that have something to see (for a
 # row without any key, what PyTorch returns has changed between versions):
 
+
 # %%
 def against_pytorch():
     import torch

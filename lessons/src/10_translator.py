@@ -325,6 +325,7 @@ for word, row in zip(target_words, merged, strict=True):
 #
 # Some of what is wrong, with the first difference marked:
 
+
 # %%
 def marked(text, reference):
     """The text, with [ ] around the first word in which it differs."""
@@ -552,6 +553,7 @@ print(f"the rarest whole form occurs {count[~cut].min()} times, the most frequen
 #
 # The ending needs the noun. Does the model look at it? The weights of the last layer, at the token with the ending, for
 # translations that came out right and for those that did not:
+
 
 # %%
 def adjective_row(english, german):

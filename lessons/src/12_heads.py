@@ -363,6 +363,7 @@ print(f"the {len(free)} cheap heads: one at a time {alone:.2f} nats in all, toge
 # their loss costs, and correlate the ranks (Spearman's ρ: 1 is the same order, −1 the reverse, 0 neither), over all
 # heads of a kind and within each layer:
 
+
 # %%
 def ranks(values):
     """Each value's place in their order, from 0."""

@@ -518,9 +518,7 @@ def flash_backward(dout, query, key, value, out, lse, causal=False, tile=TILE):
     dquery, dkey, dvalue, delta = (torch.empty_like(array) for array in (query, key, value, lse))
     numbers = Tq, Tk, LOG2_E / math.sqrt(D), 1 / math.sqrt(D)
     options = {"CAUSAL": causal, "D": D, "QUERIES": QUERIES, "KEYS": KEYS}
-    dquery_kernel[(triton.cdiv(Tq, QUERIES), H)](
-        query, key, value, out, dout, lse, delta, dquery, *numbers, **options
-    )
+    dquery_kernel[(triton.cdiv(Tq, QUERIES), H)](query, key, value, out, dout, lse, delta, dquery, *numbers, **options)
     dkey_dvalue_kernel[(triton.cdiv(Tk, KEYS), H)](
         query, key, value, dout, lse, delta, dkey, dvalue, *numbers, **options
     )

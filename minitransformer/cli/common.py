@@ -123,6 +123,7 @@ def whole_number(least: int = 1, most: int = sys.maxsize) -> Callable[[str], int
 
 positive_int = whole_number()
 
+
 def number(least: float = -math.inf, most: float = math.inf) -> Callable[[str], float]:
     """What reads a finite number within these bounds, in decimal digits, and says so of what is none."""
 

@@ -22,7 +22,6 @@ LONGEST_LINE = 1000
 """Characters of an error: a sentence or a list of names in it may be as long as a file."""
 
 
-
 def message_of(error: Exception) -> str | None:
     """The line for the user, or None where `error` is a bug."""
     if isinstance(error, OSError):

@@ -55,8 +55,12 @@ PRESET_SIZES = ("d_model", "num_heads", "d_ff", "num_layers", "dropout", "max_le
 
 PRESET_SETTINGS: dict[str, dict[str, Any]] = {
     "demo": {
-        "steps": 1600, "tokens_per_batch": 2048, "warmup_steps": 300, "peak_lr": 5e-3,
-        "valid_interval": 200, "checkpoint_interval": 40,
+        "steps": 1600,
+        "tokens_per_batch": 2048,
+        "warmup_steps": 300,
+        "peak_lr": 5e-3,
+        "valid_interval": 200,
+        "checkpoint_interval": 40,
     },
     # Paper: §5.3's peak would be (d_model · warmup_steps)^-0.5 = 0.002; the recipe for Multi30k names its own.
     "tiny": {"steps": 4000, "warmup_steps": 2000, "peak_lr": 5e-3, "valid_interval": 500, "checkpoint_interval": 500},

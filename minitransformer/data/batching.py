@@ -68,9 +68,7 @@ class Batch:
         return [self._rows(start, stop) for start, stop in pairwise(edges.tolist())]
 
     def _rows(self, start: int, stop: int) -> "Batch":
-        source, target_in, target_out = (
-            array[start:stop] for array in (self.source, self.target_in, self.target_out)
-        )
+        source, target_in, target_out = (array[start:stop] for array in (self.source, self.target_in, self.target_out))
         source_width = np.count_nonzero(source, axis=1).max()
         target_width = np.count_nonzero(target_out, axis=1).max()
         return Batch(
@@ -105,9 +103,7 @@ def collate(sources: Sequence[ArrayLike], targets: Sequence[ArrayLike], first: i
     Raises ValueError where the two differ in number, and as `as_ids`.
     """
     if len(sources) != len(targets):
-        raise ValueError(
-            f"sources and targets must be pairs, got {len(sources)} sources and {len(targets)} targets"
-        )
+        raise ValueError(f"sources and targets must be pairs, got {len(sources)} sources and {len(targets)} targets")
     source_ids, target_ids = list(map(as_ids, sources)), list(map(as_ids, targets))
     return Batch(
         source=pad([np.append(ids, EOS_ID) for ids in source_ids]),
@@ -139,9 +135,7 @@ class Batches:
         if len(dataset) == 0:
             raise ValueError("the dataset has no sentence pairs")
         if vocab_size is not None and dataset.max_id >= vocab_size:
-            raise ValueError(
-                f"the dataset holds token id {dataset.max_id}, but the vocabulary has {vocab_size} tokens"
-            )
+            raise ValueError(f"the dataset holds token id {dataset.max_id}, but the vocabulary has {vocab_size} tokens")
         self._dataset = dataset
         self._seed = seed
         self._longer = np.maximum(dataset.source_lengths, dataset.target_lengths) + 1  # (N,)
@@ -190,9 +184,7 @@ class Batches:
 def _cut(lengths: NDArray[np.integer], tokens_per_batch: int) -> NDArray[np.int64]:
     """Cut ascending `lengths` into batches as large as longest × sentences ≤ tokens_per_batch lets; their edges."""
     if lengths[-1] > tokens_per_batch:
-        raise ValueError(
-            f"tokens_per_batch is {tokens_per_batch}, but the longest sentence has {lengths[-1]} tokens"
-        )
+        raise ValueError(f"tokens_per_batch is {tokens_per_batch}, but the longest sentence has {lengths[-1]} tokens")
     edges = [0]
     while edges[-1] < len(lengths):
         start = edges[-1]

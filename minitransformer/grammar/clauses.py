@@ -17,15 +17,15 @@ from .syntax import PAST, PRESENT, Clause, NounPhrase
 class Style(NamedTuple):
     """How rich a clause is. The numbers are weights."""
 
-    pronoun: int = 8                            # pronouns as subject, against 10 noun phrases
-    relative: int = 0                           # noun phrases with a relative clause, against 10 without
-    negated: int = 1                            # against 3 positive
+    pronoun: int = 8  # pronouns as subject, against 10 noun phrases
+    relative: int = 0  # noun phrases with a relative clause, against 10 without
+    negated: int = 1  # against 3 positive
     untimed: int = 8
     timed: int = 1
     fronted: int = 0
     tenses: tuple[str, ...] = ("present", "past", "modal", "future")
-    quantified: bool = True                     # subjects with "no", "every", "some", "many" or a number
-    gap: bool = False                           # the subject is a relative pronoun
+    quantified: bool = True  # subjects with "no", "every", "some", "many" or a number
+    gap: bool = False  # the subject is a relative pronoun
 
 
 class Slot(NamedTuple):
@@ -34,15 +34,27 @@ class Slot(NamedTuple):
     weight: int
     fields: dict
     positive: bool
-    open: bool                                  # positive, and no time follows: room for a relative clause
+    open: bool  # positive, and no time follows: room for a relative clause
 
 
 RELATIVE_STYLE = Style(negated=0, untimed=1, timed=0, gap=True)
 TENSE_WEIGHTS = {"present": 5, "past": 4, "modal": 3, "future": 1}
 # Kinds of nouns that "is" describes.
 DESCRIBED = {
-    "person": 3, "relation": 3, "parent": 1, "pet": 2, "animal": 1, "thing": 1, "goods": 1, "garment": 1, "place": 1,
-    "area": 1, "room": 1, "text": 1, "meal": 1, "drink": 1,
+    "person": 3,
+    "relation": 3,
+    "parent": 1,
+    "pet": 2,
+    "animal": 1,
+    "thing": 1,
+    "goods": 1,
+    "garment": 1,
+    "place": 1,
+    "area": 1,
+    "room": 1,
+    "text": 1,
+    "meal": 1,
+    "drink": 1,
 }
 
 
@@ -75,16 +87,23 @@ class Clauses:
         groups: dict[tuple, list[Entry]] = {}
         for entry in entries:
             groups.setdefault((entry[1:], not entry.verb.english[2]), []).append(entry)
-        return Union(*(
-            (len(group), rule(group[0], Choice([entry.verb for entry in group]), style)) for group in groups.values()
-        ))
+        return Union(
+            *((len(group), rule(group[0], Choice([entry.verb for entry in group]), style)) for group in groups.values())
+        )
 
     def _intransitive(self, entry: Entry, verbs: Space, style: Style) -> Space:
         place = self.noun_phrases.phrases(self.lexicon.places, GROUPS["building"])
         company = self.noun_phrases.phrases(self.lexicon.company, GROUPS["people"])
-        return self._spread(entry, verbs, style, lambda slot: [
-            (3, {}), (4 * entry.place, {"phrase": place}), (2 * ("animal" not in entry.subjects), {"phrase": company}),
-        ])
+        return self._spread(
+            entry,
+            verbs,
+            style,
+            lambda slot: [
+                (3, {}),
+                (4 * entry.place, {"phrase": place}),
+                (2 * ("animal" not in entry.subjects), {"phrase": company}),
+            ],
+        )
 
     def _transitive(self, entry: Entry, verbs: Space, style: Style) -> Space:
         place = self.noun_phrases.phrases(self.lexicon.places, GROUPS["building"])
@@ -104,11 +123,16 @@ class Clauses:
         return self._spread(entry, verbs, style, fields)
 
     def _dative(self, entry: Entry, verbs: Space, style: Style) -> Space:
-        return self._spread(entry, verbs, style, lambda slot: [
-            (8, {"object": self.noun_phrases.of(entry.objects, OBJECT if slot.positive else PLAIN_SUBJECT)}),
-            *self._object_pronouns("object", entry, style),
-            (style.relative * slot.open, {"object": self._relative_of(GROUPS["people"], style)}),
-        ])
+        return self._spread(
+            entry,
+            verbs,
+            style,
+            lambda slot: [
+                (8, {"object": self.noun_phrases.of(entry.objects, OBJECT if slot.positive else PLAIN_SUBJECT)}),
+                *self._object_pronouns("object", entry, style),
+                (style.relative * slot.open, {"object": self._relative_of(GROUPS["people"], style)}),
+            ],
+        )
 
     def _ditransitive(self, entry: Entry, verbs: Space, style: Style) -> Space:
         recipient = self.noun_phrases.of(GROUPS["people"], PLAIN_SUBJECT)
@@ -126,14 +150,32 @@ class Clauses:
     def _prepositional(self, entry: Entry, verbs: Space, style: Style) -> Space:
         # a motion to or from somewhere wants a place that is known: "aller à une ville" is no French
         known = "place" in entry.objects and "room" not in entry.objects
-        return self._spread(entry, verbs, style, lambda slot: [(1, {"phrase": self.noun_phrases.phrases(
-            (entry.preposition,), entry.objects, OBLIQUE if slot.positive and not known else PLAIN_SUBJECT
-        )})])
+        return self._spread(
+            entry,
+            verbs,
+            style,
+            lambda slot: [
+                (
+                    1,
+                    {
+                        "phrase": self.noun_phrases.phrases(
+                            (entry.preposition,),
+                            entry.objects,
+                            OBLIQUE if slot.positive and not known else PLAIN_SUBJECT,
+                        )
+                    },
+                )
+            ],
+        )
 
     def _predicative(self, kind: str, style: Style) -> Space:
         tenses = tuple(tense for tense in style.tenses if tense in ("present", "past"))
-        sober = style._replace(tenses=tenses, untimed=3 * style.untimed, timed=style.timed * (kind in GROUPS["people"]),
-                               fronted=style.fronted * (kind in GROUPS["people"]))
+        sober = style._replace(
+            tenses=tenses,
+            untimed=3 * style.untimed,
+            timed=style.timed * (kind in GROUPS["people"]),
+            fronted=style.fronted * (kind in GROUPS["people"]),
+        )
         adjectives = Choice([each for each in self.noun_phrases.adjectives(kind).words if each.predicative])
         entry = Entry(TO_BE, (kind,))
         return self._spread(entry, Choice((TO_BE,)), sober, lambda slot: [(1, {"predicate": adjectives})])
@@ -142,14 +184,23 @@ class Clauses:
         self, entry: Entry, verbs: Space, style: Style, fields: Callable[[Slot], list[tuple[int, dict]]]
     ) -> Space:
         """Clauses with these verbs in every slot; `fields` lists what else they may hold, with weights."""
-        return Union(*(
-            (slot.weight * weight, Record(
-                Clause, subject=self.subject(entry.subjects, style, slot.positive), verb=verbs,
-                **slot.fields, **others,
-            ))
-            for slot in self._slots(style, entry)
-            for weight, others in fields(slot) if slot.weight * weight
-        ))
+        return Union(
+            *(
+                (
+                    slot.weight * weight,
+                    Record(
+                        Clause,
+                        subject=self.subject(entry.subjects, style, slot.positive),
+                        verb=verbs,
+                        **slot.fields,
+                        **others,
+                    ),
+                )
+                for slot in self._slots(style, entry)
+                for weight, others in fields(slot)
+                if slot.weight * weight
+            )
+        )
 
     def _slots(self, style: Style, entry: Entry) -> Iterator[Slot]:
         """Tense, polarity and time of a clause."""
@@ -192,7 +243,7 @@ class Clauses:
 
     def _relative_of(self, kinds: tuple[str, ...], style: Style) -> Space:
         """Noun phrases with a relative clause: the man who sleeps, the book that she buys."""
-        if not style.relative:                  # relative clauses hold none themselves
+        if not style.relative:  # relative clauses hold none themselves
             return Choice(())
         return Union(*((len(self.lexicon.nouns.get(kind, ())), self._relative(kind)) for kind in kinds))
 
@@ -213,12 +264,15 @@ class Clauses:
         """Relative clauses whose subject is the pronoun: who sleeps in the garden."""
         lexicon, style = self.lexicon, RELATIVE_STYLE
         weighted = (
-            (3, self._intransitive, lexicon.intransitive), (4, self._transitive, lexicon.transitive),
+            (3, self._intransitive, lexicon.intransitive),
+            (4, self._transitive, lexicon.transitive),
             (2, self._dative, lexicon.dative),
         )
         return Union(
-            *((weight, self._each(rule, [entry for entry in entries if kind in entry.subjects], style))
-              for weight, rule, entries in weighted),
+            *(
+                (weight, self._each(rule, [entry for entry in entries if kind in entry.subjects], style))
+                for weight, rule, entries in weighted
+            ),
             (1, self._predicative(kind, style)),
         )
 

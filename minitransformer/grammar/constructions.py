@@ -9,13 +9,38 @@ from .syntax import COMPLEMENT, COORDINATION, PAST, QUESTION, STATEMENT, Clause,
 from .words import DATIVE, Pronoun
 
 CONSTRUCTIONS = (
-    "simple sentence", "question", "coordination", "subordinate clause", "complement clause", "relative clause",
-    "fronted adverbial", "time adverbial", "date", "perfect", "modal", "future", "separable verb", "negation nicht",
-    "negation kein", "adjective", "predicate adjective", "plural", "number", "possessive", "genitive",
-    "dative", "two objects", "object pronoun", "prepositional phrase", "mass noun",
+    "simple sentence",
+    "question",
+    "coordination",
+    "subordinate clause",
+    "complement clause",
+    "relative clause",
+    "fronted adverbial",
+    "time adverbial",
+    "date",
+    "perfect",
+    "modal",
+    "future",
+    "separable verb",
+    "negation nicht",
+    "negation kein",
+    "adjective",
+    "predicate adjective",
+    "plural",
+    "number",
+    "possessive",
+    "genitive",
+    "dative",
+    "two objects",
+    "object pronoun",
+    "prepositional phrase",
+    "mass noun",
 )
 KIND_NAMES = {
-    STATEMENT: "simple sentence", QUESTION: "question", COORDINATION: "coordination", COMPLEMENT: "complement clause",
+    STATEMENT: "simple sentence",
+    QUESTION: "question",
+    COORDINATION: "coordination",
+    COMPLEMENT: "complement clause",
 }
 MODALS = (CAN, MUST, SHOULD, WANT)
 

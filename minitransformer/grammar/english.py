@@ -20,7 +20,7 @@ from .syntax import (
 )
 from .words import THIRD, Modal, Pronoun
 
-Tree = tuple                                    # (label, child, ...), where a child is a Tree or a word
+Tree = tuple  # (label, child, ...), where a child is a Tree or a word
 BE_PRESENT, BE_PAST = ("am", "is", "are", "are"), ("was", "was", "were", "were")
 COMMA = ("Punct", ",")
 
@@ -97,7 +97,7 @@ def _relative(clause: Clause, antecedent: NounPhrase) -> Tree:
 
 def _clause(clause: Clause) -> list[Tree]:
     subject = clause.subject
-    assert subject is not None                  # only the clause of _relative has a gap there
+    assert subject is not None  # only the clause of _relative has a gap there
     children = [_noun_phrase(subject, 0), _verb_phrase(clause, subject.person)]
     if clause.fronted and clause.time is not None:
         return [("Adv", clause.time.english), COMMA, *children]

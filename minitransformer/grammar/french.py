@@ -71,7 +71,7 @@ def noun_phrase(phrase: NounPhrase) -> list[str]:
         determiner = THE
     article = _article(determiner, noun, plural, words[0])
     if prenominal and determiner is BARE:
-        article = "de"                          # des chiens, but de vieux chiens
+        article = "de"  # des chiens, but de vieux chiens
     words.insert(0, article)
     if possessor is not None:
         words += ["de", *noun_phrase(possessor)]

@@ -18,8 +18,8 @@ from .rules import Grammar
 from .syntax import Sentence
 
 SPLITS = ("train", "valid", "test")
-HELD_OUT = 16                                   # one sentence in 16 is for validation, one for test
-DIGITS = 48                                     # bytes of randomness; the longest derivation uses 27
+HELD_OUT = 16  # one sentence in 16 is for validation, one for test
+DIGITS = 48  # bytes of randomness; the longest derivation uses 27
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ def _subordinate(clause: Clause, person: int | None = None) -> list[str]:
     assert person is not None
     finite, closing = _verbs(clause, person)
     if not isinstance(clause.form, Modal) and clause.form != PAST and closing:
-        finite, closing = closing[0] + finite, []           # the prefix rejoins its verb
+        finite, closing = closing[0] + finite, []  # the prefix rejoins its verb
     middle, after = _middle(clause)
     return [*words, *middle, *closing, finite, *after]
 

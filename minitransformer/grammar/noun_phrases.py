@@ -12,9 +12,13 @@ from .syntax import NounPhrase, Phrase
 from .words import Determiner, Pronoun
 
 SUBJECT, PLAIN_SUBJECT, OBJECT, NEGATED_OBJECT, OBLIQUE = (
-    "subject", "plain subject", "object", "negated object", "oblique",
+    "subject",
+    "plain subject",
+    "object",
+    "negated object",
+    "oblique",
 )
-Weights = dict[Determiner | str, int]            # a name stands for all the words of a group
+Weights = dict[Determiner | str, int]  # a name stands for all the words of a group
 # Weights of the determiners by role. A plain subject and a negated object have no quantifier, since its scope
 # over "not" would be open; plurals without an article are objects only, where French has "des".
 SINGULAR: dict[str, Weights] = {
@@ -62,7 +66,7 @@ class NounPhrases:
             plural.clear()
         if kind in NEVER_OWNED:
             del singular["possessive"], plural["possessive"]
-        if kind == "parent":                    # nobody counts mothers
+        if kind == "parent":  # nobody counts mothers
             plural = {words.THE: 1}
         return Union(
             (11, self._described(kind, False, self._determiners(singular))),
@@ -92,12 +96,20 @@ class NounPhrases:
         """Singular persons: the hunter's, my brother's."""
         nouns = self.lexicon.nouns
         determiners: dict[str, Weights] = {"person": {words.THE: 1}, "relation": {words.THE: 1, "possessive": 1}}
-        return Union(*(
-            (len(nouns.get(kind, ())), Record(
-                NounPhrase, determiner=self._determiners(weights), plural=False, noun=Choice(nouns.get(kind, ())),
-            ))
-            for kind, weights in determiners.items()
-        ))
+        return Union(
+            *(
+                (
+                    len(nouns.get(kind, ())),
+                    Record(
+                        NounPhrase,
+                        determiner=self._determiners(weights),
+                        plural=False,
+                        noun=Choice(nouns.get(kind, ())),
+                    ),
+                )
+                for kind, weights in determiners.items()
+            )
+        )
 
     def adjectives(self, kind: str) -> Choice:
         """Adjectives that go with a kind of noun."""
@@ -119,6 +131,7 @@ class NounPhrases:
         lexicon = self.lexicon
         words_of: dict[Determiner | str, tuple[Determiner, ...]] = {
             **{determiner: (determiner,) for determiner in lexicon.determiners},
-            "possessive": lexicon.possessives, "number": lexicon.numbers,
+            "possessive": lexicon.possessives,
+            "number": lexicon.numbers,
         }
         return Union(*((weight, Choice(words_of.get(name, ()))) for name, weight in weights.items()))

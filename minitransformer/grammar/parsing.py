@@ -31,12 +31,12 @@ from .syntax import (
 )
 from .words import Conjunction, Determiner
 
-Table = dict[str, list[Any]]                    # a word or an expression of several to what it may be
-Reading = tuple[Any, int]                       # something read, and the place after it
-LONGEST = 5                                     # words in the longest expression: "on the 21st of March"
+Table = dict[str, list[Any]]  # a word or an expression of several to what it may be
+Reading = tuple[Any, int]  # something read, and the place after it
+LONGEST = 5  # words in the longest expression: "on the 21st of March"
 BE = {"am": PRESENT, "is": PRESENT, "are": PRESENT, "was": PAST, "were": PAST}
 ALWAYS_SINGULAR = {words.A, words.THIS, words.EVERY, words.MASS}
-ALWAYS_PLURAL = {words.BARE, words.THESE, words.SOME, words.MANY}    # and the numbers
+ALWAYS_PLURAL = {words.BARE, words.THESE, words.SOME, words.MANY}  # and the numbers
 SUPPORT = {"do": PRESENT, "does": PRESENT, "did": PAST}
 
 
@@ -53,7 +53,9 @@ class Vocabulary:
 
     def __init__(self, lexicon: Lexicon):
         determiners = (
-            *(each for each in lexicon.determiners if each.english), *lexicon.possessives, *lexicon.numbers,
+            *(each for each in lexicon.determiners if each.english),
+            *lexicon.possessives,
+            *lexicon.numbers,
         )
         self.determiners = _table([("an", words.A), *((each.english, each) for each in determiners)])
         self.plural_determiners = {*ALWAYS_PLURAL, *lexicon.numbers}
@@ -64,13 +66,15 @@ class Vocabulary:
         self.forms = _table(
             (form, (verb, tense))
             for verb in self._verbs(lexicon)
-            for form, tense in zip(verb.english, (PRESENT, PRESENT, PAST), strict=True) if form
+            for form, tense in zip(verb.english, (PRESENT, PRESENT, PAST), strict=True)
+            if form
         )
         self.bases = _table((verb.english[0], verb) for verb in (TO_BE, *self._verbs(lexicon)))
         modals = (*lexicon.modals, words.WILL)
         self.modals = _table(
             (form, (modal, negated))
-            for modal in modals for negated in (False, True)
+            for modal in modals
+            for negated in (False, True)
             for form in (modal.negated if negated else modal.english)
         )
         entries = (*lexicon.prepositional, *lexicon.motion)
@@ -89,8 +93,14 @@ class Vocabulary:
 
     @staticmethod
     def _verbs(lexicon: Lexicon) -> list[Any]:
-        tables = (lexicon.intransitive, lexicon.transitive, lexicon.dative, lexicon.ditransitive,
-                  lexicon.prepositional, lexicon.motion)
+        tables = (
+            lexicon.intransitive,
+            lexicon.transitive,
+            lexicon.dative,
+            lexicon.ditransitive,
+            lexicon.prepositional,
+            lexicon.motion,
+        )
         return [*(entry.verb for table in tables for entry in table), *lexicon.clause_verbs]
 
     def _govern(self, lexicon: Lexicon) -> None:
@@ -123,7 +133,8 @@ class Parser:
             for other, j in self._clauses(i):
                 yield from (
                     Sentence(FRONTED_ADVERBIAL, main, link, other)
-                    for main, end in self._clauses(self._after(j, ",")) if end == len(self.tokens)
+                    for main, end in self._clauses(self._after(j, ","))
+                    if end == len(self.tokens)
                 )
         for main, i in self._clauses(0):
             if i == len(self.tokens):
@@ -225,7 +236,7 @@ class Parser:
     def _with_phrase(self, clause: Clause, i: int, frame: str) -> Iterator[tuple[Clause, int]]:
         yield clause, i
         if isinstance(clause.object, NounPhrase) and clause.object.relative is not None:
-            return                              # what follows belongs to the relative clause
+            return  # what follows belongs to the relative clause
         for phrase, j in self._phrases(i):
             if phrase.preposition in self.vocabulary.free[frame]:
                 yield clause._replace(phrase=phrase), j
@@ -245,7 +256,7 @@ class Parser:
 
     def _described(self, determiner: Determiner | None, i: int) -> Iterator[tuple[NounPhrase, int]]:
         owner = self.tokens[i].removesuffix("'s") if i < len(self.tokens) else ""
-        if determiner is not None and self.tokens[i:i + 1] == [owner + "'s"]:
+        if determiner is not None and self.tokens[i : i + 1] == [owner + "'s"]:
             owners = self.vocabulary.nouns.get(owner, []) if self._agree(determiner, False) else ()
             for noun, _ in owners:
                 possessor = NounPhrase(determiner, False, noun)

@@ -64,7 +64,7 @@ class Record:
     """A record, each field constant or drawn from a space of its own."""
 
     def __init__(self, make: type, **fields: Any):
-        self.make: Any = make                   # a NamedTuple
+        self.make: Any = make  # a NamedTuple
         self.fields = {name: value for name, value in fields.items() if isinstance(value, (Choice, Union, Record))}
         self.constants = {name: value for name, value in fields.items() if name not in self.fields}
         self._template = self.make(**self.constants, **dict.fromkeys(self.fields))

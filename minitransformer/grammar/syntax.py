@@ -32,7 +32,7 @@ class NounPhrase(NamedTuple):
     noun: Noun
     adjective: Adjective | None = None
     possessor: NounPhrase | None = None
-    relative: Clause | None = None              # its subject or its object is missing: that is the gap
+    relative: Clause | None = None  # its subject or its object is missing: that is the gap
 
     @property
     def person(self) -> int:
@@ -56,10 +56,10 @@ class Clause(NamedTuple):
     negated: bool = False
     object: NounPhrase | Pronoun | None = None
     recipient: NounPhrase | Pronoun | None = None
-    phrase: Phrase | None = None                # the verb's own, or of place or company
+    phrase: Phrase | None = None  # the verb's own, or of place or company
     predicate: Adjective | None = None
     time: Adverbial | None = None
-    fronted: bool = False                       # the time comes first
+    fronted: bool = False  # the time comes first
 
 
 class Sentence(NamedTuple):
@@ -72,5 +72,10 @@ class Sentence(NamedTuple):
 
 
 STATEMENT, QUESTION, ADVERBIAL, FRONTED_ADVERBIAL, COMPLEMENT, COORDINATION = KINDS = (
-    "statement", "question", "adverbial", "fronted adverbial", "complement", "coordination",
+    "statement",
+    "question",
+    "adverbial",
+    "fronted adverbial",
+    "complement",
+    "coordination",
 )

@@ -14,11 +14,11 @@ class Noun(NamedTuple):
     """A noun; `kind` is the semantic class that decides which verbs and adjectives go with it."""
 
     kind: str
-    english: tuple[str, str]                    # singular, plural
-    gender: int                                 # German: MASCULINE, NEUTER or FEMININE
-    german: tuple[tuple[str, ...], tuple[str, ...]]   # [plural][case]
-    feminine: bool                              # French
-    french: tuple[str, str]                     # singular, plural
+    english: tuple[str, str]  # singular, plural
+    gender: int  # German: MASCULINE, NEUTER or FEMININE
+    german: tuple[tuple[str, ...], tuple[str, ...]]  # [plural][case]
+    feminine: bool  # French
+    french: tuple[str, str]  # singular, plural
 
 
 class Adjective(NamedTuple):
@@ -26,38 +26,38 @@ class Adjective(NamedTuple):
 
     kinds: frozenset[str]
     english: str
-    german: dict[str, str]                      # ending ("" for the predicate, "e", "en", ...) to word
-    french: dict[tuple[bool, bool], str]        # (feminine, plural) to word
-    before_vowel: str                           # French masculine singular before a vowel: bel, nouvel, vieil
-    before_noun: bool                           # French position
-    predicative: bool                           # may follow "is"
+    german: dict[str, str]  # ending ("" for the predicate, "e", "en", ...) to word
+    french: dict[tuple[bool, bool], str]  # (feminine, plural) to word
+    before_vowel: str  # French masculine singular before a vowel: bel, nouvel, vieil
+    before_noun: bool  # French position
+    predicative: bool  # may follow "is"
 
 
 class Verb(NamedTuple):
     """A verb with its government; tuples of four are conjugated by FIRST … THIRD_PLURAL."""
 
-    english: tuple[str, str, str]               # base, third person singular, past
-    german: tuple[str, ...]                     # present without the separable prefix
-    infinitive: str                             # German, prefix included
-    participle: str                             # German
+    english: tuple[str, str, str]  # base, third person singular, past
+    german: tuple[str, ...]  # present without the separable prefix
+    infinitive: str  # German, prefix included
+    participle: str  # German
     perfect_with_sein: bool
-    prefix: str                                 # German separable prefix or ""
-    case: int                                   # German case of the object
-    french: tuple[str, ...]                     # present
+    prefix: str  # German separable prefix or ""
+    case: int  # German case of the object
+    french: tuple[str, ...]  # present
     french_infinitive: str
     french_participle: str
     perfect_with_etre: bool
-    reflexive: bool                             # French
-    french_preposition: str                     # French preposition before the object: "à" or ""
+    reflexive: bool  # French
+    french_preposition: str  # French preposition before the object: "à" or ""
 
 
 class Modal(NamedTuple):
     """An auxiliary that takes an infinitive."""
 
-    english: tuple[str, str]                    # after a third person singular, elsewhere
+    english: tuple[str, str]  # after a third person singular, elsewhere
     negated: tuple[str, str]
     german: tuple[str, ...]
-    german_negated: tuple[str, ...]             # "must not" is "darf nicht"
+    german_negated: tuple[str, ...]  # "must not" is "darf nicht"
     french: tuple[str, ...]
 
 
@@ -65,9 +65,9 @@ class Pronoun(NamedTuple):
     """A personal pronoun."""
 
     person: int
-    english: tuple[str, str]                    # subject, object
-    german: tuple[str, str, str]                # by case
-    french: tuple[str, str, str]                # subject, direct object, indirect object
+    english: tuple[str, str]  # subject, object
+    german: tuple[str, str, str]  # by case
+    french: tuple[str, str, str]  # subject, direct object, indirect object
     feminine: bool
 
 
@@ -76,9 +76,9 @@ class Determiner(NamedTuple):
 
     name: str
     english: str
-    german: tuple[tuple[tuple[str, str], ...], ...]   # [gender or PLURAL][case]: (word, ending of the adjective)
-    french: tuple[str, str, str]                # masculine, feminine, plural
-    before_vowel: tuple[str, ...] = ()          # French (masculine, feminine) before a vowel: cet, mon
+    german: tuple[tuple[tuple[str, str], ...], ...]  # [gender or PLURAL][case]: (word, ending of the adjective)
+    french: tuple[str, str, str]  # masculine, feminine, plural
+    before_vowel: tuple[str, ...] = ()  # French (masculine, feminine) before a vowel: cet, mon
 
 
 class Preposition(NamedTuple):
@@ -97,7 +97,7 @@ class Adverbial(NamedTuple):
     german: str
     french: str
     is_date: bool = False
-    positive: bool = False                      # not in negated clauses, where "every day" would be ambiguous
+    positive: bool = False  # not in negated clauses, where "every day" would be ambiguous
 
 
 class Conjunction(NamedTuple):

@@ -166,9 +166,7 @@ class TransformerConfig(ModelConfig):
         rates = {"en-de": 0.3, "en-fr": 0.1}
         if language_pair not in rates:
             raise ValueError(f"language_pair is {language_pair!r}, expected one of {', '.join(rates)}")
-        return cls._preset(
-            vocab_size, overrides, d_model=1024, num_heads=16, d_ff=4096, dropout=rates[language_pair]
-        )
+        return cls._preset(vocab_size, overrides, d_model=1024, num_heads=16, d_ff=4096, dropout=rates[language_pair])
 
     @classmethod
     def _preset(cls, vocab_size: int, overrides: Mapping[str, Any], **values: Any) -> "TransformerConfig":

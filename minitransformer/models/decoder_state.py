@@ -15,9 +15,7 @@ class BeamState(ABC):
     beams. What a beam remembers of its own tokens is a row of B·K, and belongs to the kinds of model.
     """
 
-    def __init__(
-        self, ops: Ops, memory_caches: list[tuple[Array, Array]], memory_mask: Array, num_beams: int
-    ) -> None:
+    def __init__(self, ops: Ops, memory_caches: list[tuple[Array, Array]], memory_mask: Array, num_beams: int) -> None:
         self.ops = ops
         self.memory_caches = memory_caches
         self.memory_mask = None if memory_mask.all() else memory_mask  # (B, Ts); None: nothing is padded
@@ -64,9 +62,7 @@ class DecoderState(BeamState):
     D)`.
     """
 
-    def __init__(
-        self, ops: Ops, memory_caches: list[tuple[Array, Array]], memory_mask: Array, num_beams: int
-    ) -> None:
+    def __init__(self, ops: Ops, memory_caches: list[tuple[Array, Array]], memory_mask: Array, num_beams: int) -> None:
         super().__init__(ops, memory_caches, memory_mask, num_beams)
         self.self_caches = [
             (self._zeros(keys, FIRST_ROOM), self._zeros(values, FIRST_ROOM)) for keys, values in memory_caches
@@ -79,9 +75,7 @@ class DecoderState(BeamState):
         return self.self_caches
 
     def _take_rows(self, rows: Array) -> None:
-        self.self_caches = [
-            (self._taken(keys, rows), self._taken(values, rows)) for keys, values in self.self_caches
-        ]
+        self.self_caches = [(self._taken(keys, rows), self._taken(values, rows)) for keys, values in self.self_caches]
 
     def _taken(self, cache: Array, rows: Array) -> Array:
         """The rows of a cache; only the positions so far are copied."""

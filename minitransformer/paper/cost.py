@@ -30,8 +30,8 @@ class TrainingCost:
 def training_cost(config: TransformerConfig, run: Run, length: int = SENTENCE_LENGTH) -> TrainingCost:
     """The cost of `run` with that model, sentences `length` tokens long.
 
-        billed = steps · seconds a step · GPUs · 9.5e12         Vaswani 2017, §6.1, table 2, footnote 5
-        needed = steps · tokens a side · 3 · (source + target)  operations a token: forward, and twice that backward
+    billed = steps · seconds a step · GPUs · 9.5e12         Vaswani 2017, §6.1, table 2, footnote 5
+    needed = steps · tokens a side · 3 · (source + target)  operations a token: forward, and twice that backward
     """
     tokens = run.steps * run.tokens_per_side
     return TrainingCost(

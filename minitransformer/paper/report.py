@@ -1,8 +1,8 @@
 """What experiments found, kept as JSON, and the one report that is written from all of it.
 
-    results/<experiment>.json   findings, and the command, budget and machine that they came from
-    pictures/*.png              (of another task than the grammar: results/<experiment>-<task>.json, pictures/<task>/)
-    paper.md                    a section for each file in results/
+results/<experiment>.json   findings, and the command, budget and machine that they came from
+pictures/*.png              (of another task than the grammar: results/<experiment>-<task>.json, pictures/<task>/)
+paper.md                    a section for each file in results/
 """
 
 import json

@@ -176,10 +176,7 @@ def memory(arguments: argparse.Namespace) -> Iterator[Race]:
 def imports(arguments: argparse.Namespace) -> Iterator[Race]:
     """In fresh interpreters, the package alone and with what a training or a translation needs."""
     for statement in ("import minitransformer", "from minitransformer import Trainer, Translator"):
-        program = (
-            "import time, numpy; start = time.perf_counter(); "
-            f"{statement}; print(time.perf_counter() - start)"
-        )
+        program = f"import time, numpy; start = time.perf_counter(); {statement}; print(time.perf_counter() - start)"
         seconds = [
             float(subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout)
             for _ in range(arguments.rounds)
@@ -229,9 +226,7 @@ def _text_file(lines: list[str]) -> Iterator[Path]:
         yield path
 
 
-RACES = {
-    each.__name__: each for each in (training, steps, ragged, translation, tokenization, growth, memory, imports)
-}
+RACES = {each.__name__: each for each in (training, steps, ragged, translation, tokenization, growth, memory, imports)}
 
 
 def main() -> None:

@@ -195,6 +195,4 @@ def copy_weights(model: TorchTransformer, state: dict[str, Tensor]) -> None:
                     renamed[name] = name.replace(old, new).replace("feed_forward.", "")
     linear = {new for old, new in renamed.items() if old.endswith("weight")}
     with torch.no_grad():
-        model.load_state_dict({
-            new: state[old].T if new in linear else state[old] for old, new in renamed.items()
-        })
+        model.load_state_dict({new: state[old].T if new in linear else state[old] for old, new in renamed.items()})

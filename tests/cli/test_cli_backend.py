@@ -41,7 +41,7 @@ def test_translations_are_the_same_on_every_backend(trained: Run, command: Comma
 def test_evaluation_on_torch(trained: Run, command: Command) -> None:
     options = ["--data", trained.data, "--beam", "1"]
     expected = command("evaluate", trained.checkpoint, *options)
-    assert command("evaluate", trained.checkpoint, *options, "--backend", "torch") [:2] == expected[:2]
+    assert command("evaluate", trained.checkpoint, *options, "--backend", "torch")[:2] == expected[:2]
 
 
 def test_what_is_said_without_a_gpu(trained: Run, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

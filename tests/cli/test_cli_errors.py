@@ -87,9 +87,7 @@ def test_mistyped_commands(arguments: list[str], says: str, command: Command) ->
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
-def test_numbers_names_and_languages_that_no_command_takes(
-    arguments: list[str], says: str, command: Command
-) -> None:
+def test_numbers_names_and_languages_that_no_command_takes(arguments: list[str], says: str, command: Command) -> None:
     """Each is refused before any file is read, in words of the command line and not of Python."""
     refuse(command, *arguments, says=says)
 
@@ -186,9 +184,7 @@ def test_loops_of_links(trained: Run, tmp_path: Path, command: Command) -> None:
         (["--target", "it"], "lacks train in .en and .it"),
     ],
 )
-def test_impossible_settings(
-    options: list[str], says: str, trained: Run, tmp_path: Path, command: Command
-) -> None:
+def test_impossible_settings(options: list[str], says: str, trained: Run, tmp_path: Path, command: Command) -> None:
     train_anew(command, trained.data, tmp_path / "run", *options, says=says)
 
 

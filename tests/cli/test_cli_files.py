@@ -113,9 +113,7 @@ def test_a_line_without_end_is_refused(files: Path) -> None:
     assert "standard input, line 1: longer than 1048576 bytes" in run.stderr
 
 
-def test_the_cache_of_a_download_is_read_too(
-    files: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_of_a_download_is_read_too(files: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(files))
     cached = files / "minitransformer" / "multi30k" / "train.en.gz"
     cached.parent.mkdir(parents=True)

@@ -190,9 +190,7 @@ def test_results_of_longer_trainings_are_not_replaced_without_a_word(capsys: pyt
         assert told.count("table1.json came from longer trainings and will be replaced; --out FOLDER keeps it") == said
 
 
-def test_an_interruption_says_how_to_go_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interruption_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(self: Laboratory, wanted: Sequence[Trial]) -> None:
         raise Interrupted
 

@@ -84,9 +84,7 @@ def test_collate_refuses(sources: list, targets: list, error: type[Exception], m
 
 
 @given(PAIRS, st.integers(1, 9), st.integers(0, 5))
-def test_split_then_concatenate_is_the_identity(
-    pairs: Pairs, n: int, first: int
-) -> None:
+def test_split_then_concatenate_is_the_identity(pairs: Pairs, n: int, first: int) -> None:
     batch = collate_pairs(pairs, first)
     parts = batch.split(n)
     assert 1 <= len(parts) <= n
@@ -123,9 +121,7 @@ def test_splitting_an_empty_batch_or_into_none() -> None:
 
 
 @given(PAIRS, st.integers(13, 200), st.integers(0, 2**32), st.integers(0, 1000))
-def test_every_pair_is_in_one_batch_of_an_epoch(
-    pairs: Pairs, tokens_per_batch: int, seed: int, epoch: int
-) -> None:
+def test_every_pair_is_in_one_batch_of_an_epoch(pairs: Pairs, tokens_per_batch: int, seed: int, epoch: int) -> None:
     batches = Batches(TokenDataset.from_pairs(pairs), tokens_per_batch, seed)
     indices = [batches.indices(epoch, index) for index in range(len(batches))]
     assert sorted(np.concatenate(indices)) == list(range(len(pairs)))

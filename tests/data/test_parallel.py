@@ -32,9 +32,7 @@ def write(path: Path, content: str | bytes) -> Path:
         ("", []),
     ],
 )
-def test_a_line_ends_in_a_newline_and_nowhere_else(
-    tmp_path: Path, suffix: str, content: str, lines: list[str]
-) -> None:
+def test_a_line_ends_in_a_newline_and_nowhere_else(tmp_path: Path, suffix: str, content: str, lines: list[str]) -> None:
     assert list(read_lines(write(tmp_path / f"text{suffix}", content))) == lines
 
 

@@ -67,7 +67,6 @@ REAL = {
 """Fields that need not be whole numbers."""
 
 
-
 class Crafted(NamedTuple):
     """A file, what was done to it, and which commands may take it."""
 

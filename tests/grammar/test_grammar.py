@@ -16,9 +16,28 @@ from minitransformer.grammar.rules import Grammar
 
 SAMPLES = 50_000
 EMPTY = Lexicon(
-    nouns={}, adjectives=(), intransitive=(), transitive=(), dative=(), ditransitive=(), prepositional=(), motion=(),
-    clause_verbs=(), pronouns=(), determiners=(), possessives=(), numbers=(), modals=(), places=(), company=(),
-    past_times=(), present_times=(), future_times=(), dates=(), links=(), coordinators=(),
+    nouns={},
+    adjectives=(),
+    intransitive=(),
+    transitive=(),
+    dative=(),
+    ditransitive=(),
+    prepositional=(),
+    motion=(),
+    clause_verbs=(),
+    pronouns=(),
+    determiners=(),
+    possessives=(),
+    numbers=(),
+    modals=(),
+    places=(),
+    company=(),
+    past_times=(),
+    present_times=(),
+    future_times=(),
+    dates=(),
+    links=(),
+    coordinators=(),
 )
 FULL = Lexicon()
 
@@ -39,7 +58,8 @@ def entries(table, *verbs):
 def small_statements():
     """A lexicon of one person, one thing and a few verbs, without anything that joins two clauses."""
     return EMPTY._replace(
-        nouns=noun("person", "man") | noun("text", "book"), determiners=(words.THE, words.NO),
+        nouns=noun("person", "man") | noun("text", "book"),
+        determiners=(words.THE, words.NO),
         adjectives=tuple(each for each in ADJECTIVES if each.english == "old"),
         transitive=entries(FULL.transitive, "read"),
         present_times=words.PRESENT_TIMES[:1],
@@ -50,23 +70,34 @@ def small_verbs():
     """A lexicon with every kind of verb but hardly any nouns."""
     return EMPTY._replace(
         nouns=noun("relation", "aunt") | noun("place", "zoo") | noun("drink", "milk"),
-        determiners=(words.A, words.MASS), pronouns=(words.HE,),
-        intransitive=entries(FULL.intransitive, "sleep", "get up"), dative=entries(FULL.dative, "help"),
-        ditransitive=entries(FULL.ditransitive, "offer"), prepositional=entries(FULL.prepositional, "look"),
-        motion=entries(FULL.motion, "go"), places=(words.IN,), modals=(words.CAN,), future_times=words.FUTURE_TIMES[:1],
+        determiners=(words.A, words.MASS),
+        pronouns=(words.HE,),
+        intransitive=entries(FULL.intransitive, "sleep", "get up"),
+        dative=entries(FULL.dative, "help"),
+        ditransitive=entries(FULL.ditransitive, "offer"),
+        prepositional=entries(FULL.prepositional, "look"),
+        motion=entries(FULL.motion, "go"),
+        places=(words.IN,),
+        modals=(words.CAN,),
+        future_times=words.FUTURE_TIMES[:1],
     )
 
 
 def small_links():
     """A lexicon for two clauses: pronouns and intransitive verbs only."""
     return EMPTY._replace(
-        pronouns=words.PRONOUNS, intransitive=entries(FULL.intransitive, "sleep", "wake up"), links=FULL.links,
-        clause_verbs=FULL.clause_verbs[:3], coordinators=FULL.coordinators, present_times=words.PRESENT_TIMES[:1],
+        pronouns=words.PRONOUNS,
+        intransitive=entries(FULL.intransitive, "sleep", "wake up"),
+        links=FULL.links,
+        clause_verbs=FULL.clause_verbs[:3],
+        coordinators=FULL.coordinators,
+        present_times=words.PRESENT_TIMES[:1],
     )
 
 
-@pytest.mark.parametrize("lexicon", [small_statements(), small_verbs(), small_links()],
-                         ids=["statements", "verbs", "links"])
+@pytest.mark.parametrize(
+    "lexicon", [small_statements(), small_verbs(), small_links()], ids=["statements", "verbs", "links"]
+)
 def test_the_count_agrees_with_listing_every_sentence_of_a_smaller_lexicon(lexicon):
     sentences = Grammar(lexicon).sentences
     listed = Counter(generation.example(derivation).english for derivation in sentences)

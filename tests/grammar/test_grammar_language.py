@@ -87,8 +87,13 @@ def test_number_words():
 def test_french_numbers_agree_in_gender_where_they_end_in_one():
     feminine = {n: french_number(n, feminine=True) for n in range(101) if french_number(n, True) != french_number(n)}
     assert feminine == {
-        1: "une", 21: "vingt et une", 31: "trente et une", 41: "quarante et une", 51: "cinquante et une",
-        61: "soixante et une", 81: "quatre-vingt-une",
+        1: "une",
+        21: "vingt et une",
+        31: "trente et une",
+        41: "quarante et une",
+        51: "cinquante et une",
+        61: "soixante et une",
+        81: "quatre-vingt-une",
     }
 
 
@@ -154,13 +159,24 @@ def test_german_declensions():
 def test_plurals():
     nouns = {noun.english[0]: noun for kind in NOUNS.values() for noun in kind}
     english = {
-        "child": "children", "knife": "knives", "box": "boxes", "city": "cities", "mouse": "mice", "boy": "boys",
-        "wolf": "wolves", "church": "churches",
+        "child": "children",
+        "knife": "knives",
+        "box": "boxes",
+        "city": "cities",
+        "mouse": "mice",
+        "boy": "boys",
+        "wolf": "wolves",
+        "church": "churches",
     }
     assert {word: nouns[word].english[1] for word in english} == english
     french = {
-        "horse": "chevaux", "bird": "oiseaux", "mouse": "souris", "hospital": "hôpitaux", "castle": "châteaux",
-        "potato": "pommes de terre", "ball": "ballons",
+        "horse": "chevaux",
+        "bird": "oiseaux",
+        "mouse": "souris",
+        "hospital": "hôpitaux",
+        "castle": "châteaux",
+        "potato": "pommes de terre",
+        "ball": "ballons",
     }
     assert {word: nouns[word].french[1] for word in french} == french
 
@@ -179,6 +195,16 @@ def test_conjugations():
     assert verbs["swim"].french == ("nage", "nage", "nageons", "nagent")
     assert verbs["fall asleep"].reflexive
     assert {base for base, verb in verbs.items() if verb.perfect_with_sein} == {
-        "swim", "run", "jump", "travel", "get up", "wake up", "fall asleep", "arrive", "come back", "go out", "go away",
+        "swim",
+        "run",
+        "jump",
+        "travel",
+        "get up",
+        "wake up",
+        "fall asleep",
+        "arrive",
+        "come back",
+        "go out",
+        "go away",
         "follow",
     }

@@ -70,9 +70,7 @@ def test_self_attention_equals_torch_s_own_module():
     real = np.array([[True] * 5, [True] * 3 + [False] * 2])
     out, cache = layer.forward(x, real)
     tensor = torch.tensor(x)
-    expected, weights = module(
-        tensor, tensor, tensor, key_padding_mask=torch.tensor(~real), average_attn_weights=False
-    )
+    expected, weights = module(tensor, tensor, tensor, key_padding_mask=torch.tensor(~real), average_attn_weights=False)
     assert error(out, expected.detach()) <= 1e-12
     assert error(layer.weights(cache), weights.detach()) <= 1e-12
 

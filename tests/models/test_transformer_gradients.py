@@ -59,9 +59,7 @@ EVERYTHING = {
 
 @example(options={"num_heads": 1}, batch=ragged([1], [1]), label_smoothing=0.0, evaluating=True)
 @example(options=EVERYTHING, batch=ragged([0, 4, 2], [3, 1, 4]), label_smoothing=0.1, evaluating=False)
-@example(
-    options=EVERYTHING | {"norm_first": True}, batch=ragged([0, 4], [3, 1]), label_smoothing=0.1, evaluating=False
-)
+@example(options=EVERYTHING | {"norm_first": True}, batch=ragged([0, 4], [3, 1]), label_smoothing=0.1, evaluating=False)
 @settings(max_examples=100)
 @given(options=configurations, batch=batches(), label_smoothing=st.sampled_from([0.0, 0.1]), evaluating=st.booleans())
 def test_loss_and_every_gradient(proof: Proof, options, batch, label_smoothing, evaluating):

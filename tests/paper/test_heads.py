@@ -36,9 +36,8 @@ from minitransformer.translator import AttentionMaps
 
 PAINTERS = "Many painters kissed a friend last year."  # Viele Maler haben letztes Jahr einen Freund geküsst.
 NURSE = "Today, the nurse who cried without the sick policemen washes the egg in the modern hotel."
-ACTRESS = (
-    "The strange actress did not go into the empty theaters because the father looked at the quiet boy."
-)  # Die seltsame Schauspielerin ist nicht in die leeren Theater gegangen, weil der Vater …
+# Die seltsame Schauspielerin ist nicht in die leeren Theater gegangen, weil der Vater …
+ACTRESS = "The strange actress did not go into the empty theaters because the father looked at the quiet boy."
 REPORT = "Because he forgave them, the waiter did not show the friendly woman a room."
 
 

@@ -232,8 +232,8 @@ BREAKAGES = [
     Breakage(
         "beams that keep another beam's cache",
         "models/decoder_state.py",
-        "(first + self.ops.asarray(beams, \"int64\"))",
-        "(first + 0 * self.ops.asarray(beams, \"int64\"))",
+        '(first + self.ops.asarray(beams, "int64"))',
+        '(first + 0 * self.ops.asarray(beams, "int64"))',
         "tests/models",
     ),
     Breakage(

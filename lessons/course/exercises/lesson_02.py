@@ -96,9 +96,7 @@ def encode(attempt: Attempt) -> None:
             f"{bad[:1]} is the id of no byte ({FIRST_BYTE} to {FIRST_TEXT - 1}), character or merge: byte b has the id "
             f"{FIRST_BYTE} + b",
         )
-        return b"".join(
-            bytes([i - FIRST_BYTE]) if i < FIRST_TEXT else texts[i - FIRST_TEXT].encode() for i in ids
-        )
+        return b"".join(bytes([i - FIRST_BYTE]) if i < FIRST_TEXT else texts[i - FIRST_TEXT].encode() for i in ids)
 
     def encoded(word: str, merges: dict) -> list:
         result = attempt(word, characters, merges)
@@ -125,9 +123,7 @@ def encode(attempt: Attempt) -> None:
     texts += ["bc", "ab"]
     younger = {(characters["b"], characters["c"]): 286, (characters["a"], characters["b"]): 287}
     pieces = [texts[i - FIRST_TEXT] for i in encoded("abc", younger)]
-    require(
-        pieces != ["a", "b", "c"], "no merge is made: 'abc' stays a b c though the pair (b, c) has an id in merges"
-    )
+    require(pieces != ["a", "b", "c"], "no merge is made: 'abc' stays a b c though the pair (b, c) has an id in merges")
     require(
         pieces == ["a", "bc"],
         f"'abc' becomes {' '.join(pieces)}, and the merge of (b, c), whose id is smaller, is older: it goes first",

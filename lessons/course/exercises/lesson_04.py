@@ -192,6 +192,7 @@ def moved_by(attempt: Attempt) -> None:
         "it says that outputs move with keys that they cannot see: is one key at a time replaced, and every other as "
         "it was?",
     )
+
     def only_values(query, key, value):
         return np.ones((3, 5)) @ value
 

@@ -40,9 +40,7 @@ def _learned_positions_backward(dout, max_length):
 @exercise(answer=_sinusoids)
 def sinusoids(attempt: Attempt) -> None:
     table = array(attempt(50, 8))
-    require(
-        table.shape == (50, 8), f"for 50 positions of width 8 its shape is {table.shape}: a row for each position"
-    )
+    require(table.shape == (50, 8), f"for 50 positions of width 8 its shape is {table.shape}: a row for each position")
     start = ", ".join(f"{value:.2g}" for value in table[0])
     require(
         not np.array_equal(table[0], [0, 0, 0, 0, 1, 1, 1, 1]),

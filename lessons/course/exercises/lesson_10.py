@@ -115,11 +115,19 @@ def word_map(attempt: Attempt) -> None:
     agree("the map of words", result, _word_map(weights, targets, sources), tolerance=1e-6)
     more, targets = np.concatenate([weights, weights[::-1] ** 2]), np.array([0, 1, 1, 1, 2, 2])
     more /= more.sum(axis=1, keepdims=True)
-    agree("where a target word has three tokens, the map of words", mapped(more, targets, sources),
-          _word_map(more, targets, sources), tolerance=1e-6)
+    agree(
+        "where a target word has three tokens, the map of words",
+        mapped(more, targets, sources),
+        _word_map(more, targets, sources),
+        tolerance=1e-6,
+    )
     sources = np.array([0, 1, 1, 1])
-    agree("where a source word has three tokens, the map of words", mapped(more, targets, sources),
-          _word_map(more, targets, sources), tolerance=1e-6)
+    agree(
+        "where a source word has three tokens, the map of words",
+        mapped(more, targets, sources),
+        _word_map(more, targets, sources),
+        tolerance=1e-6,
+    )
 
 
 def _excess_errors(wrong, has, lengths):
@@ -173,8 +181,11 @@ def excess_errors(attempt: Attempt) -> None:
     )
     agree("where a construction itself causes errors, the excess", result, expected)
     easy = rng.random(400) < 0.6 - 0.5 * has[:, 0]
-    agree("where a construction has fewer errors than its length leads to expect, the excess",
-          attempt(easy, has, lengths), _excess_errors(easy, has, lengths))
+    agree(
+        "where a construction has fewer errors than its length leads to expect, the excess",
+        attempt(easy, has, lengths),
+        _excess_errors(easy, has, lengths),
+    )
     agree("for a construction of few sentences too, the excess", more, _excess_errors(wrong, few, lengths))
     gaps = np.where(lengths == 6, 11, lengths)  # no sentence has 6 to 10 words
     with where("where some lengths have no sentence,"):

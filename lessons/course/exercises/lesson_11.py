@@ -397,8 +397,10 @@ def bleu(attempt: Attempt) -> None:
     for name, hypotheses in (
         ("one of two translations is garbled (the mean is geometric, over n = 1, 2, 3, 4)", [garbled, other]),
         ("one of two translations is too short", [sentence[:7], other]),
-        ("one of two translations leaves out the beginning (a reference has n-grams up to its own end)",
-         [sentence[3:], other]),
+        (
+            "one of two translations leaves out the beginning (a reference has n-grams up to its own end)",
+            [sentence[3:], other],
+        ),
         ("one of two translations is too long (there is no reward for length)", [longer, other]),
         ("one translation is as much too long as the other is too short (c and r are sums)", [longer, other[:-1]]),
         (

@@ -42,8 +42,13 @@ def looks_at(attempt: Attempt) -> None:
         f"a head with all of its weight one back gets {scores[0]:.3f} and must get 1: the first token has nothing one "
         "back, and is no pair to divide by",
     )
-    agree("for a head that looks one back, one that looks one ahead and one that looks everywhere, the result", scores,
-          np.array([1.0, 0.0, 1 / time]), tolerance=SINGLE, factors={"the number of pairs: a mean is wanted": time - 1})
+    agree(
+        "for a head that looks one back, one that looks one ahead and one that looks everywhere, the result",
+        scores,
+        np.array([1.0, 0.0, 1 / time]),
+        tolerance=SINGLE,
+        factors={"the number of pairs: a mean is wanted": time - 1},
+    )
     agree("the same at offset +1", scored(weights, lengths, 1), np.array([0.0, 1.0, 1 / time]), tolerance=SINGLE)
 
     rng = np.random.default_rng(0)
@@ -70,11 +75,19 @@ def looks_at(attempt: Attempt) -> None:
     agree("for two sentences of different lengths, the result", scores, expected, tolerance=SINGLE, factors=padded)
     for offset in (1, 0, -3, 3):
         none = ", where the sentence of two tokens has no pair" if abs(offset) == 3 else ""
-        agree(f"for two sentences at offset {offset}{none}, the result",
-              scored(garbage, lengths, offset), _looks_at(garbage, lengths, offset), tolerance=SINGLE)
+        agree(
+            f"for two sentences at offset {offset}{none}, the result",
+            scored(garbage, lengths, offset),
+            _looks_at(garbage, lengths, offset),
+            tolerance=SINGLE,
+        )
     sparse = garbage * (garbage < 0.6)
-    agree("where some weights are 0, which are pairs too, the result", scored(sparse, lengths, -1),
-          _looks_at(sparse, lengths, -1), tolerance=SINGLE)
+    agree(
+        "where some weights are 0, which are pairs too, the result",
+        scored(sparse, lengths, -1),
+        _looks_at(sparse, lengths, -1),
+        tolerance=SINGLE,
+    )
     more, lengths = rng.random((3, 4, 9, 9)), np.array([9, 4, 7])
     found = scored(more, lengths, 2)
     require(

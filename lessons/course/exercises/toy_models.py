@@ -76,9 +76,7 @@ def greedy(next_log_probs: NextLogProbs) -> Prefix:
     return ids
 
 
-def narrow_search(
-    next_log_probs: NextLogProbs, places: int, alpha: float, longest: int = 4
-) -> tuple[Prefix, float]:
+def narrow_search(next_log_probs: NextLogProbs, places: int, alpha: float, longest: int = 4) -> tuple[Prefix, float]:
     """What a beam of so many places finds, over dictionaries: ids and their log P."""
     beam: dict[Prefix, float] = {(): 0.0}
     ended: dict[Prefix, float] = {}

@@ -122,9 +122,7 @@ def draw_regions(
     low, high = points.min(axis=0) - 0.3, points.max(axis=0) + 0.3
     grid = np.stack(np.meshgrid(np.linspace(low[0], high[0], 160), np.linspace(low[1], high[1], 160)), axis=-1)
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.2), width_ratios=(1, 1.1))
-    left.imshow(
-        0.4 * probabilities(grid) @ colours + 0.6, origin="lower", extent=(low[0], high[0], low[1], high[1])
-    )
+    left.imshow(0.4 * probabilities(grid) @ colours + 0.6, origin="lower", extent=(low[0], high[0], low[1], high[1]))
     for label, colour in enumerate(colours):
         left.plot(*points[labels == label][:120].T, "o", ms=3.5, color=colour, mec="white", mew=0.4)
     left.set(title="what it learned", xlabel="first feature", ylabel="second feature", aspect="auto")

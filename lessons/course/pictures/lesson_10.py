@@ -55,9 +55,7 @@ def draw_training(
             panel.axvline(step, color=VERMILION, lw=0.7, ls=":")
 
 
-def draw_errors(
-    names: Sequence[str], rates: np.ndarray, overall: float, excess: np.ndarray, doubt: np.ndarray
-) -> None:
+def draw_errors(names: Sequence[str], rates: np.ndarray, overall: float, excess: np.ndarray, doubt: np.ndarray) -> None:
     """Two panels of bars, a row for each construction: its error rate in percent, and the excess ± doubt in points."""
     _, (left, right) = plt.subplots(1, 2, sharey=True, figsize=(7.2, 0.19 * len(names) + 0.8))
     rows = np.arange(len(names))

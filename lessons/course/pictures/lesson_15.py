@@ -128,4 +128,3 @@ def draw_partial_sums(owner: np.ndarray, terms: np.ndarray) -> None:
     for axes, text in zip(panels[1:], captions, strict=True):
         axes.text(0, 0.04, text, transform=axes.transAxes, fontsize=8, color=GREY, va="bottom")
     plt.show()
-

@@ -86,8 +86,10 @@ def _adjective(line: str) -> Adjective:
         english,
         {"": base} | {ending: (stem or base) + ending for ending in ENDINGS},
         {
-            (False, False): masculine, (True, False): feminine,
-            (False, True): french_plural_adjective(masculine), (True, True): french_plural_adjective(feminine),
+            (False, False): masculine,
+            (True, False): feminine,
+            (False, True): french_plural_adjective(masculine),
+            (True, True): french_plural_adjective(feminine),
         },
         vowel[0] if vowel else masculine,
         french.startswith("<"),

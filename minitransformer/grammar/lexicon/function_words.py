@@ -28,11 +28,15 @@ from ..words import (
 STRONG = (("er", "en", "em", "es"), ("es", "es", "em", "es"), ("e", "e", "er", "er"), ("e", "e", "en", "er"))
 # Endings of the adjective after a der-word.
 WEAK = (("e", "en", "en", "en"), ("e", "e", "en", "en"), ("e", "e", "en", "en"), ("en", "en", "en", "en"))
-DEFINITE = (("der", "den", "dem", "des"), ("das", "das", "dem", "des"), ("die", "die", "der", "der"),
-            ("die", "die", "den", "der"))
+DEFINITE = (
+    ("der", "den", "dem", "des"),
+    ("das", "das", "dem", "des"),
+    ("die", "die", "der", "der"),
+    ("die", "die", "den", "der"),
+)
 # Where an ein-word has no ending, the adjective takes the strong one ("ein alter Mann", "mein altes Haus").
 BARE_CELLS = ((0, 0), (1, 0), (1, 1))
-STRONG_GENITIVE = "en"                          # of masculine and neuter adjectives: "kalten Wassers"
+STRONG_GENITIVE = "en"  # of masculine and neuter adjectives: "kalten Wassers"
 
 
 def _table(cell):
@@ -47,8 +51,11 @@ def der_word(stem: str):
 def ein_word(word: str):
     """German forms of a word that declines like "mein", mixed declension after it."""
     return _table(
-        lambda row, column: (word, STRONG[row][column]) if (row, column) in BARE_CELLS
-        else (word + STRONG[row][column], WEAK[row][column])
+        lambda row, column: (
+            (word, STRONG[row][column])
+            if (row, column) in BARE_CELLS
+            else (word + STRONG[row][column], WEAK[row][column])
+        )
     )
 
 
@@ -87,7 +94,9 @@ POSSESSIVES = (
 )
 NUMBERS = tuple(
     Determiner(
-        "number", english_number(n), no_ending(german_number(n)),
+        "number",
+        english_number(n),
+        no_ending(german_number(n)),
         (french_number(n), french_number(n, feminine=True), ""),
     )
     for n in range(2, 100)
@@ -100,16 +109,41 @@ WE = Pronoun(FIRST_PLURAL, ("we", "us"), ("wir", "uns", "uns"), ("nous", "nous",
 THEY = Pronoun(THIRD_PLURAL, ("they", "them"), ("sie", "sie", "ihnen"), ("ils", "les", "leur"), False)
 PRONOUNS = (I, HE, SHE, WE, THEY)
 
-CAN = Modal(("can", "can"), ("cannot", "cannot"), ("kann", "kann", "können", "können"),
-            ("kann", "kann", "können", "können"), ("peux", "peut", "pouvons", "peuvent"))
-MUST = Modal(("must", "must"), ("must not", "must not"), ("muss", "muss", "müssen", "müssen"),
-             ("darf", "darf", "dürfen", "dürfen"), ("dois", "doit", "devons", "doivent"))
-SHOULD = Modal(("should", "should"), ("should not", "should not"), ("sollte", "sollte", "sollten", "sollten"),
-               ("sollte", "sollte", "sollten", "sollten"), ("devrais", "devrait", "devrions", "devraient"))
-WANT = Modal(("wants to", "want to"), ("does not want to", "do not want to"), ("will", "will", "wollen", "wollen"),
-             ("will", "will", "wollen", "wollen"), ("veux", "veut", "voulons", "veulent"))
-WILL = Modal(("will", "will"), ("will not", "will not"), ("werde", "wird", "werden", "werden"),
-             ("werde", "wird", "werden", "werden"), ("vais", "va", "allons", "vont"))
+CAN = Modal(
+    ("can", "can"),
+    ("cannot", "cannot"),
+    ("kann", "kann", "können", "können"),
+    ("kann", "kann", "können", "können"),
+    ("peux", "peut", "pouvons", "peuvent"),
+)
+MUST = Modal(
+    ("must", "must"),
+    ("must not", "must not"),
+    ("muss", "muss", "müssen", "müssen"),
+    ("darf", "darf", "dürfen", "dürfen"),
+    ("dois", "doit", "devons", "doivent"),
+)
+SHOULD = Modal(
+    ("should", "should"),
+    ("should not", "should not"),
+    ("sollte", "sollte", "sollten", "sollten"),
+    ("sollte", "sollte", "sollten", "sollten"),
+    ("devrais", "devrait", "devrions", "devraient"),
+)
+WANT = Modal(
+    ("wants to", "want to"),
+    ("does not want to", "do not want to"),
+    ("will", "will", "wollen", "wollen"),
+    ("will", "will", "wollen", "wollen"),
+    ("veux", "veut", "voulons", "veulent"),
+)
+WILL = Modal(
+    ("will", "will"),
+    ("will not", "will not"),
+    ("werde", "wird", "werden", "werden"),
+    ("werde", "wird", "werden", "werden"),
+    ("vais", "va", "allons", "vont"),
+)
 MODALS = (CAN, MUST, SHOULD, WANT)
 
 IN = Preposition("in", "in", DATIVE, "dans")
@@ -158,8 +192,10 @@ Sunday Sonntag dimanche
 def date(day: int, english: str, german: str, french: str) -> Adverbial:
     """A day of the year: on the 21st of March, am einundzwanzigsten März, le vingt et un mars."""
     return Adverbial(
-        f"on the {english_ordinal(day)} of {english}", f"am {german_ordinal(day)} {german}",
-        f"le {french_day(day)} {french}", True,
+        f"on the {english_ordinal(day)} of {english}",
+        f"am {german_ordinal(day)} {german}",
+        f"le {french_day(day)} {french}",
+        True,
     )
 
 

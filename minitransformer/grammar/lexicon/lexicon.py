@@ -24,7 +24,15 @@ class Lexicon(NamedTuple):
     clause_verbs: tuple[Verb, ...] = verbs.CLAUSE_VERBS
     pronouns: tuple[Pronoun, ...] = words.PRONOUNS
     determiners: tuple[Determiner, ...] = (
-        words.THE, words.A, words.BARE, words.MASS, words.THIS, words.THESE, words.NO, words.EVERY, words.SOME,
+        words.THE,
+        words.A,
+        words.BARE,
+        words.MASS,
+        words.THIS,
+        words.THESE,
+        words.NO,
+        words.EVERY,
+        words.SOME,
         words.MANY,
     )
     possessives: tuple[Determiner, ...] = words.POSSESSIVES

@@ -233,8 +233,23 @@ house | das Haus, Hauses, Häuser | une maison
 """
 
 TABLES = {
-    "person": PERSON, "relation": RELATION, "parent": PARENT, "pet": PET, "animal": ANIMAL, "text": TEXT,
-    "food": FOOD, "meal": MEAL, "drink": DRINK, "thing": THING, "goods": GOODS, "container": CONTAINER,
-    "opening": OPENING, "device": DEVICE, "garment": GARMENT, "accessory": ACCESSORY, "place": PLACE, "area": AREA,
+    "person": PERSON,
+    "relation": RELATION,
+    "parent": PARENT,
+    "pet": PET,
+    "animal": ANIMAL,
+    "text": TEXT,
+    "food": FOOD,
+    "meal": MEAL,
+    "drink": DRINK,
+    "thing": THING,
+    "goods": GOODS,
+    "container": CONTAINER,
+    "opening": OPENING,
+    "device": DEVICE,
+    "garment": GARMENT,
+    "accessory": ACCESSORY,
+    "place": PLACE,
+    "area": AREA,
     "room": ROOM,
 }

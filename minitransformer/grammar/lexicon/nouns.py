@@ -5,8 +5,11 @@ from .noun_tables import TABLES
 
 # Names that stand for several kinds in the tables of verbs and adjectives.
 GROUPS = {
-    "people": ("person", "relation", "parent"), "animals": ("pet", "animal"), "things": ("thing", "goods"),
-    "object": ("thing", "goods", "container", "device"), "clothing": ("garment", "accessory"),
+    "people": ("person", "relation", "parent"),
+    "animals": ("pet", "animal"),
+    "things": ("thing", "goods"),
+    "object": ("thing", "goods", "container", "device"),
+    "clothing": ("garment", "accessory"),
     "building": ("place", "area", "room"),
 }
 MASS = ("meal", "drink")

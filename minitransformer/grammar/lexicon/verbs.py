@@ -19,9 +19,9 @@ class Entry(NamedTuple):
     subjects: tuple[str, ...]
     objects: tuple[str, ...] = ()
     preposition: Preposition | None = None
-    place: bool = True                          # takes a phrase of place: sleeps in the garden
-    beneficiary: bool = False                   # takes a phrase with "for": buys a book for her mother
-    stative: bool = False                       # used in the present only, and without a time
+    place: bool = True  # takes a phrase of place: sleeps in the garden
+    beneficiary: bool = False  # takes a phrase with "for": buys a book for her mother
+    stative: bool = False  # used in the present only, and without a time
 
 
 # verb | subjects; "!" marks a verb without phrases of place
@@ -187,8 +187,19 @@ notice/- | bemerken, bemerkt, bemerkt | remarquer
 
 CASES = {"A": ACCUSATIVE, "D": DATIVE}
 TO_BE = Verb(
-    ("be", "is", "was"), ("bin", "ist", "sind", "sind"), "sein", "gewesen", True, "", ACCUSATIVE,
-    ("suis", "est", "sommes", "sont"), "être", "été", False, False, "",
+    ("be", "is", "was"),
+    ("bin", "ist", "sind", "sind"),
+    "sein",
+    "gewesen",
+    True,
+    "",
+    ACCUSATIVE,
+    ("suis", "est", "sommes", "sont"),
+    "être",
+    "été",
+    False,
+    False,
+    "",
 )
 
 
@@ -210,7 +221,7 @@ def english_forms(text: str) -> tuple[str, str, str]:
 
 def german_present(infinitive: str, third: str) -> tuple[str, ...]:
     """Present for ich, er, wir, sie: the stem of the infinitive, and the third person as the table gives it."""
-    if not third.endswith("t"):                 # weiß: a past form in present use
+    if not third.endswith("t"):  # weiß: a past form in present use
         first = third
     elif infinitive.endswith("eln"):
         first = infinitive[:-3] + "le"
@@ -229,9 +240,19 @@ def _verb(english: str, german: str, french: str, case: int = ACCUSATIVE) -> Ver
     stem = french_infinitive[:-2]
     *french_present, french_participle = forms or (stem + "e", stem + "e", stem + "ons", stem + "ent", stem + "é")
     return Verb(
-        english_forms(english), german_present(rest, third), prefix + rest, participle.removeprefix("ist "),
-        participle.startswith("ist "), prefix, case, tuple(french_present), french_infinitive, french_participle,
-        bool(marks), "se" in marks, "à" if french.partition(",")[0].endswith(" à") else "",
+        english_forms(english),
+        german_present(rest, third),
+        prefix + rest,
+        participle.removeprefix("ist "),
+        participle.startswith("ist "),
+        prefix,
+        case,
+        tuple(french_present),
+        french_infinitive,
+        french_participle,
+        bool(marks),
+        "se" in marks,
+        "à" if french.partition(",")[0].endswith(" à") else "",
     )
 
 
@@ -243,8 +264,11 @@ def _rows(table: str) -> list[list[str]]:
 def _with_object(table: str, case: int) -> tuple[Entry, ...]:
     return tuple(
         Entry(
-            _verb(english, german, french, case), kinds_of("people animal" if "*" in kinds else "people"),
-            kinds_of(kinds.strip("*+ ")), beneficiary="+" in kinds, stative=english.endswith("/-"),
+            _verb(english, german, french, case),
+            kinds_of("people animal" if "*" in kinds else "people"),
+            kinds_of(kinds.strip("*+ ")),
+            beneficiary="+" in kinds,
+            stative=english.endswith("/-"),
         )
         for english, german, french, kinds in _rows(table)
     )

@@ -78,9 +78,7 @@ def find(context: Context) -> Findings:
         "dropout_rate": task.transformer().dropout,
         "schedules": {n: {s: scores(r) for s, r in of_norm.items()} for n, of_norm in runs.items()},
         "curves": {n: {s: r.curve for s, r in of_norm.items()} for n, of_norm in runs.items()},
-        "warm-up": {
-            n: {s: compare(r["warm-up"], r[s], "bleu") for s in list(SCHEDULES)[1:]} for n, r in runs.items()
-        },
+        "warm-up": {n: {s: compare(r["warm-up"], r[s], "bleu") for s in list(SCHEDULES)[1:]} for n, r in runs.items()},
         "seeds": {metric: spread(bases, metric) for metric in ("bleu", "perplexity")},
         "norms": compare(runs["post-norm"]["warm-up"], runs["pre-norm"]["warm-up"], "bleu"),
         "smoothing": {metric: compare(base, unsmoothed, metric) for metric in ("bleu", "perplexity")},

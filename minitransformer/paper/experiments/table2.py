@@ -81,9 +81,7 @@ def find(context: Context) -> Findings:
                 for ours, others in _rivals(results).items()
             },
         }
-    found["costs"] = {
-        name: {"billed": cost.billed, "needed": cost.needed} for name, cost in training_costs().items()
-    }
+    found["costs"] = {name: {"billed": cost.billed, "needed": cost.needed} for name, cost in training_costs().items()}
     return found
 
 
@@ -119,12 +117,13 @@ def report(findings: Findings) -> list[str]:
     flops, epochs = ([row[name] for row in rows] for name in ("flops", "epochs"))
     spent = dict.fromkeys(map(scientific, (min(flops), max(flops)))) if rows else {}  # one where both read the same
     rates = ", ".join(f"{name} {rate:.2g}" for name, rate in findings["rates"].items())
-    lines = [
-        paragraph(f"""
+    lines = (
+        [
+            paragraph(f"""
             Every model was trained for as many steps as it can take for {scientific(findings["operations"])}
             operations: of the matrix products, those of the forward and twice as many of the backward, on full batches.
             Counted on
-            their own batches, padding included, it was {' to '.join(spent)}, and
+            their own batches, padding included, it was {" to ".join(spent)}, and
             {min(epochs):.1f} to {max(epochs):.1f} times over the {rows[0]["pairs"]:,} pairs. They were asked with the
             mean of five checkpoints of the last fifth of the training, a beam of {findings["beam"]} and α = 0.6 (§6.1).
             In brackets: the 95 % interval of 1,000 bootstrap samples of the test sentences; there is one training of
@@ -134,8 +133,11 @@ def report(findings: Findings) -> list[str]:
             For the same operations the larger Transformer takes the fewest steps, of which {findings["warmup"]:,} are
             warm-up.
         """),
-        "",
-    ] if rows else ["Every training diverged."]
+            "",
+        ]
+        if rows
+        else ["Every training diverged."]
+    )
     for target, title in TARGETS.items():
         lines += [f"**{title}**", "", *_ours(pairs[target]["models"]), ""]
         lines += [
@@ -229,8 +231,8 @@ def _costs(costs: dict[str, dict[str, float]]) -> list[str]:
         paragraph(f"""
             The rest may have gone to all that is no matrix product, to padding, and to waiting for memory and for each
             other: the paper does not say. Base's row of the paper agrees with its own steps and seconds
-            ({scientific(costs['base']['billed'])}, printed 3.3 · 10¹⁸ from 12 hours, of which steps take
-            {RUNS['base'].hours:.1f}); big's
+            ({scientific(costs["base"]["billed"])}, printed 3.3 · 10¹⁸ from 12 hours, of which steps take
+            {RUNS["base"].hours:.1f}); big's
             likewise ({scientific(big)}, printed 2.3 · 10¹⁹ from 3.5 days).
         """),
     ]

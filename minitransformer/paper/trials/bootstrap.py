@@ -97,9 +97,7 @@ def interval(metric: Metric, statistics: NDArray[np.float64], seed: int = 0) -> 
     return _interval(metric.score(statistics.sum(0)), samples)
 
 
-def difference(
-    metric: Metric, ours: NDArray[np.float64], theirs: NDArray[np.float64], seed: int = 0
-) -> Interval:
+def difference(metric: Metric, ours: NDArray[np.float64], theirs: NDArray[np.float64], seed: int = 0) -> Interval:
     """Our score less theirs on the same sentences, `(N, k)` each, and its interval.
 
     Raises `ValueError` where there are none, or not as many of one as of the other.

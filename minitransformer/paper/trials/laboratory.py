@@ -1,9 +1,9 @@
 """Runs trials side by side and keeps their results: each is done once, and an interrupted one goes on.
 
-    data/<text>/           token ids, made once for all trials on that text
-    trainings/<trial>/     checkpoints of a training that has not ended
-    models/<trial>.safetensors
-    results/<trial>.json   written last: where it stands, the trial is done
+data/<text>/           token ids, made once for all trials on that text
+trainings/<trial>/     checkpoints of a training that has not ended
+models/<trial>.safetensors
+results/<trial>.json   written last: where it stands, the trial is done
 """
 
 import contextlib

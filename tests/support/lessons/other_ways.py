@@ -205,7 +205,9 @@ RIGHT = {
         "linear_backward": [
             lambda dy, x, weight: [np.dot(dy, weight.T), np.dot(dy.T, x).T, np.ones(len(dy)) @ dy],
             lambda dy, x, weight: (
-                np.einsum("no,io->ni", dy, weight), np.einsum("ni,no->io", x, dy), np.add.reduce(dy),
+                np.einsum("no,io->ni", dy, weight),
+                np.einsum("ni,no->io", x, dy),
+                np.add.reduce(dy),
             ),
         ],
         "numerical_gradient": [_put_back, _directions, _two_halves],

@@ -180,7 +180,8 @@ WRONG = {
         "float32": (lambda dy, y: (y * (dy - (dy * y).sum(-1, keepdims=True))).astype(np.float32), "is float32"),
         "half": (lambda dy, y: y * (dy - (dy * y).sum(-1, keepdims=True)) / 2, "0.5 times the true gradient"),
         "cut": (
-            lambda dy, y: (y * (dy - (dy * y).sum(axis=-1, keepdims=True))).clip(-1, 1), "1000 times the dy must give"
+            lambda dy, y: (y * (dy - (dy * y).sum(axis=-1, keepdims=True))).clip(-1, 1),
+            "1000 times the dy must give",
         ),
     },
     "cross_entropy": {

@@ -173,6 +173,8 @@ def _shallow(run):
 
 
 ALL = ("theta", "m", "v", "step", "rng")
+
+
 def _in_the_gradients_array(parts, gradient):
     total, loss, grad = 0, 0.0, 0.0
     for part in parts:

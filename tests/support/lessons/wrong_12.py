@@ -130,8 +130,10 @@ WRONG = {
             "without head 0 of 5 the other heads'",
         ),
         "nearly nothing": (
-            lambda weight, head, num_heads: _changed(weight, _block(weight, head, num_heads))
-            + 1e-10 * (weight - _changed(weight, _block(weight, head, num_heads))),
+            lambda weight, head, num_heads: (
+                _changed(weight, _block(weight, head, num_heads))
+                + 1e-10 * (weight - _changed(weight, _block(weight, head, num_heads)))
+            ),
             "0 itself silences it",
         ),
         "nothing": (lambda weight, head, num_heads: weight.copy(), "still depends on what head 0 mixed"),

@@ -278,9 +278,7 @@ WRONG = {
         "stop_ptr is ignored": (_flash("stop_ptr ignored"), "stop before block tl.load(stop_ptr"),
         "the tile is ignored": (_flash("the tile is ignored"), "is `tile` what"),
         "the kernel's result is thrown away": (_thrown_away, "out is not an array that it wrote"),
-        "lse by PyTorch": (
-            lambda *a: (_flash()(*a)[0], _no_flash_kernel(*a)[1]), "lse is not an array that it wrote"
-        ),
+        "lse by PyTorch": (lambda *a: (_flash()(*a)[0], _no_flash_kernel(*a)[1]), "lse is not an array that it wrote"),
     },
     "backward_block": {
         "not scaled": (_backward(scaled=False), "times the true gradient everywhere"),

@@ -64,9 +64,7 @@ def find(context: Context) -> Findings:
         "steps": steps,
         "rows": [_published(), _here(laboratory.backend, threads, steps, costs), *_gpus(costs)],
         "limits": [_limit(number, costs) for number in range(len(CHIPS))],
-        "landauer": {
-            name: cost["needed"] * BITS * BOLTZMANN * ROOM * math.log(2) for name, cost in costs.items()
-        },
+        "landauer": {name: cost["needed"] * BITS * BOLTZMANN * ROOM * math.log(2) for name, cost in costs.items()},
     }
 
 

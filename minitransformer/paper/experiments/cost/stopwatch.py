@@ -105,4 +105,3 @@ def fits(config: TransformerConfig, sentences: int, length: int, threads: int) -
 def _batch(config: TransformerConfig, sentences: int, length: int) -> Batch:
     ids = np.random.default_rng(0).integers(config.eos_id + 1, config.vocab_size, (2, sentences, length + 1))
     return Batch(ids[0, :, 1:], ids[1, :, :-1], ids[1, :, 1:])
-

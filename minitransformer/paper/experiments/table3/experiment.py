@@ -43,9 +43,7 @@ def miniature(row: Row, task: Task) -> TransformerConfig:
     Paper: big has three times as many steps, and a dropout of 0.3, with which it would not begin to translate in as few
     as there are here; it gets the base's.
     """
-    sizes = {
-        name: value // SHORTENED[name] if name in SHORTENED else value for name, value in row.overrides.items()
-    }
+    sizes = {name: value // SHORTENED[name] if name in SHORTENED else value for name, value in row.overrides.items()}
     if row.name == "big":
         del sizes["dropout"]
     return task.transformer(**sizes)

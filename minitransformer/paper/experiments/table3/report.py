@@ -54,15 +54,15 @@ def _miniature_lines(findings: Findings, base: dict[str, Any], divisors: str) ->
     if len(curve) > 1 and curve[-1]["perplexity"] < curve[-2]["perplexity"]:
         before, last = curve[-2:]
         falling = f"""
-            None is trained to its end: over the last {last['step'] - before['step']:,} steps the base's validation
-            perplexity fell from {before['perplexity']:.3f} to {last['perplexity']:.3f}. So what a row shows is how
+            None is trained to its end: over the last {last["step"] - before["step"]:,} steps the base's validation
+            perplexity fell from {before["perplexity"]:.3f} to {last["perplexity"]:.3f}. So what a row shows is how
             far it gets in so many steps, and what slows learning down (dropout, smoothing) costs more here than in a
             long training.
         """
     return [
         paragraph(f"""
             **In miniature.** Every size is divided by the same number ({divisors}); every row is trained on
-            {base['pairs']:,} pairs for {base['steps']:,} steps, which is {base['epochs']:.1f} times over, and asked
+            {base["pairs"]:,} pairs for {base["steps"]:,} steps, which is {base["epochs"]:.1f} times over, and asked
             with its last checkpoint, a beam of 4 and α = 0.6, as in §6.2. Big has the base's dropout and takes no more
             steps than the others (in the paper 0.3, and three times as many). Perplexities are per token. *Less
             base's*: the difference with its 95 % interval, both models on the same bootstrap samples of the test
@@ -161,8 +161,8 @@ def _claim_lines(findings: Findings) -> list[str]:
     lines = [
         paragraph(f"""
             What the paper's table shows, and whether it shows here, at this size and length of training. The base was
-            trained with {len(bases)} seeds, which came to {', '.join(f'{value:.1f}' for value in values['bleu'])} BLEU
-            and {', '.join(f'{value:.3f}' for value in values['perplexity'])} perplexity: a difference counts as shown
+            trained with {len(bases)} seeds, which came to {", ".join(f"{value:.1f}" for value in values["bleu"])} BLEU
+            and {", ".join(f"{value:.3f}" for value in values["perplexity"])} perplexity: a difference counts as shown
             if its interval leaves out zero **and** it is larger than theirs ({of_bleu:.1f} and
             {of_perplexity:.3f}). Each row but the base is one training.
         """),
@@ -208,9 +208,9 @@ def _length_lines(lengths: dict[str, Any]) -> list[str]:
         paragraph(f"""
             **Length extrapolation** (§3.5: sinusoids "may allow the model to extrapolate to sequence
             lengths longer than the ones encountered during training"). Two bases, trained on the
-            {some['short']['pairs']:,} pairs of at most {short[1]} tokens on either side
-            ({some['short']['epochs']:.0f} times over), are asked {some['short']['sentences']} such pairs of the test
-            set and {some['long']['sentences']} with {long[0]} tokens and more on both sides. There is one training of
+            {some["short"]["pairs"]:,} pairs of at most {short[1]} tokens on either side
+            ({some["short"]["epochs"]:.0f} times over), are asked {some["short"]["sentences"]} such pairs of the test
+            set and {some["long"]["sentences"]} with {long[0]} tokens and more on both sides. There is one training of
             each, so what another seed would change is not in the intervals:
         """),
         "",

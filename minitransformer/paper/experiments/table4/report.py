@@ -106,24 +106,24 @@ def _introduction(findings: Findings) -> list[str]:
     return [
         paragraph(f"""
             The models read an English sentence and write its parse tree as a sequence (§6.3), from
-            {few['num_trees']:,} trees ("small", in the place of the paper's 40,000 sentences of the Wall Street
-            Journal) and from {many['num_trees']:,} ("large", in the place of its 17 million of the semi-supervised
+            {few["num_trees"]:,} trees ("small", in the place of the paper's 40,000 sentences of the Wall Street
+            Journal) and from {many["num_trees"]:,} ("large", in the place of its 17 million of the semi-supervised
             setting), to equal training operations by the count of a typical batch.{other_task} The Transformer has
-            {by_model[TRANSFORMER]['num_layers']} layers on each side, d_model {by_model[TRANSFORMER]['d_model']} and
-            {by_model[TRANSFORMER]['num_heads']} heads; the other model is of the kind of the paper's first row, an LSTM
-            with additive attention, here with {_count(by_model[RNN]['num_layers'], 'layer')} and d_model
-            {by_model[RNN]['d_model']}. Vocabulary: {few['config']['vocab_size']:,} tokens for few trees,
-            {many['config']['vocab_size']:,} for many; dropout {few['config']['dropout']} and
-            {many['config']['dropout']}, the higher rate for the trees that are seen more often; batches of
-            {few['training']['tokens_per_batch']:,} padded tokens. Sizes, rates and batches are the same for both
+            {by_model[TRANSFORMER]["num_layers"]} layers on each side, d_model {by_model[TRANSFORMER]["d_model"]} and
+            {by_model[TRANSFORMER]["num_heads"]} heads; the other model is of the kind of the paper's first row, an LSTM
+            with additive attention, here with {_count(by_model[RNN]["num_layers"], "layer")} and d_model
+            {by_model[RNN]["d_model"]}. Vocabulary: {few["config"]["vocab_size"]:,} tokens for few trees,
+            {many["config"]["vocab_size"]:,} for many; dropout {few["config"]["dropout"]} and
+            {many["config"]["dropout"]}, the higher rate for the trees that are seen more often; batches of
+            {few["training"]["tokens_per_batch"]:,} padded tokens. Sizes, rates and batches are the same for both
             models where both have them. They were chosen for the Transformer after a few short trainings, not by a
             search.
         """),
         "",
         paragraph(f"""
             Each was asked {_asked(rows):,} sentences of the test set, with
-            {'the mean of its last five checkpoints' if exam['averaged'] else 'its last checkpoint'}, a beam of
-            {exam['beam']}, α = {exam['length_penalty']} and at most {exam['max_extra']} tokens more than the input has.
+            {"the mean of its last five checkpoints" if exam["averaged"] else "its last checkpoint"}, a beam of
+            {exam["beam"]}, α = {exam["length_penalty"]} and at most {exam["max_extra"]} tokens more than the input has.
             In brackets: the 95 % interval of 1,000 bootstrap samples of the test sentences. There is one training of
             each, so what another seed would change is not in the interval.
         """),
@@ -174,7 +174,7 @@ def _losses(rows: list[dict[str, Any]]) -> str:
     """What the loss says of the same models, which may not be what F1 says."""
     told = [f"{row['model']}, {row['trees']} {math.log(row['curve'][-1][1]):.3f}" for row in rows if row["curve"]]
     return paragraph(f"""
-        Validation cross-entropy at the end, in nats a token: {'; '.join(told) or 'no training came so far'}. It asks
+        Validation cross-entropy at the end, in nats a token: {"; ".join(told) or "no training came so far"}. It asks
         for one token after the right ones; F1 asks for a whole tree, in which one XX too many shifts all that follows.
         So the two need not agree on which model is better.
     """)
@@ -206,18 +206,18 @@ def _brackets(rows: list[dict[str, Any]]) -> list[str]:
         paragraph(f"""
             F1 is the harmonic mean of labelled precision and recall over all constituents of the test set: one is right
             if the reference has it with the same label over the same words (PARSEVAL). A parse is malformed if it is no
-            tree or has not as many words as the sentence (how many of either: {'; '.join(counts) or 'none was asked'}).
+            tree or has not as many words as the sentence (how many of either: {"; ".join(counts) or "none was asked"}).
             No sentence is left out: of a malformed parse a closing bracket closes the nearest open constituent of
             its label and those inside it, one without is ignored, as is a constituent without words, and what is open
             in the end is closed there. Words are counted, not matched: with one XX too few, all constituents after it
             are shifted and wrong. The second F1 gives malformed parses no right constituent at all. Over the sound ones
-            alone, other sentences for each parser, F1 is {'; '.join(sound) or 'of none'}.
+            alone, other sentences for each parser, F1 is {"; ".join(sound) or "of none"}.
         """),
         "",
         paragraph(f"""
             How much of that is counting? Of the malformed parses so many have the reference's brackets, all of them and
-            in their order, and only the words between them miscounted: {'; '.join(words) or 'none was asked'}. Of all
-            parses so many have them: {'; '.join(right) or 'none was asked'}.
+            in their order, and only the words between them miscounted: {"; ".join(words) or "none was asked"}. Of all
+            parses so many have them: {"; ".join(right) or "none was asked"}.
         """),
     ]
 
@@ -241,9 +241,7 @@ def _mistake(mistake: Mapping[str, Any] | None) -> list[str]:
 
 def _differences(findings: Findings) -> list[str]:
     known = {row["trees"]: row for row in findings["parsers"] if row["diverged"] is None}
-    shares = [
-        f"{100 * row['known'] / row['sentences']:.0f} % among the {row['num_trees']:,}" for row in known.values()
-    ]
+    shares = [f"{100 * row['known'] / row['sentences']:.0f} % among the {row['num_trees']:,}" for row in known.values()]
     seen = f" Of the test's trees, words aside, {' and '.join(shares)} to train on." if shares else ""
     return [
         paragraph(f"""
