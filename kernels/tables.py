@@ -1,11 +1,12 @@
 """The tables of ops over tensors that a model takes: PyTorch's own arithmetic, or the Triton kernels."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from minitransformer.ops import Ops
+from minitransformer.ops.table import entries
 
 from . import eager
 from .availability import interpreting, require_triton, triton_device
@@ -26,9 +27,7 @@ def torch_ops(device: Any = "cpu", dtype: Any = "float32") -> Ops:
     device that is not there.
     """
     chosen = _dtype(dtype, TORCH_DTYPES)
-    names = {field.name for field in fields(Ops)}
-    arithmetic = {name: getattr(eager, name) for name in eager.__all__ if name in names}
-    return Ops(**arithmetic, **plumbing(_device(device), chosen))
+    return Ops(**entries(vars(eager)), **plumbing(_device(device), chosen))
 
 
 def triton_ops(device: Any = None, dtype: Any = "float32") -> Ops:
@@ -45,10 +44,14 @@ def triton_ops(device: Any = None, dtype: Any = "float32") -> Ops:
     device = there if device is None else device
     if _kind(device) != there:
         raise ValueError(f"the triton backend runs on {there}, not on {device}: the torch backend runs there")
+    return replace(torch_ops(device, chosen), **triton_entries())
+
+
+def triton_entries() -> dict[str, Any]:
+    """The entries of a table that are Triton kernels."""
     import kernels
 
-    names = {field.name for field in fields(Ops)} & set(kernels.__all__)
-    return replace(torch_ops(device, chosen), **{name: getattr(kernels, name) for name in names})
+    return entries({name: getattr(kernels, name) for name in kernels.__all__})
 
 
 def _dtype(dtype: Any, known: tuple[str, ...]) -> torch.dtype:

@@ -4,7 +4,7 @@ It needs NumPy alone. (The other half of the proof, PyTorch's autograd, is in `t
 options, each layer with its parameters, and every parameter of a small whole model. An op of your own can take the
 place of ours, and is then checked by itself and inside everything that uses it:
 
-    run_checks(dataclasses.replace(numpy_ops, softmax_forward=mine, softmax_backward=mine_backward))
+    run_checks(dataclasses.replace(numpy_ops, softmax=Pair(mine, mine_backward)))
 """
 
 import time
@@ -37,7 +37,7 @@ from .layers import (
     TokenEmbedding,
 )
 from .models import ConvolutionalConfig, RecurrentConfig, Transformer, TransformerConfig, build_model
-from .ops import Array, Dropout, Ops, dropout_key, numpy_ops
+from .ops import Array, Dropout, Ops, Pair, dropout_key, numpy_ops
 
 TOLERANCE = 1e-6
 WIDTH = 68
@@ -109,8 +109,8 @@ def op_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     off_kink += 0.1 * np.sign(off_kink)
 
     def case(name: str, label: str, arrays: dict[str, Array | None], **options: Any) -> Case:
-        forward, backward = getattr(ops, f"{name}_forward"), getattr(ops, f"{name}_backward")
-        return Case(f"{name}{label and ', '}{label}", partial(forward, **options), backward, arrays)
+        pair: Pair = getattr(ops, name)
+        return Case(f"{name}{label and ', '}{label}", partial(pair.forward, **options), pair.backward, arrays)
 
     affine = {"x": n((2, 3, 4)), "weight": n((4, 5)), "bias": n(5)}
     yield case("linear", "", affine)

@@ -11,11 +11,11 @@ V the vocabulary, N rows, K the positions that a convolution sees.
 """
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
-from .ops import Array, Dropout, dropout_mask, numpy_ops
+from .ops import Array, Dropout, Ops, dropout_mask
+from .ops.table import entries
 
 # --- Linear: Vaswani 2017, §3.3 -------------------------------------------------------------------------------
 
@@ -321,7 +321,5 @@ def global_norm(grad: Array) -> float:
     return math.sqrt((grad.astype(np.float64) ** 2).sum())
 
 
-HERE = {name: value for name, value in globals().items() if name in numpy_ops.__dataclass_fields__}
-
-textbook_ops = replace(numpy_ops, **HERE)
+textbook_ops = Ops(**entries(globals()))
 """All of the above as a table; what moves arrays about (`zeros`, `take`, `topk`, …) is NumPy's there as here."""

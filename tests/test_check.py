@@ -10,7 +10,7 @@ from support.prove import Proof
 
 from minitransformer.check import TOLERANCE, run_checks
 from minitransformer.models import Transformer, TransformerConfig
-from minitransformer.ops import numpy_ops
+from minitransformer.ops import Pair, numpy_ops
 
 LINES: list[str] = []
 
@@ -33,9 +33,8 @@ def test_everything_is_right(results, proof: Proof):
 def test_every_op_layer_and_parameter_has_a_row(results):
     rows = [result.component for result in results]
     assert len(set(rows)) == len(rows)
-    for field in dataclasses.fields(numpy_ops):
-        if field.name.endswith("_backward"):
-            assert any(row.split(",")[0] == field.name.removesuffix("_backward") for row in rows), field.name
+    for name, _ in numpy_ops.pairs():
+        assert any(row.split(",")[0] == name for row in rows), name
     for layer in ("Linear", "FeedForward", "LayerNorm", "TokenEmbedding", "LearnedPositions", "SelfAttention"):
         assert any(row.startswith(layer) for row in rows)
     for name in ("Recurrent", "GatedConvolution", "AttendingConvolution", "RecurrentT", "ConvolutionalTranslator"):
@@ -54,7 +53,8 @@ def test_a_broken_op_is_found_alone_and_inside_what_uses_it():
         return dy * np.sign(cache) * 1.001
 
     lines: list[str] = []
-    results = run_checks(dataclasses.replace(numpy_ops, relu_backward=relu_backward), lines.append)
+    broken = Pair(numpy_ops.relu.forward, relu_backward)
+    results = run_checks(dataclasses.replace(numpy_ops, relu=broken), lines.append)
     wrong = [result for result in results if not result.passed]
     assert [result.component for result in wrong] == [
         "relu",

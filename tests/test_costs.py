@@ -2,7 +2,6 @@
 
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from minitransformer.costs import (
 from minitransformer.layers import DropoutStream
 from minitransformer.models import ModelConfig, build_model
 from minitransformer.ops import numpy_ops
+from minitransformer.probe import Call, probe
 
 SIZES: dict[str, Any] = {"vocab_size": 50, "d_model": 32, "num_heads": 2, "d_ff": 64, "num_layers": 2, "max_length": 64}
 VARIANTS: list[dict[str, Any]] = [
@@ -81,19 +81,17 @@ def test_flops_are_those_of_the_products_that_a_model_takes(variant: dict[str, A
     config = TransformerConfig(**SIZES | variant)
     counted = 0
 
-    def linear_forward(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> tuple:
+    def count(call: Call) -> None:
         nonlocal counted
-        counted += 2 * x.size * weight.shape[1]
-        return numpy_ops.linear_forward(x, weight, bias)
+        if call.op == "linear":
+            x, weight, _ = call.arguments
+            counted += 2 * x.size * weight.shape[1]
+        elif call.op == "attention":
+            query, key, value = call.arguments
+            counted += 2 * query.size * key.shape[2] + 2 * query[..., 0].size * value[0, 0].size
 
-    def attention_forward(query: np.ndarray, key: np.ndarray, value: np.ndarray, **options: Any) -> tuple:
-        nonlocal counted
-        counted += 2 * query.size * key.shape[2] + 2 * query[..., 0].size * value[0, 0].size
-        return numpy_ops.attention_forward(query, key, value, **options)
-
-    ops = replace(numpy_ops, linear_forward=linear_forward, attention_forward=attention_forward)
     ids = np.full((1, LENGTH), 5)
-    Transformer(config, ops).forward(ids, ids)
+    Transformer(config, probe(numpy_ops, count)).forward(ids, ids)
     flops = flops_per_token(config, LENGTH)
     assert LENGTH * (flops.source + flops.target) == counted
     assert flops.training == 1.5 * counted / LENGTH

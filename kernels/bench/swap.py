@@ -26,6 +26,7 @@ from minitransformer.ops import Ops, numpy_ops
 from minitransformer.optimizer import Adam
 
 from ..graph import CapturedStep
+from ..tables import triton_entries
 from .machine import Call, Machine
 from .race import Bench, Found, Task
 from .reference import Reference
@@ -144,24 +145,18 @@ def _numpy(setting: Setting) -> tuple[Truth, dict[str, Any]]:
 
 def ladder(machine: Machine) -> dict[str, Ops]:
     """PyTorch's arithmetic, and one kernel more at a time until all that a training step reaches is ours."""
-    ops = machine.ops
-    forward, backward = kernels.attention_from(kernels.softmax_forward, kernels.softmax_backward)
+    ops, triton = machine.ops, triton_entries()
     tables = {"torch arithmetic": ops}
     for name, ours in {
-        "+ Triton softmax": {"attention_forward": forward, "attention_backward": backward},
-        "+ flash attention": _pairs("attention"),
-        "+ add_layernorm": _pairs("add_layernorm"),
-        "+ linear_cross_entropy": _pairs("linear_cross_entropy"),
+        "+ Triton softmax": {"attention": kernels.attention_from(triton["softmax"])},
+        "+ flash attention": {"attention": triton["attention"]},
+        "+ add_layernorm": {"add_layernorm": triton["add_layernorm"]},
+        "+ linear_cross_entropy": {"linear_cross_entropy": triton["linear_cross_entropy"]},
         "+ Adam": {"adam_step": kernels.adam_step, "global_norm": kernels.global_norm},
-        "+ embedding, dropout, relu": _pairs("embedding", "dropout", "relu"),
+        "+ embedding, dropout, relu": {op: triton[op] for op in ("embedding", "dropout", "relu")},
     }.items():
         tables[name] = ops = replace(ops, **ours)
     return tables
-
-
-def _pairs(*ops: str) -> dict[str, Any]:
-    names = (f"{op}_{direction}" for op in ops for direction in ("forward", "backward"))
-    return {name: getattr(kernels, name) for name in names}
 
 
 def _ours(setting: Setting, ops: Ops, truth: Truth, captured: bool) -> list[Call]:

@@ -1,23 +1,21 @@
 """Scaled dot-product attention, composed from a softmax."""
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from minitransformer.ops import Dropout
+from minitransformer.ops import Dropout, Pair
 
 from .._checks import check_attention, check_gradient
 from .dropout import dropout_backward, dropout_forward
 from .softmax import softmax_backward, softmax_forward
 
 
-def attention_from(softmax_forward: Callable, softmax_backward: Callable) -> tuple[Callable, Callable]:
+def attention_from(softmax: Pair) -> Pair:
     """Attention made of two products and any softmax pair; scores and weights are stored, `(B, H, Tq, Tk)` each.
 
-    So a softmax kernel reaches the whole model: `dataclasses.replace(ops, attention_forward=forward,
-    attention_backward=backward)`.
+    So a softmax kernel reaches the whole model: `dataclasses.replace(ops, attention=attention_from(softmax))`.
     """
 
     def attention_forward(
@@ -33,7 +31,7 @@ def attention_from(softmax_forward: Callable, softmax_backward: Callable) -> tup
     ) -> tuple[Tensor, tuple]:
         """`softmax(scale · query keyᵀ) value`: `(B, H, Tq, D)`, `(B, H, Tk, D)`, `(B, H, Tk, Dv)` → `(B, H, Tq, Dv)`"""
         scores, scaled_query, scale = _scores(query, key, value, causal, key_mask, window, scale)
-        weights, softmax_cache = softmax_forward(scores)  # (B, H, Tq, Tk)
+        weights, softmax_cache = softmax.forward(scores)  # (B, H, Tq, Tk)
         dropped, dropout_cache = dropout_forward(weights, dropout)
         out = dropped @ value  # (B, H, Tq, Dv)
         return out, (scaled_query, key, value, dropped, softmax_cache, dropout_cache, scale)
@@ -44,15 +42,16 @@ def attention_from(softmax_forward: Callable, softmax_backward: Callable) -> tup
         check_gradient("dout", dout, (*dropped.shape[:3], value.shape[3]), value.dtype, value.device)
         dvalue = dropped.mT @ dout  # out = dropped @ value
         dweights = dropout_backward(dout @ value.mT, dropout_cache)
-        dscores = softmax_backward(dweights, softmax_cache)
+        dscores = softmax.backward(dweights, softmax_cache)
         dquery = dscores @ key * scale  # scores = (scale · query) @ keyᵀ
         dkey = dscores.mT @ scaled_query
         return dquery, dkey, dvalue
 
-    return attention_forward, attention_backward
+    return Pair(attention_forward, attention_backward)
 
 
-attention_forward, attention_backward = attention_from(softmax_forward, softmax_backward)
+attention = attention_from(Pair(softmax_forward, softmax_backward))
+attention_forward, attention_backward = attention.forward, attention.backward
 
 
 def attention_weights(

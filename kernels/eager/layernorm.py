@@ -1,10 +1,8 @@
 """Layer normalisation, alone and as the paper's Add & Norm."""
 
-from collections.abc import Callable
-
 from torch import Tensor
 
-from minitransformer.ops import Dropout
+from minitransformer.ops import Dropout, Pair
 from minitransformer.ops.arguments import check_number
 
 from .._checks import check_floats, check_gradient, check_scale_and_shift, check_shape
@@ -37,11 +35,11 @@ def layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor
     return dx.to(dtype), dgamma.to(gamma.dtype), dbeta.to(gamma.dtype)
 
 
-def add_layernorm_from(layernorm_forward: Callable, layernorm_backward: Callable) -> tuple[Callable, Callable]:
+def add_layernorm_from(layernorm: Pair) -> Pair:
     """The paper's Add & Norm, `LayerNorm(x + Dropout(sublayer_out))`, made of any layernorm pair.
 
-    So a layernorm kernel reaches the whole model: `dataclasses.replace(ops, add_layernorm_forward=forward,
-    add_layernorm_backward=backward)`.
+    So a layernorm kernel reaches the whole model:
+    `dataclasses.replace(ops, add_layernorm=add_layernorm_from(layernorm))`.
     """
 
     def add_layernorm_forward(
@@ -51,16 +49,17 @@ def add_layernorm_from(layernorm_forward: Callable, layernorm_backward: Callable
         check_floats(x=x, sublayer_out=sublayer_out)
         check_shape("sublayer_out", sublayer_out, x.shape)
         dropped, dropout_cache = dropout_forward(sublayer_out, dropout)
-        y, norm_cache = layernorm_forward(x + dropped, gamma, beta, eps)
+        y, norm_cache = layernorm.forward(x + dropped, gamma, beta, eps)
         return y, (norm_cache, dropout_cache)
 
     def add_layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Gradients `(dx, dsublayer_out, dgamma, dbeta)`."""
         norm_cache, dropout_cache = cache
-        dx, dgamma, dbeta = layernorm_backward(dy, norm_cache)
+        dx, dgamma, dbeta = layernorm.backward(dy, norm_cache)
         return dx, dropout_backward(dx, dropout_cache), dgamma, dbeta
 
-    return add_layernorm_forward, add_layernorm_backward
+    return Pair(add_layernorm_forward, add_layernorm_backward)
 
 
-add_layernorm_forward, add_layernorm_backward = add_layernorm_from(layernorm_forward, layernorm_backward)
+add_layernorm = add_layernorm_from(Pair(layernorm_forward, layernorm_backward))
+add_layernorm_forward, add_layernorm_backward = add_layernorm.forward, add_layernorm.backward

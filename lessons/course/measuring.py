@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from minitransformer.ops import Ops
+from minitransformer.probe import Call as OpCall
+from minitransformer.probe import probe
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "tests" / "benchmarks"
 
@@ -75,20 +77,12 @@ class Stopwatch:
     def __init__(self, ops: Ops) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
         self._lock = threading.Lock()
-        names = [f.name for f in fields(ops) if f.name.endswith(("_forward", "_backward")) or f.name == "adam_step"]
-        self.ops = replace(ops, **{name: self._timed(name, getattr(ops, name)) for name in names})
+        self.ops = probe(ops, self._add)
 
-    def _timed(self, name: str, op: Callable[..., Any]) -> Callable[..., Any]:
-        pair = name.removesuffix("_forward").removesuffix("_backward").removesuffix("_step")
-
-        def timed(*arguments: Any, **options: Any) -> Any:
-            start = time.perf_counter()
-            result = op(*arguments, **options)
+    def _add(self, call: OpCall) -> None:
+        if call.way or call.op == "adam_step":
             with self._lock:
-                self.seconds[pair] += time.perf_counter() - start
-            return result
-
-        return timed
+                self.seconds[call.op.removesuffix("_step")] += call.seconds
 
     def profile(self, step: Call, steps: int = 1, threads: int = 1) -> dict[str, float]:
         """Milliseconds of a step: "total", and each pair's share of it where so many threads work side by side."""

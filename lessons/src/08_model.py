@@ -27,7 +27,14 @@ from minitransformer import Transformer, TransformerConfig
 from minitransformer.costs import num_parameters, parameter_groups
 from minitransformer.gradcheck import check_gradients, error
 from minitransformer.layers import EncoderLayer, FlatParameters
-from minitransformer.ops import attention_backward, attention_forward, layernorm_forward, numpy_ops, softmax_forward
+from minitransformer.ops import (
+    Pair,
+    attention_backward,
+    attention_forward,
+    layernorm_forward,
+    numpy_ops,
+    softmax_forward,
+)
 
 check = start("08")
 rng = np.random.default_rng(0)
@@ -424,9 +431,10 @@ def tolls(**options):
 
     def noting(x, sublayer_out, *rest):
         sigmas.append((x + sublayer_out).std(axis=-1).mean())
-        return numpy_ops.add_layernorm_forward(x, sublayer_out, *rest)
+        return numpy_ops.add_layernorm.forward(x, sublayer_out, *rest)
 
-    ops = replace(numpy_ops, add_layernorm_forward=noting)  # the ops are a table: any of them can be swapped
+    pair = Pair(noting, numpy_ops.add_layernorm.backward)
+    ops = replace(numpy_ops, add_layernorm=pair)  # the ops are a table: any of them can be swapped
     Transformer(TransformerConfig(**DEEP, **options), ops, "float64").forward(*random_batch()[:2])
     return np.array(sigmas)
 

@@ -38,7 +38,7 @@ import numpy as np
 
 from course import recorded, start
 from course.gpu import DEVICE, MISSING, machine, require  # before anything else imports triton
-from course.measuring import benchmark, blas_threads, race, this_machine
+from course.measuring import blas_threads, race, this_machine
 from course.pictures.lesson_17 import kernel_dots, ladder, move, roof
 from course.roofline import GPUS, WORKS, Gpu, gpu_named
 from course.style import BLUE, GREY, INK, VERMILION
@@ -48,6 +48,7 @@ from minitransformer import Transformer, TransformerConfig, Translator, ops
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import collate
 from minitransformer.gradcheck import error
+from minitransformer.textbook import textbook_ops
 
 check = start("17")
 print(machine())
@@ -307,10 +308,10 @@ for name, (C_in, C_out) in layers.items():
 #
 # ## Do they compute the same? The swap
 #
-# A model reaches its arithmetic through a table, [`Ops`](../minitransformer/ops/__init__.py). So to swap a kernel in is
-# one line: `replace(table, softmax_forward=…, softmax_backward=…)`, always the pair, because the backward reads what
-# its own forward kept. The model does not reach softmax itself, but inside attention: `kernels.attention_from` makes
-# attention from any softmax pair.
+# A model reaches its arithmetic through a table, [`Ops`](../minitransformer/ops/table.py). So to swap a kernel in is
+# one line: `replace(table, softmax=other.softmax)`, always the pair of forward and backward, because the backward reads
+# what its own forward kept. The model does not reach softmax itself, but inside attention: `kernels.attention_from`
+# makes attention from any softmax pair.
 #
 # Here is the small trained translator of lesson 10 with two sentences. The truth is NumPy's loss and gradient in
 # float64; how far NumPy's own float32 is from it says what to expect of the others:
@@ -346,7 +347,9 @@ def off_by(gradient):
     return float(np.abs(gradient - true_gradient).max() / scale)
 
 
-printed_loss = replace(ops.numpy_ops, **benchmark("naive_ops").NAIVE["loss"])  # the formula, without lesson 14's tricks
+printed_loss = replace(
+    ops.numpy_ops, linear_cross_entropy=textbook_ops.linear_cross_entropy
+)  # without lesson 14's tricks
 loss, gradient = loss_and_gradient(ops.numpy_ops)
 line("NumPy, float64", true_loss, 0.0)
 line("NumPy, float32", loss, off_by(gradient))
@@ -381,18 +384,15 @@ def swapped():
     require()
     import kernels
 
-    def pairs(*names):
-        return {f"{op}_{way}": getattr(kernels, f"{op}_{way}") for op in names for way in ("forward", "backward")}
-
-    forward, backward = kernels.attention_from(kernels.softmax_forward, kernels.softmax_backward)
+    triton = kernels.triton_ops(DEVICE)
     swaps = {
         "PyTorch's operations": {},
-        "softmax": {"attention_forward": forward, "attention_backward": backward},
-        "flash attention": pairs("attention"),
-        "add_layernorm": pairs("add_layernorm"),
-        "linear_cross_entropy": pairs("linear_cross_entropy"),
-        "embedding": pairs("embedding"),
-        "relu": pairs("relu"),
+        "softmax": {"attention": kernels.attention_from(triton.softmax)},
+        "flash attention": {"attention": triton.attention},
+        "add_layernorm": {"add_layernorm": triton.add_layernorm},
+        "linear_cross_entropy": {"linear_cross_entropy": triton.linear_cross_entropy},
+        "embedding": {"embedding": triton.embedding},
+        "relu": {"relu": triton.relu},
     }
     found = []
     for name, ours in swaps.items():
@@ -501,9 +501,9 @@ for name, ledger in ledgers().items():
 # * **The wrong peak.** Against the data sheet's rate "with sparsity" every kernel looks half as good as it is.
 
 # %%
-naive = benchmark("naive_ops").NAIVE["attention"]
+half = ops.Pair(textbook_ops.attention.forward, ops.numpy_ops.attention.backward)
 try:
-    loss_and_gradient(replace(ops.numpy_ops, attention_forward=naive["attention_forward"]))
+    loss_and_gradient(replace(ops.numpy_ops, attention=half))
 except ValueError as problem:
     print(f"half a swap: {type(problem).__name__}: {problem}")
 
@@ -514,7 +514,8 @@ def nearly_layernorm(x, sublayer_out, gamma, beta, eps=1e-5, dropout=None):
     return (y - beta) * shrunk + beta, cache
 
 
-loss, gradient = loss_and_gradient(replace(ops.numpy_ops, add_layernorm_forward=nearly_layernorm))
+nearly = ops.Pair(nearly_layernorm, ops.numpy_ops.add_layernorm.backward)
+loss, gradient = loss_and_gradient(replace(ops.numpy_ops, add_layernorm=nearly))
 print(
     f"ddof=1: loss {loss:.6f} instead of {true_loss:.6f}, gradient off by {off_by(gradient):.0e} of its largest element"
 )

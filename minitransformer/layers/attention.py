@@ -57,7 +57,7 @@ class SelfAttention(Layer):
         """x `(B, T, C)`, key_mask `(B, T)` with `True` = real → `(B, T, C)`."""
         query, key, value, project_cache = self._project(x)
         options = {"causal": self.causal, "window": self.window, "key_mask": key_mask}
-        mixed, attention_cache = self.ops.attention_forward(
+        mixed, attention_cache = self.ops.attention.forward(
             query, key, value, **options, dropout=dropout_at(dropout, self.site, self.attention_dropout)
         )  # (B, H, T, Dv)
         out, output_cache = self.output.forward(merge_heads(mixed))  # (B, T, C)
@@ -67,7 +67,7 @@ class SelfAttention(Layer):
         """Returns dx `(B, T, C)`; adds into the parameters' gradients."""
         project_cache, attention_cache, output_cache, _ = cache
         dmixed = split_heads(self.output.backward(dout, output_cache), self.num_heads)  # (B, H, T, Dv)
-        gradients = self.ops.attention_backward(dmixed, attention_cache)  # dquery, dkey, dvalue
+        gradients = self.ops.attention.backward(dmixed, attention_cache)  # dquery, dkey, dvalue
         dprojected = self.ops.concatenate([merge_heads(gradient) for gradient in gradients])  # (B, T, H(2·Dk + Dv))
         return self.query_key_value.backward(dprojected, project_cache)
 
@@ -81,7 +81,7 @@ class SelfAttention(Layer):
         keys[:, :, position : position + 1] = key
         values[:, :, position : position + 1] = value
         seen = slice(0, position + 1)
-        mixed, _ = self.ops.attention_forward(query, keys[:, :, seen], values[:, :, seen], window=self.window)
+        mixed, _ = self.ops.attention.forward(query, keys[:, :, seen], values[:, :, seen], window=self.window)
         return self.output.forward(merge_heads(mixed))[0]
 
     def weights(self, cache: tuple) -> Array:
@@ -126,7 +126,7 @@ class CrossAttention(Layer):
         key, value, key_value_cache = self._project_memory(memory)
         query, query_cache = self.query.forward(x)
         query = split_heads(query, self.num_heads)  # (B, H, Tq, Dk)
-        mixed, attention_cache = self.ops.attention_forward(
+        mixed, attention_cache = self.ops.attention.forward(
             query, key, value, key_mask=key_mask, dropout=dropout_at(dropout, self.site, self.attention_dropout)
         )  # (B, H, Tq, Dv)
         out, output_cache = self.output.forward(merge_heads(mixed))  # (B, Tq, C)
@@ -136,7 +136,7 @@ class CrossAttention(Layer):
         """Returns (dx `(B, Tq, C)`, dmemory `(B, Tk, C)`); adds into the parameters' gradients."""
         key_value_cache, query_cache, attention_cache, output_cache, _ = cache
         dmixed = split_heads(self.output.backward(dout, output_cache), self.num_heads)  # (B, H, Tq, Dv)
-        dquery, dkey, dvalue = self.ops.attention_backward(dmixed, attention_cache)
+        dquery, dkey, dvalue = self.ops.attention.backward(dmixed, attention_cache)
         dx = self.query.backward(merge_heads(dquery), query_cache)
         dkey_value = self.ops.concatenate([merge_heads(dkey), merge_heads(dvalue)])  # (B, Tk, H(Dk + Dv))
         return dx, self.key_value.backward(dkey_value, key_value_cache)
@@ -152,7 +152,7 @@ class CrossAttention(Layer):
         The beams of a sentence are the queries of one attention, so its keys and values are not copied for each.
         """
         query = split_heads(self.query.forward(x)[0], self.num_heads)  # (B, H, K, Dk)
-        mixed, _ = self.ops.attention_forward(query, keys, values, key_mask=key_mask)
+        mixed, _ = self.ops.attention.forward(query, keys, values, key_mask=key_mask)
         return self.output.forward(merge_heads(mixed))[0]
 
     def weights(self, cache: tuple) -> Array:

@@ -30,14 +30,14 @@ class TanhCell(Layer):
     def forward(self, projected: Array, state: State) -> tuple[State, Array]:
         """projected `(N, C)`, which is `x_t W + b`, and the state before → the state after."""
         (hidden,) = state
-        carried, _ = self.ops.linear_forward(hidden, self.recurrent.value, None)
-        hidden, cache = self.ops.tanh_forward(projected + carried)
+        carried, _ = self.ops.linear.forward(hidden, self.recurrent.value, None)
+        hidden, cache = self.ops.tanh.forward(projected + carried)
         return (hidden,), cache
 
     def backward(self, dstate: State, cache: Array) -> tuple[Array, State]:
         """Returns (dprojected, the gradient of the state before); that of `recurrent` is the caller's to add."""
         (dhidden,) = dstate
-        dprojected = self.ops.tanh_backward(dhidden, cache)
+        dprojected = self.ops.tanh.backward(dhidden, cache)
         return dprojected, (dprojected @ self.recurrent.value.swapaxes(0, 1),)
 
 
@@ -62,13 +62,13 @@ class LSTMCell(Layer):
         """projected `(N, 4·C)`, which is `x_t W + b`, and the state before, (h, c) → the state after."""
         hidden, memory = state
         width = self.width
-        carried, _ = self.ops.linear_forward(hidden, self.recurrent.value, None)
+        carried, _ = self.ops.linear.forward(hidden, self.recurrent.value, None)
         gates = projected + carried  # (N, 4·C)
-        opened, opened_cache = self.ops.sigmoid_forward(gates[:, : 3 * width])
-        candidate, candidate_cache = self.ops.tanh_forward(gates[:, 3 * width :])
+        opened, opened_cache = self.ops.sigmoid.forward(gates[:, : 3 * width])
+        candidate, candidate_cache = self.ops.tanh.forward(gates[:, 3 * width :])
         write, keep, read = opened[:, :width], opened[:, width : 2 * width], opened[:, 2 * width :]
         new_memory = keep * memory + write * candidate
-        squashed, squashed_cache = self.ops.tanh_forward(new_memory)
+        squashed, squashed_cache = self.ops.tanh.forward(new_memory)
         cache = (write, keep, read, candidate, memory, squashed, opened_cache, candidate_cache, squashed_cache)
         return (read * squashed, new_memory), cache
 
@@ -77,11 +77,11 @@ class LSTMCell(Layer):
         write, keep, read, candidate, memory, squashed, opened_cache, candidate_cache, squashed_cache = cache
         dhidden, dmemory = dstate
         dread = dhidden * squashed  # hidden = read · squashed
-        dmemory = dmemory + self.ops.tanh_backward(dhidden * read, squashed_cache)
+        dmemory = dmemory + self.ops.tanh.backward(dhidden * read, squashed_cache)
         dkeep = dmemory * memory  # new_memory = keep · memory + write · candidate
         dwrite = dmemory * candidate
-        dopened = self.ops.sigmoid_backward(self.ops.concatenate([dwrite, dkeep, dread]), opened_cache)  # (N, 3·C)
-        dcandidate = self.ops.tanh_backward(dmemory * write, candidate_cache)
+        dopened = self.ops.sigmoid.backward(self.ops.concatenate([dwrite, dkeep, dread]), opened_cache)  # (N, 3·C)
+        dcandidate = self.ops.tanh.backward(dmemory * write, candidate_cache)
         dgates = self.ops.concatenate([dopened, dcandidate])  # (N, 4·C)
         return dgates, (dgates @ self.recurrent.value.swapaxes(0, 1), dmemory * keep)
 

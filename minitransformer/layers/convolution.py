@@ -40,12 +40,12 @@ class GatedConvolution(Layer):
 
     def forward(self, x: Array, mask: Array | None = None, dropout: DropoutStream | None = None) -> tuple[Array, tuple]:
         """x `(B, T, C)`, mask `(B, T)` with `True` = real → `(B, T, C)`. What is masked is seen as zeros."""
-        x, dropout_cache = self.ops.dropout_forward(x, dropout_at(dropout, self.site, self.rate))
+        x, dropout_cache = self.ops.dropout.forward(x, dropout_at(dropout, self.site, self.rate))
         real = None
         if mask is not None:
             real = self.ops.cast(mask, x.dtype)[..., None]  # (B, T, 1)
             x = x * real
-        both, convolution_cache = self.ops.conv1d_forward(
+        both, convolution_cache = self.ops.conv1d.forward(
             x, self.weight.value, self.bias.value, padding="causal" if self.causal else "same"
         )  # (B, T, 2·C)
         out, gate_cache = self._gated(both)
@@ -54,25 +54,25 @@ class GatedConvolution(Layer):
     def backward(self, dout: Array, cache: tuple) -> Array:
         """Returns dx; adds into the parameters' gradients."""
         dropout_cache, real, convolution_cache, (value, gate, sigmoid_cache) = cache
-        dgate = self.ops.sigmoid_backward(dout * value, sigmoid_cache)  # out = value · gate
+        dgate = self.ops.sigmoid.backward(dout * value, sigmoid_cache)  # out = value · gate
         dboth = self.ops.concatenate([dout * gate, dgate])  # (B, T, 2·C)
-        dx, dweight, dbias = self.ops.conv1d_backward(dboth, convolution_cache)
+        dx, dweight, dbias = self.ops.conv1d.backward(dboth, convolution_cache)
         self.weight.grad += dweight
         self.bias.grad += dbias
         if real is not None:
             dx = dx * real
-        return self.ops.dropout_backward(dx, dropout_cache)
+        return self.ops.dropout.backward(dx, dropout_cache)
 
     def step(self, x: Array, past: Array) -> tuple[Array, Array]:
         """One new position: x `(N, 1, C)` and the K − 1 inputs before it, past `(N, K − 1, C)` → (out, past)."""
         window = self.ops.concatenate([past, x], axis=1)  # (N, K, C)
-        both, _ = self.ops.conv1d_forward(window, self.weight.value, self.bias.value, padding="valid")  # (N, 1, 2·C)
+        both, _ = self.ops.conv1d.forward(window, self.weight.value, self.bias.value, padding="valid")  # (N, 1, 2·C)
         return self._gated(both)[0], window[:, 1:]
 
     def _gated(self, both: Array) -> tuple[Array, tuple]:
         """The gated linear unit `value ⊗ σ(gate)`: `(…, 2·C)` → `(…, C)`."""
         value = both[..., : self.width]
-        gate, sigmoid_cache = self.ops.sigmoid_forward(both[..., self.width :])
+        gate, sigmoid_cache = self.ops.sigmoid.forward(both[..., self.width :])
         return value * gate, (value, gate, sigmoid_cache)
 
 
@@ -115,7 +115,7 @@ class StepAttention(Layer):
         """hidden and embedded `(B, Tq, C)`, keys and values `(B, Tk, C)`, key_mask `(B, Tk)` → `(B, Tq, C)`."""
         query, query_cache = self.query.forward(hidden)
         query = (query + embedded) * HALVED
-        context, attention_cache = self.ops.attention_forward(
+        context, attention_cache = self.ops.attention.forward(
             query[:, None], keys[:, None], values[:, None], key_mask=key_mask
         )  # (B, 1, Tq, C)
         return (hidden + context[:, 0]) * HALVED, (query_cache, attention_cache)
@@ -125,7 +125,7 @@ class StepAttention(Layer):
         query_cache, attention_cache = cache
         dsum = dout * HALVED
         dquery, dkeys, dvalues = (
-            gradient[:, 0] for gradient in self.ops.attention_backward(dsum[:, None], attention_cache)
+            gradient[:, 0] for gradient in self.ops.attention.backward(dsum[:, None], attention_cache)
         )
         dembedded = dquery * HALVED  # query = √½ (hidden W + b + embedded)
         return dsum + self.query.backward(dembedded, query_cache), dembedded, dkeys, dvalues

@@ -1,6 +1,7 @@
 """Tokens and positions as vectors."""
 
 import math
+from typing import Any
 
 from ..ops import Array, Ops
 from ..ops.initialize import normal
@@ -22,28 +23,28 @@ class TokenEmbedding(Layer):
 
     def forward(self, ids: Array) -> tuple[Array, tuple]:
         """ids `(B, T)` → `√d_model · table[ids]`, `(B, T, C)`."""
-        return self.ops.embedding_forward(ids, self.table.value, self.scale)
+        return self.ops.embedding.forward(ids, self.table.value, self.scale)
 
     def backward(self, dout: Array, cache: tuple) -> None:
         """Adds into the table's gradient; ids have none."""
-        self.ops.embedding_backward(dout, cache, out=self.table.grad)
+        self.ops.embedding.backward(dout, cache, out=self.table.grad)
 
     def logits(self, hidden: Array) -> tuple[Array, tuple]:
         """hidden `(..., C)` → `hidden @ tableᵀ`, `(..., V)`."""
-        return self.ops.linear_forward(hidden, self.table.value.swapaxes(0, 1), None)
+        return self.ops.linear.forward(hidden, self.table.value.swapaxes(0, 1), None)
 
     def logits_backward(self, dlogits: Array, cache: tuple) -> Array:
         """Returns dhidden `(..., C)`; adds into the table's gradient."""
-        dhidden, _, _ = self.ops.linear_backward(dlogits, cache, out=(self.table.grad.swapaxes(0, 1), None))
+        dhidden, _, _ = self.ops.linear.backward(dlogits, cache, out=(self.table.grad.swapaxes(0, 1), None))
         return dhidden
 
-    def loss(self, hidden: Array, targets: Array, **options: float | bool) -> tuple[Array, tuple | None]:
+    def loss(self, hidden: Array, targets: Array, **options: Any) -> tuple[Array, tuple | None]:
         """hidden `(N, C)`, targets `(N,)` → the mean cross-entropy of `logits`, without keeping them."""
-        return self.ops.linear_cross_entropy_forward(hidden, self.table.value, targets, **options)
+        return self.ops.linear_cross_entropy.forward(hidden, self.table.value, targets, **options)
 
     def loss_backward(self, dloss: float, cache: tuple | None) -> Array:
         """Returns dhidden `(N, C)`; adds into the table's gradient."""
-        dhidden, _ = self.ops.linear_cross_entropy_backward(dloss, cache, out=self.table.grad)
+        dhidden, _ = self.ops.linear_cross_entropy.backward(dloss, cache, out=self.table.grad)
         return dhidden
 
 
@@ -117,13 +118,13 @@ class InputEmbedding(Layer):
         x, token_cache = tokens.forward(ids)
         if self.positions is not None:
             x = self.positions.forward(x)
-        x, dropout_cache = self.ops.dropout_forward(x, dropout_at(dropout, self.site, self.rate))
+        x, dropout_cache = self.ops.dropout.forward(x, dropout_at(dropout, self.site, self.rate))
         return x, (token_cache, dropout_cache)
 
     def backward(self, dx: Array, cache: tuple, tokens: TokenEmbedding) -> None:
         """Adds into the gradients of the token table and of learned positions."""
         token_cache, dropout_cache = cache
-        dx = self.ops.dropout_backward(dx, dropout_cache)
+        dx = self.ops.dropout.backward(dx, dropout_cache)
         if self.positions is not None:
             dx = self.positions.backward(dx)
         tokens.backward(dx, token_cache)

@@ -21,11 +21,11 @@ class Linear(Layer):
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C_in)` → `(..., C_out)`."""
-        return self.ops.linear_forward(x, self.weight.value, self.bias.value)
+        return self.ops.linear.forward(x, self.weight.value, self.bias.value)
 
     def backward(self, dy: Array, cache: tuple) -> Array:
         """Returns dx; adds into the gradients of weight and bias."""
-        dx, _, _ = self.ops.linear_backward(dy, cache, out=(self.weight.grad, self.bias.grad))
+        dx, _, _ = self.ops.linear.backward(dy, cache, out=(self.weight.grad, self.bias.grad))
         return dx
 
 
@@ -40,7 +40,7 @@ class FeedForward(Layer):
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C)` → `(..., C)`, each position alone."""
         hidden, expand_cache = self.expand.forward(x)  # (..., F)
-        hidden, relu_cache = self.ops.relu_forward(hidden)
+        hidden, relu_cache = self.ops.relu.forward(hidden)
         out, contract_cache = self.contract.forward(hidden)  # (..., C)
         return out, (expand_cache, relu_cache, contract_cache)
 
@@ -48,5 +48,5 @@ class FeedForward(Layer):
         """Returns dx; adds into the parameters' gradients."""
         expand_cache, relu_cache, contract_cache = cache
         dhidden = self.contract.backward(dout, contract_cache)  # (..., F)
-        dhidden = self.ops.relu_backward(dhidden, relu_cache)
+        dhidden = self.ops.relu.backward(dhidden, relu_cache)
         return self.expand.backward(dhidden, expand_cache)

@@ -20,11 +20,11 @@ class LayerNorm(Layer):
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C)` → `(..., C)`."""
-        return self.ops.layernorm_forward(x, self.gamma.value, self.beta.value, self.eps)
+        return self.ops.layernorm.forward(x, self.gamma.value, self.beta.value, self.eps)
 
     def backward(self, dy: Array, cache: tuple) -> Array:
         """Returns dx; adds into the parameters' gradients."""
-        dx, dgamma, dbeta = self.ops.layernorm_backward(dy, cache)
+        dx, dgamma, dbeta = self.ops.layernorm.backward(dy, cache)
         self.gamma.grad += dgamma
         self.beta.grad += dbeta
         return dx
@@ -51,22 +51,22 @@ class Residual(Layer):
         if self.norm_first:
             normed, norm_cache = self.norm.forward(x)
             out, sublayer_cache = sublayer(normed)
-            out, dropout_cache = self.ops.dropout_forward(out, drop)
+            out, dropout_cache = self.ops.dropout.forward(out, drop)
             return x + out, (sublayer_cache, norm_cache, dropout_cache)
         out, sublayer_cache = sublayer(x)
         norm = self.norm
-        y, norm_cache = self.ops.add_layernorm_forward(x, out, norm.gamma.value, norm.beta.value, norm.eps, drop)
+        y, norm_cache = self.ops.add_layernorm.forward(x, out, norm.gamma.value, norm.beta.value, norm.eps, drop)
         return y, (sublayer_cache, norm_cache, None)
 
     def backward(self, dy: Array, cache: tuple, sublayer_backward: Callable[[Array, Any], Any]) -> Any:
         """Returns dx; where the sub-layer's backward returns a tuple, a tuple whose first is dx."""
         sublayer_cache, norm_cache, dropout_cache = cache
         if self.norm_first:
-            dout = self.ops.dropout_backward(dy, dropout_cache)
+            dout = self.ops.dropout.backward(dy, dropout_cache)
             dnormed, *others = _as_tuple(sublayer_backward(dout, sublayer_cache))
             dx = dy + self.norm.backward(dnormed, norm_cache)
         else:
-            dsum, dout, dgamma, dbeta = self.ops.add_layernorm_backward(dy, norm_cache)
+            dsum, dout, dgamma, dbeta = self.ops.add_layernorm.backward(dy, norm_cache)
             self.norm.gamma.grad += dgamma
             self.norm.beta.grad += dbeta
             dx, *others = _as_tuple(sublayer_backward(dout, sublayer_cache))

@@ -53,7 +53,7 @@ class Recurrent(Layer):
             current = after
             hidden[:, t + 1] = current[0]
             caches.append(cache)
-        out, dropout_cache = self.ops.dropout_forward(hidden[:, 1:], dropout_at(dropout, self.site, self.rate))
+        out, dropout_cache = self.ops.dropout.forward(hidden[:, 1:], dropout_at(dropout, self.site, self.rate))
         return (out, current), (input_cache, carried, hidden, caches, projected.shape, dropout_cache)
 
     def backward(self, dout: Array, dstate: State | None, cache: tuple) -> tuple[Array, State]:
@@ -62,7 +62,7 @@ class Recurrent(Layer):
         A state's gradient comes from two sides: from what it put out, and from the state after it.
         """
         input_cache, carried, hidden, caches, shape, dropout_cache = cache
-        dhidden = self.ops.dropout_backward(dout, dropout_cache)
+        dhidden = self.ops.dropout.backward(dout, dropout_cache)
         dbefore: State = self._zeros(shape[0], hidden.dtype) if dstate is None else dstate
         dprojected = self.ops.zeros(shape, hidden.dtype)  # (B, T, G·C)
         for t in reversed(range(shape[1])):

@@ -137,7 +137,7 @@ class RecurrentDecoder(Layer):
             return hidden, (embedding_cache, stack_cache, states)
         context, attention_cache = self.attention.forward(hidden, states, mask)
         combined, combine_cache = self.combine.forward(self.ops.concatenate([hidden, context]))
-        out, tanh_cache = self.ops.tanh_forward(combined)
+        out, tanh_cache = self.ops.tanh.forward(combined)
         return out, (embedding_cache, stack_cache, attention_cache, combine_cache, tanh_cache)
 
     def backward(self, dhidden: Array, cache: tuple, tokens: TokenEmbedding) -> Memory:
@@ -147,7 +147,7 @@ class RecurrentDecoder(Layer):
             dstates = self.ops.zeros(attended[0].shape, dhidden.dtype)  # nobody looks at them
         else:
             attention_cache, combine_cache, tanh_cache = attended
-            dboth = self.combine.backward(self.ops.tanh_backward(dhidden, tanh_cache), combine_cache)
+            dboth = self.combine.backward(self.ops.tanh.backward(dhidden, tanh_cache), combine_cache)
             width = dhidden.shape[-1]
             dquery, dstates = self.attention.backward(dboth[..., width:], attention_cache)
             dhidden = dboth[..., :width] + dquery
@@ -174,7 +174,7 @@ class RecurrentDecoder(Layer):
             return hidden
         context = self.attention.step(hidden, *state.memory_caches[0], state.memory_mask)
         combined, _ = self.combine.forward(self.ops.concatenate([hidden, context]))
-        return self.ops.tanh_forward(combined)[0]
+        return self.ops.tanh.forward(combined)[0]
 
 
 class RecurrentTranslator(Model[RecurrentConfig]):

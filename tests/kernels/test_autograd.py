@@ -84,10 +84,10 @@ def test_autograd_follows_pytorchs_arithmetic(op):
     ops = table("torch", "float64")
     arrays, options = arguments(op, "float64")
     leaves = {name: x.clone().requires_grad_() if x.is_floating_point() else x for name, x in arrays.items()}
-    out, _ = getattr(ops, f"{op}_forward")(**leaves, **options)
+    out, _ = getattr(ops, op).forward(**leaves, **options)
     dout = torch.from_numpy(np.asarray(np.random.default_rng(1).standard_normal(tuple(out.shape)))).to(DEVICE)
     found = torch.autograd.grad(out, [leaf for leaf in leaves.values() if leaf.requires_grad], dout)
-    _, cache = getattr(ops, f"{op}_forward")(**arrays, **options)
-    expected = getattr(ops, f"{op}_backward")(dout, cache)
+    _, cache = getattr(ops, op).forward(**arrays, **options)
+    expected = getattr(ops, op).backward(dout, cache)
     for gradient, wanted in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
         assert error(ops.to_numpy(gradient), ops.to_numpy(wanted)) <= 1e-12

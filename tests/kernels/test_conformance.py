@@ -27,8 +27,8 @@ def run(
         return ops.asarray(array, dtype if array.dtype.kind == "f" else None)
 
     options = {name: given_as(value) for name, value in options.items()}
-    out, cache = getattr(ops, f"{op}_forward")(*map(given_as, arrays.values()), **options)
-    gradients = getattr(ops, f"{op}_backward")(given_as(dout), cache)
+    out, cache = getattr(ops, op).forward(*map(given_as, arrays.values()), **options)
+    gradients = getattr(ops, op).backward(given_as(dout), cache)
     gradients = gradients if isinstance(gradients, tuple) else (gradients,)
     return ops.to_numpy(out), [None if g is None else ops.to_numpy(g) for g in gradients]
 
@@ -64,7 +64,7 @@ def test_the_fast_op_is_the_textbooks(case, seed):
     op, arrays_of, options = CASES[case]
     rng = np.random.default_rng(seed)
     arrays = arrays_of(rng)
-    shape = getattr(textbook_ops, f"{op}_forward")(*arrays.values(), **options)[0].shape
+    shape = getattr(textbook_ops, op).forward(*arrays.values(), **options)[0].shape
     dout = np.asarray(rng.standard_normal(shape))
     (expected, wanted), (out, gradients) = (
         run(ops, "float64", op, arrays, options, dout) for ops in (textbook_ops, numpy_ops)
@@ -91,28 +91,28 @@ def test_gradients_are_added_into_out(backend, dtype):
     def array(*shape: int) -> Any:
         return ops.asarray(rng.standard_normal(shape), dtype)
 
-    _, cache = ops.linear_forward(array(B, T, C), array(C, 4), array(4))
+    _, cache = ops.linear.forward(array(B, T, C), array(C, 4), array(4))
     dy, there = array(B, T, 4), (array(C, 4), array(4))
     before = [ops.to_numpy(a).copy() for a in there]
-    _, *alone = ops.linear_backward(dy, cache)
-    _, *added = ops.linear_backward(dy, cache, out=there)
+    _, *alone = ops.linear.backward(dy, cache)
+    _, *added = ops.linear.backward(dy, cache, out=there)
     for place, total, old, gradient in zip(there, added, before, alone, strict=True):
         assert total is place
         assert error(ops.to_numpy(total), old + ops.to_numpy(gradient)) <= TOLERANCES[dtype]
 
-    _, cache = ops.embedding_forward(ops.asarray(ids(rng, B, T)), array(V, C), 1.5)
+    _, cache = ops.embedding.forward(ops.asarray(ids(rng, B, T)), array(V, C), 1.5)
     dy, there = array(B, T, C), array(V, C)
     before = ops.to_numpy(there).copy()
-    alone = ops.to_numpy(ops.embedding_backward(dy, cache))
-    assert ops.embedding_backward(dy, cache, out=there) is there
+    alone = ops.to_numpy(ops.embedding.backward(dy, cache))
+    assert ops.embedding.backward(dy, cache, out=there) is there
     assert error(ops.to_numpy(there), before + alone) <= TOLERANCES[dtype]
 
     targets = ops.asarray(ids(rng, 7))
-    _, cache = ops.linear_cross_entropy_forward(array(7, C), array(V, C), targets, label_smoothing=0.1)
+    _, cache = ops.linear_cross_entropy.forward(array(7, C), array(V, C), targets, label_smoothing=0.1)
     there = array(V, C)
     before = ops.to_numpy(there).copy()
-    alone = ops.to_numpy(ops.linear_cross_entropy_backward(0.5, cache)[1])
-    assert ops.linear_cross_entropy_backward(0.5, cache, out=there)[1] is there
+    alone = ops.to_numpy(ops.linear_cross_entropy.backward(0.5, cache)[1])
+    assert ops.linear_cross_entropy.backward(0.5, cache, out=there)[1] is there
     assert error(ops.to_numpy(there), before + alone) <= TOLERANCES[dtype]
 
 
@@ -125,13 +125,13 @@ def test_products_of_narrow_numbers_are_added_unrounded(dtype):
     x, ones = ops.asarray(column, dtype), ops.asarray(np.ones((300, 1)), dtype)
     weight, bias = ops.asarray([[1.0]], dtype), ops.asarray([0.0], dtype)
     into = ops.asarray([[0.25]], "float32"), ops.asarray([0.25], "float32")
-    _, cache = ops.linear_forward(x, weight, bias)
-    ops.linear_backward(ones, cache, out=into)
+    _, cache = ops.linear.forward(x, weight, bias)
+    ops.linear.backward(ones, cache, out=into)
     assert float(into[0]) == 2347.25
     assert float(into[1]) == 300.25
     targets = ops.asarray(np.zeros(300, np.int64))
-    _, cache = ops.linear_cross_entropy_forward(x, ops.asarray(np.zeros((2, 1)), dtype), targets)
-    _, dtable = ops.linear_cross_entropy_backward(300.0, cache, out=ops.zeros((2, 1), "float32"))
+    _, cache = ops.linear_cross_entropy.forward(x, ops.asarray(np.zeros((2, 1)), dtype), targets)
+    _, dtable = ops.linear_cross_entropy.backward(300.0, cache, out=ops.zeros((2, 1), "float32"))
     assert ops.to_numpy(dtable)[:, 0] == pytest.approx([-2347 / 2, 2347 / 2], rel=1e-6)
 
 
@@ -140,12 +140,12 @@ def test_evaluation_keeps_no_gradient(backend, dtype):
     ops, rng = table(backend, dtype), np.random.default_rng(0)
     x, weights = (ops.asarray(rng.standard_normal((n, C)), dtype) for n in (7, V))
     targets = ops.asarray(ids(rng, 7))
-    loss, _ = ops.linear_cross_entropy_forward(x, weights, targets, label_smoothing=0.1)
-    again, cache = ops.linear_cross_entropy_forward(x, weights, targets, label_smoothing=0.1, with_grad=False)
+    loss, _ = ops.linear_cross_entropy.forward(x, weights, targets, label_smoothing=0.1)
+    again, cache = ops.linear_cross_entropy.forward(x, weights, targets, label_smoothing=0.1, with_grad=False)
     assert float(loss) == pytest.approx(float(again), rel=1e-6)
     if backend != "textbook":
         with pytest.raises(ValueError, match="with_grad"):
-            ops.linear_cross_entropy_backward(1.0, cache)
+            ops.linear_cross_entropy.backward(1.0, cache)
 
 
 # --- The optimiser and decoding -------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def test_an_id_that_is_none_gives_nan_and_its_gradient_goes_nowhere(backend, bad
     ops = table(backend)
     weights, _ = guarded(V, C, 7.0)
     ids = torch.tensor([[2, bad, 0], [bad, bad, 2]], device=DEVICE)
-    y, cache = ops.embedding_forward(ids, weights, 3.0)
+    y, cache = ops.embedding.forward(ids, weights, 3.0)
     known = (ids == 2) | (ids == 0)
     assert y[~known].isnan().all()
     assert torch.equal(y[known], 3.0 * weights[ids[known]])
@@ -55,9 +55,9 @@ def test_an_id_that_is_none_gives_nan_and_its_gradient_goes_nowhere(backend, bad
     gradient, whole = guarded(V, C, 7.0)
     expected = whole.clone()
     expected[V : 2 * V].index_add_(0, torch.tensor([2, 0, 2], device=DEVICE), torch.full((3, C), 3.0, device=DEVICE))
-    assert ops.embedding_backward(torch.ones_like(y), cache, out=gradient) is gradient
+    assert ops.embedding.backward(torch.ones_like(y), cache, out=gradient) is gradient
     assert torch.equal(whole, expected)
-    assert ops.embedding_backward(torch.full_like(y, torch.nan), cache)[[1, 3, 4]].count_nonzero() == 0
+    assert ops.embedding.backward(torch.full_like(y, torch.nan), cache)[[1, 3, 4]].count_nonzero() == 0
 
 
 @WITHOUT_TRITON
@@ -71,7 +71,7 @@ def test_a_target_that_is_none_makes_the_loss_nan_and_its_row_of_the_gradient(ba
     of_targets = {"logits": guarded(5, V, 7.0)[0]}
     if op == "linear_cross_entropy":
         of_targets = {"x": guarded(5, C, 7.0)[0], "table": guarded(V, C, 7.0)[0]}
-    forward, backward = getattr(ops, f"{op}_forward"), getattr(ops, f"{op}_backward")
+    forward, backward = getattr(ops, op).forward, getattr(ops, op).backward
     for smoothing in (0.0, 0.1):
         found = []
         for each in (targets, torch.where(targets == bad, 4, targets)):
@@ -99,13 +99,13 @@ def test_nothing_outside_is_read_or_written(bad):
     weights, x, logits = (torch.ones(shape, device=DEVICE) for shape in ((V, C), (5, C), (5, V)))
     targets = torch.tensor([bad, 3, 0, bad, 1], device=DEVICE)
     with fence() as seen:
-        y, cache = ops.embedding_forward(targets, weights)
-        ops.embedding_backward(y, cache)
+        y, cache = ops.embedding.forward(targets, weights)
+        ops.embedding.backward(y, cache)
         for ignored in (None, 0, -100):
-            _, cache = ops.cross_entropy_forward(logits, targets, 0.1, ignored)
-            ops.cross_entropy_backward(1.0, cache)
-            _, cache = ops.linear_cross_entropy_forward(x, weights, targets, 0.1, ignored)
-            ops.linear_cross_entropy_backward(1.0, cache)
+            _, cache = ops.cross_entropy.forward(logits, targets, 0.1, ignored)
+            ops.cross_entropy.backward(1.0, cache)
+            _, cache = ops.linear_cross_entropy.forward(x, weights, targets, 0.1, ignored)
+            ops.linear_cross_entropy.backward(1.0, cache)
     assert (seen.loads, seen.stores) == (0, 0)
 
 
@@ -119,11 +119,11 @@ def test_ids_of_every_kind_of_integer(backend, dtype, kind):
     ops = table(backend, dtype)
     weights = ops.asarray(np.arange(300.0)[:, None] + np.zeros((300, 2)), dtype)
     numbers = ops.asarray(np.array([[1, 0], [3, 100], [2, 2]]), kind)
-    y, cache = ops.embedding_forward(numbers, weights)
+    y, cache = ops.embedding.forward(numbers, weights)
     np.testing.assert_array_equal(ops.to_numpy(y)[..., 0], [[1, 0], [3, 100], [2, 2]])
-    dtable = ops.embedding_backward(y, cache)
+    dtable = ops.embedding.backward(y, cache)
     np.testing.assert_array_equal(ops.to_numpy(dtable)[[0, 1, 2, 3, 100], 0], [0, 1, 4, 3, 100])
-    loss, _ = ops.cross_entropy_forward(weights[:2].reshape(2, -1) * 0 + 1, ops.asarray(np.array([0, 1]), kind))
+    loss, _ = ops.cross_entropy.forward(weights[:2].reshape(2, -1) * 0 + 1, ops.asarray(np.array([0, 1]), kind))
     assert float(loss) == pytest.approx(np.log(2))
 
 
@@ -142,11 +142,11 @@ def test_any_integer_may_be_what_is_ignored(backend, dtype, op, ignored):
     real = targets != ignored
     alone, _ = getattr(reference, f"{op}_forward")(arrays[0][real], *arrays[1:], targets[real], 0.1)
     assert expected == pytest.approx(alone)
-    loss, cache = getattr(ops, f"{op}_forward")(
+    loss, cache = getattr(ops, op).forward(
         *(ops.asarray(array, dtype) for array in arrays), ops.asarray(targets), 0.1, ignored
     )
     assert float(loss) == pytest.approx(float(expected), rel=1e-6)
-    found = getattr(ops, f"{op}_backward")(1.0, cache)
+    found = getattr(ops, op).backward(1.0, cache)
     for actual, wanted in zip(*(g if isinstance(g, tuple) else (g,) for g in (found, gradient)), strict=True):
         assert error(ops.to_numpy(actual), wanted) <= TOLERANCES[dtype]
 
@@ -157,8 +157,8 @@ def test_what_is_ignored_is_no_other_id_in_a_narrow_type(backend, dtype):
     ops = table(backend, dtype)
     logits = ops.asarray(np.eye(200)[[156, 3]], dtype)
     targets = ops.asarray(np.array([156, 4]), "uint8")
-    loss, _ = ops.cross_entropy_forward(logits, targets, 0.0, -100)
-    expected, _ = ops.cross_entropy_forward(logits, targets)
+    loss, _ = ops.cross_entropy.forward(logits, targets, 0.0, -100)
+    expected, _ = ops.cross_entropy.forward(logits, targets)
     assert float(loss) == float(expected)
 
 
@@ -179,4 +179,4 @@ def test_what_is_ignored_must_be_an_integer_of_32_bits(backend, dtype, op, ignor
     square = ops.asarray(np.ones((3, 3)), dtype)
     arrays = [square, square][: 2 if op == "linear_cross_entropy" else 1]
     with pytest.raises(kind, match=message):
-        getattr(ops, f"{op}_forward")(*arrays, ops.asarray(np.array([0, 1, 2])), 0.0, ignored)
+        getattr(ops, op).forward(*arrays, ops.asarray(np.array([0, 1, 2])), 0.0, ignored)

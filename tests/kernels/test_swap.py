@@ -203,15 +203,9 @@ def test_a_checkpoint_of_one_backend_continues_on_another(tmp_path, first, secon
 def test_a_swapped_op_is_the_one_that_is_called():
     """Any softmax pair reaches attention through `attention_from`, any layernorm pair Add & Norm."""
     spies = Spies(kernels.torch_ops(DEVICE))
-    attention = kernels.attention_from(spies.ops.softmax_forward, spies.ops.softmax_backward)
-    norm = kernels.add_layernorm_from(spies.ops.layernorm_forward, spies.ops.layernorm_backward)
-    ops = dataclasses.replace(
-        kernels.torch_ops(DEVICE),
-        attention_forward=attention[0],
-        attention_backward=attention[1],
-        add_layernorm_forward=norm[0],
-        add_layernorm_backward=norm[1],
-    )
+    attention = kernels.attention_from(spies.ops.softmax)
+    norm = kernels.add_layernorm_from(spies.ops.layernorm)
+    ops = dataclasses.replace(kernels.torch_ops(DEVICE), attention=attention, add_layernorm=norm)
     reference = Transformer(config(dropout=0.2))
     model = Transformer(config(dropout=0.2), ops)
     loss, cache = model.loss(*BATCH, 0.1, STREAM)
@@ -223,8 +217,9 @@ def test_a_swapped_op_is_the_one_that_is_called():
 
 
 def test_a_triton_pair_in_the_table_of_torch():
-    norm = {f"add_layernorm_{way}": getattr(kernels, f"add_layernorm_{way}") for way in ("forward", "backward")}
-    model = Transformer(config(dropout=0.2), dataclasses.replace(kernels.torch_ops(DEVICE), **norm))
+    triton = kernels.triton_ops(DEVICE)
+    mixed = dataclasses.replace(kernels.torch_ops(DEVICE), add_layernorm=triton.add_layernorm)
+    model = Transformer(config(dropout=0.2), mixed)
     reference = Transformer(config(dropout=0.2))
     for each in (model, reference):
         _, cache = each.loss(*BATCH, 0.1, STREAM)
@@ -235,9 +230,7 @@ def test_a_triton_pair_in_the_table_of_torch():
 def test_the_triton_table_has_every_kernel():
     ops = kernels.triton_ops(DEVICE)
     plain = kernels.torch_ops(DEVICE)
-    kept = {field.name for field in dataclasses.fields(ops) if getattr(ops, field.name) is getattr(plain, field.name)}
-    pytorchs_own = "linear", "tanh", "sigmoid", "conv1d", "additive_attention"
-    pairs = {f"{op}_{way}" for op in pytorchs_own for way in ("forward", "backward")}
-    assert {name for name in kept if name.endswith(("_forward", "_backward"))} == pairs
-    assert "adam_step" not in kept
-    assert "global_norm" not in kept
+    kept = {name for name, pair in ops.pairs() if pair == getattr(plain, name)}
+    assert kept == {"linear", "tanh", "sigmoid", "conv1d", "additive_attention"}
+    assert ops.adam_step is not plain.adam_step
+    assert ops.global_norm is not plain.global_norm

@@ -8,7 +8,7 @@ from support.kernels.traffic import Traffic, counted_loads
 
 import kernels
 from kernels.attention import attention_naive, attention_online, tiles
-from minitransformer.ops import Dropout
+from minitransformer.ops import Dropout, Pair
 
 BLOCK = tiles.INTERPRETER.rows
 interpreted = pytest.mark.skipif(DEVICE == "cuda", reason="only the interpreter's loads can be counted")
@@ -29,7 +29,7 @@ def test_passes_with_a_softmax_in_one(options, passes):
     def softmax_forward(x):
         return torch.softmax(x, -1), None
 
-    attention, _ = kernels.attention_from(softmax_forward, kernels.softmax_backward)
+    attention = kernels.attention_from(Pair(softmax_forward, kernels.softmax_backward)).forward
     tensors = on_device(qkv(batch=2, heads=3, tq=7, tk=11))
     with Traffic(2 * 3 * 7 * 11) as traffic:
         attention(*tensors, **options)

@@ -91,7 +91,7 @@ def test_a_strided_key():
     assert torch.equal(y, expected)
 
 
-@pytest.mark.parametrize("forward", [kernels.dropout_forward, kernels.torch_ops(DEVICE).dropout_forward])
+@pytest.mark.parametrize("forward", [kernels.dropout_forward, kernels.torch_ops(DEVICE).dropout.forward])
 @pytest.mark.parametrize("key", [torch.zeros(1, dtype=torch.int32), torch.zeros(2, dtype=torch.int64)])
 def test_a_key_that_is_none(forward, key):
     with pytest.raises(ValueError, match=r"dropout's key is .*, expected two int32"):

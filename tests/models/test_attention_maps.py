@@ -7,7 +7,7 @@ import pytest
 from support.model_cases import model_of, ragged
 
 from minitransformer.models import Transformer
-from minitransformer.ops import attention_weights, numpy_ops
+from minitransformer.ops import Pair, attention_weights, numpy_ops
 
 SOURCE_LENGTHS, TARGET_LENGTHS = [4, 2], [3, 5]
 BATCH = ragged(SOURCE_LENGTHS, TARGET_LENGTHS)
@@ -33,9 +33,13 @@ def test_they_are_the_weights_that_the_forward_attends_with(model):
     def attention_forward(query: np.ndarray, key: np.ndarray, value: np.ndarray, **options):
         del options["dropout"]
         seen.append(attention_weights(query, key, **options))
-        return numpy_ops.attention_forward(query, key, value, **options)
+        return numpy_ops.attention.forward(query, key, value, **options)
 
-    watched = Transformer(model.config, dataclasses.replace(numpy_ops, attention_forward=attention_forward), "float64")
+    watched = Transformer(
+        model.config,
+        dataclasses.replace(numpy_ops, attention=Pair(attention_forward, numpy_ops.attention.backward)),
+        "float64",
+    )
     watched.parameters.load_state_dict(model.parameters.state_dict())
     watched.forward(BATCH.source, BATCH.target_in)
     maps = model.attention_maps(BATCH.source, BATCH.target_in)

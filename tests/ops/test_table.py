@@ -5,30 +5,42 @@ import dataclasses
 import pytest
 
 import minitransformer.ops
-from minitransformer.ops import Ops, numpy_ops
+from minitransformer.ops import Ops, Pair, numpy_ops
+from minitransformer.ops.table import entries
+from minitransformer.textbook import textbook_ops
 
-NAMES = [field.name for field in dataclasses.fields(Ops)]
 PAIRS = """
     linear relu softmax layernorm add_layernorm dropout embedding attention cross_entropy linear_cross_entropy
     tanh sigmoid conv1d additive_attention
 """
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_entry_is_the_function_of_its_name(name):
-    assert getattr(numpy_ops, name) is getattr(minitransformer.ops, name)
-    assert name in minitransformer.ops.__all__
+def test_every_entry_is_the_functions_of_its_name():
+    pairs = dict(numpy_ops.pairs())
+    assert set(pairs) == set(PAIRS.split())
+    assert dataclasses.asdict(Ops(**entries(vars(minitransformer.ops)))) == dataclasses.asdict(numpy_ops)
+    names = {f"{op}_{way}" for op in pairs for way in ("forward", "backward")}
+    assert names | {field.name for field in dataclasses.fields(Ops)} - set(pairs) <= set(minitransformer.ops.__all__)
+    for name, pair in pairs.items():
+        assert pair.forward is getattr(minitransformer.ops, f"{name}_forward")
+        assert pair.backward is getattr(minitransformer.ops, f"{name}_backward")
 
 
-def test_every_op_is_a_pair():
-    assert {f"{op}_{way}" for op in PAIRS.split() for way in ("forward", "backward")} <= set(NAMES)
-    assert {name.replace("_forward", "_backward") for name in NAMES} <= set(NAMES)
+@pytest.mark.parametrize("backend", ["torch", "textbook"])
+def test_no_backend_leaves_an_op_to_numpy(backend):
+    """The defaults of `Ops` are NumPy's: a table that forgets one would have NumPy compute on its arrays."""
+    import kernels
+
+    for name, pair in {"torch": kernels.torch_ops("cpu"), "textbook": textbook_ops}[backend].pairs():
+        for function in (pair.forward, pair.backward):
+            assert not function.__module__.startswith("minitransformer.ops"), name
 
 
 def test_one_op_can_be_swapped():
     def softmax_forward(x):
         return x, None
 
-    swapped = dataclasses.replace(numpy_ops, softmax_forward=softmax_forward)
-    assert swapped.softmax_forward is softmax_forward
-    assert swapped.softmax_backward is numpy_ops.softmax_backward
+    mine = Pair(softmax_forward, numpy_ops.softmax.backward)
+    swapped = dataclasses.replace(numpy_ops, softmax=mine)
+    assert swapped.softmax is mine
+    assert swapped.linear is numpy_ops.linear

@@ -62,7 +62,7 @@ def test_a_convolutional_model_costs_its_kernels_width() -> None:
 def test_a_window_is_counted_by_the_keys_it_reaches() -> None:
     query, key = np.zeros((1, 1, 3, 2)), np.zeros((1, 1, 5, 2))
     ops, tally = counting(numpy_ops)
-    ops.attention_forward(query, key, key, window=1)
+    ops.attention.forward(query, key, key, window=1)
     reached = 3 + 3 + 2  # by the queries at positions 2, 3 and 4 of five
     assert tally.by_op == {"attention": 2 * reached * (2 + 2)}
 
@@ -72,7 +72,7 @@ def test_a_window_of_everything_costs_what_none_does() -> None:
     tallies = []
     for window in (None, 6):
         ops, tally = counting(numpy_ops)
-        ops.attention_forward(x, x, x, window=window)
+        ops.attention.forward(x, x, x, window=window)
         tallies.append(tally.forward)
     assert tallies[0] == tallies[1] > 0
 
@@ -80,5 +80,5 @@ def test_a_window_of_everything_costs_what_none_does() -> None:
 @pytest.mark.parametrize(("padding", "positions"), [("causal", 6), ("same", 6), ("valid", 4)])
 def test_a_convolution_costs_by_its_outputs(padding: str, positions: int) -> None:
     ops, tally = counting(numpy_ops)
-    ops.conv1d_forward(np.zeros((2, 6, 4)), np.zeros((3, 4, 5)), None, padding=padding)
+    ops.conv1d.forward(np.zeros((2, 6, 4)), np.zeros((3, 4, 5)), None, padding=padding)
     assert tally.forward == 2 * 2 * positions * 3 * 4 * 5

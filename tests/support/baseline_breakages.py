@@ -81,7 +81,7 @@ BASELINE_BREAKAGES = [
         "layers/recurrent.py",
         "            hidden[:, t + 1] = current[0]\n",
         "            drop = dropout_at(dropout, self.site, self.rate)\n"
-        "            current = (self.ops.dropout_forward(current[0], drop)[0], *current[1:])\n"
+        "            current = (self.ops.dropout.forward(current[0], drop)[0], *current[1:])\n"
         "            hidden[:, t + 1] = current[0]\n",
         RECURRENT,
     ),
@@ -95,8 +95,8 @@ BASELINE_BREAKAGES = [
     Breakage(
         "the memory's gradient from its output alone, not from later positions",
         "layers/cells.py",
-        "dmemory = dmemory + self.ops.tanh_backward(dhidden * read, squashed_cache)",
-        "dmemory = self.ops.tanh_backward(dhidden * read, squashed_cache)",
+        "dmemory = dmemory + self.ops.tanh.backward(dhidden * read, squashed_cache)",
+        "dmemory = self.ops.tanh.backward(dhidden * read, squashed_cache)",
         RECURRENT,
     ),
     Breakage(

@@ -1,6 +1,5 @@
 """Ops that tell what was called and with what."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -8,31 +7,25 @@ from typing import Any
 import numpy as np
 
 from minitransformer.ops import Ops, numpy_ops
+from minitransformer.probe import Call, probe
 
 
 class Spies:
-    """`.ops` is a table whose every op does what it did, counts its calls, and notes the floating types it met."""
+    """`.ops` is a table that counts its calls by name and way (`relu_forward`) and notes their floating types."""
 
     def __init__(self, ops: Ops = numpy_ops) -> None:
         self.calls: Counter[str] = Counter()
         self.dtypes: dict[str, set[np.dtype]] = {}
-        names = [field.name for field in dataclasses.fields(ops)]
-        self.ops = Ops(**{name: self._spied(name, getattr(ops, name)) for name in names})
+        self.math: set[str] = set()
+        self.ops = probe(ops, self._note)
 
-    def _spied(self, name: str, op: Any) -> Any:
-        def spy(*arguments: Any, **options: Any) -> Any:
-            self.calls[name] += 1
-            result = op(*arguments, **options)
-            met = self.dtypes.setdefault(name, set())
-            met.update(array.dtype for array in floats((arguments, options, result)))
-            return result
-
-        return spy
-
-    @property
-    def math(self) -> set[str]:
-        """The pairs that were reached, by their common name: `relu` for `relu_forward` or `relu_backward`."""
-        return {name.rsplit("_", 1)[0] for name in self.calls if name.endswith(("_forward", "_backward"))}
+    def _note(self, call: Call) -> None:
+        name = f"{call.op}_{call.way}" if call.way else call.op
+        self.calls[name] += 1
+        met = self.dtypes.setdefault(name, set())
+        met.update(array.dtype for array in floats((call.arguments, call.options, call.result)))
+        if call.way:
+            self.math.add(call.op)
 
 
 def floats(value: Any) -> Iterator[np.ndarray | np.generic]:

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...ops import Array, Ops
+from ...probe import Call, probe
 
 
 @dataclass
@@ -37,15 +38,11 @@ def counting(ops: Ops) -> tuple[Ops, Tally]:
     """
     tally = Tally()
 
-    def counted(op: str, forward: Callable, cost: Callable[..., float]) -> Callable:
-        def count(*arrays: Array, **options: Any) -> tuple[Array, Any]:
-            tally.add(op, cost(*arrays, **options))
-            return forward(*arrays, **options)
+    def count(call: Call) -> None:
+        if call.way == "forward" and call.op in COSTS:
+            tally.add(call.op, COSTS[call.op](*call.arguments, **call.options))
 
-        return count
-
-    forwards = {f"{op}_forward": counted(op, getattr(ops, f"{op}_forward"), cost) for op, cost in COSTS.items()}
-    return replace(ops, **forwards), tally
+    return probe(ops, count), tally
 
 
 def _linear(x: Array, weight: Array, bias: Array | None) -> float:

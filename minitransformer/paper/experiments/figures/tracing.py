@@ -1,11 +1,12 @@
 """What a model does to a pair of sentences, sub-layer by sub-layer, with the shapes: seen by running it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ....models import Transformer
-from ....ops import Array, Ops
+from ....ops import Array
+from ....probe import Call, probe
 
 Shape = tuple[int, ...]
 Kind = Literal["embedding", "attention", "feed-forward", "norm", "linear"]
@@ -56,7 +57,7 @@ class _Call:
 def trace(model: Transformer, source: Array, target: Array) -> Trace:
     """Runs a model like this one, from source `(B, Ts)` and target `(B, Tt)` to logits, and notes each stage."""
     calls: list[_Call] = []
-    twin = type(model)(model.config, _recording(model.ops, calls), model.dtype)
+    twin = type(model)(model.config, probe(model.ops, _forwards(calls)), model.dtype)
     twin.forward(source, target)
     embeddings = [i for i, call in enumerate(calls) if call.op == "embedding"]
     *decoder, logits = calls[embeddings[1] :]
@@ -66,7 +67,7 @@ def trace(model: Transformer, source: Array, target: Array) -> Trace:
 def trace_attention(model: Transformer, source: Array) -> AttentionShapes:
     """The first attention of the encoder of a model like this one, for source `(B, Ts)`."""
     calls: list[_Call] = []
-    type(model)(model.config, _recording(model.ops, calls), model.dtype).encode(source)
+    type(model)(model.config, probe(model.ops, _forwards(calls)), model.dtype).encode(source)
     first = next(i for i, call in enumerate(calls) if call.op == "attention")
     projection, attention, output = calls[first - 1 : first + 2]
     query, key, value = attention.inputs
@@ -83,20 +84,15 @@ def trace_attention(model: Transformer, source: Array) -> AttentionShapes:
     )
 
 
-def _recording(ops: Ops, calls: list[_Call]) -> Ops:
-    """A table that does what `ops` does and notes each forward."""
+def _forwards(calls: list[_Call]) -> Callable[[Call], None]:
+    """A watcher that notes the shapes of each forward but dropout's."""
 
-    def recorded(op: str, forward: Callable) -> Callable:
-        def record(*arrays: Any, **options: Any) -> Any:
-            out, cache = forward(*arrays, **options)
-            inputs = [tuple(array.shape) for array in arrays if hasattr(array, "shape")]
-            calls.append(_Call(op, tuple(out.shape), inputs, options))
-            return out, cache
+    def note(call: Call) -> None:
+        if call.way == "forward" and call.op != "dropout":
+            inputs = [tuple(array.shape) for array in call.arguments if hasattr(array, "shape")]
+            calls.append(_Call(call.op, tuple(call.result[0].shape), inputs, call.options))
 
-        return record
-
-    forwards = [each.name for each in fields(ops) if each.name.endswith("_forward") and each.name != "dropout_forward"]
-    return replace(ops, **{name: recorded(name.removesuffix("_forward"), getattr(ops, name)) for name in forwards})
+    return note
 
 
 def _stages(calls: list[_Call]) -> list[Stage]:

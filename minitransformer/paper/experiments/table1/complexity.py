@@ -7,7 +7,7 @@ paper's; the counts come from running our layers. Source: Vaswani 2017, §4, tab
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from ....layers import FlatParameters, GatedConvolution, Layer, Recurrent, SelfAttention
 from ....ops import Array, Ops, numpy_ops
+from ....probe import Call, probe
 from ...trials.counting import counting
 
 KERNEL_WIDTH, WINDOW = 5, 8
@@ -50,11 +51,11 @@ class _Attention(Layer):
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
         head = x[:, None]  # (B, 1, T, C)
-        out, cache = self.ops.attention_forward(head, head, head, window=self.window)
+        out, cache = self.ops.attention.forward(head, head, head, window=self.window)
         return out[:, 0], cache
 
     def backward(self, dout: Array, cache: tuple) -> Array:
-        dquery, dkey, dvalue = self.ops.attention_backward(dout[:, None], cache)
+        dquery, dkey, dvalue = self.ops.attention.backward(dout[:, None], cache)
         return (dquery + dkey + dvalue)[:, 0]
 
 
@@ -116,16 +117,10 @@ def _calls(kind: LayerType, n: int, d: int) -> Counter[str]:
     """How often a forward of one sequence calls each op."""
     calls: Counter[str] = Counter()
 
-    def counted(name: str) -> Callable:
-        def call(*arrays: Any, **options: Any) -> Any:
-            calls[name] += 1
-            return getattr(numpy_ops, name)(*arrays, **options)
+    def count(call: Call) -> None:
+        calls[call.op] += call.way == "forward"
 
-        return call
-
-    names = [each.name for each in fields(numpy_ops) if each.name.endswith("_forward")]
-    ops = replace(numpy_ops, **{name: counted(name) for name in names})
-    _layer(kind.make, ops, d).forward(_sequence(n, d))
+    _layer(kind.make, probe(numpy_ops, count), d).forward(_sequence(n, d))
     return calls
 
 
@@ -137,7 +132,7 @@ def path_length(kind: LayerType, n: int, d: int = 4) -> int:
     first.
     """
     if kind.name == RECURRENT:
-        return _calls(kind, n, d)["tanh_forward"] - 1
+        return _calls(kind, n, d)["tanh"] - 1
     layer = _layer(kind.make, numpy_ops, d)
     out, cache = layer.forward(_sequence(n, d))
     dout = np.zeros_like(out)
