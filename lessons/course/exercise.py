@@ -14,6 +14,7 @@ from minitransformer.visible import visible
 from .changes import Change, change, snapshot
 from .failures import explained, is_stub
 from .limits import Endless, within
+from .sources import room
 from .style import use_style
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -119,13 +120,9 @@ def exercise(
 
 def exercises(number: str) -> dict[str, Exercise]:
     """The exercises of a lesson, "00" to "17", by name in their order. Raises `ValueError` for an unknown lesson."""
-    name = f"{__package__}.exercises.lesson_{number}"
-    try:
-        module = import_module(name)
-    except ModuleNotFoundError as missing:
-        if missing.name != name:
-            raise
-        raise ValueError(f"there is no lesson {number!r}") from None
+    if not room(number).is_dir():
+        raise ValueError(f"there is no lesson {number!r}")
+    module = import_module(f"{__package__}.{room(number).name}.exercises")
     return {value.name: value for value in vars(module).values() if isinstance(value, Exercise)}
 
 

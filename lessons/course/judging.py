@@ -3,14 +3,16 @@
 Where a hint prints two numbers, `distinct` and `farthest` print as many digits as it takes to tell them apart.
 """
 
-from collections.abc import Callable, Mapping
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from minitransformer.gradcheck import GradientError, check_gradients, distinct, error
 
-from .effort import lines_run
 from .exercise import Wrong
 
 
@@ -28,6 +30,35 @@ def several(result: Any, *names: str) -> list[np.ndarray]:
     for name, array in zip(names, result, strict=True):
         require(array is not None, f"{name} is None: is it computed, and returned?")
     return [array if hasattr(array, "detach") else np.asarray(array) for array in result]
+
+
+def array(result: Any, name: str = "", single: bool = False) -> np.ndarray:
+    """`result`, which must be an array of float64, as all that a judge hands out is.
+
+    With `single`, for lessons whose model computes in float32, that is right too, and returned as float64.
+    """
+    must_be = f"{name} must be" if name else "it must return"
+    require(type(result) is np.ndarray, f"{must_be} an array, not {type(result).__name__}")
+    require(
+        result.dtype == np.float64 or (single and result.dtype == np.float32),
+        f"{must_be} an array of float64, and not of {result.dtype}, which rounds",
+    )
+    return result.astype(np.float64) if single else result
+
+
+def arrays(result: Any, *names: str) -> list[np.ndarray]:
+    """The parts of a returned tuple, as many as `names`, each an `array`."""
+    several(result, *names)
+    return [array(part, name) for part, name in zip(result, names, strict=True)]
+
+
+def precise(name: str, actual: Any, expected: Any) -> None:
+    """`actual` may be `expected`, or plainly wrong, but not as near as rounding on the way would take it."""
+    off = error(actual, expected)
+    require(
+        not 1e-9 < off < 1e-3,
+        f"{name} is right to about {off:.0e} only: is something rounded, or computed in float32, on the way?",
+    )
 
 
 def agree(
@@ -78,9 +109,50 @@ def keeps_float64(name: str, array: Any) -> None:
     require(not other, f"{name} is {dtype}, and all that it is made of is float64")
 
 
+@contextmanager
+def where(case: str) -> Iterator[None]:
+    """What is found wrong inside begins with the case that it was found in."""
+    try:
+        yield
+    except Wrong as wrong:
+        raise Wrong(f"{case} {wrong}") from None
+
+
 def without_loops(few: Callable[[], Any], many: Callable[[], Any], hint: str) -> None:
     """Raise `Wrong(hint)` where `many`, the same call with hundreds of rows more, runs more lines of Python."""
     require(lines_run(many) - lines_run(few) < 100, hint)
+
+
+def most_memory(call: Callable[[], Any]) -> int:
+    """The most bytes that `call` has at a time, beyond those that were there before."""
+    started = not tracemalloc.is_tracing()
+    if started:
+        tracemalloc.start()
+    try:
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        call()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        if started:
+            tracemalloc.stop()
+
+
+def lines_run(call: Callable[[], Any]) -> int:
+    """How many lines of Python `call` runs, in all functions; each round of a loop counts, also on one line."""
+    count, tracer = 0, sys.gettrace()
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(tracer)
+    return count
 
 
 def farthest(actual: np.ndarray, expected: Any) -> tuple[tuple[int, ...], str, str]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import nbformat
 
-from .sources import LESSONS, notebook_of, sources
+from .sources import LESSONS, notebook_of, number_of, sources
 
 README, PICTURES = LESSONS / "README.md", LESSONS / "pictures"
 BEGIN, END = "<!-- the map: made by `make notebooks` -->\n", "<!-- the map's end -->\n"
@@ -47,7 +47,7 @@ def rendered() -> str:
     lines = []
     for source in sources():
         row = entry(nbformat.read(notebook_of(source), as_version=4), source.stem)
-        if part := PARTS.get(source.stem[:2]):
+        if part := PARTS.get(number_of(source)):
             lines += [f"\n## {part}\n", "| | |", "| --- | --- |"]
         picture = f'[<img src="pictures/{row.name}.png" width="{WIDTH}" alt="{row.title}">]({row.name}.ipynb)'
         text = f"[**{row.title}**]({row.name}.ipynb)<br>You will be able to {row.goal}<br>"

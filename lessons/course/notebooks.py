@@ -1,7 +1,7 @@
 """`python -m course.notebooks [NN ...]`: the executed notebooks, from their sources.
 
 `src/NN_name.py` (percent format) becomes `NN_name.ipynb`, executed, outputs kept. A cell tagged "exercise" holds the
-stubs; `solved` puts the functions of `solutions/NN_name.py` in their place. A notebook in which somebody has answered
+stubs; `solved` puts those of `course/lesson_NN/solutions.py` in their place. A notebook in which somebody has answered
 an exercise is not overwritten, unless `--overwrite` says so. The course's map in `README.md` is written last.
 """
 
@@ -17,7 +17,7 @@ from nbclient import NotebookClient
 
 from . import map
 from .recorded import RECORD
-from .sources import LESSONS, Notebook, fingerprint, notebook_of, read_source, sources
+from .sources import LESSONS, Notebook, fingerprint, notebook_of, number_of, read_source, sources
 
 SECONDS_A_CELL = 600
 
@@ -59,8 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("numbers", nargs="*", metavar="NN", help="lessons to build (default: all)")
     parser.add_argument("--overwrite", action="store_true", help="even where somebody has answered an exercise")
     args = parser.parse_args(argv)
-    chosen = [source for source in sources() if not args.numbers or source.name[:2] in args.numbers]
-    if unknown := set(args.numbers) - {source.name[:2] for source in chosen}:
+    chosen = [source for source in sources() if not args.numbers or number_of(source) in args.numbers]
+    if unknown := set(args.numbers) - {number_of(source) for source in chosen}:
         parser.error(f"there is no lesson {', '.join(sorted(unknown))}")
     kept = [] if args.overwrite else [source for source in chosen if answered(notebook_of(source))]
     if kept:

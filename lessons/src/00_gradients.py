@@ -24,7 +24,7 @@
 # Replace the last line and run the cell, and the one after it, which says `check(double)`. The check answers in one
 # line: *correct*, *not yet*, or what is wrong with it and why that may be. Until it says *correct* the lesson goes on
 # with the package's version, so you can always read on; from then on it runs on yours. Solutions are in
-# [`solutions/`](solutions), for when you are stuck for longer than is fun.
+# [`course/lesson_00/`](course/lesson_00/solutions.py), for when you are stuck for longer than is fun.
 #
 # What you write here is what the package contains: the same names, the same shapes, the same conventions. When the
 # course is over you have read it.

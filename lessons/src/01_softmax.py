@@ -19,7 +19,7 @@
 import numpy as np
 
 from course import start
-from course.pictures.lesson_01 import (
+from course.lesson_01.pictures import (
     draw_descent,
     draw_jacobians,
     draw_losses_and_slopes,

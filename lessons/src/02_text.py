@@ -24,7 +24,7 @@ from itertools import islice, pairwise
 import numpy as np
 
 from course import start
-from course.pictures.lesson_02 import draw_map, draw_merge_trees, draw_two_modes, draw_vocabulary
+from course.lesson_02.pictures import draw_map, draw_merge_trees, draw_two_modes, draw_vocabulary
 from minitransformer.data.batching import collate
 from minitransformer.data.bpe import choose_characters, count_words, learn_merges, split_words
 from minitransformer.data.tokenizer import BPETokenizer

@@ -30,7 +30,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from course import start
-from course.pictures.lesson_03 import draw_alignment, draw_copying, draw_distances, draw_paths
+from course.lesson_03.pictures import draw_alignment, draw_copying, draw_distances, draw_paths
 from minitransformer.gradcheck import GradientError, check_gradients, error
 from minitransformer.layers import FlatParameters, Recurrent
 from minitransformer.models import RecurrentConfig, RecurrentTranslator

@@ -22,7 +22,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from course import recorded, start
-from course.pictures import lesson_04 as draw
+from course.lesson_04 import pictures as draw
 from course.style import BLUE, GREY, VERMILION
 from minitransformer.gradcheck import check_gradients, error
 from minitransformer.ops import attention_backward as package_attention_backward

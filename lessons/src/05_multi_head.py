@@ -23,7 +23,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from course import start
-from course.pictures import lesson_05 as draw
+from course.lesson_05 import pictures as draw
 from minitransformer.gradcheck import check_gradients, error
 from minitransformer.layers import SelfAttention
 from minitransformer.layers.parameter import FlatParameters

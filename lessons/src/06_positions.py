@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from course import start
-from course.pictures import lesson_06 as draw
+from course.lesson_06 import pictures as draw
 from minitransformer.gradcheck import check_gradients, error
 from minitransformer.layers import LearnedPositions, SelfAttention, SinusoidalPositions
 from minitransformer.layers.parameter import FlatParameters

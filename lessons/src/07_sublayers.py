@@ -23,7 +23,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from course import recorded, start
-from course.pictures.lesson_07 import draw_bessel, draw_highway, draw_sphere
+from course.lesson_07.pictures import draw_bessel, draw_highway, draw_sphere
 from course.style import BLUE, GREEN, GREY, ORANGE, VERMILION
 from minitransformer.gradcheck import GradientError, check_gradients, error
 from minitransformer.layers import FeedForward, FlatParameters

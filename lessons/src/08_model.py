@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from course import recorded, start
-from course.pictures.lesson_08 import draw_layer_gradients, figure_1
+from course.lesson_08.pictures import draw_layer_gradients, figure_1
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.costs import num_parameters, parameter_groups
 from minitransformer.gradcheck import check_gradients, error

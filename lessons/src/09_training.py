@@ -22,7 +22,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from course import recorded, start
-from course.pictures.lesson_09 import draw_batches, draw_schedules, draw_trainings
+from course.lesson_09.pictures import draw_batches, draw_schedules, draw_trainings
 from course.style import BLUE, VERMILION
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.data.batching import Batches

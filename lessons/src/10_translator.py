@@ -25,7 +25,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from course import start
-from course.pictures.lesson_10 import draw_adjectives, draw_errors, draw_map, draw_training
+from course.lesson_10.pictures import draw_adjectives, draw_errors, draw_map, draw_training
 from course.style import BLUE, GREY
 from minitransformer.data.batching import Batches, collate
 from minitransformer.data.token_dataset import TokenDataset

@@ -31,7 +31,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from course import start
-from course.pictures.lesson_11 import draw_beams
+from course.lesson_11.pictures import draw_beams
 from course.style import BLUE, VERMILION
 from minitransformer.decoding import beam_search as package_beam_search
 from minitransformer.decoding import penalty

@@ -26,7 +26,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from course import start
-from course.pictures.lesson_12 import draw_bars, draw_every_head, draw_offsets, draw_pruning
+from course.lesson_12.pictures import draw_bars, draw_every_head, draw_offsets, draw_pruning
 from minitransformer.data.batching import collate
 from minitransformer.evaluation import evaluate
 from minitransformer.grammar import sample, translate

@@ -38,7 +38,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from course import start
-from course.pictures.lesson_13 import draw_costs, draw_paths
+from course.lesson_13.pictures import draw_costs, draw_paths
 from minitransformer.gradcheck import GradientError, check_gradients, error
 from minitransformer.memory import keep_freed_memory
 from minitransformer.ops import attention_backward, attention_forward, conv1d_forward, softmax_forward

@@ -24,6 +24,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from course import start
+from course.lesson_14.pictures import PARTS, stacked_steps
 from course.measuring import (
     BENCHMARKS,
     Passes,
@@ -36,7 +37,6 @@ from course.measuring import (
     race,
     this_machine,
 )
-from course.pictures.lesson_14 import PARTS, stacked_steps
 from course.style import BLUE, GREY, INK, ORANGE, PALE, VERMILION
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.costs import flops_per_token

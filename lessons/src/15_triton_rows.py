@@ -32,7 +32,7 @@ import numpy as np
 import kernels
 from course import bytes_moved, recorded, start
 from course.gpu import DEVICE, DTYPE, machine, tl, torch, triton  # before anything else imports triton
-from course.pictures.lesson_15 import draw_formats, draw_partial_sums, draw_tile_walk, draw_traffic
+from course.lesson_15.pictures import draw_formats, draw_partial_sums, draw_tile_walk, draw_traffic
 from course.tensors import numpy, tensor
 from minitransformer import ops
 from minitransformer.gradcheck import error
@@ -211,7 +211,7 @@ def double(x):
     return y
 
 
-print(recorded("15-double", lambda: double(tensor(np.arange(10.0))).tolist()))
+print(recorded("15_double", lambda: double(tensor(np.arange(10.0))).tolist()))
 
 # %% [markdown]
 # ## The picture: the tile walk
@@ -236,7 +236,7 @@ def owners(num_rows, n, ROWS, BLOCK):
     return out.tolist()
 
 
-owner = np.array(recorded("15-owners", lambda: owners(5, 11, ROWS=2, BLOCK=16)))
+owner = np.array(recorded("15_owners", lambda: owners(5, 11, ROWS=2, BLOCK=16)))
 draw_tile_walk(owner, rows=2, block=16)
 
 # %% [markdown]
@@ -269,7 +269,7 @@ def softmax_unmasked(x, n):
 
 
 numbers = rng.standard_normal(600)
-by_length = recorded("15-unmasked", lambda: {n: softmax_unmasked(tensor(numbers), n) for n in (128, 100)})
+by_length = recorded("15_unmasked", lambda: {n: softmax_unmasked(tensor(numbers), n) for n in (128, 100)})
 for n, sums in by_length.items():
     print(f"rows of {n} sum to", " ".join(f"{total:.3f}" for total in sums))
 
@@ -327,7 +327,7 @@ def softmax_errors():
     }
 
 
-for what, off in recorded("15-softmax", softmax_errors).items():
+for what, off in recorded("15_softmax", softmax_errors).items():
     print(f"{what:<38} {off:.0e}")
 
 # %% [markdown]
@@ -379,7 +379,7 @@ def softmax_backward_errors():
     }
 
 
-for what, off in recorded("15-softmax-backward", softmax_backward_errors).items():
+for what, off in recorded("15_softmax-backward", softmax_backward_errors).items():
     print(f"{what:<38} {off:.0e}")
 
 # %% [markdown]
@@ -435,7 +435,7 @@ def layernorm_errors():
     return errors
 
 
-for what, (right, wrong) in recorded("15-layernorm", layernorm_errors).items():
+for what, (right, wrong) in recorded("15_layernorm", layernorm_errors).items():
     print(f"{what:<20} off by {right:.0e}   without the `where` {wrong:.0e}")
 
 # %% [markdown]
@@ -529,7 +529,7 @@ def layernorm_backward_errors():
     return errors, all(torch.equal(a, b) for a, b in zip(once, again, strict=True))
 
 
-errors, repeats = recorded("15-layernorm-backward", layernorm_backward_errors)
+errors, repeats = recorded("15_layernorm-backward", layernorm_backward_errors)
 for name, (from_numpy, from_package) in errors.items():
     print(f"{name:<7} off by {from_numpy:.0e} from NumPy in float64, by {from_package:.0e} from the package's kernel")
 print("the same bits in a second run:", repeats)
@@ -587,7 +587,7 @@ def count_passes():
     return counted
 
 
-counted = recorded("15-traffic", count_passes)
+counted = recorded("15_traffic", count_passes)
 draw_traffic(counted)
 
 # %% [markdown]
@@ -641,7 +641,7 @@ def trodden_on():
     return memory.tolist()
 
 
-print("memory after y[:5] was written:", recorded("15-careless", trodden_on))
+print("memory after y[:5] was written:", recorded("15_careless", trodden_on))
 
 # %% [markdown]
 # **`other=0` before a maximum, or before an exponential.** With scores that are all below zero, the maximum of the row
@@ -663,7 +663,7 @@ def weights_of_five():
     return y.tolist()
 
 
-weights = recorded("15-zeros-beyond", weights_of_five)
+weights = recorded("15_zeros-beyond", weights_of_five)
 print("five equal scores of −4 get weights of", " ".join(f"{weight:.3f}" for weight in weights))
 
 # %% [markdown]
@@ -679,7 +679,7 @@ def refused():
     return "accepted"
 
 
-print(recorded("15-refused", refused))
+print(recorded("15_refused", refused))
 
 # %% [markdown]
 # **An address that does not fit 32 bits.** `row * n` with two int32 wraps around beyond 2³¹. It takes an array of
@@ -708,7 +708,7 @@ def raced():
     return total.item()
 
 
-raced_total = recorded("15-race", raced)
+raced_total = recorded("15_race", raced)
 print(f"100 programs added 1 each, without atomics: {raced_total:.0f}" + (" (one after the other)" * (DEVICE == "cpu")))
 
 # %% [markdown]

@@ -29,7 +29,7 @@ import numpy as np
 import kernels
 from course import bytes_moved, recorded, start
 from course.gpu import DEVICE, DTYPE, machine, tl, torch, triton  # before anything else imports triton
-from course.pictures.lesson_16 import draw_memory, draw_strip, draw_tiles
+from course.lesson_16.pictures import draw_memory, draw_strip, draw_tiles
 from course.tensors import numpy, tensor
 from minitransformer import ops
 from minitransformer.gradcheck import check_gradients, error
@@ -300,7 +300,7 @@ def forward_errors():
     return errors
 
 
-for kind, (from_package, from_numpy, half) in recorded("16-forward", forward_errors).items():
+for kind, (from_package, from_numpy, half) in recorded("16_forward", forward_errors).items():
     print(f"{kind:<7} off by {from_package:.0e} from the package and {from_numpy:.0e} from NumPy; float16 {half:.0e}")
 
 # %% [markdown]
@@ -343,7 +343,7 @@ def count_memory():
     return largest, moved, found.read + found.written
 
 
-largest, moved, moved_written_out = recorded("16-memory", count_memory)
+largest, moved, moved_written_out = recorded("16_memory", count_memory)
 rows = np.array([16, 32, 64, 128, 256])
 predicted = 4 * LENGTH * WIDTH * (2 + 2 * LENGTH / rows)  # query and out once, keys and values once a block of queries
 lengths = (64, 128, 256, 512)
@@ -556,7 +556,7 @@ def backward_errors():
     return errors, repeats
 
 
-errors, repeats = recorded("16-backward", backward_errors)
+errors, repeats = recorded("16_backward", backward_errors)
 print(f"{'off by':<16} {'NumPy':>7} {'autograd':>9} {'package':>8}")
 for name, (from_numpy, from_torch, from_package) in errors.items():
     print(f"{name:<16} {from_numpy:7.0e} {from_torch:9.0e} {from_package:8.0e}")

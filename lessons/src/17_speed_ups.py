@@ -38,9 +38,9 @@ import numpy as np
 
 from course import recorded, start
 from course.gpu import DEVICE, MISSING, machine, require  # before anything else imports triton
+from course.lesson_17.pictures import kernel_dots, ladder, move, roof
+from course.lesson_17.roofline import GPUS, WORKS, Gpu, gpu_named
 from course.measuring import blas_threads, race, this_machine
-from course.pictures.lesson_17 import kernel_dots, ladder, move, roof
-from course.roofline import GPUS, WORKS, Gpu, gpu_named
 from course.style import BLUE, GREY, INK, VERMILION
 from kernels.bench.results import entries
 from kernels.ledger import ledgers, report
@@ -212,7 +212,7 @@ for T in (32, 512, 4096, 16_384):
 def timed():
     """A GPU, seconds of WORKS on it by their number, and whence: this machine, the ledger, or nowhere."""
     if DEVICE == "cuda" and not MISSING:
-        from course.live import measured_here, this_gpu
+        from course.lesson_17.live import measured_here, this_gpu
 
         return this_gpu(), measured_here(WORKS), "hollow: predicted, full: measured here"
     for name, ledger in ledgers().items():
@@ -401,7 +401,7 @@ def swapped():
     return found
 
 
-for row in recorded("17-swap", swapped):
+for row in recorded("17_swap", swapped):
     line(*row)
 
 # %% [markdown]
@@ -425,7 +425,7 @@ def one_update():
     return error(table.to_numpy(device[0]), host[0])
 
 
-print(f"Adam, after a step: {recorded('17-adam', one_update):.0e}")
+print(f"Adam, after a step: {recorded('17_adam', one_update):.0e}")
 
 # %% [markdown]
 # ## The swap ladder
@@ -440,12 +440,12 @@ print(f"Adam, after a step: {recorded('17-adam', one_update):.0e}")
 # %%
 def counted():
     """Of each rung and each part of a step: (operations, bytes, number) of its launches."""
-    from course.traffic import base_step
+    from course.lesson_17.traffic import base_step
 
     return base_step()
 
 
-rungs = recorded("17-ladder", counted)
+rungs = recorded("17_ladder", counted)
 least_ms = {
     rung: {
         part: 1e3 * sum(number * least_seconds(flops, moved, shown)[0] for flops, moved, number in launches)

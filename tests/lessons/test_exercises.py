@@ -3,54 +3,40 @@
 import ast
 import copy
 import functools
-import importlib.util
 import inspect
 import pickle
 import re
-from importlib import import_module
-from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 import matplotlib
 import numpy as np
 import pytest
-from support.lessons.other_ways import RIGHT
+from support.lessons.answers import right, solution, wrong
 
 from course.exercise import CORRECT, NOT_YET, WRONG, exercises, start
 from course.exercise import exercise as exercise_of
-from course.sources import LESSONS, is_exercise, read_source, sources
+from course.sources import is_exercise, number_of, read_source, sources
 
 
 class Case(NamedTuple):
-    """An exercise, by its lesson's source."""
+    """An exercise, by its lesson's number and its own name."""
 
-    source: Path
+    number: str
     name: str
 
     def __str__(self) -> str:
-        return f"{self.source.stem[:2]}.{self.name}"
+        return f"{self.number}.{self.name}"
 
 
-CASES = [Case(source, name) for source in sources() for name in exercises(source.stem[:2])]
+CASES = [Case(number, name) for number in map(number_of, sources()) for name in exercises(number)]
 each_exercise = pytest.mark.parametrize("case", CASES, ids=str)
 each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 
 SAID_TWICE = re.compile(r"(?<![\w.])(-?\d[\d.e+-]*)(?: [a-z]+)? and (?:must|should) [a-z ]+ \1(?![\w.+/-])")
 
 
-def load(path: Path) -> ModuleType:
-    """A file whose name is no module's."""
-    spec = importlib.util.spec_from_file_location(f"solutions_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def exercise(case: Case):
-    return exercises(case.source.stem[:2])[case.name]
+    return exercises(case.number)[case.name]
 
 
 @pytest.fixture(autouse=True)
@@ -60,40 +46,37 @@ def _style_of_the_lessons_stays_in_the_test():
 
 
 @each_exercise
-def test_the_solution_and_the_packages_answer_are_correct(case):
-    solution = getattr(load(LESSONS / "solutions" / case.source.name), case.name)
-    assert exercise(case).verdict(solution) == (CORRECT, "")
-    assert exercise(case).verdict(exercise(case).answer) == (CORRECT, "")
-
-
-@each_exercise
 def test_right_answers_are_correct_however_they_are_written(case):
-    for answer in RIGHT.get(case.source.stem[:2], {}).get(case.name, []):
+    for answer in (solution(*case), exercise(case).answer, *right(*case)):
         assert exercise(case).verdict(answer) == (CORRECT, "")
+
+
+def test_every_exercise_in_numpy_is_answered_in_another_way():
+    assert not [str(case) for case in CASES if case.number <= "12" and not right(*case)]
 
 
 @each_exercise
 def test_wrong_answers_are_refused_each_with_its_own_hint(case):
-    wrong = import_module(f"support.lessons.wrong_{case.source.stem[:2]}").WRONG[case.name]
-    assert len(wrong) >= 2
+    mistakes = wrong(*case)
+    assert len(mistakes) >= 2
     hints = set()
-    for mistake, (answer, fragment) in wrong.items():
+    for mistake, (answer, words) in mistakes.items():
         state, hint = exercise(case).verdict(answer)
         assert state == WRONG, mistake
-        assert fragment in hint, mistake
+        assert words in hint, mistake
         assert "\n" not in hint, mistake
         assert len(hint) <= 400, mistake
         assert not SAID_TWICE.search(hint), mistake
         hints.add(hint)
-    assert len(hints) == len(wrong), "two different mistakes must not get the same hint"
+    assert len(hints) == len(mistakes), "two different mistakes must not get the same hint"
 
 
 @each_lesson
 def test_every_exercise_has_a_stub_with_a_contract_and_is_checked(source):
     cells = [cell.source for cell in read_source(source).cells if is_exercise(cell)]
     functions = [node for cell in cells for node in ast.parse(cell).body if isinstance(node, ast.FunctionDef)]
-    stubs = [function for function in functions if function.name in exercises(source.stem[:2])]
-    assert [stub.name for stub in stubs] == list(exercises(source.stem[:2])), "in the lesson's order, and all of them"
+    stubs = [function for function in functions if function.name in exercises(number_of(source))]
+    assert [stub.name for stub in stubs] == list(exercises(number_of(source))), "in the lesson's order, and all of them"
     code = "\n".join(cell.source for cell in read_source(source).cells if cell.cell_type == "code")
     for stub in stubs:
         assert ast.get_docstring(stub), f"{stub.name} has no contract"
@@ -112,8 +95,7 @@ def test_a_stub_is_not_yet(case):
 
 @each_exercise
 def test_a_check_judges_the_learners_own_answer_however_often_it_runs(case, capsys):
-    number = case.source.stem[:2]
-    check = start(number)
+    check = start(case.number)
 
     def said(function):
         bound = check(function)
@@ -125,16 +107,15 @@ def test_a_check_judges_the_learners_own_answer_however_often_it_runs(case, caps
         mine.__name__ = case.name
         return mine
 
-    wrong = named(next(iter(import_module(f"support.lessons.wrong_{number}").WRONG[case.name].values()))[0])
-    right = named(getattr(load(LESSONS / "solutions" / case.source.name), case.name))
-    for answer, verdict in ((wrong, "wrong: "), (named(stub), "not yet. The lesson goes on")):
+    mistaken, solved = named(next(iter(wrong(*case).values()))[0]), named(solution(*case))
+    for answer, verdict in ((mistaken, "wrong: "), (named(stub), "not yet. The lesson goes on")):
         bound, line = said(answer)
         assert line.startswith(f"{case.name}: {verdict}")
         assert line.count("\n") == 1
         assert inspect.unwrap(bound) is exercise(case).answer, "the lesson goes on"
         assert said(bound) == (bound, line), "the same cell, run again, says the same"
-    assert said(right) == (right, f"{case.name}: correct\n")
-    assert said(wrong)[1].startswith(f"{case.name}: wrong: ")
+    assert said(solved) == (solved, f"{case.name}: correct\n")
+    assert said(mistaken)[1].startswith(f"{case.name}: wrong: ")
 
 
 def test_a_function_that_calls_itself_is_judged_as_it_is_each_time(capsys):

@@ -8,7 +8,7 @@ import pytest
 from course import map
 from course.exercise import exercises
 from course.notebooks import answered, main
-from course.sources import LESSONS, fingerprint, is_exercise, notebook_of, read_source, solved, sources
+from course.sources import LESSONS, fingerprint, is_exercise, notebook_of, number_of, read_source, solved, sources
 
 each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 LARGEST = 1_000_000  # bytes
@@ -20,7 +20,7 @@ SECTIONS = ("## Common mistakes", "## What changed since 2017", "## Where next")
 def test_the_notebook_is_in_step_with_its_source(source):
     written, expected = nbformat.read(notebook_of(source), as_version=4), read_source(source)
     assert [(c.cell_type, c.source) for c in written.cells] == [(c.cell_type, c.source) for c in expected.cells], (
-        f"run `make notebooks ARGS={source.stem[:2]}`"
+        f"run `make notebooks ARGS={number_of(source)}`"
     )
     assert written.metadata["course"]["exercises"] == fingerprint(expected)
 
@@ -48,7 +48,7 @@ def test_the_notebook_is_small_and_names_no_place_of_the_machine_that_made_it(so
 @each_lesson
 def test_a_lesson_has_what_every_lesson_has(source):
     prose = "\n".join(cell.source for cell in read_source(source).cells if cell.cell_type == "markdown")
-    assert prose.startswith(f"# {source.stem[:2]} · ")
+    assert prose.startswith(f"# {number_of(source)} · ")
     missing = [part for part in (*HEADER, *SECTIONS) if part not in prose]
     assert not missing
     for target in re.findall(r"\]\(([^)#]+)", prose):
@@ -57,7 +57,7 @@ def test_a_lesson_has_what_every_lesson_has(source):
 
 
 def test_lessons_are_numbered_without_a_gap():
-    assert [source.stem[:2] for source in sources()] == [f"{n:02}" for n in range(len(sources()))]
+    assert [number_of(source) for source in sources()] == [f"{n:02}" for n in range(len(sources()))]
 
 
 def test_links_between_lessons_lead_somewhere():
@@ -69,7 +69,8 @@ def test_links_between_lessons_lead_somewhere():
 
 def test_an_answered_notebook_is_not_overwritten(tmp_path, monkeypatch, capsys):
     source = sources()[0]
-    notebook = solved(nbformat.read(notebook_of(source), as_version=4), LESSONS / "solutions" / source.name)
+    notebook = nbformat.read(notebook_of(source), as_version=4)
+    notebook.cells = solved(source).cells
     theirs = tmp_path / notebook_of(source).name
     nbformat.write(notebook, theirs)
     assert answered(theirs)
@@ -91,14 +92,14 @@ def test_an_unknown_lesson_is_named(capsys):
 
 def test_solutions_replace_stubs_and_nothing_else():
     source = sources()[0]
-    stubs, done = read_source(source), solved(read_source(source), LESSONS / "solutions" / source.name)
+    stubs, done = read_source(source), solved(source)
     for stub, filled in zip(stubs.cells, done.cells, strict=True):
         assert (stub.source != filled.source) == is_exercise(stub)
         assert not (is_exercise(filled) and "NotImplementedError" in filled.source)
 
 
 def test_the_readmes_say_how_many_backwards_a_learner_writes():
-    names = [name for source in sources() for name in exercises(source.stem[:2])]
+    names = [name for source in sources() for name in exercises(number_of(source))]
     backwards = [name for name in names if "backward" in name]
     for readme in (LESSONS / "README.md", LESSONS.parent / "README.md"):
         text = " ".join(readme.read_text(encoding="utf-8").split())

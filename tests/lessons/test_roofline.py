@@ -2,7 +2,7 @@
 
 import pytest
 
-from course.roofline import GPUS, WORKS
+from course.lesson_17.roofline import GPUS, WORKS
 from minitransformer.costs import flops_per_token
 from minitransformer.models import TransformerConfig
 
@@ -30,7 +30,7 @@ def test_a_work_is_a_task_of_the_benchmark(work, tasks):
 
 def test_the_ladder_counts_the_products_of_a_step():
     pytest.importorskip("torch")
-    from course.traffic import base_step
+    from course.lesson_17.traffic import base_step
 
     first, *_, last = base_step().values()
     formula = 2 * 25_088 * flops_per_token(TransformerConfig.base(), 32).training

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from course.sources import LESSONS, read_source, solved, sources
+from course.sources import solved, sources
 from kernels import compilation
 
 IMPORTS = "import math\n\nimport numpy as np\nimport torch\nimport triton\nimport triton.language as tl\n\n"
@@ -23,8 +23,7 @@ FLOAT32 = ("lse_ptr", "delta_ptr", "mean_ptr", "rstd_ptr", "gamma_ptr", "dgamma_
 
 def write_kernels(number: str, path: Path) -> None:
     """The kernels of a lesson and the constants that they use, as a module: Triton wants their source in a file."""
-    source = next(source for source in sources() if source.name.startswith(number))
-    notebook = solved(read_source(source), LESSONS / "solutions" / source.name)
+    notebook = solved(sources()[int(number)])
     parts = []
     for cell in (cell.source for cell in notebook.cells if cell.cell_type == "code"):
         for node in ast.parse(cell).body:

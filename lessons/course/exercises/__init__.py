@@ -1,1 +1,0 @@
-"""One module a lesson: its exercises, each with the answer of the package and a judge."""

@@ -1,0 +1,245 @@
+"""Lesson 07: layer normalisation, dropout, and both around a sub-layer."""
+
+import numpy as np
+
+from minitransformer import ops
+
+from ..exercise import Attempt, exercise
+from ..judging import agree, array, arrays, gradients_agree, require, several, where
+
+
+def _layernorm_backward(dy, normed, rstd, gamma):
+    return ops.layernorm_backward(dy, (normed, rstd, gamma))
+
+
+def _dropout_forward(x, rate, uniform):
+    kept = uniform >= rate
+    return x * kept / (1 - rate), kept
+
+
+def _add_norm_backward(dy, cache, sublayer_backward):
+    sublayer_cache, kept, rate, norm_cache = cache
+    dsum, dgamma, dbeta = ops.layernorm_backward(dy, norm_cache)
+    return dsum + sublayer_backward(dsum * kept / (1 - rate), sublayer_cache), dgamma, dbeta
+
+
+@exercise(answer=_layernorm_backward)
+def layernorm_backward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    x, gamma, dy = 3 * rng.standard_normal((4, 5)), rng.standard_normal(5), rng.standard_normal((4, 5))
+    ones = np.ones(5)
+    _, (normed, rstd, _) = ops.layernorm_forward(x, ones, 0 * ones, 0.0)
+
+    dx, dgamma, dbeta = arrays(attempt(dy, normed, rstd, ones), "dx", "dgamma", "dbeta")
+    for name, gradient, of in (("dx", dx, x), ("dgamma", dgamma, gamma), ("dbeta", dbeta, gamma)):
+        likely = (
+            "dx comes first, then dgamma, then dbeta"
+            if name == "dx"
+            else "gamma and beta serve every row, so their gradients sum over the rows"
+        )
+        require(
+            gradient.shape == of.shape,
+            f"{name} has shape {gradient.shape} and must have {of.shape}: {likely}",
+        )
+    require(
+        not (np.allclose(dgamma, dy.sum(axis=0)) and np.allclose(dbeta, (dy * normed).sum(axis=0))),
+        "dgamma and dbeta are exchanged: dx, dgamma, dbeta is the order",
+    )
+    twice = [np.concatenate([array, array]) for array in (dy, normed, rstd)]
+    doubled = arrays(attempt(*twice, ones), "dx", "dgamma", "dbeta")
+    for name, once, both in (("dgamma", dgamma, doubled[1]), ("dbeta", dbeta, doubled[2])):
+        require(np.allclose(both, 2 * once), f"with each row given twice, {name} must double: rows add up")
+    require(
+        np.allclose(attempt(dy, 2 * normed, rstd, ones)[1], 2 * dgamma) and dgamma.any(),
+        "with normed twice as large dgamma must double: y = gamma · normed + beta",
+    )
+    for number, name, slope in ((1, "dgamma", "dy · normed"), (2, "dbeta", "dy")):
+        require(
+            np.allclose(attempt(dy, normed, rstd, 2 * ones)[number], (dgamma, dbeta)[number - 1]),
+            f"{name} depends on gamma, but y = gamma · normed + beta is linear in gamma and beta: the slope is "
+            f"{slope}, summed",
+        )
+    moved = dy.copy()
+    moved[-1] += rng.standard_normal(5)
+    require(
+        np.allclose(attempt(moved, normed, rstd, ones)[0][:-1], dx[:-1]),
+        "another dy in the last row changes dx in the other rows: the means are over the channels of each row "
+        "(axis=-1, keepdims=True)",
+    )
+    require(
+        np.allclose(attempt(dy, normed, 2 * rstd, ones)[0], 2 * dx),
+        "dx is not proportional to rstd: a row of numbers ten times as large must get a gradient ten times smaller",
+    )
+    require(
+        np.allclose(dx.sum(-1), 0),
+        "a row of dx does not sum to 0, but adding the same number to all of x leaves y as it is: is mean(dn) "
+        "subtracted, with the mean and not the sum?",
+    )
+    require(
+        np.allclose((dx * normed).sum(-1), 0),
+        "dx · normed is not 0 in each row, but moving x along normed leaves y as it is: is normed · mean(dn · normed) "
+        "subtracted, with the mean and not the sum?",
+    )
+    require(
+        np.allclose(attempt(2 * dy, normed, rstd, ones)[0], attempt(dy, normed, rstd, 2 * ones)[0]),
+        "with gamma twice as large dx must double: y = gamma · normed + beta, so dn = dy · gamma",
+    )
+    tilted = attempt(dy, normed, rstd, gamma)[0]
+    require(
+        np.allclose(tilted.sum(-1), 0) and np.allclose((tilted * normed).sum(-1), 0),
+        "it is right where all of gamma is the same, and not elsewhere: both means are of dn = dy · gamma, not of dy",
+    )
+    gradients_agree(
+        lambda x, gamma, beta: ops.layernorm_forward(x, gamma, beta, 0.0),
+        lambda dy, cache: attempt(dy, *cache),
+        {"x": x, "gamma": gamma, "beta": rng.standard_normal(5)},
+    )
+    _, cache = ops.layernorm_forward(x, gamma, 0 * gamma, 2.0)
+    require(
+        np.allclose(attempt(dy, *cache)[0], ops.layernorm_backward(dy, cache)[0]),
+        "dx is right for ε = 0, and not where ε counts and the variance of normed is below 1: the mean of dn · normed "
+        "is over C, and not over the sum of normed²",
+    )
+    for N, C in ((3, 8), (6, 3)):
+        dy, x, gamma = rng.standard_normal((N, C)), rng.standard_normal((N, C)), rng.standard_normal(C)
+        _, cache = ops.layernorm_forward(x, gamma, 0 * gamma, 0.0)
+        found = arrays(attempt(dy, *cache), "dx", "dgamma", "dbeta")
+        for name, a, e in zip(("dx", "dgamma", "dbeta"), found, ops.layernorm_backward(dy, cache), strict=True):
+            require(
+                a.shape == e.shape and np.allclose(a, e),
+                f"with rows of 5 channels it is right, with {N} rows of {C} {name} is wrong: is a number written where "
+                "C belongs?",
+            )
+
+
+@exercise(answer=_dropout_forward)
+def dropout_forward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    for rate, shape in ((0.2, (40, 25)), (0.0, (40, 25)), (0.35, (300,)), (0.35, (5, 4, 30))):
+        x, uniform = rng.uniform(1, 2, shape), rng.random(shape)
+        uniform.flat[7] = rate  # is not below it
+        with where(f"for x of shape {shape} and rate {rate},"):
+            _judge_dropout(attempt, x, rate, uniform)
+
+
+def _judge_dropout(attempt: Attempt, x: np.ndarray, rate: float, uniform: np.ndarray) -> None:
+    result = attempt(x, rate, uniform)
+    y, kept = several(result, "y", "kept")
+    for name, part in (("y", y), ("kept", kept)):
+        require(part.shape == x.shape, f"{name} has shape {part.shape} and must have x's, {x.shape}")
+    require(kept.dtype == bool, f"kept holds {kept.dtype} and must be True or False")
+    array(result[0], "y")
+    require(
+        kept.all() or not np.array_equal(kept, y == 0),
+        "kept is True where y is 0: it must say what is kept, not what is dropped",
+    )
+    require(
+        rate == 0 or abs(kept.mean() - rate) > 0.1,
+        f"it keeps {kept.mean():.0%} of the elements: the rate is the share that is dropped",
+    )
+    differ = kept != (uniform >= rate)
+    require(
+        not (differ.any() and np.array_equal(differ, uniform == rate)),
+        "an element is dropped whose number is exactly the rate: only those below it are",
+    )
+    require(not differ.any(), "kept must be True exactly where `uniform` is not below the rate")
+    require(not y[~kept].any(), "an element that is not kept must be 0")
+    require(
+        rate == 0 or not np.array_equal(y, x * kept),
+        f"the mean of y is {y.mean() / x.mean():.2f} times that of x: what is kept must make up for what is dropped",
+    )
+    factors = {
+        "(1 − rate) / rate: divide by 1 − rate": rate and (1 - rate) / rate,
+        "(1 − rate)²: divide by 1 − rate": (1 - rate) ** 2,
+        "1 − rate²: multiply by 1 / (1 − rate), not by 1 + rate": 1 - rate**2,
+        "1 − rate over the share that happened to be kept: divide by 1 − rate itself": (1 - rate) / kept.mean(),
+    }
+    agree("y", y, x * kept / (1 - rate), factors={name: factor for name, factor in factors.items() if factor})
+
+
+@exercise(answer=_add_norm_backward)
+def add_norm_backward(attempt: Attempt) -> None:
+    for rate in (0.4, 0.25):
+        with where(f"at rate {rate},"):
+            _judge_add_norm(attempt, rate)
+
+
+def _judge_add_norm(attempt: Attempt, rate: float) -> None:
+    rng = np.random.default_rng(0)
+    x, gamma, beta = rng.standard_normal((4, 6)), rng.standard_normal(6), rng.standard_normal(6)
+    weight, kept = rng.standard_normal((6, 6)), rng.random((4, 6)) >= rate
+
+    def forward(x, gamma, beta):
+        out = np.sin(x @ weight)
+        y, norm_cache = ops.layernorm_forward(x + out * kept / (1 - rate), gamma, beta)
+        return y, ((x,), kept, rate, norm_cache)
+
+    received = []
+
+    def sublayer_backward(dout, sublayer_cache):
+        received.append((np.array(dout), sublayer_cache))
+        return (dout * np.cos(x @ weight)) @ weight.T
+
+    _, cache = forward(x, gamma, beta)
+    dy = rng.standard_normal((4, 6))
+    dsum, _, _ = ops.layernorm_backward(dy, cache[-1])
+    arrays(attempt(dy, cache, sublayer_backward), "dx", "dgamma", "dbeta")
+    require(len(received) == 1, f"sublayer_backward must be called once, and was {len(received)} times")
+    arrived, sublayer_cache = received[0]
+    require(
+        isinstance(sublayer_cache, tuple) and len(sublayer_cache) == 1,
+        "sublayer_backward must get the gradient and the sub-layer's own cache, the first of the four in `cache`",
+    )
+    require(
+        not arrived[~kept].any(),
+        "the sub-layer gets a gradient where its output was dropped: what dropped out had no part in the loss",
+    )
+    require(
+        not np.allclose(arrived, dy * kept / (1 - rate)),
+        "the sub-layer gets dy itself, through dropout alone: it stands inside the norm, which comes first on the way "
+        "back",
+    )
+    agree(
+        "what arrives at the sub-layer",
+        arrived,
+        dsum * kept / (1 - rate),
+        factors={
+            "1 − rate: the backward of dropout divides as its forward does": 1 - rate,
+            "(1 − rate)²: the backward of dropout divides as its forward does": (1 - rate) ** 2,
+            "(1 − rate) / rate: divide by 1 − rate": (1 - rate) / rate,
+            "1 − rate over the share that happened to be kept: divide by 1 − rate itself": (1 - rate) / kept.mean(),
+        },
+    )
+    lane = arrays(attempt(dy, cache, lambda dout, _: 0 * dout), "dx", "dgamma", "dbeta")[0]
+    require(lane.any(), "with a sub-layer that sends nothing back, dx is 0: the other branch, x itself, is missing")
+    require(
+        not np.allclose(lane, dsum * kept / (1 - rate)),
+        "the other branch, x itself, goes through dropout too: only the sub-layer's output is dropped",
+    )
+    require(
+        np.allclose(lane, dsum),
+        "with a sub-layer that sends nothing back, dx must be the gradient of the sum, x + …, which the norm, and no "
+        "dropout, stands behind",
+    )
+    gradients_agree(
+        forward,
+        lambda dy, cache: attempt(
+            dy, cache, lambda dout, sublayer_cache: (dout * np.cos(sublayer_cache[0] @ weight)) @ weight.T
+        ),
+        {"x": x, "gamma": gamma, "beta": beta},
+    )
+    _judge_add_norm_of_another_width(attempt, rate)
+
+
+def _judge_add_norm_of_another_width(attempt: Attempt, rate: float) -> None:
+    rng = np.random.default_rng(1)
+    dy, x, gamma, kept = *rng.standard_normal((2, 3, 9)), rng.standard_normal(9), rng.random((3, 9)) >= rate
+    _, norm_cache = ops.layernorm_forward(x, gamma, 0 * gamma)
+    arguments = dy, ((x,), kept, rate, norm_cache), lambda dout, sublayer_cache: dout * np.cos(sublayer_cache[0])
+    found = arrays(attempt(*arguments), "dx", "dgamma", "dbeta")
+    for name, a, e in zip(("dx", "dgamma", "dbeta"), found, _add_norm_backward(*arguments), strict=True):
+        require(
+            a.shape == e.shape and np.allclose(a, e),
+            f"4 rows of 6 channels are right, 3 rows of 9 are not: {name} is wrong: is a number written where N or C "
+            "belongs?",
+        )

@@ -1,0 +1,333 @@
+"""Lesson 09: Adam, accumulation, and what a checkpoint must hold."""
+
+import copy
+from types import SimpleNamespace
+
+import numpy as np
+
+from minitransformer import ops
+
+from ..exercise import Attempt, exercise
+from ..judging import agree, array, arrays, distinct, farthest, kind, require, several
+
+STATE = ("theta", "m", "v", "step", "rng")
+
+
+def _adam_step(theta, grad, m, v, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
+    theta, m, v = theta.copy(), m.copy(), v.copy()
+    ops.adam_step(theta, grad, m, v, step=step, lr=lr, beta1=beta1, beta2=beta2, eps=eps)
+    return theta, m, v
+
+
+def _accumulate(parts, gradient):
+    results = [gradient(part) for part in parts]
+    total = sum(n for _, _, n in results)
+    return sum(n / total * loss for loss, _, n in results), sum(n / total * grad for _, grad, n in results)
+
+
+def _save(run):
+    return {name: copy.deepcopy(getattr(run, name)) for name in STATE}
+
+
+@exercise(answer=_adam_step)
+def adam_step(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    grad = np.array([3.0, -0.5, 0.02, -40.0])
+    zero = np.zeros(4)
+    again = [attempt(zero, grad, zero, zero, 2, 0.1) for _ in range(2)]
+    require(
+        np.array_equal(again[0][0], again[1][0]),
+        "the same call gives another theta the second time: it must go by the m, v and step that it is given, and keep "
+        "none of its own",
+    )
+    theta, m, v = arrays(attempt(zero, grad, zero, zero, 1, 0.1), "theta", "m", "v")
+    for name, mean in (("m", 0.1 * grad), ("v", 0.02 * grad**2)):
+        require(not np.allclose(theta, mean), f"what is returned first is {name}: theta, m, v is the order")
+    agree(
+        "after one step from m = 0, m",
+        m,
+        0.1 * grad,
+        factors={"β₁ where 1 − β₁ should be": 9, "1 / (1 − β₁): its correction is for the step alone": 10},
+    )
+    require(
+        np.allclose(attempt(zero, 2 * grad, zero, zero, 1, 0.1)[2], 4 * v),
+        "a gradient twice as large must make v four times as large: v is the mean of the squares",
+    )
+    require(
+        np.allclose(attempt(zero, 1e3 * grad, zero, zero, 1, 0.1)[2], 1e6 * v),
+        "a gradient a thousand times as large does not make v a million times as large: is it clipped? Adam takes it "
+        "as it comes",
+    )
+    agree(
+        "after one step from v = 0, v",
+        v,
+        0.02 * grad**2,
+        factors={
+            "β₂ where 1 − β₂ should be": 49,
+            "1 / (1 − β₂)": 50,
+            "1 − β₁ where 1 − β₂ should be": 5,
+            "1 − 0.999: the paper's β₂ is 0.98": 0.05,
+            "(1 − β₁)²: v is the mean of grad², not of m²": 0.01,
+        },
+    )
+    _judge_first_step(attempt, grad)
+    _judge_second_step(attempt, grad)
+    coarse = attempt(zero, np.ones(4), zero, zero, 1, 1.0, 0.9, 0.98, 0.5)[0]
+    require(
+        np.allclose(coarse, -1 / 1.5),
+        f"with ε = 0.5 and a gradient of 1 the first step is {-float(np.mean(coarse)):.3f} long and must be 1/(1 + ε): "
+        "ε is added to √v̂, outside the root, after the correction",
+    )
+    _judge_ten_steps(attempt, rng)
+
+
+def _judge_first_step(attempt: Attempt, grad: np.ndarray) -> None:
+    zero = np.zeros(4)
+    theta = attempt(zero, grad, zero, zero, 1, 0.1)[0]
+    require(
+        np.isfinite(theta).all(),
+        "theta holds NaN or infinity after step 1: `step` counts from 1, where 1 − β^step is not 0",
+    )
+    require(
+        np.allclose(attempt(zero, grad, zero, zero, 1, 0.2)[0], 2 * theta),
+        "with twice the learning rate the step must be twice as long",
+    )
+    moved = -theta / (0.1 * np.sign(grad))
+    require(
+        (moved > 0).all(),
+        "it steps up the gradient, or not at all, at some elements: where grad is positive theta must fall",
+    )
+    require(
+        np.ptp(moved) < 1e-3 * moved.max(),
+        "in the first step gradients of different size make steps of different length; m̂ / √v̂ is ±1 there",
+    )
+    known = {
+        0.1 / np.sqrt(0.02): "neither m nor v is corrected for beginning at 0",
+        0.1: "v is corrected for beginning at 0, and m is not",
+        1 / np.sqrt(0.02): "m is corrected for beginning at 0, and v is not",
+    }
+    for length, why in known.items():
+        require(
+            abs(moved[0] / length - 1) > 1e-4,
+            f"the first step is {length:.3g} learning rates long and must be 1: {why}",
+        )
+    require(
+        abs(moved[0] - 1) < 1e-4,
+        f"the first step is {distinct(moved[0], 1)[0]} learning rates long and must be 1: "
+        "m / (1 − β₁^step) is grad there, and the root of v / (1 − β₂^step) is |grad|, with step = 1",
+    )
+    require(
+        np.allclose(attempt(zero + 10, grad, zero, zero, 1, 0.1)[0], theta + 10),
+        "from theta = 10 it goes another way than from 0: the step is subtracted from theta, and knows nothing of it",
+    )
+
+
+def _judge_second_step(attempt: Attempt, grad: np.ndarray) -> None:
+    zero = np.zeros(4)
+    _, m, v = attempt(zero, grad, zero, zero, 1, 0.1)
+    later = attempt(zero, grad, m, v, 2, 0.1)[0]
+    require(
+        not np.allclose(later, attempt(zero, grad, m, v, 1, 0.1)[0]),
+        "from the same m and v, step 1 and step 2 are the same: the corrections 1 − β^step follow the step",
+    )
+    require(
+        attempt(zero, zero, m, v, 2, 0.1)[0].all(),
+        "where the new gradient is 0 a weight stays where it is: it must go on with m, the mean of those before",
+    )
+    steady = -later / (0.1 * np.sign(grad))
+    require(
+        np.allclose(steady, 1, atol=1e-4),
+        f"where step 2 has the gradient of step 1 it is {farthest(steady, 1)[1]} learning rates long and must "
+        "be 1: m and v are the new ones, and the corrections are 1 − β to the power of the step",
+    )
+
+
+def _judge_ten_steps(attempt: Attempt, rng: np.random.Generator) -> None:
+    theta, m, v = rng.standard_normal(50), np.zeros(50), np.zeros(50)
+    expected = theta, m, v
+    for step in range(1, 11):
+        grad = rng.standard_normal(50)
+        theta, m, v = arrays(attempt(theta, grad, m, v, step, 0.01), "theta", "m", "v")
+        expected = _adam_step(expected[0], grad, *expected[1:], step, 0.01)
+        for name, mine, theirs in zip(("theta", "m", "v"), (theta, m, v), expected, strict=True):
+            agree(f"after step {step} of ten, {name}", mine, theirs, tolerance=1e-12)
+    grad, options = rng.standard_normal(50), {"step": 11, "lr": 0.01, "beta1": 0.7, "beta2": 0.8, "eps": 1e-9}
+    changed = arrays(attempt(theta, grad, m, v, **options), "theta", "m", "v")
+    for name, mine, theirs in zip(("m", "v", "theta"), changed[1:] + changed[:1], (1, 2, 0), strict=True):
+        right = _adam_step(theta, grad, m, v, **options)[theirs]
+        require(
+            np.allclose(mine, right, rtol=1e-9),
+            f"with beta1 = 0.7 and beta2 = 0.8, {name} is not what it should be: are the β's that were given used, and "
+            "not 0.9 and 0.98?",
+        )
+
+
+class _Part:
+    """Part of a batch: some target tokens, each with a loss and a gradient (3,), in `sentences` sentences."""
+
+    def __init__(self, rng: np.random.Generator, targets: int) -> None:
+        self.rows, self.sentences = rng.standard_normal((targets, 4)), targets
+
+    def __len__(self) -> int:
+        return self.sentences
+
+
+@exercise(answer=_accumulate)
+def accumulate(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    calls = []
+
+    def gradient(part):
+        grad = part.rows[:, 1:].mean(axis=0)
+        calls.append((grad, grad.copy()))
+        return float(part.rows[:, 0].mean()), grad, len(part.rows)
+
+    def of(*parts):
+        calls.clear()
+        result = attempt(given := list(parts), gradient)
+        require(given == list(parts), "it changes the order of the parts, in the list that it was given")
+        loss, _ = several(result, "loss", "grad")
+        require(
+            len(calls) == len(parts),
+            f"gradient was called {len(calls)} times for {len(parts)} part{'s' * (len(parts) > 1)}: once for each, "
+            "since a call costs a forward and a backward",
+        )
+        require(
+            all(np.array_equal(grad, before) for grad, before in calls),
+            "it writes into an array that `gradient` returned (g *= n, or += on the first one): that array is the "
+            "caller's, and a model may keep it; n * g makes a new one",
+        )
+        require(loss.ndim == 0, f"the loss must be one number, not an {kind(loss)}")
+        whole = np.concatenate([part.rows for part in parts])
+        return (float(loss), array(result[1], "grad")), (whole[:, 0].mean(), whole[:, 1:].mean(axis=0))
+
+    single = _Part(rng, 5)
+    (_, alone), (_, expected) = of(single)
+    of(_Part(rng, 2))
+    require(
+        np.allclose(of(single)[0][1], alone),
+        "the same part gives another gradient the second time: a sum must begin at 0 in every call",
+    )
+    agree("of a single part, the gradient", alone, expected, factors={"the number of its targets": 5, "1 / 5": 0.2})
+    three = [_Part(rng, 4) for _ in range(3)]
+    (_, grad), (_, expected) = of(*three)
+    require(grad.any(), "of three parts the gradient is 0: // makes every share a whole number, which is 0")
+    for number in range(3):
+        silent = copy.deepcopy(three)
+        silent[number].rows *= 0
+        require(
+            not np.allclose(of(*silent)[0][1], grad),
+            f"of three parts, number {number + 1} does not count: are gradients added, or overwritten?",
+        )
+    agree(
+        "of three equal parts, the gradient",
+        grad,
+        expected,
+        factors={"the number of parts: a sum is not a mean": 3, "1 / 3: divided by the parts once too often": 1 / 3},
+    )
+    one, seven = _Part(rng, 1), _Part(rng, 7)
+    (loss, grad), (expected_loss, expected) = of(one, seven)
+    require(
+        np.allclose(grad, expected),
+        "it is right for parts of equal size, and not for one target beside seven: each part counts by its share of "
+        "the targets, num_targets / all of them",
+    )
+    require(
+        np.allclose(loss, expected_loss),
+        "the gradient is right, and the loss is not: its parts count by their shares of the targets too",
+    )
+    one.sentences, seven.sentences = 5, 3
+    require(
+        np.allclose(of(one, seven)[0][1], expected),
+        "it changes with len(part), which is something else than the number of targets (here of sentences): a part "
+        "counts by the num_targets that gradient returns",
+    )
+    (loss, grad), (expected_loss, expected) = of(*(_Part(rng, targets) for targets in (2, 3, 11, 5)))
+    agree("of parts of 2, 3, 11 and 5 targets, the gradient", grad, expected)
+    agree("of parts of 2, 3, 11 and 5 targets, the loss", loss, float(expected_loss))
+
+
+class _Run:
+    """A training of a parabola, with the attributes of the lesson's: theta is the model's own array of weights."""
+
+    def __init__(self, seed: int) -> None:
+        self.theta = np.full(6, 1.0 + seed)
+        self.model = SimpleNamespace(weights=self.theta)
+        self.m, self.v, self.step = np.zeros(6), np.zeros(6), 0
+        self.rng = np.random.default_rng(seed)
+
+    def train(self, steps: int) -> None:
+        """Like the lesson's; all arrays in place."""
+        for _ in range(steps):
+            self.step += 1
+            grad = self.model.weights + self.rng.standard_normal(6)
+            ops.adam_step(self.theta, grad, self.m, self.v, step=self.step, lr=0.1 / self.step)
+
+
+def _same(a, b) -> bool:
+    """Whether two values of a run are equal; of generators, whether they will draw the same."""
+    if isinstance(a, np.random.Generator):
+        return a.bit_generator.state == b.bit_generator.state
+    return np.array_equal(a, b)
+
+
+@exercise(answer=_save)
+def save(attempt: Attempt) -> None:
+    run = _Run(0)
+    run.train(5)
+    at_stop = copy.deepcopy(vars(run))
+    held = {name: getattr(run, name) for name in STATE}
+    saved = attempt(run)
+    for name in STATE:
+        require(
+            getattr(run, name) is held[name] and _same(getattr(run, name), at_stop[name]),
+            f"the run's own {name} is not what it was before: a save only looks, or the run goes another way after it",
+        )
+    require(isinstance(saved, dict), f"it must return a dict, not {type(saved).__name__}")
+    unknown = ", ".join(repr(name) for name in saved if name not in STATE)
+    require(
+        not unknown,
+        f"it saves {unknown}: restore would set that too, and what changes as the run trains is {', '.join(STATE)}",
+    )
+    for name, value in saved.items():
+        require(
+            isinstance(value, type(at_stop[name])),
+            f"{name} is saved as one {type(value).__name__} and must be what the run has, one "
+            f"{type(at_stop[name]).__name__}: restore puts it in as it is",
+        )
+        require(
+            _same(value, at_stop[name]),
+            f"what is saved of {name} is not what the run had when it was saved: a copy, please, and nothing new",
+        )
+    generator, cause = saved.get("rng"), "so save a copy"
+    if generator is run.rng:
+        cause = "and a generator moves on with every draw: save a copy"
+    elif generator is not None and generator.bit_generator is run.rng.bit_generator:
+        cause = "and copy.copy of a generator shares what moves: copy.deepcopy it"
+    run.train(5)
+
+    resumed = _Run(1)
+    for name, value in saved.items():
+        if isinstance(value, np.ndarray):
+            getattr(resumed, name)[:] = value
+        else:
+            setattr(resumed, name, copy.deepcopy(value))
+    why = {
+        "theta": "the weights are another model's",
+        "m": "Adam's mean of the gradients begins again at 0",
+        "v": "Adam's mean of the squares begins again at 0, and the next steps are much too long",
+        "step": "the schedule and Adam's corrections begin again",
+        "rng": "the batches and dropout masks that come next are others",
+    }
+    for name in STATE:
+        same = _same(getattr(resumed, name), at_stop[name])
+        if name not in saved:
+            require(same, f"after restore {name} is not what it was when the run was saved: {why[name]}")
+        require(
+            same,
+            f"what was saved of {name} has changed since: the run went on and wrote into it, "
+            + (cause if name == "rng" else "so save a copy"),
+        )
+    resumed.train(5)
+    require(np.array_equal(resumed.theta, run.theta), "the resumed run does not end where the other one did")
+    attempt(run)  # which leaves as it was what the first call returned

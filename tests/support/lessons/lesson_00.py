@@ -1,0 +1,236 @@
+"""Answers to lesson 00: right ones written in another way, and plausible wrong ones (see `answers`)."""
+
+import numpy as np
+
+
+def _one_sided(f, x, eps=1e-5):
+    slopes = np.empty_like(x)
+    for index in np.ndindex(x.shape):
+        up = x.copy()
+        up[index] += eps
+        slopes[index] = (f(up) - f(x)) / eps
+    return slopes
+
+
+def _halved(f, x, eps=1e-5):
+    slopes = np.empty_like(x)
+    for index in np.ndindex(x.shape):
+        up, down = x.copy(), x.copy()
+        up[index] += eps
+        down[index] -= eps
+        slopes[index] = (f(up) - f(down)) / eps
+    return slopes
+
+
+def _everything_moves(f, x, eps=1e-5):
+    return np.full_like(x, (f(x + eps) - f(x - eps)) / (2 * eps))
+
+
+def _rows_move(f, x, eps=1e-5):
+    slopes = np.empty_like(x)
+    for row in range(len(x)):
+        up, down = x.copy(), x.copy()
+        up[row] += eps
+        down[row] -= eps
+        slopes[row] = (f(up) - f(down)) / (2 * eps)
+    return slopes
+
+
+def _no_copies(f, x, eps=1e-5):
+    slopes = np.empty_like(x)
+    for index in np.ndindex(x.shape):
+        up = down = x
+        up[index] += eps
+        down[index] -= eps
+        slopes[index] = (f(up) - f(down)) / (2 * eps)
+    return slopes
+
+
+def _its_own_eps(f, x, eps=1e-5):
+    slopes = np.empty_like(x)
+    for index in np.ndindex(x.shape):
+        up, down = x.copy(), x.copy()
+        up[index] += 1e-5
+        down[index] -= 1e-5
+        slopes[index] = (f(up) - f(down)) / 2e-5
+    return slopes
+
+
+def _leaves_a_mark(f, x, eps=1e-5):
+    slopes = np.empty_like(x)
+    for index in np.ndindex(x.shape):
+        x[index] += eps
+        above = f(x)
+        x[index] -= eps
+        slopes[index] = (above - f(x)) / eps
+        x[index] -= eps
+    return slopes
+
+
+def _central(f, x, step, divide):
+    """Right where `step(x_i)` is ε and `divide(difference, ε)` divides by 2ε."""
+    slopes = np.empty_like(x)
+    for index in np.ndindex(x.shape):
+        up, down, moved = x.copy(), x.copy(), step(x[index])
+        up[index] += moved
+        down[index] -= moved
+        slopes[index] = divide(f(up) - f(down), moved)
+    return slopes
+
+
+def _rows_and_columns(f, x, eps=1e-5):
+    slopes = np.empty_like(x)
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            up, down = x.copy(), x.copy()
+            up[i, j] += eps
+            down[i, j] -= eps
+            slopes[i, j] = (f(up) - f(down)) / (2 * eps)
+    return slopes
+
+
+def _raveled(f, x, eps=1e-5):
+    slopes = np.empty(x.shape)
+    for i in range(x.size):
+        up, down = np.copy(x), np.copy(x)
+        up.ravel()[i] += eps
+        down.ravel()[i] -= eps
+        slopes.flat[i] = (f(up) - f(down)) / (2 * eps)
+    return slopes
+
+
+def _moved_back(f, x, eps=1e-5):
+    slopes = np.empty_like(x)
+    for index in np.ndindex(x.shape):
+        x[index] += eps
+        above = f(x)
+        x[index] -= 2 * eps
+        slopes[index] = (above - f(x)) / (2 * eps)
+        x[index] += eps
+    return slopes
+
+
+def _looped(dy, x, weight):
+    dx, dweight, dbias = np.zeros_like(x), np.zeros_like(weight), np.zeros(weight.shape[1])
+    for row, drow, dxrow in zip(x, dy, dx, strict=True):
+        dxrow += weight @ drow
+        dweight += np.outer(row, drow)
+        dbias += drow
+    return dx, dweight, dbias
+
+
+KEPT, GATHERED = np.empty((3, 4)), np.zeros((3, 4))
+
+
+def _kept(dy, x, weight):
+    return dy @ weight.T, np.matmul(x.T, dy, out=KEPT), dy.sum(axis=0)
+
+
+def _gathered(dy, x, weight):
+    GATHERED[:] += x.T @ dy
+    return dy @ weight.T, GATHERED.copy(), dy.sum(axis=0)
+
+
+def _put_back(f, x, eps=1e-5):
+    slopes = np.empty_like(x)
+    for index in np.ndindex(x.shape):
+        begin = x[index]
+        x[index] = begin + eps
+        above = f(x)
+        x[index] = begin - eps
+        slopes[index] = (above - f(x)) / (2 * eps)
+        x[index] = begin
+    return slopes
+
+
+def _directions(f, x, eps=1e-5):
+    steps = [eps * unit.reshape(x.shape) for unit in np.eye(x.size)]
+    return np.array([f(x + step) - f(x - step) for step in steps]).reshape(x.shape) / (2 * eps)
+
+
+def _two_halves(f, x, eps=1e-5):
+    slopes, here = np.zeros_like(x), f(x)
+    for index in np.ndindex(x.shape):
+        up, down = x.copy(), x.copy()
+        up[index] += eps
+        down[index] -= eps
+        slopes[index] = ((f(up) - here) / eps + (here - f(down)) / eps) / 2
+    return slopes
+
+
+RIGHT = {
+    "linear_backward": [
+        lambda dy, x, weight: [np.dot(dy, weight.T), np.dot(dy.T, x).T, np.ones(len(dy)) @ dy],
+        lambda dy, x, weight: (
+            np.einsum("no,io->ni", dy, weight),
+            np.einsum("ni,no->io", x, dy),
+            np.add.reduce(dy),
+        ),
+    ],
+    "numerical_gradient": [_put_back, _directions, _two_halves],
+}
+
+
+WRONG = {
+    "numerical_gradient": {
+        "one-sided": (_one_sided, "is the difference taken from f(x + ε) to f(x − ε)"),
+        "divided by ε": (_halved, "is it divided by 2ε?"),
+        "every element moves at once": (_everything_moves, "with 6 elements moved at once"),
+        "a row moves at once": (_rows_move, "with 3 elements moved at once"),
+        "no copies": (_no_copies, "only ever called at x itself"),
+        "another ε": (_its_own_eps, "is the `eps` used that was given?"),
+        "x is not put back": (_leaves_a_mark, "writes into its argument x"),
+        "one number": (lambda f, x, eps=1e-5: (f(x + eps) - f(x - eps)) / (2 * eps), "the gradient has shape ()"),
+        "two axes only": (_rows_and_columns, "`for j in range(x.shape[1]):`, where x is (4,)"),
+        "ravel of a copy": (_raveled, "lies in memory column by column"),
+        "moved and moved back": (_moved_back, "it moves its argument x and moves it back, which leaves rounding"),
+        "ε relative to x": (
+            lambda f, x, eps=1e-5: _central(f, x, lambda at: eps * max(1, abs(at)), lambda d, h: d / (2 * h)),
+            "is the step ε for each, however large it is?",
+        ),
+        "/ 2 * eps": (
+            lambda f, x, eps=1e-5: _central(f, x, lambda at: eps, lambda d, h: d / 2 * h),
+            "`/ 2 * eps` multiplies by ε",
+        ),
+        "not divided": (lambda f, x, eps=1e-5: _central(f, x, lambda at: eps, lambda d, h: d), "2ε: is it divided?"),
+        "a larger ε by default": (
+            lambda f, x, eps=1e-3: _central(f, x, lambda at: eps, lambda d, h: d / (2 * h)),
+            "where no ε is given, it is off by 1e-06",
+        ),
+        "float32": (
+            lambda f, x, eps=1e-5: _central(f, x, lambda at: eps, lambda d, h: d / (2 * h)).astype(np.float32),
+            "is float32, and all that it is made of is float64",
+        ),
+    },
+    "linear_backward": {
+        "the sum over rows is missing": (lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy), "dbias has shape"),
+        "in another order": (lambda dy, x, weight: (x.T @ dy, dy @ weight.T, dy.sum(0)), "in the order dx, dweight"),
+        "transposed": (lambda dy, x, weight: (dy @ weight.T, dy.T @ x, dy.sum(0)), "dweight has shape"),
+        "averaged": (
+            lambda dy, x, weight: (dy @ weight.T, x.T @ dy / len(dy), dy.sum(0)),
+            "with each row given twice, dweight must double",
+        ),
+        "mean of the bias": (
+            lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy.mean(0)),
+            "with each row given twice, dbias must double",
+        ),
+        "sign": (lambda dy, x, weight: (-dy @ weight.T, x.T @ dy, dy.sum(0)), "wrong sign"),
+        "one array": (lambda dy, x, weight: dy @ weight.T, "must return 3 arrays"),
+        "keepdims": (lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy.sum(0, keepdims=True)), "shape (1, 4)"),
+        "reshaped": (
+            lambda dy, x, weight: (dy @ weight.reshape(4, 3), x.T @ dy, dy.sum(0)),
+            "`reshape` only cuts the same sequence",
+        ),
+        "float32": (
+            lambda *a: tuple(np.float32(gradient) for gradient in (a[0] @ a[2].T, a[1].T @ a[0], a[0].sum(0))),
+            "a gradient is float32",
+        ),
+        "a loop": (_looped, "loops over the rows in Python"),
+        "an array that is kept": (_kept, "a second call changes what the first one returned"),
+        "gathered from call to call": (_gathered, "every term of a gradient is linear in dy"),
+        "no axis of length 1": (
+            lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy.sum(axis=0).squeeze()),
+            "dbias, of shape (), is wrong; its shape must be (1,)",
+        ),
+    },
+}

@@ -1,0 +1,158 @@
+"""Answers to lesson 10: right ones written in another way, and plausible wrong ones (see `answers`)."""
+
+import numpy as np
+
+
+def _entropy(weights):
+    return -np.sum(weights * np.log(np.where(weights > 0, weights, 1)), axis=-1)
+
+
+def _words(weights, target_words, source_words, columns=lambda part: part.sum(axis=1), rows=np.mean):
+    merged = [columns(weights[:, source_words == k]) for k in range(source_words.max() + 1)]
+    merged = np.stack(merged, axis=1)  # (Tq, Wk)
+    return np.stack([rows(merged[target_words == q], axis=0) for q in range(target_words.max() + 1)])
+
+
+def _fraction(weights):
+    return -np.sum(weights * np.log(weights + 1e-6), axis=-1)
+
+
+def _added_once(weights, target_words, source_words, columns=False, rows=False):
+    """`+=` with repeated numbers, which adds only once, for columns or rows."""
+    of_source, of_target = (np.eye(words.max() + 1)[words] for words in (source_words, target_words))
+    token_map = weights @ of_source  # (Tq, Wk)
+    if columns:
+        token_map[...] = 0
+        token_map[:, source_words] += weights
+    merged = of_target.T @ token_map
+    if rows:
+        merged[...] = 0
+        merged[target_words] += token_map
+    return merged / np.bincount(target_words)[:, None]
+
+
+def _first_and_last(part):
+    return part[:, 0] + (part[:, -1] if part.shape[1] > 1 else 0)
+
+
+def _renormalised(weights, target_words, source_words):
+    merged = _words(weights, target_words, source_words, lambda part: part.mean(axis=1))
+    return merged / merged.sum(axis=1, keepdims=True)
+
+
+def _excess(wrong, has, lengths):
+    expected = np.array([wrong[lengths == length].mean() for length in lengths])
+    return wrong - expected
+
+
+def _by_number(wrong, has, lengths):
+    rates = np.array([wrong[lengths == length].mean() for length in np.unique(lengths)])
+    return (wrong - rates[lengths - lengths.min()]) @ has / has.sum(axis=0)
+
+
+def _against_others(wrong, has, lengths):
+    surprise = np.zeros(has.shape)
+    for i, k in zip(*np.nonzero(has), strict=True):
+        others = wrong[(lengths == lengths[i]) & ~has[:, k]]
+        surprise[i, k] = wrong[i] - np.divide(others.sum(), len(others))
+    return surprise.sum(axis=0) / has.sum(axis=0)
+
+
+def _map_by_reduceat(weights, target_words, source_words):
+    starts = [np.unique(words, return_index=True)[1] for words in (target_words, source_words)]
+    merged = np.add.reduceat(np.add.reduceat(weights, starts[0], axis=0), starts[1], axis=1)
+    return merged / np.bincount(target_words)[:, None]
+
+
+def _map_by_add_at(weights, target_words, source_words):
+    merged = np.zeros((max(target_words) + 1, max(source_words) + 1))
+    np.add.at(merged, np.ix_(target_words, source_words), weights)
+    return merged / np.bincount(target_words)[:, None]
+
+
+def _excess_by_bincount(wrong, has, lengths):
+    rates = np.bincount(lengths, weights=wrong) / np.maximum(np.bincount(lengths), 1)
+    return np.where(has, (wrong - rates[lengths])[:, None], 0).sum(axis=0) / has.sum(axis=0)
+
+
+def _excess_by_inverse(wrong, has, lengths):
+    _, which = np.unique(lengths, return_inverse=True)
+    surprise = wrong - (np.bincount(which, wrong) / np.bincount(which))[which]
+    return np.array([surprise[column].mean() for column in has.T])
+
+
+RIGHT = {
+    "spread": [
+        lambda weights: np.exp(-np.nansum(weights * np.log(weights), axis=-1)),
+        lambda weights: 2 ** -np.sum(weights * np.log2(np.where(weights > 0, weights, 1)), axis=-1),
+        lambda weights: np.prod(np.where(weights > 0, weights, 1) ** -weights, axis=-1),
+        lambda weights: np.exp(-np.sum(weights * np.log(weights + 1e-12), axis=-1)),
+        lambda weights: np.prod(np.where(weights > 0, weights, 1) ** -weights, axis=-1).astype(np.float32),
+    ],
+    "word_map": [_map_by_reduceat, _map_by_add_at],
+    "excess_errors": [_excess_by_bincount, _excess_by_inverse],
+}
+
+
+WRONG = {
+    "spread": {
+        "0 · log 0": (lambda w: np.exp(-np.sum(w * np.log(w), axis=-1)), "0 · log 0 counts as 0"),
+        "the entropy": (_entropy, "that is the entropy itself"),
+        "over everything": (lambda w: np.exp(_entropy(w)).mean(), "one number for each row"),
+        "over queries": (lambda w: np.exp(_entropy(np.swapaxes(w, -1, -2))), "must return (2, 3)"),
+        "the sign": (lambda w: np.exp(-_entropy(w)), "share the weight evenly, the spread"),
+        "two bases": (lambda w: 2 ** _entropy(w), "if the logarithm is of base 2, so is the exponential"),
+        "the share of the largest": (lambda w: 1 / w.max(axis=-1), "for random weights"),
+        "the sum of squares": (lambda w: 1 / (w**2).sum(axis=-1), "1 / Σ p², another measure"),
+        "the keys with weight": (lambda w: 1.0 * (w > 0).sum(axis=-1), "the number of keys with any weight"),
+        "a small number added": (lambda w: np.exp(_fraction(w)), "a number added inside the logarithm"),
+        "a list": (lambda w: np.exp(_entropy(w)).tolist(), "an array, not list"),
+        "two axes": (
+            lambda w: np.exp(-np.sum(w * np.log(np.where(w > 0, w, 1)), axis=min(w.ndim - 1, 2))),
+            "has shape (2, 1, 4, 5)",
+        ),
+    },
+    "word_map": {
+        "columns averaged": (lambda w, t, s: _words(w, t, s, lambda part: part.mean(axis=1)), "and must sum to 1"),
+        "rows summed": (lambda w, t, s: _words(w, t, s, rows=np.sum), "sums to 2"),
+        "the first column": (lambda w, t, s: _words(w, t, s, lambda part: part[:, 0]), "the rows sum to"),
+        "renormalised": (_renormalised, "a source token cut in two"),
+        "the last token's row": (lambda w, t, s: _words(w, t, s, rows=lambda part, axis: part[-1]), "at (1,"),
+        "transposed": (lambda w, t, s: _words(w, t, s).T, "must give shape (2, 3)"),
+        "the middle row": (lambda w, t, s: _words(w, t, s, rows=np.median), "has three tokens"),
+        "columns added once": (lambda *args: _added_once(*args, columns=True), "`merged[:, words] += …` adds"),
+        "rows added once": (lambda *args: _added_once(*args, rows=True), "`merged[words] += …` adds"),
+        "the first column and the last": (lambda w, t, s: _words(w, t, s, _first_and_last), "a source word has three"),
+        "a list": (lambda w, t, s: _words(w, t, s).tolist(), "an array, not list"),
+        "the largest of the rows": (lambda w, t, s: _words(w, t, s, rows=np.max), "even where every source token"),
+    },
+    "excess_errors": {
+        "plain rates": (lambda wrong, has, lengths: (1 * wrong) @ has / has.sum(axis=0), "the plain error rate"),
+        "logical or": (lambda wrong, has, lengths: wrong @ has / has.sum(axis=0), "is no sum"),
+        "with against without": (
+            lambda wrong, has, lengths: np.array(
+                [wrong[c].mean() - (wrong[~c].mean() if (~c).any() else wrong[c].mean()) for c in has.T]
+            ),
+            "compared with sentences of the same length",
+        ),
+        "against those without it": (_against_others, "are among them"),
+        "without a sign": (
+            lambda wrong, has, lengths: np.abs(_excess(wrong, has, lengths) @ has / has.sum(axis=0)),
+            "fewer errors than its length",
+        ),
+        "a sum": (lambda wrong, has, lengths: _excess(wrong, has, lengths) @ has, "the blame doubles"),
+        "over all sentences": (
+            lambda wrong, has, lengths: _excess(wrong, has, lengths) @ has / len(wrong),
+            "where a construction itself causes errors",
+        ),
+        "a rate for each number": (_by_number, "where some lengths have no sentence, it raises IndexError"),
+        "a list": (
+            lambda wrong, has, lengths: list(_excess(wrong, has, lengths) @ has / has.sum(axis=0)),
+            "an array, not list",
+        ),
+        "shares of the blame": (
+            lambda wrong, has, lengths: _excess(wrong, has, lengths) @ has / has.sum(),
+            "each is judged by itself",
+        ),
+    },
+}
