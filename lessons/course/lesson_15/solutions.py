@@ -1,5 +1,7 @@
 """Solutions of lesson 15."""
 
+# pyright: reportInvalidTypeForm=false
+
 import numpy as np
 
 from course.gpu import tl, torch, triton

@@ -1,5 +1,7 @@
 """Solutions of lesson 16."""
 
+# pyright: reportInvalidTypeForm=false
+
 import math
 
 import numpy as np

@@ -3,79 +3,8 @@
 import numpy as np
 
 
-def _one_sided(f, x, eps=1e-5):
-    slopes = np.empty_like(x)
-    for index in np.ndindex(x.shape):
-        up = x.copy()
-        up[index] += eps
-        slopes[index] = (f(up) - f(x)) / eps
-    return slopes
-
-
-def _halved(f, x, eps=1e-5):
-    slopes = np.empty_like(x)
-    for index in np.ndindex(x.shape):
-        up, down = x.copy(), x.copy()
-        up[index] += eps
-        down[index] -= eps
-        slopes[index] = (f(up) - f(down)) / eps
-    return slopes
-
-
 def _everything_moves(f, x, eps=1e-5):
     return np.full_like(x, (f(x + eps) - f(x - eps)) / (2 * eps))
-
-
-def _rows_move(f, x, eps=1e-5):
-    slopes = np.empty_like(x)
-    for row in range(len(x)):
-        up, down = x.copy(), x.copy()
-        up[row] += eps
-        down[row] -= eps
-        slopes[row] = (f(up) - f(down)) / (2 * eps)
-    return slopes
-
-
-def _no_copies(f, x, eps=1e-5):
-    slopes = np.empty_like(x)
-    for index in np.ndindex(x.shape):
-        up = down = x
-        up[index] += eps
-        down[index] -= eps
-        slopes[index] = (f(up) - f(down)) / (2 * eps)
-    return slopes
-
-
-def _its_own_eps(f, x, eps=1e-5):
-    slopes = np.empty_like(x)
-    for index in np.ndindex(x.shape):
-        up, down = x.copy(), x.copy()
-        up[index] += 1e-5
-        down[index] -= 1e-5
-        slopes[index] = (f(up) - f(down)) / 2e-5
-    return slopes
-
-
-def _leaves_a_mark(f, x, eps=1e-5):
-    slopes = np.empty_like(x)
-    for index in np.ndindex(x.shape):
-        x[index] += eps
-        above = f(x)
-        x[index] -= eps
-        slopes[index] = (above - f(x)) / eps
-        x[index] -= eps
-    return slopes
-
-
-def _central(f, x, step, divide):
-    """Right where `step(x_i)` is ε and `divide(difference, ε)` divides by 2ε."""
-    slopes = np.empty_like(x)
-    for index in np.ndindex(x.shape):
-        up, down, moved = x.copy(), x.copy(), step(x[index])
-        up[index] += moved
-        down[index] -= moved
-        slopes[index] = divide(f(up) - f(down), moved)
-    return slopes
 
 
 def _rows_and_columns(f, x, eps=1e-5):
@@ -108,27 +37,6 @@ def _moved_back(f, x, eps=1e-5):
         slopes[index] = (above - f(x)) / (2 * eps)
         x[index] += eps
     return slopes
-
-
-def _looped(dy, x, weight):
-    dx, dweight, dbias = np.zeros_like(x), np.zeros_like(weight), np.zeros(weight.shape[1])
-    for row, drow, dxrow in zip(x, dy, dx, strict=True):
-        dxrow += weight @ drow
-        dweight += np.outer(row, drow)
-        dbias += drow
-    return dx, dweight, dbias
-
-
-KEPT, GATHERED = np.empty((3, 4)), np.zeros((3, 4))
-
-
-def _kept(dy, x, weight):
-    return dy @ weight.T, np.matmul(x.T, dy, out=KEPT), dy.sum(axis=0)
-
-
-def _gathered(dy, x, weight):
-    GATHERED[:] += x.T @ dy
-    return dy @ weight.T, GATHERED.copy(), dy.sum(axis=0)
 
 
 def _put_back(f, x, eps=1e-5):
@@ -173,32 +81,29 @@ RIGHT = {
 
 WRONG = {
     "numerical_gradient": {
-        "one-sided": (_one_sided, "is the difference taken from f(x + ε) to f(x − ε)"),
-        "divided by ε": (_halved, "is it divided by 2ε?"),
+        "one-sided": (["f(down) → f(x)", "(2 * eps) → eps"], "is the difference taken from f(x + ε) to f(x − ε)"),
+        "divided by ε": ("(2 * eps) → eps", "is it divided by 2ε?"),
         "every element moves at once": (_everything_moves, "with 6 elements moved at once"),
-        "a row moves at once": (_rows_move, "with 3 elements moved at once"),
-        "no copies": (_no_copies, "only ever called at x itself"),
-        "another ε": (_its_own_eps, "is the `eps` used that was given?"),
-        "x is not put back": (_leaves_a_mark, "writes into its argument x"),
+        "a row moves at once": ("np.ndindex(x.shape) → range(len(x))", "with 3 elements moved at once"),
+        "no copies": ("x.copy(), x.copy() → x, x", "only ever called at x itself"),
+        "another ε": (
+            "gradient = np.empty_like(x) → gradient, eps = np.empty_like(x), 1e-5",
+            "is the `eps` used that was given?",
+        ),
+        "x is not put back": ("x.copy(), x.copy() → x, x.copy()", "writes into its argument x"),
         "one number": (lambda f, x, eps=1e-5: (f(x + eps) - f(x - eps)) / (2 * eps), "the gradient has shape ()"),
         "two axes only": (_rows_and_columns, "`for j in range(x.shape[1]):`, where x is (4,)"),
         "ravel of a copy": (_raveled, "lies in memory column by column"),
         "moved and moved back": (_moved_back, "it moves its argument x and moves it back, which leaves rounding"),
         "ε relative to x": (
-            lambda f, x, eps=1e-5: _central(f, x, lambda at: eps * max(1, abs(at)), lambda d, h: d / (2 * h)),
+            ["= eps → = eps * max(1, abs(x[index]))", "(2 * eps) → (2 * eps * max(1, abs(x[index])))"],
             "is the step ε for each, however large it is?",
         ),
-        "/ 2 * eps": (
-            lambda f, x, eps=1e-5: _central(f, x, lambda at: eps, lambda d, h: d / 2 * h),
-            "`/ 2 * eps` multiplies by ε",
-        ),
-        "not divided": (lambda f, x, eps=1e-5: _central(f, x, lambda at: eps, lambda d, h: d), "2ε: is it divided?"),
-        "a larger ε by default": (
-            lambda f, x, eps=1e-3: _central(f, x, lambda at: eps, lambda d, h: d / (2 * h)),
-            "where no ε is given, it is off by 1e-06",
-        ),
+        "/ 2 * eps": ("/ (2 * eps) → / 2 * eps", "`/ 2 * eps` multiplies by ε"),
+        "not divided": (" / (2 * eps) → ", "2ε: is it divided?"),
+        "a larger ε by default": ("eps=1e-5 → eps=1e-3", "where no ε is given, it is off by 1e-06"),
         "float32": (
-            lambda f, x, eps=1e-5: _central(f, x, lambda at: eps, lambda d, h: d / (2 * h)).astype(np.float32),
+            "return gradient → return gradient.astype(np.float32)",
             "is float32, and all that it is made of is float64",
         ),
     },
@@ -206,14 +111,8 @@ WRONG = {
         "the sum over rows is missing": (lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy), "dbias has shape"),
         "in another order": (lambda dy, x, weight: (x.T @ dy, dy @ weight.T, dy.sum(0)), "in the order dx, dweight"),
         "transposed": (lambda dy, x, weight: (dy @ weight.T, dy.T @ x, dy.sum(0)), "dweight has shape"),
-        "averaged": (
-            lambda dy, x, weight: (dy @ weight.T, x.T @ dy / len(dy), dy.sum(0)),
-            "with each row given twice, dweight must double",
-        ),
-        "mean of the bias": (
-            lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy.mean(0)),
-            "with each row given twice, dbias must double",
-        ),
+        "averaged": ("x.T @ dy → x.T @ dy / len(dy)", "with each row given twice, dweight must double"),
+        "mean of the bias": ("dy.sum( → dy.mean(", "with each row given twice, dbias must double"),
         "sign": (lambda dy, x, weight: (-dy @ weight.T, x.T @ dy, dy.sum(0)), "wrong sign"),
         "one array": (lambda dy, x, weight: dy @ weight.T, "must return 3 arrays"),
         "keepdims": (lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy.sum(0, keepdims=True)), "shape (1, 4)"),
@@ -222,14 +121,26 @@ WRONG = {
             "`reshape` only cuts the same sequence",
         ),
         "float32": (
-            lambda *a: tuple(np.float32(gradient) for gradient in (a[0] @ a[2].T, a[1].T @ a[0], a[0].sum(0))),
+            "return dx, dweight, dbias → return [np.float32(gradient) for gradient in (dx, dweight, dbias)]",
             "a gradient is float32",
         ),
-        "a loop": (_looped, "loops over the rows in Python"),
-        "an array that is kept": (_kept, "a second call changes what the first one returned"),
-        "gathered from call to call": (_gathered, "every term of a gradient is linear in dy"),
+        "a loop": ("dbias = dy.sum(axis=0) → dbias = sum([row for row in dy])", "loops over the rows in Python"),
+        "an array that is kept": (
+            [
+                "import numpy as np → import numpy as np\n\nKEPT = np.empty((3, 4))",
+                "x.T @ dy → np.matmul(x.T, dy, out=KEPT)",
+            ],
+            "a second call changes what the first one returned",
+        ),
+        "gathered from call to call": (
+            [
+                "import numpy as np → import numpy as np\n\nGATHERED = np.zeros((3, 4))",
+                "dweight = x.T @ dy → GATHERED[:] += x.T @ dy\n    dweight = GATHERED.copy()",
+            ],
+            "every term of a gradient is linear in dy",
+        ),
         "no axis of length 1": (
-            lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy.sum(axis=0).squeeze()),
+            "dy.sum(axis=0) → dy.sum(axis=0).squeeze()",
             "dbias, of shape (), is wrong; its shape must be (1,)",
         ),
     },

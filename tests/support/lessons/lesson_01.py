@@ -4,144 +4,12 @@ import math
 
 import numpy as np
 
-
-def _softmax(x):
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
-
-
-def _naive(x):
-    return np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)
-
-
-def _global_max(x):
-    e = np.exp(x - x.max())
-    return e / e.sum(axis=-1, keepdims=True)
-
-
-def _minus_the_mean(x):
-    return _naive(x - x.mean(axis=-1, keepdims=True))
-
-
-def _cut(x):
-    return _naive(np.clip(x, -50, 50))
-
-
-def _columns(x):
-    e = np.exp(x - x.max(axis=0))
-    return e / e.sum(axis=0)
-
-
-def _whole(x):
-    e = np.exp(x - x.max())
-    return e / e.sum()
-
-
-def _powers_of_two(x):
-    e = 2.0 ** (x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
-
-
-def _no_keepdims(x):
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1)
-
-
-def _q(logits, targets, label_smoothing):
-    V = logits.shape[1]
-    return label_smoothing / V + (1 - label_smoothing) * np.eye(V)[targets]
-
-
-def _summed(logits, targets, label_smoothing=0.0):
-    y, q = _softmax(logits), _q(logits, targets, label_smoothing)
-    return -(q * np.log(y)).sum(), y - q
-
-
-def _log_of_softmax(logits, targets, label_smoothing=0.0):
-    y, q = _softmax(logits), _q(logits, targets, label_smoothing)
-    return -(q * np.log(y)).sum() / len(y), (y - q) / len(y)
-
-
-def _log_softmax(logits):
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-
-
-def _log_of_a_little_more(logits, targets, label_smoothing=0.0):
-    y, q = _softmax(logits), _q(logits, targets, label_smoothing)
-    return -(q * np.log(y + 1e-12)).sum() / len(y), (y - q) / len(y)
-
-
-def _averaged_over_tokens(logits, targets, label_smoothing=0.0):
-    y, q = _log_softmax(logits), _q(logits, targets, label_smoothing)
-    return -(q * y).mean(), (np.exp(y) - q) / len(y)
-
-
-def _one_maximum(logits, targets, label_smoothing=0.0):
-    shifted, q = logits - logits.max(), _q(logits, targets, label_smoothing)
-    y = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return -(q * y).sum() / len(y), (np.exp(y) - q) / len(y)
-
-
-def _gradient_not_averaged(logits, targets, label_smoothing=0.0):
-    y, q = _log_softmax(logits), _q(logits, targets, label_smoothing)
-    return -(q * y).sum() / len(y), np.exp(y) - q
-
-
-def _gradient_not_smoothed(logits, targets, label_smoothing=0.0):
-    y, q = _log_softmax(logits), _q(logits, targets, label_smoothing)
-    return -(q * y).sum() / len(y), (np.exp(y) - np.eye(logits.shape[1])[targets]) / len(y)
-
-
-def _gradient_half_smoothed(logits, targets, label_smoothing=0.0):
-    y, q = _log_softmax(logits), _q(logits, targets, label_smoothing)
-    return -(q * y).sum() / len(y), (np.exp(y) - q + label_smoothing / logits.shape[1]) / len(y)
-
-
-def _smoothing_added(logits, targets, label_smoothing=0.0):
-    y = _log_softmax(logits)
-    q = np.eye(logits.shape[1])[targets] + label_smoothing / logits.shape[1]
-    return -(q * y).sum() / len(y), (np.exp(y) - q) / len(y)
-
-
-def _among_the_others(logits, targets, label_smoothing=0.0):
-    y, right = _log_softmax(logits), np.eye(logits.shape[1])[targets]
-    q = (1 - label_smoothing) * right + label_smoothing / (logits.shape[1] - 1) * (1 - right)
-    return -(q * y).sum() / len(y), (np.exp(y) - q) / len(y)
-
-
-def _along(x, axis):
-    e = np.exp(x - x.max(axis=axis, keepdims=True))
-    return e / e.sum(axis=axis, keepdims=True)
-
-
-def _in_place(x):
-    x -= x.max(axis=-1, keepdims=True)
-    return _naive(x)
+from course.lesson_01.solutions import softmax
 
 
 def _jacobian(dy, y):
     jacobian = y[..., None] * (np.eye(y.shape[-1]) - y[..., None, :])
     return np.einsum("...ij,...j->...i", jacobian, dy)
-
-
-def _right(logits, targets, label_smoothing=0.0):
-    y, q = _log_softmax(logits), _q(logits, targets, label_smoothing)
-    return -(q * y).sum() / len(y), (np.exp(y) - q) / len(y)
-
-
-def _over_the_rows(logits, targets, label_smoothing=0.0):
-    y, q = _along(logits, 0), _q(logits, targets, label_smoothing)
-    return -(q * np.log(y)).sum() / len(y), (y - q) / len(y)
-
-
-def _shared_by_five(logits, targets, label_smoothing=0.0):
-    rows = np.arange(len(targets))
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    log_y = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    q = np.full(logits.shape, label_smoothing / 5)
-    q[rows, targets] += 1 - label_smoothing
-    return -(q * log_y).sum() / len(rows), (np.exp(log_y) - q) / len(rows)
 
 
 def _softmax_of_lists(x):
@@ -198,24 +66,30 @@ RIGHT = {
 
 WRONG = {
     "softmax": {
-        "overflow": (_naive, "exp overflows unless the maximum goes first"),
-        "the mean for the maximum": (_minus_the_mean, "not the mean"),
-        "scores are cut": (_cut, "with every score 1000 more"),
-        "one maximum for all rows": (_global_max, "subtract each row's own maximum"),
-        "over the columns": (_columns, "the columns sum to 1"),
-        "over everything": (_whole, "all rows together sum to 1"),
-        "another base": (_powers_of_two, "must multiply its odds by e"),
-        "no keepdims": (_no_keepdims, "it raises ValueError"),
-        "with a cache": (lambda x: (_softmax(x), x), "it must return one array, not tuple"),
-        "axis 1": (lambda x: _along(x, 1), "axis=1 only of a matrix"),
+        "overflow": ("x - x.max(axis=-1, keepdims=True) → x", "exp overflows unless the maximum goes first"),
+        "the mean for the maximum": ("x.max → x.mean", "not the mean"),
+        "scores are cut": ("x - x.max(axis=-1, keepdims=True) → np.clip(x, -50, 50)", "with every score 1000 more"),
+        "one maximum for all rows": ("x.max(axis=-1, keepdims=True) → x.max()", "subtract each row's own maximum"),
+        "over the columns": ("axis=-1 → axis=0", "the columns sum to 1"),
+        "over everything": ("(axis=-1, keepdims=True) → ()", "all rows together sum to 1"),
+        "another base": ("np.exp(x → 2.0 ** (x", "must multiply its odds by e"),
+        "no keepdims": ("exponentials.sum(axis=-1, keepdims=True) → exponentials.sum(axis=-1)", "it raises ValueError"),
+        "with a cache": ("return exponentials / → return x, exponentials /", "it must return one array, not tuple"),
+        "axis 1": ("axis=-1 → axis=1", "axis=1 only of a matrix"),
         "a matrix only": (
-            lambda x: _softmax(x) if x.ndim > 1 else _softmax(x[:, None])[:, 0],
+            lambda x: softmax(x) if x.ndim > 1 else softmax(x[:, None])[:, 0],
             "softmax of one row alone",
         ),
-        "rounded": (lambda x: _softmax(x).round(6), "e = 2.71828, and multiplies them by 2.71829"),
-        "float32": (lambda x: _softmax(x).astype(np.float32), "softmax(x) is float32"),
-        "in place": (_in_place, "writes into its argument x"),
-        "complex": (lambda x: _softmax(x).astype(complex), "is complex128, and all that it is made of is float64"),
+        "rounded": (lambda x: softmax(x).round(6), "e = 2.71828, and multiplies them by 2.71829"),
+        "float32": (lambda x: softmax(x).astype(np.float32), "softmax(x) is float32"),
+        "in place": (
+            (
+                "exponentials = np.exp(x - x.max(axis=-1, keepdims=True)) → "
+                "x -= x.max(axis=-1, keepdims=True)\n    exponentials = np.exp(x)"
+            ),
+            "writes into its argument x",
+        ),
+        "complex": (lambda x: softmax(x).astype(complex), "is complex128, and all that it is made of is float64"),
     },
     "softmax_backward": {
         "the numerator alone": (lambda dy, y: y * dy, "the score is in the denominator too"),
@@ -239,33 +113,48 @@ WRONG = {
         ),
     },
     "cross_entropy": {
-        "a sum": (_summed, "the loss is the mean over the rows, not the sum"),
-        "a mean over the tokens too": (_averaged_over_tokens, "over the tokens it is a sum"),
-        "1e-12 in the log": (_log_of_a_little_more, "added before the log"),
-        "one maximum for all rows": (_one_maximum, "each row's own maximum"),
-        "the log of the softmax": (_log_of_softmax, "never the log of a probability that may be 0"),
-        "q sums to more than 1": (_smoothing_added, "q must sum to 1"),
-        "shared among the others": (_among_the_others, "all V tokens, the target included"),
-        "dlogits is not averaged": (_gradient_not_averaged, "its dlogits must halve"),
-        "dlogits knows no smoothing": (_gradient_not_smoothed, "dlogits with ε = 0.3"),
-        "dlogits forgets ε/V": (_gradient_half_smoothed, "each row of dlogits must sum to 0"),
-        "probabilities": (lambda logits, targets, label_smoothing=0.0: _softmax(logits), "must return 2 arrays"),
-        "over the rows": (_over_the_rows, "the first row's dlogits change with the second row's scores"),
-        "no smoothing": (lambda logits, targets, label_smoothing=0.0: _right(logits, targets), "is it used?"),
+        "a sum": (" / N → ", "the loss is the mean over the rows, not the sum"),
+        "a mean over the tokens too": ("-(q * log_y).sum() / N → -(q * log_y).mean()", "over the tokens it is a sum"),
+        "1e-12 in the log": (
+            "shifted - np.log(total) → np.log(np.exp(shifted) / total + 1e-12)",
+            "added before the log",
+        ),
+        "one maximum for all rows": ("logits.max(axis=-1, keepdims=True) → logits.max()", "each row's own maximum"),
+        "the log of the softmax": (
+            "shifted - np.log(total) → np.log(np.exp(shifted) / total)",
+            "never the log of a probability that may be 0",
+        ),
+        "q sums to more than 1": ("+= 1 - label_smoothing → += 1", "q must sum to 1"),
+        "shared among the others": (
+            ["label_smoothing / V → label_smoothing / (V - 1)", "+= 1 - label_smoothing → = 1 - label_smoothing"],
+            "all V tokens, the target included",
+        ),
+        "dlogits is not averaged": ("(np.exp(log_y) - q) / N → np.exp(log_y) - q", "its dlogits must halve"),
+        "dlogits knows no smoothing": ("- q) / N → - np.eye(V)[targets]) / N", "dlogits with ε = 0.3"),
+        "dlogits forgets ε/V": ("- q) / N → - q + label_smoothing / V) / N", "each row of dlogits must sum to 0"),
+        "probabilities": (
+            "return -(q * log_y).sum() / N, (np.exp(log_y) - q) / N → return np.exp(log_y)",
+            "must return 2 arrays",
+        ),
+        "over the rows": ("axis=-1 → axis=0", "the first row's dlogits change with the second row's scores"),
+        "no smoothing": ("N, V = logits.shape → (N, V), label_smoothing = logits.shape, 0.0", "is it used?"),
         "one smoothing for all": (
-            lambda logits, targets, label_smoothing=0.0: _right(logits, targets, 0.3 if label_smoothing else 0.0),
+            "N, V = logits.shape → (N, V), label_smoothing = logits.shape, 0.3 if label_smoothing else 0.0",
             "is the ε used that was given",
         ),
         "base 2": (
-            lambda *a: (_right(*a)[0] / np.log(2), _right(*a)[1]),
+            ".sum() / N → .sum() / N / np.log(2)",
             "is 1.4427 times what it should be, which is 1/log 2: the logarithm is natural",
         ),
-        "the gradient's sign": (lambda *a: (_right(*a)[0], -_right(*a)[1]), "has the wrong sign everywhere"),
-        "the loss in float32": (lambda *a: (np.float32(_right(*a)[0]), _right(*a)[1]), "smoothing is float32"),
-        "the gradient in float32": (lambda *a: (_right(*a)[0], np.float32(_right(*a)[1])), "dlogits is float32"),
-        "ε / 5": (_shared_by_five, "with N = 3 and V = 7 the loss is wrong where ε = 0.3"),
+        "the gradient's sign": ("np.exp(log_y) - q → q - np.exp(log_y)", "has the wrong sign everywhere"),
+        "the loss in float32": ("-(q * log_y).sum() / N → np.float32(-(q * log_y).sum() / N)", "smoothing is float32"),
+        "the gradient in float32": (
+            "(np.exp(log_y) - q) / N → np.float32((np.exp(log_y) - q) / N)",
+            "dlogits is float32",
+        ),
+        "ε / 5": ("label_smoothing / V → label_smoothing / 5", "with N = 3 and V = 7 the loss is wrong where ε = 0.3"),
         "dlogits cut": (
-            lambda *a: (_right(*a)[0], _right(*a)[1].clip(-0.3, 0.3)),
+            "(np.exp(log_y) - q) / N → ((np.exp(log_y) - q) / N).clip(-0.3, 0.3)",
             "must begin with −1 and 1: is it cut?",
         ),
     },

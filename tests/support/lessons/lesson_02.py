@@ -7,13 +7,6 @@ import numpy as np
 from minitransformer.data.bpe import merge_pair
 
 
-def _only_the_first(symbols, pair, new):
-    for i, two in enumerate(pairwise(symbols)):
-        if two == pair:
-            return [*symbols[:i], new, *symbols[i + 2 :]]
-    return list(symbols)
-
-
 def _overlapping(symbols, pair, new):
     merged, last = [], None
     for i, symbol in enumerate(symbols):
@@ -29,131 +22,12 @@ def _from_the_right(symbols, pair, new):
     return merge_pair(list(symbols)[::-1], pair[::-1], new)[::-1]
 
 
-def _last_symbol_lost(symbols, pair, new):
-    merged, skip = [], False
-    for two in pairwise(symbols):
-        if skip:
-            skip = False
-        elif two == pair:
-            merged.append(new)
-            skip = True
-        else:
-            merged.append(two[0])
-    return merged
-
-
 def _by_letters(symbols, pair, new):
     if isinstance(new, int):
         return merge_pair(list(symbols), pair, new)
     text = " ".join(symbols).replace(" ".join(pair), new).split(" ")
     joined = "".join(symbols)
     return [new] if joined == new else [s for s in text if s]
-
-
-def _skips_one_too_many(symbols, pair, new):
-    merged, i = [], 0
-    while i < len(symbols):
-        if tuple(symbols[i : i + 2]) == pair:
-            merged.append(new)
-            i += 3
-        else:
-            merged.append(symbols[i])
-            i += 1
-    return merged
-
-
-def _in_place(symbols, pair, new):
-    i = 0
-    while i < len(symbols) - 1:
-        if tuple(symbols[i : i + 2]) == pair:
-            symbols[i : i + 2] = [new]
-        i += 1
-    return symbols
-
-
-def _pieces(word, characters, fallback):
-    ids = []
-    for character in word:
-        ids += [characters[character]] if character in characters else fallback(character)
-    return ids
-
-
-def _utf8(character):
-    return [3 + byte for byte in character.encode("utf-8")]
-
-
-def _merged(ids, merges, choose):
-    while candidates := [pair for pair in pairwise(ids) if pair in merges]:
-        pair = choose(candidates)
-        ids = merge_pair(ids, pair, merges[pair])
-    return ids
-
-
-def _right(word, characters, merges, fallback=_utf8):
-    return _merged(_pieces(word, characters, fallback), merges, lambda pairs: min(pairs, key=lambda p: merges[p]))
-
-
-def _leftmost(word, characters, merges):
-    return _merged(_pieces(word, characters, _utf8), merges, lambda pairs: pairs[0])
-
-
-def _one_round(word, characters, merges):
-    ids = _pieces(word, characters, _utf8)
-    for pair in sorted({pair for pair in pairwise(ids) if pair in merges}, key=lambda pair: merges[pair]):
-        ids = merge_pair(ids, pair, merges[pair])
-    return ids
-
-
-def _overwrites(dy, ids, num_rows):
-    dtable = np.zeros((num_rows, dy.shape[-1]))
-    dtable[ids] += dy
-    return dtable
-
-
-def _averages(dy, ids, num_rows):
-    dtable, count = np.zeros((num_rows, dy.shape[-1])), np.zeros((num_rows, 1))
-    np.add.at(dtable, ids, dy)
-    np.add.at(count, ids, 1)
-    return dtable / np.maximum(count, 1)
-
-
-def _over_the_batch(dy, ids, num_rows):
-    dtable = np.zeros((num_rows, dy.shape[-1]))
-    np.add.at(dtable, ids, dy)
-    return dtable / len(ids)
-
-
-def _only_rows_used(dy, ids, num_rows):
-    dtable = np.zeros((ids.max() + 1, dy.shape[-1]))
-    np.add.at(dtable, ids, dy)
-    return dtable
-
-
-def _off_by_one(dy, ids, num_rows):
-    dtable = np.zeros((num_rows, dy.shape[-1]))
-    np.add.at(dtable, ids + 1, dy)
-    return dtable
-
-
-def _where(matches):
-    """A merge that finds the pair by `matches`."""
-
-    def merge(symbols, pair, new):
-        merged, i = [], 0
-        while i < len(symbols):
-            if i + 1 < len(symbols) and matches(symbols[i : i + 2], pair):
-                merged.append(new)
-                i += 2
-            else:
-                merged.append(symbols[i])
-                i += 1
-        return merged
-
-    return merge
-
-
-def _the_same_list(symbols, pair, new):
-    return merge_pair(symbols, pair, new) if pair in pairwise(symbols) else symbols
 
 
 def _replaced_in_text(symbols, pair, new):
@@ -167,51 +41,6 @@ def _first_left_symbol(symbols, pair, new):
     if tuple(symbols[i : i + 2]) != pair:
         return list(symbols)
     return [*symbols[:i], new, *_first_left_symbol(symbols[i + 2 :], pair, new)]
-
-
-def _by_place_in_the_dict(word, characters, merges):
-    ids = _pieces(word, characters, _utf8)
-    for pair, new in merges.items():
-        ids = merge_pair(ids, pair, new)
-    return ids
-
-
-def _learns_characters(word, characters, merges):
-    for character in word:
-        characters.setdefault(character, 259 + len(characters))
-    return _right(word, characters, merges)
-
-
-def _uses_merges_up(word, characters, merges):
-    ids = _pieces(word, characters, _utf8)
-    while merges:
-        pair = min(merges, key=merges.get)
-        ids = merge_pair(ids, pair, merges.pop(pair))
-    return ids
-
-
-def _a_loop(dy, ids, num_rows):
-    dtable = np.zeros((num_rows, dy.shape[-1]))
-    for i, d in zip(ids.ravel(), dy.reshape(-1, dy.shape[-1]), strict=True):
-        dtable[i] += d
-    return dtable
-
-
-def _summed(dy, ids, num_rows):
-    dtable = np.zeros((num_rows, dy.shape[-1]))
-    np.add.at(dtable, ids, dy)
-    return dtable
-
-
-def _without_padding(dy, ids, num_rows):
-    dtable = _summed(dy, ids, num_rows)
-    dtable[0] = 0
-    return dtable
-
-
-def _flattened_in_place(dy, ids, num_rows):
-    dy.shape = -1, dy.shape[-1]
-    return _summed(dy, ids.ravel(), num_rows)
 
 
 def _bytes_last(word, characters, merges):
@@ -289,18 +118,36 @@ RIGHT = {
 
 WRONG = {
     "merge": {
-        "only the first": (_only_the_first, "every occurrence"),
+        "only the first": ("i += 2 → return [*merged, *symbols[i + 2 :]]", "every occurrence"),
         "overlapping": (_overlapping, "no symbol is used twice"),
         "from the right": (_from_the_right, "from left to right"),
-        "the last symbol is lost": (_last_symbol_lost, "has no pair (e, s) and must stay as it is"),
+        "the last symbol is lost": (
+            "i < len(symbols) → i < len(symbols) - 1",
+            "has no pair (e, s) and must stay as it is",
+        ),
         "letters, not symbols": (_by_letters, "though the letters do"),
-        "skips one too many": (_skips_one_too_many, "must give lo w, not lo"),
-        "in place": (_in_place, "writes into its argument symbols"),
+        "skips one too many": ("i += 2 → i += 3", "must give lo w, not lo"),
+        "in place": ("i += 2 → symbols[i : i + 2] = [new]\n            i += 1", "writes into its argument symbols"),
         "a string": (lambda symbols, pair, new: "".join(map(str, symbols)), "must return a list"),
-        "in either order": (_where(lambda two, pair: set(two) == set(pair)), "s e is another pair"),
-        "a list is no tuple": (_where(lambda two, pair: two == pair), "compared with it as a tuple?"),
-        "is for ==": (_where(lambda two, pair: all(map(lambda a, b: a is b, two, pair))), "== is meant, not is"),
-        "the list itself": (_the_same_list, "it returns the list itself, no copy"),
+        "in either order": (
+            "tuple(symbols[i : i + 2]) == pair → set(symbols[i : i + 2]) == set(pair)",
+            "s e is another pair",
+        ),
+        "a list is no tuple": (
+            "tuple(symbols[i : i + 2]) == pair → symbols[i : i + 2] == pair",
+            "compared with it as a tuple?",
+        ),
+        "is for ==": (
+            (
+                "tuple(symbols[i : i + 2]) == pair → "
+                "symbols[i + 1 :] and symbols[i] is pair[0] and symbols[i + 1] is pair[1]"
+            ),
+            "== is meant, not is",
+        ),
+        "the list itself": (
+            "return merged → return merged if new in merged else symbols",
+            "it returns the list itself, no copy",
+        ),
         "in a text": (_replaced_in_text, "not thes es: a symbol is more than its last letter"),
         "the first left symbol": (_first_left_symbol, "an e comes first that no s follows"),
         "one symbol is none": (
@@ -309,36 +156,74 @@ WRONG = {
         ),
     },
     "encode": {
-        "unknown ones are dropped": (lambda w, c, m: _right(w, c, m, lambda x: []), "an unknown character is lost"),
-        "code points": (lambda w, c, m: _right(w, c, m, lambda x: [3 + ord(x)]), "comes back as the bytes"),
-        "bytes without their offset": (lambda w, c, m: _right(w, c, m, lambda x: [*x.encode()]), "in UTF-8 it is"),
-        "another offset": (lambda w, c, m: _right(w, c, m, lambda x: [259 + b for b in x.encode()]), "no byte"),
-        "no merges": (lambda w, c, m: _pieces(w, c, _utf8), "no merge is made"),
-        "leftmost first": (_leftmost, "is older: it goes first"),
-        "one round": (_one_round, "go on until none"),
+        "unknown ones are dropped": (
+            '3 + byte for byte in character.encode("utf-8") → []',
+            "an unknown character is lost",
+        ),
+        "code points": (
+            '3 + byte for byte in character.encode("utf-8") → [3 + ord(character)]',
+            "comes back as the bytes",
+        ),
+        "bytes without their offset": ("3 + byte → byte", "in UTF-8 it is"),
+        "another offset": ("3 + byte → 259 + byte", "no byte"),
+        "no merges": ("if pair in merges] → if pair in []]", "no merge is made"),
+        "leftmost first": ("min(candidates, key=merges.get) → candidates[0]", "is older: it goes first"),
+        "one round": (
+            (
+                "while candidates := [pair for pair in pairwise(ids) if pair in merges]:\n"
+                "        oldest = min(candidates, key=merges.get) → "
+                "for oldest in sorted(set(pairwise(ids)) & set(merges), key=merges.get):"
+            ),
+            "go on until none",
+        ),
         "one id for all": (lambda w, c, m: [c.get(x, 0) for x in w], "is the id of no byte"),
-        "in the dict's order": (_by_place_in_the_dict, "a merge's age is its new id, not its place"),
-        "learns characters": (_learns_characters, "writes into its argument characters"),
-        "uses merges up": (_uses_merges_up, "writes into its argument merges"),
-        "lower case": (lambda w, c, m: _right(w.lower(), c, m), "'Ω≈ç√' comes back as the bytes"),
+        "in the dict's order": (
+            (
+                "while candidates := [pair for pair in pairwise(ids) if pair in merges]:\n"
+                "        oldest = min(candidates, key=merges.get) → "
+                "for oldest in merges:"
+            ),
+            "a merge's age is its new id, not its place",
+        ),
+        "learns characters": (
+            (
+                "for character in word: → "
+                "for character in word:\n        characters.setdefault(character, 259 + len(characters))"
+            ),
+            "writes into its argument characters",
+        ),
+        "uses merges up": ("merges[oldest]) → merges.pop(oldest))", "writes into its argument merges"),
+        "lower case": ("for character in word: → for character in word.lower():", "'Ω≈ç√' comes back as the bytes"),
         "fails where nothing is known": (lambda w, c, m: [c[x] for x in w], "it raises KeyError: 'ï'; line"),
         "bytes come last": (_bytes_last, "bytes are merged as characters are"),
     },
     "embedding_backward": {
-        "repeated ids are lost": (_overwrites, "they must add"),
-        "averaged": (_averages, "add, do not average"),
-        "divided by the batch": (_over_the_batch, "is 0.5 times what it should be"),
-        "only the rows in use": (_only_rows_used, "looked up or not"),
-        "off by one": (_off_by_one, "never looked up"),
-        "a loop over the ids": (_a_loop, "loops over the ids in Python"),
+        "repeated ids are lost": ("np.add.at(dtable, ids, dy) → dtable[ids] += dy", "they must add"),
+        "averaged": ("ids, dy) → ids, dy / np.bincount(ids.ravel())[ids][..., None])", "add, do not average"),
+        "divided by the batch": ("return dtable → return dtable / len(ids)", "is 0.5 times what it should be"),
+        "only the rows in use": ("(num_rows, → (ids.max() + 1,", "looked up or not"),
+        "off by one": ("dtable, ids → dtable, ids + 1", "never looked up"),
+        "a loop over the ids": (
+            (
+                "np.add.at(dtable, ids, dy) → "
+                "for i, d in zip(ids.ravel(), dy.reshape(-1, dy.shape[-1])):\n        dtable[i] += d"
+            ),
+            "loops over the ids in Python",
+        ),
         "a loop over the rows": (
             lambda dy, ids, num_rows: np.stack([dy[ids == row].sum(axis=0) for row in range(num_rows)]),
             "loops over the rows of the table in Python",
         ),
-        "padding has no gradient": (_without_padding, "id 0 is an id as any other"),
-        "flattened in place": (_flattened_in_place, "writes into its argument dy"),
-        "float32": (lambda *a: _summed(*a).astype(np.float32), "is float32, and all that it is made of is float64"),
-        "scaled": (lambda dy, *a: _summed(dy, *a) * dy.shape[-1] ** 0.5, "is 1.73205 times what it should be"),
-        "transposed": (lambda *a: _summed(*a).T, "dtable has shape (3, 6)"),
+        "padding has no gradient": ("return dtable → dtable[0] = 0\n    return dtable", "id 0 is an id as any other"),
+        "flattened in place": (
+            "np.add.at(dtable, ids, dy) → dy.shape = -1, dy.shape[-1]\n    np.add.at(dtable, ids.ravel(), dy)",
+            "writes into its argument dy",
+        ),
+        "float32": (
+            "return dtable → return dtable.astype(np.float32)",
+            "is float32, and all that it is made of is float64",
+        ),
+        "scaled": ("return dtable → return dtable * dy.shape[-1] ** 0.5", "is 1.73205 times what it should be"),
+        "transposed": ("return dtable → return dtable.T", "dtable has shape (3, 6)"),
     },
 }

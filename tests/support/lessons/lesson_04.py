@@ -5,143 +5,8 @@ import math
 import numpy as np
 
 
-def _backward(dout, query, key, value, weights, softmax_sum: int | None = -1, scales=(1.0, 1.0)):
-    """Right, but for what the options break."""
-    root = math.sqrt(query.shape[-1])
-    dweights = dout @ value.swapaxes(-1, -2)
-    total = 0 if softmax_sum is None else (dweights * weights).sum(axis=softmax_sum, keepdims=True)
-    dscores = weights * (dweights - total) / root
-    dquery, dkey = scales[0] * dscores @ key, scales[1] * dscores.swapaxes(-1, -2) @ query
-    return dquery, dkey, weights.swapaxes(-1, -2) @ dout
-
-
-def _no_weights_outside(dout, query, key, value, weights):
-    dweights = dout @ value.swapaxes(-1, -2)
-    dscores = (dweights - (dweights * weights).sum(axis=-1, keepdims=True)) / math.sqrt(query.shape[-1])
-    return dscores @ key, dscores.swapaxes(-1, -2) @ query, weights.swapaxes(-1, -2) @ dout
-
-
-def _values_get_gradients_of_weights(dout, query, key, value, weights):
-    dquery, dkey, _ = _backward(dout, query, key, value, weights)
-    return dquery, dkey, (weights / weights.sum(-2, keepdims=True)).swapaxes(-1, -2) @ dout
-
-
-def _two_dimensional(dout, query, key, value, weights):
-    dweights = dout @ value.T
-    dscores = weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True)) / math.sqrt(query.shape[-1])
-    return dscores @ key, dscores.T @ query, weights.T @ dout
-
-
-def _differences(attend, query, key, value, change, moves):
-    out = attend(query, key, value)
-    moved = np.zeros((len(query), len(key)), dtype=bool)
-    for j in range(len(key)):
-        moved[:, j] = moves(attend(query, *change(key.copy(), value.copy(), j)) - out)
-    return moved
-
-
 def _moves(difference):
     return np.abs(difference).max(axis=1) > 1e-9
-
-
-def _value_only(key, value, j):
-    value[j] += 1
-    return key, value
-
-
-def _key_only(key, value, j):
-    key[j] = np.arange(len(key[j]))
-    return key, value
-
-
-def _doubled(key, value, j):
-    key[j] *= -2
-    value[j] *= 2
-    return key, value
-
-
-def _from_here_on(key, value, j):
-    key[j:], value[j:] = 0.5, value[j:] + 1
-    return key, value
-
-
-def _both(key, value, j):
-    key[j] = np.arange(len(key[j]))
-    value[j] += [1, 2] if value.shape[1] == 2 else 1
-    return key, value
-
-
-def _moved(change, moves=_moves):
-    return lambda attend, query, key, value: _differences(attend, query, key, value, change, moves)
-
-
-def _in_place(attend, query, key, value):
-    out = attend(query, key, value)
-    columns = []
-    for j in range(len(key)):
-        value[j] += 1
-        columns.append(_moves(attend(query, key, value) - out))
-    return np.stack(columns, axis=1)
-
-
-def _softmax(scores):
-    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
-
-
-def _after(scores, mask):
-    weights = _softmax(scores) * mask
-    return weights / weights.sum(axis=-1, keepdims=True)
-
-
-def _nearly_one(scores, mask):
-    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True)) * mask
-    return exponentials / (exponentials.sum(axis=-1, keepdims=True) + 1e-8)
-
-
-def _no_maximum(scores, mask):
-    exponentials = np.exp(scores) * mask
-    totals = exponentials.sum(axis=-1, keepdims=True)
-    return exponentials / np.where(totals == 0, 1, totals)
-
-
-def _one_head_for_all(*args):
-    return tuple(np.broadcast_to(g[:, :1], g.shape).copy() if g.ndim > 2 else g for g in _backward(*args))
-
-
-def _plain_mean(dout, query, key, value, weights):
-    dweights = dout @ value.swapaxes(-1, -2)
-    dscores = weights * (dweights - dweights.mean(axis=-1, keepdims=True)) / math.sqrt(query.shape[-1])
-    return dscores @ key, dscores.swapaxes(-1, -2) @ query, weights.swapaxes(-1, -2) @ dout
-
-
-def _in_the_weights(dout, query, key, value, weights):
-    dvalue, dweights = weights.swapaxes(-1, -2) @ dout, dout @ value.swapaxes(-1, -2)
-    weights *= dweights - (dweights * weights).sum(axis=-1, keepdims=True)
-    return weights @ key / math.sqrt(8), weights.swapaxes(-1, -2) @ query / math.sqrt(8), dvalue
-
-
-def _set_to(key_value, value_value):
-    """Keys, or values, are set to a number; None: they get something else, as they should."""
-
-    def change(key, value, j):
-        key[j] = np.cos(np.arange(len(key[j]))) - key[j] if key_value is None else key_value
-        value[j] = 1 - value[j] if value_value is None else value_value
-        return key, value
-
-    return _moved(change)
-
-
-def _compared(differ):
-    """By `differ(new, old)`, which says it for each row."""
-
-    def moved_by(attend, query, key, value):
-        out, columns = attend(query, key, value), []
-        for j in range(len(key)):
-            columns.append(differ(attend(query, *_both(key.copy(), value.copy(), j)), out))
-        return np.stack(columns, axis=1)
-
-    return moved_by
 
 
 def _moved_back(attend, query, key, value):
@@ -153,66 +18,6 @@ def _moved_back(attend, query, key, value):
         key[j] -= 0.7
         value[j] -= 0.7
     return np.stack(columns, axis=1)
-
-
-def _shifted(scores, mask, shift):
-    """Right, where `shift` is the largest allowed score of each row, or near it."""
-    exponentials = np.where(mask, np.exp(np.where(mask, scores - shift, 0)), 0)
-    totals = exponentials.sum(axis=-1, keepdims=True)
-    return exponentials / np.where(totals == 0, 1, totals)
-
-
-def _largest(scores, mask, axis=None):
-    largest = np.where(mask, scores, -np.inf).max(axis=axis, keepdims=True)
-    return np.where(np.isfinite(largest), largest, 0)
-
-
-def _mean(scores, mask):
-    number = np.broadcast_to(mask, scores.shape).sum(axis=-1, keepdims=True)
-    return np.where(mask, scores, 0).sum(axis=-1, keepdims=True) / np.maximum(number, 1)
-
-
-def _along_axis_1(scores, mask):
-    exponentials = np.where(mask, np.exp(scores - _largest(scores, mask, axis=-1)), 0)
-    totals = exponentials.sum(axis=1, keepdims=True)
-    return exponentials / np.where(totals == 0, 1, totals)
-
-
-def _same_shape_only(scores, mask):
-    scores = scores.copy()
-    scores[~mask] = -np.inf
-    return _shifted(scores, mask, _largest(scores, mask, axis=-1))
-
-
-def _into_scores(scores, mask):
-    scores[~np.broadcast_to(mask, scores.shape)] = -np.inf
-    return _shifted(scores, mask, _largest(scores, mask, axis=-1))
-
-
-def _scaled_by(width):
-    """Right, but for what the scores are divided by, and so in every way where that is 8."""
-
-    def attention_backward(dout, query, key, value, weights):
-        dweights = dout @ value.swapaxes(-1, -2)
-        dscores = weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True))
-        dscores = dscores / math.sqrt(width(query, value))
-        return dscores @ key, dscores.swapaxes(-1, -2) @ query, weights.swapaxes(-1, -2) @ dout
-
-    return attention_backward
-
-
-def _moved_of_three_and_five(attend, query, key, value):
-    moved = np.zeros((3, 5), dtype=bool)
-    out = attend(query, key, value)
-    for j in range(min(5, len(key))):
-        moved[: len(query), j] = _moves(attend(query, *_added(key.copy(), value.copy(), j)) - out)[:3]
-    return moved
-
-
-def _added(key, value, j):
-    key[j] += 1
-    value[j] += 1
-    return key, value
 
 
 def _attention_loops(dout, query, key, value, weights):
@@ -288,133 +93,184 @@ RIGHT = {
 WRONG = {
     "attention_backward": {
         "the softmax's sum is missing": (
-            lambda *args: _backward(*args, softmax_sum=None),
+            " - (dweights * weights).sum(axis=-1, keepdims=True) → ",
             "does the softmax's backward subtract",
         ),
-        "the weights are not a factor": (_no_weights_outside, "a key that has weight 0"),
+        "the weights are not a factor": ("weights * (dweights - → (dweights -", "a key that has weight 0"),
         "dquery is not scaled": (
-            lambda *args: _backward(*args, scales=(math.sqrt(8), 1)),
+            "dscores @ key → math.sqrt(8) * dscores @ key",
             "dquery is 2.82843 times what it should be everywhere, which is √d_k",
         ),
         "dkey is scaled twice": (
-            lambda *args: _backward(*args, scales=(1, 1 / math.sqrt(8))),
+            "swapaxes(-1, -2) @ query → swapaxes(-1, -2) @ query / math.sqrt(8)",
             "dkey is 0.353553 times what it should be everywhere, which is 1/√d_k",
         ),
-        "weights normalised over the queries": (_values_get_gradients_of_weights, "is it weightsᵀ @ dout?"),
-        "sign": (lambda *args: _backward(*args, scales=(1, -1)), "dkey has the wrong sign everywhere"),
-        "dkey and dquery swapped": (
-            lambda *args: (_backward(*args)[1], _backward(*args)[0], _backward(*args)[2]),
-            "dquery has shape (2, 3, 4, 8)",
+        "weights normalised over the queries": (
+            "dvalue = weights. → dvalue = (weights / weights.sum(-2, keepdims=True)).",
+            "is it weightsᵀ @ dout?",
         ),
-        ".T on a batch": (_two_dimensional, "`dweights = dout @ value.T`, where dout is (2, 3, 5, 3), value is"),
-        "√d_v": (lambda *a: _backward(*a, scales=(math.sqrt(8 / 3),) * 2), "which is √(d_k/d_v)"),
-        "√T_k": (lambda *a: _backward(*a, scales=(math.sqrt(8 / 4),) * 2), "which is √(d_k/T_k)"),
-        "one head for all": (_one_head_for_all, "whose own dout does"),
-        "a mean that is not weighted": (_plain_mean, "dkey does not sum to 0 over the keys"),
-        "float32": (lambda *a: tuple(np.float32(gradient) for gradient in _backward(*a)), "dquery is float32"),
-        "in the weights": (_in_the_weights, "writes into its argument weights"),
-        "the scale of D = 8": (_scaled_by(lambda query, value: 8), "which is √(D/8)"),
+        "sign": ("dkey = dscores → dkey = -dscores", "dkey has the wrong sign everywhere"),
+        "dkey and dquery swapped": ("return dquery, dkey → return dkey, dquery", "dquery has shape (2, 3, 4, 8)"),
+        ".T on a batch": (
+            "value.swapaxes(-1, -2)  # (..., Tq, Tk) → value.T",
+            "`dweights = dout @ value.T`, where dout is (2, 3, 5, 3), value is",
+        ),
+        "√d_v": ("query.shape[-1]) → value.shape[-1])", "which is √(d_k/d_v)"),
+        "√T_k": ("query.shape[-1]) → key.shape[-2])", "which is √(d_k/T_k)"),
+        "one head for all": (
+            (
+                "return dquery, dkey, dvalue → "
+                "return [np.broadcast_to(g[:, :1], g.shape).copy() if g.ndim > 2 else g "
+                "for g in (dquery, dkey, dvalue)]"
+            ),
+            "whose own dout does",
+        ),
+        "a mean that is not weighted": (
+            "(dweights * weights).sum( → dweights.mean(",
+            "dkey does not sum to 0 over the keys",
+        ),
+        "float32": (
+            "return dquery, dkey, dvalue → return [np.float32(gradient) for gradient in (dquery, dkey, dvalue)]",
+            "dquery is float32",
+        ),
+        "in the weights": (
+            "dscores = weights * (dweights → dscores = weights\n    dscores *= (dweights",
+            "writes into its argument weights",
+        ),
+        "the scale of D = 8": ("query.shape[-1]) → 8)", "which is √(D/8)"),
         "the scale of Tq + Dv": (
-            _scaled_by(lambda query, value: query.shape[-2] + value.shape[-1]),
+            "query.shape[-1]) → query.shape[-2] + value.shape[-1])",
             "with 3, 6, 11, 2 dquery is 1.4",
         ),
     },
     "causal_mask": {
-        "a query does not see itself": (
-            lambda queries, keys: np.tril(np.ones((queries, keys), bool), keys - queries - 1),
-            "cannot see its own position",
+        "a query does not see itself": ("<= → <", "cannot see its own position"),
+        "True = hide, with the diagonal": ("<= → >=", "that is the future"),
+        "True = hide, without the diagonal": ("<= → >", "the first query sees 3 keys and the last one 0"),
+        "top left": ("np.arange(num_keys - num_queries, num_keys) → np.arange(num_queries)", "at the bottom right"),
+        "numbers": (
+            (
+                "return np.arange(num_keys) <= positions[:, None] → "
+                "return np.tri(num_queries, num_keys, num_keys - num_queries)"
+            ),
+            "must be of bool",
         ),
-        "True = hide, with the diagonal": (
-            lambda queries, keys: np.triu(np.ones((queries, keys), bool)),
-            "that is the future",
-        ),
-        "True = hide, without the diagonal": (
-            lambda queries, keys: ~np.tril(np.ones((queries, keys), bool), keys - queries),
-            "the first query sees 3 keys and the last one 0",
-        ),
-        "top left": (lambda queries, keys: np.tril(np.ones((queries, keys), bool)), "at the bottom right"),
-        "numbers": (lambda queries, keys: np.tril(np.ones((queries, keys)), keys - queries), "must be of bool"),
         "one too far": (
-            lambda queries, keys: np.tril(np.ones((queries, keys), bool), keys - queries + 1),
+            "positions[:, None] → positions[:, None] + 1",
             "the rows see [2, 3, 4, 4] keys and must see [1, 2, 3, 4]",
         ),
         "top left where there are more queries": (
-            lambda queries, keys: np.tri(queries, keys, max(0, keys - queries), dtype=bool),
+            "positions = → positions = max(0, num_queries - num_keys) +",
             "the rows see [1, 2, 2, 2, 2] keys and must see [0, 0, 0, 1, 2]",
         ),
-        "at least one key": (
-            lambda queries, keys: np.tri(queries, keys, keys - queries, dtype=bool) | (np.arange(keys) == 0),
-            "the rows see [1, 1, 1, 1, 2] keys",
-        ),
+        "at least one key": ("positions[:, None] → positions[:, None].clip(0)", "the rows see [1, 1, 1, 1, 2] keys"),
     },
     "moved_by": {
-        "only the value": (_moved(_value_only), "misses a leak through the keys"),
-        "only the key": (_moved(_key_only), "misses a leak through the values"),
-        "multiplied": (_moved(_doubled), "where the values are 0"),
-        "all from j on": (_moved(_from_here_on), "is one key at a time replaced"),
-        "in place": (_in_place, "writes into its argument value"),
-        "all outputs at once": (
-            _moved(_both, lambda difference: np.abs(difference).max() > 1e-9),
-            "compare row by row",
+        "only the value": ("(query, other_key → (query, key", "misses a leak through the keys"),
+        "only the key": ("other_value) - out → value) - out", "misses a leak through the values"),
+        "multiplied": (
+            ["np.cos(np.arange(key.shape[1])) - key[j] → -2 * key[j]", "1 - value[j] → 2 * value[j]"],
+            "where the values are 0",
         ),
-        "any difference": (_moved(_both, lambda difference: (difference != 0).any(axis=1)), "they are rounding"),
+        "all from j on": (
+            [
+                "other_key[j] = np.cos(np.arange(key.shape[1])) - key[j] → other_key[j:] = 0.5",
+                "other_value[j] = 1 - value[j] → other_value[j:] += 1",
+            ],
+            "is one key at a time replaced",
+        ),
+        "in place": ("value.copy() → value", "writes into its argument value"),
+        "all outputs at once": (".max(axis=1) > → .max() >", "compare row by row"),
+        "any difference": ("> 1e-9 → > 0", "they are rounding"),
         "the sum of a row": (
-            _moved(_both, lambda difference: np.abs(difference.sum(axis=1)) > 1e-9),
+            ["np.abs(attend → np.abs((attend", "- out).max(axis=1) → - out).sum(axis=1))"],
             "whose components sum to 0",
         ),
-        "transposed": (
-            lambda *args: _moved(_both)(*args).T,
-            "a row for each query",
-        ),
+        "transposed": ("return moved → return moved.T", "a row for each query"),
         "np.isclose": (
-            _compared(lambda new, old: (~np.isclose(new, old)).any(axis=1)),
+            ["np.abs(attend → (~np.isclose(attend", " - out).max(axis=1) > 1e-9 → , out)).any(axis=1)"],
             "misses a move of 5·10⁻⁹: only what is below 1e-9 is rounding",
         ),
         "np.isclose to 1e-9": (
-            _compared(lambda new, old: (~np.isclose(new, old, atol=1e-9)).any(axis=1)),
+            ["np.abs(attend → (~np.isclose(attend", " - out).max(axis=1) > 1e-9 → , out, atol=1e-9)).any(axis=1)"],
             "misses a move of 10⁻⁴ in outputs of 1000",
         ),
-        "all components": (
-            _compared(lambda new, old: (abs(new - old) > 1e-9).all(axis=1)),
-            "misses a move of one component",
-        ),
-        "the second component": (_compared(lambda new, old: abs(new - old)[:, 1] > 1e-9), "an output's first"),
-        "without abs": (_compared(lambda new, old: (new - old).max(axis=1) > 1e-9), "misses a move downwards"),
+        "all components": (".max(axis=1) → .min(axis=1)", "misses a move of one component"),
+        "the second component": (".max(axis=1) → [:, 1]", "an output's first"),
+        "without abs": ("np.abs(attend → (attend", "misses a move downwards"),
         "the lengths": (
-            _compared(lambda new, old: abs(np.linalg.norm(new, axis=1) - np.linalg.norm(old, axis=1)) > 1e-9),
+            [
+                "np.abs(attend → np.abs(np.linalg.norm(attend",
+                " - out).max(axis=1) → , axis=1) - np.linalg.norm(out, axis=1))",
+            ],
             "compare the outputs, not their lengths",
         ),
-        "down to 1e-12": (_compared(lambda new, old: abs(new - old).max(axis=1) > 1e-12), "2·10⁻¹⁰ count as moves"),
-        "keys set to 0": (_set_to(0, None), "misses a leak where the keys are 0"),
-        "keys set to 1": (_set_to(1, None), "misses a leak where the keys are 1"),
-        "values set to 1": (_set_to(None, 1), "misses a leak where the values are 1"),
+        "down to 1e-12": ("1e-9 → 1e-12", "2·10⁻¹⁰ count as moves"),
+        "keys set to 0": ("np.cos(np.arange(key.shape[1])) - key[j] → 0", "misses a leak where the keys are 0"),
+        "keys set to 1": ("np.cos(np.arange(key.shape[1])) - key[j] → 1", "misses a leak where the keys are 1"),
+        "values set to 1": ("1 - value[j] → 1", "misses a leak where the values are 1"),
         "moved and moved back": (_moved_back, "it moves its argument key and moves it back"),
-        "numbers": (_compared(lambda new, old: _moves(new - old).astype(int)), "must be of bool, not int64"),
-        "3 queries and 5 keys": (_moved_of_three_and_five, "with 4 queries and 2 keys it is wrong"),
+        "numbers": ("dtype=bool → dtype=int", "must be of bool, not int64"),
+        "3 queries and 5 keys": (
+            [
+                "(len(query), len(key)) → (3, 5)",
+                "range(len(key)) → range(min(5, len(key)))",
+                "moved[:, j] → moved[: len(query), j]",
+                "max(axis=1) → max(axis=1)[:3]",
+            ],
+            "with 4 queries and 2 keys it is wrong",
+        ),
     },
     "masked_softmax": {
-        "scores × mask": (lambda scores, mask: _softmax(scores * mask), "A score of 0 still counts as e⁰ = 1"),
-        "weights × mask": (lambda scores, mask: _softmax(scores) * mask, "and not to 1: forbidden keys must be out"),
-        "weights × mask, divided by their sum": (_after, "changes the weights of what is allowed"),
-        "an empty row": (lambda scores, mask: _softmax(np.where(mask, scores, -np.inf)), "gives NaN"),
-        "−10⁹": (
-            lambda scores, mask: _softmax(np.where(mask, scores, -1e9)),
-            "weights that sum to 1, and must give zeros",
+        "scores × mask": (
+            "scores = np.where(mask, scores, -np.inf) → scores = scores * mask",
+            "A score of 0 still counts as e⁰ = 1",
         ),
-        "no maximum subtracted": (_no_maximum, "subtract each row's maximum"),
-        "1e-8 in the sum": (_nearly_one, "is a small number added"),
-        "True = hide": (lambda scores, mask: _softmax(np.where(mask, -np.inf, scores)), "True means 'may attend'"),
-        "one maximum for all rows": (lambda s, m: _shifted(s, m, _largest(s, m)), "each row's own maximum"),
-        "the mean for the maximum": (lambda s, m: _shifted(s, m, _mean(s, m)), "not the mean or one of the scores"),
-        "axis 1": (_along_axis_1, "axis=1 only of a matrix"),
+        "weights × mask": (
+            ["np.where(mask, scores, -np.inf) → scores", "return exponentials → return mask * exponentials"],
+            "and not to 1: forbidden keys must be out",
+        ),
+        "weights × mask, divided by their sum": (
+            [
+                "np.where(mask, scores, -np.inf) → scores",
+                (
+                    "return exponentials / np.where(totals == 0, 1, totals) → "
+                    "weights = mask * exponentials\n    return weights / weights.sum(axis=-1, keepdims=True)"
+                ),
+            ],
+            "changes the weights of what is allowed",
+        ),
+        "an empty row": ("np.where(np.isneginf(largest), 0, largest) → largest", "gives NaN"),
+        "−10⁹": ("-np.inf) → -1e9)", "weights that sum to 1, and must give zeros"),
+        "no maximum subtracted": (
+            "scores - np.where(np.isneginf(largest), 0, largest) → scores",
+            "subtract each row's maximum",
+        ),
+        "1e-8 in the sum": ("np.where(totals == 0, 1, totals) → (totals + 1e-8)", "is a small number added"),
+        "True = hide": ("np.where(mask, scores, -np.inf) → np.where(mask, -np.inf, scores)", "True means 'may attend'"),
+        "one maximum for all rows": ("scores.max(axis=-1, keepdims=True) → scores.max()", "each row's own maximum"),
+        "the mean for the maximum": (
+            "scores.max(axis=-1, keepdims=True) → np.ma.masked_invalid(scores).mean(axis=-1, keepdims=True).filled(0)",
+            "not the mean or one of the scores",
+        ),
+        "axis 1": ("exponentials.sum(axis=-1 → exponentials.sum(axis=1", "axis=1 only of a matrix"),
         "−10⁹, then × mask": (
-            lambda scores, mask: _softmax(np.where(mask, scores, -1e9)) * mask,
+            ["-np.inf) → -1e9)", "return exponentials → return mask * exponentials"],
             "−10⁹ is a score like another",
         ),
-        "a mask of the scores' shape only": (_same_shape_only, "`scores[~mask] = -np.inf`, where scores is"),
-        "in the scores": (_into_scores, "writes into its argument scores"),
+        "a mask of the scores' shape only": (
+            "scores = np.where(mask, scores, -np.inf) → scores = scores.copy()\n    scores[~mask] = -np.inf",
+            "`scores[~mask] = -np.inf`, where scores is",
+        ),
+        "in the scores": (
+            "scores = np.where(mask, scores, -np.inf) → scores[~np.broadcast_to(mask, scores.shape)] = -np.inf",
+            "writes into its argument scores",
+        ),
         "float32": (
-            lambda s, m: _shifted(s, m, _largest(s, m, axis=-1)).astype(np.float32),
+            (
+                "return exponentials / np.where(totals == 0, 1, totals) → "
+                "return np.float32(exponentials / np.where(totals == 0, 1, totals))"
+            ),
             "weights is float32, and all that it is made of is float64",
         ),
     },

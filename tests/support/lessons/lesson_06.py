@@ -4,20 +4,7 @@ import math
 
 import numpy as np
 
-
-def _angles(num_positions, d_model, first=0, exponent=1.0):
-    frequencies = 10000.0 ** (-exponent * np.arange(0, d_model, 2) / d_model)
-    return np.arange(first, num_positions + first)[:, None] * frequencies
-
-
-def _in_turn(sines, cosines):
-    return np.stack([sines, cosines], axis=-1).reshape(len(sines), -1)
-
-
-def _sines_and_cosines(*args, kind="float64", **options):
-    angles = _angles(*args, **options).astype(kind)
-    return _in_turn(np.sin(angles), np.cos(angles))
-
+from course.lesson_06.solutions import rotation, sinusoids
 
 KEPT = {}
 
@@ -25,75 +12,17 @@ KEPT = {}
 def _kept(num_positions, d_model):
     """A table that is made once, as long as it was first asked for."""
     if len(KEPT.get(d_model, ())) < num_positions:
-        KEPT[d_model] = _sines_and_cosines(num_positions, d_model)
+        KEPT[d_model] = sinusoids(num_positions, d_model)
     return KEPT[d_model]
 
 
-def _every_column_its_own(num_positions, d_model):
-    angles = np.arange(num_positions)[:, None] * 10000.0 ** (-np.arange(d_model) / d_model)
-    return _in_turn(np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2]))
-
-
-def _halves(num_positions, d_model):
-    angles = _angles(num_positions, d_model)
-    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
-
-
-def _cosines_first(num_positions, d_model):
-    angles = _angles(num_positions, d_model)
-    return _in_turn(np.cos(angles), np.sin(angles))
-
-
-def _blocks(offset, d_model, block, exponent=1.0):
-    matrix = np.zeros((d_model, d_model))
-    for pair in range(0, d_model, 2):
-        angle = offset * 10000 ** (-exponent * pair / d_model)
-        matrix[pair : pair + 2, pair : pair + 2] = block(math.cos(angle), math.sin(angle))
-    return matrix
+def _by_least_squares(offset, d_model):
+    table = sinusoids(20 * d_model, d_model)
+    return np.linalg.lstsq(table[10 : 9 * d_model], table[10 + offset : 9 * d_model + offset], rcond=None)[0]
 
 
 def _shifted(offset, d_model):
     return np.eye(d_model) + offset * np.eye(d_model, k=1)
-
-
-def _rotated(offset, d_model):
-    return _blocks(offset, d_model, block=lambda cosine, sine: [[cosine, -sine], [sine, cosine]])
-
-
-def _by_least_squares(offset, d_model):
-    here, there = (_sines_and_cosines(9 * d_model, d_model, first=first) for first in (10, 10 + offset))
-    return np.linalg.lstsq(here, there, rcond=None)[0]
-
-
-def _in_halves(offset, d_model):
-    cosines, sines = (np.diag(f(offset * _angles(2, d_model)[1])) for f in (np.cos, np.sin))
-    return np.block([[cosines, -sines], [sines, cosines]])
-
-
-def _summed(dout, max_length):
-    return np.pad(dout.sum(axis=0), ((0, max_length - dout.shape[1]), (0, 0)))
-
-
-def _counted_from_the_end(dout, max_length):
-    dtable = np.zeros((max_length, dout.shape[2]))
-    dtable[: -(max_length - dout.shape[1])] = dout.sum(axis=0)
-    return dtable
-
-
-def _averaged(dout, max_length):
-    dtable = np.zeros((max_length, dout.shape[2]))
-    dtable[: dout.shape[1]] = dout.mean(axis=0)
-    return dtable
-
-
-def _summed_over_positions(dout, max_length):
-    return np.zeros((max_length, dout.shape[2])) + dout.sum(axis=(0, 1))
-
-
-def _backwards(dout, max_length):
-    dtable = np.zeros((max_length, dout.shape[2]))
-    dtable[: dout.shape[1]] = dout.sum(axis=0)[::-1]
-    return dtable
 
 
 def _sines_in_loops(num_positions, d_model):
@@ -145,30 +74,48 @@ RIGHT = {
 
 WRONG = {
     "sinusoids": {
-        "all sines, then all cosines": (_halves, "in turn"),
-        "cosines first": (_cosines_first, "sin 0 in the even columns"),
-        "positions from 1": (lambda *args: _sines_and_cosines(*args, first=1), "position 0 is (0.84, 0.54"),
-        "a frequency for each column": (_every_column_its_own, "the squares of pair"),
+        "all sines, then all cosines": (
+            "table[:, 0::2], table[:, 1::2] → table[:, : d_model // 2], table[:, d_model // 2 :]",
+            "in turn",
+        ),
+        "cosines first": (
+            "np.sin(angles), np.cos(angles) → np.cos(angles), np.sin(angles)",
+            "sin 0 in the even columns",
+        ),
+        "positions from 1": ("np.arange(num_positions) → np.arange(1, num_positions + 1)", "position 0 is (0.84, 0.54"),
+        "a frequency for each column": (
+            [
+                "np.arange(0, d_model, 2) → np.arange(d_model)",
+                "np.sin(angles), np.cos(angles) → np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2])",
+            ],
+            "the squares of pair",
+        ),
         "i/d_model for 2i/d_model": (
-            lambda *args: _sines_and_cosines(*args, exponent=0.5),
+            "np.arange(0, d_model, 2) / d_model) → np.arange(0, d_model, 2) / d_model / 2)",
             "is the exponent 2i/d_model",
         ),
-        "frequencies that grow": (lambda *args: _sines_and_cosines(*args, exponent=-1), "with its minus"),
-        "transposed": (lambda *args: _sines_and_cosines(*args).T, "a row for each position"),
-        "in float32": (lambda *args: _sines_and_cosines(*args).astype(np.float32), "float32, which rounds"),
+        "frequencies that grow": ("(-np.arange → (np.arange", "with its minus"),
+        "transposed": ("return table → return table.T", "a row for each position"),
+        "in float32": ("return table → return table.astype(np.float32)", "float32, which rounds"),
         "angles in float32": (
-            lambda *args: _sines_and_cosines(*args, kind="float32").astype(float),
+            (
+                "np.arange(num_positions)[:, None] * frequencies → "
+                "np.float32(np.arange(num_positions)[:, None] * frequencies)"
+            ),
             "computed in float32, on the way?",
         ),
-        "rounded": (lambda *args: _sines_and_cosines(*args).round(5), "the table is right to about 5e-06 only"),
-        "a row too many": (lambda n, d_model: _sines_and_cosines(n + 1, d_model), "its shape is (51, 8)"),
+        "rounded": ("return table → return table.round(5)", "the table is right to about 5e-06 only"),
+        "a row too many": (
+            "angles = np.arange(num_positions) → num_positions += 1\n    angles = np.arange(num_positions)",
+            "its shape is (51, 8)",
+        ),
         "a width of 8": (
-            lambda n, d_model: _sines_and_cosines(n, d_model, exponent=d_model / 8),
+            "np.arange(0, d_model, 2) / d_model) → np.arange(0, d_model, 2) / 8)",
             "with d_model = 64, row 5000",
         ),
         "kept": (_kept, "is a table kept from call to call?"),
         "by way of float32": (
-            lambda *args: _sines_and_cosines(*args).astype(np.float32).astype(float),
+            "return table → return table.astype(np.float32).astype(float)",
             "the table is right to about 3e-08 only",
         ),
     },
@@ -181,44 +128,45 @@ WRONG = {
         "the other root": (lambda d_model: -math.sqrt(d_model / 2), "a length is not negative"),
     },
     "rotation": {
-        "transposed": (
-            lambda *args: _blocks(*args, block=lambda cosine, sine: [[cosine, sine], [-sine, cosine]]),
-            "it turns the hands back",
-        ),
-        "no minus": (
-            lambda *args: _blocks(*args, block=lambda cosine, sine: [[cosine, sine], [sine, cosine]]),
-            "a minus before one of its sines",
-        ),
-        "one frequency": (
-            lambda *args: _blocks(*args, block=lambda cosine, sine: [[cosine, -sine], [sine, cosine]], exponent=0),
-            "each pair has its own ω_i",
-        ),
+        "transposed": ("return M → return M.T", "it turns the hands back"),
+        "no minus": ("-np.sin → np.sin", "a minus before one of its sines"),
+        "one frequency": ("offset * 10000.0 → offset * 1.0", "each pair has its own ω_i"),
         "sines on the diagonal": (
-            lambda *args: _blocks(*args, block=lambda cosine, sine: [[sine, cosine], [cosine, -sine]]),
+            [
+                "M[cosines, cosines] = np.cos → M[cosines, cosines] = np.sin",
+                "M[cosines, sines] = np.sin → M[cosines, sines] = np.cos",
+            ],
             "an offset of 0 must leave everything where it is",
         ),
         "a shift of columns": (_shifted, "it mixes columns of different pairs"),
-        "another pace": (
-            lambda offset, d_model: _blocks(
-                2 * offset, d_model, block=lambda cosine, sine: [[cosine, -sine], [sine, cosine]]
-            ),
-            "is not PE[pos + 3]",
-        ),
-        "in float32": (lambda *args: _rotated(*args).astype(np.float32), "float32, which rounds"),
-        "rounded": (lambda *args: _rotated(*args).round(5), "PE[pos] @ M is right to about"),
+        "another pace": ("angles = offset → angles = 2 * offset", "is not PE[pos + 3]"),
+        "in float32": ("return M → return M.astype(np.float32)", "float32, which rounds"),
+        "rounded": ("return M → return M.round(5)", "PE[pos] @ M is right to about"),
         "by least squares": (_by_least_squares, "outside the blocks of two columns"),
-        "sines and cosines in halves": (_in_halves, "by up to 0.3: hands turn each for itself"),
-        "the size of the offset": (lambda offset, d_model: _rotated(abs(offset), d_model), "for the offset −5"),
-        "a width of 8": (lambda offset, d_model: _rotated(offset, 8), "has shape (8, 8) and must have (16, 16)"),
+        "sines and cosines in halves": (
+            (
+                "sines, cosines = np.arange(0, d_model, 2), np.arange(1, d_model, 2) → "
+                "sines, cosines = np.arange(d_model // 2), np.arange(d_model // 2, d_model)"
+            ),
+            "by up to 0.3: hands turn each for itself",
+        ),
+        "the size of the offset": ("angles = offset → angles = abs(offset)", "for the offset −5"),
+        "a width of 8": (lambda offset, d_model: rotation(offset, 8), "has shape (8, 8) and must have (16, 16)"),
     },
     "learned_positions_backward": {
-        "averaged": (_averaged, "they are not averaged"),
+        "averaged": ("dout.sum → dout.mean", "they are not averaged"),
         "only the rows in use": (lambda dout, max_length: dout.sum(axis=0), "every row of the table"),
-        "over positions": (_summed_over_positions, "rows 4 and 5 were not used"),
-        "the order turned round": (_backwards, "the gradient of table is wrong"),
+        "over positions": (
+            "dtable[: dout.shape[1]] = dout.sum(axis=0) → dtable[:] = dout.sum(axis=(0, 1))",
+            "rows 4 and 5 were not used",
+        ),
+        "the order turned round": ("dout.sum(axis=0) → dout.sum(axis=0)[::-1]", "the gradient of table is wrong"),
         "of each sentence": (lambda dout, max_length: dout, "the batch is summed over"),
-        "in float32": (lambda *args: _summed(*args).astype(np.float32), "float32, which rounds"),
-        "rows counted from the end": (_counted_from_the_end, "as long as the table, T = max_length, it raises"),
-        "a tuple": (lambda *args: (_summed(*args),), "an array, not tuple"),
+        "in float32": ("return dtable → return dtable.astype(np.float32)", "float32, which rounds"),
+        "rows counted from the end": (
+            "dtable[: dout.shape[1]] → dtable[: -(max_length - dout.shape[1])]",
+            "as long as the table, T = max_length, it raises",
+        ),
+        "a tuple": ("return dtable → return (dtable,)", "an array, not tuple"),
     },
 }

@@ -5,71 +5,6 @@ import numpy as np
 from minitransformer.ops import layernorm_backward
 
 
-def _norm(dx):
-    """A wrong layernorm_backward, from its dx."""
-    return lambda dy, n, r, g: (dx(dy * g, n, r), (dy * n).sum(0), dy.sum(0))
-
-
-def _mean(x, axis=-1):
-    return x.mean(axis=axis, keepdims=True)
-
-
-def _right(dn, n, r):
-    return r * (dn - _mean(dn) - n * _mean(dn * n))
-
-
-def _means_of_dy(dy, n, r, g):
-    return r * (dy * g - g.mean() * _mean(dy) - n * _mean(dy * n) * g.mean()), (dy * n).sum(0), dy.sum(0)
-
-
-def _projected(dn, n, r):
-    inside = r * (dn - _mean(dn))
-    return inside - n * (inside * n).sum(axis=-1, keepdims=True) / (n * n).sum(axis=-1, keepdims=True)
-
-
-def _dropped(x, rate, uniform):
-    return x * (uniform >= rate) / (1 - rate), uniform >= rate
-
-
-def _row_by_row(x, rate, uniform):
-    y, kept = np.zeros_like(x), np.zeros(x.shape, dtype=bool)
-    for i in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            if uniform[i, j] >= rate:
-                y[i, j], kept[i, j] = x[i, j] / (1 - rate), True
-    return y, kept
-
-
-def _keeps_everything(dy, cache, sublayer_backward):
-    cache[1][...] = True
-    return _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum / (1 - rate)))(dy, cache, sublayer_backward)
-
-
-def _add_norm(combine):
-    """A wrong add_norm_backward: `combine(dy, dsum, kept, rate, sub)` gives dx."""
-
-    def backward(dy, cache, sublayer_backward):
-        sublayer_cache, kept, rate, norm_cache = cache
-        dsum, dgamma, dbeta = layernorm_backward(dy, norm_cache)
-        return combine(dy, dsum, kept, rate, lambda d: sublayer_backward(d, sublayer_cache)), dgamma, dbeta
-
-    return backward
-
-
-def _means_of_five(dy, normed, rstd, gamma):
-    dn = dy * gamma
-    dx = dn - dn.sum(-1, keepdims=True) / 5 - normed * (dn * normed).sum(-1, keepdims=True) / 5
-    return rstd * dx, (dy * normed).sum(axis=0), dy.sum(axis=0)
-
-
-def _norm_of_six(dy, cache, sublayer_backward):
-    sublayer_cache, kept, rate, (normed, rstd, gamma) = cache
-    dn = dy * gamma
-    dsum = rstd * (dn - dn.sum(-1, keepdims=True) / 6 - normed * (dn * normed).sum(-1, keepdims=True) / 6)
-    dx = dsum + sublayer_backward(dsum * kept / (1 - rate), sublayer_cache)
-    return dx, (dy * normed).sum(axis=0), dy.sum(axis=0)
-
-
 def _norm_by_jacobians(dy, normed, rstd, gamma):
     C = len(gamma)
     jacobians = rstd[:, :, None] * (np.eye(C) - 1 / C - normed[:, :, None] * normed[:, None, :] / C)
@@ -115,133 +50,132 @@ RIGHT = {
 
 WRONG = {
     "layernorm_backward": {
-        "statistics as constants": (_norm(lambda dn, n, r: r * dn), "does not sum to 0"),
-        "only the mean": (_norm(lambda dn, n, r: r * (dn - _mean(dn))), "dx · normed is not 0"),
-        "means over the rows": (
-            _norm(lambda dn, n, r: r * (dn - _mean(dn, 0) - n * _mean(dn * n, 0))),
-            "over the channels of each row",
+        "statistics as constants": ("(dnormed - mean - normed * along) → dnormed", "does not sum to 0"),
+        "only the mean": (" - normed * along → ", "dx · normed is not 0"),
+        "means over the rows": (".mean(axis=-1, keepdims=True) → .mean(axis=0)", "over the channels of each row"),
+        "rstd missing": ("return rstd * → return 1 *", "proportional to rstd"),
+        "gamma missing": ("dnormed = dy * gamma → dnormed = dy", "with gamma twice as large"),
+        "means of dy": (
+            ["mean = dnormed.mean → mean = gamma.mean() * dy.mean", "along = (dnormed → along = gamma.mean() * (dy"],
+            "right where all of gamma is the same",
         ),
-        "rstd missing": (_norm(lambda dn, n, r: _right(dn, n, 1 + 0 * r)), "proportional to rstd"),
-        "gamma missing": (
-            lambda dy, n, r, g: (_right(dy, n, r), (dy * n).sum(0), dy.sum(0)),
-            "with gamma twice as large",
-        ),
-        "means of dy": (_means_of_dy, "right where all of gamma is the same"),
-        "averaged rows": (
-            lambda dy, n, r, g: (_right(dy * g, n, r), (dy * n).mean(0), dy.sum(0)),
-            "dgamma must double",
-        ),
-        "rows not summed": (lambda dy, n, r, g: (_right(dy * g, n, r), dy * n, dy), "dgamma has shape"),
-        "dbeta for dgamma": (
-            lambda dy, n, r, g: (_right(dy * g, n, r), dy.sum(0), dy.sum(0)),
-            "with normed twice as large dgamma must double",
-        ),
-        "gamma in dgamma": (
-            lambda dy, n, r, g: (_right(dy * g, n, r), (dy * g * n).sum(0), dy.sum(0)),
-            "dgamma depends on gamma",
-        ),
-        "gamma in dbeta": (
-            lambda dy, n, r, g: (_right(dy * g, n, r), (dy * n).sum(0), (dy * g).sum(0)),
-            "dbeta depends on gamma",
-        ),
+        "averaged rows": ("(dy * normed).sum → (dy * normed).mean", "dgamma must double"),
+        "rows not summed": (["(dy * normed).sum(axis=0) → dy * normed", "dy.sum(axis=0) → dy"], "dgamma has shape"),
+        "dbeta for dgamma": ("(dy * normed).sum → dy.sum", "with normed twice as large dgamma must double"),
+        "gamma in dgamma": ("(dy * normed).sum → (dy * gamma * normed).sum", "dgamma depends on gamma"),
+        "gamma in dbeta": ("dy.sum → (dy * gamma).sum", "dbeta depends on gamma"),
         "dgamma and dbeta exchanged": (
-            lambda dy, n, r, g: (_right(dy * g, n, r), dy.sum(0), (dy * n).sum(0)),
+            "along), dgamma, dbeta → along), dbeta, dgamma",
             "dgamma and dbeta are exchanged",
         ),
         "dx last": (
-            lambda dy, n, r, g: ((dy * n).sum(0), dy.sum(0), _right(dy * g, n, r)),
+            (
+                "return rstd * (dnormed - mean - normed * along), dgamma, dbeta → "
+                "return dgamma, dbeta, rstd * (dnormed - mean - normed * along)"
+            ),
             "dx comes first, then dgamma, then dbeta",
         ),
-        "projected": (_norm(_projected), "where ε counts"),
+        "projected": (
+            (
+                "return rstd * (dnormed - mean - normed * along), → "
+                "inside = rstd * (dnormed - mean)\n"
+                "    along = (inside * normed).sum(axis=-1, keepdims=True) / (normed**2).sum(axis=-1, keepdims=True)\n"
+                "    return inside - normed * along,"
+            ),
+            "where ε counts",
+        ),
         "in float32": (
-            lambda dy, n, r, g: (_right(dy * g, n, r).astype(np.float32), (dy * n).sum(0), dy.sum(0)),
+            'rstd * (dnormed - mean - normed * along) → (rstd * (dnormed - mean - normed * along)).astype("float32")',
             "float32, which rounds",
         ),
-        "means of 5": (_means_of_five, "with 3 rows of 8 dx is wrong: is a number written where C belongs?"),
+        "means of 5": (
+            ".mean(axis=-1, keepdims=True) → .sum(axis=-1, keepdims=True) / 5",
+            "with 3 rows of 8 dx is wrong: is a number written where C belongs?",
+        ),
     },
     "dropout_forward": {
-        "not divided": (lambda x, rate, u: (x * (u >= rate), u >= rate), "must make up for what is dropped"),
-        "keeps the rate": (lambda x, rate, u: (x * (u < rate) / rate, u < rate), "the share that is dropped"),
-        "divided by the rate": (
-            lambda x, rate, u: (x * (u >= rate) / max(rate, 1e-300) if rate else x, u >= rate),
-            "divide by 1 − rate",
+        "not divided": ("x * kept / (1 - rate), kept → x * kept, kept", "must make up for what is dropped"),
+        "keeps the rate": (
+            ["uniform >= rate → uniform < rate", "x * kept / (1 - rate), kept → x * kept / rate, kept"],
+            "the share that is dropped",
         ),
-        "multiplied": (lambda x, rate, u: (x * (u >= rate) * (1 - rate), u >= rate), "which is (1 − rate)²: divide"),
+        "divided by the rate": ("x * kept / (1 - rate), kept → x * kept / (rate or 1), kept", "divide by 1 − rate"),
+        "multiplied": ("x * kept / (1 - rate), kept → x * kept * (1 - rate), kept", "which is (1 − rate)²: divide"),
         "a mask of its own": (
-            lambda x, rate, u: (x * (np.sin(1e4 * u) > -0.81), np.sin(1e4 * u) > -0.81),
+            ["uniform >= rate → uniform * 1e4 % 1 > 0.4", "x * kept / (1 - rate), kept → x * kept, kept"],
             "exactly where `uniform`",
         ),
-        "the dropped for the kept": (lambda x, rate, u: (x * (u >= rate) / (1 - rate), u < rate), "what is kept, not"),
+        "the dropped for the kept": ("x * kept / (1 - rate), kept → x * kept / (1 - rate), ~kept", "what is kept, not"),
         "divided by the share": (
-            lambda x, rate, u: (x * (u >= rate) / np.mean(u >= rate), u >= rate),
+            "x * kept / (1 - rate), kept → x * kept / kept.mean(), kept",
             "the share that happened to be kept",
         ),
-        "above the rate": (
-            lambda x, rate, u: (x * (u > rate) / (1 - rate), u > rate),
-            "whose number is exactly the rate",
+        "above the rate": (">= → >", "whose number is exactly the rate"),
+        "two axes": (
+            "return x * kept / (1 - rate), kept → rows, columns = x.shape\n    return x * kept / (1 - rate), kept",
+            "for x of shape (300,) and rate 0.35, it raises",
         ),
-        "two axes": (_row_by_row, "for x of shape (300,) and rate 0.35, it raises"),
-        "no mask at rate 0": (lambda *args: _dropped(*args) if args[1] else (args[0], None), "kept is None"),
+        "no mask at rate 0": (
+            "x * kept / (1 - rate), kept → x * kept / (1 - rate), kept if rate else None",
+            "kept is None",
+        ),
         "ones at rate 0": (
-            lambda *args: _dropped(*args) if args[1] else (args[0], np.ones_like(args[0])),
+            "x * kept / (1 - rate), kept → x * kept / (1 - rate), kept if rate else 1.0 * kept",
             "and rate 0.0, kept holds float64",
         ),
-        "a rate of 0.2": (lambda x, rate, u: _dropped(x, rate and 0.2, u), "rate 0.35, kept must be True exactly"),
+        "a rate of 0.2": (
+            "kept = uniform → rate = rate and 0.2\n    kept = uniform",
+            "rate 0.35, kept must be True exactly",
+        ),
         "a sum in place of a quotient": (
-            lambda x, rate, u: (x * (u >= rate) * (1 + rate), u >= rate),
+            "x * kept / (1 - rate), kept → x * kept * (1 + rate), kept",
             "which is 1 − rate²",
         ),
-        "in float32": (lambda *args: _dropped(*args)[0].astype(np.float32), "must return 2 arrays"),
+        "in float32": (
+            'x * kept / (1 - rate), kept → (x * kept / (1 - rate)).astype("float32")',
+            "must return 2 arrays",
+        ),
         "y in float32": (
-            lambda *args: (_dropped(*args)[0].astype(np.float32), _dropped(*args)[1]),
+            'x * kept / (1 - rate), kept → (x * kept / (1 - rate)).astype("float32"), kept',
             "float32, which rounds",
         ),
-        "a mask of numbers": (lambda x, rate, u: (x * (u >= rate) / (1 - rate), 1.0 * (u >= rate)), "True or False"),
+        "a mask of numbers": ("x * kept / (1 - rate), kept → x * kept / (1 - rate), 1.0 * kept", "True or False"),
     },
     "add_norm_backward": {
-        "no way round": (_add_norm(lambda dy, dsum, kept, rate, sub: sub(dsum * kept / (1 - rate))), "is missing"),
-        "no mask": (_add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum)), "where its output was dropped"),
-        "not divided": (
-            _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum * kept)),
-            "which is 1 − rate: the backward",
+        "no way round": ("return dsum + → return", "is missing"),
+        "no mask": ("dsum * kept / (1 - rate) → dsum", "where its output was dropped"),
+        "not divided": ("dsum * kept / (1 - rate) → dsum * kept", "which is 1 − rate: the backward"),
+        "divided by the rate": ("dsum * kept / (1 - rate) → dsum * kept / rate", "divide by 1 − rate"),
+        "multiplied": ("dsum * kept / (1 - rate) → dsum * kept * (1 - rate)", "which is (1 − rate)²"),
+        "past the norm": ("dsum * kept / (1 - rate) → dy * kept / (1 - rate)", "inside the norm"),
+        "the mask written over": (
+            "dout = dsum → kept[...] = True\n    dout = dsum",
+            "it writes into its argument cache[1]",
         ),
-        "divided by the rate": (
-            _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum * kept / rate)),
-            "divide by 1 − rate",
-        ),
-        "multiplied": (
-            _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum * kept * (1 - rate))),
-            "which is (1 − rate)²",
-        ),
-        "past the norm": (
-            _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dy * kept / (1 - rate))),
-            "inside the norm",
-        ),
-        "the mask written over": (_keeps_everything, "it writes into its argument cache[1]"),
-        "a rate of 0.4": (
-            _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum * kept / 0.6)),
-            "at rate 0.25, what arrives",
-        ),
+        "a rate of 0.4": ("dsum * kept / (1 - rate) → dsum * kept / 0.6", "at rate 0.25, what arrives"),
         "divided by the share": (
-            _add_norm(lambda dy, dsum, kept, rate, sub: dsum + sub(dsum * kept / kept.mean())),
+            "dsum * kept / (1 - rate) → dsum * kept / kept.mean()",
             "the share that happened to be kept",
         ),
         "through the sub-layer twice": (
-            _add_norm(lambda dy, dsum, kept, rate, sub: sub(dsum * kept) + sub(dsum * kept)),
+            [
+                "dsum * kept / (1 - rate) → dsum * kept",
+                "return dsum + → return sublayer_backward(dout, sublayer_cache) +",
+            ],
             "must be called once",
         ),
-        "dropped on the lane": (
-            _add_norm(lambda dy, dsum, kept, rate, sub: dsum * kept / (1 - rate) + sub(dsum * kept / (1 - rate))),
-            "the other branch, x itself, goes through dropout",
-        ),
+        "dropped on the lane": ("return dsum → return dout", "the other branch, x itself, goes through dropout"),
         "in float32": (
-            _add_norm(lambda dy, dsum, kept, rate, sub: (dsum + sub(dsum * kept / (1 - rate))).astype(np.float32)),
+            (
+                "dsum + sublayer_backward(dout, sublayer_cache) → "
+                '(dsum + sublayer_backward(dout, sublayer_cache)).astype("float32")'
+            ),
             "float32, which rounds",
         ),
-        "the lane past the norm": (
-            _add_norm(lambda dy, dsum, kept, rate, sub: dy + sub(dsum * kept / (1 - rate))),
-            "which the norm, and no dropout, stands behind",
+        "the lane past the norm": ("return dsum → return dy", "which the norm, and no dropout, stands behind"),
+        "means of 6": (
+            ".mean(axis=-1, keepdims=True) → .sum(axis=-1, keepdims=True) / 6",
+            "3 rows of 9 are not: dx is wrong",
         ),
-        "means of 6": (_norm_of_six, "3 rows of 9 are not: dx is wrong"),
     },
 }

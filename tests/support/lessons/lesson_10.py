@@ -3,18 +3,10 @@
 import numpy as np
 
 
-def _entropy(weights):
-    return -np.sum(weights * np.log(np.where(weights > 0, weights, 1)), axis=-1)
-
-
 def _words(weights, target_words, source_words, columns=lambda part: part.sum(axis=1), rows=np.mean):
     merged = [columns(weights[:, source_words == k]) for k in range(source_words.max() + 1)]
     merged = np.stack(merged, axis=1)  # (Tq, Wk)
     return np.stack([rows(merged[target_words == q], axis=0) for q in range(target_words.max() + 1)])
-
-
-def _fraction(weights):
-    return -np.sum(weights * np.log(weights + 1e-6), axis=-1)
 
 
 def _added_once(weights, target_words, source_words, columns=False, rows=False):
@@ -38,11 +30,6 @@ def _first_and_last(part):
 def _renormalised(weights, target_words, source_words):
     merged = _words(weights, target_words, source_words, lambda part: part.mean(axis=1))
     return merged / merged.sum(axis=1, keepdims=True)
-
-
-def _excess(wrong, has, lengths):
-    expected = np.array([wrong[lengths == length].mean() for length in lengths])
-    return wrong - expected
 
 
 def _by_number(wrong, has, lengths):
@@ -96,21 +83,18 @@ RIGHT = {
 
 WRONG = {
     "spread": {
-        "0 · log 0": (lambda w: np.exp(-np.sum(w * np.log(w), axis=-1)), "0 · log 0 counts as 0"),
-        "the entropy": (_entropy, "that is the entropy itself"),
-        "over everything": (lambda w: np.exp(_entropy(w)).mean(), "one number for each row"),
-        "over queries": (lambda w: np.exp(_entropy(np.swapaxes(w, -1, -2))), "must return (2, 3)"),
-        "the sign": (lambda w: np.exp(-_entropy(w)), "share the weight evenly, the spread"),
-        "two bases": (lambda w: 2 ** _entropy(w), "if the logarithm is of base 2, so is the exponential"),
+        "0 · log 0": ("np.log(safe) → np.log(weights)", "0 · log 0 counts as 0"),
+        "the entropy": ("np.exp(entropy) → entropy", "that is the entropy itself"),
+        "over everything": ("np.exp(entropy) → np.exp(entropy).mean()", "one number for each row"),
+        "over queries": ("axis=-1) → axis=-2)", "must return (2, 3)"),
+        "the sign": ("np.exp(entropy) → np.exp(-entropy)", "share the weight evenly, the spread"),
+        "two bases": ("np.exp(entropy) → 2**entropy", "if the logarithm is of base 2, so is the exponential"),
         "the share of the largest": (lambda w: 1 / w.max(axis=-1), "for random weights"),
         "the sum of squares": (lambda w: 1 / (w**2).sum(axis=-1), "1 / Σ p², another measure"),
         "the keys with weight": (lambda w: 1.0 * (w > 0).sum(axis=-1), "the number of keys with any weight"),
-        "a small number added": (lambda w: np.exp(_fraction(w)), "a number added inside the logarithm"),
-        "a list": (lambda w: np.exp(_entropy(w)).tolist(), "an array, not list"),
-        "two axes": (
-            lambda w: np.exp(-np.sum(w * np.log(np.where(w > 0, w, 1)), axis=min(w.ndim - 1, 2))),
-            "has shape (2, 1, 4, 5)",
-        ),
+        "a small number added": ("np.log(safe) → np.log(weights + 1e-6)", "a number added inside the logarithm"),
+        "a list": ("np.exp(entropy) → np.exp(entropy).tolist()", "an array, not list"),
+        "two axes": ("axis=-1 → axis=min(weights.ndim - 1, 2)", "has shape (2, 1, 4, 5)"),
     },
     "word_map": {
         "columns averaged": (lambda w, t, s: _words(w, t, s, lambda part: part.mean(axis=1)), "and must sum to 1"),
@@ -127,7 +111,7 @@ WRONG = {
         "the largest of the rows": (lambda w, t, s: _words(w, t, s, rows=np.max), "even where every source token"),
     },
     "excess_errors": {
-        "plain rates": (lambda wrong, has, lengths: (1 * wrong) @ has / has.sum(axis=0), "the plain error rate"),
+        "plain rates": ("surprise = wrong - expected → surprise = 1.0 * wrong", "the plain error rate"),
         "logical or": (lambda wrong, has, lengths: wrong @ has / has.sum(axis=0), "is no sum"),
         "with against without": (
             lambda wrong, has, lengths: np.array(
@@ -136,22 +120,22 @@ WRONG = {
             "compared with sentences of the same length",
         ),
         "against those without it": (_against_others, "are among them"),
-        "without a sign": (
-            lambda wrong, has, lengths: np.abs(_excess(wrong, has, lengths) @ has / has.sum(axis=0)),
-            "fewer errors than its length",
-        ),
-        "a sum": (lambda wrong, has, lengths: _excess(wrong, has, lengths) @ has, "the blame doubles"),
+        "without a sign": ("surprise[column].mean() → abs(surprise[column].mean())", "fewer errors than its length"),
+        "a sum": ("surprise[column].mean() → surprise[column].sum()", "the blame doubles"),
         "over all sentences": (
-            lambda wrong, has, lengths: _excess(wrong, has, lengths) @ has / len(wrong),
+            "surprise[column].mean() → surprise[column].sum() / len(wrong)",
             "where a construction itself causes errors",
         ),
         "a rate for each number": (_by_number, "where some lengths have no sentence, it raises IndexError"),
         "a list": (
-            lambda wrong, has, lengths: list(_excess(wrong, has, lengths) @ has / has.sum(axis=0)),
+            (
+                "return np.array([surprise[column].mean() for column in has.T]) → "
+                "return [surprise[column].mean() for column in has.T]"
+            ),
             "an array, not list",
         ),
         "shares of the blame": (
-            lambda wrong, has, lengths: _excess(wrong, has, lengths) @ has / has.sum(),
+            "surprise[column].mean() → surprise[column].sum() / has.sum()",
             "each is judged by itself",
         ),
     },

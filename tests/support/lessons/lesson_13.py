@@ -4,31 +4,7 @@ import math
 
 import numpy as np
 
-
-def _window(
-    dout, query, key, value, weights, r, *, add=np.add.at, add_keys=None, scaled=True, mean=True, wraps=False, d=None
-):
-    """Right as it stands; each option makes one mistake."""
-    n, d = len(query), d or query.shape[1]
-    index = np.arange(n)[:, None] + np.arange(-r, r + 1)
-    if wraps:
-        weights = np.where(weights == 0, 0.1, weights)
-    index = index % n if wraps else index.clip(0, n - 1)
-    dweights = np.einsum("id,iwd->iw", dout, value[index])
-    dscores = weights * (dweights - ((dweights * weights).sum(axis=1, keepdims=True) if mean else 0))
-    dscores = dscores / np.sqrt(d) if scaled else dscores
-    dkey, dvalue = np.zeros_like(key), np.zeros_like(value)
-    (add_keys or add)(dkey, index, dscores[..., None] * query[:, None])
-    add(dvalue, index, weights[..., None] * dout[:, None])
-    return np.einsum("iw,iwd->id", dscores, key[index]), dkey, dvalue
-
-
-def _buffered(array, index, part):
-    array[index] += part
-
-
-def _in_float32(*args):
-    return tuple(gradient.astype(np.float32) for gradient in _window(*args))
+from course.lesson_13.solutions import window_backward
 
 
 def _all_pairs(dout, query, key, value, weights, r):
@@ -42,14 +18,9 @@ def _all_pairs(dout, query, key, value, weights, r):
     return dscores @ key, dscores.T @ query, full.T @ dout
 
 
-def _exchanged(*args):
-    dquery, dkey, dvalue = _window(*args)
-    return dquery, dvalue, dkey
-
-
 def _own_key(dout, query, key, value, weights, r):
     """As if every key of a window were the one in its middle."""
-    _, dkey, dvalue = _window(dout, query, key, value, weights, r)
+    _, dkey, dvalue = window_backward(dout, query, key, value, weights, r)
     dscores = weights * np.einsum("id,id->i", dout, value)[:, None]
     return dscores.sum(axis=1, keepdims=True) * key, dkey, dvalue
 
@@ -77,17 +48,50 @@ WRONG = {
         ),
     },
     "window_backward": {
-        "repeated places": (lambda *a: _window(*a, add=_buffered), "sends to key 0 is lost"),
-        "repeated values": (lambda *a: _window(*a, add=_buffered, add_keys=np.add.at), "sends to value 0 is lost"),
-        "no scale": (lambda *a: _window(*a, scaled=False), "2 times the true gradient"),
-        "the d of one size": (lambda *a: _window(*a, d=4), "is a number written where one of them belongs"),
-        "in float32": (_in_float32, "a gradient is float32, and all that it is made of is float64"),
-        "no mean in the softmax": (lambda *a: _window(*a, mean=False), "takes the weighted mean"),
-        "wraps around": (lambda *a: _window(*a, wraps=True), "does the window wrap around"),
+        "repeated places": (
+            [
+                (
+                    "np.add.at(dkey, index, dscores[..., None] * query[:, None]) → "
+                    "dkey[index] += dscores[..., None] * query[:, None]"
+                ),
+                (
+                    "np.add.at(dvalue, index, weights[..., None] * dout[:, None]) → "
+                    "dvalue[index] += weights[..., None] * dout[:, None]"
+                ),
+            ],
+            "sends to key 0 is lost",
+        ),
+        "repeated values": (
+            (
+                "np.add.at(dvalue, index, weights[..., None] * dout[:, None]) → "
+                "dvalue[index] += weights[..., None] * dout[:, None]"
+            ),
+            "sends to value 0 is lost",
+        ),
+        "no scale": (" / np.sqrt(d) → ", "2 times the true gradient"),
+        "the d of one size": ("np.sqrt(d) → np.sqrt(4)", "is a number written where one of them belongs"),
+        "in float32": (
+            "return dquery, dkey, dvalue → return [np.float32(gradient) for gradient in (dquery, dkey, dvalue)]",
+            "a gradient is float32, and all that it is made of is float64",
+        ),
+        "no mean in the softmax": (" - (dweights * weights).sum(axis=1, keepdims=True) → ", "takes the weighted mean"),
+        "wraps around": (
+            [
+                ".clip(0, n - 1) → % n",
+                "n, d = query.shape → weights, (n, d) = np.where(weights == 0, 0.1, weights), query.shape",
+            ],
+            "does the window wrap around",
+        ),
         "the key in the middle for all": (_own_key, "the gradient of query is wrong"),
         "all pairs": (_all_pairs, "gather the keys of each window instead"),
-        "keys and values exchanged": (_exchanged, "are the two exchanged?"),
-        "the reverse order": (lambda *a: _window(*a)[::-1], "dquery adds up to what dvalue must"),
-        "two arrays": (lambda *a: _window(*a)[:2], "must return 3 arrays"),
+        "keys and values exchanged": (
+            "return dquery, dkey, dvalue → return dquery, dvalue, dkey",
+            "are the two exchanged?",
+        ),
+        "the reverse order": (
+            "return dquery, dkey, dvalue → return dvalue, dkey, dquery",
+            "dquery adds up to what dvalue must",
+        ),
+        "two arrays": ("return dquery, dkey, dvalue → return dquery, dkey", "must return 3 arrays"),
     },
 }

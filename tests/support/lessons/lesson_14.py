@@ -2,8 +2,6 @@
 
 import math
 
-import numpy as np
-
 
 def _bytes(m, k, n):
     return 4 * (m * k + k * n + m * n)
@@ -17,75 +15,8 @@ def _predict(flops=2.0, moved=_bytes, combine=max, call=1.0):
     return predicted_seconds
 
 
-def _plain_adam(data, grad, m, v, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
-    m[...] = beta1 * m + (1 - beta1) * grad
-    v[...] = beta2 * v + (1 - beta2) * grad**2
-    data -= lr * (m / (1 - beta1**step)) / (np.sqrt(v / (1 - beta2**step)) + eps)
-
-
-def _one_block(data, grad, m, v, step, lr, block=1 << 16, **options):
-    _plain_adam(data, grad, m, v, step, lr, **options)
-
-
-def _forgets_the_rest(data, grad, m, v, step, lr, block=1 << 16):
-    for start in range(0, max(data.size // block, data.size <= block) * block, block):
-        part = slice(start, start + block)
-        _plain_adam(data[part], grad[part], m[part], v[part], step, lr)
-
-
-def _not_in_place(data, grad, m, v, step, lr, block=1 << 16):
-    m = 0.9 * m + 0.1 * grad
-    v = 0.98 * v + 0.02 * grad**2
-    data = data - lr * m / np.sqrt(v)
-
-
-def _writes_into_grad(data, grad, m, v, step, lr, block=1 << 16):
-    for start in range(0, data.size, block):
-        part = slice(start, start + block)
-        _plain_adam(data[part], grad[part], m[part], v[part], step, lr)
-        grad[part] *= grad[part]
-
-
-def _no_correction(data, grad, m, v, step, lr, block=1 << 16):
-    for start in range(0, data.size, block):
-        part = slice(start, start + block)
-        _plain_adam(data[part], grad[part], m[part], v[part], 10**6, lr)
-
-
-def _widens(data, grad, m, v, step, lr, block=1 << 16, beta1=0.9, beta2=0.98, eps=1e-9):
-    root = np.sqrt(np.float64(1 - beta2**step))
-    for start in range(0, data.size, block):
-        part = slice(start, start + block)
-        g = grad[part] * np.float64(1.0)
-        m[part] = beta1 * m[part] + (1 - beta1) * g
-        v[part] = beta2 * v[part] + (1 - beta2) * g * g
-        data[part] -= lr * root / (1 - beta1**step) * m[part] / (np.sqrt(v[part]) + eps * root)
-
-
-def _adam(eps_in="the sum", always=None, **fixed):
-    """Adam in blocks, with eps in another place, a block that is always so long, or arguments that are numbers."""
-
-    def adam_step(data, grad, m, v, step, lr, block=1 << 16, beta1=0.9, beta2=0.98, eps=1e-9):
-        given = {"step": step, "lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps} | fixed
-        step, lr, beta1, beta2, eps = given.values()
-        block = always or block
-        for start in range(0, data.size, block):
-            part = slice(start, start + block)
-            m[part] = beta1 * m[part] + (1 - beta1) * grad[part]
-            v[part] = beta2 * v[part] + (1 - beta2) * grad[part] ** 2
-            corrected = v[part] / (1 - beta2**step)
-            root = np.sqrt(corrected + eps) if eps_in == "the root" else np.sqrt(corrected) + eps
-            data[part] -= lr * (m[part] / (1 - beta1**step)) / root
-
-    return adam_step
-
-
 def _rest_is_free(shares, times):
     return 1 / (shares / times).sum()
-
-
-def _no_eps(data, grad, m, v, step, lr, block=1 << 16, beta1=0.9, beta2=0.98, eps=0.0):
-    _adam()(data, grad, m, v, step, lr, block, beta1, beta2, eps)
 
 
 WRONG = {
@@ -111,19 +42,28 @@ WRONG = {
         ),
     },
     "adam_step": {
-        "everything at once": (_one_block, "is every operation on a slice"),
-        "a new array under an old name": (_not_in_place, "only makes a new array"),
-        "the last block is left out": (_forgets_the_rest, "the last block may be shorter"),
-        "grad is overwritten": (_writes_into_grad, "it writes into grad"),
-        "no bias correction": (_no_correction, "the sum without 1 − beta1^step"),
-        "a wide scalar": (_widens, "a scalar of type np.float64"),
-        "beta1 is a number": (_adam(beta1=0.9), "with beta1 = 0.8"),
-        "beta2 is a number": (_adam(beta2=0.98), "with beta2 = 0.95"),
-        "lr is a number": (_adam(lr=0.1), "with lr = 0.01"),
-        "step is a number": (_adam(step=3), "with step = 7"),
-        "eps inside the root": (_adam("the root"), "outside the root"),
-        "block is a number": (_adam(always=4096), "is `block` ignored"),
-        "eps is 0 by default": (_no_eps, "the contract's default is eps=1e-9"),
+        "everything at once": ("root = math → block = data.size\n    root = math", "is every operation on a slice"),
+        "a new array under an old name": (
+            "root = math → data, m, v = data.copy(), m.copy(), v.copy()\n    root = math",
+            "only makes a new array",
+        ),
+        "the last block is left out": (
+            "range(0, data.size, block) → range(0, max(data.size // block, 1) * block, block)",
+            "the last block may be shorter",
+        ),
+        "grad is overwritten": ("grad[part].copy() → grad[part]", "it writes into grad"),
+        "no bias correction": ("root = math → step = 10**6\n    root = math", "the sum without 1 − beta1^step"),
+        "a wide scalar": ("grad[part].copy() → grad[part] * np.float64(1)", "a scalar of type np.float64"),
+        "beta1 is a number": ("root = math → beta1 = 0.9\n    root = math", "with beta1 = 0.8"),
+        "beta2 is a number": ("root = math → beta2 = 0.98\n    root = math", "with beta2 = 0.95"),
+        "lr is a number": ("root = math → lr = 0.1\n    root = math", "with lr = 0.01"),
+        "step is a number": ("root = math → step = 3\n    root = math", "with step = 7"),
+        "eps inside the root": (
+            "np.sqrt(v[part], out=g)\n        g += eps → np.sqrt(v[part] + eps, out=g)",
+            "outside the root",
+        ),
+        "block is a number": ("root = math → block = 4096\n    root = math", "is `block` ignored"),
+        "eps is 0 by default": ("eps=1e-9 → eps=0.0", "the contract's default is eps=1e-9"),
     },
     "speed_up": {
         "the rest is free": (_rest_is_free, "as if the other half took no time"),
