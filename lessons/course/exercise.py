@@ -82,7 +82,8 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Exercise:
-    """`answer` is the package's version, in the exercise's own signature; `judge` raises `Wrong`, or is content."""
+    """`answer` is the package's version, in the exercise's own signature, or the solution where the package has none;
+    `judge` raises `Wrong`, or is content."""
 
     name: str
     answer: Callable[..., Any]

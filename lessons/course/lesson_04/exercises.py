@@ -9,6 +9,7 @@ from minitransformer import gradcheck, ops
 
 from ..exercise import Attempt, exercise
 from ..judging import agree, farthest, keeps_float64, kind, require, several
+from . import solutions
 
 
 def _weights(query: Any, key: Any, mask: Any = True) -> Any:
@@ -25,17 +26,6 @@ def _attention_backward(dout, query, key, value, weights):
 
 def _causal_mask(num_queries: int, num_keys: int) -> Any:
     return ops.attention_mask(num_queries, num_keys, causal=True, key_mask=None, window=None)
-
-
-def _moved_by(attend, query, key, value):
-    out = attend(query, key, value)
-    moved = np.zeros((len(query), len(key)), dtype=bool)
-    for j in range(len(key)):
-        other_key, other_value = key.copy(), value.copy()
-        other_key[j] = np.random.default_rng(0).standard_normal(key.shape[1])
-        other_value[j] += 1
-        moved[:, j] = np.abs(attend(query, other_key, other_value) - out).max(axis=1) > 1e-9
-    return moved
 
 
 def _masked_softmax(scores: Any, mask: Any) -> Any:
@@ -167,7 +157,7 @@ def causal_mask(attempt: Attempt) -> None:
         require(unbroken, f"with {shape} a query sees a key but not one before it")
 
 
-@exercise(answer=_moved_by)
+@exercise(answer=solutions.moved_by)
 def moved_by(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     query, key, value = (rng.standard_normal(shape) for shape in ((3, 4), (5, 4), (5, 2)))

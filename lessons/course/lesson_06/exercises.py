@@ -11,22 +11,11 @@ from minitransformer.layers.parameter import FlatParameters
 
 from ..exercise import Attempt, exercise
 from ..judging import agree, array, distinct, gradients_agree, kind, precise, require, where
+from . import solutions
 
 
 def _sinusoids(num_positions: int, d_model: int) -> Any:
     return SinusoidalPositions(ops.numpy_ops, num_positions, d_model, "float64").table
-
-
-def _encoding_length(d_model):
-    return math.sqrt(d_model / 2)
-
-
-def _rotation(offset: int, d_model: int) -> Any:
-    turned = np.zeros((d_model, d_model))
-    for pair in range(0, d_model, 2):
-        sine, cosine = np.sin(angle := offset * 10000 ** (-pair / d_model)), np.cos(angle)
-        turned[pair : pair + 2, pair : pair + 2] = [[cosine, -sine], [sine, cosine]]
-    return turned
 
 
 def _learned_positions_backward(dout, max_length):
@@ -85,7 +74,7 @@ def sinusoids(attempt: Attempt) -> None:
     )
 
 
-@exercise(answer=_encoding_length)
+@exercise(answer=solutions.encoding_length)
 def encoding_length(attempt: Attempt) -> None:
     for d_model in (2, 8, 512, 6, 100):
         length = attempt(d_model)
@@ -103,7 +92,7 @@ def encoding_length(attempt: Attempt) -> None:
         )
 
 
-@exercise(answer=_rotation)
+@exercise(answer=solutions.rotation)
 def rotation(attempt: Attempt) -> None:
     table = _sinusoids(60, 8)
     still = array(attempt(0, 8))
@@ -139,8 +128,8 @@ def rotation(attempt: Attempt) -> None:
         f"PE[pos] @ M is not PE[pos + 3] (pair 0 is off by {first[0]:.2g}): which of its two addition theorems is the "
         "first column of a block, and which the second?",
     )
-    agree("with d_model = 16 the matrix", attempt(3, 16), _rotation(3, 16))
-    agree("for the offset −5 the matrix", attempt(-5, 16), _rotation(-5, 16))
+    agree("with d_model = 16 the matrix", attempt(3, 16), solutions.rotation(3, 16))
+    agree("for the offset −5 the matrix", attempt(-5, 16), solutions.rotation(-5, 16))
 
 
 @exercise(answer=_learned_positions_backward)

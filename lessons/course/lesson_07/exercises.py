@@ -6,21 +6,11 @@ from minitransformer import ops
 
 from ..exercise import Attempt, exercise
 from ..judging import agree, array, arrays, gradients_agree, require, several, where
+from . import solutions
 
 
 def _layernorm_backward(dy, normed, rstd, gamma):
     return ops.layernorm_backward(dy, (normed, rstd, gamma))
-
-
-def _dropout_forward(x, rate, uniform):
-    kept = uniform >= rate
-    return x * kept / (1 - rate), kept
-
-
-def _add_norm_backward(dy, cache, sublayer_backward):
-    sublayer_cache, kept, rate, norm_cache = cache
-    dsum, dgamma, dbeta = ops.layernorm_backward(dy, norm_cache)
-    return dsum + sublayer_backward(dsum * kept / (1 - rate), sublayer_cache), dgamma, dbeta
 
 
 @exercise(answer=_layernorm_backward)
@@ -112,7 +102,7 @@ def layernorm_backward(attempt: Attempt) -> None:
             )
 
 
-@exercise(answer=_dropout_forward)
+@exercise(answer=solutions.dropout_forward)
 def dropout_forward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     for rate, shape in ((0.2, (40, 25)), (0.0, (40, 25)), (0.35, (300,)), (0.35, (5, 4, 30))):
@@ -157,7 +147,7 @@ def _judge_dropout(attempt: Attempt, x: np.ndarray, rate: float, uniform: np.nda
     agree("y", y, x * kept / (1 - rate), factors={name: factor for name, factor in factors.items() if factor})
 
 
-@exercise(answer=_add_norm_backward)
+@exercise(answer=solutions.add_norm_backward)
 def add_norm_backward(attempt: Attempt) -> None:
     for rate in (0.4, 0.25):
         with where(f"at rate {rate},"):
@@ -237,7 +227,7 @@ def _judge_add_norm_of_another_width(attempt: Attempt, rate: float) -> None:
     _, norm_cache = ops.layernorm_forward(x, gamma, 0 * gamma)
     arguments = dy, ((x,), kept, rate, norm_cache), lambda dout, sublayer_cache: dout * np.cos(sublayer_cache[0])
     found = arrays(attempt(*arguments), "dx", "dgamma", "dbeta")
-    for name, a, e in zip(("dx", "dgamma", "dbeta"), found, _add_norm_backward(*arguments), strict=True):
+    for name, a, e in zip(("dx", "dgamma", "dbeta"), found, solutions.add_norm_backward(*arguments), strict=True):
         require(
             a.shape == e.shape and np.allclose(a, e),
             f"4 rows of 6 channels are right, 3 rows of 9 are not: {name} is wrong: is a number written where N or C "

@@ -8,27 +8,14 @@ from minitransformer.models import TransformerConfig
 
 from ..exercise import Attempt, exercise
 from ..judging import agree, arrays, gradients_agree, kind, require, where
-
-
-def _cross_backward(dout, cache):
-    weight_query, weight_key, weight_value, attention_cache = cache
-    dquery, dkey, dvalue = ops.attention_backward(dout[:, None], attention_cache)
-    return dquery[:, 0] @ weight_query.T, dkey[:, 0] @ weight_key.T + dvalue[:, 0] @ weight_value.T
-
-
-def _decoder_backward(dx, layers, caches):
-    dmemory = 0.0
-    for layer, cache in zip(reversed(layers), reversed(caches), strict=True):
-        dx, dmemory_here = layer.backward(dx, cache)
-        dmemory = dmemory + dmemory_here
-    return dx, dmemory
+from . import solutions
 
 
 def _count_parameters(V, C, F, N):
     return num_parameters(TransformerConfig(V, d_model=C, num_heads=1, d_ff=F, num_layers=N))
 
 
-@exercise(answer=_cross_backward)
+@exercise(answer=solutions.cross_backward)
 def cross_backward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     x, memory = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 5, 4))
@@ -88,7 +75,7 @@ def cross_backward(attempt: Attempt) -> None:
 def _right(attempt, forward, x, memory, weights) -> bool:
     """Whether the attempt is right for these weights."""
     out, cache = forward(x, memory, weights)
-    pairs = zip(attempt(out, cache), _cross_backward(out, cache), strict=True)
+    pairs = zip(attempt(out, cache), solutions.cross_backward(out, cache), strict=True)
     return all(np.allclose(mine, right) for mine, right in pairs)
 
 
@@ -107,7 +94,7 @@ class _Layer:
         return self.gain * dx, self.weight * np.resize(dx, 3)
 
 
-@exercise(answer=_decoder_backward)
+@exercise(answer=solutions.decoder_backward)
 def decoder_backward(attempt: Attempt) -> None:
     three = [_Layer(0, 2.0, 100.0), _Layer(1, 3.0, 10.0), _Layer(2, 5.0, 1.0)]
     layers, caches = list(three), [0, 1, 2]

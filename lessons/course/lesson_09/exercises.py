@@ -9,6 +9,7 @@ from minitransformer import ops
 
 from ..exercise import Attempt, exercise
 from ..judging import agree, array, arrays, distinct, farthest, kind, require, several
+from . import solutions
 
 STATE = ("theta", "m", "v", "step", "rng")
 
@@ -17,16 +18,6 @@ def _adam_step(theta, grad, m, v, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
     theta, m, v = theta.copy(), m.copy(), v.copy()
     ops.adam_step(theta, grad, m, v, step=step, lr=lr, beta1=beta1, beta2=beta2, eps=eps)
     return theta, m, v
-
-
-def _accumulate(parts, gradient):
-    results = [gradient(part) for part in parts]
-    total = sum(n for _, _, n in results)
-    return sum(n / total * loss for loss, _, n in results), sum(n / total * grad for _, grad, n in results)
-
-
-def _save(run):
-    return {name: copy.deepcopy(getattr(run, name)) for name in STATE}
 
 
 @exercise(answer=_adam_step)
@@ -172,7 +163,7 @@ class _Part:
         return self.sentences
 
 
-@exercise(answer=_accumulate)
+@exercise(answer=solutions.accumulate)
 def accumulate(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     calls = []
@@ -271,7 +262,7 @@ def _same(a, b) -> bool:
     return np.array_equal(a, b)
 
 
-@exercise(answer=_save)
+@exercise(answer=solutions.save)
 def save(attempt: Attempt) -> None:
     run = _Run(0)
     run.train(5)

@@ -4,13 +4,10 @@ import numpy as np
 
 from ..exercise import Attempt, exercise
 from ..judging import agree, array, require, where
+from . import solutions
 
 
-def _spread(weights):
-    return np.exp(-np.sum(weights * np.log(np.where(weights > 0, weights, 1)), axis=-1))
-
-
-@exercise(answer=_spread)
+@exercise(answer=solutions.spread)
 def spread(attempt: Attempt) -> None:
     even = np.full((2, 3, 8), 1 / 8)
     result = attempt(even)
@@ -51,10 +48,10 @@ def spread(attempt: Attempt) -> None:
         (1 / (weights**2).sum(axis=-1), "1 / Σ p², another measure: the exponential of −Σ p log p is wanted"),
     ):
         require(not np.allclose(result, others), f"for random weights it is {hint}")
-    agree("for random weights, the spread", result, _spread(weights), tolerance=1e-6)
+    agree("for random weights, the spread", result, solutions.spread(weights), tolerance=1e-6)
     padded = np.concatenate([weights, np.zeros((4, 3))], axis=1)
     more = array(attempt(padded), single=True)
-    agree("with three keys more that get no weight, the spread", more, _spread(weights), tolerance=1e-6)
+    agree("with three keys more that get no weight, the spread", more, solutions.spread(weights), tolerance=1e-6)
 
 
 def _word_map(weights, target_words, source_words):
@@ -129,12 +126,7 @@ def word_map(attempt: Attempt) -> None:
     )
 
 
-def _excess_errors(wrong, has, lengths):
-    expected = np.array([wrong[lengths == length].mean() for length in lengths])  # (N,)
-    return (wrong - expected) @ has / has.sum(axis=0)
-
-
-@exercise(answer=_excess_errors)
+@exercise(answer=solutions.excess_errors)
 def excess_errors(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     lengths = rng.integers(3, 7, 400)
@@ -166,7 +158,7 @@ def excess_errors(attempt: Attempt) -> None:
         f"what every sentence has is blamed with {result[1]:+.2g} and must get 0: it tells nobody apart",
     )
     wrong = rng.random(400) < 0.1 + 0.5 * has[:, 0]
-    result, expected = attempt(wrong, has, lengths), _excess_errors(wrong, has, lengths)
+    result, expected = attempt(wrong, has, lengths), solutions.excess_errors(wrong, has, lengths)
     few = np.concatenate([has, (np.arange(400) < 20)[:, None]], axis=1)
     more = attempt(wrong, few, lengths)
     require(
@@ -183,9 +175,9 @@ def excess_errors(attempt: Attempt) -> None:
     agree(
         "where a construction has fewer errors than its length leads to expect, the excess",
         attempt(easy, has, lengths),
-        _excess_errors(easy, has, lengths),
+        solutions.excess_errors(easy, has, lengths),
     )
-    agree("for a construction of few sentences too, the excess", more, _excess_errors(wrong, few, lengths))
+    agree("for a construction of few sentences too, the excess", more, solutions.excess_errors(wrong, few, lengths))
     gaps = np.where(lengths == 6, 11, lengths)  # no sentence has 6 to 10 words
     with where("where some lengths have no sentence,"):
-        agree("the excess", attempt(wrong, has, gaps), _excess_errors(wrong, has, gaps))
+        agree("the excess", attempt(wrong, has, gaps), solutions.excess_errors(wrong, has, gaps))

@@ -9,41 +9,13 @@ import numpy as np
 from ..exercise import Attempt, Wrong, exercise
 from ..judging import agree, most_memory, require
 from ..measuring import Machine
+from . import solutions
 
 ENDLESS = 1e30
 """A rate so high that it never decides."""
 
 
-def _predicted_seconds(m, k, n, machine):
-    flops, moved = 2 * m * k * n, 4 * (m * k + k * n + m * n)
-    return machine.call + max(flops / machine.flops, moved / machine.bandwidth)
-
-
-def _speed_up(shares, times):
-    shares, times = np.asarray(shares, float), np.asarray(times, float)
-    return float(1 / (1 - shares.sum() + (shares / times).sum()))
-
-
-def _adam_step(data, grad, m, v, step, lr, block=1 << 16, beta1=0.9, beta2=0.98, eps=1e-9):
-    """`ops.adam_step` with a block of any size: the package's own would cut a large one up again."""
-    root = math.sqrt(1 - beta2**step)
-    rate, eps = lr * root / (1 - beta1**step), eps * root
-    for start in range(0, data.size, block):
-        part = slice(start, start + block)
-        m[part] *= beta1
-        m[part] += (1 - beta1) * grad[part]
-        v[part] *= beta2
-        g = grad[part] * grad[part]
-        g *= 1 - beta2
-        v[part] += g
-        np.sqrt(v[part], out=g)
-        g += eps
-        np.divide(m[part], g, out=g)
-        g *= rate
-        data[part] -= g
-
-
-@exercise(answer=_predicted_seconds)
+@exercise(answer=solutions.predicted_seconds)
 def predicted_seconds(attempt: Attempt) -> None:
     m, k, n = 30, 50, 70
 
@@ -83,7 +55,7 @@ def predicted_seconds(attempt: Attempt) -> None:
         agree(f"with a second of each and a call of {call:g} s, which comes on top, it", called, 1.0 + call)
 
 
-@exercise(answer=_adam_step, in_place=True)
+@exercise(answer=solutions.adam_step, in_place=True)
 def adam_step(attempt: Attempt) -> None:
     def arrays(size: int, dtype: type = np.float64) -> list[np.ndarray]:
         data, grad, m, v = np.random.default_rng(size).standard_normal((4, size)).astype(dtype)
@@ -92,7 +64,7 @@ def adam_step(attempt: Attempt) -> None:
     def done(size: int, block: int, step: int = 3) -> tuple[list[np.ndarray], list[np.ndarray]]:
         actual, expected = arrays(size), arrays(size)
         attempt(*actual, step, 0.1, block)
-        _adam_step(*expected, step=step, lr=0.1)
+        solutions.adam_step(*expected, step=step, lr=0.1)
         return actual, expected
 
     factor = (1 - 0.9**3) / math.sqrt(1 - 0.98**3)
@@ -124,7 +96,7 @@ def adam_step(attempt: Attempt) -> None:
         actual, expected = arrays(11), arrays(11)
         attempt(*actual, **options)
         data, grad, m, v = expected
-        _adam_step(data, grad, m, v, **options)
+        solutions.adam_step(data, grad, m, v, **options)
         likely = f"is {name} ignored, or written as a number?"
         if name == "eps":
             likely = "is it used, and added to √(v / (1 − beta2^step)), outside the root and after the correction?"
@@ -136,7 +108,7 @@ def adam_step(attempt: Attempt) -> None:
     small = [np.array([1.0, -1.0]), np.array([0.0, 1e-9]), np.zeros(2), np.zeros(2)]
     actual, expected = copy.deepcopy(small), copy.deepcopy(small)
     attempt(*actual, 1, 0.1)
-    _adam_step(*expected, step=1, lr=0.1)
+    solutions.adam_step(*expected, step=1, lr=0.1)
     require(
         np.allclose(actual[0], expected[0]),
         "where no eps is given, and the gradients are 0 and 10⁻⁹ in the first step, data becomes "
@@ -168,7 +140,7 @@ def _temporaries(attempt: Attempt, arrays: list[np.ndarray], block: int) -> int:
     return most_memory(lambda: attempt(*arrays, 3, 0.1, block))
 
 
-@exercise(answer=_speed_up)
+@exercise(answer=solutions.speed_up)
 def speed_up(attempt: Attempt) -> None:
     def answer(shares: list[float], times: list[float]) -> float:
         result = attempt(np.array(shares), np.array(times))

@@ -15,23 +15,10 @@ from ..gpu import DEVICE, require, torch
 from ..judging import distinct, several
 from ..judging import require as must
 from ..tensors import as_numbers, needs_kernels, tensor
+from . import solutions
 
 FLOAT32 = 2e-5  # tolerance
 TILE = (16, 16)
-
-
-def _merge(left, right):
-    m = np.maximum(left[0], right[0])
-    shift = np.where(m == -np.inf, 0.0, m)  # −inf − (−inf) is NaN
-    a, b = np.exp(left[0] - shift), np.exp(right[0] - shift)
-    return m, a * left[1] + b * right[1], a[:, None] * left[2] + b[:, None] * right[2]
-
-
-def _causal_blocks(block, tile, Tq, Tk):
-    QUERIES, KEYS = tile
-    first = block * QUERIES + (Tk - Tq)
-    last = min((block + 1) * QUERIES, Tq) - 1 + (Tk - Tq)
-    return max(first + 1, 0) // KEYS, -(-max(last + 1, 0) // KEYS)
 
 
 def _flash_forward(query, key, value, causal=False, tile=TILE):
@@ -47,14 +34,6 @@ def _flash_forward(query, key, value, causal=False, tile=TILE):
     return out[0], cache[-1][0]
 
 
-def _backward_block(dout, out, lse, query, key, value):
-    scale = 1 / math.sqrt(query.shape[-1])
-    weights = np.exp(scale * query @ key.T - lse[:, None])
-    delta = (dout * out).sum(axis=1)
-    dscores = weights * (dout @ value.T - delta[:, None])
-    return scale * dscores @ key, scale * dscores.T @ query, weights.T @ dout
-
-
 def _state(scores, value):
     """(m, l, acc) of a block, by the definition."""
     m = scores.max(axis=1)
@@ -67,7 +46,7 @@ def first(numbers):
     return numbers[0] if numbers else None
 
 
-@exercise(answer=_merge)
+@exercise(answer=solutions.merge)
 def merge(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     scores, value = rng.standard_normal((3, 8)), rng.standard_normal((8, 2))
@@ -138,7 +117,7 @@ def merge(attempt: Attempt) -> None:
         )
 
 
-@exercise(answer=_causal_blocks)
+@exercise(answer=solutions.causal_blocks)
 def causal_blocks(attempt: Attempt) -> None:
     cases = [((4, 4), 12, 12), ((4, 2), 12, 12), ((2, 4), 12, 12), ((4, 4), 10, 13), ((4, 2), 9, 9), ((4, 4), 9, 5)]
     cases += [((4, 2), 6, 11), ((2, 4), 5, 14), ((4, 3), 11, 4), ((3, 5), 17, 7), ((8, 2), 5, 5), ((2, 8), 7, 6)]
@@ -376,7 +355,7 @@ def flash_forward(attempt: Attempt) -> None:
             tile,
         )
         blocks = range(T // rows)
-        needed = sum(min(_causal_blocks(block, tile, T, T)[1] * columns, T) for block in blocks)
+        needed = sum(min(solutions.causal_blocks(block, tile, T, T)[1] * columns, T) for block in blocks)
         visits = max(seen.read(array) for array in given[1:]) // given[1].shape[2]
         likely = "does a program stop before block tl.load(stop_ptr + tl.program_id(0))?"
         if visits != len(blocks) * T:
@@ -415,7 +394,7 @@ def worst(name: str, found: np.ndarray, right: np.ndarray, tolerance: float = FL
     return f"{name} at {place} is {shown} and must be {must_be}"
 
 
-@exercise(answer=_backward_block)
+@exercise(answer=solutions.backward_block)
 def backward_block(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     query, key, value = rng.standard_normal((5, 4)), rng.standard_normal((6, 4)), rng.standard_normal((6, 3))
@@ -478,7 +457,7 @@ def backward_block(attempt: Attempt) -> None:
         scores = query @ key.T / math.sqrt(query.shape[1])
         m, l, acc = _state(scores, value)
         arguments = dout, acc / l[:, None], m + np.log(l), query, key[:2], value[:2]
-        found, right = attempt(*arguments), _backward_block(*arguments)
+        found, right = attempt(*arguments), solutions.backward_block(*arguments)
         for name, a, e in zip(("dquery", "dkey", "dvalue"), found, right, strict=True):
             must(np.allclose(a, e), f"{name} is wrong {hint}")
 

@@ -5,18 +5,10 @@ from dataclasses import replace
 
 from ..exercise import Attempt, exercise
 from ..judging import agree, require, several
+from . import solutions
 from .roofline import GPUS, Gpu
 
 MEMORY, ARITHMETIC = "memory", "arithmetic"
-
-
-def _least_seconds(flops, moved, gpu):
-    arithmetic, memory = flops / gpu.flops, moved / gpu.bandwidth
-    return max(arithmetic, memory), ARITHMETIC if arithmetic > memory else MEMORY
-
-
-def _attention_work(T, D, fused):
-    return 4 * T * T * D, 2 * (4 * T * D + (0 if fused else 4 * T * T))
 
 
 def _tokens(operations, item, C_in, C_out, gpu):
@@ -29,7 +21,7 @@ def _enough_tokens(C_in, C_out, gpu):
     return _tokens(2, 2, C_in, C_out, gpu)
 
 
-@exercise(answer=_least_seconds)
+@exercise(answer=solutions.least_seconds)
 def least_seconds(attempt: Attempt) -> None:
     gpu = Gpu("made up", 2000, "float32", flops=8e9, bandwidth=1e9)  # 8 operations for each byte
 
@@ -66,7 +58,7 @@ def least_seconds(attempt: Attempt) -> None:
     )
 
 
-@exercise(answer=_attention_work)
+@exercise(answer=solutions.attention_work)
 def attention_work(attempt: Attempt) -> None:
     T, D = 6, 10
 
