@@ -109,7 +109,7 @@ def beam_search(attempt: Attempt) -> None:
     _judge_narrow(attempt, 2.0, (20, 29))  # where it matters that prefixes are ranked by log P, and not by the score
     for alpha, seed, width in product((0.0, 1.0), range(12), (1, 3)):
         model = toy_model(seed)
-        expected, log_prob = narrow_search(toy_model(seed), width, alpha, 2)
+        expected, log_prob = _narrow(seed, width, alpha, 2)
         case = f"where {'nothing' if expected[-1] != EOS else 'something'} ends within max_length = 2,"
         with where(case):
             ids, found = _search(attempt, model, width, alpha, 2)
@@ -121,6 +121,16 @@ def beam_search(attempt: Attempt) -> None:
         )
         said, right = distinct(found, log_prob)
         require(abs(found - log_prob) < 1e-9, f"{case} it says that log P{ids} = {said}, and it is {right}")
+
+
+@cache
+def _everything(seed: int) -> dict[Prefix, float]:
+    return all_sentences(toy_model(seed))
+
+
+@cache
+def _narrow(seed: int, width: int, alpha: float, longest: int = 4) -> tuple[Prefix, float]:
+    return narrow_search(toy_model(seed), width, alpha, longest)
 
 
 def _search(
@@ -143,7 +153,7 @@ def _search(
 
 
 def _judge_one_place(attempt: Attempt) -> None:
-    worse, better = sorted((0, 1), key=lambda seed: all_sentences(toy_model(seed))[greedy(toy_model(seed))])
+    worse, better = sorted((0, 1), key=lambda seed: _everything(seed)[greedy(toy_model(seed))])
     first, _, again = (_search(attempt, toy_model(seed), 1, 0.0) for seed in (worse, better, worse))
     require(
         first == again,
@@ -154,7 +164,7 @@ def _judge_one_place(attempt: Attempt) -> None:
         model = toy_model(seed)
         ids, log_prob = _search(attempt, model, 1, alpha)
         require(ids[-1] == EOS and EOS not in ids[:-1], f"it returns {ids}: a sentence has one end, and that is eos")
-        everything = all_sentences(model)
+        everything = _everything(seed)
         require(
             ids in everything,
             f"it returns {ids}, which is no sentence: of the tokens 0 to 3, at most four, and nothing before the first",
@@ -183,7 +193,7 @@ def _judge_one_place(attempt: Attempt) -> None:
 def _judge_every_place(attempt: Attempt, alpha: float) -> None:
     for seed in range(12):
         model = toy_model(seed)
-        everything = all_sentences(toy_model(seed))
+        everything = _everything(seed)
         scores = {ids: log_prob / decoding.penalty(len(ids), alpha) for ids, log_prob in everything.items()}
         best = max(scores, key=scores.__getitem__)
         ids, _ = _search(attempt, model, 200, alpha)
@@ -208,7 +218,7 @@ def _judge_every_place(attempt: Attempt, alpha: float) -> None:
 def _judge_narrow(attempt: Attempt, alpha: float, seeds: Iterable[int] = range(12)) -> None:
     for seed, width in product(seeds, (2, 3)):
         model = toy_model(seed)
-        expected, _ = narrow_search(toy_model(seed), width, alpha)
+        expected, _ = _narrow(seed, width, alpha)
         ids, _ = _search(attempt, model, width, alpha)
         for length in range(4):
             asked = len({prefix for prefix in model.asked if len(prefix) == length})

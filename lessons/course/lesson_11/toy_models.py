@@ -1,6 +1,7 @@
 """Toy language models for lesson 11: functions from a prefix to log P of each next token, small enough to list."""
 
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -39,6 +40,9 @@ class ToyModel:
         self.asked.append(prefix)
         return self.table[prefix]
 
+    def __deepcopy__(self, memo: Any) -> "ToyModel":
+        return self  # `untouched` sees what a copy, of which each call of a judge would make one, could show
+
     @property
     def untouched(self) -> bool:
         """Whether nobody has written into the rows that it gave."""
@@ -47,6 +51,12 @@ class ToyModel:
 
 def toy_model(seed: int, vocab_size: int = 4, max_length: int = 4, sharpness: float = 1.5) -> ToyModel:
     """A random language model: every sentence ends with EOS, at the latest at `max_length`."""
+    table = _random_table(seed, vocab_size, max_length, sharpness)
+    return ToyModel({prefix: row.copy() for prefix, row in table.items()})
+
+
+@cache
+def _random_table(seed: int, vocab_size: int, max_length: int, sharpness: float) -> dict[Prefix, np.ndarray]:
     rng = np.random.default_rng(seed)
     table: dict[Prefix, np.ndarray] = {}
     for length in range(max_length):
@@ -55,7 +65,7 @@ def toy_model(seed: int, vocab_size: int = 4, max_length: int = 4, sharpness: fl
             if length == max_length - 1:
                 logits[np.arange(vocab_size) != EOS] = -np.inf
             table[prefix] = logits - np.log(np.exp(logits).sum())
-    return ToyModel(table)
+    return table
 
 
 def all_sentences(next_log_probs: NextLogProbs, vocab_size: int = 4, max_length: int = 4) -> dict[Prefix, float]:
