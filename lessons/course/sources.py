@@ -48,7 +48,7 @@ def room(number: str) -> Path:
 
 def read_source(source: Path) -> Notebook:
     """A source as a notebook without outputs."""
-    import jupytext  # here, since learners need it not: rooms are found without
+    import jupytext  # here: who only learns needs neither
     import nbformat
 
     notebook = jupytext.read(source, fmt="py:percent")
