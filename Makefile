@@ -58,7 +58,7 @@ demo: $(core_ready)
 	$(PYTHON) -m minitransformer demo
 
 paper: $(core_ready)
-	$(PYTHON) -m minitransformer paper $(ARGS)
+	PYTHONPATH=lessons $(PYTHON) -m paper $(ARGS)
 
 lessons: $(lessons_ready)
 	$(PYTHON) -m jupyterlab lessons

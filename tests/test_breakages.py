@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 def copy(tmp_path: Path) -> Path:
     """A copy of the packages and their tests."""
     skip = shutil.ignore_patterns("__pycache__", ".*")
-    for name in ("minitransformer", "kernels", "tests", "lessons/course"):
+    for name in ("minitransformer", "kernels", "tests", "lessons/course", "lessons/paper"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=skip)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path

@@ -3,8 +3,7 @@
 import matplotlib.pyplot as plt
 from cycler import cycler
 
-from minitransformer.paper.charts import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
-from minitransformer.plots.page import FONT, GREY, INK, PALE
+from minitransformer.plots.page import BLUE, FONT, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
 
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
 

@@ -11,7 +11,7 @@
 # | in the paper | §4 and Table 1 |
 # | in the package | [Table 1's layers, counted][complexity]; [`attention`][attention] with a window; [`conv1d`][conv] |
 #
-# [complexity]: ../minitransformer/paper/experiments/table1/complexity.py
+# [complexity]: paper/experiments/table1/complexity.py
 # [attention]: ../minitransformer/ops/attention.py
 # [conv]: ../minitransformer/ops/conv1d.py
 #
@@ -42,7 +42,8 @@ from course.lesson_13.pictures import draw_costs, draw_paths
 from minitransformer.gradcheck import GradientError, check_gradients, error
 from minitransformer.memory import keep_freed_memory
 from minitransformer.ops import attention_backward, attention_forward, conv1d_forward, softmax_forward
-from minitransformer.paper.experiments.table1.complexity import (
+from minitransformer.threads import Threads
+from paper.experiments.table1.complexity import (
     ATTENTION,
     CONVOLUTION,
     KERNEL_WIDTH,
@@ -57,7 +58,6 @@ from minitransformer.paper.experiments.table1.complexity import (
     path_length,
     seconds,
 )
-from minitransformer.threads import Threads
 
 check = start("13")
 rng = np.random.default_rng(0)

@@ -7,14 +7,14 @@ standard error), 130 after Ctrl-C. A bug keeps its traceback, and `MINITRANSFORM
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .. import __version__
-from . import average, check, demo, evaluate, info, paper, train, translate
+from . import average, check, demo, evaluate, info, train, translate
 from .common import Parser, invocation
 from .errors import BROKEN_PIPE, ERROR, INTERRUPTED, complain, drop_output, message_of, prepare_streams
 
-COMMANDS = (demo, train, translate, evaluate, average, info, check, paper)
+COMMANDS = (demo, train, translate, evaluate, average, info, check)
 
 EXAMPLES = """\
 examples:
@@ -41,11 +41,16 @@ def build_parser() -> Parser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command, from `sys.argv` unless given; returns the exit status."""
+def main(
+    argv: Sequence[str] | None = None, parser: Callable[[], Parser] = build_parser, program: str = "minitransformer"
+) -> int:
+    """Run one command, from `sys.argv` unless given; returns the exit status.
+
+    parser, program  of a command that is not in this package: its parser, and the package that it is in
+    """
     try:
         prepare_streams()
-        args = build_parser().parse(argv)
+        args = parser().parse(argv)
         status = args.run(args)
         sys.stdout.flush()
         return status
@@ -54,15 +59,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BROKEN_PIPE
     except KeyboardInterrupt:
         complain("")
-        complain("minitransformer: interrupted")
+        complain(f"{program}: interrupted")
         return INTERRUPTED
     except SystemExit:  # after --help and --version
         drop_output()
         raise
     except Exception as error:
-        message = message_of(error)
+        message = message_of(error, ("minitransformer", program))
         if message is None or os.environ.get("MINITRANSFORMER_DEBUG") == "1":
             raise
         drop_output()
-        complain(f"minitransformer: error: {message}")
+        complain(f"{program}: error: {message}")
         return ERROR

@@ -1,13 +1,14 @@
 """Telling errors that the user can mend, which get one line, from bugs, which keep their traceback; and streams.
 
 An error is the user's if the system reported it (`OSError`: no such file, no space left; `MemoryError`), or if it is a
-ValueError, TrainingDiverged or FloatingPointError from this package itself: a sentence that was written for whoever
-reads it. What NumPy raises is a bug of ours, and so is what ops and layers refuse: they speak of arrays, and no array
-comes from the command line.
+ValueError, TrainingDiverged or FloatingPointError from the program's own packages: a sentence that was written for
+whoever reads it. What NumPy raises is a bug of ours, and so is what ops and layers refuse: they speak of arrays, and no
+array comes from the command line.
 """
 
 import os
 import sys
+from collections.abc import Sequence
 from io import TextIOWrapper
 from types import TracebackType
 from typing import TextIO
@@ -22,13 +23,13 @@ LONGEST_LINE = 1000
 """Characters of an error: a sentence or a list of names in it may be as long as a file."""
 
 
-def message_of(error: Exception) -> str | None:
-    """The line for the user, or None where `error` is a bug."""
+def message_of(error: Exception, packages: Sequence[str] = ("minitransformer",)) -> str | None:
+    """The line for the user, or None where `error` is a bug: not raised by a module of these packages."""
     if isinstance(error, OSError):
         return _system_message(error)
     if isinstance(error, MemoryError):
         return f"out of memory: {error}" if str(error) else "out of memory"
-    if isinstance(error, DELIBERATE) and error.__traceback__ is not None and _is_raised_by_us(error.__traceback__):
+    if isinstance(error, DELIBERATE) and _is_raised_in(packages, error.__traceback__):
         return _one_line(str(error))
     return None
 
@@ -92,11 +93,13 @@ def _system_message(error: OSError) -> str:
     return _one_line(f"{os.fsdecode(error.filename)}: {error.strerror}")
 
 
-def _is_raised_by_us(traceback: TracebackType) -> bool:
+def _is_raised_in(packages: Sequence[str], traceback: TracebackType | None) -> bool:
+    if traceback is None:
+        return False
     while traceback.tb_next is not None:
         traceback = traceback.tb_next
     module = traceback.tb_frame.f_globals.get("__name__", "")
-    return module.startswith("minitransformer.") and not module.startswith(ABOUT_ARRAYS)
+    return module.partition(".")[0] in packages and not module.startswith(ABOUT_ARRAYS)
 
 
 def _one_line(message: str) -> str:

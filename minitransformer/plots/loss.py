@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from .page import GREY, INK, PALE, Page, printable, text_style
+from .page import BLUE, GREEN, GREY, INK, PALE, VERMILION, Page, printable, text_style
 
-BLUE, ORANGE, GREEN = "#2166ac", "#d6604d", "#1b7837"
 UNITS = (1e9, "billion "), (1e6, "million "), (1e3, "thousand "), (1.0, "")
 
 
@@ -70,7 +69,7 @@ def _draw_losses(axes: Axes, loss: np.ndarray, validation: np.ndarray) -> None:
     label = f"training, as it is minimised; moving average ({average[-1]:.3f} at the end)"
     axes.plot(steps, average, color=BLUE, linewidth=1.8, marker=_marker(loss), label=label)
     if len(validation):
-        _draw_points(axes, validation, ORANGE, "validation, without label smoothing", "{:.3f}", min)
+        _draw_points(axes, validation, VERMILION, "validation, without label smoothing", "{:.3f}", min)
     drawn = np.concatenate([average, validation[:, 1]])
     lowest, highest = drawn.min(), drawn.max()
     _finish(axes, "loss (nats per token)", lowest - 0.06 * (highest - lowest), highest + 0.06 * (highest - lowest))

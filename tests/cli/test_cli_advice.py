@@ -17,6 +17,7 @@ import torch
 from support.cli_runs import SMALL, Command, Run, write_corpus
 
 import minitransformer
+import paper
 from minitransformer import load_checkpoint
 from minitransformer.checkpoint import checkpoint_path
 
@@ -31,9 +32,9 @@ ELSEWHERE = {
     "wait until it has ended, or choose another folder": "test_cli_files.py",
     "not the demo's: move it": "test_cli_demo.py",
     "choose another --out, or delete it": "test_cli_demo.py",
-    "run the experiment again": "test_cli_paper.py",
-    "is not this report: move it": "test_cli_paper.py",
-    "choose from": "test_cli_paper.py",
+    "run the experiment again": "paper/test_command.py",
+    "is not this report: move it": "paper/test_command.py",
+    "choose from": "paper/test_command.py",
     "the trial is done again": "paper/test_laboratory.py",
     "no part of a token dataset: move it": "data/test_token_dataset.py",
     "no token dataset: move it": "data/test_token_dataset.py",
@@ -294,9 +295,9 @@ def test_following_a_message_s_advice_works(
 
 
 def messages() -> list[str]:
-    """The literal parts of every message that the package raises, of those that advise."""
-    found = []
-    for path in Path(minitransformer.__file__).parent.rglob("*.py"):
+    """The literal parts of every message that the packages raise, of those that advise."""
+    found, packages = [], (Path(str(package.__file__)).parent for package in (minitransformer, paper))
+    for path in (path for package in packages for path in package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Raise | ast.Return) and isinstance(_exception(node), ast.Call):
                 parts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]

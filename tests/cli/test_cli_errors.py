@@ -78,7 +78,6 @@ def test_mistyped_commands(arguments: list[str], says: str, command: Command) ->
         (["translate", "m", "--attention", ""], "--attention: expected the name of a file or folder"),
         (["evaluate", "m", "--output", ""], "--output: expected the name of a file or folder"),
         (["average", "a", "--output", "c", ""], "CHECKPOINT: expected the name of a file or folder"),
-        (["paper", "--data", ""], "--data: expected the name of a file or folder"),
         (["train", "--source", ""], "--source: expected a language, the suffix of files such as en, got ''"),
         (["train", "--target", "../de"], "--target: expected a language"),
         (["train", "--resume", "a", "--out", "b"], "--resume a and --out b name two folders, and a training has one"),

@@ -49,10 +49,11 @@ def main() -> int:
 
 
 def prepare_process() -> None:
-    """What has to be so before NumPy, PyTorch and Triton are imported; and where this package and its tests are."""
+    """What has to be so before NumPy, PyTorch and Triton are imported; and where the packages and the tests are."""
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     os.environ.pop("TRITON_INTERPRET", None)
-    sys.path[:0] = map(str, Path(__file__).parents[1:3])
+    tests, root = Path(__file__).parents[1:3]
+    sys.path[:0] = map(str, (tests, root, root / "lessons"))
 
 
 if __name__ == "__main__":

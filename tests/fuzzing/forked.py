@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from minitransformer import cli
+from paper import command
 
 MEMORY = 4 << 30
 """Bytes of address space that a command may come to need."""
@@ -120,7 +121,8 @@ def common_complaint(attack: Attack, outcome: Outcome) -> str | None:
     if status not in (0, 2, 130):
         return f"its status is {status}"
     said = [line for line in re.split("[\r\n]", err) if line and not re.search(r"%\||\[\d\d:\d\d, ", line)]  # bars
-    if status == 2 and attack.stderr == "file" and (len(said) != 1 or not said[0].startswith("minitransformer: error")):
+    begin = "paper: error: " if attack.argv[:1] == ["paper"] else "minitransformer: error: "
+    if status == 2 and attack.stderr == "file" and (len(said) != 1 or not said[0].startswith(begin)):
         return f"its error is not one line but {len(said)}"
     if re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", outcome.out + err.replace("\r", "")):
         return "a control character reached the terminal"
@@ -177,7 +179,7 @@ def _be_the_command(attack: Attack, world: World, folder: Path) -> NoReturn:
 def _call(argv: Sequence[str]) -> int:
     """As Python calls a program: a SystemExit's status, a traceback and 1 for another exception."""
     try:
-        return cli.main(argv)
+        return command.main(argv[1:]) if argv[:1] == ["paper"] else cli.main(argv)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:

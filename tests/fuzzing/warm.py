@@ -14,13 +14,13 @@ from minitransformer.cli import demo
 from minitransformer.data import preparation
 from minitransformer.data.preparation import CorpusChoice
 from minitransformer.models import TransformerConfig
-from minitransformer.paper import experiments
-from minitransformer.paper.experiment import Task
-from minitransformer.paper.trials.conduct import Interrupted
-from minitransformer.paper.trials.laboratory import Laboratory
-from minitransformer.paper.trials.trial import Exam, Trial
 from minitransformer.training import TrainingSettings, trainer
 from minitransformer.training.signals import StopRequest
+from paper import command, experiments
+from paper.experiment import Task
+from paper.trials.conduct import Interrupted
+from paper.trials.laboratory import Laboratory
+from paper.trials.trial import Exam, Trial
 
 LAZY = ("safetensors.numpy", "sacrebleu", "tqdm.std", "threadpoolctl", "minitransformer.plots")
 """PyTorch is not among them: few cases need it, and with it every fork would take twice as long."""
@@ -52,6 +52,7 @@ def warm_up() -> None:
     check.run_checks = lambda report: []
     for name in experiments.EXPERIMENTS:
         experiments.EXPERIMENTS[name] = _small_experiment(name)  # type: ignore[assignment]
+    command.OUT = Path("report")  # where it writes unless told otherwise: not beside its code
     Laboratory._run_side_by_side = _interrupted  # type: ignore[method-assign]
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from minitransformer.models import Transformer, TransformerConfig
-from minitransformer.paper.experiments.figures.architecture import architecture_page, draw_architecture
-from minitransformer.paper.experiments.figures.attention_figure import attention_page, draw_attention
-from minitransformer.paper.experiments.figures.tracing import Trace, trace, trace_attention
+from paper.experiments.figures.architecture import architecture_page, draw_architecture
+from paper.experiments.figures.attention_figure import attention_page, draw_attention
+from paper.experiments.figures.tracing import Trace, trace, trace_attention
 
 SOURCE, TARGET = np.full((2, 7), 3), np.full((2, 5), 3)
 SIZES = {"d_model": 8, "num_heads": 2, "d_k": 3, "d_v": 5, "d_ff": 12, "num_layers": 2, "num_decoder_layers": 3}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU as SacreBLEU
 
-from minitransformer.paper.trials.bootstrap import (
+from paper.trials.bootstrap import (
     BLEU,
     F1,
     MEAN,
@@ -17,7 +17,7 @@ from minitransformer.paper.trials.bootstrap import (
     difference,
     interval,
 )
-from minitransformer.paper.trials.brackets import bracket_score
+from paper.trials.brackets import bracket_score
 
 WORDS = "the a dog cat sees hears old young house".split()
 

@@ -5,7 +5,7 @@ from time import perf_counter
 
 import pytest
 
-from minitransformer.paper.experiments.table1.complexity import (
+from paper.experiments.table1.complexity import (
     KERNEL_WIDTH,
     LAYER_TYPES,
     WINDOW,

@@ -4,8 +4,8 @@ import pytest
 
 from minitransformer.costs import flops_per_token
 from minitransformer.models import TransformerConfig
-from minitransformer.paper.cost import training_cost, training_costs
-from minitransformer.paper.published import RUNS, TABLE_2, Run
+from paper.cost import training_cost, training_costs
+from paper.published import RUNS, TABLE_2, Run
 
 PRINTED = {"base": "Transformer (base model)", "big": "Transformer (big)"}
 

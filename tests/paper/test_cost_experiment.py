@@ -10,13 +10,13 @@ import pytest
 
 from minitransformer.models import TransformerConfig
 from minitransformer.ops import numpy_ops
-from minitransformer.paper.cost import training_costs
-from minitransformer.paper.experiment import GRAMMAR, Context, Findings
-from minitransformer.paper.experiments.cost import experiment as cost
-from minitransformer.paper.experiments.cost import hardware, stopwatch
-from minitransformer.paper.experiments.cost.hardware import CHIPS, MeasuredStep, measured_steps
-from minitransformer.paper.experiments.cost.stopwatch import StepTime, fits, time_step
-from minitransformer.paper.published import RUNS
+from paper.cost import training_costs
+from paper.experiment import GRAMMAR, Context, Findings
+from paper.experiments.cost import experiment as cost
+from paper.experiments.cost import hardware, stopwatch
+from paper.experiments.cost.hardware import CHIPS, MeasuredStep, measured_steps
+from paper.experiments.cost.stopwatch import StepTime, fits, time_step
+from paper.published import RUNS
 
 TINY = TransformerConfig(vocab_size=50, d_model=16, num_heads=2, d_ff=16, num_layers=1)
 

@@ -15,7 +15,7 @@ from minitransformer.models import (
     TransformerConfig,
 )
 from minitransformer.ops import numpy_ops
-from minitransformer.paper.trials.counting import Tally, counting
+from paper.trials.counting import Tally, counting
 
 V, C, B, TS, TT = 50, 16, 2, 7, 5
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from minitransformer.optimizer import noam
-from minitransformer.paper.experiments.figures.curves import SCHEDULES, STEPS, draw_positions, draw_schedule
+from paper.experiments.figures.curves import SCHEDULES, STEPS, draw_positions, draw_schedule
 
 
 @pytest.mark.parametrize("draw", [draw_schedule, draw_positions])

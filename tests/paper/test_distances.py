@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minitransformer.paper.experiments.table1.distances import (
+from paper.experiments.table1.distances import (
     KINDS,
     draw_distances,
     gradient_logarithms,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitransformer.paper.experiment import GRAMMAR, Context, Findings, Task
-from minitransformer.paper.experiments.figures import experiment as figures
-from minitransformer.paper.trials.laboratory import Laboratory
-from minitransformer.paper.trials.trial import Exam, Trial
+from paper.experiment import GRAMMAR, Context, Findings, Task
+from paper.experiments.figures import experiment as figures
+from paper.trials.laboratory import Laboratory
+from paper.trials.trial import Exam, Trial
 
 TEXT = replace(GRAMMAR.text, vocab_size=500, sentences=300)
 PICTURES = {"architecture", "attention", "schedule", "positions", "jobs", "heads", "long-distance", "agreement"}

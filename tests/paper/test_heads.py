@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from minitransformer.grammar import sample, translate
-from minitransformer.paper.experiments.figures.attention_lines import Panel, draw_lines
-from minitransformer.paper.experiments.figures.dependencies import (
+from minitransformer.translator import AttentionMaps
+from paper.experiments.figures.attention_lines import Panel, draw_lines
+from paper.experiments.figures.dependencies import (
     ANTECEDENT,
     ARTICLE,
     BRACKET,
@@ -20,7 +21,7 @@ from minitransformer.paper.experiments.figures.dependencies import (
     pieces,
     place,
 )
-from minitransformer.paper.experiments.figures.heads import (
+from paper.experiments.figures.heads import (
     JOBS,
     SPREAD,
     Observation,
@@ -32,7 +33,6 @@ from minitransformer.paper.experiments.figures.heads import (
     shares,
     visible,
 )
-from minitransformer.translator import AttentionMaps
 
 PAINTERS = "Many painters kissed a friend last year."  # Viele Maler haben letztes Jahr einen Freund geküsst.
 NURSE = "Today, the nurse who cried without the sick policemen washes the egg in the modern hotel."

@@ -23,13 +23,13 @@ from minitransformer.data.batching import Batches, collate
 from minitransformer.data.preparation import CorpusChoice, prepare
 from minitransformer.lock import locked
 from minitransformer.models import RecurrentConfig, TransformerConfig
-from minitransformer.paper.trials import conduct as conducting
-from minitransformer.paper.trials import laboratory as laboratories
-from minitransformer.paper.trials.conduct import Interrupted
-from minitransformer.paper.trials.exam import likelihood
-from minitransformer.paper.trials.laboratory import Laboratory
-from minitransformer.paper.trials.trial import Exam, Trial, TrialResult, step_flops
 from minitransformer.training import Trainer, TrainingDiverged, TrainingSettings
+from paper.trials import conduct as conducting
+from paper.trials import laboratory as laboratories
+from paper.trials.conduct import Interrupted
+from paper.trials.exam import likelihood
+from paper.trials.laboratory import Laboratory
+from paper.trials.trial import Exam, Trial, TrialResult, step_flops
 
 TEXT = CorpusChoice(vocab_size=400, sentences=200, max_length=160)
 CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_length=160)
@@ -90,7 +90,7 @@ def test_a_trial_is_done_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*args: Any) -> None:
         raise AssertionError("it was done already")
 
-    monkeypatch.setattr("minitransformer.paper.trials.laboratory.conduct", refuse)
+    monkeypatch.setattr("paper.trials.laboratory.conduct", refuse)
     lines: list[str] = []
     Laboratory(folder, workers=1, say=lines.append).run([TRIAL, TRIAL])
     assert lines == ["1 of 1 trials are done already"]
@@ -300,14 +300,14 @@ def test_trials_die_with_their_parent(tmp_path: Path) -> None:
     program = f"""
 import pickle, sys
 from pathlib import Path
-from minitransformer.paper.trials.laboratory import Laboratory
+from paper.trials.laboratory import Laboratory
 if __name__ == "__main__":
     trial = pickle.loads({pickle.dumps(endless)!r})
     Laboratory(Path({str(tmp_path)!r}), workers=2, say=lambda line: None).run([trial])
 """
     script = tmp_path / "endless.py"
     script.write_text(program, encoding="utf-8")
-    parent = subprocess.Popen([sys.executable, str(script)])
+    parent = subprocess.Popen([sys.executable, str(script)], env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
     log = tmp_path / "trainings" / Laboratory(tmp_path).key(endless) / "log.jsonl"
     wait_for(log.exists)
     parent.kill()

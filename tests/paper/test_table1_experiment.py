@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from minitransformer.paper.experiment import GRAMMAR, Context, Findings
-from minitransformer.paper.experiments.table1 import experiment as table1
-from minitransformer.paper.experiments.table1.complexity import ATTENTION, CONVOLUTION, RECURRENT, RESTRICTED
-from minitransformer.paper.experiments.table1.distances import KINDS
-from minitransformer.paper.experiments.table1.timing import ALONE_SUFFIX, SERIES, Effort, in_rounds, timed
-from minitransformer.paper.trials.laboratory import Laboratory
+from paper.experiment import GRAMMAR, Context, Findings
+from paper.experiments.table1 import experiment as table1
+from paper.experiments.table1.complexity import ATTENTION, CONVOLUTION, RECURRENT, RESTRICTED
+from paper.experiments.table1.distances import KINDS
+from paper.experiments.table1.timing import ALONE_SUFFIX, SERIES, Effort, in_rounds, timed
+from paper.trials.laboratory import Laboratory
 
 TINY = table1.Sizes(
     lengths=(8, 16, 32),
@@ -114,7 +114,7 @@ def test_exponents_of_times_are_those_of_either_half(monkeypatch: pytest.MonkeyP
     """Times that grow as n up to 4 and as n³ from there; the second round is the slower one throughout."""
     rounds = iter([1.0] * 5 * len(SERIES) + [2.0] * 5 * len(SERIES))
     monkeypatch.setattr(
-        "minitransformer.paper.experiments.table1.timing.seconds",
+        "paper.experiments.table1.timing.seconds",
         lambda kind, n, d, repeats, **options: next(rounds) * (n if n <= 4 else n**3 / 16),
     )
     sizes = (1, 2, 4, 8, 16)

@@ -11,11 +11,11 @@ from support.paper_results import TREE, MadeUpLaboratory
 from minitransformer.data.preparation import CorpusChoice, PreparedData
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.data.tokenizer import BPETokenizer
-from minitransformer.paper.experiment import GRAMMAR, Context, Findings, Task, multi30k
-from minitransformer.paper.experiments.table4 import experiment as table4
-from minitransformer.paper.experiments.table4.report import published
-from minitransformer.paper.trials.bootstrap import bracket_statistics
-from minitransformer.paper.trials.trial import Trial, TrialResult
+from paper.experiment import GRAMMAR, Context, Findings, Task, multi30k
+from paper.experiments.table4 import experiment as table4
+from paper.experiments.table4.report import published
+from paper.trials.bootstrap import bracket_statistics
+from paper.trials.trial import Trial, TrialResult
 
 NAMES = ("table4 small Transformer", "table4 small RNN", "table4 large Transformer", "table4 large RNN")
 LONGER = "(S (NP XX XX )NP (VP XX (NP XX )NP )VP )S"

@@ -8,14 +8,14 @@ import pytest
 from support.paper_results import MadeUpLaboratory
 
 from minitransformer.data.preparation import CorpusChoice, prepare
-from minitransformer.paper.experiment import GRAMMAR, Context, Task, multi30k
-from minitransformer.paper.experiments import strategy, table2
-from minitransformer.paper.experiments.table3 import experiment as table3
-from minitransformer.paper.experiments.table3.variations import TABLE_3
-from minitransformer.paper.trials import bootstrap
-from minitransformer.paper.trials.conduct import CHECKPOINTS
-from minitransformer.paper.trials.laboratory import Laboratory
-from minitransformer.paper.trials.trial import step_flops
+from paper.experiment import GRAMMAR, Context, Task, multi30k
+from paper.experiments import strategy, table2
+from paper.experiments.table3 import experiment as table3
+from paper.experiments.table3.variations import TABLE_3
+from paper.trials import bootstrap
+from paper.trials.conduct import CHECKPOINTS
+from paper.trials.laboratory import Laboratory
+from paper.trials.trial import step_flops
 
 ROWS = {row.name: row for row in TABLE_3}
 

@@ -4,8 +4,8 @@ import pytest
 
 from minitransformer.costs import num_parameters
 from minitransformer.models import Transformer, TransformerConfig
-from minitransformer.paper.experiments.table3.variations import TABLE_3, Row, fitting_vocabulary
-from minitransformer.paper.published import RUNS
+from paper.experiments.table3.variations import TABLE_3, Row, fitting_vocabulary
+from paper.published import RUNS
 
 BY_NAME = {row.name: row for row in TABLE_3}
 PRINTED = [row for row in TABLE_3 if row.published.parameters is not None]

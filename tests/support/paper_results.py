@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from minitransformer.paper.trials.bootstrap import bleu_statistics, bracket_statistics
-from minitransformer.paper.trials.trial import ExamResult, Trial, TrialResult
+from paper.trials.bootstrap import bleu_statistics, bracket_statistics
+from paper.trials.trial import ExamResult, Trial, TrialResult
 
 SENTENCES = 40
 REFERENCE = "a b c d e f g h"

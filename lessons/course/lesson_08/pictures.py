@@ -8,7 +8,7 @@ import numpy as np
 from IPython.display import Image
 
 from minitransformer.models import Transformer
-from minitransformer.paper.experiments.figures.architecture import architecture_page
+from paper.experiments.figures.architecture import architecture_page
 
 from ..style import BLUE, ORANGE, VERMILION
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from minitransformer import ops
-from minitransformer.paper.experiments.table1 import complexity
+from paper.experiments.table1 import complexity
 
 from ..exercise import Attempt, Wrong, exercise
 from ..judging import gradients_agree, kind, lines_run, most_memory, require, several

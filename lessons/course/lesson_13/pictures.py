@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from minitransformer.paper.experiments.table1.complexity import ATTENTION, CONVOLUTION, RECURRENT, RESTRICTED
+from paper.experiments.table1.complexity import ATTENTION, CONVOLUTION, RECURRENT, RESTRICTED
 
 from ..style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
 

@@ -1,0 +1,8 @@
+"""`python -m paper`, with `lessons` on the path: the paper's tables and figures; `make paper` runs it so."""
+
+import sys
+
+from minitransformer.__main__ import main
+
+if __name__ == "__main__":
+    sys.exit(main("paper.command"))

@@ -1,0 +1,33 @@
+"""What charts share: plain axes, and intervals."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+
+from minitransformer.plots.page import GREY, INK, PALE, text_style
+
+from .trials.bootstrap import Interval
+
+
+def finish(axes: Axes, x: str, y: str) -> None:
+    """Labels with their units, and no lines that say nothing."""
+    axes.set_xlabel(x, **text_style([x], 9))
+    axes.set_ylabel(y, **text_style([y], 9))
+    axes.tick_params(labelsize=8, colors=GREY)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(PALE)
+
+
+def draw_intervals(axes: Axes, intervals: Mapping[str, Interval], colours: Sequence[str], label: str) -> None:
+    """A dot and its interval for each name, from the top down."""
+    for row, ((_, found), colour) in enumerate(zip(intervals.items(), colours, strict=True)):
+        axes.plot([found.low, found.high], [row, row], color=colour, lw=2.2, solid_capstyle="round", alpha=0.55)
+        axes.plot(found.value, row, "o", ms=5, color=colour)
+    axes.set_yticks(range(len(intervals)), list(intervals))
+    axes.invert_yaxis()
+    finish(axes, label, "")
+    axes.tick_params(axis="y", length=0, colors=INK)
+    axes.grid(axis="x", color=PALE, lw=0.8)
+    axes.set_axisbelow(True)

@@ -1,0 +1,239 @@
+"""Table 2: what came before the Transformer and two sizes of it, trained at equal cost in two pairs of languages."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from minitransformer.models import ConvolutionalConfig, ModelConfig, RecurrentConfig
+from minitransformer.plots.page import BLUE, GREEN, ORANGE, SKY, VERMILION, Page
+
+from ..charts import finish
+from ..comparison import compare, scores, shown, verdict
+from ..cost import training_costs
+from ..experiment import Context, Findings, Task
+from ..markdown import paragraph, picture, scientific, table
+from ..published import RUNS, TABLE_2
+from ..trials.trial import Exam, Trial
+
+NAME, TITLE, MINUTES, ALONE = "table2", "Table 2: translation, at equal cost", 16.5, 16.5
+
+OPERATIONS = 12e12
+"""Of each training at scale 1: some 900 steps of the larger Transformer, three to four minutes of one core."""
+
+TARGETS = {"de": "English→German", "fr": "English→French"}
+SMALLER, LARGER = "Transformer, d_model 64", "Transformer, d_model 128"
+COLOURS = {
+    "RNN": VERMILION,
+    "RNN + attention": ORANGE,
+    "ConvS2S, small": GREEN,
+    SMALLER: SKY,
+    LARGER: BLUE,
+}
+EXAM = Exam(averaged=True)  # as in §6.1: the last five checkpoints, beam 4, α = 0.6
+
+
+def models(task: Task) -> dict[str, ModelConfig]:
+    """The models, by name. RNN: with LSTM cells, as the recurrent rows of the paper's table have."""
+    text = task.text
+    shared: dict[str, Any] = {
+        "vocab_size": text.vocab_size,
+        "max_length": text.max_length,
+        "dropout": task.transformer().dropout,
+    }
+    return {
+        "RNN": RecurrentConfig(d_model=192, attention=False, **shared),
+        "RNN + attention": RecurrentConfig(d_model=192, **shared),
+        "ConvS2S, small": ConvolutionalConfig(d_model=128, num_layers=3, **shared),
+        SMALLER: task.transformer(),
+        LARGER: task.transformer(d_model=128, d_ff=512, num_layers=2),
+    }
+
+
+def translator(task: Task, scale: float, target: str = "de", model: str = LARGER) -> Trial:
+    """The trial of one model."""
+    config = models(task)[model]
+    settings = task.training(scale * task.steps(OPERATIONS, config))
+    return Trial(f"table2 {model} {target}", task.translation(target), config, settings, (EXAM,))
+
+
+def trials(task: Task, scale: float) -> Sequence[Trial]:
+    """Each model in each pair of languages."""
+    return [translator(task, scale, target, model) for target in TARGETS for model in models(task)]
+
+
+def find(context: Context) -> Findings:
+    """The scores, and how far the Transformers are from the other models, and from each other."""
+    task, laboratory = context.task, context.laboratory
+    found: dict[str, Any] = {
+        "task": task.name,
+        "beam": EXAM.beam,
+        "operations": OPERATIONS * context.scale,
+        "warmup": translator(task, context.scale).settings.warmup_steps,
+        "rates": {name: _peak(translator(task, context.scale, model=name)) for name in models(task)},
+        "pairs": {},
+    }
+    for target in TARGETS:
+        results = {m: laboratory.result(translator(task, context.scale, target, m)) for m in models(task)}
+        found["pairs"][target] = {
+            "models": {name: scores(result) for name, result in results.items()},
+            "curves": {name: result.curve for name, result in results.items()},
+            "differences": {
+                ours: {theirs: compare(results[ours], results[theirs], "bleu") for theirs in others}
+                for ours, others in _rivals(results).items()
+            },
+        }
+    found["costs"] = {name: {"billed": cost.billed, "needed": cost.needed} for name, cost in training_costs().items()}
+    return found
+
+
+def _rivals(names: Collection[str]) -> dict[str, list[str]]:
+    """What each Transformer is compared with: all that are named before it."""
+    return {ours: list(names)[: list(names).index(ours)] for ours in (LARGER, SMALLER)}
+
+
+def _peak(trial: Trial) -> float:
+    return trial.settings.schedule(trial.config.d_model).peak_lr
+
+
+def draw(findings: Findings, folder: Path) -> None:
+    """Validation perplexity against operations, for each pair."""
+    page = Page(7.4, 3.3, layout="constrained")
+    both = page.figure.subplots(1, 2, sharey=True)
+    for axes, (target, pair) in zip(both, findings["pairs"].items(), strict=True):
+        for name, curve in pair["curves"].items():
+            whole = pair["models"][name]
+            operations = [whole["flops"] / 1e12 * point["step"] / whole["steps"] for point in curve]
+            axes.plot(operations, [p["perplexity"] for p in curve], color=COLOURS[name], lw=1.6, label=name)
+        axes.set_yscale("log")
+        axes.set_title(TARGETS[target], fontsize=9.5)
+        finish(axes, "training, 10¹² operations", "validation perplexity" if axes is both[0] else "")
+    both[1].legend(frameon=False, fontsize=8)
+    page.save(folder / f"{NAME}-curves.png")
+
+
+def report(findings: Findings) -> list[str]:
+    """Ours, the paper's, and where the paper's FLOPs come from."""
+    pairs = findings["pairs"]
+    rows = [row for pair in pairs.values() for row in pair["models"].values() if row["diverged"] is None]
+    flops, epochs = ([row[name] for row in rows] for name in ("flops", "epochs"))
+    spent = dict.fromkeys(map(scientific, (min(flops), max(flops)))) if rows else {}  # one where both read the same
+    rates = ", ".join(f"{name} {rate:.2g}" for name, rate in findings["rates"].items())
+    lines = (
+        [
+            paragraph(f"""
+            Every model was trained for as many steps as it can take for {scientific(findings["operations"])}
+            operations: of the matrix products, those of the forward and twice as many of the backward, on full batches.
+            Counted on
+            their own batches, padding included, it was {" to ".join(spent)}, and
+            {min(epochs):.1f} to {max(epochs):.1f} times over the {rows[0]["pairs"]:,} pairs. They were asked with the
+            mean of five checkpoints of the last fifth of the training, a beam of {findings["beam"]} and α = 0.6 (§6.1).
+            In brackets: the 95 % interval of 1,000 bootstrap samples of the test sentences; there is one training of
+            each, so what another seed would change is not in it; table 3 shows how much that is for its base. RNN is an
+            LSTM of one layer. The learning rate is the paper's schedule, made for the Transformer and tuned for none of
+            the others; its peaks: {rates}.
+            For the same operations the larger Transformer takes the fewest steps, of which {findings["warmup"]:,} are
+            warm-up.
+        """),
+            "",
+        ]
+        if rows
+        else ["Every training diverged."]
+    )
+    for target, title in TARGETS.items():
+        lines += [f"**{title}**", "", *_ours(pairs[target]["models"]), ""]
+        lines += [
+            f"- {verdict(ours, theirs, 'bleu', gap)}"
+            for ours, gaps in pairs[target]["differences"].items()
+            for theirs, gap in gaps.items()
+        ]
+        lines += ["", *_still_falling(pairs[target]["curves"]), ""]
+    lines += [
+        picture(f"{NAME}-curves", "Validation perplexity against operations, for five models and two pairs"),
+        "",
+        "The paper's own table (newstest2014; cost in FLOPs):",
+        "",
+        *_published(),
+        "",
+        *_costs(findings["costs"]),
+    ]
+    return lines
+
+
+def _ours(rows: dict[str, dict[str, Any]]) -> list[str]:
+    head = ["model", "BLEU", "perplexity", "exactly right", "parameters", "steps", "operations", "seconds"]
+    cells = []
+    for name, row in rows.items():
+        right = f"{100 * row['exactly_right'] / row['sentences']:.1f} %" if "bleu" in row else row["diverged"]
+        cells.append(
+            [
+                name,
+                shown(row, "bleu"),
+                shown(row, "perplexity", 3),
+                right,
+                f"{row['parameters']:,}",
+                f"{row['steps']:,}",
+                scientific(row["flops"]),
+                f"{row['seconds']:,.0f}",
+            ]
+        )
+    return table(head, cells)
+
+
+def _still_falling(curves: dict[str, list[dict[str, float]]]) -> list[str]:
+    """How far from its end each training was left: what more steps would bring is not the same for all."""
+    falls = {name: curve[-2:] for name, curve in curves.items() if len(curve) > 1}
+    told = "; ".join(
+        f"{name} from {before['perplexity']:.3f} to {last['perplexity']:.3f} in {last['step'] - before['step']:,} steps"
+        for name, (before, last) in falls.items()
+    )
+    return [f"How near its end a training was: validation perplexity went last, for {told}."] if told else []
+
+
+def _published() -> list[str]:
+    def cell(value: float | None, cost: bool = False) -> str:
+        return "" if value is None else scientific(value) if cost else f"{value}"
+
+    head = ["model", "BLEU EN-DE", "BLEU EN-FR", "FLOPs EN-DE", "FLOPs EN-FR"]
+    rows = [
+        [row.model, cell(row.bleu_de), cell(row.bleu_fr), cell(row.flops_de, True), cell(row.flops_fr, True)]
+        for row in TABLE_2
+    ]
+    return table(head, rows)
+
+
+def _costs(costs: dict[str, dict[str, float]]) -> list[str]:
+    lines = [
+        paragraph("""
+            Where 3.3 · 10¹⁸ and 2.3 · 10¹⁹ come from: the paper multiplies training time, number of
+            GPUs and what a P100 can sustain, 9.5 · 10¹² operations a second (footnote 5). We repeat
+            that from its steps and seconds a step, and count beside it what the matrix products need:
+            25,000 tokens a side and step, three times the forward.
+        """),
+        "",
+    ]
+    rows = []
+    for name, cost in costs.items():
+        run = RUNS[name]
+        rows.append(
+            [
+                name,
+                f"{run.steps:,} × {run.seconds_per_step} s × {run.gpus} GPUs",
+                scientific(cost["billed"]),
+                scientific(cost["needed"]),
+                f"{100 * cost['needed'] / cost['billed']:.0f} %",
+            ]
+        )
+    head = ["", "the paper's run", "billed as in table 2", "needed by the arithmetic", "needed ÷ billed"]
+    big = costs["big"]["billed"]
+    return [
+        *lines,
+        *table(head, rows),
+        "",
+        paragraph(f"""
+            The rest may have gone to all that is no matrix product, to padding, and to waiting for memory and for each
+            other: the paper does not say. Base's row of the paper agrees with its own steps and seconds
+            ({scientific(costs["base"]["billed"])}, printed 3.3 · 10¹⁸ from 12 hours, of which steps take
+            {RUNS["base"].hours:.1f}); big's
+            likewise ({scientific(big)}, printed 2.3 · 10¹⁹ from 3.5 days).
+        """),
+    ]

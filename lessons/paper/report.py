@@ -1,0 +1,206 @@
+"""What experiments found, kept as JSON, and the one report that is written from all of it.
+
+results/<experiment>.json   findings, and the command, budget and machine that they came from
+pictures/*.png              (of another task than the grammar: results/<experiment>-<task>.json, pictures/<task>/)
+paper.md                    a section for each file in results/
+"""
+
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import numpy as np
+
+from minitransformer.atomic import atomic_write
+from minitransformer.visible import visible
+
+from .experiment import Experiment, Findings
+from .markdown import paragraph
+
+HOME = "grammar"
+"""The task whose results have no suffix."""
+
+HEAD = [
+    "# The paper's experiments",
+    "",
+    paragraph("""
+        Every table and figure of *Attention Is All You Need* (Vaswani et al., 2017) beside what this project finds.
+        What is arithmetic is computed from configurations, to the number. What takes eight GPUs for days is done in
+        miniature, mostly on the sentences of a grammar: it says what holds at that size and after so short a training,
+        no more. No model is called better than another unless the 95 % interval of their difference, over bootstrap
+        samples of the test sentences, leaves out zero. That covers the choice of the test sentences, not that of the
+        seed; and of so many intervals one in twenty misses what it is to cover.
+    """),
+    "",
+    paragraph("""
+        This file, its pictures and the JSON beside it are written by the commands that each section names; `make paper`
+        runs all that are about the grammar. BLEU is sacreBLEU's with its defaults (13a tokenisation, cased) on
+        untokenised text; of Multi30k on the Flickr test set of 2016.
+    """),
+]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where findings came from.
+
+    minutes       the budget of the command, for trainings
+    scale         of the default's steps, how many that pays for
+    core_minutes  what this experiment's trainings and exams took, each on one core, shared ones included
+    """
+
+    command: str
+    task: str
+    minutes: float
+    scale: float
+    core_minutes: float
+    backend: str
+    machine: str
+
+    def line(self) -> str:
+        """The line under a section's title."""
+        trainings = ""
+        if self.core_minutes:
+            trainings = paragraph(f"""
+                a budget of {self.minutes:g} minutes, which pays for {self.scale:.3g} times the default's steps;
+                trainings and exams of this section took {self.core_minutes:.0f} core-minutes.
+            """)
+        return " ".join(f"*`{self.command}`: {trainings} {self.backend}; {self.machine}.*".split())
+
+
+def machine() -> str:
+    """The processor, its cores, and what computes on it."""
+    name = platform.processor() or platform.machine()
+    try:
+        described = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        name = next(line.split(":", 1)[1].strip() for line in described.splitlines() if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass  # not Linux, or a processor that has no name there
+    return f"{name}, {os.cpu_count()} cores; Python {platform.python_version()}, NumPy {np.__version__}"
+
+
+def check_folder(out: Path) -> None:
+    """Raises `OSError` where no results can be kept, or somebody's own file is in the report's place.
+
+    Better before the trainings than after them.
+    """
+    path, results = out / "paper.md", out / "results"
+    if path.is_file() and not path.read_bytes().startswith(HEAD[0].encode()):
+        raise FileExistsError(f"{path} is not this report: move it elsewhere, or choose another --out")
+    results.mkdir(parents=True, exist_ok=True)
+    with TemporaryFile(dir=results):
+        pass
+
+
+def from_longer(out: Path, experiment: Experiment, task: str, scale: float) -> Path | None:
+    """The results that would be replaced though they came from longer trainings, if there are such."""
+    try:
+        return _path(out, experiment, task) if _read(out, experiment, task).origin.scale > scale else None
+    except (OSError, ValueError, TypeError):
+        return None  # none, or not to be read
+
+
+def save_findings(out: Path, experiment: Experiment, origin: Origin, findings: Findings) -> None:
+    """Keep what an experiment found. Raises `OSError` as `atomic_write`."""
+    with atomic_write(_path(out, experiment, origin.task)) as file:
+        content = {"origin": asdict(origin), "findings": findings}
+        file.write(json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
+
+
+def write_report(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> Path:
+    """Write `paper.md` and draw all pictures from the results in `out`; the report's path. Raises as `report_lines`."""
+    lines = report_lines(out, experiments, tasks)
+    check_folder(out)
+    for section in sections(out, experiments, tasks):
+        section.draw(out / "pictures" if section.origin.task == HOME else out / "pictures" / section.origin.task)
+    path = out / "paper.md"
+    with atomic_write(path) as file:
+        file.write("".join(visible(line) + "\n" for line in "\n".join(lines).split("\n")).encode())
+    return path
+
+
+def report_lines(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> list[str]:
+    """The report that the results in `out` make. Raises as `sections`, `ValueError` for those that do not fit.
+
+    An experiment's second task leaves out how its first task's part ends, such as the paper's own table.
+    """
+    lines, said = list(HEAD), {}
+    for section in sections(out, experiments, tasks):
+        blocks = "\n".join(section.lines()).split("\n\n")  # paragraphs, tables, lists
+        lines += "\n\n".join(_without_common_end(blocks, said.get(section.experiment.NAME, []))).split("\n")
+        said[section.experiment.NAME] = blocks
+    return lines
+
+
+def _without_common_end(blocks: Sequence[str], others: Sequence[str]) -> Sequence[str]:
+    count = len(blocks)
+    for ours, theirs in zip(reversed(blocks), reversed(others), strict=False):
+        if ours != theirs:
+            break
+        count -= 1
+    return blocks[:count]
+
+
+@dataclass(frozen=True)
+class Section:
+    """An experiment, what it found, and where that came from."""
+
+    path: Path
+    experiment: Experiment
+    origin: Origin
+    findings: Findings
+
+    def lines(self) -> list[str]:
+        """Its part of the report. Raises `ValueError` for findings of another edition of the experiment."""
+        title, task = self.experiment.TITLE, self.origin.task
+        with self._fitting():
+            lines = "\n".join(["", self.origin.line(), "", *self.experiment.report(self.findings)]).split("\n")
+        if task != HOME:
+            title = f"{title}, on {task.capitalize()}"
+            lines = [line.replace("](pictures/", f"](pictures/{task}/") for line in lines]
+        return ["", f"## {title}", *lines]
+
+    def draw(self, folder: Path) -> None:
+        """Draw its pictures. Raises as `lines`, and `OSError` as `atomic_write`."""
+        with self._fitting():
+            self.experiment.draw(self.findings, folder)
+
+    @contextmanager
+    def _fitting(self) -> Iterator[None]:
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
+            raise ValueError(f"{self.path} does not fit its report ({error!r}): run the experiment again") from error
+
+
+def sections(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> list[Section]:
+    """The results in `out`, in the order of the report.
+
+    Raises `FileNotFoundError` where there is none, `ValueError` where one is damaged.
+    """
+    pairs = ((each, task) for each in experiments.values() for task in tasks)
+    found = [_read(out, experiment, task) for experiment, task in pairs if _path(out, experiment, task).is_file()]
+    if not found:
+        raise FileNotFoundError(f"{out} holds no results of the paper's experiments")
+    return found
+
+
+def _read(out: Path, experiment: Experiment, task: str) -> Section:
+    path = _path(out, experiment, task)
+    try:
+        content = json.loads(path.read_bytes())
+        section = Section(path, experiment, Origin(**content["origin"]), content["findings"])
+        if section.origin.task != task:
+            raise ValueError("it is of another task than its name says")
+        return section
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}): delete it, and run the experiment again") from None
+
+
+def _path(out: Path, experiment: Experiment, task: str) -> Path:
+    return out / "results" / f"{experiment.NAME}{'' if task == HOME else f'-{task}'}.json"

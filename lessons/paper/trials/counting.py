@@ -1,0 +1,88 @@
+"""Counting the floating-point operations of a model by running it: for models that no formula in `costs` describes."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from minitransformer.ops import Array, Ops
+from minitransformer.probe import Call, probe
+
+
+@dataclass
+class Tally:
+    """Floating-point operations of the matrix products of forwards so far, by op."""
+
+    by_op: dict[str, float] = field(default_factory=dict)
+
+    def add(self, op: str, count: float) -> None:
+        """Note operations of an op."""
+        self.by_op[op] = self.by_op.get(op, 0.0) + count
+
+    @property
+    def forward(self) -> float:
+        """The forward's operations of all ops together."""
+        return sum(self.by_op.values())
+
+    @property
+    def training(self) -> float:
+        """With the backward, which takes two products for each of the forward: one for either factor's gradient."""
+        return 3 * self.forward
+
+
+def counting(ops: Ops) -> tuple[Ops, Tally]:
+    """A table that does what `ops` does and notes what its matrix products cost, and that note.
+
+    `(m, k) @ (k, n)` takes 2·m·k·n. What is masked is computed all the same and counts, except outside a window, whose
+    purpose it is to leave that out.
+    """
+    tally = Tally()
+
+    def count(call: Call) -> None:
+        if call.way == "forward" and call.op in COSTS:
+            tally.add(call.op, COSTS[call.op](*call.arguments, **call.options))
+
+    return probe(ops, count), tally
+
+
+def _linear(x: Array, weight: Array, bias: Array | None) -> float:
+    return 2 * math.prod(x.shape) * weight.shape[1]
+
+
+def _attention(query: Array, key: Array, value: Array, *, window: int | None = None, **options: Any) -> float:
+    """`query keyᵀ` and `weights value`, over the keys that a window reaches."""
+    batch, heads, num_queries, width = query.shape
+    num_keys, offset = key.shape[2], key.shape[2] - query.shape[2]
+    pairs = num_queries * num_keys
+    if window is not None:
+        reached = ((max(0, p - window), min(num_keys, p + window + 1)) for p in range(offset, num_keys))
+        pairs = sum(max(0, stop - start) for start, stop in reached)
+    return 2 * batch * heads * pairs * (width + value.shape[3])
+
+
+def _linear_cross_entropy(x: Array, table: Array, targets: Array, **options: Any) -> float:
+    """The logits of every target, ignored ones too."""
+    return 2 * math.prod(x.shape) * table.shape[0]
+
+
+def _conv1d(x: Array, weight: Array, bias: Array | None, *, padding: str = "causal") -> float:
+    """At every position of the output one product with the K positions that it sees, zeros at the ends included."""
+    batch, time, _ = x.shape
+    length = time - weight.shape[0] + 1 if padding == "valid" else time
+    return 2 * batch * length * math.prod(weight.shape)
+
+
+def _additive_attention(query: Array, key: Array, value: Array, score_weight: Array, **options: Any) -> float:
+    """The scores, and the weighted sum of the values."""
+    batch, num_queries, width = query.shape
+    return 2 * batch * num_queries * key.shape[1] * (width + value.shape[2])
+
+
+COSTS: dict[str, Callable[..., float]] = {
+    "linear": _linear,
+    "attention": _attention,
+    "linear_cross_entropy": _linear_cross_entropy,
+    "conv1d": _conv1d,
+    "additive_attention": _additive_attention,
+}
+"""Operations of each op that has matrix products, by its forward's arguments."""

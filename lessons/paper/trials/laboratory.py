@@ -1,0 +1,241 @@
+"""Runs trials side by side and keeps their results: each is done once, and an interrupted one goes on.
+
+data/<text>/           token ids, made once for all trials on that text
+trainings/<trial>/     checkpoints of a training that has not ended
+models/<trial>.safetensors
+results/<trial>.json   written last: where it stands, the trial is done
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from threading import Thread
+from time import perf_counter
+
+from minitransformer.atomic import atomic_write, remove_unfinished
+from minitransformer.checkpoint import CheckpointError, list_checkpoints
+from minitransformer.data.preparation import CorpusChoice, PreparedData, fingerprint_of, open_prepared, prepare
+from minitransformer.lock import locked
+from minitransformer.memory import keep_freed_memory
+from minitransformer.ops import Ops, numpy_ops
+from minitransformer.sealed_json import seal, unseal
+from minitransformer.training import LOG_NAME
+from minitransformer.training.signals import StopRequest
+from minitransformer.visible import visible
+
+from .conduct import Interrupted, conduct
+from .trial import Trial, TrialResult, key_of
+
+EDITION = 2
+"""Of all that trials depend on and do not describe: count it up when models, training or exams compute otherwise."""
+
+TOLD_TO_STOP = 128 + signal.SIGTERM
+"""The exit status of a trial's process that ended so, as shells count."""
+
+
+@dataclass(frozen=True)
+class Laboratory:
+    """A folder of trials, and what computes them.
+
+    workers  trials at once, each a process with one thread; backends other than NumPy have one, this process
+    say      takes a line about each trial that is done
+    """
+
+    folder: Path
+    workers: int = 2
+    ops: Ops = numpy_ops
+    dtype: str = "float32"
+    backend: str = "NumPy, float32"
+    say: Callable[[str], None] = print
+
+    def run(self, trials: Sequence[Trial]) -> None:
+        """Do those that are not done yet, the longest first.
+
+        Raises `Interrupted` after Ctrl-C or SIGTERM, once what was computing is saved, `BlockingIOError` where another
+        run uses the folder, `FileNotFoundError` for a text without a test set, `ValueError` for a damaged result.
+        """
+        unique = {self.key(trial): trial for trial in trials}
+        with locked(self.folder):
+            for kind in ("models", "results"):
+                remove_unfinished(self.folder / kind, r"[\w.-]+")
+            waiting = [trial for trial in unique.values() if not self._is_done(trial)]
+            waiting.sort(key=lambda trial: -trial.weight)
+            for choice in dict.fromkeys(trial.text for trial in unique.values()):
+                next(choice.pairs("test"))  # the text must have one
+                if not (self._data(choice) / "corpus.json").is_file():
+                    self.say(f"preparing the text: {_describe(choice)}")
+                prepare(self._data(choice), choice)
+            at_once = self.workers if self.ops is numpy_ops else 1
+            progress = _Progress(len(unique) - len(waiting), waiting, at_once, self.say)
+            try:
+                if at_once > 1:
+                    self._run_side_by_side(waiting, progress)
+                else:
+                    for trial in waiting:
+                        start = perf_counter()
+                        progress.done(trial, self._do(trial), perf_counter() - start)
+            except Interrupted:
+                self.say(f"stopped with {progress.number} of {progress.total} trials done; trainings are saved")
+                raise
+
+    def result(self, trial: Trial) -> TrialResult:
+        """What a trial came to. Raises `FileNotFoundError` where it was not run, `ValueError` for a damaged file."""
+        path = self._result(self.key(trial))
+        try:
+            result = TrialResult.from_dict(unseal(path.read_bytes(), lambda values: "exams" in values))
+            if result.diverged is None and result.exams.keys() != {exam.name for exam in trial.exams}:
+                raise ValueError("not every exam is in it")
+            return result
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is damaged ({error!r}): delete it, and the trial is done again") from None
+
+    def model_path(self, trial: Trial) -> Path:
+        """The checkpoint of the trial's model, with its tokenizer."""
+        return self.folder / "models" / f"{self.key(trial)}.safetensors"
+
+    def key(self, trial: Trial) -> str:
+        """The name of the trial's files."""
+        origin = {"backend": self.backend, "text": _fingerprint(trial.text), "edition": EDITION}
+        return key_of(trial.name, {**trial.describe(), "origin": origin})
+
+    def data(self, choice: CorpusChoice) -> PreparedData:
+        """The text of trials that were run."""
+        return open_prepared(self._data(choice))
+
+    def _is_done(self, trial: Trial) -> bool:
+        """Whether its result is there, and the model that it was asked of."""
+        if not self._result(self.key(trial)).is_file():
+            return False
+        return self.result(trial).diverged is not None or self.model_path(trial).is_file()
+
+    def _result(self, key: str) -> Path:
+        return self.folder / "results" / f"{key}.json"
+
+    def _data(self, choice: CorpusChoice) -> Path:
+        return self.folder / "data" / key_of(choice.name, {"text": _fingerprint(choice)})
+
+    def _run_side_by_side(self, waiting: list[Trial], progress: "_Progress") -> None:
+        """A process for each trial, `workers` at a time; a signal lets them save and ends all."""
+        context = multiprocessing.get_context("spawn")
+        queue, running = list(waiting), dict[int, tuple[BaseProcess, Trial, float]]()
+        with StopRequest() as stop:
+            while running or (queue and not stop.requested):
+                while queue and len(running) < self.workers and not stop.requested:
+                    trial = queue.pop(0)
+                    process = context.Process(target=_work, args=(replace(self, say=_nothing), trial))
+                    process.start()
+                    running[process.sentinel] = process, trial, perf_counter()
+                ended = wait(list(running), timeout=0.5)
+                for sentinel in [each for each in running if each in ended]:
+                    process, trial, start = running.pop(sentinel)
+                    process.join()
+                    if self._is_done(trial):
+                        progress.done(trial, self.result(trial), perf_counter() - start)
+                    elif not stop.requested:
+                        _stop(running)
+                        raise ChildProcessError(f"the trial {trial.name!r} failed: {_ending(process)}")
+                if stop.requested:
+                    _stop(running)
+                    running.clear()
+        if stop.requested:
+            raise Interrupted
+
+    def _do(self, trial: Trial) -> TrialResult:
+        """Train, ask, and keep the result."""
+        key = self.key(trial)
+        training = self.folder / "trainings" / key
+        data = self.data(trial.text)
+        try:
+            result = conduct(trial, data, training, self.model_path(trial), self.ops, self.dtype)
+        except CheckpointError as error:
+            raise CheckpointError(f"{error}; without {training}, the trial is done from its beginning") from None
+        with atomic_write(self._result(key)) as file:
+            file.write(seal(result.to_dict()))
+        for path in (*list_checkpoints(training), training / LOG_NAME):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # something else is in it
+            training.rmdir()
+        return result
+
+
+class _Progress:
+    """Says what is done, and about how long the rest takes."""
+
+    def __init__(self, done: int, waiting: Sequence[Trial], at_once: int, say: Callable[[str], None]) -> None:
+        self.number, self.total = done, done + len(waiting)
+        self.work, self.at_once = sum(trial.weight for trial in waiting), at_once
+        self.worked = self.seconds = 0.0  # of what is done: others have begun
+        self.say, self.start = say, perf_counter()
+        if done:
+            say(f"{done} of {self.total} trials are done already")
+        if waiting:
+            say(f"{len(waiting)} to do, {at_once} at a time, the longest first")
+
+    def done(self, trial: Trial, result: TrialResult, seconds: float) -> None:
+        """Tell a trial's result, and how long the rest takes if its seconds are like those of what is done."""
+        self.number += 1
+        self.worked += trial.weight
+        self.seconds += seconds
+        in_all = self.work * self.seconds / self.worked / self.at_once
+        minutes = round((in_all - (perf_counter() - self.start)) / 60)
+        left = f"about {minutes} minutes" if minutes > 1 else "a minute or less"
+        came_to = result.diverged or f"{result.steps:,} steps in {result.seconds:,.0f} s"
+        self.say(f"[{self.number}/{self.total}] {trial.name}: {came_to}; {left} of training left")
+
+
+def _describe(choice: CorpusChoice) -> str:
+    size = f"{choice.sentences:,} sentences" if choice.dataset == "grammar" else "its sentences"
+    return f"{choice.name}, {size} of up to {choice.max_length} tokens, a vocabulary of {choice.vocab_size:,}"
+
+
+@cache
+def _fingerprint(text: CorpusChoice) -> str:
+    return fingerprint_of(text)
+
+
+def _work(laboratory: Laboratory, trial: Trial) -> None:
+    """In a process of its own: it stops when its parent says so or is gone, not at a Ctrl-C that reaches both."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TOLD_TO_STOP))  # tidies up, as the default does not
+    Thread(target=_outlive_nobody, daemon=True).start()
+    keep_freed_memory()
+    with contextlib.suppress(Interrupted):
+        try:
+            laboratory._do(trial)
+        except (OSError, CheckpointError) as error:
+            sys.exit(visible(f"{trial.name}: {error}"))  # said in one line; the parent says that it failed
+
+
+def _outlive_nobody() -> None:
+    """Stop, as if asked to, once the parent has died."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _ending(process: BaseProcess) -> str:
+    """Why a process ended without a result."""
+    code = process.exitcode or 0
+    if code == TOLD_TO_STOP:
+        return "stopped by SIGTERM"
+    return f"killed by signal {-code} (out of memory?)" if code < 0 else "see above"
+
+
+def _stop(running: dict[int, tuple[BaseProcess, Trial, float]]) -> None:
+    for process, *_ in running.values():
+        process.terminate()  # SIGTERM, at which a training saves
+    for process, *_ in running.values():
+        process.join()
+
+
+def _nothing(line: str) -> None:
+    """Processes side by side leave the talking to their parent."""

@@ -1,0 +1,252 @@
+"""`python -m paper`: budgets, results, the report, and what it refuses."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from minitransformer.data.preparation import CorpusChoice
+from minitransformer.models import TransformerConfig
+from minitransformer.training import TrainingSettings
+from paper import command, experiments
+from paper.command import main
+from paper.experiment import Context, Task
+from paper.experiments import table1
+from paper.trials.conduct import Interrupted
+from paper.trials.laboratory import Laboratory
+from paper.trials.trial import Exam, Trial
+
+TEXT = CorpusChoice(vocab_size=400, sentences=100, max_length=160)
+CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_length=160)
+
+
+def trials(task: Task, scale: float) -> Sequence[Trial]:
+    settings = TrainingSettings(steps=round(4 * scale), tokens_per_batch=512, peak_lr=1e-3, threads=1)
+    return [Trial("tiny", TEXT, CONFIG, settings, (Exam(sentences=4, beam=1),))]
+
+
+def find(context: Context) -> dict[str, Any]:
+    (trial,) = trials(context.task, context.scale)
+    return {"steps": context.laboratory.result(trial).steps}
+
+
+def draw(findings: dict[str, Any], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "table1-x.png").write_bytes(b"a picture")
+
+
+def report(findings: dict[str, Any]) -> list[str]:
+    return [f"It took {findings['steps']} steps.", "![x](pictures/table1-x.png)"]
+
+
+TINY = SimpleNamespace(
+    NAME="table1", TITLE="A title", MINUTES=1.0, ALONE=2.0, trials=trials, find=find, draw=draw, report=report
+)
+
+
+@pytest.fixture(autouse=True)
+def one_tiny_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(experiments.EXPERIMENTS, "table1", TINY)  # type: ignore[arg-type]
+    monkeypatch.chdir(tmp_path)
+
+
+def test_experiments_are_called_what_they_call_themselves() -> None:
+    for name, experiment in experiments.EXPERIMENTS.items():
+        assert name == experiment.NAME
+
+
+def test_the_default_budget_is_the_sum_of_its_parts() -> None:
+    parts = [each for each in experiments.EXPERIMENTS.values() if each is not TINY]
+    assert sum(each.MINUTES for each in [*parts, table1]) <= command.MINUTES
+    assert all(each.ALONE >= each.MINUTES for each in parts)
+
+
+def test_a_budget_is_for_what_is_asked() -> None:
+    everything = list(experiments.EXPERIMENTS.values())
+    assert command.budget(everything, None) == (60.0, 1.0)
+    assert command.budget(everything, 120.0) == (120.0, 2.0)
+    assert command.budget(everything[:1], None) == (2.0, 1.0)
+    assert command.budget(everything[:1], 3.0) == (3.0, 1.5)
+
+
+def test_an_experiment_from_nothing_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["table1", "--minutes", "3", "--workers", "1", "--out", "out", "--work", "work"]
+    assert main(arguments) == 0
+    assert "report" in capsys.readouterr().out
+    kept = json.loads((tmp_path / "out/results/table1.json").read_text(encoding="utf-8"))
+    assert kept["findings"] == {"steps": 6}
+    assert kept["origin"]["command"] == "PYTHONPATH=lessons python -m paper table1 --minutes 3"
+    text = (tmp_path / "out/paper.md").read_text(encoding="utf-8")
+    assert "## A title" in text
+    assert "It took 6 steps." in text
+    assert "a budget of 3 minutes" in text
+
+    (tmp_path / "out/paper.md").unlink()
+    assert main(["--report", "--out", "out"]) == 0
+    assert (tmp_path / "out/paper.md").read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("content", [b"{}", 10**5 * b"[", 10**5 * b'{"a":', b"\xff", b'{"origin": 1, "findings": 2}'])
+def test_a_damaged_result_is_named_and_made_again_once_it_is_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    path = tmp_path / "out/results/table1.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    assert main(["--report", "--out", "out"]) == 2
+    error = capsys.readouterr().err
+    assert "table1.json is damaged" in error
+    assert error.endswith("): delete it, and run the experiment again\n")
+    path.unlink()
+    assert main(["table1", "--out", "out", "--workers", "1"]) == 0
+
+
+def test_results_that_do_not_fit_the_report_are_named_until_the_experiment_is_run_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = ["table1", "--out", "out", "--workers", "1"]
+    assert main(experiment) == 0
+    path = tmp_path / "out/results/table1.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+
+    def draw_curve(findings: dict[str, Any], folder: Path) -> None:
+        draw({**findings, "curve": findings.get("curve", [1])[0]}, folder)
+
+    monkeypatch.setattr(TINY, "draw", draw_curve)
+    monkeypatch.setattr(TINY, "report", lambda findings: [*report(findings), findings.get("line", "")])
+    deep: Any = 1
+    for _ in range(900):
+        deep = [deep]
+    for damaged in (
+        {**content, "findings": []},
+        {**content, "origin": {**content["origin"], "minutes": "x"}},
+        {**content, "findings": {"steps": 1, "curve": {}}},
+        {**content, "findings": {"steps": 1, "line": deep}},
+    ):
+        path.write_text(json.dumps(damaged), encoding="utf-8")
+        assert main(["--report", "--out", "out"]) == 2
+        error = capsys.readouterr().err
+        assert "table1.json does not fit its report" in error
+        assert error.endswith(": run the experiment again\n")
+        assert main(experiment) == 0
+
+
+def test_results_go_to_their_own_task_s_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table1", "--out", "out", "--workers", "1"]) == 0
+    path = tmp_path / "out/results/table1.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for task in ("../../elsewhere", "multi30k", 7, []):
+        path.write_text(json.dumps({**content, "origin": {**content["origin"], "task": task}}), encoding="utf-8")
+        assert main(["--report", "--out", "out"]) == 2
+        assert "it is of another task than its name says" in capsys.readouterr().err
+
+
+def test_where_nothing_can_be_kept_nothing_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(Laboratory, "run", lambda self, wanted: pytest.fail("it trains first"))
+    assert main(["table1", "--out", "file"]) == 2
+    assert "Not a directory" in capsys.readouterr().err
+
+
+def test_somebody_s_own_paper_is_not_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["table1", "--workers", "1", "--out", "out"]) == 0
+    paper = tmp_path / "out/paper.md"
+    paper.write_text("# My thesis")
+    with monkeypatch.context() as patch:
+        patch.setattr(Laboratory, "run", lambda self, wanted: pytest.fail("it trains first"))
+        for arguments in (["table1"], ["--report"]):
+            assert main([*arguments, "--out", "out"]) == 2
+            said = "paper.md is not this report: move it elsewhere, or choose another --out\n"
+            assert capsys.readouterr().err.endswith(said)
+    assert paper.read_text() == "# My thesis"
+    paper.rename(tmp_path / "thesis.md")
+    assert main(["--report", "--out", "out"]) == 0
+
+
+def test_the_text_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text/train.en").write_text("A dog.")
+    for name in ("paper.md", "results/table1-multi30k.json", "pictures/multi30k/table1-x.png"):
+        path = tmp_path / "out" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.hardlink_to(tmp_path / "text/train.en")
+        assert main(["table1", "--task", "multi30k", "--data", "text", "--out", "out"]) == 2
+        assert "would replace what is read, text/train.en: choose another name" in capsys.readouterr().err
+        path.unlink()
+
+
+def test_results_of_longer_trainings_are_not_replaced_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    for minutes, said in (("3", 0), ("3", 0), ("2", 1), ("3", 0)):
+        assert main(["table1", "--minutes", minutes, "--workers", "1", "--out", "out"]) == 0
+        told = capsys.readouterr().out
+        assert told.count("table1.json came from longer trainings and will be replaced; --out FOLDER keeps it") == said
+
+
+def test_an_interruption_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(self: Laboratory, wanted: Sequence[Trial]) -> None:
+        raise Interrupted
+
+    monkeypatch.setattr(Laboratory, "run", interrupted)
+    assert main(["table1"]) == 130
+    assert "the same command goes on" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["table9"], "there is no experiment 'table9': choose from table1"),
+        (["table1", "--minutes", "0"], "--minutes must be positive and at most 525,600, a year, got 0"),
+        (["table1", "--minutes", "nan"], "--minutes: expected a finite number, got 'nan'"),
+        (["table1", "--minutes", "1e300"], "a year, got 1e+300"),
+        (["table1", "--report"], "--report takes no experiment, task or budget"),
+        (["--report", "--minutes", "5"], "--report takes no experiment, task or budget"),
+        (["--data", ""], "--data: expected the name of a file or folder"),
+        (["table1", "--data", "x"], "--data goes with --task multi30k"),
+        (["table1", "--task", "multi30k", "--data", "nowhere"], "nowhere is not a folder"),
+        (["table1", "--workers", "0"], "--workers: expected at least 1, got 0"),
+        (["--report", "--out", "empty"], "empty holds no results of the paper's experiments"),
+    ],
+)
+def test_what_is_refused(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def on_the_text(task: Task, scale: float) -> Sequence[Trial]:
+        (trial,) = trials(task, scale)
+        return [Trial("tiny", task.text, trial.config, trial.settings)]
+
+    monkeypatch.setattr(TINY, "trials", on_the_text)
+    assert main([*arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_results_of_another_task_stand_beside_the_grammar_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TINY, "trials", lambda task, scale: [])
+    monkeypatch.setattr(TINY, "find", lambda context: {"steps": 7})
+    assert main(["table1", "--task", "multi30k", "--out", "out"]) == 0
+    assert (tmp_path / "out/results/table1-multi30k.json").is_file()
+    assert (tmp_path / "out/pictures/multi30k/table1-x.png").is_file()
+    text = (tmp_path / "out/paper.md").read_text(encoding="utf-8")
+    assert "## A title, on Multi30k" in text
+    assert "](pictures/multi30k/table1-x.png)" in text
+
+
+def test_what_both_tasks_end_with_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TINY, "trials", lambda task, scale: [])
+    monkeypatch.setattr(TINY, "find", lambda context: {"steps": 7 if context.task.name == "grammar" else 8})
+    ends = ["", "The paper's own table:", "", "| a |", "| --- |", "| 1 |"]
+    monkeypatch.setattr(TINY, "report", lambda findings: [*report(findings), *ends])
+    assert main(["table1", "--task", "multi30k", "--out", "out"]) == 0
+    assert "The paper's own table:\n\n| a |" in (tmp_path / "out/paper.md").read_text(encoding="utf-8")
+    assert main(["table1", "--out", "out"]) == 0
+    text = (tmp_path / "out/paper.md").read_text(encoding="utf-8")
+    assert text.count("The paper's own table:") == text.count("| a |") == 1
+    assert text.index("It took 7 steps.") < text.index("| a |") < text.index("It took 8 steps.")
