@@ -14,8 +14,8 @@ from minitransformer.threads import available_cores
 from .experiment import GRAMMAR, Context, Experiment, Task, multi30k
 from .experiments import EXPERIMENTS
 from .report import Origin, check_folder, from_longer, machine, save_findings, write_report
-from .trials.conduct import Interrupted
-from .trials.laboratory import Laboratory
+from .trials.run import Interrupted
+from .trials.runner import Runner
 
 MINUTES = 60.0
 TASKS = {"grammar": 1.0, "multi30k": 10.0}
@@ -34,8 +34,8 @@ examples:
 
 --out gets paper.md, results/*.json and pictures/*.png. Trainings are kept in --work, each once: after Ctrl-C or a kill
 the same command goes on. The budget decides how many steps each training takes, so that a result repeats whatever the
-machine: the minutes are those of two cores of a server, and a faster machine ends sooner. Exams and measurements take
-some minutes more, however small the budget.
+machine: the minutes are those of two cores of a server, and a faster machine ends sooner. Evaluations and
+measurements take some minutes more, however small the budget.
 """
 
 
@@ -106,19 +106,17 @@ def budget(chosen: Sequence[Experiment], minutes: float | None, task: str = "gra
 def _experiment(chosen: Sequence[Experiment], args: argparse.Namespace, backend: Backend, out: Path) -> None:
     minutes, scale = budget(chosen, args.minutes, args.task)
     task = _task(args)
-    laboratory = Laboratory(
-        Path(args.work), args.workers or available_cores(), backend.ops, backend.dtype, str(backend), say
-    )
+    runner = Runner(Path(args.work), args.workers or available_cores(), backend.ops, backend.dtype, str(backend), say)
     check_folder(out)
     for path in filter(None, (from_longer(out, each, task.name, scale) for each in chosen)):
         say(f"{path} came from longer trainings and will be replaced; --out FOLDER keeps it")
     trials = {each.NAME: each.trials(task, scale) for each in chosen}
-    laboratory.run([trial for of_one in trials.values() for trial in of_one])
-    context = Context(task, scale, laboratory)
+    runner.run([trial for of_one in trials.values() for trial in of_one])
+    context = Context(task, scale, runner)
     for each in chosen:
         say(f"{each.NAME}: measuring")
         findings = each.find(context)
-        seconds = sum(laboratory.result(trial).total_seconds for trial in trials[each.NAME])
+        seconds = sum(runner.result(trial).total_seconds for trial in trials[each.NAME])
         origin = Origin(_command(args), task.name, minutes, scale, seconds / 60, str(backend), machine())
         save_findings(out, each, origin, findings)
 

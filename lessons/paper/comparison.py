@@ -11,8 +11,8 @@ METRICS = {"bleu": BLEU, "f1": F1, "perplexity": PERPLEXITY}
 STATISTICS = {"bleu": "statistics", "f1": "statistics", "perplexity": "likelihood"}
 
 
-def scores(result: TrialResult, metrics: Sequence[str] = ("bleu", "perplexity"), exam: str | None = None) -> dict:
-    """Each metric's interval, and what the training took; of the first exam unless one is named.
+def scores(result: TrialResult, metrics: Sequence[str] = ("bleu", "perplexity"), evaluation: str | None = None) -> dict:
+    """Each metric's interval, and what the training took; of the first evaluation unless one is named.
 
     A training that diverged has no scores, but says why.
     """
@@ -27,7 +27,7 @@ def scores(result: TrialResult, metrics: Sequence[str] = ("bleu", "perplexity"),
         "diverged": result.diverged,
     }
     if result.diverged is None:
-        asked = result.exams[exam] if exam else result.exam
+        asked = result.answers(evaluation)
         found["exactly_right"] = sum(h == r for h, r in zip(asked.hypotheses, asked.references, strict=True))
         found["sentences"] = len(asked.references)
         found["distinct"] = len(set(asked.hypotheses))
@@ -37,7 +37,7 @@ def scores(result: TrialResult, metrics: Sequence[str] = ("bleu", "perplexity"),
 
 
 def compare(
-    ours: TrialResult, theirs: TrialResult, metric: str, exams: tuple[str | None, str | None] = (None, None)
+    ours: TrialResult, theirs: TrialResult, metric: str, evaluations: tuple[str | None, str | None] = (None, None)
 ) -> dict[str, float] | None:
     """Our score less theirs with its interval; None where one of the trainings diverged.
 
@@ -45,7 +45,7 @@ def compare(
     """
     if ours.diverged or theirs.diverged:
         return None
-    a, b = (result.exams[exam] if exam else result.exam for result, exam in zip((ours, theirs), exams, strict=True))
+    a, b = ours.answers(evaluations[0]), theirs.answers(evaluations[1])
     if a.references != b.references:
         raise ValueError("two models that are compared must have been asked the same sentences")
     statistics = STATISTICS[metric]

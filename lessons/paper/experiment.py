@@ -1,5 +1,6 @@
 """What every experiment offers, and what it is given: see `paper.experiments`."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,8 +10,8 @@ from minitransformer.data.preparation import CorpusChoice
 from minitransformer.models import ModelConfig, TransformerConfig
 from minitransformer.training import TrainingSettings
 
-from .trials.conduct import CHECKPOINTS
-from .trials.laboratory import Laboratory
+from .trials.run import CHECKPOINTS
+from .trials.runner import Runner
 from .trials.trial import NOMINAL_BATCH, Trial, step_flops
 
 Findings = dict[str, Any]
@@ -49,8 +50,8 @@ class Task:
 
     def steps(self, operations: float, config: ModelConfig) -> float:
         """How many steps such a model can take for so many floating-point operations, with full batches."""
-        num_sentences, length = NOMINAL_BATCH
-        return operations / (step_flops(config) * self.settings.tokens_per_batch / (num_sentences * length))
+        of_nominal = self.settings.tokens_per_batch / math.prod(NOMINAL_BATCH[:2])
+        return operations / (step_flops(config) * of_nominal)
 
     def training(self, steps: float, **overrides: Any) -> TrainingSettings:
         """The settings for about so many steps, at most a third to warm up; checkpoints divide them evenly.
@@ -93,7 +94,7 @@ class Context:
 
     task: Task
     scale: float
-    laboratory: Laboratory
+    runner: Runner
 
 
 class Experiment(Protocol):
@@ -105,17 +106,10 @@ class Experiment(Protocol):
     ALONE    minutes for the same if the experiment is run by itself
     """
 
-    @property
-    def NAME(self) -> str: ...
-
-    @property
-    def TITLE(self) -> str: ...
-
-    @property
-    def MINUTES(self) -> float: ...
-
-    @property
-    def ALONE(self) -> float: ...
+    NAME: str
+    TITLE: str
+    MINUTES: float
+    ALONE: float
 
     def trials(self, task: Task, scale: float) -> Sequence[Trial]:
         """The trainings that it needs; `scale` multiplies their steps."""
@@ -130,5 +124,5 @@ class Experiment(Protocol):
         ...
 
     def report(self, findings: Findings) -> list[str]:
-        """Its part of the report: lines of Markdown."""
+        """Its part of the report: blocks of Markdown."""
         ...

@@ -1,12 +1,22 @@
-"""Pieces of Markdown."""
+"""Pieces of Markdown. A report is a list of blocks, such as a paragraph or a table; an empty line is between them."""
 
 from collections.abc import Iterable, Sequence
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Lines of a table: the first column to the left, the others to the right."""
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table: the first column to the left, the others to the right."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return [f"| {' | '.join(cells)} |" for cells in lines]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def bullets(items: Iterable[str]) -> str:
+    """A list."""
+    return "\n".join(f"- {item}" for item in items)
+
+
+def verbatim(lines: Iterable[str]) -> str:
+    """Lines as they stand."""
+    return "\n".join(["```text", *lines, "```"])
 
 
 def picture(name: str, text: str) -> str:

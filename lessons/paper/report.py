@@ -27,7 +27,6 @@ HOME = "grammar"
 
 HEAD = [
     "# The paper's experiments",
-    "",
     paragraph("""
         Every table and figure of *Attention Is All You Need* (Vaswani et al., 2017) beside what this project finds.
         What is arithmetic is computed from configurations, to the number. What takes eight GPUs for days is done in
@@ -36,7 +35,6 @@ HEAD = [
         samples of the test sentences, leaves out zero. That covers the choice of the test sentences, not that of the
         seed; and of so many intervals one in twenty misses what it is to cover.
     """),
-    "",
     paragraph("""
         This file, its pictures and the JSON beside it are written by the commands that each section names; `make paper`
         runs all that are about the grammar. BLEU is sacreBLEU's with its defaults (13a tokenisation, cased) on
@@ -51,7 +49,7 @@ class Origin:
 
     minutes       the budget of the command, for trainings
     scale         of the default's steps, how many that pays for
-    core_minutes  what this experiment's trainings and exams took, each on one core, shared ones included
+    core_minutes  what this experiment's trainings and evaluations took, each on one core, shared ones included
     """
 
     command: str
@@ -113,28 +111,28 @@ def save_findings(out: Path, experiment: Experiment, origin: Origin, findings: F
 
 
 def write_report(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> Path:
-    """Write `paper.md` and draw all pictures from the results in `out`; the report's path. Raises as `report_lines`."""
-    lines = report_lines(out, experiments, tasks)
+    """Write `paper.md` and draw all pictures from the results in `out`; the report's path. Raises as `report_text`."""
+    text = report_text(out, experiments, tasks)
     check_folder(out)
     for section in sections(out, experiments, tasks):
         section.draw(out / "pictures" if section.origin.task == HOME else out / "pictures" / section.origin.task)
     path = out / "paper.md"
     with atomic_write(path) as file:
-        file.write("".join(visible(line) + "\n" for line in "\n".join(lines).split("\n")).encode())
+        file.write("".join(visible(line) + "\n" for line in text.split("\n")).encode())
     return path
 
 
-def report_lines(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> list[str]:
+def report_text(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> str:
     """The report that the results in `out` make. Raises as `sections`, `ValueError` for those that do not fit.
 
     An experiment's second task leaves out how its first task's part ends, such as the paper's own table.
     """
-    lines, said = list(HEAD), {}
+    written, said = list(HEAD), {}
     for section in sections(out, experiments, tasks):
-        blocks = "\n".join(section.lines()).split("\n\n")  # paragraphs, tables, lists
-        lines += "\n\n".join(_without_common_end(blocks, said.get(section.experiment.NAME, []))).split("\n")
+        blocks = section.blocks()
+        written += _without_common_end(blocks, said.get(section.experiment.NAME, []))
         said[section.experiment.NAME] = blocks
-    return lines
+    return "\n\n".join(written)
 
 
 def _without_common_end(blocks: Sequence[str], others: Sequence[str]) -> Sequence[str]:
@@ -155,18 +153,18 @@ class Section:
     origin: Origin
     findings: Findings
 
-    def lines(self) -> list[str]:
+    def blocks(self) -> list[str]:
         """Its part of the report. Raises `ValueError` for findings of another edition of the experiment."""
         title, task = self.experiment.TITLE, self.origin.task
         with self._fitting():
-            lines = "\n".join(["", self.origin.line(), "", *self.experiment.report(self.findings)]).split("\n")
+            text = "\n\n".join([self.origin.line(), *self.experiment.report(self.findings)])
         if task != HOME:
             title = f"{title}, on {task.capitalize()}"
-            lines = [line.replace("](pictures/", f"](pictures/{task}/") for line in lines]
-        return ["", f"## {title}", *lines]
+            text = text.replace("](pictures/", f"](pictures/{task}/")
+        return [f"## {title}", *text.split("\n\n")]
 
     def draw(self, folder: Path) -> None:
-        """Draw its pictures. Raises as `lines`, and `OSError` as `atomic_write`."""
+        """Draw its pictures. Raises as `blocks`, and `OSError` as `atomic_write`."""
         with self._fitting():
             self.experiment.draw(self.findings, folder)
 

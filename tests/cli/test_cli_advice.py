@@ -35,7 +35,7 @@ ELSEWHERE = {
     "run the experiment again": "paper/test_command.py",
     "is not this report: move it": "paper/test_command.py",
     "choose from": "paper/test_command.py",
-    "the trial is done again": "paper/test_laboratory.py",
+    "the trial is done again": "paper/test_runner.py",
     "no part of a token dataset: move it": "data/test_token_dataset.py",
     "no token dataset: move it": "data/test_token_dataset.py",
     "move it elsewhere or delete it": "data/test_preparation.py, data/test_token_dataset.py",

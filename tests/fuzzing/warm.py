@@ -18,9 +18,9 @@ from minitransformer.training import TrainingSettings, trainer
 from minitransformer.training.signals import StopRequest
 from paper import command, experiments
 from paper.experiment import Task
-from paper.trials.conduct import Interrupted
-from paper.trials.laboratory import Laboratory
-from paper.trials.trial import Exam, Trial
+from paper.trials.run import Interrupted
+from paper.trials.runner import Runner
+from paper.trials.trial import Evaluation, Trial
 
 LAZY = ("safetensors.numpy", "sacrebleu", "tqdm.std", "threadpoolctl", "minitransformer.plots")
 """PyTorch is not among them: few cases need it, and with it every fork would take twice as long."""
@@ -53,14 +53,14 @@ def warm_up() -> None:
     for name in experiments.EXPERIMENTS:
         experiments.EXPERIMENTS[name] = _small_experiment(name)  # type: ignore[assignment]
     command.OUT = Path("report")  # where it writes unless told otherwise: not beside its code
-    Laboratory._run_side_by_side = _interrupted  # type: ignore[method-assign]
+    Runner._run_side_by_side = _interrupted  # type: ignore[method-assign]
 
 
 def _small_experiment(name: str) -> SimpleNamespace:
     def trials(task: Task, scale: float) -> Sequence[Trial]:
         text = CorpusChoice(vocab_size=400, sentences=100, max_length=160) if task.name == "grammar" else task.text
         settings = TrainingSettings(steps=2, tokens_per_batch=512, peak_lr=1e-3, threads=1)
-        return [Trial(name, text, TransformerConfig(400, **SIZES), settings, (Exam(sentences=4, beam=1),))]
+        return [Trial(name, text, TransformerConfig(400, **SIZES), settings, (Evaluation(sentences=4, beam=1),))]
 
     def draw(findings: dict[str, Any], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 
 from minitransformer.models import Transformer, TransformerConfig
-from paper.experiments.figures.architecture import architecture_page, draw_architecture
-from paper.experiments.figures.attention_figure import attention_page, draw_attention
-from paper.experiments.figures.tracing import Trace, trace, trace_attention
+from paper.experiments.figures.architecture import (
+    Trace,
+    architecture_page,
+    attention_page,
+    trace,
+    trace_attention,
+)
 
 SOURCE, TARGET = np.full((2, 7), 3), np.full((2, 5), 3)
 SIZES = {"d_model": 8, "num_heads": 2, "d_k": 3, "d_v": 5, "d_ff": 12, "num_layers": 2, "num_decoder_layers": 3}
@@ -61,7 +65,7 @@ def test_every_stage_and_shape_is_on_the_page(options: dict) -> None:
 
 
 def test_the_picture_is_a_png(tmp_path: Path) -> None:
-    draw_architecture(model_of(), SOURCE, TARGET, tmp_path / "figure1.png")
+    architecture_page(model_of(), SOURCE, TARGET).save(tmp_path / "figure1.png")
     assert (tmp_path / "figure1.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -77,5 +81,5 @@ def test_attention_with_its_shapes() -> None:
 
 
 def test_figure_2_is_a_png(tmp_path: Path) -> None:
-    draw_attention(model_of(), SOURCE, tmp_path / "figure2.png")
+    attention_page(model_of(), SOURCE).save(tmp_path / "figure2.png")
     assert (tmp_path / "figure2.png").read_bytes().startswith(b"\x89PNG")

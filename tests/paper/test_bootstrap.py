@@ -17,7 +17,6 @@ from paper.trials.bootstrap import (
     difference,
     interval,
 )
-from paper.trials.brackets import bracket_score
 
 WORDS = "the a dog cat sees hears old young house".split()
 
@@ -34,12 +33,14 @@ def test_bleu_of_the_sums_is_that_of_the_corpus() -> None:
     assert interval(BLEU, bleu_statistics(hypotheses, references)).value == pytest.approx(expected)
 
 
-def test_f1_of_the_sums_is_that_of_the_corpus() -> None:
-    references = ["(S (NP XX )NP (VP XX )VP )S", "(S (NP XX XX )NP )S"]
-    outputs = ["(S (NP XX )NP (VP XX )VP )S", "(S XX (VP XX )VP"]
+def test_f1_is_of_the_constituents_of_the_corpus() -> None:
+    """5 of 6 constituents that are written match, and 5 of 7 that are wanted."""
+    references = ["(S (NP XX )NP (VP XX )VP )S", "(S (NP XX XX )NP )S", "(S (NP XX )NP )S"]
+    outputs = ["(S (NP XX )NP (VP XX )VP )S", "(S XX (VP XX )VP", "(S XX )S"]
     statistics = bracket_statistics(outputs, references)
-    assert interval(F1, statistics).value == pytest.approx(bracket_score(outputs, references).f1)
-    assert statistics[:, 3].tolist() == [0, 1]
+    precision, recall = 5 / 6, 5 / 7
+    assert interval(F1, statistics).value == pytest.approx(100 * 2 * precision * recall / (precision + recall))
+    assert statistics[:, 3].tolist() == [0, 1, 0]
 
 
 def test_perplexity_is_that_of_all_tokens() -> None:

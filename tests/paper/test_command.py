@@ -15,9 +15,9 @@ from paper import command, experiments
 from paper.command import main
 from paper.experiment import Context, Task
 from paper.experiments import table1
-from paper.trials.conduct import Interrupted
-from paper.trials.laboratory import Laboratory
-from paper.trials.trial import Exam, Trial
+from paper.trials.run import Interrupted
+from paper.trials.runner import Runner
+from paper.trials.trial import Evaluation, Trial
 
 TEXT = CorpusChoice(vocab_size=400, sentences=100, max_length=160)
 CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_length=160)
@@ -25,12 +25,12 @@ CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=1, 
 
 def trials(task: Task, scale: float) -> Sequence[Trial]:
     settings = TrainingSettings(steps=round(4 * scale), tokens_per_batch=512, peak_lr=1e-3, threads=1)
-    return [Trial("tiny", TEXT, CONFIG, settings, (Exam(sentences=4, beam=1),))]
+    return [Trial("tiny", TEXT, CONFIG, settings, (Evaluation(sentences=4, beam=1),))]
 
 
 def find(context: Context) -> dict[str, Any]:
     (trial,) = trials(context.task, context.scale)
-    return {"steps": context.laboratory.result(trial).steps}
+    return {"steps": context.runner.result(trial).steps}
 
 
 def draw(findings: dict[str, Any], folder: Path) -> None:
@@ -56,6 +56,13 @@ def one_tiny_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 def test_experiments_are_called_what_they_call_themselves() -> None:
     for name, experiment in experiments.EXPERIMENTS.items():
         assert name == experiment.NAME
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    assert end.value.code == 0
+    assert " -m paper" in capsys.readouterr().out.partition("example")[2]
 
 
 def test_the_default_budget_is_the_sum_of_its_parts() -> None:
@@ -148,7 +155,7 @@ def test_where_nothing_can_be_kept_nothing_is_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(Laboratory, "run", lambda self, wanted: pytest.fail("it trains first"))
+    monkeypatch.setattr(Runner, "run", lambda self, wanted: pytest.fail("it trains first"))
     assert main(["table1", "--out", "file"]) == 2
     assert "Not a directory" in capsys.readouterr().err
 
@@ -160,7 +167,7 @@ def test_somebody_s_own_paper_is_not_written_over(
     paper = tmp_path / "out/paper.md"
     paper.write_text("# My thesis")
     with monkeypatch.context() as patch:
-        patch.setattr(Laboratory, "run", lambda self, wanted: pytest.fail("it trains first"))
+        patch.setattr(Runner, "run", lambda self, wanted: pytest.fail("it trains first"))
         for arguments in (["table1"], ["--report"]):
             assert main([*arguments, "--out", "out"]) == 2
             said = "paper.md is not this report: move it elsewhere, or choose another --out\n"
@@ -190,10 +197,10 @@ def test_results_of_longer_trainings_are_not_replaced_without_a_word(capsys: pyt
 
 
 def test_an_interruption_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(self: Laboratory, wanted: Sequence[Trial]) -> None:
+    def interrupted(self: Runner, wanted: Sequence[Trial]) -> None:
         raise Interrupted
 
-    monkeypatch.setattr(Laboratory, "run", interrupted)
+    monkeypatch.setattr(Runner, "run", interrupted)
     assert main(["table1"]) == 130
     assert "the same command goes on" in capsys.readouterr().out
 
@@ -242,7 +249,7 @@ def test_results_of_another_task_stand_beside_the_grammar_s(tmp_path: Path, monk
 def test_what_both_tasks_end_with_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TINY, "trials", lambda task, scale: [])
     monkeypatch.setattr(TINY, "find", lambda context: {"steps": 7 if context.task.name == "grammar" else 8})
-    ends = ["", "The paper's own table:", "", "| a |", "| --- |", "| 1 |"]
+    ends = ["The paper's own table:", "| a |\n| --- |\n| 1 |"]
     monkeypatch.setattr(TINY, "report", lambda findings: [*report(findings), *ends])
     assert main(["table1", "--task", "multi30k", "--out", "out"]) == 0
     assert "The paper's own table:\n\n| a |" in (tmp_path / "out/paper.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import pytest
 
 from paper.command import TASKS, budget, build_parser
 from paper.experiments import EXPERIMENTS
-from paper.report import report_lines
+from paper.report import report_text
 
 PAPER = Path(__file__).parents[2] / "lessons" / "paper"
 TEXT = (PAPER / "paper.md").read_text(encoding="utf-8")
@@ -16,7 +16,7 @@ TEXT = (PAPER / "paper.md").read_text(encoding="utf-8")
 
 def test_the_report_is_what_its_results_make() -> None:
     """`make paper ARGS=--report` writes it again."""
-    assert "\n".join(report_lines(PAPER, EXPERIMENTS, tuple(TASKS))) + "\n" == TEXT
+    assert report_text(PAPER, EXPERIMENTS, tuple(TASKS)) + "\n" == TEXT
 
 
 def test_every_experiment_has_its_part() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from minitransformer.grammar import sample, translate
 from minitransformer.translator import AttentionMaps
-from paper.experiments.figures.attention_lines import Panel, draw_lines
 from paper.experiments.figures.dependencies import (
     ANTECEDENT,
     ARTICLE,
@@ -25,7 +24,9 @@ from paper.experiments.figures.heads import (
     JOBS,
     SPREAD,
     Observation,
+    Panel,
     axes_of,
+    draw_lines,
     even,
     job_of,
     observe,

@@ -5,22 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.paper_results import MadeUpLaboratory
+from support.paper_results import MadeUpRunner
 
 from minitransformer.data.preparation import CorpusChoice, prepare
 from paper.experiment import GRAMMAR, Context, Task, multi30k
-from paper.experiments import strategy, table2
-from paper.experiments.table3 import experiment as table3
-from paper.experiments.table3.variations import TABLE_3
+from paper.experiments import strategy, table2, table3
+from paper.experiments.table3 import TABLE_3
 from paper.trials import bootstrap
-from paper.trials.conduct import CHECKPOINTS
-from paper.trials.laboratory import Laboratory
+from paper.trials.run import CHECKPOINTS
+from paper.trials.runner import Runner
 from paper.trials.trial import step_flops
 
 ROWS = {row.name: row for row in TABLE_3}
 
 
-class Shelf(MadeUpLaboratory):
+class Shelf(MadeUpRunner):
     """Made-up results beside real text."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
@@ -33,8 +32,8 @@ class Shelf(MadeUpLaboratory):
 
 
 def context(folder: Path, scale: float = 0.01, **options: Any) -> Context:
-    laboratory: Any = Shelf(folder, **options)
-    return Context(GRAMMAR, scale, laboratory)
+    runner: Any = Shelf(folder, **options)
+    return Context(GRAMMAR, scale, runner)
 
 
 @pytest.mark.parametrize(("task", "scale"), [(GRAMMAR, 1.0), (multi30k(None), 10.0)], ids=["grammar", "multi30k"])
@@ -155,6 +154,6 @@ def test_the_strategy_is_told(tmp_path: Path) -> None:
 
 def test_trials_are_shared(tmp_path: Path) -> None:
     """The strategy's base, with its seeds, and two of its rows are table 3's: trained once."""
-    laboratory = Laboratory(tmp_path)
-    ours, theirs = ({laboratory.key(t) for t in e.trials(GRAMMAR, 1.0)} for e in (strategy, table3))
+    runner = Runner(tmp_path)
+    ours, theirs = ({runner.key(t) for t in e.trials(GRAMMAR, 1.0)} for e in (strategy, table3))
     assert len(ours & theirs) == 5

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from paper.trials.bootstrap import bleu_statistics, bracket_statistics
-from paper.trials.trial import ExamResult, Trial, TrialResult
+from paper.trials.trial import Answers, Trial, TrialResult
 
 SENTENCES = 40
 REFERENCE = "a b c d e f g h"
@@ -18,8 +18,8 @@ def made_up(trial: Trial, quality: float = 0.5, diverged: str | None = None, mut
     mute: the same is said of every sentence.
     """
     rng = np.random.default_rng(0)
-    exams = {}
-    for exam in trial.exams:
+    evaluations = {}
+    for evaluation in trial.evaluations:
         right = rng.random(SENTENCES) < quality
         reference, wrong = (TREE, "(S XX") if trial.text.target == "tree" else (REFERENCE, "x y z u v w")
         references, wrongs = ([text] * SENTENCES for text in (reference, wrong))
@@ -30,7 +30,7 @@ def made_up(trial: Trial, quality: float = 0.5, diverged: str | None = None, mut
             hypotheses = ["the same of everything"] * SENTENCES
         statistics = bracket_statistics if trial.text.target == "tree" else bleu_statistics
         nats = 8 * (1.5 - quality) * np.ones(SENTENCES)
-        exams[exam.name] = ExamResult(
+        evaluations[evaluation.name] = Answers(
             statistics=statistics(hypotheses, references),
             likelihood=np.stack([nats, np.full(SENTENCES, 8.0)], axis=1),
             hypotheses=hypotheses,
@@ -48,12 +48,12 @@ def made_up(trial: Trial, quality: float = 0.5, diverged: str | None = None, mut
         flops=1e9 * steps,
         curve=[{"step": s, "loss": 2.0, "perplexity": 3.0, "seconds": 1.0 * s} for s in (1, steps // 2, steps)],
         diverged=diverged,
-        exams={} if diverged else exams,
+        evaluations={} if diverged else evaluations,
     )
 
 
 @dataclass
-class MadeUpLaboratory:
+class MadeUpRunner:
     """Gives a made-up result for any trial: of that quality where its name is known, else of 0.5."""
 
     qualities: dict[str, float] = field(default_factory=dict)
@@ -61,6 +61,6 @@ class MadeUpLaboratory:
     mute: frozenset[str] = frozenset()
 
     def result(self, trial: Trial) -> TrialResult:
-        """As `Laboratory.result`."""
+        """As `Runner.result`."""
         name = trial.name
         return made_up(trial, self.qualities.get(name, 0.5), self.diverged.get(name), name in self.mute)

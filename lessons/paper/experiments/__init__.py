@@ -1,15 +1,8 @@
 """The experiments: each a module with what `paper.experiment.Experiment` names."""
 
 from ..experiment import Experiment
-from . import cost, figures, strategy, table1, table2, table3, table4
+from . import cost_today, figures, strategy, table1, table2, table3, table4
 
-EXPERIMENTS: dict[str, Experiment] = {
-    "table1": table1,
-    "table2": table2,
-    "table3": table3,
-    "table4": table4,
-    "figures": figures,
-    "cost": cost,
-    "strategy": strategy,
-}
+MODULES: tuple[Experiment, ...] = (table1, table2, table3, table4, figures, cost_today, strategy)
+EXPERIMENTS = {module.NAME: module for module in MODULES}
 """By name, in the order of the report."""

@@ -1,10 +1,9 @@
 """How it is trained (§5): warm-up, where the norm stands, smoothing, dropout, large batches, averaged checkpoints."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,10 +15,9 @@ from minitransformer.training import DataParallel
 from ..charts import finish
 from ..comparison import compare, learned, scores, shown, spread, verdict
 from ..experiment import Context, Findings, Task
-from ..markdown import paragraph, picture, table
+from ..markdown import bullets, paragraph, picture, table
 from ..trials.trial import Trial
-from .table3.experiment import SEEDS, trial
-from .table3.variations import BASE, TABLE_3
+from .table3 import BASE, SEEDS, TABLE_3, trial
 
 NAME, TITLE, MINUTES, ALONE = "strategy", "How it is trained", 5.5, 10.5
 
@@ -47,7 +45,7 @@ def schedule_trial(norm: str, schedule: str, task: Task, scale: float) -> Trial:
         peak = settings.schedule(config.d_model).peak_lr * math.sqrt(settings.warmup_steps / steps)
         settings = replace(settings, warmup_steps=steps, peak_lr=peak)
     name = f"strategy {norm} {schedule}"
-    return replace(base, name=name, config=config, settings=settings, exams=base.exams[:1])
+    return replace(base, name=name, config=config, settings=settings, evaluations=base.evaluations[:1])
 
 
 def small_trial(rate: float, task: Task, scale: float) -> Trial:
@@ -55,7 +53,8 @@ def small_trial(rate: float, task: Task, scale: float) -> Trial:
     base = trial(BASE, task, scale)
     text = replace(base.text, sentences=SMALL)
     config = task.transformer(dropout=rate)
-    return replace(base, name=f"strategy small, dropout {rate}", text=text, config=config, exams=base.exams[:1])
+    name = f"strategy small, dropout {rate}"
+    return replace(base, name=name, text=text, config=config, evaluations=base.evaluations[:1])
 
 
 def trials(task: Task, scale: float) -> Sequence[Trial]:
@@ -68,7 +67,7 @@ def trials(task: Task, scale: float) -> Sequence[Trial]:
 
 def find(context: Context) -> Findings:
     """What each decision changes, with its interval."""
-    task, scale, result = context.task, context.scale, context.laboratory.result
+    task, scale, result = context.task, context.scale, context.runner.result
     base = result(trial(BASE, task, scale))
     runs = {n: {s: result(schedule_trial(n, s, task, scale)) for s in SCHEDULES} for n in NORMS}
     bases = [scores(each) for each in (base, *(result(trial(BASE, task, scale, seed)) for seed in SEEDS))]
@@ -84,7 +83,7 @@ def find(context: Context) -> Findings:
         "norms": compare(runs["post-norm"]["warm-up"], runs["pre-norm"]["warm-up"], "bleu"),
         "smoothing": {metric: compare(base, unsmoothed, metric) for metric in ("bleu", "perplexity")},
         "dropout": compare(base, undropped, "bleu"),
-        "averaging": {m: compare(base, base, m, ("averaged", "exam")) for m in ("bleu", "perplexity")},
+        "averaging": {m: compare(base, base, m, ("averaged", "last")) for m in ("bleu", "perplexity")},
         "accumulation": _accumulation(context),
     }
     if task.text.dataset == "grammar":
@@ -107,7 +106,7 @@ def _rates(trial: Trial) -> dict[str, float]:
 def _accumulation(context: Context) -> dict[str, float]:
     """A batch's gradient at once, and summed over its parts, dropout on: the largest difference over the largest."""
     task, errors = context.task, {}
-    data = context.laboratory.data(trial(BASE, task, context.scale).text)
+    data = context.runner.data(trial(BASE, task, context.scale).text)
     whole = Batches(data.train, task.settings.tokens_per_batch).batch(0, 0)
     for dtype in ("float64", "float32"):
         model = build_model(task.transformer(), dtype=dtype)
@@ -137,25 +136,29 @@ def draw(findings: Findings, folder: Path) -> None:
 
 def report(findings: Findings) -> list[str]:
     """Each decision of §5 and what became of it."""
+    of_seeds = findings["seeds"]
+    smoothing = (
+        verdict("Smoothing 0.1", "none", metric, gap, of_seeds[metric]) for metric, gap in findings["smoothing"].items()
+    )
+    averaging = (verdict("The mean", "the last one", metric, gap) for metric, gap in findings["averaging"].items())
     return [
-        *_schedule_lines(findings),
-        "",
-        *_smoothing_lines(findings),
-        "",
-        *_dropout_lines(findings),
-        "",
+        *_schedule_blocks(findings),
+        '**Label smoothing** "hurts perplexity … but improves accuracy and BLEU score" (§5.4).',
+        bullets(smoothing),
+        '**Dropout** "is very helpful in avoiding over-fitting" (§6.2).',
+        bullets(_dropout_verdicts(findings)),
         paragraph(f"""
             **Large batches by accumulation.** The gradient of a batch at once and summed over {PARTS} parts of it,
             dropout on: they differ by {findings["accumulation"]["float64"]:.0e} of the largest gradient in float64, by
             {findings["accumulation"]["float32"]:.0e} in float32. Masks depend on a sentence's number, not on the part
             it is in, and each part's loss is weighted by its share of the targets.
         """),
-        "",
-        *_averaging_lines(findings["averaging"]),
+        "**Averaging** five checkpoints (§6.1), here of the miniature base's last fifth, when it is still learning:",
+        bullets(averaging),
     ]
 
 
-def _schedule_lines(findings: Findings) -> list[str]:
+def _schedule_blocks(findings: Findings) -> list[str]:
     rates = findings["rates"]
     rows = [
         [
@@ -169,12 +172,12 @@ def _schedule_lines(findings: Findings) -> list[str]:
         for norm, of_norm in findings["schedules"].items()
         for schedule, found in of_norm.items()
     ]
-    of_seeds = findings["seeds"]["bleu"]
-    sentences = [
-        f"- {norm}: {verdict('The whole warm-up', other, 'bleu', gap)}"
+    said = [
+        f"{norm}: {verdict('The whole warm-up', other, 'bleu', gap)}"
         for norm, gaps in findings["warm-up"].items()
-        for other, gap in zip(("a tenth of it", "none"), gaps.values(), strict=True)
+        for other, gap in gaps.items()
     ]
+    norms = verdict("Post-norm", "pre-norm", "bleu", findings["norms"], findings["seeds"]["bleu"])
     return [
         paragraph(f"""
             **Warm-up and the norm's place** (§5.3; the paper is post-norm). The schedules differ in `warmup_steps` of
@@ -182,12 +185,8 @@ def _schedule_lines(findings: Findings) -> list[str]:
             {rates["warm-up"]["last"]:.2g} at the last step. With less warm-up the peak is earlier and higher. Here and
             below each is one training; {_seeds_text(findings["seeds"])}.
         """),
-        "",
-        *table(["norm", "warm-up", "peak", "BLEU", "perplexity", ""], rows),
-        "",
-        *sentences,
-        f"- With the whole warm-up: {verdict('Post-norm', 'pre-norm', 'bleu', findings['norms'], of_seeds)}",
-        "",
+        table(["norm", "warm-up", "peak", "BLEU", "perplexity", ""], rows),
+        bullets([*said, f"With the whole warm-up: {norms}"]),
         picture(f"{NAME}-warmup", "Validation perplexity over the steps, for each norm and schedule"),
     ]
 
@@ -203,33 +202,10 @@ def _seeds_text(of_seeds: dict[str, float | None]) -> str:
     return f"the base's {1 + len(SEEDS)} seeds come out up to {bleu:.1f} BLEU and {perplexity:.3f} perplexity apart"
 
 
-def _smoothing_lines(findings: Findings) -> list[str]:
-    gaps, of_seeds = findings["smoothing"], findings["seeds"]
-    lines = ['**Label smoothing** "hurts perplexity … but improves accuracy and BLEU score" (§5.4).', ""]
-    told = (verdict("Smoothing 0.1", "none", metric, gap, of_seeds[metric]) for metric, gap in gaps.items())
-    return [*lines, *(f"- {sentence}" for sentence in told)]
-
-
-def _dropout_lines(findings: Findings) -> list[str]:
+def _dropout_verdicts(findings: Findings) -> Iterator[str]:
     rate = f"Dropout {findings['dropout_rate']}"
-    lines = [
-        '**Dropout** "is very helpful in avoiding over-fitting" (§6.2).',
-        "",
-        f"- On the whole corpus: {verdict(rate, 'none', 'bleu', findings['dropout'], findings['seeds']['bleu'])}",
-    ]
-    small = findings.get("small")
-    if small:
-        rate = small["rates"][1]
-        lines += [
-            f"- On {small['sentences']:,} sentences: {verdict(f'Dropout {rate}', 'none', metric, gap)}"
-            for metric, gap in small["difference"].items()
-        ]
-    return lines
-
-
-def _averaging_lines(gaps: dict[str, Any]) -> list[str]:
-    lines = [
-        "**Averaging** five checkpoints (§6.1), here of the miniature base's last fifth, when it is still learning:",
-        "",
-    ]
-    return [*lines, *(f"- {verdict('The mean', 'the last one', metric, gap)}" for metric, gap in gaps.items())]
+    yield f"On the whole corpus: {verdict(rate, 'none', 'bleu', findings['dropout'], findings['seeds']['bleu'])}"
+    if small := findings.get("small"):
+        for metric, gap in small["difference"].items():
+            told = verdict(f"Dropout {small['rates'][1]}", "none", metric, gap)
+            yield f"On {small['sentences']:,} sentences: {told}"

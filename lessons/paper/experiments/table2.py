@@ -9,11 +9,10 @@ from minitransformer.plots.page import BLUE, GREEN, ORANGE, SKY, VERMILION, Page
 
 from ..charts import finish
 from ..comparison import compare, scores, shown, verdict
-from ..cost import training_costs
 from ..experiment import Context, Findings, Task
-from ..markdown import paragraph, picture, scientific, table
-from ..published import RUNS, TABLE_2
-from ..trials.trial import Exam, Trial
+from ..markdown import bullets, paragraph, picture, scientific, table
+from ..published import RUNS, TABLE_2, training_costs
+from ..trials.trial import Evaluation, Trial
 
 NAME, TITLE, MINUTES, ALONE = "table2", "Table 2: translation, at equal cost", 16.5, 16.5
 
@@ -29,7 +28,7 @@ COLOURS = {
     SMALLER: SKY,
     LARGER: BLUE,
 }
-EXAM = Exam(averaged=True)  # as in §6.1: the last five checkpoints, beam 4, α = 0.6
+EVALUATION = Evaluation(averaged=True)  # as in §6.1: the last five checkpoints, beam 4, α = 0.6
 
 
 def models(task: Task) -> dict[str, ModelConfig]:
@@ -53,7 +52,7 @@ def translator(task: Task, scale: float, target: str = "de", model: str = LARGER
     """The trial of one model."""
     config = models(task)[model]
     settings = task.training(scale * task.steps(OPERATIONS, config))
-    return Trial(f"table2 {model} {target}", task.translation(target), config, settings, (EXAM,))
+    return Trial(f"table2 {model} {target}", task.translation(target), config, settings, (EVALUATION,))
 
 
 def trials(task: Task, scale: float) -> Sequence[Trial]:
@@ -63,17 +62,17 @@ def trials(task: Task, scale: float) -> Sequence[Trial]:
 
 def find(context: Context) -> Findings:
     """The scores, and how far the Transformers are from the other models, and from each other."""
-    task, laboratory = context.task, context.laboratory
+    task, runner = context.task, context.runner
     found: dict[str, Any] = {
         "task": task.name,
-        "beam": EXAM.beam,
+        "beam": EVALUATION.beam,
         "operations": OPERATIONS * context.scale,
         "warmup": translator(task, context.scale).settings.warmup_steps,
         "rates": {name: _peak(translator(task, context.scale, model=name)) for name in models(task)},
         "pairs": {},
     }
     for target in TARGETS:
-        results = {m: laboratory.result(translator(task, context.scale, target, m)) for m in models(task)}
+        results = {m: runner.result(translator(task, context.scale, target, m)) for m in models(task)}
         found["pairs"][target] = {
             "models": {name: scores(result) for name, result in results.items()},
             "curves": {name: result.curve for name, result in results.items()},
@@ -118,48 +117,38 @@ def report(findings: Findings) -> list[str]:
     flops, epochs = ([row[name] for row in rows] for name in ("flops", "epochs"))
     spent = dict.fromkeys(map(scientific, (min(flops), max(flops)))) if rows else {}  # one where both read the same
     rates = ", ".join(f"{name} {rate:.2g}" for name, rate in findings["rates"].items())
-    lines = (
-        [
+    if rows:
+        blocks = [
             paragraph(f"""
-            Every model was trained for as many steps as it can take for {scientific(findings["operations"])}
-            operations: of the matrix products, those of the forward and twice as many of the backward, on full batches.
-            Counted on
-            their own batches, padding included, it was {" to ".join(spent)}, and
-            {min(epochs):.1f} to {max(epochs):.1f} times over the {rows[0]["pairs"]:,} pairs. They were asked with the
-            mean of five checkpoints of the last fifth of the training, a beam of {findings["beam"]} and α = 0.6 (§6.1).
-            In brackets: the 95 % interval of 1,000 bootstrap samples of the test sentences; there is one training of
-            each, so what another seed would change is not in it; table 3 shows how much that is for its base. RNN is an
-            LSTM of one layer. The learning rate is the paper's schedule, made for the Transformer and tuned for none of
-            the others; its peaks: {rates}.
-            For the same operations the larger Transformer takes the fewest steps, of which {findings["warmup"]:,} are
-            warm-up.
-        """),
-            "",
+                Every model was trained for as many steps as it can take for {scientific(findings["operations"])}
+                operations: of the matrix products, those of the forward and twice as many of the backward, on full
+                batches. Counted on their own batches, padding included, it was {" to ".join(spent)}, and
+                {min(epochs):.1f} to {max(epochs):.1f} times over the {rows[0]["pairs"]:,} pairs. They were asked with
+                the mean of five checkpoints of the last fifth of the training, a beam of {findings["beam"]} and α = 0.6
+                (§6.1). In brackets: the 95 % interval of 1,000 bootstrap samples of the test sentences; there is one
+                training of each, so what another seed would change is not in it; table 3 shows how much that is for its
+                base. RNN is an LSTM of one layer. The learning rate is the paper's schedule, made for the Transformer
+                and tuned for none of the others; its peaks: {rates}. For the same operations the larger Transformer
+                takes the fewest steps, of which {findings["warmup"]:,} are warm-up.
+            """)
         ]
-        if rows
-        else ["Every training diverged."]
-    )
+    else:
+        blocks = ["Every training diverged."]
     for target, title in TARGETS.items():
-        lines += [f"**{title}**", "", *_ours(pairs[target]["models"]), ""]
-        lines += [
-            f"- {verdict(ours, theirs, 'bleu', gap)}"
-            for ours, gaps in pairs[target]["differences"].items()
-            for theirs, gap in gaps.items()
-        ]
-        lines += ["", *_still_falling(pairs[target]["curves"]), ""]
-    lines += [
+        differences = pairs[target]["differences"].items()
+        said = (verdict(ours, theirs, "bleu", gap) for ours, gaps in differences for theirs, gap in gaps.items())
+        blocks += [f"**{title}**", _ours(pairs[target]["models"]), bullets(said)]
+        blocks += _still_falling(pairs[target]["curves"])
+    return [
+        *blocks,
         picture(f"{NAME}-curves", "Validation perplexity against operations, for five models and two pairs"),
-        "",
         "The paper's own table (newstest2014; cost in FLOPs):",
-        "",
-        *_published(),
-        "",
+        _published(),
         *_costs(findings["costs"]),
     ]
-    return lines
 
 
-def _ours(rows: dict[str, dict[str, Any]]) -> list[str]:
+def _ours(rows: dict[str, dict[str, Any]]) -> str:
     head = ["model", "BLEU", "perplexity", "exactly right", "parameters", "steps", "operations", "seconds"]
     cells = []
     for name, row in rows.items():
@@ -189,7 +178,7 @@ def _still_falling(curves: dict[str, list[dict[str, float]]]) -> list[str]:
     return [f"How near its end a training was: validation perplexity went last, for {told}."] if told else []
 
 
-def _published() -> list[str]:
+def _published() -> str:
     def cell(value: float | None, cost: bool = False) -> str:
         return "" if value is None else scientific(value) if cost else f"{value}"
 
@@ -202,38 +191,30 @@ def _published() -> list[str]:
 
 
 def _costs(costs: dict[str, dict[str, float]]) -> list[str]:
-    lines = [
-        paragraph("""
-            Where 3.3 · 10¹⁸ and 2.3 · 10¹⁹ come from: the paper multiplies training time, number of
-            GPUs and what a P100 can sustain, 9.5 · 10¹² operations a second (footnote 5). We repeat
-            that from its steps and seconds a step, and count beside it what the matrix products need:
-            25,000 tokens a side and step, three times the forward.
-        """),
-        "",
-    ]
-    rows = []
-    for name, cost in costs.items():
-        run = RUNS[name]
-        rows.append(
-            [
-                name,
-                f"{run.steps:,} × {run.seconds_per_step} s × {run.gpus} GPUs",
-                scientific(cost["billed"]),
-                scientific(cost["needed"]),
-                f"{100 * cost['needed'] / cost['billed']:.0f} %",
-            ]
-        )
     head = ["", "the paper's run", "billed as in table 2", "needed by the arithmetic", "needed ÷ billed"]
-    big = costs["big"]["billed"]
+    rows = [
+        [
+            name,
+            f"{run.steps:,} × {run.seconds_per_step} s × {run.gpus} GPUs",
+            scientific(costs[name]["billed"]),
+            scientific(costs[name]["needed"]),
+            f"{100 * costs[name]['needed'] / costs[name]['billed']:.0f} %",
+        ]
+        for name, run in RUNS.items()
+    ]
     return [
-        *lines,
-        *table(head, rows),
-        "",
+        paragraph("""
+            Where 3.3 · 10¹⁸ and 2.3 · 10¹⁹ come from: the paper multiplies training time, number of GPUs and what a
+            P100 can sustain, 9.5 · 10¹² operations a second (footnote 5). We repeat that from its steps and seconds a
+            step, and count beside it what the matrix products need: 25,000 tokens a side and step, three times the
+            forward.
+        """),
+        table(head, rows),
         paragraph(f"""
             The rest may have gone to all that is no matrix product, to padding, and to waiting for memory and for each
             other: the paper does not say. Base's row of the paper agrees with its own steps and seconds
             ({scientific(costs["base"]["billed"])}, printed 3.3 · 10¹⁸ from 12 hours, of which steps take
-            {RUNS["base"].hours:.1f}); big's
-            likewise ({scientific(big)}, printed 2.3 · 10¹⁹ from 3.5 days).
+            {RUNS["base"].hours:.1f}); big's likewise ({scientific(costs["big"]["billed"])}, printed 2.3 · 10¹⁹ from
+            3.5 days).
         """),
     ]

@@ -1,1 +1,1 @@
-"""Trainings and exams that are described, done once, kept, and compared with their uncertainty."""
+"""Trainings and evaluations that are described, done once, kept, and compared with their uncertainty."""

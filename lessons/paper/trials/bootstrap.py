@@ -54,6 +54,7 @@ def _bleu(sums: NDArray[np.float64]) -> float:
 
 
 def _f1(sums: NDArray[np.float64]) -> float:
+    """The harmonic mean of matched ÷ written, the precision, and matched ÷ wanted, the recall."""
     matched, written, wanted = sums[:3]
     return float(100 * 2 * matched / max(written + wanted, 1))
 
@@ -87,8 +88,8 @@ def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> NDA
 
 def bracket_statistics(outputs: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:
     """Each parse's constituents that match, those written, those wanted, and whether it is malformed, `(N, 4)`."""
-    counts = (bracket_counts(*pair) for pair in zip(outputs, references, strict=True))
-    return np.array([[c.matched, c.written, c.wanted, c.malformed] for c in counts], dtype=np.float64)
+    counts = [bracket_counts(*pair) for pair in zip(outputs, references, strict=True)]
+    return np.array(counts, dtype=np.float64)
 
 
 def interval(metric: Metric, statistics: NDArray[np.float64], seed: int = 0) -> Interval:

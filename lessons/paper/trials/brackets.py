@@ -1,11 +1,11 @@
-"""The labelled bracket F1 of the linearised trees that a model writes (see `minitransformer.data.trees`).
+"""What labelled bracket F1 counts in the linearised trees that a model writes (see `minitransformer.data.trees`).
 
-Source: Vaswani 2017, §6.3.
+Source: Vaswani 2017, §6.3; Black et al. 1991, "PARSEVAL".
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from minitransformer.data.trees import WORD
 
@@ -60,35 +60,16 @@ def read_brackets(linearised: str) -> Brackets:
     return Brackets(spans, num_words, well_formed)
 
 
-@dataclass(frozen=True)
-class BracketScore:
-    """The score of a set of parses, in percent; `malformed` counts those that are no tree or lack or add words."""
+class BracketCounts(NamedTuple):
+    """Constituents of one parse: those it shares with its reference, its own, the reference's; and whether it is sound.
 
-    precision: float
-    recall: float
-    exact_match: float
-    malformed: int
-    num_sentences: int
-
-    @property
-    def f1(self) -> float:
-        """The harmonic mean of precision and recall."""
-        total = self.precision + self.recall
-        return 2 * self.precision * self.recall / total if total else 0.0
-
-
-@dataclass(frozen=True)
-class BracketCounts:
-    """Constituents of one parse: those it shares with its reference, its own, the reference's; and how sound it is.
-
-    `malformed`: it is no tree, or has not as many words as the sentence. `exact`: it is the reference.
+    `malformed`: it is no tree, or has not as many words as the sentence.
     """
 
     matched: int
     written: int
     wanted: int
     malformed: bool
-    exact: bool
 
 
 def bracket_counts(output: str, reference: str) -> BracketCounts:
@@ -100,29 +81,5 @@ def bracket_counts(output: str, reference: str) -> BracketCounts:
     if not theirs.well_formed:
         raise ValueError(f"the reference {reference!r} is no tree")
     sound = ours.well_formed and ours.num_words == theirs.num_words
-    return BracketCounts(
-        matched=(ours.spans & theirs.spans).total(),
-        written=ours.spans.total(),
-        wanted=theirs.spans.total(),
-        malformed=not sound,
-        exact=sound and ours.spans == theirs.spans,
-    )
-
-
-def bracket_score(outputs: Sequence[str], references: Sequence[str]) -> BracketScore:
-    """Labelled precision and recall over all constituents of a corpus (Black et al. 1991, "PARSEVAL").
-
-    precision = matched / in the outputs, recall = matched / in the references. Raises as `bracket_counts`, and where
-    there are not as many outputs as references or none at all.
-    """
-    if len(outputs) != len(references) or not references:
-        raise ValueError(f"there are {len(outputs)} outputs and {len(references)} references, expected as many of each")
-    counts = [bracket_counts(*pair) for pair in zip(outputs, references, strict=True)]
-    matched = sum(each.matched for each in counts)
-    return BracketScore(
-        precision=100 * matched / max(sum(each.written for each in counts), 1),
-        recall=100 * matched / max(sum(each.wanted for each in counts), 1),
-        exact_match=100 * sum(each.exact for each in counts) / len(counts),
-        malformed=sum(each.malformed for each in counts),
-        num_sentences=len(counts),
-    )
+    shared = ours.spans & theirs.spans
+    return BracketCounts(shared.total(), ours.spans.total(), theirs.spans.total(), not sound)

@@ -1,4 +1,4 @@
-"""A trial: a training and the exams of its model, described so that the result depends on nothing else."""
+"""A trial: a training and the evaluations of its model, described so that the result depends on nothing else."""
 
 import hashlib
 import json
@@ -18,12 +18,12 @@ from minitransformer.training import TrainingSettings
 
 from .counting import counting
 
-NOMINAL_BATCH = (32, 16)
-"""Sentences and their length, for costs that are compared before any text is read."""
+NOMINAL_BATCH = (32, 16, 16)
+"""Sentences, and the tokens of each on either side, for costs that are compared before any text is read."""
 
 
 @dataclass(frozen=True)
-class Exam:
+class Evaluation:
     """What a trained model is asked.
 
     sentences  how many of the test set, from its beginning
@@ -32,7 +32,7 @@ class Exam:
     beam, length_penalty, max_extra  of the search (Vaswani 2017, §6.1)
     """
 
-    name: str = "exam"
+    name: str = "evaluation"
     sentences: int = 1000
     lengths: tuple[int, int] | None = None
     averaged: bool = False
@@ -43,13 +43,13 @@ class Exam:
 
 @dataclass(frozen=True)
 class Trial:
-    """One training and its exams; the first exam's model is kept."""
+    """One training and its evaluations; the first evaluation's model is kept."""
 
     name: str
     text: CorpusChoice
     config: ModelConfig
     settings: TrainingSettings
-    exams: tuple[Exam, ...] = (Exam(),)
+    evaluations: tuple[Evaluation, ...] = (Evaluation(),)
 
     def describe(self) -> dict[str, Any]:
         """All that the result depends on, as JSON holds it."""
@@ -57,14 +57,14 @@ class Trial:
             "text": asdict(self.text),
             "config": self.config.to_dict(),
             "settings": self.settings.to_dict(),
-            "exams": [asdict(exam) for exam in self.exams],
+            "evaluations": [asdict(each) for each in self.evaluations],
         }
 
     @cached_property
     def weight(self) -> float:
         """About how much work it is, to order trials by and to tell how long the rest takes."""
         tokens = self.settings.steps * self.settings.accumulate * self.settings.tokens_per_batch
-        return tokens / math.prod(NOMINAL_BATCH) * step_flops(self.config)
+        return tokens / math.prod(NOMINAL_BATCH[:2]) * step_flops(self.config)
 
 
 def key_of(name: str, description: Mapping[str, Any]) -> str:
@@ -73,16 +73,17 @@ def key_of(name: str, description: Mapping[str, Any]) -> str:
     return f"{name.lower().replace(' ', '-')}-{digest[:10]}"
 
 
-def step_flops(config: ModelConfig, batch: tuple[int, int] = NOMINAL_BATCH) -> float:
-    """Operations of a training step on sentences as long as the batch's, without padding."""
+def step_flops(config: ModelConfig, batch: tuple[int, int, int] = NOMINAL_BATCH) -> float:
+    """Operations of a training step on so many sentences, so long on either side, without padding."""
+    sentences, *lengths = batch
     ops, tally = counting(numpy_ops)
-    ids = np.full(batch, config.vocab_size - 1)
-    build_model(config, ops).loss(ids, ids, ids, with_grad=False)
+    source, target = (np.full((sentences, length), config.vocab_size - 1) for length in lengths)
+    build_model(config, ops).loss(source, target, target, with_grad=False)
     return tally.training
 
 
 @dataclass(frozen=True)
-class ExamResult:
+class Answers:
     """What a model answered, sentence by sentence.
 
     statistics  of BLEU or of brackets, `(N, k)` (see `paper.trials.bootstrap`)
@@ -103,7 +104,7 @@ class TrialResult:
     pairs     that it was trained on, and how many times over, `epochs`
     flops     of the matrix products of all its steps, forward and backward, counted on some of its batches
     curve     step, validation perplexity and seconds at each validation
-    diverged  why the training ended early, or None; then there are no exams
+    diverged  why the training ended early, or None; then there are no evaluations
     """
 
     parameters: int
@@ -115,32 +116,31 @@ class TrialResult:
     flops: float
     curve: list[dict[str, float]]
     diverged: str | None = None
-    exams: dict[str, ExamResult] = field(default_factory=dict)
+    evaluations: dict[str, Answers] = field(default_factory=dict)
 
     @property
     def total_seconds(self) -> float:
-        """The seconds of the training and the exams together."""
-        return self.seconds + sum(exam.seconds for exam in self.exams.values())
+        """The seconds of the training and the evaluations together."""
+        return self.seconds + sum(answers.seconds for answers in self.evaluations.values())
 
-    @property
-    def exam(self) -> ExamResult:
-        """The result of the first exam. Raises `ValueError` where the training diverged."""
-        if not self.exams:
-            raise ValueError(f"there was no model to examine: {self.diverged}")
-        return next(iter(self.exams.values()))
+    def answers(self, evaluation: str | None = None) -> Answers:
+        """Those of one evaluation, the first unless named. Raises `ValueError` where the training diverged."""
+        if not self.evaluations:
+            raise ValueError(f"there was no model to evaluate: {self.diverged}")
+        return self.evaluations[evaluation or next(iter(self.evaluations))]
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
         values = asdict(self)
-        for exam in values["exams"].values():
-            exam["statistics"], exam["likelihood"] = exam["statistics"].tolist(), exam["likelihood"].tolist()
+        for answers in values["evaluations"].values():
+            answers |= {name: answers[name].tolist() for name in ("statistics", "likelihood")}
         return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrialResult":
         """The result that `to_dict` wrote."""
-        exams = {
-            name: ExamResult(**exam | {key: np.array(exam[key]) for key in ("statistics", "likelihood")})
-            for name, exam in values["exams"].items()
+        evaluations = {
+            name: Answers(**answers | {key: np.array(answers[key]) for key in ("statistics", "likelihood")})
+            for name, answers in values["evaluations"].items()
         }
-        return cls(**{**values, "exams": exams})
+        return cls(**{**values, "evaluations": evaluations})

@@ -1,16 +1,142 @@
-"""Figure 1, drawn from a model: what it is made of and the shapes on the arrows."""
+"""Figures 1 and 2, drawn from a model: what it is made of, and the shapes on the arrows, seen by running it."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
+from matplotlib.patches import FancyBboxPatch
 
 from minitransformer.models import Transformer
 from minitransformer.ops import Array
 from minitransformer.plots.page import GREY, INK, Page, text_style
+from minitransformer.probe import Call, probe
 
-from .drawing import ARROW, SIZE, box, shape_text
-from .tracing import Kind, Shape, Stage, trace
+Shape = tuple[int, ...]
+Kind = Literal["embedding", "attention", "feed-forward", "norm", "linear"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A box of figure 1: what it is, the shape that leaves it, and one inside it that is worth knowing."""
+
+    kind: Kind
+    name: str
+    shape: Shape
+    inside: tuple[str, Shape] | None = None
+
+
+@dataclass
+class Trace:
+    """The stages of the encoder and of the decoder, each with its input embedding first, and the output layer."""
+
+    encoder: list[Stage]
+    decoder: list[Stage]
+    output: Stage
+
+
+@dataclass(frozen=True)
+class AttentionShapes:
+    """The arrays of one multi-head attention, from its input to its output, by their names in figure 2."""
+
+    x: Shape
+    projected: Shape
+    query: Shape
+    key: Shape
+    value: Shape
+    scores: Shape
+    heads: Shape
+    concatenated: Shape
+    output: Shape
+
+
+def trace(model: Transformer, source: Array, target: Array) -> Trace:
+    """Runs a model like this one, from source `(B, Ts)` and target `(B, Tt)` to logits, and notes each stage."""
+    calls = _forwards(model, lambda twin: twin.forward(source, target))
+    embeddings = [i for i, call in enumerate(calls) if call.op == "embedding"]
+    *decoder, logits = calls[embeddings[1] :]
+    return Trace(_stages(calls[: embeddings[1]]), _stages(decoder), Stage("linear", "Linear", _shape_of(logits)))
+
+
+def trace_attention(model: Transformer, source: Array) -> AttentionShapes:
+    """The first attention of the encoder of a model like this one, for source `(B, Ts)`."""
+    calls = _forwards(model, lambda twin: twin.encode(source))
+    first = next(i for i, call in enumerate(calls) if call.op == "attention")
+    projection, attention, output = calls[first - 1 : first + 2]
+    query, key, value = (tuple(array.shape) for array in attention.arguments[:3])
+    return AttentionShapes(
+        x=tuple(projection.arguments[0].shape),
+        projected=_shape_of(projection),
+        query=query,
+        key=key,
+        value=value,
+        scores=(*query[:3], key[2]),
+        heads=_shape_of(attention),
+        concatenated=tuple(output.arguments[0].shape),
+        output=_shape_of(output),
+    )
+
+
+def _forwards(model: Transformer, run: Callable[[Transformer], Any]) -> list[Call]:
+    """The forwards, but for dropout's, of a model like this one while it runs."""
+    calls: list[Call] = []
+    run(type(model)(model.config, probe(model.ops, calls.append), model.dtype))
+    return [call for call in calls if call.way == "forward" and call.op != "dropout"]
+
+
+def _shape_of(call: Call) -> Shape:
+    return tuple(call.result[0].shape)
+
+
+def _stages(calls: list[Call]) -> list[Stage]:
+    """Ops as the sub-layers that they make up: a norm ends the one before it, with the sum or, pre-norm, after it."""
+    stages: list[Stage] = []
+    waiting: list[Call] = []
+    for call in calls:
+        if call.op == "embedding":
+            stages.append(Stage("embedding", "Embedding", _shape_of(call)))
+        elif call.op == "add_layernorm":
+            stages += [*_sublayer(waiting), Stage("norm", "Add & Norm", _shape_of(call))]
+            waiting = []
+        elif call.op == "layernorm":
+            stages += [*_added(waiting), Stage("norm", "Norm", _shape_of(call))]
+            waiting = []
+        else:
+            waiting.append(call)
+    return stages + _added(waiting)
+
+
+def _added(calls: list[Call]) -> list[Stage]:
+    """A pre-norm sub-layer and the sum with its residual connection; nothing of no calls."""
+    return [*_sublayer(calls), Stage("norm", "Add", _shape_of(calls[-1]))] if calls else []
+
+
+def _sublayer(calls: list[Call]) -> list[Stage]:
+    """Attention or the feed-forward network, told by the op in its middle."""
+    for call in calls:
+        out, inside = _shape_of(calls[-1]), _shape_of(call)
+        if call.op == "attention":
+            masked = "Masked " if call.options.get("causal") else ""
+            return [Stage("attention", f"{masked}Multi-Head\nAttention", out, (f"{inside[1]} heads", inside))]
+        if call.op == "relu":
+            return [Stage("feed-forward", "Feed\nForward", out, ("hidden", inside))]
+    raise ValueError(f"no sub-layer is made of {', '.join(call.op for call in calls)}")
+
+
+SIZE = 8.5
+ARROW: dict[str, Any] = {"arrowstyle": "-|>", "color": INK, "lw": 0.9, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 8}
+
+
+def box(x: float, y: float, width: float, height: float, face: str, edge: str = INK) -> FancyBboxPatch:
+    """A rectangle with round corners, its lower left one at (x, y), in inches."""
+    style = "round,pad=0,rounding_size=0.06"
+    return FancyBboxPatch((x, y), width, height, boxstyle=style, facecolor=face, edgecolor=edge, linewidth=0.9)
+
+
+def shape_text(shape: Shape) -> str:
+    """A shape as it is written: `(2, 7, 128)`."""
+    return f"({', '.join(map(str, shape))})"
+
 
 COLOURS: dict[Kind, str] = {
     "embedding": "#fbe1e3",
@@ -26,16 +152,11 @@ ENCODER, DECODER, WIDTH, FOOT = 2.05, 5.35, 7.4, 0.35
 """Inches: from the left to the middle of each column, the page's width, and what stands below the first arrow."""
 
 
-def draw_architecture(model: Transformer, source: Array, target: Array, path: str | Path) -> None:
+def architecture_page(model: Transformer, source: Array, target: Array) -> Page:
     """Figure 1 for `model`, with the shapes that sentences of source `(B, Ts)` and target `(B, Tt)` take in it.
 
-    After Vaswani 2017, figure 1. Raises `OSError` naming the path where it can't be written.
+    After Vaswani 2017, figure 1.
     """
-    architecture_page(model, source, target).save(path)
-
-
-def architecture_page(model: Transformer, source: Array, target: Array) -> Page:
-    """`draw_architecture`'s page."""
     traced = trace(model, source, target)
     layers = model.config.num_layers, model.config.decoder_layers
     in_one, left_over = divmod(len(traced.decoder) - 1, layers[1])
@@ -129,3 +250,96 @@ class _Column:
         self.axes.plot([x, x, turn, turn], [top, top + GAP, top + GAP, y], color=INK, lw=0.9)
         self.axes.annotate("", (self.x - HALF, y), (turn, y), arrowprops=ARROW)
         self.axes.text(turn + 0.05, y + 0.06, "keys,\nvalues", ha="left", va="bottom", **text_style([], 7, GREY))
+
+
+PURPLE, ORANGE, YELLOW, GREEN, GREYISH = "#e3d3ef", "#ffe2bd", "#f3f4c4", "#cfe9cf", "#eeeeee"
+HEIGHT, STEP, HALF_WIDTH = 0.36, 0.68, 0.72
+"""Inches: of a box, from one to the next, half its width."""
+
+
+def attention_page(model: Transformer, source: Array) -> Page:
+    """Figure 2 for the first attention of `model`'s encoder over source `(B, Ts)`, with its shapes.
+
+    After Vaswani 2017, figure 2.
+    """
+    shapes = trace_attention(model, source)
+    page = Page(7.4, 4.9)
+    axes = page.axes(0, 0, page.width, page.height)
+    axes.set(xlim=(0, page.width), ylim=(0, page.height))
+    axes.set_axis_off()
+    _draw_one_head(axes, shapes, model.config.key_width)
+    _draw_heads(axes, shapes)
+    return page
+
+
+def _draw_one_head(axes: Axes, shapes: AttentionShapes, d_k: int) -> None:
+    """The left half: what happens in each head, upwards."""
+    x, foot = 1.55, 0.65
+    axes.text(x + 0.3, 4.72, "Scaled Dot-Product Attention", ha="center", **text_style([], 10.5))
+    stages: list[tuple[str, str, Shape]] = [
+        ("MatMul", PURPLE, shapes.scores),
+        (f"Scale by 1/√{d_k}", YELLOW, shapes.scores),
+        ("Mask (opt.)", "#fbe1e3", shapes.scores),
+        ("SoftMax", GREEN, shapes.scores),
+        ("MatMul", PURPLE, shapes.heads),
+    ]
+    for place, name in ((x - 0.4, "Q"), (x + 0.4, "K")):
+        _arrow(axes, (place, foot), (place, foot + STEP - HEIGHT))
+        _word(axes, place, foot - 0.12, name)
+    for i, (name, colour, shape) in enumerate(stages):
+        low = foot + (i + 1) * STEP - HEIGHT
+        axes.add_patch(box(x - HALF_WIDTH, low, 2 * HALF_WIDTH, HEIGHT, colour))
+        _word(axes, x, low + HEIGHT / 2, name)
+        top = low + HEIGHT
+        _arrow(axes, (x, top), (x, top + STEP - HEIGHT))
+        _shape(axes, x + 0.07, top + (STEP - HEIGHT) / 2, shape)
+    low = foot + len(stages) * STEP - HEIGHT
+    side = x + HALF_WIDTH + 0.55
+    axes.plot([side, side], [foot, low + HEIGHT / 2], color=INK, lw=0.9)
+    _arrow(axes, (side, low + HEIGHT / 2), (x + HALF_WIDTH, low + HEIGHT / 2))
+    _word(axes, side, foot - 0.12, "V")
+    for place, shape in ((x - 0.4, shapes.query), (x + 0.4, shapes.key), (side, shapes.value)):
+        axes.text(place, foot - 0.3, shape_text(shape), ha="center", va="top", **text_style([], 6.5, GREY))
+
+
+def _draw_heads(axes: Axes, shapes: AttentionShapes) -> None:
+    """The right half: the heads side by side."""
+    x, foot, heads = 5.35, 0.65, shapes.query[1]
+    axes.text(x, 4.72, f"Multi-Head Attention, h = {heads}", ha="center", **text_style([], 10.5))
+    for place, name in ((x - 1.2, "V"), (x, "K"), (x + 1.2, "Q")):
+        _word(axes, place, foot - 0.12, name)
+        _stack(axes, place - 0.45, foot + 0.45, 0.9, HEIGHT, "Linear", GREYISH)
+        _arrow(axes, (place, foot), (place, foot + 0.45))
+        _arrow(axes, (place, foot + 0.45 + HEIGHT), (place, foot + 1.25))
+    note = f"all three {shape_text(shapes.x)}; their projections are one product: {shape_text(shapes.projected)}"
+    axes.text(x, foot - 0.3, note, ha="center", va="top", **text_style([], 6.5, GREY))
+    _stack(axes, x - 1.65, foot + 1.25, 3.3, 0.5, "Scaled Dot-Product Attention", ORANGE)
+    _arrow(axes, (x, foot + 1.75), (x, foot + 2.35))
+    _shape(axes, x + 0.07, foot + 2.16, shapes.heads)
+    for low, name, colour, shape in (
+        (foot + 2.35, "Concat", YELLOW, shapes.concatenated),
+        (foot + 3.05, "Linear", GREYISH, shapes.output),
+    ):
+        axes.add_patch(box(x - HALF_WIDTH, low, 2 * HALF_WIDTH, HEIGHT, colour))
+        _word(axes, x, low + HEIGHT / 2, name)
+        _arrow(axes, (x, low + HEIGHT), (x, low + 0.7))
+        _shape(axes, x + 0.07, low + HEIGHT + 0.17, shape)
+
+
+def _stack(axes: Axes, left: float, low: float, width: float, height: float, name: str, colour: str) -> None:
+    """Three boxes, each half hidden by the one before it."""
+    for offset in (0.12, 0.06, 0.0):
+        axes.add_patch(box(left + offset, low + offset, width, height, colour))
+    _word(axes, left + width / 2, low + height / 2, name)
+
+
+def _word(axes: Axes, x: float, y: float, text: str) -> None:
+    axes.text(x, y, text, ha="center", va="center", **text_style([text], SIZE))
+
+
+def _shape(axes: Axes, x: float, y: float, shape: Shape) -> None:
+    axes.text(x, y, shape_text(shape), ha="left", va="center", **text_style([], 7, GREY))
+
+
+def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
+    axes.annotate("", end, start, arrowprops=ARROW)

@@ -1,16 +1,23 @@
-"""What each head of a trained model does, measured over sentences: where its weight lies, and what it resolves."""
+"""What a head of attention does, where its weight lies and what it resolves; and the pictures that show it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from numpy.typing import NDArray
 
 from minitransformer.grammar import Example
+from minitransformer.plots.attention import COLOURS, SCALE
+from minitransformer.plots.page import BLUE, GREY, INK, VERMILION, Page, fitted, text_style
 from minitransformer.translator import AttentionMaps, Translator
 
 from ...trials.bootstrap import MEAN, Interval, interval
-from .dependencies import Dependency, Kind, pieces
+from .dependencies import FAR, Dependency, Kind, pieces
 
 END = "</s>"
 JOBS = ("same place", "one before", "one after", "first", "marks", "elsewhere")
@@ -172,3 +179,223 @@ def resolve(observations: Sequence[Observation], longest: int) -> Resolution | N
         apart=float(np.mean(distances)) if distances else None,
         typical=measured_on[drawn[len(drawn) // 2]],
     )
+
+
+LONGEST = 20
+"""Tokens of a sentence that is drawn."""
+
+TITLES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
+COLUMNS = {"encoder": ["from", "to"], "decoder": ["writing", "has read"], "cross": ["writing", "source"]}
+
+
+def measured_jobs(maps: Sequence[AttentionMaps], kind: Kind) -> dict[str, Any]:
+    """The mean over the sentences of what each head does, and of what even attention would."""
+    measured, evenly = [], []
+    for each in maps:
+        weights, (_, keys) = getattr(each, kind), axes_of(each, kind)
+        seen = visible(kind, *weights.shape[-2:])
+        measured.append(shares(weights, keys, seen))  # (layers, heads, 7)
+        evenly.append(shares(even(seen), keys, seen))  # (7,)
+    return {"shares": np.mean(measured, 0).round(4).tolist(), "even": np.mean(evenly, 0).round(4).tolist()}
+
+
+def most_different(maps: Sequence[AttentionMaps], jobs: dict[str, Any]) -> dict[str, Any]:
+    """The two heads of an encoder layer whose weights lie in the most different places, on a sentence."""
+    measured = np.array(jobs["encoder"]["shares"])[..., : len(JOBS)]
+    layer, one, other = max(
+        ((i, *pair) for i, heads in enumerate(measured) for pair in combinations(range(len(heads)), 2)),
+        key=lambda found: np.abs(measured[found[0], found[1]] - measured[found[0], found[2]]).sum(),
+    )
+    chosen = _readable(maps)
+    panels = [_panel(chosen, "encoder", layer, head, colour) for head, colour in ((one, BLUE), (other, VERMILION))]
+    return {"layer": layer, "heads": [one, other], "panels": panels}
+
+
+def dependency_row(dependency: Dependency, best: Resolution | None) -> dict[str, Any]:
+    """How well its best head resolves it; `sentences` is 0 where there were too few."""
+    row: dict[str, Any] = {"name": dependency.name, "kind": dependency.kind, "sentences": 0}
+    if best is None:
+        return row
+    return row | {
+        "sentences": best.sentences,
+        "layer": best.layer,
+        "head": best.head,
+        "weight": _rounded(best.weight),
+        "beyond": _rounded(best.beyond),
+        "others": round(best.others, 4),
+        "even": round(best.even, 4),
+        "apart": None if best.apart is None else round(best.apart, 1),
+    }
+
+
+def dependency_picture(dependency: Dependency, best: Resolution) -> dict[str, Any]:
+    """The typical sentence: all that the head does, and what the dependent alone does."""
+    seen = best.typical
+    whole = _panel(seen.maps, dependency.kind, best.layer, best.head, BLUE)
+    return {
+        **dependency_row(dependency, best),
+        "words": [seen.dependent, seen.governor],
+        "one": round(float(seen.weights[best.layer, best.head]), 4),
+        "panels": [whole, whole | {"title": f"from “{seen.dependent}”", "shown": [seen.query], "marked": seen.keys}],
+    }
+
+
+def sharpest(maps: Sequence[AttentionMaps], kind: Kind) -> dict[str, Any]:
+    """The head with most weight on single words elsewhere, where no derivation says which word depends on which."""
+    measured = np.array(measured_jobs(maps, kind)["shares"])  # (layers, heads, 7)
+    elsewhere, evenness = measured[..., JOBS.index("elsewhere")], measured[..., -1]
+    layer, head = (int(i) for i in np.unravel_index((elsewhere * (1 - evenness)).argmax(), elsewhere.shape))
+    chosen = _readable(maps)
+    whole = _panel(chosen, kind, layer, head, BLUE)
+    weights = np.array(whole["weights"])
+    far = np.abs(np.subtract.outer(*map(np.arange, weights.shape))) > FAR
+    words = np.logical_and.outer(*([not is_mark(token) for token in whole[side]] for side in ("queries", "keys")))
+    query, key = (int(i) for i in np.unravel_index((weights * far * words).argmax(), weights.shape))
+    title = f"from “{whole['queries'][query]}”"
+    return {
+        "kind": kind,
+        "layer": layer,
+        "head": head,
+        "elsewhere": float(elsewhere[layer, head]),
+        "panels": [whole, whole | {"title": title, "shown": [query], "marked": [key]}],
+    }
+
+
+def _readable(maps: Sequence[AttentionMaps]) -> AttentionMaps:
+    """The longest that may be drawn, or the shortest."""
+    short = [each for each in maps if _length(each) <= LONGEST]
+    return max(short, key=_length) if short else min(maps, key=_length)
+
+
+def _length(maps: AttentionMaps) -> int:
+    return max(len(maps.source_tokens), len(maps.target_tokens))
+
+
+def _panel(maps: AttentionMaps, kind: Kind, layer: int, head: int, colour: str) -> dict[str, Any]:
+    """The arguments of a `Panel`."""
+    queries, keys = axes_of(maps, kind)
+    return {
+        "title": f"{TITLES[kind]}, {head_name(layer, head)}",
+        "queries": queries,
+        "keys": keys,
+        "weights": getattr(maps, kind)[layer, head].astype(float).round(4).tolist(),
+        "columns": COLUMNS[kind],
+        "colour": colour,
+    }
+
+
+def _rounded(interval: Interval) -> list[float]:
+    return [round(interval.value, 4), round(interval.low, 4), round(interval.high, 4)]
+
+
+def head_name(layer: int, head: int) -> str:
+    """The name in a title of a layer and a head counted from 0."""
+    return f"layer {layer + 1}, head {head + 1}"
+
+
+Jobs = Mapping[str, Mapping[str, Sequence[Any]]]
+"""Of each attention `shares`, `(layers, heads, 7)`, and those of `even` attention, `(7,)`."""
+
+
+def draw_jobs(jobs: Jobs, titles: Mapping[str, str], path: str | Path) -> None:
+    """The attentions side by side; below each, what even attention would give. Raises `OSError` as `Page.save`."""
+    rows = max(np.shape(each["shares"])[0] * np.shape(each["shares"])[1] for each in jobs.values()) + 1
+    page = Page(7.4, 1.45 + 0.17 * rows, layout="constrained")
+    columns = [*JOBS, "evenness"]
+    every = np.atleast_1d(page.figure.subplots(1, len(jobs)))
+    for axes, (kind, each) in zip(every, jobs.items(), strict=True):
+        shares = np.array(each["shares"])  # (layers, heads, 7)
+        layers, heads = shares.shape[:2]
+        table = np.vstack([shares.reshape(layers * heads, -1), each["even"]])
+        axes.imshow(table, cmap=COLOURS, norm=SCALE, aspect="auto", interpolation="nearest")
+        ends = [heads * (layer + 1) - 0.5 for layer in range(layers)]
+        axes.hlines(ends, -0.5, len(columns) - 0.5, colors=GREY, lw=0.8)
+        axes.vlines(len(JOBS) - 0.5, -0.5, len(table) - 0.5, colors=GREY, lw=0.8)
+        names = [*(f"{layer + 1}.{head + 1}" for layer in range(layers) for head in range(heads)), "even"]
+        axes.set_yticks(range(len(table)), names, **text_style([], 7))
+        axes.set_xticks(range(len(columns)), columns, rotation=90, **text_style([], 7.5))
+        axes.tick_params(length=0, pad=2)
+        axes.spines[:].set(linewidth=0.5, color=GREY)
+        axes.set_title(titles[kind], **text_style([], 9))
+    every[0].set_ylabel("layer.head", **text_style([], 8.5))
+    bar = page.figure.colorbar(ScalarMappable(SCALE, COLOURS), ax=list(every), pad=0.02, aspect=30, ticks=[0, 0.5, 1])
+    bar.ax.tick_params(labelsize=7.5, labelcolor=INK)
+    bar.set_label("part of a head's weight", **text_style([], 8))
+    page.save(path)
+
+
+LINE, TOP, FOOT = 0.185, 0.62, 0.08
+"""Inches: from a word to the next, and the room above and below them."""
+
+FAINTEST = 0.02
+"""The least weight that is drawn."""
+
+THICKEST = 5.0
+WORDS = 1.15
+"""Points of a line of weight 1; inches that a column of words may take."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One head on one sentence.
+
+    queries, keys  words, the queries to the left
+    weights        `(Tq, Tk)`
+    columns        what to write above the queries and above the keys
+    shown          the queries whose lines are drawn, all where it is None; their words and `marked` keys are in colour
+    """
+
+    title: str
+    queries: list[str]
+    keys: list[str]
+    weights: list[list[float]]
+    columns: list[str]
+    colour: str
+    shown: list[int] | None = None
+    marked: list[int] | None = None
+
+
+def draw_lines(panels: Sequence[Panel], path: str | Path, width: float = 7.4) -> None:
+    """The panels side by side on a page so many inches wide. Raises `OSError` as `Page.save`.
+
+    Raises `ValueError` where a panel's weights are not one row a query and one column a key.
+    """
+    for panel in panels:
+        if [len(row) for row in panel.weights] != [len(panel.keys)] * len(panel.queries):
+            raise ValueError(f"{panel.title}: the weights are not {len(panel.queries)} rows of {len(panel.keys)}")
+    rows = max(max(len(panel.queries), len(panel.keys)) for panel in panels)
+    page = Page(width, TOP + rows * LINE + FOOT)
+    each = width / len(panels)
+    for number, panel in enumerate(panels):
+        axes = page.axes(number * each, 0, each, page.height)
+        axes.set(xlim=(0, each), ylim=(0, page.height))
+        axes.set_axis_off()
+        _draw(axes, panel, each, page.height)
+    page.save(path)
+
+
+def _draw(axes: Axes, panel: Panel, width: float, height: float) -> None:
+    left, right = 0.1 + WORDS, width - 0.1 - WORDS
+    top = height - TOP
+    axes.text(width / 2, height - 0.1, panel.title, ha="center", va="top", **text_style([panel.title], 9))
+    shown = range(len(panel.queries)) if panel.shown is None else panel.shown
+    for x, align, name, words, marked in (
+        (left, "right", panel.columns[0], panel.queries, panel.shown or []),
+        (right, "left", panel.columns[1], panel.keys, panel.marked or []),
+    ):
+        axes.text(x, top + 0.12, name, ha=align, va="center", **text_style([name], 7, GREY))
+        for number, word in enumerate(words):
+            text = fitted(word, 8, WORDS)
+            style = text_style([text], 8, panel.colour if number in marked else INK)
+            weight = "bold" if number in marked else "normal"
+            axes.text(x, _y(top, number), text, ha=align, va="center", fontweight=weight, **style)
+    for query in shown:
+        for key, weight in enumerate(panel.weights[query]):
+            if weight >= FAINTEST:
+                ends = [left + 0.05, right - 0.05], [_y(top, query), _y(top, key)]
+                strength = min(weight, 1.0)
+                axes.plot(*ends, color=panel.colour, lw=THICKEST * strength, alpha=0.25 + 0.6 * strength)
+
+
+def _y(top: float, number: int) -> float:
+    return top - (number + 0.5) * LINE

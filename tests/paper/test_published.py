@@ -4,8 +4,7 @@ import pytest
 
 from minitransformer.costs import flops_per_token
 from minitransformer.models import TransformerConfig
-from paper.cost import training_cost, training_costs
-from paper.published import RUNS, TABLE_2, Run
+from paper.published import RUNS, TABLE_2, Run, training_cost, training_costs
 
 PRINTED = {"base": "Transformer (base model)", "big": "Transformer (big)"}
 

@@ -10,13 +10,10 @@ import pytest
 
 from minitransformer.models import TransformerConfig
 from minitransformer.ops import numpy_ops
-from paper.cost import training_costs
 from paper.experiment import GRAMMAR, Context, Findings
-from paper.experiments.cost import experiment as cost
-from paper.experiments.cost import hardware, stopwatch
-from paper.experiments.cost.hardware import CHIPS, MeasuredStep, measured_steps
-from paper.experiments.cost.stopwatch import StepTime, fits, time_step
-from paper.published import RUNS
+from paper.experiments import cost_today as cost
+from paper.experiments.cost_today import CHIPS, MeasuredStep, StepTime, fits, measured_steps, time_step
+from paper.published import RUNS, training_costs
 
 TINY = TransformerConfig(vocab_size=50, d_model=16, num_heads=2, d_ff=16, num_layers=1)
 
@@ -24,7 +21,7 @@ TINY = TransformerConfig(vocab_size=50, d_model=16, num_heads=2, d_ff=16, num_la
 @pytest.fixture(autouse=True)
 def _memory_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """The allocator's settings are the whole process's."""
-    monkeypatch.setattr(stopwatch, "keep_freed_memory", lambda: False)
+    monkeypatch.setattr(cost, "keep_freed_memory", lambda: False)
 
 
 def _findings(monkeypatch: pytest.MonkeyPatch, folder: Path, big_fits: bool = True, gpus: Any = ()) -> Findings:
@@ -33,8 +30,8 @@ def _findings(monkeypatch: pytest.MonkeyPatch, folder: Path, big_fits: bool = Tr
     monkeypatch.setattr(cost, "TIMED", {"base": 8, "big": 4})
     monkeypatch.setattr(cost, "fits", lambda *arguments: big_fits)
     monkeypatch.setattr(cost, "measured_steps", lambda: iter(gpus))
-    laboratory: Any = SimpleNamespace(ops=numpy_ops, dtype="float32", backend="NumPy, float32")
-    return json.loads(json.dumps(cost.find(Context(GRAMMAR, 1.0, laboratory))))
+    runner: Any = SimpleNamespace(ops=numpy_ops, dtype="float32", backend="NumPy, float32")
+    return json.loads(json.dumps(cost.find(Context(GRAMMAR, 1.0, runner))))
 
 
 def test_it_trains_nothing() -> None:
@@ -116,13 +113,13 @@ def test_the_ledger(tmp_path: Path) -> None:
 def test_the_ledger_is_where_the_kernels_write_it() -> None:
     from kernels.ledger import RESULTS
 
-    assert hardware.LEDGER == RESULTS
+    assert cost.LEDGER == RESULTS
 
 
 def test_a_line_through_two_times() -> None:
     """0.5 s and 10 ms a token; where noise says otherwise, no time that is independent of tokens."""
     for times, fixed, per_token in (((0.7, 1.3), 0.5, 0.01), ((1.4, 1.3), 0.0, 1.3 / 80), ((0.1, 1.3), 0.0, 1.3 / 80)):
-        assert stopwatch._line((20, 80), times) == pytest.approx((fixed, per_token))
+        assert cost._line((20, 80), times) == pytest.approx((fixed, per_token))
 
 
 def test_a_step_is_timed() -> None:
@@ -142,7 +139,7 @@ def test_rounds_say_how_sure_it_is() -> None:
 def test_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fits(TINY, 2, 8, 1)
     assert not fits(TINY, 10**9, 8, 1)
-    monkeypatch.setattr(stopwatch.os, "sysconf_names", {})
+    monkeypatch.setattr(cost.os, "sysconf_names", {})
     assert not fits(TINY, 2, 8, 1)
 
 

@@ -1,6 +1,7 @@
 """The figures from a trained model, and what is said of them."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minitransformer.optimizer import noam
 from paper.experiment import GRAMMAR, Context, Findings, Task
-from paper.experiments.figures import experiment as figures
-from paper.trials.laboratory import Laboratory
-from paper.trials.trial import Exam, Trial
+from paper.experiments import figures
+from paper.trials.runner import Runner
+from paper.trials.trial import Evaluation, Trial
 
 TEXT = replace(GRAMMAR.text, vocab_size=500, sentences=300)
 PICTURES = {"architecture", "attention", "schedule", "positions", "jobs", "heads", "long-distance", "agreement"}
@@ -19,17 +21,17 @@ PICTURES = {"architecture", "attention", "schedule", "positions", "jobs", "heads
 
 def _tiny(task: Task, scale: float) -> Trial:
     config = task.transformer(d_model=16, num_heads=2, d_ff=16, num_layers=1)
-    return Trial("tiny", task.text, config, task.training(4, tokens_per_batch=512), (Exam(sentences=2, beam=1),))
+    return Trial("tiny", task.text, config, task.training(4, tokens_per_batch=512), (Evaluation(sentences=2, beam=1),))
 
 
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
-    """A laboratory in which a tiny model has made four steps."""
+    """A runner in which a tiny model has made four steps."""
     folder = tmp_path_factory.mktemp("figures")
     task = replace(GRAMMAR, text=TEXT)
-    laboratory = Laboratory(folder, workers=1, say=lambda line: None)
-    laboratory.run([_tiny(task, 1.0)])
-    return Context(task, 1.0, laboratory)
+    runner = Runner(folder, workers=1, say=lambda line: None)
+    runner.run([_tiny(task, 1.0)])
+    return Context(task, 1.0, runner)
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +108,15 @@ def test_without_a_model_the_formulas_remain(findings: Findings, tmp_path: Path)
     assert "ended early: the loss of step 3 is nan." in text
     assert "Figure 3’s" not in text
     assert len(list(tmp_path.glob("*.png"))) == text.count("(pictures/") == 4
+
+
+@pytest.mark.parametrize("draw", [figures.draw_schedule, figures.draw_positions])
+def test_the_picture_is_a_png(draw: Callable[[Path], None], tmp_path: Path) -> None:
+    draw(tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_peak_is_in_the_picture() -> None:
+    for name, d_model, warmup, _ in figures.SCHEDULES:
+        rates = [noam(step, d_model, warmup) for step in range(1, figures.STEPS + 1)]
+        assert rates.index(max(rates)) + 1 == warmup, name

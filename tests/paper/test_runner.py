@@ -24,26 +24,25 @@ from minitransformer.data.preparation import CorpusChoice, prepare
 from minitransformer.lock import locked
 from minitransformer.models import RecurrentConfig, TransformerConfig
 from minitransformer.training import Trainer, TrainingDiverged, TrainingSettings
-from paper.trials import conduct as conducting
-from paper.trials import laboratory as laboratories
-from paper.trials.conduct import Interrupted
-from paper.trials.exam import likelihood
-from paper.trials.laboratory import Laboratory
-from paper.trials.trial import Exam, Trial, TrialResult, step_flops
+from paper.trials import run as running
+from paper.trials import runner as runners
+from paper.trials.run import Interrupted, likelihood
+from paper.trials.runner import Runner
+from paper.trials.trial import Evaluation, Trial, TrialResult, step_flops
 
 TEXT = CorpusChoice(vocab_size=400, sentences=200, max_length=160)
 CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_length=160)
 SETTINGS = TrainingSettings(steps=41, tokens_per_batch=512, warmup_steps=3, peak_lr=1e-2, threads=1)
-EXAMS = (Exam("mean", 6, averaged=True, beam=2), Exam("last", 6, beam=1))
-TRIAL = Trial("small one", TEXT, CONFIG, SETTINGS, EXAMS)
+EVALUATIONS = (Evaluation("mean", 6, averaged=True, beam=2), Evaluation("last", 6, beam=1))
+TRIAL = Trial("small one", TEXT, CONFIG, SETTINGS, EVALUATIONS)
 OTHER = replace(TRIAL, name="another", config=RecurrentConfig(400, d_model=16, max_length=160))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A laboratory in which the first trial was done in this process."""
-    folder = tmp_path_factory.mktemp("laboratory")
-    Laboratory(folder, workers=1, say=lambda line: None).run([TRIAL])
+    """A runner in which the first trial was done in this process."""
+    folder = tmp_path_factory.mktemp("runner")
+    Runner(folder, workers=1, say=lambda line: None).run([TRIAL])
     return folder
 
 
@@ -54,29 +53,29 @@ def same(a: TrialResult, b: TrialResult) -> bool:
         del values["seconds"]
         for point in values["curve"]:
             del point["seconds"]
-        for exam in values["exams"].values():
-            del exam["seconds"]
+        for evaluation in values["evaluations"].values():
+            del evaluation["seconds"]
     return left == right
 
 
 def test_a_trial_leaves_its_result_and_its_model(folder: Path) -> None:
-    laboratory = Laboratory(folder)
-    result = laboratory.result(TRIAL)
+    runner = Runner(folder)
+    result = runner.result(TRIAL)
     assert result.steps == 41
-    assert result.pairs == len(laboratory.data(TEXT).train)
-    assert result.epochs == pytest.approx(41 / len(Batches(laboratory.data(TEXT).train, 512)))
+    assert result.pairs == len(runner.data(TEXT).train)
+    assert result.epochs == pytest.approx(41 / len(Batches(runner.data(TEXT).train, 512)))
     assert result.diverged is None
-    assert set(result.exams) == {"mean", "last"}
-    assert result.exam.statistics.shape == (6, 10)
-    assert len(result.exam.hypotheses) == 6
-    assert laboratory.model_path(TRIAL).is_file()
+    assert set(result.evaluations) == {"mean", "last"}
+    assert result.answers().statistics.shape == (6, 10)
+    assert len(result.answers().hypotheses) == 6
+    assert runner.model_path(TRIAL).is_file()
     assert not any((folder / "trainings").iterdir())
 
 
 def test_the_likelihood_is_that_of_each_sentence_alone(folder: Path) -> None:
-    laboratory = Laboratory(folder)
-    model = load_checkpoint(laboratory.model_path(TRIAL), with_optimizer=False).model()
-    pairs = [laboratory.data(TEXT).train[i] for i in range(5)]
+    runner = Runner(folder)
+    model = load_checkpoint(runner.model_path(TRIAL), with_optimizer=False).model()
+    pairs = [runner.data(TEXT).train[i] for i in range(5)]
     sources, targets = ([list(map(int, pair[side])) for pair in pairs] for side in (0, 1))
     found = likelihood(model, sources, targets)
     for row, source, target in zip(found, sources, targets, strict=True):
@@ -90,21 +89,21 @@ def test_a_trial_is_done_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*args: Any) -> None:
         raise AssertionError("it was done already")
 
-    monkeypatch.setattr("paper.trials.laboratory.conduct", refuse)
+    monkeypatch.setattr("paper.trials.runner.run_trial", refuse)
     lines: list[str] = []
-    Laboratory(folder, workers=1, say=lines.append).run([TRIAL, TRIAL])
+    Runner(folder, workers=1, say=lines.append).run([TRIAL, TRIAL])
     assert lines == ["1 of 1 trials are done already"]
     with pytest.raises(AssertionError, match="already"):
-        Laboratory(folder, workers=1, say=lines.append).run([replace(TRIAL, settings=replace(SETTINGS, steps=42))])
+        Runner(folder, workers=1, say=lines.append).run([replace(TRIAL, settings=replace(SETTINGS, steps=42))])
 
 
 def test_the_rest_is_told_from_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of twice the tokens are twice the work, and each of two workers does half of it."""
     told: list[str] = []
     clock = iter([1000.0, 1100.0, 1400.0, 1450.0])
-    monkeypatch.setattr(laboratories, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(runners, "perf_counter", lambda: next(clock))
     wide = replace(TRIAL, settings=replace(SETTINGS, tokens_per_batch=1024))
-    progress = laboratories._Progress(0, [TRIAL, wide, wide], 2, told.append)
+    progress = runners._Progress(0, [TRIAL, wide, wide], 2, told.append)
     result = TrialResult(parameters=1, steps=41, tokens=1, seconds=99.0, pairs=1, epochs=1.0, flops=1.0, curve=[])
     for trial, seconds in ((TRIAL, 120.0), (wide, 240.0), (wide, 240.0)):
         progress.done(trial, result, seconds)
@@ -115,10 +114,10 @@ def test_the_rest_is_told_from_what_is_done(tmp_path: Path, monkeypatch: pytest.
 
 def test_processes_side_by_side_come_to_the_same(folder: Path, tmp_path: Path) -> None:
     lines: list[str] = []
-    laboratory = Laboratory(tmp_path, workers=2, say=lines.append)
-    laboratory.run([TRIAL, OTHER])
-    assert same(laboratory.result(TRIAL), Laboratory(folder).result(TRIAL))
-    assert laboratory.result(OTHER).parameters != laboratory.result(TRIAL).parameters
+    runner = Runner(tmp_path, workers=2, say=lines.append)
+    runner.run([TRIAL, OTHER])
+    assert same(runner.result(TRIAL), Runner(folder).result(TRIAL))
+    assert runner.result(OTHER).parameters != runner.result(TRIAL).parameters
     assert any("[2/2]" in line for line in lines)
 
 
@@ -132,58 +131,58 @@ def test_an_interrupted_trial_goes_on(folder: Path, tmp_path: Path, monkeypatch:
         return record
 
     lines: list[str] = []
-    laboratory = Laboratory(tmp_path, workers=1, say=lines.append)
+    runner = Runner(tmp_path, workers=1, say=lines.append)
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_train_step", interrupted_at_thirty)
         with pytest.raises(Interrupted):
-            laboratory.run([TRIAL])
+            runner.run([TRIAL])
     assert lines[-1] == "stopped with 0 of 1 trials done; trainings are saved"
     with pytest.raises(FileNotFoundError):
-        laboratory.result(TRIAL)
+        runner.result(TRIAL)
     resumed: list[int] = []
     resume = Trainer.resume
     monkeypatch.setattr(Trainer, "resume", lambda self: (resume(self), resumed.append(self.step)))
-    laboratory.run([TRIAL])
+    runner.run([TRIAL])
     assert resumed == [30]
-    assert same(laboratory.result(TRIAL), Laboratory(folder).result(TRIAL))
+    assert same(runner.result(TRIAL), Runner(folder).result(TRIAL))
 
 
 def test_a_training_that_diverges_says_so(tmp_path: Path) -> None:
     prepare(tmp_path / "data", TEXT)
-    laboratory = Laboratory(tmp_path, workers=1, say=lambda line: None)
+    runner = Runner(tmp_path, workers=1, say=lambda line: None)
     wild = replace(TRIAL, settings=replace(SETTINGS, warmup_steps=1, peak_lr=1e30))
-    laboratory.run([wild])
-    result = laboratory.result(wild)
+    runner.run([wild])
+    result = runner.result(wild)
     assert result.diverged is not None
     assert "step" in result.diverged
-    assert not result.exams
-    with pytest.raises(ValueError, match="no model to examine"):
-        result.exam  # noqa: B018
+    assert not result.evaluations
+    with pytest.raises(ValueError, match="no model to evaluate"):
+        result.answers()
 
 
 def test_the_first_step_may_diverge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def diverging(self: Trainer, workers: Any) -> Any:
         raise TrainingDiverged("the loss of step 1 is nan")
 
-    laboratory = Laboratory(tmp_path, workers=1, say=lambda line: None)
+    runner = Runner(tmp_path, workers=1, say=lambda line: None)
     monkeypatch.setattr(Trainer, "_train_step", diverging)
-    laboratory.run([TRIAL])
-    result = laboratory.result(TRIAL)
+    runner.run([TRIAL])
+    result = runner.result(TRIAL)
     assert (result.steps, result.flops, result.curve) == (0, 0.0, [])
     assert result.diverged == "the loss of step 1 is nan"
 
 
 def test_the_mean_is_of_five_checkpoints(folder: Path) -> None:
     """41 steps: checkpoints at every second and at the last, which is no multiple."""
-    checkpoint = load_checkpoint(Laboratory(folder).model_path(TRIAL))
+    checkpoint = load_checkpoint(Runner(folder).model_path(TRIAL))
     assert checkpoint.state["averaged_steps"] == [34, 36, 38, 40, 41]
 
 
 def test_a_damaged_result_is_named_and_its_trial_done_again_once_it_is_deleted(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    laboratory, copy = Laboratory(folder), Laboratory(tmp_path, workers=1, say=lambda line: None)
-    whole = laboratory._result(laboratory.key(TRIAL)).read_bytes()
+    runner, copy = Runner(folder), Runner(tmp_path, workers=1, say=lambda line: None)
+    whole = runner._result(runner.key(TRIAL)).read_bytes()
     path = copy._result(copy.key(TRIAL))
     path.parent.mkdir()
     for content in (whole[:-20], b"{}", 10**5 * b"[", whole.replace(b"0", b"1", 1)):
@@ -191,33 +190,33 @@ def test_a_damaged_result_is_named_and_its_trial_done_again_once_it_is_deleted(
         with pytest.raises(ValueError, match=r"small-one-\w+\.json is damaged .*: delete it, and the trial is done"):
             copy.run([TRIAL])
     path.unlink()
-    monkeypatch.setattr(laboratories, "conduct", lambda *args: laboratory.result(TRIAL))
+    monkeypatch.setattr(runners, "run_trial", lambda *args: runner.result(TRIAL))
     copy.run([TRIAL])
-    assert same(copy.result(TRIAL), laboratory.result(TRIAL))
+    assert same(copy.result(TRIAL), runner.result(TRIAL))
     unsealed = json.loads(whole)
     del unsealed["crc32"]
     path.write_text(json.dumps(unsealed))  # of the first edition
-    assert same(copy.result(TRIAL), laboratory.result(TRIAL))
+    assert same(copy.result(TRIAL), runner.result(TRIAL))
 
 
 def test_a_damaged_result_is_refused_before_any_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    laboratory = Laboratory(tmp_path, workers=1, say=lambda line: None)
-    path = laboratory._result(laboratory.key(OTHER))
+    runner = Runner(tmp_path, workers=1, say=lambda line: None)
+    path = runner._result(runner.key(OTHER))
     path.parent.mkdir()
-    path.write_text('{"exams": {}}', encoding="utf-8")
-    monkeypatch.setattr(laboratories, "conduct", lambda *args: pytest.fail("it trains first"))
+    path.write_text('{"evaluations": {}}', encoding="utf-8")
+    monkeypatch.setattr(runners, "run_trial", lambda *args: pytest.fail("it trains first"))
     with pytest.raises(ValueError, match=r"another-\w+\.json is damaged"):
-        laboratory.run([TRIAL, OTHER])
+        runner.run([TRIAL, OTHER])
 
 
 def test_a_result_without_its_exams_is_damaged(folder: Path, tmp_path: Path) -> None:
-    laboratory, copy = Laboratory(folder), Laboratory(tmp_path)
-    values = laboratory.result(TRIAL).to_dict()
-    del values["exams"]["last"]
+    runner, copy = Runner(folder), Runner(tmp_path)
+    values = runner.result(TRIAL).to_dict()
+    del values["evaluations"]["last"]
     path = copy._result(copy.key(TRIAL))
     path.parent.mkdir()
     path.write_text(json.dumps(values), encoding="utf-8")
-    with pytest.raises(ValueError, match="not every exam is in it"):
+    with pytest.raises(ValueError, match="not every evaluation is in it"):
         copy.result(TRIAL)
 
 
@@ -225,63 +224,63 @@ def test_what_was_deleted_is_made_again(folder: Path, tmp_path: Path) -> None:
     """The text without its training, the model with it."""
     shutil.copytree(folder, tmp_path / "copy")
     lines: list[str] = []
-    laboratory = Laboratory(tmp_path / "copy", workers=1, say=lines.append)
-    data, model = laboratory._data(TEXT), laboratory.model_path(TRIAL)
+    runner = Runner(tmp_path / "copy", workers=1, say=lines.append)
+    data, model = runner._data(TEXT), runner.model_path(TRIAL)
     before = model.read_bytes()
     (data / "train" / "ids.bin").unlink()
     for kind in ("models", "results"):
-        (tmp_path / "copy" / kind / f"{laboratory.key(TRIAL)}.{dead_process()}.tmp").touch()  # left by a kill
-    laboratory.run([TRIAL])
+        (tmp_path / "copy" / kind / f"{runner.key(TRIAL)}.{dead_process()}.tmp").touch()  # left by a kill
+    runner.run([TRIAL])
     assert not list(tmp_path.rglob("*.tmp"))
-    assert len(laboratory.data(TEXT).train)
+    assert len(runner.data(TEXT).train)
     assert lines == ["1 of 1 trials are done already"]
     model.unlink()
-    laboratory.run([TRIAL])
+    runner.run([TRIAL])
     assert model.read_bytes() == before
-    assert same(laboratory.result(TRIAL), Laboratory(folder).result(TRIAL))
+    assert same(runner.result(TRIAL), Runner(folder).result(TRIAL))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_damaged_checkpoint_is_named(workers: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    laboratory = Laboratory(tmp_path, workers=workers, say=lambda line: None)
-    training = tmp_path / "trainings" / laboratory.key(TRIAL)
+    runner = Runner(tmp_path, workers=workers, say=lambda line: None)
+    training = tmp_path / "trainings" / runner.key(TRIAL)
     training.mkdir(parents=True)
     (training / "step-00000030.safetensors").write_bytes(b"half of it")
     with pytest.raises((CheckpointError, ChildProcessError)) as caught:
-        laboratory.run([TRIAL])
+        runner.run([TRIAL])
     error = capfd.readouterr().err + str(caught.value)
     assert f"without {training}, the trial is done from its beginning" in error
     assert "Traceback" not in error
     shutil.rmtree(training)
     if workers == 1:
-        laboratory.run([TRIAL])
-        assert laboratory.result(TRIAL).steps == 41
+        runner.run([TRIAL])
+        assert runner.result(TRIAL).steps == 41
 
 
 def test_a_file_in_the_folder_s_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match=r"cannot make the folder .*file: File exists"):
-        Laboratory(tmp_path / "file").run([])
+        Runner(tmp_path / "file").run([])
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
-    laboratory = Laboratory(tmp_path, say=lambda line: None)
+    runner = Runner(tmp_path, say=lambda line: None)
     said = f"{tmp_path} is in use by process {os.getpid()} since"
     with ThreadPoolExecutor() as others, locked(tmp_path), pytest.raises(BlockingIOError, match=said):
-        others.submit(laboratory.run, []).result()
-    laboratory.run([])
+        others.submit(runner.run, []).result()
+    runner.run([])
 
 
 def test_another_edition_or_text_is_another_trial(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    laboratory = Laboratory(folder)
-    keys = {laboratory.key(TRIAL), replace(laboratory, backend="other").key(TRIAL)}
+    runner = Runner(folder)
+    keys = {runner.key(TRIAL), replace(runner, backend="other").key(TRIAL)}
     with monkeypatch.context() as patch:
-        patch.setattr(laboratories, "EDITION", 0)
-        keys.add(laboratory.key(TRIAL))
-    monkeypatch.setattr(laboratories, "fingerprint_of", lambda text: "changed")
-    laboratories._fingerprint.cache_clear()
-    keys.add(laboratory.key(TRIAL))
-    laboratories._fingerprint.cache_clear()
+        patch.setattr(runners, "EDITION", 0)
+        keys.add(runner.key(TRIAL))
+    monkeypatch.setattr(runners, "fingerprint_of", lambda text: "changed")
+    runners._fingerprint.cache_clear()
+    keys.add(runner.key(TRIAL))
+    runners._fingerprint.cache_clear()
     assert len(keys) == 4
 
 
@@ -290,7 +289,7 @@ def test_a_text_without_a_test_set_is_refused_before_any_training(tmp_path: Path
         (tmp_path / name).write_text("a b c\n" * 5, encoding="utf-8")
     text = CorpusChoice(dataset=None, data=str(tmp_path), vocab_size=400)
     with pytest.raises(FileNotFoundError, match="has no test set"):
-        Laboratory(tmp_path / "work", say=lambda line: None).run([replace(TRIAL, text=text)])
+        Runner(tmp_path / "work", say=lambda line: None).run([replace(TRIAL, text=text)])
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
@@ -300,15 +299,15 @@ def test_trials_die_with_their_parent(tmp_path: Path) -> None:
     program = f"""
 import pickle, sys
 from pathlib import Path
-from paper.trials.laboratory import Laboratory
+from paper.trials.runner import Runner
 if __name__ == "__main__":
     trial = pickle.loads({pickle.dumps(endless)!r})
-    Laboratory(Path({str(tmp_path)!r}), workers=2, say=lambda line: None).run([trial])
+    Runner(Path({str(tmp_path)!r}), workers=2, say=lambda line: None).run([trial])
 """
     script = tmp_path / "endless.py"
     script.write_text(program, encoding="utf-8")
     parent = subprocess.Popen([sys.executable, str(script)], env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
-    log = tmp_path / "trainings" / Laboratory(tmp_path).key(endless) / "log.jsonl"
+    log = tmp_path / "trainings" / Runner(tmp_path).key(endless) / "log.jsonl"
     wait_for(log.exists)
     parent.kill()
     parent.wait()
@@ -326,17 +325,17 @@ def test_a_process_that_fails_ends_the_run(tmp_path: Path, capfd: pytest.Capture
     """A vocabulary that is not the text's: the child's traceback, and one line from the parent."""
     wrong = replace(TRIAL, config=replace(CONFIG, vocab_size=100))
     with pytest.raises(ChildProcessError, match="'small one' failed"):
-        Laboratory(tmp_path, workers=2, say=lambda line: None).run([wrong])
+        Runner(tmp_path, workers=2, say=lambda line: None).run([wrong])
     assert "ValueError" in capfd.readouterr().err
 
 
 def test_operations_of_a_step_are_those_of_the_formula() -> None:
-    assert step_flops(CONFIG, (4, 8)) == pytest.approx(4 * 8 * 2 * flops_per_token(CONFIG, 8).training)
+    assert step_flops(CONFIG, (4, 8, 8)) == pytest.approx(4 * 8 * 2 * flops_per_token(CONFIG, 8).training)
 
 
 def test_counted_batches_are_spread_over_the_epoch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting all of them changes little."""
-    data = Laboratory(folder).data(TEXT)
-    some = conducting._batch_flops(TRIAL, data)
-    monkeypatch.setattr(conducting, "COUNTED_BATCHES", 10**6)
-    assert some == pytest.approx(conducting._batch_flops(TRIAL, data), rel=0.05)
+    data = Runner(folder).data(TEXT)
+    some = running._batch_flops(TRIAL, data)
+    monkeypatch.setattr(running, "COUNTED_BATCHES", 10**6)
+    assert some == pytest.approx(running._batch_flops(TRIAL, data), rel=0.05)

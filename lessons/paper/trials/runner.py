@@ -31,18 +31,18 @@ from minitransformer.training import LOG_NAME
 from minitransformer.training.signals import StopRequest
 from minitransformer.visible import visible
 
-from .conduct import Interrupted, conduct
+from .run import Interrupted, run_trial
 from .trial import Trial, TrialResult, key_of
 
 EDITION = 2
-"""Of all that trials depend on and do not describe: count it up when models, training or exams compute otherwise."""
+"""All that trials depend on and do not describe: count it up when models, training or evaluations compute otherwise."""
 
 TOLD_TO_STOP = 128 + signal.SIGTERM
 """The exit status of a trial's process that ended so, as shells count."""
 
 
 @dataclass(frozen=True)
-class Laboratory:
+class Runner:
     """A folder of trials, and what computes them.
 
     workers  trials at once, each a process with one thread; backends other than NumPy have one, this process
@@ -90,9 +90,11 @@ class Laboratory:
         """What a trial came to. Raises `FileNotFoundError` where it was not run, `ValueError` for a damaged file."""
         path = self._result(self.key(trial))
         try:
-            result = TrialResult.from_dict(unseal(path.read_bytes(), lambda values: "exams" in values))
-            if result.diverged is None and result.exams.keys() != {exam.name for exam in trial.exams}:
-                raise ValueError("not every exam is in it")
+            result = TrialResult.from_dict(unseal(path.read_bytes(), lambda values: "evaluations" in values))
+            if result.diverged is None and result.evaluations.keys() != {
+                evaluation.name for evaluation in trial.evaluations
+            }:
+                raise ValueError("not every evaluation is in it")
             return result
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is damaged ({error!r}): delete it, and the trial is done again") from None
@@ -154,7 +156,7 @@ class Laboratory:
         training = self.folder / "trainings" / key
         data = self.data(trial.text)
         try:
-            result = conduct(trial, data, training, self.model_path(trial), self.ops, self.dtype)
+            result = run_trial(trial, data, training, self.model_path(trial), self.ops, self.dtype)
         except CheckpointError as error:
             raise CheckpointError(f"{error}; without {training}, the trial is done from its beginning") from None
         with atomic_write(self._result(key)) as file:
@@ -201,7 +203,7 @@ def _fingerprint(text: CorpusChoice) -> str:
     return fingerprint_of(text)
 
 
-def _work(laboratory: Laboratory, trial: Trial) -> None:
+def _work(runner: Runner, trial: Trial) -> None:
     """In a process of its own: it stops when its parent says so or is gone, not at a Ctrl-C that reaches both."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TOLD_TO_STOP))  # tidies up, as the default does not
@@ -209,7 +211,7 @@ def _work(laboratory: Laboratory, trial: Trial) -> None:
     keep_freed_memory()
     with contextlib.suppress(Interrupted):
         try:
-            laboratory._do(trial)
+            runner._do(trial)
         except (OSError, CheckpointError) as error:
             sys.exit(visible(f"{trial.name}: {error}"))  # said in one line; the parent says that it failed
 

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import numpy as np
 
-from paper.experiments.table1.distances import (
+from paper.experiments.table1.gradients import (
     KINDS,
     draw_distances,
     gradient_logarithms,
-    gradient_norms,
+    gradients_left,
 )
 
 
 def test_what_is_left_of_a_gradient() -> None:
     """Recurrence loses it with every position, an LSTM more slowly; attention keeps it wherever it came from."""
-    left = {kind: gradient_norms(kind, length=40, width=32, seeds=3) for kind in KINDS}
+    left = {kind: np.exp(gradient_logarithms(kind, 40, 3, width=32).mean(0)) for kind in KINDS}
     near, far = ({kind: norms[distance] / norms[0] for kind, norms in left.items()} for distance in (1, 39))
     assert far["RNN"] < 1e-6
     assert far["RNN"] < 1e-3 * far["LSTM"]
@@ -24,10 +24,11 @@ def test_what_is_left_of_a_gradient() -> None:
 
 
 def test_the_mean_of_seeds_is_geometric() -> None:
-    each = np.exp(gradient_logarithms("RNN", length=6, width=4, seeds=2))
-    assert each.shape == (2, 6)
+    each = np.exp(gradient_logarithms("RNN", 12, 2))
+    assert each.shape == (2, 12)
     assert not np.allclose(each[0], each[1])
-    np.testing.assert_allclose(gradient_norms("RNN", length=6, width=4, seeds=2), np.sqrt(each[0] * each[1]))
+    left = each / each[:, :1]
+    np.testing.assert_allclose(gradients_left(12, 2)["kinds"]["RNN"]["norms"], np.sqrt(left[0] * left[1]))
 
 
 def test_the_picture_is_a_png(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from minitransformer.costs import num_parameters
 from minitransformer.models import Transformer, TransformerConfig
-from paper.experiments.table3.variations import TABLE_3, Row, fitting_vocabulary
+from paper.experiments.table3 import TABLE_3, Row, fitting_vocabulary
 from paper.published import RUNS
 
 BY_NAME = {row.name: row for row in TABLE_3}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from paper.experiment import GRAMMAR, Context, Findings
-from paper.experiments.table1 import experiment as table1
+from paper.experiments import table1
 from paper.experiments.table1.complexity import ATTENTION, CONVOLUTION, RECURRENT, RESTRICTED
-from paper.experiments.table1.distances import KINDS
-from paper.experiments.table1.timing import ALONE_SUFFIX, SERIES, Effort, in_rounds, timed
-from paper.trials.laboratory import Laboratory
+from paper.experiments.table1.gradients import KINDS
+from paper.experiments.table1.times import ALONE_SUFFIX, SERIES, Effort, in_rounds, timed
+from paper.trials.runner import Runner
 
 TINY = table1.Sizes(
     lengths=(8, 16, 32),
@@ -32,13 +32,13 @@ TINY = table1.Sizes(
 
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
-    return Context(GRAMMAR, 1.0, Laboratory(tmp_path))
+    return Context(GRAMMAR, 1.0, Runner(tmp_path))
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Findings:
     folder = tmp_path_factory.mktemp("table1")
-    return table1.find(Context(GRAMMAR, 1.0, Laboratory(folder)), TINY)
+    return table1.find(Context(GRAMMAR, 1.0, Runner(folder)), TINY)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_exponents_of_times_are_those_of_either_half(monkeypatch: pytest.MonkeyP
     """Times that grow as n up to 4 and as n³ from there; the second round is the slower one throughout."""
     rounds = iter([1.0] * 5 * len(SERIES) + [2.0] * 5 * len(SERIES))
     monkeypatch.setattr(
-        "paper.experiments.table1.timing.seconds",
+        "paper.experiments.table1.times.seconds",
         lambda kind, n, d, repeats, **options: next(rounds) * (n if n <= 4 else n**3 / 16),
     )
     sizes = (1, 2, 4, 8, 16)

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.paper_results import TREE, MadeUpLaboratory
+from support.paper_results import TREE, MadeUpRunner
 
 from minitransformer.data.preparation import CorpusChoice, PreparedData
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.data.tokenizer import BPETokenizer
 from paper.experiment import GRAMMAR, Context, Findings, Task, multi30k
-from paper.experiments.table4 import experiment as table4
-from paper.experiments.table4.report import published
+from paper.experiments import table4
+from paper.experiments.table4 import published
 from paper.trials.bootstrap import bracket_statistics
-from paper.trials.trial import Trial, TrialResult
+from paper.trials.trial import Trial, TrialResult, step_flops
 
 NAMES = ("table4 small Transformer", "table4 small RNN", "table4 large Transformer", "table4 large RNN")
 LONGER = "(S (NP XX XX )NP (VP XX (NP XX )NP )VP )S"
@@ -23,7 +23,7 @@ SHIFTED = "(S (NP XX XX )NP (VP XX )VP XX )S"
 
 
 @dataclass
-class Forest(MadeUpLaboratory):
+class Forest(MadeUpRunner):
     """Made-up results beside a treebank of two trees, one of them the test's; answers may be given instead."""
 
     answers: dict[str, list[str]] = field(default_factory=dict)
@@ -39,17 +39,17 @@ class Forest(MadeUpLaboratory):
         """The made-up result, with the answers for this trial."""
         result = super().result(trial)
         if trial.name in self.answers:
-            exam, hypotheses = result.exam, self.answers[trial.name]
-            references = exam.references[: len(hypotheses)]
+            evaluation, hypotheses = result.answers(), self.answers[trial.name]
+            references = evaluation.references[: len(hypotheses)]
             statistics = bracket_statistics(hypotheses, references)
-            asked = replace(exam, hypotheses=hypotheses, references=references, statistics=statistics)
-            result.exams["exam"] = asked
+            asked = replace(evaluation, hypotheses=hypotheses, references=references, statistics=statistics)
+            result.evaluations["evaluation"] = asked
         return result
 
 
 def find(task: Task = GRAMMAR, **options: Any) -> Findings:
-    laboratory: Any = Forest(**options)
-    context = Context(task, 0.01, laboratory)
+    runner: Any = Forest(**options)
+    context = Context(task, 0.01, runner)
     return json.loads(json.dumps(table4.find(context)))
 
 
@@ -60,7 +60,7 @@ def told(findings: Findings) -> str:
 def test_all_parsers_cost_the_same() -> None:
     trials = table4.trials(GRAMMAR, 1.0)
     banks = [bank for bank in table4.TREEBANKS for _ in range(2)]
-    costs = [t.settings.steps * table4.step_operations(t.config, b) for t, b in zip(trials, banks, strict=True)]
+    costs = [t.settings.steps * step_flops(t.config, b.batch) for t, b in zip(trials, banks, strict=True)]
     assert [trial.name for trial in trials] == list(NAMES)
     assert costs == pytest.approx([table4.OPERATIONS] * 4, rel=3e-3)  # steps are multiples of the checkpoints
 
@@ -74,9 +74,9 @@ def test_the_trees_are_the_grammars_whatever_the_task() -> None:
 
 def test_the_search_is_the_papers() -> None:
     for trial in table4.trials(GRAMMAR, 1.0):
-        (exam,) = trial.exams
-        assert (exam.beam, exam.length_penalty, exam.max_extra) == (21, 0.3, 300)
-        assert trial.text.max_length + exam.max_extra <= trial.config.max_length
+        (evaluation,) = trial.evaluations
+        assert (evaluation.beam, evaluation.length_penalty, evaluation.max_extra) == (21, 0.3, 300)
+        assert trial.text.max_length + evaluation.max_extra <= trial.config.max_length
         assert trial.text.vocab_size == trial.config.vocab_size
 
 
