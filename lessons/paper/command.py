@@ -122,7 +122,7 @@ def _experiment(chosen: Sequence[Experiment], args: argparse.Namespace, backend:
 
 
 def _names(names: Sequence[str]) -> Sequence[str]:
-    """Those asked for, or all; raises ValueError for one that there is not."""
+    """The names asked for, or all; raises ValueError for one that there is not."""
     for name in names:
         if name not in EXPERIMENTS:
             raise ValueError(f"there is no experiment {name!r}: choose from {', '.join(EXPERIMENTS)}")

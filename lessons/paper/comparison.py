@@ -16,16 +16,8 @@ def scores(result: TrialResult, metrics: Sequence[str] = ("bleu", "perplexity"),
 
     A training that diverged has no scores, but says why.
     """
-    found: dict[str, Any] = {
-        "parameters": result.parameters,
-        "steps": result.steps,
-        "tokens": result.tokens,
-        "pairs": result.pairs,
-        "epochs": result.epochs,
-        "flops": result.flops,
-        "seconds": result.seconds,
-        "diverged": result.diverged,
-    }
+    taken = ("parameters", "steps", "tokens", "pairs", "epochs", "flops", "seconds", "diverged")
+    found: dict[str, Any] = {name: getattr(result, name) for name in taken}
     if result.diverged is None:
         asked = result.answers(evaluation)
         found["exactly_right"] = sum(h == r for h, r in zip(asked.hypotheses, asked.references, strict=True))

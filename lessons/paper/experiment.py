@@ -106,10 +106,17 @@ class Experiment(Protocol):
     ALONE    minutes for the same if the experiment is run by itself
     """
 
-    NAME: str
-    TITLE: str
-    MINUTES: float
-    ALONE: float
+    @property
+    def NAME(self) -> str: ...
+
+    @property
+    def TITLE(self) -> str: ...
+
+    @property
+    def MINUTES(self) -> float: ...
+
+    @property
+    def ALONE(self) -> float: ...
 
     def trials(self, task: Task, scale: float) -> Sequence[Trial]:
         """The trainings that it needs; `scale` multiplies their steps."""

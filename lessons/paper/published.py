@@ -129,6 +129,6 @@ def training_cost(config: TransformerConfig, run: Run, length: int = SENTENCE_LE
 
 
 def training_costs() -> dict[str, TrainingCost]:
-    """Those of base and big."""
+    """What base and big cost."""
     configs = {"base": TransformerConfig.base(), "big": TransformerConfig.big()}
     return {name: training_cost(configs[name], run) for name, run in RUNS.items()}

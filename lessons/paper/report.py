@@ -11,6 +11,7 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -135,13 +136,9 @@ def report_text(out: Path, experiments: Mapping[str, Experiment], tasks: Sequenc
     return "\n\n".join(written)
 
 
-def _without_common_end(blocks: Sequence[str], others: Sequence[str]) -> Sequence[str]:
-    count = len(blocks)
-    for ours, theirs in zip(reversed(blocks), reversed(others), strict=False):
-        if ours != theirs:
-            break
-        count -= 1
-    return blocks[:count]
+def _without_common_end(blocks: list[str], others: list[str]) -> list[str]:
+    common = takewhile(lambda pair: pair[0] == pair[1], zip(reversed(blocks), reversed(others), strict=False))
+    return blocks[: len(blocks) - len(list(common))]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Figures 1 and 2 show the model that they are given."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,11 +63,6 @@ def test_every_stage_and_shape_is_on_the_page(options: dict) -> None:
     assert all(0 < text.get_position()[1] < top for text in axes.texts), "something is off the page"
 
 
-def test_the_picture_is_a_png(tmp_path: Path) -> None:
-    architecture_page(model_of(), SOURCE, TARGET).save(tmp_path / "figure1.png")
-    assert (tmp_path / "figure1.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_attention_with_its_shapes() -> None:
     """d_k is 3 and d_v is 5: no two of them can be taken for each other."""
     shapes = trace_attention(model_of(), SOURCE)
@@ -78,8 +72,3 @@ def test_attention_with_its_shapes() -> None:
     written = [text.get_text() for text in attention_page(model_of(), SOURCE).figure.axes[0].texts]
     for text in ("Scale by 1/√3", "Multi-Head Attention, h = 2", "(2, 2, 7, 7)", "(2, 2, 7, 5)", "(2, 7, 10)"):
         assert text in written
-
-
-def test_figure_2_is_a_png(tmp_path: Path) -> None:
-    attention_page(model_of(), SOURCE).save(tmp_path / "figure2.png")
-    assert (tmp_path / "figure2.png").read_bytes().startswith(b"\x89PNG")

@@ -1,12 +1,9 @@
 """Gradients over a distance."""
 
-from pathlib import Path
-
 import numpy as np
 
 from paper.experiments.table1.gradients import (
     KINDS,
-    draw_distances,
     gradient_logarithms,
     gradients_left,
 )
@@ -29,8 +26,3 @@ def test_the_mean_of_seeds_is_geometric() -> None:
     assert not np.allclose(each[0], each[1])
     left = each / each[:, :1]
     np.testing.assert_allclose(gradients_left(12, 2)["kinds"]["RNN"]["norms"], np.sqrt(left[0] * left[1]))
-
-
-def test_the_picture_is_a_png(tmp_path: Path) -> None:
-    draw_distances({kind: np.array([1.0, 0.5, 0.25]) for kind in KINDS}, tmp_path / "picture.png")
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")

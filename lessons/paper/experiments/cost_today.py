@@ -91,7 +91,7 @@ SMALLER = 4
 """How many times smaller the other batch is."""
 
 MARGIN = 1.5
-"""Of memory that is free, over what weights and activations take: temporary arrays come on top."""
+"""How many times what weights and activations take must be free: temporary arrays come on top."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ BOLTZMANN, ROOM, BITS = 1.380649e-23, 300.0, 32
 
 
 def trials(task: Task, scale: float) -> list[Trial]:
-    """None."""
+    """None: steps are timed, nobody trains."""
     return []
 
 
@@ -218,34 +218,25 @@ def find(context: Context) -> Findings:
         "threads": threads,
         "costs": costs,
         "steps": steps,
-        "rows": [_published(), _here(runner.backend, threads, steps, costs), *_gpus(costs)],
+        "rows": list(_rows(runner.backend, threads, steps, costs)),
         "limits": [_limit(chip, costs) for chip in CHIPS],
         "landauer": {name: cost["needed"] * BITS * BOLTZMANN * ROOM * math.log(2) for name, cost in costs.items()},
     }
 
 
-def _published() -> dict[str, Any]:
-    hours = {name: run.hours for name, run in RUNS.items()}
-    return {"name": f"{RUNS['base'].gpus} × P100, the paper", "origin": PUBLISHED, "hours": hours, "scaled": []}
-
-
-def _here(backend: str, threads: int, steps: dict[str, Any], costs: dict[str, Any]) -> dict[str, Any]:
-    name = f"this machine, {backend}, {threads} {'thread' if threads == 1 else 'threads'}"
-    timed = {name: RUNS[name].steps * step["seconds"] / 3600 for name, step in steps.items()}
-    return _row(name, timed, costs)
-
-
-def _gpus(costs: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row for each GPU of the ledger, where base's steps were timed."""
-    run, rows = RUNS["base"], []
+def _rows(backend: str, threads: int, steps: dict[str, Any], costs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The paper's own hours; this machine's; those of each GPU of the ledger, where base's steps were timed."""
+    hours, base = {name: run.hours for name, run in RUNS.items()}, RUNS["base"]
+    yield {"name": f"{base.gpus} × P100, the paper", "origin": PUBLISHED, "hours": hours, "scaled": []}
+    here = f"this machine, {backend}, {threads} {'thread' if threads == 1 else 'threads'}"
+    yield _row(here, {name: RUNS[name].steps * step["seconds"] / 3600 for name, step in steps.items()}, costs)
     for step in measured_steps():
-        seconds = step.seconds * run.tokens_per_side / step.tokens_per_side
-        rows.append(_row(f"{step.gpu}, our kernels: {step.what}", {"base": run.steps * seconds / 3600}, costs))
-    return rows
+        seconds = step.seconds * base.tokens_per_side / step.tokens_per_side
+        yield _row(f"{step.gpu}, our kernels: {step.what}", {"base": base.steps * seconds / 3600}, costs)
 
 
 def _row(name: str, timed: dict[str, float], costs: dict[str, Any]) -> dict[str, Any]:
-    """With the hours of what was not timed, by its operations at the speed of base."""
+    """A row of the table: what was not timed takes the hours of its operations at the speed of base."""
     scaled = {model: timed["base"] * costs[model]["needed"] / costs["base"]["needed"] for model in costs}
     missing = [model for model in costs if model not in timed]
     return {"name": name, "origin": MEASURED, "hours": scaled | timed, "scaled": missing}
@@ -323,7 +314,7 @@ def report(findings: Findings) -> list[str]:
 
 
 def _hours_table(findings: Findings) -> str:
-    """A star where the time follows from base's."""
+    """The hours of every row and limit, with a star where they follow from base's."""
     rows = []
     for row in findings["rows"]:
         hours = [duration(value) + " *" * (name in row["scaled"]) for name, value in row["hours"].items()]

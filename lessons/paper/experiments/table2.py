@@ -17,7 +17,7 @@ from ..trials.trial import Evaluation, Trial
 NAME, TITLE, MINUTES, ALONE = "table2", "Table 2: translation, at equal cost", 16.5, 16.5
 
 OPERATIONS = 12e12
-"""Of each training at scale 1: some 900 steps of the larger Transformer, three to four minutes of one core."""
+"""For each training at scale 1: some 900 steps of the larger Transformer, three to four minutes of one core."""
 
 TARGETS = {"de": "English→German", "fr": "English→French"}
 SMALLER, LARGER = "Transformer, d_model 64", "Transformer, d_model 128"

@@ -90,7 +90,7 @@ def fitting_vocabulary(row: Row) -> tuple[int, int]:
 NAME, TITLE, MINUTES, ALONE = "table3", "Table 3: variations on the Transformer", 22.5, 22.5
 
 OPERATIONS = 5.4e12
-"""Of the base's training at scale 1, some 1,000 steps; the other rows take as many steps, whatever they cost."""
+"""For the base's training at scale 1, some 1,000 steps; the other rows take as many steps, whatever they cost."""
 
 SHORTENED = {"d_model": 8, "d_ff": 8, "d_k": 8, "d_v": 8, "num_layers": 2}
 """The paper's sizes over the miniature's: those of a row are divided by the same numbers."""
@@ -99,7 +99,7 @@ SHORT, LONG = (1, 16), (24, 160)
 """Tokens on either side of the pairs that length extrapolation trains on, and of those that it asks for besides."""
 
 SEEDS = (1, 2)
-"""Of the base's other trainings, which show what a seed alone changes."""
+"""Seeds of the base's other trainings, which show what a seed alone changes."""
 
 LAST, AVERAGED = Evaluation("last"), Evaluation("averaged", averaged=True)  # "no checkpoint averaging", §6.2
 LENGTHS = (Evaluation("short", lengths=SHORT), Evaluation("long", lengths=LONG))
@@ -166,7 +166,7 @@ def find(context: Context) -> Findings:
             "trained": SHORT,
             "asked": LONG,
             "scores": {p: {n: scores(r, evaluation=n) for n in asked} for p, r in lengths.items()},
-            "differences": {n: compare(*lengths.values(), "bleu", (n, n)) for n in asked},
+            "differences": {n: compare(lengths["sinusoidal"], lengths["learned"], "bleu", (n, n)) for n in asked},
         },
     }
 

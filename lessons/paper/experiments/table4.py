@@ -43,7 +43,7 @@ PAPER_NAMES = {TRANSFORMER: "Transformer (4 layers)", RNN: "Vinyals & Kaiser et 
 PUBLISHED = {(row.training, row.parser): row.f1 for row in TABLE_4}
 
 OPERATIONS = 10.2e12
-"""Of each training at scale 1: some 4,600 steps of the Transformer, three minutes of one core."""
+"""For each training at scale 1: some 4,600 steps of the Transformer, three minutes of one core."""
 
 EVALUATION = Evaluation(sentences=300, averaged=True, beam=21, length_penalty=0.3, max_extra=300)  # as in §6.3
 

@@ -71,7 +71,7 @@ BLEU = Metric("BLEU", _bleu)
 F1 = Metric("F1", _f1)
 PERPLEXITY = Metric("perplexity", _perplexity)
 MEAN = Metric("mean", _mean)
-"""Of statistics `(N, 2)`: a value, and one."""
+"""The mean of values: statistics `(N, 2)` are a value, and one."""
 
 
 def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:

@@ -1,6 +1,7 @@
 """Counting the floating-point operations of a model by running it: for models that no formula in `costs` describes."""
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,20 +14,16 @@ from minitransformer.probe import Call, probe
 class Tally:
     """Floating-point operations of the matrix products of forwards so far, by op."""
 
-    by_op: dict[str, float] = field(default_factory=dict)
-
-    def add(self, op: str, count: float) -> None:
-        """Note operations of an op."""
-        self.by_op[op] = self.by_op.get(op, 0.0) + count
+    by_op: Counter[str] = field(default_factory=Counter)
 
     @property
-    def forward(self) -> float:
+    def forward(self) -> int:
         """The forward's operations of all ops together."""
-        return sum(self.by_op.values())
+        return self.by_op.total()
 
     @property
-    def training(self) -> float:
-        """With the backward, which takes two products for each of the forward: one for either factor's gradient."""
+    def training(self) -> int:
+        """Forward and backward, which takes two products for each of the forward: one for either factor's gradient."""
         return 3 * self.forward
 
 
@@ -40,16 +37,16 @@ def counting(ops: Ops) -> tuple[Ops, Tally]:
 
     def count(call: Call) -> None:
         if call.way == "forward" and call.op in COSTS:
-            tally.add(call.op, COSTS[call.op](*call.arguments, **call.options))
+            tally.by_op[call.op] += COSTS[call.op](*call.arguments, **call.options)
 
     return probe(ops, count), tally
 
 
-def _linear(x: Array, weight: Array, bias: Array | None) -> float:
+def _linear(x: Array, weight: Array, bias: Array | None) -> int:
     return 2 * math.prod(x.shape) * weight.shape[1]
 
 
-def _attention(query: Array, key: Array, value: Array, *, window: int | None = None, **options: Any) -> float:
+def _attention(query: Array, key: Array, value: Array, *, window: int | None = None, **options: Any) -> int:
     """`query keyᵀ` and `weights value`, over the keys that a window reaches."""
     batch, heads, num_queries, width = query.shape
     num_keys, offset = key.shape[2], key.shape[2] - query.shape[2]
@@ -60,25 +57,25 @@ def _attention(query: Array, key: Array, value: Array, *, window: int | None = N
     return 2 * batch * heads * pairs * (width + value.shape[3])
 
 
-def _linear_cross_entropy(x: Array, table: Array, targets: Array, **options: Any) -> float:
+def _linear_cross_entropy(x: Array, table: Array, targets: Array, **options: Any) -> int:
     """The logits of every target, ignored ones too."""
     return 2 * math.prod(x.shape) * table.shape[0]
 
 
-def _conv1d(x: Array, weight: Array, bias: Array | None, *, padding: str = "causal") -> float:
+def _conv1d(x: Array, weight: Array, bias: Array | None, *, padding: str = "causal") -> int:
     """At every position of the output one product with the K positions that it sees, zeros at the ends included."""
     batch, time, _ = x.shape
     length = time - weight.shape[0] + 1 if padding == "valid" else time
     return 2 * batch * length * math.prod(weight.shape)
 
 
-def _additive_attention(query: Array, key: Array, value: Array, score_weight: Array, **options: Any) -> float:
+def _additive_attention(query: Array, key: Array, value: Array, score_weight: Array, **options: Any) -> int:
     """The scores, and the weighted sum of the values."""
     batch, num_queries, width = query.shape
     return 2 * batch * num_queries * key.shape[1] * (width + value.shape[2])
 
 
-COSTS: dict[str, Callable[..., float]] = {
+COSTS: dict[str, Callable[..., int]] = {
     "linear": _linear,
     "attention": _attention,
     "linear_cross_entropy": _linear_cross_entropy,

@@ -24,10 +24,10 @@ from .trial import Answers, Evaluation, Trial, TrialResult
 
 COUNTED_BATCHES = 8
 VALIDATIONS, FEWEST_STEPS = 10, 50
-"""Of a training, if there are at least so many steps from one to the next."""
+"""How often a training is validated, if there are at least so many steps from one to the next."""
 
 CHECKPOINTS, AVERAGED = 20, 5
-"""Of a training, and how many of the last ones are averaged: from 80 % of its steps on.
+"""How many a training writes, and how many of the last ones are averaged: from 80 % of its steps on.
 
 Paper: §6.1's five were written in the last 50 minutes of 12 hours; so short a training is still learning then.
 """

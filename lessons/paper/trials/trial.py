@@ -124,7 +124,7 @@ class TrialResult:
         return self.seconds + sum(answers.seconds for answers in self.evaluations.values())
 
     def answers(self, evaluation: str | None = None) -> Answers:
-        """Those of one evaluation, the first unless named. Raises `ValueError` where the training diverged."""
+        """The answers of one evaluation, the first unless named. Raises `ValueError` where the training diverged."""
         if not self.evaluations:
             raise ValueError(f"there was no model to evaluate: {self.diverged}")
         return self.evaluations[evaluation or next(iter(self.evaluations))]

@@ -124,7 +124,7 @@ def draw(findings: Findings, folder: Path) -> None:
     draw_positions(folder / f"{NAME}-positions.png")
     if findings["diverged"] is not None:
         return
-    draw_jobs(findings["jobs"], TITLES, folder / f"{NAME}-jobs.png")
+    draw_jobs(findings["jobs"], folder / f"{NAME}-jobs.png")
     for name, found in (findings["pictures"] | {"heads": findings["different"]}).items():
         draw_lines([Panel(**panel) for panel in found["panels"]], folder / f"{NAME}-{name}.png")
 

@@ -294,10 +294,10 @@ def head_name(layer: int, head: int) -> str:
 
 
 Jobs = Mapping[str, Mapping[str, Sequence[Any]]]
-"""Of each attention `shares`, `(layers, heads, 7)`, and those of `even` attention, `(7,)`."""
+"""For each attention its `shares`, `(layers, heads, 7)`, and those of `even` attention, `(7,)`."""
 
 
-def draw_jobs(jobs: Jobs, titles: Mapping[str, str], path: str | Path) -> None:
+def draw_jobs(jobs: Jobs, path: str | Path) -> None:
     """The attentions side by side; below each, what even attention would give. Raises `OSError` as `Page.save`."""
     rows = max(np.shape(each["shares"])[0] * np.shape(each["shares"])[1] for each in jobs.values()) + 1
     page = Page(7.4, 1.45 + 0.17 * rows, layout="constrained")
@@ -316,7 +316,7 @@ def draw_jobs(jobs: Jobs, titles: Mapping[str, str], path: str | Path) -> None:
         axes.set_xticks(range(len(columns)), columns, rotation=90, **text_style([], 7.5))
         axes.tick_params(length=0, pad=2)
         axes.spines[:].set(linewidth=0.5, color=GREY)
-        axes.set_title(titles[kind], **text_style([], 9))
+        axes.set_title(TITLES[kind], **text_style([], 9))
     every[0].set_ylabel("layer.head", **text_style([], 8.5))
     bar = page.figure.colorbar(ScalarMappable(SCALE, COLOURS), ax=list(every), pad=0.02, aspect=30, ticks=[0, 0.5, 1])
     bar.ax.tick_params(labelsize=7.5, labelcolor=INK)

@@ -162,7 +162,7 @@ DERIVED = {
         "A pair takes 4 d, as in self-attention. The paper's r is the whole neighbourhood, 2r + 1 here.",
     ),
 }
-"""Of each layer: the operations by which positions meet, forward, and why."""
+"""For each layer the operations by which positions meet, forward, and why."""
 
 
 PATHS: dict[str, tuple[str, Callable[[int, int, int], int]]] = {

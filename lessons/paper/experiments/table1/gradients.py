@@ -64,7 +64,7 @@ KINDS: dict[str, Callable[[Ops, int], Layer]] = {
 
 
 def gradient_logarithms(kind: str, length: int, seeds: int, width: int = WIDTH) -> np.ndarray:
-    """Of each seed's weights and noise, the logarithm of the gradient's norm at each distance, `(seeds, length)`.
+    """The logarithm of the gradient's norm at each distance, for each seed's weights and noise, `(seeds, length)`.
 
     The distance is that from the last position, 0 first.
     """
@@ -125,7 +125,7 @@ def _each(values: np.ndarray) -> np.ndarray:
 
 
 def gradient_blocks(found: dict[str, Any], sizes: dict[str, Any], name: str) -> list[str]:
-    """Of the report, beside the picture of that name."""
+    """The part of the report that goes with the picture of that name."""
     distances, near, far, seeds = found["distances"], found["near"], found["far"], sizes["seeds"]
     rows = (
         [
