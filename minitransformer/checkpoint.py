@@ -2,11 +2,17 @@
 
 A file holds the weights under their own names, without padding, a tied one once; Adam's moments as
 `optimizer/m.<name>` and `optimizer/v.<name>`; and everything that JSON can hold under one metadata key.
-The same state gives the same bytes.
+The same state gives the same bytes. Besides the version of the format and the arrays there are:
+
+    step        a whole number
+    config      an object: the model's configuration, which the model judges
+    tokenizer   text or null
+    state       an object; of what may be in it, `settings` and `data` are objects, `tokens` is a whole number,
+                `languages` two names or null, `averaged_steps` a list of whole numbers
 
 A checkpoint from a stranger is data: nothing is unpickled, so it cannot run code; what is in it is checked, so that
 whoever reads it may rely on types; and a model is made only where the file holds all of its weights, so that none is
-larger than its file.
+larger than its file. Objects are nested a few levels deep and integers fit into 64 bits, so that nothing is expensive.
 
 safetensors does not notice a flipped bit, so the metadata begins with a SHA-256 of the whole file, computed while
 its own 64 digits are zeros. It always stands at the same place, which doubles as the mark of a checkpoint:
@@ -18,22 +24,27 @@ import errno
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
 
 from .atomic import atomic_write
-from .checkpoint_description import read_description
+from .data.sentence_pairs import is_language
 from .models import DEFAULT_KIND, Model, ModelConfig, build_model, config_from_dict
 from .ops import Ops, numpy_ops
 
 VERSION = 1
 OPTIMIZER_PREFIX = "optimizer/"
 DTYPES = ("BOOL", "U8", "U16", "U32", "U64", "I8", "I16", "I32", "I64", "F16", "F32", "F64")
-"""Those of arrays that NumPy has too, as safetensors calls them."""
+"""The types of arrays that NumPy has too, as safetensors calls them."""
+
+DEEPEST = 8
+"""Levels of objects and lists in each other that a description may have; four are needed."""
 
 _BLANK_DIGEST = b"0" * 64
 _HEADER_START = b'{"__metadata__":{"minitransformer":"{\\"sha256\\": \\"'
@@ -71,9 +82,9 @@ class Checkpoint:
         return (source, target) if source and target else None
 
     def model_config(self) -> ModelConfig:
-        """The configuration of the model, which is as large as the weights are.
+        """The configuration of the model, once it is sure that the checkpoint holds all of its weights.
 
-        Raises CheckpointError for a kind that there is not, for what is no configuration, and for one of a model of
+        Raises CheckpointError for an unknown kind of model, a configuration that is invalid, and one whose model has
         more or fewer weights than the checkpoint holds.
         """
         try:
@@ -92,18 +103,18 @@ class Checkpoint:
         return config
 
     def model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> Model:
-        """A model of the kind and configuration that the checkpoint holds, with its weights; raises as they do."""
+        """The checkpoint's model, with its weights; raises as `model_config` and `restore`."""
         model = build_model(self.model_config(), ops, dtype)
         self.restore(model)
         return model
 
     def restore(self, model: Model) -> None:
         """Copy the weights into `model`; raises CheckpointError naming what differs: fields, or names and shapes."""
-        kinds = [config.get("kind", DEFAULT_KIND) for config in (self.config, model.config.to_dict())]
-        if kinds[0] != kinds[1]:
-            raise CheckpointError(f"the checkpoint is of a {kinds[0]} model, not of a {kinds[1]} one")
-        differences = _differences(self.config, model.config.to_dict())
-        if differences:
+        config = model.config.to_dict()
+        ours, theirs = (each.get("kind", DEFAULT_KIND) for each in (self.config, config))
+        if ours != theirs:
+            raise CheckpointError(f"the checkpoint is of a {ours} model, not of a {theirs} one")
+        if differences := _differences(self.config, config):
             raise CheckpointError(f"the checkpoint is of another configuration than the model: {differences}")
         try:
             model.parameters.load_state_dict(self.parameters)
@@ -111,13 +122,31 @@ class Checkpoint:
             raise CheckpointError(f"the checkpoint's weights do not fit its configuration: {error}") from None
 
 
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _are_languages(value: Any) -> bool:
+    if not isinstance(value, list):
+        return value is None
+    return len(value) == 2 and all(isinstance(name, str) and is_language(name) for name in value)
+
+
+WHOLE = ("a whole number", _is_whole)
+OBJECT = ("an object", lambda value: isinstance(value, dict))
+TEXT = ("text or null", lambda value: value is None or isinstance(value, str))
+LANGUAGES = ("two languages or null", _are_languages)
+STEPS = ("a list of whole numbers", lambda value: isinstance(value, list) and all(map(_is_whole, value)))
+FIELDS = {"version": WHOLE, "step": WHOLE, "config": OBJECT, "tokenizer": TEXT, "state": OBJECT}
+STATE_FIELDS = {"settings": OBJECT, "data": OBJECT, "tokens": WHOLE, "languages": LANGUAGES, "averaged_steps": STEPS}
+"""What each field holds: the name of its kind, and whether a value is of it. All of FIELDS have to be there."""
+
+
 def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
     """Write `checkpoint` to `path`, beside it first and then renamed; raises OSError naming the reason it cannot."""
     from safetensors.numpy import save
 
-    tensors = dict(checkpoint.parameters)
-    for name, array in (checkpoint.optimizer or {}).items():
-        tensors[OPTIMIZER_PREFIX + name] = array
+    tensors = checkpoint.parameters | {OPTIMIZER_PREFIX + name: m for name, m in (checkpoint.optimizer or {}).items()}
     # safetensors 0.8.0 writes the memory of a transposed array under the shape of its transpose
     tensors = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     description = {
@@ -158,7 +187,7 @@ def _read(path: Path, with_optimizer: bool) -> Checkpoint:
     parameters, optimizer = {}, {}
     try:
         with safe_open(path, framework="numpy") as file:
-            description = read_description(file.metadata()["minitransformer"], VERSION)
+            description = _described(file.metadata()["minitransformer"])
             for name in file.keys():  # noqa: SIM118 - a safetensors file is no mapping
                 if not name.startswith(OPTIMIZER_PREFIX):
                     parameters[name] = _array(file, name)
@@ -166,14 +195,46 @@ def _read(path: Path, with_optimizer: bool) -> Checkpoint:
                     optimizer[name.removeprefix(OPTIMIZER_PREFIX)] = _array(file, name)
     except SafetensorError as error:
         raise ValueError(f"its header is damaged ({error})") from None
-    return Checkpoint(
-        config=description["config"],
-        parameters=parameters,
-        optimizer=optimizer or None,
-        tokenizer=description["tokenizer"],
-        step=description["step"],
-        state=description["state"],
-    )
+    config, tokenizer, step, state = (description[name] for name in ("config", "tokenizer", "step", "state"))
+    return Checkpoint(config, parameters, optimizer or None, tokenizer, step, state)
+
+
+def _described(text: str) -> dict[str, Any]:
+    """The description in a file's metadata, checked; raises ValueError with what is wrong with it."""
+    try:
+        description = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"its description is not valid JSON ({error})") from None
+    _check_sizes(description)
+    if not isinstance(description, dict):
+        raise ValueError("its description is not an object")
+    if description.get("version") != VERSION:
+        written = shortened(description.get("version"))
+        raise ValueError(f"it has version {written} of the checkpoint format; this program reads {VERSION}")
+    for values, kinds in ((description, FIELDS), (description.get("state", {}), STATE_FIELDS)):
+        for name, (kind, holds) in kinds.items():
+            if name not in values and kinds is FIELDS:
+                raise ValueError(f"it has no {name}")
+            if name in values and not holds(values[name]):
+                raise ValueError(f"its {name} is {shortened(values[name])}, expected {kind}")
+    return description
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def _check_sizes(description: Any) -> None:
+    """Raise ValueError for nesting too deep and integers too long, without recursion."""
+    level, depth = [description], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise ValueError(f"its description is nested more than {DEEPEST} levels deep")
+        if any(isinstance(value, int) and abs(value) > sys.maxsize for value in level):
+            raise ValueError("its description holds an integer of more than 64 bits")
+        lists = [list(value.values()) if isinstance(value, dict) else value for value in level]
+        level = [value for values in lists if isinstance(values, list) for value in values]
 
 
 def _array(file: Any, name: str) -> np.ndarray:

@@ -164,7 +164,7 @@ def test_no_space_left_loses_nothing(tmp_path, uninterrupted):
     [
         (lambda c: replace(c, step=8), "is not of the step that its name says, but of step 8"),
         (lambda c: replace(c, optimizer={**c.optimizer, "num_steps": np.array(9)}), "of step 4, its optimiser of 9"),
-        (lambda c: replace(c, state={**c.state, "settings": {"minutes": "x"}}), "minutes must be a number, got 'x'"),
+        (lambda c: replace(c, state={**c.state, "settings": {"minutes": "x"}}), "minutes must be a number, got str"),
         (lambda c: replace(c, state={**c.state, "settings": {"threads": 1e9}}), "threads must be an integer"),
         (lambda c: replace(c, state={k: v for k, v in c.state.items() if k != "tokens"}), "no training to resume"),
     ],

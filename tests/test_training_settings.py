@@ -17,19 +17,19 @@ def test_settings_survive_json():
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("steps", -1, "steps must be at least 0, got -1"),
-        ("accumulate", 0, "accumulate must be at least 1, got 0"),
-        ("minutes", 0, "minutes must be positive and finite, or None, got 0"),
-        ("peak_lr", math.inf, "peak_lr must be positive and finite, or None, got inf"),
-        ("clip_norm", math.nan, "clip_norm must be positive and finite, or None, got nan"),
-        ("label_smoothing", 1.0, r"label_smoothing must be in \[0, 1\), got 1.0"),
-        ("beta2", -0.1, r"beta2 must be in \[0, 1\), got -0.1"),
-        ("eps", 0.0, "eps must be positive, from 1.2e-38 to 1, got 0.0"),
-        ("eps", 1e-300, "eps must be positive, from 1.2e-38 to 1, got 1e-300"),
-        ("eps", math.inf, "eps must be positive, from 1.2e-38 to 1, got inf"),
-        ("steps", 2**63, f"steps must be at most {2**63 - 1}, got {2**63}"),
-        ("accumulate", 4097, "accumulate must be at most 4096, got 4097"),
-        ("threads", 1025, "threads must be at most 1024, got 1025"),
+        ("steps", -1, "steps is -1, expected 0 or more"),
+        ("accumulate", 0, "accumulate is 0, expected 1 to 4096"),
+        ("minutes", 0, "minutes is 0, expected a finite number above 0$"),
+        ("peak_lr", math.inf, "peak_lr is inf, expected a finite number above 0$"),
+        ("clip_norm", math.nan, "clip_norm is nan, expected a finite number above 0$"),
+        ("label_smoothing", 1.0, r"label_smoothing is 1.0, expected a number in \[0, 1\)"),
+        ("beta2", -0.1, r"beta2 is -0.1, expected a number in \[0, 1\)"),
+        ("eps", 0.0, "eps is 0.0, expected a finite number above 0: 1.2e-38 to 1"),
+        ("eps", 1e-300, "eps is 1e-300, expected a finite number above 0: 1.2e-38 to 1"),
+        ("eps", math.inf, "eps is inf, expected a finite number above 0: 1.2e-38 to 1"),
+        ("steps", 2**63, f"steps is larger than {2**63 - 1}"),
+        ("accumulate", 4097, "accumulate is 4097, expected 1 to 4096"),
+        ("threads", 1025, "threads is 1025, expected 1 to 1024"),
     ],
 )
 def test_impossible_settings(setting, value, message):
@@ -39,5 +39,5 @@ def test_impossible_settings(setting, value, message):
 
 @pytest.mark.parametrize("value", [1.5, True, "2", None])
 def test_counts_are_integers(value):
-    with pytest.raises(TypeError, match=f"threads must be an integer, got {value!r}"):
+    with pytest.raises(TypeError, match=f"threads must be an integer, got {type(value).__name__}"):
         TrainingSettings(threads=value)

@@ -46,11 +46,11 @@ VOCABULARY = 400
 
 def dataset(split, count):
     return TokenDataset.from_pairs(
-        [(tokenizer.encode(pair.source), tokenizer.encode(pair.target)) for pair in pairs(split, seed=0, count=count)]
+        [(tokenizer.encode(english), tokenizer.encode(german)) for english, german in pairs(split, seed=0, count=count)]
     )
 
 
-texts = [text for pair in pairs("train", seed=0, count=300) for text in (pair.source, pair.target)]
+texts = [text for pair in pairs("train", seed=0, count=300) for text in pair]
 tokenizer = BPETokenizer.train(texts, VOCABULARY)
 training, validation = dataset("train", 1200), dataset("valid", 100)
 print(f"{len(training):,} pairs, {training.target_lengths.mean():.0f} target tokens on average, "

@@ -39,10 +39,10 @@ from course.measuring import (
 )
 from course.style import BLUE, GREY, INK, ORANGE, PALE, VERMILION
 from minitransformer import Transformer, TransformerConfig
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import Batch
 from minitransformer.gradcheck import error
-from minitransformer.memory import keep_freed_memory
 from minitransformer.ops import adam_step as package_adam_step
 from minitransformer.ops import numpy_ops
 from minitransformer.optimizer import Adam
@@ -392,7 +392,7 @@ for name, (plain, fast) in small.items():
 #
 # An array that Python drops goes back to the C library, and from there a large one may go back to the system. The next
 # array of that size is new to the process then, and at its first touch each of its pages is filled with zeros: a *page
-# fault*. [One call](../minitransformer/memory.py) tells glibc to keep what is freed for the next step:
+# fault*. [One call](../minitransformer/allocator.py) tells glibc to keep what is freed for the next step:
 
 
 # %%

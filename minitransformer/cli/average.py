@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoint import average_checkpoints, is_step_name, list_checkpoints, save_checkpoint
-from .common import path_name, positive_int, say
+from .common import add_option, path_name, positive_int, say
 from .outputs import check_output, is_same_file
 
 EPILOG = """\
@@ -27,9 +27,9 @@ def add_parser(commands: Any) -> None:
         epilog=EPILOG,
     )
     help_text = "checkpoints, or one folder with --last"
-    paths = parser.add_argument("checkpoints", nargs="+", type=path_name, metavar="CHECKPOINT", help=help_text)
-    parser.add_argument("--last", type=positive_int, metavar="N", help="take the last N checkpoints in the folder")
-    parser.add_argument("--output", type=path_name, required=True, metavar="FILE", help="where the average goes")
+    paths = add_option(parser, "checkpoints", "CHECKPOINT", path_name, help_text, nargs="+")
+    add_option(parser, "--last", "N", positive_int, "take the last N checkpoints in the folder")
+    add_option(parser, "--output", "FILE", path_name, "where the average goes", required=True)
     parser.set_defaults(run=run, trailing=paths)
 
 

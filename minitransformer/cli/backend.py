@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import dataclass
 
-from ..memory import memory_limit
+from ..allocator import memory_limit
 from ..ops import Ops, numpy_ops
 
 DTYPES = {
@@ -11,12 +11,12 @@ DTYPES = {
     "torch": ("float32", "float64", "bfloat16", "float16"),
     "triton": ("float32", "bfloat16", "float16"),
 }
-"""Of the activations, the default first. Parameters are float64 beside float64, and float32 beside all others."""
+"""The types of activations, the default first. Parameters are float64 beside float64, float32 beside all others."""
 
 
 @dataclass(frozen=True)
 class Backend:
-    """The table of ops and the dtype of the parameters: what a model is made with. As a string, what to tell."""
+    """What a model is made with: a table of ops and the dtype of the parameters. As a string: what to tell the user."""
 
     ops: Ops = numpy_ops
     dtype: str = "float32"
@@ -27,7 +27,7 @@ class Backend:
         return self.description
 
     def memory(self) -> int | None:
-        """Bytes that there are where the backend computes, or None where nobody says."""
+        """The bytes of memory where the backend computes, or None if unknown."""
         if not self.device.startswith("cuda"):
             return memory_limit()
         from kernels import availability
@@ -49,7 +49,7 @@ def add_backend_options(parser: argparse._ActionsContainer) -> None:
 
 
 def chosen_backend(args: argparse.Namespace) -> Backend:
-    """The backend that the options name. Raises ValueError where it is not to be had, saying what works instead."""
+    """The backend that the options name. Raises ValueError where it can't be had, saying what works instead."""
     dtype = args.dtype or "float32"
     if dtype not in DTYPES[args.backend]:
         raise ValueError(f"the {args.backend} backend computes in {' or '.join(DTYPES[args.backend])}, not in {dtype}")

@@ -1,4 +1,4 @@
-"""What commands share: the parser, what reads its arguments, options made from dataclasses, and printing."""
+"""What commands share: the parser, the readers of its arguments, options made from dataclasses, and printing."""
 
 import argparse
 import math
@@ -10,12 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import fields
 from itertools import takewhile
+from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
-from ..data.corpus import is_language
+from ..allocator import keep_freed_memory
+from ..atomic import atomic_write
+from ..data.sentence_pairs import is_language
 from ..decoding import MOST_LENGTH_PENALTY
-from ..memory import keep_freed_memory
 from ..threads import MOST_THREADS
 from ..visible import visible
 
@@ -89,34 +91,56 @@ def add_field_options(
 
 
 def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
-    """Those of the options `names` that the user gave."""
+    """The options that the user gave, of those in `names`."""
     return {name: value for name in names if (value := getattr(args, name, None)) is not None}
 
 
-def add_threads_option(parser: argparse.ArgumentParser) -> None:
-    """`--threads` for commands that do not train."""
-    help_text = "threads that share the sentences (default: one a core)"
-    parser.add_argument("--threads", type=whole_number(most=MOST_THREADS), metavar="N", help=help_text)
+def add_option(
+    group: argparse._ActionsContainer, name: str, metavar: str, read: Callable[[str], Any], help: str, **more: Any
+) -> argparse.Action:
+    """An option or argument with one value, or a list with `nargs`."""
+    return group.add_argument(name, metavar=metavar, type=read, help=help, **more)
 
 
-def add_decoding_options(parser: argparse.ArgumentParser) -> None:
-    """How translations are searched; the paper's values unless given (Vaswani 2017, §6.1)."""
-    help_text = "width of the search, 1 is greedy (default: 4)"
-    parser.add_argument("--beam", type=whole_number(most=MOST_BEAMS), default=4, metavar="N", help=help_text)
+def add_checkpoint_argument(parser: argparse.ArgumentParser, **more: Any) -> None:
+    """The model that a command takes."""
+    add_option(parser, "checkpoint", "CHECKPOINT", path_name, "a file that `train` or `demo` saved", **more)
+
+
+def add_translation_options(parser: argparse.ArgumentParser) -> None:
+    """How translations are searched, the paper's values unless given (Vaswani 2017, §6.1), and by how many threads."""
+    beam, penalty = whole_number(most=MOST_BEAMS), number(0, MOST_LENGTH_PENALTY)
+    add_option(parser, "--beam", "N", beam, "width of the search, 1 is greedy (default: 4)", default=4)
     help_text = "α: more favours longer translations (default: 0.6)"
-    read = number(0, MOST_LENGTH_PENALTY)
-    parser.add_argument("--length-penalty", type=read, default=0.6, metavar="X", help=help_text)
+    add_option(parser, "--length-penalty", "X", penalty, help_text, default=0.6)
+    help_text = "threads that share the sentences (default: one a core)"
+    add_option(parser, "--threads", "N", whole_number(most=MOST_THREADS), help_text)
 
 
 def whole_number(least: int = 1, most: int = sys.maxsize) -> Callable[[str], int]:
-    """What reads a whole number within these bounds, in decimal digits, and says so of what is none."""
+    """A function that reads a whole number within these bounds, in decimal digits, or says why it can't."""
 
-    def read(text: str) -> int:
-        if not re.fullmatch("[+-]?[0-9]+", text):
-            raise argparse.ArgumentTypeError(f"expected a whole number, got {shortened(text)}")
-        digits = text.lstrip("+-0") or "0"
-        value = int(digits[:20]) * (-1 if text[0] == "-" else 1)  # twenty digits are beyond every bound already
-        return _within(value, least, most, text)
+    def convert(text: str) -> int:
+        digits = text.lstrip("+-0")[:20] or "0"  # twenty digits are beyond every bound already
+        return -int(digits) if text[0] == "-" else int(digits)
+
+    return _reader("a whole number", "[+-]?[0-9]+", convert, least, most)
+
+
+def number(least: float = -math.inf, most: float = math.inf) -> Callable[[str], float]:
+    """A function that reads a finite number within these bounds, in decimal digits, or says why it can't."""
+    return _reader("a finite number", r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", float, least, most)
+
+
+def _reader(kind: str, pattern: str, convert: Callable[[str], Any], least: float, most: float) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        value = convert(text) if re.fullmatch(pattern, text) else math.nan
+        if not math.isfinite(value):
+            raise argparse.ArgumentTypeError(f"expected {kind}, got {shortened(text)}")
+        if not least <= value <= most:
+            bound = f"at least {least:,}" if value < least else f"at most {most:,}"
+            raise argparse.ArgumentTypeError(f"expected {bound}, got {shortened(text)[1:-1]}")
+        return value
 
     return read
 
@@ -124,22 +148,8 @@ def whole_number(least: int = 1, most: int = sys.maxsize) -> Callable[[str], int
 positive_int = whole_number()
 
 
-def number(least: float = -math.inf, most: float = math.inf) -> Callable[[str], float]:
-    """What reads a finite number within these bounds, in decimal digits, and says so of what is none."""
-
-    def read(text: str) -> float:
-        value = math.nan
-        if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
-            value = float(text)
-        if not math.isfinite(value):
-            raise argparse.ArgumentTypeError(f"expected a finite number, got {shortened(text)}")
-        return _within(value, least, most, text)
-
-    return read
-
-
 def path_name(text: str) -> str:
-    """An argument that names a file or folder: not the empty one, which would pass for none."""
+    """An argument that names a file or folder; an empty one is refused, since it would look like none."""
     if not text:
         raise argparse.ArgumentTypeError("expected the name of a file or folder, got an empty one")
     return text
@@ -154,9 +164,9 @@ def language(text: str) -> str:
 
 @contextmanager
 def heavy_work() -> Iterator[None]:
-    """Set up the process for arithmetic: memory kept, and no warnings about overflow.
+    """Set up the process for arithmetic: keep freed memory, and silence NumPy's warnings about overflow.
 
-    Those would stand in many lines before the one that says what happened: that a training diverged, at which step.
+    They would fill many lines before the one that says what happened: that a training diverged, at which step.
     """
     keep_freed_memory()
     with warnings.catch_warnings():
@@ -165,10 +175,7 @@ def heavy_work() -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    """A translation as a line: a line break or tab that a model writes becomes a space, what a terminal obeys visible.
-
-    A tab would pass for the end of a column.
-    """
+    """A translation as one line: line breaks and tabs become spaces, other control characters are shown."""
     return visible(re.sub("[\r\n\t]", " ", text))
 
 
@@ -177,8 +184,14 @@ def progress_wanted() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a file of one sentence a line."""
+    with atomic_write(path) as file:
+        file.writelines(one_line(line).encode("utf-8", "replace") + b"\n" for line in lines)
+
+
 def say(*lines: str) -> None:
-    """Print lines of a report at once, though standard output be a file; an empty one where none is given."""
+    """Print lines of a report without delay, even into a file; an empty line if none is given."""
     for line in lines or ("",):
         print(visible(line), flush=True)
 
@@ -190,12 +203,3 @@ def as_bytes(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:,.0f} PB"
-
-
-def _within(value: Any, least: float, most: float, text: str) -> Any:
-    """The value; raises ArgumentTypeError where it lies outside, with the text that it was read from."""
-    if value < least:
-        raise argparse.ArgumentTypeError(f"expected at least {least:,}, got {shortened(text)[1:-1]}")
-    if value > most:
-        raise argparse.ArgumentTypeError(f"expected at most {most:,}, got {shortened(text)[1:-1]}")
-    return value

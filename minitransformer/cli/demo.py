@@ -25,11 +25,19 @@ from ..lock import locked
 from ..models import TransformerConfig
 from ..training import TrainingSettings, check_new
 from ..translator import Translator
-from .common import given, heavy_work, invocation, path_name, positive_int, progress_wanted, say
+from .common import (
+    add_option,
+    given,
+    heavy_work,
+    invocation,
+    path_name,
+    positive_int,
+    progress_wanted,
+    say,
+    write_lines,
+)
 from .errors import INTERRUPTED
-from .evaluate import write_lines
-from .train import Plan, draw_losses, train
-from .train_options import PRESET_SETTINGS
+from .train import PRESET_SETTINGS, Plan, draw_losses, train
 
 EPILOG = """\
 examples:
@@ -58,11 +66,9 @@ def add_parser(commands: Any) -> None:
         description="Train a small model on the grammar's English and German, and test it on sentences it never saw.",
         epilog=EPILOG,
     )
-    help_text = f"optimiser steps (default: {SETTINGS.steps})"
-    parser.add_argument("--steps", type=positive_int, metavar="N", help=help_text)
-    parser.add_argument("--threads", type=positive_int, metavar="N", help="threads that share a batch (default: 2)")
-    help_text = "where it goes (default: runs/demo)"
-    parser.add_argument("--out", type=path_name, default="runs/demo", metavar="FOLDER", help=help_text)
+    add_option(parser, "--steps", "N", positive_int, f"optimiser steps (default: {SETTINGS.steps})")
+    add_option(parser, "--threads", "N", positive_int, "threads that share a batch (default: 2)")
+    add_option(parser, "--out", "FOLDER", path_name, "where it goes (default: runs/demo)", default="runs/demo")
     parser.set_defaults(run=run)
 
 
@@ -77,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
             say("the same command goes on from there")
             return INTERRUPTED
         model, losses, attention, report = (out / name for name in OUTPUTS)
-        save_model(out / "training", model)
+        save_checkpoint(model, average_checkpoints(list_checkpoints(out / "training")))  # Vaswani 2017, §6.1
         draw_losses(out / "training", losses)
         translator = Translator.from_checkpoint(model, threads=settings.threads)
         lines = report_on(translator, list(islice(sample("test", TEST_SEED), NUM_TEST)), attention)
@@ -89,9 +95,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_own(out: Path) -> None:
-    """Raise FileExistsError for a file that the demo would write over and did not write: its training or model tells.
+    """Raise FileExistsError for a file that the demo would replace and did not write, and clear up after a killed one.
 
-    What a killed demo left unfinished goes.
+    Files are the demo's own where its training or its model stands beside them.
     """
     model = description_of(out / MODEL)
     own = latest(out / "training") is not None or model.get("config") == CONFIG.to_dict()
@@ -102,9 +108,9 @@ def check_own(out: Path) -> None:
 
 
 def plan(folder: Path, settings: TrainingSettings) -> Plan:
-    """The demo's training in `folder`: one that is there goes on, be it finished or not.
+    """The demo's training in `folder`, which goes on if it has begun, even if it is finished.
 
-    Raises ValueError where a training is there that this one would not continue.
+    Raises ValueError if the training there is another.
     """
     path = latest(folder)
     if path is None:
@@ -133,11 +139,6 @@ def check_continues(checkpoint: Checkpoint, settings: TrainingSettings) -> None:
     if checkpoint.step > settings.steps:
         raise ValueError(f"it has taken {checkpoint.step} steps already")
     settings.check_continues(TrainingSettings.from_dict(checkpoint.state["settings"]))
-
-
-def save_model(training: Path, path: Path) -> None:
-    """The average of a training's last checkpoints (Vaswani 2017, §6.1), without what only a training needs."""
-    save_checkpoint(path, average_checkpoints(list_checkpoints(training)))
 
 
 def report_on(translator: Translator, examples: Sequence[Example], attention: Path) -> list[str]:

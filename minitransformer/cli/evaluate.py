@@ -1,26 +1,26 @@
 """`evaluate`: how good a model's translations of a test set are."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..atomic import atomic_write
 from ..data import multi30k
-from ..data.corpus import ParallelFiles
 from ..data.preparation import DATASETS, CorpusChoice
+from ..data.sentence_pairs import ParallelFiles
 from ..evaluation import evaluate
 from ..translator import Translator
 from .backend import add_backend_options, chosen_backend
 from .common import (
-    add_decoding_options,
-    add_threads_option,
+    add_checkpoint_argument,
+    add_option,
+    add_translation_options,
     heavy_work,
     language,
     one_line,
     path_name,
     progress_wanted,
     say,
+    write_lines,
 )
 from .outputs import check_output
 
@@ -43,23 +43,20 @@ def add_parser(commands: Any) -> None:
         description="Translate a test set and compare the result with its references.",
         epilog=EPILOG,
     )
-    parser.add_argument("checkpoint", type=path_name, metavar="CHECKPOINT", help="a file that `train` or `demo` saved")
-    test_set = parser.add_argument_group("the test set")
-    help_text = "sentences, one a line; goes with --reference"
-    test_set.add_argument("--input", type=path_name, metavar="FILE", help=help_text)
-    test_set.add_argument("--reference", type=path_name, metavar="FILE", help="their translations, line by line")
-    test_set.add_argument("--dataset", choices=DATASETS, help="a built-in test set")
-    help_text = "a folder with test.en and test.de, as for `train`"
-    test_set.add_argument("--data", type=path_name, metavar="DIR", help=help_text)
+    add_checkpoint_argument(parser)
+    group = parser.add_argument_group("the test set")
+    add_option(group, "--input", "FILE", path_name, "sentences, one a line; goes with --reference")
+    add_option(group, "--reference", "FILE", path_name, "their translations, line by line")
+    group.add_argument("--dataset", choices=DATASETS, help="a built-in test set")
+    add_option(group, "--data", "DIR", path_name, "a folder with test.en and test.de, as for `train`")
     help_text = "part of --dataset or --data (default: test)"
-    test_set.add_argument("--split", choices=("test", "valid"), default="test", help=help_text)
+    group.add_argument("--split", choices=("test", "valid"), default="test", help=help_text)
     help_text = "language of --dataset or --data to translate {} (default: the training's, or {} if unknown)"
-    test_set.add_argument("--source", type=language, metavar="LANG", help=help_text.format("from", "en"))
-    test_set.add_argument("--target", type=language, metavar="LANG", help=help_text.format("into", "de"))
-    add_decoding_options(parser)
+    add_option(group, "--source", "LANG", language, help_text.format("from", "en"))
+    add_option(group, "--target", "LANG", language, help_text.format("into", "de"))
+    add_translation_options(parser)
     parser.add_argument("--truncate", action="store_true", help="cut sentences that are too long instead of stopping")
-    parser.add_argument("--output", type=path_name, metavar="FILE", help="write the translations, one a line")
-    add_threads_option(parser)
+    add_option(parser, "--output", "FILE", path_name, "write the translations, one a line")
     add_backend_options(parser)
     parser.set_defaults(run=run)
 
@@ -112,9 +109,3 @@ def read_test_set(args: argparse.Namespace, languages: tuple[str, str] | None) -
         pairs = choice.pairs(args.split)
     sources, references = zip(*pairs, strict=True)
     return list(sources), list(references)
-
-
-def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write a file of one sentence a line."""
-    with atomic_write(path) as file:
-        file.writelines(one_line(line).encode("utf-8", "replace") + b"\n" for line in lines)

@@ -8,7 +8,7 @@ from ..checkpoint import Checkpoint, load_checkpoint
 from ..costs import flops_per_token, inference_bytes, parameter_groups, training_bytes
 from ..models import PRESETS, TransformerConfig
 from ..training import TrainingSettings
-from .common import as_bytes, given, path_name, positive_int, say
+from .common import add_checkpoint_argument, add_option, as_bytes, given, positive_int, say
 
 BATCH_TOKENS = 4096
 THREADS = 2
@@ -30,13 +30,11 @@ def add_parser(commands: Any) -> None:
         description="Show what is in a checkpoint, or what a preset comes to.",
         epilog=EPILOG,
     )
-    help_text = "a file that `train` or `demo` saved"
-    parser.add_argument("checkpoint", nargs="?", type=path_name, metavar="CHECKPOINT", help=help_text)
+    add_checkpoint_argument(parser, nargs="?")
     parser.add_argument("--preset", choices=PRESETS, help="a size instead of a checkpoint")
     help_text = "tokens of the vocabulary, with --preset (default: the preset's own)"
-    parser.add_argument("--vocab-size", type=positive_int, metavar="N", help=help_text)
-    help_text = "tokens in a sentence, for the costs (default: 32)"
-    parser.add_argument("--length", type=positive_int, default=32, metavar="N", help=help_text)
+    add_option(parser, "--vocab-size", "N", positive_int, help_text)
+    add_option(parser, "--length", "N", positive_int, "tokens in a sentence, for the costs (default: 32)", default=32)
     parser.set_defaults(run=run)
 
 

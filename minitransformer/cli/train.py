@@ -1,4 +1,7 @@
-"""`train`: from text to a model, and on from where a training stopped."""
+"""`train`: from text to a model, and on from where a training stopped.
+
+An option for each hyper-parameter, for where the text comes from, and for where the training goes.
+"""
 
 import argparse
 import os
@@ -11,28 +14,97 @@ from typing import Any
 
 from ..checkpoint import Checkpoint, latest, load_checkpoint
 from ..costs import least_training_bytes
-from ..data.preparation import CorpusChoice, PreparedData, kept_choice, open_prepared, prepare
+from ..data.preparation import DATASETS, CorpusChoice, PreparedData, kept_choice, open_prepared, prepare
+from ..evaluation import evaluate
+from ..fields import help_of
 from ..lock import locked
-from ..models import Model, ModelConfig, TransformerConfig, build_model
+from ..models import PRESETS, Model, ModelConfig, TransformerConfig, build_model
 from ..ops import numpy_ops
 from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, TrainingSettings, check_new, read_log
-from .backend import NUMPY, Backend, chosen_backend
-from .common import as_bytes, given, heavy_work, invocation, progress_wanted, say
+from ..translator import Translator
+from .backend import NUMPY, Backend, add_backend_options, chosen_backend
+from .common import (
+    add_field_options,
+    add_option,
+    as_bytes,
+    given,
+    heavy_work,
+    invocation,
+    language,
+    path_name,
+    positive_int,
+    progress_wanted,
+    say,
+    whole_number,
+)
 from .errors import INTERRUPTED
 from .outputs import check_output
-from .train_options import (
-    CORPUS_OPTIONS,
-    MODEL_OPTIONS,
-    PRESET_SETTINGS,
-    SETTINGS_OPTIONS,
-    VOCAB_SIZE,
-    add_train_parser,
-)
+
+CORPUS_OPTIONS = ("dataset", "data", "source", "target", "vocab_size", "sentences")
+
+MODEL_OPTIONS = {
+    "d_model": "width of the model",
+    "num_heads": "attention heads; they share d_model",
+    "d_ff": "width inside the feed-forward layers",
+    "num_layers": "layers of the encoder, and of the decoder",
+    "num_decoder_layers": "layers of the decoder, if others than the encoder's",
+    "d_k": "width of a head's queries and keys (default: d_model / num_heads)",
+    "d_v": "width of a head's values (default: d_model / num_heads)",
+    "dropout": "rate on the embeddings and on the output of each sub-layer",
+    "attention_dropout": "rate on the attention weights",
+    "positions": "the paper's sine waves, or one learned vector for each position",
+    "norm_first": "normalise before each sub-layer instead of after it",
+    "max_length": "longest sentence in tokens; longer training pairs are left out",
+    "window": "self-attention reaches this many tokens to either side (default: all)",
+    "layernorm_eps": "what layer normalisation adds to the variance",
+    "init_gain": "where matrices start: this times Xavier's bound",
+}
+"""Help for each field of TransformerConfig that a training may choose."""
+
+SETTINGS_OPTIONS = help_of(TrainingSettings)
+
+PRESET_SIZES = ("d_model", "num_heads", "d_ff", "num_layers", "dropout", "max_length", "init_gain")
+"""Fields of TransformerConfig that presets set."""
+
+PRESET_SETTINGS: dict[str, dict[str, Any]] = {
+    "demo": {
+        "steps": 1600,
+        "tokens_per_batch": 2048,
+        "warmup_steps": 300,
+        "peak_lr": 5e-3,
+        "valid_interval": 200,
+        "checkpoint_interval": 40,
+    },
+    # Paper: §5.3's peak would be (d_model · warmup_steps)^-0.5 = 0.002; the recipe for Multi30k names its own.
+    "tiny": {"steps": 4000, "warmup_steps": 2000, "peak_lr": 5e-3, "valid_interval": 500, "checkpoint_interval": 500},
+    "base": {"steps": 100_000, "tokens_per_batch": 25_000},
+    "big": {"steps": 300_000, "tokens_per_batch": 25_000},
+}
+"""How each preset is trained unless told otherwise: `base` and `big` as in the paper, §5.3 and Table 3."""
+
+VOCAB_SIZE = 8000
+"""Tokens of the vocabulary, unless the text is the grammar's."""
+
+MOST_SENTENCES = 100_000_000
+"""The most that the grammar writes: twenty times the paper's 4.5 million English-German, and gigabytes of tokens."""
+
+EPILOG = """\
+examples:
+  {program} train --dataset multi30k --preset tiny --out runs/captions
+  {program} train --dataset grammar --target fr --preset demo --steps 1000
+  {program} train --data my_corpus --source en --target it --vocab-size 4000
+  {program} train --resume runs/captions
+  {program} train --resume runs/captions --steps 8000
+
+The folder gets the checkpoints (step-*.safetensors), log.jsonl (one line a step), loss.png, and in data/ the
+tokenizer and the token ids. Ctrl-C saves and says how to go on; a killed training goes on from its last checkpoint.
+While one runs, minitransformer.lock stands there and keeps others out.
+"""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a training follows from; `bleu_sentences` of the validation text are translated for BLEU."""
+    """All that determines a training; `bleu_sentences` of the validation text are translated for BLEU."""
 
     folder: Path
     config: ModelConfig
@@ -45,7 +117,38 @@ class Plan:
 
 def add_parser(commands: Any) -> None:
     """Add the command with all its options."""
-    add_train_parser(commands).set_defaults(run=run)
+    parser = commands.add_parser(
+        "train",
+        help="train a model on the grammar, on Multi30k or on your own text",
+        usage="%(prog)s [OPTION ...]",
+        description="Train a Transformer. The preset gives every hyper-parameter; each option overrides one. "
+        "`info --preset NAME` shows a preset's sizes.",
+        epilog=EPILOG,
+    )
+    group = parser.add_argument_group("the run")
+    add_option(group, "--out", "FOLDER", path_name, "where everything goes (default: runs/CORPUS-PRESET)")
+    help_text = "go on with the training in FOLDER, or in that of --out; all but the backend is known from there"
+    add_option(group, "--resume", "FOLDER", path_name, help_text, nargs="?", const=True)
+    add_backend_options(group)
+    group = parser.add_argument_group("the text")
+    corpus = group.add_mutually_exclusive_group()
+    help_text = "the built-in grammar's sentences (default), or 29,000 image captions (downloaded once)"
+    corpus.add_argument("--dataset", choices=DATASETS, help=help_text)
+    help_text = "your own text: train.en and train.de with as many lines, valid.en and valid.de; .gz too"
+    add_option(corpus, "--data", "DIR", path_name, help_text)
+    add_option(group, "--source", "LANG", language, "language to translate from, the files' suffix (default: en)")
+    help_text = "language to translate into: de (default), fr, or your files' suffix"
+    add_option(group, "--target", "LANG", language, help_text)
+    help_text = f"tokens of the joint vocabulary (default: {VOCAB_SIZE}; grammar {CorpusChoice.vocab_size})"
+    add_option(group, "--vocab-size", "N", positive_int, help_text)
+    help_text = f"pairs that the grammar writes for training (default: {CorpusChoice.sentences})"
+    add_option(group, "--sentences", "N", whole_number(most=MOST_SENTENCES), help_text)
+    group = parser.add_argument_group("the model")
+    group.add_argument("--preset", choices=PRESETS, help="sizes, and how to train them, to start from (default: tiny)")
+    add_field_options(group, TransformerConfig, MODEL_OPTIONS, PRESET_SIZES)
+    group = parser.add_argument_group("the training")
+    add_field_options(group, TrainingSettings, SETTINGS_OPTIONS, set().union(*PRESET_SETTINGS.values()))
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -209,9 +312,6 @@ def draw_losses(folder: Path, picture: Path | None = None) -> None:
 
 def _validation_bleu(plan: Plan) -> Callable[[Model], float]:
     """Greedy translation of the first validation sentences."""
-    from ..evaluation import evaluate
-    from ..translator import Translator
-
     sources, references = plan.data.valid_sentences(plan.bleu_sentences)
 
     def bleu(model: Model) -> float:

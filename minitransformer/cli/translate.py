@@ -5,10 +5,19 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TextIO
 
-from ..data.parallel import MAX_LINE_BYTES, decode_line, read_lines
+from ..data.sentence_pairs import MAX_LINE_BYTES, decode_line, read_lines
 from ..translator import Translation, Translator
 from .backend import add_backend_options, chosen_backend
-from .common import add_decoding_options, add_threads_option, heavy_work, one_line, path_name, positive_int, say
+from .common import (
+    add_checkpoint_argument,
+    add_option,
+    add_translation_options,
+    heavy_work,
+    one_line,
+    path_name,
+    positive_int,
+    say,
+)
 from .outputs import STANDARD_INPUT, STANDARD_OUTPUT, check_output
 
 EPILOG = """\
@@ -40,17 +49,14 @@ def add_parser(commands: Any) -> None:
         description="Translate sentences with a trained model.",
         epilog=EPILOG,
     )
-    parser.add_argument("checkpoint", type=path_name, metavar="CHECKPOINT", help="a file that `train` or `demo` saved")
+    add_checkpoint_argument(parser)
     sentences = parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="what to translate")
-    parser.add_argument("--file", type=path_name, metavar="FILE", help="translate the lines of a file (UTF-8, .gz too)")
-    add_decoding_options(parser)
-    parser.add_argument("--n-best", type=positive_int, metavar="N", help="show the N best, with their scores")
+    add_option(parser, "--file", "FILE", path_name, "translate the lines of a file (UTF-8, .gz too)")
+    add_translation_options(parser)
+    add_option(parser, "--n-best", "N", positive_int, "show the N best, with their scores")
     parser.add_argument("--truncate", action="store_true", help="cut a sentence that is too long instead of stopping")
-    help_text = "sentences translated together (default: 64)"
-    parser.add_argument("--batch-size", type=positive_int, default=64, metavar="N", help=help_text)
-    help_text = "draw what each head attends to, for one sentence"
-    parser.add_argument("--attention", type=path_name, metavar="FILE.png", help=help_text)
-    add_threads_option(parser)
+    add_option(parser, "--batch-size", "N", positive_int, "sentences translated together (default: 64)", default=64)
+    add_option(parser, "--attention", "FILE.png", path_name, "draw what each head attends to, for one sentence")
     add_backend_options(parser)
     parser.set_defaults(run=run, trailing=sentences)
 

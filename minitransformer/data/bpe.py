@@ -68,34 +68,33 @@ def learn_merges(
 
     A character outside `characters` (sorted) takes no part: what is left and right of it are words of their own.
     """
+    from tqdm.std import tqdm
+
     tokens = list(characters)
     words, counts = _as_ids(word_counts, characters)
     pair_counts, words_with = _count_pairs(words, counts)
     heap = [(-count, pair) for pair, count in pair_counts.items()]
     heapq.heapify(heap)
     merges: list[tuple[str, str]] = []
-    bar = _progress_bar(num_merges) if progress else None
-    while len(merges) < num_merges and (pair := _pop_most_frequent(heap, pair_counts)):
-        left, right = tokens[pair[0]], tokens[pair[1]]
-        new = len(tokens)
-        tokens.append(left + right)
-        merges.append((left, right))
-        gained: set[Pair] = set()
-        for index in set(words_with.pop(pair)):
-            for old in pairwise(words[index]):
-                pair_counts[old] -= counts[index]
-            words[index] = merge_pair(words[index], pair, new)
-            for now in pairwise(words[index]):
-                pair_counts[now] += counts[index]
-                if new in now:  # no other pair can be new to this word
-                    words_with[now].append(index)
-                    gained.add(now)
-        for grown in gained:
-            heapq.heappush(heap, (-pair_counts[grown], grown))
-        if bar is not None:
+    with tqdm(total=num_merges, desc="learning merges", unit="merge", disable=not progress) as bar:
+        while len(merges) < num_merges and (pair := _pop_most_frequent(heap, pair_counts)):
+            left, right = tokens[pair[0]], tokens[pair[1]]
+            new = len(tokens)
+            tokens.append(left + right)
+            merges.append((left, right))
+            gained: set[Pair] = set()
+            for index in set(words_with.pop(pair)):
+                for old in pairwise(words[index]):
+                    pair_counts[old] -= counts[index]
+                words[index] = merge_pair(words[index], pair, new)
+                for now in pairwise(words[index]):
+                    pair_counts[now] += counts[index]
+                    if new in now:  # no other pair can be new to this word
+                        words_with[now].append(index)
+                        gained.add(now)
+            for grown in gained:
+                heapq.heappush(heap, (-pair_counts[grown], grown))
             bar.update()
-    if bar is not None:
-        bar.close()
     return merges
 
 
@@ -146,9 +145,3 @@ def _pop_most_frequent(heap: list[tuple[int, Pair]], pair_counts: Mapping[Pair, 
         if count > 0:
             heapq.heappush(heap, (-count, pair))
     return None
-
-
-def _progress_bar(total: int):
-    from tqdm.std import tqdm
-
-    return tqdm(total=total, desc="learning merges", unit="merge")

@@ -5,7 +5,6 @@ This project does not redistribute them: the dataset states no licence, and its 
 research and education. Who has the files already uses `from_folder`.
 """
 
-import hashlib
 import http.client
 import os
 import threading
@@ -15,7 +14,8 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from ..atomic import atomic_write
-from .corpus import Corpus, ParallelFiles, corpus_from_folder
+from .sentence_pairs import Corpus, ParallelFiles, corpus_from_folder
+from .token_dataset import file_sha256, sha256
 
 COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 BASE_URL = f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/raw"
@@ -51,15 +51,12 @@ def load(
     """
     _check_language(language)
     folder = Path(cache_dir) if cache_dir is not None else default_cache_dir()
-    return Corpus(
-        *(
-            ParallelFiles(
-                _cached(folder, f"{split}.en.gz", base_url, timeout, limit),
-                _cached(folder, f"{split}.{language}.gz", base_url, timeout, limit),
-            )
-            for split in SPLITS
-        )
-    )
+
+    def files(split: str) -> ParallelFiles:
+        paths = (folder / f"{split}.{suffix}.gz" for suffix in ("en", language))
+        return ParallelFiles(*(_cached(path, base_url, timeout, limit) for path in paths))
+
+    return Corpus(*map(files, SPLITS))
 
 
 def from_folder(folder: str | os.PathLike[str], language: str = "de") -> Corpus:
@@ -79,18 +76,11 @@ def _check_language(language: str) -> None:
         raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, got {language!r}")
 
 
-def _cached(folder: Path, name: str, base_url: str, timeout: float, limit: float) -> Path:
-    """The path of a pinned file in the cache folder, downloaded unless it is there, unchanged."""
-    path = folder / name
-    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != SHA256[name]:
-        content = _download(f"{base_url}/{name}", SHA256[name], timeout, limit)
-        with atomic_write(path) as file:
-            file.write(content)
-    return path
-
-
-def _download(url: str, sha256: str, timeout: float, limit: float) -> bytes:
-    """The content of `url`, checked; the exceptions are those of `load`, each naming the url."""
+def _cached(path: Path, base_url: str, timeout: float, limit: float) -> Path:
+    """The path of a pinned file in the cache, downloaded unless it is there, unchanged; raises as `load`."""
+    pinned, url = SHA256[path.name], f"{base_url}/{path.name}"
+    if path.is_file() and file_sha256(path) == pinned:
+        return path
     try:
         content = _fetch_within(limit, url, timeout)
     except urllib.error.HTTPError as error:
@@ -101,10 +91,11 @@ def _download(url: str, sha256: str, timeout: float, limit: float) -> bytes:
         if isinstance(reason, TimeoutError):
             raise TimeoutError(f"cannot download {url}: nothing arrived for {timeout:g} seconds") from None
         raise ConnectionError(f"cannot download {url}: {reason}") from None
-    actual = hashlib.sha256(content).hexdigest()
-    if actual != sha256:
-        raise ValueError(f"{url} is not the expected file: its SHA-256 must be {sha256}, but is {actual}")
-    return content
+    if sha256(content) != pinned:
+        raise ValueError(f"{url} is not the expected file: its SHA-256 must be {pinned}, but is {sha256(content)}")
+    with atomic_write(path) as file:
+        file.write(content)
+    return path
 
 
 def _fetch_within(limit: float, url: str, timeout: float) -> bytes:

@@ -14,9 +14,9 @@ it, whose checkpoints hold it to the same tokens; a new training makes it anew.
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, Self, get_type_hints
 
@@ -25,9 +25,8 @@ from ..grammar import pairs as grammar_pairs
 from ..grammar import sample
 from ..sealed_json import seal, unseal
 from . import multi30k
-from .corpus import Corpus, corpus_from_folder
-from .parallel import SentencePair
-from .token_dataset import META, TokenDataset, check_replaceable, read_meta, sha256
+from .sentence_pairs import Corpus, SentencePair, corpus_from_folder
+from .token_dataset import META, TokenDataset, check_replaceable, file_sha256, read_meta, sha256
 from .tokenizer import BPETokenizer
 from .trees import linearise
 
@@ -104,13 +103,29 @@ class CorpusChoice:
         Raises FileNotFoundError where the text has no test set.
         """
         corpus = corpus or self.corpus()
-        if corpus is None:
-            count = self.sentences if split == "train" else GRAMMAR_VALIDATION
-            return _grammar_pairs(split, self.seed, self.target, count)
-        files = getattr(corpus, split)
-        if files is None:
-            raise FileNotFoundError(f"{self.dataset or self.data} has no {split} set")
-        return files.read()
+        if corpus is not None:
+            files = getattr(corpus, split)
+            if files is None:
+                raise FileNotFoundError(f"{self.dataset or self.data} has no {split} set")
+            return files.read()
+        count = self.sentences if split == "train" else GRAMMAR_VALIDATION
+        if self.target == "tree":
+            examples = islice(sample(split, self.seed), count)
+            return (SentencePair(each.english, linearise(each.tree)) for each in examples)
+        return map(SentencePair._make, grammar_pairs(split, self.seed, GRAMMAR_LANGUAGES[self.target], count))
+
+
+def fingerprint_of(choice: CorpusChoice, corpus: Corpus | None = None) -> str:
+    """A hash of the choice and of every byte of its files; of the grammar, of enough to notice another edition."""
+    corpus = corpus or choice.corpus()
+    digest = hashlib.sha256(json.dumps(asdict(choice)).encode())
+    if corpus is None:
+        first = islice(choice.pairs("train"), FINGERPRINT_SENTENCES)
+        digest.update("".join(chain.from_iterable(first)).encode())
+    else:
+        for path in (corpus.train.source, corpus.train.target, corpus.valid.source, corpus.valid.target):
+            digest.update(bytes.fromhex(file_sha256(path)))
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -124,16 +139,16 @@ class PreparedData:
 
     def valid_sentences(self, count: int) -> tuple[list[str], list[str]]:
         """The first `count` validation sentences and their translations, read back from their tokens."""
-        chosen = list(islice(self.valid, count))
-        sources, targets = ([self.tokenizer.decode(pair[side]) for pair in chosen] for side in (0, 1))
-        return sources, targets
+        decode = self.tokenizer.decode
+        chosen = [(decode(source), decode(target)) for source, target in islice(self.valid, count)]
+        return [source for source, _ in chosen], [target for _, target in chosen]
 
 
 def prepare(folder: Path, choice: CorpusChoice, progress: bool = False) -> PreparedData:
-    """The data of `choice` in `folder`: opened where it is there, otherwise made, with a bar if there is to be one.
+    """Open the data of `choice` in `folder`, or make it where it is not there, with a progress bar if asked for.
 
-    Raises OSError where a file can't be read or written, or is in the way and none that this wrote; ValueError where
-    the text is too small, or the text or the data is damaged.
+    Raises OSError where a file can't be read or written, or stands in the way and was not written by this function;
+    ValueError where the text is too small, or the text or the data is damaged.
     """
     corpus = choice.corpus()
     fingerprint = fingerprint_of(choice, corpus)
@@ -147,17 +162,18 @@ def prepare(folder: Path, choice: CorpusChoice, progress: bool = False) -> Prepa
     _check_replaceable(folder)
     for name in (DESCRIPTION, TOKENIZER):
         (folder / name).unlink(missing_ok=True)
-    tokenizer = BPETokenizer.train(_texts(_tokenizer_pairs(choice, corpus)), choice.vocab_size)
+    sentences = islice(choice.pairs("train", corpus), TOKENIZER_SENTENCES if corpus is None else None)
+    tokenizer = BPETokenizer.train(chain.from_iterable(sentences), choice.vocab_size)
     for split in DATASET_FOLDERS:
-        pairs, notes = choice.pairs(split, corpus), asdict(choice)
-        TokenDataset.build(pairs, tokenizer, folder / split, choice.max_length, progress, fingerprint, notes)
+        pairs = choice.pairs(split, corpus)
+        TokenDataset.build(pairs, tokenizer, folder / split, choice.max_length, progress, fingerprint, asdict(choice))
     tokenizer.save(folder / TOKENIZER)
     _write_description(folder)
     return open_prepared(folder)
 
 
 def open_prepared(folder: Path) -> PreparedData:
-    """The data that `prepare` left in `folder`.
+    """Open the data that `prepare` left in `folder`.
 
     Raises FileNotFoundError where a part of it is missing, ValueError, saying what to do, where one is damaged.
     """
@@ -188,17 +204,36 @@ def kept_choice(folder: Path) -> CorpusChoice | None:
 
 
 def _description(folder: Path) -> dict[str, Any] | None:
-    """What `corpus.json` says, or a dataset beside it; None where nothing does."""
+    """What `corpus.json` says, or else a dataset beside it; None where neither says anything."""
     path = folder / DESCRIPTION
     if not path.exists():
-        metas = filter(None, (_meta(folder / split) for split in DATASET_FOLDERS))
-        return next((_described_by(meta) for meta in metas if meta.get("notes")), None)
+        return next((_described_by(meta) for meta in _metas(folder) if meta.get("notes")), None)
     try:
         description = unseal(path.read_bytes(), lambda content: content.keys() == {"choice", "fingerprint"})
         CorpusChoice.from_dict(description["choice"])
         return description
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise _damaged(path, error) from None
+
+
+def _metas(folder: Path) -> Iterator[dict[str, Any]]:
+    """What each dataset that is there says of itself."""
+    return (read_meta(folder / split) for split in DATASET_FOLDERS if (folder / split / META).is_file())
+
+
+def _described_by(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What a dataset of the present version tells of its text and tokenizer: the content of `corpus.json`."""
+    return {"choice": meta["notes"], "fingerprint": meta["fingerprint"], "tokenizer": meta["tokenizer"]}
+
+
+def _belongs(meta: Mapping[str, Any], description: Mapping[str, Any]) -> bool:
+    """Whether a dataset is of that text and tokenizer; the first edition noted neither."""
+    return "tokenizer" not in description if meta["version"] == 1 else _described_by(meta) == description
+
+
+def _write_description(folder: Path) -> None:
+    with atomic_write(folder / DESCRIPTION) as file:
+        file.write(seal(_described_by(read_meta(folder / DATASET_FOLDERS[0])), indent=2))
 
 
 def _damaged(path: Path, reason: Exception) -> ValueError:
@@ -208,26 +243,8 @@ def _damaged(path: Path, reason: Exception) -> ValueError:
     )
 
 
-def _write_description(folder: Path) -> None:
-    with atomic_write(folder / DESCRIPTION) as file:
-        file.write(seal(_described_by(read_meta(folder / DATASET_FOLDERS[0])), indent=2))
-
-
-def _described_by(meta: Mapping[str, Any]) -> dict[str, Any]:
-    return {"choice": meta["notes"], "fingerprint": meta["fingerprint"], "tokenizer": meta["tokenizer"]}
-
-
-def _belongs(meta: Mapping[str, Any], description: Mapping[str, Any]) -> bool:
-    """Whether a dataset is of that text and tokenizer; the first edition noted neither."""
-    return "tokenizer" not in description if meta["version"] == 1 else _described_by(meta) == description
-
-
-def _meta(dataset: Path) -> dict[str, Any] | None:
-    return read_meta(dataset) if (dataset / META).is_file() else None
-
-
 def _check_replaceable(folder: Path) -> None:
-    """Raise FileExistsError for a file that is in the way and none that `prepare` wrote, ValueError for a damaged one.
+    """Raise FileExistsError for a file in the way that `prepare` did not write, ValueError for a damaged one.
 
     A tokenizer is known by its checksum, which any of the other parts may tell. Beside parts of the first edition,
     which do not, it is known by its format.
@@ -238,43 +255,8 @@ def _check_replaceable(folder: Path) -> None:
     if not path.exists():
         return
     text = path.read_bytes()
-    parts = filter(None, [description, *(_meta(folder / split) for split in DATASET_FOLDERS)])
-    checksums = {part.get("tokenizer") for part in parts}
-    if sha256(text) not in checksums and not (None in checksums and _is_tokenizer(text)):
-        raise FileExistsError(f"{path} was not made with the data in {folder}: move it elsewhere or delete it")
-
-
-def _is_tokenizer(text: bytes) -> bool:
-    try:
-        return bool(BPETokenizer.from_json(text.decode()))
-    except ValueError:
-        return False
-
-
-def _grammar_pairs(split: str, seed: int, target: str, count: int) -> Iterator[SentencePair]:
-    if target == "tree":
-        return (SentencePair(each.english, linearise(each.tree)) for each in islice(sample(split, seed), count))
-    return grammar_pairs(split, seed, GRAMMAR_LANGUAGES[target], count)
-
-
-def _tokenizer_pairs(choice: CorpusChoice, corpus: Corpus | None) -> Iterator[SentencePair]:
-    pairs = choice.pairs("train", corpus)
-    return pairs if corpus is not None else islice(pairs, TOKENIZER_SENTENCES)
-
-
-def _texts(pairs: Iterable[SentencePair]) -> Iterator[str]:
-    return (text for pair in pairs for text in pair)
-
-
-def fingerprint_of(choice: CorpusChoice, corpus: Corpus | None = None) -> str:
-    """A hash of the choice and of every byte of its files; of the grammar, of enough to notice another edition."""
-    corpus = corpus or choice.corpus()
-    digest = hashlib.sha256(json.dumps(asdict(choice)).encode())
-    if corpus is None:
-        digest.update("".join(_texts(islice(choice.pairs("train"), FINGERPRINT_SENTENCES))).encode())
-        return digest.hexdigest()
-    for files in (corpus.train, corpus.valid):
-        for path in (files.source, files.target):
-            with open(path, "rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
+    checksums = {part.get("tokenizer") for part in (description, *_metas(folder)) if part}
+    with contextlib.suppress(ValueError):
+        if sha256(text) in checksums or (None in checksums and BPETokenizer.from_json(text.decode())):
+            return
+    raise FileExistsError(f"{path} was not made with the data in {folder}: move it elsewhere or delete it")

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..atomic import unfinished, unfinished_name
 from ..sealed_json import seal, unseal
-from .parallel import SentencePair, read_parallel
+from .sentence_pairs import StrPath
 
 FORMAT, VERSION = "minitransformer token dataset", 2
 META, NUMBERS = "meta.json", ("ids.bin", "offsets.bin")
@@ -31,7 +31,6 @@ DTYPES = ("<u2", "<u4")
 COUNTS = ("num_pairs", "num_ids", "max_id", "num_too_long", "num_empty")
 FIELDS_OF_VERSION_1 = {"dtype", *COUNTS, "format", "version", "fingerprint"}
 CHECKSUM_BLOCK = 1 << 20  # numbers
-StrPath = str | os.PathLike[str]
 
 
 class Tokenizer(Protocol):
@@ -111,7 +110,7 @@ class TokenDataset:
     @classmethod
     def build(
         cls,
-        pairs: Iterable[SentencePair],
+        pairs: Iterable[tuple[str, str]],
         tokenizer: Tokenizer,
         folder: StrPath,
         max_length: int = 512,
@@ -135,15 +134,10 @@ class TokenDataset:
         return cls.open(folder)
 
     @classmethod
-    def open(cls, folder: StrPath, fingerprint: str | None = None) -> "TokenDataset":
-        """Memory-map a dataset that `build` wrote, if given only one built with this `fingerprint`.
-
-        Raises FileNotFoundError, or ValueError where it is another, not a whole dataset, or damaged.
-        """
+    def open(cls, folder: StrPath) -> "TokenDataset":
+        """Memory-map a dataset that `build` wrote; raises FileNotFoundError, or ValueError where it is damaged."""
         folder = Path(folder)
         meta = read_meta(folder)
-        if fingerprint is not None and meta["fingerprint"] != fingerprint:
-            raise ValueError(f"{folder} holds another dataset: its corpus, tokenizer or options differ")
         ids = _map(folder, "ids.bin", meta["dtype"], meta["num_ids"])
         offsets = _map(folder, "offsets.bin", "<i8", 2 * meta["num_pairs"] + 1)
         for name, checksum in _checksums(folder).items() if meta["version"] > 1 else ():
@@ -152,27 +146,6 @@ class TokenDataset:
         if offsets[0] != 0 or offsets[-1] != len(ids) or np.any(offsets[1:] < offsets[:-1]):
             raise _damaged(folder, "offsets.bin", f"offsets must rise from 0 to {len(ids)}")
         return cls(ids, offsets, meta["max_id"], meta["num_too_long"], meta["num_empty"], meta)
-
-    @classmethod
-    def from_files(
-        cls,
-        source: StrPath,
-        target: StrPath,
-        tokenizer: Tokenizer,
-        folder: StrPath,
-        max_length: int = 512,
-        progress: bool = False,
-    ) -> "TokenDataset":
-        """The dataset of two line-aligned files: opened if `folder` holds the same, otherwise built there.
-
-        The same is: of the same text, tokenizer and `max_length`, by SHA-256, and undamaged. Raises as `read_parallel`
-        and `build`.
-        """
-        fingerprint = _fingerprint(source, target, tokenizer, max_length)
-        with suppress(FileNotFoundError, ValueError):
-            return cls.open(folder, fingerprint)
-        pairs = read_parallel(source, target)
-        return cls.build(pairs, tokenizer, folder, max_length, progress, fingerprint)
 
 
 def as_ids(ids: ArrayLike) -> NDArray[np.int64]:
@@ -191,46 +164,40 @@ def as_ids(ids: ArrayLike) -> NDArray[np.int64]:
 
 
 def _write(
-    pairs: Iterable[SentencePair], tokenizer: Tokenizer, folder: Path, max_length: int, progress: bool
+    pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, folder: Path, max_length: int, progress: bool
 ) -> dict[str, Any]:
-    """Write `ids.bin` and `offsets.bin`; the rest of what `open` must know."""
+    """Write `ids.bin` and `offsets.bin`; returns the rest of what `open` must know."""
     from tqdm.std import tqdm
 
     dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
-    num_pairs = num_ids = num_too_long = num_empty = max_id = 0
+    count = dict.fromkeys(COUNTS, 0)
     with (folder / "ids.bin").open("wb") as ids_file, (folder / "offsets.bin").open("wb") as offsets_file:
         offsets_file.write(struct.pack("<q", 0))
         for pair in tqdm(pairs, desc="tokenizing", unit=" pairs", disable=not progress):
-            if not (pair.source.strip() and pair.target.strip()):
-                num_empty += 1
+            if not all(text.strip() for text in pair):
+                count["num_empty"] += 1
                 continue
-            source, target = tokenizer.encode(pair.source), tokenizer.encode(pair.target)
+            source, target = map(tokenizer.encode, pair)
             if max(len(source), len(target)) + 1 > max_length:
-                num_too_long += 1
+                count["num_too_long"] += 1
                 continue
             ids = as_ids([*source, *target])
             if ids.max(initial=0) >= tokenizer.vocab_size:
                 raise ValueError(f"token id {ids.max()} is outside the vocabulary of {tokenizer.vocab_size}")
             ids_file.write(ids.astype(dtype).tobytes())
-            offsets_file.write(struct.pack("<qq", num_ids + len(source), num_ids + len(ids)))
-            num_pairs += 1
-            num_ids += len(ids)
-            max_id = int(ids.max(initial=max_id))
+            offsets_file.write(struct.pack("<qq", count["num_ids"] + len(source), count["num_ids"] + len(ids)))
+            count["num_pairs"] += 1
+            count["num_ids"] += len(ids)
+            count["max_id"] = int(ids.max(initial=count["max_id"]))
         for file in (ids_file, offsets_file):
             file.flush()
             os.fsync(file.fileno())
-    if num_pairs == 0:
+    if count["num_pairs"] == 0:
         raise ValueError(
-            f"no sentence pair is left: {num_empty} had an empty side, {num_too_long} more than {max_length} tokens"
+            f"no sentence pair is left: {count['num_empty']} had an empty side, "
+            f"{count['num_too_long']} more than {max_length} tokens"
         )
-    return {
-        "dtype": dtype,
-        "num_pairs": num_pairs,
-        "num_ids": num_ids,
-        "max_id": max_id,
-        "num_too_long": num_too_long,
-        "num_empty": num_empty,
-    }
+    return {"dtype": dtype, **count}
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
@@ -272,13 +239,14 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def file_sha256(path: Path) -> str:
+    """The checksum of a file, read in blocks."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _checksums(folder: Path) -> dict[str, str]:
-    """The SHA-256 of each file of numbers, read in blocks."""
-    checksums = {}
-    for name in NUMBERS:
-        with open(folder / name, "rb") as file:
-            checksums[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return checksums
+    return {name: file_sha256(folder / name) for name in NUMBERS}
 
 
 def _damaged(folder: Path, name: str, reason: str) -> ValueError:
@@ -293,14 +261,6 @@ def _map(folder: Path, name: str, dtype: str, size: int) -> NDArray[Any]:
     if path.stat().st_size != expected or not expected:
         raise _damaged(folder, name, f"it must have {expected} bytes, but has {path.stat().st_size}")
     return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
-
-
-def _fingerprint(source: StrPath, target: StrPath, tokenizer: Tokenizer, max_length: int) -> str:
-    digest = hashlib.sha256(f"{VERSION} {max_length} {tokenizer.to_json()}".encode())
-    for path in (source, target):
-        with open(path, "rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
 
 
 @contextmanager

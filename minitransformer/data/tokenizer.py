@@ -8,8 +8,18 @@ Text is cut into words that keep the space before them. One space is put before 
 after decoding, so that a word has the same tokens at the start of a sentence as inside it, and
 `decode(encode(text)) == text` for every str, lone surrogates included. Within a word the oldest merge that applies
 is made first, everywhere in the word, until none applies: the order in which they were learned.
+
+A tokenizer's file is one JSON object, readable, one merge a line. Ids are not stored: they follow from the order.
+
+    {"format": "minitransformer BPE tokenizer",
+     "version": 1,
+     "special_tokens": ["<pad>", "<s>", "</s>"],
+     "word_pattern": the regular expression that cuts text into words,
+     "characters": "…",
+     "merges": [["a", "b"], …]}
 """
 
+import json
 import operator
 import os
 from collections.abc import Callable, Iterable
@@ -17,10 +27,11 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 from ..atomic import atomic_write
-from . import tokenizer_file
-from .bpe import LONGEST_WORD, Pair, choose_characters, count_words, learn_merges, merge_pair, split_words
-from .tokenizer_file import SPECIAL_TOKENS
+from .bpe import LONGEST_WORD, WORD_PATTERN, Pair, choose_characters, count_words, learn_merges, merge_pair, split_words
 
+SPECIAL_TOKENS = ("<pad>", "<s>", "</s>")
+FORMAT = "minitransformer BPE tokenizer"
+FIXED = {"version": 1, "special_tokens": list(SPECIAL_TOKENS), "word_pattern": WORD_PATTERN}
 FIRST_BYTE = len(SPECIAL_TOKENS)
 FIRST_TEXT = FIRST_BYTE + 256  # ids from here on stand for the text of a character or of a merge
 CACHED_WORDS = 1 << 17
@@ -126,13 +137,32 @@ class BPETokenizer:
         return [self._readable(index) for index in self._checked(ids)]
 
     def to_json(self) -> str:
-        """The tokenizer as readable JSON (see `tokenizer_file`)."""
-        return tokenizer_file.to_json(self.characters, self.merges)
+        """The tokenizer as readable JSON, as the module's docstring shows it."""
+        fields = {"format": FORMAT, **FIXED, "characters": self.characters}
+        lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()]
+        merges = ",\n  ".join(json.dumps(merge, ensure_ascii=False) for merge in self.merges)
+        return "{\n" + ",\n".join([*lines, f'"merges": [\n  {merges}\n]']) + "\n}\n"
 
     @classmethod
     def from_json(cls, text: str) -> "BPETokenizer":
-        """The tokenizer that `to_json` wrote. Raises ValueError for anything else."""
-        return cls(*tokenizer_file.from_json(text))
+        """The tokenizer that `to_json` wrote. Raises ValueError for another format or version, or anything else."""
+        try:
+            fields = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"a tokenizer must be valid JSON, but this is not: {error}") from None
+        if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+            raise ValueError(f'a tokenizer must be a JSON object with "format": "{FORMAT}", but this is another one')
+        for name, expected in FIXED.items():
+            if fields.get(name) != expected or fields[name] is True:  # which equals 1
+                raise ValueError(f"the tokenizer's {name} must be {expected!r}, but is {fields.get(name)!r}")
+        characters, merges = fields.get("characters"), fields.get("merges")
+        if not isinstance(characters, str):
+            raise ValueError(f"the tokenizer's characters must be one string, but are {type(characters).__name__}")
+        if not isinstance(merges, list) or not all(
+            isinstance(merge, list) and [type(part) for part in merge] == [str, str] for merge in merges
+        ):
+            raise ValueError("the tokenizer's merges must be a list of pairs of strings, but are not")
+        return cls(characters, map(tuple, merges))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one JSON file, beside `path` first and then renamed. Raises OSError where that fails."""
@@ -179,10 +209,7 @@ class BPETokenizer:
 
 
 class _Cache(dict[str, tuple[int, ...]]):
-    """A function's results by argument, the first `CACHED_WORDS` of them; a hit costs no more than a dict look-up.
-
-    Threads may share it: each step on the dict is atomic, and two that miss at once store the same result.
-    """
+    """A function's first `CACHED_WORDS` results by argument, faster than `lru_cache`; threads may share it."""
 
     def __init__(self, function: Callable[[str], tuple[int, ...]]):
         super().__init__()

@@ -9,7 +9,6 @@ from functools import cache, cached_property
 from hashlib import blake2b
 from typing import Literal
 
-from ..data.parallel import SentencePair
 from . import english, french, german
 from .constructions import constructions_of
 from .lexicon.lexicon import Lexicon
@@ -114,7 +113,7 @@ def _sample(split: str, seed: int, start: int) -> Iterator[Example]:
 
 def pairs(
     split: str, seed: int, language: Literal["german", "french"] = "german", count: int | None = None, start: int = 0
-) -> Iterator[SentencePair]:
+) -> Iterator[tuple[str, str]]:
     """`count` pairs of English and German or French (endless if None): what a tokenizer and a dataset take.
 
     Raises ValueError for an unknown language.
@@ -122,4 +121,4 @@ def pairs(
     if language not in ("german", "french"):
         raise ValueError(f"language must be 'german' or 'french', got {language!r}")
     examples = itertools.islice(sample(split, seed, start), count)
-    return (SentencePair(each.english, getattr(each, language)) for each in examples)
+    return ((each.english, getattr(each, language)) for each in examples)

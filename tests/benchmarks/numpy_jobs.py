@@ -21,8 +21,8 @@ from workloads import (
     training_batches,
 )
 
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.decoding import greedy_search
-from minitransformer.memory import keep_freed_memory
 from minitransformer.models import DecoderState, Transformer, TransformerConfig
 from minitransformer.ops import attention_backward, attention_forward, numpy_ops
 from minitransformer.optimizer import Adam

@@ -17,8 +17,8 @@ from workloads import (
     training_batches,
 )
 
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.data.batching import PAD_ID, Batch
-from minitransformer.memory import keep_freed_memory
 from minitransformer.models import Transformer
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from minitransformer.data import BPETokenizer, multi30k
 from minitransformer.data.batching import Batch, Batches
-from minitransformer.data.corpus import Corpus
+from minitransformer.data.sentence_pairs import Corpus
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.models import TransformerConfig
 

@@ -13,11 +13,10 @@ from support.cli_runs import SMALL, Command, Run, write_corpus
 
 import minitransformer
 from minitransformer import TrainingSettings, TransformerConfig, Translator, load_checkpoint
-from minitransformer.cli import COMMANDS, main, train_options
+from minitransformer.cli import COMMANDS, main, train
 from minitransformer.cli.common import one_line
 from minitransformer.costs import parameter_groups
 from minitransformer.data import preparation
-from minitransformer.data.preparation import CorpusChoice, prepare
 from minitransformer.models import PRESETS
 from minitransformer.training import read_log
 
@@ -53,8 +52,8 @@ def test_options_reach_the_model_and_the_training(trained: Run) -> None:
 
 def test_every_hyper_parameter_is_an_option() -> None:
     marks = {"vocab_size", "pad_id", "bos_id", "eos_id"}
-    assert train_options.MODEL_OPTIONS.keys() == {field.name for field in fields(TransformerConfig)} - marks
-    assert train_options.SETTINGS_OPTIONS.keys() == {field.name for field in fields(TrainingSettings)}
+    assert train.MODEL_OPTIONS.keys() == {field.name for field in fields(TransformerConfig)} - marks
+    assert train.SETTINGS_OPTIONS.keys() == {field.name for field in fields(TrainingSettings)}
 
 
 def test_no_help_gives_a_default_that_a_preset_overrides() -> None:
@@ -62,7 +61,7 @@ def test_no_help_gives_a_default_that_a_preset_overrides() -> None:
     for name in PRESETS:
         sizes = getattr(TransformerConfig, name)().to_dict()
         overridden = {field for field, default in defaults.items() if sizes[field] != default}
-        assert overridden <= set(train_options.PRESET_SIZES)
+        assert overridden <= set(train.PRESET_SIZES)
 
 
 def test_a_stopped_training_goes_on_as_if_never_stopped(trained: Run, tmp_path: Path, command: Command) -> None:
@@ -84,19 +83,6 @@ def test_a_finished_training_goes_on_with_more_steps(trained: Run, tmp_path: Pat
     status, out, _ = command("train", "--out", folder, "--resume", "--steps", "3")
     assert status == 0
     assert "finished after step 3" in out
-
-
-def test_prepared_data_is_used_again_unless_the_text_changed(tmp_path: Path) -> None:
-    text, folder = write_corpus(tmp_path / "text"), tmp_path / "data"
-    choice = CorpusChoice(dataset=None, data=str(text), vocab_size=400)
-    prepare(folder, choice)
-    before = (folder / "train" / "ids.bin").stat()
-    prepare(folder, choice)
-    assert (folder / "train" / "ids.bin").stat() == before
-    with open(text / "train.en", "a") as source, open(text / "train.de", "a") as target:
-        source.write("The end.\n")
-        target.write("Das Ende.\n")
-    assert len(prepare(folder, choice).train) == 201
 
 
 def test_training_on_the_grammar(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

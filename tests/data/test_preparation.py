@@ -54,6 +54,27 @@ def test_it_has_these_files(folder: Path) -> None:
     assert contents(folder).keys() == set(FILES)
 
 
+def test_data_is_made_again_only_where_something_is_different(tmp_path: Path) -> None:
+    text, folder = write_corpus(tmp_path / "text", train=20, valid=2), tmp_path / "data"
+    choice = CorpusChoice(dataset=None, data=str(text), vocab_size=330)
+
+    def written(**changes: int) -> int:
+        prepare(folder, replace(choice, **changes))
+        return (folder / "train" / "meta.json").stat().st_ino
+
+    first = written()
+    assert written() == first
+    second = written(vocab_size=331)
+    assert second != first
+    third = written(max_length=40)
+    assert third != second
+    for name, sentence in (("train.en", "The end.\n"), ("train.de", "Das Ende.\n")):
+        with open(text / name, "a") as file:
+            file.write(sentence)
+    assert written(max_length=40) != third
+    assert len(prepare(folder, choice).train) == 21
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_no_changed_byte_goes_unnoticed(folder: Path, choice: CorpusChoice, name: str) -> None:
     advice = rf"(move it elsewhere or )?delete (it|the folder {folder / name[:5]}), and the \w+ is made again"

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 from support.flipped import flips
 
-from minitransformer.data.parallel import SentencePair
 from minitransformer.data.token_dataset import FIELDS_OF_VERSION_1, TokenDataset
 from minitransformer.sealed_json import seal
 
@@ -34,7 +32,7 @@ class WordTokenizer:
 
 @pytest.mark.parametrize(("vocab_size", "dtype"), [(65_536, np.uint16), (65_537, np.uint32)])
 def test_what_is_built_is_read_back(tmp_path: Path, vocab_size: int, dtype: type) -> None:
-    pairs = [SentencePair("5 6 7", "8"), SentencePair("9", f"10 {vocab_size - 1}")]
+    pairs = [("5 6 7", "8"), ("9", f"10 {vocab_size - 1}")]
     dataset = TokenDataset.build(pairs, WordTokenizer(vocab_size), tmp_path / "ids")
     assert [(source.tolist(), target.tolist()) for source, target in dataset] == [
         ([5, 6, 7], [8]),
@@ -50,7 +48,7 @@ def test_what_is_built_is_read_back(tmp_path: Path, vocab_size: int, dtype: type
 
 def test_in_memory_and_on_disk_are_the_same_dataset(tmp_path: Path) -> None:
     pairs = [("3 4", "5"), ("6", "7 8 9")]
-    disk = TokenDataset.build([SentencePair(*pair) for pair in pairs], WordTokenizer(), tmp_path / "ids")
+    disk = TokenDataset.build(pairs, WordTokenizer(), tmp_path / "ids")
     encode = WordTokenizer().encode
     memory = TokenDataset.from_pairs([(encode(source), encode(target)) for source, target in pairs])
     for here, there in zip(disk, memory, strict=True):
@@ -72,8 +70,7 @@ def test_the_checksum_is_of_every_id_and_place_and_of_nothing_else(monkeypatch: 
 
 def test_pairs_that_are_too_long_or_empty_are_dropped_and_counted(tmp_path: Path) -> None:
     pairs = [("3 " * 9, "3"), ("3 " * 10, "3"), ("3", "3 " * 10), ("", "3"), ("3", " \t"), ("", "")]
-    sentence_pairs = (SentencePair(*pair) for pair in pairs)
-    dataset = TokenDataset.build(sentence_pairs, WordTokenizer(), tmp_path / "ids", max_length=10)
+    dataset = TokenDataset.build(iter(pairs), WordTokenizer(), tmp_path / "ids", max_length=10)
     assert (len(dataset), dataset.num_too_long, dataset.num_empty, dataset.num_dropped) == (1, 2, 3, 5)
 
 
@@ -88,7 +85,7 @@ def test_pairs_that_are_too_long_or_empty_are_dropped_and_counted(tmp_path: Path
 )
 def test_a_failed_build_leaves_nothing(tmp_path: Path, pairs: list[tuple[str, str]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        TokenDataset.build([SentencePair(*pair) for pair in pairs], WordTokenizer(), tmp_path / "ids", max_length=4)
+        TokenDataset.build(pairs, WordTokenizer(), tmp_path / "ids", max_length=4)
     assert os.listdir(tmp_path) == []
 
 
@@ -99,36 +96,6 @@ def test_from_pairs_refuses() -> None:
         TokenDataset.from_pairs([([3], [-1])])
     with pytest.raises(TypeError, match="must be integers, got float64"):
         TokenDataset.from_pairs([([3], [4.5])])
-
-
-def test_a_dataset_is_reused_only_if_it_is_the_same(tmp_path: Path) -> None:
-    source, target = tmp_path / "a.en", tmp_path / "a.de"
-    source.write_text("3\n4 4\n")
-    target.write_text("5\n6\n")
-    folder = tmp_path / "cache" / "ids"
-
-    def written(tokenizer: WordTokenizer, max_length: int = 512) -> int:
-        TokenDataset.from_files(source, target, tokenizer, folder, max_length)
-        return (folder / "meta.json").stat().st_ino
-
-    first = written(WordTokenizer())
-    assert written(WordTokenizer()) == first
-    second = written(WordTokenizer(999))
-    assert second != first
-    third = written(WordTokenizer(999), max_length=2)
-    assert third != second
-    target.write_text("5\n7\n")
-    fourth = written(WordTokenizer(999), max_length=2)
-    assert fourth != third
-    (folder / "ids.bin").write_bytes(b"")
-    assert written(WordTokenizer(999), max_length=2) != fourth
-    (folder / "meta.json").write_bytes(b"{")  # nothing says any more that the rest is a dataset
-    with pytest.raises(ValueError, match=f"meta.json is damaged .*: delete the folder {folder}, and the dataset is"):
-        written(WordTokenizer(999), max_length=2)
-    shutil.rmtree(folder)
-    written(WordTokenizer(999), max_length=2)
-    assert [side.tolist() for side in TokenDataset.open(folder)[0]] == [[3], [5]]
-    assert os.listdir(tmp_path / "cache") == ["ids"]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +112,7 @@ def test_a_dataset_is_reused_only_if_it_is_the_same(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_dataset_does_not_open(tmp_path: Path, name: str, content: bytes, message: str) -> None:
-    TokenDataset.build([SentencePair("3", "4")], WordTokenizer(), tmp_path)
+    TokenDataset.build([("3", "4")], WordTokenizer(), tmp_path)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message) as error:
         TokenDataset.open(tmp_path)
@@ -154,7 +121,7 @@ def test_a_damaged_dataset_does_not_open(tmp_path: Path, name: str, content: byt
 
 def version_1(folder: Path) -> TokenDataset:
     """A dataset as the first edition of this program wrote it, without checksums."""
-    dataset = TokenDataset.build([SentencePair("3 4", "5"), SentencePair("6", "7 8")], WordTokenizer(), folder)
+    dataset = TokenDataset.build([("3 4", "5"), ("6", "7 8")], WordTokenizer(), folder)
     meta = {name: dataset.meta[name] for name in FIELDS_OF_VERSION_1} | {"version": 1}
     (folder / "meta.json").write_text(json.dumps(meta, indent=2) + "\n")
     return dataset
@@ -169,7 +136,7 @@ def test_a_dataset_of_the_first_version_opens_and_is_replaced(tmp_path: Path) ->
         with pytest.raises(ValueError, match="is damaged"):
             TokenDataset.open(tmp_path / "ids")
     (tmp_path / "ids" / "meta.json").write_text(json.dumps(meta))
-    TokenDataset.build([SentencePair("3", "4")], WordTokenizer(), tmp_path / "ids")
+    TokenDataset.build([("3", "4")], WordTokenizer(), tmp_path / "ids")
     assert TokenDataset.open(tmp_path / "ids").meta["version"] == 2
 
 
@@ -185,26 +152,26 @@ def test_a_dataset_of_the_first_version_opens_and_is_replaced(tmp_path: Path) ->
 def test_what_is_no_dataset_is_left_alone(tmp_path: Path, name: str, message: str, beside_a_dataset: bool) -> None:
     path, folder = tmp_path / name, tmp_path / "ids"
     if beside_a_dataset and name == "ids/thesis.txt":
-        TokenDataset.build([SentencePair("3", "4")], WordTokenizer(), folder)
+        TokenDataset.build([("3", "4")], WordTokenizer(), folder)
     path.parent.mkdir(exist_ok=True)
     path.write_text("years of work")
     with pytest.raises(FileExistsError, match=message):
-        TokenDataset.build([SentencePair("5", "6")], WordTokenizer(), folder)
+        TokenDataset.build([("5", "6")], WordTokenizer(), folder)
     assert path.read_text() == "years of work"
     path.rename(tmp_path / "elsewhere")  # as it says
-    assert len(TokenDataset.build([SentencePair("5", "6")], WordTokenizer(), folder)) == 1
+    assert len(TokenDataset.build([("5", "6")], WordTokenizer(), folder)) == 1
 
 
 def test_a_link_to_a_dataset_is_left_alone(tmp_path: Path) -> None:
-    TokenDataset.build([SentencePair("3", "4")], WordTokenizer(), tmp_path / "there")
+    TokenDataset.build([("3", "4")], WordTokenizer(), tmp_path / "there")
     (tmp_path / "ids").symlink_to(tmp_path / "there")
     with pytest.raises(FileExistsError, match="ids is no token dataset: move it elsewhere"):
-        TokenDataset.build([SentencePair("5", "6")], WordTokenizer(), tmp_path / "ids")
+        TokenDataset.build([("5", "6")], WordTokenizer(), tmp_path / "ids")
     assert TokenDataset.open(tmp_path / "ids")[0][0].tolist() == [3]
 
 
 def test_no_changed_byte_goes_unnoticed(tmp_path: Path) -> None:
-    TokenDataset.build([SentencePair("3 4", "5"), SentencePair("6", "7 8")], WordTokenizer(), tmp_path)
+    TokenDataset.build([("3 4", "5"), ("6", "7 8")], WordTokenizer(), tmp_path)
     for name in ("ids.bin", "offsets.bin", "meta.json"):
         for _ in flips(tmp_path / name):
             with pytest.raises(ValueError, match=rf"{name} is damaged .*: delete the folder {tmp_path}"):
@@ -220,7 +187,7 @@ def test_no_space_left(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
     try:
         with pytest.raises(OSError, match=r"cannot write .*ids: File too large"):
-            TokenDataset.build([SentencePair("3", "4")] * 5_000, WordTokenizer(), tmp_path / "ids")
+            TokenDataset.build([("3", "4")] * 5_000, WordTokenizer(), tmp_path / "ids")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert os.listdir(tmp_path) == []
@@ -231,7 +198,7 @@ PROGRAM = textwrap.dedent(
     import json, resource, sys
     from test_token_dataset import WordTokenizer
     from minitransformer.data.batching import Batches
-    from minitransformer.data.parallel import read_parallel
+    from minitransformer.data.sentence_pairs import read_parallel
     from minitransformer.data.token_dataset import TokenDataset
 
     how, folder, megabytes = sys.argv[1], sys.argv[2], int(sys.argv[3])

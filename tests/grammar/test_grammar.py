@@ -194,7 +194,7 @@ def test_pairs_are_the_samples_in_either_language(samples):
     german = list(pairs("train", 7, count=3, start=2))
     assert german == [(each.english, each.german) for each in samples[2:5]]
     french = list(pairs("train", 7, language="french", count=3))
-    assert [pair.target for pair in french] == [each.french for each in samples[:3]]
+    assert french == [(each.english, each.french) for each in samples[:3]]
 
 
 def test_bad_arguments_are_refused():

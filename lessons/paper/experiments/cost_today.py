@@ -13,9 +13,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.costs import flops_per_token, num_parameters, training_bytes
 from minitransformer.data.batching import Batch
-from minitransformer.memory import keep_freed_memory
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.ops import Ops, numpy_ops
 from minitransformer.optimizer import Adam

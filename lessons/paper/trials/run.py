@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from minitransformer.checkpoint import average_checkpoints, latest, list_checkpoints, save_checkpoint
 from minitransformer.data.batching import PAD_ID, Batch, Batches, collate
-from minitransformer.data.parallel import SentencePair
 from minitransformer.data.preparation import PreparedData
+from minitransformer.data.sentence_pairs import SentencePair
 from minitransformer.models import Model, build_model
 from minitransformer.ops import Ops, numpy_ops
 from minitransformer.training import LOG_NAME, Trainer, TrainingDiverged, TrainingSettings, read_log

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minitransformer.memory import keep_freed_memory
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.ops.attention import SMALLEST_BLOCK
 from minitransformer.threads import Threads
 

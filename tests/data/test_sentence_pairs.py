@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minitransformer.data import parallel
-from minitransformer.data.corpus import corpus_from_folder
-from minitransformer.data.parallel import SentencePair, read_lines, read_parallel
+from minitransformer.data import sentence_pairs
+from minitransformer.data.sentence_pairs import SentencePair, corpus_from_folder, read_lines, read_parallel
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -100,7 +99,7 @@ def test_damaged_compression(tmp_path: Path, damage: str) -> None:
 
 
 def test_no_line_is_endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(sentence_pairs, "MAX_LINE_BYTES", 10)
     assert list(read_lines(write(tmp_path / "fits", "123456789\n"))) == ["123456789"]
     with pytest.raises(ValueError, match="line 2: longer than 10 bytes"):
         list(read_lines(write(tmp_path / "long", "1\n" + "9" * 11)))

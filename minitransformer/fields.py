@@ -1,0 +1,92 @@
+"""What the fields of a configuration may hold: said beside each field, checked for all of them by one function.
+
+    @dataclass(frozen=True)
+    class Settings:
+        steps: int = whole(1000, "optimiser steps in all")
+        minutes: float | None = positive(None, "stop after this long")
+
+        __post_init__ = check_fields
+
+A field whose default is None may hold None; without a default it has to be given.
+"""
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import MISSING, field, fields
+from typing import Any
+
+SMALLEST, LARGEST = 1.2e-38, 3.4e38
+"""The positive numbers that float32 holds: a smaller one is 0 there, or loses its digits; a larger one is infinite."""
+
+
+def whole(default: Any = MISSING, help: str = "", least: int = 1, most: int = sys.maxsize) -> Any:
+    """A field for an integer from `least` to `most`."""
+    bounds = f"{least} or more" if most == sys.maxsize else f"{least} to {most}"
+
+    def check(name: str, value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+        if value > sys.maxsize:  # it may have more digits than Python writes
+            raise ValueError(f"{name} is larger than {sys.maxsize}, the most that an axis of an array can be")
+        if not least <= value <= most:
+            raise ValueError(f"{name} is {value}, expected {bounds}")
+
+    return _field(default, help, check)
+
+
+def rate(default: Any = MISSING, help: str = "") -> Any:
+    """A field for a number in [0, 1)."""
+
+    def check(name: str, value: Any) -> None:
+        if not 0 <= _number(name, value) < 1:
+            raise ValueError(f"{name} is {value}, expected a number in [0, 1)")
+
+    return _field(default, help, check)
+
+
+def positive(default: Any = MISSING, help: str = "", least: float = 0.0, most: float = math.inf) -> Any:
+    """A field for a finite number above 0, within bounds if there are any."""
+    bounds = "" if (least, most) == (0, math.inf) else f": {least} to {most:g}"
+
+    def check(name: str, value: Any) -> None:
+        if not (0 < _number(name, value) < math.inf and least <= value <= most):
+            raise ValueError(f"{name} is {value}, expected a finite number above 0{bounds}")
+
+    return _field(default, help, check)
+
+
+def flag(default: Any = MISSING, help: str = "") -> Any:
+    """A field for True or False."""
+
+    def check(name: str, value: Any) -> None:
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, got {type(value).__name__}")
+
+    return _field(default, help, check)
+
+
+def check_fields(config: Any) -> None:
+    """Check every field that was declared by one of the functions above.
+
+    Raises TypeError or ValueError naming the field, what it holds and what it may hold.
+    """
+    for each in fields(config):
+        value = getattr(config, each.name)
+        if "check" in each.metadata and not (value is None and each.default is None):
+            each.metadata["check"](each.name, value)
+
+
+def help_of(cls: Any) -> dict[str, str]:
+    """What each field of a configuration is, by its name."""
+    return {each.name: each.metadata["help"] for each in fields(cls) if "help" in each.metadata}
+
+
+def _field(default: Any, help: str, check: Callable[[str, Any], None]) -> Any:
+    return field(default=default, metadata={"help": help, "check": check})
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    return value
