@@ -11,6 +11,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.flipped import flips
+from support.folders import largest_file
 
 from minitransformer import RecurrentConfig, RecurrentTranslator
 from minitransformer import checkpoint as checkpoint_module
@@ -87,14 +89,9 @@ def test_any_flipped_byte_is_noticed(tmp_path):
     path = tmp_path / "a"
     checkpoint = Checkpoint({"d_model": 3}, {"w": np.arange(50.0)}, {"m.w": np.ones(5)}, tokenizer="{}", step=2)
     save_checkpoint(path, checkpoint)
-    content = bytearray(path.read_bytes())
-    for position in range(len(content)):
-        content[position] ^= 1 << position % 8
-        path.write_bytes(content)
+    for _ in flips(path):
         with pytest.raises(CheckpointError, match=r"is truncated or damaged|is not a minitransformer checkpoint"):
             load_checkpoint(path)
-        content[position] ^= 1 << position % 8
-    path.write_bytes(content)
     assert_same(load_checkpoint(path), checkpoint)
 
 
@@ -254,15 +251,10 @@ def test_path_under_a_regular_file(tmp_path, checkpoint):
 
 
 def test_no_space_left_keeps_the_previous_checkpoint(tmp_path):
-    resource = pytest.importorskip("resource", reason="Windows has no limit on a file's size")
-    path, soft_and_hard = tmp_path / "a", resource.getrlimit(resource.RLIMIT_FSIZE)
+    path = tmp_path / "a"
     save_checkpoint(path, Checkpoint({}, {"w": np.arange(100)}))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, soft_and_hard[1]))
-    try:
-        with pytest.raises(OSError, match=f"cannot write {re.escape(str(path))}: File too large"):
-            save_checkpoint(path, Checkpoint({}, {"w": np.arange(100_000)}))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, soft_and_hard)
+    with largest_file(20_000), pytest.raises(OSError, match=f"cannot write {re.escape(str(path))}: File too large"):
+        save_checkpoint(path, Checkpoint({}, {"w": np.arange(100_000)}))
     assert list(tmp_path.iterdir()) == [path]
     np.testing.assert_array_equal(load_checkpoint(path).parameters["w"], np.arange(100))
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.folders import largest_file
 
 from minitransformer import lock
 from minitransformer.lock import LOCK_NAME, locked
@@ -115,11 +116,6 @@ def test_where_there_are_no_locks_this_is_said_and_no_more(tmp_path: Path, monke
 
 
 def test_a_full_disk_does_not_matter(tmp_path: Path) -> None:
-    resource = pytest.importorskip("resource", reason="Windows has no limit on a file's size")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
-    try:
+    with largest_file(0):
         take(tmp_path)
         assert list(tmp_path.iterdir()) == []  # it is given back all the same
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

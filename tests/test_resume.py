@@ -7,14 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from support import toy_training
+from support.folders import assert_same_training, contents, largest_file
 from support.processes import dead_process, wait_for
-from support.toy_training import SETTINGS, backwards, toy_model, toy_trainer
+from support.toy_training import SETTINGS, TESTS, backwards, toy_model, toy_trainer
 
 from minitransformer.checkpoint import CheckpointError, latest, list_checkpoints, load_checkpoint, save_checkpoint
 from minitransformer.data.token_dataset import TokenDataset
@@ -22,7 +22,6 @@ from minitransformer.sealed_json import seal
 from minitransformer.training import read_log
 
 LONG = 200
-WALL_CLOCK = ("seconds", "tokens_per_second")
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +38,6 @@ def uninterrupted_long(tmp_path_factory):
     return folder
 
 
-def assert_same_training(folder, expected):
-    """The same files, the checkpoints byte for byte, and the same log but for times."""
-    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in expected.iterdir())
-    for path in list_checkpoints(expected):
-        assert (folder / path.name).read_bytes() == path.read_bytes()
-    logs = [read_log(path / "log.jsonl") for path in (folder, expected)]
-    for record in [*logs[0], *logs[1]]:
-        for field in WALL_CLOCK:
-            record.pop(field)
-    assert logs[0] == logs[1]
-
-
 def newest(folder):
     return load_checkpoint(list_checkpoints(folder)[-1])
 
@@ -58,8 +45,9 @@ def newest(folder):
 @contextmanager
 def running(folder, steps, *signal_at):
     """The toy training in a process of its own, from where it begins to where it ends."""
-    command = [sys.executable, toy_training.__file__, str(folder), *(str(int(n)) for n in (steps, *signal_at))]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    arguments = [str(folder), *(str(int(n)) for n in (steps, *signal_at))]
+    command = [sys.executable, "-m", "support.toy_training", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=TESTS) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         yield process
@@ -139,19 +127,10 @@ def test_stopping_twice_between_checkpoints(tmp_path, uninterrupted):
 
 
 def test_no_space_left_loses_nothing(tmp_path, uninterrupted):
-    resource = pytest.importorskip("resource", reason="Windows has no limit on a file's size")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def fill_disk(model):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
-        return 0.0
-
-    trainer = toy_trainer(tmp_path, evaluate_bleu=fill_disk)
-    try:
+    with ExitStack() as disk:
+        trainer = toy_trainer(tmp_path, evaluate_bleu=lambda _: disk.enter_context(largest_file(10_000)) or 0.0)
         with pytest.raises(OSError, match=r"cannot write .*step-00000012.safetensors: File too large"):
             trainer.train()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "log.jsonl", "step-00000004.safetensors", "step-00000008.safetensors"
     ]  # fmt: skip
@@ -191,11 +170,11 @@ def test_more_steps_continue_the_same_training(tmp_path, uninterrupted):
 def test_resuming_what_is_finished_changes_nothing(tmp_path):
     settings = replace(SETTINGS, steps=3)
     toy_trainer(tmp_path, settings).train()
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    before = contents(tmp_path)
     trainer = toy_trainer(tmp_path, settings)
     trainer.resume()
     assert trainer.train().step == 3
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert contents(tmp_path) == before
 
 
 def test_killed_after_the_last_checkpoint_and_before_tidying_up(tmp_path, uninterrupted):
@@ -247,10 +226,10 @@ def test_nothing_to_resume_from(tmp_path, begun):
 
 
 def test_a_training_is_not_written_over(begun):
-    before = {path: path.read_bytes() for path in begun.iterdir()}
+    before = contents(begun)
     with pytest.raises(FileExistsError, match="already holds a training, up to step-00000001"):
         toy_trainer(begun).train()
-    assert {path: path.read_bytes() for path in begun.iterdir()} == before
+    assert contents(begun) == before
 
 
 def test_half_written_files_are_cleared_away_once_their_process_is_dead(tmp_path):

@@ -5,7 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from support.cli_runs import SMALL, Command, Run, write_corpus
 
 import minitransformer
 from minitransformer import TrainingSettings, TransformerConfig, Translator, load_checkpoint
-from minitransformer.cli import COMMANDS, main, train
+from minitransformer.cli import COMMANDS, demo, main, train
 from minitransformer.cli.common import one_line
 from minitransformer.costs import parameter_groups
 from minitransformer.data import preparation
@@ -62,6 +62,20 @@ def test_no_help_gives_a_default_that_a_preset_overrides() -> None:
         sizes = getattr(TransformerConfig, name)().to_dict()
         overridden = {field for field, default in defaults.items() if sizes[field] != default}
         assert overridden <= set(train.PRESET_SIZES)
+
+
+def test_train_with_the_preset_demo_plans_the_same_as_demo(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = []
+    for module in (train, demo):
+        monkeypatch.setattr(module, "prepare", lambda folder, choice, progress: choice)
+        monkeypatch.setattr(module, "train", lambda plan: plans.append(plan) or 1 / 0)
+    for arguments in (["train", "--preset", "demo"], ["demo"]):
+        with pytest.raises(ZeroDivisionError):
+            command(*arguments, "--out", tmp_path)
+    assert replace(plans[0], folder=tmp_path / "training") == plans[1]
+    assert plans[0].config == TransformerConfig.demo()
 
 
 def test_a_stopped_training_goes_on_as_if_never_stopped(trained: Run, tmp_path: Path, command: Command) -> None:

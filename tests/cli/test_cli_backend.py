@@ -44,19 +44,6 @@ def test_evaluation_on_torch(trained: Run, command: Command) -> None:
     assert command("evaluate", trained.checkpoint, *options, "--backend", "torch")[:2] == expected[:2]
 
 
-def test_what_is_said_without_a_gpu(trained: Run, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    refuse(
-        command, "translate", trained.checkpoint, "A dog.", "--backend", "triton",
-        says="needs a GPU that PyTorch can use, and there is none: use the torch backend or numpy",
-    )  # fmt: skip
-    refuse(
-        command, "translate", trained.checkpoint, "A dog.", "--backend", "torch", "--device", "cuda",
-        says="no device of the kind 'cuda' here: use cpu",
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(("package", "backend"), [("torch", "torch"), ("torch", "triton"), ("triton", "triton")])
 def test_what_is_said_where_a_package_is_missing(
     trained: Run, command: Command, monkeypatch: pytest.MonkeyPatch, package: str, backend: str
@@ -77,9 +64,13 @@ def test_what_is_said_where_a_package_is_missing(
         (["--device", "cuda"], "the numpy backend runs on the cpu, not on cuda"),
         (["--backend", "torch", "--device", "abacus"], "device is 'abacus', expected cpu, cuda or mps"),
         (["--backend", "abacus"], "invalid choice: 'abacus'"),
+        (["--backend", "torch", "--device", "cuda"], "no device of the kind 'cuda' here: use cpu"),
     ],
 )
-def test_what_is_refused(trained: Run, command: Command, options: list[str], says: str) -> None:
+def test_what_is_refused(
+    trained: Run, command: Command, monkeypatch: pytest.MonkeyPatch, options: list[str], says: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     refuse(command, "translate", trained.checkpoint, "A dog.", *options, says=says)
 
 
@@ -88,12 +79,6 @@ def test_how_to_go_on_names_the_backend() -> None:
     chosen = argparse.Namespace(backend="torch", dtype="bfloat16", device=None)
     assert _backend_options(chosen) == " --backend torch --dtype bfloat16"
     assert _backend_options(argparse.Namespace(backend="numpy", dtype=None, device=None)) == ""
-
-
-def test_training_in_float16_is_refused(command: Command, tmp_path: Path) -> None:
-    options = ["--backend", "torch", "--dtype", "float16", "--out", tmp_path / "run"]
-    refuse(command, "train", *options, says="train in bfloat16 or float32")
-    assert not (tmp_path / "run").exists()
 
 
 def test_numpy_needs_neither_torch_nor_triton(trained: Run, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cli_runs import SMALL, Command, Run, refuse, write_corpus
+from support.cli_runs import PROGRAM, SMALL, Command, Run, refuse, run_program, write_corpus
+from support.folders import contents
 from support.processes import wait_for
 
 from minitransformer import Translator, cli
@@ -18,12 +18,6 @@ from minitransformer.checkpoint import list_checkpoints
 from minitransformer.data.tokenizer import BPETokenizer
 from minitransformer.lock import LOCK_NAME
 from minitransformer.training import read_log
-
-PROGRAM = [sys.executable, "-m", "minitransformer"]
-
-
-def contents(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
@@ -81,10 +75,7 @@ def test_no_output_takes_the_place_of_an_input(
 def test_standard_input_is_an_input_too(files: Path) -> None:
     before = (files / "test.en").read_bytes()
     with open(files / "test.en") as source:
-        run = subprocess.run(
-            [*PROGRAM, "translate", files / "model", "--attention", files / "test.en"],
-            stdin=source, capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
+        run = run_program("translate", files / "model", "--attention", files / "test.en", stdin=source)
     assert run.returncode == 2
     assert "--attention" in run.stderr
     assert "would replace what is read, standard input: choose another name" in run.stderr
@@ -97,18 +88,15 @@ def test_what_is_read_is_not_written_to(files: Path, arguments: list[str]) -> No
     text = files / "test.en"
     before = text.read_bytes()
     with open(text, "ab") as out, open(text if not arguments else os.devnull) as source:
-        command = [*PROGRAM, "translate", "model", *arguments]
-        streams = {"stdin": source, "stdout": out, "stderr": subprocess.PIPE}
-        run = subprocess.run(command, **streams, text=True, cwd=files, timeout=60)
+        run = run_program("translate", "model", *arguments, stdin=source, stdout=out, cwd=files)
     assert run.returncode == 2
     assert "standard output goes into what is read, " in run.stderr
     assert text.read_bytes() == before
 
 
 def test_a_line_without_end_is_refused(files: Path) -> None:
-    command = [*PROGRAM, "translate", files / "model"]
     with open("/dev/zero") as zeros:
-        run = subprocess.run(command, stdin=zeros, capture_output=True, text=True, timeout=60)
+        run = run_program("translate", files / "model", stdin=zeros)
     assert run.returncode == 2
     assert "standard input, line 1: longer than 1048576 bytes" in run.stderr
 
@@ -164,29 +152,26 @@ STRANGERS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "beside"),
-    [*((name, "nothing") for name in STRANGERS), ("data/train/thesis.txt", "data of another text")],
-)
+@pytest.mark.parametrize("beside", ["nothing", "data of another text"])
 def test_a_new_training_names_a_stranger_s_file_and_leaves_it(
-    trained: Run, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, name: str, beside: str
+    trained: Run, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, beside: str
 ) -> None:
-    monkeypatch.setattr("minitransformer.plots.plot_loss", lambda records, path: None)  # most of the time
-    folder, path = tmp_path / "run", tmp_path / "run" / name
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
     train = ["train", "--data", trained.data, "--out", folder, *SMALL, "--steps", "1", "--max-length", "47"]
     if beside != "nothing":
         shutil.copytree(trained.folder / "data", folder / "data")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(STRANGERS[name])
-    before = contents(folder)
-    with monkeypatch.context() as patch:
-        patch.setattr(BPETokenizer, "train", lambda *_: pytest.fail("it works before it refuses"))
-        refuse(command, *train, says=f"{path} ")
+    for name in STRANGERS if beside == "nothing" else ["data/train/thesis.txt"]:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(STRANGERS[name])
+        before = contents(folder)
+        with monkeypatch.context() as patch:
+            patch.setattr(BPETokenizer, "train", lambda *_: pytest.fail("it works before it refuses"))
+            assert "move it elsewhere" in refuse(command, *train, says=f"{path} ")
         assert contents(folder) == before
-        assert "move it elsewhere" in command(*train)[2]
-    path.rename(tmp_path / "elsewhere")
+        path.rename(elsewhere)
+        assert elsewhere.read_bytes() == STRANGERS[name]
     assert command(*train)[0] == 0
-    assert (tmp_path / "elsewhere").read_bytes() == STRANGERS[name]
 
 
 def test_the_demo_is_no_exception(tmp_path: Path, command: Command) -> None:

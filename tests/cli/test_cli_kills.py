@@ -2,22 +2,18 @@
 
 import os
 import shutil
-import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.cli_runs import SMALL, Command, Run
 from support.first_edition import make_first_edition, make_first_edition_log
+from support.folders import assert_same_training
+from support.processes import killed_before_operation
 
 from minitransformer.atomic import atomic_write
 from minitransformer.checkpoint import list_checkpoints
 from minitransformer.cli import main
-from minitransformer.training import read_log
-
-WALL_CLOCK = ("seconds", "tokens_per_second")
-OPERATIONS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills as POSIX does")
 
@@ -33,37 +29,6 @@ def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minitransformer.plots.plot_loss", draw)
 
 
-def killed(folder: Path, arguments: list[str], number: int) -> bool:
-    """Whether a command was killed: it is, just before its operation `number` on a file of the folder."""
-    child = os.fork()
-    if child == 0:
-        operations = iter(range(number))
-
-        def hook(event: str, arguments: tuple) -> None:
-            if event in OPERATIONS and str(arguments[0]).startswith(str(folder)) and next(operations, None) is None:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.addaudithook(hook)
-        os._exit(main(arguments))
-    ended = os.waitpid(child, 0)[1]
-    assert ended in (0, signal.SIGKILL)
-    return ended == signal.SIGKILL
-
-
-def assert_same_folder(folder: Path, expected: Path) -> None:
-    """The same files with the same bytes; of the log all but the times. Pictures are drawn from it."""
-    names = sorted(str(path.relative_to(expected)) for path in expected.rglob("*"))
-    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) == names
-    for name in names:
-        if (folder / name).is_file() and not name.endswith(("log.jsonl", ".png")):
-            assert (folder / name).read_bytes() == (expected / name).read_bytes(), name
-    logs = [read_log(path / "log.jsonl") for path in (folder, expected)]
-    for record in [*logs[0], *logs[1]]:
-        for name in WALL_CLOCK:
-            del record[name]
-    assert logs[0] == logs[1]
-
-
 @pytest.mark.parametrize("stride", [23, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_training_killed_anywhere_ends_as_if_it_never_was(
     trained: Run, tmp_path: Path, command: Command, stride: int
@@ -72,12 +37,12 @@ def test_a_training_killed_anywhere_ends_as_if_it_never_was(
     for number in range(0, 1000, stride):
         folder = tmp_path / str(number)
         begin = ["train", "--data", str(trained.data), "--out", str(folder), *SMALL]
-        if not killed(folder, begin, number):
+        if not killed_before_operation(number, folder, lambda begin=begin: main(begin)):
             assert number > 50
             break
         status, _, err = command(*begin, *(["--resume"] if list_checkpoints(folder) else []))
         assert status == 0, err
-        assert_same_folder(folder, trained.folder)
+        assert_same_training(folder, trained.folder)
 
 
 def test_a_training_of_the_first_edition_goes_on_to_the_same_end(
@@ -99,4 +64,4 @@ def test_a_training_of_the_first_edition_goes_on_to_the_same_end(
         if number == 0:
             shutil.rmtree(folder / "data")
             shutil.copytree(trained.folder / "data", folder / "data")
-        assert_same_folder(folder, trained.folder)
+        assert_same_training(folder, trained.folder)

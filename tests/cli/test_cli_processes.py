@@ -5,11 +5,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from support.cli_runs import SMALL, Run
+from support.cli_runs import PROGRAM, SMALL, Run
+from support.processes import wait_for
 
 import minitransformer
 from minitransformer import Translator, load_checkpoint
@@ -17,8 +17,6 @@ from minitransformer.checkpoint import checkpoint_path, latest
 from minitransformer.cli import main
 from minitransformer.cli.common import one_line
 from minitransformer.training import read_log
-
-PROGRAM = [sys.executable, "-m", "minitransformer"]
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(trained: Run, tmp_path: Path) -> None:
@@ -28,9 +26,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(trained: Run, tmp_path: Path) -> Non
         [*PROGRAM, "train", "--data", str(trained.data), "--out", str(folder), *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    log, deadline = folder / "log.jsonl", time.monotonic() + 30
-    while not log.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    log = folder / "log.jsonl"
+    wait_for(log.exists)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -54,6 +51,7 @@ def test_a_resumed_training_computes_the_same_bits_whatever_threads_blas_may_use
         subprocess.run([*PROGRAM, "train", *options], env=environment, capture_output=True, check=True, timeout=60)
 
     wide = [*SMALL, "--d-model", "128", "--d-ff", "256", "--steps", "3", "--clip-norm", "1", "--threads", threads]
+    wide += ["--valid-interval", "100"]
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     train("--data", trained.data, "--out", whole, *wide)
     train("--data", trained.data, "--out", stopped, *wide, "--minutes", "1e-9")

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.flipped import flips
+from support.folders import largest_file
 
 from minitransformer.data.token_dataset import FIELDS_OF_VERSION_1, TokenDataset
 from minitransformer.sealed_json import seal
@@ -179,17 +180,9 @@ def test_no_changed_byte_goes_unnoticed(tmp_path: Path) -> None:
     TokenDataset.open(tmp_path)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="limits the size of files as POSIX does")
 def test_no_space_left(tmp_path: Path) -> None:
-    import resource
-
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
-    try:
-        with pytest.raises(OSError, match=r"cannot write .*ids: File too large"):
-            TokenDataset.build([("3", "4")] * 5_000, WordTokenizer(), tmp_path / "ids")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with largest_file(10_000), pytest.raises(OSError, match=r"cannot write .*ids: File too large"):
+        TokenDataset.build([("3", "4")] * 5_000, WordTokenizer(), tmp_path / "ids")
     assert os.listdir(tmp_path) == []
 
 

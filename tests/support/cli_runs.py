@@ -1,10 +1,12 @@
 """What the tests of the command line share: a small training, and the text for it."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minitransformer.grammar import pairs
 
@@ -15,6 +17,7 @@ SMALL = [
 ]
 """Options of `train` for a model of some thousand parameters."""
 
+PROGRAM = [sys.executable, "-m", "minitransformer"]
 Command = Callable[..., tuple[int, str, str]]
 
 
@@ -42,11 +45,18 @@ def write_corpus(folder: Path, train: int = 200, valid: int = 8, test: int = 6) 
     return folder
 
 
-def refuse(command: Command, *arguments: str | os.PathLike[str], says: str) -> None:
-    """Run a command that must end with one line on standard error, which has `says` in it."""
+def refuse(command: Command, *arguments: str | os.PathLike[str], says: str) -> str:
+    """Run a command that must end with one line on standard error, which has `says` in it; the line."""
     status, out, err = command(*arguments)
     assert status == 2, out
     lines = [line for line in err.splitlines() if line and "%|" not in line]  # the training's bar may be there
     assert len(lines) == 1, err
     assert lines[0].startswith("minitransformer: error: ")
     assert says in lines[0]
+    return lines[0]
+
+
+def run_program(*arguments: str | os.PathLike[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own; what is not told otherwise of its output is captured."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    return subprocess.run([*PROGRAM, *arguments], text=True, timeout=60, **options)

@@ -1,18 +1,17 @@
 """A training of a second or so: a tiny model learns to write a sequence of ids backwards.
 
-As a script, `toy_training.py FOLDER STEPS [SIGNAL N]` starts the training in FOLDER or resumes it, and says "ready"
-when it begins. With N it sends itself that signal at its Nth operation on a file of the folder: an open, a rename or
-a removal.
+As a program, `python -m support.toy_training FOLDER STEPS [SIGNAL N]` starts the training in FOLDER or resumes
+it, and says "ready" when it begins. With N it sends itself that signal
+just before its Nth operation on a file of the folder.
 """
 
-import itertools
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from support.processes import signal_before_operation
 
 from minitransformer.checkpoint import latest
 from minitransformer.data import BPETokenizer
@@ -20,6 +19,7 @@ from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.training import Trainer, TrainingSettings
 
+TESTS = Path(__file__).parents[1]
 SETTINGS = TrainingSettings(
     steps=40, tokens_per_batch=64, accumulate=2, warmup_steps=10, peak_lr=0.01, clip_norm=1.0, seed=5, threads=2,
     valid_interval=9, checkpoint_interval=4, keep=2,
@@ -52,19 +52,6 @@ def toy_trainer(folder: Path | None, settings: TrainingSettings = SETTINGS, **op
     return Trainer(model, dataset, settings, folder=folder, **options)
 
 
-def signal_at_file_operation(folder: Path, signal_number: int, number: int) -> None:
-    """Send a signal to this process just before its operation `number`, counted from 1, on a file of `folder`."""
-    operations = itertools.count(1)
-
-    def hook(event: str, arguments: tuple) -> None:
-        if event not in ("open", "os.rename", "os.remove") or not str(arguments[0]).startswith(str(folder)):
-            return
-        if next(operations) == number:
-            os.kill(os.getpid(), signal_number)
-
-    sys.addaudithook(hook)
-
-
 def main(folder: Path, steps: int, *signal_at: int) -> None:
     """Start or resume the training in `folder`."""
     trainer = toy_trainer(folder, replace(SETTINGS, steps=steps))
@@ -72,7 +59,8 @@ def main(folder: Path, steps: int, *signal_at: int) -> None:
         trainer.resume()
     print("ready", flush=True)
     if signal_at:
-        signal_at_file_operation(folder, *signal_at)
+        signal_number, number = signal_at
+        signal_before_operation(number - 1, folder, signal_number)
     print(trainer.train())
 
 
