@@ -1,4 +1,4 @@
-"""How much memory there is, and how the C library's allocator treats the large arrays that a step makes and drops."""
+"""How the C library's allocator treats the large arrays that a step makes and drops, and how much memory there is."""
 
 import ctypes
 import os
@@ -13,14 +13,14 @@ except ImportError:  # Windows has none
 # From glibc's malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 LARGEST_MMAP_THRESHOLD = 32 << 20
-"""Bytes: glibc takes no more."""
+"""Bytes; glibc accepts no more."""
 
 CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Where Linux says what a container may have."""
+"""The files in which Linux gives the limit of a container."""
 
 
 def keep_freed_memory() -> bool:
-    """Tells glibc to keep freed memory for the next step; `True` where that worked, `False` on other systems.
+    """Tell glibc to keep freed memory for the next step; True if that worked, False on other systems.
 
     By default glibc gives large freed blocks back to the system, which hands them out again page by page, each zeroed
     on first touch. The process then keeps its peak memory; but that peak is lower, since all threads share one arena:
@@ -28,18 +28,13 @@ def keep_freed_memory() -> bool:
     """
     if platform.libc_ver()[0] != "glibc":
         return False
-    settings = {
-        M_ARENA_MAX: 1,
-        M_MMAP_THRESHOLD: LARGEST_MMAP_THRESHOLD,
-        M_TRIM_THRESHOLD: 2**31 - 1,
-    }
     mallopt = ctypes.CDLL(None).mallopt
-    accepted = [mallopt(option, value) for option, value in settings.items()]
-    return all(accepted)
+    one_arena, large_blocks = mallopt(M_ARENA_MAX, 1), mallopt(M_MMAP_THRESHOLD, LARGEST_MMAP_THRESHOLD)
+    return all((one_arena, large_blocks, mallopt(M_TRIM_THRESHOLD, 2**31 - 1)))
 
 
 def memory_limit() -> int | None:
-    """Bytes that this process may come to: the machine's, or fewer where the system sets a limit; None if unknown."""
+    """The bytes that this process may use: the machine's memory, or a limit that the system sets; None if unknown."""
     limits = []
     if hasattr(os, "sysconf"):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

@@ -18,8 +18,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a binary file that becomes `path` once the block has ended and every byte is on disk.
 
     It is written beside `path`, whose folder is made where it is missing, and renamed. A symbolic link stays: the
-    file that it names is written so. What is no file to be replaced (a device, a FIFO, this process's own standard
-    output) gets all bytes when the block has ended. An error inside the block leaves `path` as it was and removes the
+    file that it leads to is replaced. A device, a FIFO and this process's own standard output are not replaced: they
+    get all bytes when the block has ended. An error inside the block leaves `path` as it was and removes the
     unfinished file; a kill leaves at worst a `*.tmp` beside it. Raises OSError, naming `path` and the reason.
     """
     path = Path(path)
@@ -38,19 +38,19 @@ def remove_unfinished(folder: Path, names: str) -> None:
 
 
 def unfinished(folder: Path, names: str) -> list[Path]:
-    """What processes that are no more left in `folder`, unfinished, under a name that matches a regular expression."""
+    """The unfinished files in `folder` of processes that have ended, for names that match a regular expression."""
     pattern = re.compile(rf"(?:{names})\.(?P<process>\d+){re.escape(SUFFIX)}")
     found = ((path, pattern.fullmatch(path.name)) for path in (folder.iterdir() if folder.is_dir() else ()))
     return [path for path, match in found if match and not _is_running(int(match["process"]))]
 
 
 def unfinished_name(name: str) -> str:
-    """What a file is called until it is whole: it tells whose it is."""
+    """The name of a file until it is complete, which has the number of this process in it."""
     return f"{name}.{os.getpid()}{SUFFIX}"
 
 
 def _target(path: Path) -> Path | None:
-    """The file to put in place, which for a link is the one it names; None where what is there has to stay."""
+    """The file to replace, which for a link is the one it leads to; None for a device and what else has to stay."""
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
         os.stat(path)
@@ -87,7 +87,7 @@ def _kept(path: Path) -> Iterator[BinaryIO]:
 
 
 def _standard_stream(path: Path) -> TextIO | None:
-    """Which of this process's own outputs `path` is, as /dev/stdout is one."""
+    """This process's own output that `path` leads to, as /dev/stdout does, or None."""
     for stream in (sys.__stdout__, sys.__stderr__):
         with contextlib.suppress(OSError, ValueError):  # closed
             if stream is not None and os.path.samestat(os.stat(path), os.fstat(stream.fileno())):
@@ -96,7 +96,7 @@ def _standard_stream(path: Path) -> TextIO | None:
 
 
 def _is_running(process: int) -> bool:
-    """Whether another process has this number. Where the system is not to be asked so, it keeps open files itself."""
+    """Whether another process has this number. Windows can't be asked so, but lets nobody remove an open file."""
     if os.name != "posix" or process == os.getpid():
         return False
     try:
@@ -104,7 +104,7 @@ def _is_running(process: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return True
+        pass
     return True
 
 

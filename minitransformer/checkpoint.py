@@ -10,9 +10,9 @@ The same state gives the same bytes. Besides the version of the format and the a
     state       an object; of what may be in it, `settings` and `data` are objects, `tokens` is a whole number,
                 `languages` two names or null, `averaged_steps` a list of whole numbers
 
-A checkpoint from a stranger is data: nothing is unpickled, so it cannot run code; what is in it is checked, so that
-whoever reads it may rely on types; and a model is made only where the file holds all of its weights, so that none is
-larger than its file. Objects are nested a few levels deep and integers fit into 64 bits, so that nothing is expensive.
+A checkpoint from a stranger can't do harm. Nothing is unpickled, so it can't run code. Its content is checked, so that
+its readers may rely on types. A model is made only if the file holds all of its weights, so it is no larger than the
+file. Objects are nested a few levels deep and integers fit into 64 bits, so that nothing is expensive to handle.
 
 safetensors does not notice a flipped bit, so the metadata begins with a SHA-256 of the whole file, computed while
 its own 64 digits are zeros. It always stands at the same place, which doubles as the mark of a checkpoint:
@@ -143,7 +143,7 @@ STATE_FIELDS = {"settings": OBJECT, "data": OBJECT, "tokens": WHOLE, "languages"
 
 
 def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
-    """Write `checkpoint` to `path`, beside it first and then renamed; raises OSError naming the reason it cannot."""
+    """Write `checkpoint` to `path`, beside it first and then renamed; raises OSError naming the reason if it can't."""
     from safetensors.numpy import save
 
     tensors = checkpoint.parameters | {OPTIMIZER_PREFIX + name: m for name, m in (checkpoint.optimizer or {}).items()}
@@ -170,7 +170,7 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
     """Read and verify the checkpoint at `path`; without the optimiser's arrays it takes a third of the memory.
 
     Raises FileNotFoundError, or CheckpointError where the file is no checkpoint, is truncated, has a single byte
-    changed, was written by a later version of the format, or holds what no checkpoint holds.
+    changed, was written by a later version of the format, or has invalid content.
     """
     path = Path(path)
     _verify(path)
@@ -181,7 +181,7 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
 
 
 def _read(path: Path, with_optimizer: bool) -> Checkpoint:
-    """What a file with the right checksum holds; raises ValueError where that is not what a checkpoint holds."""
+    """Read a file whose checksum is right; raises ValueError if its content is not a checkpoint's."""
     from safetensors import SafetensorError, safe_open
 
     parameters, optimizer = {}, {}
@@ -238,7 +238,7 @@ def _check_sizes(description: Any) -> None:
 
 
 def _array(file: Any, name: str) -> np.ndarray:
-    """One array of a safetensors file. Raises ValueError for a type that NumPy has not, and numbers not finite."""
+    """One array of a safetensors file; raises ValueError for a type that NumPy lacks, and for infinities and NaN."""
     dtype = file.get_slice(name).get_dtype()
     if dtype not in DTYPES:
         raise ValueError(f"{name} is of type {dtype}, expected one of {', '.join(DTYPES)}")
@@ -306,8 +306,8 @@ def prune_checkpoints(
 ) -> None:
     """Keep the last `keep` checkpoints at a multiple of `interval` steps, and the last of all; remove the others.
 
-    One that an interrupted training left between two multiples goes when the next is written, so that it takes no
-    other's place. Of files that are not the training's own, although they are named so, none is removed.
+    A checkpoint that an interrupted training left between two multiples is removed when the next one is written. A file
+    with such a name that is not the training's own, as `is_own` says, is never removed.
     """
     paths = list_checkpoints(folder)
     regular = [path for path in paths if _step_of(path) % interval == 0]
@@ -317,7 +317,7 @@ def prune_checkpoints(
 
 
 def description_of(path: Path) -> dict[str, Any]:
-    """What a checkpoint says of itself, unverified, without reading its arrays; nothing where the file is none."""
+    """A checkpoint's description, neither verified nor checked, without its arrays; empty if the file is not one."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():

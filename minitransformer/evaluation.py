@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores in percent of a set of translations; the signatures say how sacrebleu computed its two."""
+    """Scores of a set of translations in percent; the signatures say how sacrebleu computed the two BLEU scores."""
 
     bleu: float
     bleu_lowercase: float
@@ -19,7 +19,7 @@ class Evaluation:
 
 
 class Accuracy(NamedTuple):
-    """A row of a table: of `num_sentences` with this construction, `percent` are translated exactly."""
+    """How many of the sentences with a construction are translated exactly."""
 
     name: str
     num_sentences: int
@@ -49,7 +49,7 @@ def evaluate(hypotheses: Sequence[str], references: Sequence[str]) -> Evaluation
 def exact_match_by(
     constructions: Sequence[Collection[str]], hypotheses: Sequence[str], references: Sequence[str]
 ) -> list[Accuracy]:
-    """Exact matches among the sentences that have each construction: the commonest first, equals by name.
+    """Exact matches among the sentences with each construction, the commonest construction first, ties by name.
 
     `constructions[i]` names those of sentence i. Raises `ValueError` as `evaluate`.
     """
@@ -66,7 +66,7 @@ def exact_match_by(
 
 
 def _matches(hypotheses: Sequence[str], references: Sequence[str]) -> list[bool]:
-    """Which hypotheses are exactly their reference, to the last character."""
+    """Whether each hypothesis equals its reference, to the last character."""
     if isinstance(hypotheses, str) or isinstance(references, str):
         raise TypeError("hypotheses and references must be sequences of sentences, not one str")
     if len(hypotheses) != len(references):

@@ -1,7 +1,7 @@
-"""One process at a time writes into a folder: a lock that the system lets go of when its holder dies, however.
+"""A lock, so that only one process writes into a folder; the system releases it when its holder dies, in whatever way.
 
-While it is held, `minitransformer.lock` stands in the folder and says by whom. A file of that name without a living
-holder is what a kill left, and does not lock anything.
+While it is held, the file `minitransformer.lock` in the folder says by whom. Such a file without a living holder was
+left by a kill, and locks nothing.
 """
 
 import os
@@ -38,11 +38,11 @@ except ImportError:  # Windows
 
 @contextmanager
 def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the lock of `folder`, which is made where it is missing, and removed again if it stays empty.
+    """Hold the lock of `folder`, which is made if it is missing, and removed again if it stays empty.
 
-    A thread that holds it may take it again. Raises BlockingIOError naming the process that holds it, OSError where
-    the folder can't be made, FileExistsError where a file of the lock's name is none. On a file system without locks
-    a warning says that nothing keeps two processes apart.
+    A thread that holds the lock may take it again. Raises BlockingIOError naming the process that holds it, OSError if
+    the folder can't be made, FileExistsError if another program's file has the lock's name. On a file system without
+    locks a warning says that nothing keeps a second process out.
     """
     folder = Path(folder)
     made = _make(folder)
@@ -70,7 +70,7 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _make(folder: Path) -> bool:
-    """Make the folder; whether it was missing."""
+    """Make the folder; returns whether it was missing."""
     if folder.is_dir():
         return False
     try:
@@ -107,7 +107,7 @@ def _acquire(path: Path) -> FileIO:
 
 
 def _said(file: FileIO) -> str:
-    """What a lock's file says of its holder, on one line."""
+    """The content of a lock's file, which describes its holder, on one line."""
     file.seek(0)
     text = file.read(1000).decode("utf-8", "replace")
     return "".join(character if character.isprintable() else " " for character in text)

@@ -15,7 +15,7 @@ _LENGTH = len(b', "crc32": "01234567"}\n')
 
 
 def seal(content: Mapping[str, Any], indent: int | None = None) -> bytes:
-    """A JSON object of at least one field with its checksum, and a line break."""
+    """Write an object of at least one field as JSON, with its checksum and a line break."""
     body = json.dumps(content, indent=indent).removesuffix("}").rstrip().encode()
     return body + _end(body)
 
@@ -26,10 +26,10 @@ def is_sealed(data: bytes) -> bool:
 
 
 def unseal(data: bytes, is_first_edition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """The content of what `seal` made.
+    """Read what `seal` wrote; raises ValueError for anything else.
 
-    The first edition sealed nothing: an object without the checksum is taken as it is where `is_first_edition` says
-    that it has that edition's fields, all of them and no others. Raises ValueError for anything else.
+    The first edition sealed nothing: an object without a checksum is accepted if `is_first_edition`, which tells
+    whether it has exactly that edition's fields.
     """
     try:
         content = json.loads(data)

@@ -18,7 +18,7 @@ MOST_THREADS = 1024
 
 
 class Threads:
-    """`count` threads, one a core by default. Use it as a context manager: at the end they end, and BLAS is as before.
+    """A context manager of `count` threads, one per core by default; at its end BLAS has as many threads as before.
 
     BLAS has one thread also where `count` is 1, since its own would round differently on every machine.
     Raises `ValueError` for a count below 1 or above `MOST_THREADS`.
@@ -40,12 +40,12 @@ class Threads:
         self._context.close()
 
     def map(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> Iterator[Any]:
-        """The function's results in the order of the arguments; its first exception is raised here."""
+        """The function's results in the order of the arguments; raises its first exception."""
         return self._pool.map(function, *arguments)
 
 
 class _OneBlasThread:
-    """Holds BLAS to one thread from the first that enters to the last that leaves: the setting is the process's."""
+    """Holds BLAS to one thread while anybody is inside: the setting is the whole process's."""
 
     def __init__(self) -> None:
         self._lock, self._inside, self._limit = Lock(), 0, ExitStack()
@@ -68,7 +68,7 @@ _ONE_BLAS_THREAD = _OneBlasThread()
 
 @cache
 def _blas() -> Any:
-    """The libraries with threads of their own, found once: looking for them takes longer than a short translation."""
+    """The libraries that have threads, looked up once: that takes longer than a short translation."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -114,6 +114,16 @@ def test_what_dead_processes_left_is_removed_and_nothing_else(tmp_path: Path) ->
     remove_unfinished(tmp_path / "nowhere", ".*")
 
 
+def test_an_interrupted_writer_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    with suppress(KeyboardInterrupt), atomic_write(path) as file:
+        file.write(b"half")
+        raise KeyboardInterrupt
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_killed_writer_s_file_is_recognised(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(b"old")

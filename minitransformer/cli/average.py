@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_paths(output: Path, paths: list[Path]) -> None:
-    """Raise ValueError where a checkpoint counts twice, or the average would stand in for one of a training."""
+    """Raise ValueError if a checkpoint is given twice, or the average is named like a training's own checkpoint."""
     for path in paths:
         if sum(path == other or is_same_file(path, other) for other in paths) > 1:
             raise ValueError(f"{path} is given twice: an average takes each checkpoint once")

@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        """The arguments of a command; raises ValueError with what is wrong with them."""
+        """Parse the arguments of a command; raises ValueError with what is wrong with them."""
         argv = sys.argv[1:] if argv is None else list(argv)
         for argument in takewhile(lambda each: each != "--", argv):
             if argument.startswith("--") and argument.endswith("=--"):  # argparse would take it for no value
@@ -70,9 +70,9 @@ def invocation() -> str:
 def add_field_options(
     group: argparse._ArgumentGroup, cls: Any, help_of: Mapping[str, str], of_preset: Collection[str]
 ) -> None:
-    """An option for each field of a dataclass that `help_of` names, with its default unless the preset decides it.
+    """Add an option for each field of a dataclass that `help_of` names, with its default unless the preset decides it.
 
-    Only those that were given appear in the namespace.
+    Only those that the user gives get into the namespace.
     """
     hints, default_of = get_type_hints(cls), {field.name: field.default for field in fields(cls)}
     for name, help_text in help_of.items():
@@ -103,12 +103,12 @@ def add_option(
 
 
 def add_checkpoint_argument(parser: argparse.ArgumentParser, **more: Any) -> None:
-    """The model that a command takes."""
+    """The argument for the model."""
     add_option(parser, "checkpoint", "CHECKPOINT", path_name, "a file that `train` or `demo` saved", **more)
 
 
 def add_translation_options(parser: argparse.ArgumentParser) -> None:
-    """How translations are searched, the paper's values unless given (Vaswani 2017, §6.1), and by how many threads."""
+    """Options of the search, with the paper's values as defaults (Vaswani 2017, §6.1), and `--threads`."""
     beam, penalty = whole_number(most=MOST_BEAMS), number(0, MOST_LENGTH_PENALTY)
     add_option(parser, "--beam", "N", beam, "width of the search, 1 is greedy (default: 4)", default=4)
     help_text = "α: more favours longer translations (default: 0.6)"
@@ -180,7 +180,7 @@ def one_line(text: str) -> str:
 
 
 def progress_wanted() -> bool:
-    """Whether anybody watches: a bar in a file is only noise."""
+    """Whether to show progress bars: only on a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 

@@ -131,7 +131,7 @@ def plan(folder: Path, settings: TrainingSettings) -> Plan:
 
 
 def check_continues(checkpoint: Checkpoint, settings: TrainingSettings) -> None:
-    """Raise ValueError unless the demo with `settings` goes on where the training of `checkpoint` stopped."""
+    """Raise ValueError unless the demo with `settings` can continue the training of `checkpoint`."""
     if "settings" not in checkpoint.state:
         raise ValueError("its last checkpoint holds a model alone")
     if checkpoint.config != CONFIG.to_dict():
@@ -142,7 +142,7 @@ def check_continues(checkpoint: Checkpoint, settings: TrainingSettings) -> None:
 
 
 def report_on(translator: Translator, examples: Sequence[Example], attention: Path) -> list[str]:
-    """Translate sentences that are in no training text; the report's lines. Draws the attention of one of them."""
+    """Translate sentences that are in no training text and draw one's attention; returns the report's lines."""
     from ..plots import plot_attention
 
     sources, references = [each.english for each in examples], [each.german for each in examples]
@@ -154,15 +154,10 @@ def report_on(translator: Translator, examples: Sequence[Example], attention: Pa
     score = evaluate(hypotheses, references)
     lines = ["", f"{score.num_sentences:,} sentences that the model never saw", ""]
     lines += [f"{'BLEU':24}{score.bleu:10.1f}", f"{'exactly right':24}{score.exact_match:8.1f} %", ""]
-    lines += [*accuracy_table(examples, hypotheses, references), ""]
+    rows = exact_match_by([each.constructions for each in examples], hypotheses, references)
+    lines += [f"{'construction':24}{'sentences':>10}  exactly right", f"{'-' * 34}  -------------"]
+    lines += [*(f"{row.name:24}{row.num_sentences:10,}{row.percent:13.1f} %" for row in rows), ""]
     for source, hypothesis, reference in shown:
         lines += [f"  English    {source}", f"{'✓' if hypothesis == reference else '✗'} ours       {hypothesis}"]
         lines += [f"  reference  {reference}", ""]
     return lines[:-1]
-
-
-def accuracy_table(examples: Sequence[Example], hypotheses: Sequence[str], references: Sequence[str]) -> list[str]:
-    """How many of the sentences with each construction are exactly right."""
-    rows = exact_match_by([each.constructions for each in examples], hypotheses, references)
-    head = [f"{'construction':24}{'sentences':>10}  exactly right", f"{'-' * 34}  -------------"]
-    return head + [f"{row.name:24}{row.num_sentences:10,}{row.percent:13.1f} %" for row in rows]

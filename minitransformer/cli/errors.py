@@ -1,4 +1,4 @@
-"""Telling errors that the user can mend, which get one line, from bugs, which keep their traceback; and streams.
+"""Errors that the user can mend, which get one line, bugs, which keep their traceback, and standard streams.
 
 An error is the user's if the system reported it (`OSError`: no such file, no space left; `MemoryError`), or if it is a
 ValueError, TrainingDiverged or FloatingPointError from the program's own packages: a sentence that was written for
@@ -20,22 +20,26 @@ ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # as shells count: 128 + the numb
 DELIBERATE = (ValueError, TrainingDiverged, FloatingPointError)
 ABOUT_ARRAYS = ("minitransformer.ops", "minitransformer.layers")
 LONGEST_LINE = 1000
-"""Characters of an error: a sentence or a list of names in it may be as long as a file."""
+"""Characters of an error message: a sentence or a list of names in it may be as long as a file."""
 
 
 def message_of(error: Exception, packages: Sequence[str] = ("minitransformer",)) -> str | None:
     """The line for the user, or None where `error` is a bug: not raised by a module of these packages."""
     if isinstance(error, OSError):
-        return _system_message(error)
-    if isinstance(error, MemoryError):
-        return f"out of memory: {error}" if str(error) else "out of memory"
-    if isinstance(error, DELIBERATE) and _is_raised_in(packages, error.__traceback__):
-        return _one_line(str(error))
-    return None
+        message = error.strerror or str(error)  # without its number
+        if error.strerror and error.filename is not None:
+            message = f"{os.fsdecode(error.filename)}: {message}"
+    elif isinstance(error, MemoryError):
+        message = f"out of memory: {error}" if str(error) else "out of memory"
+    elif isinstance(error, DELIBERATE) and _is_raised_in(packages, error.__traceback__):
+        message = str(error)
+    else:
+        return None
+    return " ".join(message.split())
 
 
 def complain(line: str) -> None:
-    """Print a line on standard error, if anybody can be told."""
+    """Print a line on standard error, if it can be written."""
     line = visible(line)
     if len(line) > LONGEST_LINE:
         line = f"{line[: LONGEST_LINE - 200]} … {line[-200:]}"
@@ -66,9 +70,9 @@ def prepare_streams() -> None:
 
 
 def drop_output() -> None:
-    """Write what standard output still holds, if that can be done, and send it nowhere from here on.
+    """Flush standard output, and where that fails send it nowhere, since Python would complain once more as it exits.
 
-    Whoever read it may have gone (`| head`), or its disk be full; Python would complain once more as it exits.
+    Its reader may have gone (`| head`), or its disk may be full.
     """
     if sys.stdout is None:
         return
@@ -84,23 +88,8 @@ def _send_nowhere(stream: TextIO) -> None:
     os.close(nowhere)
 
 
-def _system_message(error: OSError) -> str:
-    """What the system said, without its number: `path: reason`."""
-    if error.strerror is None:
-        return _one_line(str(error))
-    if error.filename is None:
-        return _one_line(error.strerror)
-    return _one_line(f"{os.fsdecode(error.filename)}: {error.strerror}")
-
-
 def _is_raised_in(packages: Sequence[str], traceback: TracebackType | None) -> bool:
-    if traceback is None:
-        return False
-    while traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    module = traceback.tb_frame.f_globals.get("__name__", "")
+    module = ""
+    while traceback is not None:
+        module, traceback = traceback.tb_frame.f_globals.get("__name__", ""), traceback.tb_next
     return module.partition(".")[0] in packages and not module.startswith(ABOUT_ARRAYS)
-
-
-def _one_line(message: str) -> str:
-    return " ".join(message.split())

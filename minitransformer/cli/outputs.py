@@ -1,4 +1,4 @@
-"""No output takes the place of an input: asked before anything is read."""
+"""A check before anything is read: no output may replace an input."""
 
 import os
 import stat
@@ -35,7 +35,7 @@ def is_same_file(first: str | Path | int, second: str | Path | int) -> bool:
 
 
 def _statuses(name: str | Path | int) -> Iterator[os.stat_result]:
-    """The file that the system finds by a name, and the one that `Path` does: "model/" and "missing/../model" too."""
+    """The file that a name leads to for the system, and for `Path`, which reads "model/" and "missing/../model" too."""
     for each in [name] if isinstance(name, int) else [name, os.path.realpath(Path(name))]:
         with suppress(OSError, ValueError):
             yield os.stat(each)

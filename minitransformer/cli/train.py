@@ -169,13 +169,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _backend_options(args: argparse.Namespace) -> str:
-    """The options that named the backend, which no checkpoint holds."""
+    """The options that name the backend, to be repeated on resuming: a checkpoint does not hold them."""
     chosen = {name: getattr(args, name) for name in ("backend", "dtype", "device")}
     return "".join(f" --{name} {value}" for name, value in chosen.items() if value not in (None, "numpy"))
 
 
 def new_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -> Plan:
-    """The plan of a new training: what the preset says, unless an option says otherwise. `locks` gets its folder's."""
+    """The plan of a new training, by its preset and options; enters the lock of its folder into `locks`."""
     dataset = None if args.data else args.dataset or "grammar"
     if args.sentences is not None and dataset != "grammar":
         raise ValueError("--sentences goes with --dataset grammar, which writes as many as it is asked for")
@@ -203,7 +203,7 @@ def new_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -> Pl
 
 
 def check_memory(config: ModelConfig, settings: TrainingSettings, backend: Backend) -> None:
-    """Raise ValueError where the backend has not the memory for what a training has in any case, beside its batches."""
+    """Raise ValueError if weights, gradients and Adam's moments alone need more memory than the backend has."""
     threads = settings.threads if backend.ops is numpy_ops else 1
     needed, there_is = least_training_bytes(config, threads, backend.dtype), backend.memory()
     if there_is is not None and needed > there_is:
@@ -222,10 +222,7 @@ def preset_config(args: argparse.Namespace, vocab_size: int) -> TransformerConfi
 
 
 def resumed_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -> Plan:
-    """The plan of the training in a folder; an option may only change what does not change the training's course.
-
-    `locks` gets the lock of the folder.
-    """
+    """The plan of the training in a folder, whose lock enters `locks`; options may not change what it computes."""
     if args.resume is True and args.out is None:
         raise ValueError("--resume needs the folder of the training: --resume FOLDER")
     folder = Path(args.out if args.resume is True else args.resume)
@@ -253,10 +250,10 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -
 
 
 def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) -> PreparedData:
-    """The data of a training that goes on; what was deleted of it is made again, from the text that it was.
+    """The data of a resumed training; deleted parts of it are made again from the same text.
 
-    named: the fields of the text that options give. They count where the data is not the checkpoint's, or no file of
-    it is left to say what text it was. Raises FileNotFoundError where neither does.
+    named: the fields of the text that options give, used where the data is not the checkpoint's, or no file of it is
+    left to tell which text it was. Raises FileNotFoundError if nothing tells.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
         data = open_prepared(folder)
@@ -301,7 +298,7 @@ def train(plan: Plan) -> TrainingOutcome:
 
 
 def draw_losses(folder: Path, picture: Path | None = None) -> None:
-    """Draw the log so far, as `loss.png` beside it unless told where; nothing where there is none."""
+    """Draw the log so far as `picture`, by default `loss.png` beside it; without a log nothing is drawn."""
     from ..plots import plot_loss
 
     log = folder / LOG_NAME
@@ -311,7 +308,7 @@ def draw_losses(folder: Path, picture: Path | None = None) -> None:
 
 
 def _validation_bleu(plan: Plan) -> Callable[[Model], float]:
-    """Greedy translation of the first validation sentences."""
+    """A function that computes a model's BLEU on the first validation sentences, translated greedily."""
     sources, references = plan.data.valid_sentences(plan.bleu_sentences)
 
     def bleu(model: Model) -> float:
@@ -329,7 +326,7 @@ def _wanted_corpus(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _refuse_changes(what: str, kept: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raise ValueError naming each option that is not what a resumed training keeps."""
+    """Raise ValueError naming each option that differs from what a resumed training keeps."""
     changes = [f"{name} {kept.get(name)}, not {value}" for name, value in wanted.items() if kept.get(name) != value]
     if changes:
         raise ValueError(f"{what} has {', '.join(changes)}: a resumed training keeps it")

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from ..data.sentence_pairs import MAX_LINE_BYTES, decode_line, read_lines
 from ..translator import Translation, Translator
@@ -35,7 +35,7 @@ over the length penalty) and the translation, between tabs.
 
 
 class Line(NamedTuple):
-    """A sentence and where it stands, for the error that may be due."""
+    """A sentence and its place, for error messages."""
 
     text: str
     place: str
@@ -71,13 +71,13 @@ def run(args: argparse.Namespace) -> int:
     backend = chosen_backend(args)
     with heavy_work():
         translator = Translator.from_checkpoint(args.checkpoint, backend.ops, backend.dtype, args.threads)
-        if not args.sentences and args.file is None and not args.attention and _is_terminal(sys.stdin):
+        if standard_in is not None and not args.attention and sys.stdin is not None and sys.stdin.isatty():
             return converse(translator, args)
-        lines = input_lines(args)
+        sentences = checked(input_lines(args), translator, args.truncate)
         if args.attention:
-            return translate_and_draw(translator, list(checked(lines, translator, args.truncate)), args)
+            return translate_and_draw(translator, list(sentences), args)
         number = 0
-        for batch in batches(checked(lines, translator, args.truncate), args.batch_size):
+        for batch in batches(sentences, args.batch_size):
             for translations in translate(translator, batch, args):
                 number += 1
                 show(translations, number, args)
@@ -93,7 +93,7 @@ def translate(translator: Translator, sentences: list[str], args: argparse.Names
 
 
 def batches(sentences: Iterator[str], size: int) -> Iterator[list[str]]:
-    """Lists of `size` sentences; where one is refused, those before it come first and then the error."""
+    """Lists of `size` sentences; those before one that is refused come before its error."""
     batch: list[str] = []
     try:
         for sentence in sentences:
@@ -108,7 +108,7 @@ def batches(sentences: Iterator[str], size: int) -> Iterator[list[str]]:
 
 
 def checked(lines: Iterable[Line], translator: Translator, truncate: bool) -> Iterator[str]:
-    """The sentences; raises ValueError naming the place of one that is longer than the model takes, unless cut."""
+    """The sentences; raises ValueError naming the place of one that is too long for the model, unless it may be cut."""
     longest = translator.model.config.max_length
     for line in lines:
         length = len(translator.tokenizer.encode(line.text)) + 1
@@ -162,32 +162,21 @@ def translate_and_draw(translator: Translator, sentences: list[str], args: argpa
 
 
 def input_lines(args: argparse.Namespace) -> Iterator[Line]:
-    """The sentences of the arguments, the file or standard input; raises ValueError where they are not UTF-8."""
+    """The sentences of the file, the arguments or standard input, as they arrive; raises ValueError if not UTF-8."""
     if args.sentences and args.file is not None:
         raise ValueError("sentences and --file do not go together")
-    if args.sentences:
-        return (checked_argument(text, number) for number, text in enumerate(args.sentences, start=1))
     if args.file is not None:
-        return (Line(text, f"{args.file}, line {number}") for number, text in enumerate(read_lines(args.file), start=1))
-    return standard_input()
-
-
-def checked_argument(text: str, number: int) -> Line:
-    """An argument; Python marks each byte in it that is not UTF-8 by a surrogate."""
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError(f"sentence {number} is not UTF-8")
-    return Line(text, f"sentence {number}")
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty()
-
-
-def standard_input() -> Iterator[Line]:
-    """The lines of standard input, as they come."""
-    if sys.stdin is None:
+        for number, text in enumerate(read_lines(args.file), start=1):
+            yield Line(text, f"{args.file}, line {number}")
+    elif args.sentences:
+        for number, text in enumerate(args.sentences, start=1):
+            if any("\ud800" <= character <= "\udfff" for character in text):  # how Python marks what is not UTF-8
+                raise ValueError(f"sentence {number} is not UTF-8")
+            yield Line(text, f"sentence {number}")
+    elif sys.stdin is None:
         raise ValueError("standard input is closed: give sentences, or --file FILE")
-    lines = iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES + 1), b"")
-    for number, data in enumerate(lines, start=1):
-        place = f"standard input, line {number}"
-        yield Line(decode_line(data, place), place)
+    else:
+        lines = iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES + 1), b"")
+        for number, data in enumerate(lines, start=1):
+            place = f"standard input, line {number}"
+            yield Line(decode_line(data, place), place)

@@ -68,15 +68,11 @@ class Batch:
         return [self._rows(start, stop) for start, stop in pairwise(edges.tolist())]
 
     def _rows(self, start: int, stop: int) -> "Batch":
-        source, target_in, target_out = (array[start:stop] for array in (self.source, self.target_in, self.target_out))
-        source_width = np.count_nonzero(source, axis=1).max()
-        target_width = np.count_nonzero(target_out, axis=1).max()
-        return Batch(
-            np.ascontiguousarray(source[:, :source_width]),
-            np.ascontiguousarray(target_in[:, :target_width]),
-            np.ascontiguousarray(target_out[:, :target_width]),
-            self.first + start,
+        width, target_width = (
+            np.count_nonzero(ids[start:stop], axis=1).max() for ids in (self.source, self.target_out)
         )
+        parts = (self.source[:, :width], self.target_in[:, :target_width], self.target_out[:, :target_width])
+        return Batch(*(np.ascontiguousarray(ids[start:stop]) for ids in parts), first=self.first + start)
 
 
 def pad(sequences: Sequence[ArrayLike], pad_id: int = PAD_ID) -> NDArray[np.int64]:
@@ -89,7 +85,7 @@ def pad(sequences: Sequence[ArrayLike], pad_id: int = PAD_ID) -> NDArray[np.int6
 
 
 def check_special_ids(pad_id: int, bos_id: int, eos_id: int) -> None:
-    """Raise ValueError unless these ids, a model's, are those that batches are made of."""
+    """Raise ValueError unless a model's special ids are those in batches."""
     if (pad_id, bos_id, eos_id) != (PAD_ID, BOS_ID, EOS_ID):
         raise ValueError(
             f"pad_id, bos_id, eos_id are {pad_id}, {bos_id}, {eos_id} in the model, "
@@ -168,7 +164,7 @@ class Batches:
         return collate(sources, targets)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of `epoch` in order, from batch `start` on."""
+        """The batches of `epoch` in order, beginning with batch `start`."""
         return (self.batch(epoch, index) for index in range(start, len(self)))
 
     def _shuffle(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -182,7 +178,7 @@ class Batches:
 
 
 def _cut(lengths: NDArray[np.integer], tokens_per_batch: int) -> NDArray[np.int64]:
-    """Cut ascending `lengths` into batches as large as longest × sentences ≤ tokens_per_batch lets; their edges."""
+    """The edges of the largest batches of ascending `lengths` with longest × sentences ≤ tokens_per_batch."""
     if lengths[-1] > tokens_per_batch:
         raise ValueError(f"tokens_per_batch is {tokens_per_batch}, but the longest sentence has {lengths[-1]} tokens")
     edges = [0]

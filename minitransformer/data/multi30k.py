@@ -2,7 +2,7 @@
 
 The files are downloaded from the dataset's own repository, at a pinned commit, and each is held to its SHA-256.
 This project does not redistribute them: the dataset states no licence, and its README allows non-commercial
-research and education. Who has the files already uses `from_folder`.
+research and education. `from_folder` reads files that are already on disk.
 """
 
 import http.client
@@ -43,7 +43,7 @@ def load(
     timeout: float = 30.0,
     limit: float = 600.0,
 ) -> Corpus:
-    """English→German or English→French, downloaded where the cache does not hold the very files.
+    """English→German or English→French; what the cache does not hold, unchanged, is downloaded.
 
     The cache is `minitransformer/multi30k` in `$XDG_CACHE_HOME` or `~/.cache` unless given. Raises ValueError for
     another language or a file that is not the pinned one, TimeoutError where the server sends nothing for
@@ -99,7 +99,7 @@ def _cached(path: Path, base_url: str, timeout: float, limit: float) -> Path:
 
 
 def _fetch_within(limit: float, url: str, timeout: float) -> bytes:
-    """Fetch in a thread, which is left alone after `limit` seconds: `timeout` is for each piece, be it one byte."""
+    """Fetch in a thread, and abandon it after `limit` seconds: `timeout` applies to each piece, even of one byte."""
     outcome: Future[bytes] = Future()
     abandoned = threading.Event()
 

@@ -34,7 +34,7 @@ CHECKSUM_BLOCK = 1 << 20  # numbers
 
 
 class Tokenizer(Protocol):
-    """What turns text into ids below `vocab_size`, none of them 0 (padding); `BPETokenizer` is one."""
+    """Anything that turns text into ids below `vocab_size`, none of them 0 (padding), as `BPETokenizer` does."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -87,7 +87,7 @@ class TokenDataset:
         return self.num_too_long + self.num_empty
 
     def checksum(self) -> int:
-        """CRC-32 of every id and every sentence's place, whatever integers hold them; read in blocks."""
+        """CRC-32 of all ids and offsets as 64-bit integers, whatever type holds them; computed in blocks."""
         crc = 0
         for array in (self._ids, self._offsets):
             for start in range(0, len(array), CHECKSUM_BLOCK):
@@ -122,7 +122,7 @@ class TokenDataset:
 
         A pair is left out, and counted, where a side is blank or has more than `max_length` tokens, the special
         one included. `fingerprint` and `notes`, of what JSON can hold, are kept in `meta`. Raises ValueError where no
-        pair is left or the tokenizer breaks its word, and as `check_replaceable`.
+        pair is left or the tokenizer yields an id outside its vocabulary, and as `check_replaceable`.
         """
         with _complete_folder(Path(folder)) as beside:
             meta = _write(pairs, tokenizer, beside, max_length, progress)
@@ -201,7 +201,7 @@ def _write(
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
-    """What the `meta.json` of a dataset says. Raises FileNotFoundError, or ValueError where it is no dataset's."""
+    """The content of a dataset's `meta.json`; raises FileNotFoundError, or ValueError if it is damaged."""
     try:
         meta = unseal((folder / META).read_bytes(), lambda meta: meta.keys() == FIELDS_OF_VERSION_1)
         if meta.get("format") != FORMAT or meta.get("version") not in (1, VERSION):
@@ -265,7 +265,7 @@ def _map(folder: Path, name: str, dtype: str, size: int) -> NDArray[Any]:
 
 @contextmanager
 def _complete_folder(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder` that takes its name, replacing an older dataset, if the block ends without an error."""
+    """A new folder, which replaces the dataset in `folder` if the block ends without error and else is removed."""
     check_replaceable(folder)
     for left in unfinished(folder.parent, rf"\.{re.escape(folder.name)}"):
         with suppress(OSError):  # something else is in it
@@ -286,7 +286,7 @@ def _complete_folder(folder: Path) -> Iterator[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a dataset, by the names of its files; `meta.json`, which says what they are, comes last."""
+    """Remove a dataset's files and folder; `meta.json`, which tells what they are, goes last."""
     if folder.is_dir():
         for name in (*NUMBERS, META):
             (folder / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Parse trees as sequences of tokens: what a parser in the shape of a translator writes. Source: Vaswani 2017, §6.3.
+"""Parse trees as sequences of tokens, so that a translator can learn to parse. Source: Vaswani 2017, §6.3.
 
 A tree `(S (NP (D the) (N dog)) (VP (V sleeps)) (Punct .))` is written as Vinyals et al. 2015 do it: a token opens a
 constituent, one closes it, and each word is XX, so that nothing but the structure is to be learned:
@@ -11,7 +11,7 @@ WORD = "XX"
 
 
 def linearise(tree: str) -> str:
-    """The tree as tokens; the part of speech directly above the words is left out, each of its words is one XX.
+    """The tree as tokens: each word becomes XX, and the part of speech directly above it is left out.
 
     Raises `ValueError` where brackets do not match, or a word is not below a part of speech.
     """
@@ -22,7 +22,7 @@ def linearise(tree: str) -> str:
 
 
 def _constituent(tokens: list[str], tree: str) -> tuple[list[str], list[str]]:
-    """The tree that `tokens` begin with, linearised, and what is left."""
+    """Linearise the tree at the beginning of `tokens`; returns its tokens and the rest."""
     if len(tokens) < 3 or tokens[0] != "(" or tokens[1] in "()":
         raise ValueError(f"{tree!r} is no tree: expected '(' and a label where {' '.join(tokens[:2])!r} stands")
     label, rest = tokens[1], tokens[2:]

@@ -76,7 +76,7 @@ def plot_one_attention(
 def _labels(
     weights: np.ndarray, ndim: int, sources: Sequence[str], targets: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """The labels of both axes as they can be drawn, once the weights are known to fit them."""
+    """The printable labels of both axes; raises ValueError if the weights do not fit them."""
     leading = ("layers", "heads")[: ndim - 2]
     if weights.ndim != ndim or weights.shape[-2:] != (len(targets), len(sources)) or not weights.size:
         expected = ", ".join([*leading, f"{len(targets)} target tokens", f"{len(sources)} source tokens"])

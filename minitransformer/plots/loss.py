@@ -78,7 +78,7 @@ def _draw_losses(axes: Axes, loss: np.ndarray, validation: np.ndarray) -> None:
 def _draw_points(
     axes: Axes, series: np.ndarray, colour: str, name: str, form: str, best: Callable[..., tuple[float, float]]
 ) -> None:
-    """A measured series, a ring around its best point."""
+    """Draw a measured series, with a ring around its best point."""
     step, value = best(series.tolist(), key=lambda point: point[1])
     label = f"{name} (best {form.format(value)} at step {step:,.0f})"
     axes.plot(*series.T, color=colour, linewidth=1.4, marker="o", markersize=3.5, label=label)
@@ -86,12 +86,12 @@ def _draw_points(
 
 
 def _marker(series: np.ndarray) -> str:
-    """A line needs two points: one alone gets a mark."""
+    """A mark for a single point, since a line needs two."""
     return "o" if len(series) == 1 else ""
 
 
 def _finish(axes: Axes, label: str, lowest: float, highest: float) -> None:
-    """What all panels share."""
+    """Set label, limits and style of a panel."""
     axes.set_ylabel(label, fontsize=9, color=INK)
     if lowest < highest:
         axes.set_ylim(lowest, highest)

@@ -48,7 +48,7 @@ class Page:
 
 
 def printable(text: str, longest: int | None = None) -> str:
-    """`text` with control characters escaped, □ for what no installed font can draw, and … in place of a long end."""
+    """`text` with control characters escaped, □ for characters that no installed font has, and … for a long end."""
     escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     if longest is not None and len(escaped) > longest:
         escaped = escaped[: longest - 1] + "…"
@@ -56,7 +56,7 @@ def printable(text: str, longest: int | None = None) -> str:
 
 
 def text_style(texts: Iterable[str], size: float, color: str = INK) -> dict[str, Any]:
-    """Arguments of matplotlib for text that is not mathematics, in the families that have the characters of `texts`."""
+    """matplotlib's arguments for plain text (no mathematics), in font families that have the characters of `texts`."""
     families = {_family(c): None for text in texts for c in printable(text)}  # a set that keeps its order
     family = [FONT, *(name for name in families if name not in (FONT, None))]
     return {"fontsize": size, "fontfamily": family, "color": color, "parse_math": False}

@@ -7,7 +7,7 @@ from ..visible import visible
 
 
 class Progress:
-    """A bar over the optimiser steps. It is drawn rarely where standard error is a file rather than a terminal."""
+    """A bar over the optimiser steps, drawn rarely if standard error is a file."""
 
     def __init__(self, step: int, steps: int, enabled: bool = True) -> None:
         from tqdm.std import tqdm
@@ -24,7 +24,7 @@ class Progress:
         self._bar.close()
 
     def show(self, record: dict[str, Any]) -> None:
-        """Advance by the step of a log record; a validation's figures get a line of their own above the bar."""
+        """Advance by one step and show its log record; the figures of a validation get a line above the bar."""
         self._bar.set_postfix_str(
             f"loss {record['loss']:.3f}, {record['tokens_per_second']:,.0f} tokens/s, lr {record['learning_rate']:.2e}",
             refresh=False,

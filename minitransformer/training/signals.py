@@ -7,7 +7,7 @@ from typing import Any, Self
 
 
 class StopRequest:
-    """Within its context, SIGINT (Ctrl-C) and SIGTERM only set `requested`; a second one acts as it did before.
+    """Within this context, SIGINT (Ctrl-C) and SIGTERM only set `requested`; a second signal acts as without it.
 
     A signal that was ignored, as SIGINT is for a shell's background jobs, stays ignored. Outside the main thread,
     where Python allows no handlers, nothing is changed.

@@ -20,7 +20,7 @@ BEGINNING = b'{"step": 1, "epoch": 0, "loss": '
 
 
 def read_log(path: str | Path) -> list[dict[str, Any]]:
-    """The records of a log, in order; a last line that a kill cut short is left out.
+    """The records of a log, in order, without a last line that a kill cut short.
 
     Raises ValueError naming the first line that is no record, is damaged, or does not follow the one before it.
     """
@@ -40,7 +40,7 @@ def check_new(folder: Path) -> None:
 
 
 def _begins_like_a_log(path: Path) -> bool:
-    """Whether the first line of a file is a log's, or the beginning of one: a kill may have cut it anywhere."""
+    """Whether a file begins with a log's first line, or with a part of it, since a kill may have cut it anywhere."""
     if not path.is_file():
         return False
     with open(path, "rb") as file:
@@ -54,7 +54,7 @@ def _begins_like_a_log(path: Path) -> bool:
 
 
 def _lines(path: Path, last_step: float = math.inf) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Each complete line with what it says, up to that of `last_step`; what comes after it is not looked at."""
+    """Each complete line and its record, up to that of `last_step`; what follows is not read."""
     step = None
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
@@ -76,7 +76,7 @@ def _lines(path: Path, last_step: float = math.inf) -> Iterator[tuple[bytes, dic
 
 
 def _record(line: bytes) -> dict[str, Any]:
-    """What a line says; raises ValueError where it is no undamaged record of a step."""
+    """The record in a line; raises ValueError if it is damaged or no record of a step."""
     record = unseal(line, lambda record: FIELDS <= record.keys() <= FIELDS | VALIDATION_FIELDS)
     are_numbers = all(type(value) in (int, float) for value in record.values())
     if not are_numbers or type(record.get("step")) is not int or "seconds" not in record:
@@ -85,12 +85,11 @@ def _record(line: bytes) -> dict[str, Any]:
 
 
 class TrainingLog:
-    """Appends records to a file. Opening it for a training that stands at `step` drops whatever follows that line.
+    """Appends records to a file; opened for a training that stands at `step`, it drops every line after that step's.
 
-    Those are lines that a killed training wrote after its last checkpoint, and garbage that a power cut left: their
-    steps are about to be taken again. `seconds` is the training time that the lines so far report. Without a path
-    nothing is written. Raises FileExistsError for a file that is no log, and ValueError naming a damaged line before
-    that of `step`, or a log that breaks off before it.
+    A killed training wrote them after its last checkpoint, or a power cut left garbage: their steps are about to be
+    taken again. `seconds` is the training time up to `step`. Without a path nothing is written. Raises FileExistsError
+    for a file that is no log, and ValueError for a damaged line before that of `step`, or a log that ends before it.
     """
 
     def __init__(self, path: Path | None, step: int = 0) -> None:

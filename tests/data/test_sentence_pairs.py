@@ -41,13 +41,6 @@ def test_any_text_is_read_as_written(tmp_path_factory: pytest.TempPathFactory, l
     assert list(read_lines(path)) == lines
 
 
-def test_utf_16_without_a_mark_is_no_text(tmp_path: Path) -> None:
-    path = tmp_path / "text"
-    path.write_bytes("one\n".encode("utf-16-le"))
-    with pytest.raises(ValueError, match="line 1: no text in UTF-8, it has a NUL"):
-        list(read_lines(path))
-
-
 def test_pairs_from_a_plain_and_a_compressed_file(tmp_path: Path) -> None:
     source, target = write(tmp_path / "a.en", "one\ntwo\n"), write(tmp_path / "a.de.gz", "eins\nzwei\n")
     pairs = list(read_parallel(source, str(target)))
