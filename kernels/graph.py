@@ -1,16 +1,16 @@
-"""A training step as a CUDA graph: captured once for each shape of batch, then replayed with one launch.
+"""The gradient of a batch as a CUDA graph: captured once for each shape of batch, then replayed with one launch.
 
 A step of a small model is hundreds of kernels of some microseconds, and launching each takes the host longer than
 running it takes the GPU. A replay repeats the launches with the arguments they had, to the bit, so whatever changes
-from step to step must stand in device memory: the batch, the number of the step, the learning rate, and the keys of all
-dropout sites. A replay is then a new step and no repetition.
+from batch to batch must stand in device memory: the ids, the batch's share of the step, and the keys of all dropout
+sites. A replay is then a new batch and no repetition.
 
 Batches are padded to buckets of shapes, so that few graphs serve all of them. On a CPU nothing is captured and the same
-step runs each time: what is read from memory can be checked without a GPU.
+function runs each time: what is read from memory can be checked without a GPU.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,123 +19,124 @@ from torch import Tensor
 
 from minitransformer.data.batching import Batch
 from minitransformer.layers import DropoutStream
-from minitransformer.models import Model
+from minitransformer.models import EncoderDecoder
 from minitransformer.ops import Dropout, dropout_key
-from minitransformer.optimizer import Adam
 
 SENTENCES, TOKENS = 8, 16
 """Batches are padded to multiples of these."""
 
 WARM_UPS = 2
-"""Steps before a capture, in which kernels are compiled and libraries set up."""
+"""Runs before a capture, in which kernels are compiled and libraries set up."""
+
+Function = Callable[[EncoderDecoder, Batch, Any, float, DropoutStream | None], Tensor]
+"""`function(model, batch, share, label_smoothing, dropout)`, as `minitransformer.training.step.loss_and_gradient`."""
 
 
 @dataclass(frozen=True)
 class DeviceKeys(DropoutStream):
-    """A stream whose keys are read from device memory: row `site` of `keys`, two int32 each."""
+    """A stream whose keys are read from device memory: row `rows[site]` of `keys`, two int32 each."""
 
     keys: Tensor | None = None
+    rows: dict[int, int] = field(default_factory=dict)
 
     def at(self, site: int, rate: float) -> Dropout:
         """The dropout of one site."""
         assert self.keys is not None
-        return Dropout(rate, self.keys[site], self.sentence)
+        return Dropout(rate, self.keys[self.rows[site]], self.sentence)
 
 
-class CapturedStep:
-    """Loss, gradients, clipping and Adam of one batch; `step(batch, learning_rate)` returns the loss, a tensor.
+class Captured:
+    """A function of a model and a batch that adds into the model's gradient, as graphs of the kernels it launches.
 
-    Equals what the trainer does with one batch a step, with the masks of `DropoutStream(seed, number of the step)`. The
-    number is the optimiser's. The returned tensor is overwritten by the next call.
+    It is called as the function itself and returns the same tensor, which the next call overwrites. A batch that does
+    not begin a step (`first` is not 0) runs as it is: the numbers of its sentences are no part of a graph. Raises
+    `ValueError` for a sequence longer than the model takes.
     """
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self._graphs: dict[tuple, _Graph] = {}
+        self._pool: Any = None
+
+    def __call__(
+        self, model: EncoderDecoder, batch: Batch, share: float, label_smoothing: float, dropout: DropoutStream
+    ) -> Tensor:
+        """As the function; `share` is a number on the host."""
+        if dropout.sentence:
+            return self.function(model, batch, share, label_smoothing, dropout)
+        place = model, label_smoothing, _bucket(batch, model.config.max_length)
+        if place not in self._graphs:
+            device = model.parameters.data.device
+            if self._pool is None and device.type == "cuda":
+                # One pool for all graphs: only one of them runs at a time, and nothing but the loss outlives its run.
+                self._pool = torch.cuda.graph_pool_handle()
+            self._graphs[place] = _Graph(self.function, *place, device, self._pool)
+        return self._graphs[place](batch, share, dropout)
+
+
+class _Graph:
+    """The function on batches of one shape: what it reads from device memory, and the graph that reads it."""
 
     def __init__(
         self,
-        model: Model,
-        optimizer: Adam,
-        label_smoothing: float = 0.1,
-        clip_norm: float | None = None,
-        seed: int = 0,
+        function: Function,
+        model: EncoderDecoder,
+        label_smoothing: float,
+        shape: tuple[int, int, int],
+        device: torch.device,
+        pool: Any,
     ) -> None:
-        self.model, self.optimizer = model, optimizer
-        self.label_smoothing, self.clip_norm, self.seed = label_smoothing, clip_norm, seed
-        self.device: torch.device = model.parameters.data.device
-        self.number = torch.zeros(1, dtype=torch.int64, device=self.device)
-        self.learning_rate = torch.zeros_like(model.parameters.data[:1])
-        self.keys = torch.zeros((model.num_dropout_sites, 2), dtype=torch.int32, device=self.device)
-        self.pool: Any = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
-        self._replays: dict[tuple[int, int, int], tuple[list[Tensor], Callable[[], Tensor]]] = {}
+        sentences, source, target = shape
+        self.ids = [
+            torch.zeros((sentences, length), dtype=torch.int64, device=device) for length in (source, target, target)
+        ]
+        self.share = torch.zeros((), dtype=model.parameters.data.dtype, device=device)
+        self.sites = model.dropout_sites
+        self.keys = torch.zeros((len(self.sites), 2), dtype=torch.int32, device=device)
+        self.pad_id = model.config.pad_id
+        rows = {site: row for row, site in enumerate(self.sites)}
+        batch: Any = Batch(*self.ids)  # type: ignore[arg-type] # tensors in the place of arrays
+        stream = DeviceKeys(0, 0, keys=self.keys, rows=rows)
+        self._model, self._pool = model, pool
+        self._run = lambda: function(model, batch, self.share, label_smoothing, stream)
+        self._replay: Callable[[], Tensor] | None = None
 
-    def __call__(self, batch: Batch, learning_rate: float) -> Tensor:
-        """One optimiser step on `batch`. Raises `ValueError` for a sequence longer than the model takes."""
-        shape = _bucket(batch, self.model.config.max_length)
-        self.optimizer.num_steps += 1
-        number = self.optimizer.num_steps
-        keys = [dropout_key(self.seed, number, site) for site in range(len(self.keys))]
+    def __call__(self, batch: Batch, share: float, dropout: DropoutStream) -> Tensor:
+        for buffer, array in zip(self.ids, (batch.source, batch.target_in, batch.target_out), strict=True):
+            padded = np.full(buffer.shape, self.pad_id)
+            padded[: array.shape[0], : array.shape[1]] = array
+            buffer.copy_(torch.from_numpy(padded))
+        keys = [dropout_key(dropout.seed, dropout.step, site) for site in self.sites]
         halves = torch.tensor([[key & 0xFFFFFFFF, key >> 32] for key in keys], dtype=torch.int64)
         self.keys.copy_(halves.to(torch.int32).reshape(self.keys.shape))
-        self.number.fill_(number)
-        self.learning_rate.fill_(learning_rate)
+        self.share.fill_(share)
+        if self._replay is None:
+            self._replay = self._run if self._pool is None else self._captured()
+        return self._replay()
 
-        if shape not in self._replays:
-            sizes = (shape[:2], shape[::2], shape[::2])  # (B, Ts), (B, Tt), (B, Tt)
-            inputs = [torch.empty(size, dtype=torch.int64, device=self.device) for size in sizes]
-            self._fill(inputs, batch)
-            self._replays[shape] = inputs, self._captured(inputs)
-        inputs, replay = self._replays[shape]
-        self._fill(inputs, batch)
-        return replay()
-
-    def _run(self, inputs: list[Tensor]) -> Tensor:
-        """The step itself, on whatever stands in device memory."""
-        model, parameters = self.model, self.model.parameters
-        parameters.zero_grad()
-        dropout = DeviceKeys(self.seed, 0, keys=self.keys)
-        source, target_in, target_out = inputs
-        loss, cache = model.loss(source, target_in, target_out, self.label_smoothing, dropout)
-        model.loss_backward(1.0, cache)
-        scale: Any = 1.0
-        if self.clip_norm is not None:
-            scale = (self.clip_norm / model.ops.global_norm(parameters.grad)).clamp(max=1.0).to(parameters.data.dtype)
-        self.optimizer.update(self.number, self.learning_rate, scale)
-        return loss
-
-    def _captured(self, inputs: list[Tensor]) -> Callable[[], Tensor]:
-        """What repeats `_run` on these inputs."""
-        if self.device.type != "cuda":
-            return lambda: self._run(inputs)
-        changed = (self.model.parameters.data, self.optimizer.m, self.optimizer.v)
-        before = [tensor.clone() for tensor in changed]
+    def _captured(self) -> Callable[[], Tensor]:
+        """What repeats the run."""
+        device, gradient = self.share.device, self._model.parameters.grad
+        before = gradient.clone()
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.device(self.device):
+            with torch.cuda.device(device):
                 side = torch.cuda.Stream()
                 side.wait_stream(torch.cuda.current_stream())
                 with torch.cuda.stream(side):
                     for _ in range(WARM_UPS):
-                        self._run(inputs)
+                        self._run()
                 torch.cuda.current_stream().wait_stream(side)
-                # One pool for all buckets: only one of them runs at a time, and nothing but the loss outlives its run.
-                with torch.cuda.graph(graph, pool=self.pool, stream=side):
-                    loss = self._run(inputs)
+                with torch.cuda.graph(graph, pool=self._pool, stream=side):
+                    loss = self._run()
         finally:
-            for tensor, old in zip(changed, before, strict=True):
-                tensor.copy_(old)  # the warm-ups were no steps
-            self.model.parameters.refresh()
+            gradient.copy_(before)  # the warm-ups were no batches
 
         def replay() -> Tensor:
             graph.replay()
             return loss
 
         return replay
-
-    def _fill(self, inputs: list[Tensor], batch: Batch) -> None:
-        """The batch into the corner of the bucket, padding around it."""
-        pad = self.model.config.pad_id
-        for buffer, array in zip(inputs, (batch.source, batch.target_in, batch.target_out), strict=True):
-            padded = np.full(buffer.shape, pad)
-            padded[: array.shape[0], : array.shape[1]] = array
-            buffer.copy_(torch.from_numpy(padded))
 
 
 def _bucket(batch: Batch, max_length: int) -> tuple[int, int, int]:

@@ -6,12 +6,13 @@ from typing import Any
 import torch
 
 from minitransformer.ops import Ops
-from minitransformer.ops.table import entries
+from minitransformer.ops.table import as_it_is, entries
 
 from . import eager
 from .availability import interpreting, require_triton, triton_device
 from .eager import add_layernorm_from, attention_from
 from .eager.arrays import dtype_of, plumbing
+from .graph import Captured
 
 __all__ = ["add_layernorm_from", "attention_from", "torch_ops", "triton_ops"]
 
@@ -27,7 +28,9 @@ def torch_ops(device: Any = "cpu", dtype: Any = "float32") -> Ops:
     device that is not there.
     """
     chosen = _dtype(dtype, TORCH_DTYPES)
-    return Ops(**entries(vars(eager)), **plumbing(_device(device), chosen))
+    there = _device(device)
+    repeated = Captured if there.type == "cuda" else as_it_is
+    return Ops(**entries(vars(eager)), **plumbing(there, chosen), repeated=repeated, has_threads=True)
 
 
 def triton_ops(device: Any = None, dtype: Any = "float32") -> Ops:

@@ -19,20 +19,22 @@ from .gradcheck import GradientError, check_gradients
 from .layers import (
     AdditiveAttention,
     AttendingConvolution,
+    Attention,
+    AttentionConfig,
+    Block,
     BlockConfig,
-    CrossAttention,
-    DecoderLayer,
+    Context,
     DropoutStream,
-    EncoderLayer,
     FeedForward,
+    FeedForwardConfig,
     FlatParameters,
     GatedConvolution,
     LayerNorm,
     LearnedPositions,
     Linear,
+    NormConfig,
     Recurrent,
     ResidualConvolution,
-    SelfAttention,
     StepAttention,
     TokenEmbedding,
 )
@@ -167,39 +169,33 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     case = partial(layer_case, rng=rng)
 
     yield case("Linear", Linear(ops, 4, 3, 2), {"x": x})
-    yield case("FeedForward", FeedForward(ops, 4, 6), {"x": x})
+    yield case("FeedForward", FeedForward(ops, 4, FeedForwardConfig(6)), {"x": x})
     yield case("LayerNorm", LayerNorm(ops, 4, eps=1e-5), {"x": x})
     embedding = TokenEmbedding(ops, vocab_size=6, d_model=4)
     yield case("TokenEmbedding", embedding, {"ids": rng.integers(6, size=(2, 3))})
     yield case("TokenEmbedding, output layer", embedding, {"x": x}, embedding.logits, embedding.logits_backward)
-    positions = LearnedPositions(ops, max_length=4, d_model=4)
-    forward, backward = lambda x: (positions.forward(x), None), lambda dx, _: positions.backward(dx)
-    yield case("LearnedPositions", positions, {"x": x}, forward, backward)
-    yield case("SelfAttention", SelfAttention(ops, 4, num_heads=2, d_k=3, d_v=2), {"x": memory, "key_mask": padding})
-    yield case("SelfAttention, causal", SelfAttention(ops, 4, 1, 3, 2, causal=True), {"x": x})
-    yield case("SelfAttention, window", SelfAttention(ops, 4, 2, 2, 2, window=1), {"x": x})
-    attention = CrossAttention(ops, 4, num_heads=2, d_k=3, d_v=2, attention_dropout=0.3)
-    inputs = {"x": x, "memory": memory, "key_mask": padding}
-    yield case("CrossAttention, dropout", attention, inputs, partial(attention.forward, dropout=dropout))
-    for norm_first in (False, True):
-        config = BlockConfig(
-            d_model=4,
-            num_heads=2,
-            d_k=2,
-            d_v=2,
-            d_ff=6,
-            dropout=0.3,
-            attention_dropout=0.0,
-            norm_first=norm_first,
-            window=None,
-            eps=1e-5,
-        )
-        label = "pre-norm" if norm_first else "post-norm"
-        encoder, decoder = EncoderLayer(ops, config, iter(range(9))), DecoderLayer(ops, config, iter(range(9)))
-        forward = partial(encoder.forward, dropout=dropout)
-        yield case(f"EncoderLayer, {label}", encoder, {"x": memory, "key_mask": padding}, forward)
-        forward = partial(decoder.forward, dropout=dropout)
-        yield case(f"DecoderLayer, {label}", decoder, {"x": x, "memory": memory, "memory_mask": padding}, forward)
+    yield case("LearnedPositions", LearnedPositions(ops, max_length=4, d_model=4), {"x": x})
+
+    def of_itself(layer: Attention | Block, **context: Any) -> tuple[Callable, Callable]:
+        return partial(layer.forward, context=Context(**context)), lambda dout, cache: layer.backward(dout, cache)[0]
+
+    def of_memory(layer: Attention | Block) -> Callable:
+        return lambda x, memory: layer.forward(x, Context(memory=memory, memory_mask=padding, dropout=dropout))
+
+    attention = Attention(ops, 4, AttentionConfig(num_heads=2, d_k=3, d_v=2))
+    yield case("Attention", attention, {"x": memory}, *of_itself(attention, mask=padding))
+    attention = Attention(ops, 4, AttentionConfig(num_heads=1, d_k=3, d_v=2), causal=True)
+    yield case("Attention, causal", attention, {"x": x}, *of_itself(attention))
+    attention = Attention(ops, 4, AttentionConfig(num_heads=2, d_k=2, d_v=2, window=1))
+    yield case("Attention, window", attention, {"x": x}, *of_itself(attention))
+    attention = Attention(ops, 4, AttentionConfig(num_heads=2, d_k=3, d_v=2, dropout=0.3), cross=True)
+    yield case("Attention, to the memory, dropout", attention, {"x": x, "memory": memory}, of_memory(attention))
+    for label, norm in (("post-norm", NormConfig()), ("pre-norm", NormConfig(first=True))):
+        parts = AttentionConfig(num_heads=2, d_k=2, d_v=2), FeedForwardConfig(6), norm, 4
+        block = named(Block(ops, BlockConfig(*parts, dropout=0.3)))
+        yield case(f"Block, {label}", block, {"x": memory}, *of_itself(block, mask=padding, dropout=dropout))
+        block = named(Block(ops, BlockConfig(*parts, causal=True, cross=True, dropout=0.3)))
+        yield case(f"Block of a decoder, {label}", block, {"x": x, "memory": memory}, of_memory(block))
 
     yield from baseline_layer_cases(ops, rng)
 
@@ -213,21 +209,41 @@ def baseline_layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
 
     for cell in ("tanh", "lstm"):
         recurrent = Recurrent(ops, cell, 4, 3, dropout=0.3)
-        yield case(f"Recurrent, {cell}", recurrent, {"x": memory}, *_over_time(recurrent, padding, dropout))
-    yield case("AdditiveAttention", AdditiveAttention(ops, 4), {"x": x, "memory": memory, "key_mask": padding})
+        context = Context(mask=padding, dropout=dropout)
+        yield case(f"Recurrent, {cell}", recurrent, {"x": memory}, *_over_time(recurrent, context))
+    additive = AdditiveAttention(ops, 4)
+    attend = partial(additive.forward, context=Context(memory_mask=padding))
+    yield case("AdditiveAttention", additive, {"x": x, "memory": memory}, attend)
     gated = GatedConvolution(ops, 4, 2, causal=True, dropout=0.3)
-    yield case("GatedConvolution, causal", gated, {"x": x}, partial(gated.forward, dropout=dropout))
-    yield case("ResidualConvolution", ResidualConvolution(ops, 4, 3), {"x": memory, "mask": padding})
-    inputs = {"x": x, "embedded": x[::-1].copy(), "keys": memory, "values": memory + 1, "key_mask": padding}
-    yield case("StepAttention", StepAttention(ops, 4), inputs)
-    yield case("AttendingConvolution", AttendingConvolution(ops, 4, 3), inputs)
+    yield case("GatedConvolution, causal", gated, {"x": x}, partial(gated.forward, context=Context(dropout=dropout)))
+    residual = ResidualConvolution(ops, 4, 3)
+    masked = partial(residual.forward, context=Context(mask=padding))
+    yield case("ResidualConvolution", residual, {"x": memory}, masked)
+    inputs = {"x": x, "embedded": x[::-1].copy(), "keys": memory, "values": memory + 1}
+    for layer in (StepAttention(ops, 4), AttendingConvolution(ops, 4, 3)):
+        yield case(type(layer).__name__, layer, inputs, _with_memory(layer, padding))
 
 
-def _over_time(layer: Recurrent, mask: Array, dropout: DropoutStream) -> tuple[Callable, Callable]:
+def named(layer: Block) -> Block:
+    """The layer once every layer in it has its name, and so a dropout mask of its own."""
+    layer.name_layers()
+    return layer
+
+
+def _with_memory(layer: StepAttention | AttendingConvolution, mask: Array) -> Callable:
+    """A layer's forward as a function of the keys and values that are its memory."""
+
+    def forward(x: Array, embedded: Array, keys: Array, values: Array) -> tuple[Array, tuple]:
+        return layer.forward(x, embedded, Context(memory=(keys, values), memory_mask=mask))
+
+    return forward
+
+
+def _over_time(layer: Recurrent, context: Context) -> tuple[Callable, Callable]:
     """A recurrent layer's pair with its output and its final state as one array, over time."""
 
     def forward(x: Array) -> tuple[Array, Any]:
-        (out, final), cache = layer.forward(x, None, mask, dropout)
+        (out, final), cache = layer.forward(x, None, context)
         return np.concatenate([out, *(state[:, None] for state in final)], axis=1), (cache, out.shape[1])
 
     def backward(dout: Array, cache: Any) -> Array:

@@ -35,7 +35,7 @@ import numpy as np
 
 from .atomic import atomic_write
 from .data.sentence_pairs import is_language
-from .models import DEFAULT_KIND, Model, ModelConfig, build_model, config_from_dict
+from .models import DEFAULT_KIND, EncoderDecoder, ModelConfig, build_model, config_from_dict
 from .ops import Ops, numpy_ops
 
 VERSION = 1
@@ -102,13 +102,13 @@ class Checkpoint:
             )
         return config
 
-    def model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> Model:
+    def model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> EncoderDecoder:
         """The checkpoint's model, with its weights; raises as `model_config` and `restore`."""
         model = build_model(self.model_config(), ops, dtype)
         self.restore(model)
         return model
 
-    def restore(self, model: Model) -> None:
+    def restore(self, model: EncoderDecoder) -> None:
         """Copy the weights into `model`; raises CheckpointError naming what differs: fields, or names and shapes."""
         config = model.config.to_dict()
         ours, theirs = (each.get("kind", DEFAULT_KIND) for each in (self.config, config))
@@ -190,9 +190,9 @@ def _read(path: Path, with_optimizer: bool) -> Checkpoint:
             description = _described(file.metadata()["minitransformer"])
             for name in file.keys():  # noqa: SIM118 - a safetensors file is no mapping
                 if not name.startswith(OPTIMIZER_PREFIX):
-                    parameters[name] = _array(file, name)
+                    parameters[current_name(name)] = _array(file, name)
                 elif with_optimizer:
-                    optimizer[name.removeprefix(OPTIMIZER_PREFIX)] = _array(file, name)
+                    optimizer[current_name(name.removeprefix(OPTIMIZER_PREFIX))] = _array(file, name)
     except SafetensorError as error:
         raise ValueError(f"its header is damaged ({error})") from None
     config, tokenizer, step, state = (description[name] for name in ("config", "tokenizer", "step", "state"))
@@ -235,6 +235,12 @@ def _check_sizes(description: Any) -> None:
             raise ValueError("its description holds an integer of more than 64 bits")
         lists = [list(value.values()) if isinstance(value, dict) else value for value in level]
         level = [value for values in lists if isinstance(values, list) for value in values]
+
+
+def current_name(name: str) -> str:
+    """The name of a parameter today, from the one that a checkpoint gives it: first editions had others for norms."""
+    name = name.replace(".attention_residual.norm.", ".self_attention_norm.")
+    return name.replace("_residual.norm.", "_norm.")
 
 
 def _array(file: Any, name: str) -> np.ndarray:

@@ -1,12 +1,11 @@
 """What a configuration costs: parameters, floating-point operations and memory, computed without making the model."""
 
-import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass
 
+from .layers import Stack, TokenEmbedding
 from .models import ModelConfig, TransformerConfig
-from .models.stacks import Decoder, Encoder, make_positions
 from .ops import numpy_ops
 
 FLOAT_BYTES = 4
@@ -29,15 +28,12 @@ class Flops:
 
 def parameter_groups(config: TransformerConfig) -> dict[str, int]:
     """How many parameters each part has, in the order of the model."""
-    sites = itertools.count()
-    source_positions, target_positions = make_positions(numpy_ops, config, "float32")
     groups = Counter({"embeddings (source, target, output: one table)": config.vocab_size * config.d_model})
-    for name, stack in (
-        ("encoder", Encoder(numpy_ops, config, source_positions, sites)),
-        ("decoder", Decoder(numpy_ops, config, target_positions, sites)),
-    ):
-        for path, parameter in stack.named_parameters():
-            groups[f"{name}: {_part(path)}"] += math.prod(parameter.shape)
+    tokens = TokenEmbedding(numpy_ops, config.vocab_size, config.d_model)
+    for name, tree in (("encoder", config.encoder), ("decoder", config.decoder)):
+        for path, parameter in Stack(numpy_ops, tree, tokens, "float32").named_parameters():
+            if parameter is not tokens.table:
+                groups[f"{name}: {_part(path)}"] += math.prod(parameter.shape)
     return dict(groups)
 
 
@@ -111,10 +107,9 @@ def inference_bytes(config: TransformerConfig, num_parameters: int, length: int,
 
 
 def _part(path: str) -> str:
-    """The part of a stack that a parameter such as `layers.0.feed_forward.inner.weight` belongs to."""
+    """The part of a stack that a parameter such as `layers.0.feed_forward.expand.weight` belongs to."""
     names = path.split(".")
-    if names[0] != "layers":
-        return "learned positions" if names[0] == "embedding" else "layer normalisation"
-    if names[2].endswith("residual"):
+    part = names[2] if names[0] == "layers" else names[0]
+    if part.endswith("norm"):
         return "layer normalisation"
-    return names[2].replace("_", "-")
+    return "learned positions" if part == "embedding" else part.replace("_", "-")

@@ -33,15 +33,11 @@ class Adam:
     def step(self, learning_rate: float, grad_scale: float = 1.0) -> None:
         """Update every parameter in place from `grad_scale` times its gradient."""
         self.num_steps += 1
-        self.update(self.num_steps, learning_rate, grad_scale)
-
-    def update(self, number: int | Array, learning_rate: float | Array, grad_scale: float | Array = 1.0) -> None:
-        """The update of step `number`, counted by the caller; numbers may be one-element arrays in device memory."""
         parameters = self.parameters
         narrow = {} if parameters.shadow is parameters.data else {"shadow": parameters.shadow}
         self.ops.adam_step(
             parameters.data, parameters.grad, self.m, self.v,
-            step=number, lr=learning_rate, beta1=self.betas[0], beta2=self.betas[1], eps=self.eps,
+            step=self.num_steps, lr=learning_rate, beta1=self.betas[0], beta2=self.betas[1], eps=self.eps,
             grad_scale=grad_scale, **narrow,
         )  # fmt: skip
 

@@ -52,6 +52,6 @@ def probe(ops: Ops, watch: Callable[[Call], Any]) -> Ops:
     for name, entry in entries.items():
         if isinstance(entry, Pair):
             entries[name] = Pair(watched(name, "forward", entry.forward), watched(name, "backward", entry.backward))
-        else:
+        elif callable(entry) and name != "repeated":  # what a step runs consists of calls that are watched
             entries[name] = watched(name, "", entry)
     return Ops(**entries)

@@ -12,7 +12,7 @@ from .checkpoint import CheckpointError, load_checkpoint
 from .data.batching import check_special_ids, pad
 from .data.tokenizer import BPETokenizer
 from .decoding import Hypothesis, beam_search, greedy_search
-from .models import Model, Transformer
+from .models import EncoderDecoder, Transformer
 from .ops import Ops, numpy_ops
 from .threads import Threads
 
@@ -59,7 +59,7 @@ class Translator:
 
     def __init__(
         self,
-        model: Model,
+        model: EncoderDecoder,
         tokenizer: BPETokenizer,
         languages: tuple[str, str] | None = None,
         threads: int | None = None,
@@ -188,7 +188,7 @@ class Translator:
 
 
 def search(
-    model: Model,
+    model: EncoderDecoder,
     sources: Sequence[Sequence[int]],
     batch_tokens: int = 1024,
     threads: int | None = None,
@@ -212,9 +212,7 @@ def search(
             return [[hypothesis] for hypothesis in greedy_search(model, padded, **options)]
         return beam_search(model, padded, beam, n_best=n_best, **options)
 
-    if not isinstance(model.parameters.data, np.ndarray):
-        threads = 1
-    with Threads(threads) as pool:
+    with Threads(1 if model.ops.has_threads else threads) as pool:
         most = max(1, MOST_LOGITS // (max(beam, 1) * model.config.vocab_size))
         batches = list(_batches([len(ids) for ids in sources], batch_tokens, pool.count, most))
         found = pool.map(search_batch, batches) if len(batches) > 1 else map(search_batch, batches)

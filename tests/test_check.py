@@ -35,7 +35,7 @@ def test_every_op_layer_and_parameter_has_a_row(results):
     assert len(set(rows)) == len(rows)
     for name, _ in numpy_ops.pairs():
         assert any(row.split(",")[0] == name for row in rows), name
-    for layer in ("Linear", "FeedForward", "LayerNorm", "TokenEmbedding", "LearnedPositions", "SelfAttention"):
+    for layer in ("Linear", "FeedForward", "LayerNorm", "TokenEmbedding", "LearnedPositions", "Attention", "Block"):
         assert any(row.startswith(layer) for row in rows)
     for name in ("Recurrent", "GatedConvolution", "AttendingConvolution", "RecurrentT", "ConvolutionalTranslator"):
         assert any(row.startswith(name) for row in rows)
@@ -59,7 +59,7 @@ def test_a_broken_op_is_found_alone_and_inside_what_uses_it():
     assert [result.component for result in wrong] == [
         "relu",
         "FeedForward",
-        *(f"{kind}, {norm}" for norm in ("post-norm", "pre-norm") for kind in ("EncoderLayer", "DecoderLayer")),
+        *(f"{kind}, {norm}" for norm in ("post-norm", "pre-norm") for kind in ("Block", "Block of a decoder")),
         "Transformer",
         "Transformer, pre-norm, learned positions",
     ]

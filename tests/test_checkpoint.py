@@ -22,6 +22,7 @@ from minitransformer.checkpoint import (
     CheckpointError,
     average_checkpoints,
     checkpoint_path,
+    current_name,
     latest,
     list_checkpoints,
     load_checkpoint,
@@ -302,3 +303,19 @@ def test_pruning_keeps_the_last_regular_ones_and_the_last(tmp_path):
     checkpoint_path(tmp_path, 50).touch()
     prune_checkpoints(tmp_path, keep=3, interval=10)
     assert names(list_checkpoints(tmp_path)) == ["step-00000030", "step-00000040", "step-00000050"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("encoder.layers.0.attention_residual.norm.gamma", "encoder.layers.0.self_attention_norm.gamma"),
+        ("m.decoder.layers.3.self_attention_residual.norm.beta", "m.decoder.layers.3.self_attention_norm.beta"),
+        ("decoder.layers.1.cross_attention_residual.norm.beta", "decoder.layers.1.cross_attention_norm.beta"),
+        ("encoder.layers.1.feed_forward_residual.norm.gamma", "encoder.layers.1.feed_forward_norm.gamma"),
+        ("encoder.final_norm.gamma", "encoder.final_norm.gamma"),
+        ("encoder.layers.0.self_attention.output.weight", "encoder.layers.0.self_attention.output.weight"),
+    ],
+)
+def test_names_of_norms_were_others(old, new):
+    assert current_name(old) == new
+    assert current_name(new) == new

@@ -106,7 +106,7 @@ def test_activations_are_what_a_forward_keeps(variant: dict[str, Any]) -> None:
     kept = model.loss(ids, ids, ids, 0.1, DropoutStream(seed=0, step=1))
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(kept) == 2
+    assert len(kept) == 2  # the loss and its cache
     assert activations(config, LENGTH) == pytest.approx((after - before) / 4 / ids.size, rel=0.1)
 
 
@@ -116,6 +116,8 @@ def test_memory_grows_with_what_it_is_for() -> None:
     one = training_bytes(config, parameters, tokens=0, length=LENGTH, threads=1)
     assert one == 4 * 4 * parameters  # weights, gradient, two moments
     assert training_bytes(config, parameters, tokens=0, length=LENGTH, threads=3) == one + 2 * 4 * parameters
-    state = Transformer(config).start_decoding(np.full((1, LENGTH), 5), num_beams=3)
-    memory = sum(keys.size + values.size for keys, values in state.memory_caches)
+    model = Transformer(config)
+    state = model.start_decoding(np.full((1, LENGTH), 5), num_beams=3)
+    model.decode_step(np.ones((1, 3), np.int64), state)
+    memory = sum(array.size for kept in state.cache.shared.values() for array in kept)
     assert inference_bytes(config, parameters, LENGTH, beam=3) == 4 * (parameters + 4 * memory)

@@ -10,7 +10,7 @@ from minitransformer.training import TrainingSettings
 def test_settings_survive_json():
     settings = TrainingSettings(steps=5, minutes=2.5, peak_lr=0.005, threads=1)
     assert TrainingSettings.from_dict(settings.to_dict()) == settings
-    with pytest.raises(ValueError, match="not a training setting: momentum, weight_decay"):
+    with pytest.raises(ValueError, match="unknown configuration fields: momentum, weight_decay"):
         TrainingSettings.from_dict({"steps": 3, "weight_decay": 1, "momentum": 1})
 
 

@@ -54,10 +54,9 @@ class Reference(nn.Module):
         return x
 
     def _block(self, weights: dict[str, Tensor], x: Tensor, memory: Tensor | None) -> Tensor:
-        first = "attention" if memory is None else "self_attention"
         query_key_value = _linear(weights, "self_attention.query_key_value", x)
         attended = self._attend(weights, "self_attention", *query_key_value.chunk(3, dim=-1), causal=memory is not None)
-        x = self._add_and_norm(weights, first, x, attended)
+        x = self._add_and_norm(weights, "self_attention", x, attended)
         if memory is not None:
             query = _linear(weights, "cross_attention.query", x)
             key_value = _linear(weights, "cross_attention.key_value", memory)
@@ -74,7 +73,7 @@ class Reference(nn.Module):
         return _linear(weights, f"{name}.output", mixed.transpose(1, 2).flatten(2))
 
     def _add_and_norm(self, weights: dict[str, Tensor], name: str, x: Tensor, sublayer_out: Tensor) -> Tensor:
-        gamma, beta = (weights[f"{name}_residual.norm.{part}"] for part in ("gamma", "beta"))
+        gamma, beta = (weights[f"{name}_norm.{part}"] for part in ("gamma", "beta"))
         return F.layer_norm(x + self._drop(sublayer_out), x.shape[-1:], gamma, beta, self.config.layernorm_eps)
 
     def _drop(self, x: Tensor) -> Tensor:

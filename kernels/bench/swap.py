@@ -24,8 +24,9 @@ from minitransformer.layers import DropoutStream
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.ops import Ops, numpy_ops
 from minitransformer.optimizer import Adam
+from minitransformer.training.step import loss_and_gradient
 
-from ..graph import CapturedStep
+from ..graph import Captured
 from ..tables import triton_entries
 from .machine import Call, Machine
 from .race import Bench, Found, Task
@@ -129,11 +130,12 @@ def _numpy(setting: Setting) -> tuple[Truth, dict[str, Any]]:
     model = Transformer(setting.config)
     optimizer = Adam(model.parameters, numpy_ops)
     batch = setting.batch(0, setting.part)
-    loss = _gradients(model, batch, None)  # and all pages of memory have been touched
+    loss = loss_and_gradient(model, batch, 1.0, SMOOTHING, None)  # and all pages of memory have been touched
     truth = Truth(batch, float(loss), model.parameters.named["tokens.table"].grad.copy())
     optimizer.step(LEARNING_RATE)
     start = time.perf_counter()
-    _gradients(model, batch, DropoutStream(SEED, 1))
+    model.parameters.zero_grad()
+    loss_and_gradient(model, batch, 1.0, SMOOTHING, DropoutStream(SEED, 1))
     between = time.perf_counter()
     optimizer.step(LEARNING_RATE)
     gradients_ms, update_ms = 1000 * (between - start), 1000 * (time.perf_counter() - between)
@@ -162,7 +164,7 @@ def ladder(machine: Machine) -> dict[str, Ops]:
 def _ours(setting: Setting, ops: Ops, truth: Truth, captured: bool) -> list[Call]:
     """Our model on a table of ops."""
     model = Transformer(setting.config, ops)
-    loss = _gradients(model, truth.batch, None)
+    loss = loss_and_gradient(model, truth.batch, 1.0, SMOOTHING, None)
     truth.require(float(loss), model.parameters.named["tokens.table"].grad)
     return [step_of(model, setting, captured)]
 
@@ -170,22 +172,14 @@ def _ours(setting: Setting, ops: Ops, truth: Truth, captured: bool) -> list[Call
 def step_of(model: Transformer, setting: Setting, captured: bool) -> Call:
     """A training step of ours on the next batch."""
     optimizer, batches = Adam(model.parameters, model.ops), setting.batches()
-    if captured:
-        captured_step = CapturedStep(model, optimizer, SMOOTHING, seed=SEED)
-        return lambda: captured_step(next(batches), LEARNING_RATE)
+    run = Captured(loss_and_gradient) if captured else loss_and_gradient
 
     def step() -> None:
-        _gradients(model, next(batches), DropoutStream(SEED, optimizer.num_steps + 1))
+        model.parameters.zero_grad()
+        run(model, next(batches), 1.0, SMOOTHING, DropoutStream(SEED, optimizer.num_steps + 1))
         optimizer.step(LEARNING_RATE)
 
     return step
-
-
-def _gradients(model: Transformer, batch: Batch, dropout: DropoutStream | None) -> Any:
-    model.parameters.zero_grad()
-    loss, cache = model.loss(batch.source, batch.target_in, batch.target_out, SMOOTHING, dropout)
-    model.loss_backward(1.0, cache)
-    return loss
 
 
 def _pytorch(setting: Setting, machine: Machine, truth: Truth, compiled: bool) -> list[Call]:

@@ -14,7 +14,7 @@
 # [rnn]: ../minitransformer/layers/recurrent.py
 # [cells]: ../minitransformer/layers/cells.py
 # [add]: ../minitransformer/ops/additive_attention.py
-# [model]: ../minitransformer/models/recurrent.py
+# [model]: ../minitransformer/models/baselines/recurrent.py
 #
 # The Transformer is an answer. This lesson is about the question. The neural translators of 2014 were two recurrent
 # networks: an *encoder* that reads the source word by word, and a *decoder* that writes the translation word by word,
@@ -32,7 +32,7 @@ import numpy as np
 from course import start
 from course.lesson_03.pictures import draw_alignment, draw_copying, draw_distances, draw_paths
 from minitransformer.gradcheck import GradientError, check_gradients, error
-from minitransformer.layers import FlatParameters, Recurrent
+from minitransformer.layers import Context, FlatParameters, Recurrent
 from minitransformer.models import RecurrentConfig, RecurrentTranslator
 from minitransformer.ops import (
     additive_attention_backward,
@@ -700,7 +700,7 @@ print(f"loss {loss:.4f}; symbols copied right at length 10: {copied(cheat.packag
 x = rng.standard_normal((1, 6, C))
 (_, (alone,)), _ = layer.forward(x[:, :4])  # four words
 (_, (read,)), _ = layer.forward(x)  # two of padding after them
-(_, (masked,)), _ = layer.forward(x, mask=np.array([[True] * 4 + [False] * 2]))
+(_, (masked,)), _ = layer.forward(x, context=Context(mask=np.array([[True] * 4 + [False] * 2])))
 print(f"last state, padding read: off by {error(read, alone):.2f}   padding masked: off by {error(masked, alone):.2f}")
 
 # %% [markdown]

@@ -22,7 +22,7 @@ import numpy as np
 from course import start
 from course.lesson_06 import pictures as draw
 from minitransformer.gradcheck import check_gradients, error
-from minitransformer.layers import LearnedPositions, SelfAttention, SinusoidalPositions
+from minitransformer.layers import Attention, AttentionConfig, LearnedPositions, SinusoidalPositions
 from minitransformer.layers.parameter import FlatParameters
 from minitransformer.ops import attention_weights, numpy_ops
 
@@ -38,7 +38,7 @@ rng = np.random.default_rng(0)
 # %%
 C = 32
 words = {word: rng.standard_normal(C) for word in ("the", "dog", "bites", "man")}
-layer = SelfAttention(numpy_ops, d_model=C, num_heads=4, d_k=8, d_v=8)
+layer = Attention(numpy_ops, d_model=C, config=AttentionConfig(num_heads=4, d_k=8, d_v=8))
 FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64").initialize(seed=0)
 
 
@@ -284,7 +284,7 @@ checked = check_gradients(
 learned = LearnedPositions(numpy_ops, max_length=8, d_model=4)
 FlatParameters(dict(learned.named_parameters()), numpy_ops, "float64").initialize(seed=0)
 dout = rng.standard_normal(x.shape)
-learned.backward(dout)
+learned.backward(dout, learned.forward(dout)[1])
 print(f"central differences {checked['table']:.1e}")
 print(f"the package         {error(learned_positions_backward(dout, 8), learned.table.grad):.1e}")
 print("rows without any gradient:", np.flatnonzero(~learned.table.grad.any(axis=1)))
@@ -326,13 +326,13 @@ print(f"dot products off by {error(halves @ halves.T, table @ table.T):.0e}")
 # Decoding word by word: the fifth word arrives alone, and is taken for the first.
 x = rng.standard_normal((1, 5, 64))
 layer = SinusoidalPositions(numpy_ops, max_length=64, d_model=64, dtype="float64")
-whole, alone = layer.forward(x), layer.forward(x[:, 4:])
-placed = layer.forward(x[:, 4:], start=4)
+(whole, _), (alone, _) = layer.forward(x), layer.forward(x[:, 4:])
+placed, _ = layer.forward(x[:, 4:], start=4)
 print(f"word 4 alone: off by {error(alone, whole[:, 4:]):.1f};  with start=4: {error(placed, whole[:, 4:]):.1f}")
 
 # Padding on the left: the same words, three places further on.
-padded = layer.forward(np.concatenate([np.zeros((1, 3, 64)), x], axis=1))[:, 3:]
-print(f"three places of padding before the sentence: off by {error(padded, whole):.1f}")
+padded, _ = layer.forward(np.concatenate([np.zeros((1, 3, 64)), x], axis=1))
+print(f"three places of padding before the sentence: off by {error(padded[:, 3:], whole):.1f}")
 
 # %% [markdown]
 # * **Angles in float32.** The table is right at the start and drifts at late positions. Compute it once, in float64

@@ -26,7 +26,7 @@ from course import recorded, start
 from course.lesson_07.pictures import draw_bessel, draw_highway, draw_sphere
 from course.style import BLUE, GREEN, GREY, ORANGE, VERMILION
 from minitransformer.gradcheck import GradientError, check_gradients, error
-from minitransformer.layers import FeedForward, FlatParameters
+from minitransformer.layers import FeedForward, FeedForwardConfig, FlatParameters
 from minitransformer.ops import (
     Dropout,
     attention_backward,
@@ -104,11 +104,11 @@ for name, worst in check_gradients(feed_forward_forward, feed_forward_backward, 
     print(f"d{name:<8} against central differences {worst:.1e}")
 
 # %% [markdown]
-# The package keeps the weights in a layer, [`FeedForward`](../minitransformer/layers/linear.py), which owns its
+# The package keeps the weights in a layer, [`FeedForward`](../minitransformer/layers/feed_forward.py), which owns its
 # parameters and calls these ops (lesson 08 says how layers are made). Given our weights it must give our output:
 
 # %%
-layer = FeedForward(numpy_ops, C, F)
+layer = FeedForward(numpy_ops, C, FeedForwardConfig(d_ff=F))
 parameters = FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64")
 names = ("expand.weight", "expand.bias", "contract.weight", "contract.bias")
 parameters.load_state_dict(dict(zip(names, weights.values(), strict=True)))
@@ -640,8 +640,8 @@ for name, worst in check_gradients(sublayer_forward, sublayer_backward, arrays).
     print(f"d{name:<6} against central differences {worst:.1e}")
 
 # %% [markdown]
-# That is the package's [`Residual`](../minitransformer/layers/norm.py); the sum, the dropout and the norm are one op
-# there, [`add_layernorm`](../minitransformer/ops/layernorm.py), so that a GPU can do them in one pass (lesson 15).
+# That is the package's [`ResidualNorm`](../minitransformer/layers/norm.py); the sum, the dropout and the norm are one
+# op there, [`add_layernorm`](../minitransformer/ops/layernorm.py), so that a GPU can do them in one pass (lesson 15).
 #
 # ## Common mistakes
 #

@@ -9,14 +9,13 @@
 # | you know | attention, heads, positions (04 to 06), the [sub-layers](07_sublayers.ipynb) around them |
 # | runs in | at most 40 s on 2 cores; no GPU, no PyTorch, no network |
 # | in the paper | §3.1 and figure 1, §3.2.3, §3.4, table 3 |
-# | in the package | [`blocks`](../minitransformer/layers/blocks.py), [`stacks`](../minitransformer/models/stacks.py) |
+# | in the package | [`Block`](../minitransformer/layers/block.py), [`Stack`](../minitransformer/layers/stack.py) |
 #
 # Every part is there: attention, heads, positions, feed-forward, residual, norm. What is left is the wiring, which fits
 # on a page, and three questions that the wiring raises. Where do gradients add? How many numbers are learned? And does
 # the norm stand where it should?
 
 # %%
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +25,7 @@ from course.lesson_08.pictures import draw_layer_gradients, figure_1
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.costs import num_parameters, parameter_groups
 from minitransformer.gradcheck import check_gradients, error
-from minitransformer.layers import EncoderLayer, FlatParameters
+from minitransformer.layers import Block, Context, FlatParameters
 from minitransformer.ops import (
     Pair,
     attention_backward,
@@ -116,7 +115,7 @@ def cross_attention(name, x, memory, mask):
 
 
 def add_norm(name, x, sublayer_out):
-    return layernorm_forward(x + sublayer_out, weights[f"{name}.norm.gamma"], weights[f"{name}.norm.beta"])[0]
+    return layernorm_forward(x + sublayer_out, weights[f"{name}.gamma"], weights[f"{name}.beta"])[0]
 
 
 def embed(ids):
@@ -134,8 +133,8 @@ def encode(source):
     x = embed(source)
     for n in range(num_layers):
         layer = f"encoder.layers.{n}"
-        x = add_norm(f"{layer}.attention_residual", x, self_attention(f"{layer}.self_attention", x, mask))
-        x = add_norm(f"{layer}.feed_forward_residual", x, feed_forward(f"{layer}.feed_forward", x))
+        x = add_norm(f"{layer}.self_attention_norm", x, self_attention(f"{layer}.self_attention", x, mask))
+        x = add_norm(f"{layer}.feed_forward_norm", x, feed_forward(f"{layer}.feed_forward", x))
     return x
 
 
@@ -146,10 +145,10 @@ def decode(target, memory, source):
     x = embed(target)
     for n in range(num_layers):
         layer = f"decoder.layers.{n}"
-        x = add_norm(f"{layer}.self_attention_residual", x, self_attention(f"{layer}.self_attention", x, causal))
+        x = add_norm(f"{layer}.self_attention_norm", x, self_attention(f"{layer}.self_attention", x, causal))
         seen = cross_attention(f"{layer}.cross_attention", x, memory, memory_mask)
-        x = add_norm(f"{layer}.cross_attention_residual", x, seen)
-        x = add_norm(f"{layer}.feed_forward_residual", x, feed_forward(f"{layer}.feed_forward", x))
+        x = add_norm(f"{layer}.cross_attention_norm", x, seen)
+        x = add_norm(f"{layer}.feed_forward_norm", x, feed_forward(f"{layer}.feed_forward", x))
     return x
 
 
@@ -164,20 +163,20 @@ logits, _ = model.forward(padded, target)
 print(f"one page against the package: {error(transformer(padded, target), logits):.1e}")
 
 # %% [markdown]
-# The same page with a backward for every line is the package's [`blocks`](../minitransformer/layers/blocks.py),
-# [`stacks`](../minitransformer/models/stacks.py) and [`model`](../minitransformer/models/model.py). A second witness is
-# PyTorch, whose `TransformerEncoderLayer` was written by others. It wants our matrices transposed, and its masks mean
-# the opposite, `True` = *may not* attend:
+# The same page with a backward for every line is the package's [`Block`](../minitransformer/layers/block.py),
+# [`Stack`](../minitransformer/layers/stack.py) and [`EncoderDecoder`](../minitransformer/models/encoder_decoder.py). A
+# second witness is PyTorch, whose `TransformerEncoderLayer` was written by others. It wants our matrices transposed,
+# and its masks mean the opposite, `True` = *may not* attend:
 
 # %%
 layer_config = TransformerConfig(8, d_model=16, num_heads=4, d_ff=32, dropout=0.0)
-layer = EncoderLayer(numpy_ops, layer_config.block(), itertools.count())  # the count numbers its dropouts
+layer = Block(numpy_ops, layer_config.encoder.block)
 parameters = FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64")
 parameters.initialize(seed=0)
 x, real = rng.standard_normal((2, 5, 16)), np.array([[True] * 5, [True] * 3 + [False] * 2])
 dy = rng.standard_normal(x.shape) * real[..., None]
-y, cache = layer.forward(x, real)
-dx = layer.backward(dy, cache)
+y, cache = layer.forward(x, Context(mask=real))
+dx, _ = layer.backward(dy, cache)
 
 
 def against_torch():
@@ -188,9 +187,9 @@ def against_torch():
     linears = {"self_attn.in_proj_": "self_attention.query_key_value.", "self_attn.out_proj.": "self_attention.output."}
     linears |= {"linear1.": "feed_forward.expand.", "linear2.": "feed_forward.contract."}
     state = {f"{to}{what}": ours[f"{name}{what}"].T for to, name in linears.items() for what in ("weight", "bias")}
-    for number, name in enumerate(("attention", "feed_forward"), 1):
-        state[f"norm{number}.weight"] = ours[f"{name}_residual.norm.gamma"]
-        state[f"norm{number}.bias"] = ours[f"{name}_residual.norm.beta"]
+    for number, name in enumerate(("self_attention", "feed_forward"), 1):
+        state[f"norm{number}.weight"] = ours[f"{name}_norm.gamma"]
+        state[f"norm{number}.bias"] = ours[f"{name}_norm.beta"]
     theirs.load_state_dict({name: torch.tensor(array) for name, array in state.items()})
     tensor = torch.tensor(x, requires_grad=True)
     out = theirs(tensor, src_key_padding_mask=torch.tensor(~real))
@@ -304,22 +303,22 @@ def decoder_backward(dx, layers, caches):
 decoder_backward = check(decoder_backward)
 
 # %% [markdown]
-# Yours inside the package's model, in place of the loop in [`Decoder.backward`](../minitransformer/models/stacks.py).
+# Yours inside the package's model, in place of the loop in [`Stack.backward`](../minitransformer/layers/stack.py).
 # The forward keeps everything; the backward begins with a random gradient of the logits:
 
 # %%
-logits, ((encoder_cache, decoder_cache), logits_cache) = model.forward(padded, target)
+logits, (encoder_cache, decoder_cache, logits_cache) = model.forward(padded, target)
 dlogits = rng.standard_normal(logits.shape)
 model.parameters.zero_grad()
-model.backward(dlogits, ((encoder_cache, decoder_cache), logits_cache))
+model.backward(dlogits, (encoder_cache, decoder_cache, logits_cache))
 expected = model.parameters.grad.copy()
 
 model.parameters.zero_grad()
 embedding_cache, layer_caches, _ = decoder_cache
 dhidden = model.tokens.logits_backward(dlogits, logits_cache)  # use 3 of the table: the output layer
 dtarget, dmemory = decoder_backward(dhidden, model.decoder.layers, layer_caches)
-model.decoder.embedding.backward(dtarget, embedding_cache, model.tokens)  # use 2: the target
-model.encoder.backward(dmemory, encoder_cache, model.tokens)  # use 1, inside: the source
+model.decoder.embedding.backward(dtarget, embedding_cache)  # use 2: the target
+model.encoder.backward(dmemory, encoder_cache)  # use 1, inside: the source
 print(
     f"all {model.parameters.count:,} gradients against the package's backward: "
     f"{error(model.parameters.grad, expected):.1e}"
@@ -512,8 +511,8 @@ model.parameters.zero_grad()
 dhidden = model.tokens.logits_backward(dlogits, logits_cache)
 for layer, layer_cache in zip(reversed(model.decoder.layers), reversed(layer_caches), strict=True):
     dhidden, dmemory_here = layer.backward(dhidden, layer_cache)  # dmemory_here of the layer below overwrites it
-model.decoder.embedding.backward(dhidden, embedding_cache, model.tokens)
-model.encoder.backward(dmemory_here, encoder_cache, model.tokens)
+model.decoder.embedding.backward(dhidden, embedding_cache)
+model.encoder.backward(dmemory_here, encoder_cache)
 truth = model.parameters.views(expected)
 for stack in ("encoder", "decoder"):
     names = [name for name in truth if name.startswith(stack)]

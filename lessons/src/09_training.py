@@ -362,7 +362,7 @@ print(f"a plain mean over the parts:                 {np.abs(naive - whole_grad)
 
 # %% [markdown]
 # The same sum over *replicas*, one thread or GPU each, is data parallelism:
-# [`DataParallel`](../minitransformer/training/parallel.py).
+# [`DataParallel`](../minitransformer/training/step.py).
 #
 # ## Clipping
 #

@@ -310,7 +310,7 @@ cached_step = check(cached_step)
 # %%
 layer = model.decoder.layers[0].self_attention
 target = np.array([[BOS, *wanted[:-1]]])  # (1, T)
-x, _ = model.decoder.embedding.forward(target, model.tokens)  # (1, T, C)
+x, _ = model.decoder.embedding.forward(target)  # (1, T, C)
 projected, _ = layer.query_key_value.forward(x)  # (1, T, 3C)
 query, key, value = (split_heads(part, layer.num_heads) for part in np.split(projected, 3, axis=-1))  # (1, H, T, D)
 whole, _ = attention_forward(query, key, value, causal=True)  # (1, H, T, Dv)
@@ -322,8 +322,9 @@ for t in range(target.size):
         print(f"position {t:2}: cache {keys.shape}, against the whole at once {error(mixed, whole[0][:, t]):.1e}")
 
 # %% [markdown]
-# The package's model does this in every layer: `start_decoding` computes the source's keys and values, `decode_step`
-# takes one token for each beam and appends to the caches. Its logits against those of a forward over everything:
+# The package's model does this in every layer: `start_decoding` encodes the source, the first `decode_step` computes
+# its keys and values, and each takes one token for each beam and appends to the cache. Its logits against those of a
+# forward over everything:
 
 # %%
 logits, _ = model.forward(source, target)  # (1, T, V)

@@ -30,6 +30,7 @@ from course.lesson_12.pictures import draw_bars, draw_every_head, draw_offsets, 
 from minitransformer.data.batching import collate
 from minitransformer.evaluation import evaluate
 from minitransformer.grammar import sample, translate
+from minitransformer.layers import Context
 from minitransformer.layers.attention import split_heads
 from minitransformer.translator import Translator
 
@@ -429,12 +430,14 @@ for kind in KINDS:
     attention = attention_of(kind, layer)
     key_ids = batch.target_in if kind == "decoder" else batch.source
     if kind == "cross":
-        value = attention.keys_and_values(memory)[1][:, head]  # (B, Ts, Dv)
+        projected, _ = attention.key_value.forward(memory)  # (B, Ts, 2C)
+        value = split_heads(np.split(projected, 2, axis=-1)[1], HEADS)[:, head]  # (B, Ts, Dv)
     else:
-        stack, more = (model.encoder, ()) if kind == "encoder" else (model.decoder, (memory,))
-        x = stack.embedding.forward(key_ids, model.tokens)[0]
+        stack = model.encoder if kind == "encoder" else model.decoder
+        context = Context(source_mask) if kind == "encoder" else Context(None, memory, source_mask)
+        x, _ = stack.embedding.forward(key_ids)
         for below in stack.layers[:layer]:
-            x, _ = below.forward(x, *more, source_mask)
+            x, _ = below.forward(x, context)
         projected, _ = attention.query_key_value.forward(x)  # (B, T, 3C)
         value = split_heads(np.split(projected, 3, axis=-1)[2], HEADS)[:, head]
     rows = attention.output.weight.data[head * value.shape[-1] : (head + 1) * value.shape[-1]]  # W^O of this head

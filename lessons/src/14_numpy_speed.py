@@ -446,7 +446,7 @@ summed = sum(replica.parameters.grad for replica in replicas)
 print(f"two halves against the whole batch: loss {abs(loss - whole_loss):.0e}, gradient {error(summed, whole):.0e}")
 
 # %% [markdown]
-# The package's [`DataParallel`](../minitransformer/training/parallel.py) is this, with dropout. How much faster will a
+# The package's [`DataParallel`](../minitransformer/training/step.py) is this, with dropout. How much faster will a
 # step be?
 #
 # ### Exercise 3: what a faster part is worth

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoint import Checkpoint, latest, load_checkpoint
+from ..config import help_of
 from ..costs import least_training_bytes
 from ..data.preparation import DATASETS, CorpusChoice, PreparedData, kept_choice, open_prepared, prepare
 from ..evaluation import evaluate
-from ..fields import help_of
 from ..lock import locked
-from ..models import PRESETS, Model, ModelConfig, TransformerConfig, build_model
+from ..models import PRESETS, EncoderDecoder, ModelConfig, TransformerConfig, build_model
 from ..ops import numpy_ops
 from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, TrainingSettings, check_new, read_log
 from ..translator import Translator
@@ -42,23 +42,7 @@ from .outputs import check_output
 
 CORPUS_OPTIONS = ("dataset", "data", "source", "target", "vocab_size", "sentences")
 
-MODEL_OPTIONS = {
-    "d_model": "width of the model",
-    "num_heads": "attention heads; they share d_model",
-    "d_ff": "width inside the feed-forward layers",
-    "num_layers": "layers of the encoder, and of the decoder",
-    "num_decoder_layers": "layers of the decoder, if others than the encoder's",
-    "d_k": "width of a head's queries and keys (default: d_model / num_heads)",
-    "d_v": "width of a head's values (default: d_model / num_heads)",
-    "dropout": "rate on the embeddings and on the output of each sub-layer",
-    "attention_dropout": "rate on the attention weights",
-    "positions": "the paper's sine waves, or one learned vector for each position",
-    "norm_first": "normalise before each sub-layer instead of after it",
-    "max_length": "longest sentence in tokens; longer training pairs are left out",
-    "window": "self-attention reaches this many tokens to either side (default: all)",
-    "layernorm_eps": "what layer normalisation adds to the variance",
-    "init_gain": "where matrices start: this times Xavier's bound",
-}
+MODEL_OPTIONS = {name: text for name, text in help_of(TransformerConfig).items() if text}
 """Help for each field of TransformerConfig that a training may choose."""
 
 SETTINGS_OPTIONS = help_of(TrainingSettings)
@@ -307,11 +291,11 @@ def draw_losses(folder: Path, picture: Path | None = None) -> None:
         plot_loss(records, picture or folder / PICTURE_NAME)
 
 
-def _validation_bleu(plan: Plan) -> Callable[[Model], float]:
+def _validation_bleu(plan: Plan) -> Callable[[EncoderDecoder], float]:
     """A function that computes a model's BLEU on the first validation sentences, translated greedily."""
     sources, references = plan.data.valid_sentences(plan.bleu_sentences)
 
-    def bleu(model: Model) -> float:
+    def bleu(model: EncoderDecoder) -> float:
         translator = Translator(model, plan.data.tokenizer, threads=plan.settings.threads)
         return evaluate(translator.translate(sources, beam=1), references).bleu
 

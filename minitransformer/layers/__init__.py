@@ -1,26 +1,33 @@
 """What owns parameters, built from ops: `forward(...) -> (out, cache)`, `backward(dout, cache) -> input gradients`."""
 
 from .additive_attention import AdditiveAttention
-from .attention import CrossAttention, SelfAttention
-from .blocks import BlockConfig, DecoderLayer, EncoderLayer
+from .attention import Attention, AttentionConfig
+from .block import Block, BlockConfig
+from .cache import Cache
 from .cells import LSTMCell, State, TanhCell
+from .context import PLAIN, Context, DropoutStream
 from .convolution import AttendingConvolution, GatedConvolution, ResidualConvolution, StepAttention
-from .dropout import DropoutStream
 from .embedding import InputEmbedding, LearnedPositions, SinusoidalPositions, TokenEmbedding
-from .linear import FeedForward, Linear
-from .norm import LayerNorm, Residual
+from .feed_forward import FeedForward, FeedForwardConfig
+from .linear import Linear
+from .norm import LayerNorm, NormConfig, ResidualNorm
 from .parameter import FlatParameters, Layer, Parameter
 from .recurrent import Recurrent, RecurrentStack
+from .stack import Stack, StackConfig
 
 __all__ = [
+    "PLAIN",
     "AdditiveAttention",
     "AttendingConvolution",
+    "Attention",
+    "AttentionConfig",
+    "Block",
     "BlockConfig",
-    "CrossAttention",
-    "DecoderLayer",
+    "Cache",
+    "Context",
     "DropoutStream",
-    "EncoderLayer",
     "FeedForward",
+    "FeedForwardConfig",
     "FlatParameters",
     "GatedConvolution",
     "InputEmbedding",
@@ -29,13 +36,15 @@ __all__ = [
     "LayerNorm",
     "LearnedPositions",
     "Linear",
+    "NormConfig",
     "Parameter",
     "Recurrent",
     "RecurrentStack",
-    "Residual",
     "ResidualConvolution",
-    "SelfAttention",
+    "ResidualNorm",
     "SinusoidalPositions",
+    "Stack",
+    "StackConfig",
     "State",
     "StepAttention",
     "TanhCell",

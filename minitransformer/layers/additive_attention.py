@@ -2,6 +2,7 @@
 
 from ..ops import Array, Ops
 from ..ops.initialize import xavier_uniform
+from .context import PLAIN, Context
 from .linear import Linear
 from .parameter import Layer, Parameter
 
@@ -17,29 +18,31 @@ class AdditiveAttention(Layer):
         self.key = Parameter((width, width), xavier_uniform(width, width, gain=gain))
         self.score = Parameter((width,), xavier_uniform(width, 1, gain=gain))
 
-    def forward(self, x: Array, memory: Array, key_mask: Array | None = None) -> tuple[Array, tuple]:
-        """x `(B, Tq, C)`, memory `(B, Tk, C)`, key_mask `(B, Tk)` → context `(B, Tq, C)`."""
-        key, key_cache = self.ops.linear.forward(memory, self.key.value, None)  # (B, Tk, C)
-        query, query_cache = self.query.forward(x)  # (B, Tq, C)
-        context, attention_cache = self.ops.additive_attention.forward(
-            query, key, memory, self.score.value, key_mask=key_mask
-        )
-        return context, (key_cache, query_cache, attention_cache)
+    def forward(self, x: Array, memory: Array | None, context: Context = PLAIN) -> tuple[Array, tuple]:
+        """x `(B, Tq, C)`, memory `(B, Tk, C)` → `(B, Tq, C)`; the mask is `context.memory_mask`.
 
-    def backward(self, dcontext: Array, cache: tuple) -> tuple[Array, Array]:
+        With a cache the rows of x are beams, `(B·K, Tq, C)`, those of one sentence the queries of one attention; its
+        keys and values are kept, and `memory` may be `None` from the second position on.
+        """
+        kept, key_cache = None if context.cache is None else context.cache.shared.get(self.name), None
+        if kept is None:
+            key, key_cache = self.ops.linear.forward(memory, self.key.value, None)  # (B, Tk, C)
+            kept = key, memory
+            if context.cache is not None:
+                context.cache.shared[self.name] = kept
+        key, value = kept
+        beams = x.reshape(len(key), context.num_beams * x.shape[1], x.shape[2])
+        query, query_cache = self.query.forward(beams)  # (B, K·Tq, C)
+        mixed, attention_cache = self.ops.additive_attention.forward(
+            query, key, value, self.score.value, key_mask=context.memory_mask
+        )
+        return mixed.reshape(x.shape), (key_cache, query_cache, attention_cache)
+
+    def backward(self, dout: Array, cache: tuple) -> tuple[Array, Array]:
         """Returns (dx `(B, Tq, C)`, dmemory `(B, Tk, C)`); adds into the parameters' gradients."""
         key_cache, query_cache, attention_cache = cache
-        dquery, dkey, dvalue, dscore = self.ops.additive_attention.backward(dcontext, attention_cache)
+        dquery, dkey, dvalue, dscore = self.ops.additive_attention.backward(dout, attention_cache)
         self.score.grad += dscore
         dx = self.query.backward(dquery, query_cache)
         dmemory, _, _ = self.ops.linear.backward(dkey, key_cache, out=(self.key.grad, None))
         return dx, dmemory + dvalue  # the memory is keys and values at once
-
-    def keys_and_values(self, memory: Array) -> tuple[Array, Array]:
-        """The memory's keys and values, `(B, Tk, C)` each, the same at every step of a translation."""
-        return self.ops.linear.forward(memory, self.key.value, None)[0], memory
-
-    def step(self, x: Array, keys: Array, values: Array, key_mask: Array | None) -> Array:
-        """One new position of each of K beams: x `(B, K, C)` → `(B, K, C)`. The beams are the queries of one call."""
-        query, _ = self.query.forward(x)
-        return self.ops.additive_attention.forward(query, keys, values, self.score.value, key_mask=key_mask)[0]

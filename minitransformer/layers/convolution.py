@@ -4,11 +4,11 @@ import math
 
 from ..ops import Array, Ops
 from ..ops.initialize import constant, normal
-from .dropout import DropoutStream, dropout_at
+from .context import PLAIN, Context
 from .linear import Linear
 from .parameter import Layer, Parameter
 
-HALVED = math.sqrt(0.5)
+ROOT_HALF = math.sqrt(0.5)
 """Times a sum of two terms of like variance: it keeps that variance. Source: Gehring et al. 2017, §3.4."""
 
 
@@ -27,29 +27,33 @@ class GatedConvolution(Layer):
         *,
         causal: bool,
         dropout: float = 0.0,
-        site: int = 0,
         gain: float = 1.0,
     ) -> None:
         super().__init__(ops)
-        self.width, self.kernel_width, self.causal = width, kernel_width, causal
-        self.rate, self.site = dropout, site
+        self.width, self.kernel_width, self.causal, self.rate = width, kernel_width, causal, dropout
         # Paper: with weight normalisation, which is left out here.
         std = gain * math.sqrt(4 * (1 - dropout) / (kernel_width * width))
         self.weight = Parameter((kernel_width, width, 2 * width), normal(std))
         self.bias = Parameter((2 * width,), constant(0.0))
 
-    def forward(self, x: Array, mask: Array | None = None, dropout: DropoutStream | None = None) -> tuple[Array, tuple]:
-        """x `(B, T, C)`, mask `(B, T)` with `True` = real → `(B, T, C)`. What is masked is seen as zeros."""
-        x, dropout_cache = self.ops.dropout.forward(x, dropout_at(dropout, self.site, self.rate))
-        real = None
-        if mask is not None:
-            real = self.ops.cast(mask, x.dtype)[..., None]  # (B, T, 1)
+    def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
+        """x `(B, T, C)` → `(B, T, C)`. What `context.mask` `(B, T)` says is padding is seen as zeros.
+
+        With a cache, x is what comes after the K − 1 inputs that it holds, at first zeros.
+        """
+        x, dropout_cache = self.ops.dropout.forward(x, context.drop(self.site, self.rate))
+        real, padding = None, "causal" if self.causal else "same"
+        if context.mask is not None:
+            real = self.ops.cast(context.mask, x.dtype)[..., None]  # (B, T, 1)
             x = x * real
-        both, convolution_cache = self.ops.conv1d.forward(
-            x, self.weight.value, self.bias.value, padding="causal" if self.causal else "same"
-        )  # (B, T, 2·C)
-        out, gate_cache = self._gated(both)
-        return out, (dropout_cache, real, convolution_cache, gate_cache)
+        if context.cache is not None:
+            (past,) = context.cache.rows.get(self.name) or (self._zeros(x),)
+            x, padding = self.ops.concatenate([past, x], axis=1), "valid"
+            context.cache.rows[self.name] = (x[:, x.shape[1] - past.shape[1] :],)
+        both, convolution_cache = self.ops.conv1d.forward(x, self.weight.value, self.bias.value, padding=padding)
+        value = both[..., : self.width]  # of (B, T, 2·C)
+        gate, sigmoid_cache = self.ops.sigmoid.forward(both[..., self.width :])
+        return value * gate, (dropout_cache, real, convolution_cache, (value, gate, sigmoid_cache))
 
     def backward(self, dout: Array, cache: tuple) -> Array:
         """Returns dx; adds into the parameters' gradients."""
@@ -63,38 +67,25 @@ class GatedConvolution(Layer):
             dx = dx * real
         return self.ops.dropout.backward(dx, dropout_cache)
 
-    def step(self, x: Array, past: Array) -> tuple[Array, Array]:
-        """One new position: x `(N, 1, C)` and the K − 1 inputs before it, past `(N, K − 1, C)` → (out, past)."""
-        window = self.ops.concatenate([past, x], axis=1)  # (N, K, C)
-        both, _ = self.ops.conv1d.forward(window, self.weight.value, self.bias.value, padding="valid")  # (N, 1, 2·C)
-        return self._gated(both)[0], window[:, 1:]
-
-    def _gated(self, both: Array) -> tuple[Array, tuple]:
-        """The gated linear unit `value ⊗ σ(gate)`: `(…, 2·C)` → `(…, C)`."""
-        value = both[..., : self.width]
-        gate, sigmoid_cache = self.ops.sigmoid.forward(both[..., self.width :])
-        return value * gate, (value, gate, sigmoid_cache)
+    def _zeros(self, x: Array) -> Array:
+        return self.ops.zeros((len(x), self.kernel_width - 1, self.width), x.dtype)
 
 
 class ResidualConvolution(Layer):
     """An encoder layer: `√½ (x + GatedConvolution(x))`. Source: Gehring et al. 2017, §3.2 and §3.4."""
 
-    def __init__(
-        self, ops: Ops, width: int, kernel_width: int, *, dropout: float = 0.0, site: int = 0, gain: float = 1.0
-    ) -> None:
+    def __init__(self, ops: Ops, width: int, kernel_width: int, *, dropout: float = 0.0, gain: float = 1.0) -> None:
         super().__init__(ops)
-        self.convolution = GatedConvolution(
-            ops, width, kernel_width, causal=False, dropout=dropout, site=site, gain=gain
-        )
+        self.convolution = GatedConvolution(ops, width, kernel_width, causal=False, dropout=dropout, gain=gain)
 
-    def forward(self, x: Array, mask: Array | None = None, dropout: DropoutStream | None = None) -> tuple[Array, tuple]:
-        """x `(B, T, C)`, mask `(B, T)` → `(B, T, C)`."""
-        out, cache = self.convolution.forward(x, mask, dropout)
-        return (x + out) * HALVED, cache
+    def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
+        """x `(B, T, C)` → `(B, T, C)`."""
+        out, cache = self.convolution.forward(x, context)
+        return (x + out) * ROOT_HALF, cache
 
     def backward(self, dout: Array, cache: tuple) -> Array:
         """Returns dx; adds into the parameters' gradients."""
-        dsum = dout * HALVED
+        dsum = dout * ROOT_HALF
         return dsum + self.convolution.backward(dsum, cache)
 
 
@@ -109,25 +100,31 @@ class StepAttention(Layer):
         super().__init__(ops)
         self.query = Linear(ops, width, width, gain=gain)
 
-    def forward(
-        self, hidden: Array, embedded: Array, keys: Array, values: Array, key_mask: Array | None = None
-    ) -> tuple[Array, tuple]:
-        """hidden and embedded `(B, Tq, C)`, keys and values `(B, Tk, C)`, key_mask `(B, Tk)` → `(B, Tq, C)`."""
+    def forward(self, hidden: Array, embedded: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
+        """hidden and embedded `(B, Tq, C)` → `(B, Tq, C)`; `context.memory` is keys and values `(B, Tk, C)`.
+
+        With a cache the rows are beams, `(B·K, Tq, C)`: those of one sentence are the queries of one attention, so its
+        keys and values are not copied for each.
+        """
+        keys, values = context.memory if context.cache is None else context.cache.shared["memory"]
         query, query_cache = self.query.forward(hidden)
-        query = (query + embedded) * HALVED
-        context, attention_cache = self.ops.attention.forward(
-            query[:, None], keys[:, None], values[:, None], key_mask=key_mask
-        )  # (B, 1, Tq, C)
-        return (hidden + context[:, 0]) * HALVED, (query_cache, attention_cache)
+        query = (query + embedded) * ROOT_HALF
+        mixed, attention_cache = self.ops.attention.forward(
+            query.reshape(len(keys), 1, context.num_beams * query.shape[1], query.shape[2]),
+            keys[:, None],
+            values[:, None],
+            key_mask=context.memory_mask,
+        )  # (B, 1, K·Tq, C)
+        return (hidden + mixed.reshape(hidden.shape)) * ROOT_HALF, (query_cache, attention_cache)
 
     def backward(self, dout: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
         """Returns (dhidden, dembedded, dkeys, dvalues); adds into the parameters' gradients."""
         query_cache, attention_cache = cache
-        dsum = dout * HALVED
+        dsum = dout * ROOT_HALF
         dquery, dkeys, dvalues = (
             gradient[:, 0] for gradient in self.ops.attention.backward(dsum[:, None], attention_cache)
         )
-        dembedded = dquery * HALVED  # query = √½ (hidden W + b + embedded)
+        dembedded = dquery * ROOT_HALF  # query = √½ (hidden W + b + embedded)
         return dsum + self.query.backward(dembedded, query_cache), dembedded, dkeys, dvalues
 
 
@@ -137,46 +134,20 @@ class AttendingConvolution(Layer):
     Source: Gehring et al. 2017, §3.2 to §3.4.
     """
 
-    def __init__(
-        self, ops: Ops, width: int, kernel_width: int, *, dropout: float = 0.0, site: int = 0, gain: float = 1.0
-    ) -> None:
+    def __init__(self, ops: Ops, width: int, kernel_width: int, *, dropout: float = 0.0, gain: float = 1.0) -> None:
         super().__init__(ops)
-        self.convolution = GatedConvolution(
-            ops, width, kernel_width, causal=True, dropout=dropout, site=site, gain=gain
-        )
+        self.convolution = GatedConvolution(ops, width, kernel_width, causal=True, dropout=dropout, gain=gain)
         self.attention = StepAttention(ops, width, gain)
 
-    def forward(
-        self,
-        x: Array,
-        embedded: Array,
-        keys: Array,
-        values: Array,
-        key_mask: Array | None = None,
-        dropout: DropoutStream | None = None,
-    ) -> tuple[Array, tuple]:
-        """x and embedded `(B, Tq, C)`, keys and values `(B, Tk, C)`, key_mask `(B, Tk)` → `(B, Tq, C)`.
-
-        Padding stands on the right, where causality already hides it from every real position: x needs no mask.
-        """
-        hidden, convolution_cache = self.convolution.forward(x, None, dropout)
-        out, attention_cache = self.attention.forward(hidden, embedded, keys, values, key_mask)
-        return (x + out) * HALVED, (convolution_cache, attention_cache)
+    def forward(self, x: Array, embedded: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
+        """x and embedded `(B, Tq, C)` → `(B, Tq, C)`."""
+        hidden, convolution_cache = self.convolution.forward(x, context)
+        out, attention_cache = self.attention.forward(hidden, embedded, context)
+        return (x + out) * ROOT_HALF, (convolution_cache, attention_cache)
 
     def backward(self, dout: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
         """Returns (dx, dembedded, dkeys, dvalues); adds into the parameters' gradients."""
         convolution_cache, attention_cache = cache
-        dsum = dout * HALVED
+        dsum = dout * ROOT_HALF
         dhidden, dembedded, dkeys, dvalues = self.attention.backward(dsum, attention_cache)
         return dsum + self.convolution.backward(dhidden, convolution_cache), dembedded, dkeys, dvalues
-
-    def step(
-        self, x: Array, embedded: Array, past: Array, keys: Array, values: Array, key_mask: Array | None
-    ) -> tuple[Array, Array]:
-        """One new position of each of K beams: x and embedded `(B, K, C)`, past `(B·K, K_w − 1, C)` → (out, past)."""
-        batch, beams, width = x.shape
-        hidden, past = self.convolution.step(x.reshape(batch * beams, 1, width), past)
-        hidden = hidden.reshape(batch, beams, width)
-        # The beams of a sentence are the queries of one attention, so its keys and values are not copied for each.
-        out, _ = self.attention.forward(hidden, embedded, keys, values, key_mask)
-        return (x + out) * HALVED, past

@@ -1,11 +1,10 @@
 """Tokens and positions as vectors."""
 
 import math
-from typing import Any
 
 from ..ops import Array, Ops
 from ..ops.initialize import normal
-from .dropout import DropoutStream, dropout_at
+from .context import PLAIN, Context
 from .parameter import Layer, Parameter
 
 
@@ -38,15 +37,6 @@ class TokenEmbedding(Layer):
         dhidden, _, _ = self.ops.linear.backward(dlogits, cache, out=(self.table.grad.swapaxes(0, 1), None))
         return dhidden
 
-    def loss(self, hidden: Array, targets: Array, **options: Any) -> tuple[Array, tuple | None]:
-        """hidden `(N, C)`, targets `(N,)` → the mean cross-entropy of `logits`, without keeping them."""
-        return self.ops.linear_cross_entropy.forward(hidden, self.table.value, targets, **options)
-
-    def loss_backward(self, dloss: float, cache: tuple | None) -> Array:
-        """Returns dhidden `(N, C)`; adds into the table's gradient."""
-        dhidden, _ = self.ops.linear_cross_entropy.backward(dloss, cache, out=self.table.grad)
-        return dhidden
-
 
 FIRST_POSITIONS = 8192
 """Rows of the table of sinusoids that are made with a model; those after them once a sentence is as long."""
@@ -60,14 +50,14 @@ class SinusoidalPositions(Layer):
         self.max_length, self.d_model, self.dtype = max_length, d_model, dtype
         self.table = self._encodings(min(max_length, FIRST_POSITIONS))
 
-    def forward(self, x: Array, start: int = 0) -> Array:
+    def forward(self, x: Array, start: int = 0) -> tuple[Array, None]:
         """x `(B, T, C)` plus the encodings of positions start, …, start + T − 1."""
         stop = start + x.shape[1]
         if len(self.table) < stop <= self.max_length:
             self.table = self._encodings(min(2 * stop, self.max_length))
-        return x + self.table[start:stop]
+        return x + self.table[start:stop], None
 
-    def backward(self, dout: Array) -> Array:
+    def backward(self, dout: Array, cache: None) -> Array:
         """Returns dx, which is dout: a constant was added."""
         return dout
 
@@ -90,49 +80,44 @@ class LearnedPositions(Layer):
         super().__init__(ops)
         self.table = Parameter((max_length, d_model), normal(1 / math.sqrt(d_model)))
 
-    def forward(self, x: Array, start: int = 0) -> Array:
+    def forward(self, x: Array, start: int = 0) -> tuple[Array, slice]:
         """x `(B, T, C)` plus the vectors of positions start, …, start + T − 1."""
-        return x + self.table.value[start : start + x.shape[1]]
+        places = slice(start, start + x.shape[1])
+        return x + self.table.value[places], places
 
-    def backward(self, dout: Array) -> Array:
+    def backward(self, dout: Array, cache: slice) -> Array:
         """Returns dx, which is dout; adds its sum over the batch into the table's gradient."""
-        self.table.grad[: dout.shape[1]] += dout.sum(0)
+        self.table.grad[cache] += dout.sum(0)
         return dout
 
 
 class InputEmbedding(Layer):
-    """What a stack begins with: `Dropout(√d_model · table[ids] + positions)`. The token table belongs to the model.
+    """What a stack begins with: `Dropout(√d_model · table[ids] + positions)`.
 
-    A recurrent network reads one token after the other and needs no positions: `None`.
+    The tokens may be those of other stacks too. A recurrent network reads one token after the other and needs no
+    positions: `None`.
     """
 
     def __init__(
-        self, ops: Ops, positions: SinusoidalPositions | LearnedPositions | None, dropout: float, site: int
+        self,
+        ops: Ops,
+        tokens: TokenEmbedding,
+        positions: SinusoidalPositions | LearnedPositions | None,
+        dropout: float,
     ) -> None:
         super().__init__(ops)
-        self.positions = positions
-        self.rate, self.site = dropout, site
+        self.tokens, self.positions, self.rate = tokens, positions, dropout
 
-    def forward(self, ids: Array, tokens: TokenEmbedding, dropout: DropoutStream | None = None) -> tuple[Array, tuple]:
-        """ids `(B, T)` → `(B, T, C)`."""
-        x, token_cache = tokens.forward(ids)
-        if self.positions is not None:
-            x = self.positions.forward(x)
-        x, dropout_cache = self.ops.dropout.forward(x, dropout_at(dropout, self.site, self.rate))
-        return x, (token_cache, dropout_cache)
+    def forward(self, ids: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
+        """ids `(B, T)` → `(B, T, C)`; with a cache, of the positions that come next."""
+        x, token_cache = self.tokens.forward(ids)
+        x, position_cache = self.positions.forward(x, context.position) if self.positions else (x, None)
+        x, dropout_cache = self.ops.dropout.forward(x, context.drop(self.site, self.rate))
+        return x, (token_cache, position_cache, dropout_cache)
 
-    def backward(self, dx: Array, cache: tuple, tokens: TokenEmbedding) -> None:
-        """Adds into the gradients of the token table and of learned positions."""
-        token_cache, dropout_cache = cache
+    def backward(self, dx: Array, cache: tuple) -> None:
+        """Adds into the gradients of the token table and of learned positions; ids have none."""
+        token_cache, position_cache, dropout_cache = cache
         dx = self.ops.dropout.backward(dx, dropout_cache)
-        if self.positions is not None:
-            dx = self.positions.backward(dx)
-        tokens.backward(dx, token_cache)
-
-    def step(self, ids: Array, tokens: TokenEmbedding, position: int) -> Array:
-        """ids `(B, K)`, the tokens that K beams have at one position → `(B, K, C)`."""
-        batch, beams = ids.shape
-        x, _ = tokens.forward(ids.reshape(batch * beams, 1))  # (B·K, 1, C)
-        if self.positions is not None:
-            x = self.positions.forward(x, start=position)
-        return x.reshape(batch, beams, -1)
+        dx = self.positions.backward(dx, position_cache) if self.positions else dx
+        self.tokens.backward(dx, token_cache)

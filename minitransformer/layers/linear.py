@@ -1,4 +1,4 @@
-"""The affine map with its parameters, and the feed-forward network made of two of them."""
+"""The affine map with its parameters."""
 
 from ..ops import Array, Ops
 from ..ops.initialize import constants, xavier_uniform
@@ -27,26 +27,3 @@ class Linear(Layer):
         """Returns dx; adds into the gradients of weight and bias."""
         dx, _, _ = self.ops.linear.backward(dy, cache, out=(self.weight.grad, self.bias.grad))
         return dx
-
-
-class FeedForward(Layer):
-    """The position-wise network `max(0, x W₁ + b₁) W₂ + b₂`. Source: Vaswani 2017, §3.3, eq. 2."""
-
-    def __init__(self, ops: Ops, d_model: int, d_ff: int, gain: float = 1.0) -> None:
-        super().__init__(ops)
-        self.expand = Linear(ops, d_model, d_ff, gain=gain)
-        self.contract = Linear(ops, d_ff, d_model, gain=gain)
-
-    def forward(self, x: Array) -> tuple[Array, tuple]:
-        """x `(..., C)` → `(..., C)`, each position alone."""
-        hidden, expand_cache = self.expand.forward(x)  # (..., F)
-        hidden, relu_cache = self.ops.relu.forward(hidden)
-        out, contract_cache = self.contract.forward(hidden)  # (..., C)
-        return out, (expand_cache, relu_cache, contract_cache)
-
-    def backward(self, dout: Array, cache: tuple) -> Array:
-        """Returns dx; adds into the parameters' gradients."""
-        expand_cache, relu_cache, contract_cache = cache
-        dhidden = self.contract.backward(dout, contract_cache)  # (..., F)
-        dhidden = self.ops.relu.backward(dhidden, relu_cache)
-        return self.expand.backward(dhidden, expand_cache)

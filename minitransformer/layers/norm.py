@@ -1,12 +1,24 @@
-"""Layer normalisation with its parameters, and the residual connection around every sub-layer."""
+"""Layer normalisation with its parameters, and the residual connection that it stands in."""
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
+from ..config import SMALLEST, Config, flag, positive
 from ..ops import Array, Ops
 from ..ops.initialize import constant
-from .dropout import DropoutStream, dropout_at
+from .context import Context
 from .parameter import Layer, Parameter
+
+
+@dataclass(frozen=True)
+class NormConfig(Config):
+    """`first`: before each sub-layer (pre-norm) instead of after it, as the paper has it. `eps`: inside the root."""
+
+    first: bool = flag(False)
+    eps: float = positive(1e-5, least=SMALLEST, most=1)  # it is to be small beside a variance of about 1
+
+    def num_parameters(self, d_model: int) -> int:
+        """gamma and beta."""
+        return 2 * d_model
 
 
 class LayerNorm(Layer):
@@ -30,54 +42,41 @@ class LayerNorm(Layer):
         return dx
 
 
-class Residual(Layer):
-    """The residual connection and layer normalisation around a sub-layer, with dropout on the sub-layer's output.
+class ResidualNorm(LayerNorm):
+    """The residual connection around a sub-layer, its normalisation and the dropout of what the sub-layer puts out.
 
-    Post-norm, as the paper prints it: `LayerNorm(x + Dropout(Sublayer(x)))`. Pre-norm (`norm_first`):
-    `x + Dropout(Sublayer(LayerNorm(x)))`. `site` numbers this place for its dropout mask.
-    Source: Vaswani 2017, §3.1 and §5.4; pre-norm: Xiong et al. 2020.
+        the paper's, post-norm    y = norm(x + drop(sublayer(x)))
+        pre-norm                  y = x + drop(sublayer(norm(x)))
+
+    A block calls `enter`, the sub-layer and `leave`, and backwards `leave_backward`, the sub-layer's backward and
+    `enter_backward`. Source: Vaswani 2017, §3.1 and §5.4; pre-norm: Xiong et al. 2020.
     """
 
-    def __init__(self, ops: Ops, d_model: int, *, norm_first: bool, eps: float, dropout: float, site: int) -> None:
-        super().__init__(ops)
-        self.norm_first, self.rate, self.site = norm_first, dropout, site
-        self.norm = LayerNorm(ops, d_model, eps)
+    def __init__(self, ops: Ops, d_model: int, config: NormConfig, dropout: float) -> None:
+        super().__init__(ops, d_model, config.eps)
+        self.first, self.rate = config.first, dropout
 
-    def forward(
-        self, x: Array, sublayer: Callable[[Array], tuple[Array, Any]], dropout: DropoutStream | None = None
-    ) -> tuple[Array, tuple]:
-        """x `(..., C)` → `(..., C)`; `sublayer` maps an array to (output, cache)."""
-        drop = dropout_at(dropout, self.site, self.rate)
-        if self.norm_first:
-            normed, norm_cache = self.norm.forward(x)
-            out, sublayer_cache = sublayer(normed)
-            out, dropout_cache = self.ops.dropout.forward(out, drop)
-            return x + out, (sublayer_cache, norm_cache, dropout_cache)
-        out, sublayer_cache = sublayer(x)
-        norm = self.norm
-        y, norm_cache = self.ops.add_layernorm.forward(x, out, norm.gamma.value, norm.beta.value, norm.eps, drop)
-        return y, (sublayer_cache, norm_cache, None)
+    def enter(self, x: Array) -> tuple[Array, tuple | None]:
+        """x `(..., C)` → what the sub-layer reads: `x`, or pre-norm `norm(x)`."""
+        return self.forward(x) if self.first else (x, None)
 
-    def backward(self, dy: Array, cache: tuple, sublayer_backward: Callable[[Array, Any], Any]) -> Any:
-        """Returns dx; where the sub-layer's backward returns a tuple, a tuple whose first is dx."""
-        sublayer_cache, norm_cache, dropout_cache = cache
-        if self.norm_first:
-            dout = self.ops.dropout.backward(dy, dropout_cache)
-            dnormed, *others = _as_tuple(sublayer_backward(dout, sublayer_cache))
-            dx = dy + self.norm.backward(dnormed, norm_cache)
-        else:
-            dsum, dout, dgamma, dbeta = self.ops.add_layernorm.backward(dy, norm_cache)
-            self.norm.gamma.grad += dgamma
-            self.norm.beta.grad += dbeta
-            dx, *others = _as_tuple(sublayer_backward(dout, sublayer_cache))
-            dx = dx + dsum
-        return (dx, *others) if others else dx
+    def leave(self, x: Array, out: Array, context: Context) -> tuple[Array, tuple | None]:
+        """x and the sub-layer's `out` `(..., C)` → `norm(x + drop(out))`, or pre-norm `x + drop(out)`."""
+        drop = context.drop(self.site, self.rate)
+        if not self.first:
+            return self.ops.add_layernorm.forward(x, out, self.gamma.value, self.beta.value, self.eps, drop)
+        dropped, dropout_cache = self.ops.dropout.forward(out, drop)
+        return x + dropped, dropout_cache
 
-    @staticmethod
-    def sublayer_cache(cache: tuple) -> Any:
-        """The sub-layer's own cache, inside that of a forward."""
-        return cache[0]
+    def leave_backward(self, dy: Array, cache: tuple | None) -> tuple[Array, Array]:
+        """Returns the gradients of x, on its way past the sub-layer, and of `out`."""
+        if self.first:
+            return dy, self.ops.dropout.backward(dy, cache)
+        dx, dout, dgamma, dbeta = self.ops.add_layernorm.backward(dy, cache or ())
+        self.gamma.grad += dgamma
+        self.beta.grad += dbeta
+        return dx, dout
 
-
-def _as_tuple(gradients: Any) -> tuple:
-    return gradients if isinstance(gradients, tuple) else (gradients,)
+    def enter_backward(self, dentered: Array, cache: tuple | None) -> Array:
+        """Returns the gradient of x, on its way through the sub-layer."""
+        return dentered if cache is None else self.backward(dentered, cache)

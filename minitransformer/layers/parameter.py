@@ -1,5 +1,6 @@
 """Parameters as named views into one flat array, and the base of every layer that owns some."""
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -33,23 +34,47 @@ class Parameter:
 class Layer:
     """What owns parameters, built from ops: `forward(...) -> (out, cache)`, `backward(dout, cache) -> input gradients`.
 
-    A call keeps no state in the layer; a backward adds into each parameter's `grad`.
+    A call keeps no state in the layer; a backward adds into each parameter's `grad`. `name` is a layer's place in its
+    model, such as `encoder.layers.0.self_attention`; `site` is the number, made from that name, by which its dropout
+    differs from that of other layers. A layer alone has no name.
     """
 
     def __init__(self, ops: Ops) -> None:
         self.ops = ops
+        self.name, self.site = "", site_of("")
+
+    def members(self) -> Iterator[tuple[str, "Parameter | Layer"]]:
+        """Its parameters and layers by the names of its attributes, those of a list numbered, as they were declared."""
+        for name, value in vars(self).items():
+            if isinstance(value, Parameter | Layer):
+                yield name, value
+            elif isinstance(value, list):
+                yield from ((f"{name}.{i}", each) for i, each in enumerate(value) if isinstance(each, Layer))
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
         """Every parameter with its dotted name, in the order in which the layer declared them."""
-        for name, value in vars(self).items():
-            if isinstance(value, Parameter):
-                yield prefix + name, value
-            elif isinstance(value, Layer):
-                yield from value.named_parameters(f"{prefix}{name}.")
-            elif isinstance(value, list):
-                for index, layer in enumerate(value):
-                    if isinstance(layer, Layer):
-                        yield from layer.named_parameters(f"{prefix}{name}.{index}.")
+        for name, member in self.members():
+            if isinstance(member, Parameter):
+                yield prefix + name, member
+            else:
+                yield from member.named_parameters(f"{prefix}{name}.")
+
+    def named_layers(self, prefix: str = "") -> Iterator[tuple[str, "Layer"]]:
+        """Every layer inside with its dotted name."""
+        for name, member in self.members():
+            if isinstance(member, Layer):
+                yield prefix + name, member
+                yield from member.named_layers(f"{prefix}{name}.")
+
+    def name_layers(self) -> None:
+        """Gives every layer inside its name and its site: what a model does once it is built."""
+        for name, layer in reversed(list(self.named_layers())):  # one that is shared keeps its first name
+            layer.name, layer.site = name, site_of(name)
+
+
+def site_of(name: str) -> int:
+    """The dropout site of the layer with this name: the same number in every process and on every machine."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())
 
 
 class FlatParameters:

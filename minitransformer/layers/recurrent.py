@@ -1,10 +1,10 @@
 """Recurrent networks: one position after the other, each from the state that the one before it left."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ..ops import Array, Ops
 from .cells import CELLS, State
-from .dropout import DropoutStream, dropout_at
+from .context import PLAIN, Context
 from .parameter import Layer
 
 
@@ -24,23 +24,27 @@ class Recurrent(Layer):
         width: int,
         *,
         dropout: float = 0.0,
-        site: int = 0,
         gain: float = 1.0,
     ) -> None:
         super().__init__(ops)
-        self.width, self.rate, self.site = width, dropout, site
+        self.width, self.rate = width, dropout
         self.cell = CELLS[cell](ops, width_in, width, gain)
 
     def forward(
-        self, x: Array, state: State | None = None, mask: Array | None = None, dropout: DropoutStream | None = None
+        self, x: Array, state: State | None = None, context: Context = PLAIN
     ) -> tuple[tuple[Array, State], tuple]:
-        """x `(B, T, C_in)`, the state before it, by default zeros, mask `(B, T)` → (out `(B, T, C)`, final state)."""
+        """x `(B, T, C_in)`, the state before it, `None` for zeros → (out `(B, T, C)`, final state).
+
+        `context.mask` `(B, T)` says what is padding. With a cache, the state before x is the one that it holds.
+        """
         projected, input_cache = self.cell.input.forward(x)  # (B, T, G·C)
         batch, time, _ = projected.shape
+        if context.cache is not None:
+            state = context.cache.rows.get(self.name, state)
         current: State = self._zeros(batch, x.dtype) if state is None else state
         carried = None
-        if mask is not None:
-            real = self.ops.cast(mask, x.dtype)[..., None]  # (B, T, 1)
+        if context.mask is not None:
+            real = self.ops.cast(context.mask, x.dtype)[..., None]  # (B, T, 1)
             carried = real, 1 - real
         hidden = self.ops.zeros((batch, time + 1, self.width), x.dtype)  # before each position, and after the last
         hidden[:, 0] = current[0]
@@ -53,7 +57,9 @@ class Recurrent(Layer):
             current = after
             hidden[:, t + 1] = current[0]
             caches.append(cache)
-        out, dropout_cache = self.ops.dropout.forward(hidden[:, 1:], dropout_at(dropout, self.site, self.rate))
+        if context.cache is not None:
+            context.cache.rows[self.name] = current
+        out, dropout_cache = self.ops.dropout.forward(hidden[:, 1:], context.drop(self.site, self.rate))
         return (out, current), (input_cache, carried, hidden, caches, projected.shape, dropout_cache)
 
     def backward(self, dout: Array, dstate: State | None, cache: tuple) -> tuple[Array, State]:
@@ -77,11 +83,6 @@ class Recurrent(Layer):
         self.cell.recurrent.grad += before.swapaxes(0, 1) @ dgates  # every position's part in one product
         return self.cell.input.backward(dprojected, input_cache), dbefore
 
-    def step(self, x: Array, state: State) -> State:
-        """One new position: x `(N, C_in)` and the state before → the state after, whose first is the output."""
-        projected, _ = self.cell.input.forward(x)
-        return self.cell.forward(projected, state)[0]
-
     def _zeros(self, batch: int, dtype: object) -> State:
         return tuple(self.ops.zeros((batch, self.width), dtype) for _ in range(self.cell.num_states))
 
@@ -95,27 +96,20 @@ class RecurrentStack(Layer):
         cell: str,
         width: int,
         num_layers: int,
-        sites: Iterator[int],
         *,
         dropout: float = 0.0,
         gain: float = 1.0,
     ) -> None:
         super().__init__(ops)
-        self.layers = [
-            Recurrent(ops, cell, width, width, dropout=dropout, site=next(sites), gain=gain) for _ in range(num_layers)
-        ]
+        self.layers = [Recurrent(ops, cell, width, width, dropout=dropout, gain=gain) for _ in range(num_layers)]
 
     def forward(
-        self,
-        x: Array,
-        states: Sequence[State] | None = None,
-        mask: Array | None = None,
-        dropout: DropoutStream | None = None,
+        self, x: Array, states: Sequence[State] | None = None, context: Context = PLAIN
     ) -> tuple[tuple[Array, list[State]], list[tuple]]:
-        """x `(B, T, C)`, each layer's state before it (zeros) → (out `(B, T, C)`, each layer's final state)."""
+        """x `(B, T, C)`, each layer's state before it (`None`: zeros) → (out `(B, T, C)`, each layer's final state)."""
         finals, caches = [], []
         for index, layer in enumerate(self.layers):
-            (x, final), cache = layer.forward(x, None if states is None else states[index], mask, dropout)
+            (x, final), cache = layer.forward(x, None if states is None else states[index], context)
             finals.append(final)
             caches.append(cache)
         return (x, finals), caches
@@ -128,11 +122,3 @@ class RecurrentStack(Layer):
             dx, dstate = self.layers[index].backward(dx, dfinal, caches[index])
             dstates.append(dstate)
         return dx, dstates[::-1]
-
-    def step(self, x: Array, states: Sequence[State]) -> tuple[Array, list[State]]:
-        """One new position: x `(N, C)` → (out `(N, C)`, each layer's new state)."""
-        after = []
-        for layer, state in zip(self.layers, states, strict=True):
-            after.append(layer.step(x, state))
-            x = after[-1][0]
-        return x, after

@@ -1,19 +1,63 @@
-"""What a Transformer is made of, and the named sizes."""
+"""What a model is made of: what every configuration has, and the Transformer's with its named sizes."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from ..layers import BlockConfig
-from .model_config import (
-    DEFAULT_KIND,
-    ModelConfig,
-    check_counts,
-    check_flags,
-    check_positive,
-    check_rates,
-    check_special_tokens,
-)
+from ..config import LARGEST, SMALLEST, Config, choice, flag, positive, rate, require, whole
+from ..layers import AttentionConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
+
+DEFAULT_KIND = "transformer"
+"""The kind of model that a configuration without a kind is of: a file need not say what it always was."""
+
+
+class ModelConfig(Config, ABC):
+    """What the trainer, the searches and checkpoints ask of a configuration; each model's is a frozen dataclass."""
+
+    kind: ClassVar[str]
+    vocab_size: int
+    d_model: int
+    max_length: int
+    pad_id: int
+    bos_id: int
+    eos_id: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        specials = (self.pad_id, self.bos_id, self.eos_id)
+        distinct = len(set(specials)) == 3 and all(0 <= token < self.vocab_size for token in specials)
+        require(distinct, f"pad_id, bos_id, eos_id are {specials}, expected three ids below {self.vocab_size}")
+
+    @property
+    @abstractmethod
+    def num_parameters(self) -> int:
+        """All that is learned, computed without making the model: the one table of tokens and both stacks."""
+
+    @property
+    @abstractmethod
+    def num_layers_in_all(self) -> int:
+        """Layers of the encoder and of the decoder; each has several parameters, be they ever so small."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, for JSON, and the kind where it is not the default."""
+        values = super().to_dict()
+        return values if self.kind == DEFAULT_KIND else {"kind": self.kind, **values}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The configuration that `to_dict` wrote.
+
+        Raises `ValueError` for one of another kind of model, for an unknown field and without a vocab_size.
+        """
+        values = dict(values)
+        kind = values.pop("kind", DEFAULT_KIND)
+        if kind != cls.kind:
+            raise ValueError(f"the configuration is of a model of kind {kind!r}, not {cls.kind!r}")
+        if "vocab_size" not in values:
+            raise ValueError("the configuration has no vocab_size")
+        return super().from_dict(values)
+
 
 PRESETS = ("demo", "tiny", "base", "big")
 """Names of the classmethods that give a known size."""
@@ -21,7 +65,9 @@ PRESETS = ("demo", "tiny", "base", "big")
 
 @dataclass(frozen=True)
 class TransformerConfig(ModelConfig):
-    """The hyper-parameters of a model; the defaults are the paper's base. Source: Vaswani 2017, table 3.
+    """The hyper-parameters of a model as the paper names them; the defaults are its base (Vaswani 2017, table 3).
+
+    `encoder` and `decoder` are the same as a tree: a stack of blocks of attention, feed-forward network and norm.
 
     `num_decoder_layers`, `d_k` and `d_v` default to `num_layers` and `d_model / num_heads`. `max_length` is the longest
     sequence, in tokens with its begin or end mark. `window` restricts self-attention to keys at that distance or less.
@@ -32,42 +78,65 @@ class TransformerConfig(ModelConfig):
 
     kind: ClassVar[str] = DEFAULT_KIND
 
-    vocab_size: int
-    d_model: int = 512
-    num_heads: int = 8
-    d_ff: int = 2048
-    num_layers: int = 6
-    num_decoder_layers: int | None = None
-    d_k: int | None = None
-    d_v: int | None = None
-    dropout: float = 0.1
-    attention_dropout: float = 0.0  # as in §5.4; tensor2tensor, the authors' code, has it
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    norm_first: bool = False
-    max_length: int = 512
-    window: int | None = None
-    layernorm_eps: float = 1e-5
-    init_gain: float = 1.0  # Paper: says nothing of it; the small presets start at 0.5, where post-norm learns faster.
-    pad_id: int = 0
-    bos_id: int = 1
-    eos_id: int = 2
+    vocab_size: int = whole()
+    d_model: int = whole(512, "width of the model")
+    num_heads: int = whole(8, "attention heads; they share d_model")
+    d_ff: int = whole(2048, "width inside the feed-forward layers")
+    num_layers: int = whole(6, "layers of the encoder, and of the decoder")
+    num_decoder_layers: int | None = whole(None, "layers of the decoder, if others than the encoder's")
+    d_k: int | None = whole(None, "width of a head's queries and keys (default: d_model / num_heads)")
+    d_v: int | None = whole(None, "width of a head's values (default: d_model / num_heads)")
+    dropout: float = rate(0.1, "rate on the embeddings and on the output of each sub-layer")
+    # As in §5.4; tensor2tensor, the authors' code, drops weights too.
+    attention_dropout: float = rate(0.0, "rate on the attention weights")
+    positions: Literal["sinusoidal", "learned"] = choice(
+        "sinusoidal",
+        "learned",
+        default="sinusoidal",
+        help="the paper's sine waves, or one learned vector for each position",
+    )
+    norm_first: bool = flag(False, "normalise before each sub-layer instead of after it")
+    max_length: int = whole(512, "longest sentence in tokens; longer training pairs are left out")
+    window: int | None = whole(None, "self-attention reaches this many tokens to either side (default: all)", least=0)
+    layernorm_eps: float = positive(1e-5, "what layer normalisation adds to the variance", SMALLEST, 1)
+    # Paper: says nothing of it; the small presets start at 0.5, where post-norm learns faster.
+    init_gain: float = positive(1.0, "where matrices start: this times Xavier's bound", SMALLEST, LARGEST)
+    pad_id: int = whole(0, least=0)
+    bos_id: int = whole(1, least=0)
+    eos_id: int = whole(2, least=0)
 
     def __post_init__(self) -> None:
-        check_counts(self, 1, "vocab_size", "d_model", "num_heads", "d_ff", "num_layers", "max_length")
-        check_counts(self, 1, *(n for n in ("num_decoder_layers", "d_k", "d_v") if getattr(self, n) is not None))
-        if self.window is not None:
-            check_counts(self, 0, "window")
-        check_rates(self, "dropout", "attention_dropout")
-        check_flags(self, "norm_first")
-        check_positive(self, "layernorm_eps", most=1)  # it is to be small beside a variance of about 1
-        check_positive(self, "init_gain")
-        if (self.d_k is None or self.d_v is None) and self.d_model % self.num_heads:
-            raise ValueError(f"num_heads is {self.num_heads} and does not divide d_model, {self.d_model}")
-        if self.positions not in ("sinusoidal", "learned"):
-            raise ValueError(f"positions is {self.positions!r}, expected 'sinusoidal' or 'learned'")
-        if self.positions == "sinusoidal" and self.d_model % 2:
-            raise ValueError(f"d_model is {self.d_model}: sinusoidal positions need an even width")
-        check_special_tokens(self)
+        super().__post_init__()
+        shared = self.d_k is None or self.d_v is None
+        fits = not shared or self.d_model % self.num_heads == 0
+        require(fits, f"num_heads is {self.num_heads} and does not divide d_model, {self.d_model}")
+        _ = self.encoder, self.decoder  # each part checks itself
+
+    @property
+    def encoder(self) -> StackConfig:
+        """The tree of the encoder: every position of the source sees all others."""
+        return self._stack(self.num_layers, causal=False, cross=False)
+
+    @property
+    def decoder(self) -> StackConfig:
+        """The tree of the decoder: a position of the target sees those at or before it, and the memory."""
+        return self._stack(self.decoder_layers, causal=True, cross=True)
+
+    def _stack(self, num_layers: int, causal: bool, cross: bool) -> StackConfig:
+        attention = AttentionConfig(
+            self.num_heads, self.key_width, self.value_width, self.window, self.attention_dropout
+        )
+        block = BlockConfig(
+            attention,
+            FeedForwardConfig(self.d_ff),
+            NormConfig(self.norm_first, self.layernorm_eps),
+            self.d_model,
+            causal,
+            cross,
+            self.dropout,
+            self.init_gain,
+        )
+        return StackConfig(block, num_layers, self.positions, self.max_length)
 
     @property
     def num_layers_in_all(self) -> int:
@@ -76,20 +145,9 @@ class TransformerConfig(ModelConfig):
 
     @property
     def num_parameters(self) -> int:
-        """All that is learned: the embeddings, one table for source, target and output, counted once.
-
-        With A = C·H·(2 d_k + d_v) + H·(2 d_k + d_v) + H·d_v·C + C for an attention's four projections, F for a
-        feed-forward network and 2·C for a layer normalisation, an encoder layer has A + F + 2·2C, a decoder layer
-        2A + F + 3·2C; pre-norm stacks end with one normalisation more.
-        """
-        width, projected = self.d_model, self.num_heads * (2 * self.key_width + self.value_width)
-        attention = (width + 1) * projected + (self.num_heads * self.value_width + 1) * width
-        feed_forward = (width + 1) * self.d_ff + (self.d_ff + 1) * width
-        norm = 2 * width
-        encoder = self.num_layers * (attention + feed_forward + 2 * norm)
-        decoder = self.decoder_layers * (2 * attention + feed_forward + 3 * norm)
-        positions = 2 * self.max_length * width if self.positions == "learned" else 0
-        return self.vocab_size * width + positions + encoder + decoder + 2 * norm * self.norm_first
+        """All that is learned: the embeddings, one table for source, target and output, counted once."""
+        stacks = self.encoder.num_parameters() + self.decoder.num_parameters()
+        return self.vocab_size * self.d_model + stacks
 
     @property
     def key_width(self) -> int:
@@ -105,22 +163,6 @@ class TransformerConfig(ModelConfig):
     def decoder_layers(self) -> int:
         """The number of decoder layers."""
         return self.num_decoder_layers or self.num_layers
-
-    def block(self) -> BlockConfig:
-        """The part that an encoder or decoder layer needs."""
-        return BlockConfig(
-            d_model=self.d_model,
-            num_heads=self.num_heads,
-            d_k=self.key_width,
-            d_v=self.value_width,
-            d_ff=self.d_ff,
-            dropout=self.dropout,
-            attention_dropout=self.attention_dropout,
-            norm_first=self.norm_first,
-            window=self.window,
-            eps=self.layernorm_eps,
-            init_gain=self.init_gain,
-        )
 
     @classmethod
     def demo(cls, vocab_size: int = 2400, **overrides: Any) -> "TransformerConfig":

@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..ops import Ops, numpy_ops
-from .config import TransformerConfig
-from .convolutional import ConvolutionalConfig, ConvolutionalTranslator
-from .model import Model
-from .model_config import DEFAULT_KIND, ModelConfig
-from .recurrent import RecurrentConfig, RecurrentTranslator
+from .baselines import ConvolutionalConfig, ConvolutionalTranslator, RecurrentConfig, RecurrentTranslator
+from .config import DEFAULT_KIND, ModelConfig, TransformerConfig
+from .encoder_decoder import EncoderDecoder
 from .transformer import Transformer
 
-KINDS: dict[str, tuple[type[ModelConfig], type[Model]]] = {
+KINDS: dict[str, tuple[type[ModelConfig], type[EncoderDecoder]]] = {
     TransformerConfig.kind: (TransformerConfig, Transformer),
     RecurrentConfig.kind: (RecurrentConfig, RecurrentTranslator),
     ConvolutionalConfig.kind: (ConvolutionalConfig, ConvolutionalTranslator),
@@ -21,7 +19,7 @@ KINDS: dict[str, tuple[type[ModelConfig], type[Model]]] = {
 def config_from_dict(values: Mapping[str, Any]) -> ModelConfig:
     """The configuration that some kind's `to_dict` wrote; without a kind a Transformer's.
 
-    Raises `ValueError` for a kind that there is not, and as the kind's own `from_dict`.
+    Raises `ValueError` for an unknown kind, and whatever the `from_dict` of that kind raises.
     """
     kind = values.get("kind", DEFAULT_KIND)
     if not isinstance(kind, str) or kind not in KINDS:
@@ -29,6 +27,6 @@ def config_from_dict(values: Mapping[str, Any]) -> ModelConfig:
     return KINDS[kind][0].from_dict(values)
 
 
-def build_model(config: ModelConfig, ops: Ops = numpy_ops, dtype: str = "float32", seed: int = 0) -> Model:
+def build_model(config: ModelConfig, ops: Ops = numpy_ops, dtype: str = "float32", seed: int = 0) -> EncoderDecoder:
     """A new model of the kind that the configuration is of."""
     return KINDS[config.kind][1](config, ops, dtype, seed)

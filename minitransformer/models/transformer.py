@@ -1,30 +1,34 @@
 """The encoder–decoder Transformer of Vaswani et al. 2017, figure 1, with its backward pass."""
 
-from collections.abc import Iterator
-
+from ..layers import SinusoidalPositions, Stack
 from ..ops import Array
+from ..probe import Call, probe
 from .config import TransformerConfig
-from .model import Model
-from .stacks import Decoder, Encoder, make_positions
+from .encoder_decoder import EncoderDecoder
 
 
-class Transformer(Model[TransformerConfig]):
-    """A model over token ids `(B, T)`, padded on the right with `config.pad_id`: see `Model` for the rest."""
+class Transformer(EncoderDecoder[TransformerConfig, Stack, Stack]):
+    """A model over token ids `(B, T)`, padded on the right with `config.pad_id`: two stacks of the same blocks."""
 
-    encoder: Encoder
-    decoder: Decoder
-
-    def _stacks(self, sites: Iterator[int]) -> tuple[Encoder, Decoder]:
-        source_positions, target_positions = make_positions(self.ops, self.config, self.dtype)
-        encoder = Encoder(self.ops, self.config, source_positions, sites)
-        return encoder, Decoder(self.ops, self.config, target_positions, sites)
+    def _stacks(self) -> tuple[Stack, Stack]:
+        encoder = Stack(self.ops, self.config.encoder, self.tokens, self.dtype)
+        places = encoder.embedding.positions
+        shared = places if isinstance(places, SinusoidalPositions) else None
+        return encoder, Stack(self.ops, self.config.decoder, self.tokens, self.dtype, shared)
 
     def attention_maps(self, source: Array, target: Array) -> dict[str, list[Array]]:
         """Every layer's attention weights in host memory, by kind: `encoder`, `decoder` and `cross`.
 
         Each is `(B, H, Tq, Tk)`: how much each query takes from each key.
         """
-        _, (encoder_cache, decoder_cache) = self._hidden(source, target, None)
-        decoder, cross = self.decoder.weights(decoder_cache)
-        maps = {"encoder": self.encoder.weights(encoder_cache), "decoder": decoder, "cross": cross}
-        return {kind: [self.ops.to_numpy(weights) for weights in layers] for kind, layers in maps.items()}
+        seen: list[Array] = []
+
+        def note(call: Call) -> None:
+            if call.op == "attention" and call.way == "forward":
+                options = {name: value for name, value in call.options.items() if name != "dropout"}
+                weights = self.ops.attention_weights(*call.arguments[:2], **options)
+                seen.append(self.ops.to_numpy(weights))
+
+        self.replica(probe(self.ops, note)).forward(source, target)
+        encoder, decoder = seen[: self.config.num_layers], seen[self.config.num_layers :]
+        return {"encoder": encoder, "decoder": decoder[0::2], "cross": decoder[1::2]}

@@ -39,12 +39,24 @@ class Pair(Generic[Forward, Backward]):
     backward: Backward
 
 
+Repeated = TypeVar("Repeated", bound=Callable[..., Any])
+
+
+def as_it_is(function: Repeated) -> Repeated:
+    """The function itself."""
+    return function
+
+
 @dataclass(frozen=True)
 class Ops:
     """Every op by its name. The defaults are NumPy's; `dataclasses.replace(table, relu=other.relu)` swaps one.
 
     A pair's type is that of its NumPy functions: an editor follows `ops.relu.forward` to the line below and through it
     to the function, and a type checker sees whether another backend's pair takes the same arguments.
+
+    repeated     a function of a model and a batch in the form in which the backend runs it again and again: itself, or
+                 on a GPU a graph of its kernels
+    has_threads  whether the backend shares out the work of one call over the machine by itself
     """
 
     linear: Final = Pair(linear_forward, linear_backward)
@@ -78,6 +90,10 @@ class Ops:
     take: Callable[..., Array] = take
     sin: Callable[[Array], Array] = sin
     cos: Callable[[Array], Array] = cos
+
+    # What else differs: how a backend computes.
+    repeated: Callable[[Callable[..., Any]], Callable[..., Any]] = as_it_is
+    has_threads: bool = False
 
     def pairs(self) -> Iterator[tuple[str, Pair]]:
         """Every op that is a pair, with its name."""

@@ -1,8 +1,8 @@
 """Training: what repeats exactly from its seed, survives any kill, and continues as if never stopped."""
 
-from .parallel import DataParallel
 from .settings import TrainingSettings
-from .trainer import Trainer, TrainingDiverged, TrainingOutcome
+from .step import DataParallel, TrainingDiverged, training_step
+from .trainer import Trainer, TrainingOutcome
 from .training_log import LOG_NAME, PICTURE_NAME, check_new, read_log
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "TrainingSettings",
     "check_new",
     "read_log",
+    "training_step",
 ]

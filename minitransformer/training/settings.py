@@ -1,12 +1,11 @@
 """The hyper-parameters of a training, apart from the model's own."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from ..checkpoint import Checkpoint, CheckpointError
-from ..fields import SMALLEST, check_fields, positive, rate, whole
+from ..config import SMALLEST, Config, positive, rate, whole
 from ..optimizer import Schedule
 from ..threads import MOST_THREADS
 
@@ -18,8 +17,8 @@ FREE_TO_CHANGE = ("steps", "minutes", "threads", "valid_interval", "keep")
 
 
 @dataclass(frozen=True)
-class TrainingSettings:
-    """What a training does, the defaults being the paper's (Vaswani 2017, §5); raises as `check_fields`."""
+class TrainingSettings(Config):
+    """What a training does, the defaults being the paper's (Vaswani 2017, §5); raises as `Config`."""
 
     steps: int = whole(100_000, "optimiser steps in all", least=0)
     minutes: float | None = positive(None, "stop after this long, ready to be resumed")
@@ -41,25 +40,11 @@ class TrainingSettings:
     checkpoint_interval: int = whole(1000, "steps from one checkpoint to the next")
     keep: int = whole(5, "how many checkpoints stay")
 
-    __post_init__ = check_fields
-
     def schedule(self, d_model: int) -> Schedule:
         """The learning rate of each step for a model of this width, the paper's unless `peak_lr` is given."""
         if self.peak_lr is None:
             return Schedule.paper(d_model, self.warmup_steps)
         return Schedule(self.peak_lr, self.warmup_steps)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The settings as JSON holds them."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The settings that `to_dict` wrote; raises ValueError naming what is no setting, and as the class itself."""
-        unknown = sorted(set(values) - {f.name for f in fields(cls)})
-        if unknown:
-            raise ValueError(f"not a training setting: {', '.join(unknown)}")
-        return cls(**values)
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint, path: Path) -> Self:

@@ -33,17 +33,13 @@ from ..data import BPETokenizer
 from ..data.batching import Batch, Batches, check_special_ids
 from ..data.token_dataset import TokenDataset
 from ..lock import locked
-from ..models import Model
-from ..optimizer import Adam, clip_scale
-from .parallel import DataParallel, without_overflow_warnings
+from ..models import EncoderDecoder
+from ..optimizer import Adam
 from .progress import Progress
 from .settings import TrainingSettings
 from .signals import StopRequest
+from .step import DataParallel, TrainingDiverged, training_step, without_overflow_warnings
 from .training_log import LOG_NAME, TrainingLog
-
-
-class TrainingDiverged(RuntimeError):
-    """The loss or the gradient is no longer a finite number."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: Model,
+        model: EncoderDecoder,
         dataset: TokenDataset,
         settings: TrainingSettings,
         *,
@@ -85,7 +81,7 @@ class Trainer:
         valid: TokenDataset | None = None,
         tokenizer: BPETokenizer | None = None,
         languages: tuple[str, str] | None = None,
-        evaluate_bleu: Callable[[Model], float] | None = None,
+        evaluate_bleu: Callable[[EncoderDecoder], float] | None = None,
         on_validation: Callable[[], None] | None = None,
         progress: bool = True,
     ) -> None:
@@ -188,13 +184,19 @@ class Trainer:
         start = perf_counter()
         settings, step = self.settings, self.step + 1
         batches = [self._batch(self.step * settings.accumulate + i) for i in range(settings.accumulate)]
-        loss = workers.gradients(batches, settings.label_smoothing, settings.seed, step)
-        norm = self.optimizer.grad_norm()
-        for name, value in (("loss", loss), ("gradient norm", norm)):
-            if not math.isfinite(value):
-                raise TrainingDiverged(f"the {name} of step {step} is {value}: {self._what_helps()}")
         learning_rate = self.schedule(step)
-        self.optimizer.step(learning_rate, clip_scale(norm, settings.clip_norm))
+        try:
+            loss, norm = training_step(
+                workers,
+                self.optimizer,
+                batches,
+                learning_rate=learning_rate,
+                label_smoothing=settings.label_smoothing,
+                clip_norm=settings.clip_norm,
+                seed=settings.seed,
+            )
+        except TrainingDiverged as error:
+            raise TrainingDiverged(f"{error}: {self._what_helps()}") from None
         self.step = step
         tokens = sum(batch.num_source_tokens + batch.num_target_tokens for batch in batches)
         self.tokens += tokens

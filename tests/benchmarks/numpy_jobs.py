@@ -23,7 +23,7 @@ from workloads import (
 
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.decoding import greedy_search
-from minitransformer.models import DecoderState, Transformer, TransformerConfig
+from minitransformer.models import Decoding, Transformer, TransformerConfig
 from minitransformer.ops import attention_backward, attention_forward, numpy_ops
 from minitransformer.optimizer import Adam
 from minitransformer.textbook import textbook_ops
@@ -88,7 +88,7 @@ def training(
 class Endless(Transformer):
     """A model that never ends a sentence of itself, so that every translation has the longest length."""
 
-    def decode_step(self, ids: np.ndarray, state: DecoderState) -> np.ndarray:
+    def decode_step(self, ids: np.ndarray, state: Decoding) -> np.ndarray:
         """As the model's own, with the end-of-sentence token ruled out."""
         logits = super().decode_step(ids, state)
         logits[..., self.config.eos_id] = -np.inf

@@ -184,12 +184,12 @@ def copy_weights(model: TorchTransformer, state: dict[str, Tensor]) -> None:
     for stack in ("encoder", "decoder"):
         for index in range(len(getattr(model, stack))):
             old, new = f"{stack}.layers.{index}", f"{stack}.{index}"
-            norms = {"encoder": ("attention", "feed_forward")}.get(
-                stack, ("self_attention", "cross_attention", "feed_forward")
-            )
-            for norm, number in zip(norms, (1, 3) if stack == "encoder" else (1, 2, 3), strict=True):
-                renamed |= {f"{old}.{norm}_residual.norm.gamma": f"{new}.norm{number}.weight"}
-                renamed |= {f"{old}.{norm}_residual.norm.beta": f"{new}.norm{number}.bias"}
+            norms = {"self_attention": 1, "cross_attention": 2, "feed_forward": 3}
+            if stack == "encoder":
+                del norms["cross_attention"]
+            for norm, number in norms.items():
+                renamed |= {f"{old}.{norm}_norm.gamma": f"{new}.norm{number}.weight"}
+                renamed |= {f"{old}.{norm}_norm.beta": f"{new}.norm{number}.bias"}
             for name in state:
                 if name.startswith(old) and name.endswith(("weight", "bias")):
                     renamed[name] = name.replace(old, new).replace("feed_forward.", "")

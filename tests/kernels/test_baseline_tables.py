@@ -3,28 +3,28 @@
 import numpy as np
 import pytest
 import torch
-from support.baseline_cases import CONFIGS, baseline
 from support.kernels.tables import TOLERANCES, every_table, table
-from support.model_cases import STREAM, ragged
+from support.model_cases import BASELINES, STREAM, moved, ragged
 
 import kernels
-from kernels.graph import CapturedStep
+from kernels.graph import Captured
 from minitransformer.data.batching import Batch
 from minitransformer.decoding import beam_search
 from minitransformer.gradcheck import error
 from minitransformer.layers import DropoutStream
 from minitransformer.models import build_model
 from minitransformer.optimizer import Adam
+from minitransformer.training.step import loss_and_gradient
 
 KINDS = ["tanh, attention", "lstm", "convolutional"]
 
-every_kind = pytest.mark.parametrize("config", [CONFIGS[kind] for kind in KINDS], ids=KINDS)
+every_kind = pytest.mark.parametrize("config", [BASELINES[kind] for kind in KINDS], ids=KINDS)
 
 
 @every_table
 @every_kind
 def test_every_table_gives_the_same(config, backend, dtype):
-    reference = baseline(config)
+    reference = moved(config)
     model = build_model(config, table(backend, dtype), dtype)
     model.parameters.load_state_dict(reference.parameters.state_dict())
     found, batch = [], ragged([4, 2, 5], [3, 4, 1])
@@ -65,11 +65,13 @@ def test_a_step_that_could_be_captured(config):
     """The same loss as the step itself, padding to a bucket's shape and the keys of dropout from memory included."""
     batch = Batch(*ragged([4, 2, 5], [3, 4, 1]), first=0)
     reference, model = (build_model(config, kernels.torch_ops("cpu")) for _ in range(2))
-    step = CapturedStep(model, Adam(model.parameters, model.ops), seed=3)
+    run, steps = Captured(loss_and_gradient), Adam(model.parameters, model.ops)
     optimizer = Adam(reference.parameters, reference.ops)
     for number in (1, 2):
         reference.parameters.zero_grad()
         loss, cache = reference.loss(batch.source, batch.target_in, batch.target_out, 0.1, DropoutStream(3, number))
         reference.loss_backward(1.0, cache)
         optimizer.step(0.01)
-        assert float(step(batch, 0.01)) == pytest.approx(float(loss), rel=1e-5)
+        model.parameters.zero_grad()
+        assert float(run(model, batch, 1.0, 0.1, DropoutStream(3, number))) == pytest.approx(float(loss), rel=1e-5)
+        steps.step(0.01)

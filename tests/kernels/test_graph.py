@@ -1,5 +1,7 @@
 """A captured step: on a GPU a graph that is replayed, elsewhere the same reads from memory without the capture."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,11 +10,15 @@ from support.kernels.prove_kernel import DEVICE, few
 from support.model_cases import config, ragged
 
 import kernels
-from kernels.graph import CapturedStep
+from kernels.graph import Captured
 from minitransformer.data.batching import Batch
 from minitransformer.layers import DropoutStream
 from minitransformer.models import Transformer
-from minitransformer.optimizer import Adam, clip_scale
+from minitransformer.ops import numpy_ops
+from minitransformer.ops.table import as_it_is
+from minitransformer.optimizer import Adam
+from minitransformer.training import DataParallel, training_step
+from minitransformer.training.step import loss_and_gradient
 
 SEED = 5
 
@@ -27,58 +33,74 @@ def batches(seed: int) -> list[Batch]:
     ]
 
 
-def plain_steps(model: Transformer, adam: Adam, work: list[Batch], rates: list[float], clip: float | None) -> list:
-    """What the trainer does with one batch a step."""
-    losses = []
-    for batch, rate in zip(work, rates, strict=True):
-        model.parameters.zero_grad()
-        stream = DropoutStream(SEED, adam.num_steps + 1)
-        loss, cache = model.loss(batch.source, batch.target_in, batch.target_out, 0.1, stream)
-        model.loss_backward(1.0, cache)
-        adam.step(rate, clip_scale(adam.grad_norm(), clip))
-        losses.append(float(loss))
-    return losses
-
-
 @few
 @given(seed=st.integers(0, 1000), clip=st.sampled_from([None, 0.5]), attention_dropout=st.sampled_from([0.0, 0.2]))
 def test_captured_steps_are_steps_of_training(seed, clip, attention_dropout):
-    """The step's number, the learning rate, the dropout keys and the batch change from replay to replay."""
+    """The dropout keys and the batch change from replay to replay; the rest of the step is that of every backend."""
     changes = {"dropout": 0.3, "attention_dropout": attention_dropout}
-    reference = Transformer(config(**changes), dtype="float64")
-    model = Transformer(config(**changes), kernels.torch_ops(DEVICE, "float64"), "float64")
-    plain, captured = Adam(reference.parameters, reference.ops), Adam(model.parameters, model.ops)
-    step = CapturedStep(model, captured, clip_norm=clip, seed=SEED)
-    work, rates = batches(seed), [1e-2, 5e-3, 2e-2, 1e-2]
-    expected = plain_steps(reference, plain, work, rates, clip)
-    actual = [float(step(batch, rate)) for batch, rate in zip(work, rates, strict=True)]
+    ops = dataclasses.replace(kernels.torch_ops(DEVICE, "float64"), repeated=Captured)
+    work, rates, found = batches(seed), [1e-2, 5e-3, 2e-2, 1e-2], []
+    for table in (numpy_ops, ops):
+        model = Transformer(config(**changes), table, "float64")
+        adam, options = Adam(model.parameters, table), {"clip_norm": clip, "seed": SEED}
+        with DataParallel(model, 1) as workers:
+            steps = [
+                training_step(workers, adam, [batch], learning_rate=rate, **options)
+                for batch, rate in zip(work, rates, strict=True)
+            ]
+        found.append((steps, model.parameters.state_dict()))
+    (expected, truth), (actual, parameters) = found
     np.testing.assert_allclose(actual, expected, rtol=1e-9)
-    assert captured.num_steps == len(work)
-    assert len(step._replays) == 2
-    for name, array in model.parameters.state_dict().items():
+    assert isinstance(workers._run, Captured)
+    assert len(workers._run._graphs) == 2
+    for name, array in parameters.items():
         # A key's bias has no gradient but rounding errors (softmax ignores it), and Adam makes steps of them.
-        np.testing.assert_allclose(array, reference.parameters.state_dict()[name], atol=1e-7, err_msg=name)
+        np.testing.assert_allclose(array, truth[name], atol=1e-7, err_msg=name)
+
+
+def gradient_of(model: Transformer, run: Captured, batch: Batch, share: float, stream: DropoutStream) -> tuple:
+    """The loss and a copy of the gradient."""
+    model.parameters.zero_grad()
+    loss = float(run(model, batch, share, 0.1, stream))
+    return loss, model.parameters.grad.clone()
 
 
 def test_a_replay_is_no_repetition():
-    """The same batch twice: other dropout masks, the next bias correction."""
+    """The same batch twice: other dropout masks in another step, and another share of the step's gradient."""
     model = Transformer(config(dropout=0.5), kernels.torch_ops(DEVICE))
-    step = CapturedStep(model, Adam(model.parameters, model.ops), seed=SEED)
-    batch = batches(0)[0]
-    first, second = (float(step(batch, 1e-9)) for _ in range(2))
+    run, batch = Captured(loss_and_gradient), batches(0)[0]
+    first, gradient = gradient_of(model, run, batch, 1.0, DropoutStream(SEED, 1))
+    second, _ = gradient_of(model, run, batch, 1.0, DropoutStream(SEED, 2))
+    again, half = gradient_of(model, run, batch, 0.5, DropoutStream(SEED, 1))
     assert first != pytest.approx(second, rel=1e-3)
+    assert first == again
+    assert len(run._graphs) == 1
+    np.testing.assert_allclose(half.cpu(), 0.5 * gradient.cpu(), rtol=1e-5, atol=1e-7)
+
+
+def test_sentences_further_on_in_a_step_have_masks_of_their_own():
+    model = Transformer(config(dropout=0.5), kernels.torch_ops(DEVICE))
+    run, batch, stream = Captured(loss_and_gradient), batches(0)[0], DropoutStream(SEED, 1, sentence=4)
+    expected = float(loss_and_gradient(model, batch, 1.0, 0.1, stream))
+    assert gradient_of(model, run, batch, 1.0, stream)[0] == pytest.approx(expected)
+    assert gradient_of(model, run, batch, 1.0, DropoutStream(SEED, 1))[0] != pytest.approx(expected, rel=1e-3)
 
 
 def test_a_bucket_is_never_longer_than_the_model_takes():
-    model = Transformer(config(max_length=18), kernels.torch_ops(DEVICE))
-    step = CapturedStep(model, Adam(model.parameters, model.ops))
+    model, run = Transformer(config(max_length=18), kernels.torch_ops(DEVICE)), Captured(loss_and_gradient)
     pairs = ragged([17, 18], [17, 3])
-    assert np.isfinite(float(step(Batch(*pairs), 1e-3)))
+    assert np.isfinite(float(run(model, Batch(*pairs), 1.0, 0.1, DropoutStream(SEED, 1))))
 
 
-def test_a_batch_that_is_too_long_is_no_step():
-    model = Transformer(config(max_length=18), kernels.torch_ops(DEVICE))
-    adam = Adam(model.parameters, model.ops)
+def test_a_batch_that_is_too_long_is_refused():
+    model, run = Transformer(config(max_length=18), kernels.torch_ops(DEVICE)), Captured(loss_and_gradient)
     with pytest.raises(ValueError, match="the batch has 19 tokens, more than the model's max_length of 18"):
-        CapturedStep(model, adam)(Batch(*ragged([19], [3])), 1e-3)
-    assert adam.num_steps == 0
+        run(model, Batch(*ragged([19], [3])), 1.0, 0.1, DropoutStream(SEED, 1))
+
+
+def test_a_training_on_a_gpu_runs_the_graph():
+    assert kernels.torch_ops("cpu").repeated is as_it_is
+    for device in ("cuda", "cuda:0"):
+        if DEVICE == "cuda":
+            assert kernels.torch_ops(device).repeated is Captured
+            assert kernels.triton_ops(device).repeated is Captured

@@ -1,7 +1,6 @@
-"""The encoder layer and the decoder layer."""
+"""The block of an encoder and of a decoder, and what a stack makes of them."""
 
-import dataclasses
-import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,76 +9,153 @@ from support.prove import Proof, normal
 from support.prove_layer import placed, prove_layer
 
 from minitransformer.gradcheck import error
-from minitransformer.layers import BlockConfig, DecoderLayer, DropoutStream, EncoderLayer
+from minitransformer.layers import (
+    AttentionConfig,
+    Block,
+    BlockConfig,
+    Cache,
+    Context,
+    DropoutStream,
+    FeedForwardConfig,
+    NormConfig,
+    Stack,
+    StackConfig,
+    TokenEmbedding,
+)
 from minitransformer.ops import numpy_ops
 
-POST_NORM = BlockConfig(
-    d_model=4, num_heads=2, d_k=2, d_v=1, d_ff=5, dropout=0.0, attention_dropout=0.0,
-    norm_first=False, window=None, eps=1e-5,
-)  # fmt: skip
+POST_NORM = BlockConfig(AttentionConfig(num_heads=2, d_k=2, d_v=1), FeedForwardConfig(5), NormConfig(), d_model=4)
+DROPPING = replace(POST_NORM, attention=replace(POST_NORM.attention, dropout=0.4), dropout=0.3)
 CONFIGS = {
     "post-norm": POST_NORM,
-    "pre-norm": dataclasses.replace(POST_NORM, norm_first=True),
-    "dropout": dataclasses.replace(POST_NORM, dropout=0.3, attention_dropout=0.4),
-    "pre-norm, dropout, window": dataclasses.replace(
-        POST_NORM, norm_first=True, dropout=0.3, attention_dropout=0.4, window=1
+    "pre-norm": replace(POST_NORM, norm=NormConfig(first=True)),
+    "dropout": DROPPING,
+    "pre-norm, dropout, window": replace(
+        DROPPING, norm=NormConfig(first=True), attention=replace(DROPPING.attention, window=1)
     ),
 }
 STREAM = DropoutStream(seed=3, step=1, sentence=2)
 MASK = np.array([[True, True, False], [False, False, False]])
+every_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+every_mask = pytest.mark.parametrize("mask", [None, MASK], ids=["full", "padded"])
 
 
-def encoder_layer(config: BlockConfig) -> EncoderLayer:
-    return EncoderLayer(numpy_ops, config, itertools.count(10))
+def block_of(config: BlockConfig) -> Block:
+    block = Block(numpy_ops, config)
+    block.name_layers()
+    return block
 
 
-def decoder_layer(config: BlockConfig) -> DecoderLayer:
-    return DecoderLayer(numpy_ops, config, itertools.count(10))
+@every_config
+@every_mask
+def test_a_block_of_an_encoder(proof: Proof, config, mask):
+    context = Context(mask, dropout=STREAM)
 
+    def back(block: Block, dout: np.ndarray, cache: tuple) -> np.ndarray:
+        dx, dmemory = block.backward(dout, cache)
+        assert dmemory is None
+        return dx
 
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-@pytest.mark.parametrize("mask", [None, MASK], ids=["full", "padded"])
-def test_encoder_layer(proof: Proof, config, mask):
-    layer = encoder_layer(config)
     prove_layer(
-        "EncoderLayer",
-        lambda: encoder_layer(config),
+        "Block",
+        lambda: Block(numpy_ops, config),
         {"x": normal(np.random.default_rng(0), 2, 3, 4)},
-        lambda w, x: torch_model.encoder_layer(w, x, layer, config, mask, STREAM),
+        lambda w, x: torch_model.block(w, x, block_of(config), config, context),
         proof,
-        call=lambda layer, x: layer.forward(x, mask, STREAM),
+        call=lambda block, x: block.forward(x, context),
+        back=back,
     )
 
 
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-@pytest.mark.parametrize("mask", [None, MASK], ids=["full", "padded"])
-def test_decoder_layer(proof: Proof, config, mask):
-    layer, rng = decoder_layer(config), np.random.default_rng(0)
+@every_config
+@every_mask
+def test_a_block_of_a_decoder(proof: Proof, config, mask):
+    config, rng = replace(config, causal=True, cross=True), np.random.default_rng(0)
+    context = Context(memory_mask=mask, dropout=STREAM)
     prove_layer(
-        "DecoderLayer",
-        lambda: decoder_layer(config),
+        "Block of a decoder",
+        lambda: Block(numpy_ops, config),
         {"x": normal(rng, 2, 2, 4), "memory": normal(rng, 2, 3, 4)},
-        lambda w, x, memory: torch_model.decoder_layer(w, x, memory, layer, config, mask, STREAM),
+        lambda w, x, memory: torch_model.block(w, x, block_of(config), config, replace(context, memory=memory)),
         proof,
-        call=lambda layer, x, memory: layer.forward(x, memory, mask, STREAM),
+        call=lambda block, x, memory: block.forward(x, replace(context, memory=memory)),
     )
 
 
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_a_decoder_layer_in_steps_of_one_position(config):
-    layer, rng = decoder_layer(config), np.random.default_rng(0)
-    placed(layer)
+@every_config
+def test_a_block_of_a_decoder_in_steps_of_one_position(config):
+    block, rng = block_of(replace(config, causal=True, cross=True)), np.random.default_rng(0)
+    placed(block)
     x, memory = rng.standard_normal((2, 4, 4)), rng.standard_normal((2, 3, 4))
-    whole, _ = layer.forward(x, memory, MASK)
-    own = np.zeros((2, 2, 4, 2)), np.zeros((2, 2, 4, 1))
-    memory_cache = layer.cross_attention.keys_and_values(memory)
-    steps = [layer.step(x[:, t : t + 1], own, memory_cache, MASK, t) for t in range(4)]
-    assert error(np.concatenate(steps, axis=1), whole) <= 1e-12
+    whole, _ = block.forward(x, Context(memory=memory, memory_mask=MASK))
+    cache = Cache(numpy_ops, batch=2, num_beams=1)
+    for t in range(4):
+        context = Context(memory=memory, memory_mask=MASK, cache=cache)
+        assert error(block.forward(x[:, t : t + 1], context)[0], whole[:, t : t + 1]) <= 1e-12
+        cache.position += 1
 
 
-@pytest.mark.parametrize(("make", "count"), [(encoder_layer, 3), (decoder_layer, 5)])
-def test_every_dropout_site_has_its_own_number(make, count):
+@pytest.mark.parametrize(("cross", "count"), [(False, 3), (True, 5)])
+def test_every_dropout_site_has_its_own_number(cross, count):
     """One on each attention's weights and one on each sub-layer's output."""
-    layer = make(POST_NORM)
-    sites = [part.site for part in vars(layer).values() if hasattr(part, "site")]
-    assert sorted(sites) == list(range(10, 10 + count))
+    sites = [
+        layer.site for _, layer in block_of(replace(DROPPING, cross=cross)).named_layers() if hasattr(layer, "rate")
+    ]
+    assert len(sites) == len(set(sites)) == count
+
+
+# --- The tree of a configuration -------------------------------------------------------------------------------
+
+
+@every_config
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("cross", [False, True])
+def test_the_tree_counts_what_is_built(config, positions, cross):
+    tree = StackConfig(replace(config, cross=cross), 2, positions, max_length=6)
+    parts = {"block": Block(numpy_ops, tree.block), "tokens": TokenEmbedding(numpy_ops, 7, 4)}
+    built = {name: placed(part).count for name, part in parts.items()}
+    assert tree.block.num_parameters() == built["block"]
+    assert tree.num_parameters() == placed(Stack(numpy_ops, tree, parts["tokens"], "float64")).count - built["tokens"]
+    block = Block(numpy_ops, tree.block)
+    assert tree.block.attention.num_parameters(4) == placed(block.self_attention).count
+    assert tree.block.feed_forward.num_parameters(4) == placed(block.feed_forward).count
+    assert tree.block.norm.num_parameters(4) == placed(block.feed_forward_norm).count
+
+
+@every_config
+def test_a_tree_comes_back_from_its_dictionary(config):
+    tree = StackConfig(config, 2)
+    assert StackConfig.from_dict(tree.to_dict()) == tree
+    values = tree.to_dict()
+    values["block"]["attention"]["heads"] = 3
+    with pytest.raises(ValueError, match="unknown configuration fields: heads"):
+        StackConfig.from_dict(values)
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "kind", "message"),
+    [
+        (POST_NORM.attention, {"num_heads": 0}, ValueError, "num_heads is 0, expected 1 or more"),
+        (POST_NORM.attention, {"d_k": 1.5}, TypeError, "d_k must be an integer, got float"),
+        (POST_NORM.attention, {"d_v": -1}, ValueError, "d_v is -1, expected 1 or more"),
+        (POST_NORM.attention, {"window": -1}, ValueError, "window is -1, expected 0 or more"),
+        (POST_NORM.attention, {"dropout": 1.0}, ValueError, r"dropout is 1.0, expected a number in \[0, 1\)"),
+        (POST_NORM.feed_forward, {"d_ff": 0}, ValueError, "d_ff is 0, expected 1 or more"),
+        (POST_NORM.norm, {"first": 1}, TypeError, "first must be True or False, got int"),
+        (POST_NORM.norm, {"eps": 0.0}, ValueError, "eps is 0.0, expected a finite number above 0"),
+        (POST_NORM.norm, {"eps": 2}, ValueError, "eps is 2, expected"),
+        (POST_NORM, {"d_model": 0}, ValueError, "d_model is 0, expected 1 or more"),
+        (POST_NORM, {"causal": 1}, TypeError, "causal must be True or False, got int"),
+        (POST_NORM, {"cross": None}, TypeError, "cross must be True or False, got NoneType"),
+        (POST_NORM, {"dropout": -0.1}, ValueError, "dropout is -0.1, expected"),
+        (POST_NORM, {"init_gain": 0}, ValueError, "init_gain is 0, expected a finite number above 0"),
+        (StackConfig(POST_NORM, 1), {"num_layers": 0}, ValueError, "num_layers is 0, expected 1 or more"),
+        (StackConfig(POST_NORM, 1), {"max_length": 0}, ValueError, "max_length is 0, expected 1 or more"),
+        (StackConfig(POST_NORM, 1), {"positions": "rotary"}, ValueError, "positions is 'rotary', expected"),
+        (StackConfig(POST_NORM, 1), {"block": replace(POST_NORM, d_model=5)}, ValueError, "need an even width"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_each_level_refuses_what_can_not_be(part, changes, kind, message):
+    with pytest.raises(kind, match=message):
+        replace(part, **changes)

@@ -12,13 +12,15 @@ from support.prove_layer import placed, prove_layer
 
 from minitransformer.gradcheck import error
 from minitransformer.layers import (
+    Cache,
+    Context,
     DropoutStream,
     InputEmbedding,
-    Layer,
     LearnedPositions,
     SinusoidalPositions,
     TokenEmbedding,
 )
+from minitransformer.models.objectives import next_token_loss, next_token_loss_backward
 from minitransformer.ops import numpy_ops
 
 V, C = 5, 4
@@ -58,21 +60,19 @@ def test_logits(proof: Proof, shape):
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("targets", [[1, 2, 0, 4], [0, 0, 0, 0]], ids=str)
-def test_loss(proof: Proof, label_smoothing, targets):
+@pytest.mark.parametrize("targets", [[[1, 2], [0, 4]], [[0, 0], [0, 0]]], ids=str)
+def test_the_loss_of_the_next_tokens(proof: Proof, label_smoothing, targets):
     targets = np.array(targets)
     prove_layer(
-        "TokenEmbedding, loss",
+        "next_token_loss",
         tokens,
-        hidden(4, C),
+        hidden(2, 2, C),
         lambda w, hidden: oracles.cross_entropy(
             F.linear(hidden, w["table"]), torch.tensor(targets), label_smoothing, ignore_index=0
         ),
         proof,
-        call=lambda layer, hidden: layer.loss(
-            hidden, targets, label_smoothing=label_smoothing, ignore_index=0, with_grad=True
-        ),
-        back=TokenEmbedding.loss_backward,
+        call=lambda layer, hidden: next_token_loss(layer, hidden, targets, label_smoothing, pad_id=0),
+        back=next_token_loss_backward,
     )
 
 
@@ -95,7 +95,7 @@ def test_late_positions_are_made_once_a_sentence_reaches_them(monkeypatch):
     monkeypatch.setattr("minitransformer.layers.embedding.FIRST_POSITIONS", 4)
     layer, whole = SinusoidalPositions(numpy_ops, 10**15, 8, "float64"), torch_model.sinusoids(60, 8).numpy()
     for start, length in ((0, 3), (2, 2), (2, 3), (20, 1), (0, 60)):
-        added = layer.forward(np.zeros((1, length, 8)), start)
+        added, _ = layer.forward(np.zeros((1, length, 8)), start)
         np.testing.assert_allclose(added[0], whole[start : start + length], rtol=0, atol=1e-12)
 
 
@@ -114,58 +114,52 @@ def test_a_shift_is_a_rotation_of_every_pair_of_channels(shift):
 def test_sinusoidal_positions_are_added(start):
     layer = SinusoidalPositions(numpy_ops, 7, C, "float64")
     x = np.random.default_rng(0).standard_normal((2, 3, C))
-    assert error(layer.forward(x, start), x + layer.table[None, start : start + 3]) <= 1e-15
-    np.testing.assert_array_equal(layer.backward(x), x)
+    out, cache = layer.forward(x, start)
+    assert error(out, x + layer.table[None, start : start + 3]) <= 1e-15
+    np.testing.assert_array_equal(layer.backward(x, cache), x)
 
 
-@pytest.mark.parametrize("shape", [(2, 3, C), (1, 1, C), (3, 6, C)])
-def test_learned_positions(proof: Proof, shape):
+@pytest.mark.parametrize(("shape", "start"), [((2, 3, C), 0), ((1, 1, C), 0), ((3, 6, C), 0), ((2, 3, C), 2)])
+def test_learned_positions(proof: Proof, shape, start):
     prove_layer(
         "LearnedPositions",
         lambda: LearnedPositions(numpy_ops, 6, C),
         {"x": normal(np.random.default_rng(0), *shape)},
-        lambda w, x: x + w["table"][: x.shape[1]],
+        lambda w, x: x + w["table"][start : start + x.shape[1]],
         proof,
-        call=lambda layer, x: (layer.forward(x), None),
-        back=lambda layer, dout, cache: layer.backward(dout),
+        call=lambda layer, x: layer.forward(x, start),
     )
 
 
 # --- What a stack begins with ----------------------------------------------------------------------------------
 
 
-class Embedded(Layer):
-    """A token table and one stack's input."""
-
-    def __init__(self, rate: float) -> None:
-        super().__init__(numpy_ops)
-        self.tokens = tokens()
-        self.embedding = InputEmbedding(numpy_ops, LearnedPositions(numpy_ops, 6, C), rate, site=2)
-
-    def forward(self, ids: np.ndarray) -> tuple:
-        return self.embedding.forward(ids, self.tokens, STREAM)
-
-    def backward(self, dout: np.ndarray, cache: tuple) -> None:
-        self.embedding.backward(dout, cache, self.tokens)
+def embedding(rate: float, positions: LearnedPositions | SinusoidalPositions | None = None) -> InputEmbedding:
+    return InputEmbedding(numpy_ops, tokens(), positions or LearnedPositions(numpy_ops, 6, C), rate)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_input_embedding_drops_the_sum_of_tokens_and_positions(proof: Proof, rate):
     def oracle(w: torch_model.Weights, ids: torch.Tensor) -> torch.Tensor:
-        x = math.sqrt(C) * F.embedding(ids, w["tokens.table"]) + w["embedding.positions.table"][: ids.shape[1]]
-        return oracles.dropped(x, STREAM.at(2, rate))
+        x = math.sqrt(C) * F.embedding(ids, w["tokens.table"]) + w["positions.table"][: ids.shape[1]]
+        return oracles.dropped(x, STREAM.at(embedding(rate).site, rate))
 
-    prove_layer("InputEmbedding", lambda: Embedded(rate), {"ids": IDS}, oracle, proof)
+    prove_layer(
+        "InputEmbedding",
+        lambda: embedding(rate),
+        {"ids": IDS},
+        oracle,
+        proof,
+        call=lambda layer, ids: layer.forward(ids, Context(dropout=STREAM)),
+    )
 
 
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
 def test_a_step_is_one_position_of_the_whole(kind):
-    learned, sinusoidal = LearnedPositions(numpy_ops, 6, C), SinusoidalPositions(numpy_ops, 6, C, "float64")
-    table = tokens()
-    embedding = InputEmbedding(numpy_ops, learned if kind == "learned" else sinusoidal, 0.1, site=0)
-    for layer in (table, learned):
-        placed(layer)
-    whole, _ = embedding.forward(IDS, table)
-    for position in range(3):
-        stepped = embedding.step(IDS[:, position : position + 1], table, position)
-        np.testing.assert_array_equal(stepped, whole[:, position : position + 1])
+    layer = embedding(0.1, SinusoidalPositions(numpy_ops, 6, C, "float64") if kind == "sinusoidal" else None)
+    placed(layer)
+    whole, _ = layer.forward(IDS)
+    cache = Cache(numpy_ops, batch=2, num_beams=1)
+    for cache.position in range(3):
+        now = slice(cache.position, cache.position + 1)
+        np.testing.assert_array_equal(layer.forward(IDS[:, now], Context(cache=cache))[0], whole[:, now])

@@ -11,7 +11,7 @@ from support.prove import Proof, normal
 from support.prove_layer import placed, prove_layer
 
 from minitransformer.gradcheck import error
-from minitransformer.layers import FeedForward, FlatParameters, Linear
+from minitransformer.layers import FeedForward, FeedForwardConfig, FlatParameters, Linear
 from minitransformer.ops import numpy_ops
 
 SHAPES = [(3, 4), (2, 1, 4), (1, 3, 4), (4,)]
@@ -26,12 +26,18 @@ def test_linear(proof: Proof, shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_feed_forward(proof: Proof, shape):
     x = normal(np.random.default_rng(0), *shape)
-    prove_layer("FeedForward", lambda: FeedForward(numpy_ops, 4, 5), {"x": x}, torch_model.feed_forward, proof)
+    prove_layer(
+        "FeedForward",
+        lambda: FeedForward(numpy_ops, 4, FeedForwardConfig(5)),
+        {"x": x},
+        torch_model.feed_forward,
+        proof,
+    )
 
 
 def test_feed_forward_is_two_convolutions_with_kernel_size_one():
     """Vaswani 2017, §3.3: "Another way of describing this is as two convolutions with kernel size 1"."""
-    layer = FeedForward(numpy_ops, 4, 7)
+    layer = FeedForward(numpy_ops, 4, FeedForwardConfig(7))
     weights = {name: torch.tensor(w) for name, w in placed(layer).state_dict().items()}
     x = np.random.default_rng(1).standard_normal((2, 5, 4))
 

@@ -12,7 +12,7 @@ from support.prove import Proof, normal
 from support.prove_layer import placed, prove_layer
 
 from minitransformer.gradcheck import error
-from minitransformer.layers import DropoutStream, Recurrent, RecurrentStack
+from minitransformer.layers import Cache, Context, DropoutStream, Recurrent, RecurrentStack
 from minitransformer.ops import numpy_ops
 
 B, T, C_IN, C = 3, 4, 2, 3
@@ -38,10 +38,10 @@ def split(dout: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_recurrent(proof: Proof, cell, mask, rate):
     rng = np.random.default_rng(0)
-    layer = Recurrent(numpy_ops, cell, C_IN, C, dropout=rate, site=7)
+    layer = Recurrent(numpy_ops, cell, C_IN, C, dropout=rate)
 
     def call(layer, x, *state):
-        (out, final), cache = layer.forward(x, state, mask, STREAM)
+        (out, final), cache = layer.forward(x, state, Context(mask, dropout=STREAM))
         return joined(out, final), cache
 
     def back(layer, dout, cache):
@@ -59,7 +59,7 @@ def test_recurrent(proof: Proof, cell, mask, rate):
 
     prove_layer(
         f"Recurrent, {cell}",
-        lambda: Recurrent(numpy_ops, cell, C_IN, C, dropout=rate, site=7),
+        lambda: Recurrent(numpy_ops, cell, C_IN, C, dropout=rate),
         {"x": normal(rng, B, T, C_IN)} | {f"state {i}": normal(rng, B, C) for i in range(STATES[cell])},
         oracle,
         proof,
@@ -72,10 +72,12 @@ def test_recurrent(proof: Proof, cell, mask, rate):
 @every_mask
 def test_a_stack(proof: Proof, cell, mask):
     def make() -> RecurrentStack:
-        return RecurrentStack(numpy_ops, cell, C, 2, itertools.count(3), dropout=0.4)
+        stack = RecurrentStack(numpy_ops, cell, C, 2, dropout=0.4)
+        stack.name_layers()
+        return stack
 
     def call(layer, x):
-        (out, finals), cache = layer.forward(x, None, mask, STREAM)
+        (out, finals), cache = layer.forward(x, None, Context(mask, dropout=STREAM))
         return joined(out, itertools.chain(*finals)), cache
 
     def back(layer, dout, cache):
@@ -94,7 +96,7 @@ def test_a_stack(proof: Proof, cell, mask):
 @every_cell
 def test_a_stack_equals_torch_s_own_module(cell):
     """`torch.nn.RNN` and `torch.nn.LSTM` of two layers, their parameters' gradients among what is compared."""
-    stack = RecurrentStack(numpy_ops, cell, C, 2, itertools.count())
+    stack = RecurrentStack(numpy_ops, cell, C, 2)
     parameters = placed(stack)
     module = {"tanh": torch.nn.RNN, "lstm": torch.nn.LSTM}[cell](C, C, 2, batch_first=True, dtype=torch.float64)
     ours = {name: torch.tensor(value) for name, value in parameters.state_dict().items()}
@@ -139,7 +141,7 @@ def test_padding_carries_the_state_unchanged(cell):
     placed(layer)
     rng = np.random.default_rng(0)
     x, state = rng.standard_normal((B, T, C_IN)), tuple(rng.standard_normal((B, C)) for _ in range(STATES[cell]))
-    (out, final), cache = layer.forward(x, state, MASK)
+    (out, final), cache = layer.forward(x, state, Context(MASK))
     np.testing.assert_array_equal(out[1, 2], out[1, 1])
     np.testing.assert_array_equal(out[1, 3], out[1, 1])
     for part, before in zip(final, state, strict=True):
@@ -149,7 +151,7 @@ def test_padding_carries_the_state_unchanged(cell):
     for gradient, part in zip(dstate, final, strict=True):
         np.testing.assert_array_equal(gradient[2], part[2])
     other = np.where(MASK[..., None], x, 1e3)
-    (of_other, final_of_other), _ = layer.forward(other, state, MASK)
+    (of_other, final_of_other), _ = layer.forward(other, state, Context(MASK))
     np.testing.assert_array_equal(of_other, out)
     for part, of_other in zip(final, final_of_other, strict=True):
         np.testing.assert_array_equal(of_other, part)
@@ -157,14 +159,15 @@ def test_padding_carries_the_state_unchanged(cell):
 
 @every_cell
 def test_one_position_at_a_time_equals_all_at_once(cell):
-    stack = RecurrentStack(numpy_ops, cell, C, 2, itertools.count())
+    stack = RecurrentStack(numpy_ops, cell, C, 2)
     placed(stack)
     x = np.random.default_rng(0).standard_normal((B, T, C))
     (whole, finals), _ = stack.forward(x)
-    states = [tuple(np.zeros((B, C)) for _ in range(STATES[cell])) for _ in range(2)]
+    cache = Cache(numpy_ops, batch=B, num_beams=1)
     for t in range(T):
-        out, states = stack.step(x[:, t], states)
-        assert error(out, whole[:, t]) <= 1e-12
+        (out, _), _ = stack.forward(x[:, t : t + 1], None, Context(cache=cache))
+        assert error(out[:, 0], whole[:, t]) <= 1e-12
+    states = [cache.rows[layer.name] for layer in stack.layers]
     for state, final in zip(itertools.chain(*states), itertools.chain(*finals), strict=True):
         assert error(state, final) <= 1e-12
 
@@ -174,7 +177,7 @@ def test_one_position_at_a_time_equals_all_at_once(cell):
 def test_empty_arrays(cell, batch, time):
     layer = Recurrent(numpy_ops, cell, C_IN, C)
     parameters = placed(layer)
-    (out, final), cache = layer.forward(np.ones((batch, time, C_IN)), None, np.ones((batch, time), bool))
+    (out, final), cache = layer.forward(np.ones((batch, time, C_IN)), None, Context(np.ones((batch, time), bool)))
     dx, _ = layer.backward(np.ones((batch, time, C)), final, cache)
     assert (out.shape, dx.shape) == ((batch, time, C), (batch, time, C_IN))
     np.testing.assert_array_equal(parameters.grad, 0)
@@ -189,10 +192,10 @@ def test_much_is_kept_at_first():
 
 
 def test_dropout_is_never_on_what_goes_to_the_next_position():
-    layer = Recurrent(numpy_ops, "tanh", C_IN, C, dropout=0.5, site=1)
+    layer = Recurrent(numpy_ops, "tanh", C_IN, C, dropout=0.5)
     placed(layer)
     x = np.random.default_rng(0).standard_normal((B, T, C_IN))
-    (dropped, final), _ = layer.forward(x, None, None, STREAM)
+    (dropped, final), _ = layer.forward(x, None, Context(dropout=STREAM))
     (plain, plain_final), _ = layer.forward(x)
     np.testing.assert_array_equal(final[0], plain_final[0])
     kept = dropped != 0

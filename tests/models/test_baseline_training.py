@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.baseline_cases import CONFIGS, every_config
+from support.model_cases import BASELINES, every_baseline
 from support.toy_training import SETTINGS, TOKENIZER, toy_model, toy_trainer
 
 from minitransformer.checkpoint import CheckpointError, checkpoint_path, load_checkpoint, save_checkpoint
@@ -60,7 +60,7 @@ def test_a_training_resumed_equals_one_that_was_not(tmp_path, kind):
     """To the bit, with two threads, two batches a step, and dropout; and it learns."""
 
     def model():
-        return build_model(replace(CONFIGS[kind], vocab_size=12, dropout=0.1), seed=1)
+        return build_model(replace(BASELINES[kind], vocab_size=12, dropout=0.1), seed=1)
 
     whole, halves = (replace(SETTINGS, steps=steps, valid_interval=6) for steps in (12, 6))
     uninterrupted = toy_trainer(tmp_path / "whole", whole, model=model())
@@ -74,7 +74,7 @@ def test_a_training_resumed_equals_one_that_was_not(tmp_path, kind):
     assert losses[-1] < losses[0]
 
 
-@every_config
+@every_baseline
 def test_a_checkpoint_is_of_a_kind(tmp_path, config):
     model = build_model(replace(config, vocab_size=TOKENIZER.vocab_size), seed=4)
     trainer = toy_trainer(tmp_path, replace(SETTINGS, steps=1), model=model, valid=None)
@@ -114,7 +114,7 @@ def test_an_unknown_kind(tmp_path):
     assert "\n" not in str(refused.value)
 
 
-@every_config
+@every_baseline
 def test_a_configuration_comes_back(config):
     written = json.loads(json.dumps(config.to_dict()))
     assert config_from_dict(written) == config

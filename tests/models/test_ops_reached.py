@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from support.model_cases import STREAM, config, ragged
+from support.model_cases import BASELINES, STREAM, config, every_baseline, moved, ragged
 from support.spies import Spies
 
 from minitransformer.gradcheck import error
-from minitransformer.models import Transformer
+from minitransformer.models import EncoderDecoder, Transformer, build_model
 from minitransformer.ops import (
     Ops,
     Pair,
@@ -32,19 +32,19 @@ OPTIONS = {
 }
 
 
-def run_loss(model: Transformer) -> float:
+def run_loss(model: EncoderDecoder) -> float:
     loss, cache = model.loss(*BATCH, 0.1, STREAM)
     model.loss_backward(1.0, cache)
     return loss
 
 
-def run_logits(model: Transformer) -> np.ndarray:
+def run_logits(model: EncoderDecoder) -> np.ndarray:
     logits, cache = model.forward(BATCH.source, BATCH.target_in, STREAM)
     model.backward(np.ones_like(logits), cache)
     return logits
 
 
-def run_decoding(model: Transformer) -> np.ndarray:
+def run_decoding(model: EncoderDecoder) -> np.ndarray:
     state = model.start_decoding(BATCH.source, num_beams=2)
     return np.stack([model.decode_step(np.ones((2, 2), np.int64), state) for _ in range(3)])
 
@@ -108,6 +108,38 @@ def test_results_have_the_model_s_type(dtype):
     model = Transformer(config(), dtype=dtype)
     results = [run_loss(model), run_logits(model), run_decoding(model), *run_maps(model)["cross"]]
     assert {np.asarray(result).dtype for result in results} == {np.dtype(dtype)}
+
+
+@every_baseline
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_results_of_baselines_have_the_model_s_type(config, dtype):
+    model = moved(config, dtype)
+    results = [run_loss(model), run_logits(model), run_decoding(model), model.parameters.grad]
+    state = model.start_decoding(BATCH.source, 2)
+    model.decode_step(np.ones((2, 2), np.int64), state)
+    results += [
+        array for kept in (state.cache.rows, state.cache.shared) for arrays in kept.values() for array in arrays
+    ]
+    assert {np.asarray(result).dtype for result in results} == {np.dtype(dtype)}
+
+
+REACHED = {
+    "tanh": {"tanh"},
+    "tanh, attention": {"tanh", "additive_attention"},
+    "lstm": {"tanh", "sigmoid"},
+    "lstm, attention": {"tanh", "sigmoid", "additive_attention"},
+    "convolutional": {"sigmoid", "conv1d", "attention"},
+}
+
+
+@pytest.mark.parametrize("kind", REACHED)
+def test_ops_reached_by_baselines(kind):
+    """Every forward has its backward; but for a state's product all positions have theirs in one product."""
+    spies = Spies()
+    run_loss(build_model(BASELINES[kind], spies.ops))
+    assert spies.math == REACHED[kind] | {"linear", "dropout", "embedding", "linear_cross_entropy"}
+    unpaired = {name for name in spies.math if spies.calls[f"{name}_forward"] != spies.calls[f"{name}_backward"]}
+    assert unpaired == (set() if kind == "convolutional" else {"linear"})
 
 
 # --- A swapped op is the one that is called --------------------------------------------------------------------

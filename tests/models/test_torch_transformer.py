@@ -1,6 +1,5 @@
 """The model is the paper's: `torch.nn.Transformer`, with the same weights, gives the same numbers."""
 
-import itertools
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -14,9 +13,8 @@ from support.torch_model import inside, sinusoids
 from torch import Tensor, nn
 
 from minitransformer.gradcheck import error
-from minitransformer.layers import TokenEmbedding
+from minitransformer.layers import Stack, TokenEmbedding
 from minitransformer.models import Transformer, TransformerConfig
-from minitransformer.models.stacks import Decoder, Encoder, make_positions
 from minitransformer.ops import numpy_ops
 
 
@@ -61,11 +59,11 @@ def as_torch_names_it(ours: Mapping[str, Tensor], norm_first: bool) -> dict[str,
         theirs[f"transformer.{target}.weight"] = ours[f"{source}.gamma"]
         theirs[f"transformer.{target}.bias"] = ours[f"{source}.beta"]
 
-    residuals = {
-        "encoder": ("attention", "feed_forward"),
+    norms = {
+        "encoder": ("self_attention", "feed_forward"),
         "decoder": ("self_attention", "cross_attention", "feed_forward"),
     }
-    for stack, names in residuals.items():
+    for stack, names in norms.items():
         for index in {int(name.split(".")[0]) for name in inside(ours, f"{stack}.layers")}:
             layer = f"{stack}.layers.{index}"
             part = partial(inside, inside(ours, layer))
@@ -79,7 +77,7 @@ def as_torch_names_it(ours: Mapping[str, Tensor], norm_first: bool) -> dict[str,
                 copy(joined, f"{layer}.multihead_attn.in_proj_")
                 copy(part("cross_attention.output"), f"{layer}.multihead_attn.out_proj.")
             for number, name in enumerate(names, start=1):
-                copy_norm(f"{layer}.{name}_residual.norm", f"{layer}.norm{number}")
+                copy_norm(f"{layer}.{name}_norm", f"{layer}.norm{number}")
         if norm_first:
             copy_norm(f"{stack}.final_norm", f"{stack}.norm")
     return theirs
@@ -138,14 +136,11 @@ def test_the_same_loss_with_label_smoothing(model, batch):
 def test_table_3_s_models_have_as_many_parameters_as_torch_s(preset, million, papers):
     """Counted without making them. A joined vocabulary of "about 37000 tokens" (§5.1) gives the paper's figures."""
     sizes = getattr(TransformerConfig, preset)(37_000)
-    sites = itertools.count()
-    source_positions, target_positions = make_positions(numpy_ops, sizes, "float32")
-    parts = (
-        TokenEmbedding(numpy_ops, sizes.vocab_size, sizes.d_model),
-        Encoder(numpy_ops, sizes, source_positions, sites),
-        Decoder(numpy_ops, sizes, target_positions, sites),
-    )
-    ours = sum(math.prod(parameter.shape) for part in parts for _, parameter in part.named_parameters())
+    tokens = TokenEmbedding(numpy_ops, sizes.vocab_size, sizes.d_model)
+    stacks = [Stack(numpy_ops, tree, tokens, "float32") for tree in (sizes.encoder, sizes.decoder)]
+    parameters = {id(p): math.prod(p.shape) for stack in stacks for _, p in stack.named_parameters()}  # tokens once
+    ours = sum(parameters.values())
+    assert ours == sizes.num_parameters
     with torch.device("meta"):  # shapes without memory
         theirs = sum(parameter.numel() for parameter in TorchModel(sizes).parameters())
     assert ours == theirs

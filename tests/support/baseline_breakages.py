@@ -3,7 +3,7 @@
 from support.breakages import Breakage
 
 RECURRENT, CONVOLUTION = "tests/layers/test_recurrent_layers.py", "tests/layers/test_convolution_layers.py"
-DECODING, GRADIENTS = "tests/models/test_baseline_decoding.py", "tests/models/test_baseline_gradients.py"
+DECODING, GRADIENTS = "tests/models/test_decoding_in_steps.py", "tests/models/test_gradients.py"
 
 BASELINE_BREAKAGES = [
     Breakage(
@@ -80,7 +80,7 @@ BASELINE_BREAKAGES = [
         "dropout on what goes to the next position",
         "layers/recurrent.py",
         "            hidden[:, t + 1] = current[0]\n",
-        "            drop = dropout_at(dropout, self.site, self.rate)\n"
+        "            drop = context.drop(self.site, self.rate)\n"
         "            current = (self.ops.dropout.forward(current[0], drop)[0], *current[1:])\n"
         "            hidden[:, t + 1] = current[0]\n",
         RECURRENT,
@@ -123,35 +123,35 @@ BASELINE_BREAKAGES = [
     Breakage(
         "a search that forgets the newest position instead of the oldest",
         "layers/convolution.py",
-        "window[:, 1:]",
-        "window[:, :-1]",
+        "(x[:, x.shape[1] - past.shape[1] :],)",
+        "(x[:, : past.shape[1]],)",
         CONVOLUTION,
     ),
     Breakage(
         "a recurrent decoder that attends to padding",
-        "models/recurrent.py",
-        "self.attention.forward(hidden, states, mask)",
-        "self.attention.forward(hidden, states)",
+        "layers/additive_attention.py",
+        "key_mask=context.memory_mask",
+        "key_mask=None",
         DECODING,
     ),
     Breakage(
         "nothing goes back through the single context vector",
-        "models/recurrent.py",
+        "models/baselines/recurrent.py",
         "return dstates, dfinals",
         "return dstates, [tuple(0 * d for d in final) for final in dfinals]",
         GRADIENTS,
     ),
     Breakage(
         "the encoder's values without the gradient of its input",
-        "models/convolutional.py",
-        "self.embedding.backward(dx + dembedded, embedding_cache, tokens)\n\n\nclass ConvolutionalDecoder",
-        "self.embedding.backward(dx, embedding_cache, tokens)\n\n\nclass ConvolutionalDecoder",
+        "models/baselines/convolutional.py",
+        "self.embedding.backward(dhidden + dembedded, embedding_cache)",
+        "self.embedding.backward(dhidden, embedding_cache)",
         GRADIENTS,
     ),
     Breakage(
         "beams that keep another beam's state",
-        "models/decoder_state.py",
-        "self.rows = [tuple(self.ops.take(array, rows) for array in layer) for layer in self.rows]",
+        "layers/cache.py",
+        "self.rows = {name: tuple(take(array, rows) for array in kept) for name, kept in self.rows.items()}",
         "pass",
         DECODING,
     ),

@@ -1,22 +1,15 @@
-"""Small models and ragged batches for the proofs of the whole model."""
+"""Small models of every kind, every option in one of them at least, and ragged batches for their proofs."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from support.prove import read_only
 
 from minitransformer.layers import DropoutStream
-from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.models import ConvolutionalConfig, ModelConfig, RecurrentConfig, TransformerConfig, build_model
 
 STREAM = DropoutStream(seed=11, step=3, sentence=2)
-
-
-class Pairs(NamedTuple):
-    """Sentences in ids, padded on the right with 0: what `Transformer.loss` takes."""
-
-    source: np.ndarray
-    target_in: np.ndarray
-    target_out: np.ndarray
 
 
 def config(**changes: Any) -> TransformerConfig:
@@ -25,13 +18,48 @@ def config(**changes: Any) -> TransformerConfig:
     return TransformerConfig(**{**sizes, "dropout": 0.0, **changes})
 
 
-def model_of(dtype: str = "float64", seed: int = 0, **changes: Any) -> Transformer:
+SIZES: dict[str, Any] = {"vocab_size": 11, "d_model": 6, "max_length": 16, "dropout": 0.3}
+BASELINES: dict[str, RecurrentConfig | ConvolutionalConfig] = {
+    "tanh": RecurrentConfig(**SIZES, num_layers=1, cell="tanh", attention=False),
+    "tanh, attention": RecurrentConfig(**SIZES, num_layers=2, cell="tanh"),
+    "lstm": RecurrentConfig(**SIZES, num_layers=2, attention=False),
+    "lstm, attention": RecurrentConfig(**SIZES, num_layers=1),
+    "convolutional": ConvolutionalConfig(**SIZES, num_layers=2),
+    "convolutional, wide": ConvolutionalConfig(**SIZES, num_layers=1, kernel_width=5),
+    "convolutional, narrow": ConvolutionalConfig(**SIZES, num_layers=1, kernel_width=1),
+}
+TRANSFORMERS: dict[str, TransformerConfig] = {
+    "post-norm": config(num_layers=2, dropout=0.3, attention_dropout=0.3),
+    "pre-norm, learned": config(norm_first=True, positions="learned", dropout=0.3),
+    "window": config(window=1, num_layers=2, dropout=0.3),
+    "widths": config(d_k=3, d_v=2, num_heads=3, num_layers=1, num_decoder_layers=2),
+    "one head": config(num_heads=1),
+}
+MODELS: dict[str, TransformerConfig | RecurrentConfig | ConvolutionalConfig] = {**TRANSFORMERS, **BASELINES}
+every_model = pytest.mark.parametrize("config", MODELS.values(), ids=list(MODELS))
+every_baseline = pytest.mark.parametrize("config", BASELINES.values(), ids=list(BASELINES))
+
+
+def moved(config: ModelConfig, dtype: str = "float64", seed: int = 0, by: float = 0.3) -> Any:
     """A model with every parameter moved away from where it starts, so that no bias is 0 and no gamma 1."""
-    model = Transformer(config(**changes), dtype=dtype)
+    model = build_model(config, dtype=dtype, seed=seed)
     rng = np.random.default_rng(seed)
     for parameter in model.parameters.named.values():
-        parameter.data += 0.3 * rng.standard_normal(parameter.shape)
+        parameter.data += by * rng.standard_normal(parameter.shape)
     return model
+
+
+def model_of(dtype: str = "float64", seed: int = 0, **changes: Any) -> Any:
+    """A Transformer with such parameters."""
+    return moved(config(**changes), dtype, seed)
+
+
+class Pairs(NamedTuple):
+    """Sentences in ids, padded on the right with 0: what `Model.loss` takes."""
+
+    source: np.ndarray
+    target_in: np.ndarray
+    target_out: np.ndarray
 
 
 def ragged(

@@ -15,7 +15,11 @@ ALREADY_THERE = 0.5
 
 
 def placed(layer: Layer, dtype: Any = "float64", seed: int = 0) -> FlatParameters:
-    """The layer's parameters in flat arrays, standard normal every one: no bias is 0 and no gamma 1."""
+    """The layer's parameters in flat arrays, standard normal every one: no bias is 0 and no gamma 1.
+
+    What is inside the layer gets its name, as in a model, and with it dropout of its own.
+    """
+    layer.name_layers()
     parameters = FlatParameters(dict(layer.named_parameters()), numpy_ops, dtype)
     rng = np.random.default_rng(seed)
     for parameter in parameters.named.values():

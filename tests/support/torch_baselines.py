@@ -11,14 +11,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from support import oracles
-from support.torch_model import TorchModel, Weights, drop, inside, linear
+from support.torch_model import TorchModel, TorchTransformer, Weights, drop, inside, linear
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from minitransformer.layers import AttendingConvolution, DropoutStream, GatedConvolution, ResidualConvolution
-from minitransformer.models import ConvolutionalTranslator, RecurrentConfig, RecurrentTranslator
+from minitransformer.models import EncoderDecoder
 
-HALVED = math.sqrt(0.5)
+ROOT_HALF = math.sqrt(0.5)
 
 
 def torch_gates(gates: Tensor) -> Tensor:
@@ -107,15 +107,15 @@ def residual_convolution(
     mask: np.ndarray | None = None,
     stream: DropoutStream | None = None,
 ) -> Tensor:
-    return (x + gated_convolution(inside(w, "convolution"), x, layer.convolution, mask, stream)) * HALVED
+    return (x + gated_convolution(inside(w, "convolution"), x, layer.convolution, mask, stream)) * ROOT_HALF
 
 
 def step_attention(
     w: Weights, hidden: Tensor, embedded: Tensor, keys: Tensor, values: Tensor, key_mask: np.ndarray | None = None
 ) -> Tensor:
-    query = (linear(inside(w, "query"), hidden) + embedded) * HALVED
-    context = oracles.attention(query[:, None], keys[:, None], values[:, None], key_mask=key_mask)
-    return (hidden + context[:, 0]) * HALVED
+    query = (linear(inside(w, "query"), hidden) + embedded) * ROOT_HALF
+    mixed = oracles.attention(query[:, None], keys[:, None], values[:, None], key_mask=key_mask)
+    return (hidden + mixed[:, 0]) * ROOT_HALF
 
 
 def attending_convolution(
@@ -129,48 +129,38 @@ def attending_convolution(
     stream: DropoutStream | None = None,
 ) -> Tensor:
     hidden = gated_convolution(inside(w, "convolution"), x, layer.convolution, None, stream)
-    return (x + step_attention(inside(w, "attention"), hidden, embedded, keys, values, key_mask)) * HALVED
+    return (x + step_attention(inside(w, "attention"), hidden, embedded, keys, values, key_mask)) * ROOT_HALF
 
 
-class TorchBaseline(TorchModel):
-    """The recurrent and the convolutional model."""
+class TorchRecurrent(TorchModel):
+    """The recurrent model."""
 
-    def forward(self, source: np.ndarray, target: np.ndarray, stream: DropoutStream | None = None) -> Tensor:
-        """Logits `(B, Tt, V)`."""
-        mask, hidden_of = source != self.config.pad_id, self._convolutional
-        if isinstance(self.model, RecurrentTranslator):
-            hidden_of = self._recurrent
-        hidden = hidden_of(self._embed("encoder", source, stream), self._embed("decoder", target, stream), mask, stream)
-        return F.linear(hidden, self.weights["tokens.table"])
-
-    def _embed(self, side: str, ids: np.ndarray, stream: DropoutStream | None) -> Tensor:
-        x = F.embedding(torch.tensor(ids), self.weights["tokens.table"]) * self.config.d_model**0.5
-        positions = self.weights.get(f"{side}.embedding.positions.table")
-        if positions is not None:
-            x = x + positions[: ids.shape[1]]
-        return oracles.dropped(x, drop(stream, getattr(self.model, side).embedding.site, self.config.dropout))
-
-    def _recurrent(self, x: Tensor, y: Tensor, mask: np.ndarray, stream: DropoutStream | None) -> Tensor:
-        model, w, config = self.model, self.weights, self.config
-        assert isinstance(model, RecurrentTranslator)
-        assert isinstance(config, RecurrentConfig)
-        cell = config.cell
+    def hidden(self, x: Tensor, y: Tensor, mask: np.ndarray, stream: DropoutStream | None) -> Tensor:
+        model, w, cell = self.model, self.weights, self.config.cell
         encoder, decoder = (inside(w, f"{side}.stack") for side in ("encoder", "decoder"))
         states, finals = recurrent_stack(encoder, x, model.encoder.stack.layers, cell, None, mask, stream)
         hidden, _ = recurrent_stack(decoder, y, model.decoder.stack.layers, cell, finals, None, stream)
-        if not config.attention:
+        if not self.config.attention:
             return hidden
-        context = additive_attention(inside(w, "decoder.attention"), hidden, states, mask)
-        return torch.tanh(linear(inside(w, "decoder.combine"), torch.cat([hidden, context], dim=-1)))
+        mixed = additive_attention(inside(w, "decoder.attention"), hidden, states, mask)
+        return torch.tanh(linear(inside(w, "decoder.combine"), torch.cat([hidden, mixed], dim=-1)))
 
-    def _convolutional(self, x: Tensor, y: Tensor, mask: np.ndarray, stream: DropoutStream | None) -> Tensor:
-        model, w = self.model, self.weights
-        assert isinstance(model, ConvolutionalTranslator)
+
+class TorchConvolutional(TorchModel):
+    """The convolutional model."""
+
+    def hidden(self, x: Tensor, y: Tensor, mask: np.ndarray, stream: DropoutStream | None) -> Tensor:
         keys, hidden = x, y
-        for index, layer in enumerate(model.encoder.layers):
-            keys = residual_convolution(inside(w, f"encoder.layers.{index}"), keys, layer, mask, stream)
-        values = (keys + x) * HALVED
-        for index, layer in enumerate(model.decoder.layers):
-            within = inside(w, f"decoder.layers.{index}")
-            hidden = attending_convolution(within, hidden, y, keys, values, layer, mask, stream)
+        for index, layer in enumerate(self.model.encoder.layers):
+            keys = residual_convolution(inside(self.weights, f"encoder.layers.{index}"), keys, layer, mask, stream)
+        values = (keys + x) * ROOT_HALF
+        for index, layer in enumerate(self.model.decoder.layers):
+            w = inside(self.weights, f"decoder.layers.{index}")
+            hidden = attending_convolution(w, hidden, y, keys, values, layer, mask, stream)
         return hidden
+
+
+def torch_twin(model: EncoderDecoder, dtype: torch.dtype = torch.float64) -> TorchModel:
+    """The same model of any kind in PyTorch, with copies of its weights."""
+    kinds = {"transformer": TorchTransformer, "recurrent": TorchRecurrent, "convolutional": TorchConvolutional}
+    return kinds[model.config.kind](model, dtype)

@@ -16,7 +16,15 @@ import torch.nn.functional as F
 from support import oracles
 from torch import Tensor
 
-from minitransformer.layers import BlockConfig, DecoderLayer, DropoutStream, EncoderLayer
+from minitransformer.layers import (
+    AttentionConfig,
+    Block,
+    BlockConfig,
+    Context,
+    DropoutStream,
+    FeedForwardConfig,
+    NormConfig,
+)
 from minitransformer.ops import Dropout
 
 Weights = Mapping[str, Tensor]
@@ -67,64 +75,35 @@ def residual(
     w: Weights,
     x: Tensor,
     sublayer: Callable[[Tensor], Tensor],
-    *,
-    norm_first: bool,
-    eps: float,
+    norm: NormConfig,
     dropout: Dropout | None = None,
 ) -> Tensor:
-    norm = partial(layernorm, inside(w, "norm"), eps=eps)
-    if norm_first:
-        return x + oracles.dropped(sublayer(norm(x)), dropout)
-    return norm(x + oracles.dropped(sublayer(x), dropout))
+    """`w` are gamma and beta."""
+    if norm.first:
+        return x + oracles.dropped(sublayer(layernorm(w, x, norm.eps)), dropout)
+    return layernorm(w, x + oracles.dropped(sublayer(x), dropout), norm.eps)
 
 
-def encoder_layer(
-    w: Weights,
-    x: Tensor,
-    layer: EncoderLayer,
-    config: BlockConfig,
-    key_mask: np.ndarray | None = None,
-    stream: DropoutStream | None = None,
-) -> Tensor:
-    around, widths, dropped = _of(config, stream)
-    attend = partial(
-        self_attention, inside(w, "self_attention"), **widths, window=config.window, key_mask=key_mask,
-        dropout=drop(stream, layer.self_attention.site, config.attention_dropout),
-    )  # fmt: skip
-    x = around(inside(w, "attention_residual"), x, attend, dropout=dropped(layer.attention_residual))
-    feed = partial(feed_forward, inside(w, "feed_forward"))
-    return around(inside(w, "feed_forward_residual"), x, feed, dropout=dropped(layer.feed_forward_residual))
-
-
-def decoder_layer(
-    w: Weights,
-    x: Tensor,
-    memory: Tensor,
-    layer: DecoderLayer,
-    config: BlockConfig,
-    memory_mask: np.ndarray | None = None,
-    stream: DropoutStream | None = None,
-) -> Tensor:
-    around, widths, dropped = _of(config, stream)
-    attend = partial(
-        self_attention, inside(w, "self_attention"), **widths, window=config.window, causal=True,
-        dropout=drop(stream, layer.self_attention.site, config.attention_dropout),
-    )  # fmt: skip
-    x = around(inside(w, "self_attention_residual"), x, attend, dropout=dropped(layer.self_attention_residual))
-    attend_memory = partial(
-        cross_attention, inside(w, "cross_attention"), memory=memory, **widths, key_mask=memory_mask,
-        dropout=drop(stream, layer.cross_attention.site, config.attention_dropout),
-    )  # fmt: skip
-    x = around(inside(w, "cross_attention_residual"), x, attend_memory, dropout=dropped(layer.cross_attention_residual))
-    feed = partial(feed_forward, inside(w, "feed_forward"))
-    return around(inside(w, "feed_forward_residual"), x, feed, dropout=dropped(layer.feed_forward_residual))
-
-
-def _of(config: BlockConfig, stream: DropoutStream | None) -> tuple[Callable, dict, Callable]:
-    """What both kinds of layer take from a configuration: the residual connection, the heads, the dropout."""
-    around = partial(residual, norm_first=config.norm_first, eps=config.eps)
-    widths = {"num_heads": config.num_heads, "d_k": config.d_k, "d_v": config.d_v}
-    return around, widths, lambda part: drop(stream, part.site, config.dropout)
+def block(w: Weights, x: Tensor, layer: Block, config: BlockConfig, context: Context) -> Tensor:
+    """The sub-layers in figure 1's order; of `layer` only the sites are read."""
+    heads, stream = config.attention, context.dropout
+    widths = {"num_heads": heads.num_heads, "d_k": heads.d_k, "d_v": heads.d_v}
+    sublayers: dict[str, Callable] = {
+        "self_attention": partial(
+            self_attention, **widths, causal=config.causal, window=heads.window, key_mask=context.mask,
+            dropout=drop(stream, layer.self_attention.site, heads.dropout),
+        ),
+    }  # fmt: skip
+    if config.cross:
+        sublayers["cross_attention"] = partial(
+            cross_attention, memory=context.memory, **widths, key_mask=context.memory_mask,
+            dropout=drop(stream, layer.cross_attention.site, heads.dropout),
+        )  # fmt: skip
+    sublayers["feed_forward"] = feed_forward
+    for name, sublayer in sublayers.items():
+        dropout = drop(stream, getattr(layer, f"{name}_norm").site, config.dropout)
+        x = residual(inside(w, f"{name}_norm"), x, partial(sublayer, inside(w, name)), config.norm, dropout)
+    return x
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
@@ -143,8 +122,13 @@ class TorchModel(ABC):
         self.weights = {name: torch.tensor(w, dtype=dtype, requires_grad=True) for name, w in state.items()}
 
     @abstractmethod
+    def hidden(self, x: Tensor, y: Tensor, mask: np.ndarray, stream: DropoutStream | None) -> Tensor:
+        """The decoder's output `(B, Tt, C)`, of the embedded source and its mask, and of the embedded target."""
+
     def forward(self, source: np.ndarray, target: np.ndarray, stream: DropoutStream | None = None) -> Tensor:
         """Logits `(B, Tt, V)`."""
+        x, y = (self._embed(side, ids, stream) for side, ids in (("encoder", source), ("decoder", target)))
+        return F.linear(self.hidden(x, y, source != self.config.pad_id, stream), self.weights["tokens.table"])
 
     def loss(
         self,
@@ -162,50 +146,41 @@ class TorchModel(ABC):
         """What autograd left, zero where it left nothing."""
         return {name: np.zeros(w.shape) if w.grad is None else w.grad.numpy() for name, w in self.weights.items()}
 
+    def _embed(self, side: str, ids: np.ndarray, stream: DropoutStream | None) -> Tensor:
+        x = F.embedding(torch.tensor(ids), self.weights["tokens.table"]) * self.config.d_model**0.5
+        learned = self.weights.get(f"{side}.embedding.positions.table")
+        if learned is not None:
+            x = x + learned[: ids.shape[1]]
+        elif getattr(self.config, "positions", None) == "sinusoidal":
+            x = x + sinusoids(ids.shape[1], self.config.d_model).to(self.dtype)
+        return oracles.dropped(x, drop(stream, getattr(self.model, side).embedding.site, self.config.dropout))
+
 
 class TorchTransformer(TorchModel):
     """The Transformer."""
 
-    def forward(self, source: np.ndarray, target: np.ndarray, stream: DropoutStream | None = None) -> Tensor:
-        """Logits `(B, Tt, V)`."""
-        config, model, block = self.config, self.model, self._block()
-        mask = source != config.pad_id
-        memory = self._embed("encoder", source, stream)
-        for index, layer in enumerate(model.encoder.layers):
-            w = inside(self.weights, f"encoder.layers.{index}")
-            memory = encoder_layer(w, memory, layer, block, mask, stream)
-        memory = self._final_norm("encoder", memory)
-        hidden = self._embed("decoder", target, stream)
-        for index, layer in enumerate(model.decoder.layers):
-            w = inside(self.weights, f"decoder.layers.{index}")
-            hidden = decoder_layer(w, hidden, memory, layer, block, mask, stream)
-        return F.linear(self._final_norm("decoder", hidden), self.weights["tokens.table"])
+    def hidden(self, x: Tensor, y: Tensor, mask: np.ndarray, stream: DropoutStream | None) -> Tensor:
+        memory = self._stack("encoder", x, Context(mask=mask, dropout=stream))
+        return self._stack("decoder", y, Context(memory=memory, memory_mask=mask, dropout=stream))
 
-    def _block(self) -> BlockConfig:
-        """What the configuration means for a layer, read from its fields once more."""
-        config = self.config
-        width = config.d_model // config.num_heads
+    def _stack(self, side: str, x: Tensor, context: Context) -> Tensor:
+        w, config = inside(self.weights, side), self._block(decoder=side == "decoder")
+        for index, layer in enumerate(getattr(self.model, side).layers):
+            x = block(inside(w, f"layers.{index}"), x, layer, config, context)
+        return layernorm(inside(w, "final_norm"), x, config.norm.eps) if config.norm.first else x
+
+    def _block(self, decoder: bool) -> BlockConfig:
+        """What the configuration means for a block, read from its flat fields once more."""
+        flat = self.config
+        width = flat.d_model // flat.num_heads
         return BlockConfig(
-            d_model=config.d_model,
-            num_heads=config.num_heads,
-            d_k=config.d_k or width,
-            d_v=config.d_v or width,
-            d_ff=config.d_ff,
-            dropout=config.dropout,
-            attention_dropout=config.attention_dropout,
-            norm_first=config.norm_first,
-            window=config.window,
-            eps=config.layernorm_eps,
+            attention=AttentionConfig(
+                flat.num_heads, flat.d_k or width, flat.d_v or width, flat.window, flat.attention_dropout
+            ),
+            feed_forward=FeedForwardConfig(flat.d_ff),
+            norm=NormConfig(flat.norm_first, flat.layernorm_eps),
+            d_model=flat.d_model,
+            causal=decoder,
+            cross=decoder,
+            dropout=flat.dropout,
         )
-
-    def _embed(self, stack: str, ids: np.ndarray, stream: DropoutStream | None) -> Tensor:
-        x = F.embedding(torch.tensor(ids), self.weights["tokens.table"]) * self.config.d_model**0.5
-        learned = self.weights.get(f"{stack}.embedding.positions.table")
-        positions = sinusoids(ids.shape[1], self.config.d_model).to(self.dtype) if learned is None else learned
-        site = getattr(self.model, stack).embedding.site
-        return oracles.dropped(x + positions[: ids.shape[1]], drop(stream, site, self.config.dropout))
-
-    def _final_norm(self, stack: str, x: Tensor) -> Tensor:
-        if not self.config.norm_first:
-            return x
-        return layernorm(inside(self.weights, f"{stack}.final_norm"), x, self.config.layernorm_eps)

@@ -21,7 +21,8 @@ def _sinusoids(num_positions: int, d_model: int) -> Any:
 def _learned_positions_backward(dout, max_length):
     positions = LearnedPositions(ops.numpy_ops, max_length, dout.shape[2])
     FlatParameters(dict(positions.named_parameters()), ops.numpy_ops, str(dout.dtype))
-    positions.backward(dout)
+    _, cache = positions.forward(dout)
+    positions.backward(dout, cache)
     return positions.table.grad
 
 

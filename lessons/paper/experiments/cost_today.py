@@ -21,7 +21,7 @@ from minitransformer.ops import Ops, numpy_ops
 from minitransformer.optimizer import Adam
 from minitransformer.plots.page import BLUE, INK, VERMILION, Page, text_style
 from minitransformer.threads import available_cores
-from minitransformer.training import DataParallel
+from minitransformer.training import DataParallel, training_step
 
 from ..charts import finish
 from ..experiment import Context, Findings, Task
@@ -135,21 +135,20 @@ def time_step(
     batches = [_batch(config, count, length) for count in counts]
     taken: list[list[float]] = []
     with DataParallel(model, threads) as workers:
-        _step(workers, optimizer, batches[1], 1)
+        _step(workers, optimizer, batches[1])
         for _ in range(rounds):
             taken.append([])
             for batch in batches:
                 began = perf_counter()
-                _step(workers, optimizer, batch, optimizer.num_steps + 1)
+                _step(workers, optimizer, batch)
                 taken[-1].append(perf_counter() - began)
     tokens = counts[0] * length, counts[1] * length
     (fixed, per_token), *lines = (_line(tokens, times) for times in (np.min(taken, axis=0), *taken))
     return StepTime(fixed, per_token, 2 * flops_per_token(config, length).training, tokens[1], lines)
 
 
-def _step(workers: DataParallel, optimizer: Adam, batch: Batch, number: int) -> None:
-    workers.gradients([batch], SMOOTHING, seed=0, step=number)
-    optimizer.step(LEARNING_RATE)
+def _step(workers: DataParallel, optimizer: Adam, batch: Batch) -> None:
+    training_step(workers, optimizer, [batch], learning_rate=LEARNING_RATE, label_smoothing=SMOOTHING)
     workers.model.ops.to_numpy(workers.model.parameters.data[:1])  # a GPU computes on until something is asked for
 
 

@@ -13,7 +13,7 @@ from minitransformer.checkpoint import average_checkpoints, latest, list_checkpo
 from minitransformer.data.batching import PAD_ID, Batch, Batches, collate
 from minitransformer.data.preparation import PreparedData
 from minitransformer.data.sentence_pairs import SentencePair
-from minitransformer.models import Model, build_model
+from minitransformer.models import EncoderDecoder, build_model
 from minitransformer.ops import Ops, numpy_ops
 from minitransformer.training import LOG_NAME, Trainer, TrainingDiverged, TrainingSettings, read_log
 from minitransformer.translator import search
@@ -91,7 +91,7 @@ def _with_intervals(settings: TrainingSettings) -> TrainingSettings:
     )
 
 
-def _examine(trial: Trial, data: PreparedData, model: Model, folder: Path, kept: Path) -> dict[str, Answers]:
+def _examine(trial: Trial, data: PreparedData, model: EncoderDecoder, folder: Path, kept: Path) -> dict[str, Answers]:
     """The results of all evaluations; the first one's model is kept."""
     checkpoints, results = list_checkpoints(folder), {}
     for number, evaluation in enumerate(trial.evaluations):
@@ -119,7 +119,7 @@ SENTENCES_AT_ONCE = 32
 BATCH_TOKENS = 1024
 
 
-def evaluate(model: Model, data: PreparedData, evaluation: Evaluation) -> Answers:
+def evaluate(model: EncoderDecoder, data: PreparedData, evaluation: Evaluation) -> Answers:
     """The result of one evaluation. Raises `ValueError` where no sentence of the test set is as long as asked for."""
     start = perf_counter()
     pairs = _sentences(data, evaluation)
@@ -142,7 +142,9 @@ def evaluate(model: Model, data: PreparedData, evaluation: Evaluation) -> Answer
     )
 
 
-def likelihood(model: Model, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+def likelihood(
+    model: EncoderDecoder, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> NDArray[np.float64]:
     """Minus the log-probability of each target and its tokens, `</s>` counted, `(N, 2)`."""
     order = sorted(range(len(sources)), key=lambda i: (len(targets[i]), len(sources[i])))
     rows = np.zeros((len(sources), 2))
@@ -153,7 +155,7 @@ def likelihood(model: Model, sources: Sequence[Sequence[int]], targets: Sequence
     return rows
 
 
-def _losses(model: Model, batch: Batch) -> NDArray[np.float64]:
+def _losses(model: EncoderDecoder, batch: Batch) -> NDArray[np.float64]:
     logits, _ = model.forward(batch.source, batch.target_in)  # (B, Tt, V)
     log_probs = model.ops.to_numpy(model.ops.log_softmax(logits))
     picked = np.take_along_axis(log_probs, batch.target_out[..., None], axis=-1)[..., 0]  # (B, Tt)

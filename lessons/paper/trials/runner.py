@@ -34,7 +34,7 @@ from minitransformer.visible import visible
 from .run import Interrupted, run_trial
 from .trial import Trial, TrialResult, key_of
 
-EDITION = 2
+EDITION = 3
 """All that trials depend on and do not describe: count it up when models, training or evaluations compute otherwise."""
 
 TOLD_TO_STOP = 128 + signal.SIGTERM

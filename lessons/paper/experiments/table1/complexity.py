@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minitransformer.layers import FlatParameters, GatedConvolution, Layer, Recurrent, SelfAttention
+from minitransformer.layers import Attention, AttentionConfig, FlatParameters, GatedConvolution, Layer, Recurrent
 from minitransformer.ops import Array, Ops, numpy_ops
 from minitransformer.probe import Call, probe
 
@@ -67,7 +67,7 @@ LAYER_TYPES = [
         "O(1)",
         "O(1)",
         "attention",
-        lambda ops, d: SelfAttention(ops, d, 1, d, d),
+        lambda ops, d: Attention(ops, d, AttentionConfig(1, d, d)),
         lambda n, d: 4 * n * n * d,
         lambda ops, d: _Attention(ops),
     ),
@@ -95,7 +95,7 @@ LAYER_TYPES = [
         "O(1)",
         "O(n/r)",
         "attention",
-        lambda ops, d: SelfAttention(ops, d, 1, d, d, window=WINDOW),
+        lambda ops, d: Attention(ops, d, AttentionConfig(1, d, d, window=WINDOW)),
         lambda n, d: 4 * (n * (2 * WINDOW + 1) - WINDOW * (WINDOW + 1)) * d,
         lambda ops, d: _Attention(ops, WINDOW),
     ),
@@ -138,7 +138,9 @@ def path_length(kind: LayerType, n: int, d: int = 4) -> int:
     out, cache = layer.forward(_sequence(n, d))
     dout = np.zeros_like(out)
     dout[:, -1] = 1.0
-    seen = np.flatnonzero(np.abs(layer.backward(dout, cache)[0]).max(axis=1))
+    gradients = layer.backward(dout, cache)
+    dx = gradients[0] if isinstance(gradients, tuple) else gradients  # attention's has another for the memory
+    seen = np.flatnonzero(np.abs(dx[0]).max(axis=1))
     return math.ceil((n - 1) / (n - 1 - seen[0]))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from minitransformer.layers import AdditiveAttention, EncoderLayer, FlatParameters, Layer, Recurrent
+from minitransformer.layers import AdditiveAttention, Block, FlatParameters, Layer, Recurrent
 from minitransformer.models import TransformerConfig
 from minitransformer.ops import Array, Ops, numpy_ops
 from minitransformer.plots.page import BLUE, GREEN, INK, ORANGE, VERMILION, Page
@@ -41,8 +41,8 @@ class _LookingBack(Layer):
 
     def forward(self, x: Array) -> tuple[tuple[Array, Any], tuple]:
         (hidden, final), recurrent_cache = self.recurrent.forward(x)
-        context, attention_cache = self.attention.forward(hidden, hidden)
-        return (hidden + context, final), (recurrent_cache, attention_cache)
+        mixed, attention_cache = self.attention.forward(hidden, hidden)
+        return (hidden + mixed, final), (recurrent_cache, attention_cache)
 
     def backward(self, dout: Array, dfinal: None, cache: tuple) -> tuple[Array, Any]:
         recurrent_cache, attention_cache = cache
@@ -52,7 +52,7 @@ class _LookingBack(Layer):
 
 def _transformer(ops: Ops, width: int) -> Layer:
     config = TransformerConfig(8, d_model=width, num_heads=4, d_ff=4 * width, dropout=0.0)
-    return EncoderLayer(ops, config.block(), itertools.count())
+    return Block(ops, config.encoder.block)
 
 
 KINDS: dict[str, Callable[[Ops, int], Layer]] = {
@@ -79,7 +79,7 @@ def _logarithms(kind: str, length: int, width: int, seed: int) -> np.ndarray:
     recurrent = isinstance(out, tuple)  # with a final state, whose gradient is nobody's
     dout = np.zeros((1, length, width))
     dout[0, -1] = rng.standard_normal(width)
-    dx = layer.backward(dout, None, cache)[0] if recurrent else layer.backward(dout, cache)
+    dx, _ = layer.backward(dout, None, cache) if recurrent else layer.backward(dout, cache)
     return np.log(np.linalg.norm(dx[0, ::-1], axis=-1))
 
 

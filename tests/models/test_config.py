@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
 from support.model_cases import config, model_of, ragged
 
+from minitransformer.layers import AttentionConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
 from minitransformer.models import PRESETS, Transformer, TransformerConfig
 
 TABLE_3 = {  # Vaswani 2017
@@ -96,6 +98,26 @@ def test_a_configuration_is_frozen():
 def test_what_can_not_be_a_model(changes, kind, message):
     with pytest.raises(kind, match=message):
         config(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"num_decoder_layers": 3, "positions": "learned"}, {"norm_first": True}], ids=str
+)
+def test_the_tree_says_what_the_flat_fields_say(changes):
+    """Each stack of the built model has as many parameters as its tree counts."""
+    flat = config(window=2, dropout=0.3, attention_dropout=0.2, layernorm_eps=1e-3, init_gain=0.5, d_k=4, **changes)
+    for tree, decoder, layers in ((flat.encoder, False, 1), (flat.decoder, True, flat.decoder_layers)):
+        attention = AttentionConfig(num_heads=2, d_k=4, d_v=3, window=2, dropout=0.2)
+        norm = NormConfig(first=flat.norm_first, eps=1e-3)
+        block = BlockConfig(attention, FeedForwardConfig(7), norm, 6, decoder, decoder, dropout=0.3, init_gain=0.5)
+        assert tree == StackConfig(block, layers, flat.positions, max_length=16)
+    model = Transformer(flat)
+    counted: Counter[str] = Counter()
+    for name, parameter in model.parameters.named.items():
+        counted[name.split(".")[0]] += parameter.data.size
+    expected = {"encoder": flat.encoder.num_parameters(), "decoder": flat.decoder.num_parameters()}
+    assert counted == {"tokens": 11 * 6, **expected}
+    assert flat.num_parameters == model.parameters.count
 
 
 @pytest.mark.parametrize(

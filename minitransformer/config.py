@@ -1,23 +1,45 @@
-"""What the fields of a configuration may hold: said beside each field, checked for all of them by one function.
+"""Configurations: how they are written down, and what their fields may hold, said beside each field.
 
     @dataclass(frozen=True)
-    class Settings:
+    class Settings(Config):
         steps: int = whole(1000, "optimiser steps in all")
         minutes: float | None = positive(None, "stop after this long")
-
-        __post_init__ = check_fields
 
 A field whose default is None may hold None; without a default it has to be given.
 """
 
 import math
 import sys
-from collections.abc import Callable
-from dataclasses import MISSING, field, fields
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, field, fields
+from typing import Any, Self, cast, get_type_hints
 
 SMALLEST, LARGEST = 1.2e-38, 3.4e38
 """The positive numbers that float32 holds: a smaller one is 0 there, or loses its digits; a larger one is infinite."""
+
+
+class Config:
+    """The base of every configuration, each a frozen dataclass: its fields are checked as soon as it is made."""
+
+    def __post_init__(self) -> None:
+        """Raises TypeError or ValueError naming a field, what it holds and what it may hold."""
+        for each in fields(cast(Any, self)):
+            value = getattr(self, each.name)
+            if "check" in each.metadata and not (value is None and each.default is None):
+                each.metadata["check"](each.name, value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, for JSON."""
+        return asdict(cast(Any, self))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The configuration that `to_dict` wrote, with those inside it. Raises `ValueError` for an unknown field."""
+        unknown = set(values) - {each.name for each in fields(cast(Any, cls))}
+        if unknown:
+            raise ValueError(f"unknown configuration fields: {', '.join(sorted(unknown))}")
+        types = get_type_hints(cls)
+        return cls(**{name: _restored(types[name], value) for name, value in values.items()})
 
 
 def whole(default: Any = MISSING, help: str = "", least: int = 1, most: int = sys.maxsize) -> Any:
@@ -66,20 +88,31 @@ def flag(default: Any = MISSING, help: str = "") -> Any:
     return _field(default, help, check)
 
 
-def check_fields(config: Any) -> None:
-    """Check every field that was declared by one of the functions above.
+def choice(*choices: str, default: Any = MISSING, help: str = "") -> Any:
+    """A field for one of some words."""
 
-    Raises TypeError or ValueError naming the field, what it holds and what it may hold.
-    """
-    for each in fields(config):
-        value = getattr(config, each.name)
-        if "check" in each.metadata and not (value is None and each.default is None):
-            each.metadata["check"](each.name, value)
+    def check(name: str, value: Any) -> None:
+        if value not in choices:
+            raise ValueError(f"{name} is {value!r}, expected {' or '.join(map(repr, choices))}")
+
+    return _field(default, help, check)
+
+
+def require(condition: bool, message: str) -> None:
+    """Raises ValueError with this message unless the condition holds: for what fields must be to each other."""
+    if not condition:
+        raise ValueError(message)
 
 
 def help_of(cls: Any) -> dict[str, str]:
     """What each field of a configuration is, by its name."""
     return {each.name: each.metadata["help"] for each in fields(cls) if "help" in each.metadata}
+
+
+def _restored(kind: Any, value: Any) -> Any:
+    """A field's value: a configuration where the field is one and `to_dict` made a dictionary of it."""
+    inner = isinstance(kind, type) and issubclass(kind, Config) and isinstance(value, Mapping)
+    return kind.from_dict(value) if inner else value
 
 
 def _field(default: Any, help: str, check: Callable[[str, Any], None]) -> Any:

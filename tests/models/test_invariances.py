@@ -2,22 +2,18 @@
 
 import numpy as np
 import pytest
-from support.model_cases import STREAM, Pairs, model_of, ragged
+from support.model_cases import MODELS, STREAM, Pairs, model_of, moved, ragged
 
 from minitransformer.gradcheck import error
 from minitransformer.layers import DropoutStream, Layer
-from minitransformer.models import Transformer
-
-OPTIONS = {
-    "post-norm": {"dropout": 0.3, "attention_dropout": 0.3},
-    "pre-norm, learned": {"norm_first": True, "positions": "learned"},
-    "window": {"window": 1, "num_layers": 2},
-}
+from minitransformer.models import EncoderDecoder, build_model
+from minitransformer.ops import Dropout, numpy_ops
+from minitransformer.probe import Call, probe
 
 
-@pytest.fixture(params=OPTIONS.values(), ids=list(OPTIONS))
-def model(request: pytest.FixtureRequest) -> Transformer:
-    return model_of(**request.param)
+@pytest.fixture(params=MODELS.values(), ids=list(MODELS))
+def model(request: pytest.FixtureRequest) -> EncoderDecoder:
+    return moved(request.param)
 
 
 @pytest.fixture
@@ -25,11 +21,11 @@ def batch() -> Pairs:
     return ragged([4, 2, 3], [5, 3, 1])
 
 
-def logits(model: Transformer, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+def logits(model: EncoderDecoder, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     return model.forward(source, target, STREAM)[0]
 
 
-def gradient(model: Transformer, batch: Pairs, stream: DropoutStream | None = STREAM) -> np.ndarray:
+def gradient(model: EncoderDecoder, batch: Pairs, stream: DropoutStream | None = STREAM) -> np.ndarray:
     """The flat gradient of the loss."""
     model.parameters.zero_grad()
     _, cache = model.loss(*batch, 0.1, stream)
@@ -172,10 +168,31 @@ def test_dropout_follows_its_seed_its_step_and_its_sentence(batch):
     assert model.loss(*batch, dropout=DropoutStream(11, 3, 2))[0] == losses[1]
 
 
-def test_every_dropout_site_of_a_model_has_its_own_number():
-    """One on each input, and on each layer's attention weights and sub-layers: 1 + 3 in the encoder, 1 + 5 after."""
-    model = model_of(num_layers=2, num_decoder_layers=3)
-    parts = [model.encoder.embedding, model.decoder.embedding]
-    parts += [part for layer in (*model.encoder.layers, *model.decoder.layers) for part in vars(layer).values()]
-    sites = [part.site for part in parts if hasattr(part, "site")]
-    assert sorted(sites) == list(range(1 + 2 * 3 + 1 + 3 * 5))
+SITES = {
+    "post-norm": 1 + 3 * 2 + 1 + 5 * 2,
+    "pre-norm, learned": 1 + 2 + 1 + 3,
+    "tanh, attention": 6,
+    "convolutional": 6,
+}
+"""One on each input, and on each layer's output; in a block on each sub-layer's, and on its attentions' weights."""
+
+
+@pytest.mark.parametrize("kind", SITES)
+def test_every_dropout_site_of_a_model_has_its_own_number_and_mask(kind):
+    calls: list[Call] = []
+    model = build_model(MODELS[kind], probe(numpy_ops, calls.append))
+    assert len(model.dropout_sites) == len(set(model.dropout_sites)) == SITES[kind]
+    model.loss(*ragged([4, 2, 3], [5, 3, 1]), 0.1, STREAM)
+    given = [value for call in calls if call.way == "forward" for value in (*call.arguments, *call.options.values())]
+    keys = [value.key for value in given if isinstance(value, Dropout)]
+    assert sorted(keys) == sorted(STREAM.at(site, 0.3).key for site in model.dropout_sites)
+    assert len(set(keys)) == SITES[kind]
+
+
+def test_a_site_does_not_depend_on_what_else_is_in_the_model():
+    """A deeper model, or one that drops in fewer places, draws the same masks where both have the layer."""
+    shallow, deep = (model_of(num_layers=n, dropout=0.3, attention_dropout=a) for n, a in ((1, 0.0), (2, 0.3)))
+    sites = dict(deep.named_layers())
+    for name, layer in shallow.named_layers():
+        assert layer.site == sites[name].site
+    assert set(shallow.dropout_sites) < set(deep.dropout_sites)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.model_cases import STREAM, model_of, ragged
+from support.model_cases import STREAM, every_model, model_of, moved, ragged
 from support.prove import read_only
 
 from minitransformer.models import Transformer
@@ -48,28 +48,34 @@ def test_any_integers_are_ids(dtype):
     assert model.loss(ids, ids, ids)[0] == model.loss(IDS, IDS, IDS)[0]
 
 
+@every_model
 @pytest.mark.parametrize(("batch", "source", "target"), [(0, 3, 2), (2, 0, 2), (2, 3, 0)])
-def test_empty_arrays(batch, source, target):
-    model = model_of()
+def test_empty_arrays(config, batch, source, target):
+    model = moved(config)
     ids, ids_in = np.ones((batch, source), np.int64), np.ones((batch, target), np.int64)
     loss, cache = model.loss(ids, ids_in, ids_in)
     model.loss_backward(1.0, cache)
     assert model.forward(ids, ids_in)[0].shape == (batch, target, 11)
     assert np.isfinite(loss)
     assert np.isfinite(model.parameters.grad).all()
+    if source:
+        state = model.start_decoding(ids, num_beams=2)
+        for _ in range(2):
+            assert model.decode_step(np.ones((batch, 2), np.int64), state).shape == (batch, 2, 11)
 
 
-@pytest.mark.parametrize("norm_first", [False, True])
-def test_nothing_is_written_into_what_a_model_is_given(norm_first):
+@every_model
+def test_nothing_is_written_into_what_a_model_is_given(config):
     """Every array that it is given, and every parameter, is read-only here."""
-    model, batch = model_of(norm_first=norm_first, positions="learned", dropout=0.3), ragged([3, 2], [2, 4])
+    model, batch = moved(config), ragged([3, 2], [2, 4])
     for parameter in model.parameters.named.values():
         read_only(parameter.data)
     _, cache = model.loss(*batch, 0.1, STREAM)
     model.loss_backward(1.0, cache)
     logits, cache = model.forward(batch.source, batch.target_in, STREAM)
     model.backward(read_only(np.ones(logits.shape)), cache)
-    model.attention_maps(batch.source, batch.target_in)
+    if isinstance(model, Transformer):
+        model.attention_maps(batch.source, batch.target_in)
     state = model.start_decoding(batch.source, num_beams=2)
     model.decode_step(read_only(np.ones((2, 2), np.int64)), state)
     state.reorder(read_only(np.zeros((2, 2), np.int64)))

@@ -1,0 +1,94 @@
+"""The block that encoders and decoders are stacks of. Source: Vaswani 2017, §3.1 and figure 1."""
+
+from dataclasses import dataclass
+
+from ..config import LARGEST, SMALLEST, Config, flag, positive, rate, whole
+from ..ops import Array, Ops
+from .attention import Attention, AttentionConfig
+from .context import PLAIN, Context
+from .feed_forward import FeedForward, FeedForwardConfig
+from .norm import NormConfig, ResidualNorm
+from .parameter import Layer
+
+
+@dataclass(frozen=True)
+class BlockConfig(Config):
+    """A block of width d_model. `causal`: each position sees those at or before it; `cross`: it attends to the memory.
+
+    `dropout` is that of each sub-layer's output; `init_gain` times Xavier's bound is where matrices start.
+    """
+
+    attention: AttentionConfig
+    feed_forward: FeedForwardConfig
+    norm: NormConfig
+    d_model: int = whole()
+    causal: bool = flag(False)
+    cross: bool = flag(False)
+    dropout: float = rate(0.0)
+    init_gain: float = positive(1.0, least=SMALLEST, most=LARGEST)
+
+    def num_parameters(self) -> int:
+        """Those of its sub-layers, and a normalisation for each."""
+        attentions = 1 + self.cross
+        return (
+            attentions * self.attention.num_parameters(self.d_model)
+            + self.feed_forward.num_parameters(self.d_model)
+            + (attentions + 1) * self.norm.num_parameters(self.d_model)
+        )
+
+
+class Block(Layer):
+    """Self-attention, attention to the memory where `config.cross`, then the feed-forward network.
+
+    Each of them stands in a residual connection with its normalisation: see `ResidualNorm` for the two orders.
+    """
+
+    def __init__(self, ops: Ops, config: BlockConfig) -> None:
+        super().__init__(ops)
+        width, gain, residual = config.d_model, config.init_gain, (config.norm, config.dropout)
+        self.self_attention = Attention(ops, width, config.attention, causal=config.causal, gain=gain)
+        self.self_attention_norm = ResidualNorm(ops, width, *residual)
+        self.cross = config.cross
+        if self.cross:
+            self.cross_attention = Attention(ops, width, config.attention, cross=True, gain=gain)
+            self.cross_attention_norm = ResidualNorm(ops, width, *residual)
+        self.feed_forward = FeedForward(ops, width, config.feed_forward, gain)
+        self.feed_forward_norm = ResidualNorm(ops, width, *residual)
+
+    def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
+        """x `(B, T, C)` → `(B, T, C)`."""
+        h, entered = self.self_attention_norm.enter(x)
+        h, attended = self.self_attention.forward(h, context)
+        x, left = self.self_attention_norm.leave(x, h, context)
+        self_caches, cross_caches = (entered, attended, left), None
+
+        if self.cross:
+            h, entered = self.cross_attention_norm.enter(x)
+            h, attended = self.cross_attention.forward(h, context)
+            x, left = self.cross_attention_norm.leave(x, h, context)
+            cross_caches = entered, attended, left
+
+        h, entered = self.feed_forward_norm.enter(x)
+        h, expanded = self.feed_forward.forward(h)
+        x, left = self.feed_forward_norm.leave(x, h, context)
+        return x, (self_caches, cross_caches, (entered, expanded, left))
+
+    def backward(self, dx: Array, cache: tuple) -> tuple[Array, Array | None]:
+        """Returns (dx, dmemory or `None`); adds into the parameters' gradients."""
+        self_caches, cross_caches, (entered, expanded, left) = cache
+        dmemory = None
+
+        dx, dh = self.feed_forward_norm.leave_backward(dx, left)
+        dh = self.feed_forward.backward(dh, expanded)
+        dx = dx + self.feed_forward_norm.enter_backward(dh, entered)
+
+        if self.cross:
+            entered, attended, left = cross_caches
+            dx, dh = self.cross_attention_norm.leave_backward(dx, left)
+            dh, dmemory = self.cross_attention.backward(dh, attended)
+            dx = dx + self.cross_attention_norm.enter_backward(dh, entered)
+
+        entered, attended, left = self_caches
+        dx, dh = self.self_attention_norm.leave_backward(dx, left)
+        dh, _ = self.self_attention.backward(dh, attended)
+        return dx + self.self_attention_norm.enter_backward(dh, entered), dmemory

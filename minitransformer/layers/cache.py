@@ -1,0 +1,81 @@
+"""What decoding remembers from position to position, for every layer and every beam."""
+
+from ..ops import Array, Ops
+
+FIRST_ROOM = 32
+"""Positions that fresh keys and values have room for; the room doubles when it is full."""
+
+
+class Cache:
+    """B sentences with K beams each, at `position`: what layers keep of the positions before, under their own name.
+
+    A row is one beam of one sentence, B·K of them. Three kinds of things are kept: the keys and values of a
+    self-attention, which grow by a position a step; arrays that stay of one size (a recurrent state); and what the
+    beams of a sentence share (the keys and values of the memory), computed with the first position.
+    """
+
+    def __init__(self, ops: Ops, batch: int, num_beams: int) -> None:
+        self.ops, self.batch, self.num_beams = ops, batch, num_beams
+        self.position = 0
+        self.grown: dict[str, tuple[Array, ...]] = {}  # (B·K, H, room, D) each
+        self.rows: dict[str, tuple[Array, ...]] = {}  # (B·K, …) each
+        self.shared: dict[str, tuple[Array, ...]] = {}  # (B, …) each
+
+    def extended(self, name: str, *new: Array) -> tuple[Array, ...]:
+        """Arrays `(B·K, H, T, D)` of the positions from `position` on, with all those before them in front.
+
+        They are copied into room that is there already: a step costs what it adds.
+        """
+        stop = self.position + new[0].shape[2]
+        arrays = self.grown.get(name)
+        if arrays is None:
+            arrays = tuple(self._with_room(array[:, :, :0], max(FIRST_ROOM, stop)) for array in new)
+        elif arrays[0].shape[2] < stop:
+            room = max(2 * arrays[0].shape[2], stop)
+            arrays = tuple(self._with_room(array[:, :, : self.position], room) for array in arrays)
+        self.grown[name] = arrays
+        for array, fresh in zip(arrays, new, strict=True):
+            array[:, :, self.position : stop] = fresh
+        return tuple(array[:, :, :stop] for array in arrays)
+
+    def reorder(self, beams: Array) -> None:
+        """beams `(B, K)`, on the host: the new beam k of sentence b goes on from its old beam `beams[b, k]`.
+
+        Raises `ValueError` for another shape or a beam that there is not.
+        """
+        if tuple(beams.shape) != (self.batch, self.num_beams):
+            raise ValueError(f"beams has shape {tuple(beams.shape)}, expected (B, K), {(self.batch, self.num_beams)}")
+        if ((beams < 0) | (beams >= self.num_beams)).any():
+            raise ValueError(f"beams must be numbers from 0 to {self.num_beams - 1}, got {beams.tolist()}")
+        first = self.ops.asarray(range(self.batch), "int64")[:, None] * self.num_beams  # (B, 1)
+        self._take_rows((first + self.ops.asarray(beams, "int64")).reshape(-1))
+
+    def select(self, sentences: Array) -> None:
+        """sentences `(B′,)`, on the host: keeps only these, in this order, with all their beams.
+
+        Raises `ValueError` for a sentence that there is not, or for none.
+        """
+        if sentences.ndim != 1 or not len(sentences) or sentences.min() < 0 or sentences.max() >= self.batch:
+            raise ValueError(f"sentences must be some numbers from 0 to {self.batch - 1}, got {sentences.tolist()}")
+        sentences = self.ops.asarray(sentences, "int64")
+        rows = sentences[:, None] * self.num_beams + self.ops.asarray(range(self.num_beams), "int64")  # (B′, K)
+        self._take_rows(rows.reshape(-1))
+        take = self.ops.take
+        self.shared = {name: tuple(take(array, sentences) for array in kept) for name, kept in self.shared.items()}
+        self.batch = len(sentences)
+
+    def _take_rows(self, rows: Array) -> None:
+        """Keeps only these rows of B·K, in this order; of growing arrays only the positions so far are copied."""
+        take, grown = self.ops.take, self.grown
+        self.rows = {name: tuple(take(array, rows) for array in kept) for name, kept in self.rows.items()}
+        for name, kept in grown.items():
+            grown[name] = tuple(
+                self._with_room(take(array[:, :, : self.position], rows), array.shape[2]) for array in kept
+            )
+
+    def _with_room(self, array: Array, room: int) -> Array:
+        """A copy of `(N, H, T, D)` with room for so many positions."""
+        rows, heads, time, width = array.shape
+        copy = self.ops.zeros((rows, heads, room, width), array.dtype)
+        copy[:, :, :time] = array
+        return copy

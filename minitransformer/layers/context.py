@@ -1,0 +1,65 @@
+"""What a forward depends on beside its input, in one value: masks, the memory, dropout and what decoding remembers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..ops import Array, Dropout, dropout_key
+from .cache import Cache
+
+
+@dataclass(frozen=True)
+class DropoutStream:
+    """The dropout of one training step: its seed, its number, and the number of the batch's first sentence.
+
+    Each layer that drops has a site, a number that follows from its name, and takes its own mask from the stream.
+    Replicas that work on parts of a batch get the same seed and step and the number of their first sentence, and so the
+    masks that the whole batch would get.
+    """
+
+    seed: int
+    step: int
+    sentence: int = 0
+
+    def at(self, site: int, rate: float) -> Dropout:
+        """The dropout of one site."""
+        return Dropout(rate, dropout_key(self.seed, self.step, site), self.sentence)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a model hands to its stacks, a stack to its blocks and a block to its layers, unchanged.
+
+    mask         `(B, T)`, `True` = real, of the sequence itself; `None`: every position may be attended to
+    memory       what the encoder made of the source: for a Transformer `(B, Ts, C)`
+    memory_mask  `(B, Ts)`, `True` = real; `None`: all are
+    dropout      the dropout of a training step; `None`: nothing is dropped
+    cache        what decoding remembers of the positions before; `None`: the sequence is whole
+    """
+
+    mask: Array | None = None
+    memory: Any = None
+    memory_mask: Array | None = None
+    dropout: DropoutStream | None = None
+    cache: Cache | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dropout, DropoutStream | None):
+            raise TypeError(f"dropout must be a DropoutStream or None, got {type(self.dropout).__name__}")
+
+    @property
+    def position(self) -> int:
+        """The place of the first token in its sequence."""
+        return 0 if self.cache is None else self.cache.position
+
+    @property
+    def num_beams(self) -> int:
+        """K: how many rows of the input belong to one sentence of the memory."""
+        return 1 if self.cache is None else self.cache.num_beams
+
+    def drop(self, site: int, rate: float) -> Dropout | None:
+        """The dropout of a layer with this site and rate; `None` where nothing is dropped."""
+        return None if self.dropout is None or rate == 0 else self.dropout.at(site, rate)
+
+
+PLAIN = Context()
+"""No mask, no memory, no dropout, no past."""

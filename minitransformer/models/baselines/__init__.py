@@ -1,0 +1,6 @@
+"""What the Transformer was raced against: recurrent and convolutional encoder–decoders."""
+
+from .convolutional import ConvolutionalConfig, ConvolutionalTranslator
+from .recurrent import RecurrentConfig, RecurrentTranslator
+
+__all__ = ["ConvolutionalConfig", "ConvolutionalTranslator", "RecurrentConfig", "RecurrentTranslator"]

@@ -1,0 +1,123 @@
+"""The training step: the gradient of some batches, its length, and Adam; the same lines on every backend.
+
+A batch's parts are shared out to replicas of the model, one Python thread each where the backend has none of its own.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+
+from ..data.batching import Batch
+from ..layers import DropoutStream
+from ..models import EncoderDecoder
+from ..ops import Array
+from ..optimizer import Adam, clip_scale
+from ..threads import Threads
+
+# The trainer says in one sentence that a loss grows beyond all numbers; NumPy's warnings on the way add nothing.
+without_overflow_warnings = np.errstate(over="ignore", invalid="ignore")
+
+
+class TrainingDiverged(RuntimeError):
+    """The loss or the gradient is no longer a finite number."""
+
+
+def training_step(
+    workers: "DataParallel",
+    optimizer: Adam,
+    batches: Sequence[Batch],
+    *,
+    learning_rate: float,
+    label_smoothing: float = 0.1,
+    clip_norm: float | None = None,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Takes one step on `batches`; returns their loss and the length of its gradient, before clipping.
+
+    The step's number, which counts from 1 and decides its dropout, is the optimiser's. Raises `TrainingDiverged`,
+    naming it, before a loss or a gradient that is not finite reaches the parameters.
+    """
+    number = optimizer.num_steps + 1
+    loss = workers.gradients(batches, label_smoothing, seed, number)
+    norm = optimizer.grad_norm()
+    for name, value in (("loss", loss), ("gradient norm", norm)):
+        if not math.isfinite(value):
+            raise TrainingDiverged(f"the {name} of step {number} is {value}")
+    optimizer.step(learning_rate, clip_scale(norm, clip_norm))
+    return loss, norm
+
+
+def loss_and_gradient(
+    model: EncoderDecoder, batch: Batch, share: float | Array, label_smoothing: float, dropout: DropoutStream | None
+) -> Array:
+    """The loss of a batch; adds `share` times its gradient into that of the model's parameters."""
+    loss, cache = model.loss(batch.source, batch.target_in, batch.target_out, label_smoothing, dropout)
+    model.loss_backward(share, cache)
+    return loss
+
+
+class DataParallel:
+    """A model and its replicas: the same parameters, each with a gradient array of its own.
+
+    The results repeat exactly for one number of threads, and between numbers of threads agree up to rounding: each
+    part's loss is weighted by its share of the targets, gradients are summed in a fixed order, and a dropout mask
+    depends on a sentence's number, not on the part it is in. Use it as a context manager, as `Threads`.
+    """
+
+    def __init__(self, model: EncoderDecoder, threads: int) -> None:
+        self.model = model
+        threads = 1 if model.ops.has_threads else threads
+        self.replicas = [model, *(model.replica() for _ in range(threads - 1))]
+        self._run = model.ops.repeated(loss_and_gradient)
+        self._threads = Threads(threads)
+
+    def __enter__(self) -> Self:
+        self._threads.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._threads.__exit__(*exception)
+
+    def gradients(self, batches: Sequence[Batch], label_smoothing: float, seed: int, step: int) -> float:
+        """The mean loss over all targets of `batches`; its gradient is left in `model.parameters.grad`.
+
+        Several batches give what one batch of all their sentences would, since a batch's loss too is weighted by its
+        share of the targets and no two sentences of a step have the same number.
+        """
+        num_targets = sum(batch.num_target_tokens for batch in batches)
+
+        @without_overflow_warnings
+        def part_loss(replica: EncoderDecoder, part: Batch) -> float:
+            share = part.num_target_tokens / num_targets
+            return share * float(
+                self._run(replica, part, share, label_smoothing, DropoutStream(seed, step, part.first))
+            )
+
+        for replica in self.replicas:
+            replica.parameters.zero_grad()
+        loss, first = 0.0, 0
+        for batch in batches:
+            parts = replace(batch, first=first).split(len(self.replicas))
+            loss += sum(self._threads.map(part_loss, self.replicas, parts))
+            first += batch.num_sentences
+        grad = self.model.parameters.grad
+        for replica in self.replicas[1:]:
+            grad += replica.parameters.grad
+        return loss
+
+    def mean_loss(self, batches: Iterable[Batch]) -> float:
+        """The negative log-likelihood of a target token, averaged over all of `batches`; no smoothing, no dropout."""
+
+        @without_overflow_warnings
+        def part_loss(replica: EncoderDecoder, part: Batch) -> float:
+            loss, _ = replica.loss(part.source, part.target_in, part.target_out, with_grad=False)
+            return part.num_target_tokens * float(loss)
+
+        total, num_targets = 0.0, 0
+        for batch in batches:
+            total += sum(self._threads.map(part_loss, self.replicas, batch.split(len(self.replicas))))
+            num_targets += batch.num_target_tokens
+        return total / num_targets
