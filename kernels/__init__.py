@@ -16,6 +16,7 @@ but the key and the coordinates.
 The names below are loaded when they are first used: importing this package needs neither PyTorch nor Triton, and never
 initialises CUDA.
 """
+# ruff: noqa: F401 - the imports under TYPE_CHECKING are for editors; at run time `__getattr__` does the same
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -35,59 +36,40 @@ if TYPE_CHECKING:
     from .softmax import softmax_backward, softmax_forward
     from .tables import add_layernorm_from, attention_from, torch_ops, triton_ops
 
-__all__ = [
-    "adam_step",
-    "add_layernorm_backward",
-    "add_layernorm_forward",
-    "add_layernorm_from",
-    "attention_backward",
-    "attention_forward",
-    "attention_from",
-    "cross_entropy_backward",
-    "cross_entropy_forward",
-    "dropout_backward",
-    "dropout_forward",
-    "embedding_backward",
-    "embedding_forward",
-    "global_norm",
-    "layernorm_backward",
-    "layernorm_forward",
-    "linear_backward",
-    "linear_cross_entropy_backward",
-    "linear_cross_entropy_forward",
-    "linear_forward",
-    "relu_backward",
-    "relu_forward",
-    "softmax_backward",
-    "softmax_forward",
-    "torch_ops",
-    "triton_ops",
-]
+KERNELS = {
+    "attention": (
+        "attention",
+        "FlashAttention-style, forward and backward: causal, padding, window, dropout inside; any length",
+    ),
+    "softmax": ("softmax", "one pass where a row fits, online beyond"),
+    "layernorm": ("layernorm", "one pass; sums for gamma and beta without atomics"),
+    "add_layernorm": ("layernorm", "residual, dropout and norm in one kernel"),
+    "cross_entropy": ("cross_entropy", "label smoothing, ignored targets; three passes over the logits"),
+    "linear_cross_entropy": ("linear_cross_entropy", "projection and loss, never all logits at once"),
+    "embedding": ("embedding", "look-up; sums by token without atomics"),
+    "dropout": ("dropout", "masks computed from coordinates, none stored"),
+    "relu": ("relu", "one pass"),
+    "adam": ("adam", "one pass over all parameters; the global norm"),
+}
+"""Every op that has kernels of ours: its module, and what README says of it. The ledger and the bench go by this."""
 
-_TORCH_HOMES = {
-    "eager.linear": ("linear_forward", "linear_backward"),
-    "tables": ("torch_ops", "triton_ops", "attention_from", "add_layernorm_from"),
-}
-_TRITON_HOMES = {
-    "adam": ("adam_step", "global_norm"),
-    "attention": ("attention_forward", "attention_backward"),
-    "cross_entropy": ("cross_entropy_forward", "cross_entropy_backward"),
-    "dropout": ("dropout_forward", "dropout_backward"),
-    "embedding": ("embedding_forward", "embedding_backward"),
-    "layernorm": ("layernorm_forward", "layernorm_backward", "add_layernorm_forward", "add_layernorm_backward"),
-    "linear_cross_entropy": ("linear_cross_entropy_forward", "linear_cross_entropy_backward"),
-    "relu": ("relu_forward", "relu_backward"),
-    "softmax": ("softmax_forward", "softmax_backward"),
-}
-_HOME_OF = {name: (home, require_torch) for home, names in _TORCH_HOMES.items() for name in names}
-_HOME_OF |= {name: (home, require_triton) for home, names in _TRITON_HOMES.items() for name in names}
+
+def functions_of(op: str) -> tuple[str, str]:
+    """The names of an op's public functions: forward and backward; Adam's are its step and the global norm."""
+    return ("adam_step", "global_norm") if op == "adam" else (f"{op}_forward", f"{op}_backward")
+
+
+_HOMES = {name: (home, require_triton) for op, (home, _) in KERNELS.items() for name in functions_of(op)}
+_HOMES |= dict.fromkeys(("linear_forward", "linear_backward"), ("eager.linear", require_torch))
+_HOMES |= dict.fromkeys(("torch_ops", "triton_ops", "attention_from", "add_layernorm_from"), ("tables", require_torch))
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name from the module that defines it; `ModuleNotFoundError` says what is missing."""
-    if name not in _HOME_OF:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home, require = _HOME_OF[name]
+    home, require = _HOMES[name]
     require()
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from minitransformer.ops.arguments import check_number
+from minitransformer.ops.arguments import check_ignore_index, check_number
 
 FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -48,6 +48,19 @@ def check_no_gradient(name: str, value: Any) -> None:
         )
 
 
+def check_tensor(name: str, tensor: Any) -> None:
+    """`TypeError` for what is no tensor."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
+
+
+def check_float(name: str, tensor: Any) -> None:
+    """`TypeError` for what is no tensor of a floating dtype."""
+    check_tensor(name, tensor)
+    if tensor.dtype not in FLOAT_DTYPES:
+        raise TypeError(f"{name} must be of a floating dtype, got {tensor.dtype}")
+
+
 def check_floats(**tensors: Tensor | None) -> torch.dtype:
     """The one floating dtype that all given tensors share, on one device (`None` is passed over).
 
@@ -57,10 +70,7 @@ def check_floats(**tensors: Tensor | None) -> torch.dtype:
     for name, tensor in tensors.items():
         if tensor is None:
             continue
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
-        if tensor.dtype not in FLOAT_DTYPES:
-            raise TypeError(f"{name} must be of a floating dtype, got {tensor.dtype}")
+        check_float(name, tensor)
         if first is None:
             first_name, first = name, tensor
         elif tensor.dtype != first.dtype:
@@ -108,13 +118,17 @@ def check_rows(name: str, tensor: Tensor) -> None:
 
 def check_gradient(name: str, gradient: Tensor, shape: Any, dtype: torch.dtype, device: torch.device) -> None:
     """A received gradient must have the shape and the dtype of the output that it belongs to, and be where it is."""
-    if not isinstance(gradient, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(gradient).__name__}")
+    check_tensor(name, gradient)
     if gradient.dtype != dtype:
         raise TypeError(f"{name} is {gradient.dtype} and its output is {dtype}: types are never mixed silently")
-    check_shape(name, gradient, shape)
-    if gradient.device != device:
-        raise ValueError(f"{name} is on {gradient.device} and its output on {device}, expected one device")
+    check_place(name, gradient, shape, "its output", device)
+
+
+def check_place(name: str, tensor: Tensor, shape: Any, other: str, device: torch.device) -> None:
+    """`ValueError` unless a tensor has the shape and is on the device of something else."""
+    check_shape(name, tensor, shape)
+    if tensor.device != device:
+        raise ValueError(f"{name} is on {tensor.device} and {other} on {device}, expected one device")
 
 
 def check_ids(name: str, ids: Tensor, limit: int, ignore: int | None = None) -> None:
@@ -134,17 +148,49 @@ def check_ids(name: str, ids: Tensor, limit: int, ignore: int | None = None) -> 
 
 def check_out(name: str, out: Tensor, shape: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
     """`out`, a tensor to add a gradient into: of its shape and on its device, of its dtype or a wider one."""
-    if not isinstance(out, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(out).__name__}")
     check_no_gradient(name, out)
-    if out.dtype not in FLOAT_DTYPES:
-        raise TypeError(f"{name} must be of a floating dtype, got {out.dtype}")
+    check_float(name, out)
     if torch.promote_types(out.dtype, dtype) != out.dtype:
         raise TypeError(f"{name} is {out.dtype} and the gradient is {dtype}: it would be narrowed silently")
-    check_shape(name, out, shape)
-    if out.device != device:
-        raise ValueError(f"{name} is on {out.device} and the gradient on {device}, expected one device")
+    check_place(name, out, shape, "the gradient", device)
     return out
+
+
+def check_targets(
+    targets: Tensor, beside: Tensor, shape: tuple[int, ...], label_smoothing: float, ignore_index: int | None
+) -> int | None:
+    """What both losses ask of targets for logits of the given shape, and of the options; ignore_index as an `int`."""
+    if not shape or shape[-1] == 0:
+        raise ValueError(f"logits has shape {tuple(shape)}, expected (..., V) with V ≥ 1")
+    check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
+    ignore_index = check_ignore_index(ignore_index)
+    check_ids("targets", targets, shape[-1], ignore=ignore_index)
+    check_shape("targets", targets, shape[:-1])
+    check_device("targets", targets, "the data", beside)
+    return ignore_index
+
+
+def check_projection(x: Tensor, table: Tensor) -> None:
+    """x `(N, C)` and a table `(V, C)` that projects it on V tokens."""
+    if x.ndim != 2 or table.ndim != 2 or x.shape[1] != table.shape[1] or not len(table):
+        raise ValueError(f"x has shape {tuple(x.shape)} and table {tuple(table.shape)}, expected (N, C) and (V, C)")
+
+
+def check_look_up(ids: Tensor, table: Tensor) -> None:
+    """Ids `(...)` of a table `(V, C)`, on one device."""
+    if table.ndim != 2:
+        raise ValueError(f"table has shape {tuple(table.shape)}, expected (V, C)")
+    check_ids("ids", ids, len(table))
+    check_device("ids", ids, "table", table)
+
+
+def check_flat(data: Tensor, **others: Tensor | None) -> None:
+    """`data` is a flat array `(P,)`, and so are the others."""
+    if data.ndim != 1:
+        raise ValueError(f"data has shape {tuple(data.shape)}, expected a flat array (P,)")
+    for name, tensor in others.items():
+        if tensor is not None:
+            check_shape(name, tensor, data.shape)
 
 
 def check_key(key: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import FLOAT_DTYPES, check_device, check_floats, check_shape, refuses_autograd
+from ._checks import check_device, check_flat, check_float, check_floats, refuses_autograd
 from ._rows import check_rows_in_float32
 from .launch import on
 from .scalars import number, number_arguments
@@ -126,14 +126,9 @@ def adam_step(
     """
     if check_floats(data=data, grad=grad, m=m, v=v) != torch.float32:
         raise TypeError(f"data is {data.dtype}, expected torch.float32: a step of Adam is too small for narrower types")
-    if data.ndim != 1:
-        raise ValueError(f"data has shape {tuple(data.shape)}, expected a flat array (P,)")
-    for name, tensor in (("grad", grad), ("m", m), ("v", v), ("shadow", shadow)):
-        if tensor is not None:
-            check_shape(name, tensor, data.shape)
+    check_flat(data, grad=grad, m=m, v=v, shadow=shadow)
     if shadow is not None:
-        if shadow.dtype not in FLOAT_DTYPES:
-            raise TypeError(f"shadow must be of a floating dtype, got {shadow.dtype}")
+        check_float("shadow", shadow)
         check_device("shadow", shadow, "data", data)
     for name, tensor in (("data", data), ("m", m), ("v", v), ("shadow", shadow)):
         if tensor is not None and not tensor.is_contiguous():

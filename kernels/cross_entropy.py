@@ -24,22 +24,20 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from minitransformer.ops.arguments import check_ignore_index, check_number
-
-from ._checks import check_device, check_ids, check_shape, refuses_autograd
+from ._checks import check_targets, refuses_autograd
 from ._rows import check_rows_in_float32, is_token
 from .launch import on, row_block, rows_of
 from .scalars import number, number_arguments
 
 ELEMENTS, WARPS = 4096, 16
-"""Of a program, a few rows or a block of one: 8 for a thread, which loads 16 bytes of half precision at once and keeps
-four numbers for each. Many threads to a row, so that few rows are at work and the cache can hold all of them."""
+"""Elements and warps of a program, which has a few rows or a block of one: a thread loads 8 elements, 16 bytes of half
+precision, and keeps four numbers for each. A row has many threads, so that the cache can hold all rows at work."""
 MEAN_BLOCK = 4096
 """Losses that the one program of the mean adds at a time."""
 CHANGING = ["num_rows", "ignore_index"]
-"""Arguments that are other numbers with every batch: a kernel is not to be compiled anew for them."""
+"""Arguments whose values change with every batch: no kernel is compiled anew for them."""
 PER_ROW = ["targets_ptr", "losses_ptr"]
-"""Nor for where a chunk of these begins."""
+"""Arguments that point into a chunk: no kernel is compiled anew for where it begins."""
 
 
 @triton.jit
@@ -191,8 +189,6 @@ def cross_entropy_forward(
     Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1).
     """
     check_rows_in_float32(logits=logits)
-    if logits.ndim == 0 or logits.shape[-1] == 0:
-        raise ValueError(f"logits has shape {tuple(logits.shape)}, expected (..., V) with V ≥ 1")
     ignore_index = check_targets(targets, logits, logits.shape, label_smoothing, ignore_index)
     rows, ids = rows_of(logits), targets.reshape(-1).contiguous()  # (N, V), (N,)
     losses, highest, total = (torch.empty(len(rows), dtype=torch.float32, device=rows.device) for _ in range(3))
@@ -240,18 +236,6 @@ def cross_entropy_naive(
     weight = counted / counted.sum().clamp(min=1)  # (N,)
     dlogits = (probs - q) * weight.to(rows.dtype)[:, None]  # 3 for the difference, 2
     return (losses * weight).sum(), dlogits.reshape(logits.shape)
-
-
-def check_targets(
-    targets: Tensor, beside: Tensor, shape: tuple[int, ...], label_smoothing: float, ignore_index: int | None
-) -> int | None:
-    """What both losses ask of targets for logits of the given shape, and of the options; ignore_index as an `int`."""
-    check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
-    ignore_index = check_ignore_index(ignore_index)
-    check_ids("targets", targets, shape[-1], ignore=ignore_index)
-    check_shape("targets", targets, shape[:-1])
-    check_device("targets", targets, "the data", beside)
-    return ignore_index
 
 
 def row_arguments(

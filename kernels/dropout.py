@@ -19,7 +19,7 @@ from .hashing import UNSPECIALIZED, is_active, kept, row_arguments, row_hashes
 from .launch import on, row_block, row_warps, rows_of
 
 ELEMENTS = 2048
-"""Of a program, a few rows or a piece of one."""
+"""Elements that a program works on: a few rows, or a piece of one."""
 
 
 @triton.jit(do_not_specialize=[*UNSPECIALIZED, "num_rows", "T"])

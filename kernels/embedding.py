@@ -22,12 +22,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_device, check_gradient, check_ids, check_out, refuses_autograd
+from ._checks import check_gradient, check_look_up, check_out, refuses_autograd
 from ._rows import check_rows_in_float32, is_token
 from .launch import on, row_block, row_warps, rows_of
 
 ELEMENTS = 4096
-"""Of a program, at a time: a few rows, or a block of one."""
+"""Elements that a program works on at a time: a few rows, or a block of one."""
 PIECE = 64
 """Rows that one program sums at the most."""
 JOIN_BLOCK = 128
@@ -131,10 +131,7 @@ def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[T
     Source: Vaswani 2017, §3.4.
     """
     check_rows_in_float32(table=table)
-    if table.ndim != 2:
-        raise ValueError(f"table has shape {tuple(table.shape)}, expected (V, C)")
-    check_ids("ids", ids, len(table))
-    check_device("ids", ids, "table", table)
+    check_look_up(ids, table)
     width = table.shape[1]
     y = torch.empty((*ids.shape, width), dtype=table.dtype, device=table.device)
     ids = ids.contiguous()

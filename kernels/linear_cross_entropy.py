@@ -25,12 +25,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_out, refuses_autograd
+from ._checks import check_out, check_projection, check_targets, refuses_autograd
 from ._rows import check_rows_in_float32
 from .cross_entropy import (
     CHANGING,
     PER_ROW,
-    check_targets,
     cross_entropy_forward_kernel,
     cross_entropy_naive,
     load_logits,
@@ -51,7 +50,7 @@ CHUNK_LOGITS = 1 << 26
 ALIGNMENT = 16
 """A row of logits begins at a multiple of so many elements: any V then has the products' and the loads' fast paths."""
 ELEMENTS = 2048
-"""Of a program that scales."""
+"""Elements that one program scales."""
 
 
 @triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
@@ -113,8 +112,7 @@ def linear_cross_entropy_forward(
     Raises `TypeError` for float64. Source: Vaswani 2017, §3.4 and §5.4.
     """
     check_rows_in_float32(x=x, table=table)
-    if x.ndim != 2 or table.ndim != 2 or x.shape[1] != table.shape[1] or not len(table):
-        raise ValueError(f"x has shape {tuple(x.shape)} and table {tuple(table.shape)}, expected (N, C) and (V, C)")
+    check_projection(x, table)
     ignore_index = check_targets(targets, x, (len(x), len(table)), label_smoothing, ignore_index)
     ids = targets.contiguous()
     losses = torch.empty(len(x), dtype=torch.float32, device=x.device)

@@ -28,7 +28,7 @@ from .availability import interpreting
 
 KIBIBYTE = 1024
 SECONDS_TO_COMPILE = 1.5
-"""Of one candidate, about."""
+"""About what one candidate takes."""
 
 
 class Tile(NamedTuple):

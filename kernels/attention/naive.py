@@ -1,24 +1,22 @@
-"""The earlier rungs of attention, in plain PyTorch: what the kernels are faster than, and how they came about."""
+"""The earlier versions of attention, in plain PyTorch.
+
+naive    the formula: scores and weights are whole arrays in memory
+online   a block of keys at a time, so that memory grows as T; the kernels do this with the block in registers
+"""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from ..eager.attention import attention_mask
 
 NEVER = float("-inf")
 """The score of a key that a query does not see."""
 
 
-def attention_naive(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    causal: bool = False,
-    key_mask: Tensor | None = None,
-    window: int | None = None,
-    scale: float | None = None,
-) -> Tensor:
+def attention_naive(query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, **seen: Any) -> Tensor:
     """`softmax(scale · query keyᵀ) value` as the formula stands; shapes and options as in `attention_forward`.
 
     The scores and then the weights are `(B, H, Tq, Tk)` arrays in memory: written by the first product, read and
@@ -26,22 +24,14 @@ def attention_naive(
     for each head, against (D + Dv) · (Tq + Tk) for what goes in and out: at T = 4096 and D = 128, 80 times as many.
     """
     scores = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)  # (B, H, Tq, Tk)
-    mask = _mask(query.shape[2], range(key.shape[2]), key.shape[2], causal, key_mask, window, query.device)
+    mask = _mask(query, key, **seen)
     scores = scores.masked_fill(~mask, NEVER)
     weights = torch.softmax(scores, dim=-1).masked_fill(~mask.any(-1, keepdim=True), 0.0)  # no key: zeros, not 0/0
     return weights @ value  # (B, H, Tq, Dv)
 
 
 def attention_online(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    causal: bool = False,
-    key_mask: Tensor | None = None,
-    window: int | None = None,
-    scale: float | None = None,
-    block: int = 128,
+    query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, block: int = 128, **seen: Any
 ) -> Tensor:
     """The same, a block of keys at a time: what the forward kernel computes, for all queries at once.
 
@@ -54,36 +44,26 @@ def attention_online(
     l = torch.zeros_like(m)
     acc = torch.zeros((*query.shape[:3], value.shape[3]), dtype=torch.float32, device=query.device)
     for start in range(0, key.shape[2], block):
-        keys = range(start, min(start + block, key.shape[2]))
-        scores = (query @ key[:, :, keys.start : keys.stop].mT).float() * scale  # (B, H, Tq, block)
-        mask = _mask(query.shape[2], keys, key.shape[2], causal, key_mask, window, query.device)
-        scores = scores.masked_fill(~mask, NEVER)
+        keys = slice(start, start + block)
+        scores = (query @ key[:, :, keys].mT).float() * scale  # (B, H, Tq, block)
+        scores = scores.masked_fill(~_mask(query, key, keys=keys, **seen), NEVER)
         new_m = torch.maximum(m, scores.amax(-1, keepdim=True))
         shift = new_m.masked_fill(new_m == NEVER, 0.0)  # a row that has seen nothing: −inf + inf is NaN
         weights, rescale = torch.exp(scores - shift), torch.exp(m - shift)
         l = l * rescale + weights.sum(-1, keepdim=True)
-        acc = acc * rescale + (weights.to(value.dtype) @ value[:, :, keys.start : keys.stop]).float()
+        acc = acc * rescale + (weights.to(value.dtype) @ value[:, :, keys]).float()
         m = new_m
     return (acc / l.masked_fill(l == 0.0, 1.0)).to(query.dtype)
 
 
 def _mask(
-    num_queries: int,
-    keys: range,
-    num_keys: int,
-    causal: bool,
-    key_mask: Tensor | None,
-    window: int | None,
-    device: torch.device,
+    query: Tensor,
+    key: Tensor,
+    causal: bool = False,
+    key_mask: Any = None,
+    window: Any = None,
+    keys: slice = slice(None),
 ) -> Tensor:
     """Which of `keys` each query may attend to, `(Tq, keys)` or `(B, 1, Tq, keys)`."""
-    positions = torch.arange(num_keys - num_queries, num_keys, device=device)  # aligned bottom-right
-    distance = positions[:, None] - torch.arange(keys.start, keys.stop, device=device)  # > 0: the key lies before
-    mask = torch.ones(distance.shape, dtype=torch.bool, device=device)
-    if causal:
-        mask = mask & (distance >= 0)
-    if window is not None:
-        mask = mask & (distance.abs() <= window)
-    if key_mask is not None:
-        mask = mask & key_mask[:, None, None, keys.start : keys.stop]
-    return mask
+    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window, query.device, keys)
+    return torch.ones((1, 1), dtype=torch.bool, device=query.device) if mask is None else mask

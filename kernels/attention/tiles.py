@@ -4,8 +4,8 @@ A tile's rows are what a program owns and keeps in registers (queries; for dkey 
 visits block by block. The first of a table's tiles is the default; tuning tries them all. They were found by compiling:
 they fit the device's shared memory, and the compiler makes them without spilling registers, except where a comment
 says that none does; `tests/kernels/test_compilation.py` lists what is left. What needs more registers has a second list
-where that shows: "and more" are the hashes of dropout, or the masks of heads that don't fill their block, "of unequal"
-heads whose values fill another block than their queries.
+where that shows: "with masks" is for dropout and for heads that don't fill their block, "of unequal widths" for heads
+whose values fill another block than their queries.
 """
 
 from functools import cache
@@ -36,19 +36,19 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dkey_dvalue", 64): [(128, 64, 8, 2), (128, 64, 8, 3), (64, 64, 4, 2), (64, 64, 8, 3), (128, 32, 8, 3)],
         ("dkey_dvalue", 128): [(128, 64, 8, 2), (128, 32, 8, 3), (128, 32, 8, 2), (64, 64, 8, 2)],
         ("dkey_dvalue", 256): [(64, 16, 8, 2), (32, 64, 8, 2), (32, 32, 8, 2)],
-        ("forward and more", 64): [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (64, 128, 4, 2)],
-        ("forward and more", 128): [(128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 3)],
-        ("dquery and more", 256): [(128, 32, 8, 2)],
-        ("dkey_dvalue and more", 128): [(128, 32, 8, 3), (128, 32, 8, 2), (64, 64, 8, 2)],
-        ("dkey_dvalue and more", 256): [(32, 64, 8, 2), (32, 32, 8, 2)],
+        ("forward with masks", 64): [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (64, 128, 4, 2)],
+        ("forward with masks", 128): [(128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 3)],
+        ("dquery with masks", 256): [(128, 32, 8, 2)],
+        ("dkey_dvalue with masks", 128): [(128, 32, 8, 3), (128, 32, 8, 2), (64, 64, 8, 2)],
+        ("dkey_dvalue with masks", 256): [(32, 64, 8, 2), (32, 32, 8, 2)],
     },
     # Triton 3.6 where it differs: with two stages of dkey and dvalue each product waits for the one before.
     "hopper before Triton 3.7": {
-        ("dquery and more", 128): [(128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 4, 2)],
+        ("dquery with masks", 128): [(128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 4, 2)],
         ("dkey_dvalue", 64): [(128, 64, 8, 3), (64, 64, 8, 3), (128, 32, 8, 3), (64, 32, 4, 3)],
         ("dkey_dvalue", 128): [(128, 32, 8, 3), (64, 64, 8, 3), (64, 32, 4, 3), (64, 32, 8, 3)],
         ("dkey_dvalue", 256): [(64, 16, 8, 3), (32, 64, 8, 2), (32, 32, 8, 2)],
-        ("dkey_dvalue and more", 128): [(128, 32, 8, 3), (64, 32, 8, 3), (128, 16, 8, 3)],
+        ("dkey_dvalue with masks", 128): [(128, 32, 8, 3), (64, 32, 8, 3), (128, 16, 8, 3)],
     },
     "hopper in tf32": {
         ("forward", 64): [(128, 64, 8, 2), (64, 32, 4, 3), (64, 64, 8, 2)],
@@ -65,8 +65,8 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
     "blackwell": {
         ("forward", 64): [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (64, 128, 4, 2)],
         ("forward", 128): [(128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 3)],
-        ("dquery and more", 64): [(128, 64, 8, 3), (64, 64, 4, 3)],
-        ("dkey_dvalue and more", 64): [(128, 64, 8, 2), (64, 64, 4, 2), (64, 64, 8, 3), (128, 32, 8, 3)],
+        ("dquery with masks", 64): [(128, 64, 8, 3), (64, 64, 4, 3)],
+        ("dkey_dvalue with masks", 64): [(128, 64, 8, 2), (64, 64, 4, 2), (64, 64, 8, 3), (128, 32, 8, 3)],
     },
     # Products of warps (mma.sync). An A100 has 163 KiB, …
     "ampere": {
@@ -79,12 +79,12 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dkey_dvalue", 64): [(128, 32, 8, 3), (64, 32, 4, 3), (32, 64, 4, 3)],
         ("dkey_dvalue", 128): [(64, 64, 8, 2), (64, 64, 8, 3), (32, 128, 8, 2), (32, 32, 4, 3)],
         ("dkey_dvalue", 256): [(32, 64, 8, 2), (32, 32, 8, 2)],
-        ("forward and more", 128): [(128, 32, 8, 3), (64, 64, 8, 3)],
-        ("dquery and more", 64): [(128, 64, 8, 3), (64, 64, 4, 3)],
-        ("dquery and more", 256): [(32, 32, 8, 2), (16, 32, 4, 2)],
-        ("dkey_dvalue and more", 256): [(32, 32, 8, 2)],
-        ("dquery of unequal", 128): [(64, 64, 8, 2)],
-        ("dkey_dvalue of unequal", 128): [(32, 64, 8, 2), (32, 32, 4, 3)],
+        ("forward with masks", 128): [(128, 32, 8, 3), (64, 64, 8, 3)],
+        ("dquery with masks", 64): [(128, 64, 8, 3), (64, 64, 4, 3)],
+        ("dquery with masks", 256): [(32, 32, 8, 2), (16, 32, 4, 2)],
+        ("dkey_dvalue with masks", 256): [(32, 32, 8, 2)],
+        ("dquery of unequal widths", 128): [(64, 64, 8, 2)],
+        ("dkey_dvalue of unequal widths", 128): [(32, 64, 8, 2), (32, 32, 4, 3)],
     },
     # … an RTX 30, 40 or 50 has 99.
     "consumer": {
@@ -97,12 +97,12 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dkey_dvalue", 64): [(128, 32, 8, 2), (64, 32, 4, 3), (32, 64, 4, 3)],
         ("dkey_dvalue", 128): [(64, 64, 8, 2), (32, 32, 4, 2)],
         ("dkey_dvalue", 256): [(32, 32, 8, 2)],
-        ("dquery and more", 64): [(128, 64, 8, 2), (64, 64, 4, 3)],
-        ("dkey_dvalue and more", 64): [(128, 32, 8, 2), (64, 32, 4, 3)],
-        ("forward and more", 64): [(128, 64, 8, 3), (64, 64, 4, 3)],
-        ("forward and more", 128): [(128, 32, 8, 3), (64, 64, 8, 2)],
-        ("forward and more", 256): [(16, 64, 4, 2)],
-        ("dkey_dvalue of unequal", 128): [(32, 64, 8, 2), (32, 32, 4, 3)],
+        ("dquery with masks", 64): [(128, 64, 8, 2), (64, 64, 4, 3)],
+        ("dkey_dvalue with masks", 64): [(128, 32, 8, 2), (64, 32, 4, 3)],
+        ("forward with masks", 64): [(128, 64, 8, 3), (64, 64, 4, 3)],
+        ("forward with masks", 128): [(128, 32, 8, 3), (64, 64, 8, 2)],
+        ("forward with masks", 256): [(16, 64, 4, 2)],
+        ("dkey_dvalue of unequal widths", 128): [(32, 64, 8, 2), (32, 32, 4, 3)],
     },
     # float32 in full precision: no tensor cores. A thread holds whole rows and columns of its part of a product.
     "full": {
@@ -115,11 +115,11 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dkey_dvalue", 64): [(32, 16, 8, 2), (16, 32, 8, 2)],
         ("dkey_dvalue", 128): [(32, 16, 8, 2), (16, 32, 8, 2)],
         ("dkey_dvalue", 256): [(16, 16, 8, 2), (16, 32, 8, 2)],
-        ("forward and more", 64): [(32, 32, 8, 2), (16, 32, 8, 2)],
-        ("forward and more", 128): [(32, 16, 8, 2), (16, 32, 8, 2)],
-        ("dquery and more", 64): [(32, 16, 8, 2)],
-        ("dkey_dvalue and more", 64): [(16, 16, 4, 2), (16, 32, 4, 2)],
-        ("dkey_dvalue and more", 128): [(16, 16, 4, 2)],
+        ("forward with masks", 64): [(32, 32, 8, 2), (16, 32, 8, 2)],
+        ("forward with masks", 128): [(32, 16, 8, 2), (16, 32, 8, 2)],
+        ("dquery with masks", 64): [(32, 16, 8, 2)],
+        ("dkey_dvalue with masks", 64): [(16, 16, 4, 2), (16, 32, 4, 2)],
+        ("dkey_dvalue with masks", 128): [(16, 16, 4, 2)],
     },
     # A T4 has 64 KiB, and no tensor cores that Triton uses in any dtype. Backward, heads wider than 128 spill in every
     # tile, in two warps the most: but with more, dkey and dvalue in float32 want 1 KiB more than there is.
@@ -133,7 +133,7 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dkey_dvalue", 64): [(32, 16, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)],
         ("dkey_dvalue", 128): [(16, 16, 8, 1)],
         ("dkey_dvalue", 256): [(16, 16, 8, 1)],
-        ("forward and more", 128): [(16, 16, 8, 1)],
+        ("forward with masks", 128): [(16, 16, 8, 1)],
     },
     "turing in float32": {
         ("forward", 64): [(32, 16, 4, 1), (32, 32, 8, 1), (32, 16, 8, 1)],
@@ -157,8 +157,8 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dkey_dvalue", 64): [(64, 64, 4, 1), (64, 32, 4, 1)],
         ("dkey_dvalue", 128): [(64, 64, 4, 1), (64, 32, 4, 1), (32, 32, 4, 1)],
         ("dkey_dvalue", 256): [(64, 16, 4, 1), (32, 16, 4, 1)],
-        ("dquery and more", 256): [(32, 32, 4, 1)],
-        ("dkey_dvalue and more", 128): [(64, 32, 4, 1), (32, 32, 4, 1)],
+        ("dquery with masks", 256): [(32, 32, 4, 1)],
+        ("dkey_dvalue with masks", 128): [(64, 32, 4, 1), (32, 32, 4, 1)],
     },
     # AMD's Radeons: 64 KiB. Backward, heads of more than 64 numbers spill in every tile of dkey and dvalue, and of
     # dquery heads of 256.
@@ -242,9 +242,9 @@ def candidates(name: str, family: str, D: int, DV: int, itemsize: int, dropout: 
     table, width = TABLES[family], max(*blocks, 64)
     variants = [name]
     if dropout or blocks != (whole(D), whole(DV)):
-        variants.insert(0, f"{name} and more")
+        variants.insert(0, f"{name} with masks")
     if blocks[0] != blocks[1]:
-        variants.insert(0, f"{name} of unequal")
+        variants.insert(0, f"{name} of unequal widths")
     tiles = [Tile(*tile) for tile in next(table[key, width] for key in variants if (key, width) in table)]
     if itemsize == 4 and family not in FOR_FLOAT32:  # the tables are for numbers half as long
         tiles = [Tile(max(rows // 2, SMALLEST), max(columns // 2, SMALLEST), *rest) for rows, columns, *rest in tiles]

@@ -27,7 +27,7 @@ from typing import Any
 from minitransformer.cli.errors import message_of
 
 from ..availability import require_triton
-from ..ledger import RESULTS
+from .ledger import RESULTS
 from .run import SECTIONS, Run
 from .supervisor import nothing
 

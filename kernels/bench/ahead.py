@@ -1,7 +1,7 @@
 """Kernels compiled before they are needed, by many processes, into the cache on disk where a launch looks for them.
 
 Each process goes through all that will be launched, on tensors that have shapes and no memory, under a driver that only
-compiles (`kernels.compilation`): no GPU is touched. Whoever comes first to a kernel compiles it.
+compiles (`compilation`): no GPU is touched. Whoever comes first to a kernel compiles it.
 """
 
 import hashlib
@@ -22,15 +22,14 @@ import kernels
 from minitransformer.models import Transformer
 from minitransformer.ops import Ops
 
-from .. import _rows, compilation
+from .. import KERNELS, _rows
 from ..eager.arrays import plumbing
-from ..ledger import OPS
 from ..tuning import KIBIBYTE, Tuner, capability
-from . import attention, rows, swap
+from . import attention, compilation, rows, swap
 from .checks import cases_in, launched
+from .ledger import OURS
 from .machine import Ceilings, Machine
 from .race import Bench, Found, Start
-from .results import OURS
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Target:
 
     @classmethod
     def of(cls, machine: Machine) -> "Target":
-        """That of this GPU."""
+        """The target that this GPU is."""
         index = torch.cuda.current_device()
         found, properties = capability(torch.device("cuda", index)), torch.cuda.get_device_properties(index)
         dtypes = tuple(str(dtype).removeprefix("torch.") for dtype in machine.dtypes)
@@ -55,13 +54,13 @@ class Target:
 
 @dataclass(frozen=True)
 class Shapes(Machine):
-    """A machine as a target is, whose tensors have no memory."""
+    """The target as a machine whose tensors have shapes and no memory."""
 
     target: Target
 
     @property
     def dtypes(self) -> tuple[torch.dtype, ...]:
-        """As said."""
+        """Those of the target."""
         return tuple(getattr(torch, name) for name in self.target.dtypes)
 
     @property
@@ -71,7 +70,7 @@ class Shapes(Machine):
 
 
 class OnlyLaunched(Bench):
-    """No clock."""
+    """A bench without a clock: it only makes the calls."""
 
     def timed(self, start: Start, **work: Any) -> Found:
         """One call."""
@@ -105,7 +104,7 @@ def launches(machine: Machine, sections: Sequence[str], claims: Path) -> Iterato
             for task in module.tasks(machine):
                 yield partial(task.contestants[OURS], bench)
     if "checks" in sections:
-        for op in OPS:
+        for op in KERNELS:
             for dtype in machine.dtypes:
                 for case in cases_in(op, dtype, machine):
                     yield partial(launched, op, case, dtype, machine.device)

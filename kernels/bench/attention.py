@@ -17,9 +17,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from minitransformer.ops import Dropout
 
 from ..eager.attention import attention_mask
+from .ledger import OURS
 from .machine import Machine
 from .race import BOTH, FORWARD, Prepare, Task, of_autograd, of_pair, task
-from .results import OURS
 
 BACKENDS = {
     "FlashAttention-2": SDPBackend.FLASH_ATTENTION,
@@ -27,7 +27,7 @@ BACKENDS = {
     "memory-efficient": SDPBackend.EFFICIENT_ATTENTION,
     "math": SDPBackend.MATH,
 }
-"""Of `scaled_dot_product_attention`; the third is timed only where there is a mask, which the first does not take."""
+"""The ways of `scaled_dot_product_attention`. The third is timed only with a mask, which the first does not take."""
 
 RATE = 0.1
 

@@ -1,21 +1,70 @@
-"""What every op is checked on: shapes that cross the borders of blocks, and all of its options.
+"""The arguments of every op, described once; and the cases that the ops with kernels are checked on.
 
-Sizes come in two: those for a GPU, and tiny ones for the interpreter, which takes milliseconds for each block.
+Checks, compilation and the tests of the tables make their inputs by `ARGUMENTS`. The cases are shapes that cross the
+borders of blocks, with all options of an op. Sizes come in two: those for a GPU, and tiny ones for the interpreter,
+which takes milliseconds for each block.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from minitransformer.ops import Dropout
 
+ARGUMENTS = {
+    "linear": "x ... C_in, weight C_in C_out, bias C_out",
+    "relu": "x ...",
+    "tanh": "x ...",
+    "sigmoid": "x ...",
+    "softmax": "x ...",
+    "dropout": "x ...",
+    "layernorm": "x ... C, gamma C, beta C",
+    "add_layernorm": "x ... C, sublayer_out ... C, gamma C, beta C",
+    "embedding": "ids ..., table V C",
+    "attention": "query B H Tq D, key B H Tk D, value B H Tk Dv",
+    "additive_attention": "query B Tq C, key B Tk C, value B Tk Dv, score_weight C",
+    "conv1d": "x B T C_in, weight K C_in C_out, bias C_out",
+    "cross_entropy": "logits ... V, targets ...",
+    "linear_cross_entropy": "x N C, table V C, targets N",
+    "adam": "data P, grad P, m P, v P",
+}
+"""The arrays of each op in its order, and their axes; `...` stands for any number of them."""
+
+INTEGERS = ("ids", "targets")
+"""Arrays of ids below V."""
+
+EXACT = ("gamma", "beta")
+"""Parameters that stay in float32 beside narrower activations."""
+
 DROPOUT = Dropout(0.3, key=2**40 + 3, sentence=1, position=2)
 SMOOTHED = {"label_smoothing": 0.1, "ignore_index": 0}
 
 PEAKED = 4.0
 """Times a normal number: a softmax of many such has some probabilities of order one, beside which errors count."""
+
+
+def shapes(op: str, rows: tuple[int, ...] = (), **sizes: int) -> dict[str, tuple[int, ...]]:
+    """The shape of each array of an op, where `...` is `rows` and every other axis has its size."""
+    found = {}
+    for argument in ARGUMENTS[op].split(", "):
+        name, *axes = argument.split()
+        found[name] = tuple(n for axis in axes for n in (rows if axis == "..." else (sizes[axis],)))
+    return found
+
+
+def draw(op: str, rng: np.random.Generator, rows: tuple[int, ...] = (), **sizes: int) -> dict[str, np.ndarray]:
+    """Normal numbers, squares of them for Adam's v, and ids, the first two of which are 0: what `SMOOTHED` ignores."""
+    arrays = {}
+    for name, shape in shapes(op, rows, **sizes).items():
+        if name in INTEGERS:
+            arrays[name] = rng.integers(0, sizes["V"], shape)
+            arrays[name].flat[:2] = 0
+        else:
+            arrays[name] = np.asarray(rng.standard_normal(shape)) ** (2 if name == "v" else 1)
+    return arrays
 
 
 @dataclass(frozen=True)
@@ -33,14 +82,47 @@ class Case:
 
 def cases(op: str, full: bool) -> Iterator[Case]:
     """The cases of an op; `full` for a GPU's sizes."""
-    return CASES[op](np.random.default_rng(0), full)
+    rng = np.random.default_rng(0)
+    if op in OF_ITS_OWN:
+        yield from OF_ITS_OWN[op](rng, full)
+        return
+    axes, tiny, large, *options = SIZES[op]
+    for sizes in large if full else tiny:
+        for chosen in options or [{}]:
+            arrays = draw(op, rng, **dict(zip(axes.split(), sizes, strict=True)))
+            if "logits" in arrays:
+                arrays["logits"] *= PEAKED
+            if op == "layernorm":
+                arrays["x"] += 3  # a mean that matters
+            yield Case(", ".join(map(str, [*sizes, *(chosen if len(options) > 1 else ())])), arrays, chosen)
+
+
+SIZES: dict[str, tuple] = {
+    "relu": ("rows", [[(3, 5)], [(3, 1000)]], [[(3, 5)], [(1000, 2049)]]),
+    "dropout": (
+        "rows", [[(2, 3, 7)], [(2, 2, 5, 9)]], [[(100, 512)], [(2, 3, 70, 3001)]], {"dropout": DROPOUT}
+    ),
+    "layernorm": (
+        "rows C", [[(3,), 5], [(40,), 130]], [[(3,), 5], [(1000,), 512], [(70,), 4097], [(9,), 8200]], {"eps": 1e-3}
+    ),
+    "add_layernorm": (
+        "rows C", [[(2, 3), 5], [(2, 20), 130]], [[(2, 3), 5], [(3, 300), 512], [(2, 9), 8200]],
+        {}, {"dropout": DROPOUT},
+    ),
+    "cross_entropy": (
+        "rows V", [[(7,), 11], [(5,), 1100]], [[(7,), 11], [(300,), 37_000], [(5,), 128_001]], {}, SMOOTHED
+    ),
+    "embedding": (
+        "rows V C", [[(2, 5), 7, 6], [(2, 35), 3, 40]], [[(2, 5), 7, 6], [(50, 100), 1000, 512], [(4, 500), 3, 5000]],
+        {"scale": 1.5},
+    ),
+    "adam": ("P", [[7], [1100]], [[7], [1_000_003]]),
+}  # fmt: skip
+"""The axes that an op is drawn with, their tiny sizes and a GPU's, and options to try with each."""
 
 
 def _attention(rng: np.random.Generator, full: bool) -> Iterator[Case]:
-    def heads(B: int, H: int, Tq: int, Tk: int, D: int, Dv: int) -> dict[str, np.ndarray]:
-        shapes = {"query": (B, H, Tq, D), "key": (B, H, Tk, D), "value": (B, H, Tk, Dv)}
-        return {name: rng.standard_normal(shape) for name, shape in shapes.items()}
-
+    drawn = partial(draw, "attention", rng)
     H, T, D, window = (3, 200, 64, 37) if full else (1, 18, 8, 3)
     padding = np.arange(T) < np.array([[T - 3], [1]])  # (2, T)
     scattered = np.stack([rng.random(T) < 0.7, np.zeros(T, bool)])  # and a sentence with no key at all
@@ -55,105 +137,33 @@ def _attention(rng: np.random.Generator, full: bool) -> Iterator[Case]:
         "dropout": {"dropout": DROPOUT},
         "everything": everything,
     }
+    square = {"B": 2, "H": H, "Tq": T, "Tk": T, "D": D, "Dv": D}
     for name in every if full else ("padding", "negative scale", "everything"):
-        yield Case(name, heads(2, H, T, T, D, D), every[name])
-    yield Case("tf32", heads(2, H, T, T, D, D), tf32=True)
-
-    lengths = ((1, 300), (130, 257), (257, 130)) if full else ((18, 5),)
-    for Tq, Tk in lengths:
-        yield Case(f"causal, {Tq} × {Tk}", heads(1, H, Tq, Tk, D, D), {"causal": True})
-    widths = ((1, 3), (40, 72), (128, 128), (256, 64)) if full else ((20, 5),)
-    for D, Dv in widths:
-        yield Case(f"everything, {D} and {Dv} wide", heads(2, H, T, T, D, Dv), everything)
-    if full:
-        yield Case("long", heads(1, H, 1100, 1100, D, D), {"causal": True})
+        yield Case(name, drawn(**square), every[name])
+    yield Case("tf32", drawn(**square), tf32=True)
+    for Tq, Tk in ((1, 300), (130, 257), (257, 130), (1100, 1100)) if full else ((18, 5),):
+        yield Case(f"causal, {Tq} × {Tk}", drawn(**square | {"B": 1, "Tq": Tq, "Tk": Tk}), {"causal": True})
+    for D, Dv in ((1, 3), (40, 72), (128, 128), (256, 64)) if full else ((20, 5),):
+        yield Case(f"everything, {D} and {Dv} wide", drawn(**square | {"D": D, "Dv": Dv}), everything)
 
 
 def _softmax(rng: np.random.Generator, full: bool) -> Iterator[Case]:
-    for shape in ((5, 3, 7), (1000, 128), (300, 4097), (2, 32_769), (3, 131_072)) if full else ((5, 3, 7), (3, 1100)):
-        yield Case(f"{shape}", {"x": PEAKED * rng.standard_normal(shape)})
-    x = PEAKED * rng.standard_normal((3, 100))
+    for rows in ((5, 3, 7), (1000, 128), (300, 4097), (2, 32_769), (3, 131_072)) if full else ((5, 3, 7), (3, 1100)):
+        yield Case(f"{rows}", {"x": PEAKED * draw("softmax", rng, rows)["x"]})
+    x = PEAKED * draw("softmax", rng, (3, 100))["x"]
     x[0], x[1, 1:] = -np.inf, -np.inf
     yield Case("nothing but −inf", {"x": x})
 
 
-def _layernorm(rng: np.random.Generator, full: bool) -> Iterator[Case]:
-    for rows, width in ((3, 5), (1000, 512), (70, 4097), (9, 8200)) if full else ((3, 5), (40, 130)):
-        arrays = {"x": 3 + rng.standard_normal((rows, width))} | _scale_and_shift(rng, width)
-        yield Case(f"({rows}, {width})", arrays, {"eps": 1e-3})
-
-
-def _add_layernorm(rng: np.random.Generator, full: bool) -> Iterator[Case]:
-    for shape in ((2, 3, 5), (3, 300, 512), (2, 9, 8200)) if full else ((2, 3, 5), (2, 20, 130)):
-        for name, options in (("", {}), (", dropout", {"dropout": DROPOUT})):
-            arrays = {"x": rng.standard_normal(shape), "sublayer_out": rng.standard_normal(shape)}
-            yield Case(f"{shape}{name}", arrays | _scale_and_shift(rng, shape[-1]), options)
-
-
-def _cross_entropy(rng: np.random.Generator, full: bool) -> Iterator[Case]:
-    for rows, vocab_size in ((7, 11), (300, 37_000), (5, 128_001)) if full else ((7, 11), (5, 1100)):
-        for name, options in (("", {}), (", smoothed", SMOOTHED)):
-            logits = PEAKED * rng.standard_normal((rows, vocab_size))
-            arrays = {"logits": logits, "targets": _ids(rng, vocab_size, rows)}
-            yield Case(f"({rows}, {vocab_size}){name}", arrays, options)
-
-
 def _linear_cross_entropy(rng: np.random.Generator, full: bool) -> Iterator[Case]:
-    def arrays(rows: int, width: int, vocab_size: int) -> dict[str, np.ndarray]:
-        table = PEAKED / np.sqrt(width) * rng.standard_normal((vocab_size, width))
-        return {"x": rng.standard_normal((rows, width)), "table": table, "targets": _ids(rng, vocab_size, rows)}
-
-    yield Case("(7, 4), 11", arrays(7, 4, 11))
-    sizes = (300, 64, 37_000) if full else (20, 6, 1100)
-    yield Case(f"{sizes[:2]}, {sizes[2]}, smoothed", arrays(*sizes), SMOOTHED)
+    sizes = [(7, 4, 11, {}), (300, 64, 37_000, SMOOTHED) if full else (20, 6, 1100, SMOOTHED)]
     if full:  # more logits than are ever held at once; the reference takes seconds
-        yield Case("(2000, 64), 37000, smoothed", arrays(2000, 64, 37_000), SMOOTHED, float32=True)
+        sizes.append((2000, 64, 37_000, SMOOTHED))
+    for N, C, V, options in sizes:
+        arrays = draw("linear_cross_entropy", rng, N=N, C=C, V=V)
+        arrays["table"] *= PEAKED / np.sqrt(C)
+        yield Case(", ".join(map(str, (N, C, V, *options))), arrays, options, float32=N == 2000)
 
 
-def _embedding(rng: np.random.Generator, full: bool) -> Iterator[Case]:
-    for shape, vocab_size, width in (
-        ((2, 5), 7, 6), *([((50, 100), 1000, 512), ((4, 500), 3, 5000)] if full else [((2, 35), 3, 40)])
-    ):  # fmt: skip
-        arrays = {"ids": rng.integers(0, vocab_size, shape), "table": rng.standard_normal((vocab_size, width))}
-        yield Case(f"{shape} of {vocab_size}, {width} wide", arrays, {"scale": 1.5})
-
-
-def _dropout(rng: np.random.Generator, full: bool) -> Iterator[Case]:
-    for shape in ((100, 512), (2, 3, 70, 3001)) if full else ((2, 3, 7), (2, 2, 5, 9)):
-        yield Case(f"{shape}", {"x": rng.standard_normal(shape)}, {"dropout": DROPOUT})
-
-
-def _relu(rng: np.random.Generator, full: bool) -> Iterator[Case]:
-    for shape in ((3, 5), (1000, 2049)) if full else ((3, 5), (3, 1000)):
-        yield Case(f"{shape}", {"x": rng.standard_normal(shape)})
-
-
-def _adam(rng: np.random.Generator, full: bool) -> Iterator[Case]:
-    for size in (7, 1_000_003) if full else (7, 1100):
-        data, grad, m = rng.standard_normal((3, size))
-        yield Case(f"({size},)", {"data": data, "grad": grad, "m": m, "v": rng.random(size)})
-
-
-def _ids(rng: np.random.Generator, vocab_size: int, *shape: int) -> np.ndarray:
-    """Ids, two of which are 0: what `SMOOTHED` ignores."""
-    ids = rng.integers(0, vocab_size, shape)
-    ids[:2] = 0
-    return ids
-
-
-def _scale_and_shift(rng: np.random.Generator, width: int) -> dict[str, np.ndarray]:
-    return {"gamma": rng.standard_normal(width), "beta": rng.standard_normal(width)}
-
-
-CASES: dict[str, Callable[[np.random.Generator, bool], Iterator[Case]]] = {
-    "attention": _attention,
-    "softmax": _softmax,
-    "layernorm": _layernorm,
-    "add_layernorm": _add_layernorm,
-    "cross_entropy": _cross_entropy,
-    "linear_cross_entropy": _linear_cross_entropy,
-    "embedding": _embedding,
-    "dropout": _dropout,
-    "relu": _relu,
-    "adam": _adam,
-}
+OF_ITS_OWN = {"attention": _attention, "softmax": _softmax, "linear_cross_entropy": _linear_cross_entropy}
+"""Cases that are more than sizes times options."""

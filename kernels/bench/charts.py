@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from minitransformer.plots.page import GREY, INK, PALE, Page
 
-from .results import Entry, Ledger, entries, number, read, size_of
+from .ledger import Entry, Ledger, entries, number, read, size_of
 
 COLOURS = {
     "ours": "#d6604d", "online": "#f4a582", "sweeps": "#f4a582", "unfused": "#f0c8b4", "naive": GREY, "NumPy": GREY,

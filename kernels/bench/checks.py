@@ -2,13 +2,14 @@
 
 float32 must be within 1e-5. In float16 and bfloat16 the error may be twice that of PyTorch's own function in the same
 dtype for outputs, three times for gradients, and never needs to be below the rounding of the result itself. What is
-allocated is filled with NaN first, and a second backward must give the same bits.
+allocated is filled with NaN first, a second backward must give the same bits, and no input may be written into. The
+tests of the kernels prove them by the same findings.
 """
 
 import math
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,17 +23,14 @@ import minitransformer.ops as reference
 from minitransformer.gradcheck import error
 
 from . import peers
-from .cases import Case, cases
+from .cases import EXACT, Case, cases
 from .machine import Machine
 
 TOLERANCE, TF32_TOLERANCE = 1e-5, 5e-3
 OUTPUT_FACTOR, GRADIENT_FACTOR = 2.0, 3.0
 
-EXACT = ("gamma", "beta")
-"""Parameters that stay in float32 beside narrower activations."""
-
 STEPS, RATES = (1, 2, 3), {"lr": 0.1, "grad_scale": 0.5}
-"""Of Adam."""
+"""What Adam is checked with."""
 
 TAKING_OUT = ("embedding", "linear_cross_entropy")
 """Ops whose backward can add the gradient of a large table into a tensor that is there already."""
@@ -50,7 +48,7 @@ class CheckFailed(Exception):
 
 
 class Refused(Exception):
-    """What is wrong, beyond an error that is too large."""
+    """Something is wrong beyond an error that is too large."""
 
 
 class Finding(NamedTuple):
@@ -67,13 +65,12 @@ Worst = dict[str, float]
 
 def check(op: str, dtype: torch.dtype, machine: Machine) -> Worst:
     """All cases of an op in one dtype. Raises `CheckFailed` at the first that fails, whatever went wrong."""
-    prove = _adam if op == "adam" else _pair
     worst = {"error": 0.0, "of_allowed": 0.0}
     for case in cases_in(op, dtype, machine):
-        where = f"{_name(dtype)}, {case.name}"
+        where = f"{str(dtype).removeprefix('torch.')}, {case.name}"
         try:
             with poisoned():
-                findings = list(prove(op, case, dtype, machine.device))
+                findings = list((adam_findings if op == "adam" else findings_of)(op, case, dtype, machine.device))
         except Refused as refused:
             raise CheckFailed(op, f"{where}: {refused}") from None
         except Exception as problem:
@@ -83,10 +80,8 @@ def check(op: str, dtype: torch.dtype, machine: Machine) -> Worst:
             if not found <= allowed:
                 raise CheckFailed(op, f"{where}: {what} is off by {found:.3g}, allowed {allowed:.3g}")
             if not case.tf32:
-                worst = {
-                    "error": max(worst["error"], found),
-                    "of_allowed": max(worst["of_allowed"], found / allowed),
-                }
+                shares = {"error": found, "of_allowed": found / allowed}
+                worst = {name: max(worst[name], share) for name, share in shares.items()}
     return worst
 
 
@@ -110,41 +105,73 @@ def poisoned() -> Iterator[None]:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
+# --- A forward and its backward -------------------------------------------------------------------------------
+
+
+def as_layers_do(x: Tensor) -> Tensor:
+    """Heads as layers hand them over, `(B, T, H, D)` in memory; anything else as it is."""
+    return x.transpose(1, 2).contiguous().transpose(1, 2) if x.ndim == 4 else x
+
+
+@dataclass(frozen=True)
+class How:
+    """How an op is called, where not by its name and as a layer would."""
+
+    forward: Callable[..., Any] | None = None
+    """In place of the op's own."""
+    peer: Callable[..., Tensor] | None = None
+    """In place of PyTorch's function in `peers`."""
+    lie: Callable[[Tensor], Tensor] = as_layers_do
+    """The same floating tensor with its numbers elsewhere in memory."""
+    exact: Sequence[str] = EXACT
+    """Arrays that are given in float32 whatever the dtype is."""
+    in_all_ways: bool = True
+    """With gradients added into a tensor and losses without gradients too, where the op has them."""
+
+
+AS_A_LAYER = How()
+
+
 @dataclass
 class Computed:
     """What an op of ours made of a case: everything that a check launches."""
 
     tensors: list[Tensor]
-    options: dict[str, Any]
     before: list[Tensor]
+    options: dict[str, Any]
     received: Any
     out: Tensor
     gradients: list[Tensor]
     again: list[Tensor]
-    added: Tensor | None
-    loss_alone: Tensor | None
+    added: Tensor | None = None
+    loss_alone: Tensor | None = None
 
     @classmethod
-    def of(cls, op: str, case: Case, dtype: torch.dtype, device: str) -> "Computed":
+    def of(cls, op: str, case: Case, dtype: torch.dtype, device: str, how: How) -> "Computed":
         """Forward, and backward twice, in as many ways as there are."""
+
+        def given(array: np.ndarray, dtype: torch.dtype) -> Tensor:
+            tensor = _tensor(array, dtype, device)
+            return how.lie(tensor) if tensor.is_floating_point() else tensor
+
+        arrays = {name: _rounded(array, dtype) for name, array in case.arrays.items()}
+        tensors = [given(array, torch.float32 if name in how.exact else dtype) for name, array in arrays.items()]
         options = {name: _tensor(value, None, device) for name, value in case.options.items()}
-        floats = {name: torch.float32 if name in EXACT else dtype for name in case.arrays}
-        tensors = [_tensor(_rounded(array, dtype), floats[name], device) for name, array in case.arrays.items()]
+        forward, backward = how.forward or getattr(kernels, f"{op}_forward"), getattr(kernels, f"{op}_backward")
         before = [tensor.clone() for tensor in tensors]
-        forward, backward = getattr(kernels, f"{op}_forward"), getattr(kernels, f"{op}_backward")
         out, cache = forward(*tensors, **options, **({"precision": "tf32"} if case.tf32 else {}))
-        if out.ndim:
-            received = _tensor(_rounded(np.random.default_rng(1).standard_normal(out.shape), dtype), dtype, device)
-        else:  # a loss is a mean: this makes the gradients of rows of order one
-            received = float(case.arrays["targets"].size)
+        received: Any = float(case.arrays["targets"].size) if "targets" in case.arrays else None
+        if received is None:  # not a loss, which is a mean: this makes the gradients of its rows of order one
+            received = given(_rounded(np.random.default_rng(1).standard_normal(out.shape), dtype), dtype)
+            tensors, before = [*tensors, received], [*before, received.clone()]
         gradients, again = _floats(backward(received, cache)), _floats(backward(received, cache))
-        added = loss_alone = None
-        if op in TAKING_OUT:
-            added = torch.ones(gradients[-1].shape, device=device)
-            backward(received, cache, out=added)
-        if op == "linear_cross_entropy":
-            loss_alone, _ = forward(*tensors, **options, with_grad=False)
-        return cls(tensors, options, before, received, out, gradients, again, added, loss_alone)
+        found = cls(tensors, before, options, received, out, gradients, again)
+        if how.in_all_ways and op in TAKING_OUT:
+            found.added = torch.ones(gradients[-1].shape, device=device)
+            backward(received, cache, out=found.added)
+        if how.in_all_ways and op == "linear_cross_entropy":
+            found.loss_alone, _ = forward(*tensors, **options, with_grad=False)
+        return found
 
 
 def launched(op: str, case: Case, dtype: torch.dtype, device: str) -> None:
@@ -152,12 +179,12 @@ def launched(op: str, case: Case, dtype: torch.dtype, device: str) -> None:
     if op == "adam":
         Stepped.of(case, dtype, device)
     else:
-        Computed.of(op, case, dtype, device)
+        Computed.of(op, case, dtype, device, AS_A_LAYER)
 
 
-def _pair(op: str, case: Case, dtype: torch.dtype, device: str) -> Iterator[Finding]:
-    """A forward and its backward."""
-    found = Computed.of(op, case, dtype, device)
+def findings_of(op: str, case: Case, dtype: torch.dtype, device: str, how: How = AS_A_LAYER) -> Iterator[Finding]:
+    """What a pair's output and gradients are off by. Raises `Refused` for anything else that is wrong."""
+    found = Computed.of(op, case, dtype, device, how)
     arrays = [_rounded(array, dtype) for array in case.arrays.values()]
     expected, cache = getattr(reference, f"{op}_forward")(*arrays, **case.options)
     _require(found.out.shape == np.shape(expected), f"the output is {tuple(found.out.shape)}")
@@ -171,7 +198,8 @@ def _pair(op: str, case: Case, dtype: torch.dtype, device: str) -> Iterator[Find
     if dtype == torch.float32:
         allowed = [TF32_TOLERANCE if case.tf32 else TOLERANCE] * (1 + len(wanted))
     else:
-        allowed = _allowed(getattr(peers, op), found.tensors, found.options, found.received, expected, wanted)
+        peer, inputs = how.peer or getattr(peers, op), found.before[: len(arrays)]
+        allowed = _allowed(peer, inputs, found.options, found.received, expected, wanted)
     yield Finding("the output", error(_numpy(found.out), expected), allowed[0])
     for index, (gradient, truth) in enumerate(zip(found.gradients, wanted, strict=True)):
         yield Finding(f"gradient {index}", error(_numpy(gradient), truth), allowed[1 + index])
@@ -185,7 +213,7 @@ def _allowed(
     peer: Callable[..., Tensor], tensors: list[Tensor], options: dict, received: Any, expected: Any, wanted: list
 ) -> list[float]:
     """What PyTorch's own function in the same dtype is off by, times the factors; at least the result's rounding."""
-    leaves = [tensor.clone().requires_grad_() if tensor.is_floating_point() else tensor for tensor in tensors]
+    leaves = [tensor.requires_grad_() if tensor.is_floating_point() else tensor for tensor in tensors]
     floats = [leaf for leaf in leaves if leaf.requires_grad]
     out = peer(*leaves, **options)
     dout = torch.full_like(out, received) if isinstance(received, float) else received
@@ -197,6 +225,9 @@ def _allowed(
         factor = GRADIENT_FACTOR if allowed else OUTPUT_FACTOR
         allowed.append(max(factor * off, eps) if math.isfinite(off) else eps)
     return allowed
+
+
+# --- Adam -----------------------------------------------------------------------------------------------------
 
 
 class Stepped(NamedTuple):
@@ -222,7 +253,7 @@ class Stepped(NamedTuple):
         return cls(norm, tensors, twins, shadow)
 
 
-def _adam(op: str, case: Case, dtype: torch.dtype, device: str) -> Iterator[Finding]:
+def adam_findings(op: str, case: Case, dtype: torch.dtype, device: str) -> Iterator[Finding]:
     """Three steps of Adam in place, once with numbers in device memory; its copy in a narrow dtype; the norm."""
     norm, tensors, twins, shadow = Stepped.of(case, dtype, device)
     truth = {name: _rounded(array, dtype).copy() for name, array in case.arrays.items()}
@@ -236,8 +267,7 @@ def _adam(op: str, case: Case, dtype: torch.dtype, device: str) -> Iterator[Find
     _require(torch.equal(shadow, tensors["data"].to(dtype)), "the copy is not the data")
 
 
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+# --- Arrays and tensors ---------------------------------------------------------------------------------------
 
 
 def _require(condition: bool, otherwise: str) -> None:
@@ -247,24 +277,20 @@ def _require(condition: bool, otherwise: str) -> None:
 
 def _same_bits(a: Tensor, b: Tensor) -> bool:
     """NaN too is itself."""
-    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+    return torch.equal(*(x.flatten().clone(memory_format=torch.contiguous_format).view(torch.uint8) for x in (a, b)))
 
 
 def _rounded(array: np.ndarray, dtype: torch.dtype) -> np.ndarray:
     """What the dtype can hold of floats, in float64: the reference gets the kernel's numbers."""
-    if array.dtype.kind != "f":
-        return array
-    return torch.from_numpy(array).to(dtype).double().numpy()
+    return array if array.dtype.kind != "f" else torch.tensor(array).to(dtype).double().numpy()
 
 
 def _tensor(value: Any, dtype: torch.dtype | None, device: str) -> Any:
-    """An array on the device, floats in the dtype; heads as layers hand them over, `(B, T, H, D)` in memory."""
+    """An array on the device, floats in the dtype; anything else as it is."""
     if not isinstance(value, np.ndarray):
         return value
-    tensor = torch.from_numpy(value).to(device)
-    if tensor.is_floating_point():
-        tensor = tensor.to(dtype)
-    return tensor.transpose(1, 2).contiguous().transpose(1, 2) if tensor.ndim == 4 else tensor
+    tensor = torch.tensor(value, device=device)
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 Call = Callable[[], Any]
 
 WARM_UP_MS, REPEAT_MS = 10, 50
-"""Of each time that is measured; the median of what fits."""
+"""How long each measurement warms up, and how long it repeats; the median counts."""
 
 INTERPRETER = "interpreter"
 

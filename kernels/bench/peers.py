@@ -3,6 +3,8 @@
 Only the random bits of dropout are ours, where they have to be the same.
 """
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,17 +20,7 @@ def dropped(x: Tensor, dropout: Dropout | None) -> Tensor:
     return x if dropout is None else x * dropout_mask(tuple(x.shape), dropout, x.device) * dropout.scale
 
 
-dropout = dropped
-
-
-def relu(x: Tensor) -> Tensor:
-    """`max(0, x)`."""
-    return F.relu(x)
-
-
-def softmax(x: Tensor) -> Tensor:
-    """Over the last axis."""
-    return F.softmax(x, dim=-1)
+dropout, relu, softmax = dropped, F.relu, partial(F.softmax, dim=-1)
 
 
 def layernorm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
@@ -78,7 +70,7 @@ def cross_entropy(
 ) -> Tensor:
     """The mean over the targets that count."""
     return F.cross_entropy(
-        logits.flatten(0, -2),
+        logits.reshape(-1, logits.shape[-1]),
         targets.flatten(),
         label_smoothing=label_smoothing,
         ignore_index=-100 if ignore_index is None else ignore_index,

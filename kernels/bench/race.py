@@ -10,11 +10,11 @@ from torch import Tensor
 
 import kernels
 
+from .ledger import LATE, Entry
 from .machine import Call, Ceilings, Machine
-from .results import LATE, Entry
 
 SETS = 2
-"""Of inputs, that take turns; each is meant to be larger than the cache."""
+"""How many sets of inputs take turns; each is meant to be larger than the cache."""
 
 FORWARD, BACKWARD, BOTH = "forward", "backward", "forward + backward"
 

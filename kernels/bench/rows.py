@@ -4,7 +4,8 @@ The fused loss is counted in operations instead: its three products take most of
 """
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,37 +23,128 @@ from ..layernorm import add_layernorm_unfused, layernorm_naive, layernorm_sweeps
 from ..linear_cross_entropy import linear_cross_entropy_naive
 from ..softmax import softmax_naive, softmax_online
 from . import peers
+from .cases import ARGUMENTS, INTEGERS, shapes
+from .ledger import OURS
 from .machine import Call, Machine
-from .race import BACKWARD, BOTH, FORWARD, Draw, Prepare, Task, of_autograd, of_function, of_pair, task
-from .results import OURS
+from .race import BACKWARD, BOTH, FORWARD, Prepare, Task, of_autograd, of_function, of_pair, task
 
 RATE = 0.1
-DROPOUT = Dropout(RATE, key=1)
+DROPPING = {"dropout": Dropout(RATE, key=1)}
 LOSS = {"label_smoothing": 0.1, "ignore_index": 0}
 ADAM = {"lr": 1e-4, "beta1": 0.9, "beta2": 0.98, "eps": 1e-9}
+
+Size = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The races of a pair: ours, its earlier rungs, PyTorch's function, the same compiled, and Liger's.
+
+    `work` says, for each of its directions, how many elements a size moves; of the fused loss, how many operations.
+    """
+
+    op: str
+    sizes: Sequence[Size]
+    work: Mapping[str, Callable[[Size], float]]
+    pytorch: Callable[..., Tensor]
+    rungs: Mapping[str, Mapping[str, Prepare]] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    liger: str = ""
+    liger_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def tasks(self, machine: Machine) -> Iterator[Task]:
+        """Every direction of every size."""
+        for size in self.sizes:
+            for what, amount in self.work.items():
+                fused = self.op == "linear_cross_entropy"
+                work = {"flops": amount(size)} if fused else {"moved": float(amount(size) * machine.dtype.itemsize)}
+                contestants = {
+                    OURS: of_pair(self.op, what, **self.options),
+                    **self.rungs.get(what, {}),
+                    "PyTorch": of_autograd(self.pytorch, what),
+                    "torch.compile": of_autograd(machine.compiled(self.pytorch), what),
+                    **_liger(self.liger, what, self.liger_options),
+                }
+                draw = lambda size=size: _drawn(machine, self.op, size)  # noqa: E731
+                yield task(machine, self.op, what, size, work, draw, contestants)
 
 
 def tasks(machine: Machine) -> Iterator[Task]:
     """All of them, op by op; those that targets name come first, in case that the time does not suffice."""
-    named = (_adam, _dropout, _layernorm, _add_layernorm, _cross_entropy, _softmax)
-    for makes in (*named, _relu, _embedding, _fused_loss):
-        yield from makes(machine)
+    yield from _adam(machine)
+    for pair in _pairs(machine):
+        yield from pair.tasks(machine)
 
 
-def _usual(
-    machine: Machine, op: str, what: str, pytorch: Callable[..., Tensor], rungs: dict[str, Prepare], **options: Any
-) -> dict[str, Prepare]:
-    """Our pair, its earlier rungs, PyTorch's function, and the same compiled."""
-    compiled = machine.compiled(pytorch)
-    return {
-        OURS: of_pair(op, what, **options),
-        **rungs,
-        "PyTorch": of_autograd(pytorch, what),
-        "torch.compile": of_autograd(compiled, what),
-    }
+def _pairs(machine: Machine) -> Iterator[Pair]:
+    def rows_of(*columns: int) -> list[Size]:
+        return [{"rows": machine.size(2**27, 2**9) // width, "columns": width} for width in columns]
+
+    widths = rows_of(*machine.size((512, 4096), (32,)))
+    naive = {"naive": of_function(lambda x: dropout_naive(x, RATE))}
+    yield Pair(  # forward alone: the backward is the same map
+        "dropout", rows_of(machine.size(512, 32)), {FORWARD: _passes(2)}, lambda x: F.dropout(x, RATE),
+        {FORWARD: naive}, DROPPING,
+    )  # fmt: skip
+    rungs = {"naive": of_function(layernorm_naive), "sweeps": of_function(layernorm_sweeps)}
+    yield Pair(
+        "layernorm", widths, {FORWARD: _passes(2), BACKWARD: _passes(3)}, peers.layernorm,
+        {FORWARD: rungs}, liger="liger_layer_norm", liger_options={"eps": 1e-5},
+    )  # fmt: skip
+    yield Pair(
+        "add_layernorm", widths, {FORWARD: _passes(3), BACKWARD: _passes(5)},
+        lambda x, sublayer_out, *rest: peers.layernorm(x + F.dropout(sublayer_out, RATE), *rest),
+        {FORWARD: {"unfused": of_function(lambda *inputs: add_layernorm_unfused(*inputs, **DROPPING))}}, DROPPING,
+    )  # fmt: skip
+    sizes = machine.size([{"rows": 8192, "V": 37_000}, {"rows": 2048, "V": 128_000}], [{"rows": 8, "V": 50}])
+    yield Pair(
+        "cross_entropy", sizes, {FORWARD: _passes(1), BOTH: _passes(3)},
+        lambda *inputs: peers.cross_entropy(*inputs, **LOSS),
+        {BOTH: {"naive": of_function(lambda *inputs: cross_entropy_naive(*inputs, **LOSS))}}, LOSS,
+        "liger_cross_entropy", LOSS,
+    )  # fmt: skip
+    yield Pair(
+        "softmax", rows_of(*machine.size((128, 512, 2048, 8192, 32_768, 131_072), (16, 64))),
+        {FORWARD: _passes(2), BACKWARD: _passes(3)}, peers.softmax,
+        {FORWARD: {"naive": of_function(softmax_naive), "online": of_function(softmax_online)}}, liger="liger_softmax",
+    )  # fmt: skip
+    directions = {FORWARD: _passes(2), BACKWARD: _passes(3)}
+    yield Pair("relu", rows_of(machine.size(2048, 32)), directions, peers.relu)
+    N, V, C = machine.size((2**18, 37_000, 512), (32, 50, 32))
+    yield Pair(
+        "embedding", [{"rows": N, "V": V, "columns": C}],
+        {FORWARD: lambda size: 2 * N * C, BACKWARD: lambda size: (N + V) * C}, peers.embedding,
+        {BACKWARD: {"naive": _naive_embedding}},
+    )  # fmt: skip
+    names = ("rows", "C", "V")
+    sizes = machine.size([(25_088, 512, 37_000), (8192, 2048, 128_000)], [(16, 8, 50)])
+    yield Pair(
+        "linear_cross_entropy", [dict(zip(names, size, strict=True)) for size in sizes],
+        {BOTH: lambda size: 6.0 * size["rows"] * size["C"] * size["V"]},
+        lambda *inputs: peers.linear_cross_entropy(*inputs, **LOSS),
+        {BOTH: {"naive": of_function(lambda *inputs: linear_cross_entropy_naive(*inputs, **LOSS))}}, LOSS,
+        "liger_fused_linear_cross_entropy", LOSS,
+    )  # fmt: skip
 
 
-def _liger(name: str, what: str, **options: Any) -> dict[str, Prepare]:
+def _passes(count: int) -> Callable[[Size], float]:
+    """So many passes over the rows."""
+    return lambda size: count * size["rows"] * size.get("columns", size.get("V", 1))
+
+
+def _drawn(machine: Machine, op: str, size: Size) -> tuple[tuple, Tensor | None]:
+    """Inputs of a pair, and the gradient that its output receives: none for a loss, whose is 1. No id is ignored."""
+    rows, width = size["rows"], size.get("columns", size.get("C", 1))
+    leading = (rows, width) if ARGUMENTS[op] == "x ..." else (rows,)
+    inputs = {}
+    for name, shape in shapes(op, leading, N=rows, C=width, V=size.get("V", 1)).items():
+        inputs[name] = machine.randint(1, size["V"], *shape) if name in INTEGERS else machine.randn(*shape)
+        if name == "table":
+            inputs[name] /= width**0.5
+    return tuple(inputs.values()), None if "targets" in inputs else machine.randn(rows, width)
+
+
+def _liger(name: str, what: str, options: Mapping[str, Any]) -> dict[str, Prepare]:
     """Liger's function where it is installed, or nobody. Last in every race: some overwrite what they are given."""
     try:
         function = getattr(importlib.import_module("liger_kernel.transformers.functional"), name)
@@ -61,93 +153,10 @@ def _liger(name: str, what: str, **options: Any) -> dict[str, Prepare]:
     return {"Liger": of_autograd(lambda *inputs: function(*inputs, **options), what)}
 
 
-def _drawing(machine: Machine, *shapes: tuple[int, ...]) -> Draw:
-    """Inputs of these shapes; the output's gradient has that of the first."""
-    return lambda: (tuple(machine.randn(*shape) for shape in shapes), machine.randn(*shapes[0]))
-
-
-def _passes(machine: Machine, count: int, elements: int) -> dict[str, float]:
-    return {"moved": float(count * elements * machine.dtype.itemsize)}
-
-
-def _softmax(machine: Machine) -> Iterator[Task]:
-    elements = machine.size(2**27, 2**9)
-    for columns in machine.size((128, 512, 2048, 8192, 32_768, 131_072), (16, 64)):
-        size = {"rows": elements // columns, "columns": columns}
-        for what, count in ((FORWARD, 2), (BACKWARD, 3)):
-            rungs = {"naive": of_function(softmax_naive), "online": of_function(softmax_online)}
-            contestants = _usual(machine, "softmax", what, peers.softmax, rungs if what == FORWARD else {})
-            contestants |= _liger("liger_softmax", what)
-            draw = _drawing(machine, tuple(size.values()))
-            yield task(machine, "softmax", what, size, _passes(machine, count, elements), draw, contestants)
-
-
-def _layernorm(machine: Machine) -> Iterator[Task]:
-    elements = machine.size(2**27, 2**9)
-    for width in machine.size((512, 4096), (32,)):
-        size = {"rows": elements // width, "columns": width}
-        for what, count in ((FORWARD, 2), (BACKWARD, 3)):
-            rungs = {"naive": layernorm_naive, "sweeps": layernorm_sweeps} if what == FORWARD else {}
-            rungs = {name: of_function(rung) for name, rung in rungs.items()}
-            contestants = _usual(machine, "layernorm", what, peers.layernorm, rungs)
-            contestants |= _liger("liger_layer_norm", what, eps=1e-5)
-            draw = _drawing(machine, tuple(size.values()), (width,), (width,))
-            yield task(machine, "layernorm", what, size, _passes(machine, count, elements), draw, contestants)
-
-
-def _add_layernorm(machine: Machine) -> Iterator[Task]:
-    def pytorch(x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-        return peers.layernorm(x + F.dropout(sublayer_out, RATE), gamma, beta)
-
-    def unfused(*inputs: Tensor) -> tuple[Tensor, tuple]:
-        return add_layernorm_unfused(*inputs, dropout=DROPOUT)
-
-    elements = machine.size(2**27, 2**9)
-    for width in machine.size((512, 4096), (32,)):
-        size = {"rows": elements // width, "columns": width}
-        for what, count in ((FORWARD, 3), (BACKWARD, 5)):
-            rungs = {"unfused": of_function(unfused)} if what == FORWARD else {}
-            contestants = _usual(machine, "add_layernorm", what, pytorch, rungs, dropout=DROPOUT)
-            draw = _drawing(machine, *[tuple(size.values())] * 2, (width,), (width,))
-            yield task(machine, "add_layernorm", what, size, _passes(machine, count, elements), draw, contestants)
-
-
-def _cross_entropy(machine: Machine) -> Iterator[Task]:
-    def pytorch(logits: Tensor, targets: Tensor) -> Tensor:
-        return peers.cross_entropy(logits, targets, **LOSS)
-
-    def naive(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        return cross_entropy_naive(logits, targets, **LOSS)
-
-    for N, V in machine.size(((8192, 37_000), (2048, 128_000)), ((8, 50),)):
-
-        def draw(N: int = N, V: int = V) -> tuple[tuple, None]:
-            return (machine.randn(N, V), machine.randint(1, V, N)), None
-
-        for what, count in ((FORWARD, 1), (BOTH, 3)):
-            rungs = {"naive": of_function(naive)} if what == BOTH else {}
-            contestants = _usual(machine, "cross_entropy", what, pytorch, rungs, **LOSS)
-            contestants |= _liger("liger_cross_entropy", what, **LOSS)
-            size, work = {"rows": N, "V": V}, _passes(machine, count, N * V)
-            yield task(machine, "cross_entropy", what, size, work, draw, contestants)
-
-
-def _fused_loss(machine: Machine) -> Iterator[Task]:
-    def pytorch(x: Tensor, table: Tensor, targets: Tensor) -> Tensor:
-        return peers.linear_cross_entropy(x, table, targets, **LOSS)
-
-    def naive(x: Tensor, table: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return linear_cross_entropy_naive(x, table, targets, **LOSS)
-
-    for N, C, V in machine.size(((25_088, 512, 37_000), (8192, 2048, 128_000)), ((16, 8, 50),)):
-
-        def draw(N: int = N, C: int = C, V: int = V) -> tuple[tuple, None]:
-            return (machine.randn(N, C), machine.randn(V, C) / C**0.5, machine.randint(1, V, N)), None
-
-        contestants = _usual(machine, "linear_cross_entropy", BOTH, pytorch, {"naive": of_function(naive)}, **LOSS)
-        contestants |= _liger("liger_fused_linear_cross_entropy", BOTH, **LOSS)
-        size = {"rows": N, "C": C, "V": V}
-        yield task(machine, "linear_cross_entropy", BOTH, size, {"flops": 6.0 * N * C * V}, draw, contestants)
+def _naive_embedding(inputs: tuple, dout: Tensor | None) -> Call:
+    _, cache = kernels.embedding_forward(*inputs)
+    assert dout is not None
+    return lambda: embedding_backward_naive(dout, cache)
 
 
 def _adam(machine: Machine) -> Iterator[Task]:
@@ -168,9 +177,6 @@ def _adam(machine: Machine) -> Iterator[Task]:
     def naive(*inputs: Tensor) -> None:
         adam_step_naive(*inputs, step=100, **ADAM)
 
-    def draw() -> tuple[tuple, None]:
-        return (flat(), flat(), flat(), flat().abs()), None
-
     contestants: dict[str, Prepare] = {
         OURS: of_function(lambda *inputs: kernels.adam_step(*inputs, step=100, **ADAM)),
         "naive": of_function(naive),
@@ -178,6 +184,7 @@ def _adam(machine: Machine) -> Iterator[Task]:
         "PyTorch, fused": optimizer(fused=True),
         "torch.compile": of_function(machine.compiled(naive)),
     }
+    draw = lambda: ((flat(), flat(), flat(), flat().abs()), None)  # noqa: E731
     yield task(machine, "adam", "step", {"P": P}, {"moved": 28.0 * P}, draw, contestants)
     contestants = {
         OURS: of_function(kernels.global_norm),
@@ -185,40 +192,3 @@ def _adam(machine: Machine) -> Iterator[Task]:
         "torch.compile": of_function(machine.compiled(lambda x: torch.linalg.vector_norm(x))),
     }
     yield task(machine, "adam", "global norm", {"P": P}, {"moved": 4.0 * P}, lambda: ((flat(),), None), contestants)
-
-
-def _dropout(machine: Machine) -> Iterator[Task]:
-    """Forward alone: the backward is the same map."""
-    elements, width = machine.size((2**27, 512), (2**9, 32))
-    size = {"rows": elements // width, "columns": width}
-    rungs = {"naive": of_function(lambda x: dropout_naive(x, RATE))}
-    contestants = _usual(machine, "dropout", FORWARD, lambda x: F.dropout(x, RATE), rungs, dropout=DROPOUT)
-    draw = _drawing(machine, tuple(size.values()))
-    yield task(machine, "dropout", FORWARD, size, _passes(machine, 2, elements), draw, contestants)
-
-
-def _relu(machine: Machine) -> Iterator[Task]:
-    elements, width = machine.size((2**27, 2048), (2**9, 32))
-    size = {"rows": elements // width, "columns": width}
-    for what, count in ((FORWARD, 2), (BACKWARD, 3)):
-        contestants = _usual(machine, "relu", what, peers.relu, {})
-        draw = _drawing(machine, tuple(size.values()))
-        yield task(machine, "relu", what, size, _passes(machine, count, elements), draw, contestants)
-
-
-def _embedding(machine: Machine) -> Iterator[Task]:
-    def naive(inputs: tuple, dout: Tensor | None) -> Call:
-        _, cache = kernels.embedding_forward(*inputs)
-        assert dout is not None
-        return lambda: embedding_backward_naive(dout, cache)
-
-    N, V, C = machine.size((2**18, 37_000, 512), (32, 50, 32))
-
-    def draw() -> tuple[tuple, Tensor]:
-        return (machine.randint(0, V, N), machine.randn(V, C)), machine.randn(N, C)
-
-    for what, passed in ((FORWARD, 2 * N), (BACKWARD, N + V)):
-        rungs = {"naive": naive} if what == BACKWARD else {}
-        contestants = _usual(machine, "embedding", what, peers.embedding, rungs)
-        size = {"rows": N, "V": V, "columns": C}
-        yield task(machine, "embedding", what, size, _passes(machine, passed, C), draw, contestants)

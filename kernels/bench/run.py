@@ -1,9 +1,15 @@
-"""A run of the bench: sections one after the other, each result in the ledger as soon as it is there."""
+"""A run of the bench: sections one after the other, each result in the ledger as soon as it is there.
+
+In a section that is timed, first our kernels are measured, each alone: that is what must not be lost. Then all
+contestants of a task side by side, ours once more, so that their ratio is one of the same minute. Tasks that an earlier
+run has measured with the same code and the same versions come last, and keep what they have until then.
+"""
 
 import json
 import os
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,22 +19,81 @@ from typing import Any
 from minitransformer.cli.errors import message_of
 from minitransformer.threads import available_cores
 
-from ..ledger import OPS, RESULTS, current
-from . import report, results, work
-from .results import LATE, OURS
-from .rounds import Rounds, Unit
+from .. import KERNELS
+from . import ledger, report, work
+from .ledger import LATE, OURS, RESULTS, Entry, current
 from .supervisor import FORK, NO_TIME, SPAWN, Ended, Job, nothing, reason_of, supervise
 
 SECTIONS = ("checks", "attention", "rows", "swap")
 
 SECONDS = {"compile": 60, "checks": 45, "attention": 150, "rows": 95, "swap": 115}
-"""That each is given, in this order; what one leaves, the next may use. What is not done then is left out."""
+"""How long each section may take. What one leaves, the next may use; what is not done then is left out."""
 
 PATIENCE = {"compile": 60, "checks": 90, "attention": 40, "rows": 40, "swap": 90}
 """Seconds after which one of its processes that says nothing is given up."""
 
 LEISURE = 10
-"""As many times as long may it all take in a rehearsal: the interpreter is slow."""
+"""A rehearsal may take so many times as long: the interpreter is slow."""
+
+
+Unit = tuple[int, str]
+"""The number of a task, and a contestant."""
+
+Section = dict[str, Any]
+
+
+class Rounds:
+    """The entries of a section as they stand, and what is `waiting` to be measured."""
+
+    def __init__(self, planned: Sequence[Entry], earlier: Section, today: Section, date: str) -> None:
+        """`today` has the versions and the hashes of all ops; `earlier` is the section as it was, or empty."""
+        held = {_task(entry): entry for entry in earlier.get("entries", []) if _holds(entry, earlier, today)}
+        self.entries = [held.get(_task(entry), entry) for entry in planned]
+        self.date = date
+        self._found: dict[int, dict[str, Any]] = {number: {} for number in range(len(planned))}
+        alone = [(n, OURS) for n, e in enumerate(self.entries) if "failed" in e["contestants"].get(OURS, {})]
+        numbers = sorted(self._found, key=lambda number: complete(self.entries[number]))
+        beside = [(number, name) for number in numbers for name in self.entries[number]["contestants"]]
+        again = (unit for unit in beside if unit not in alone or len(self.entries[unit[0]]["contestants"]) > 1)
+        self.waiting: deque[Unit] = deque([*alone, *again])
+
+    def found(self, result: dict[str, Any]) -> Unit:
+        """Takes what was found of the one whose turn it is."""
+        number, name = unit = self.waiting.popleft()
+        self._found[number][name] = result
+        entry, found = self.entries[number], self._found[number]
+        if found.keys() == entry["contestants"].keys() or not complete(entry):
+            contestants = {name: found.get(name, LATE) for name in entry["contestants"]}
+            self.entries[number] = entry | {"date": self.date, "contestants": contestants}
+        return unit
+
+    def gone(self, reason: str) -> Unit:
+        """Its process ended instead: it gets no other turn."""
+        unit = self.found({"failed": reason})
+        self.waiting = deque(other for other in self.waiting if other != unit)
+        return unit
+
+    def settled(self, number: int) -> bool:
+        """Whether it is another's turn now."""
+        return not self.waiting or self.waiting[0][0] != number
+
+
+def complete(entry: Entry) -> bool:
+    """Whether ours has a time and every other contestant was tried."""
+    return LATE not in entry["contestants"].values() and "failed" not in entry["contestants"].get(OURS, {})
+
+
+def _task(entry: Entry) -> str:
+    """What is the same when it is measured again."""
+    task = {name: value for name, value in entry.items() if name not in ("contestants", "date")}
+    return json.dumps([task, sorted(entry["contestants"])], sort_keys=True)
+
+
+def _holds(entry: Entry, earlier: Section, today: Section) -> bool:
+    """Whether it is measured, and nothing that it ran has changed."""
+    ran = [entry["op"]] if entry["op"] in today["hashes"] else today["hashes"]
+    unchanged = all(earlier["hashes"].get(op) == today["hashes"][op] for op in ran)
+    return "date" in entry and unchanged and earlier["versions"] == today["versions"]
 
 
 class Run:
@@ -43,12 +108,12 @@ class Run:
         self.began, self.deadline = monotonic(), monotonic() + self._limit(SECONDS["compile"])
         self.machine = self._look()
         name = self.machine["name"]
-        self.path, kept = results.path_of(folder, "smoke" if smoke else name), results.path_of(RESULTS, name)
-        self.ledger = results.opened(self.path if smoke or self.path.exists() else kept, name, smoke)
+        self.path, kept = ledger.path_of(folder, "smoke" if smoke else name), ledger.path_of(RESULTS, name)
+        self.ledger = ledger.opened(self.path if smoke or self.path.exists() else kept, name, smoke)
         self.failures: list[str] = self.ledger["failures"]
         self.stamp = {"date": datetime.now(UTC).date().isoformat(), "versions": self.machine["versions"]}
-        self.hashes = {op: current(op) for op in OPS}
-        results.write(self.path, self.ledger)
+        self.hashes = {op: current(op) for op in KERNELS}
+        ledger.write(self.path, self.ledger)
 
     def sections(self, names: Sequence[str]) -> int:
         """Run them, then draw what all of the ledger says. Returns the status: 1 where something failed."""
@@ -111,7 +176,7 @@ class Run:
     def _check(self) -> None:
         """Each op in each dtype in a process of its own."""
         dtypes = self.machine["dtypes"]
-        found: dict[str, dict[str, Any]] = {op: {} for op in OPS}
+        found: dict[str, dict[str, Any]] = {op: {} for op in KERNELS}
 
         def hear(job: Job, message: Any) -> None:
             _, op, dtype = job.arguments
@@ -123,7 +188,7 @@ class Run:
             if len(found[op]) == len(dtypes):
                 self._checked(op, {dtype: found[op][dtype] for dtype in dtypes})
 
-        jobs = [Job(work.check, (self.smoke, op, dtype)) for op in OPS for dtype in dtypes]
+        jobs = [Job(work.check, (self.smoke, op, dtype)) for op in KERNELS for dtype in dtypes]
         self._supervise("checks", jobs, hear, at_once=self.machine["at_once"])
 
     def _checked(self, op: str, found: dict[str, dict[str, Any]]) -> None:
@@ -189,10 +254,10 @@ class Run:
         number, name = unit
         entry = rounds.entries[number]
         if failed is not None and (died or name == OURS):
-            self._fail(f"{results.task_of(entry)}; {name}: {failed}")
+            self._fail(f"{ledger.task_of(entry)}; {name}: {failed}")
         if died or rounds.settled(number):
             times = (_in_words(name, found) for name, found in entry["contestants"].items() if found != LATE)
-            print(f"{results.task_of(entry)}: {'; '.join(times)}", flush=True)
+            print(f"{ledger.task_of(entry)}: {'; '.join(times)}", flush=True)
             self._write()
 
     # --- What all share -------------------------------------------------------------------------------------------
@@ -222,7 +287,7 @@ class Run:
     def _write(self) -> None:
         """What can't be written now may be later."""
         try:
-            results.write(self.path, self.ledger)
+            ledger.write(self.path, self.ledger)
         except OSError as error:
             print(message_of(error), file=sys.stderr)
 
@@ -230,7 +295,7 @@ class Run:
         """Write all of it once more, elsewhere if need be; draw; and say what came of it."""
         for path in (self.path, Path(tempfile.gettempdir()) / self.path.name):
             try:
-                results.write(path, self.ledger)
+                ledger.write(path, self.ledger)
                 self._draw(path)
                 break
             except OSError as error:
@@ -256,4 +321,4 @@ class Run:
 
 
 def _in_words(name: str, found: dict[str, Any]) -> str:
-    return f"{name} {results.number(found['ms'])} ms" if "ms" in found else f"{name} –"
+    return f"{name} {ledger.number(found['ms'])} ms" if "ms" in found else f"{name} –"

@@ -1,11 +1,11 @@
 """What the bench's processes do, and what each of them sends: numbers and words, so that their parent needs no PyTorch.
 
-look         what there is to run on
-compute      whether it computes
-compile      as many kernels ahead as others leave to it
-check        the worst error of an op in one dtype, or what is wrong with it
-plan         a section's ceilings and tasks
-measure      of some of its tasks, one contestant after the other
+look         say what there is to run on
+compute      say whether it computes
+compile      compile ahead what no other process has claimed
+check        find the worst error of an op in one dtype, or what is wrong with it
+plan         find a section's ceilings and list its tasks
+measure      time contestants of its tasks, one after the other
 """
 
 import os
@@ -21,7 +21,7 @@ from .supervisor import reason_of
 if TYPE_CHECKING:
     from .machine import Machine
     from .race import Task
-    from .rounds import Unit
+    from .run import Unit
 
 BEGINS = "begins"
 
@@ -49,12 +49,12 @@ def look(smoke: bool) -> Iterator[dict[str, Any]]:
 
 
 def compute(smoke: bool) -> Iterator[bool]:
-    """Whether it does in a process of this kind."""
+    """Whether the GPU computes in a process of this kind."""
     yield _machine(smoke).works()
 
 
 def compile(target: dict[str, Any], smoke: bool, sections: Sequence[str], claims: Path) -> Iterator[int]:
-    """How many kernels it was."""
+    """Compile ahead; the message is how many kernels it was."""
     from .ahead import Target, compile_ahead
 
     yield compile_ahead(Target(**target), smoke, sections, claims)
@@ -85,7 +85,7 @@ def plan(smoke: bool, section: str) -> Iterator[Any]:
 
 
 def measure(smoke: bool, section: str, ceilings: dict[str, float], units: "Sequence[Unit]") -> Iterator[Any]:
-    """That one begins, then what was found of it or why it `failed`; and so on.
+    """For each unit, that it begins, and then what was found or why it `failed`.
 
     Raises what a contestant raised after which the GPU computes no more.
     """

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .._checks import check_floats, check_shape, refuses_autograd
+from .._checks import check_flat, check_floats, refuses_autograd
 
 
 @refuses_autograd
@@ -26,11 +26,7 @@ def adam_step(
     `shadow` receives a copy of the new data in its own dtype.
     """
     check_floats(data=data, grad=grad, m=m, v=v)
-    if data.ndim != 1:
-        raise ValueError(f"data has shape {tuple(data.shape)}, expected a flat array (P,)")
-    for name, tensor in (("grad", grad), ("m", m), ("v", v), ("shadow", shadow)):
-        if tensor is not None:
-            check_shape(name, tensor, data.shape)
+    check_flat(data, grad=grad, m=m, v=v, shadow=shadow)
     if not isinstance(step, Tensor) and step < 1:
         raise ValueError(f"step is {step}, expected 1 or more: Adam's bias correction divides by 1 − β^step")
     # Scalars in float64, in which β^step is exact enough; those without axes leave the arrays' dtype as it is.

@@ -68,19 +68,28 @@ def attention_weights(
 
 
 def attention_mask(
-    num_queries: int, num_keys: int, causal: bool, key_mask: Tensor | None, window: int | None, device: torch.device
+    num_queries: int,
+    num_keys: int,
+    causal: bool,
+    key_mask: Tensor | None,
+    window: int | None,
+    device: torch.device,
+    keys: slice = slice(None),
 ) -> Tensor | None:
-    """`True` = may attend; broadcasts to `(B, H, Tq, Tk)`, `None` if all: see `minitransformer.ops.attention_mask`."""
+    """`True` = may attend; broadcasts to `(B, H, Tq, Tk)`, `None` if all: see `minitransformer.ops.attention_mask`.
+
+    `keys` are those that the mask is for, where not for all.
+    """
     mask = None
     if causal or window is not None:
         # distance[i, j] > 0: key j lies before query i
         last = torch.arange(num_keys - num_queries, num_keys, device=device)
-        distance = last[:, None] - torch.arange(num_keys, device=device)  # (Tq, Tk)
+        distance = last[:, None] - torch.arange(num_keys, device=device)[keys]  # (Tq, Tk)
         mask = distance >= 0 if causal else torch.ones_like(distance, dtype=torch.bool)
         if window is not None:
             mask &= distance.abs() <= window
     if key_mask is not None:
-        real = key_mask[:, None, None, :]  # (B, 1, 1, Tk)
+        real = key_mask[:, None, None, keys]  # (B, 1, 1, Tk)
         mask = real if mask is None else mask & real
     return mask
 

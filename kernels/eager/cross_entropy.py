@@ -3,9 +3,7 @@
 import torch
 from torch import Tensor
 
-from minitransformer.ops.arguments import check_ignore_index, check_number
-
-from .._checks import check_floats, check_ids, check_out, check_shape
+from .._checks import check_floats, check_out, check_projection, check_targets
 from .linear import add_product
 from .softmax import log_softmax
 
@@ -21,10 +19,8 @@ def cross_entropy_forward(
     logits `(..., V)`, targets `(...)` → a scalar, float32 where logits are narrower; 0 where no target counts.
     """
     check_floats(logits=logits)
-    if logits.ndim == 0 or logits.shape[-1] == 0:
-        raise ValueError(f"logits has shape {tuple(logits.shape)}, expected (..., V) with V ≥ 1")
+    ids, counted = _targets(targets, logits, logits.shape, label_smoothing, ignore_index)  # (N,)
     rows = logits.reshape(-1, logits.shape[-1])  # (N, V)
-    ids, counted = _targets(targets, logits.shape, label_smoothing, ignore_index)  # (N,)
     loss, log_probs = _losses(rows, ids, counted, label_smoothing)
     count = counted.sum().clamp(min=1)
     return loss / count, (log_probs, ids, counted, count, logits.shape, logits.dtype, label_smoothing)
@@ -48,9 +44,8 @@ def linear_cross_entropy_forward(
 ) -> tuple[Tensor, tuple | None]:
     """`cross_entropy(x @ tableᵀ, targets)`, a block of rows at a time; x `(N, C)`, table `(V, C)`, targets `(N,)`."""
     check_floats(x=x, table=table)
-    if x.ndim != 2 or table.ndim != 2 or x.shape[1] != table.shape[1] or not len(table):
-        raise ValueError(f"x has shape {tuple(x.shape)} and table {tuple(table.shape)}, expected (N, C) and (V, C)")
-    ids, counted = _targets(targets, (len(x), len(table)), label_smoothing, ignore_index)
+    check_projection(x, table)
+    ids, counted = _targets(targets, x, (len(x), len(table)), label_smoothing, ignore_index)
     count = counted.sum().clamp(min=1)
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     loss = torch.zeros((), dtype=wide, device=x.device)
@@ -103,17 +98,14 @@ def _dlogits(log_probs: Tensor, ids: Tensor, counted: Tensor, label_smoothing: f
 
 
 def _targets(
-    targets: Tensor, shape: tuple[int, ...], label_smoothing: float, ignore_index: int | None
+    targets: Tensor, beside: Tensor, shape: tuple[int, ...], label_smoothing: float, ignore_index: int | None
 ) -> tuple[Tensor, Tensor]:
     """Flat targets in int64 for logits of the given shape, and whether they count.
 
     0 stands for one that does not count, which may be no token at all; −1 for one that should be a token and is none,
     which on a GPU the host does not see.
     """
-    check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
-    ignore_index = check_ignore_index(ignore_index)
-    check_ids("targets", targets, shape[-1], ignore=ignore_index)
-    check_shape("targets", targets, shape[:-1])
+    ignore_index = check_targets(targets, beside, shape, label_smoothing, ignore_index)
     flat = targets.reshape(-1).to(torch.int64)
     counted = torch.ones_like(flat, dtype=torch.bool) if ignore_index is None else flat != ignore_index
     ids = torch.where((flat >= 0) & (flat < shape[-1]), flat, -1)

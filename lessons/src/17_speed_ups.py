@@ -42,8 +42,7 @@ from course.lesson_17.pictures import kernel_dots, ladder, move, roof
 from course.lesson_17.roofline import GPUS, WORKS, Gpu, gpu_named
 from course.measuring import blas_threads, race, this_machine
 from course.style import BLUE, GREY, INK, VERMILION
-from kernels.bench.results import entries
-from kernels.ledger import ledgers, report
+from kernels.bench.ledger import entries, ledgers, report
 from minitransformer import Transformer, TransformerConfig, Translator, ops
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import collate

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.kernels.op_cases import CASES, C, V
+from support.kernels.op_cases import CASES, C, V, arrays_of
 from support.kernels.prove_kernel import DEVICE
 from support.kernels.tables import WITHOUT_TRITON, table
 
@@ -19,8 +19,9 @@ MESSAGE = r"requires a gradient, which autograd would lose here: pass it with \.
 
 def arguments(op: str, dtype: str = "float32") -> tuple[dict[str, Any], dict[str, Any]]:
     """An op's arrays on the device, and its options."""
-    _, make, options = CASES[op]
-    arrays = {name: torch.from_numpy(array).to(DEVICE) for name, array in make(np.random.default_rng(0)).items()}
+    _, _, options = CASES[op]
+    drawn = arrays_of(op, np.random.default_rng(0))
+    arrays = {name: torch.from_numpy(array).to(DEVICE) for name, array in drawn.items()}
     floats = {name: x.to(getattr(torch, dtype)) for name, x in arrays.items() if x.is_floating_point()}
     return arrays | floats, options
 

@@ -30,7 +30,7 @@ knobs.compilation.listener = lambda *, src, cache_hit, **rest: found.append((src
 target = ahead.Target(**json.loads(sys.argv[1]))
 sections, claims = sys.argv[2].split(), Path(sys.argv[3])
 claims.mkdir(exist_ok=True)
-ahead.OPS = dict.fromkeys(sys.argv[4].split())
+ahead.KERNELS = dict.fromkeys(sys.argv[4].split())
 host.TUNED_FROM = 1
 if sys.argv[5] == "ahead":
     print(json.dumps(ahead.compile_ahead(target, True, sections, claims)))

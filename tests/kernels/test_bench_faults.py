@@ -17,25 +17,25 @@ pytest.importorskip("triton")
 
 from support.kernels import bench_faults as faults
 
-from kernels import ledger
+from kernels import KERNELS
 from kernels.bench import __main__ as command_line
-from kernels.bench import results, run
-from kernels.bench.results import LATE
+from kernels.bench import ledger, run
+from kernels.bench.ledger import LATE
 
 pytestmark = pytest.mark.usefixtures("known_machine")
 
 
-def rehearsal(folder: Path, *only: str, before: Any = run.nothing) -> tuple[int, results.Ledger]:
+def rehearsal(folder: Path, *only: str, before: Any = run.nothing) -> tuple[int, ledger.Ledger]:
     """The status, and what was written."""
     status = command_line.main(["--smoke", "--only", *only, "--out", str(folder)], before)
-    return status, results.read(folder / "smoke.json")
+    return status, ledger.read(folder / "smoke.json")
 
 
-def times(written: results.Ledger) -> dict[str, dict[str, str]]:
+def times(written: ledger.Ledger) -> dict[str, dict[str, str]]:
     """By op, everybody in the races over rows: why there is no time, or "ms"."""
     return {
         entry["op"]: {name: found.get("failed", "ms") for name, found in entry["contestants"].items()}
-        for entry in results.entries(written, "rows")
+        for entry in ledger.entries(written, "rows")
     }
 
 
@@ -43,7 +43,7 @@ def times(written: results.Ledger) -> dict[str, dict[str, str]]:
 def listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few ops are checked."""
     ops = ("dropout", "relu", "softmax", "embedding", "adam")
-    monkeypatch.setattr(run, "OPS", {op: ledger.OPS[op] for op in ops})
+    monkeypatch.setattr(run, "KERNELS", {op: KERNELS[op] for op in ops})
 
 
 @pytest.mark.usefixtures("listed")
@@ -108,7 +108,7 @@ def test_what_there_is_no_time_for_is_left_out(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_a_section_that_cannot_begin_leaves_the_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "OPS", {"relu": ledger.OPS["relu"]})
+    monkeypatch.setattr(run, "KERNELS", {"relu": KERNELS["relu"]})
     status, written = rehearsal(tmp_path, "checks", "rows", before=faults.at_the_start)
     assert status == 1
     assert written["failures"] == ["rows: its process was ended by SIGKILL (out of memory?)"]
@@ -132,7 +132,7 @@ def test_a_run_that_is_ended_leaves_what_it_found_and_no_processes(tmp_path, num
     command = [sys.executable, "-c", program, str(tmp_path), str(pids)]
     running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     path = tmp_path / "smoke.json"
-    while not (path.exists() and set(times(results.read(path)).get("relu", {"": ""}).values()) == {"ms"}):
+    while not (path.exists() and set(times(ledger.read(path)).get("relu", {"": ""}).values()) == {"ms"}):
         assert running.poll() is None
         time.sleep(0.2)
     running.send_signal(number)
@@ -140,7 +140,7 @@ def test_a_run_that_is_ended_leaves_what_it_found_and_no_processes(tmp_path, num
     assert running.returncode == (-number if number == signal.SIGKILL else 128 + number)
     assert number == signal.SIGKILL or said.startswith(f"stopped; what was found until then is in {path}\n")
     assert gone([int(file.name) for file in pids.iterdir()])
-    before = results.read(path)
+    before = ledger.read(path)
     assert set(times(before)["relu"].values()) == {"ms"}
     assert times(before)["adam"]["PyTorch"] == LATE["failed"]
 
@@ -173,22 +173,22 @@ def test_what_is_no_ledger_is_left_alone(tmp_path, capsys, content):
 def test_a_disk_that_fills_up_loses_nothing(tmp_path, monkeypatch, capsys, elsewhere):
     """What was found goes to the system's folder for such, or is printed."""
     full, other = tmp_path / "full", tmp_path / "other"
-    write, begun = results.write, []
+    write, begun = ledger.write, []
 
-    def fill(path: Path, written: results.Ledger) -> None:
+    def fill(path: Path, written: ledger.Ledger) -> None:
         if begun and (path.parent == full or not elsewhere):
             raise OSError(errno.ENOSPC, f"cannot write {path}: No space left on device")
         begun.append(path)
         write(path, written)
 
-    monkeypatch.setattr(results, "write", fill)
+    monkeypatch.setattr(ledger, "write", fill)
     monkeypatch.setattr(run.tempfile, "gettempdir", lambda: str(other))
-    monkeypatch.setattr(run, "OPS", {"relu": ledger.OPS["relu"]})
+    monkeypatch.setattr(run, "KERNELS", {"relu": KERNELS["relu"]})
     assert command_line.main(["--smoke", "--only", "checks", "--out", str(full)]) == 1
     said = capsys.readouterr()
     assert f"failed: cannot write {full / 'smoke.json'}: No space left on device" in said.err
     if elsewhere:
-        assert "relu" in results.read(other / "smoke.json")["ops"]
+        assert "relu" in ledger.read(other / "smoke.json")["ops"]
     else:
         assert '"relu": {"hash"' in said.out
 
@@ -198,7 +198,7 @@ def test_a_folder_of_its_own_begins_with_what_is_known(tmp_path, monkeypatch):
     known, out = tmp_path / "known", tmp_path / "out"
     monkeypatch.setattr(run, "RESULTS", known)
     kept = {"gpu": "a GPU", "smoke": False, "ops": {"relu": {"hash": "0"}}, "sections": {}, "failures": ["old"]}
-    results.write(results.path_of(known, "a GPU"), kept)
+    ledger.write(ledger.path_of(known, "a GPU"), kept)
     assert run.Run(smoke=False, folder=out, before=run.nothing).ledger == kept | {"failures": []}
-    assert results.read(known / "a-gpu.json") == kept
-    assert results.read(out / "a-gpu.json") == kept | {"failures": []}
+    assert ledger.read(known / "a-gpu.json") == kept
+    assert ledger.read(out / "a-gpu.json") == kept | {"failures": []}

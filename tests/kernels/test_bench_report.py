@@ -5,18 +5,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kernels import ledger
-from kernels.bench import report, results, targets
+from kernels import KERNELS
+from kernels.bench import ledger, report
 
-ROOT = Path(ledger.__file__).parents[1]
+ROOT = Path(ledger.__file__).parents[2]
 
 
-def timed(op: str, what: str, size: dict[str, Any], **contestants: dict[str, float]) -> results.Entry:
+def timed(op: str, what: str, size: dict[str, Any], **contestants: dict[str, float]) -> ledger.Entry:
     contestants = {name: {"share": 0.5} | found for name, found in contestants.items()}
     return {"op": op, "what": what, "size": size, "moved": 1, "contestants": contestants}
 
 
-def invented(gpu: str = "Imaginary H200") -> results.Ledger:
+def invented(gpu: str = "Imaginary H200") -> ledger.Ledger:
     """A ledger of no GPU, in round numbers that nobody measured."""
     stamp = {"date": "2030-01-02", "versions": {"torch": "9.0"}}
     attention = [
@@ -36,7 +36,7 @@ def invented(gpu: str = "Imaginary H200") -> results.Ledger:
         timed("training step", "+ CUDA graph", step, ours={"ms": 2.0, "hours": 0.25}),
         timed("training step", "PyTorch, torch.compile", step, PyTorch={"ms": 3.0, "hours": 0.5}),
     ]
-    hashes = {op: ledger.current(op) for op in ledger.OPS}
+    hashes = {op: ledger.current(op) for op in KERNELS}
     sections = {
         name: stamp | {"hashes": hashes, "entries": entries, "ceilings": {"matmul_tflops": 1000.0, "copy_gbs": 1000.0}}
         for name, entries in (("attention", attention), ("rows", rows), ("swap", swap))
@@ -64,28 +64,28 @@ def test_which_targets_are_met():
     }.items():
         assert lines.pop(what) == f"{what}: {said}"
     assert not lines  # what was not measured is neither met nor missed
-    assert len(targets.TARGETS) == 18
+    assert len(report.TARGETS) == 18
     assert all("an H200's target, for scale" in line for line in report.targets_met(invented("Another")))
 
 
 def test_readme_without_a_ledger(tmp_path):
     (tmp_path / "compiled.json").write_text("{}", encoding="utf-8")  # no ledger
-    results.write(tmp_path / "smoke.json", invented() | {"smoke": True})  # a rehearsal verifies nothing
+    ledger.write(tmp_path / "smoke.json", invented() | {"smoke": True})  # a rehearsal verifies nothing
     text = report.section(tmp_path)
-    assert [line.split("`")[1] for line in text.splitlines()[2:]] == list(ledger.OPS)
-    assert text.count("not yet verified on a GPU") == len(ledger.OPS)
+    assert [line.split("`")[1] for line in text.splitlines()[2:]] == list(KERNELS)
+    assert text.count("not yet verified on a GPU") == len(KERNELS)
 
 
 def test_readme_with_a_ledger(tmp_path):
     found = invented()
     found["sections"]["rows"]["hashes"] = found["sections"]["rows"]["hashes"] | {"softmax": "0"}
-    results.write(results.path_of(tmp_path, found["gpu"]), found)
+    ledger.write(ledger.path_of(tmp_path, found["gpu"]), found)
     assert [path.name for path in tmp_path.iterdir()] == ["imaginary-h200.json"]
     text = report.section(tmp_path)
     for line in (
         "**Imaginary H200** (2030-01-02: torch 9.0); changed since they were timed: softmax",
         "| `relu` | one pass | verified on 2030-01-02 | 1.0e-06 | – | – |",
-        f"| `adam` | {report.KERNELS['adam']} | changed since it was verified on 2030-01-02 | 1.0e-06 | – | – |",
+        f"| `adam` | {KERNELS['adam'][1]} | changed since it was verified on 2030-01-02 | 1.0e-06 | – | – |",
         "| attention: TFLOP/s, and how much of a product's | ours | cuDNN |",
         "| attention, forward: full, B 1, H 1, Tq 4,096, Tk 4,096, D 128 | 500 (50%) | 1,000 (50%) |",
         "| softmax, forward: rows 8, columns 131,072 | 1 (70%) |",
@@ -93,7 +93,7 @@ def test_readme_with_a_ledger(tmp_path):
         "- dropout costs: 25 %, at most 25 (met)",
     ):
         assert line in text.splitlines(), line
-    assert text.count("not yet verified |") == len(ledger.OPS) - 2
+    assert text.count("not yet verified |") == len(KERNELS) - 2
 
 
 def test_readme_says_what_the_ledgers_say():

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kernels.bench.results import LATE, entries
-from kernels.bench.rounds import Rounds
+from kernels.bench.ledger import LATE, entries
+from kernels.bench.run import Rounds
 
 TODAY: dict[str, Any] = {"versions": {"torch": "9.0"}, "hashes": {"relu": "r", "softmax": "s"}}
 PEERS = ("PyTorch", "Liger")
@@ -26,7 +26,7 @@ def begun(*ops: str, earlier: Rounds | None = None, date: str = "2030-01-02", **
 
 
 def measured(rounds: Rounds, ms: float, up_to: int = 1000) -> Rounds:
-    """As many as that, all in the same time."""
+    """Measure up to so many, each with the same time."""
     while rounds.waiting and up_to:
         rounds.found(timed(ms))
         up_to -= 1

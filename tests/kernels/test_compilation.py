@@ -14,7 +14,7 @@ if find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
 
 import kernels
-from kernels.compilation import TABLE, TARGETS, compile_everything, compile_in_a_process, loops_of_products
+from kernels.bench.compilation import TABLE, TARGETS, compile_everything, compile_in_a_process, loops_of_products
 
 ONCE = "a few bytes, saved once a program outside its loop"
 AGAIN = "a few bytes, loaded again in the loop"

@@ -13,18 +13,19 @@ from typing import Any
 
 import pytest
 
-from kernels import fingerprint, ledger
+from kernels import KERNELS, functions_of
+from kernels.bench import fingerprint, ledger
 
-PACKAGE = Path(ledger.__file__).parent
+ROOT = Path(ledger.__file__).parents[2]
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> ModuleType:
-    """`kernels.fingerprint` of a copy of the package, whose files a test may change."""
+    """The module of fingerprints of a copy of the package, whose files a test may change."""
     for package in ("kernels", "minitransformer"):
         ignored = shutil.ignore_patterns("__pycache__", "results")
-        shutil.copytree(PACKAGE.parent / package, tmp_path / package, ignore=ignored)
-    folder = tmp_path / "kernels"
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
+    folder = tmp_path / "kernels" / "bench"
     spec = importlib.util.spec_from_file_location("fingerprint_of_a_copy", folder / "fingerprint.py")
     assert spec is not None
     assert spec.loader is not None
@@ -35,14 +36,14 @@ def copy(tmp_path: Path) -> ModuleType:
 
 def forget(module: ModuleType) -> None:
     """The files have changed."""
-    for cached in (module.definitions, module.imports, module._tree):
+    for cached in (module.definitions, module.imports, module._tree, module.mentioned):
         cached.cache_clear()
 
 
-@pytest.mark.parametrize("op", ledger.OPS)
+@pytest.mark.parametrize("op", KERNELS)
 def test_a_change_of_anything_that_an_op_runs_is_seen(copy, op):
     """Every kernel, every helper, every wrapper and every constant, one at a time."""
-    module, names = ledger.OPS[op]
+    module, names = KERNELS[op][0], functions_of(op)
     before = copy.fingerprint(module, *names)
     assert before == ledger.current(op)
     places = copy.reached(module, *names)
@@ -130,7 +131,7 @@ def test_what_is_reported(tmp_path):
     lines = ledger.report(folder)
     assert lines[0] == "NVIDIA X1"
     said = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines[1:]}
-    assert set(said) == set(ledger.OPS)
+    assert set(said) == set(KERNELS)
     assert said["relu"] == "verified on 2030-01-02"
     assert said["softmax"] == "changed since it was verified on 2030-01-02"
     assert said["dropout"] == "not yet verified"
@@ -138,7 +139,7 @@ def test_what_is_reported(tmp_path):
 
 def test_without_any_result(tmp_path):
     (tmp_path / "compiled.json").write_text("{}", encoding="utf-8")  # no ledger of a GPU
-    assert ledger.report(tmp_path)[0] == f"not yet verified on a GPU: {', '.join(ledger.OPS)}"
+    assert ledger.report(tmp_path)[0] == f"not yet verified on a GPU: {', '.join(KERNELS)}"
 
 
 def test_the_command_needs_neither_torch_nor_triton():
@@ -146,6 +147,6 @@ def test_the_command_needs_neither_torch_nor_triton():
         "import sys; sys.modules['torch'] = sys.modules['triton'] = None; import runpy; "
         "runpy.run_module('kernels.ledger', run_name='__main__')"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=PACKAGE.parent)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "verified" in done.stdout

@@ -31,6 +31,7 @@ CONFIGS = {
     },
 }  # fmt: skip
 TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
+SLOW = pytest.mark.slow
 
 
 def models(backend: str, dtype: str, **changes) -> tuple[Transformer, Transformer]:
@@ -69,11 +70,13 @@ def test_logits_and_their_gradients(backend, dtype):
 
 
 @every_table
-@pytest.mark.parametrize("norm_first", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_translations_are_the_same(backend, dtype, norm_first):
-    reference, model = models(backend, dtype, norm_first=norm_first, num_layers=2)
+@pytest.mark.parametrize(
+    ("layers", "norm_first"), [(1, False), *(pytest.param(2, n, marks=SLOW) for n in (False, True))]
+)
+def test_translations_are_the_same(backend, dtype, layers, norm_first):
+    reference, model = models(backend, dtype, norm_first=norm_first, num_layers=layers)
     for search in (greedy_search, beam_search):
-        expected, actual = (search(each, BATCH.source, max_extra=4) for each in (reference, model))
+        expected, actual = (search(each, BATCH.source, max_extra=2) for each in (reference, model))
         for wanted, hypotheses in zip(expected, actual, strict=True):
             pairs = zip(*(h if isinstance(h, list) else [h] for h in (wanted, hypotheses)), strict=True)
             for one, other in pairs:
@@ -92,8 +95,8 @@ def test_only_numpy_searches_in_several_threads(backend, dtype, monkeypatch):
             super().__init__(count)
 
     monkeypatch.setattr(translator, "Threads", Counted)
-    model = Transformer(config(), table(backend, dtype), dtype)
-    list(translator.search(model, [[5, 2], [6, 2]], batch_tokens=2, threads=2, max_extra=2))
+    model = Transformer(config(num_layers=1), table(backend, dtype), dtype)
+    list(translator.search(model, [[5, 2], [6, 2]], batch_tokens=2, threads=2, max_extra=1))
     assert counts == [2 if backend in IN_HOST_MEMORY else 1]
 
 
@@ -107,9 +110,7 @@ def test_attention_maps_are_the_same(backend, dtype):
             assert error(other, one) <= TOLERANCES[dtype]
 
 
-@pytest.mark.parametrize(
-    ("backend", "steps"), [("torch", 20), ("triton", 3), pytest.param("triton", 20, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("backend", "steps"), [("torch", 20), ("triton", 2), pytest.param("triton", 20, marks=SLOW)])
 def test_steps_of_training_follow_numpys(backend, steps):
     """Dropout and smoothing on, the same seed: losses within 1e-4."""
     losses = []

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.kernels.op_cases import CASES, C, V
+from support.kernels.op_cases import CASES, C, V, arrays_of
 from support.kernels.tables import every_checking_table, table
 
 REFUSALS = {
@@ -70,10 +70,10 @@ def test_a_gradient_from_elsewhere_is_refused_by_name(backend, dtype, op):
     if backend == "numpy":
         pytest.skip("has one device")
     ops = table(backend, dtype)
-    _, make, options = CASES[op]
+    _, _, options = CASES[op]
     inputs = {
         name: ops.asarray(array, dtype if array.dtype.kind == "f" else "int64")
-        for name, array in make(np.random.default_rng(0)).items()
+        for name, array in arrays_of(op, np.random.default_rng(0)).items()
     }
     y, cache = getattr(ops, op).forward(**inputs, **options)
     with pytest.raises(ValueError, match="is on meta and its output on"):

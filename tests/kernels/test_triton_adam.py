@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, to_numpy
+from support.kernels.prove_kernel import DEVICE, DTYPES, assert_same_bits, check, few, to_numpy
 from support.kernels.traffic import Traffic
 from torch import Tensor
 
@@ -97,8 +97,7 @@ def test_numbers_may_be_tensors_and_give_the_same_bits(shape):
     kernels.adam_step(*plain, step=7, lr=0.1, grad_scale=0.5)
     numbers = {"step": torch.full(shape, 7), "lr": torch.full(shape, 0.1), "grad_scale": torch.full(shape, 0.5)}
     kernels.adam_step(*boxed, **{name: number.to(DEVICE) for name, number in numbers.items()})
-    for tensor, same in zip(plain, boxed, strict=True):
-        assert torch.equal(tensor, same)
+    assert_same_bits(plain, boxed)
 
 
 def test_numbers_are_read_where_they_stand():

@@ -7,29 +7,29 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import oracles
 from support.kernels.attention_cases import on_device, qkv
-from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, prove_kernel
+from support.kernels.prove_kernel import DEVICE, DTYPES, assert_same_bits, check, prove_kernel, seeds
 
 import kernels
 from kernels.attention import attention_naive, attention_online, host, tiles
+from kernels.eager.attention import attention_mask
 from kernels.tuning import Tile
 from minitransformer import ops
 from minitransformer.gradcheck import error
-from minitransformer.ops import Dropout, attention_mask, dropout_mask
+from minitransformer.ops import Dropout, dropout_mask
 
 BLOCK = tiles.INTERPRETER.rows
 lengths = st.integers(1, 2 * BLOCK + 5)
 widths = st.integers(1, BLOCK + 3)
-seeds = st.integers(0, 2**32 - 1)
 
 
 def peer(query, key, value, *, causal=False, key_mask=None, window=None, scale=None, dropout=None):
     """The formula in PyTorch's operations and in the same dtype throughout, as Dao's own tests of attention have it."""
-    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window)
-    hidden = torch.tensor(False if mask is None else ~mask, device=query.device)
+    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window, query.device)
+    hidden = torch.tensor(False, device=query.device) if mask is None else ~mask
     scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
     weights = F.softmax(scores.masked_fill(hidden, -torch.inf), dim=-1)
     weights = weights.masked_fill(hidden, 0.0)  # where nothing is seen, the softmax is 0/0
@@ -38,21 +38,12 @@ def peer(query, key, value, *, causal=False, key_mask=None, window=None, scale=N
     return weights @ value
 
 
-def prove_attention(arrays, dtype=torch.float32, *, key_mask=None, **options):
-    tensor_mask = None if key_mask is None else torch.from_numpy(key_mask).to(DEVICE)
-    prove_kernel(
-        partial(kernels.attention_forward, key_mask=tensor_mask, **options),
-        kernels.attention_backward,
-        partial(ops.attention_forward, key_mask=key_mask, **options),
-        ops.attention_backward,
-        partial(peer, key_mask=key_mask, **options),
-        arrays,
-        dtype,
-    )
+def prove_attention(arrays, dtype=torch.float32, **options):
+    prove_kernel("attention", arrays, dtype, peer=peer, **options)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@few
+@settings(max_examples=8)
 @given(
     batch=st.integers(1, 2),
     heads=st.integers(1, 2),
@@ -80,8 +71,9 @@ def test_attention(dtype, batch, heads, tq, tk, d, dv, causal, window, scale, pa
     )
 
 
-@pytest.mark.parametrize("tile", [Tile(16, 32, 4, 1), Tile(32, 16, 4, 1), Tile(64, 32, 4, 1)], ids=str)
-@pytest.mark.parametrize("tq", [70, 37])
+@pytest.mark.parametrize(
+    ("tile", "tq"), [(Tile(16, 32, 4, 1), 70), (Tile(32, 16, 4, 1), 37), (Tile(64, 32, 4, 1), 70)], ids=str
+)
 def test_tiles_of_any_shape(monkeypatch, tile, tq):
     monkeypatch.setattr(tiles, "candidates", lambda *_: (tile,))
     key_mask = np.arange(70)[None] % 7 != 3
@@ -92,9 +84,9 @@ def test_tiles_of_any_shape(monkeypatch, tile, tq):
 @pytest.mark.parametrize(
     "edge",
     [
-        pytest.param(lambda place: (5, 4 * BLOCK, {"window": BLOCK + 4 + place}), id="first keys"),
-        pytest.param(lambda place: (4 * BLOCK, 5, {"window": BLOCK + 4 + place}), id="first queries"),
-        pytest.param(lambda place: (5, 4 * BLOCK - place, {"causal": True}), id="last keys"),
+        pytest.param(lambda place: (5, 3 * BLOCK, {"window": BLOCK + 4 + place}), id="first keys"),
+        pytest.param(lambda place: (3 * BLOCK, 5, {"window": BLOCK + 4 + place}), id="first queries"),
+        pytest.param(lambda place: (5, 3 * BLOCK - place, {"causal": True}), id="last keys"),
     ],
 )
 def test_every_place_of_a_bands_edge_in_a_block(edge):
@@ -154,7 +146,7 @@ def test_blocks_that_are_not_seen_are_not_visited(monkeypatch, tile, options):
     """
     monkeypatch.setattr(tiles, "candidates", lambda *_: (tile,))
     step = max(tile.rows, tile.columns)
-    T, rows = 5 * step, slice(2 * step, 2 * step + tile.rows)
+    T, rows = 4 * step, slice(2 * step, 2 * step + tile.rows)
     seen = oracles.may_attend(T, T, **options)[0, 0]
     seen_keys = seen[rows].any(0).reshape(-1, tile.columns).any(1).repeat(tile.columns)
     seeing_queries = seen[:, rows].any(1).reshape(-1, tile.columns).any(1).repeat(tile.columns)
@@ -195,8 +187,7 @@ def test_blocks_of_padding_at_the_end_are_not_visited(monkeypatch, tile):
         tensor[0, :, 2 * step :] = torch.nan
     far_out, far_cache = kernels.attention_forward(*tensors, key_mask=key_mask)
     assert torch.equal(far_out, out)
-    for far, gradient in zip(kernels.attention_backward(tensors[0], far_cache), gradients, strict=True):
-        assert torch.equal(far, gradient)
+    assert_same_bits(kernels.attention_backward(tensors[0], far_cache), gradients)
 
 
 @pytest.mark.parametrize("options", [{"causal": True}, {"dropout": Dropout(0.3, key=9)}], ids=str)
@@ -215,8 +206,7 @@ def test_nothing_is_read_beyond_the_arrays(monkeypatch, options):
     assert torch.equal(far_out, out)
     monkeypatch.setattr(torch, "empty_like", lambda like: fenced(torch.zeros(like.shape, device=DEVICE)))
     far_gradients = kernels.attention_backward(fenced(dout), (*operands, fenced(lse)))
-    for far, gradient in zip(far_gradients, gradients, strict=True):
-        assert torch.equal(far, gradient)
+    assert_same_bits(far_gradients, gradients)
 
 
 @pytest.mark.parametrize("large", [1e30, -1e30])
@@ -231,8 +221,7 @@ def test_padding_never_leaks(large):
     large_out, large_cache = kernels.attention_forward(*tensors, key_mask=key_mask)
     assert torch.equal(large_out, out)
     dquery, dkey, dvalue = kernels.attention_backward(tensors[0], large_cache)
-    for gradient, expected in zip((dquery, dkey, dvalue), gradients, strict=True):
-        assert torch.equal(gradient, expected)
+    assert_same_bits((dquery, dkey, dvalue), gradients)
     assert not dkey[:, :, ~key_mask[0]].any()
     assert not dvalue[:, :, ~key_mask[0]].any()
 
@@ -304,14 +293,14 @@ def test_float32_is_multiplied_in_full_precision_unless_tf32_is_chosen(monkeypat
         assert source.count("tl.dot(") == source.count("input_precision=PRECISION") > 0
 
 
-@pytest.mark.parametrize("key", [0, 1, 2**31, 2**64 - 1])
+@pytest.mark.parametrize("key", [1, 2**64 - 1, *(pytest.param(key, marks=pytest.mark.slow) for key in (0, 2**31))])
 def test_dropped_weights_are_the_references_to_the_bit(key):
     """All weights alike, and identities for value and dout: output and dvalue are the dropped weights themselves."""
-    query = torch.zeros(2, 2, 20, 1, device=DEVICE)
-    identity = torch.eye(20, device=DEVICE).expand(2, 2, 20, 20)
+    query = torch.zeros(2, 2, 18, 1, device=DEVICE)
+    identity = torch.eye(18, device=DEVICE).expand(2, 2, 18, 18)
     dropout = Dropout(0.4, key, sentence=3, position=5)
     out, cache = kernels.attention_forward(query, query, identity, dropout=dropout)
-    expected = dropout_mask((2, 2, 20, 20), dropout)
+    expected = dropout_mask((2, 2, 18, 18), dropout)
     np.testing.assert_array_equal((out != 0).cpu(), expected)
     _, _, dvalue = kernels.attention_backward(identity, cache)
     np.testing.assert_array_equal((dvalue.mT != 0).cpu(), expected)

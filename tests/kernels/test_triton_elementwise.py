@@ -1,6 +1,5 @@
 """ReLU and dropout: one pass over memory each."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,15 +7,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kernels.prove_kernel import DEVICE, DTYPES, few, prove_kernel
+from support.kernels.prove_kernel import DEVICE, DTYPES, few, prove_kernel, seeds
 
 import kernels
 from kernels.dropout import dropout_naive
-from minitransformer import ops
 from minitransformer.ops import Dropout, dropout_mask
 
 shapes = st.sampled_from([(3,), (2, 5), (2, 3, 4), (2, 0, 4), (0,), (2, 3, 2, 7), (1, 4500), (70, 33)])
-seeds = st.integers(0, 2**32 - 1)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -24,9 +21,7 @@ seeds = st.integers(0, 2**32 - 1)
 @given(shape=shapes, seed=seeds)
 def test_relu(dtype, shape, seed):
     x = np.random.default_rng(seed).standard_normal(shape)
-    prove_kernel(
-        kernels.relu_forward, kernels.relu_backward, ops.relu_forward, ops.relu_backward, torch.relu, {"x": x}, dtype
-    )
+    prove_kernel("relu", {"x": x}, dtype)
 
 
 def test_relu_keeps_nan():
@@ -43,15 +38,7 @@ def test_dropout(dtype, shape, rate, seed, packed):
     dropout = Dropout(rate, key=seed << 31 | 5, sentence=2, position=3)
     if packed and len(shape) == 2:
         dropout = Dropout(rate, seed, *(rng.integers(0, 9, shape[0]) for _ in range(2)))
-    prove_kernel(
-        partial(kernels.dropout_forward, dropout=dropout),
-        kernels.dropout_backward,
-        partial(ops.dropout_forward, dropout=dropout),
-        ops.dropout_backward,
-        lambda x: x * torch.from_numpy(dropout_mask(tuple(x.shape), dropout)).to(x.device) * dropout.scale,
-        {"x": rng.standard_normal(shape)},
-        dtype,
-    )
+    prove_kernel("dropout", {"x": rng.standard_normal(shape)}, dtype, dropout=dropout)
 
 
 @pytest.mark.parametrize("key", [0, 1, 16, 2**31, 2**32 - 1, 2**63, 2**64 - 1])
@@ -62,7 +49,7 @@ def test_masks_are_the_references_to_the_bit(key):
 
 
 def test_the_key_may_live_in_device_memory():
-    """As a captured graph needs it: a replay reads the key that stands there then."""
+    """A captured graph needs that: a replay reads the key that stands there then."""
     key = 0x1234567890ABCDEF
     halves = torch.tensor([key & 0xFFFFFFFF, key >> 32], dtype=torch.int64).to(torch.int32).to(DEVICE)
     x = torch.ones(2, 3, 10, device=DEVICE)

@@ -1,6 +1,5 @@
 """Rows of a table by id, and sums of rows by id without atomic additions."""
 
-from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -9,15 +8,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support import oracles
-from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
+from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, seeds, to_numpy
 from support.kernels.traffic import far_apart
 
 import kernels
 import kernels.embedding as module
-from minitransformer import ops
-
-seeds = st.integers(0, 2**32 - 1)
+from kernels.bench import peers
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -32,17 +28,14 @@ seeds = st.integers(0, 2**32 - 1)
 )
 def test_embedding(dtype, shape, vocab_size, width, scale, id_type, seed):
     rng = np.random.default_rng(seed)
+    ids = rng.integers(vocab_size, size=shape).astype(id_type)
+    arrays = {"ids": ids, "table": rng.standard_normal((vocab_size, width))}
     prove_kernel(
-        partial(kernels.embedding_forward, scale=scale),
-        kernels.embedding_backward,
-        partial(ops.embedding_forward, scale=scale),
-        ops.embedding_backward,
-        lambda ids, table: oracles.embedding(ids.int(), table, scale),
-        {
-            "ids": rng.integers(vocab_size, size=shape).astype(id_type),
-            "table": rng.standard_normal((vocab_size, width)),
-        },
+        "embedding",
+        arrays,
         dtype,
+        peer=lambda ids, *rest, **options: peers.embedding(ids.int(), *rest, **options),
+        scale=scale,
     )
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kernels.far_rows import far_rows
-from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, to_numpy
+from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, seeds, to_numpy
+from support.kernels.traffic import far_apart
 
 import kernels
 from kernels.softmax import ONE_PASS, ONE_PASS_BACKWARD, softmax_naive, softmax_online
@@ -21,26 +21,13 @@ RUNGS = [lambda x: kernels.softmax_forward(x)[0], softmax_online, softmax_naive]
 rungs = pytest.mark.parametrize("softmax", RUNGS, ids=["one pass", "online", "naive"])
 
 batches = st.sampled_from([(), (0,), (1,), (3,), (2, 3), (2, 0), (1, 2, 3), (130,)])
-seeds = st.integers(0, 2**32 - 1)
-
-
-def prove_softmax(x: np.ndarray, dtype: torch.dtype) -> None:
-    prove_kernel(
-        kernels.softmax_forward,
-        kernels.softmax_backward,
-        ops.softmax_forward,
-        ops.softmax_backward,
-        lambda x: torch.softmax(x, -1),
-        {"x": x},
-        dtype,
-    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @few
 @given(batch=batches, n=st.one_of(st.integers(0, 70), st.sampled_from([255, 256, 1000, 2049])), seed=seeds)
 def test_softmax(dtype, batch, n, seed):
-    prove_softmax(3 * np.random.default_rng(seed).standard_normal((*batch, n)), dtype)
+    prove_kernel("softmax", {"x": 3 * np.random.default_rng(seed).standard_normal((*batch, n))}, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -49,7 +36,7 @@ def test_long_rows(n, dtype):
     """Some large scores, early and late: equal weights would all be below the tolerance."""
     x = np.random.default_rng(n).standard_normal((3, n))
     x[:, :: n // 7] += 12
-    prove_softmax(x, dtype)
+    prove_kernel("softmax", {"x": x}, dtype)
 
 
 @rungs
@@ -87,7 +74,7 @@ def test_nothing_to_attend_to_sends_no_gradient(n):
 @rungs
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_what_is_no_number_spoils_its_own_row(softmax, bad):
-    """As in NumPy and PyTorch, and no other row."""
+    """It does so in NumPy and PyTorch too, and no other row changes."""
     x = torch.zeros(3, 4, device=DEVICE)
     x[1, 2] = bad
     with np.errstate(invalid="ignore"):
@@ -123,7 +110,7 @@ def test_an_expanded_gradient(n):
 @pytest.mark.parametrize("n", [10, ONE_PASS + 1])
 def test_rows_may_lie_further_apart_than_32_bits_reach(n):
     """The same to rounding as near rows, not to the bit: those are other kernels, which may add in another order."""
-    x, dy = (far_rows(rows) for rows in torch.randn(2, 3, n, dtype=torch.float16, device=DEVICE))
+    x, dy = (far_apart(rows) for rows in torch.randn(2, 3, n, dtype=torch.float16, device=DEVICE))
     expected, reference_cache = ops.softmax_forward(to_numpy(x))
     y, cache = kernels.softmax_forward(x)
     check("output", y, expected, EPS)

@@ -170,9 +170,9 @@ def test_what_a_kernel_holds_decides():
     table = tiles.TABLES["ampere"]
     assert chosen(64, 64) == chosen(16, 32) == table["dkey_dvalue", 64]
     assert chosen(128, 128) == table["dkey_dvalue", 128]
-    assert chosen(64, 128) == chosen(128, 40) == table["dkey_dvalue of unequal", 128]
+    assert chosen(64, 128) == chosen(128, 40) == table["dkey_dvalue of unequal widths", 128]
     assert chosen(256, 256) == table["dkey_dvalue", 256] != chosen(256, 256, dropout=True)
-    assert chosen(200, 200) == chosen(16, 256) == table["dkey_dvalue and more", 256] == chosen(256, 256, dropout=True)
+    assert chosen(200, 200) == chosen(16, 256) == table["dkey_dvalue with masks", 256] == chosen(256, 256, dropout=True)
 
 
 def test_tiles_without_room_are_left_out():

@@ -111,7 +111,7 @@ def test_the_ledger(tmp_path: Path) -> None:
 
 
 def test_the_ledger_is_where_the_kernels_write_it() -> None:
-    from kernels.ledger import RESULTS
+    from kernels.bench.ledger import RESULTS
 
     assert cost.LEDGER == RESULTS
 

@@ -18,22 +18,22 @@ FOREVER = 10_000.0
 
 
 def wrong(x: Any) -> tuple:
-    """Of relu, no forward."""
+    """Something that is no forward of relu."""
     return x, x
 
 
 def raises(*inputs: Any, **options: Any) -> Any:
-    """As an op does that a GPU has no room for."""
+    """What an op does that a GPU has no room for."""
     raise RuntimeError("no room for this")
 
 
 def is_killed(*inputs: Any, **options: Any) -> Any:
-    """As the system does where memory has run out."""
+    """What the system does where memory has run out."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def vanishes(*inputs: Any, **options: Any) -> Any:
-    """As a driver does that has given up."""
+    """What a driver does that has given up."""
     os._exit(7)
 
 
@@ -48,7 +48,7 @@ def breaks_the_gpu(*inputs: Any, **options: Any) -> Any:
 
 
 def hangs(*inputs: Any, **options: Any) -> Any:
-    """For ever."""
+    """Never return."""
     time.sleep(FOREVER)
 
 
@@ -61,7 +61,7 @@ def in_checks() -> None:
 
 
 def in_races() -> None:
-    """Of ours one raises, one is killed and one breaks the GPU; so does a peer of another."""
+    """One of our ops raises, one is killed and one breaks the GPU; so does a peer of another."""
     _first_of("relu", "dropout", "softmax", "embedding", "adam")
     kernels.relu_forward = raises
     kernels.dropout_forward = is_killed
@@ -80,7 +80,7 @@ def few() -> None:
 
 
 def a_peer_hangs() -> None:
-    """In the second of them."""
+    """In the second of two races a peer never returns."""
     few()
     torch.optim.Adam.step = hangs
 

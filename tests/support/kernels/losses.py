@@ -14,7 +14,6 @@ from kernels.cross_entropy import ELEMENTS
 vocab_sizes = st.sampled_from([1, 2, 5, 16, 37, 100, ELEMENTS, ELEMENTS + 1, 9000])
 smoothings = st.sampled_from([0.0, 0.1, 1.0])
 ignored = st.sampled_from([None, 0, -100])
-seeds = st.integers(0, 2**32 - 1)
 
 
 def draw_targets(rng: np.random.Generator, shape: tuple, vocab_size: int, ignore_index: int | None) -> np.ndarray:

@@ -51,7 +51,7 @@ class Loads:
     """What kernels have loaded."""
 
     elements: int = 0
-    """Of all arrays, those left out by a mask not counted."""
+    """Elements of all arrays, without those that a mask leaves out."""
     masked: int = 0
     """How often `tl.load` was given a mask."""
 
@@ -77,18 +77,17 @@ def counted_loads() -> Iterator[Loads]:
 
 
 def far_apart(rows: Tensor) -> Tensor:
-    """Three rows `(3, C)` in as much memory as it takes to have 2³¹ elements between the first and the last.
+    """The three rows of a `(3, C)`, 2³⁰ elements apart: twice that is more than 32 bits hold, signed.
 
     A system hands out memory when it is first touched, so hardly any of it is; where there is not enough all the same,
     the test is skipped. For three columns far apart: `far_apart(x.T).T`.
     """
     poison: Any = torch.utils.deterministic
-    poison.fill_uninitialized_memory = False
+    poison.fill_uninitialized_memory = False  # nor touch it to fill it with NaN
     try:
         memory = torch.empty(2**31 + rows.shape[1], dtype=rows.dtype, device=DEVICE)
     except RuntimeError:
         pytest.skip("not enough memory for 2³¹ elements")
     finally:
         poison.fill_uninitialized_memory = True
-    far = memory.as_strided(rows.shape, (2**30, 1))
-    return far.copy_(rows)
+    return memory.as_strided(rows.shape, (2**30, 1)).copy_(rows)

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from course.sources import solved, sources
-from kernels import compilation
+from kernels.bench import compilation
 
 IMPORTS = "import math\n\nimport numpy as np\nimport torch\nimport triton\nimport triton.language as tl\n\n"
 KEPT = ("@triton.jit", "LOWEST =", "LOG2_E =")

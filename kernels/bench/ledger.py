@@ -1,4 +1,10 @@
-"""The ledger's file: what was found on one GPU, kept section by section."""
+"""What was found on each GPU: the ledger's files, and what of it still holds (`python -m kernels.ledger`).
+
+`kernels/results/<gpu>.json` holds, for each op, a hash of its code (`fingerprint`), the errors that were found or why
+its check failed, versions and date; and section by section the times of the op and of its peers in the same run.
+`python -m kernels.bench` on a GPU writes it. The hashes are compared with those of the code as it is: that needs no
+GPU, nor PyTorch.
+"""
 
 import json
 import re
@@ -7,7 +13,11 @@ from typing import Any
 
 from minitransformer.atomic import atomic_write
 
+from .. import KERNELS, functions_of
+from .fingerprint import fingerprint
 from .supervisor import NO_TIME
+
+RESULTS = Path(__file__).parents[1] / "results"
 
 Ledger = dict[str, Any]
 
@@ -17,9 +27,13 @@ Entry = dict[str, Any]
 OURS = "ours"
 
 LATE = {"failed": NO_TIME}
-"""Said of a contestant until it is measured."""
+"""What stands for a contestant until it is measured."""
 
 WRONG = {"failed": "wrong: see what its check says"}
+"""What stands for our time of an op whose check failed."""
+
+
+# --- The file -------------------------------------------------------------------------------------------------
 
 
 def path_of(folder: Path, gpu: str) -> Path:
@@ -49,6 +63,15 @@ def write(path: Path, ledger: Ledger) -> None:
         file.write((json.dumps(ledger, indent=1, ensure_ascii=False) + "\n").encode())
 
 
+def ledgers(folder: Path = RESULTS) -> dict[str, Ledger]:
+    """What each GPU's file says, by the GPU's name."""
+    found = (read(path) for path in sorted(folder.glob("*.json")))
+    return {ledger["gpu"]: ledger for ledger in found if "gpu" in ledger}
+
+
+# --- Its times ------------------------------------------------------------------------------------------------
+
+
 def entries(ledger: Ledger, section: str) -> list[Entry]:
     """The tasks of a section, without our times of ops whose check failed; none where it has not run."""
     return [_as_checked(entry, ledger) for entry in ledger["sections"].get(section, {"entries": []})["entries"]]
@@ -74,3 +97,37 @@ def size_of(entry: Entry) -> str:
 def number(value: float) -> str:
     """Four digits of it, or all before the point."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+# --- What still holds -----------------------------------------------------------------------------------------
+
+
+def current(op: str) -> str:
+    """The hash of an op's code as it is."""
+    return fingerprint(KERNELS[op][0], *functions_of(op))
+
+
+def state(op: str, ledger: Ledger) -> str:
+    """What one GPU's ledger says of an op."""
+    entry = ledger["ops"].get(op)
+    if entry is None:
+        return "not yet verified"
+    same = entry["hash"] == current(op)
+    if "failed" in entry:
+        return f"{'failed' if same else 'changed since it failed'} its check on {entry['date']}"
+    return f"{'verified' if same else 'changed since it was verified'} on {entry['date']}"
+
+
+def report(folder: Path = RESULTS) -> list[str]:
+    """The lines that `python -m kernels.ledger` prints."""
+    found = ledgers(folder)
+    if not found:
+        return [f"not yet verified on a GPU: {', '.join(KERNELS)}", "to verify them, on a machine with one: make bench"]
+    width = max(map(len, KERNELS))
+    lines = []
+    for gpu, ledger in found.items():
+        lines.append(gpu)
+        for op in KERNELS:
+            lines.append(f"  {op:{width}}  {state(op, ledger)}")
+            lines += [f"  {'':{width}}    {reason}" for reason in ledger["ops"].get(op, {}).get("failed", [])]
+    return lines

@@ -7,13 +7,12 @@ other change of any of them gives another hash, and whatever was verified with t
 
 import ast
 import hashlib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).parent.parent
-PACKAGES = Path(__file__).parent.name, "minitransformer"
+ROOT = Path(__file__).parents[2]
+PACKAGES = "kernels", "minitransformer"
 
 
 class Place(NamedTuple):
@@ -47,22 +46,31 @@ def reached(module: str, *names: str) -> dict[Place, str]:
         place = waiting.pop()
         node = definitions(place.path).get(place.name)
         if node is not None and place not in found:
-            found[place] = canonical(node)
+            found[place] = _code(node)
             waiting += mentioned(place.path, node)
         elif node is None and place.name in imports(place.path):
             waiting.append(imports(place.path)[place.name])
     return found
 
 
-def mentioned(path: Path, node: ast.AST) -> Iterator[Place]:
+@cache
+def mentioned(path: Path, node: ast.AST) -> list[Place]:
     """The names in a piece of code, and the attributes of modules of this project."""
+    found = []
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
-            yield Place(path, part.id)
+            found.append(Place(path, part.id))
         elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
             source = imports(path).get(part.value.id)
             if source is not None and source.name == MODULE:
-                yield Place(source.path, part.attr)
+                found.append(Place(source.path, part.attr))
+    return found
+
+
+@cache
+def _code(node: ast.AST) -> str:
+    """`canonical`, once for each node."""
+    return canonical(node)
 
 
 def canonical(part: Any) -> str:

@@ -1,6 +1,6 @@
 """A call of every op in every dtype, with the shapes of the models that are trained with them.
 
-What these calls launch is what `kernels.compilation` compiles for GPUs that are not here.
+What these calls launch is what `compilation` compiles for GPUs that are not here.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,19 +13,20 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout
 
-from .tuning import Tile
+from ..tuning import Tile
+from .cases import EXACT, INTEGERS, SMOOTHED, shapes
 
-DROPOUT = Dropout(0.1, key=1)
+DROPPING = {"dropout": Dropout(0.1, key=1)}
 
 TIME, WIDTH = 256, 512
 """The paper's base, in short sentences."""
 
 WIDTHS = (1, 20, 100, WIDTH, 1000, 5000, 8192, 10_000, 20_000, 32_768, 131_072)
-"""Of rows on Hopper, up to where each op takes them in blocks: a row's tile has the next power of 2, and is another
-kernel where 16 does not divide the width, which is then loaded number by number."""
+"""Widths of rows on Hopper, up to where each op takes them in blocks. A row's tile has the next power of 2; and where
+16 does not divide the width, its numbers are loaded one by one, by another kernel."""
 
 FEW_WIDTHS = (WIDTH, 10_000, 131_072)
-"""… and elsewhere."""
+"""Widths of rows elsewhere."""
 
 MOST_TILES = 6
 """No table of attention's tiles has more."""
@@ -44,6 +45,13 @@ def examples(target: str) -> Iterator[Example]:
             yield f"{name}, {str(dtype).removeprefix('torch.')}", call
 
 
+def call_of(op: str, dtype: torch.dtype, options: dict[str, Any], rows: tuple[int, ...] = (), **sizes: int) -> partial:
+    """A call of a pair on zeros of these sizes."""
+    types = dict.fromkeys(INTEGERS, torch.int64) | dict.fromkeys(EXACT, torch.float32)
+    zeros = (torch.zeros(shape, dtype=types.get(name, dtype)) for name, shape in shapes(op, rows, **sizes).items())
+    return partial(_both, op, *zeros, **options)
+
+
 def _both(op: str, *tensors: Tensor, **options: Any) -> None:
     import kernels
 
@@ -55,28 +63,22 @@ def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
     """Calls of everything but attention, with rows of these widths."""
     import kernels
 
-    def both(op: str, *tensors: Tensor, **options: Any) -> Callable[[], Any]:
-        return partial(_both, op, *tensors, **options)
-
-    def zeros(*shape: int) -> Tensor:
-        return torch.zeros(shape, dtype=dtype)
-
-    ids, targets = torch.zeros(2, TIME, dtype=torch.int64), torch.zeros(64, dtype=torch.int64)
-    options = {"label_smoothing": 0.1, "ignore_index": 0}
-    for width in widths:
-        x, gamma, wide = zeros(64, width), torch.ones(width), f"{width} wide"
-        yield f"softmax, {wide}", both("softmax", x)
-        yield f"layernorm, {wide}", both("layernorm", x, gamma, gamma)
-        yield f"add_layernorm, {wide}", both("add_layernorm", x, x, gamma, gamma)
-        yield f"add_layernorm, dropout, {wide}", both("add_layernorm", x, x, gamma, gamma, dropout=DROPOUT)
-        yield f"dropout, {wide}", both("dropout", x, dropout=DROPOUT)
-        yield f"embedding, {wide}", both("embedding", ids, x, scale=2.0)
-        yield f"cross_entropy, {wide}", both("cross_entropy", x, targets, **options)
-        for shape in ((width, 8), (100, width)):  # logits are as wide as the table is long, gradients as it is wide
-            call = both("linear_cross_entropy", zeros(64, shape[1]), zeros(*shape), targets, **options)
-            yield f"linear_cross_entropy, table {shape[0]}×{shape[1]}", call
-    yield "cross_entropy, none ignored", both("cross_entropy", zeros(64, widths[-1]), targets, label_smoothing=0.1)
-    yield "relu", both("relu", zeros(4096))
+    N = 64
+    for C in widths:
+        sizes = {"rows": (N,), "C": C}
+        yield f"softmax, {C} wide", call_of("softmax", dtype, {}, (N, C))
+        yield f"layernorm, {C} wide", call_of("layernorm", dtype, {}, **sizes)
+        yield f"add_layernorm, {C} wide", call_of("add_layernorm", dtype, {}, **sizes)
+        yield f"add_layernorm, dropout, {C} wide", call_of("add_layernorm", dtype, DROPPING, **sizes)
+        yield f"dropout, {C} wide", call_of("dropout", dtype, DROPPING, (N, C))
+        yield f"embedding, {C} wide", call_of("embedding", dtype, {"scale": 2.0}, (2, TIME), V=N, C=C)
+        yield f"cross_entropy, {C} wide", call_of("cross_entropy", dtype, SMOOTHED, (N,), V=C)
+        for V, width in ((C, 8), (100, C)):  # logits are as wide as the table is long, gradients as it is wide
+            call = call_of("linear_cross_entropy", dtype, SMOOTHED, N=N, C=width, V=V)
+            yield f"linear_cross_entropy, table {V}×{width}", call
+    all_count = {"label_smoothing": SMOOTHED["label_smoothing"]}
+    yield "cross_entropy, none ignored", call_of("cross_entropy", dtype, all_count, (N,), V=widths[-1])
+    yield "relu", call_of("relu", dtype, {}, (4096,))
     if dtype == torch.float32:
         flat = torch.zeros(4096)
         yield "adam_step", partial(kernels.adam_step, flat, flat, flat, flat, step=1, lr=0.1)
@@ -86,7 +88,7 @@ def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
 Case = tuple[int, int, str]
 """Head widths of queries and of values, and a key of `OPTIONS`."""
 
-PADDING, DROPPING = {"key_mask": torch.ones(1, TIME, dtype=torch.bool)}, {"dropout": DROPOUT}
+PADDING = {"key_mask": torch.ones(1, TIME, dtype=torch.bool)}
 
 OPTIONS = {"": {}, ", padding": PADDING, ", dropout": DROPPING, ", padding and dropout": PADDING | DROPPING}
 ALONE, PADDED, DROPPED, BOTH = OPTIONS
@@ -98,10 +100,10 @@ MANY: list[Case] = [
     *((width, width, BOTH) for width in (32, 48, 80, 256)),
     *((16, 16, PADDED), (256, 256, PADDED), (40, 72, BOTH), (16, 256, BOTH)),
 ]
-EXACT: list[Case] = [(64, 64, ALONE), (64, 64, BOTH), (128, 128, ALONE), (128, 128, BOTH), (256, 256, BOTH)]
-"""For products of float32 as it is, …"""
-ROUNDED: list[Case] = [(64, 64, BOTH), (128, 128, PADDED), (128, 128, BOTH), (256, 256, BOTH)]
-"""… and rounded to tf32."""
+IEEE: list[Case] = [(64, 64, ALONE), (64, 64, BOTH), (128, 128, ALONE), (128, 128, BOTH), (256, 256, BOTH)]
+"""Cases with products of float32 as it is."""
+TF32: list[Case] = [(64, 64, BOTH), (128, 128, PADDED), (128, 128, BOTH), (256, 256, BOTH)]
+"""Cases with products of float32 rounded to tf32."""
 
 
 def _attention(dtype: torch.dtype, half: torch.dtype, every_tile: bool) -> Iterator[Example]:
@@ -111,16 +113,16 @@ def _attention(dtype: torch.dtype, half: torch.dtype, every_tile: bool) -> Itera
     elif dtype == torch.float16:
         yield from _cases(dtype, USUAL[::3], every_tile=every_tile)
     else:
-        yield from _cases(dtype, EXACT, every_tile=every_tile)
-        yield from _cases(dtype, ROUNDED if every_tile else ROUNDED[1:], "tf32", every_tile=every_tile)
+        yield from _cases(dtype, IEEE, every_tile=every_tile)
+        yield from _cases(dtype, TF32 if every_tile else TF32[1:], "tf32", every_tile=every_tile)
 
 
 def _cases(
     dtype: torch.dtype, cases: list[Case], precision: str = "ieee", every_tile: bool = False
 ) -> Iterator[Example]:
     for D, DV, options in cases:
-        query, value = (torch.zeros(1, 2, TIME, width, dtype=dtype) for width in (D, DV))
-        call = partial(_both, "attention", query, query, value, precision=precision, **OPTIONS[options])
+        chosen = OPTIONS[options] | {"precision": precision}
+        call = call_of("attention", dtype, chosen, B=1, H=2, Tq=TIME, Tk=TIME, D=D, Dv=DV)
         widths = f"{D} wide" if D == DV else f"{D} and {DV} wide"
         for number in range(MOST_TILES if every_tile else 1):
             yield f"attention, {widths}{options}, {precision}", partial(_with_tile, number, call)
@@ -128,7 +130,7 @@ def _cases(
 
 def _with_tile(number: int, call: Callable[[], Any]) -> None:
     """The call with that one of the tiles that tuning would try; with the first where there are not so many."""
-    from .attention import tiles
+    from ..attention import tiles
 
     def only(*arguments: Any) -> list[Tile]:
         found = candidates(*arguments)

@@ -1,0 +1,224 @@
+"""What the compiler makes of every kernel on GPUs that are not here: registers, spills, shared memory, tensor cores.
+
+    python -m kernels.compilation            compile everything, write kernels/results/compiled.json
+    python -m kernels.compilation cuda:90    one target alone, to standard output
+
+Nothing is described twice: the host wrappers run on small tensors in host memory, under a driver that pretends to be
+another GPU, and what they would launch is compiled with Triton's own machinery instead. Each target takes a process of
+its own, without Triton's interpreter.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+TABLE = Path(__file__).parents[1] / "results" / "compiled.json"
+
+TARGETS = {
+    "cuda:75": 64,  # T4
+    "cuda:80": 163,  # A100
+    "cuda:86": 99,  # RTX 30
+    "cuda:89": 99,  # RTX 40, L4
+    "cuda:90": 227,  # H100, H200
+    "cuda:100": 227,  # B200
+    "cuda:120": 99,  # RTX 50
+    "hip:gfx942": 64,  # MI300
+    "hip:gfx1100": 64,  # RX 7900
+}
+"""GPUs that learners may have, and the KiB of shared memory that a block may have there."""
+
+WARP_SIZES = {"gfx942": 64}
+"""Threads of a warp, where they are not 32."""
+
+TENSOR_INSTRUCTIONS = ("wgmma", "tcgen05.mma", "mma.sync", "v_mfma", "v_wmma")
+
+WATCHED = ("HGMMA", "WARPGROUP.DEPBAR", "MUFU.EX2", "FFMA", "SHFL")
+"""Instructions of Hopper's loops that are counted: a product of a group of warps, a wait for such, exp2, a · b + c, and
+a number handed to another thread."""
+
+Row = dict[str, Any]
+
+
+def compile_everything(jobs: int = 2) -> list[Row]:
+    """A row for each kernel that is compiled for any target, in the order of `TARGETS`."""
+    with ThreadPoolExecutor(jobs) as pool:
+        return [row for rows in pool.map(compile_in_a_process, TARGETS) for row in rows]
+
+
+def compile_in_a_process(target: str, packages: str = "") -> list[Row]:
+    """The rows of one target; `packages` is a folder whose Triton is taken before the one that is installed."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [packages, os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "kernels.compilation", target]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=TABLE.parents[2])
+    if done.returncode:
+        raise RuntimeError(f"compiling for {target} failed:\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def compile_for(target: str) -> list[Row]:
+    """The rows of one target. To be called in a process of its own, without the interpreter."""
+    from .examples import examples
+
+    rows: dict[str, Row] = {}
+    with pretending(target) as launches:
+        for name, call in examples(target):
+            launches.clear()
+            call()
+            if not launches:
+                raise RuntimeError(f"{name} launches nothing")
+            for function, kernel in launches:
+                rows.setdefault(kernel.hash, {"target": target, "op": name} | describe(function, kernel))
+    return list(rows.values())
+
+
+@contextmanager
+def pretending(target: str) -> Iterator[list[Any]]:
+    """Launches compile for `target` instead; each kernel is collected here with what was made of it."""
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+    from triton.runtime.jit import JITFunction
+
+    from .. import tuning
+
+    kind, arch = target.split(":")
+    gpu = GPUTarget(kind, int(arch) if kind == "cuda" else arch, WARP_SIZES.get(arch, 32))
+    launches: list[Any] = []
+    launch: Any = JITFunction.run
+
+    def compile_only(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+        made = launch(kernel, *arguments, grid=grid, warmup=True, **options)
+        launches.append((kernel, made))
+        return made
+
+    setattr(JITFunction, "run", compile_only)  # noqa: B010 - a method for another, which a checker would refuse
+    driver.set_active(cast(Any, _Driver(gpu)))
+    try:
+        with tuning.pretending(tuning.Capability(kind, gpu.arch, TARGETS[target] * tuning.KIBIBYTE)):
+            yield launches
+    finally:
+        setattr(JITFunction, "run", launch)  # noqa: B010
+
+
+class _Driver:
+    """The part of a driver that compiling needs."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+    def get_current_device(self) -> int:
+        """The only one."""
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        """The default one."""
+        return 0
+
+    def get_current_target(self) -> Any:
+        """What is compiled for."""
+        return self.target
+
+
+def describe(function: Any, kernel: Any) -> Row:
+    """What the table says of a compiled kernel."""
+    source = kernel.src
+    constants = {function.arg_names[path[0]]: value for path, value in source.constants.items()}
+    assembly = kernel.asm["ptx" if "ptx" in kernel.asm else "amdgcn"]
+    usage = _nvidia_usage(assembly, kernel.asm["cubin"]) if "cubin" in kernel.asm else _amd_usage(assembly)
+    return {
+        "kernel": function.fn.__name__,
+        "dtype": next(kind for kind in _flat(source.signature.values()) if kind.startswith("*")).removeprefix("*"),
+        "constants": {name: value for name, value in constants.items() if value is not None},
+        "num_warps": kernel.metadata.num_warps,
+        "num_stages": kernel.metadata.num_stages,
+        "shared": kernel.metadata.shared,
+        **usage,
+        "tensor_cores": next((name for name in TENSOR_INSTRUCTIONS if name in assembly), None),
+        "dots": "tt.dot" in kernel.asm["ttir"],
+    }
+
+
+def _flat(kinds: Iterable[Any]) -> Iterator[str]:
+    """The types of a signature, those in tuples too."""
+    for kind in kinds:
+        if isinstance(kind, tuple):
+            yield from _flat(kind)
+        else:
+            yield kind
+
+
+def _nvidia_usage(assembly: str, cubin: bytes) -> Row:
+    """Registers, and bytes of stack, where spills go, by NVIDIA's own tool, which Triton brings along.
+
+    Of kernels with Hopper's products also their loops: whether a product waits for another, PTX does not show.
+    """
+    import tempfile
+
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    hopper = "wgmma" in assembly
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [tool, "-res-usage", *(["-sass"] if hopper else []), file.name]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+)", said)
+    assert found is not None, said
+    usage = {"registers": int(found[1]), "spilled": int(found[2])}
+    return usage | {"loops": loops_of_products(said)} if hopper else usage
+
+
+def loops_of_products(sass: str) -> list[Row]:
+    """Each loop with products in machine code as `cuobjdump -sass` prints it: its instructions, and those `WATCHED`."""
+    code = [(int(place, 16), text) for place, text in re.findall(r"^\s+/\*([0-9a-f]{4,})\*/\s+(.*?);", sass, re.M)]
+    loops = []
+    for end, text in code:
+        back = re.search(r"\bBRA\S* .*\b0x([0-9a-f]+)", text)
+        if back and int(back[1], 16) < end:
+            inside = [text for place, text in code if int(back[1], 16) <= place <= end]
+            counts = {name: sum(bool(re.search(rf"\b{name}\b", text)) for text in inside) for name in WATCHED}
+            if counts["HGMMA"]:
+                loops.append({"instructions": len(inside)} | counts)
+    return loops
+
+
+def _amd_usage(assembly: str) -> Row:
+    """Vector registers, and how many of them were spilled, from the notes in the assembly."""
+    counts = {
+        name: max(map(int, re.findall(rf"\.{name}:\s+(\d+)", assembly)), default=0)
+        for name in ("vgpr_count", "vgpr_spill_count")
+    }
+    return {"registers": counts["vgpr_count"], "spilled": counts["vgpr_spill_count"]}
+
+
+def write(rows: list[Row]) -> None:
+    """The table as JSON, one kernel a line, so that a change shows in review."""
+    import triton
+
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    TABLE.parent.mkdir(exist_ok=True)
+    TABLE.write_text(f'{{"triton": "{triton.__version__}", "kernels": [\n{lines}\n]}}\n', encoding="utf-8")
+
+
+def main() -> None:
+    """Compile for one target, or for all and write the table."""
+    description = "What the compiler makes of every kernel, without a GPU."
+    parser = argparse.ArgumentParser(prog="python -m kernels.compilation", description=description)
+    parser.add_argument("target", nargs="?", choices=TARGETS, help="one alone, as JSON on standard output")
+    parser.add_argument("--jobs", type=int, default=2, help="processes side by side (default 2)")
+    arguments = parser.parse_args()
+    if arguments.target:
+        print(json.dumps(compile_for(arguments.target)))
+    else:
+        rows = compile_everything(arguments.jobs)
+        write(rows)
+        print(f"{len(rows)} kernels compiled: {TABLE}")
