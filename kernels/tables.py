@@ -5,8 +5,7 @@ from typing import Any
 
 import torch
 
-from minitransformer.ops import Ops
-from minitransformer.ops.table import as_it_is, entries
+from minitransformer.ops import Ops, as_it_is, entries
 
 from . import eager
 from .availability import interpreting, require_triton, triton_device

@@ -11,34 +11,37 @@ V the vocabulary, N rows, K the positions that a convolution sees.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
-from .ops import Array, Dropout, Ops, dropout_mask
-from .ops.table import entries
+from .ops import Dropout, Ops, dropout_mask, entries
+
+Array = np.ndarray
 
 # --- Linear: Vaswani 2017, §3.3 -------------------------------------------------------------------------------
 
 
-def linear_forward(x, weight, bias):
+def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, tuple]:
     """`y = x W + b`: x `(..., C_in)`, weight `(C_in, C_out)`, bias `(C_out,)` or `None`."""
     y = x @ weight
     return (y if bias is None else y + bias), (x, weight, bias)
 
 
-def linear_backward(dy, cache, out=None):
+def linear_backward(
+    dy: Array, cache: tuple, out: tuple[Array, Array | None] | None = None
+) -> tuple[Array, Array, Array | None]:
     """Gradients `(dx, dweight, dbias)`; `out=(dweight, dbias)` adds into those arrays."""
     x, weight, bias = cache
     rows, drows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])  # (N, C_in), (N, C_out)
-    dbias = None if bias is None else drows.sum(axis=0)  # y + bias
-    dweight = rows.T @ drows  # y = x @ weight
+    dweight_out, dbias_out = out or (None, None)
+    dbias = None if bias is None else added(dbias_out, drows.sum(axis=0))  # y + bias
+    dweight = added(dweight_out, rows.T @ drows)  # y = x @ weight
     dx = dy @ weight.T
-    if out is not None:
-        dweight, dbias = added(out[0], dweight), None if bias is None else added(out[1], dbias)
     return dx, dweight, dbias
 
 
-def added(out, gradient):
+def added(out: Array | None, gradient: Array) -> Array:
     """`gradient` added into `out`, where there is one."""
     if out is None:
         return gradient
@@ -49,48 +52,48 @@ def added(out, gradient):
 # --- Element by element ---------------------------------------------------------------------------------------
 
 
-def relu_forward(x):
+def relu_forward(x: Array) -> tuple[Array, Array]:
     """`y = max(0, x)`. Source: Vaswani 2017, §3.3, eq. 2."""
     return np.maximum(x, 0), x
 
 
-def relu_backward(dy, cache):
+def relu_backward(dy: Array, cache: Array) -> Array:
     """`dx = dy` where x is positive."""
     x = cache
     return np.where(x > 0, dy, 0)
 
 
-def tanh_forward(x):
+def tanh_forward(x: Array) -> tuple[Array, Array]:
     """`y = tanh(x)`."""
     y = np.tanh(x)
     return y, y
 
 
-def tanh_backward(dy, cache):
+def tanh_backward(dy: Array, cache: Array) -> Array:
     """`dx = dy (1 − y²)`."""
     y = cache
     return dy * (1 - y**2)
 
 
-def sigmoid_forward(x):
+def sigmoid_forward(x: Array) -> tuple[Array, Array]:
     """`y = 1 / (1 + e⁻ˣ)`, written as `(1 + tanh(x/2)) / 2`, which never overflows."""
     y = (1 + np.tanh(x / 2)) / 2
     return y, y
 
 
-def sigmoid_backward(dy, cache):
+def sigmoid_backward(dy: Array, cache: Array) -> Array:
     """`dx = dy y (1 − y)`."""
     y = cache
     return dy * y * (1 - y)
 
 
-def dropout_forward(x, dropout: Dropout | None):
+def dropout_forward(x: Array, dropout: Dropout | None) -> tuple[Array, Array | None]:
     """`y = x · mask / (1 − rate)`. Source: Srivastava et al. 2014; Vaswani 2017, §5.4."""
     kept = None if dropout is None else dropout_mask(x.shape, dropout) * x.dtype.type(dropout.scale)
     return (x if kept is None else x * kept), kept
 
 
-def dropout_backward(dy, cache):
+def dropout_backward(dy: Array, cache: Array | None) -> Array:
     """`dx = dy · mask / (1 − rate)`."""
     kept = cache
     return dy if kept is None else dy * kept
@@ -99,7 +102,7 @@ def dropout_backward(dy, cache):
 # --- Softmax: Vaswani 2017, §3.2.1 ----------------------------------------------------------------------------
 
 
-def softmax_forward(x):
+def softmax_forward(x: Array) -> tuple[Array, Array]:
     """`y_i = exp(x_i) / Σ_j exp(x_j)` over the last axis; a row of −inf, which attends to nothing, gives zeros."""
     largest = x.max(axis=-1, keepdims=True, initial=-np.inf)  # subtracted, so that nothing overflows
     exponentials = np.exp(x - np.where(np.isneginf(largest), 0, largest))
@@ -108,13 +111,13 @@ def softmax_forward(x):
     return y, y
 
 
-def softmax_backward(dy, cache):
+def softmax_backward(dy: Array, cache: Array) -> Array:
     """`dx_i = y_i (dy_i − Σ_j dy_j y_j)`: the Jacobian `diag(y) − y yᵀ` times dy."""
     y = cache
     return y * (dy - (dy * y).sum(axis=-1, keepdims=True))
 
 
-def log_softmax(x):
+def log_softmax(x: Array) -> Array:
     """`log softmax(x) = x − log Σ_j exp(x_j)`, for decoding."""
     largest = x.max(axis=-1, keepdims=True, initial=-np.inf)
     shifted = x - np.where(np.isneginf(largest), 0, largest)
@@ -125,14 +128,14 @@ def log_softmax(x):
 # --- Layer normalisation: Ba, Kiros, Hinton 2016, eq. 4; Vaswani 2017, §3.1 -----------------------------------
 
 
-def layernorm_forward(x, gamma, beta, eps=1e-5):
+def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, tuple]:
     """`y = gamma (x − mean) / √(var + eps) + beta` over the last axis: x `(..., C)`, gamma and beta `(C,)`."""
     std = np.sqrt(x.var(axis=-1, keepdims=True) + eps)
     normed = (x - x.mean(axis=-1, keepdims=True)) / std
     return gamma * normed + beta, (normed, std, gamma)
 
 
-def layernorm_backward(dy, cache):
+def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dx, dgamma, dbeta)`. Moving x along (1, …, 1) or along itself leaves y: dx has no part in either."""
     normed, std, gamma = cache
     rows = tuple(range(dy.ndim - 1))
@@ -145,14 +148,16 @@ def layernorm_backward(dy, cache):
     return dx, dgamma, dbeta
 
 
-def add_layernorm_forward(x, sublayer_out, gamma, beta, eps=1e-5, dropout: Dropout | None = None):
+def add_layernorm_forward(
+    x: Array, sublayer_out: Array, gamma: Array, beta: Array, eps: float = 1e-5, dropout: Dropout | None = None
+) -> tuple[Array, tuple]:
     """The paper's Add & Norm, `LayerNorm(x + Dropout(sublayer_out))`."""
     dropped, dropout_cache = dropout_forward(sublayer_out, dropout)
     y, norm_cache = layernorm_forward(x + dropped, gamma, beta, eps)
     return y, (dropout_cache, norm_cache)
 
 
-def add_layernorm_backward(dy, cache):
+def add_layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
     """Gradients `(dx, dsublayer_out, dgamma, dbeta)`: a sum sends its gradient down both branches."""
     dropout_cache, norm_cache = cache
     dx, dgamma, dbeta = layernorm_backward(dy, norm_cache)
@@ -163,8 +168,16 @@ def add_layernorm_backward(dy, cache):
 
 
 def attention_forward(
-    query, key, value, *, causal=False, key_mask=None, window=None, scale=None, dropout: Dropout | None = None
-):
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    causal: bool = False,
+    key_mask: Array | None = None,
+    window: int | None = None,
+    scale: float | None = None,
+    dropout: Dropout | None = None,
+) -> tuple[Array, tuple]:
     """`softmax(query keyᵀ / √D) value`: query `(B, H, Tq, D)`, key `(B, H, Tk, D)`, value `(B, H, Tk, Dv)`."""
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = query @ key.swapaxes(-1, -2) * scale  # (B, H, Tq, Tk)
@@ -175,7 +188,7 @@ def attention_forward(
     return out, (query, key, value, scale, softmax_cache, dropped, dropout_cache)
 
 
-def attention_backward(dout, cache):
+def attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dquery, dkey, dvalue)`."""
     query, key, value, scale, softmax_cache, dropped, dropout_cache = cache
     dvalue = dropped.swapaxes(-1, -2) @ dout  # out = dropped @ value
@@ -187,13 +200,13 @@ def attention_backward(dout, cache):
     return dquery, dkey, dvalue
 
 
-def attention_weights(query, key, **options):
+def attention_weights(query: Array, key: Array, **options: Any) -> Array:
     """The matrix `softmax(query keyᵀ / √D)`, `(B, H, Tq, Tk)`: what attention makes of the unit vectors as values."""
     unit_vectors = np.broadcast_to(np.eye(key.shape[2], dtype=key.dtype), (*key.shape[:3], key.shape[2]))
     return attention_forward(query, key, unit_vectors, **options)[0]
 
 
-def may_attend(num_queries, num_keys, causal, key_mask, window):
+def may_attend(num_queries: int, num_keys: int, causal: bool, key_mask: Array | None, window: int | None) -> Array:
     """`True` where a query may attend to a key, as `(B, H, Tq, Tk)` or less. The last query meets the last key."""
     distance = np.arange(num_keys - num_queries, num_keys)[:, None] - np.arange(num_keys)  # how far back a key lies
     allowed = np.ones(distance.shape, dtype=bool)
@@ -206,7 +219,9 @@ def may_attend(num_queries, num_keys, causal, key_mask, window):
     return allowed
 
 
-def additive_attention_forward(query, key, value, score_weight, *, key_mask=None):
+def additive_attention_forward(
+    query: Array, key: Array, value: Array, score_weight: Array, *, key_mask: Array | None = None
+) -> tuple[Array, tuple]:
     """`out_i = Σ_j softmax_j(w · tanh(query_i + key_j)) value_j`. Source: Bahdanau, Cho, Bengio 2015, appendix A.1.2.
 
     query `(B, Tq, C)`, key `(B, Tk, C)`, value `(B, Tk, Dv)`, score_weight w `(C,)`.
@@ -219,7 +234,7 @@ def additive_attention_forward(query, key, value, score_weight, *, key_mask=None
     return weights @ value, (value, score_weight, features, tanh_cache, weights, softmax_cache)
 
 
-def additive_attention_backward(dout, cache):
+def additive_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
     """Gradients `(dquery, dkey, dvalue, dscore_weight)`."""
     value, score_weight, features, tanh_cache, weights, softmax_cache = cache
     dvalue = weights.swapaxes(-1, -2) @ dout  # weights @ value
@@ -232,12 +247,12 @@ def additive_attention_backward(dout, cache):
 # --- Token ids: Vaswani 2017, §3.4 ----------------------------------------------------------------------------
 
 
-def embedding_forward(ids, table, scale=1.0):
+def embedding_forward(ids: Array, table: Array, scale: float = 1.0) -> tuple[Array, tuple]:
     """`y = scale · table[ids]`: ids `(...)`, table `(V, C)`."""
     return table[ids] * scale, (ids, table.shape, scale)
 
 
-def embedding_backward(dy, cache, out=None):
+def embedding_backward(dy: Array, cache: tuple, out: Array | None = None) -> Array:
     """`dtable`: a token that occurs twice gets the sum; `out=` adds into that array."""
     ids, shape, scale = cache
     dtable = np.zeros(shape, dy.dtype)
@@ -248,7 +263,9 @@ def embedding_backward(dy, cache, out=None):
 # --- The loss: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 ----------------------------------------------------
 
 
-def cross_entropy_forward(logits, targets, label_smoothing=0.0, ignore_index=None):
+def cross_entropy_forward(
+    logits: Array, targets: Array, label_smoothing: float = 0.0, ignore_index: int | None = None
+) -> tuple[Array, tuple]:
     """`−Σ_v q_v log softmax(logits)_v` with `q = (1 − ε) onehot + ε/V`: the mean over targets but `ignore_index`."""
     vocab_size = logits.shape[-1]
     counted = np.ones(targets.shape, dtype=bool) if ignore_index is None else targets != ignore_index
@@ -261,19 +278,26 @@ def cross_entropy_forward(logits, targets, label_smoothing=0.0, ignore_index=Non
     return loss.astype(logits.dtype), (log_probabilities, q, counted, count)
 
 
-def cross_entropy_backward(dloss, cache):
+def cross_entropy_backward(dloss: Array | float, cache: tuple) -> Array:
     """`dlogits = dloss (softmax(logits) − q) / N`, zero where a target is ignored."""
     log_probabilities, q, counted, count = cache
     return (dloss * (np.exp(log_probabilities) * counted[..., None] - q) / count).astype(q.dtype)
 
 
-def linear_cross_entropy_forward(x, table, targets, label_smoothing=0.0, ignore_index=None, with_grad=True):
+def linear_cross_entropy_forward(
+    x: Array,
+    table: Array,
+    targets: Array,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
+    with_grad: bool = True,
+) -> tuple[Array, tuple]:
     """`cross_entropy(x @ tableᵀ, targets)`: x `(N, C)`, table `(V, C)`, targets `(N,)`."""
     loss, cache = cross_entropy_forward(x @ table.T, targets, label_smoothing, ignore_index)
     return loss, (x, table, cache)
 
 
-def linear_cross_entropy_backward(dloss, cache, out=None):
+def linear_cross_entropy_backward(dloss: Array | float, cache: tuple, out: Array | None = None) -> tuple[Array, Array]:
     """Gradients `(dx, dtable)`; `out=` adds dtable into that array."""
     x, table, loss_cache = cache
     dlogits = cross_entropy_backward(dloss, loss_cache)
@@ -283,17 +307,17 @@ def linear_cross_entropy_backward(dloss, cache, out=None):
 # --- Convolution, for the models before the paper: Gehring et al. 2017, §3.2 ----------------------------------
 
 
-def conv1d_forward(x, weight, bias, padding="causal"):
+def conv1d_forward(x: Array, weight: Array, bias: Array | None, *, padding: str = "causal") -> tuple[Array, tuple]:
     """`y_t = Σ_k x_{t+k} W_k + b` over x with zeros at its ends: x `(B, T, C_in)`, weight `(K, C_in, C_out)`."""
     taps, time = len(weight), x.shape[1]
     left, right = {"causal": (taps - 1, 0), "same": (taps // 2, taps // 2), "valid": (0, 0)}[padding]
     padded = np.pad(x, ((0, 0), (left, right), (0, 0)))
     length = left + time + right - taps + 1
-    y = sum(padded[:, k : k + length] @ weight[k] for k in range(taps))
+    y = np.sum([padded[:, k : k + length] @ weight[k] for k in range(taps)], axis=0)  # (B, T, C_out)
     return (y if bias is None else y + bias), (padded, weight, bias, left, time)
 
 
-def conv1d_backward(dy, cache):
+def conv1d_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array | None]:
     """Gradients `(dx, dweight, dbias)`."""
     padded, weight, bias, left, time = cache
     length = dy.shape[1]
@@ -308,7 +332,19 @@ def conv1d_backward(dy, cache):
 # --- The optimiser: Kingma & Ba 2015, algorithm 1; Vaswani 2017, §5.3 -----------------------------------------
 
 
-def adam_step(data, grad, m, v, *, step, lr, beta1=0.9, beta2=0.98, eps=1e-9, grad_scale=1.0) -> None:
+def adam_step(
+    data: Array,
+    grad: Array,
+    m: Array,
+    v: Array,
+    *,
+    step: int,
+    lr: float,
+    beta1: float = 0.9,
+    beta2: float = 0.98,
+    eps: float = 1e-9,
+    grad_scale: float = 1.0,
+) -> None:
     """One update of Adam, in place on the flat arrays data, m and v."""
     g = grad * grad_scale
     m[:] = beta1 * m + (1 - beta1) * g

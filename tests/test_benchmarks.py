@@ -53,13 +53,26 @@ def test_a_contestant_that_fails_stops_the_race(benchmark, capfd):
     assert "ValueError" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("step", ["layernorm", "attention", "relu", "loss", "embedding", "adam", "threads"])
+@pytest.mark.parametrize(
+    "step",
+    ["linear", "relu", "add_layernorm", "attention", "linear_cross_entropy", "adam_step", "threads"],
+)
 def test_naive_ops_train_as_the_fast_ones_do(benchmark, step):
     jobs = benchmark("numpy_jobs")
     with jobs.training(2, "XS", 0.0) as (fast, _), jobs.training(2, "XS", 0.0, undone=step) as (naive, _):
         assert len(fast) == 2
         assert fast[1] < fast[0]
         np.testing.assert_allclose(naive, fast, atol=1e-5)
+
+
+def test_an_op_is_compared_with_its_formula_by_turns(benchmark, monkeypatch):
+    steps = benchmark("steps")
+    monkeypatch.setattr(steps, "SECONDS", 0.0)
+    found = steps.compare("relu", "XS")
+    assert {name: len(turns["seconds"]) for name, turns in found.items()} == dict.fromkeys(
+        ("ours", "printed"), steps.LEAST_PAIRS
+    )
+    assert found["printed"]["memory_mb"] > found["ours"]["memory_mb"] > 0
 
 
 @pytest.fixture

@@ -307,7 +307,7 @@ for name, (C_in, C_out) in layers.items():
 #
 # ## Do they compute the same? The swap
 #
-# A model reaches its arithmetic through a table, [`Ops`](../minitransformer/ops/table.py). So to swap a kernel in is
+# A model reaches its arithmetic through a table, [`Ops`](../minitransformer/ops/__init__.py). So to swap a kernel in is
 # one line: `replace(table, softmax=other.softmax)`, always the pair of forward and backward, because the backward reads
 # what its own forward kept. The model does not reach softmax itself, but inside attention: `kernels.attention_from`
 # makes attention from any softmax pair.

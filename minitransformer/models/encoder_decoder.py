@@ -4,7 +4,7 @@ from abc import abstractmethod
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..layers import Cache, Context, DropoutStream, TokenEmbedding
-from ..ops import Array
+from ..ops import Array, Ops
 from .model import ConfigT, Model
 from .objectives import next_token_loss, next_token_loss_backward
 
@@ -79,11 +79,12 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
 
     def _build(self) -> None:
         self.tokens = TokenEmbedding(self.ops, self.config.vocab_size, self.config.d_model)
-        self.encoder, self.decoder = self._stacks()
+        # What comes in and goes out is checked, by the model and its table of tokens; inside nothing can be wrong.
+        self.encoder, self.decoder = self._stacks(self.ops.unchecked())
 
     @abstractmethod
-    def _stacks(self) -> tuple[EncoderT, DecoderT]:
-        """The encoder and the decoder, both over `self.tokens`."""
+    def _stacks(self, ops: Ops) -> tuple[EncoderT, DecoderT]:
+        """The encoder and the decoder, both over `self.tokens`, on this table."""
 
     def encode(self, source: Array, dropout: DropoutStream | None = None) -> tuple[Any, tuple]:
         """source `(B, Ts)` → the memory, what the encoder makes of it."""

@@ -1,7 +1,7 @@
 """The encoder–decoder Transformer of Vaswani et al. 2017, figure 1, with its backward pass."""
 
 from ..layers import SinusoidalPositions, Stack
-from ..ops import Array
+from ..ops import Array, Ops
 from ..probe import Call, probe
 from .config import TransformerConfig
 from .encoder_decoder import EncoderDecoder
@@ -10,11 +10,11 @@ from .encoder_decoder import EncoderDecoder
 class Transformer(EncoderDecoder[TransformerConfig, Stack, Stack]):
     """A model over token ids `(B, T)`, padded on the right with `config.pad_id`: two stacks of the same blocks."""
 
-    def _stacks(self) -> tuple[Stack, Stack]:
-        encoder = Stack(self.ops, self.config.encoder, self.tokens, self.dtype)
+    def _stacks(self, ops: Ops) -> tuple[Stack, Stack]:
+        encoder = Stack(ops, self.config.encoder, self.tokens, self.dtype)
         places = encoder.embedding.positions
         shared = places if isinstance(places, SinusoidalPositions) else None
-        return encoder, Stack(self.ops, self.config.decoder, self.tokens, self.dtype, shared)
+        return encoder, Stack(ops, self.config.decoder, self.tokens, self.dtype, shared)
 
     def attention_maps(self, source: Array, target: Array) -> dict[str, list[Array]]:
         """Every layer's attention weights in host memory, by kind: `encoder`, `decoder` and `cross`.

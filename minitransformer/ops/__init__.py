@@ -1,8 +1,8 @@
-"""Functions without state: each forward above its backward, one concept a file.
+"""Functions without state: each forward above its backward, one concept a file, and all of them in one table.
 
 `y, cache = name_forward(x, ..., **options)` and `dx, ... = name_backward(dy, cache)`. The cache is whatever the
-backward needs; nobody but the pair looks inside it. `Ops` is the set of them as a table, so that another backend can be
-swapped in.
+backward needs; nobody but the pair looks inside it. What an op takes stands in one line above it: see `arguments.py`.
+`Ops` is the set of them as a table, so that another backend can be swapped in.
 
 Shapes: B sentences, T positions (Tq queries, Tk keys; Ts source, Tt target), H heads, D the width of a head's queries
 and keys (the paper's d_k), Dv of its values (d_v), C the width of the model (d_model; in an op any width), F of the
@@ -10,10 +10,18 @@ feed-forward network (d_ff), V the vocabulary, N rows of any kind, K beams (of a
 sees), P all parameters.
 """
 
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+
 from .adam import adam_step, global_norm
 from .additive_attention import additive_attention_backward, additive_attention_forward
-from .arrays import Array, activations, asarray, cast, concatenate, cos, sin, take, to_numpy, zeros
-from .attention import attention_backward, attention_forward, attention_mask, attention_weights
+from .arguments import Array, unchecked
+from .arrays import activations, asarray, cast, concatenate, cos, sin, take, to_numpy, zeros
+from .attention import attention_backward, attention_forward, attention_weights
+from .attention import attention_mask as attention_mask
 from .conv1d import conv1d_backward, conv1d_forward
 from .cross_entropy import (
     cross_entropy_backward,
@@ -21,66 +29,119 @@ from .cross_entropy import (
     linear_cross_entropy_backward,
     linear_cross_entropy_forward,
 )
-from .dropout import Dropout, dropout_backward, dropout_forward, dropout_key, dropout_mask
+from .dropout import Dropout as Dropout
+from .dropout import dropout_backward, dropout_forward
+from .dropout import dropout_key as dropout_key
+from .dropout import dropout_mask as dropout_mask
 from .embedding import embedding_backward, embedding_forward
 from .layernorm import add_layernorm_backward, add_layernorm_forward, layernorm_backward, layernorm_forward
 from .linear import linear_backward, linear_forward
 from .relu import relu_backward, relu_forward
 from .sigmoid import sigmoid_backward, sigmoid_forward
 from .softmax import log_softmax, softmax_backward, softmax_forward
-from .table import Ops, Pair, numpy_ops
 from .tanh import tanh_backward, tanh_forward
 from .topk import topk
 
-__all__ = [
-    "Array",
-    "Dropout",
-    "Ops",
-    "Pair",
-    "activations",
-    "adam_step",
-    "add_layernorm_backward",
-    "add_layernorm_forward",
-    "additive_attention_backward",
-    "additive_attention_forward",
-    "asarray",
-    "attention_backward",
-    "attention_forward",
-    "attention_mask",
-    "attention_weights",
-    "cast",
-    "concatenate",
-    "conv1d_backward",
-    "conv1d_forward",
-    "cos",
-    "cross_entropy_backward",
-    "cross_entropy_forward",
-    "dropout_backward",
-    "dropout_forward",
-    "dropout_key",
-    "dropout_mask",
-    "embedding_backward",
-    "embedding_forward",
-    "global_norm",
-    "layernorm_backward",
-    "layernorm_forward",
-    "linear_backward",
-    "linear_cross_entropy_backward",
-    "linear_cross_entropy_forward",
-    "linear_forward",
-    "log_softmax",
-    "numpy_ops",
-    "relu_backward",
-    "relu_forward",
-    "sigmoid_backward",
-    "sigmoid_forward",
-    "sin",
-    "softmax_backward",
-    "softmax_forward",
-    "take",
-    "tanh_backward",
-    "tanh_forward",
-    "to_numpy",
-    "topk",
-    "zeros",
-]
+Forward = TypeVar("Forward", bound=Callable[..., Any], covariant=True)
+Backward = TypeVar("Backward", bound=Callable[..., Any], covariant=True)
+
+
+@dataclass(frozen=True)
+class Pair(Generic[Forward, Backward]):
+    """An op that can be differentiated: `y, cache = forward(x, …)` and `dx, … = backward(dy, cache)`."""
+
+    forward: Forward
+    backward: Backward
+
+
+def as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself."""
+    return function
+
+
+@dataclass(frozen=True)
+class Ops:
+    """Every op by its name. The defaults are NumPy's; `dataclasses.replace(table, relu=other.relu)` swaps one.
+
+    A pair's type is that of its NumPy functions: an editor follows `ops.relu.forward` to the line below and through it
+    to the function, and a type checker sees whether another backend's pair takes the same arguments.
+
+    repeated     a function of a model and a batch in the form in which the backend runs it again and again: itself, or
+                 on a GPU a graph of its kernels
+    has_threads  whether the backend shares out the work of one call over the machine by itself
+    """
+
+    linear: Final = Pair(linear_forward, linear_backward)
+    relu: Final = Pair(relu_forward, relu_backward)
+    softmax: Final = Pair(softmax_forward, softmax_backward)
+    layernorm: Final = Pair(layernorm_forward, layernorm_backward)
+    add_layernorm: Final = Pair(add_layernorm_forward, add_layernorm_backward)
+    dropout: Final = Pair(dropout_forward, dropout_backward)
+    embedding: Final = Pair(embedding_forward, embedding_backward)
+    attention: Final = Pair(attention_forward, attention_backward)
+    cross_entropy: Final = Pair(cross_entropy_forward, cross_entropy_backward)
+    linear_cross_entropy: Final = Pair(linear_cross_entropy_forward, linear_cross_entropy_backward)
+    tanh: Final = Pair(tanh_forward, tanh_backward)
+    sigmoid: Final = Pair(sigmoid_forward, sigmoid_backward)
+    conv1d: Final = Pair(conv1d_forward, conv1d_backward)
+    additive_attention: Final = Pair(additive_attention_forward, additive_attention_backward)
+
+    attention_weights: Callable[..., Array] = attention_weights
+    log_softmax: Callable[[Array], Array] = log_softmax
+    topk: Callable[[Array, int], tuple[Array, Array]] = topk
+    adam_step: Callable[..., None] = adam_step
+    global_norm: Callable[[Array], Any] = global_norm
+
+    # What NumPy's arrays and tensors do not share: making and moving them.
+    asarray: Callable[..., Array] = asarray
+    to_numpy: Callable[[Array], np.ndarray] = to_numpy
+    zeros: Callable[..., Array] = zeros
+    activations: Callable[[Array], Array] = activations
+    cast: Callable[[Array, Any], Array] = cast
+    concatenate: Callable[..., Array] = concatenate
+    take: Callable[..., Array] = take
+    sin: Callable[[Array], Array] = sin
+    cos: Callable[[Array], Array] = cos
+
+    # What else differs: how a backend computes.
+    repeated: Callable[[Callable[..., Any]], Callable[..., Any]] = as_it_is
+    has_threads: bool = False
+
+    def unchecked(self) -> "Ops":
+        """The same table without the checks of types, shapes and options of NumPy's ops.
+
+        It is for callers whose arguments can't be wrong: a model checks what it is given once, at its door. Ids,
+        targets and label smoothing are checked all the same. The functions of other backends, and those that a probe
+        watches, stay as they are.
+        """
+        entries: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, entry in entries.items():
+            if isinstance(entry, Pair):
+                entries[name] = Pair(unchecked(entry.forward), unchecked(entry.backward))
+            else:
+                entries[name] = unchecked(entry)
+        return Ops(**entries)
+
+    def pairs(self) -> Iterator[tuple[str, Pair]]:
+        """Every op that is a pair, with its name."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Pair):
+                yield field.name, value
+
+
+def entries(functions: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a table in a namespace: a `Pair` of `name_forward` and `name_backward`, the rest as it is.
+
+    How a backend makes its table from its functions: `Ops(**entries(vars(module)))`.
+    """
+    found = {}
+    for field in fields(Ops):
+        if f"{field.name}_forward" in functions:
+            found[field.name] = Pair(functions[f"{field.name}_forward"], functions[f"{field.name}_backward"])
+        elif field.name in functions:
+            found[field.name] = functions[field.name]
+    return found
+
+
+numpy_ops = Ops()

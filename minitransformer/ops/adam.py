@@ -5,13 +5,13 @@ from itertools import combinations
 
 import numpy as np
 
-from .arguments import check_floats, check_number, check_scalar, check_shape, check_writeable
-from .arrays import Array
+from .arguments import Array, arguments, check_scalar, not_negative
 
 BLOCK = 1 << 16
-"""Elements updated at a time: five passes over a block that stays in the cache are faster than five over everything."""
+"""Elements updated at a time: the passes over a block stay in the cache, and its one new array is small."""
 
 
+@arguments("data P, grad P, m P, v P", beta1=not_negative, beta2=not_negative, eps=not_negative)
 def adam_step(
     data: Array,
     grad: Array,
@@ -33,36 +33,33 @@ def adam_step(
     an array to be updated that is read-only, and where one shares memory with another.
     Source: Kingma & Ba 2015, algorithm 1; Vaswani 2017, §5.3.
     """
-    dtype = check_floats("data grad m v", data, grad, m, v)
-    if data.ndim != 1:
-        raise ValueError(f"data has shape {data.shape}, expected a flat array (P,)")
-    for name, array in (("grad", grad), ("m", m), ("v", v)):
-        check_shape(name, array, data.shape)
-    changed = {"data": data, "m": m, "v": v}
-    for name, array in changed.items():
-        check_writeable(name, array)
-    for (name, array), (other_name, other) in combinations([*changed.items(), ("grad", grad)], 2):
+    arrays = {"data": data, "m": m, "v": v, "grad": grad}
+    for name in ("data", "m", "v"):
+        if not arrays[name].flags.writeable:
+            raise ValueError(f"{name} is read-only, expected an array that can be changed in place")
+    for (name, array), (other_name, other) in combinations(arrays.items(), 2):
         if np.shares_memory(array, other):  # flat arrays: exact, and cheap
             raise ValueError(f"{name} and {other_name} share memory, expected an array each: one is changed in place")
     step, lr, grad_scale = (check_scalar(*each) for each in (("step", step), ("lr", lr), ("grad_scale", grad_scale)))
     if step < 1 or step % 1:
         raise ValueError(f"step is {step:g}, expected 1, 2, …: Adam's bias correction divides by 1 − β^step")
-    for name, value in (("lr", lr), ("grad_scale", grad_scale), ("beta1", beta1), ("beta2", beta2), ("eps", eps)):
-        check_number(name, value, at_least=0.0)
+    not_negative("lr", lr)
+    not_negative("grad_scale", grad_scale)
     if max(beta1, beta2) >= 1 or not eps:
         raise ValueError(f"beta1, beta2, eps are {beta1}, {beta2}, {eps}, expected betas below 1 and eps above 0")
     # data − lr·m̂/(√v̂ + ε) = data − rate·m/(√v + ε′): the corrections are scalars, so they are applied to scalars.
+    number = data.dtype.type
     root_correction = math.sqrt(1 - beta2**step)
-    rate = dtype.type(lr * root_correction / (1 - beta1**step))
-    eps_corrected = dtype.type(eps * root_correction)
+    rate = number(lr * root_correction / (1 - beta1**step))
+    eps_corrected = number(eps * root_correction)
     for start in range(0, data.size, BLOCK):
         block = slice(start, start + BLOCK)
-        g = grad[block] * dtype.type(grad_scale)
-        m[block] *= dtype.type(beta1)
-        m[block] += dtype.type(1 - beta1) * g
-        v[block] *= dtype.type(beta2)
+        g = grad[block] * number(grad_scale)
+        m[block] *= number(beta1)
+        m[block] += number(1 - beta1) * g
+        v[block] *= number(beta2)
         g *= g
-        g *= dtype.type(1 - beta2)
+        g *= number(1 - beta2)
         v[block] += g
         denominator = np.sqrt(v[block], out=g)
         denominator += eps_corrected
@@ -71,9 +68,9 @@ def adam_step(
         data[block] -= update
 
 
+@arguments("grad ...")
 def global_norm(grad: Array) -> float:
     """`√Σ grad²`; the sums of blocks are added in float64. Source: Pascanu, Mikolov, Bengio 2013, §3.2."""
-    check_floats("grad", grad)
     flat = grad.reshape(-1)
     blocks = (flat[start : start + BLOCK] for start in range(0, flat.size, BLOCK))
     return math.sqrt(sum(float(block @ block) for block in blocks))

@@ -1,101 +1,217 @@
-"""Argument checks shared by the ops: one clear sentence, naming the argument, what was given and what was expected."""
+"""What an op takes, declared in one line at its head: the line is its documentation and its check.
 
+    @arguments("x ... C≥1, gamma C, beta C", eps=not_negative)
+    def layernorm_forward(x, gamma, beta, eps=1e-5): ...
+
+The line names the arrays, each with its axes. All are of one type, float32 or float64, but `ids<V` (integers, which the
+op itself holds to 0 … V − 1) and `mask:bool`; `bias?` may be `None`. A letter has one size wherever it stands, so
+nothing is broadcast silently; `...` stands for any axes, the same wherever it stands; an axis `C≥1` is not empty. A
+keyword names an option and what checks it, `check(name, value)`; an option whose type admits `None` may be `None`.
+
+A refusal is one sentence with the argument, what was given and what was expected: a `TypeError` for a wrong kind, a
+`ValueError` for a wrong shape or value. `unchecked` gives the function without these checks. What would be silent
+nonsense even from a caller that knows its shapes, such as an id outside its table, every op checks itself.
+"""
+
+import inspect
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar, get_args
 
 import numpy as np
 
 Array = Any
 """A NumPy array here, a `torch.Tensor` in the tables of `kernels`."""
 
-FLOAT_DTYPES = FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+FLOAT_DTYPES = np.dtype(np.float32), np.dtype(np.float64)
+
+Check = Callable[[str, Any], object]
+"""Raises unless the option of this name may have this value."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+# --- Declarations ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ArrayArgument:
+    """An array that an op takes: `kind` is "float", "mask", or "ids" below the size of the axis `limit`."""
+
+    name: str
+    axes: tuple[str, ...]
+    kind: str = "float"
+    limit: str = ""
+    optional: bool = False
+
+    def __str__(self) -> str:
+        return f"({', '.join(self.axes)}{',' * (len(self.axes) == 1)})"
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The arrays of an op, those of their axes that are never empty, and its options with their checks."""
+
+    arrays: tuple[ArrayArgument, ...]
+    not_empty: frozenset[str]
+    options: Mapping[str, Check]
+
+    @classmethod
+    def read(cls, line: str, options: Mapping[str, Check]) -> "Declaration":
+        """Read a line such as `x ... C≥1, weight C F, bias? F, ids<V ..., key_mask?:bool B Tk`."""
+        arrays, not_empty = [], set()
+        for part in line.split(","):
+            head, *axes = part.split()
+            not_empty |= {axis.removesuffix("≥1") for axis in axes if axis.endswith("≥1")}
+            head, _, limit = head.partition("<")
+            head, is_mask, _ = head.partition(":bool")
+            kind = "ids" if limit else "mask" if is_mask else "float"
+            letters = tuple(axis.removesuffix("≥1") for axis in axes)
+            arrays.append(ArrayArgument(head.removesuffix("?"), letters, kind, limit, head.endswith("?")))
+        return cls(tuple(arrays), frozenset(not_empty), options)
+
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Raise unless the arguments, by name, are what is declared; a missing one is for Python to judge."""
+        first: tuple[str, np.dtype] | None = None  # the first floating array: its name and type
+        sizes: dict[str, tuple] = {}  # of each letter: its size, and the array that it was seen in
+        for argument in self.arrays:
+            array = given.get(argument.name)
+            if array is None and (argument.optional or argument.name not in given):
+                continue
+            array = check_array(argument.name, array)
+            if argument.kind == "float":
+                first = first or (argument.name, array.dtype)
+                _check_float(argument.name, array.dtype, *first)
+            elif array.dtype.kind not in ("iu" if argument.kind == "ids" else "b"):
+                kind = "an integer" if argument.kind == "ids" else "a boolean"
+                raise TypeError(f"{argument.name} must be {kind} array, got {array.dtype}")
+            self._check_shape(argument, array.shape, sizes)
+        for name, check in self.options.items():
+            if name in given:
+                check(name, given[name])
+
+    def _check_shape(self, argument: ArrayArgument, shape: tuple[int, ...], sizes: dict[str, tuple]) -> None:
+        name, axes = argument.name, argument.axes
+        any_more = "..." in axes  # which stands first
+        lead = len(shape) - len(axes) + 1  # the axes that it stands for
+        if lead < 0 if any_more else lead != 1:
+            needed = len(axes) - any_more
+            count = "at least " * any_more + ("one axis" if needed == 1 else f"{needed} axes")
+            raise ValueError(f"{name} has shape {shape}, expected {count} {argument}")
+        for letter, size in zip(axes, (shape[:lead], *shape[lead:]) if any_more else shape, strict=True):
+            known, owner, its_shape = sizes.setdefault(letter, (size, name, shape))
+            if known != size:
+                sizes_here = [sizes[axis][0] if axis in sizes else axis for axis in axes]
+                if any_more:
+                    sizes_here[:1] = sizes_here[0]
+                expected = str(tuple(sizes_here)).replace("'", "")
+                raise ValueError(f"{name} has shape {shape}, expected {expected} beside {owner} {its_shape}")
+            if size == 0 and letter in self.not_empty:
+                raise ValueError(f"{name} has shape {shape}, expected {argument} with {letter} ≥ 1")
+
+
+def arguments(line: str, **options: Check) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Check an op's arguments before it runs. The function gets its `.declaration`; `.unchecked` is itself."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        parameters = inspect.signature(function).parameters
+        checks = {
+            name: _unless_none(check) if type(None) in get_args(parameters[name].annotation) else check
+            for name, check in options.items()
+        }
+        declaration = Declaration.read(line, checks)
+        return _checked(function, declaration.check, declaration=declaration)
+
+    return decorate
+
+
+def gradient_of(output: Callable[[Any], Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Check the gradient that a backward receives: it has the shape and the type of the forward's output.
+
+    `output(cache)` gives an array like that output, or its shape and type; `None` where any gradient will do.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        name = next(iter(inspect.signature(function).parameters))
+
+        def check(given: Mapping[str, Any]) -> None:
+            like = output(given["cache"]) if name in given and "cache" in given else None
+            if like is not None:
+                shape, dtype = like if isinstance(like, tuple) else (like.shape, like.dtype)
+                _check_gradient(name, given[name], shape, dtype)
+
+        return _checked(function, check)
+
+    return decorate
+
+
+def _checked(function: Callable[P, R], check: Callable[[Mapping[str, Any]], None], **attributes: Any) -> Callable[P, R]:
+    names = tuple(inspect.signature(function).parameters)
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        check(dict(zip(names, args, strict=False)) | kwargs)
+        return function(*args, **kwargs)
+
+    vars(checked).update(unchecked=function, **attributes)
+    return checked
+
+
+def _unless_none(check: Check) -> Check:
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def unchecked(function: F) -> F:
+    """The function under the checks of `arguments` or `gradient_of`; any other, such as a probe's, as it is."""
+    plain = getattr(function, "unchecked", None)
+    # functools.wraps copies attributes: what is wrapped around a checked function has its `unchecked` too.
+    return function if plain is None or plain is not getattr(function, "__wrapped__", None) else plain
+
+
+def random_arguments(
+    declaration: Declaration, sizes: Mapping[str, Any], rng: np.random.Generator, dtype: Any = "float64"
+) -> dict[str, np.ndarray]:
+    """Arrays as declared: standard normal numbers, ids below their limit, random truths.
+
+    `sizes` gives the size of each letter, and a tuple for `...`.
+    """
+    drawn = {}
+    for argument in declaration.arrays:
+        lead = sizes["..."] if "..." in argument.axes else ()
+        shape = (*lead, *(sizes[axis] for axis in argument.axes if axis != "..."))
+        if argument.kind == "float":
+            drawn[argument.name] = np.asarray(rng.standard_normal(shape), dtype)
+        else:
+            numbers = np.asarray(rng.integers(sizes.get(argument.limit, 2), size=shape))
+            drawn[argument.name] = numbers.astype(bool) if argument.kind == "mask" else numbers
+    return drawn
+
+
+# --- Arrays ---------------------------------------------------------------------------------------------------
 
 
 def check_array(name: str, array: Any) -> np.ndarray:
-    """`array`, which must be NumPy's, and neither a matrix (its `*` is another) nor masked (its mask would be lost)."""
-    if not isinstance(array, np.ndarray) or isinstance(array, np.matrix | np.ma.MaskedArray):
+    """`array`, which is NumPy's, and neither a matrix (its `*` is another) nor masked (its mask would be lost)."""
+    if type(array) is not np.ndarray and (
+        not isinstance(array, np.ndarray) or isinstance(array, np.matrix | np.ma.MaskedArray)
+    ):
         raise TypeError(f"{name} must be a NumPy array, got {type(array).__name__}")
     return array
 
 
-def check_no_subclass(name: str, data: Any) -> None:
-    """As `check_array`, where a list, a number or another array will do as well."""
-    if type(data) is not np.ndarray and isinstance(data, np.ndarray):
-        check_array(name, data)
+def _check_float(name: str, dtype: np.dtype, first_name: str, first_dtype: np.dtype) -> None:
+    if dtype not in FLOAT_DTYPES:
+        raise TypeError(f"{name} must be float32 or float64, got {dtype}")
+    if dtype != first_dtype:
+        raise TypeError(f"{first_name} is {first_dtype} and {name} is {dtype}: types are never mixed")
 
 
-def check_numbers(name: str, array: Any) -> None:
-    """A NumPy array of booleans, integers or floating numbers."""
-    if type(array) is not np.ndarray:
-        check_array(name, array)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must be an array of numbers, got {array.dtype}")
-
-
-def check_dtype(name: str, dtype: Any) -> np.dtype:
-    """NumPy's type of number of this name; to NumPy itself `None` is one too."""
-    if dtype is FLOAT32 or dtype is FLOAT64:
-        return dtype
-    try:
-        found = None if dtype is None else np.dtype(dtype)
-    except (TypeError, ValueError):
-        found = None
-    if found is None or found.kind not in "biuf":
-        shown = repr(dtype) if isinstance(dtype, str | np.dtype | type) else type(dtype).__name__
-        raise TypeError(f"{name} must be a type of number such as float32, got {shown}")
-    return found
-
-
-def check_floats(names: str, first: Array, *others: Array | None) -> np.dtype:
-    """The one floating dtype of all given arrays; `names` are theirs, as in `"x weight bias?"`.
-
-    Only an array whose name ends in `?` may be `None`. Raises `TypeError` for anything but NumPy arrays of float32 or
-    float64, and where the two are mixed.
-    """
-    # NumPy has one object for each of its types: in a decoder's small steps the usual case must cost next to nothing.
-    if type(first) is np.ndarray and ((dtype := first.dtype) is FLOAT32 or dtype is FLOAT64):
-        for array in others:
-            if type(array) is not np.ndarray or array.dtype is not dtype:
-                break
-        else:
-            return dtype
-    return _check_each_float(names.split(), (first, *others))
-
-
-def _check_each_float(names: list[str], arrays: tuple[Array, ...]) -> np.dtype:
-    """`check_floats` in full: says what is wrong, if anything is (a memory-mapped array is not)."""
-    for name, array in zip(names, arrays, strict=True):
-        if array is None and name.endswith("?"):
-            continue
-        name = name.removesuffix("?")
-        array = check_array(name, array)
-        if array.dtype not in FLOAT_DTYPES:
-            raise TypeError(f"{name} must be float32 or float64, got {array.dtype}")
-        if array.dtype != arrays[0].dtype:
-            raise TypeError(f"{names[0]} is {arrays[0].dtype} and {name} is {array.dtype}: types are never mixed")
-    return arrays[0].dtype
-
-
-def check_shape(name: str, array: Array, expected: tuple[int, ...]) -> None:
-    """`ValueError` unless `array` has exactly the expected shape: nothing is broadcast silently."""
-    if array.shape != expected:
-        raise ValueError(f"{name} has shape {array.shape}, expected {expected}")
-
-
-def check_ndim(name: str, array: Array, ndim: int, meaning: str) -> None:
-    """`ValueError` unless `array` has `ndim` axes; `meaning` names them, as in `(B, H, Tq, D)`."""
-    if array.ndim != ndim:
-        raise ValueError(f"{name} has shape {array.shape}, expected {ndim} axes {meaning}")
-
-
-def check_gradient(name: str, gradient: Array, like: Array) -> None:
-    """A received gradient must have the shape and the dtype of the output that it belongs to."""
-    check_gradient_of(name, gradient, like.shape, like.dtype)
-
-
-def check_gradient_of(name: str, gradient: Array, shape: tuple[int, ...], dtype: Any) -> None:
-    """As `check_gradient`, where only the shape and the dtype of the output were kept."""
-    if type(gradient) is not np.ndarray and not isinstance(gradient, np.floating):
+def _check_gradient(name: str, gradient: Array, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    if not isinstance(gradient, np.floating):
         check_array(name, gradient)
     if gradient.dtype != dtype:
         raise TypeError(f"{name} is {gradient.dtype} and its output is {dtype}: types are never mixed silently")
@@ -103,52 +219,44 @@ def check_gradient_of(name: str, gradient: Array, shape: tuple[int, ...], dtype:
         raise ValueError(f"{name} has shape {gradient.shape}, expected its output's {shape}")
 
 
+def check_out(name: str, out: Array, like: Array) -> Array:
+    """`out`, an array to add a gradient into: it has the shape and the type of the gradient."""
+    check_array(name, out)
+    if out.dtype != like.dtype:
+        raise TypeError(f"{name} is {out.dtype} and the gradient is {like.dtype}: types are never mixed")
+    if out.shape != like.shape:
+        raise ValueError(f"{name} has shape {out.shape}, expected {like.shape}")
+    return out
+
+
 def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> None:
-    """Ids must be integers in [0, limit); `ignore` is let through wherever it lies."""
-    if type(ids) is not np.ndarray:
-        check_array(name, ids)
-    if ids.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be an integer NumPy array, got {ids.dtype}")
-    if not ids.size:
-        return
+    """Integers from 0 to `limit` − 1; `ignore` may lie anywhere."""
     outside = (ids < 0) | (ids >= limit)
     if ignore is not None:
         outside &= ids != ignore
-    if np.count_nonzero(outside):
+    if outside.any():
         raise ValueError(f"{name} holds {ids[outside].flat[0]}, expected ids from 0 to {limit - 1}")
 
 
-def check_ignore_index(ignore_index: Any) -> int | None:
-    """The target that does not count, as an `int`: any of 32 bits, a token or not; `None` where all count."""
-    if ignore_index is None:
-        return None
-    check_integer("ignore_index", ignore_index)
-    if not -(2**31) <= ignore_index < 2**31:
-        shown = f"{as_float('ignore_index', ignore_index):.15g}"
-        raise ValueError(f"ignore_index is {shown}, expected an integer of 32 bits")
-    return int(ignore_index)
-
-
-def check_mask(name: str, mask: Array, shape: tuple[int, ...]) -> None:
-    """A boolean array of exactly this shape."""
-    check_array(name, mask)
-    if mask.dtype != bool:
-        raise TypeError(f"{name} must be a boolean array, got {mask.dtype}")
-    check_shape(name, mask, shape)
+# --- Options --------------------------------------------------------------------------------------------------
 
 
 def check_number(name: str, value: Any, at_least: float = -math.inf, at_most: float = math.inf) -> None:
-    """`value` must be a finite number in [at_least, at_most]."""
+    """A finite number in [at_least, at_most]."""
     number = as_float(name, value)
     if not (math.isfinite(number) and at_least <= number <= at_most):
         raise ValueError(f"{name} is {number}, expected a finite number in [{at_least:g}, {at_most:g}]")
+
+
+not_negative = partial(check_number, at_least=0.0)
 
 
 def check_scalar(name: str, value: Any) -> float:
     """`value`, a number or an array of one element, as a `float`."""
     if not isinstance(value, np.ndarray):
         return as_float(name, value)
-    if check_array(name, value).size != 1:
+    check_array(name, value)
+    if value.size != 1:
         raise ValueError(f"{name} has shape {value.shape}, expected one number")
     if value.dtype.kind not in "iuf":
         raise TypeError(f"{name} must be a number, got {value.dtype}")
@@ -165,49 +273,24 @@ def as_float(name: str, value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def check_integer(name: str, value: Any) -> None:
-    """`value` must be an integer; True and False are none."""
+def check_integer(name: str, value: Any, at_least: float = -math.inf, at_most: float = math.inf) -> None:
+    """An integer in [at_least, at_most]; True and False are none."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
-
-
-def check_whole(name: str, value: Any, at_least: int, at_most: int) -> None:
-    """`value` must be an integer in [at_least, at_most]."""
-    check_integer(name, value)
     if not at_least <= value <= at_most:
         shown = f"{as_float(name, value):.15g}"
         raise ValueError(f"{name} is {shown}, expected an integer from {at_least} to {at_most}")
 
 
-def check_axis(name: str, axis: Any, ndim: int) -> None:
-    """`axis` must be one of `ndim`, counted from the first or, below 0, from the last."""
-    check_integer(name, axis)
-    if not -ndim <= axis < ndim:
-        raise ValueError(f"{name} is {as_float(name, axis):.15g}, expected one of {ndim} axes")
+def check_ignore_index(ignore_index: Any) -> int | None:
+    """The target that does not count, as an `int`, a token or not; `None` where all count."""
+    if ignore_index is None:
+        return None
+    check_integer("ignore_index", ignore_index, -(2**31), 2**31 - 1)
+    return int(ignore_index)
 
 
 def check_flag(name: str, value: Any) -> None:
-    """`value` must be True or False."""
+    """True or False."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, got {type(value).__name__}")
-
-
-def check_out(name: str, out: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """`out`, an array to add a gradient into: it must have the gradient's shape and dtype."""
-    check_array(name, out)
-    if out.dtype != dtype:
-        raise TypeError(f"{name} is {out.dtype} and the gradient is {dtype}: types are never mixed")
-    check_shape(name, out, shape)
-    return out
-
-
-def check_writeable(name: str, array: Array) -> None:
-    """`array` is going to be changed in place."""
-    if not array.flags.writeable:
-        raise ValueError(f"{name} is read-only, expected an array that can be changed in place")
-
-
-def check_rows(name: str, array: Array) -> None:
-    """`array` must have a last axis."""
-    if array.ndim == 0:
-        raise ValueError(f"{name} has shape (), expected at least one axis")

@@ -2,41 +2,35 @@
 
 import numpy as np
 
-from .arguments import check_floats, check_gradient_of, check_ndim, check_shape
-from .arrays import Array
+from .arguments import Array, arguments, gradient_of, unchecked
 from .linear import linear_backward, linear_forward
 
 
+@arguments("x B T C_in, weight K≥1 C_in C_out, bias? C_out")
 def conv1d_forward(x: Array, weight: Array, bias: Array | None, *, padding: str = "causal") -> tuple[Array, tuple]:
     """`y_t = Σ_k x_{t+k−left} @ weight_k + bias`, with zeros before the first position and after the last.
 
-    x `(B, T, C_in)`, weight `(K, C_in, C_out)`, bias `(C_out,)` or `None` → y `(B, T, C_out)`. `padding`, the zeros:
-    `"causal"`, K − 1 on the left, so that y_t sees x_{t−K+1}, …, x_t and no future; `"same"`, as many on either side,
-    for an odd K; `"valid"`, none, and y has T − K + 1 positions.
-    Raises `ValueError` for shapes that do not fit and a padding that there is not, `TypeError` for mixed dtypes.
+    `padding`, the zeros: `"causal"`, K − 1 on the left, so that y_t sees x_{t−K+1}, …, x_t and no future; `"same"`, as
+    many on either side, for an odd K; `"valid"`, none, and y has T − K + 1 positions. Raises `ValueError` for another.
     Source: Waibel et al. 1989; Gehring et al. 2017, §3.2.
     """
-    check_floats("x weight bias?", x, weight, bias)
-    check_ndim("x", x, 3, "(B, T, C_in)")
     left, right = check_convolution(x.shape, weight.shape, padding)
     batch, time, width_in = x.shape
     taps, _, width_out = weight.shape
-    if bias is not None:
-        check_shape("bias", bias, (width_out,))
     padded = np.zeros((batch, left + time + right, width_in), x.dtype)
     padded[:, left : left + time] = x
     length = left + time + right - taps + 1
     # The K positions that each output sees, side by side: the convolution is then one matrix product.
     windows = np.concatenate([padded[:, k : k + length] for k in range(taps)], axis=-1)  # (B, T, K·C_in)
-    y, linear_cache = linear_forward(windows, weight.reshape(taps * width_in, width_out), bias)  # (B, T, C_out)
+    y, linear_cache = unchecked(linear_forward)(windows, weight.reshape(taps * width_in, width_out), bias)
     return y, (linear_cache, padded.shape, left, time, weight.shape, y.shape)
 
 
+@gradient_of(lambda cache: (cache[5], cache[0][0].dtype))
 def conv1d_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array | None]:
     """Gradients `(dx, dweight, dbias)`: a position gets the sum of what the K windows that it stands in send."""
-    linear_cache, padded_shape, left, time, weight_shape, shape = cache
-    check_gradient_of("dy", dy, shape, linear_cache[0].dtype)
-    dwindows, dweight, dbias = linear_backward(dy, linear_cache)
+    linear_cache, padded_shape, left, time, weight_shape, _ = cache
+    dwindows, dweight, dbias = unchecked(linear_backward)(dy, linear_cache)
     taps, length = weight_shape[0], dy.shape[1]
     dwindows = dwindows.reshape(*dy.shape[:2], taps, padded_shape[2])  # (B, T, K, C_in)
     dpadded = np.zeros(padded_shape, dy.dtype)

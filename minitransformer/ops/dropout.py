@@ -17,17 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arguments import check_floats, check_gradient_of, check_integer, check_number, check_rows
-from .arrays import Array
+from .arguments import Array, arguments, check_integer, check_number, gradient_of
 
 RESOLUTION = 1 << 16
 """A mask compares 16 random bits with the rate: the rate is rounded to a multiple of 1/65536, and the scale with it."""
 
 GOLDEN = 0x9E3779B9
 """2³² divided by the golden ratio, odd: its multiples spread evenly, so neighbouring channels start far apart."""
-
-BLOCK = 1 << 15
-"""Hashes computed at a time: the nine passes over a block stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -75,34 +71,31 @@ def dropout_key(seed: int, step: int, site: int) -> int:
     return state
 
 
+def check_dropout(name: str, value: object) -> None:
+    """`TypeError` for what is no `Dropout`."""
+    if not isinstance(value, Dropout):
+        raise TypeError(f"{name} must be a Dropout or None, got {type(value).__name__}")
+
+
+@arguments("x ... C", dropout=check_dropout)
 def dropout_forward(x: Array, dropout: Dropout | None) -> tuple[Array, tuple | None]:
     """`y = x · mask / (1 − rate)`, any shape; the identity when `dropout` is `None` or its rate rounds to 0.
 
     Source: Srivastava et al. 2014, in the inverted form; Vaswani 2017, §5.4.
     """
-    dtype = check_floats("x", x)
-    check_rows("x", x)
-    if dropout is None:
+    if dropout is None or dropout.threshold == 0:
         return x, None
-    if not isinstance(dropout, Dropout):
-        raise TypeError(f"dropout must be a Dropout or None, got {type(dropout).__name__}")
-    if dropout.threshold == 0:
-        return x, None
-    kept = dropout_mask(x.shape, dropout)
-    y = x * kept
-    y *= dtype.type(dropout.scale)
-    return y, (kept, dtype.type(dropout.scale))
+    kept, scale = dropout_mask(x.shape, dropout), x.dtype.type(dropout.scale)
+    return x * kept * scale, (kept, scale)
 
 
+@gradient_of(lambda cache: None if cache is None else (cache[0].shape, cache[1].dtype))
 def dropout_backward(dy: Array, cache: tuple | None) -> Array:
     """`dx = dy · mask / (1 − rate)`: the map is linear and diagonal, its own transpose."""
     if cache is None:
         return dy
     kept, scale = cache
-    check_gradient_of("dy", dy, kept.shape, scale.dtype)
-    dx = dy * kept
-    dx *= scale
-    return dx
+    return dy * kept * scale
 
 
 def dropout_mask(shape: tuple[int, ...], dropout: Dropout) -> Array:
@@ -111,16 +104,11 @@ def dropout_mask(shape: tuple[int, ...], dropout: Dropout) -> Array:
     The last axis is the channel; the axes before it give the row: `(B, T)` for sentence and position, `(B, H, T)` for
     attention weights, `(N,)` for packed tokens or for the positions of one sentence.
     """
-    rows = _row_hashes(shape[:-1], dropout)  # (N,)
-    width = shape[-1]
+    rows, width = _row_hashes(shape[:-1], dropout), shape[-1]  # (N,)
     pairs = np.arange((width + 1) // 2, dtype=np.uint32) * np.uint32(GOLDEN)
-    kept = np.empty((len(rows), 2 * len(pairs)), dtype=bool)
-    step = max(1, BLOCK // max(1, len(pairs)))
-    for start in range(0, len(rows), step):
-        words = _mix(rows[start : start + step, None] + pairs)  # (rows, pairs of channels), 32 bits each
-        # The low half belongs to the even channel and the high half to the odd one, on every machine.
-        halves = words.astype("<u4", copy=False).view("<u2")
-        np.greater_equal(halves, dropout.threshold, out=kept[start : start + step])
+    words = _mix(rows[:, None] + pairs)  # (N, pairs of channels), 32 bits each
+    # The low half belongs to the even channel and the high half to the odd one, on every machine.
+    kept = words.astype("<u4", copy=False).view("<u2") >= dropout.threshold
     return kept[:, :width].reshape(shape)
 
 
@@ -137,21 +125,14 @@ def _row_hashes(shape: tuple[int, ...], dropout: Dropout) -> Array:
     else:
         axes = np.meshgrid(*map(np.arange, (1,) * (2 - len(shape)) + shape), indexing="ij", sparse=True)
         coordinates = [axes[0] + sentence, *axes[1:-1], axes[-1] + position]
-    hashes = np.asarray(dropout.key & 0xFFFFFFFF, dtype=np.uint32)
+    hashes = np.array([dropout.key & 0xFFFFFFFF], dtype=np.uint32)  # an array: NumPy warns where a number wraps
     for coordinate in (*coordinates, np.asarray(dropout.key >> 32)):
         hashes = _mix(hashes ^ coordinate.astype(np.uint32))
     return hashes.reshape(-1)
 
 
 def _mix(x: Array) -> Array:
-    """`lowbias32`, in place on an array of uint32."""
-    x = np.atleast_1d(x)
-    shifted = x >> np.uint32(16)
-    x ^= shifted
-    x *= np.uint32(0x7FEB352D)
-    np.right_shift(x, np.uint32(15), out=shifted)
-    x ^= shifted
-    x *= np.uint32(0x846CA68B)
-    np.right_shift(x, np.uint32(16), out=shifted)
-    x ^= shifted
-    return x
+    """`lowbias32` of every element, uint32."""
+    x = (x ^ x >> np.uint32(16)) * np.uint32(0x7FEB352D)
+    x = (x ^ x >> np.uint32(15)) * np.uint32(0x846CA68B)
+    return x ^ x >> np.uint32(16)

@@ -2,19 +2,18 @@
 
 import numpy as np
 
-from .arguments import check_floats, check_gradient
-from .arrays import Array
+from .arguments import Array, arguments, gradient_of
 
 
+@arguments("x ...")
 def relu_forward(x: Array) -> tuple[Array, Array]:
-    """`y = max(0, x)`, element-wise, for any shape. Source: Vaswani 2017, §3.3, eq. 2."""
-    check_floats("x", x)
+    """`y = max(0, x)`, element by element. Source: Vaswani 2017, §3.3, eq. 2."""
     y = np.maximum(x, 0)
     return y, y
 
 
+@gradient_of(lambda y: y)
 def relu_backward(dy: Array, cache: Array) -> Array:
     """`dx = dy · [x > 0]`; the subgradient at 0 is 0."""
-    y = cache
-    check_gradient("dy", dy, y)
+    y = cache  # positive where x is; the next layer keeps y too, so it costs no memory
     return dy * (y > 0)

@@ -2,18 +2,16 @@
 
 import numpy as np
 
-from .arguments import check_floats, check_integer
-from .arrays import Array
+from .arguments import Array, arguments, check_integer
 
 
+@arguments("x ...", k=check_integer)
 def topk(x: Array, k: int) -> tuple[Array, Array]:
     """The `k` largest of the last axis and their indices, both `(..., k)`, sorted.
 
     Ties go to the smaller index; NaN is the largest of all. For decoding only. Raises `ValueError` unless 1 ≤ k ≤ the
     length of the last axis.
     """
-    check_floats("x", x)
-    check_integer("k", k)
     n = x.shape[-1] if x.ndim else 0
     if not 1 <= k <= n:
         raise ValueError(f"k is {k}, expected 1 to {n}, the length of the last axis")

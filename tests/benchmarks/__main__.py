@@ -1,7 +1,8 @@
 """The races on a CPU: `python tests/benchmarks [RACE ...]`, or `make bench-cpu` for all of them.
 
     training       a training step without padding, against PyTorch eager, with fused Adam, compiled
-    steps          the same without each of the steps towards speed
+    steps          the same without threads of our own, and without keeping freed memory
+    tricks         the same with each op as printed that is made faster, in one process
     ragged         the same on real batches of Multi30k
     translation    greedy and beam search, against PyTorch with a cache and Hugging Face `generate`
     tokenization   learning and encoding byte pairs, against `tokenizers` and subword-nmt
@@ -27,7 +28,7 @@ from typing import Any
 import report
 import results
 from race import Job, Result, race
-from steps import STEPS
+from steps import SHAPES, STEPS, TRICKS, compare
 from workloads import (
     FULL_BATCHES,
     NUM_RAGGED_BATCHES,
@@ -61,6 +62,13 @@ def training(arguments: argparse.Namespace) -> Iterator[Race]:
                 jobs[name] = Job("torch_jobs", "training", common | options, rehearsal=rehearsal)
             found = race(jobs, arguments.rounds, arguments.threads, _same_losses)
             yield common | {"sentences": sentences, "tokens": 2 * sentences * length} | _contestants(found)
+
+
+def tricks(arguments: argparse.Namespace) -> Iterator[Race]:
+    """A training step with each op that is not its formula as printed, against the formula. One thread."""
+    for shape in SHAPES:
+        for trick in TRICKS:
+            yield {"op": trick.op, "shape": shape, "threads": 1, "contestants": compare(trick.op, shape)}
 
 
 def steps(arguments: argparse.Namespace) -> Iterator[Race]:
@@ -226,7 +234,10 @@ def _text_file(lines: list[str]) -> Iterator[Path]:
         yield path
 
 
-RACES = {each.__name__: each for each in (training, steps, ragged, translation, tokenization, growth, memory, imports)}
+RACES = {
+    each.__name__: each
+    for each in (training, steps, tricks, ragged, translation, tokenization, growth, memory, imports)
+}
 
 
 def main() -> None:

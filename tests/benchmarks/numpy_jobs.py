@@ -31,16 +31,6 @@ from minitransformer.threads import Threads
 from minitransformer.training import DataParallel
 from minitransformer.translator import search
 
-MADE_FASTER = {
-    "layernorm": "add_layernorm",
-    "attention": "attention",
-    "relu": "relu",
-    "loss": "linear_cross_entropy",
-    "embedding": "embedding",
-    "adam": "adam_step",
-}
-"""The op that a step towards speed made faster."""
-
 
 @contextmanager
 def training(
@@ -53,14 +43,15 @@ def training(
     """A step of training on each batch; the answer is the batches' losses before any, without dropout.
 
     Where the steps have no dropout either, the losses after three of them follow: the gradients and Adam agree too.
-    `undone` names a step towards speed that is left out: one of `MADE_FASTER`, whose op is the textbook's; "memory"; or
-    "threads", whose place BLAS's own threads take.
+    `undone` names what is left out of the speed: an op, which is then the textbook's; "memory", which is then not kept;
+    or "threads", whose place BLAS's own threads take.
     """
     if undone != "memory":
         keep_freed_memory()
     batches = training_batches(shape, token_file)
-    op = MADE_FASTER.get(undone or "")
-    ops = replace(numpy_ops, **{op: getattr(textbook_ops, op)}) if op else numpy_ops
+    ops = numpy_ops
+    if undone in vars(ops):
+        ops = replace(ops, **{undone: getattr(textbook_ops, undone)})
     model = Transformer(configuration(shape, dropout), ops)
     adam = Adam(model.parameters, model.ops)
     numbers = itertools.count(1)

@@ -9,7 +9,7 @@ import numpy as np
 import results
 from matplotlib.axes import Axes
 from race import Ratio
-from steps import STEPS
+from steps import SHAPES, STEPS, TRICKS
 from workloads import TRANSLATION_SHAPE
 
 from minitransformer import costs
@@ -31,7 +31,7 @@ def readme_section() -> str:
 
 
 def steps_section() -> str:
-    """The table of `STEPS.md`: each step towards speed, what was expected of it, and what happened."""
+    """The tables of `STEPS.md`: what was expected of each step, what happened, and what each op's trick saves."""
     races = [race for race in _races("steps") if "shape" in race]
     rows = []
     for step in STEPS:
@@ -39,6 +39,9 @@ def steps_section() -> str:
         predicted = " · ".join(f"{ratio:.2f}" for ratio in step.predicted)
         rows.append([step.name, step.what, predicted, " · ".join(f"{r.median:.2f}" for r in measured), step.why])
     heads = ["step", "what it is", "time without it ÷ with it, predicted (S · M)", "measured", "why it was expected"]
+    times, memory = [f"time, {shape}" for shape in SHAPES], f"peak memory, {' · '.join(SHAPES)}"
+    trick_heads = ["op", "where it is not the formula as printed", *times, memory, "stays for"]
+    trick_rows = [[trick.op, trick.what, *_as_printed(trick.op), trick.kept] for trick in TRICKS]
     translations = [
         [
             f"{race['sentences']} sentence{'s' * (race['sentences'] > 1)}{', a core busy' * race['busy']}",
@@ -49,7 +52,24 @@ def steps_section() -> str:
         if "sentences" in race
     ]
     decoding_heads = ["greedy translation", "Python threads, BLAS with one each, ms", "BLAS's own two threads, ms"]
-    return _table(heads, rows) + "\n" + _table(decoding_heads, translations)
+    tables = _table(heads, rows), _table(trick_heads, trick_rows), _table(decoding_heads, translations)
+    return "\n".join(tables)
+
+
+def _as_printed(op: str) -> list[str]:
+    """A step with an op as printed ÷ as it is: for each shape the median time and the middle half; then the memory."""
+    cells, memory = [], []
+    races = {race["shape"]: race for race in _races("tricks") if race["op"] == op}
+    for race in map(races.get, SHAPES):
+        if race is None:  # not measured yet
+            cells.append("–")
+            memory.append("–")
+            continue
+        ratios = np.divide(_seconds(race, "printed"), _seconds(race, "ours"))
+        low, median, high = np.percentile(ratios, [25, 50, 75])
+        cells.append(f"{median:.2f} ({low:.2f} to {high:.2f})")
+        memory.append(f"{race['contestants']['printed']['memory_mb'] / _memory_of(race):.2f}")
+    return [*cells, " · ".join(memory)]
 
 
 def main() -> None:

@@ -163,7 +163,7 @@ def test_what_is_ignored_is_no_other_id_in_a_narrow_type(backend, dtype):
 @pytest.mark.parametrize(
     ("ignored", "kind", "message"),
     [
-        (2**31, ValueError, "ignore_index is 2147483648, expected an integer of 32 bits"),
+        (2**31, ValueError, "ignore_index is 2147483648, expected an integer from -2147483648 to 2147483647"),
         (-(2**31) - 1, ValueError, "ignore_index is -2147483649, expected"),
         (2**70, ValueError, "ignore_index is 1.18059162071741e\\+21, expected"),
         (True, TypeError, "ignore_index must be an integer, got bool"),

@@ -91,33 +91,3 @@ def test_float32_accuracy():
         lambda query, key, value: oracles.additive_attention(query, key, value, query.new_ones(16)),
         lambda rng: {name: a for name, a in arrays_of(rng, 4, 20, 20, 16, 16).items() if name != "score_weight"},
     )
-
-
-@pytest.mark.parametrize(
-    ("shapes", "named"),
-    [
-        ({"query": (3, 4)}, "query"),
-        ({"key": (2, 5, 3)}, "key"),
-        ({"key": (1, 5, 4)}, "key"),
-        ({"value": (2, 4, 2)}, "value"),
-        ({"value": (5, 2)}, "value"),
-        ({"score_weight": (3,)}, "score_weight"),
-    ],
-)
-def test_wrong_shapes(shapes, named):
-    defaults = {"query": (2, 3, 4), "key": (2, 5, 4), "value": (2, 5, 2), "score_weight": (4,)}
-    with pytest.raises(ValueError, match=rf"\b{named}\b"):
-        additive_attention_forward(*(np.ones(shape) for shape in {**defaults, **shapes}.values()))
-
-
-def test_masks_types_and_gradients_that_do_not_fit():
-    arrays = arrays_of(np.random.default_rng(0))
-    with pytest.raises(ValueError, match="key_mask has shape"):
-        additive_attention_forward(*arrays.values(), key_mask=np.ones((2, 3), bool))
-    with pytest.raises(TypeError, match="key_mask must be a boolean array"):
-        additive_attention_forward(*arrays.values(), key_mask=np.ones((2, 4)))
-    with pytest.raises(TypeError, match=r"query is float64 and value is float32"):
-        additive_attention_forward(*(arrays | {"value": arrays["value"].astype(np.float32)}).values())
-    out, cache = additive_attention_forward(*arrays.values())
-    with pytest.raises(ValueError, match="dout"):
-        additive_attention_backward(out[..., :1], cache)

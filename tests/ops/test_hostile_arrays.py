@@ -2,78 +2,18 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
+from support.declared_ops import Call, backwards, forwards
 
 from minitransformer import ops
 
 IDS = np.array([0, 2])
-X, WEIGHT, BIAS = np.ones((2, 3)), np.ones((3, 5)), np.ones(5)
-HEADS = np.ones((1, 1, 2, 3))
-TIMES = np.ones((1, 2, 3))
+X, WEIGHT = np.ones((2, 3)), np.ones((3, 5))
 NO_NUMBER: Any = None
 NO_SEQUENCE: Any = X
-
-
-class Call(NamedTuple):
-    """An op with arguments that it takes; those in `optional` may be None."""
-
-    function: Callable[..., Any]
-    arrays: dict[str, Any]
-    optional: tuple[str, ...] = ()
-    options: dict[str, Any] = {}  # noqa: RUF012 - never written
-
-    def __call__(self, **replaced: Any) -> Any:
-        return self.function(**{**self.arrays, **self.options, **replaced})
-
-
-def forwards() -> dict[str, Call]:
-    """Every forward, and the functions beside them that take arrays."""
-    mask = np.ones((1, 2), bool)
-    qkv = {"query": HEADS, "key": HEADS, "value": HEADS}
-    targets = {"targets": IDS}
-    moments = {name: np.ones(4) for name in ("data", "grad", "m", "v")}
-    return {
-        "linear": Call(ops.linear_forward, {"x": X, "weight": WEIGHT, "bias": BIAS}, ("bias",)),
-        "relu": Call(ops.relu_forward, {"x": X}),
-        "tanh": Call(ops.tanh_forward, {"x": X}),
-        "sigmoid": Call(ops.sigmoid_forward, {"x": X}),
-        "softmax": Call(ops.softmax_forward, {"x": X}),
-        "log_softmax": Call(ops.log_softmax, {"x": X}),
-        "dropout": Call(ops.dropout_forward, {"x": X}, options={"dropout": ops.Dropout(0.5, key=1)}),
-        "layernorm": Call(ops.layernorm_forward, {"x": X, "gamma": X[0], "beta": X[0]}),
-        "add_layernorm": Call(ops.add_layernorm_forward, {"x": X, "sublayer_out": X, "gamma": X[0], "beta": X[0]}),
-        "embedding": Call(ops.embedding_forward, {"ids": IDS, "table": np.ones((4, 3))}),
-        "attention": Call(ops.attention_forward, {**qkv, "key_mask": mask}, ("key_mask",)),
-        "attention_weights": Call(
-            ops.attention_weights, {"query": HEADS, "key": HEADS, "key_mask": mask}, ("key_mask",)
-        ),
-        "additive_attention": Call(
-            ops.additive_attention_forward,
-            {"query": TIMES, "key": TIMES, "value": TIMES, "score_weight": X[0], "key_mask": mask},
-            ("key_mask",),
-        ),
-        "conv1d": Call(ops.conv1d_forward, {"x": TIMES, "weight": np.ones((2, 3, 5)), "bias": BIAS}, ("bias",)),
-        "cross_entropy": Call(ops.cross_entropy_forward, {"logits": X, **targets}),
-        "linear_cross_entropy": Call(ops.linear_cross_entropy_forward, {"x": X, "table": np.ones((4, 3)), **targets}),
-        "adam_step": Call(ops.adam_step, moments, options={"step": 1, "lr": 0.1}),
-        "global_norm": Call(ops.global_norm, {"grad": np.ones(4)}),
-        "topk": Call(ops.topk, {"x": X}, options={"k": 2}),
-    }
-
-
-def backwards() -> dict[str, Call]:
-    """Every backward after its forward, with a gradient that fits."""
-    calls = {}
-    for name, forward in forwards().items():
-        backward = getattr(ops, f"{name}_backward", None)
-        if backward is not None:
-            out, cache = forward()
-            received = next(iter(backward.__annotations__))
-            calls[name] = Call(backward, {received: np.ones_like(out)}, options={"cache": cache})
-    return calls
 
 
 HOSTILE: dict[str, Callable[[Any], Any]] = {

@@ -109,38 +109,6 @@ def test_add_layernorm_float32_accuracy():
     )
 
 
-@pytest.mark.parametrize(
-    ("shapes", "named"),
-    [
-        ({"gamma": (1,)}, "gamma"),
-        ({"beta": (3, 4)}, "beta"),
-        ({"x": (3, 0), "gamma": (0,), "beta": (0,)}, "x"),
-    ],
-)
-def test_wrong_shapes(shapes, named):
-    x, gamma, beta = (np.ones(shapes.get(k, d)) for k, d in {"x": (3, 4), "gamma": (4,), "beta": (4,)}.items())
-    with pytest.raises(ValueError, match=rf"^{named} .*expected"):
-        layernorm_forward(x, gamma, beta)
-
-
-def test_sublayer_out_is_not_broadcast():
-    with pytest.raises(ValueError, match="sublayer_out"):
-        add_layernorm_forward(np.ones((2, 3, 4)), np.ones((1, 3, 4)), np.ones(4), np.ones(4))
-
-
-def test_types_never_mix():
-    with pytest.raises(TypeError, match=r"x.*float64.*gamma.*float32"):
-        layernorm_forward(np.ones((3, 4)), np.ones(4, np.float32), np.ones(4))
-    with pytest.raises(TypeError, match=r"x.*float64.*sublayer_out.*float32"):
-        add_layernorm_forward(np.ones((3, 4)), np.ones((3, 4), np.float32), np.ones(4), np.ones(4))
-
-
-def test_wrong_gradient():
-    _, cache = layernorm_forward(np.ones((3, 4)), np.ones(4), np.ones(4))
-    with pytest.raises(ValueError, match="dy"):
-        layernorm_backward(np.ones(4), cache)
-
-
 @pytest.mark.parametrize("width", [1, 3, 100, 768, 1000])
 def test_constant_rows_in_float32_give_beta_exactly(width):
     """1/C is rounded unless C is a power of two: a mean must divide by C, not multiply by it."""

@@ -16,8 +16,8 @@ BASELINE_BREAKAGES = [
     Breakage(
         "a sigmoid's slope without its second factor",
         "ops/sigmoid.py",
-        "    slope *= y\n",
-        "",
+        "return dy * y * (1 - y)",
+        "return dy * y",
         "tests/ops/test_tanh_sigmoid.py",
     ),
     Breakage(
@@ -37,15 +37,15 @@ BASELINE_BREAKAGES = [
     Breakage(
         "additive attention without its mask",
         "ops/additive_attention.py",
-        "scores += np.where(key_mask, 0, -np.inf).astype(scores.dtype)[:, None]",
+        "scores = np.where(key_mask[:, None], scores, scores.dtype.type(-np.inf))",
         "pass",
         "tests/ops/test_additive_attention.py",
     ),
     Breakage(
         "additive attention's features not squared in their slope",
         "ops/additive_attention.py",
-        "dsum = np.square(features)",
-        "dsum = features.copy()",
+        "dsum = 1 - features * features",
+        "dsum = 1 - features",
         "tests/ops/test_additive_attention.py",
     ),
     Breakage(

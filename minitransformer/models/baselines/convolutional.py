@@ -135,8 +135,8 @@ class ConvolutionalDecoder(Layer):
 class ConvolutionalTranslator(EncoderDecoder[ConvolutionalConfig, ConvolutionalEncoder, ConvolutionalDecoder]):
     """A convolutional encoder–decoder over token ids, padded on the right: see `EncoderDecoder` for the rest."""
 
-    def _stacks(self) -> tuple[ConvolutionalEncoder, ConvolutionalDecoder]:
-        parts = self.ops, self.config, self.tokens
+    def _stacks(self, ops: Ops) -> tuple[ConvolutionalEncoder, ConvolutionalDecoder]:
+        parts = ops, self.config, self.tokens
         return ConvolutionalEncoder(*parts), ConvolutionalDecoder(*parts)
 
 

@@ -144,8 +144,8 @@ class RecurrentDecoder(Layer):
 class RecurrentTranslator(EncoderDecoder[RecurrentConfig, RecurrentEncoder, RecurrentDecoder]):
     """A recurrent encoder–decoder over token ids `(B, T)`, padded on the right: see `EncoderDecoder` for the rest."""
 
-    def _stacks(self) -> tuple[RecurrentEncoder, RecurrentDecoder]:
-        parts = self.ops, self.config, self.tokens
+    def _stacks(self, ops: Ops) -> tuple[RecurrentEncoder, RecurrentDecoder]:
+        parts = ops, self.config, self.tokens
         return RecurrentEncoder(*parts), RecurrentDecoder(*parts)
 
 

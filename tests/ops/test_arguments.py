@@ -1,0 +1,219 @@
+"""What an op takes, declared in one line: that every op holds to its line, and what it says where it is not kept."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.declared_ops import SIZES, backwards, forwards
+
+from minitransformer import ops
+from minitransformer.ops import numpy_ops
+from minitransformer.ops.arguments import arguments, check_number, random_arguments, unchecked
+from minitransformer.probe import Call, probe
+
+every_op = pytest.mark.parametrize("op", forwards())
+every_pair = pytest.mark.parametrize("op", backwards())
+IDS = np.array([0, 2])
+X, WEIGHT, BIAS = np.ones((2, 3)), np.ones((3, 5)), np.ones(5)
+HEADS = np.ones((1, 1, 2, 3))
+NUMBER: Any = 0.1
+TEXT: Any = "a"
+
+
+def test_every_pair_is_declared():
+    pairs = dict(numpy_ops.pairs())
+    assert {f"{name}_forward" for name in pairs} <= set(forwards())
+    assert {name.removesuffix("_forward") for name in backwards()} == set(pairs)
+
+
+@every_op
+def test_types_never_mix(op):
+    call = forwards()[op]
+    floats = [name for name, array in call.arrays.items() if array.dtype.kind == "f"]
+    for name in floats[1:]:
+        with pytest.raises(TypeError, match=rf"{floats[0]} is float64 and {name} is float32: types are never mixed"):
+            call(**{name: call.arrays[name].astype(np.float32)})
+    for name in floats:
+        with pytest.raises(TypeError, match=rf"{name} must be float32 or float64, got int64"):
+            call(**{name: call.arrays[name].astype(np.int64)})
+    for name in set(call.arrays) - set(floats):  # ids and masks
+        other = bool if call.arrays[name].dtype.kind == "i" else int
+        with pytest.raises(TypeError, match=rf"{name} must be an? (integer|boolean) array, got {np.dtype(other)}"):
+            call(**{name: call.arrays[name].astype(other)})
+
+
+@every_op
+def test_a_size_that_does_not_fit_is_refused_never_broadcast(op):
+    """Each axis of each array whose letter another array has too, or that must not be empty."""
+    call = forwards()[op]
+    assert call.declaration is not None
+    seen = [axis for argument in call.declaration.arrays for axis in argument.axes]
+    for argument in call.declaration.arrays:
+        array = call.arrays[argument.name]
+        lead = array.ndim - len(argument.axes)
+        for place, letter in enumerate(argument.axes):
+            sizes = {1, 7} if seen.count(letter) > 1 else set()
+            sizes |= {0} & {0 if letter in call.declaration.not_empty else 1}
+            for size in sizes - {SIZES[letter]}:
+                shape = list(array.shape)
+                shape[max(0, place + lead)] = size
+                with pytest.raises(ValueError, match=rf"\b{argument.name}\b"):
+                    call(**{argument.name: np.zeros(shape, array.dtype)})
+
+
+@every_op
+def test_an_axis_too_few_is_refused(op):
+    call = forwards()[op]
+    assert call.declaration is not None
+    for argument in call.declaration.arrays:
+        if argument.axes != ("...",):
+            alone = np.zeros(() if "..." in argument.axes else (2,) * (len(argument.axes) - 1))
+            with pytest.raises(ValueError, match=rf"{argument.name} has shape \S.*, expected .*ax[ei]s"):
+                call(**{argument.name: alone.astype(call.arrays[argument.name].dtype)})
+
+
+@every_pair
+def test_a_gradient_has_the_shape_and_the_type_of_the_output(op):
+    call = backwards()[op]
+    ((name, gradient),) = call.arrays.items()
+    for wrong in [gradient[..., :1], gradient[None]] if gradient.ndim else [np.ones(2)]:
+        with pytest.raises(ValueError, match=rf"{name} has shape .*expected"):
+            call(**{name: wrong})
+    if gradient.ndim:  # a loss takes any number
+        with pytest.raises(TypeError, match=f"{name} is float32 and its output is float64"):
+            call(**{name: gradient.astype(np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ops.linear_forward(X, X, None), r"weight has shape \(2, 3\), expected \(3, C_out\) beside x \(2, 3\)"),
+        (lambda: ops.linear_forward(X, WEIGHT, X[0]), r"bias has shape \(3,\), expected \(5,\) beside weight \(3, 5\)"),
+        (
+            lambda: ops.add_layernorm_forward(X, X[:1], X[0], X[0]),
+            r"sublayer_out .*expected \(2, 3\) beside x",
+        ),
+        (
+            lambda: ops.layernorm_forward(X[:, :0], X[0], X[0]),
+            r"x has .*expected \(\.\.\., C\) with C ≥ 1",
+        ),
+        (lambda: ops.softmax_forward(X[0, 0]), "x must be a NumPy array, got float64"),
+        (lambda: ops.softmax_forward(np.array(1.0)), r"x has shape \(\), expected at least one axis \(\.\.\., n\)"),
+        (lambda: ops.embedding_forward(IDS, X[0]), r"table has shape \(3,\), expected 2 axes \(V, C\)"),
+        (lambda: ops.embedding_forward(IDS, X), "ids holds 2, expected ids from 0 to 1"),
+        (lambda: ops.embedding_forward(X, X), "ids must be an integer array, got float64"),
+        (lambda: ops.topk(np.array(1.0), 1), "k is 1, expected 1 to 0"),
+        (lambda: ops.dropout_forward(X, NUMBER), "dropout must be a Dropout or None, got float"),
+        (lambda: ops.attention_forward(HEADS, HEADS, HEADS, dropout=NUMBER), "dropout must be a Dropout"),
+        (lambda: ops.add_layernorm_forward(X, X, X[0], X[0], dropout=NUMBER), "dropout must be a Dropout"),
+        (lambda: ops.attention_forward(HEADS, HEADS, HEADS, scale=np.nan), "scale is nan"),
+        (lambda: ops.attention_forward(HEADS, HEADS, HEADS, scale=TEXT), "scale must be a number, got str"),
+        (lambda: ops.attention_forward(HEADS, HEADS, HEADS, window=-1), "window is -1, expected an integer from 0"),
+        (lambda: ops.layernorm_forward(X, X[0], X[0], eps=-1.0), r"eps is -1.0, expected .* \[0, inf\]"),
+        (lambda: ops.layernorm_forward(X, X[0], X[0], eps=TEXT), "eps must be a number, got str"),
+        (lambda: ops.cross_entropy_forward(X, IDS, ignore_index=NUMBER), "ignore_index must be an integer"),
+        (
+            lambda: ops.cross_entropy_forward(X, IDS, label_smoothing=1.5),
+            r"label_smoothing is 1.5, .*\[0, 1\]",
+        ),
+    ],
+)
+def test_a_refusal_says_what_was_given_and_what_was_expected(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+# --- Gradients added into what is there ----------------------------------------------------------------------
+
+
+def linear_into(weight: np.ndarray, bias: np.ndarray | None) -> None:
+    y, cache = ops.linear_forward(X, WEIGHT, BIAS)
+    ops.linear_backward(y, cache, out=(weight, bias))
+
+
+def embedding_into(table: np.ndarray) -> None:
+    y, cache = ops.embedding_forward(IDS, X.repeat(2, axis=0))  # a table of four rows
+    ops.embedding_backward(y, cache, out=table)
+
+
+def loss_into(table: np.ndarray) -> None:
+    _, cache = ops.linear_cross_entropy_forward(X, np.ones((4, 3)), IDS)
+    ops.linear_cross_entropy_backward(1.0, cache, out=table)
+
+
+@pytest.mark.parametrize(
+    ("add", "kind", "message"),
+    [
+        (lambda: linear_into(np.zeros((3, 5), np.float32), np.zeros(5)), TypeError, "out's dweight is float32"),
+        (lambda: linear_into(np.zeros((2, 3, 5)), np.zeros(5)), ValueError, "out's dweight has shape"),
+        (lambda: linear_into(np.zeros((3, 5)), None), TypeError, "out's dbias must be a NumPy array, got NoneType"),
+        (lambda: embedding_into(np.zeros((4, 3), np.float32)), TypeError, "out is float32"),
+        (lambda: embedding_into(np.zeros((9, 3))), ValueError, "out has shape"),
+        (lambda: loss_into(np.zeros((4, 3), np.float32)), TypeError, "out is float32"),
+        (lambda: loss_into(np.zeros((2, 4, 3))), ValueError, "out has shape"),
+    ],
+)
+def test_a_gradient_is_added_only_where_it_fits(add, kind, message):
+    with pytest.raises(kind, match=message):
+        add()
+
+
+# --- Declarations as values, and functions without their checks ----------------------------------------------
+
+
+def test_a_declaration_can_be_read():
+    @arguments("ids<V ..., table V≥1 C, bias? C, real?:bool B T", scale=check_number)
+    def op(ids, table, bias, real=None, scale: float | None = None):
+        return ids, table, bias, real, scale
+
+    declaration = vars(op)["declaration"]
+    told = [(a.name, a.axes, a.kind, a.limit, a.optional) for a in declaration.arrays]
+    assert told == [
+        ("ids", ("...",), "ids", "V", False),
+        ("table", ("V", "C"), "float", "", False),
+        ("bias", ("C",), "float", "", True),
+        ("real", ("B", "T"), "mask", "", True),
+    ]
+    assert declaration.not_empty == {"V"}
+    assert set(declaration.options) == {"scale"}
+    sizes = {"...": (2, 3), "V": 4, "C": 5, "B": 1, "T": 2}
+    drawn: dict[str, Any] = random_arguments(declaration, sizes, np.random.default_rng(0), "float32")
+    kinds = {name: (array.shape, array.dtype) for name, array in drawn.items()}
+    assert kinds == {"ids": ((2, 3), int), "table": ((4, 5), "f4"), "bias": ((5,), "f4"), "real": ((1, 2), bool)}
+    assert op(**drawn)[0] is drawn["ids"]
+    with pytest.raises(ValueError, match="scale is nan"):
+        op(**drawn, scale=np.nan)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'bias'"):
+        op(drawn["ids"], drawn["table"])  # pyright: ignore[reportCallIssue]
+
+
+@every_pair
+def test_without_checks_it_is_the_same_function(op):
+    for call in (forwards()[op], backwards()[op]):
+        plain = vars(call.function).get("unchecked", call.function)
+        expected, found = call(), plain(**call.arrays, **call.options)
+        np.testing.assert_equal(found, expected)
+
+
+def test_the_unchecked_table_checks_no_shapes_but_ids():
+    plain = numpy_ops.unchecked()
+    assert plain.relu.forward([1, -1])[0].tolist() == [1, 0]
+    assert plain.relu.forward is unchecked(ops.relu_forward)
+    for op, arrays in (("cross_entropy", (X,)), ("linear_cross_entropy", (X, X))):
+        forward = getattr(plain, op).forward
+        for targets, smoothing, message in (
+            (IDS - 3, 0.0, "targets holds -3"),
+            (IDS * 0, 1.5, "label_smoothing is 1.5"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                forward(*arrays, targets, smoothing)
+    with pytest.raises(ValueError, match="ids holds 4"):
+        plain.embedding.forward(np.array([4]), np.ones((4, 2)))
+
+
+def test_a_watched_op_stays_watched():
+    """`functools.wraps` gives a probe's function the attributes of the checked one."""
+    calls: list[Call] = []
+    ops_watched = probe(numpy_ops, calls.append).unchecked()
+    ops_watched.relu.forward(X)
+    assert [call.op for call in calls] == ["relu"]
