@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from .arguments import Array, arguments, gradient_of, unchecked
+from .arguments import Array, arguments, gradient_of
 from .arrays import quiet_products
-from .softmax import softmax_backward, softmax_in_place
+from .softmax import softmax_gradient, softmax_in_place
 
 
 @arguments("query B Tq C, key B Tk C, value B Tk Dv, score_weight C, key_mask?:bool B Tk")
@@ -35,7 +35,7 @@ def additive_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array
     features, value, score_weight, weights = cache
     dvalue = weights.swapaxes(1, 2) @ dout  # weights @ value
     dweights = dout @ value.swapaxes(1, 2)  # (B, Tq, Tk)
-    dscores = unchecked(softmax_backward)(dweights, weights)
+    dscores = softmax_gradient(dweights, weights)
     width = len(score_weight)
     dscore_weight = dscores.reshape(-1) @ features.reshape(dscores.size, width)  # scores = features @ score_weight
     dsum = 1 - features * features  # features = tanh(query + key)

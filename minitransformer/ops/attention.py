@@ -7,8 +7,8 @@ import numpy as np
 
 from .arguments import Array, arguments, check_flag, check_integer, check_number, gradient_of, unchecked
 from .arrays import quiet_products
-from .dropout import Dropout, check_dropout, dropout_backward, dropout_forward
-from .softmax import softmax_backward, softmax_in_place
+from .dropout import Dropout, check_dropout, drop, drop_backward
+from .softmax import softmax_gradient, softmax_in_place
 
 SMALLEST_BLOCK = 128
 """Queries: windowed attention takes at least so many at a time."""
@@ -27,7 +27,7 @@ def attend(
     if mask is not None:
         scores = np.where(mask, scores, scores.dtype.type(-np.inf))
     weights = softmax_in_place(scores)
-    dropped, dropout_cache = unchecked(dropout_forward)(weights, dropout)
+    dropped, dropout_cache = drop(weights, dropout)
     out = dropped @ value  # (B, H, Tq, Dv)
     return out, (query, key, value, factor, weights, dropped, dropout_cache)
 
@@ -37,8 +37,8 @@ def attend_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
     query, key, value, factor, weights, dropped, dropout_cache = cache
     dvalue = dropped.swapaxes(-1, -2) @ dout  # out = dropped @ value
     ddropped = dout @ value.swapaxes(-1, -2)  # (B, H, Tq, Tk)
-    dweights = unchecked(dropout_backward)(ddropped, dropout_cache)
-    dscores = unchecked(softmax_backward)(dweights, weights)  # 0 where the weight is 0: behind the mask
+    dweights = drop_backward(ddropped, dropout_cache)
+    dscores = softmax_gradient(dweights, weights)  # 0 where the weight is 0: behind the mask
     dquery = dscores @ key  # scores = (query * factor) @ keyᵀ
     dquery *= factor
     dkey = dscores.swapaxes(-1, -2) @ (query * factor)
@@ -72,7 +72,7 @@ def attention_forward(
     """
     if window is not None and dropout is None and key.shape[2] > 2 * _block_size(window):
         return _windowed_forward(query, key, value, causal, key_mask, int(window), scale)
-    mask = unchecked(attention_mask)(query.shape[2], key.shape[2], causal, key_mask, window)
+    mask = allowed_keys(query.shape[2], key.shape[2], causal, key_mask, window)
     return attend(query, key, value, mask, scale, dropout)
 
 
@@ -101,7 +101,7 @@ def attention_weights(
     scale: float | None = None,
 ) -> Array:
     """The softmax matrix `(B, H, Tq, Tk)` of `attention_forward`, for pictures and for teaching."""
-    mask = unchecked(attention_mask)(query.shape[2], key.shape[2], causal, key_mask, window)
+    mask = allowed_keys(query.shape[2], key.shape[2], causal, key_mask, window)
     _, (*_, weights, _, _) = attend(query, key, key, mask, scale, None)
     return weights
 
@@ -146,6 +146,9 @@ def attention_mask(
     return real if mask is None else mask & real
 
 
+allowed_keys = unchecked(attention_mask)
+
+
 # --- A window on a long sequence ------------------------------------------------------------------------------
 
 
@@ -165,7 +168,7 @@ def _windowed_forward(
         keys = slice(min(max(first - window, 0), num_keys), max(last + 1 + (0 if causal else window), 0))
         real = None if key_mask is None else key_mask[:, keys]
         size = len(range(*keys.indices(num_keys)))
-        mask = unchecked(attention_mask)(queries.stop - start, size, causal, real, window, first - keys.start)
+        mask = allowed_keys(queries.stop - start, size, causal, real, window, first - keys.start)
         block = query[:, :, queries], key[:, :, keys], value[:, :, keys]
         out[:, :, queries], cache = attend(*block, mask, scale, None)
         blocks.append((queries, keys, cache))

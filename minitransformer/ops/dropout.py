@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arguments import Array, arguments, check_integer, check_number, gradient_of
+from .arguments import Array, arguments, check_integer, check_number, gradient_of, unchecked
 
 RESOLUTION = 1 << 16
 """A mask compares 16 random bits with the rate: the rate is rounded to a multiple of 1/65536, and the scale with it."""
@@ -96,6 +96,10 @@ def dropout_backward(dy: Array, cache: tuple | None) -> Array:
         return dy
     kept, scale = cache
     return dy * kept * scale
+
+
+drop, drop_backward = unchecked(dropout_forward), unchecked(dropout_backward)
+"""For other ops, which have checked what they were given."""
 
 
 def dropout_mask(shape: tuple[int, ...], dropout: Dropout) -> Array:

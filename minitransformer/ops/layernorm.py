@@ -4,7 +4,7 @@ import numpy as np
 
 from .arguments import Array, arguments, gradient_of, not_negative, unchecked
 from .arrays import column_sums, quiet_products, row_means
-from .dropout import Dropout, check_dropout, dropout_backward, dropout_forward
+from .dropout import Dropout, check_dropout, drop, drop_backward
 
 
 @arguments("x ... C≥1, gamma C, beta C", eps=not_negative)
@@ -44,13 +44,16 @@ def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
     return dx, dgamma, dbeta
 
 
+normalise, normalise_backward = unchecked(layernorm_forward), unchecked(layernorm_backward)
+
+
 @arguments("x ... C≥1, sublayer_out ... C, gamma C, beta C", eps=not_negative, dropout=check_dropout)
 def add_layernorm_forward(
     x: Array, sublayer_out: Array, gamma: Array, beta: Array, eps: float = 1e-5, dropout: Dropout | None = None
 ) -> tuple[Array, tuple]:
     """The paper's Add & Norm: `LayerNorm(x + Dropout(sublayer_out))`. Source: Vaswani 2017, §3.1 and §5.4."""
-    dropped, dropout_cache = unchecked(dropout_forward)(sublayer_out, dropout)
-    y, norm_cache = unchecked(layernorm_forward)(x + dropped, gamma, beta, eps)
+    dropped, dropout_cache = drop(sublayer_out, dropout)
+    y, norm_cache = normalise(x + dropped, gamma, beta, eps)
     return y, (norm_cache, dropout_cache)
 
 
@@ -58,5 +61,5 @@ def add_layernorm_forward(
 def add_layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
     """Gradients `(dx, dsublayer_out, dgamma, dbeta)`: the sum sends the same gradient down both of its branches."""
     norm_cache, dropout_cache = cache
-    dx, dgamma, dbeta = unchecked(layernorm_backward)(dy, norm_cache)
-    return dx, unchecked(dropout_backward)(dx, dropout_cache), dgamma, dbeta
+    dx, dgamma, dbeta = normalise_backward(dy, norm_cache)
+    return dx, drop_backward(dx, dropout_cache), dgamma, dbeta

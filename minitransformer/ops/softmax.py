@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .arguments import Array, arguments, gradient_of
+from .arguments import Array, arguments, gradient_of, unchecked
 
 
 @arguments("x ... n")
@@ -25,6 +25,10 @@ def softmax_backward(dy: Array, cache: Array) -> Array:
     return dx
 
 
+softmax_gradient = unchecked(softmax_backward)
+"""For other ops, which have checked what they were given."""
+
+
 def softmax_in_place(x: Array) -> Array:
     """`softmax_forward`'s output, written over `x`: the scores of attention are many, and its own."""
     with np.errstate(over="ignore"):  # the lowest number minus the largest is −inf, as exp needs it
@@ -43,11 +47,14 @@ def log_softmax(x: Array) -> Array:
     return shifted
 
 
+LOWEST = {np.dtype(dtype): np.finfo(dtype).min for dtype in (np.float32, np.float64)}
+
+
 def row_maximum(x: Array) -> Array:
     """The maximum of each row, `(..., 1)`; where that is −inf the lowest number, since −inf − (−inf) is NaN."""
-    return x.max(axis=-1, keepdims=True, initial=np.finfo(x.dtype).min)
+    return np.maximum.reduce(x, axis=-1, keepdims=True, initial=LOWEST[x.dtype])
 
 
 def total(exponentials: Array) -> Array:
     """Each row's sum, `(..., 1)`: at least 1, which is the maximum's own; a row of all −inf has 0, here 1."""
-    return np.maximum(exponentials.sum(axis=-1, keepdims=True), 1)
+    return np.maximum(np.add.reduce(exponentials, axis=-1, keepdims=True), 1)

@@ -129,8 +129,8 @@ BREAKAGES = [
     Breakage(
         "NaN for a row with nothing to attend to",
         "ops/softmax.py",
-        "return np.maximum(exponentials.sum(axis=-1, keepdims=True), 1)",
-        "return exponentials.sum(axis=-1, keepdims=True)",
+        "return np.maximum(np.add.reduce(exponentials, axis=-1, keepdims=True), 1)",
+        "return np.add.reduce(exponentials, axis=-1, keepdims=True)",
         "tests/ops/test_softmax.py",
     ),
     Breakage(
