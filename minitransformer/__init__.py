@@ -14,16 +14,10 @@ TYPE_CHECKING = False  # but for type checkers, which know the name; importing `
 if TYPE_CHECKING:
     from typing import Any
 
-    from minitransformer.checkpoint import (
-        Checkpoint,
-        CheckpointError,
-        average_checkpoints,
-        load_checkpoint,
-        save_checkpoint,
-    )
     from minitransformer.data.batching import Batch, Batches
     from minitransformer.data.token_dataset import TokenDataset
     from minitransformer.data.tokenizer import BPETokenizer
+    from minitransformer.decoding import Translator
     from minitransformer.evaluation import evaluate
     from minitransformer.gradcheck import check_gradients
     from minitransformer.models import (
@@ -35,7 +29,13 @@ if TYPE_CHECKING:
         TransformerConfig,
     )
     from minitransformer.training import Trainer, TrainingDiverged, TrainingSettings
-    from minitransformer.translator import Translator
+    from minitransformer.training.checkpoint import (
+        Checkpoint,
+        CheckpointError,
+        average_checkpoints,
+        load_checkpoint,
+        save_checkpoint,
+    )
 
 __version__ = "0.1.0"
 
@@ -65,7 +65,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "checkpoint": ("Checkpoint", "CheckpointError", "average_checkpoints", "load_checkpoint", "save_checkpoint"),
+    "training.checkpoint": (
+        "Checkpoint",
+        "CheckpointError",
+        "average_checkpoints",
+        "load_checkpoint",
+        "save_checkpoint",
+    ),
     "data.batching": ("Batch", "Batches"),
     "data.token_dataset": ("TokenDataset",),
     "data.tokenizer": ("BPETokenizer",),
@@ -80,9 +86,9 @@ _HOMES = {
         "TransformerConfig",
     ),
     "training": ("Trainer", "TrainingDiverged", "TrainingSettings"),
-    "translator": ("Translator",),
+    "decoding": ("Translator",),
 }
-_MODULES = ("data", "decoding", "gradcheck", "layers", "models", "ops", "optimizer", "plots", "training")
+_MODULES = ("data", "decoding", "gradcheck", "layers", "models", "ops", "plots", "training")
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 

@@ -86,7 +86,7 @@ def least_training_bytes(config: ModelConfig, threads: int, dtype: str = "float3
 def activations(config: TransformerConfig, length: int) -> int:
     """Numbers kept for the backward for one source and one target token, both sentences `length` tokens long.
 
-        each attention            3·H·(d_k + d_v) + H·n    queries, keys, values, their results; a row of weights
+        each attention            2·H·(d_k + d_v) + H·n    queries, keys, values, their results; a row of weights
         each feed-forward         F                        its hidden layer
         each residual connection  2·C                      the normalised sum, and what leaves it
         each embedding            C
@@ -94,7 +94,7 @@ def activations(config: TransformerConfig, length: int) -> int:
     Dropout adds a byte for each number that it may drop. The temporary arrays of the backward come on top, about a
     quarter as much again.
     """
-    attention = config.num_heads * (3 * (config.key_width + config.value_width) + length)
+    attention = config.num_heads * (2 * (config.key_width + config.value_width) + length)
     encoder_layer = attention + config.d_ff + 2 * 2 * config.d_model
     decoder_layer = 2 * attention + config.d_ff + 3 * 2 * config.d_model
     return config.num_layers * encoder_layer + config.decoder_layers * decoder_layer + 2 * config.d_model

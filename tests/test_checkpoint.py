@@ -16,8 +16,8 @@ from support.flipped import flips
 from support.folders import largest_file
 
 from minitransformer import RecurrentConfig, RecurrentTranslator
-from minitransformer import checkpoint as checkpoint_module
-from minitransformer.checkpoint import (
+from minitransformer.training import checkpoint as checkpoint_module
+from minitransformer.training.checkpoint import (
     Checkpoint,
     CheckpointError,
     average_checkpoints,

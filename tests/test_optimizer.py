@@ -6,7 +6,7 @@ import torch
 
 from minitransformer.layers import FlatParameters, Parameter
 from minitransformer.ops import numpy_ops
-from minitransformer.optimizer import Adam, Schedule, clip_scale, noam
+from minitransformer.training.optimizer import Adam, Schedule, clip_scale, noam
 
 SHAPES = {"weight": (5, 3), "bias": (3,), "table": (300, 257)}  # together more than one block of the in-place update
 

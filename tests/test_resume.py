@@ -16,10 +16,16 @@ from support.folders import assert_same_training, contents, largest_file
 from support.processes import dead_process, wait_for
 from support.toy_training import SETTINGS, TESTS, backwards, toy_model, toy_trainer
 
-from minitransformer.checkpoint import CheckpointError, latest, list_checkpoints, load_checkpoint, save_checkpoint
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.sealed_json import seal
 from minitransformer.training import read_log
+from minitransformer.training.checkpoint import (
+    CheckpointError,
+    latest,
+    list_checkpoints,
+    load_checkpoint,
+    save_checkpoint,
+)
 
 LONG = 200
 

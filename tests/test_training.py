@@ -10,12 +10,12 @@ import pytest
 from support.toy_training import SETTINGS, TOKENIZER, backwards, toy_model, toy_trainer
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from minitransformer.checkpoint import list_checkpoints, load_checkpoint
 from minitransformer.data.batching import Batches, collate
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.layers import DropoutStream
-from minitransformer.optimizer import Adam, noam
 from minitransformer.training import DataParallel, TrainingDiverged, read_log
+from minitransformer.training.checkpoint import list_checkpoints, load_checkpoint
+from minitransformer.training.optimizer import Adam, noam
 from minitransformer.training.signals import StopRequest
 
 

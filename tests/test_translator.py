@@ -8,11 +8,10 @@ import pytest
 from test_threads import blas_threads
 from threadpoolctl import threadpool_limits
 
-from minitransformer.checkpoint import Checkpoint, CheckpointError, save_checkpoint
 from minitransformer.data.tokenizer import BPETokenizer
-from minitransformer.decoding import beam_search, greedy_search
+from minitransformer.decoding import Translation, Translator, beam_search, greedy_search, search
 from minitransformer.models import Transformer, TransformerConfig
-from minitransformer.translator import Translation, Translator, search
+from minitransformer.training.checkpoint import Checkpoint, CheckpointError, save_checkpoint
 
 TEXT = [
     "the old dog sleeps in the garden .",
@@ -51,7 +50,7 @@ def test_translations_come_back_in_order_whatever_the_batches(translator, beam, 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_translations_do_not_depend_on_the_number_of_threads(translator, beam, monkeypatch):
-    monkeypatch.setattr("minitransformer.translator.SMALLEST_PART", 1)
+    monkeypatch.setattr("minitransformer.decoding.translator.SMALLEST_PART", 1)
     expected = translator.translate(SENTENCES, beam=beam)
     for threads in (1, 2, 3):
         shared = Translator(translator.model, translator.tokenizer, threads=threads)
@@ -74,7 +73,7 @@ def test_few_sentences_are_split_where_the_parts_stay_large_enough(translator):
 def test_a_wide_beam_takes_few_sentences_at_once_and_changes_nothing(translator, monkeypatch):
     sources, size = [[5, 6, 7, 2]] * 6, translator.model.config.vocab_size
     whole = dict(itertools.chain.from_iterable(zip(*batch, strict=True) for batch in search(translator.model, sources)))
-    monkeypatch.setattr("minitransformer.translator.MOST_LOGITS", 2 * 4 * size)
+    monkeypatch.setattr("minitransformer.decoding.translator.MOST_LOGITS", 2 * 4 * size)
     parts = list(search(translator.model, sources, beam=4))
     assert [len(batch) for batch, _ in parts] == [2, 2, 2]
     assert dict(itertools.chain.from_iterable(zip(*batch, strict=True) for batch in parts)) == whole
@@ -93,7 +92,7 @@ def test_searches_side_by_side_leave_blas_as_it_was(translator):
 
 
 def test_a_beam_of_one_is_greedy(translator, monkeypatch):
-    monkeypatch.delattr("minitransformer.translator.beam_search")
+    monkeypatch.delattr("minitransformer.decoding.beam_search")
     greedy = [greedy_search(translator.model, encoded(translator, s))[0].ids for s in SENTENCES]
     assert translator.translate(SENTENCES, beam=1) == [translator.tokenizer.decode(ids) for ids in greedy]
 

@@ -23,7 +23,7 @@ from minitransformer.data.batching import BOS_ID, EOS_ID, Batch
 from minitransformer.layers import DropoutStream
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.ops import Ops, numpy_ops
-from minitransformer.optimizer import Adam
+from minitransformer.training.optimizer import Adam
 from minitransformer.training.step import loss_and_gradient
 
 from ..graph import Captured

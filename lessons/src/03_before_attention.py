@@ -50,8 +50,8 @@ from minitransformer.ops import (
     tanh_backward,
     tanh_forward,
 )
-from minitransformer.optimizer import Adam, clip_scale
 from minitransformer.threads import Threads
+from minitransformer.training.optimizer import Adam, clip_scale
 
 check = start("03")
 rng = np.random.default_rng(0)

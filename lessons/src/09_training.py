@@ -9,7 +9,7 @@
 # | you know | the [whole model](08_model.ipynb) and its gradients; tokens (02); cross-entropy (01) |
 # | runs in | at most 60 s on 2 cores; no GPU, no PyTorch, no network |
 # | in the paper | §5.1 (batches), §5.3 (Adam, eq. 3), §5.4, §6.1 (averaging) |
-# | in the package | [`optimizer`](../minitransformer/optimizer.py), [trainer](../minitransformer/training/trainer.py) |
+# | in the package | [`training`](../minitransformer/training): optimizer, step, trainer |
 #
 # The gradient says which way is down, for every weight at once. This lesson is about going there: how many tokens to
 # ask, how far to step, and how to do it for days on machines that stop. One rule of the recipe is the difference
@@ -32,7 +32,7 @@ from minitransformer.gradcheck import error
 from minitransformer.grammar import pairs
 from minitransformer.layers import DropoutStream
 from minitransformer.ops import adam_step as package_adam_step
-from minitransformer.optimizer import clip_scale
+from minitransformer.training.optimizer import clip_scale
 
 check = start("09")
 rng = np.random.default_rng(0)

@@ -9,7 +9,7 @@
 # | you know | text ([02](02_text.ipynb)), the model ([08](08_model.ipynb)), training ([09](09_training.ipynb)) |
 # | runs in | 120 s at most on 2 cores; no GPU, no PyTorch, no network |
 # | in the paper | §5 (training), §6.1 (translation), Figures 3–5 (attention maps) |
-# | in the package | [`training`](../minitransformer/training), [`translator`](../minitransformer/translator.py) |
+# | in the package | [`training`](../minitransformer/training), [`decoding`](../minitransformer/decoding) |
 #
 # Every part is written and proved. This lesson puts them together, twice: a small training that you run now, to see how
 # a model *becomes* one; and one of some minutes, whose weights come with the course, to see what it can and cannot do.
@@ -29,12 +29,12 @@ from course.lesson_10.pictures import draw_adjectives, draw_errors, draw_map, dr
 from course.style import BLUE, GREY
 from minitransformer.data.batching import Batches, collate
 from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.decoding import Translator
 from minitransformer.grammar import CONSTRUCTIONS, count_sentences, sample, translate
 from minitransformer.grammar.lexicon.adjectives import ADJECTIVES
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.ops import numpy_ops
-from minitransformer.optimizer import Adam, Schedule, clip_scale
-from minitransformer.translator import Translator
+from minitransformer.training.optimizer import Adam, Schedule, clip_scale
 
 check = start("10")
 threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why

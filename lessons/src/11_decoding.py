@@ -9,7 +9,7 @@
 # | you know | causal attention ([04](04_attention.ipynb)), the trained model ([10](10_translator.ipynb)) |
 # | runs in | 40 s at most on 2 cores; no GPU, no PyTorch, no network |
 # | in the paper | §6.1: "beam search with a beam size of 4 and length penalty α = 0.6"; Table 2 is in BLEU |
-# | in the package | [`decoding`](../minitransformer/decoding.py), [`evaluation`](../minitransformer/evaluation.py) |
+# | in the package | [`decoding`](../minitransformer/decoding), [`evaluation`](../minitransformer/evaluation.py) |
 #
 # A trained model does not give translations. Given a source sentence $X$ and the beginning of a translation, it gives
 # a distribution over the one token that comes next. A sentence $Y = (y_1, \dots, y_T)$, whose last token is `</s>`,
@@ -33,14 +33,13 @@ from threadpoolctl import threadpool_limits
 from course import start
 from course.lesson_11.pictures import draw_beams
 from course.style import BLUE, VERMILION
+from minitransformer.decoding import Translator, penalty
 from minitransformer.decoding import beam_search as package_beam_search
-from minitransformer.decoding import penalty
 from minitransformer.evaluation import evaluate
 from minitransformer.gradcheck import error
 from minitransformer.grammar import sample
 from minitransformer.layers.attention import split_heads
 from minitransformer.ops import attention_forward, numpy_ops
-from minitransformer.translator import Translator
 
 check = start("11")
 threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why

@@ -28,11 +28,11 @@ from threadpoolctl import threadpool_limits
 from course import start
 from course.lesson_12.pictures import draw_bars, draw_every_head, draw_offsets, draw_pruning
 from minitransformer.data.batching import collate
+from minitransformer.decoding import Translator
 from minitransformer.evaluation import evaluate
 from minitransformer.grammar import sample, translate
 from minitransformer.layers import Context
 from minitransformer.layers.attention import split_heads
-from minitransformer.translator import Translator
 
 check = start("12")
 threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why

@@ -45,10 +45,10 @@ from minitransformer.data.batching import Batch
 from minitransformer.gradcheck import error
 from minitransformer.ops import adam_step as package_adam_step
 from minitransformer.ops import numpy_ops
-from minitransformer.optimizer import Adam
 from minitransformer.textbook import textbook_ops
 from minitransformer.threads import Threads
 from minitransformer.training import DataParallel
+from minitransformer.training.optimizer import Adam
 
 check = start("14")
 rng = np.random.default_rng(0)

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint import average_checkpoints, is_step_name, list_checkpoints, save_checkpoint
+from ..training.checkpoint import average_checkpoints, is_step_name, list_checkpoints, save_checkpoint
 from .common import add_option, path_name, positive_int, say
 from .outputs import check_output, is_same_file
 

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic import remove_unfinished
-from ..checkpoint import (
+from ..data.preparation import CorpusChoice, prepare
+from ..decoding import Translator
+from ..evaluation import evaluate, exact_match_by
+from ..grammar import Example, sample
+from ..lock import locked
+from ..models import TransformerConfig
+from ..training import TrainingSettings, check_new
+from ..training.checkpoint import (
     Checkpoint,
     average_checkpoints,
     description_of,
@@ -18,13 +25,6 @@ from ..checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from ..data.preparation import CorpusChoice, prepare
-from ..evaluation import evaluate, exact_match_by
-from ..grammar import Example, sample
-from ..lock import locked
-from ..models import TransformerConfig
-from ..training import TrainingSettings, check_new
-from ..translator import Translator
 from .common import (
     add_option,
     given,

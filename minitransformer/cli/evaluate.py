@@ -7,8 +7,8 @@ from typing import Any
 from ..data import multi30k
 from ..data.preparation import DATASETS, CorpusChoice
 from ..data.sentence_pairs import ParallelFiles
+from ..decoding import Translator
 from ..evaluation import evaluate
-from ..translator import Translator
 from .backend import add_backend_options, chosen_backend
 from .common import (
     add_checkpoint_argument,

@@ -4,10 +4,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint import Checkpoint, load_checkpoint
 from ..costs import flops_per_token, inference_bytes, parameter_groups, training_bytes
 from ..models import PRESETS, TransformerConfig
 from ..training import TrainingSettings
+from ..training.checkpoint import Checkpoint, load_checkpoint
 from .common import add_checkpoint_argument, add_option, as_bytes, given, positive_int, say
 
 BATCH_TOKENS = 4096

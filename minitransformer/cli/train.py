@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint import Checkpoint, latest, load_checkpoint
 from ..config import help_of
 from ..costs import least_training_bytes
 from ..data.preparation import DATASETS, CorpusChoice, PreparedData, kept_choice, open_prepared, prepare
+from ..decoding import Translator
 from ..evaluation import evaluate
 from ..lock import locked
 from ..models import PRESETS, EncoderDecoder, ModelConfig, TransformerConfig, build_model
 from ..ops import numpy_ops
 from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, TrainingSettings, check_new, read_log
-from ..translator import Translator
+from ..training.checkpoint import Checkpoint, latest, load_checkpoint
 from .backend import NUMPY, Backend, add_backend_options, chosen_backend
 from .common import (
     add_field_options,

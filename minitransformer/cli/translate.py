@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..data.sentence_pairs import MAX_LINE_BYTES, decode_line, read_lines
-from ..translator import Translation, Translator
+from ..decoding import Translation, Translator
 from .backend import add_backend_options, chosen_backend
 from .common import (
     add_checkpoint_argument,

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from ..checkpoint import Checkpoint, CheckpointError
 from ..config import SMALLEST, Config, positive, rate, whole
-from ..optimizer import Schedule
 from ..threads import MOST_THREADS
+from .checkpoint import Checkpoint, CheckpointError
+from .optimizer import Schedule
 
 MOST_ACCUMULATED = 4096  # all of a step's batches are in memory at once; at the default size these have 16 M tokens
 RESUMED = {"settings", "data", "tokens"}

@@ -14,8 +14,8 @@ from ..data.batching import Batch
 from ..layers import DropoutStream
 from ..models import EncoderDecoder
 from ..ops import Array
-from ..optimizer import Adam, clip_scale
 from ..threads import Threads
+from .optimizer import Adam, clip_scale
 
 # The trainer says in one sentence that a loss grows beyond all numbers; NumPy's warnings on the way add nothing.
 without_overflow_warnings = np.errstate(over="ignore", invalid="ignore")

@@ -18,7 +18,12 @@ from typing import Any, Literal
 import numpy as np
 
 from ..atomic import remove_unfinished
-from ..checkpoint import (
+from ..data import BPETokenizer
+from ..data.batching import Batch, Batches, check_special_ids
+from ..data.token_dataset import TokenDataset
+from ..lock import locked
+from ..models import EncoderDecoder
+from .checkpoint import (
     Checkpoint,
     CheckpointError,
     checkpoint_path,
@@ -29,12 +34,7 @@ from ..checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
-from ..data import BPETokenizer
-from ..data.batching import Batch, Batches, check_special_ids
-from ..data.token_dataset import TokenDataset
-from ..lock import locked
-from ..models import EncoderDecoder
-from ..optimizer import Adam
+from .optimizer import Adam
 from .progress import Progress
 from .settings import TrainingSettings
 from .signals import StopRequest

@@ -22,14 +22,13 @@ from workloads import (
 )
 
 from minitransformer.allocator import keep_freed_memory
-from minitransformer.decoding import greedy_search
+from minitransformer.decoding import greedy_search, search
 from minitransformer.models import Decoding, Transformer, TransformerConfig
 from minitransformer.ops import attention_backward, attention_forward, numpy_ops
-from minitransformer.optimizer import Adam
 from minitransformer.textbook import textbook_ops
 from minitransformer.threads import Threads
 from minitransformer.training import DataParallel
-from minitransformer.translator import search
+from minitransformer.training.optimizer import Adam
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from support.cli_runs import SMALL, Command, Run, write_corpus
 import minitransformer
 import paper
 from minitransformer import load_checkpoint
-from minitransformer.checkpoint import checkpoint_path
+from minitransformer.training.checkpoint import checkpoint_path
 
 Arguments = list[str | Path]
 Steps = Generator[Arguments, str, None]

@@ -13,10 +13,10 @@ from support.folders import contents
 from support.processes import dead_process
 
 from minitransformer import TrainingSettings, TransformerConfig, load_checkpoint, save_checkpoint
-from minitransformer.checkpoint import checkpoint_path
 from minitransformer.cli import demo, main
 from minitransformer.data import preparation
 from minitransformer.training import read_log
+from minitransformer.training.checkpoint import checkpoint_path
 
 SIZES: dict[str, Any] = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_layers": 1, "max_length": 200}
 

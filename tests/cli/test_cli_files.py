@@ -14,10 +14,10 @@ from support.folders import contents
 from support.processes import wait_for
 
 from minitransformer import Translator, cli
-from minitransformer.checkpoint import list_checkpoints
 from minitransformer.data.tokenizer import BPETokenizer
 from minitransformer.lock import LOCK_NAME
 from minitransformer.training import read_log
+from minitransformer.training.checkpoint import list_checkpoints
 
 
 @pytest.fixture

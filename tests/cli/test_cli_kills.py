@@ -12,8 +12,8 @@ from support.folders import assert_same_training
 from support.processes import killed_before_operation
 
 from minitransformer.atomic import atomic_write
-from minitransformer.checkpoint import list_checkpoints
 from minitransformer.cli import main
+from minitransformer.training.checkpoint import list_checkpoints
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills as POSIX does")
 

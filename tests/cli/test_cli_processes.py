@@ -13,10 +13,10 @@ from support.processes import wait_for
 
 import minitransformer
 from minitransformer import Translator, load_checkpoint
-from minitransformer.checkpoint import checkpoint_path, latest
 from minitransformer.cli import main
 from minitransformer.cli.common import one_line
 from minitransformer.training import read_log
+from minitransformer.training.checkpoint import checkpoint_path, latest
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(trained: Run, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from command_line import FINE
 from forked import Attack, Outcome
 
-from minitransformer.checkpoint import OPTIMIZER_PREFIX
+from minitransformer.training.checkpoint import OPTIMIZER_PREFIX
 
 BLANK = "0" * 64
 RESUMED = "run/step-00000004.safetensors"

@@ -8,8 +8,8 @@ import numpy as np
 from support.cli_runs import SMALL, write_corpus
 
 from minitransformer import RecurrentConfig, RecurrentTranslator, load_checkpoint, save_checkpoint
-from minitransformer.checkpoint import Checkpoint
 from minitransformer.cli import main
+from minitransformer.training.checkpoint import Checkpoint
 
 ESCAPES = "\x1b[31mred\x1b[0m"
 """What turns a terminal's text red."""

@@ -13,7 +13,7 @@ from minitransformer.decoding import beam_search
 from minitransformer.gradcheck import error
 from minitransformer.layers import DropoutStream
 from minitransformer.models import build_model
-from minitransformer.optimizer import Adam
+from minitransformer.training.optimizer import Adam
 from minitransformer.training.step import loss_and_gradient
 
 KINDS = ["tanh, attention", "lstm", "convolutional"]

@@ -15,8 +15,8 @@ from minitransformer.data.batching import Batch
 from minitransformer.layers import DropoutStream
 from minitransformer.models import Transformer
 from minitransformer.ops import as_it_is, numpy_ops
-from minitransformer.optimizer import Adam
 from minitransformer.training import DataParallel, training_step
+from minitransformer.training.optimizer import Adam
 from minitransformer.training.step import loss_and_gradient
 
 SEED = 5

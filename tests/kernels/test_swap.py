@@ -13,14 +13,14 @@ from support.spies import Spies
 from support.toy_training import backwards
 
 import kernels
-from minitransformer import Trainer, TrainingSettings, translator
-from minitransformer.decoding import beam_search, greedy_search
+from minitransformer import Trainer, TrainingSettings
+from minitransformer.decoding import beam_search, greedy_search, translator
 from minitransformer.gradcheck import error
 from minitransformer.models import Transformer
 from minitransformer.ops import numpy_ops
-from minitransformer.optimizer import Adam
 from minitransformer.threads import Threads
 from minitransformer.training import read_log
+from minitransformer.training.optimizer import Adam
 
 BATCH = ragged([4, 2, 5], [3, 4, 1])
 CONFIGS = {

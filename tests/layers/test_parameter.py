@@ -10,7 +10,7 @@ from support.prove_layer import placed
 from minitransformer.layers import FlatParameters, Layer, Linear, Parameter, TokenEmbedding
 from minitransformer.ops import numpy_ops
 from minitransformer.ops.initialize import constant
-from minitransformer.optimizer import Adam
+from minitransformer.training.optimizer import Adam
 
 
 class Odd(Layer):

@@ -6,10 +6,10 @@ import numpy as np
 from safetensors import safe_open
 
 from course.sources import LESSONS
-from minitransformer.checkpoint import load_checkpoint
+from minitransformer.decoding import Translator
 from minitransformer.grammar import sample
 from minitransformer.models import build_model
-from minitransformer.translator import Translator
+from minitransformer.training.checkpoint import load_checkpoint
 
 WEIGHTS = LESSONS / "weights" / "en-de.safetensors"
 

@@ -8,9 +8,8 @@ import pytest
 from support.model_cases import BASELINES, every_baseline
 from support.toy_training import SETTINGS, TOKENIZER, toy_model, toy_trainer
 
-from minitransformer.checkpoint import CheckpointError, checkpoint_path, load_checkpoint, save_checkpoint
 from minitransformer.data.batching import pad
-from minitransformer.decoding import beam_search, greedy_search
+from minitransformer.decoding import Translator, beam_search, greedy_search
 from minitransformer.models import (
     ConvolutionalConfig,
     RecurrentConfig,
@@ -20,8 +19,8 @@ from minitransformer.models import (
     config_from_dict,
 )
 from minitransformer.ops import numpy_ops
-from minitransformer.optimizer import Adam
-from minitransformer.translator import Translator
+from minitransformer.training.checkpoint import CheckpointError, checkpoint_path, load_checkpoint, save_checkpoint
+from minitransformer.training.optimizer import Adam
 
 LEARNERS = {
     "tanh": (RecurrentConfig(12, 32, cell="tanh", attention=False, dropout=0.0, max_length=16), 2, 300),

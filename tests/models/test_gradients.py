@@ -16,7 +16,7 @@ from minitransformer.gradcheck import error, numerical_gradient
 from minitransformer.layers import DropoutStream
 from minitransformer.models import EncoderDecoder
 from minitransformer.ops import numpy_ops
-from minitransformer.optimizer import Adam, noam
+from minitransformer.training.optimizer import Adam, noam
 
 TOLERANCE = 1e-9
 

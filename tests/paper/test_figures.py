@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitransformer.optimizer import noam
+from minitransformer.training.optimizer import noam
 from paper.experiment import GRAMMAR, Context, Findings, Task
 from paper.experiments import figures
 from paper.trials.runner import Runner

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from minitransformer.decoding import AttentionMaps
 from minitransformer.grammar import sample, translate
-from minitransformer.translator import AttentionMaps
 from paper.experiments.figures.dependencies import (
     ANTECEDENT,
     ARTICLE,

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from support.processes import dead_process, wait_for
 
-from minitransformer.checkpoint import CheckpointError, load_checkpoint
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import Batches, collate
 from minitransformer.data.preparation import CorpusChoice, prepare
 from minitransformer.lock import locked
 from minitransformer.models import RecurrentConfig, TransformerConfig
 from minitransformer.training import Trainer, TrainingDiverged, TrainingSettings
+from minitransformer.training.checkpoint import CheckpointError, load_checkpoint
 from paper.trials import run as running
 from paper.trials import runner as runners
 from paper.trials.run import Interrupted, likelihood

@@ -12,7 +12,7 @@ PARAMETERS = [
     ),
     Breakage(
         "a narrow copy of the parameters that stays behind a step",
-        "optimizer.py",
+        "training/optimizer.py",
         '{"shadow": parameters.shadow}',
         "{}",
         "tests/kernels/test_swap.py",

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from support.processes import signal_before_operation
 
-from minitransformer.checkpoint import latest
 from minitransformer.data import BPETokenizer
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.training import Trainer, TrainingSettings
+from minitransformer.training.checkpoint import latest
 
 TESTS = Path(__file__).parents[1]
 SETTINGS = TrainingSettings(

@@ -18,10 +18,10 @@ from minitransformer.costs import flops_per_token, num_parameters, training_byte
 from minitransformer.data.batching import Batch
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.ops import Ops, numpy_ops
-from minitransformer.optimizer import Adam
 from minitransformer.plots.page import BLUE, INK, VERMILION, Page, text_style
 from minitransformer.threads import available_cores
 from minitransformer.training import DataParallel, training_step
+from minitransformer.training.optimizer import Adam
 
 from ..charts import finish
 from ..experiment import Context, Findings, Task

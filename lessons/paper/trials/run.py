@@ -9,14 +9,14 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from minitransformer.checkpoint import average_checkpoints, latest, list_checkpoints, save_checkpoint
 from minitransformer.data.batching import PAD_ID, Batch, Batches, collate
 from minitransformer.data.preparation import PreparedData
 from minitransformer.data.sentence_pairs import SentencePair
+from minitransformer.decoding import search
 from minitransformer.models import EncoderDecoder, build_model
 from minitransformer.ops import Ops, numpy_ops
 from minitransformer.training import LOG_NAME, Trainer, TrainingDiverged, TrainingSettings, read_log
-from minitransformer.translator import search
+from minitransformer.training.checkpoint import average_checkpoints, latest, list_checkpoints, save_checkpoint
 
 from .bootstrap import bleu_statistics, bracket_statistics
 from .counting import counting

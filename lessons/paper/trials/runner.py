@@ -22,12 +22,12 @@ from time import perf_counter
 
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.atomic import atomic_write, remove_unfinished
-from minitransformer.checkpoint import CheckpointError, list_checkpoints
 from minitransformer.data.preparation import CorpusChoice, PreparedData, fingerprint_of, open_prepared, prepare
 from minitransformer.lock import locked
 from minitransformer.ops import Ops, numpy_ops
 from minitransformer.sealed_json import seal, unseal
 from minitransformer.training import LOG_NAME
+from minitransformer.training.checkpoint import CheckpointError, list_checkpoints
 from minitransformer.training.signals import StopRequest
 from minitransformer.visible import visible
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from minitransformer.data.batching import collate
 from minitransformer.data.preparation import CorpusChoice, PreparedData
+from minitransformer.decoding import Translator
 from minitransformer.grammar import sample
 from minitransformer.layers import SinusoidalPositions
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.ops import numpy_ops
-from minitransformer.optimizer import noam
 from minitransformer.plots.page import BLUE, GREEN, GREY, INK, SKY, VERMILION, Page
-from minitransformer.translator import Translator
+from minitransformer.training.optimizer import noam
 
 from ...charts import finish
 from ...experiment import Context, Findings, Task

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from numpy.typing import NDArray
 
+from minitransformer.decoding import AttentionMaps, Translator
 from minitransformer.grammar import Example
 from minitransformer.plots.attention import COLOURS, SCALE
 from minitransformer.plots.page import BLUE, GREY, INK, VERMILION, Page, fitted, text_style
-from minitransformer.translator import AttentionMaps, Translator
 
 from ...trials.bootstrap import MEAN, Interval, interval
 from .dependencies import FAR, Dependency, Kind, pieces

@@ -24,8 +24,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .models import ModelConfig
-from .ops import Array, Ops
+from ..models import ModelConfig
+from ..ops import Array, Ops
 
 MOST_LENGTH_PENALTY = 10
 """The largest α: Wu 2016 tries 0 to 1. At 10 length alone decides, and no length takes the penalty beyond a float."""

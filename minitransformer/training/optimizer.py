@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .layers import FlatParameters
-from .ops import Array, Ops
+from ..layers import FlatParameters
+from ..ops import Array, Ops
 
 
 class Adam:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .checkpoint import CheckpointError, load_checkpoint
-from .data.batching import check_special_ids, pad
-from .data.tokenizer import BPETokenizer
-from .decoding import Hypothesis, beam_search, greedy_search
-from .models import EncoderDecoder, Transformer
-from .ops import Ops, numpy_ops
-from .threads import Threads
+from ..data.batching import check_special_ids, pad
+from ..data.tokenizer import BPETokenizer
+from ..models import EncoderDecoder, Transformer
+from ..ops import Ops, numpy_ops
+from ..threads import Threads
+from ..training.checkpoint import CheckpointError, load_checkpoint
+from .search import Hypothesis, beam_search, greedy_search
 
 SMALLEST_PART = 256
 """Padded source tokens: a batch is not split over threads into smaller parts than this."""

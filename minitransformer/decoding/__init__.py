@@ -1,0 +1,17 @@
+"""Decoding: searches for the most probable target, and sentences in, sentences out."""
+
+from .search import MOST_LENGTH_PENALTY, Decodable, Hypothesis, beam_search, greedy_search, penalty
+from .translator import AttentionMaps, Translation, Translator, search
+
+__all__ = [
+    "MOST_LENGTH_PENALTY",
+    "AttentionMaps",
+    "Decodable",
+    "Hypothesis",
+    "Translation",
+    "Translator",
+    "beam_search",
+    "greedy_search",
+    "penalty",
+    "search",
+]
