@@ -1,7 +1,5 @@
 """What lessons 14 and 17 measure with: races in which calls take turns, and ops that tell how long each took."""
 
-import importlib.util
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -110,17 +108,6 @@ def blas_threads(count: int) -> Iterator[None]:
     """BLAS with so many threads of its own, for a while."""
     with threadpool_limits(count, user_api="blas"):
         yield
-
-
-def benchmark(name: str) -> Any:
-    """A module of the race against PyTorch, tests/benchmarks: its naive ops, say."""
-    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(name, module)
-    spec.loader.exec_module(module)
-    return module
 
 
 class Passes(np.ndarray):

@@ -21,7 +21,11 @@ def embedding_backward(dy: Array, cache: tuple, out: Array | None = None) -> Arr
     """
     ids, table, scale = cache
     dtable = np.zeros(table.shape, table.dtype) if out is None else check_out("out", out, table)
-    rows = scale * dy.reshape(ids.size, table.shape[1])
-    for i, row in zip(ids.reshape(-1).tolist(), rows, strict=True):  # in NumPy 2.4 faster than np.add.at
-        dtable[i] += row  # scale * table[ids]
+    if ids.size:
+        # As np.add.at, and faster: rows of equal ids are brought together and summed in one sweep.
+        order = np.argsort(ids, axis=None, kind="stable")
+        ordered = ids.reshape(-1)[order]
+        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        sums = np.add.reduceat(dy.reshape(ids.size, table.shape[1])[order], starts, axis=0)
+        dtable[ordered[starts]] += scale * sums  # scale * table[ids]
     return dtable

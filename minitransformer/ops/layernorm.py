@@ -17,11 +17,11 @@ def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) ->
     """
     centred = x - row_means(x)
     variance = np.vecdot(centred, centred)[..., None] / x.shape[-1]
-    std = np.sqrt(variance + float(eps))  # (..., 1)
-    normed = np.divide(centred, std, out=centred)  # (..., C): mean 0, variance 1
+    rstd = 1 / np.sqrt(variance + float(eps))  # (..., 1)
+    normed = np.multiply(centred, rstd, out=centred)  # (..., C): mean 0, variance 1
     y = gamma * normed
     y += beta
-    return y, (normed, std, gamma)
+    return y, (normed, rstd, gamma)
 
 
 @gradient_of(lambda cache: cache[0])
@@ -29,18 +29,18 @@ def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) ->
 def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dx, dgamma, dbeta)`.
 
-    With `n = (x − mean) / std` and `dn = dy · gamma`: `dx = (dn − mean(dn) − n · mean(dn · n)) / std`. y stays the same
-    where x moves along (1, …, 1), which the mean removes, or (but for eps) along n, which the variance removes: dx has
-    no part in these two directions, and the two means subtract it.
+    With `n = (x − mean) · rstd` and `dn = dy · gamma`: `dx = (dn − mean(dn) − n · mean(dn · n)) · rstd`. y stays the
+    same where x moves along (1, …, 1), which the mean removes, or (but for eps) along n, which the variance removes: dx
+    has no part in these two directions, and the two means subtract it.
     """
-    normed, std, gamma = cache
+    normed, rstd, gamma = cache
     dbeta = column_sums(dy)  # y += beta
     dgamma = column_sums(dy * normed)  # y = gamma * normed
     dx = dy * gamma  # dn
     along_normed = np.vecdot(dx, normed)[..., None] / len(gamma)
     dx -= row_means(dx)
     dx -= normed * along_normed
-    dx /= std
+    dx *= rstd
     return dx, dgamma, dbeta
 
 

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from course.measuring import Passes, Stopwatch, benchmark, caches, page_faults, quietest, race
+from course.measuring import BENCHMARKS, Passes, Stopwatch, caches, page_faults, quietest, race
 from minitransformer.ops import linear_forward, numpy_ops
 
 
@@ -48,7 +48,7 @@ def test_the_quietest_of_profiles_and_races_that_take_turns():
 
 
 def test_the_machine_and_the_benchmark_are_found():
-    assert {step.name for step in benchmark("steps").STEPS} >= {"attention", "adam"}
+    assert (BENCHMARKS / "results" / "steps.json").is_file()
     assert all(size >= 1024 for size in caches().values())
     faults = page_faults()
     assert faults is None or faults > 0

@@ -3,7 +3,7 @@
 from support.breakages import Breakage
 
 RECURRENT, CONVOLUTION = "tests/layers/test_recurrent_layers.py", "tests/layers/test_convolution_layers.py"
-DECODING, GRADIENTS = "tests/models/test_decoding_in_steps.py", "tests/models/test_gradients.py"
+DECODING, GRADIENTS = "tests/models/test_decoding_in_steps.py", "tests/models/test_model_gradients.py"
 
 BASELINE_BREAKAGES = [
     Breakage(

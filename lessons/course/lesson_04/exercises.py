@@ -24,10 +24,6 @@ def _attention_backward(dout, query, key, value, weights):
     return scale * dscores @ key, scale * dscores.swapaxes(-1, -2) @ query, weights.swapaxes(-1, -2) @ dout
 
 
-def _causal_mask(num_queries: int, num_keys: int) -> Any:
-    return ops.attention_mask(num_queries, num_keys, causal=True, key_mask=None, window=None)
-
-
 def _masked_softmax(scores: Any, mask: Any) -> Any:
     return ops.softmax_forward(np.where(mask, scores, -np.inf))[0]
 
@@ -119,7 +115,7 @@ def attention_backward(attempt: Attempt) -> None:
             )
 
 
-@exercise(answer=_causal_mask)
+@exercise(answer=solutions.causal_mask)
 def causal_mask(attempt: Attempt) -> None:
     square = attempt(4, 4)
     require(isinstance(square, np.ndarray), f"it must return an array, not {kind(square)}")
@@ -263,7 +259,7 @@ def moved_by(attempt: Attempt) -> None:
 @exercise(answer=_masked_softmax)
 def masked_softmax(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
-    scores, triangle = rng.standard_normal((4, 4)), _causal_mask(4, 4)
+    scores, triangle = rng.standard_normal((4, 4)), solutions.causal_mask(4, 4)
     weights = attempt(scores, triangle)
     require(isinstance(weights, np.ndarray), f"it must return an array, not {kind(weights)}")
     require(weights.shape == (4, 4), f"for scores of shape (4, 4) its shape is {weights.shape}")
