@@ -17,26 +17,24 @@ class Cache:
     def __init__(self, ops: Ops, batch: int, num_beams: int) -> None:
         self.ops, self.batch, self.num_beams = ops, batch, num_beams
         self.position = 0
-        self.grown: dict[str, tuple[Array, ...]] = {}  # (B·K, H, room, D) each
+        self.grown: dict[str, tuple[Array, Array]] = {}  # (B·K, H, room, D) each
         self.rows: dict[str, tuple[Array, ...]] = {}  # (B·K, …) each
         self.shared: dict[str, tuple[Array, ...]] = {}  # (B, …) each
 
-    def extended(self, name: str, *new: Array) -> tuple[Array, ...]:
-        """Arrays `(B·K, H, T, D)` of the positions from `position` on, with all those before them in front.
+    def extended(self, name: str, key: Array, value: Array) -> tuple[Array, Array]:
+        """Keys and values `(B·K, H, T, D)` of the positions from `position` on, with all those before them in front.
 
         They are copied into room that is there already: a step costs what it adds.
         """
-        stop = self.position + new[0].shape[2]
-        arrays = self.grown.get(name)
-        if arrays is None:
-            arrays = tuple(self._with_room(array[:, :, :0], max(FIRST_ROOM, stop)) for array in new)
-        elif arrays[0].shape[2] < stop:
-            room = max(2 * arrays[0].shape[2], stop)
-            arrays = tuple(self._with_room(array[:, :, : self.position], room) for array in arrays)
-        self.grown[name] = arrays
-        for array, fresh in zip(arrays, new, strict=True):
-            array[:, :, self.position : stop] = fresh
-        return tuple(array[:, :, :stop] for array in arrays)
+        start, stop = self.position, self.position + key.shape[2]
+        keys, values = self.grown.get(name) or (key[:, :, :0], value[:, :, :0])
+        room = keys.shape[2]
+        if room < stop:
+            room = max(2 * room, FIRST_ROOM, stop)
+            keys, values = self._with_room(keys[:, :, :start], room), self._with_room(values[:, :, :start], room)
+            self.grown[name] = keys, values
+        keys[:, :, start:stop], values[:, :, start:stop] = key, value
+        return keys[:, :, :stop], values[:, :, :stop]
 
     def reorder(self, beams: Array) -> None:
         """beams `(B, K)`, on the host: the new beam k of sentence b goes on from its old beam `beams[b, k]`.
@@ -69,9 +67,8 @@ class Cache:
         take, grown = self.ops.take, self.grown
         self.rows = {name: tuple(take(array, rows) for array in kept) for name, kept in self.rows.items()}
         for name, kept in grown.items():
-            grown[name] = tuple(
-                self._with_room(take(array[:, :, : self.position], rows), array.shape[2]) for array in kept
-            )
+            keys, values = (self._with_room(take(array[:, :, : self.position], rows), array.shape[2]) for array in kept)
+            grown[name] = keys, values
 
     def _with_room(self, array: Array, room: int) -> Array:
         """A copy of `(N, H, T, D)` with room for so many positions."""

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..layers import Cache, Context, DropoutStream, TokenEmbedding
-from ..ops import Array, Ops
+from ..ops import Array, Ops, without_spurious_warnings
 from .model import ConfigT, Model
 from .objectives import next_token_loss, next_token_loss_backward
 
@@ -86,11 +86,13 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
     def _stacks(self, ops: Ops) -> tuple[EncoderT, DecoderT]:
         """The encoder and the decoder, both over `self.tokens`, on this table."""
 
+    @without_spurious_warnings
     def encode(self, source: Array, dropout: DropoutStream | None = None) -> tuple[Any, tuple]:
         """source `(B, Ts)` → the memory, what the encoder makes of it."""
         source = self._ids("source", source)
         return self.encoder.forward(source, Context(mask=source != self.config.pad_id, dropout=dropout))
 
+    @without_spurious_warnings
     def forward(self, source: Array, target: Array, dropout: DropoutStream | None = None) -> tuple[Array, tuple]:
         """source `(B, Ts)`, target `(B, Tt)`, which begins with bos → logits `(B, Tt, V)` of each next token.
 
@@ -103,6 +105,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         logits, logits_cache = self.tokens.logits(hidden)
         return logits, (encoder_cache, decoder_cache, logits_cache)
 
+    @without_spurious_warnings
     def backward(self, dlogits: Array, cache: tuple) -> None:
         """dlogits `(B, Tt, V)`: adds into the gradient of every parameter."""
         encoder_cache, decoder_cache, logits_cache = cache
@@ -111,6 +114,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         dmemory = self.decoder.backward(dhidden, decoder_cache)
         self.encoder.backward(dmemory, encoder_cache)
 
+    @without_spurious_warnings
     def loss(
         self,
         source: Array,
@@ -133,6 +137,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         )
         return loss, (encoder_cache, decoder_cache, loss_cache)
 
+    @without_spurious_warnings
     def loss_backward(self, dloss: float, cache: tuple) -> None:
         """Adds `dloss` times the loss's gradient into that of every parameter."""
         encoder_cache, decoder_cache, loss_cache = cache
@@ -148,6 +153,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         mask = self.ops.asarray(source) != self.config.pad_id
         return Decoding(Cache(self.ops, len(mask), num_beams), memory, mask)
 
+    @without_spurious_warnings
     def decode_step(self, ids: Array, state: Decoding) -> Array:
         """ids `(B, K)`, each beam's newest token (at first bos) → logits `(B, K, V)` of the next one.
 

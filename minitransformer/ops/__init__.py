@@ -19,6 +19,7 @@ import numpy as np
 from .adam import adam_step, global_norm
 from .additive_attention import additive_attention_backward, additive_attention_forward
 from .arguments import Array, unchecked
+from .arguments import without_spurious_warnings as without_spurious_warnings
 from .arrays import activations, asarray, cast, concatenate, cos, sin, take, to_numpy, zeros
 from .attention import attention_backward, attention_forward, attention_weights
 from .attention import attention_mask as attention_mask

@@ -3,12 +3,10 @@
 import numpy as np
 
 from .arguments import Array, arguments, gradient_of
-from .arrays import quiet_products
 from .softmax import softmax_gradient, softmax_in_place
 
 
 @arguments("query B Tq C, key B Tk C, value B Tk Dv, score_weight C, key_mask?:bool B Tk")
-@quiet_products
 def additive_attention_forward(
     query: Array, key: Array, value: Array, score_weight: Array, *, key_mask: Array | None = None
 ) -> tuple[Array, tuple]:
@@ -29,7 +27,6 @@ def additive_attention_forward(
 
 
 @gradient_of(lambda cache: ((*cache[3].shape[:2], cache[1].shape[2]), cache[1].dtype))
-@quiet_products
 def additive_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
     """Gradients `(dquery, dkey, dvalue, dscore_weight)`."""
     features, value, score_weight, weights = cache

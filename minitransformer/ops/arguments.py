@@ -30,6 +30,11 @@ FLOAT_DTYPES = np.dtype(np.float32), np.dtype(np.float64)
 Check = Callable[[str, Any], object]
 """Raises unless the option of this name may have this value."""
 
+without_spurious_warnings = np.errstate(invalid="ignore")
+"""Decorates what runs ops without their checks, as every checked op is. Some of OpenBLAS's kernels load whole vectors,
+reach past the end of a buffer and drop the surplus: where a signalling NaN happens to lie there, NumPy would warn of an
+invalid value that is nowhere."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,7 +90,11 @@ class Declaration:
             array = check_array(argument.name, array)
             if argument.kind == "float":
                 first = first or (argument.name, array.dtype)
-                _check_float(argument.name, array.dtype, *first)
+                if array.dtype not in FLOAT_DTYPES:
+                    raise TypeError(f"{argument.name} must be float32 or float64, got {array.dtype}")
+                if array.dtype != first[1]:
+                    given_types = f"{first[0]} is {first[1]} and {argument.name} is {array.dtype}"
+                    raise TypeError(f"{given_types}: types are never mixed")
             elif array.dtype.kind not in ("iu" if argument.kind == "ids" else "b"):
                 kind = "an integer" if argument.kind == "ids" else "a boolean"
                 raise TypeError(f"{argument.name} must be {kind} array, got {array.dtype}")
@@ -124,41 +133,55 @@ def arguments(line: str, **options: Check) -> Callable[[Callable[P, R]], Callabl
             for name, check in options.items()
         }
         declaration = Declaration.read(line, checks)
-        return _checked(function, declaration.check, declaration=declaration)
+        return checked_by(declaration.check, declaration=declaration)(function)
 
     return decorate
 
 
-def gradient_of(output: Callable[[Any], Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def gradient_of(
+    output: Callable[[Any], Any], out: Callable[[Any], Mapping[str, Array | None]] | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Check the gradient that a backward receives: it has the shape and the type of the forward's output.
 
     `output(cache)` gives an array like that output, or its shape and type; `None` where any gradient will do.
+    `out(cache)` gives arrays like those that `out=` takes, by their names.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         name = next(iter(inspect.signature(function).parameters))
 
         def check(given: Mapping[str, Any]) -> None:
-            like = output(given["cache"]) if name in given and "cache" in given else None
+            cache = given.get("cache")
+            like = output(cache) if name in given and cache is not None else None
             if like is not None:
                 shape, dtype = like if isinstance(like, tuple) else (like.shape, like.dtype)
                 _check_gradient(name, given[name], shape, dtype)
+            if out is not None and cache is not None and given.get("out") is not None:
+                _check_out(given["out"], out(cache))
 
-        return _checked(function, check)
+        return checked_by(check)(function)
 
     return decorate
 
 
-def _checked(function: Callable[P, R], check: Callable[[Mapping[str, Any]], None], **attributes: Any) -> Callable[P, R]:
-    names = tuple(inspect.signature(function).parameters)
+def checked_by(
+    check: Callable[[Mapping[str, Any]], None], **attributes: Any
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Call `check` with the arguments by name before the function runs, whose `.unchecked` is itself."""
 
-    @wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        check(dict(zip(names, args, strict=False)) | kwargs)
-        return function(*args, **kwargs)
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        quiet = without_spurious_warnings(function)
+        names = tuple(inspect.signature(function).parameters)
 
-    vars(checked).update(unchecked=function, **attributes)
-    return checked
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            check(dict(zip(names, args, strict=False)) | kwargs)
+            return quiet(*args, **kwargs)
+
+        vars(checked).update(unchecked=function, **attributes)
+        return checked
+
+    return decorate
 
 
 def _unless_none(check: Check) -> Check:
@@ -203,13 +226,6 @@ def check_array(name: str, array: Any) -> np.ndarray:
     return array
 
 
-def _check_float(name: str, dtype: np.dtype, first_name: str, first_dtype: np.dtype) -> None:
-    if dtype not in FLOAT_DTYPES:
-        raise TypeError(f"{name} must be float32 or float64, got {dtype}")
-    if dtype != first_dtype:
-        raise TypeError(f"{first_name} is {first_dtype} and {name} is {dtype}: types are never mixed")
-
-
 def _check_gradient(name: str, gradient: Array, shape: tuple[int, ...], dtype: np.dtype) -> None:
     if not isinstance(gradient, np.floating):
         check_array(name, gradient)
@@ -219,14 +235,19 @@ def _check_gradient(name: str, gradient: Array, shape: tuple[int, ...], dtype: n
         raise ValueError(f"{name} has shape {gradient.shape}, expected its output's {shape}")
 
 
-def check_out(name: str, out: Array, like: Array) -> Array:
-    """`out`, an array to add a gradient into: it has the shape and the type of the gradient."""
-    check_array(name, out)
-    if out.dtype != like.dtype:
-        raise TypeError(f"{name} is {out.dtype} and the gradient is {like.dtype}: types are never mixed")
-    if out.shape != like.shape:
-        raise ValueError(f"{name} has shape {out.shape}, expected {like.shape}")
-    return out
+def _check_out(out: Any, expected: Mapping[str, Array | None]) -> None:
+    """Arrays to add gradients into, one alone or a tuple: each has the shape and the type of its gradient."""
+    arrays = out if len(expected) > 1 else [out]
+    if not isinstance(arrays, tuple | list) or len(arrays) != len(expected):
+        raise TypeError(f"out must be the pair ({', '.join(expected)}), got {type(out).__name__}")
+    for (gradient, like), array in zip(expected.items(), arrays, strict=True):
+        if like is not None:
+            name = f"out's {gradient}" if len(expected) > 1 else "out"
+            array = check_array(name, array)
+            if array.dtype != like.dtype:
+                raise TypeError(f"{name} is {array.dtype} and the gradient is {like.dtype}: types are never mixed")
+            if array.shape != like.shape:
+                raise ValueError(f"{name} has shape {array.shape}, expected {like.shape}")
 
 
 def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> None:

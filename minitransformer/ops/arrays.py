@@ -2,12 +2,12 @@
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from .arguments import Array, arguments, as_float, check_array, check_integer
+from .arguments import Array, arguments, as_float, check_array, check_integer, checked_by
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector register."""
@@ -44,11 +44,6 @@ def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
     return base[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
 
 
-quiet_products = np.errstate(invalid="ignore")
-"""Decorates ops with matrix products. Some of OpenBLAS's kernels load whole vectors, reach past the end of a buffer and
-drop the surplus; where a signalling NaN happens to lie there, NumPy would warn of an invalid value that is nowhere."""
-
-
 def row_means(x: Array) -> Array:
     """The mean over the last axis, kept, `(..., 1)`: as a product with ones, for short rows faster than `x.mean`."""
     # Divided by C, not multiplied by 1/C, which is rounded: the mean of equal numbers is that number.
@@ -66,8 +61,8 @@ def activations(data: Array) -> Array:
     return data
 
 
-def concatenate(arrays: Sequence[Array], axis: int = -1) -> Array:
-    """The arrays joined along an existing axis."""
+def _check_concatenation(given: Mapping[str, Any]) -> None:
+    arrays, axis = given.get("arrays", ()), given.get("axis", -1)
     if not isinstance(arrays, Sequence):
         raise TypeError(f"arrays must be a sequence of NumPy arrays, got {type(arrays).__name__}")
     if not arrays:
@@ -75,6 +70,11 @@ def concatenate(arrays: Sequence[Array], axis: int = -1) -> Array:
     for array in arrays:
         _check_numbers("arrays", array)
     _check_axis(axis, arrays[0].ndim)
+
+
+@checked_by(_check_concatenation)
+def concatenate(arrays: Sequence[Array], axis: int = -1) -> Array:
+    """The arrays joined along an existing axis."""
     try:
         return np.concatenate(arrays, axis=axis)
     except ValueError:

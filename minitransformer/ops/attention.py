@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 
 from .arguments import Array, arguments, check_flag, check_integer, check_number, gradient_of, unchecked
-from .arrays import quiet_products
 from .dropout import Dropout, check_dropout, drop, drop_backward
 from .softmax import softmax_gradient, softmax_in_place
 
@@ -52,7 +51,6 @@ def attend_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
     scale=check_number,
     dropout=check_dropout,
 )
-@quiet_products
 def attention_forward(
     query: Array,
     key: Array,
@@ -77,7 +75,6 @@ def attention_forward(
 
 
 @gradient_of(lambda cache: ((*cache[0].shape[:3], cache[2].shape[3]), cache[0].dtype))
-@quiet_products
 def attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dquery, dkey, dvalue)`."""
     in_blocks = isinstance(cache[3], list)
@@ -90,7 +87,6 @@ def attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
     window=distance,
     scale=check_number,
 )
-@quiet_products
 def attention_weights(
     query: Array,
     key: Array,

@@ -46,7 +46,7 @@ class Dropout:
             raise ValueError(f"rate is {self.rate}, expected a number in [0, 1)")
         for name in ("key", "sentence", "position"):
             value = getattr(self, name)
-            if not hasattr(value, "dtype"):  # a backend may keep it in an array of its own
+            if type(value) is not int and not hasattr(value, "dtype"):  # a backend may keep it in an array of its own
                 check_integer(name, value)
 
     @property

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .arguments import Array, arguments, check_ids, check_number, check_out, gradient_of
+from .arguments import Array, arguments, check_ids, check_number, gradient_of
 
 
 @arguments("ids<V ..., table V C", scale=check_number)
@@ -13,14 +13,16 @@ def embedding_forward(ids: Array, table: Array, scale: float = 1.0) -> tuple[Arr
     return scale * table[ids], (ids, table, scale)
 
 
-@gradient_of(lambda cache: ((*cache[0].shape, cache[1].shape[1]), cache[1].dtype))
+@gradient_of(
+    lambda cache: ((*cache[0].shape, cache[1].shape[1]), cache[1].dtype), out=lambda cache: {"dtable": cache[1]}
+)
 def embedding_backward(dy: Array, cache: tuple, out: Array | None = None) -> Array:
     """`dtable[i] = scale · Σ dy[n]` over all n with `ids[n] = i`: repeated ids sum.
 
     `out=` adds into that array, and returns it, instead of making a new one.
     """
     ids, table, scale = cache
-    dtable = np.zeros(table.shape, table.dtype) if out is None else check_out("out", out, table)
+    dtable = np.zeros(table.shape, table.dtype) if out is None else out
     if ids.size:
         # As np.add.at, and faster: rows of equal ids are brought together and summed in one sweep.
         order = np.argsort(ids, axis=None, kind="stable")

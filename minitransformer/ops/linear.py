@@ -4,12 +4,10 @@ import math
 
 import numpy as np
 
-from .arguments import Array, arguments, check_out, gradient_of
-from .arrays import quiet_products
+from .arguments import Array, arguments, gradient_of
 
 
 @arguments("x ... C_in, weight C_in C_out, bias? C_out")
-@quiet_products
 def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, tuple]:
     """`y = x @ weight + bias`, as the paper writes `xW + b`. Source: Vaswani 2017, §3.2.2, eq. 2."""
     width_in, width_out = weight.shape
@@ -21,8 +19,10 @@ def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, 
     return y.reshape(*x.shape[:-1], width_out), (rows, weight, bias, x.shape)
 
 
-@gradient_of(lambda cache: ((*cache[3][:-1], cache[1].shape[1]), cache[0].dtype))
-@quiet_products
+@gradient_of(
+    lambda cache: ((*cache[3][:-1], cache[1].shape[1]), cache[0].dtype),
+    out=lambda cache: {"dweight": cache[1], "dbias": cache[2]},
+)
 def linear_backward(
     dy: Array, cache: tuple, out: tuple[Array, Array | None] | None = None
 ) -> tuple[Array, Array, Array | None]:
@@ -37,10 +37,8 @@ def linear_backward(
     dx = (dy @ weight.T).reshape(shape)
     if out is None:
         return dx, dweight, dbias
-    if not isinstance(out, tuple | list) or len(out) != 2:
-        raise TypeError(f"out must be the pair (dweight, dbias), got {type(out).__name__}")
-    for name, total, gradient in zip(("dweight", "dbias"), out, (dweight, dbias), strict=True):
-        if gradient is not None:
-            check_out(f"out's {name}", total, gradient)
-            total += gradient
-    return dx, *out
+    dweight_sum, dbias_sum = out
+    dweight_sum += dweight
+    if dbias_sum is not None:
+        dbias_sum += dbias
+    return dx, dweight_sum, dbias_sum

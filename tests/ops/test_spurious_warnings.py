@@ -4,10 +4,15 @@ OpenBLAS's kernel for `(m, 5) @ (5,)` in float32 on processors with AVX-512 load
 a buffer on the stack, and drops the surplus. Where a signalling NaN lies there, the flag of an invalid operation stays.
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from minitransformer import Transformer, TransformerConfig
 from minitransformer.ops import (
+    Ops,
+    Pair,
     additive_attention_backward,
     additive_attention_forward,
     attention_backward,
@@ -20,6 +25,8 @@ from minitransformer.ops import (
     linear_cross_entropy_forward,
     linear_forward,
     log_softmax,
+    relu_backward,
+    relu_forward,
     softmax_forward,
 )
 
@@ -87,3 +94,24 @@ def test_no_warning_for_finite_input_whatever_lay_in_memory(call):
         for m in (2, 3, 6):
             leave_signalling_nans_on_the_stack(length)
             call(m)  # a warning is an error in these tests
+
+
+def test_a_model_calls_its_unchecked_ops_where_such_warnings_are_off():
+    seen = []
+
+    def noted(function: Any) -> Any:
+        def run(*args):
+            seen.append(np.geterr()["invalid"])
+            return function(*args)
+
+        return run
+
+    ops = Ops(relu=Pair(noted(relu_forward), noted(relu_backward)))
+    model = Transformer(TransformerConfig(vocab_size=9, d_model=8, num_heads=1, d_ff=8, num_layers=1), ops=ops)
+    ids = np.array([[3, 4]])
+    logits, cache = model.forward(ids, ids)
+    model.backward(logits, cache)
+    loss, cache = model.loss(ids, ids, ids)
+    model.loss_backward(loss, cache)
+    model.decode_step(ids[:, :1], model.start_decoding(ids))
+    assert seen == ["ignore"] * (4 + 4 + 2)

@@ -115,8 +115,8 @@ BREAKAGES = [
     Breakage(
         "gradients overwritten instead of added",
         "ops/linear.py",
-        "            total += gradient",
-        "            total[...] = gradient",
+        "    dweight_sum += dweight",
+        "    dweight_sum[...] = dweight",
         "tests/layers/test_linear_layers.py",
     ),
     Breakage(
@@ -241,15 +241,15 @@ BREAKAGES = [
     Breakage(
         "a cache that keeps the newest position alone",
         "layers/cache.py",
-        "return tuple(array[:, :, :stop] for array in arrays)",
-        "return tuple(array[:, :, self.position : stop] for array in arrays)",
+        "return keys[:, :, :stop], values[:, :, :stop]",
+        "return keys[:, :, start:stop], values[:, :, start:stop]",
         DECODING,
     ),
     Breakage(
         "a cache that forgets its past when its room is full",
         "layers/cache.py",
-        "array[:, :, : self.position], room) for array in arrays",
-        "array[:, :, :0], room) for array in arrays",
+        "self._with_room(keys[:, :, :start], room), self._with_room(values[:, :, :start], room)",
+        "self._with_room(keys[:, :, :0], room), self._with_room(values[:, :, :0], room)",
         "tests/layers/test_cache.py",
     ),
     Breakage(
