@@ -40,7 +40,7 @@ def adam_step(
     for (name, array), (other_name, other) in combinations(arrays.items(), 2):
         if np.shares_memory(array, other):  # flat arrays: exact, and cheap
             raise ValueError(f"{name} and {other_name} share memory, expected an array each: one is changed in place")
-    step, lr, grad_scale = (check_scalar(*each) for each in (("step", step), ("lr", lr), ("grad_scale", grad_scale)))
+    step, lr, grad_scale = check_scalar("step", step), check_scalar("lr", lr), check_scalar("grad_scale", grad_scale)
     if step < 1 or step % 1:
         raise ValueError(f"step is {step:g}, expected 1, 2, …: Adam's bias correction divides by 1 − β^step")
     not_negative("lr", lr)
@@ -71,6 +71,8 @@ def adam_step(
 @arguments("grad ...")
 def global_norm(grad: Array) -> float:
     """`√Σ grad²`; the sums of blocks are added in float64. Source: Pascanu, Mikolov, Bengio 2013, §3.2."""
-    flat = grad.reshape(-1)
-    blocks = (flat[start : start + BLOCK] for start in range(0, flat.size, BLOCK))
-    return math.sqrt(sum(float(block @ block) for block in blocks))
+    flat, squares = grad.reshape(-1), 0.0
+    for start in range(0, flat.size, BLOCK):
+        block = flat[start : start + BLOCK]
+        squares += float(block @ block)
+    return math.sqrt(squares)

@@ -155,7 +155,13 @@ def gradient_of(
             like = output(cache) if name in given and cache is not None else None
             if like is not None:
                 shape, dtype = like if isinstance(like, tuple) else (like.shape, like.dtype)
-                _check_gradient(name, given[name], shape, dtype)
+                gradient = given[name]
+                if not isinstance(gradient, np.floating):
+                    check_array(name, gradient)
+                if gradient.dtype != dtype:
+                    raise TypeError(f"{name} is {gradient.dtype} and its output is {dtype}: types are never mixed")
+                if gradient.shape != shape:
+                    raise ValueError(f"{name} has shape {gradient.shape}, expected its output's {shape}")
             if out is not None and cache is not None and given.get("out") is not None:
                 _check_out(given["out"], out(cache))
 
@@ -224,15 +230,6 @@ def check_array(name: str, array: Any) -> np.ndarray:
     ):
         raise TypeError(f"{name} must be a NumPy array, got {type(array).__name__}")
     return array
-
-
-def _check_gradient(name: str, gradient: Array, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    if not isinstance(gradient, np.floating):
-        check_array(name, gradient)
-    if gradient.dtype != dtype:
-        raise TypeError(f"{name} is {gradient.dtype} and its output is {dtype}: types are never mixed silently")
-    if gradient.shape != shape:
-        raise ValueError(f"{name} has shape {gradient.shape}, expected its output's {shape}")
 
 
 def _check_out(out: Any, expected: Mapping[str, Array | None]) -> None:

@@ -41,8 +41,9 @@ class Dropout:
     position: int | Array = 0
 
     def __post_init__(self) -> None:
-        check_number("rate", self.rate, at_least=0.0)
-        if self.rate >= 1:
+        if type(self.rate) is not float:
+            check_number("rate", self.rate)
+        if not 0 <= self.rate < 1:
             raise ValueError(f"rate is {self.rate}, expected a number in [0, 1)")
         for name in ("key", "sentence", "position"):
             value = getattr(self, name)
