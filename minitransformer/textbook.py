@@ -37,7 +37,7 @@ def linear_backward(
     dweight_out, dbias_out = out or (None, None)
     dbias = None if bias is None else added(dbias_out, drows.sum(axis=0))  # y + bias
     dweight = added(dweight_out, rows.T @ drows)  # y = x @ weight
-    dx = dy @ weight.T
+    dx = dy @ weight.T  # y = x @ weight
     return dx, dweight, dbias
 
 
@@ -136,7 +136,10 @@ def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) ->
 
 
 def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
-    """Gradients `(dx, dgamma, dbeta)`. Moving x along (1, …, 1) or along itself leaves y: dx has no part in either."""
+    """Gradients `(dx, dgamma, dbeta)`.
+
+    y does not change when x moves along (1, …, 1) or along normed, so dx has no component in these two directions.
+    """
     normed, std, gamma = cache
     rows = tuple(range(dy.ndim - 1))
     dbeta = dy.sum(axis=rows)  # … + beta
@@ -192,7 +195,7 @@ def attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dquery, dkey, dvalue)`."""
     query, key, value, scale, softmax_cache, dropped, dropout_cache = cache
     dvalue = dropped.swapaxes(-1, -2) @ dout  # out = dropped @ value
-    ddropped = dout @ value.swapaxes(-1, -2)
+    ddropped = dout @ value.swapaxes(-1, -2)  # out = dropped @ value
     dweights = dropout_backward(ddropped, dropout_cache)
     dscores = softmax_backward(dweights, softmax_cache)  # 0 where the weight is 0: behind the mask
     dquery = dscores @ key * scale  # scores = query @ keyᵀ · scale
@@ -292,7 +295,10 @@ def linear_cross_entropy_forward(
     ignore_index: int | None = None,
     with_grad: bool = True,
 ) -> tuple[Array, tuple]:
-    """`cross_entropy(x @ tableᵀ, targets)`: x `(N, C)`, table `(V, C)`, targets `(N,)`."""
+    """`cross_entropy(x @ tableᵀ, targets)`: x `(N, C)`, table `(V, C)`, targets `(N,)`.
+
+    `with_grad` is for the fast op, which computes its gradient here; this one does so in the backward.
+    """
     loss, cache = cross_entropy_forward(x @ table.T, targets, label_smoothing, ignore_index)
     return loss, (x, table, cache)
 

@@ -1,8 +1,8 @@
 """Python threads that compute side by side, each with one thread of BLAS.
 
 NumPy releases the interpreter's lock inside its loops and BLAS, so Python threads do compute at the same time, and all
-of the arithmetic, where BLAS's own threads would share the matrix products alone. Small products they even slow down:
-handing them out takes longer than the work, all the more on a busy machine.
+of the arithmetic, where BLAS's own threads would share the matrix products alone. BLAS's threads even slow down small
+products: handing them out takes longer than the work, all the more on a busy machine.
 """
 
 import os

@@ -16,7 +16,7 @@ Greedy search follows the best token of each step. Beam search keeps the best `n
   hypothesis that was complete first. Padding and beginning-of-sentence tokens are never produced.
 
 Sentences don't see each other: each is searched as if it were alone, and leaves the batch as soon as it is done. The
-model keeps what it needs of the prefixes (its `BeamState`); here are small integer arrays on the host.
+model keeps what it needs of the prefixes (its `Decoding`); here are small integer arrays on the host.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ MOST_LENGTH_PENALTY = 10
 
 
 class Decodable(Protocol):
-    """What a model must offer to be searched; every `Model` does."""
+    """What a model must offer to be searched; every `EncoderDecoder` does."""
 
     ops: Ops
 

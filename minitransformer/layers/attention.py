@@ -64,13 +64,13 @@ class Attention(Layer):
         super().__init__(ops)
         self.cross, self.causal, self.window = cross, causal, None if cross else config.window
         self.num_heads, self.rate = config.num_heads, config.dropout
-        self.width, value_width = config.num_heads * config.d_k, config.num_heads * config.d_v
+        self.key_width, value_width = config.num_heads * config.d_k, config.num_heads * config.d_v
         # Paper: §3.2.2 has no biases here; they are kept so that the layer equals torch.nn.MultiheadAttention.
         if cross:
-            self.query = Linear(ops, d_model, self.width, gain=gain)
-            self.key_value = Linear(ops, d_model, self.width, value_width, gain=gain)
+            self.query = Linear(ops, d_model, self.key_width, gain=gain)
+            self.key_value = Linear(ops, d_model, self.key_width, value_width, gain=gain)
         else:
-            self.query_key_value = Linear(ops, d_model, self.width, self.width, value_width, gain=gain)
+            self.query_key_value = Linear(ops, d_model, self.key_width, self.key_width, value_width, gain=gain)
         self.output = Linear(ops, value_width, d_model, gain=gain)
 
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
@@ -79,27 +79,26 @@ class Attention(Layer):
         With a cache x is what comes after the positions in it. Its rows are then beams, `(B·K, Tq, C)`: each attends to
         its own past, but those of one sentence are the queries of one attention to the memory, which is not copied.
         """
-        heads, width, cache, kept = self.num_heads, self.width, context.cache, None
+        heads, width, past = self.num_heads, self.key_width, context.cache
         if self.cross:
-            kept = None if cache is None else cache.shared.get(self.name)
-            if kept is None:
-                projected, project_cache = self.key_value.forward(context.memory)  # (B, Tk, H(D + Dv))
+            key_value_cache = None
+            if past is None or self.name not in past.shared:
+                projected, key_value_cache = self.key_value.forward(context.memory)  # (B, Tk, H(D + Dv))
                 key, value = split_heads(projected[..., :width], heads), split_heads(projected[..., width:], heads)
-                if cache is not None:
-                    cache.shared[self.name] = key, value
+                if past is not None:
+                    past.shared[self.name] = key, value
             else:
-                (key, value), project_cache = kept, None
+                key, value = past.shared[self.name]
             beams = x.reshape(len(key), context.num_beams * x.shape[1], x.shape[2])  # (B, K·Tq, C)
             projected, query_cache = self.query.forward(beams)  # (B, K·Tq, H·D)
-            query = split_heads(projected, heads)
-            project_cache = query_cache, project_cache
+            query, project_cache = split_heads(projected, heads), (query_cache, key_value_cache)
         else:
             projected, project_cache = self.query_key_value.forward(x)  # (B, T, H(2·D + Dv))
             query = split_heads(projected[..., :width], heads)
             key = split_heads(projected[..., width : 2 * width], heads)
             value = split_heads(projected[..., 2 * width :], heads)
-            if cache is not None:
-                key, value = cache.extended(self.name, key, value)
+            if past is not None:
+                key, value = past.extended(self.name, key, value)
         mixed, attention_cache = self.ops.attention.forward(
             query,
             key,
@@ -107,7 +106,7 @@ class Attention(Layer):
             causal=self.causal,
             window=self.window,
             key_mask=context.memory_mask if self.cross else context.mask,
-            dropout=context.drop(self.site, self.rate),
+            dropout=context.dropout_at(self.site, self.rate),
         )  # (B, H, Tq, Dv)
         out, output_cache = self.output.forward(merge_heads(mixed))
         return out.reshape(x.shape), (project_cache, attention_cache, output_cache)

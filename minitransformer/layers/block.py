@@ -57,38 +57,38 @@ class Block(Layer):
 
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """x `(B, T, C)` → `(B, T, C)`."""
-        h, entered = self.self_attention_norm.enter(x)
-        h, attended = self.self_attention.forward(h, context)
-        x, left = self.self_attention_norm.leave(x, h, context)
-        self_caches, cross_caches = (entered, attended, left), None
+        h, enter_cache = self.self_attention_norm.enter(x)
+        h, attention_cache = self.self_attention.forward(h, context)
+        x, leave_cache = self.self_attention_norm.leave(x, h, context)
+        self_caches, cross_caches = (enter_cache, attention_cache, leave_cache), None
 
         if self.cross:
-            h, entered = self.cross_attention_norm.enter(x)
-            h, attended = self.cross_attention.forward(h, context)
-            x, left = self.cross_attention_norm.leave(x, h, context)
-            cross_caches = entered, attended, left
+            h, enter_cache = self.cross_attention_norm.enter(x)
+            h, attention_cache = self.cross_attention.forward(h, context)
+            x, leave_cache = self.cross_attention_norm.leave(x, h, context)
+            cross_caches = enter_cache, attention_cache, leave_cache
 
-        h, entered = self.feed_forward_norm.enter(x)
-        h, expanded = self.feed_forward.forward(h)
-        x, left = self.feed_forward_norm.leave(x, h, context)
-        return x, (self_caches, cross_caches, (entered, expanded, left))
+        h, enter_cache = self.feed_forward_norm.enter(x)
+        h, feed_forward_cache = self.feed_forward.forward(h)
+        x, leave_cache = self.feed_forward_norm.leave(x, h, context)
+        return x, (self_caches, cross_caches, (enter_cache, feed_forward_cache, leave_cache))
 
     def backward(self, dx: Array, cache: tuple) -> tuple[Array, Array | None]:
         """Returns (dx, dmemory or `None`); adds into the parameters' gradients."""
-        self_caches, cross_caches, (entered, expanded, left) = cache
+        self_caches, cross_caches, (enter_cache, feed_forward_cache, leave_cache) = cache
         dmemory = None
 
-        dx, dh = self.feed_forward_norm.leave_backward(dx, left)
-        dh = self.feed_forward.backward(dh, expanded)
-        dx = dx + self.feed_forward_norm.enter_backward(dh, entered)
+        dx, dh = self.feed_forward_norm.leave_backward(dx, leave_cache)
+        dh = self.feed_forward.backward(dh, feed_forward_cache)
+        dx = dx + self.feed_forward_norm.enter_backward(dh, enter_cache)
 
         if self.cross:
-            entered, attended, left = cross_caches
-            dx, dh = self.cross_attention_norm.leave_backward(dx, left)
-            dh, dmemory = self.cross_attention.backward(dh, attended)
-            dx = dx + self.cross_attention_norm.enter_backward(dh, entered)
+            enter_cache, attention_cache, leave_cache = cross_caches
+            dx, dh = self.cross_attention_norm.leave_backward(dx, leave_cache)
+            dh, dmemory = self.cross_attention.backward(dh, attention_cache)
+            dx = dx + self.cross_attention_norm.enter_backward(dh, enter_cache)
 
-        entered, attended, left = self_caches
-        dx, dh = self.self_attention_norm.leave_backward(dx, left)
-        dh, _ = self.self_attention.backward(dh, attended)
-        return dx + self.self_attention_norm.enter_backward(dh, entered), dmemory
+        enter_cache, attention_cache, leave_cache = self_caches
+        dx, dh = self.self_attention_norm.leave_backward(dx, leave_cache)
+        dh, _ = self.self_attention.backward(dh, attention_cache)
+        return dx + self.self_attention_norm.enter_backward(dh, enter_cache), dmemory

@@ -56,7 +56,7 @@ class Context:
         """K: how many rows of the input belong to one sentence of the memory."""
         return 1 if self.cache is None else self.cache.num_beams
 
-    def drop(self, site: int, rate: float) -> Dropout | None:
+    def dropout_at(self, site: int, rate: float) -> Dropout | None:
         """The dropout of a layer with this site and rate; `None` where nothing is dropped."""
         return None if self.dropout is None or rate == 0 else self.dropout.at(site, rate)
 

@@ -41,7 +41,7 @@ class GatedConvolution(Layer):
 
         With a cache, x is what comes after the K − 1 inputs that it holds, at first zeros.
         """
-        x, dropout_cache = self.ops.dropout.forward(x, context.drop(self.site, self.rate))
+        x, dropout_cache = self.ops.dropout.forward(x, context.dropout_at(self.site, self.rate))
         real, padding = None, "causal" if self.causal else "same"
         if context.mask is not None:
             real = self.ops.cast(context.mask, x.dtype)[..., None]  # (B, T, 1)

@@ -112,7 +112,7 @@ class InputEmbedding(Layer):
         """ids `(B, T)` → `(B, T, C)`; with a cache, of the positions that come next."""
         x, token_cache = self.tokens.forward(ids)
         x, position_cache = self.positions.forward(x, context.position) if self.positions else (x, None)
-        x, dropout_cache = self.ops.dropout.forward(x, context.drop(self.site, self.rate))
+        x, dropout_cache = self.ops.dropout.forward(x, context.dropout_at(self.site, self.rate))
         return x, (token_cache, position_cache, dropout_cache)
 
     def backward(self, dx: Array, cache: tuple) -> None:

@@ -1,6 +1,7 @@
 """Layer normalisation with its parameters, and the residual connection that it stands in."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..config import SMALLEST, Config, flag, positive
 from ..ops import Array, Ops
@@ -45,38 +46,39 @@ class LayerNorm(Layer):
 class ResidualNorm(LayerNorm):
     """The residual connection around a sub-layer, its normalisation and the dropout of what the sub-layer puts out.
 
-        the paper's, post-norm    y = norm(x + drop(sublayer(x)))
-        pre-norm                  y = x + drop(sublayer(norm(x)))
+        the paper's, post-norm    y = norm(x + dropout(sublayer(x)))
+        pre-norm                  y = x + dropout(sublayer(norm(x)))
 
     A block calls `enter`, the sub-layer and `leave`, and backwards `leave_backward`, the sub-layer's backward and
-    `enter_backward`. Source: Vaswani 2017, §3.1 and §5.4; pre-norm: Xiong et al. 2020.
+    `enter_backward`; `forward` and `backward` are those of the normalisation alone.
+    Source: Vaswani 2017, §3.1 and §5.4; pre-norm: Xiong et al. 2020.
     """
 
     def __init__(self, ops: Ops, d_model: int, config: NormConfig, dropout: float) -> None:
         super().__init__(ops, d_model, config.eps)
-        self.first, self.rate = config.first, dropout
+        self.pre_norm, self.rate = config.first, dropout
 
     def enter(self, x: Array) -> tuple[Array, tuple | None]:
         """x `(..., C)` → what the sub-layer reads: `x`, or pre-norm `norm(x)`."""
-        return self.forward(x) if self.first else (x, None)
+        return self.forward(x) if self.pre_norm else (x, None)
 
-    def leave(self, x: Array, out: Array, context: Context) -> tuple[Array, tuple | None]:
-        """x and the sub-layer's `out` `(..., C)` → `norm(x + drop(out))`, or pre-norm `x + drop(out)`."""
-        drop = context.drop(self.site, self.rate)
-        if not self.first:
-            return self.ops.add_layernorm.forward(x, out, self.gamma.value, self.beta.value, self.eps, drop)
-        dropped, dropout_cache = self.ops.dropout.forward(out, drop)
+    def leave(self, x: Array, sublayer_out: Array, context: Context) -> tuple[Array, tuple | None]:
+        """x and sublayer_out `(..., C)` → `norm(x + dropped)`, or pre-norm `x + dropped`."""
+        dropout = context.dropout_at(self.site, self.rate)
+        if not self.pre_norm:
+            return self.ops.add_layernorm.forward(x, sublayer_out, self.gamma.value, self.beta.value, self.eps, dropout)
+        dropped, dropout_cache = self.ops.dropout.forward(sublayer_out, dropout)
         return x + dropped, dropout_cache
 
-    def leave_backward(self, dy: Array, cache: tuple | None) -> tuple[Array, Array]:
-        """Returns the gradients of x, on its way past the sub-layer, and of `out`."""
-        if self.first:
+    def leave_backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
+        """Returns the gradients of x, on its way past the sub-layer, and of sublayer_out."""
+        if self.pre_norm:
             return dy, self.ops.dropout.backward(dy, cache)
-        dx, dout, dgamma, dbeta = self.ops.add_layernorm.backward(dy, cache or ())
+        dx, dsublayer_out, dgamma, dbeta = self.ops.add_layernorm.backward(dy, cache)
         self.gamma.grad += dgamma
         self.beta.grad += dbeta
-        return dx, dout
+        return dx, dsublayer_out
 
-    def enter_backward(self, dentered: Array, cache: tuple | None) -> Array:
+    def enter_backward(self, dy: Array, cache: Any) -> Array:
         """Returns the gradient of x, on its way through the sub-layer."""
-        return dentered if cache is None else self.backward(dentered, cache)
+        return self.backward(dy, cache) if self.pre_norm else dy

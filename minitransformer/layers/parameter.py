@@ -16,8 +16,8 @@ class Parameter:
     """A tensor to learn: `data`, and `grad`, into which every backward adds.
 
     A layer declares its shape and where it starts; `FlatParameters` gives it its place in the model's flat arrays.
-    Ops receive `value`: the data itself, or its copy in the activations' dtype where that is narrower; but always the
-    data of one that is `exact`.
+    Ops receive `value`. It is `data`, or, where activations are narrower (bfloat16), a copy in their dtype. An `exact`
+    parameter is never copied.
     """
 
     name: str
@@ -34,9 +34,12 @@ class Parameter:
 class Layer:
     """What owns parameters, built from ops: `forward(...) -> (out, cache)`, `backward(dout, cache) -> input gradients`.
 
-    A call keeps no state in the layer; a backward adds into each parameter's `grad`. `name` is a layer's place in its
-    model, such as `encoder.layers.0.self_attention`; `site` is the number, made from that name, by which its dropout
-    differs from that of other layers. A layer alone has no name.
+    A backward adds into each parameter's `grad`, and a call keeps no other state in the layer (but that the table of
+    sinusoids grows when a sentence is longer). Parameters have arrays once `FlatParameters` has placed them, which a
+    `Model` does for all its layers.
+
+    `name` is a layer's place in its model, such as `encoder.layers.0.self_attention`; `site` is the number, made from
+    that name, by which its dropout differs from that of other layers. A layer alone has no name.
     """
 
     def __init__(self, ops: Ops) -> None:

@@ -59,7 +59,7 @@ class Recurrent(Layer):
             caches.append(cache)
         if context.cache is not None:
             context.cache.rows[self.name] = current
-        out, dropout_cache = self.ops.dropout.forward(hidden[:, 1:], context.drop(self.site, self.rate))
+        out, dropout_cache = self.ops.dropout.forward(hidden[:, 1:], context.dropout_at(self.site, self.rate))
         return (out, current), (input_cache, carried, hidden, caches, projected.shape, dropout_cache)
 
     def backward(self, dout: Array, dstate: State | None, cache: tuple) -> tuple[Array, State]:

@@ -36,7 +36,7 @@ class StackConfig(Config):
 
 
 class Stack(Layer):
-    """Token ids to one vector for each token. `positions` may be shared with another stack where nothing is learned."""
+    """Token ids to one vector for each token. Two stacks may share sinusoids; learned positions are each one's own."""
 
     def __init__(
         self,

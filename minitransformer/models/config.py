@@ -130,11 +130,11 @@ class TransformerConfig(ModelConfig):
             attention,
             FeedForwardConfig(self.d_ff),
             NormConfig(self.norm_first, self.layernorm_eps),
-            self.d_model,
-            causal,
-            cross,
-            self.dropout,
-            self.init_gain,
+            d_model=self.d_model,
+            causal=causal,
+            cross=cross,
+            dropout=self.dropout,
+            init_gain=self.init_gain,
         )
         return StackConfig(block, num_layers, self.positions, self.max_length)
 

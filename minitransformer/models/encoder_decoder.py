@@ -33,40 +33,6 @@ class Decoder(Protocol):
         ...
 
 
-class Decoding:
-    """A translation under way: the cache of the layers, and the memory of the source until they have read it."""
-
-    def __init__(self, cache: Cache, memory: Any, memory_mask: Array) -> None:
-        self.cache, self.memory = cache, memory
-        self.memory_mask = None if memory_mask.all() else memory_mask  # (B, Ts); None: nothing is padded
-
-    @property
-    def position(self) -> int:
-        """How many tokens each beam has."""
-        return self.cache.position
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Sentences and beams, (B, K)."""
-        return self.cache.batch, self.cache.num_beams
-
-    def reorder(self, beams: Array) -> None:
-        """As `Cache.reorder`."""
-        self.cache.reorder(beams)
-
-    def select(self, sentences: Array) -> None:
-        """As `Cache.select`."""
-        self.cache.select(sentences)
-        self.memory, self.memory_mask = self._rows((self.memory, self.memory_mask), sentences)
-
-    def _rows(self, value: Any, sentences: Array) -> Any:
-        """These rows of every array `(B, …)` in nested tuples and lists; `None` stays what it is."""
-        if isinstance(value, tuple | list):
-            return type(value)(self._rows(item, sentences) for item in value)
-        ops = self.cache.ops
-        return None if value is None else ops.take(value, ops.asarray(sentences, "int64"))
-
-
 EncoderT = TypeVar("EncoderT", bound=Encoder)
 DecoderT = TypeVar("DecoderT", bound=Decoder)
 
@@ -79,7 +45,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
 
     def _build(self) -> None:
         self.tokens = TokenEmbedding(self.ops, self.config.vocab_size, self.config.d_model)
-        # What comes in and goes out is checked, by the model and its table of tokens; inside nothing can be wrong.
+        # Ids and targets come in through `tokens`, which keeps the checked ops; in the stacks nothing can be wrong.
         self.encoder, self.decoder = self._stacks(self.ops.unchecked())
 
     @abstractmethod
@@ -100,6 +66,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         """
         source, target, mask = self._pair(source, target)
         memory, encoder_cache = self.encoder.forward(source, Context(mask=mask, dropout=dropout))
+        # The target needs no mask: its padding stands on the right, and no position sees those after it.
         context = Context(memory=memory, memory_mask=mask, dropout=dropout)
         hidden, decoder_cache = self.decoder.forward(target, context)
         logits, logits_cache = self.tokens.logits(hidden)
@@ -109,8 +76,8 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
     def backward(self, dlogits: Array, cache: tuple) -> None:
         """dlogits `(B, Tt, V)`: adds into the gradient of every parameter."""
         encoder_cache, decoder_cache, logits_cache = cache
-        dlogits = self.ops.activations(self.ops.cast(self.ops.asarray(dlogits), self.dtype))
-        dhidden = self.tokens.logits_backward(dlogits, logits_cache)
+        dlogits = self.ops.cast(self.ops.asarray(dlogits), self.dtype)
+        dhidden = self.tokens.logits_backward(self.ops.activations(dlogits), logits_cache)
         dmemory = self.decoder.backward(dhidden, decoder_cache)
         self.encoder.backward(dmemory, encoder_cache)
 
@@ -145,7 +112,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         dmemory = self.decoder.backward(dhidden, decoder_cache)
         self.encoder.backward(dmemory, encoder_cache)
 
-    def start_decoding(self, source: Array, num_beams: int = 1) -> Decoding:
+    def start_decoding(self, source: Array, num_beams: int = 1) -> "Decoding":
         """Encodes source `(B, Ts)`: the state from which `decode_step` writes each sentence's K beams."""
         if num_beams < 1:
             raise ValueError(f"num_beams is {num_beams}, expected 1 or more")
@@ -154,7 +121,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         return Decoding(Cache(self.ops, len(mask), num_beams), memory, mask)
 
     @without_spurious_warnings
-    def decode_step(self, ids: Array, state: Decoding) -> Array:
+    def decode_step(self, ids: Array, state: "Decoding") -> Array:
         """ids `(B, K)`, each beam's newest token (at first bos) → logits `(B, K, V)` of the next one.
 
         The state is brought forward by one position. Raises `ValueError` past `config.max_length`.
@@ -176,3 +143,37 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         if len(source) != len(target):
             raise ValueError(f"source has {len(source)} sentences and target {len(target)}")
         return source, target, source != self.config.pad_id
+
+
+class Decoding:
+    """A translation under way: the cache of the layers, and the memory of the source until they have read it."""
+
+    def __init__(self, cache: Cache, memory: Any, memory_mask: Array) -> None:
+        self.cache, self.memory = cache, memory
+        self.memory_mask = None if memory_mask.all() else memory_mask  # (B, Ts); None: nothing is padded
+
+    @property
+    def position(self) -> int:
+        """How many tokens each beam has."""
+        return self.cache.position
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Sentences and beams, (B, K)."""
+        return self.cache.batch, self.cache.num_beams
+
+    def reorder(self, beams: Array) -> None:
+        """As `Cache.reorder`."""
+        self.cache.reorder(beams)
+
+    def select(self, sentences: Array) -> None:
+        """As `Cache.select`."""
+        self.cache.select(sentences)
+        self.memory, self.memory_mask = self._rows((self.memory, self.memory_mask), sentences)
+
+    def _rows(self, value: Any, sentences: Array) -> Any:
+        """These rows of every array `(B, …)` in nested tuples and lists; `None` stays what it is."""
+        if isinstance(value, tuple | list):
+            return type(value)(self._rows(item, sentences) for item in value)
+        ops = self.cache.ops
+        return None if value is None else ops.take(value, ops.asarray(sentences, "int64"))

@@ -67,8 +67,8 @@ class Ops:
     A pair's type is that of its NumPy functions: an editor follows `ops.relu.forward` to the line below and through it
     to the function, and a type checker sees whether another backend's pair takes the same arguments.
 
-    repeated     a function of a model and a batch in the form in which the backend runs it again and again: itself, or
-                 on a GPU a graph of its kernels
+    repeated     prepares a function of a model and a batch that will be called many times: returns it as it is, or on
+                 a GPU records it as a CUDA graph
     has_threads  whether the backend shares out the work of one call over the machine by itself
     """
 

@@ -5,13 +5,13 @@ from itertools import combinations
 
 import numpy as np
 
-from .arguments import Array, arguments, check_scalar, not_negative
+from .arguments import Array, arguments, check_not_negative, check_scalar
 
 BLOCK = 1 << 16
 """Elements updated at a time: the passes over a block stay in the cache, and its one new array is small."""
 
 
-@arguments("data P, grad P, m P, v P", beta1=not_negative, beta2=not_negative, eps=not_negative)
+@arguments("data P, grad P, m P, v P", beta1=check_not_negative, beta2=check_not_negative, eps=check_not_negative)
 def adam_step(
     data: Array,
     grad: Array,
@@ -43,14 +43,14 @@ def adam_step(
     step, lr, grad_scale = check_scalar("step", step), check_scalar("lr", lr), check_scalar("grad_scale", grad_scale)
     if step < 1 or step % 1:
         raise ValueError(f"step is {step:g}, expected 1, 2, …: Adam's bias correction divides by 1 − β^step")
-    not_negative("lr", lr)
-    not_negative("grad_scale", grad_scale)
+    check_not_negative("lr", lr)
+    check_not_negative("grad_scale", grad_scale)
     if max(beta1, beta2) >= 1 or not eps:
         raise ValueError(f"beta1, beta2, eps are {beta1}, {beta2}, {eps}, expected betas below 1 and eps above 0")
-    # data − lr·m̂/(√v̂ + ε) = data − rate·m/(√v + ε′): the corrections are scalars, so they are applied to scalars.
+    # data − lr·m̂/(√v̂ + ε) = data − lr′·m/(√v + ε′): the corrections are scalars, so they are applied to scalars.
     number = data.dtype.type
     root_correction = math.sqrt(1 - beta2**step)
-    rate = number(lr * root_correction / (1 - beta1**step))
+    lr_corrected = number(lr * root_correction / (1 - beta1**step))
     eps_corrected = number(eps * root_correction)
     for start in range(0, data.size, BLOCK):
         block = slice(start, start + BLOCK)
@@ -64,7 +64,7 @@ def adam_step(
         denominator = np.sqrt(v[block], out=g)
         denominator += eps_corrected
         update = np.divide(m[block], denominator, out=g)
-        update *= rate
+        update *= lr_corrected
         data[block] -= update
 
 

@@ -26,7 +26,7 @@ def additive_attention_forward(
     return weights @ value, (features, value, score_weight, weights)
 
 
-@gradient_of(lambda cache: ((*cache[3].shape[:2], cache[1].shape[2]), cache[1].dtype))
+@gradient_of(lambda features, value, score_weight, weights: ((*weights.shape[:2], value.shape[2]), value.dtype))
 def additive_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
     """Gradients `(dquery, dkey, dvalue, dscore_weight)`."""
     features, value, score_weight, weights = cache

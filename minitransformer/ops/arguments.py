@@ -1,6 +1,6 @@
 """What an op takes, declared in one line at its head: the line is its documentation and its check.
 
-    @arguments("x ... C≥1, gamma C, beta C", eps=not_negative)
+    @arguments("x ... C≥1, gamma C, beta C", eps=check_not_negative)
     def layernorm_forward(x, gamma, beta, eps=1e-5): ...
 
 The line names the arrays, each with its axes. All are of one type, float32 or float64, but `ids<V` (integers, which the
@@ -31,9 +31,9 @@ Check = Callable[[str, Any], object]
 """Raises unless the option of this name may have this value."""
 
 without_spurious_warnings = np.errstate(invalid="ignore")
-"""Decorates what runs ops without their checks, as every checked op is. Some of OpenBLAS's kernels load whole vectors,
-reach past the end of a buffer and drop the surplus: where a signalling NaN happens to lie there, NumPy would warn of an
-invalid value that is nowhere."""
+"""For functions that call unchecked ops; checked ops are wrapped in it already. Some of OpenBLAS's kernels load whole
+vectors, reach past the end of a buffer and drop the surplus: where a signalling NaN happens to lie there, NumPy would
+warn of an invalid value that is nowhere."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -139,12 +139,12 @@ def arguments(line: str, **options: Check) -> Callable[[Callable[P, R]], Callabl
 
 
 def gradient_of(
-    output: Callable[[Any], Any], out: Callable[[Any], Mapping[str, Array | None]] | None = None
+    output: Callable[..., Any], out: Callable[..., Mapping[str, Array | None]] | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Check the gradient that a backward receives: it has the shape and the type of the forward's output.
 
-    `output(cache)` gives an array like that output, or its shape and type; `None` where any gradient will do.
-    `out(cache)` gives arrays like those that `out=` takes, by their names.
+    `output(*cache)` gives an array like that output, or its shape and type; `None` where any gradient will do.
+    `out(*cache)` gives arrays like those that `out=` takes, by their names. A cache of `None` is for the op to judge.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -152,7 +152,10 @@ def gradient_of(
 
         def check(given: Mapping[str, Any]) -> None:
             cache = given.get("cache")
-            like = output(cache) if name in given and cache is not None else None
+            if cache is None or name not in given:
+                return
+            parts = cache if isinstance(cache, tuple) else (cache,)
+            like = output(*parts)
             if like is not None:
                 shape, dtype = like if isinstance(like, tuple) else (like.shape, like.dtype)
                 gradient = given[name]
@@ -162,8 +165,8 @@ def gradient_of(
                     raise TypeError(f"{name} is {gradient.dtype} and its output is {dtype}: types are never mixed")
                 if gradient.shape != shape:
                     raise ValueError(f"{name} has shape {gradient.shape}, expected its output's {shape}")
-            if out is not None and cache is not None and given.get("out") is not None:
-                _check_out(given["out"], out(cache))
+            if out is not None and given.get("out") is not None:
+                _check_out(given["out"], out(*parts))
 
         return checked_by(check)(function)
 
@@ -266,7 +269,7 @@ def check_number(name: str, value: Any, at_least: float = -math.inf, at_most: fl
         raise ValueError(f"{name} is {number}, expected a finite number in [{at_least:g}, {at_most:g}]")
 
 
-not_negative = partial(check_number, at_least=0.0)
+check_not_negative = partial(check_number, at_least=0.0)
 
 
 def check_scalar(name: str, value: Any) -> float:

@@ -1,4 +1,7 @@
-"""The little array plumbing that layers and models need, so that they import neither NumPy nor PyTorch."""
+"""The little array plumbing that layers and models need, so that they import neither NumPy nor PyTorch.
+
+`row_means` and `column_sums` are for other ops.
+"""
 
 import math
 import sys

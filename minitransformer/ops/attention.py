@@ -12,9 +12,9 @@ from .softmax import softmax_gradient, softmax_in_place
 SMALLEST_BLOCK = 128
 """Queries: windowed attention takes at least so many at a time."""
 
-distance = partial(check_integer, at_least=0)
-size_of_a_mask = partial(check_integer, at_least=0, at_most=2**31 - 1)
-place_in_a_mask = partial(check_integer, at_least=-(2**31), at_most=2**31 - 1)
+check_distance = partial(check_integer, at_least=0)
+check_mask_size = partial(check_integer, at_least=0, at_most=2**31 - 1)
+check_mask_offset = partial(check_integer, at_least=-(2**31), at_most=2**31 - 1)
 
 
 def attend(
@@ -47,7 +47,7 @@ def attend_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
 @arguments(
     "query B H Tq D≥1, key B H Tk D, value B H Tk Dv≥1, key_mask?:bool B Tk",
     causal=check_flag,
-    window=distance,
+    window=check_distance,
     scale=check_number,
     dropout=check_dropout,
 )
@@ -74,17 +74,17 @@ def attention_forward(
     return attend(query, key, value, mask, scale, dropout)
 
 
-@gradient_of(lambda cache: ((*cache[0].shape[:3], cache[2].shape[3]), cache[0].dtype))
+@gradient_of(lambda query, key, value, *_: ((*query.shape[:3], value.shape[3]), query.dtype))
 def attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dquery, dkey, dvalue)`."""
-    in_blocks = isinstance(cache[3], list)
+    in_blocks = isinstance(cache[3], list)  # where `attend` keeps its factor
     return _windowed_backward(dout, cache) if in_blocks else attend_backward(dout, cache)
 
 
 @arguments(
     "query B H Tq D≥1, key B H Tk D, key_mask?:bool B Tk",
     causal=check_flag,
-    window=distance,
+    window=check_distance,
     scale=check_number,
 )
 def attention_weights(
@@ -98,17 +98,17 @@ def attention_weights(
 ) -> Array:
     """The softmax matrix `(B, H, Tq, Tk)` of `attention_forward`, for pictures and for teaching."""
     mask = allowed_keys(query.shape[2], key.shape[2], causal, key_mask, window)
-    _, (*_, weights, _, _) = attend(query, key, key, mask, scale, None)
+    _, (*_, weights, _, _) = attend(query, key, key, mask, scale, None)  # key as value: the output is not wanted
     return weights
 
 
 @arguments(
     "key_mask?:bool B Tk",
-    num_queries=size_of_a_mask,
-    num_keys=size_of_a_mask,
+    num_queries=check_mask_size,
+    num_keys=check_mask_size,
     causal=check_flag,
-    window=distance,
-    offset=place_in_a_mask,
+    window=check_distance,
+    offset=check_mask_offset,
 )
 def attention_mask(
     num_queries: int,

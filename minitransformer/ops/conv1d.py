@@ -26,7 +26,7 @@ def conv1d_forward(x: Array, weight: Array, bias: Array | None, *, padding: str 
     return y, (linear_cache, padded.shape, left, time, weight.shape, y.shape)
 
 
-@gradient_of(lambda cache: (cache[5], cache[0][0].dtype))
+@gradient_of(lambda linear_cache, padded_shape, left, time, weight_shape, y_shape: (y_shape, linear_cache[0].dtype))
 def conv1d_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array | None]:
     """Gradients `(dx, dweight, dbias)`: a position gets the sum of what the K windows that it stands in send."""
     linear_cache, padded_shape, left, time, weight_shape, _ = cache

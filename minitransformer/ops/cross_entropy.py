@@ -29,7 +29,7 @@ def cross_entropy_forward(
     """
     counted = _counted(targets, logits.shape[-1], label_smoothing, ignore_index)
     rows = logits.reshape(-1, logits.shape[-1])[counted]  # (N, V), a copy
-    loss = _loss_and_gradient(rows, targets.reshape(-1)[counted], label_smoothing)
+    loss = _loss_in_place(rows, targets.reshape(-1)[counted], label_smoothing)
     count = rows.dtype.type(max(1, len(rows)))
     return loss / count, (rows, counted, logits.shape, count)
 
@@ -64,7 +64,7 @@ def linear_cross_entropy_forward(
     for start in range(0, len(rows), size):
         block = slice(start, start + size)
         logits = rows[block] @ table.T  # (rows, V)
-        loss += _loss_and_gradient(logits, ids[block], label_smoothing)
+        loss += _loss_in_place(logits, ids[block], label_smoothing)
         if with_grad:
             dlogits = logits  # they were overwritten
             np.matmul(dlogits, table, out=drows[block])  # logits = rows @ tableᵀ
@@ -77,7 +77,7 @@ def linear_cross_entropy_forward(
     return loss / count, (dx, dtable)
 
 
-@gradient_of(lambda cache: None, out=lambda cache: {"dtable": cache[1]})
+@gradient_of(lambda dx, dtable: None, out=lambda dx, dtable: {"dtable": dtable})
 def linear_cross_entropy_backward(
     dloss: Array | float, cache: tuple | None, out: Array | None = None
 ) -> tuple[Array, Array]:
@@ -95,8 +95,8 @@ def linear_cross_entropy_backward(
     return dx * factor, out
 
 
-def _loss_and_gradient(logits: Array, ids: Array, label_smoothing: float) -> Array:
-    """The summed loss of rows of logits `(N, V)`, over which its gradient `softmax(logits) − q` is written."""
+def _loss_in_place(logits: Array, ids: Array, label_smoothing: float) -> Array:
+    """Returns the summed loss of rows of logits `(N, V)`; writes its gradient, `softmax(logits) − q`, over them."""
     dtype, target = logits.dtype, (np.arange(len(ids)), ids)
     smoothing, confidence = dtype.type(label_smoothing), dtype.type(1 - label_smoothing)
     with np.errstate(over="ignore"):  # the lowest number minus the largest is −inf, as exp needs it

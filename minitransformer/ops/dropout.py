@@ -90,7 +90,7 @@ def dropout_forward(x: Array, dropout: Dropout | None) -> tuple[Array, tuple | N
     return x * kept * scale, (kept, scale)
 
 
-@gradient_of(lambda cache: None if cache is None else (cache[0].shape, cache[1].dtype))
+@gradient_of(lambda kept, scale: (kept.shape, scale.dtype))
 def dropout_backward(dy: Array, cache: tuple | None) -> Array:
     """`dx = dy · mask / (1 − rate)`: the map is linear and diagonal, its own transpose."""
     if cache is None:

@@ -14,7 +14,8 @@ def embedding_forward(ids: Array, table: Array, scale: float = 1.0) -> tuple[Arr
 
 
 @gradient_of(
-    lambda cache: ((*cache[0].shape, cache[1].shape[1]), cache[1].dtype), out=lambda cache: {"dtable": cache[1]}
+    lambda ids, table, scale: ((*ids.shape, table.shape[1]), table.dtype),
+    out=lambda ids, table, scale: {"dtable": table},
 )
 def embedding_backward(dy: Array, cache: tuple, out: Array | None = None) -> Array:
     """`dtable[i] = scale · Σ dy[n]` over all n with `ids[n] = i`: repeated ids sum.
@@ -27,7 +28,7 @@ def embedding_backward(dy: Array, cache: tuple, out: Array | None = None) -> Arr
         # As np.add.at, and faster: rows of equal ids are brought together and summed in one sweep.
         order = np.argsort(ids, axis=None, kind="stable")
         ordered = ids.reshape(-1)[order]
-        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        starts = np.flatnonzero(np.diff(ordered, prepend=-1))  # where a new id begins; the first always does
         sums = np.add.reduceat(dy.reshape(ids.size, table.shape[1])[order], starts, axis=0)
         dtable[ordered[starts]] += scale * sums  # scale * table[ids]
     return dtable

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from .arguments import Array, arguments, gradient_of, not_negative, unchecked
+from .arguments import Array, arguments, check_not_negative, gradient_of, unchecked
 from .arrays import column_sums, row_means
 from .dropout import Dropout, check_dropout, drop, drop_backward
 
 
-@arguments("x ... C≥1, gamma C, beta C", eps=not_negative)
+@arguments("x ... C≥1, gamma C, beta C", eps=check_not_negative)
 def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, tuple]:
     """`y = gamma · (x − mean) / √(var + eps) + beta` over the last axis.
 
@@ -23,7 +23,7 @@ def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) ->
     return y, (normed, rstd, gamma)
 
 
-@gradient_of(lambda cache: cache[0])
+@gradient_of(lambda normed, rstd, gamma: normed)
 def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dx, dgamma, dbeta)`.
 
@@ -45,7 +45,7 @@ def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
 normalise, normalise_backward = unchecked(layernorm_forward), unchecked(layernorm_backward)
 
 
-@arguments("x ... C≥1, sublayer_out ... C, gamma C, beta C", eps=not_negative, dropout=check_dropout)
+@arguments("x ... C≥1, sublayer_out ... C, gamma C, beta C", eps=check_not_negative, dropout=check_dropout)
 def add_layernorm_forward(
     x: Array, sublayer_out: Array, gamma: Array, beta: Array, eps: float = 1e-5, dropout: Dropout | None = None
 ) -> tuple[Array, tuple]:
@@ -55,7 +55,7 @@ def add_layernorm_forward(
     return y, (norm_cache, dropout_cache)
 
 
-@gradient_of(lambda cache: cache[0][0])
+@gradient_of(lambda norm_cache, dropout_cache: norm_cache[0])
 def add_layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
     """Gradients `(dx, dsublayer_out, dgamma, dbeta)`: the sum sends the same gradient down both of its branches."""
     norm_cache, dropout_cache = cache

@@ -2,14 +2,13 @@
 
 import math
 
-import numpy as np
-
 from .arguments import Array, arguments, gradient_of
+from .arrays import column_sums
 
 
 @arguments("x ... C_in, weight C_in C_out, bias? C_out")
 def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, tuple]:
-    """`y = x @ weight + bias`, as the paper writes `xW + b`. Source: Vaswani 2017, §3.2.2, eq. 2."""
+    """`y = x @ weight + bias`, as the paper writes `xW + b`. Source: Vaswani 2017, §3.2.2 and §3.3."""
     width_in, width_out = weight.shape
     # One large product instead of a batch of small ones.
     rows = x.reshape(math.prod(x.shape[:-1]), width_in)  # (N, C_in)
@@ -20,8 +19,8 @@ def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, 
 
 
 @gradient_of(
-    lambda cache: ((*cache[3][:-1], cache[1].shape[1]), cache[0].dtype),
-    out=lambda cache: {"dweight": cache[1], "dbias": cache[2]},
+    lambda rows, weight, bias, shape: ((*shape[:-1], weight.shape[1]), rows.dtype),
+    out=lambda rows, weight, bias, shape: {"dweight": weight, "dbias": bias},
 )
 def linear_backward(
     dy: Array, cache: tuple, out: tuple[Array, Array | None] | None = None
@@ -32,7 +31,7 @@ def linear_backward(
     """
     rows, weight, bias, shape = cache
     dy = dy.reshape(len(rows), weight.shape[1])  # (N, C_out)
-    dbias = None if bias is None else np.ones(len(dy), dy.dtype) @ dy  # y += bias; in float32 more exact than dy.sum
+    dbias = None if bias is None else column_sums(dy)  # y += bias
     dweight = rows.T @ dy  # y = rows @ weight
     dx = (dy @ weight.T).reshape(shape)
     if out is None:

@@ -34,6 +34,7 @@ class Adam:
         """Update every parameter in place from `grad_scale` times its gradient."""
         self.num_steps += 1
         parameters = self.parameters
+        # Tables of 16-bit activations have a shadow, and an adam_step that takes one.
         narrow = {} if parameters.shadow is parameters.data else {"shadow": parameters.shadow}
         self.ops.adam_step(
             parameters.data, parameters.grad, self.m, self.v,
@@ -42,7 +43,7 @@ class Adam:
         )  # fmt: skip
 
     def grad_norm(self) -> float:
-        """The global norm: the length of all gradients taken as one vector."""
+        """The global norm: that of all gradients taken as one vector."""
         return float(self.ops.global_norm(self.parameters.grad))
 
     def state_dict(self) -> dict[str, Array]:
@@ -72,7 +73,7 @@ class Adam:
 
 
 def clip_scale(norm: float, clip_norm: float | None) -> float:
-    """What to scale a gradient of length `norm` by, so that it is no longer than `clip_norm` (Pascanu 2013, §3.2)."""
+    """What to scale a gradient of this norm by, so that its norm is at most `clip_norm` (Pascanu 2013, §3.2)."""
     return 1.0 if clip_norm is None or norm <= clip_norm else clip_norm / norm
 
 

@@ -1,4 +1,4 @@
-"""The training step: the gradient of some batches, its length, and Adam; the same lines on every backend.
+"""The training step: the gradient of some batches, its norm, and Adam; the same lines on every backend.
 
 A batch's parts are shared out to replicas of the model, one Python thread each where the backend has none of its own.
 """
@@ -25,6 +25,7 @@ class TrainingDiverged(RuntimeError):
     """The loss or the gradient is no longer a finite number."""
 
 
+@without_overflow_warnings
 def training_step(
     workers: "DataParallel",
     optimizer: Adam,
@@ -35,17 +36,17 @@ def training_step(
     clip_norm: float | None = None,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Takes one step on `batches`; returns their loss and the length of its gradient, before clipping.
+    """Takes one step on `batches`; returns their loss and the norm of its gradient, before clipping.
 
     The step's number, which counts from 1 and decides its dropout, is the optimiser's. Raises `TrainingDiverged`,
     naming it, before a loss or a gradient that is not finite reaches the parameters.
     """
-    number = optimizer.num_steps + 1
-    loss = workers.gradients(batches, label_smoothing, seed, number)
+    step = optimizer.num_steps + 1
+    loss = workers.gradients(batches, label_smoothing, seed, step)
     norm = optimizer.grad_norm()
     for name, value in (("loss", loss), ("gradient norm", norm)):
         if not math.isfinite(value):
-            raise TrainingDiverged(f"the {name} of step {number} is {value}")
+            raise TrainingDiverged(f"the {name} of step {step} is {value}")
     optimizer.step(learning_rate, clip_scale(norm, clip_norm))
     return loss, norm
 
@@ -53,7 +54,10 @@ def training_step(
 def loss_and_gradient(
     model: EncoderDecoder, batch: Batch, share: float | Array, label_smoothing: float, dropout: DropoutStream | None
 ) -> Array:
-    """The loss of a batch; adds `share` times its gradient into that of the model's parameters."""
+    """The loss of a batch; adds `share` times its gradient into that of the model's parameters.
+
+    It is a function of its own so that `ops.repeated` can make a CUDA graph of it.
+    """
     loss, cache = model.loss(batch.source, batch.target_in, batch.target_out, label_smoothing, dropout)
     model.loss_backward(share, cache)
     return loss
@@ -84,12 +88,12 @@ class DataParallel:
     def gradients(self, batches: Sequence[Batch], label_smoothing: float, seed: int, step: int) -> float:
         """The mean loss over all targets of `batches`; its gradient is left in `model.parameters.grad`.
 
-        Several batches give what one batch of all their sentences would, since a batch's loss too is weighted by its
-        share of the targets and no two sentences of a step have the same number.
+        Several batches give the gradient that one batch of all their sentences would give: each counts by its share of
+        the targets, and `first` numbers sentences through the whole step.
         """
         num_targets = sum(batch.num_target_tokens for batch in batches)
 
-        @without_overflow_warnings
+        @without_overflow_warnings  # again: the setting is each thread's own
         def part_loss(replica: EncoderDecoder, part: Batch) -> float:
             share = part.num_target_tokens / num_targets
             return share * float(

@@ -1,6 +1,6 @@
 """The trainer: batches in, gradients, Adam, and a checkpoint and a log from which it can go on exactly.
 
-What step s does follows from the settings, the data and the parameters before it alone: its batches are numbers
+What step s does depends only on the settings, the data and the parameters before it: its batches are numbers
 (s - 1)·accumulate, … of the data's order, which comes from the seed; its dropout masks from (seed, s). So a
 checkpoint's place in the data and random state are its step, and a run that is stopped, or killed, and resumed ends
 with the same bits as one that never was.
@@ -38,7 +38,7 @@ from .optimizer import Adam
 from .progress import Progress
 from .settings import TrainingSettings
 from .signals import StopRequest
-from .step import DataParallel, TrainingDiverged, training_step, without_overflow_warnings
+from .step import DataParallel, TrainingDiverged, training_step
 from .training_log import LOG_NAME, TrainingLog
 
 
@@ -98,7 +98,12 @@ class Trainer:
         self.progress = progress
         self.schedule = settings.schedule(model.config.d_model)
         self.optimizer = Adam(model.parameters, model.ops, (settings.beta1, settings.beta2), settings.eps)
-        self.step = self.tokens = 0
+        self.tokens = 0
+
+    @property
+    def step(self) -> int:
+        """How many steps were taken, those before a resumption included."""
+        return self.optimizer.num_steps
 
     @property
     def last_checkpoint(self) -> Path | None:
@@ -130,9 +135,9 @@ class Trainer:
             raise CheckpointError(f"{path} is not of the step that its name says, but of step {checkpoint.step}")
         checkpoint.restore(self.model)
         self.optimizer.load_state_dict(checkpoint.optimizer)
-        if self.optimizer.num_steps != checkpoint.step:
-            raise CheckpointError(f"{path} is of step {checkpoint.step}, its optimiser of {self.optimizer.num_steps}")
-        self.step, self.tokens = checkpoint.step, checkpoint.state["tokens"]
+        if self.step != checkpoint.step:
+            raise CheckpointError(f"{path} is of step {checkpoint.step}, its optimiser of {self.step}")
+        self.tokens = checkpoint.state["tokens"]
 
     def train(self) -> TrainingOutcome:
         """Train up to `settings.steps`, or until the time is up or Ctrl-C (SIGINT, SIGTERM) asks to stop.
@@ -150,25 +155,26 @@ class Trainer:
         self._prepare_folder()
         log = TrainingLog(self.folder / LOG_NAME if self.folder is not None else None, self.step)
         earlier = log.seconds
-        reason = "finished"
+        reason = "finished" if self.step >= settings.steps else None
         with (
             StopRequest() as stop,
             DataParallel(self.model, settings.threads) as workers,
             Progress(self.step, settings.steps, self.progress) as progress,
         ):
-            while self.step < settings.steps and reason == "finished":
+            while reason is None:
                 record = self._train_step(workers)
-                if settings.minutes is not None and perf_counter() - start > 60 * settings.minutes:
+                if self.step == settings.steps:
+                    reason = "finished"
+                elif settings.minutes is not None and perf_counter() - start > 60 * settings.minutes:
                     reason = "out of time"
-                ended = self.step == settings.steps or reason == "out of time"
-                validates = ended or self.step % settings.valid_interval == 0
+                validates = reason is not None or self.step % settings.valid_interval == 0
                 if validates:
                     record |= self._validate(workers)
-                if stop.requested and not ended:
+                if reason is None and stop.requested:
                     reason = "interrupted"
                 log.write(record | {"seconds": earlier + perf_counter() - start})
                 progress.show(record)
-                if ended or reason == "interrupted" or self.step % settings.checkpoint_interval == 0:
+                if reason is not None or self.step % settings.checkpoint_interval == 0:
                     log.sync()
                     self._save()
                 if validates and self.on_validation is not None:
@@ -178,7 +184,6 @@ class Trainer:
                 progress.say(str(outcome))
         return outcome
 
-    @without_overflow_warnings
     def _train_step(self, workers: DataParallel) -> dict[str, Any]:
         """One optimiser step; its line in the log."""
         start = perf_counter()
@@ -197,7 +202,6 @@ class Trainer:
             )
         except TrainingDiverged as error:
             raise TrainingDiverged(f"{error}: {self._what_helps()}") from None
-        self.step = step
         tokens = sum(batch.num_source_tokens + batch.num_target_tokens for batch in batches)
         self.tokens += tokens
         return {

@@ -31,9 +31,9 @@ def test_a_part_of_a_batch_gets_the_masks_of_the_whole():
 
 def test_a_context_drops_in_training_alone_and_where_there_is_a_rate():
     stream = DropoutStream(seed=1, step=9, sentence=4)
-    assert Context(dropout=stream).drop(7, 0.5) == stream.at(7, 0.5)
-    assert Context(dropout=stream).drop(7, 0.0) is None
-    assert PLAIN.drop(7, 0.5) is None
+    assert Context(dropout=stream).dropout_at(7, 0.5) == stream.at(7, 0.5)
+    assert Context(dropout=stream).dropout_at(7, 0.0) is None
+    assert PLAIN.dropout_at(7, 0.5) is None
 
 
 @pytest.mark.parametrize("dropout", [0.1, True, DropoutStream(1, 2).at(0, 0.5)], ids=lambda value: type(value).__name__)

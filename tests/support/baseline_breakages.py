@@ -80,7 +80,7 @@ BASELINE_BREAKAGES = [
         "dropout on what goes to the next position",
         "layers/recurrent.py",
         "            hidden[:, t + 1] = current[0]\n",
-        "            drop = context.drop(self.site, self.rate)\n"
+        "            drop = context.dropout_at(self.site, self.rate)\n"
         "            current = (self.ops.dropout.forward(current[0], drop)[0], *current[1:])\n"
         "            hidden[:, t + 1] = current[0]\n",
         RECURRENT,

@@ -262,15 +262,15 @@ BREAKAGES = [
     Breakage(
         "one place in the cache for all layers",
         "layers/attention.py",
-        "cache.shared[self.name] = key, value",
-        'cache.shared["memory"] = key, value',
+        "past.shared[self.name] = key, value",
+        'past.shared["memory"] = key, value',
         DECODING,
     ),
     Breakage(
         "the memory's keys and values computed once more at every position",
         "layers/attention.py",
-        "            if kept is None:",
-        "            if context.memory is not None or kept is None:",
+        "            if past is None or self.name not in past.shared:",
+        "            if context.memory is not None or self.name not in past.shared:",
         "tests/layers/test_attention_layers.py",
     ),
     Breakage(
@@ -318,8 +318,8 @@ BREAKAGES = [
     Breakage(
         "the gradient of what a pre-norm sub-layer reads past its norm",
         "layers/norm.py",
-        "return dentered if cache is None else self.backward(dentered, cache)",
-        "return dentered",
+        "return self.backward(dy, cache) if self.pre_norm else dy",
+        "return dy",
         "tests/layers/test_norm_layers.py",
     ),
     Breakage(
