@@ -170,7 +170,7 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
 
     yield case("Linear", Linear(ops, 4, 3, 2), {"x": x})
     yield case("FeedForward", FeedForward(ops, 4, FeedForwardConfig(6)), {"x": x})
-    yield case("LayerNorm", LayerNorm(ops, 4, eps=1e-5), {"x": x})
+    yield case("LayerNorm", LayerNorm(ops, 4, NormConfig()), {"x": x})
     embedding = TokenEmbedding(ops, vocab_size=6, d_model=4)
     yield case("TokenEmbedding", embedding, {"ids": rng.integers(6, size=(2, 3))})
     yield case("TokenEmbedding, output layer", embedding, {"x": x}, embedding.logits, embedding.logits_backward)

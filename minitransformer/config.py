@@ -92,7 +92,7 @@ def choice(*choices: str, default: Any = MISSING, help: str = "") -> Any:
     """A field for one of some words."""
 
     def check(name: str, value: Any) -> None:
-        if value not in choices:
+        if not isinstance(value, str) or value not in choices:
             raise ValueError(f"{name} is {value!r}, expected {' or '.join(map(repr, choices))}")
 
     return _field(default, help, check)

@@ -25,9 +25,9 @@ class NormConfig(Config):
 class LayerNorm(Layer):
     """`gamma · (x − mean) / √(var + eps) + beta` over the last axis."""
 
-    def __init__(self, ops: Ops, d_model: int, eps: float) -> None:
+    def __init__(self, ops: Ops, d_model: int, config: NormConfig) -> None:
         super().__init__(ops)
-        self.eps = eps
+        self.eps = config.eps
         self.gamma = Parameter((d_model,), constant(1.0), exact=True)
         self.beta = Parameter((d_model,), constant(0.0), exact=True)
 
@@ -55,7 +55,7 @@ class ResidualNorm(LayerNorm):
     """
 
     def __init__(self, ops: Ops, d_model: int, config: NormConfig, dropout: float) -> None:
-        super().__init__(ops, d_model, config.eps)
+        super().__init__(ops, d_model, config)
         self.pre_norm, self.rate = config.first, dropout
 
     def enter(self, x: Array) -> tuple[Array, tuple | None]:

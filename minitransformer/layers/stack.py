@@ -54,7 +54,7 @@ class Stack(Layer):
             places = positions or SinusoidalPositions(ops, config.max_length, width, dtype)
         self.embedding = InputEmbedding(ops, tokens, places, config.block.dropout)
         self.layers = [Block(ops, config.block) for _ in range(config.num_layers)]
-        self.final_norm = LayerNorm(ops, width, config.block.norm.eps) if config.block.norm.first else None
+        self.final_norm = LayerNorm(ops, width, config.block.norm) if config.block.norm.first else None
 
     def forward(self, ids: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """ids `(B, T)` → `(B, T, C)`."""

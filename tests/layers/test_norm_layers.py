@@ -30,7 +30,7 @@ STREAM = DropoutStream(seed=1, step=9, sentence=4)
 def test_layernorm(proof: Proof, shape, eps):
     prove_layer(
         "LayerNorm",
-        lambda: LayerNorm(numpy_ops, C, eps),
+        lambda: LayerNorm(numpy_ops, C, NormConfig(eps=eps)),
         {"x": normal(np.random.default_rng(0), *shape)},
         lambda w, x: torch_model.layernorm(w, x, eps),
         proof,
