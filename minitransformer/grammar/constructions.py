@@ -4,59 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .lexicon.function_words import CAN, MUST, SHOULD, WANT, WILL
-from .syntax import COMPLEMENT, COORDINATION, PAST, QUESTION, STATEMENT, Clause, NounPhrase, Sentence
-from .words import DATIVE, Pronoun
+from .lexicon.function_words import MODALS, WILL
+from .syntax import DATIVE, Clause, NounPhrase, Pronoun, Sentence
 
-CONSTRUCTIONS = (
-    "simple sentence",
-    "question",
-    "coordination",
-    "subordinate clause",
-    "complement clause",
-    "relative clause",
-    "fronted adverbial",
-    "time adverbial",
-    "date",
-    "perfect",
-    "modal",
-    "future",
-    "separable verb",
-    "negation nicht",
-    "negation kein",
-    "adjective",
-    "predicate adjective",
-    "plural",
-    "number",
-    "possessive",
-    "genitive",
-    "dative",
-    "two objects",
-    "object pronoun",
-    "prepositional phrase",
-    "mass noun",
+CONSTRUCTIONS = tuple(
+    """
+    simple sentence, question, coordination, subordinate clause, complement clause, relative clause,
+    fronted adverbial, time adverbial, date, perfect, modal, future, separable verb, negation nicht,
+    negation kein, adjective, predicate adjective, plural, number, possessive,
+    genitive, dative, two objects, object pronoun, prepositional phrase, mass noun
+    """.strip()
+    .replace("\n    ", " ")
+    .split(", ")
 )
 KIND_NAMES = {
-    STATEMENT: "simple sentence",
-    QUESTION: "question",
-    COORDINATION: "coordination",
-    COMPLEMENT: "complement clause",
+    "statement": "simple sentence",
+    "question": "question",
+    "coordination": "coordination",
+    "complement": "complement clause",
 }
-MODALS = (CAN, MUST, SHOULD, WANT)
+DETERMINER_NAMES = {"number": "number", "possessive": "possessive", "no": "negation kein", "mass": "mass noun"}
 
 
 def constructions_of(sentence: Sentence) -> frozenset[str]:
     """Names, out of CONSTRUCTIONS, of what a sentence contains."""
-    names = set(_clause(sentence.main))
-    if sentence.other is not None:
-        names.update(_clause(sentence.other))
-    names.add(KIND_NAMES.get(sentence.kind, "subordinate clause"))
-    return frozenset(names)
+    kind = KIND_NAMES.get(sentence.kind, "subordinate clause")
+    return frozenset([kind, *_clause(sentence.main), *(_clause(sentence.other) if sentence.other else ())])
 
 
 def _clause(clause: Clause) -> Iterator[str]:
     verb, object, recipient = clause.verb, clause.object, clause.recipient
-    if clause.form == PAST and clause.predicate is None:
+    if clause.form == "past" and clause.predicate is None:
         yield "perfect"
     if clause.form in MODALS:
         yield "modal"
@@ -73,8 +51,7 @@ def _clause(clause: Clause) -> Iterator[str]:
         if clause.time.is_date:
             yield "date"
     if clause.negated:
-        indefinite = isinstance(object, NounPhrase) and object.determiner.name in ("indefinite", "mass")
-        yield "negation kein" if indefinite else "negation nicht"
+        yield "negation kein" if isinstance(object, NounPhrase) and object.indefinite else "negation nicht"
     if recipient is not None or (object is not None and verb.case == DATIVE):
         yield "dative"
     if recipient is not None:
@@ -98,12 +75,8 @@ def _noun_phrase(phrase: NounPhrase) -> Iterator[str]:
     if phrase.possessor is not None:
         yield "genitive"
         yield from _noun_phrase(phrase.possessor)
-    if name in ("number", "possessive"):
-        yield name
-    if name == "no":
-        yield "negation kein"
-    if name == "mass":
-        yield "mass noun"
+    if name in DETERMINER_NAMES:
+        yield DETERMINER_NAMES[name]
     if phrase.relative is not None:
         yield "relative clause"
         yield from _clause(phrase.relative)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from . import english, french, german
 from .constructions import constructions_of
-from .lexicon.lexicon import Lexicon
+from .lexicon import Lexicon
 from .parsing import Vocabulary, parse
 from .rules import Grammar
 from .syntax import Sentence
@@ -26,7 +26,11 @@ class Example:
     """A sentence of the grammar. What is not asked for is not computed: all of it follows from the derivation."""
 
     derivation: Sentence
-    english: str
+
+    @cached_property
+    def english(self) -> str:
+        """The English sentence."""
+        return english.sentence_text(english.sentence_tree(self.derivation))
 
     @cached_property
     def german(self) -> str:
@@ -66,11 +70,6 @@ def split_of(sentence: str) -> str:
     return ("valid", "test", "train")[min(bucket, 2)]
 
 
-def example(derivation: Sentence) -> Example:
-    """The example of a derivation."""
-    return Example(derivation, english.sentence_text(english.sentence_tree(derivation)))
-
-
 @cache
 def _vocabulary() -> Vocabulary:
     return Vocabulary(Lexicon())
@@ -84,7 +83,7 @@ def translate(sentence: str) -> Example:
     readings = parse(sentence, _vocabulary())
     if not readings:
         raise ValueError(f"sentence must be one that the grammar can form, got {sentence!r}")
-    return Example(readings[0], sentence)
+    return Example(readings[0])
 
 
 def sample(split: str, seed: int, start: int = 0) -> Iterator[Example]:
@@ -105,7 +104,7 @@ def _sample(split: str, seed: int, start: int) -> Iterator[Example]:
         for attempt in itertools.count():
             key = f"{seed} {split} {n} {attempt}".encode()
             derivation, _ = draw(int.from_bytes(blake2b(key, digest_size=DIGITS).digest(), "little"))
-            drawn = example(derivation)
+            drawn = Example(derivation)
             if split_of(drawn.english) == split:
                 yield drawn
                 break

@@ -8,19 +8,7 @@ pronouns, time, dative, accusative, "nicht", predicate or prepositional phrase.
 from __future__ import annotations
 
 from .lexicon.function_words import NO, THE
-from .syntax import (
-    ADVERBIAL,
-    COMPLEMENT,
-    COORDINATION,
-    FRONTED_ADVERBIAL,
-    PAST,
-    QUESTION,
-    Clause,
-    NounPhrase,
-    Phrase,
-    Sentence,
-)
-from .words import ACCUSATIVE, DATIVE, GENITIVE, NOMINATIVE, PLURAL, Modal, Pronoun
+from .syntax import ACCUSATIVE, DATIVE, GENITIVE, NOMINATIVE, Clause, Modal, NounPhrase, Phrase, Pronoun, Sentence
 
 RELATIVE_PRONOUNS = (("der", "den"), ("das", "das"), ("die", "die"), ("die", "die"))
 CONTRACTIONS = {"in dem": "im", "in das": "ins", "zu dem": "zum", "zu der": "zur", "von dem": "vom", "an das": "ans"}
@@ -31,19 +19,20 @@ WAR = ("war", "war", "waren", "waren")
 def sentence_text(sentence: Sentence) -> str:
     """The German sentence of a derivation."""
     kind, main, link, other = sentence
-    if kind == QUESTION:
-        return _spell(_verb_first(main), "?")
-    if other is None or link is None:
-        return _spell(_main_clause(main), ".")
-    if kind in (ADVERBIAL, COMPLEMENT):
-        words = [*_main_clause(main), ",", link.german, *_subordinate(other)]
-    elif kind == FRONTED_ADVERBIAL:
-        words = [link.german, *_subordinate(other), ",", *_verb_first(main)]
-    else:
-        assert kind == COORDINATION
+    if kind == "question":
+        words = _main_clause(main, verb_first=True)
+    elif other is None or link is None:
+        words = _main_clause(main)
+    elif kind == "fronted adverbial":
+        words = [link.german, *_subordinate(other), ",", *_main_clause(main, verb_first=True)]
+    elif kind == "coordination":
         comma = [","] if link.german == "aber" else []
         words = [*_main_clause(main), *comma, link.german, *_main_clause(other)]
-    return _spell(words, ".")
+    else:
+        words = [*_main_clause(main), ",", link.german, *_subordinate(other)]
+    # the comma that closes a relative clause may meet another one, or the end
+    text = " ".join(words).replace(" , ,", " ,").removesuffix(" ,").replace(" ,", ",")
+    return text[0].upper() + text[1:] + ("?" if kind == "question" else ".")
 
 
 def noun_phrase(phrase: NounPhrase | Pronoun, case: int) -> str:
@@ -51,15 +40,10 @@ def noun_phrase(phrase: NounPhrase | Pronoun, case: int) -> str:
     if isinstance(phrase, Pronoun):
         return phrase.german[case]
     determiner, plural, noun, adjective, possessor, _ = phrase
-    if possessor is not None:
-        determiner = THE
-    article, ending = determiner.german[PLURAL if plural else noun.gender][case]
-    text = noun.german[plural][case]
-    if adjective is not None:
-        text = f"{adjective.german[ending]} {text}"
-    if article:
-        text = f"{article} {text}"
-    return text if possessor is None else f"{text} {noun_phrase(possessor, GENITIVE)}"
+    article, ending = (determiner if possessor is None else THE).german[phrase.row][case]
+    words = [article, adjective.german[ending] if adjective else "", noun.german[plural][case]]
+    words.append(noun_phrase(possessor, GENITIVE) if possessor else "")
+    return " ".join(filter(None, words))
 
 
 def prepositional(phrase: Phrase) -> str:
@@ -69,62 +53,44 @@ def prepositional(phrase: Phrase) -> str:
     if object.possessor is None and object.determiner is not THE:
         return text
     head, article, *rest = text.split(" ", 2)
-    contracted = CONTRACTIONS.get(f"{head} {article}")
-    return " ".join([contracted, *rest]) if contracted else text
+    return " ".join([CONTRACTIONS.get(f"{head} {article}", f"{head} {article}"), *rest])
 
 
-def _spell(words: list[str], end: str) -> str:
-    # the comma that closes a relative clause may meet another one, or the end
-    text = " ".join(words).replace(" , ,", " ,").removesuffix(" ,").replace(" ,", ",")
-    return text[0].upper() + text[1:] + end
-
-
-def _main_clause(clause: Clause) -> list[str]:
-    """Verb second: the subject first, or the fronted time and then the subject behind the verb."""
+def _main_clause(clause: Clause, verb_first: bool = False) -> list[str]:
+    """Verb second, behind the fronted time or the subject; verb first in questions and after whatever stands before."""
+    subject, finite, middle, closing, after = _parts(clause)
+    rest = [*middle, *closing, *after]
     if clause.fronted and clause.time is not None:
-        return [clause.time.german, *_verb_first(clause)]
-    subject = clause.subject
-    assert subject is not None
-    finite, closing = _verbs(clause, subject.person)
-    middle, after = _middle(clause)
-    return [*_subject(subject), finite, *middle, *closing, *after]
+        return [clause.time.german, finite, *subject, *rest]
+    return [finite, *subject, *rest] if verb_first else [*subject, finite, *rest]
 
 
-def _verb_first(clause: Clause) -> list[str]:
-    """Finite verb, then the subject: in questions and after whatever stands first."""
-    subject = clause.subject
-    assert subject is not None
-    finite, closing = _verbs(clause, subject.person)
-    middle, after = _middle(clause)
-    return [finite, *_subject(subject), *middle, *closing, *after]
+def _subordinate(clause: Clause, antecedent: NounPhrase | None = None) -> list[str]:
+    """Verb last; without a subject where the relative pronoun stands for it."""
+    subject, finite, middle, closing, after = _parts(clause, antecedent)
+    if clause.form == "present" and closing:
+        finite, closing = closing[0] + finite, []  # the prefix rejoins its verb
+    return [*subject, *middle, *closing, finite, *after]
 
 
-def _subordinate(clause: Clause, person: int | None = None) -> list[str]:
-    """Verb last; without a subject where the relative pronoun is the subject and gives the person."""
+def _parts(
+    clause: Clause, antecedent: NounPhrase | None = None
+) -> tuple[list[str], str, list[str], list[str], list[str]]:
+    """Subject, finite verb, midfield, what closes the clause, and the object's relative clause, which follows it."""
     subject = clause.subject
     words: list[str] = []
     if subject is not None:
-        words, person = _subject(subject), subject.person
-    assert person is not None
-    finite, closing = _verbs(clause, person)
-    if not isinstance(clause.form, Modal) and clause.form != PAST and closing:
-        finite, closing = closing[0] + finite, []  # the prefix rejoins its verb
-    middle, after = _middle(clause)
-    return [*words, *middle, *closing, finite, *after]
+        words = [noun_phrase(subject, NOMINATIVE), *_relative(subject)]
+    finite, closing = _verbs(clause, clause.agrees_with(antecedent).person)
+    return words, finite, _midfield(clause), closing, _relative(clause.object)
 
 
-def _subject(subject: NounPhrase | Pronoun) -> list[str]:
-    words = [noun_phrase(subject, NOMINATIVE)]
-    return words if isinstance(subject, Pronoun) else words + _relative(subject)
-
-
-def _relative(phrase: NounPhrase) -> list[str]:
-    clause = phrase.relative
-    if clause is None:
+def _relative(phrase: NounPhrase | Pronoun | None) -> list[str]:
+    if not isinstance(phrase, NounPhrase) or phrase.relative is None:
         return []
-    case = NOMINATIVE if clause.subject is None else ACCUSATIVE
-    pronoun = RELATIVE_PRONOUNS[PLURAL if phrase.plural else phrase.noun.gender][case]
-    return [",", pronoun, *_subordinate(clause, phrase.person), ","]
+    case = NOMINATIVE if phrase.relative.subject is None else ACCUSATIVE
+    pronoun = RELATIVE_PRONOUNS[phrase.row][case]
+    return [",", pronoun, *_subordinate(phrase.relative, phrase), ","]
 
 
 def _verbs(clause: Clause, person: int) -> tuple[str, list[str]]:
@@ -132,36 +98,26 @@ def _verbs(clause: Clause, person: int) -> tuple[str, list[str]]:
     verb, form = clause.verb, clause.form
     if isinstance(form, Modal):
         return (form.german_negated if clause.negated else form.german)[person], [verb.infinitive]
-    if form == PAST:
-        if clause.predicate is not None:
-            return WAR[person], []
-        return (SEIN if verb.perfect_with_sein else HABEN)[person], [verb.participle]
-    return verb.german[person], [verb.prefix] if verb.prefix else []
+    if form == "present":
+        return verb.german[person], [verb.prefix] if verb.prefix else []
+    if clause.predicate is not None:
+        return WAR[person], []
+    return (SEIN if verb.perfect_with_sein else HABEN)[person], [verb.participle]
 
 
-def _middle(clause: Clause) -> tuple[list[str], list[str]]:
-    """The midfield, and the relative clause of the object that follows the whole clause."""
-    object, recipient, negated = clause.object, clause.recipient, clause.negated
+def _midfield(clause: Clause) -> list[str]:
+    object, negated = clause.object, clause.negated
+    if negated and isinstance(object, NounPhrase) and object.indefinite:
+        object, negated = object._replace(determiner=NO), False
     pronouns: list[str] = []
     objects: list[str] = []
-    after: list[str] = []
-    if recipient is not None:
-        (pronouns if isinstance(recipient, Pronoun) else objects).append(noun_phrase(recipient, DATIVE))
-    if isinstance(object, Pronoun):
-        pronouns.append(noun_phrase(object, clause.verb.case))
-    elif object is not None:
-        if negated and object.determiner.name in ("indefinite", "mass"):
-            object, negated = object._replace(determiner=NO), False
-        objects.append(noun_phrase(object, clause.verb.case))
-        after = _relative(object)
-    words = pronouns
-    if clause.time is not None and not clause.fronted:
-        words.append(clause.time.german)
-    words += objects
-    if negated:
-        words.append("nicht")
+    for phrase, case in ((clause.recipient, DATIVE), (object, clause.verb.case)):
+        if phrase is not None:
+            (pronouns if isinstance(phrase, Pronoun) else objects).append(noun_phrase(phrase, case))
+    time = [clause.time.german] if clause.time is not None and not clause.fronted else []
+    words = [*pronouns, *time, *objects, *(["nicht"] if negated else [])]
     if clause.predicate is not None:
         words.append(clause.predicate.german[""])
     if clause.phrase is not None:
         words.append(prepositional(clause.phrase))
-    return words, after
+    return words

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from typing import Literal
 
+from .lexicon import Lexicon
 from .lexicon import function_words as words
-from .lexicon.lexicon import Lexicon
 from .lexicon.nouns import GROUPS, MASS
 from .spaces import Choice, Record, Space, Union
-from .syntax import NounPhrase, Phrase
-from .words import Determiner, Pronoun
+from .syntax import Determiner, NounPhrase, Phrase
 
-SUBJECT, PLAIN_SUBJECT, OBJECT, NEGATED_OBJECT, OBLIQUE = (
-    "subject",
-    "plain subject",
-    "object",
-    "negated object",
-    "oblique",
-)
+Role = Literal["subject", "plain subject", "object", "negated object", "oblique"]
 Weights = dict[Determiner | str, int]  # a name stands for all the words of a group
 # Weights of the determiners by role. A plain subject and a negated object have no quantifier, since its scope
 # over "not" would be open; plurals without an article are objects only, where French has "des".
-SINGULAR: dict[str, Weights] = {
-    SUBJECT: {words.THE: 6, "possessive": 3, words.THIS: 1, words.A: 1, words.EVERY: 1, words.NO: 1},
-    PLAIN_SUBJECT: {words.THE: 6, "possessive": 3, words.THIS: 1},
-    OBJECT: {words.THE: 4, words.A: 4, "possessive": 2, words.THIS: 1},
-    NEGATED_OBJECT: {words.THE: 2, words.A: 3, "possessive": 2, words.THIS: 1},
-    OBLIQUE: {words.THE: 5, words.A: 2, "possessive": 2, words.THIS: 1},
+SINGULAR: dict[Role, Weights] = {
+    "subject": {words.THE: 6, "possessive": 3, words.THIS: 1, words.A: 1, words.EVERY: 1, words.NO: 1},
+    "plain subject": {words.THE: 6, "possessive": 3, words.THIS: 1},
+    "object": {words.THE: 4, words.A: 4, "possessive": 2, words.THIS: 1},
+    "negated object": {words.THE: 2, words.A: 3, "possessive": 2, words.THIS: 1},
+    "oblique": {words.THE: 5, words.A: 2, "possessive": 2, words.THIS: 1},
 }
-PLURAL: dict[str, Weights] = {
-    SUBJECT: {words.THE: 4, "possessive": 1, words.THESE: 1, "number": 3, words.SOME: 1, words.MANY: 1},
-    PLAIN_SUBJECT: {words.THE: 4, "possessive": 1, words.THESE: 1},
-    OBJECT: {words.THE: 2, "possessive": 1, words.BARE: 2, "number": 4, words.MANY: 1},
-    NEGATED_OBJECT: {words.THE: 1, "possessive": 1, words.BARE: 2},
-    OBLIQUE: {words.THE: 3, "possessive": 1},
+PLURAL: dict[Role, Weights] = {
+    "subject": {words.THE: 4, "possessive": 1, words.THESE: 1, "number": 3, words.SOME: 1, words.MANY: 1},
+    "plain subject": {words.THE: 4, "possessive": 1, words.THESE: 1},
+    "object": {words.THE: 2, "possessive": 1, words.BARE: 2, "number": 4, words.MANY: 1},
+    "negated object": {words.THE: 1, "possessive": 1, words.BARE: 2},
+    "oblique": {words.THE: 3, "possessive": 1},
 }
 # Nobody says "my queen", "our wolf" or "their station".
 NEVER_OWNED = ("person", "animal", "place")
@@ -46,22 +40,38 @@ class NounPhrases:
     def __init__(self, lexicon: Lexicon):
         self.lexicon = lexicon
         self._known: dict[tuple, Space] = {}
+        the_or_my = self._determiners({words.THE: 1, "possessive": 1})
+        self._owners = self.each_kind(  # singular persons: the hunter's, my brother's
+            ("person", "relation"),
+            lambda kind: Record(
+                NounPhrase,
+                determiner=the_or_my if kind == "relation" else self._determiners({words.THE: 1}),
+                plural=False,
+                noun=self.nouns(kind),
+            ),
+        )
 
-    def of(self, kinds: tuple[str, ...], role: str, possessor: bool = True) -> Space:
+    def nouns(self, kind: str) -> Choice:
+        """Nouns of a kind, if the lexicon has any."""
+        return Choice(self.lexicon.nouns.get(kind, ()))
+
+    def each_kind(self, kinds: tuple[str, ...], space: Callable[[str], Space]) -> Space:
+        """The spaces of some kinds, each noun as likely as the others."""
+        return Union(*((self.nouns(kind).size, space(kind)) for kind in kinds))
+
+    def of(self, kinds: tuple[str, ...], role: Role, possessor: bool = True) -> Space:
         """Noun phrases of some kinds of nouns in a role, without relative clause."""
         key = (kinds, role, possessor)
         if key not in self._known:
-            self._known[key] = Union(
-                *((len(self.lexicon.nouns.get(kind, ())), self._of_kind(kind, role, possessor)) for kind in kinds)
-            )
+            self._known[key] = self.each_kind(kinds, lambda kind: self._of_kind(kind, role, possessor))
         return self._known[key]
 
-    def _of_kind(self, kind: str, role: str, possessor: bool) -> Space:
+    def _of_kind(self, kind: str, role: Role, possessor: bool) -> Space:
         singular: Weights = dict(SINGULAR[role])
         plural: Weights = dict(PLURAL[role])
         if kind in MASS:
             singular = {words.THE: 2, "possessive": 1}
-            if role in (OBJECT, NEGATED_OBJECT):
+            if role in ("object", "negated object"):
                 singular[words.MASS] = 7
             plural.clear()
         if kind in NEVER_OWNED:
@@ -76,7 +86,7 @@ class NounPhrases:
 
     def _described(self, kind: str, plural: bool, determiners: Space) -> Space:
         """Noun phrases with and without an adjective."""
-        fields = {"determiner": determiners, "plural": plural, "noun": Choice(self.lexicon.nouns.get(kind, ()))}
+        fields = {"determiner": determiners, "plural": plural, "noun": self.nouns(kind)}
         return Union(
             (3, Record(NounPhrase, **fields)),
             (2, Record(NounPhrase, **fields, adjective=self.adjectives(kind))),
@@ -84,48 +94,30 @@ class NounPhrases:
 
     def _owned(self, kind: str) -> Space:
         """Noun phrases with a possessor: the teacher's old dog."""
-        fields = {"determiner": words.THE, "noun": Choice(self.lexicon.nouns.get(kind, ())), "possessor": self._owners}
+        fields = {"determiner": words.THE, "noun": self.nouns(kind), "possessor": self._owners}
         return Union(
             (2, Record(NounPhrase, plural=False, **fields)),
             (0 if kind == "parent" else 1, Record(NounPhrase, plural=True, **fields)),
             (1, Record(NounPhrase, plural=False, **fields, adjective=self.adjectives(kind))),
         )
 
-    @cached_property
-    def _owners(self) -> Space:
-        """Singular persons: the hunter's, my brother's."""
-        nouns = self.lexicon.nouns
-        determiners: dict[str, Weights] = {"person": {words.THE: 1}, "relation": {words.THE: 1, "possessive": 1}}
-        return Union(
-            *(
-                (
-                    len(nouns.get(kind, ())),
-                    Record(
-                        NounPhrase,
-                        determiner=self._determiners(weights),
-                        plural=False,
-                        noun=Choice(nouns.get(kind, ())),
-                    ),
-                )
-                for kind, weights in determiners.items()
-            )
-        )
-
     def adjectives(self, kind: str) -> Choice:
         """Adjectives that go with a kind of noun."""
         return Choice([adjective for adjective in self.lexicon.adjectives if kind in adjective.kinds])
 
-    def phrases(self, prepositions: tuple, kinds: tuple[str, ...], role: str = OBLIQUE) -> Space:
+    def phrases(self, prepositions: tuple, kinds: tuple[str, ...], role: Role = "oblique") -> Space:
         """Prepositions with noun phrases of some kinds."""
         return Record(Phrase, preposition=Choice(prepositions), object=self.of(kinds, role, possessor=False))
 
-    def pronouns(self, *allowed: Pronoun) -> Choice:
-        """Those of the allowed pronouns that the lexicon has."""
-        return Choice([pronoun for pronoun in self.lexicon.pronouns if pronoun in allowed])
-
-    def determiner(self, determiner: Determiner) -> Choice:
-        """A determiner, if the lexicon has it."""
-        return Choice([each for each in self.lexicon.determiners if each is determiner])
+    def with_relative(self, kind: str, relative: Space) -> Space:
+        """Noun phrases with a relative clause: the man who sleeps, the book that she buys."""
+        the, a = (self._determiners({article: 1}) for article in (words.THE, words.A))
+        fields = {"noun": self.nouns(kind), "relative": relative}
+        return Union(
+            (5, Record(NounPhrase, determiner=the, plural=False, **fields)),
+            (1, Record(NounPhrase, determiner=a, plural=False, **fields)),
+            (2, Record(NounPhrase, determiner=the, plural=True, **fields)),
+        )
 
     def _determiners(self, weights: Weights) -> Space:
         lexicon = self.lexicon

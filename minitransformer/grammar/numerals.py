@@ -20,26 +20,23 @@ GERMAN_ORDINALS = {1: "ersten", 3: "dritten", 7: "siebten", 8: "achten"}
 
 def english_number(n: int) -> str:
     """English cardinal: 21 is "twenty-one". Raises ValueError outside 0 … 100."""
-    _check(n)
+    tens, unit = _digits(n)
     if n == 100:
         return "one hundred"
     if n < 20:
         return ENGLISH_UNITS[n]
-    tens, unit = ENGLISH_TENS[n // 10 - 2], n % 10
-    return f"{tens}-{ENGLISH_UNITS[unit]}" if unit else tens
+    return ENGLISH_TENS[tens - 2] + (f"-{ENGLISH_UNITS[unit]}" if unit else "")
 
 
 def german_number(n: int) -> str:
     """German cardinal, unit before ten: 21 is "einundzwanzig". Raises ValueError outside 0 … 100."""
-    _check(n)
+    tens, unit = _digits(n)
     if n == 100:
         return "einhundert"
     if n < 20:
         return GERMAN_UNITS[n]
-    tens, unit = GERMAN_TENS[n // 10 - 2], n % 10
-    if not unit:
-        return tens
-    return f"{'ein' if unit == 1 else GERMAN_UNITS[unit]}und{tens}"
+    before = "" if not unit else "einund" if unit == 1 else f"{GERMAN_UNITS[unit]}und"
+    return before + GERMAN_TENS[tens - 2]
 
 
 def french_number(n: int, feminine: bool = False) -> str:
@@ -47,23 +44,19 @@ def french_number(n: int, feminine: bool = False) -> str:
 
     Raises ValueError outside 0 … 100.
     """
-    _check(n)
-    if n == 100:
-        return "cent"
+    tens, unit = _digits(n)
+    if tens in (7, 9):  # soixante-dix and quatre-vingt-dix count on from sixty and eighty
+        unit += 10
+    if n in (80, 100):
+        return "quatre-vingts" if n == 80 else "cent"
     if n < 20:
         word = FRENCH_UNITS[n]
+    elif unit == 0:
+        word = FRENCH_TENS[tens - 2]
     else:
-        tens, base = FRENCH_TENS[n // 10 - 2], n // 10 * 10
-        # soixante-dix and quatre-vingt-dix count on from sixty and eighty
-        unit = n - (base - 10 if base in (70, 90) else base)
-        if unit == 0:
-            word = "quatre-vingts" if n == 80 else tens
-        elif unit in (1, 11) and n < 80:
-            word = f"{tens} et {FRENCH_UNITS[unit]}"
-        else:
-            word = f"{tens}-{FRENCH_UNITS[unit]}"
-    one = word == "un" or word.endswith((" un", "-un"))
-    return word + "e" if feminine and one else word
+        joined = " et " if unit in (1, 11) and n < 80 else "-"
+        word = FRENCH_TENS[tens - 2] + joined + FRENCH_UNITS[unit]
+    return word + "e" if feminine and word.endswith("un") else word
 
 
 def english_ordinal(n: int) -> str:
@@ -82,6 +75,7 @@ def french_day(n: int) -> str:
     return "premier" if n == 1 else french_number(n)
 
 
-def _check(n: int) -> None:
+def _digits(n: int) -> tuple[int, int]:
     if not 0 <= n <= 100:
         raise ValueError(f"n must be between 0 and 100 to be written in words, got {n}")
+    return divmod(n, 10)

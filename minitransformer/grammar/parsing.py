@@ -11,33 +11,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .english import sentence_text, sentence_tree
+from .lexicon import Lexicon
 from .lexicon import function_words as words
-from .lexicon.lexicon import Lexicon
 from .lexicon.nouns import MASS
 from .lexicon.verbs import TO_BE
-from .syntax import (
-    ADVERBIAL,
-    COMPLEMENT,
-    COORDINATION,
-    FRONTED_ADVERBIAL,
-    PAST,
-    PRESENT,
-    QUESTION,
-    STATEMENT,
-    Clause,
-    NounPhrase,
-    Phrase,
-    Sentence,
-)
-from .words import Conjunction, Determiner
+from .syntax import Clause, Determiner, NounPhrase, Phrase, Sentence, Tense
 
 Table = dict[str, list[Any]]  # a word or an expression of several to what it may be
 Reading = tuple[Any, int]  # something read, and the place after it
 LONGEST = 5  # words in the longest expression: "on the 21st of March"
-BE = {"am": PRESENT, "is": PRESENT, "are": PRESENT, "was": PAST, "were": PAST}
+BE: dict[str, Tense] = {"am": "present", "is": "present", "are": "present", "was": "past", "were": "past"}
 ALWAYS_SINGULAR = {words.A, words.THIS, words.EVERY, words.MASS}
 ALWAYS_PLURAL = {words.BARE, words.THESE, words.SOME, words.MANY}  # and the numbers
-SUPPORT = {"do": PRESENT, "does": PRESENT, "did": PAST}
+SUPPORT: dict[str, Tense] = {"do": "present", "does": "present", "did": "past"}
 
 
 def _table(entries: Iterable[tuple[str, Any]]) -> Table:
@@ -52,147 +38,101 @@ class Vocabulary:
     """The words of a lexicon, looked up by their English forms."""
 
     def __init__(self, lexicon: Lexicon):
-        determiners = (
-            *(each for each in lexicon.determiners if each.english),
-            *lexicon.possessives,
-            *lexicon.numbers,
-        )
-        self.determiners = _table([("an", words.A), *((each.english, each) for each in determiners)])
+        determiners = [*lexicon.determiners, *lexicon.possessives, *lexicon.numbers]
+        self.determiners = _table([("an", words.A), *((each.english, each) for each in determiners if each.english)])
         self.plural_determiners = {*ALWAYS_PLURAL, *lexicon.numbers}
         nouns = [noun for kind in lexicon.nouns.values() for noun in kind]
         self.nouns = _table((noun.english[plural], (noun, plural)) for noun in nouns for plural in (False, True))
         self.adjectives = _table((each.english, each) for each in lexicon.adjectives)
         self.pronouns = [_table((each.english[case], each) for each in lexicon.pronouns) for case in (0, 1)]
+        self.frames: dict[Any, set[str]] = {TO_BE: {"predicate"}}
+        for frame, verbs in lexicon.verbs().items():
+            for verb in verbs:
+                self.frames.setdefault(verb, set()).add(frame)
+        self.bases = _table((verb.english[0], verb) for verb in self.frames)
         self.forms = _table(
             (form, (verb, tense))
-            for verb in self._verbs(lexicon)
-            for form, tense in zip(verb.english, (PRESENT, PRESENT, PAST), strict=True)
-            if form
+            for verb in self.frames
+            for form, tense in zip(verb.english, ("present", "present", "past"), strict=True)
+            if form and verb is not TO_BE
         )
-        self.bases = _table((verb.english[0], verb) for verb in (TO_BE, *self._verbs(lexicon)))
-        modals = (*lexicon.modals, words.WILL)
-        self.modals = _table(
+        modals = [
             (form, (modal, negated))
-            for modal in modals
-            for negated in (False, True)
-            for form in (modal.negated if negated else modal.english)
-        )
+            for modal in (*lexicon.modals, words.WILL)
+            for negated, forms in ((False, modal.english), (True, modal.negated))
+            for form in forms
+        ]
+        asked = [(f"{do} want to", (words.WANT, False)) for do in ("do", "does")]  # does he want to sleep?
+        self.modals = _table([*modals, *asked])
         entries = (*lexicon.prepositional, *lexicon.motion)
-        own = [entry.preposition for entry in entries if entry.preposition is not None]
-        self.prepositions = _table(
-            (each.english, each) for each in (*lexicon.places, *lexicon.company, words.FOR, *own)
-        )
-        self.frames: dict[Any, set[str]] = {TO_BE: {"predicate"}}
-        self._govern(lexicon)
-        self.owned_by = {(entry.verb, entry.preposition) for entry in entries}
+        self.governed = {(entry.verb, entry.preposition) for entry in entries}
         self.free = {"alone": (*lexicon.places, *lexicon.company), "object": (*lexicon.places, words.FOR)}
+        prepositions = [*self.free["alone"], words.FOR, *(entry.preposition for entry in entries)]
+        self.prepositions = _table((each.english, each) for each in prepositions if each)
         times = (*lexicon.past_times, *lexicon.present_times, *lexicon.future_times, *lexicon.dates)
         self.times = _table((time.english, time) for time in times)
         self.subordinators = _table((each.english, each) for each in lexicon.links)
         self.coordinators = _table((each.english, each) for each in lexicon.coordinators)
 
-    @staticmethod
-    def _verbs(lexicon: Lexicon) -> list[Any]:
-        tables = (
-            lexicon.intransitive,
-            lexicon.transitive,
-            lexicon.dative,
-            lexicon.ditransitive,
-            lexicon.prepositional,
-            lexicon.motion,
-        )
-        return [*(entry.verb for table in tables for entry in table), *lexicon.clause_verbs]
-
-    def _govern(self, lexicon: Lexicon) -> None:
-        for frame, verbs in {
-            "alone": [entry.verb for entry in lexicon.intransitive],
-            "object": [entry.verb for entry in (*lexicon.transitive, *lexicon.dative)],
-            "two objects": [entry.verb for entry in lexicon.ditransitive],
-            "phrase": [entry.verb for entry in (*lexicon.prepositional, *lexicon.motion)],
-            "clause": lexicon.clause_verbs,
-        }.items():
-            for verb in verbs:
-                self.frames.setdefault(verb, set()).add(frame)
-
 
 class Parser:
     """Reads one sentence; every method takes the place to start from and yields what it finds with the place after."""
 
-    def __init__(self, vocabulary: Vocabulary, sentence: str):
-        first = sentence if sentence.startswith("I ") else sentence[:1].lower() + sentence[1:]
+    def __init__(self, vocabulary: Vocabulary, tokens: list[str]):
         self.vocabulary = vocabulary
-        self.question = sentence.endswith("?")
-        self.tokens = first[:-1].replace(",", " ,").split()
+        self.tokens = tokens
 
-    def sentences(self) -> Iterator[Sentence]:
-        """Every sentence that the tokens may be, agreement aside."""
-        if self.question:
-            yield from (Sentence(QUESTION, main) for main, end in self._questions() if end == len(self.tokens))
-            return
+    def statements(self) -> Iterator[tuple[Sentence, int]]:
+        """Every statement that the tokens may begin with, agreement aside."""
         for link, i in self._look_up(self.vocabulary.subordinators, 0):
             for other, j in self._clauses(i):
-                yield from (
-                    Sentence(FRONTED_ADVERBIAL, main, link, other)
-                    for main, end in self._clauses(self._after(j, ","))
-                    if end == len(self.tokens)
-                )
+                for main, end in self._clauses(self._after(j, ",")):
+                    yield Sentence("fronted adverbial", main, link, other), end
         for main, i in self._clauses(0):
-            if i == len(self.tokens):
-                yield Sentence(STATEMENT, main)
-            for kind, link, j in self._links(i, main):
-                yield from (
-                    Sentence(kind, main, link, other) for other, end in self._clauses(j) if end == len(self.tokens)
-                )
+            yield Sentence("statement", main), i
+            if "clause" in self.vocabulary.frames[main.verb] and main.object is None:
+                for other, end in self._clauses(self._after(i, "that")):
+                    yield Sentence("complement", main, words.THAT, other), end
+            for link, j in self._look_up(self.vocabulary.subordinators, i):
+                for other, end in self._clauses(j):
+                    yield Sentence("adverbial", main, link, other), end
+            for link, j in self._look_up(self.vocabulary.coordinators, self._after(i, ",")):
+                for other, end in self._clauses(j):
+                    yield Sentence("coordination", main, link, other), end
 
-    def _links(self, i: int, main: Clause) -> Iterator[tuple[str, Conjunction, int]]:
-        if "clause" in self.vocabulary.frames[main.verb] and main.object is None:
-            yield COMPLEMENT, words.THAT, self._after(i, "that")
-        for link, j in self._look_up(self.vocabulary.subordinators, i):
-            yield ADVERBIAL, link, j
-        for link, j in self._look_up(self.vocabulary.coordinators, self._after(i, ",")):
-            yield COORDINATION, link, j
+    def questions(self) -> Iterator[tuple[Sentence, int]]:
+        """Every question: a statement, once its first word, the auxiliary, stands behind the subject."""
+        for subject, i in self._noun_phrases(1, 0):
+            moved = Parser(self.vocabulary, [*self.tokens[1:i], self.tokens[0], *self.tokens[i:]])
+            for clause, end in moved._timed(moved._predicates(i - 1)):
+                if not clause.negated:
+                    yield Sentence("question", clause._replace(subject=subject)), end
 
     def _clauses(self, i: int) -> Iterator[tuple[Clause, int]]:
         for time, j in self._look_up(self.vocabulary.times, i):
             for clause, k in self._untimed(self._after(j, ",")):
                 yield clause._replace(time=time, fronted=True), k
-        for clause, j in self._untimed(i):
-            yield clause, j
-            for time, k in self._look_up(self.vocabulary.times, j):
-                yield clause._replace(time=time), k
+        yield from self._timed(self._untimed(i))
+
+    def _timed(self, clauses: Iterable[tuple[Clause, int]]) -> Iterator[tuple[Clause, int]]:
+        """The clauses, each without and with an expression of time behind it."""
+        for clause, i in clauses:
+            yield clause, i
+            for time, j in self._look_up(self.vocabulary.times, i):
+                yield clause._replace(time=time), j
 
     def _untimed(self, i: int, gap: bool = False) -> Iterator[tuple[Clause, int]]:
         for subject, j in self._noun_phrases(i, 0):
             for clause, k in self._predicates(j, gap):
                 yield clause._replace(subject=subject), k
 
-    def _questions(self) -> Iterator[tuple[Clause, int]]:
-        for subject, i in self._noun_phrases(1, 0):
-            for clause, j in self._asked(i):
-                for whole, k in self._complements(clause, j, gap=False):
-                    yield whole._replace(subject=subject), k
-                    for time, end in self._look_up(self.vocabulary.times, k):
-                        yield whole._replace(subject=subject, time=time), end
-
-    def _asked(self, i: int) -> Iterator[tuple[Clause, int]]:
-        """The verb of a question, its auxiliary first in the sentence and the rest at i."""
-        first = self.tokens[0]
-        bases = self.vocabulary.bases
-        if first in BE:
-            yield Clause(None, TO_BE, BE[first]), i
-        if first in SUPPORT:
-            for verb, j in self._look_up(bases, i):
-                yield Clause(None, verb, SUPPORT[first]), j
-            for verb, j in self._look_up(bases, self._after(self._after(i, "want"), "to")):
-                yield Clause(None, verb, words.WANT), j
-        for modal, _ in self.vocabulary.modals.get(first, []):
-            for verb, j in self._look_up(bases, i):
-                yield Clause(None, verb, modal), j
-
     def _predicates(self, i: int, gap: bool = False) -> Iterator[tuple[Clause, int]]:
         """Verb and complements; with a gap, the object is missing."""
         for clause, j in self._verbs(i):
-            yield from self._complements(clause, j, gap)
+            if not gap:
+                yield from self._complements(clause, j)
+            elif "object" in self.vocabulary.frames[clause.verb]:
+                yield clause, j
 
     def _verbs(self, i: int) -> Iterator[tuple[Clause, int]]:
         token = self.tokens[i] if i < len(self.tokens) else ""
@@ -201,20 +141,17 @@ class Parser:
             yield Clause(None, TO_BE, BE[token]), i + 1
             yield Clause(None, TO_BE, BE[token], True), negated
         if token in SUPPORT:
-            for verb, j in self._look_up(self.vocabulary.bases, negated):
-                yield Clause(None, verb, SUPPORT[token], True), j
+            for is_negated, j in ((False, i + 1), (True, negated)):
+                for verb, k in self._look_up(self.vocabulary.bases, j):
+                    yield Clause(None, verb, SUPPORT[token], is_negated), k
         for (modal, is_negated), j in self._look_up(self.vocabulary.modals, i):
             for verb, k in self._look_up(self.vocabulary.bases, j):
                 yield Clause(None, verb, modal, is_negated), k
         for (verb, tense), j in self._look_up(self.vocabulary.forms, i):
             yield Clause(None, verb, tense), j
 
-    def _complements(self, clause: Clause, i: int, gap: bool) -> Iterator[tuple[Clause, int]]:
+    def _complements(self, clause: Clause, i: int) -> Iterator[tuple[Clause, int]]:
         frames = self.vocabulary.frames[clause.verb]
-        if gap:
-            if "object" in frames:
-                yield clause, i
-            return
         if "predicate" in frames:
             for adjective, j in self._look_up(self.vocabulary.adjectives, i):
                 yield clause._replace(predicate=adjective), j
@@ -224,7 +161,7 @@ class Parser:
             yield clause, i
         if "phrase" in frames:
             for phrase, j in self._phrases(i):
-                if (clause.verb, phrase.preposition) in self.vocabulary.owned_by:
+                if (clause.verb, phrase.preposition) in self.vocabulary.governed:
                     yield clause._replace(phrase=phrase), j
         for object, j in self._noun_phrases(i, 1) if frames & {"object", "two objects"} else ():
             if "object" in frames:
@@ -248,8 +185,7 @@ class Parser:
 
     def _noun_phrases(self, i: int, case: int) -> Iterator[Reading]:
         yield from self._look_up(self.vocabulary.pronouns[case], i)
-        determiners = [*self._look_up(self.vocabulary.determiners, i), (None, i)]
-        for determiner, j in determiners:
+        for determiner, j in [*self._look_up(self.vocabulary.determiners, i), (None, i)]:
             for phrase, k in self._described(determiner, j):
                 yield phrase, k
                 yield from self._relatives(phrase, k)
@@ -290,8 +226,11 @@ class Parser:
 
 def parse(sentence: str, vocabulary: Vocabulary) -> list[Sentence]:
     """All derivations of an English sentence: one, unless it is no sentence of the language."""
+    first = sentence if sentence.startswith("I ") else sentence[:1].lower() + sentence[1:]
+    parser = Parser(vocabulary, first[:-1].replace(",", " ,").split())
     found: list[Sentence] = []
-    for reading in Parser(vocabulary, sentence).sentences():
-        if reading not in found and sentence_text(sentence_tree(reading)) == sentence:
+    for reading, end in parser.questions() if sentence.endswith("?") else parser.statements():
+        whole = end == len(parser.tokens) and reading not in found
+        if whole and sentence_text(sentence_tree(reading)) == sentence:
             found.append(reading)
     return found

@@ -1,29 +1,59 @@
-"""Which sentences the grammar forms, and how often each kind is drawn."""
+"""Which sentences the grammar forms, and how often each kind is drawn.
+
+Verbs with what they govern make clauses, in every tense, positive and negated; one or two clauses make a sentence.
+"""
 
 from __future__ import annotations
 
-from .clauses import Clauses, Style
-from .lexicon import function_words as words
-from .lexicon.lexicon import Lexicon
-from .lexicon.nouns import GROUPS
-from .spaces import Choice, Record, Space, Union
-from .syntax import (
-    ADVERBIAL,
-    COMPLEMENT,
-    COORDINATION,
-    FRONTED_ADVERBIAL,
-    PRESENT,
-    QUESTION,
-    STATEMENT,
-    Clause,
-    Sentence,
-)
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
-STATEMENT_STYLE = Style(pronoun=3, relative=3, untimed=3, timed=3, fronted=4)
-MAIN_STYLE = Style(timed=0, fronted=2)
-SUBORDINATE_STYLE = Style()
-QUESTION_STYLE = Style(pronoun=4, relative=2, negated=0, untimed=3, timed=2, quantified=False)
+from .lexicon import Lexicon
+from .lexicon import function_words as words
+from .lexicon.nouns import GROUPS
+from .lexicon.verbs import TO_BE, Entry
+from .noun_phrases import NounPhrases
+from .spaces import Choice, Record, Space, Union
+from .syntax import Clause, Sentence
+
+
+class Style(NamedTuple):
+    """How rich a clause is. The numbers are weights."""
+
+    pronoun: int = 8  # pronouns as subject, against 10 noun phrases
+    relative: int = 0  # noun phrases with a relative clause, against 10 without
+    negated: int = 1  # against 3 positive
+    untimed: int = 8
+    timed: int = 1
+    fronted: int = 0
+    tenses: tuple[str, ...] = ("present", "past", "modal", "future")
+    quantified: bool = True  # subjects with "no", "every", "some", "many" or a number
+    gap: bool = False  # the subject is a relative pronoun
+
+
+STATEMENT = Style(pronoun=3, relative=3, untimed=3, timed=3, fronted=4)
+MAIN = Style(timed=0, fronted=2)
+SUBORDINATE = Style()
+QUESTION = Style(pronoun=4, relative=2, negated=0, untimed=3, timed=2, quantified=False)
+RELATIVE = Style(negated=0, untimed=1, timed=0, gap=True)
 CURRENT, PASSED = ("present", "modal", "future"), ("past",)
+TENSE_WEIGHTS = {"present": 5, "past": 4, "modal": 3, "future": 1}
+WITH_PRONOUN = {*GROUPS["people"], *GROUPS["animals"]}  # kinds that a pronoun as object may stand for
+# Kinds of nouns that "is" describes.
+DESCRIBED = {"person": 3, "relation": 3, "parent": 1, "pet": 2, "animal": 1, "thing": 1, "goods": 1, "garment": 1}
+DESCRIBED |= {"place": 1, "area": 1, "room": 1, "text": 1, "meal": 1, "drink": 1}
+
+
+class Slot(NamedTuple):
+    """What every clause of one tense, polarity and place of the time has in common."""
+
+    weight: int
+    fields: dict
+    positive: bool
+    open: bool  # positive, and no time follows: room for a relative clause
+
+
+Rule = Callable[[Entry, Style, Slot], list[tuple[int, dict]]]  # what else a clause may hold, with weights
 
 
 class Grammar:
@@ -31,26 +61,24 @@ class Grammar:
 
     def __init__(self, lexicon: Lexicon):
         self.lexicon = lexicon
-        self.clauses = Clauses(lexicon)
-        self.sentences = self._sentences()
-
-    def _sentences(self) -> Space:
-        statements, questions = self.clauses.of(STATEMENT_STYLE), self.clauses.of(QUESTION_STYLE)
-        return Union(
-            (40, Record(Sentence, kind=STATEMENT, main=statements)),
-            (8, Record(Sentence, kind=QUESTION, main=questions)),
-            (20, self._with_subordinate(ADVERBIAL)),
-            (8, self._with_subordinate(FRONTED_ADVERBIAL)),
+        self.noun_phrases = NounPhrases(lexicon)
+        self._clauses: dict[Style, Space] = {}
+        self._relatives: dict[str, Space] = {}
+        statements, questions = self.clauses(STATEMENT), self.clauses(QUESTION)
+        self.sentences: Space = Union(
+            (40, Record(Sentence, kind="statement", main=statements)),
+            (8, Record(Sentence, kind="question", main=questions)),
+            (20, self._with_subordinate("adverbial", MAIN)),
+            (8, self._with_subordinate("fronted adverbial", MAIN._replace(fronted=0))),
             (12, self._complements()),
             (12, self._coordinations()),
         )
 
-    def _with_subordinate(self, kind: str) -> Space:
+    def _with_subordinate(self, kind: str, style: Style) -> Space:
         """Two clauses linked by "because", "if" or "while", in tenses that go together."""
-        main = MAIN_STYLE if kind == ADVERBIAL else MAIN_STYLE._replace(fronted=0)
-        current, passed = (self.clauses.of(main._replace(tenses=tenses)) for tenses in (CURRENT, PASSED))
+        current, passed = (self.clauses(style._replace(tenses=tenses)) for tenses in (CURRENT, PASSED))
         present, because, because_past = (
-            self.clauses.of(SUBORDINATE_STYLE._replace(tenses=tenses)) for tenses in (("present",), CURRENT, PASSED)
+            self.clauses(SUBORDINATE._replace(tenses=tenses)) for tenses in (("present",), CURRENT, PASSED)
         )
         links = Choice([link for link in self.lexicon.links if link is not words.BECAUSE])
         return Union(
@@ -61,16 +89,169 @@ class Grammar:
 
     def _complements(self) -> Space:
         """A verb of saying or thinking with a clause: she knows that he sleeps."""
-        subject = self.clauses.subject(GROUPS["people"], SUBORDINATE_STYLE, positive=False)
-        main = Record(Clause, subject=subject, verb=Choice(self.lexicon.clause_verbs), form=PRESENT)
-        other = self.clauses.of(SUBORDINATE_STYLE)
-        return Record(Sentence, kind=COMPLEMENT, main=main, link=words.THAT, other=other)
+        subject = self._subject(GROUPS["people"], SUBORDINATE, positive=False)
+        main = Record(Clause, subject=subject, verb=Choice(self.lexicon.clause_verbs), form="present")
+        return Record(Sentence, kind="complement", main=main, link=words.THAT, other=self.clauses(SUBORDINATE))
 
     def _coordinations(self) -> Space:
         """Two main clauses of the same time joined by "and" or "but"."""
         links = Choice(self.lexicon.coordinators)
-        current, passed = (self.clauses.of(SUBORDINATE_STYLE._replace(tenses=tenses)) for tenses in (CURRENT, PASSED))
-        return Union(
-            (1, Record(Sentence, kind=COORDINATION, main=current, link=links, other=current)),
-            (1, Record(Sentence, kind=COORDINATION, main=passed, link=links, other=passed)),
+        same_time = [self.clauses(SUBORDINATE._replace(tenses=tenses)) for tenses in (CURRENT, PASSED)]
+        return Union(*((1, Record(Sentence, kind="coordination", main=c, link=links, other=c)) for c in same_time))
+
+    def clauses(self, style: Style) -> Space:
+        """Clauses of every kind of verb."""
+        if style not in self._clauses:
+            lexicon = self.lexicon
+            self._clauses[style] = Union(
+                (6, self._each(self._intransitive, lexicon.intransitive, style)),
+                (14, self._each(self._transitive, lexicon.transitive, style)),
+                (5, self._each(self._dative, lexicon.dative, style)),
+                (5, self._each(self._ditransitive, lexicon.ditransitive, style)),
+                (4, self._each(self._prepositional, lexicon.prepositional, style)),
+                (3, self._each(self._prepositional, lexicon.motion, style)),
+                (4, Union(*((weight, self._predicative(kind, style)) for kind, weight in DESCRIBED.items()))),
+            )
+        return self._clauses[style]
+
+    def _each(self, rule: Rule, entries: Iterable[Entry], style: Style) -> Space:
+        """A rule over entries, each verb as likely as the others; verbs of the same government share one space."""
+        groups: dict[tuple, list[Entry]] = {}
+        for entry in entries:
+            groups.setdefault((entry[1:], not entry.verb.english[2]), []).append(entry)
+        return Union(*((len(group), self._spread(rule, group, style)) for group in groups.values()))
+
+    def _spread(self, rule: Rule, group: list[Entry], style: Style) -> Space:
+        """Clauses with these verbs in every slot."""
+        entry, verbs = group[0], Choice([each.verb for each in group])
+        options: list[tuple[int, Space]] = []
+        for slot in self._slots(style, entry):
+            subject = self._subject(entry.subjects, style, slot.positive)
+            for weight, others in rule(entry, style, slot):
+                if slot.weight * weight:
+                    clauses = Record(Clause, subject=subject, verb=verbs, **slot.fields, **others)
+                    options.append((slot.weight * weight, clauses))
+        return Union(*options)
+
+    def _slots(self, style: Style, entry: Entry) -> Iterator[Slot]:
+        """Tense, polarity and time of a clause."""
+        lexicon = self.lexicon
+        tenses = {
+            "present": ("present", lexicon.present_times, ()),
+            "past": ("past", lexicon.past_times, lexicon.dates),
+            "modal": (Choice(lexicon.modals), lexicon.future_times, lexicon.dates),
+            "future": (words.WILL, lexicon.future_times, lexicon.dates),
+        }
+        for tense in style.tenses:
+            if (entry.stative and tense != "present") or (tense == "past" and not entry.verb.english[2]):
+                continue
+            form, times, dates = tenses[tense]
+            for negated, polarity in ((False, 3), (True, style.negated)):
+                weight, fields = TENSE_WEIGHTS[tense] * polarity, {"form": form, "negated": negated}
+                yield Slot(weight * style.untimed, fields, not negated, not negated)
+                if not entry.stative:
+                    usual = Choice([time for time in times if not (negated and time.positive)])
+                    timed = fields | {"time": Union((1, usual), (1, Choice(dates)))}
+                    yield Slot(weight * style.timed, timed, not negated, False)
+                    yield Slot(weight * style.fronted, timed | {"fronted": True}, not negated, not negated)
+
+    def _intransitive(self, entry: Entry, style: Style, slot: Slot) -> list[tuple[int, dict]]:
+        return [
+            (3, {}),
+            (4 * entry.place, {"phrase": self._place()}),
+            (2 * ("animal" not in entry.subjects), {"phrase": self._people(self.lexicon.company)}),
+        ]
+
+    def _transitive(self, entry: Entry, style: Style, slot: Slot) -> list[tuple[int, dict]]:
+        object = self.noun_phrases.of(entry.objects, "object" if slot.positive else "negated object")
+        somewhere = "place" not in entry.objects and not entry.stative
+        return [
+            (9, {"object": object}),
+            *self._object_pronouns("object", entry.objects, style),
+            (4 * (slot.positive and entry.beneficiary), {"object": object, "phrase": self._people((words.FOR,))}),
+            (2 * (slot.positive and somewhere), {"object": object, "phrase": self._place()}),
+            (style.relative * slot.open, {"object": self._with_relative(entry.objects, style)}),
+        ]
+
+    def _dative(self, entry: Entry, style: Style, slot: Slot) -> list[tuple[int, dict]]:
+        return [
+            (8, {"object": self.noun_phrases.of(entry.objects, "object" if slot.positive else "plain subject")}),
+            *self._object_pronouns("object", entry.objects, style),
+            (style.relative * slot.open, {"object": self._with_relative(GROUPS["people"], style)}),
+        ]
+
+    def _ditransitive(self, entry: Entry, style: Style, slot: Slot) -> list[tuple[int, dict]]:
+        object = self.noun_phrases.of(entry.objects, "object" if slot.positive else "negated object")
+        recipient = self.noun_phrases.of(GROUPS["people"], "plain subject")
+        pronouns = self._object_pronouns("recipient", GROUPS["people"], style)
+        recipients = [(8, {"recipient": recipient}), *pronouns]
+        return [(weight, {"object": object} | recipient) for weight, recipient in recipients]
+
+    def _prepositional(self, entry: Entry, style: Style, slot: Slot) -> list[tuple[int, dict]]:
+        # a motion to or from somewhere wants a place that is known: "aller à une ville" is no French
+        known = "place" in entry.objects and "room" not in entry.objects
+        role = "oblique" if slot.positive and not known else "plain subject"
+        return [(1, {"phrase": self.noun_phrases.phrases((entry.preposition,), entry.objects, role)})]
+
+    def _predicative(self, kind: str, style: Style) -> Space:
+        timed = kind in GROUPS["people"]
+        sober = style._replace(
+            tenses=tuple(tense for tense in style.tenses if tense in ("present", "past")),
+            untimed=3 * style.untimed,
+            timed=style.timed * timed,
+            fronted=style.fronted * timed,
         )
+        adjectives = Choice([each for each in self.noun_phrases.adjectives(kind).words if each.predicative])
+        return self._spread(lambda *_: [(1, {"predicate": adjectives})], [Entry(TO_BE, (kind,))], sober)
+
+    def _subject(self, kinds: tuple[str, ...], style: Style, positive: bool) -> Space | None:
+        if style.gap:
+            return None
+        role = "subject" if positive and style.quantified else "plain subject"
+        return Union(
+            (style.pronoun, Choice(self.lexicon.pronouns if kinds[0] == "person" else ())),
+            (10, self.noun_phrases.of(kinds, role)),
+            (style.relative, self._with_relative(kinds, style)),
+        )
+
+    def _object_pronouns(self, field: str, kinds: tuple[str, ...], style: Style) -> list[tuple[int, dict]]:
+        """Pronouns as objects of verbs that take persons only; "me" and "us" are left to relative clauses."""
+        if not WITH_PRONOUN.issuperset(kinds):
+            return []
+        allowed = (words.HE, words.SHE, words.THEY, *((words.I, words.WE) if style.gap else ()))
+        return [(3, {field: Choice([pronoun for pronoun in self.lexicon.pronouns if pronoun in allowed])})]
+
+    def _place(self) -> Space:
+        return self.noun_phrases.phrases(self.lexicon.places, GROUPS["building"])
+
+    def _people(self, prepositions: tuple) -> Space:
+        return self.noun_phrases.phrases(prepositions, GROUPS["people"])
+
+    def _with_relative(self, kinds: tuple[str, ...], style: Style) -> Space:
+        """Noun phrases with a relative clause: the man who sleeps, the book that she buys."""
+        if not style.relative:  # relative clauses hold none themselves
+            return Choice(())
+        for kind in set(kinds) - self._relatives.keys():
+            relative = self._about_subject(kind) if kind in WITH_PRONOUN else self._about_object(kind)
+            self._relatives[kind] = self.noun_phrases.with_relative(kind, relative)
+        return self.noun_phrases.each_kind(kinds, self._relatives.__getitem__)
+
+    def _about_subject(self, kind: str) -> Space:
+        """Relative clauses whose subject is the pronoun: who sleeps in the garden."""
+        verbs = (
+            (3, self._intransitive, self.lexicon.intransitive),
+            (4, self._transitive, self.lexicon.transitive),
+            (2, self._dative, self.lexicon.dative),
+        )
+        return Union(
+            *(
+                (weight, self._each(rule, [entry for entry in entries if kind in entry.subjects], RELATIVE))
+                for weight, rule, entries in verbs
+            ),
+            (1, self._predicative(kind, RELATIVE)),
+        )
+
+    def _about_object(self, kind: str) -> Space:
+        """Relative clauses whose object is the pronoun: that she buys."""
+        entries = [each._replace(subjects=GROUPS["people"]) for each in self.lexicon.transitive if kind in each.objects]
+        return self._each(lambda *_: [(1, {})], entries, RELATIVE._replace(gap=False))

@@ -1,27 +1,122 @@
-"""Abstract syntax: the derivation that English, German and French are all spelt out from.
+"""Words, and the derivation that English, German and French are all spelt out from.
 
-Nothing here says anything of word order, agreement or case; each language adds its own.
+A word holds its forms in the three languages. A derivation says nothing of word order, agreement or case: each language
+adds its own.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from .words import (
-    THIRD,
-    THIRD_PLURAL,
-    Adjective,
-    Adverbial,
-    Conjunction,
-    Determiner,
-    Modal,
-    Noun,
-    Preposition,
-    Pronoun,
-    Verb,
-)
+# Rows of German tables: gender in the singular, one row for every plural.
+MASCULINE, NEUTER, FEMININE, PLURAL = range(4)
+# Columns of German tables.
+NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
+# Columns of conjugations: I, he/she, we, they (there is no "you": German and French would have to choose a form).
+FIRST, THIRD, FIRST_PLURAL, THIRD_PLURAL = range(4)
 
-PRESENT, PAST = "present", "past"
+
+class Noun(NamedTuple):
+    """A noun; `kind` is the semantic class that decides which verbs and adjectives go with it."""
+
+    kind: str
+    english: tuple[str, str]  # singular, plural
+    gender: int  # German: MASCULINE, NEUTER or FEMININE
+    german: tuple[tuple[str, ...], tuple[str, ...]]  # [plural][case]
+    feminine: bool  # French
+    french: tuple[str, str]  # singular, plural
+
+
+class Adjective(NamedTuple):
+    """An adjective with the kinds of nouns that it can describe."""
+
+    kinds: frozenset[str]
+    english: str
+    german: dict[str, str]  # ending ("" for the predicate, "e", "en", ...) to word
+    french: dict[tuple[bool, bool], str]  # (feminine, plural) to word
+    before_vowel: str  # French masculine singular before a vowel: bel, nouvel, vieil
+    before_noun: bool  # French position
+    predicative: bool  # may follow "is"
+
+
+class Verb(NamedTuple):
+    """A verb with its government; tuples of four are conjugated by FIRST … THIRD_PLURAL."""
+
+    english: tuple[str, str, str]  # base, third person singular, past
+    german: tuple[str, ...]  # present without the separable prefix
+    infinitive: str  # German, prefix included
+    participle: str  # German
+    perfect_with_sein: bool
+    prefix: str  # German separable prefix or ""
+    case: int  # German case of the object
+    french: tuple[str, ...]  # present
+    french_infinitive: str
+    french_participle: str
+    perfect_with_etre: bool
+    reflexive: bool  # French
+    french_preposition: str  # French preposition before the object: "à" or ""
+
+
+class Modal(NamedTuple):
+    """An auxiliary that takes an infinitive."""
+
+    english: tuple[str, str]  # after a third person singular, elsewhere
+    negated: tuple[str, str]
+    german: tuple[str, ...]
+    german_negated: tuple[str, ...]  # "must not" is "darf nicht"
+    french: tuple[str, ...]
+
+
+class Pronoun(NamedTuple):
+    """A personal pronoun."""
+
+    person: int
+    english: tuple[str, str]  # subject, object
+    german: tuple[str, str, str]  # by case
+    french: tuple[str, str, str]  # subject, direct object, indirect object
+    feminine: bool
+
+    @property
+    def plural(self) -> bool:
+        """Whether it stands for several."""
+        return self.person > THIRD
+
+
+class Determiner(NamedTuple):
+    """An article or a word in its place; a number word is a determiner too."""
+
+    name: str
+    english: str
+    german: tuple[tuple[tuple[str, str], ...], ...]  # [gender or PLURAL][case]: (word, ending of the adjective)
+    french: tuple[str, str, str]  # masculine, feminine, plural
+    before_vowel: tuple[str, ...] = ()  # French (masculine, feminine) before a vowel: cet, mon
+
+
+class Preposition(NamedTuple):
+    """A preposition; German governs a case."""
+
+    english: str
+    german: str
+    case: int
+    french: str
+
+
+class Adverbial(NamedTuple):
+    """An expression of time."""
+
+    english: str
+    german: str
+    french: str
+    is_date: bool = False
+    positive: bool = False  # not in negated clauses, where "every day" would be ambiguous
+
+
+class Conjunction(NamedTuple):
+    """A word that links two clauses."""
+
+    english: str
+    german: str
+    french: str
 
 
 class NounPhrase(NamedTuple):
@@ -39,6 +134,21 @@ class NounPhrase(NamedTuple):
         """Column of the verb that agrees with this phrase."""
         return THIRD_PLURAL if self.plural else THIRD
 
+    @property
+    def row(self) -> int:
+        """Row of German tables: the gender, or PLURAL."""
+        return PLURAL if self.plural else self.noun.gender
+
+    @property
+    def feminine(self) -> bool:
+        """Its gender in French."""
+        return self.noun.feminine
+
+    @property
+    def indefinite(self) -> bool:
+        """Whether German negates it with "kein", and French with "de"."""
+        return self.determiner.name in ("indefinite", "mass")
+
 
 class Phrase(NamedTuple):
     """A preposition with its noun phrase."""
@@ -47,12 +157,15 @@ class Phrase(NamedTuple):
     object: NounPhrase
 
 
-class Clause(NamedTuple):
-    """One verb with what it governs. `form` is PRESENT, PAST or a modal."""
+Tense = Literal["present", "past"]  # "past" is the perfect in German and French, but of "to be"
 
-    subject: NounPhrase | Pronoun | None
+
+class Clause(NamedTuple):
+    """One verb with what it governs."""
+
+    subject: NounPhrase | Pronoun | None  # None where a relative pronoun is the subject
     verb: Verb
-    form: str | Modal
+    form: Tense | Modal
     negated: bool = False
     object: NounPhrase | Pronoun | None = None
     recipient: NounPhrase | Pronoun | None = None
@@ -61,21 +174,17 @@ class Clause(NamedTuple):
     time: Adverbial | None = None
     fronted: bool = False  # the time comes first
 
+    def agrees_with(self, antecedent: NounPhrase | None) -> NounPhrase | Pronoun:
+        """The subject, or what the relative pronoun in its place stands for."""
+        subject = self.subject or antecedent
+        assert subject is not None  # only a relative clause has no subject
+        return subject
+
 
 class Sentence(NamedTuple):
-    """One or two clauses. `kind` is a key of KINDS."""
+    """One clause, or two that `link` joins."""
 
-    kind: str
+    kind: Literal["statement", "question", "adverbial", "fronted adverbial", "complement", "coordination"]
     main: Clause
     link: Conjunction | None = None
     other: Clause | None = None
-
-
-STATEMENT, QUESTION, ADVERBIAL, FRONTED_ADVERBIAL, COMPLEMENT, COORDINATION = KINDS = (
-    "statement",
-    "question",
-    "adverbial",
-    "fronted adverbial",
-    "complement",
-    "coordination",
-)

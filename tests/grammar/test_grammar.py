@@ -7,38 +7,15 @@ from collections import Counter
 import pytest
 
 from minitransformer.grammar import CONSTRUCTIONS, count_sentences, generation, pairs, sample, translate
+from minitransformer.grammar.lexicon import Lexicon
 from minitransformer.grammar.lexicon import function_words as words
 from minitransformer.grammar.lexicon.adjectives import ADJECTIVES
-from minitransformer.grammar.lexicon.lexicon import Lexicon
 from minitransformer.grammar.lexicon.nouns import NOUNS
 from minitransformer.grammar.parsing import Vocabulary, parse
 from minitransformer.grammar.rules import Grammar
 
 SAMPLES = 50_000
-EMPTY = Lexicon(
-    nouns={},
-    adjectives=(),
-    intransitive=(),
-    transitive=(),
-    dative=(),
-    ditransitive=(),
-    prepositional=(),
-    motion=(),
-    clause_verbs=(),
-    pronouns=(),
-    determiners=(),
-    possessives=(),
-    numbers=(),
-    modals=(),
-    places=(),
-    company=(),
-    past_times=(),
-    present_times=(),
-    future_times=(),
-    dates=(),
-    links=(),
-    coordinators=(),
-)
+EMPTY = Lexicon._make([{}, *[()] * (len(Lexicon._fields) - 1)])  # nouns are a dictionary, all else tuples
 FULL = Lexicon()
 
 
@@ -100,7 +77,7 @@ def small_links():
 )
 def test_the_count_agrees_with_listing_every_sentence_of_a_smaller_lexicon(lexicon):
     sentences = Grammar(lexicon).sentences
-    listed = Counter(generation.example(derivation).english for derivation in sentences)
+    listed = Counter(generation.Example(derivation).english for derivation in sentences)
     assert len(listed) > 1000
     assert listed.most_common(1)[0][1] == 1
     assert len(listed) == sentences.size

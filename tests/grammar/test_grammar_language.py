@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from minitransformer.grammar import translate
+from minitransformer.grammar.lexicon import Lexicon
 from minitransformer.grammar.lexicon import function_words as words
 from minitransformer.grammar.lexicon.adjectives import ADJECTIVES
-from minitransformer.grammar.lexicon.lexicon import Lexicon
 from minitransformer.grammar.lexicon.nouns import NOUNS
+from minitransformer.grammar.lexicon.tables import rows
 from minitransformer.grammar.numerals import (
     english_number,
     english_ordinal,
@@ -86,15 +87,8 @@ def test_number_words():
 
 def test_french_numbers_agree_in_gender_where_they_end_in_one():
     feminine = {n: french_number(n, feminine=True) for n in range(101) if french_number(n, True) != french_number(n)}
-    assert feminine == {
-        1: "une",
-        21: "vingt et une",
-        31: "trente et une",
-        41: "quarante et une",
-        51: "cinquante et une",
-        61: "soixante et une",
-        81: "quatre-vingt-une",
-    }
+    tens = {21: "vingt", 31: "trente", 41: "quarante", 51: "cinquante", 61: "soixante"}
+    assert feminine == {1: "une", **{n: f"{word} et une" for n, word in tens.items()}, 81: "quatre-vingt-une"}
 
 
 def test_days_of_the_month():
@@ -146,6 +140,11 @@ def test_german_adjective_endings(english):
     assert [[f"{word} {old.german[ending]}".strip() for word, ending in row] for row in determiner.german] == expected
 
 
+def test_a_line_of_a_table_with_a_column_too_few_is_refused():
+    with pytest.raises(ValueError, match="must have 3 columns, got 'dog"):
+        rows("dog | der Hund, Hundes, Hunde", 3)
+
+
 def test_german_declensions():
     nouns = {noun.english[0]: noun for kind in NOUNS.values() for noun in kind}
     assert nouns["man"].german == (("Mann", "Mann", "Mann", "Mannes"), ("Männer", "Männer", "Männern", "Männer"))
@@ -158,27 +157,12 @@ def test_german_declensions():
 
 def test_plurals():
     nouns = {noun.english[0]: noun for kind in NOUNS.values() for noun in kind}
-    english = {
-        "child": "children",
-        "knife": "knives",
-        "box": "boxes",
-        "city": "cities",
-        "mouse": "mice",
-        "boy": "boys",
-        "wolf": "wolves",
-        "church": "churches",
-    }
-    assert {word: nouns[word].english[1] for word in english} == english
-    french = {
-        "horse": "chevaux",
-        "bird": "oiseaux",
-        "mouse": "souris",
-        "hospital": "hôpitaux",
-        "castle": "châteaux",
-        "potato": "pommes de terre",
-        "ball": "ballons",
-    }
-    assert {word: nouns[word].french[1] for word in french} == french
+    english = "child children, knife knives, box boxes, city cities, mouse mice, boy boys, wolf wolves, church churches"
+    french = "horse chevaux, bird oiseaux, mouse souris, hospital hôpitaux, castle châteaux, ball ballons"
+    for singular, plural in map(str.split, english.split(", ")):
+        assert nouns[singular].english[1] == plural
+    for singular, plural in [*map(str.split, french.split(", ")), ("potato", "pommes de terre")]:
+        assert nouns[singular].french[1] == plural
 
 
 def test_conjugations():
@@ -194,17 +178,5 @@ def test_conjugations():
     assert verbs["dance"].french == ("danse", "danse", "dansons", "dansent")
     assert verbs["swim"].french == ("nage", "nage", "nageons", "nagent")
     assert verbs["fall asleep"].reflexive
-    assert {base for base, verb in verbs.items() if verb.perfect_with_sein} == {
-        "swim",
-        "run",
-        "jump",
-        "travel",
-        "get up",
-        "wake up",
-        "fall asleep",
-        "arrive",
-        "come back",
-        "go out",
-        "go away",
-        "follow",
-    }
+    with_sein = "swim, run, jump, travel, get up, wake up, fall asleep, arrive, come back, go out, go away, follow"
+    assert {base for base, verb in verbs.items() if verb.perfect_with_sein} == set(with_sein.split(", "))

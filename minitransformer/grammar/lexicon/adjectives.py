@@ -5,8 +5,9 @@ would take another word ("neuf" for "nouveau"). A kind stands for the nouns of t
 groups of kinds are in nouns.py.
 """
 
-from ..words import Adjective
+from ..syntax import Adjective
 from .nouns import kinds_of
+from .tables import rows
 
 TABLE = """
 old | alt | <vieux, vieille, vieil | people animals object clothing building text opening
@@ -77,8 +78,7 @@ def french_plural_adjective(word: str) -> str:
     return word + ("x" if word.endswith("eau") else "s")
 
 
-def _adjective(line: str) -> Adjective:
-    english, german, french, kinds = (part.strip() for part in line.split("|"))
+def _adjective(english: str, german: str, french: str, kinds: str) -> Adjective:
     base, _, stem = german.partition(", ")
     masculine, feminine, *vowel = french.lstrip("<").split(", ")
     return Adjective(
@@ -97,4 +97,4 @@ def _adjective(line: str) -> Adjective:
     )
 
 
-ADJECTIVES: tuple[Adjective, ...] = tuple(_adjective(line) for line in TABLE.strip().splitlines())
+ADJECTIVES: tuple[Adjective, ...] = tuple(_adjective(*columns) for columns in rows(TABLE, 4))

@@ -1,14 +1,7 @@
 """Determiners, pronouns, modals, prepositions, conjunctions and expressions of time."""
 
-from ..numerals import (
-    english_number,
-    english_ordinal,
-    french_day,
-    french_number,
-    german_number,
-    german_ordinal,
-)
-from ..words import (
+from ..numerals import english_number, english_ordinal, french_day, french_number, german_number, german_ordinal
+from ..syntax import (
     ACCUSATIVE,
     DATIVE,
     FIRST,
@@ -22,69 +15,49 @@ from ..words import (
     Preposition,
     Pronoun,
 )
-
-# Endings of der-words and of strong adjectives: rows masculine, neuter, feminine, plural;
-# columns nominative, accusative, dative, genitive.
-STRONG = (("er", "en", "em", "es"), ("es", "es", "em", "es"), ("e", "e", "er", "er"), ("e", "e", "en", "er"))
-# Endings of the adjective after a der-word.
-WEAK = (("e", "en", "en", "en"), ("e", "e", "en", "en"), ("e", "e", "en", "en"), ("en", "en", "en", "en"))
-DEFINITE = (
-    ("der", "den", "dem", "des"),
-    ("das", "das", "dem", "des"),
-    ("die", "die", "der", "der"),
-    ("die", "die", "den", "der"),
-)
-# Where an ein-word has no ending, the adjective takes the strong one ("ein alter Mann", "mein altes Haus").
-BARE_CELLS = ((0, 0), (1, 0), (1, 1))
-STRONG_GENITIVE = "en"  # of masculine and neuter adjectives: "kalten Wassers"
+from .tables import rows
 
 
-def _table(cell):
-    return tuple(tuple(cell(row, column) for column in range(4)) for row in range(4))
+def _grid(text: str) -> tuple[tuple[str, ...], ...]:
+    """Masculine / neuter / feminine / plural, each nominative, accusative, dative, genitive; "-" for no ending."""
+    return tuple(tuple(row.replace("-", "").split(" ")) for row in text.split(" / "))
 
 
-def der_word(stem: str):
-    """German forms of a word that declines like "dieser": (word, ending of the adjective after it)."""
-    return _table(lambda row, column: (stem + STRONG[row][column], WEAK[row][column]))
+DEFINITE = _grid("der den dem des / das das dem des / die die der der / die die den der")
+# Endings of words that decline like "dieser", like "mein", and not at all.
+DER_WORD = _grid("er en em es / es es em es / e e er er / e e en er")
+EIN_WORD = _grid("- en em es / - - em es / e e er er / e e en er")
+FIXED = _grid("- - - - / - - - - / - - - - / - - - -")
+# Endings of the adjective after them: "der alte Mann", "ein alter Mann", "zwei alte Männer", "kalten Wassers".
+WEAK = _grid("e en en en / e e en en / e e en en / en en en en")
+MIXED = _grid("er en en en / es es en en / e e en en / en en en en")
+STRONG = _grid("er en em en / es es em en / e e er er / e e en er")
+Grid = tuple[tuple[tuple[str, str], ...], ...]
 
 
-def ein_word(word: str):
-    """German forms of a word that declines like "mein", mixed declension after it."""
-    return _table(
-        lambda row, column: (
-            (word, STRONG[row][column])
-            if (row, column) in BARE_CELLS
-            else (word + STRONG[row][column], WEAK[row][column])
-        )
+def _declined(stem: str, endings: tuple[tuple[str, ...], ...], adjective: tuple[tuple[str, ...], ...]) -> Grid:
+    """German forms of a determiner: (word, ending of the adjective after it)."""
+    return tuple(
+        tuple((stem + ending, after) for ending, after in zip(*pair, strict=True))
+        for pair in zip(endings, adjective, strict=True)
     )
 
 
-def no_ending(word: str):
-    """German forms of a number word, or of no article at all: strong declension after it."""
-    return _table(lambda row, column: (word, STRONG_GENITIVE if row < 2 and column == 3 else STRONG[row][column]))
-
-
-def strong_word(stem: str):
-    """German forms of "einige" and "viele", which decline like the adjective after them."""
-    return _table(lambda row, column: (stem + STRONG[row][column], STRONG[row][column]))
-
-
 def _possessive(english: str, german: str, french: tuple[str, str, str], *before_vowel: str) -> Determiner:
-    return Determiner("possessive", english, ein_word(german), french, before_vowel)
+    return Determiner("possessive", english, _declined(german, EIN_WORD, MIXED), french, before_vowel)
 
 
-THE = Determiner(
-    "the", "the", _table(lambda row, column: (DEFINITE[row][column], WEAK[row][column])), ("le", "la", "les")
-)
-A = Determiner("indefinite", "a", ein_word("ein"), ("un", "une", "des"))
-BARE = Determiner("indefinite", "", no_ending(""), ("", "", "des"))
-MASS = Determiner("mass", "", no_ending(""), ("de le", "de la", ""))
-THIS = Determiner("this", "this", der_word("dies"), ("ce", "cette", "ces"), ("cet", "cette"))
+THE = Determiner("the", "the", _declined("", DEFINITE, WEAK), ("le", "la", "les"))
+A = Determiner("indefinite", "a", _declined("ein", EIN_WORD, MIXED), ("un", "une", "des"))
+BARE = Determiner("indefinite", "", _declined("", FIXED, STRONG), ("", "", "des"))
+MASS = Determiner("mass", "", _declined("", FIXED, STRONG), ("de le", "de la", ""))
+THIS = Determiner("this", "this", _declined("dies", DER_WORD, WEAK), ("ce", "cette", "ces"), ("cet", "cette"))
 THESE = THIS._replace(english="these")
-NO = Determiner("no", "no", ein_word("kein"), ("aucun", "aucune", "aucuns"))
-EVERY = Determiner("every", "every", der_word("jed"), ("chaque", "chaque", ""))
-SOME = Determiner("some", "some", strong_word("einig"), ("", "", "quelques"))
-MANY = Determiner("many", "many", strong_word("viel"), ("", "", "beaucoup de"))
+NO = Determiner("no", "no", _declined("kein", EIN_WORD, MIXED), ("aucun", "aucune", "aucuns"))
+EVERY = Determiner("every", "every", _declined("jed", DER_WORD, WEAK), ("chaque", "chaque", ""))
+SOME = Determiner("some", "some", _declined("einig", DER_WORD, STRONG), ("", "", "quelques"))
+MANY = Determiner("many", "many", _declined("viel", DER_WORD, STRONG), ("", "", "beaucoup de"))
+DETERMINERS = (THE, A, BARE, MASS, THIS, THESE, NO, EVERY, SOME, MANY)
 POSSESSIVES = (
     _possessive("my", "mein", ("mon", "ma", "mes"), "mon", "mon"),
     _possessive("his", "sein", ("son", "sa", "ses"), "son", "son"),
@@ -96,7 +69,7 @@ NUMBERS = tuple(
     Determiner(
         "number",
         english_number(n),
-        no_ending(german_number(n)),
+        _declined(german_number(n), FIXED, STRONG),
         (french_number(n), french_number(n, feminine=True), ""),
     )
     for n in range(2, 100)
@@ -109,41 +82,30 @@ WE = Pronoun(FIRST_PLURAL, ("we", "us"), ("wir", "uns", "uns"), ("nous", "nous",
 THEY = Pronoun(THIRD_PLURAL, ("they", "them"), ("sie", "sie", "ihnen"), ("ils", "les", "leur"), False)
 PRONOUNS = (I, HE, SHE, WE, THEY)
 
-CAN = Modal(
-    ("can", "can"),
-    ("cannot", "cannot"),
-    ("kann", "kann", "können", "können"),
-    ("kann", "kann", "können", "können"),
-    ("peux", "peut", "pouvons", "peuvent"),
+
+def _modal(english: str, negated: str, german: str, french: str, german_negated: str = "") -> Modal:
+    """English is "he/they" where the two differ; German and French give ich, er, wir, sie."""
+    third, _, other = english.partition("/")
+    third_negated, _, other_negated = negated.partition("/")
+    return Modal(
+        (third, other or third),
+        (third_negated, other_negated or third_negated),
+        tuple(german.split()),
+        tuple((german_negated or german).split()),
+        tuple(french.split()),
+    )
+
+
+CAN = _modal("can", "cannot", "kann kann können können", "peux peut pouvons peuvent")
+MUST = _modal("must", "must not", "muss muss müssen müssen", "dois doit devons doivent", "darf darf dürfen dürfen")
+SHOULD = _modal("should", "should not", "sollte sollte sollten sollten", "devrais devrait devrions devraient")
+WANT = _modal(
+    "wants to/want to",
+    "does not want to/do not want to",
+    "will will wollen wollen",
+    "veux veut voulons veulent",
 )
-MUST = Modal(
-    ("must", "must"),
-    ("must not", "must not"),
-    ("muss", "muss", "müssen", "müssen"),
-    ("darf", "darf", "dürfen", "dürfen"),
-    ("dois", "doit", "devons", "doivent"),
-)
-SHOULD = Modal(
-    ("should", "should"),
-    ("should not", "should not"),
-    ("sollte", "sollte", "sollten", "sollten"),
-    ("sollte", "sollte", "sollten", "sollten"),
-    ("devrais", "devrait", "devrions", "devraient"),
-)
-WANT = Modal(
-    ("wants to", "want to"),
-    ("does not want to", "do not want to"),
-    ("will", "will", "wollen", "wollen"),
-    ("will", "will", "wollen", "wollen"),
-    ("veux", "veut", "voulons", "veulent"),
-)
-WILL = Modal(
-    ("will", "will"),
-    ("will not", "will not"),
-    ("werde", "wird", "werden", "werden"),
-    ("werde", "wird", "werden", "werden"),
-    ("vais", "va", "allons", "vont"),
-)
+WILL = _modal("will", "will not", "werde wird werden werden", "vais va allons vont")
 MODALS = (CAN, MUST, SHOULD, WANT)
 
 IN = Preposition("in", "in", DATIVE, "dans")
@@ -164,52 +126,41 @@ AND = Conjunction("and", "und", "et")
 BUT = Conjunction("but", "aber", "mais")
 
 MONTHS = """
-January Januar janvier
-February Februar février
-March März mars
-April April avril
-May Mai mai
-June Juni juin
-July Juli juillet
-August August août
-September September septembre
-October Oktober octobre
-November November novembre
-December Dezember décembre
+January | Januar | janvier | 31
+February | Februar | février | 29
+March | März | mars | 31
+April | April | avril | 30
+May | Mai | mai | 31
+June | Juni | juin | 30
+July | Juli | juillet | 31
+August | August | août | 31
+September | September | septembre | 30
+October | Oktober | octobre | 31
+November | November | novembre | 30
+December | Dezember | décembre | 31
 """
-DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 WEEKDAYS = """
-Monday Montag lundi
-Tuesday Dienstag mardi
-Wednesday Mittwoch mercredi
-Thursday Donnerstag jeudi
-Friday Freitag vendredi
-Saturday Samstag samedi
-Sunday Sonntag dimanche
+Monday | Montag | lundi
+Tuesday | Dienstag | mardi
+Wednesday | Mittwoch | mercredi
+Thursday | Donnerstag | jeudi
+Friday | Freitag | vendredi
+Saturday | Samstag | samedi
+Sunday | Sonntag | dimanche
 """
-
-
-def date(day: int, english: str, german: str, french: str) -> Adverbial:
-    """A day of the year: on the 21st of March, am einundzwanzigsten März, le vingt et un mars."""
-    return Adverbial(
+# on the 21st of March, am einundzwanzigsten März, le vingt et un mars
+DATES = tuple(
+    Adverbial(
         f"on the {english_ordinal(day)} of {english}",
         f"am {german_ordinal(day)} {german}",
         f"le {french_day(day)} {french}",
-        True,
+        is_date=True,
     )
-
-
-def _rows(table: str) -> list[list[str]]:
-    return [line.split() for line in table.strip().splitlines()]
-
-
-DATES = tuple(
-    date(day, *names)
-    for names, length in zip(_rows(MONTHS), DAYS_IN_MONTH, strict=True)
-    for day in range(1, length + 1)
+    for english, german, french, days in rows(MONTHS, 4)
+    for day in range(1, int(days) + 1)
 )
 WEEKDAY_ADVERBIALS = tuple(
-    Adverbial(f"on {english}", f"am {german}", french) for english, german, french in _rows(WEEKDAYS)
+    Adverbial(f"on {english}", f"am {german}", french) for english, german, french in rows(WEEKDAYS, 3)
 )
 PAST_TIMES = (
     Adverbial("yesterday", "gestern", "hier"),

@@ -2,14 +2,16 @@
 
 A regular English past is left out. "/-" marks a state like "know", used in the present only, for French would not
 say it in the perfect; "/=" a past that looks like the present ("read") and is not used. "ein|laden" is separable;
-"ist" marks a perfect with sein. French gives infinitive[, je, il, nous, ils, participle]; regular verbs in -er only
-the infinitive; "être" marks the auxiliary, "se" a reflexive verb, a final "à" the preposition of the object.
+"ist" marks a perfect with sein. French gives infinitive, je, il, nous, ils, participle; of verbs in -er only the
+infinitive, and je where its stem changes; "être" marks the auxiliary, "se" a reflexive verb, a final "à" the
+preposition of the object.
 """
 
 from typing import NamedTuple
 
-from ..words import ACCUSATIVE, DATIVE, Preposition, Verb
+from ..syntax import ACCUSATIVE, DATIVE, Preposition, Verb
 from .nouns import kinds_of
+from .tables import rows
 
 
 class Entry(NamedTuple):
@@ -32,27 +34,24 @@ dance | tanzen, tanzt, getanzt | danser | people
 sleep/slept | schlafen, schläft, geschlafen | dormir, dors, dort, dormons, dorment, dormi | people animals
 laugh | lachen, lacht, gelacht | rire, ris, rit, rions, rient, ri | people
 cry | weinen, weint, geweint | pleurer | people
-swim/swam | schwimmen, schwimmt, ist geschwommen | nager, nage, nage, nageons, nagent, nagé | people animals
+swim/swam | schwimmen, schwimmt, ist geschwommen | nager | people animals
 run/ran | laufen, läuft, ist gelaufen | courir, cours, court, courons, courent, couru | people animals
 jump | springen, springt, ist gesprungen | sauter | people animals
 wait | warten, wartet, gewartet | attendre, attends, attend, attendons, attendent, attendu | people animals
 play | spielen, spielt, gespielt | jouer | people animals
 cook | kochen, kocht, gekocht | cuisiner | people
 smoke | rauchen, raucht, geraucht | fumer | people
-travel/traveled | reisen, reist, ist gereist | voyager, voyage, voyage, voyageons, voyagent, voyagé | ! people
+travel/traveled | reisen, reist, ist gereist | voyager | ! people
 pray | beten, betet, gebetet | prier | people
-get up/got up | auf|stehen, steht, ist aufgestanden | \
-    se lever, lève, lève, levons, lèvent, levé | people animals
+get up/got up | auf|stehen, steht, ist aufgestanden | se lever, lève | people animals
 wake up/woke up | auf|wachen, wacht, ist aufgewacht | se réveiller | people animals
 fall asleep/fell asleep | ein|schlafen, schläft, ist eingeschlafen | \
     se endormir, endors, endort, endormons, endorment, endormi | people animals
 arrive | an|kommen, kommt, ist angekommen | être arriver | people
 come back/came back | zurück|kommen, kommt, ist zurückgekommen | \
     être revenir, reviens, revient, revenons, reviennent, revenu | ! people animals
-go out/went out | aus|gehen, geht, ist ausgegangen | \
-    être sortir, sors, sort, sortons, sortent, sorti | ! people
-go away/went away | weg|gehen, geht, ist weggegangen | \
-    être partir, pars, part, partons, partent, parti | ! people
+go out/went out | aus|gehen, geht, ist ausgegangen | être sortir, sors, sort, sortons, sortent, sorti | ! people
+go away/went away | weg|gehen, geht, ist weggegangen | être partir, pars, part, partons, partent, parti | ! people
 take part/took part | teil|nehmen, nimmt, teilgenommen | participer | people
 give up/gave up | auf|geben, gibt, aufgegeben | abandonner | ! people
 """
@@ -64,25 +63,22 @@ know/- | kennen, kennt, gekannt | connaître, connais, connaît, connaissons, co
 love/- | lieben, liebt, geliebt | aimer | people animals
 look for/looked for | suchen, sucht, gesucht | chercher | * people animals things container clothing
 find/found | finden, findet, gefunden | trouver | * animals things container clothing food
-buy/bought | kaufen, kauft, gekauft | \
-    acheter, achète, achète, achetons, achètent, acheté | + object clothing food meal text
-sell/sold | verkaufen, verkauft, verkauft | \
-    vendre, vends, vend, vendons, vendent, vendu | object clothing food meal pet
+buy/bought | kaufen, kauft, gekauft | acheter, achète | + object clothing food meal text
+sell/sold | verkaufen, verkauft, verkauft | vendre, vends, vend, vendons, vendent, vendu | \
+    object clothing food meal pet
 read/= | lesen, liest, gelesen | lire, lis, lit, lisons, lisent, lu | text
 write/wrote | schreiben, schreibt, geschrieben | écrire, écris, écrit, écrivons, écrivent, écrit | + text
-translate | übersetzen, übersetzt, übersetzt | \
-    traduire, traduis, traduit, traduisons, traduisent, traduit | + text
+translate | übersetzen, übersetzt, übersetzt | traduire, traduis, traduit, traduisons, traduisent, traduit | + text
 understand/understood | verstehen, versteht, verstanden | \
     comprendre, comprends, comprend, comprenons, comprennent, compris | text people
-eat/ate | essen, isst, gegessen | manger, mange, mange, mangeons, mangent, mangé | * food meal
+eat/ate | essen, isst, gegessen | manger | * food meal
 drink/drank | trinken, trinkt, getrunken | boire, bois, boit, buvons, boivent, bu | drink
 order | bestellen, bestellt, bestellt | commander | + drink meal food
 wear/wore | tragen, trägt, getragen | porter | clothing
 wash | waschen, wäscht, gewaschen | laver | clothing food
 repair | reparieren, repariert, repariert | réparer | + goods device opening
 forget/forgot | vergessen, vergisst, vergessen | oublier | container clothing things
-lose/lost | verlieren, verliert, verloren | \
-    perdre, perds, perd, perdons, perdent, perdu | container clothing things
+lose/lost | verlieren, verliert, verloren | perdre, perds, perd, perdons, perdent, perdu | container clothing things
 steal/stole | stehlen, stiehlt, gestohlen | voler | things container clothing food
 hide/hid | verstecken, versteckt, versteckt | cacher | text container things
 admire | bewundern, bewundert, bewundert | admirer | people
@@ -96,25 +92,22 @@ kiss | küssen, küsst, geküsst | embrasser | people
 greet | begrüßen, begrüßt, begrüßt | saluer | people
 meet/met | treffen, trifft, getroffen | rencontrer | people
 save | retten, rettet, gerettet | sauver | people animals
-recognize | erkennen, erkennt, erkannt | \
-    reconnaître, reconnais, reconnaît, reconnaissons, reconnaissent, reconnu | people
+recognize | erkennen, erkennt, erkannt | reconnaître, reconnais, reconnaît, reconnaissons, reconnaissent, reconnu | \
+    people
 look at/looked at | an|sehen, sieht, angesehen | regarder | people animals things building
-call | an|rufen, ruft, angerufen | appeler, appelle, appelle, appelons, appellent, appelé | people
+call | an|rufen, ruft, angerufen | appeler, appelle | people
 invite | ein|laden, lädt, eingeladen | inviter | people
 turn on/turned on | ein|schalten, schaltet, eingeschaltet | allumer | device
 turn off/turned off | aus|schalten, schaltet, ausgeschaltet | \
     éteindre, éteins, éteint, éteignons, éteignent, éteint | device
 open | auf|machen, macht, aufgemacht | ouvrir, ouvre, ouvre, ouvrons, ouvrent, ouvert | opening container
 close | zu|machen, macht, zugemacht | fermer | opening container
-try on/tried on | an|probieren, probiert, anprobiert | \
-    essayer, essaie, essaie, essayons, essaient, essayé | clothing
-take off/took off | aus|ziehen, zieht, ausgezogen | \
-    enlever, enlève, enlève, enlevons, enlèvent, enlevé | garment
-throw away/threw away | weg|werfen, wirft, weggeworfen | \
-    jeter, jette, jette, jetons, jettent, jeté | things clothing food
-tidy up/tidied up | auf|räumen, räumt, aufgeräumt | ranger, range, range, rangeons, rangent, rangé | room
-give back/gave back | zurück|geben, gibt, zurückgegeben | \
-    rendre, rends, rend, rendons, rendent, rendu | text things container
+try on/tried on | an|probieren, probiert, anprobiert | essayer, essaie | clothing
+take off/took off | aus|ziehen, zieht, ausgezogen | enlever, enlève | garment
+throw away/threw away | weg|werfen, wirft, weggeworfen | jeter, jette | things clothing food
+tidy up/tidied up | auf|räumen, räumt, aufgeräumt | ranger | room
+give back/gave back | zurück|geben, gibt, zurückgegeben | rendre, rends, rend, rendons, rendent, rendu | \
+    text things container
 prepare | zu|bereiten, bereitet, zubereitet | préparer | + meal
 borrow | aus|leihen, leiht, ausgeliehen | emprunter | text things
 """
@@ -125,8 +118,7 @@ help | helfen, hilft, geholfen | aider | people animals
 thank | danken, dankt, gedankt | remercier | people
 follow | folgen, folgt, ist gefolgt | suivre, suis, suit, suivons, suivent, suivi | * people animals
 believe | glauben, glaubt, geglaubt | croire, crois, croit, croyons, croient, cru | people
-answer | antworten, antwortet, geantwortet | \
-    répondre à, réponds, répond, répondons, répondent, répondu | people
+answer | antworten, antwortet, geantwortet | répondre à, réponds, répond, répondons, répondent, répondu | people
 obey | gehorchen, gehorcht, gehorcht | obéir à, obéis, obéit, obéissons, obéissent, obéi | * people
 forgive/forgave | verzeihen, verzeiht, verziehen | pardonner à | people
 contradict | widersprechen, widerspricht, widersprochen | \
@@ -141,8 +133,7 @@ resemble/- | ähneln, ähnelt, geähnelt | ressembler à | people
 DITRANSITIVE_TABLE = """
 give/gave | geben, gibt, gegeben | donner | things text clothing food
 show/showed | zeigen, zeigt, gezeigt | montrer | things text clothing animals building
-send/sent | schicken, schickt, geschickt | \
-    envoyer, envoie, envoie, envoyons, envoient, envoyé | text clothing things
+send/sent | schicken, schickt, geschickt | envoyer, envoie | text clothing things
 bring/brought | bringen, bringt, gebracht | apporter | things text drink meal food
 lend/lent | leihen, leiht, geliehen | prêter | things text clothing
 offer | an|bieten, bietet, angeboten | offrir, offre, offre, offrons, offrent, offert | drink meal food
@@ -150,8 +141,8 @@ offer | an|bieten, bietet, angeboten | offrir, offre, offre, offrons, offrent, o
 
 # verb | English preposition, German preposition, case, French preposition or - | objects
 PREPOSITIONAL_TABLE = """
-wait/waited | warten, wartet, gewartet | \
-    attendre, attends, attend, attendons, attendent, attendu | for auf A - | people
+wait/waited | warten, wartet, gewartet | attendre, attends, attend, attendons, attendent, attendu | for auf A - | \
+    people
 talk | sprechen, spricht, gesprochen | parler | about über A de | people text building
 talk | sprechen, spricht, gesprochen | parler | with mit D avec | people
 dream | träumen, träumt, geträumt | rêver | of von D de | people animals building
@@ -165,10 +156,9 @@ MOTION_TABLE = """
 go/went | gehen, geht, ist gegangen | être aller, vais, va, allons, vont, allé | to zu D à | place
 go/went | gehen, geht, ist gegangen | être aller, vais, va, allons, vont, allé | into in A dans | building
 run/ran | laufen, läuft, ist gelaufen | courir, cours, court, courons, courent, couru | to zu D à | place
-run/ran | laufen, läuft, ist gelaufen | \
-    courir, cours, court, courons, courent, couru | into in A dans | building
-come/came | kommen, kommt, ist gekommen | \
-    être venir, viens, vient, venons, viennent, venu | from aus D de | place area
+run/ran | laufen, läuft, ist gelaufen | courir, cours, court, courons, courent, couru | into in A dans | building
+come/came | kommen, kommt, ist gekommen | être venir, viens, vient, venons, viennent, venu | from aus D de | \
+    place area
 come back/came back | zurück|kommen, kommt, ist zurückgekommen | \
     être revenir, reviens, revient, revenons, reviennent, revenu | from aus D de | place area
 return | zurück|kehren, kehrt, ist zurückgekehrt | être retourner | to zu D à | place
@@ -180,26 +170,26 @@ say/- | sagen, sagt, gesagt | dire, dis, dit, disons, disent, dit
 think/- | denken, denkt, gedacht | penser
 know/- | wissen, weiß, gewusst | savoir, sais, sait, savons, savent, su
 believe/- | glauben, glaubt, geglaubt | croire, crois, croit, croyons, croient, cru
-hope/- | hoffen, hofft, gehofft | espérer, espère, espère, espérons, espèrent, espéré
+hope/- | hoffen, hofft, gehofft | espérer, espère
 see/- | sehen, sieht, gesehen | voir, vois, voit, voyons, voient, vu
 notice/- | bemerken, bemerkt, bemerkt | remarquer
 """
 
 CASES = {"A": ACCUSATIVE, "D": DATIVE}
 TO_BE = Verb(
-    ("be", "is", "was"),
-    ("bin", "ist", "sind", "sind"),
-    "sein",
-    "gewesen",
-    True,
-    "",
-    ACCUSATIVE,
-    ("suis", "est", "sommes", "sont"),
-    "être",
-    "été",
-    False,
-    False,
-    "",
+    english=("be", "is", "was"),
+    german=("bin", "ist", "sind", "sind"),
+    infinitive="sein",
+    participle="gewesen",
+    perfect_with_sein=True,
+    prefix="",
+    case=ACCUSATIVE,
+    french=("suis", "est", "sommes", "sont"),
+    french_infinitive="être",
+    french_participle="été",
+    perfect_with_etre=False,
+    reflexive=False,
+    french_preposition="",
 )
 
 
@@ -232,13 +222,21 @@ def german_present(infinitive: str, third: str) -> tuple[str, ...]:
     return first, third, infinitive, infinitive
 
 
+def french_conjugation(infinitive: str, forms: list[str]) -> tuple[str, ...]:
+    """Present for je, il, nous, ils, and the participle: `forms`, or for verbs in -er none, or je alone."""
+    if len(forms) > 1:
+        return tuple(forms)
+    stem = infinitive[:-2]
+    first = forms[0] if forms else stem + "e"
+    return first, first, stem + ("eons" if stem.endswith("g") else "ons"), first + "nt", stem + "é"
+
+
 def _verb(english: str, german: str, french: str, case: int = ACCUSATIVE) -> Verb:
-    marked, third, participle = (part.strip() for part in german.split(","))
+    marked, third, participle = german.split(", ")
     prefix, _, rest = marked.rpartition("|")
-    french_infinitive, *forms = (part.strip() for part in french.split(","))
-    *marks, french_infinitive = french_infinitive.removesuffix(" à").split()
-    stem = french_infinitive[:-2]
-    *french_present, french_participle = forms or (stem + "e", stem + "e", stem + "ons", stem + "ent", stem + "é")
+    marked, *forms = french.split(", ")
+    *marks, french_infinitive = marked.removesuffix(" à").split()
+    *french_present, french_participle = french_conjugation(french_infinitive, forms)
     return Verb(
         english_forms(english),
         german_present(rest, third),
@@ -252,13 +250,8 @@ def _verb(english: str, german: str, french: str, case: int = ACCUSATIVE) -> Ver
         french_participle,
         bool(marks),
         "se" in marks,
-        "à" if french.partition(",")[0].endswith(" à") else "",
+        "à" if marked.endswith(" à") else "",
     )
-
-
-def _rows(table: str) -> list[list[str]]:
-    # columns are parted by " | "; the bar of a separable verb has no spaces round it
-    return [[part.strip() for part in line.split(" | ")] for line in table.strip().splitlines()]
 
 
 def _with_object(table: str, case: int) -> tuple[Entry, ...]:
@@ -270,27 +263,26 @@ def _with_object(table: str, case: int) -> tuple[Entry, ...]:
             beneficiary="+" in kinds,
             stative=english.endswith("/-"),
         )
-        for english, german, french, kinds in _rows(table)
+        for english, german, french, kinds in rows(table, 4)
     )
 
 
-def _preposition(text: str) -> Preposition:
-    english, german, case, french = text.split()
-    return Preposition(english, german, CASES[case], french.strip("-"))
-
-
-def _with_preposition(row: list[str]) -> Entry:
-    english, german, french, preposition, kinds = row
-    return Entry(_verb(english, german, french), kinds_of("people"), kinds_of(kinds), _preposition(preposition))
+def _with_preposition(table: str) -> tuple[Entry, ...]:
+    entries = []
+    for english, german, french, government, kinds in rows(table, 5):
+        ours, theirs, case, french_preposition = government.split()
+        preposition = Preposition(ours, theirs, CASES[case], french_preposition.strip("-"))
+        entries.append(Entry(_verb(english, german, french), kinds_of("people"), kinds_of(kinds), preposition))
+    return tuple(entries)
 
 
 INTRANSITIVE = tuple(
     Entry(_verb(english, german, french), kinds_of(kinds.lstrip("! ")), place=not kinds.startswith("!"))
-    for english, german, french, kinds in _rows(INTRANSITIVE_TABLE)
+    for english, german, french, kinds in rows(INTRANSITIVE_TABLE, 4)
 )
 TRANSITIVE = _with_object(TRANSITIVE_TABLE, ACCUSATIVE)
 DATIVE_VERBS = _with_object(DATIVE_TABLE, DATIVE)
 DITRANSITIVE = _with_object(DITRANSITIVE_TABLE, ACCUSATIVE)
-PREPOSITIONAL = tuple(_with_preposition(row) for row in _rows(PREPOSITIONAL_TABLE))
-MOTION = tuple(_with_preposition(row) for row in _rows(MOTION_TABLE))
-CLAUSE_VERBS = tuple(_verb(english, german, french) for english, german, french in _rows(CLAUSE_TABLE))
+PREPOSITIONAL = _with_preposition(PREPOSITIONAL_TABLE)
+MOTION = _with_preposition(MOTION_TABLE)
+CLAUSE_VERBS = tuple(_verb(english, german, french) for english, german, french in rows(CLAUSE_TABLE, 3))

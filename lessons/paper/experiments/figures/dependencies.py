@@ -11,8 +11,7 @@ from typing import Literal
 
 from minitransformer.grammar import Example
 from minitransformer.grammar.german import HABEN, RELATIVE_PRONOUNS, SEIN, noun_phrase
-from minitransformer.grammar.syntax import PAST, QUESTION, Clause, NounPhrase
-from minitransformer.grammar.words import ACCUSATIVE, DATIVE, NOMINATIVE, PLURAL, THIRD, Modal
+from minitransformer.grammar.syntax import ACCUSATIVE, DATIVE, NOMINATIVE, THIRD, Clause, Modal, NounPhrase
 
 Span = tuple[int, int]
 """From the first character to behind the last."""
@@ -73,7 +72,7 @@ def _verb_and_subject(example: Example) -> tuple[Span, Span] | None:
     subject = clause.subject
     if not isinstance(subject, NounPhrase) or subject.relative is None:
         return None
-    verb = place(example.english, _english_verb(clause, example.derivation.kind == QUESTION))
+    verb = place(example.english, _english_verb(clause, example.derivation.kind == "question"))
     noun = place(example.english, subject.noun.english[subject.plural])
     return _apart(example.english, verb, noun)
 
@@ -84,7 +83,7 @@ def _verb_and_its_english(example: Example) -> tuple[Span, Span] | None:
     verbs = _german_verbs(clause)
     if verbs is None:
         return None
-    english = _english_verb(clause, example.derivation.kind == QUESTION)
+    english = _english_verb(clause, example.derivation.kind == "question")
     return _both(place(example.german, verbs[1]), place(example.english, english))
 
 
@@ -105,8 +104,7 @@ def _pronoun_and_antecedent(example: Example) -> tuple[Span, Span] | None:
     for phrase, case in _noun_phrases(example.derivation.main):
         if phrase.relative is None:
             continue
-        row = PLURAL if phrase.plural else phrase.noun.gender
-        pronoun = RELATIVE_PRONOUNS[row][NOMINATIVE if phrase.relative.subject is None else ACCUSATIVE]
+        pronoun = RELATIVE_PRONOUNS[phrase.row][NOMINATIVE if phrase.relative.subject is None else ACCUSATIVE]
         found = re.findall(rf", {pronoun}\b", example.german)
         noun = place(example.german, phrase.noun.german[phrase.plural][case])
         if len(found) == 1 and noun:
@@ -143,11 +141,10 @@ def _apart(text: str, dependent: Span | None, governor: Span | None) -> tuple[Sp
 def _german_verbs(clause: Clause) -> tuple[str, str] | None:
     """The finite verb of a main clause and what closes it; None where nothing does."""
     verb, form = clause.verb, clause.form
-    assert clause.subject is not None  # only a relative clause has a gap there
-    person = clause.subject.person
+    person = clause.agrees_with(None).person
     if isinstance(form, Modal):
         return (form.german_negated if clause.negated else form.german)[person], verb.infinitive
-    if form == PAST:
+    if form == "past":
         auxiliary = SEIN if verb.perfect_with_sein else HABEN
         return (auxiliary[person], verb.participle) if clause.predicate is None else None
     return (verb.german[person], verb.prefix) if verb.prefix else None
@@ -156,12 +153,11 @@ def _german_verbs(clause: Clause) -> tuple[str, str] | None:
 def _english_verb(clause: Clause, question: bool) -> str:
     """The verb as an English clause has it: bare behind an auxiliary."""
     base, third, past = clause.verb.english
-    assert clause.subject is not None
     if question or clause.negated or isinstance(clause.form, Modal):
         return base
-    if clause.form == PAST:
+    if clause.form == "past":
         return past
-    return third if clause.subject.person == THIRD else base
+    return third if clause.agrees_with(None).person == THIRD else base
 
 
 def _noun_phrases(clause: Clause) -> Iterator[tuple[NounPhrase, int]]:
