@@ -15,7 +15,7 @@ from .experiment import GRAMMAR, Context, Experiment, Task, multi30k
 from .experiments import EXPERIMENTS
 from .report import Origin, check_folder, from_longer, machine, save_findings, write_report
 from .trials.run import Interrupted
-from .trials.runner import Runner
+from .trials.runner import EDITION, Runner
 
 MINUTES = 60.0
 TASKS = {"grammar": 1.0, "multi30k": 10.0}
@@ -117,7 +117,7 @@ def _experiment(chosen: Sequence[Experiment], args: argparse.Namespace, backend:
         say(f"{each.NAME}: measuring")
         findings = each.find(context)
         seconds = sum(runner.result(trial).total_seconds for trial in trials[each.NAME])
-        origin = Origin(_command(args), task.name, minutes, scale, seconds / 60, str(backend), machine())
+        origin = Origin(_command(args), task.name, minutes, scale, seconds / 60, str(backend), machine(), EDITION)
         save_findings(out, each, origin, findings)
 
 

@@ -22,6 +22,7 @@ from minitransformer.visible import visible
 
 from .experiment import Experiment, Findings
 from .markdown import paragraph
+from .trials.runner import CHANGE, EDITION
 
 HOME = "grammar"
 """The task whose results have no suffix."""
@@ -51,6 +52,7 @@ class Origin:
     minutes       the budget of the command, for trainings
     scale         of the default's steps, how many that pays for
     core_minutes  what this experiment's trainings and evaluations took, each on one core, shared ones included
+    edition       of the code that trained
     """
 
     command: str
@@ -60,6 +62,7 @@ class Origin:
     core_minutes: float
     backend: str
     machine: str
+    edition: int = 3  # of results that do not say
 
     def line(self) -> str:
         """The line under a section's title."""
@@ -69,6 +72,8 @@ class Origin:
                 a budget of {self.minutes:g} minutes, which pays for {self.scale:.3g} times the default's steps;
                 trainings and exams of this section took {self.core_minutes:.0f} core-minutes.
             """)
+        if self.core_minutes and self.edition != EDITION:
+            trainings += f" The code has changed since: {CHANGE}. Trained again, figures differ as between two seeds."
         return " ".join(f"*`{self.command}`: {trainings} {self.backend}; {self.machine}.*".split())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paper.command import TASKS, budget, build_parser
+from paper.command import PROGRAM, TASKS, budget, build_parser
 from paper.experiments import EXPERIMENTS
 from paper.report import report_text
 
@@ -27,9 +27,8 @@ def test_every_experiment_has_its_part() -> None:
 def test_the_commands_would_take_as_many_steps_today() -> None:
     for path in PAPER.glob("results/*.json"):
         origin = json.loads(path.read_text(encoding="utf-8"))["origin"]
-        program, _, arguments = origin["command"].partition(" paper")
-        assert program.endswith(("python -m", "python -m minitransformer"))  # as it was called before it stood here
-        args = build_parser().parse(arguments.split())
+        assert origin["command"].startswith(PROGRAM)
+        args = build_parser().parse(origin["command"].removeprefix(PROGRAM).split())
         chosen = [EXPERIMENTS[name] for name in args.experiments or EXPERIMENTS]
         minutes, scale = budget(chosen, args.minutes, args.task)
         assert (minutes, scale) == (origin["minutes"], pytest.approx(origin["scale"])), path.name

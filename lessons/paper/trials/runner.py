@@ -34,8 +34,9 @@ from minitransformer.visible import visible
 from .run import Interrupted, run_trial
 from .trial import Trial, TrialResult, key_of
 
-EDITION = 3
-"""All that trials depend on and do not describe: count it up when models, training or evaluations compute otherwise."""
+EDITION, CHANGE = 4, "dropout draws other masks"
+"""All that trials depend on and do not describe: count it up when models, training or evaluations compute otherwise,
+and say what is different from the edition before."""
 
 TOLD_TO_STOP = 128 + signal.SIGTERM
 """The exit status of a trial's process that ended so, as shells count."""

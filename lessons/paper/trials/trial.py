@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,7 @@ def key_of(name: str, description: Mapping[str, Any]) -> str:
     return f"{name.lower().replace(' ', '-')}-{digest[:10]}"
 
 
+@cache
 def step_flops(config: ModelConfig, batch: tuple[int, int, int] = NOMINAL_BATCH) -> float:
     """Operations of a training step on so many sentences, so long on either side, without padding."""
     sentences, *lengths = batch
