@@ -107,7 +107,11 @@ class NounPhrases:
 
     def phrases(self, prepositions: tuple, kinds: tuple[str, ...], role: Role = "oblique") -> Space:
         """Prepositions with noun phrases of some kinds."""
-        return Record(Phrase, preposition=Choice(prepositions), object=self.of(kinds, role, possessor=False))
+        key = (prepositions, kinds, role)
+        if key not in self._known:
+            objects = self.of(kinds, role, possessor=False)
+            self._known[key] = Record(Phrase, preposition=Choice(prepositions), object=objects)
+        return self._known[key]
 
     def with_relative(self, kind: str, relative: Space) -> Space:
         """Noun phrases with a relative clause: the man who sleeps, the book that she buys."""

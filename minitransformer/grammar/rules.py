@@ -124,14 +124,19 @@ class Grammar:
     def _spread(self, rule: Rule, group: list[Entry], style: Style) -> Space:
         """Clauses with these verbs in every slot."""
         entry, verbs = group[0], Choice([each.verb for each in group])
-        options: list[tuple[int, Space]] = []
-        for slot in self._slots(style, entry):
-            subject = self._subject(entry.subjects, style, slot.positive)
-            for weight, others in rule(entry, style, slot):
-                if slot.weight * weight:
-                    clauses = Record(Clause, subject=subject, verb=verbs, **slot.fields, **others)
-                    options.append((slot.weight * weight, clauses))
-        return Union(*options)
+        subjects = {positive: self._subject(entry.subjects, style, positive) for positive in (True, False)}
+        return Union(
+            *(
+                (
+                    slot.weight * weight,
+                    Record(Clause, subject=subjects[slot.positive], verb=verbs, **slot.fields, **others),
+                )
+                for slot in self._slots(style, entry)
+                if slot.weight
+                for weight, others in rule(entry, style, slot)
+                if weight
+            )
+        )
 
     def _slots(self, style: Style, entry: Entry) -> Iterator[Slot]:
         """Tense, polarity and time of a clause."""

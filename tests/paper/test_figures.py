@@ -38,6 +38,8 @@ def findings(context: Context) -> Findings:
     """As the report finds them again, from JSON."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "translator", _tiny)
+        patch.setattr(figures, "SEARCHED", 250)
+        patch.setattr(figures, "JUDGED", 20)
         return json.loads(json.dumps(figures.find(context)))
 
 
@@ -72,6 +74,7 @@ def test_the_pictures_are_drawn_from_findings_alone(findings: Findings, tmp_path
 def test_without_derivations_nothing_is_claimed(context: Context) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "translator", _tiny)
+        patch.setattr(figures, "JUDGED", 20)
         patch.setattr(figures, "_has_derivations", lambda text: False)
         found = json.loads(json.dumps(figures.find(context)))
     text = "\n".join(figures.report(found))

@@ -19,7 +19,7 @@ from support.processes import dead_process, wait_for
 
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import Batches, collate
-from minitransformer.data.preparation import CorpusChoice, prepare
+from minitransformer.data.preparation import CorpusChoice
 from minitransformer.lock import locked
 from minitransformer.models import RecurrentConfig, TransformerConfig
 from minitransformer.training import Trainer, TrainingDiverged, TrainingSettings
@@ -44,6 +44,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runner")
     Runner(folder, workers=1, say=lambda line: None).run([TRIAL])
     return folder
+
+
+@pytest.fixture
+def fresh(folder: Path, tmp_path: Path) -> Path:
+    """A runner's folder that holds the text and nothing else."""
+    shutil.copytree(folder / "data", tmp_path / "data")
+    return tmp_path
 
 
 def same(a: TrialResult, b: TrialResult) -> bool:
@@ -112,16 +119,16 @@ def test_the_rest_is_told_from_what_is_done(tmp_path: Path, monkeypatch: pytest.
     assert left == ["about 3 minutes of training left"] + 2 * ["a minute or less of training left"]
 
 
-def test_processes_side_by_side_come_to_the_same(folder: Path, tmp_path: Path) -> None:
+def test_processes_side_by_side_come_to_the_same(folder: Path, fresh: Path) -> None:
     lines: list[str] = []
-    runner = Runner(tmp_path, workers=2, say=lines.append)
+    runner = Runner(fresh, workers=2, say=lines.append)
     runner.run([TRIAL, OTHER])
     assert same(runner.result(TRIAL), Runner(folder).result(TRIAL))
     assert runner.result(OTHER).parameters != runner.result(TRIAL).parameters
     assert any("[2/2]" in line for line in lines)
 
 
-def test_an_interrupted_trial_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_trial_goes_on(folder: Path, fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step = Trainer._train_step
 
     def interrupted_at_thirty(self: Trainer, workers: Any) -> Any:
@@ -131,7 +138,7 @@ def test_an_interrupted_trial_goes_on(folder: Path, tmp_path: Path, monkeypatch:
         return record
 
     lines: list[str] = []
-    runner = Runner(tmp_path, workers=1, say=lines.append)
+    runner = Runner(fresh, workers=1, say=lines.append)
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_train_step", interrupted_at_thirty)
         with pytest.raises(Interrupted):
@@ -147,9 +154,8 @@ def test_an_interrupted_trial_goes_on(folder: Path, tmp_path: Path, monkeypatch:
     assert same(runner.result(TRIAL), Runner(folder).result(TRIAL))
 
 
-def test_a_training_that_diverges_says_so(tmp_path: Path) -> None:
-    prepare(tmp_path / "data", TEXT)
-    runner = Runner(tmp_path, workers=1, say=lambda line: None)
+def test_a_training_that_diverges_says_so(fresh: Path) -> None:
+    runner = Runner(fresh, workers=1, say=lambda line: None)
     wild = replace(TRIAL, settings=replace(SETTINGS, warmup_steps=1, peak_lr=1e30))
     runner.run([wild])
     result = runner.result(wild)
@@ -160,11 +166,11 @@ def test_a_training_that_diverges_says_so(tmp_path: Path) -> None:
         result.answers()
 
 
-def test_the_first_step_may_diverge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_step_may_diverge(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def diverging(self: Trainer, workers: Any) -> Any:
         raise TrainingDiverged("the loss of step 1 is nan")
 
-    runner = Runner(tmp_path, workers=1, say=lambda line: None)
+    runner = Runner(fresh, workers=1, say=lambda line: None)
     monkeypatch.setattr(Trainer, "_train_step", diverging)
     runner.run([TRIAL])
     result = runner.result(TRIAL)
@@ -179,9 +185,9 @@ def test_the_mean_is_of_five_checkpoints(folder: Path) -> None:
 
 
 def test_a_damaged_result_is_named_and_its_trial_done_again_once_it_is_deleted(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runner, copy = Runner(folder), Runner(tmp_path, workers=1, say=lambda line: None)
+    runner, copy = Runner(folder), Runner(fresh, workers=1, say=lambda line: None)
     whole = runner._result(runner.key(TRIAL)).read_bytes()
     path = copy._result(copy.key(TRIAL))
     path.parent.mkdir()
@@ -241,9 +247,9 @@ def test_what_was_deleted_is_made_again(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_damaged_checkpoint_is_named(workers: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    runner = Runner(tmp_path, workers=workers, say=lambda line: None)
-    training = tmp_path / "trainings" / runner.key(TRIAL)
+def test_a_damaged_checkpoint_is_named(workers: int, fresh: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    runner = Runner(fresh, workers=workers, say=lambda line: None)
+    training = fresh / "trainings" / runner.key(TRIAL)
     training.mkdir(parents=True)
     (training / "step-00000030.safetensors").write_bytes(b"half of it")
     with pytest.raises((CheckpointError, ChildProcessError)) as caught:
@@ -293,7 +299,7 @@ def test_a_text_without_a_test_set_is_refused_before_any_training(tmp_path: Path
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_trials_die_with_their_parent(tmp_path: Path) -> None:
+def test_trials_die_with_their_parent(fresh: Path) -> None:
     """Killed without a word, it leaves nobody who would write into the next run's folder."""
     endless = replace(TRIAL, settings=replace(SETTINGS, steps=10**6))
     program = f"""
@@ -302,12 +308,12 @@ from pathlib import Path
 from paper.trials.runner import Runner
 if __name__ == "__main__":
     trial = pickle.loads({pickle.dumps(endless)!r})
-    Runner(Path({str(tmp_path)!r}), workers=2, say=lambda line: None).run([trial])
+    Runner(Path({str(fresh)!r}), workers=2, say=lambda line: None).run([trial])
 """
-    script = tmp_path / "endless.py"
+    script = fresh / "endless.py"
     script.write_text(program, encoding="utf-8")
     parent = subprocess.Popen([sys.executable, str(script)], env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
-    log = tmp_path / "trainings" / Runner(tmp_path).key(endless) / "log.jsonl"
+    log = fresh / "trainings" / Runner(fresh).key(endless) / "log.jsonl"
     wait_for(log.exists)
     parent.kill()
     parent.wait()
@@ -321,11 +327,11 @@ def unchanged(path: Path) -> bool:
     return path.stat().st_size == size
 
 
-def test_a_process_that_fails_ends_the_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_process_that_fails_ends_the_run(fresh: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A vocabulary that is not the text's: the child's traceback, and one line from the parent."""
     wrong = replace(TRIAL, config=replace(CONFIG, vocab_size=100))
     with pytest.raises(ChildProcessError, match="'small one' failed"):
-        Runner(tmp_path, workers=2, say=lambda line: None).run([wrong])
+        Runner(fresh, workers=2, say=lambda line: None).run([wrong])
     assert "ValueError" in capfd.readouterr().err
 
 

@@ -17,6 +17,7 @@ from paper.experiments.table4 import published
 from paper.trials.bootstrap import bracket_statistics
 from paper.trials.trial import Trial, TrialResult, step_flops
 
+pytestmark = pytest.mark.usefixtures("few_samples")
 NAMES = ("table4 small Transformer", "table4 small RNN", "table4 large Transformer", "table4 large RNN")
 LONGER = "(S (NP XX XX )NP (VP XX (NP XX )NP )VP )S"
 SHIFTED = "(S (NP XX XX )NP (VP XX )VP XX )S"

@@ -11,11 +11,11 @@ from minitransformer.data.preparation import CorpusChoice, prepare
 from paper.experiment import GRAMMAR, Context, Task, multi30k
 from paper.experiments import strategy, table2, table3
 from paper.experiments.table3 import TABLE_3
-from paper.trials import bootstrap
 from paper.trials.run import CHECKPOINTS
 from paper.trials.runner import Runner
 from paper.trials.trial import step_flops
 
+pytestmark = pytest.mark.usefixtures("few_samples")
 ROWS = {row.name: row for row in TABLE_3}
 
 
@@ -122,8 +122,7 @@ def test_table_3_is_told(tmp_path: Path) -> None:
     [table2, *(pytest.param(experiment, marks=pytest.mark.slow) for experiment in (table3, strategy))],
     ids=lambda experiment: experiment.NAME,
 )
-def test_any_training_may_diverge(experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap, "SAMPLES", 10)
+def test_any_training_may_diverge(experiment: Any, tmp_path: Path) -> None:
     found = []
     for trial in experiment.trials(GRAMMAR, 0.01):
         given = context(tmp_path, diverged={trial.name: "the loss of step 3 is nan"})
