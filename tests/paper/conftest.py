@@ -1,8 +1,19 @@
 """What tests of the experiments share."""
 
+from collections.abc import Iterator
+
 import pytest
 
+from minitransformer.data import preparation
 from paper.trials import bootstrap
+
+
+@pytest.fixture(scope="package", autouse=True)
+def small_validation_set() -> Iterator[None]:
+    """The grammar writes no more for validation and testing than the tests look at."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preparation, "GRAMMAR_VALIDATION", 100)
+        yield
 
 
 @pytest.fixture

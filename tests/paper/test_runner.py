@@ -35,7 +35,12 @@ CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=1, 
 SETTINGS = TrainingSettings(steps=41, tokens_per_batch=512, warmup_steps=3, peak_lr=1e-2, threads=1)
 EVALUATIONS = (Evaluation("mean", 6, averaged=True, beam=2), Evaluation("last", 6, beam=1))
 TRIAL = Trial("small one", TEXT, CONFIG, SETTINGS, EVALUATIONS)
-OTHER = replace(TRIAL, name="another", config=RecurrentConfig(400, d_model=16, max_length=160))
+OTHER = replace(
+    TRIAL,
+    name="another",
+    config=RecurrentConfig(400, d_model=16, max_length=160),
+    settings=replace(SETTINGS, steps=5),
+)
 
 
 @pytest.fixture(scope="module")
