@@ -79,69 +79,56 @@ RIGHT = {
 }
 
 
+EDITS = r"""
+[numerical_gradient]
+one-sided | f(down) → f(x) | (2 * eps) → eps | is the difference taken from f(x + ε) to f(x − ε)
+divided by ε | (2 * eps) → eps | is it divided by 2ε?
+a row moves at once | np.ndindex(x.shape) → range(len(x)) | with 3 elements moved at once
+no copies | x.copy(), x.copy() → x, x | only ever called at x itself
+another ε | gradient = np.empty_like(x) → gradient, eps = np.empty_like(x), 1e-5 | is the `eps` used that was given?
+x is not put back | x.copy(), x.copy() → x, x.copy() | writes into its argument x
+ε relative to x
+    = eps → = eps * max(1, abs(x[index])) | (2 * eps) → (2 * eps * max(1, abs(x[index])))
+    is the step ε for each, however large it is?
+/ 2 * eps | / (2 * eps) → / 2 * eps | `/ 2 * eps` multiplies by ε
+not divided | / (2 * eps) → | 2ε: is it divided?
+a larger ε by default | eps=1e-5 → eps=1e-3 | where no ε is given, it is off by 1e-06
+float32 | return gradient → return gradient.astype(np.float32) | is float32, and all that it is made of is float64
+[linear_backward]
+averaged | x.T @ dy → x.T @ dy / len(dy) | with each row given twice, dweight must double
+mean of the bias | dy.sum( → dy.mean( | with each row given twice, dbias must double
+float32
+    return dx, dweight, dbias → return [np.float32(gradient) for gradient in (dx, dweight, dbias)]
+    a gradient is float32
+a loop | dbias = dy.sum(axis=0) → dbias = sum([row for row in dy]) | loops over the rows in Python
+an array that is kept
+    import numpy as np → import numpy as np\n\nKEPT = np.empty((3, 4)) | x.T @ dy → np.matmul(x.T, dy, out=KEPT)
+    a second call changes what the first one returned
+gathered from call to call
+    import numpy as np → import numpy as np\n\nGATHERED = np.zeros((3, 4))
+    dweight = x.T @ dy → GATHERED[:] += x.T @ dy\n    dweight = GATHERED.copy()
+    every term of a gradient is linear in dy
+no axis of length 1 | dy.sum(axis=0) → dy.sum(axis=0).squeeze() | dbias, of shape (), is wrong; its shape must be (1,)
+"""
+
 WRONG = {
     "numerical_gradient": {
-        "one-sided": (["f(down) → f(x)", "(2 * eps) → eps"], "is the difference taken from f(x + ε) to f(x − ε)"),
-        "divided by ε": ("(2 * eps) → eps", "is it divided by 2ε?"),
         "every element moves at once": (_everything_moves, "with 6 elements moved at once"),
-        "a row moves at once": ("np.ndindex(x.shape) → range(len(x))", "with 3 elements moved at once"),
-        "no copies": ("x.copy(), x.copy() → x, x", "only ever called at x itself"),
-        "another ε": (
-            "gradient = np.empty_like(x) → gradient, eps = np.empty_like(x), 1e-5",
-            "is the `eps` used that was given?",
-        ),
-        "x is not put back": ("x.copy(), x.copy() → x, x.copy()", "writes into its argument x"),
         "one number": (lambda f, x, eps=1e-5: (f(x + eps) - f(x - eps)) / (2 * eps), "the gradient has shape ()"),
         "two axes only": (_rows_and_columns, "`for j in range(x.shape[1]):`, where x is (4,)"),
         "ravel of a copy": (_raveled, "lies in memory column by column"),
         "moved and moved back": (_moved_back, "it moves its argument x and moves it back, which leaves rounding"),
-        "ε relative to x": (
-            ["= eps → = eps * max(1, abs(x[index]))", "(2 * eps) → (2 * eps * max(1, abs(x[index])))"],
-            "is the step ε for each, however large it is?",
-        ),
-        "/ 2 * eps": ("/ (2 * eps) → / 2 * eps", "`/ 2 * eps` multiplies by ε"),
-        "not divided": (" / (2 * eps) → ", "2ε: is it divided?"),
-        "a larger ε by default": ("eps=1e-5 → eps=1e-3", "where no ε is given, it is off by 1e-06"),
-        "float32": (
-            "return gradient → return gradient.astype(np.float32)",
-            "is float32, and all that it is made of is float64",
-        ),
     },
     "linear_backward": {
         "the sum over rows is missing": (lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy), "dbias has shape"),
         "in another order": (lambda dy, x, weight: (x.T @ dy, dy @ weight.T, dy.sum(0)), "in the order dx, dweight"),
         "transposed": (lambda dy, x, weight: (dy @ weight.T, dy.T @ x, dy.sum(0)), "dweight has shape"),
-        "averaged": ("x.T @ dy → x.T @ dy / len(dy)", "with each row given twice, dweight must double"),
-        "mean of the bias": ("dy.sum( → dy.mean(", "with each row given twice, dbias must double"),
         "sign": (lambda dy, x, weight: (-dy @ weight.T, x.T @ dy, dy.sum(0)), "wrong sign"),
         "one array": (lambda dy, x, weight: dy @ weight.T, "must return 3 arrays"),
         "keepdims": (lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy.sum(0, keepdims=True)), "shape (1, 4)"),
         "reshaped": (
             lambda dy, x, weight: (dy @ weight.reshape(4, 3), x.T @ dy, dy.sum(0)),
             "`reshape` only cuts the same sequence",
-        ),
-        "float32": (
-            "return dx, dweight, dbias → return [np.float32(gradient) for gradient in (dx, dweight, dbias)]",
-            "a gradient is float32",
-        ),
-        "a loop": ("dbias = dy.sum(axis=0) → dbias = sum([row for row in dy])", "loops over the rows in Python"),
-        "an array that is kept": (
-            [
-                "import numpy as np → import numpy as np\n\nKEPT = np.empty((3, 4))",
-                "x.T @ dy → np.matmul(x.T, dy, out=KEPT)",
-            ],
-            "a second call changes what the first one returned",
-        ),
-        "gathered from call to call": (
-            [
-                "import numpy as np → import numpy as np\n\nGATHERED = np.zeros((3, 4))",
-                "dweight = x.T @ dy → GATHERED[:] += x.T @ dy\n    dweight = GATHERED.copy()",
-            ],
-            "every term of a gradient is linear in dy",
-        ),
-        "no axis of length 1": (
-            "dy.sum(axis=0) → dy.sum(axis=0).squeeze()",
-            "dbias, of shape (), is wrong; its shape must be (1,)",
         ),
     },
 }

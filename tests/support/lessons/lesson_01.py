@@ -64,31 +64,60 @@ RIGHT = {
 }
 
 
+EDITS = r"""
+[softmax]
+overflow | x - x.max(axis=-1, keepdims=True) → x | exp overflows unless the maximum goes first
+the mean for the maximum | x.max → x.mean | not the mean
+scores are cut | x - x.max(axis=-1, keepdims=True) → np.clip(x, -50, 50) | with every score 1000 more
+one maximum for all rows | x.max(axis=-1, keepdims=True) → x.max() | subtract each row's own maximum
+over the columns | axis=-1 → axis=0 | the columns sum to 1
+over everything | (axis=-1, keepdims=True) → () | all rows together sum to 1
+another base | np.exp(x → 2.0 ** (x | must multiply its odds by e
+no keepdims | exponentials.sum(axis=-1, keepdims=True) → exponentials.sum(axis=-1) | it raises ValueError
+with a cache | return exponentials / → return x, exponentials / | it must return one array, not tuple
+axis 1 | axis=-1 → axis=1 | axis=1 only of a matrix
+in place
+    exponentials = np.exp(x - x.max(axis=-1, keepdims=True)) →
+        x -= x.max(axis=-1, keepdims=True)\n    exponentials = np.exp(x)
+    writes into its argument x
+[cross_entropy]
+a sum | / N → | the loss is the mean over the rows, not the sum
+a mean over the tokens too | -(q * log_y).sum() / N → -(q * log_y).mean() | over the tokens it is a sum
+1e-12 in the log | shifted - np.log(total) → np.log(np.exp(shifted) / total + 1e-12) | added before the log
+one maximum for all rows | logits.max(axis=-1, keepdims=True) → logits.max() | each row's own maximum
+the log of the softmax
+    shifted - np.log(total) → np.log(np.exp(shifted) / total) | never the log of a probability that may be 0
+q sums to more than 1 | += 1 - label_smoothing → += 1 | q must sum to 1
+shared among the others
+    label_smoothing / V → label_smoothing / (V - 1) | += 1 - label_smoothing → = 1 - label_smoothing
+    all V tokens, the target included
+dlogits is not averaged | (np.exp(log_y) - q) / N → np.exp(log_y) - q | its dlogits must halve
+dlogits knows no smoothing | - q) / N → - np.eye(V)[targets]) / N | dlogits with ε = 0.3
+dlogits forgets ε/V | - q) / N → - q + label_smoothing / V) / N | each row of dlogits must sum to 0
+probabilities | return -(q * log_y).sum() / N, (np.exp(log_y) - q) / N → return np.exp(log_y) | must return 2 arrays
+over the rows | axis=-1 → axis=0 | the first row's dlogits change with the second row's scores
+no smoothing | N, V = logits.shape → (N, V), label_smoothing = logits.shape, 0.0 | is it used?
+one smoothing for all
+    N, V = logits.shape → (N, V), label_smoothing = logits.shape, 0.3 if label_smoothing else 0.0
+    is the ε used that was given
+base 2
+    .sum() / N → .sum() / N / np.log(2) | is 1.4427 times what it should be, which is 1/log 2: the logarithm is natural
+the gradient's sign | np.exp(log_y) - q → q - np.exp(log_y) | has the wrong sign everywhere
+the loss in float32 | -(q * log_y).sum() / N → np.float32(-(q * log_y).sum() / N) | smoothing is float32
+the gradient in float32 | (np.exp(log_y) - q) / N → np.float32((np.exp(log_y) - q) / N) | dlogits is float32
+ε / 5 | label_smoothing / V → label_smoothing / 5 | with N = 3 and V = 7 the loss is wrong where ε = 0.3
+dlogits cut
+    (np.exp(log_y) - q) / N → ((np.exp(log_y) - q) / N).clip(-0.3, 0.3) | must begin with −1 and 1: is it cut?
+"""
+
 WRONG = {
     "softmax": {
-        "overflow": ("x - x.max(axis=-1, keepdims=True) → x", "exp overflows unless the maximum goes first"),
-        "the mean for the maximum": ("x.max → x.mean", "not the mean"),
-        "scores are cut": ("x - x.max(axis=-1, keepdims=True) → np.clip(x, -50, 50)", "with every score 1000 more"),
-        "one maximum for all rows": ("x.max(axis=-1, keepdims=True) → x.max()", "subtract each row's own maximum"),
-        "over the columns": ("axis=-1 → axis=0", "the columns sum to 1"),
-        "over everything": ("(axis=-1, keepdims=True) → ()", "all rows together sum to 1"),
-        "another base": ("np.exp(x → 2.0 ** (x", "must multiply its odds by e"),
-        "no keepdims": ("exponentials.sum(axis=-1, keepdims=True) → exponentials.sum(axis=-1)", "it raises ValueError"),
-        "with a cache": ("return exponentials / → return x, exponentials /", "it must return one array, not tuple"),
-        "axis 1": ("axis=-1 → axis=1", "axis=1 only of a matrix"),
         "a matrix only": (
             lambda x: softmax(x) if x.ndim > 1 else softmax(x[:, None])[:, 0],
             "softmax of one row alone",
         ),
         "rounded": (lambda x: softmax(x).round(6), "e = 2.71828, and multiplies them by 2.71829"),
         "float32": (lambda x: softmax(x).astype(np.float32), "softmax(x) is float32"),
-        "in place": (
-            (
-                "exponentials = np.exp(x - x.max(axis=-1, keepdims=True)) → "
-                "x -= x.max(axis=-1, keepdims=True)\n    exponentials = np.exp(x)"
-            ),
-            "writes into its argument x",
-        ),
         "complex": (lambda x: softmax(x).astype(complex), "is complex128, and all that it is made of is float64"),
     },
     "softmax_backward": {
@@ -110,52 +139,6 @@ WRONG = {
         "cut": (
             lambda dy, y: (y * (dy - (dy * y).sum(axis=-1, keepdims=True))).clip(-1, 1),
             "1000 times the dy must give",
-        ),
-    },
-    "cross_entropy": {
-        "a sum": (" / N → ", "the loss is the mean over the rows, not the sum"),
-        "a mean over the tokens too": ("-(q * log_y).sum() / N → -(q * log_y).mean()", "over the tokens it is a sum"),
-        "1e-12 in the log": (
-            "shifted - np.log(total) → np.log(np.exp(shifted) / total + 1e-12)",
-            "added before the log",
-        ),
-        "one maximum for all rows": ("logits.max(axis=-1, keepdims=True) → logits.max()", "each row's own maximum"),
-        "the log of the softmax": (
-            "shifted - np.log(total) → np.log(np.exp(shifted) / total)",
-            "never the log of a probability that may be 0",
-        ),
-        "q sums to more than 1": ("+= 1 - label_smoothing → += 1", "q must sum to 1"),
-        "shared among the others": (
-            ["label_smoothing / V → label_smoothing / (V - 1)", "+= 1 - label_smoothing → = 1 - label_smoothing"],
-            "all V tokens, the target included",
-        ),
-        "dlogits is not averaged": ("(np.exp(log_y) - q) / N → np.exp(log_y) - q", "its dlogits must halve"),
-        "dlogits knows no smoothing": ("- q) / N → - np.eye(V)[targets]) / N", "dlogits with ε = 0.3"),
-        "dlogits forgets ε/V": ("- q) / N → - q + label_smoothing / V) / N", "each row of dlogits must sum to 0"),
-        "probabilities": (
-            "return -(q * log_y).sum() / N, (np.exp(log_y) - q) / N → return np.exp(log_y)",
-            "must return 2 arrays",
-        ),
-        "over the rows": ("axis=-1 → axis=0", "the first row's dlogits change with the second row's scores"),
-        "no smoothing": ("N, V = logits.shape → (N, V), label_smoothing = logits.shape, 0.0", "is it used?"),
-        "one smoothing for all": (
-            "N, V = logits.shape → (N, V), label_smoothing = logits.shape, 0.3 if label_smoothing else 0.0",
-            "is the ε used that was given",
-        ),
-        "base 2": (
-            ".sum() / N → .sum() / N / np.log(2)",
-            "is 1.4427 times what it should be, which is 1/log 2: the logarithm is natural",
-        ),
-        "the gradient's sign": ("np.exp(log_y) - q → q - np.exp(log_y)", "has the wrong sign everywhere"),
-        "the loss in float32": ("-(q * log_y).sum() / N → np.float32(-(q * log_y).sum() / N)", "smoothing is float32"),
-        "the gradient in float32": (
-            "(np.exp(log_y) - q) / N → np.float32((np.exp(log_y) - q) / N)",
-            "dlogits is float32",
-        ),
-        "ε / 5": ("label_smoothing / V → label_smoothing / 5", "with N = 3 and V = 7 the loss is wrong where ε = 0.3"),
-        "dlogits cut": (
-            "(np.exp(log_y) - q) / N → ((np.exp(log_y) - q) / N).clip(-0.3, 0.3)",
-            "must begin with −1 and 1: is it cut?",
         ),
     },
 }

@@ -116,38 +116,62 @@ RIGHT = {
 }
 
 
+EDITS = r"""
+[merge]
+only the first | i += 2 → return [*merged, *symbols[i + 2 :]] | every occurrence
+the last symbol is lost | i < len(symbols) → i < len(symbols) - 1 | has no pair (e, s) and must stay as it is
+skips one too many | i += 2 → i += 3 | must give lo w, not lo
+in place | i += 2 → symbols[i : i + 2] = [new]\n            i += 1 | writes into its argument symbols
+in either order | tuple(symbols[i : i + 2]) == pair → set(symbols[i : i + 2]) == set(pair) | s e is another pair
+a list is no tuple | tuple(symbols[i : i + 2]) == pair → symbols[i : i + 2] == pair | compared with it as a tuple?
+is for ==
+    tuple(symbols[i : i + 2]) == pair → symbols[i + 1 :] and symbols[i] is pair[0] and symbols[i + 1] is pair[1]
+    == is meant, not is
+the list itself | return merged → return merged if new in merged else symbols | it returns the list itself, no copy
+[encode]
+unknown ones are dropped | 3 + byte for byte in character.encode("utf-8") → [] | an unknown character is lost
+code points | 3 + byte for byte in character.encode("utf-8") → [3 + ord(character)] | comes back as the bytes
+bytes without their offset | 3 + byte → byte | in UTF-8 it is
+another offset | 3 + byte → 259 + byte | no byte
+no merges | if pair in merges] → if pair in []] | no merge is made
+leftmost first | min(candidates, key=merges.get) → candidates[0] | is older: it goes first
+one round
+    while candidates := [pair for pair in pairwise(ids) if pair in merges]:\n        oldest = min(candidates,
+        key=merges.get) → for oldest in sorted(set(pairwise(ids)) & set(merges), key=merges.get):
+    go on until none
+in the dict's order
+    while candidates := [pair for pair in pairwise(ids) if pair in merges]:\n        oldest = min(candidates,
+        key=merges.get) → for oldest in merges:
+    a merge's age is its new id, not its place
+learns characters
+    for character in word: → for character in word:\n        characters.setdefault(character, 259 + len(characters))
+    writes into its argument characters
+uses merges up | merges[oldest]) → merges.pop(oldest)) | writes into its argument merges
+lower case | for character in word: → for character in word.lower(): | 'Ω≈ç√' comes back as the bytes
+[embedding_backward]
+repeated ids are lost | np.add.at(dtable, ids, dy) → dtable[ids] += dy | they must add
+averaged | ids, dy) → ids, dy / np.bincount(ids.ravel())[ids][..., None]) | add, do not average
+divided by the batch | return dtable → return dtable / len(ids) | is 0.5 times what it should be
+only the rows in use | (num_rows, → (ids.max() + 1, | looked up or not
+off by one | dtable, ids → dtable, ids + 1 | never looked up
+a loop over the ids
+    np.add.at(dtable, ids, dy) → for i, d in zip(ids.ravel(), dy.reshape(-1, dy.shape[-1])):\n        dtable[i] += d
+    loops over the ids in Python
+padding has no gradient | return dtable → dtable[0] = 0\n    return dtable | id 0 is an id as any other
+flattened in place
+    np.add.at(dtable, ids, dy) → dy.shape = -1, dy.shape[-1]\n    np.add.at(dtable, ids.ravel(), dy)
+    writes into its argument dy
+float32 | return dtable → return dtable.astype(np.float32) | is float32, and all that it is made of is float64
+scaled | return dtable → return dtable * dy.shape[-1] ** 0.5 | is 1.73205 times what it should be
+transposed | return dtable → return dtable.T | dtable has shape (3, 6)
+"""
+
 WRONG = {
     "merge": {
-        "only the first": ("i += 2 → return [*merged, *symbols[i + 2 :]]", "every occurrence"),
         "overlapping": (_overlapping, "no symbol is used twice"),
         "from the right": (_from_the_right, "from left to right"),
-        "the last symbol is lost": (
-            "i < len(symbols) → i < len(symbols) - 1",
-            "has no pair (e, s) and must stay as it is",
-        ),
         "letters, not symbols": (_by_letters, "though the letters do"),
-        "skips one too many": ("i += 2 → i += 3", "must give lo w, not lo"),
-        "in place": ("i += 2 → symbols[i : i + 2] = [new]\n            i += 1", "writes into its argument symbols"),
         "a string": (lambda symbols, pair, new: "".join(map(str, symbols)), "must return a list"),
-        "in either order": (
-            "tuple(symbols[i : i + 2]) == pair → set(symbols[i : i + 2]) == set(pair)",
-            "s e is another pair",
-        ),
-        "a list is no tuple": (
-            "tuple(symbols[i : i + 2]) == pair → symbols[i : i + 2] == pair",
-            "compared with it as a tuple?",
-        ),
-        "is for ==": (
-            (
-                "tuple(symbols[i : i + 2]) == pair → "
-                "symbols[i + 1 :] and symbols[i] is pair[0] and symbols[i + 1] is pair[1]"
-            ),
-            "== is meant, not is",
-        ),
-        "the list itself": (
-            "return merged → return merged if new in merged else symbols",
-            "it returns the list itself, no copy",
-        ),
         "in a text": (_replaced_in_text, "not thes es: a symbol is more than its last letter"),
         "the first left symbol": (_first_left_symbol, "an e comes first that no s follows"),
         "one symbol is none": (
@@ -156,74 +180,14 @@ WRONG = {
         ),
     },
     "encode": {
-        "unknown ones are dropped": (
-            '3 + byte for byte in character.encode("utf-8") → []',
-            "an unknown character is lost",
-        ),
-        "code points": (
-            '3 + byte for byte in character.encode("utf-8") → [3 + ord(character)]',
-            "comes back as the bytes",
-        ),
-        "bytes without their offset": ("3 + byte → byte", "in UTF-8 it is"),
-        "another offset": ("3 + byte → 259 + byte", "no byte"),
-        "no merges": ("if pair in merges] → if pair in []]", "no merge is made"),
-        "leftmost first": ("min(candidates, key=merges.get) → candidates[0]", "is older: it goes first"),
-        "one round": (
-            (
-                "while candidates := [pair for pair in pairwise(ids) if pair in merges]:\n"
-                "        oldest = min(candidates, key=merges.get) → "
-                "for oldest in sorted(set(pairwise(ids)) & set(merges), key=merges.get):"
-            ),
-            "go on until none",
-        ),
         "one id for all": (lambda w, c, m: [c.get(x, 0) for x in w], "is the id of no byte"),
-        "in the dict's order": (
-            (
-                "while candidates := [pair for pair in pairwise(ids) if pair in merges]:\n"
-                "        oldest = min(candidates, key=merges.get) → "
-                "for oldest in merges:"
-            ),
-            "a merge's age is its new id, not its place",
-        ),
-        "learns characters": (
-            (
-                "for character in word: → "
-                "for character in word:\n        characters.setdefault(character, 259 + len(characters))"
-            ),
-            "writes into its argument characters",
-        ),
-        "uses merges up": ("merges[oldest]) → merges.pop(oldest))", "writes into its argument merges"),
-        "lower case": ("for character in word: → for character in word.lower():", "'Ω≈ç√' comes back as the bytes"),
         "fails where nothing is known": (lambda w, c, m: [c[x] for x in w], "it raises KeyError: 'ï'; line"),
         "bytes come last": (_bytes_last, "bytes are merged as characters are"),
     },
     "embedding_backward": {
-        "repeated ids are lost": ("np.add.at(dtable, ids, dy) → dtable[ids] += dy", "they must add"),
-        "averaged": ("ids, dy) → ids, dy / np.bincount(ids.ravel())[ids][..., None])", "add, do not average"),
-        "divided by the batch": ("return dtable → return dtable / len(ids)", "is 0.5 times what it should be"),
-        "only the rows in use": ("(num_rows, → (ids.max() + 1,", "looked up or not"),
-        "off by one": ("dtable, ids → dtable, ids + 1", "never looked up"),
-        "a loop over the ids": (
-            (
-                "np.add.at(dtable, ids, dy) → "
-                "for i, d in zip(ids.ravel(), dy.reshape(-1, dy.shape[-1])):\n        dtable[i] += d"
-            ),
-            "loops over the ids in Python",
-        ),
         "a loop over the rows": (
             lambda dy, ids, num_rows: np.stack([dy[ids == row].sum(axis=0) for row in range(num_rows)]),
             "loops over the rows of the table in Python",
         ),
-        "padding has no gradient": ("return dtable → dtable[0] = 0\n    return dtable", "id 0 is an id as any other"),
-        "flattened in place": (
-            "np.add.at(dtable, ids, dy) → dy.shape = -1, dy.shape[-1]\n    np.add.at(dtable, ids.ravel(), dy)",
-            "writes into its argument dy",
-        ),
-        "float32": (
-            "return dtable → return dtable.astype(np.float32)",
-            "is float32, and all that it is made of is float64",
-        ),
-        "scaled": ("return dtable → return dtable * dy.shape[-1] ** 0.5", "is 1.73205 times what it should be"),
-        "transposed": ("return dtable → return dtable.T", "dtable has shape (3, 6)"),
     },
 }

@@ -90,188 +90,119 @@ RIGHT = {
 }
 
 
+EDITS = r"""
+[attention_backward]
+the softmax's sum is missing
+    - (dweights * weights).sum(axis=-1, keepdims=True) → | does the softmax's backward subtract
+the weights are not a factor | weights * (dweights - → (dweights - | a key that has weight 0
+dquery is not scaled
+    dscores @ key → math.sqrt(8) * dscores @ key | dquery is 2.82843 times what it should be everywhere, which is √d_k
+dkey is scaled twice
+    swapaxes(-1, -2) @ query → swapaxes(-1, -2) @ query / math.sqrt(8)
+    dkey is 0.353553 times what it should be everywhere, which is 1/√d_k
+weights normalised over the queries
+    dvalue = weights. → dvalue = (weights / weights.sum(-2, keepdims=True)). | is it weightsᵀ @ dout?
+sign | dkey = dscores → dkey = -dscores | dkey has the wrong sign everywhere
+dkey and dquery swapped | return dquery, dkey → return dkey, dquery | dquery has shape (2, 3, 4, 8)
+.T on a batch
+    value.swapaxes(-1, -2)  # (..., Tq, Tk) → value.T
+    `dweights = dout @ value.T`, where dout is (2, 3, 5, 3), value is
+√d_v | query.shape[-1]) → value.shape[-1]) | which is √(d_k/d_v)
+√T_k | query.shape[-1]) → key.shape[-2]) | which is √(d_k/T_k)
+one head for all
+    return dquery, dkey, dvalue →
+        return [np.broadcast_to(g[:, :1], g.shape).copy() if g.ndim > 2 else g for g in (dquery, dkey, dvalue)]
+    whose own dout does
+a mean that is not weighted | (dweights * weights).sum( → dweights.mean( | dkey does not sum to 0 over the keys
+float32
+    return dquery, dkey, dvalue → return [np.float32(gradient) for gradient in (dquery, dkey, dvalue)]
+    dquery is float32
+in the weights
+    dscores = weights * (dweights → dscores = weights\n    dscores *= (dweights | writes into its argument weights
+the scale of D = 8 | query.shape[-1]) → 8) | which is √(D/8)
+the scale of Tq + Dv | query.shape[-1]) → query.shape[-2] + value.shape[-1]) | with 3, 6, 11, 2 dquery is 1.4
+[causal_mask]
+a query does not see itself | <= → < | cannot see its own position
+True = hide, with the diagonal | <= → >= | that is the future
+True = hide, without the diagonal | <= → > | the first query sees 3 keys and the last one 0
+top left | np.arange(num_keys - num_queries, num_keys) → np.arange(num_queries) | at the bottom right
+numbers
+    return np.arange(num_keys) <= positions[:, None] → return np.tri(num_queries, num_keys, num_keys - num_queries)
+    must be of bool
+one too far | positions[:, None] → positions[:, None] + 1 | the rows see [2, 3, 4, 4] keys and must see [1, 2, 3, 4]
+top left where there are more queries
+    positions = → positions = max(0, num_queries - num_keys) +
+    the rows see [1, 2, 2, 2, 2] keys and must see [0, 0, 0, 1, 2]
+at least one key | positions[:, None] → positions[:, None].clip(0) | the rows see [1, 1, 1, 1, 2] keys
+[moved_by]
+only the value | (query, other_key → (query, key | misses a leak through the keys
+only the key | other_value) - out → value) - out | misses a leak through the values
+multiplied
+    np.cos(np.arange(key.shape[1])) - key[j] → -2 * key[j] | 1 - value[j] → 2 * value[j] | where the values are 0
+all from j on
+    other_key[j] = np.cos(np.arange(key.shape[1])) - key[j] → other_key[j:] = 0.5
+    other_value[j] = 1 - value[j] → other_value[j:] += 1 | is one key at a time replaced
+in place | value.copy() → value | writes into its argument value
+all outputs at once | .max(axis=1) > → .max() > | compare row by row
+any difference | > 1e-9 → > 0 | they are rounding
+the sum of a row
+    np.abs(attend → np.abs((attend | - out).max(axis=1) → - out).sum(axis=1)) | whose components sum to 0
+transposed | return moved → return moved.T | a row for each query
+np.isclose
+    np.abs(attend → (~np.isclose(attend | - out).max(axis=1) > 1e-9 → , out)).any(axis=1)
+    misses a move of 5·10⁻⁹: only what is below 1e-9 is rounding
+np.isclose to 1e-9
+    np.abs(attend → (~np.isclose(attend | - out).max(axis=1) > 1e-9 → , out, atol=1e-9)).any(axis=1)
+    misses a move of 10⁻⁴ in outputs of 1000
+all components | .max(axis=1) → .min(axis=1) | misses a move of one component
+the second component | .max(axis=1) → [:, 1] | an output's first
+without abs | np.abs(attend → (attend | misses a move downwards
+the lengths
+    np.abs(attend → np.abs(np.linalg.norm(attend | - out).max(axis=1) → , axis=1) - np.linalg.norm(out, axis=1))
+    compare the outputs, not their lengths
+down to 1e-12 | 1e-9 → 1e-12 | 2·10⁻¹⁰ count as moves
+keys set to 0 | np.cos(np.arange(key.shape[1])) - key[j] → 0 | misses a leak where the keys are 0
+keys set to 1 | np.cos(np.arange(key.shape[1])) - key[j] → 1 | misses a leak where the keys are 1
+values set to 1 | 1 - value[j] → 1 | misses a leak where the values are 1
+numbers | dtype=bool → dtype=int | must be of bool, not int64
+3 queries and 5 keys
+    (len(query), len(key)) → (3, 5) | range(len(key)) → range(min(5, len(key))) | moved[:, j] → moved[: len(query), j]
+    max(axis=1) → max(axis=1)[:3] | with 4 queries and 2 keys it is wrong
+[masked_softmax]
+scores × mask | scores = np.where(mask, scores, -np.inf) → scores = scores * mask | A score of 0 still counts as e⁰ = 1
+weights × mask
+    np.where(mask, scores, -np.inf) → scores | return exponentials → return mask * exponentials
+    and not to 1: forbidden keys must be out
+weights × mask, divided by their sum
+    np.where(mask, scores, -np.inf) → scores
+    return exponentials / np.where(totals == 0, 1, totals) →
+        weights = mask * exponentials\n    return weights / weights.sum(axis=-1, keepdims=True)
+    changes the weights of what is allowed
+an empty row | np.where(np.isneginf(largest), 0, largest) → largest | gives NaN
+−10⁹ | -np.inf) → -1e9) | weights that sum to 1, and must give zeros
+no maximum subtracted | scores - np.where(np.isneginf(largest), 0, largest) → scores | subtract each row's maximum
+1e-8 in the sum | np.where(totals == 0, 1, totals) → (totals + 1e-8) | is a small number added
+True = hide | np.where(mask, scores, -np.inf) → np.where(mask, -np.inf, scores) | True means 'may attend'
+one maximum for all rows | scores.max(axis=-1, keepdims=True) → scores.max() | each row's own maximum
+the mean for the maximum
+    scores.max(axis=-1, keepdims=True) → np.ma.masked_invalid(scores).mean(axis=-1, keepdims=True).filled(0)
+    not the mean or one of the scores
+axis 1 | exponentials.sum(axis=-1 → exponentials.sum(axis=1 | axis=1 only of a matrix
+−10⁹, then × mask | -np.inf) → -1e9) | return exponentials → return mask * exponentials | −10⁹ is a score like another
+a mask of the scores' shape only
+    scores = np.where(mask, scores, -np.inf) → scores = scores.copy()\n    scores[~mask] = -np.inf
+    `scores[~mask] = -np.inf`, where scores is
+in the scores
+    scores = np.where(mask, scores, -np.inf) → scores[~np.broadcast_to(mask, scores.shape)] = -np.inf
+    writes into its argument scores
+float32
+    return exponentials / np.where(totals == 0, 1, totals) →
+        return np.float32(exponentials / np.where(totals == 0, 1, totals))
+    weights is float32, and all that it is made of is float64
+"""
+
 WRONG = {
-    "attention_backward": {
-        "the softmax's sum is missing": (
-            " - (dweights * weights).sum(axis=-1, keepdims=True) → ",
-            "does the softmax's backward subtract",
-        ),
-        "the weights are not a factor": ("weights * (dweights - → (dweights -", "a key that has weight 0"),
-        "dquery is not scaled": (
-            "dscores @ key → math.sqrt(8) * dscores @ key",
-            "dquery is 2.82843 times what it should be everywhere, which is √d_k",
-        ),
-        "dkey is scaled twice": (
-            "swapaxes(-1, -2) @ query → swapaxes(-1, -2) @ query / math.sqrt(8)",
-            "dkey is 0.353553 times what it should be everywhere, which is 1/√d_k",
-        ),
-        "weights normalised over the queries": (
-            "dvalue = weights. → dvalue = (weights / weights.sum(-2, keepdims=True)).",
-            "is it weightsᵀ @ dout?",
-        ),
-        "sign": ("dkey = dscores → dkey = -dscores", "dkey has the wrong sign everywhere"),
-        "dkey and dquery swapped": ("return dquery, dkey → return dkey, dquery", "dquery has shape (2, 3, 4, 8)"),
-        ".T on a batch": (
-            "value.swapaxes(-1, -2)  # (..., Tq, Tk) → value.T",
-            "`dweights = dout @ value.T`, where dout is (2, 3, 5, 3), value is",
-        ),
-        "√d_v": ("query.shape[-1]) → value.shape[-1])", "which is √(d_k/d_v)"),
-        "√T_k": ("query.shape[-1]) → key.shape[-2])", "which is √(d_k/T_k)"),
-        "one head for all": (
-            (
-                "return dquery, dkey, dvalue → "
-                "return [np.broadcast_to(g[:, :1], g.shape).copy() if g.ndim > 2 else g "
-                "for g in (dquery, dkey, dvalue)]"
-            ),
-            "whose own dout does",
-        ),
-        "a mean that is not weighted": (
-            "(dweights * weights).sum( → dweights.mean(",
-            "dkey does not sum to 0 over the keys",
-        ),
-        "float32": (
-            "return dquery, dkey, dvalue → return [np.float32(gradient) for gradient in (dquery, dkey, dvalue)]",
-            "dquery is float32",
-        ),
-        "in the weights": (
-            "dscores = weights * (dweights → dscores = weights\n    dscores *= (dweights",
-            "writes into its argument weights",
-        ),
-        "the scale of D = 8": ("query.shape[-1]) → 8)", "which is √(D/8)"),
-        "the scale of Tq + Dv": (
-            "query.shape[-1]) → query.shape[-2] + value.shape[-1])",
-            "with 3, 6, 11, 2 dquery is 1.4",
-        ),
-    },
-    "causal_mask": {
-        "a query does not see itself": ("<= → <", "cannot see its own position"),
-        "True = hide, with the diagonal": ("<= → >=", "that is the future"),
-        "True = hide, without the diagonal": ("<= → >", "the first query sees 3 keys and the last one 0"),
-        "top left": ("np.arange(num_keys - num_queries, num_keys) → np.arange(num_queries)", "at the bottom right"),
-        "numbers": (
-            (
-                "return np.arange(num_keys) <= positions[:, None] → "
-                "return np.tri(num_queries, num_keys, num_keys - num_queries)"
-            ),
-            "must be of bool",
-        ),
-        "one too far": (
-            "positions[:, None] → positions[:, None] + 1",
-            "the rows see [2, 3, 4, 4] keys and must see [1, 2, 3, 4]",
-        ),
-        "top left where there are more queries": (
-            "positions = → positions = max(0, num_queries - num_keys) +",
-            "the rows see [1, 2, 2, 2, 2] keys and must see [0, 0, 0, 1, 2]",
-        ),
-        "at least one key": ("positions[:, None] → positions[:, None].clip(0)", "the rows see [1, 1, 1, 1, 2] keys"),
-    },
     "moved_by": {
-        "only the value": ("(query, other_key → (query, key", "misses a leak through the keys"),
-        "only the key": ("other_value) - out → value) - out", "misses a leak through the values"),
-        "multiplied": (
-            ["np.cos(np.arange(key.shape[1])) - key[j] → -2 * key[j]", "1 - value[j] → 2 * value[j]"],
-            "where the values are 0",
-        ),
-        "all from j on": (
-            [
-                "other_key[j] = np.cos(np.arange(key.shape[1])) - key[j] → other_key[j:] = 0.5",
-                "other_value[j] = 1 - value[j] → other_value[j:] += 1",
-            ],
-            "is one key at a time replaced",
-        ),
-        "in place": ("value.copy() → value", "writes into its argument value"),
-        "all outputs at once": (".max(axis=1) > → .max() >", "compare row by row"),
-        "any difference": ("> 1e-9 → > 0", "they are rounding"),
-        "the sum of a row": (
-            ["np.abs(attend → np.abs((attend", "- out).max(axis=1) → - out).sum(axis=1))"],
-            "whose components sum to 0",
-        ),
-        "transposed": ("return moved → return moved.T", "a row for each query"),
-        "np.isclose": (
-            ["np.abs(attend → (~np.isclose(attend", " - out).max(axis=1) > 1e-9 → , out)).any(axis=1)"],
-            "misses a move of 5·10⁻⁹: only what is below 1e-9 is rounding",
-        ),
-        "np.isclose to 1e-9": (
-            ["np.abs(attend → (~np.isclose(attend", " - out).max(axis=1) > 1e-9 → , out, atol=1e-9)).any(axis=1)"],
-            "misses a move of 10⁻⁴ in outputs of 1000",
-        ),
-        "all components": (".max(axis=1) → .min(axis=1)", "misses a move of one component"),
-        "the second component": (".max(axis=1) → [:, 1]", "an output's first"),
-        "without abs": ("np.abs(attend → (attend", "misses a move downwards"),
-        "the lengths": (
-            [
-                "np.abs(attend → np.abs(np.linalg.norm(attend",
-                " - out).max(axis=1) → , axis=1) - np.linalg.norm(out, axis=1))",
-            ],
-            "compare the outputs, not their lengths",
-        ),
-        "down to 1e-12": ("1e-9 → 1e-12", "2·10⁻¹⁰ count as moves"),
-        "keys set to 0": ("np.cos(np.arange(key.shape[1])) - key[j] → 0", "misses a leak where the keys are 0"),
-        "keys set to 1": ("np.cos(np.arange(key.shape[1])) - key[j] → 1", "misses a leak where the keys are 1"),
-        "values set to 1": ("1 - value[j] → 1", "misses a leak where the values are 1"),
         "moved and moved back": (_moved_back, "it moves its argument key and moves it back"),
-        "numbers": ("dtype=bool → dtype=int", "must be of bool, not int64"),
-        "3 queries and 5 keys": (
-            [
-                "(len(query), len(key)) → (3, 5)",
-                "range(len(key)) → range(min(5, len(key)))",
-                "moved[:, j] → moved[: len(query), j]",
-                "max(axis=1) → max(axis=1)[:3]",
-            ],
-            "with 4 queries and 2 keys it is wrong",
-        ),
-    },
-    "masked_softmax": {
-        "scores × mask": (
-            "scores = np.where(mask, scores, -np.inf) → scores = scores * mask",
-            "A score of 0 still counts as e⁰ = 1",
-        ),
-        "weights × mask": (
-            ["np.where(mask, scores, -np.inf) → scores", "return exponentials → return mask * exponentials"],
-            "and not to 1: forbidden keys must be out",
-        ),
-        "weights × mask, divided by their sum": (
-            [
-                "np.where(mask, scores, -np.inf) → scores",
-                (
-                    "return exponentials / np.where(totals == 0, 1, totals) → "
-                    "weights = mask * exponentials\n    return weights / weights.sum(axis=-1, keepdims=True)"
-                ),
-            ],
-            "changes the weights of what is allowed",
-        ),
-        "an empty row": ("np.where(np.isneginf(largest), 0, largest) → largest", "gives NaN"),
-        "−10⁹": ("-np.inf) → -1e9)", "weights that sum to 1, and must give zeros"),
-        "no maximum subtracted": (
-            "scores - np.where(np.isneginf(largest), 0, largest) → scores",
-            "subtract each row's maximum",
-        ),
-        "1e-8 in the sum": ("np.where(totals == 0, 1, totals) → (totals + 1e-8)", "is a small number added"),
-        "True = hide": ("np.where(mask, scores, -np.inf) → np.where(mask, -np.inf, scores)", "True means 'may attend'"),
-        "one maximum for all rows": ("scores.max(axis=-1, keepdims=True) → scores.max()", "each row's own maximum"),
-        "the mean for the maximum": (
-            "scores.max(axis=-1, keepdims=True) → np.ma.masked_invalid(scores).mean(axis=-1, keepdims=True).filled(0)",
-            "not the mean or one of the scores",
-        ),
-        "axis 1": ("exponentials.sum(axis=-1 → exponentials.sum(axis=1", "axis=1 only of a matrix"),
-        "−10⁹, then × mask": (
-            ["-np.inf) → -1e9)", "return exponentials → return mask * exponentials"],
-            "−10⁹ is a score like another",
-        ),
-        "a mask of the scores' shape only": (
-            "scores = np.where(mask, scores, -np.inf) → scores = scores.copy()\n    scores[~mask] = -np.inf",
-            "`scores[~mask] = -np.inf`, where scores is",
-        ),
-        "in the scores": (
-            "scores = np.where(mask, scores, -np.inf) → scores[~np.broadcast_to(mask, scores.shape)] = -np.inf",
-            "writes into its argument scores",
-        ),
-        "float32": (
-            (
-                "return exponentials / np.where(totals == 0, 1, totals) → "
-                "return np.float32(exponentials / np.where(totals == 0, 1, totals))"
-            ),
-            "weights is float32, and all that it is made of is float64",
-        ),
     },
 }

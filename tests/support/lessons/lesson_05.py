@@ -120,20 +120,82 @@ RIGHT = {
 }
 
 
+EDITS = r"""
+[split_heads]
+reshape alone
+    x.reshape(B, T, num_heads, C // num_heads).swapaxes(1, 2) → x.reshape(B, num_heads, T, C // num_heads)
+    positions are mixed
+no swap | num_heads).swapaxes(1, 2) → num_heads) | the positions stand before the heads
+every H-th column
+    x.reshape(B, T, num_heads, C // num_heads).swapaxes(1, 2) → x.reshape(B, T, -1, num_heads).transpose(0, 3, 1, 2)
+    not every H-th one
+[merge_heads]
+reshape alone | x.swapaxes(1, 2).reshape → x.reshape | positions are mixed
+interleaved | x.swapaxes(1, 2) → x.transpose(0, 2, 3, 1) | the heads are interleaved
+[self_attention]
+no w_out | merge_heads(mixed) @ w_out → merge_heads(mixed) | the last step
+attention over the batch
+    merge_heads(mixed) @ w_out → (merge_heads(mixed) @ w_out).reshape(shape)
+    def self_attention(x, w_qkv, w_out, num_heads, causal=False): →
+        def self_attention(x, w_qkv, w_out, num_heads, causal=False):\n    shape, x = x.shape, x.reshape(1, -1,
+        x.shape[-1])
+    must stay within a sentence
+keys first | query, key, value = ( → value, query, key = ( | taken in this order?
+queries and keys swapped | query, key, value = ( → key, query, value = ( | the order is queries, keys
+reshape for split and merge
+    x.reshape(B, T, num_heads, C // num_heads).swapaxes(1, 2) → x.reshape(B, num_heads, T, C // num_heads)
+    x.swapaxes(1, 2).reshape → x.reshape | do split and merge mix positions?
+causal is lost | causal=causal → causal=False | is causal passed on?
+always causal | causal=causal → causal=True | is causal always on?
+w_out is transposed | merge_heads(mixed) @ w_out → merge_heads(mixed) @ w_out.T | not its transpose
+one head | (part, num_heads) → (part, 1) | heads are independent
+head by head
+    np.split(x @ w_qkv, 3, axis=-1)) →
+        np.moveaxis((x @ w_qkv).reshape(*x.shape[:2], num_heads, 3, -1), 3, 0).reshape(3, *x.shape))
+    are taken head by head
+every H-th column
+    x.reshape(B, T, num_heads, C // num_heads).swapaxes(1, 2) → x.reshape(B, T, -1, num_heads).transpose(0, 3, 1, 2)
+    x.swapaxes(1, 2) → x.transpose(0, 2, 3, 1) | every H-th column goes to a head
+one key for all heads
+    (query, key, value, causal → (query, key[:, :1] + 0 * key, value[:, :1] + 0 * value, causal
+    every head has keys of its own
+four heads | (part, num_heads) → (part, 4) | is num_heads used?
+divided by √C | attention_forward(query, → attention_forward(query / np.sqrt(num_heads), | are divided by √C, and
+not divided
+    attention_forward(query, → attention_forward(query * np.sqrt(query.shape[-1]), | are divided by nothing, and
+heads averaged | merge_heads(mixed) @ w_out → merge_heads(mixed) @ w_out / num_heads | are not averaged
+no axis of length 1 | merge_heads(mixed) @ w_out → (merge_heads(mixed) @ w_out).squeeze() | an axis of length 1 stays
+in float32 | merge_heads(mixed) @ w_out → np.float32(merge_heads(mixed) @ w_out) | float32, which rounds
+named otherwise | num_heads, causal=False → heads, causal=False | num_heads) for → heads) for | 'num_heads'
+the scale of C = 8
+    attention_forward(query, → attention_forward(query * np.sqrt(x.shape[-1] / 8),
+    with B = 3, T = 4 and C = 6 it is wrong
+[self_attention_backward]
+only the values send to x
+    dprojected @ w_qkv.T → np.split(dprojected, 3, -1)[2] @ np.split(w_qkv, 3, 1)[2].T | all send,
+keys and queries swapped
+    for gradient in gradients] → for gradient in (gradients[1], gradients[0], gradients[2])]
+    are dquery and dkey swapped?
+causal is lost | causal=causal → causal=False | causal=True changes nothing
+merged by reshape | merge_heads(gradient) → gradient.reshape(x.shape) | the queries' third
+weights' gradients for each sentence | dw_qkv, dw_out → np.stack([dw_qkv, dw_qkv]), dw_out | those add up
+averaged | dw_qkv, dw_out → dw_qkv / len(x), dw_out / len(x) | they are not averaged
+always causal | causal=causal → causal=True | is it always on?
+two heads | (part, num_heads) → (part, 2) | w_out.T, num_heads → w_out.T, 2 | is num_heads used
+w_out not transposed | dout @ w_out.T → dout @ w_out | w_outᵀ in place of w_out
+dw_out before dw_qkv | dw_qkv, dw_out → dw_out, dw_qkv | in the other order
+in float32
+    return dprojected @ w_qkv.T, dw_qkv, dw_out →
+        return [np.float32(gradient) for gradient in (dprojected @ w_qkv.T, dw_qkv, dw_out)]
+    float32, which rounds
+named otherwise
+    num_heads, causal=False → heads, causal=False | num_heads) for → heads) for | w_out.T, num_heads → w_out.T, heads
+    'num_heads'
+causal by default | causal=False → causal=True | the contract's default is False
+"""
+
 WRONG = {
     "split_heads": {
-        "reshape alone": (
-            "x.reshape(B, T, num_heads, C // num_heads).swapaxes(1, 2) → x.reshape(B, num_heads, T, C // num_heads)",
-            "positions are mixed",
-        ),
-        "no swap": ("num_heads).swapaxes(1, 2) → num_heads)", "the positions stand before the heads"),
-        "every H-th column": (
-            (
-                "x.reshape(B, T, num_heads, C // num_heads).swapaxes(1, 2) → "
-                "x.reshape(B, T, -1, num_heads).transpose(0, 3, 1, 2)"
-            ),
-            "not every H-th one",
-        ),
         "the batch is swapped too": (
             lambda x, n: x.reshape(*x.shape[:2], n, -1).transpose(2, 0, 1, 3),
             "has become (3, 2, 5, 4)",
@@ -147,8 +209,6 @@ WRONG = {
         "the last head first": (lambda x, n: split_heads(x, n)[:, ::-1], "the first has the columns of head 2"),
     },
     "merge_heads": {
-        "reshape alone": ("x.swapaxes(1, 2).reshape → x.reshape", "positions are mixed"),
-        "interleaved": ("x.swapaxes(1, 2) → x.transpose(0, 2, 3, 1)", "the heads are interleaved"),
         "the sum of the heads": (lambda x: x.sum(axis=1), "have become (2, 5, 4)"),
         "in float32": (lambda x: merge_heads(x).astype(np.float32), "float32, which rounds"),
         "no axis of length 1": (lambda x: merge_heads(x).squeeze(), "have become (3, 8)"),
@@ -156,118 +216,14 @@ WRONG = {
         "the last head first": (lambda x: merge_heads(x[:, ::-1]), "in the reverse order"),
     },
     "self_attention": {
-        "no w_out": ("merge_heads(mixed) @ w_out → merge_heads(mixed)", "the last step"),
-        "attention over the batch": (
-            [
-                "merge_heads(mixed) @ w_out → (merge_heads(mixed) @ w_out).reshape(shape)",
-                (
-                    "def self_attention(x, w_qkv, w_out, num_heads, causal=False): → "
-                    "def self_attention(x, w_qkv, w_out, num_heads, causal=False):\n"
-                    "    shape, x = x.shape, x.reshape(1, -1, x.shape[-1])"
-                ),
-            ],
-            "must stay within a sentence",
-        ),
-        "keys first": ("query, key, value = ( → value, query, key = (", "taken in this order?"),
-        "queries and keys swapped": ("query, key, value = ( → key, query, value = (", "the order is queries, keys"),
-        "reshape for split and merge": (
-            [
-                (
-                    "x.reshape(B, T, num_heads, C // num_heads).swapaxes(1, 2) → "
-                    "x.reshape(B, num_heads, T, C // num_heads)"
-                ),
-                "x.swapaxes(1, 2).reshape → x.reshape",
-            ],
-            "do split and merge mix positions?",
-        ),
-        "causal is lost": ("causal=causal → causal=False", "is causal passed on?"),
-        "always causal": ("causal=causal → causal=True", "is causal always on?"),
-        "w_out is transposed": ("merge_heads(mixed) @ w_out → merge_heads(mixed) @ w_out.T", "not its transpose"),
-        "one head": ("(part, num_heads) → (part, 1)", "heads are independent"),
-        "head by head": (
-            (
-                "np.split(x @ w_qkv, 3, axis=-1)) → "
-                "np.moveaxis((x @ w_qkv).reshape(*x.shape[:2], num_heads, 3, -1), 3, 0).reshape(3, *x.shape))"
-            ),
-            "are taken head by head",
-        ),
-        "every H-th column": (
-            [
-                (
-                    "x.reshape(B, T, num_heads, C // num_heads).swapaxes(1, 2) → "
-                    "x.reshape(B, T, -1, num_heads).transpose(0, 3, 1, 2)"
-                ),
-                "x.swapaxes(1, 2) → x.transpose(0, 2, 3, 1)",
-            ],
-            "every H-th column goes to a head",
-        ),
-        "one key for all heads": (
-            "(query, key, value, causal → (query, key[:, :1] + 0 * key, value[:, :1] + 0 * value, causal",
-            "every head has keys of its own",
-        ),
-        "four heads": ("(part, num_heads) → (part, 4)", "is num_heads used?"),
-        "divided by √C": (
-            "attention_forward(query, → attention_forward(query / np.sqrt(num_heads),",
-            "are divided by √C, and",
-        ),
-        "not divided": (
-            "attention_forward(query, → attention_forward(query * np.sqrt(query.shape[-1]),",
-            "are divided by nothing, and",
-        ),
-        "heads averaged": ("merge_heads(mixed) @ w_out → merge_heads(mixed) @ w_out / num_heads", "are not averaged"),
         "masked after the softmax": (_softmax_of(_masked_afterwards), "masked before the softmax"),
         "no largest score": (
             _softmax_of(lambda scores, causal: _exponentials(scores, 0, causal)),
             "subtracts each row's own largest",
         ),
-        "no axis of length 1": (
-            "merge_heads(mixed) @ w_out → (merge_heads(mixed) @ w_out).squeeze()",
-            "an axis of length 1 stays",
-        ),
-        "in float32": ("merge_heads(mixed) @ w_out → np.float32(merge_heads(mixed) @ w_out)", "float32, which rounds"),
-        "named otherwise": (
-            ["num_heads, causal=False → heads, causal=False", "num_heads) for → heads) for"],
-            "'num_heads'",
-        ),
-        "the scale of C = 8": (
-            "attention_forward(query, → attention_forward(query * np.sqrt(x.shape[-1] / 8),",
-            "with B = 3, T = 4 and C = 6 it is wrong",
-        ),
     },
     "self_attention_backward": {
-        "only the values send to x": (
-            "dprojected @ w_qkv.T → np.split(dprojected, 3, -1)[2] @ np.split(w_qkv, 3, 1)[2].T",
-            "all send,",
-        ),
-        "keys and queries swapped": (
-            "for gradient in gradients] → for gradient in (gradients[1], gradients[0], gradients[2])]",
-            "are dquery and dkey swapped?",
-        ),
-        "causal is lost": ("causal=causal → causal=False", "causal=True changes nothing"),
-        "merged by reshape": ("merge_heads(gradient) → gradient.reshape(x.shape)", "the queries' third"),
-        "weights' gradients for each sentence": ("dw_qkv, dw_out → np.stack([dw_qkv, dw_qkv]), dw_out", "those add up"),
-        "averaged": ("dw_qkv, dw_out → dw_qkv / len(x), dw_out / len(x)", "they are not averaged"),
         "causal is lost on the way to w_out": (_causal_for(2), "changes nothing in dw_out"),
         "causal is lost on the way to w_qkv": (_causal_for(1), "changes nothing in dw_qkv"),
-        "always causal": ("causal=causal → causal=True", "is it always on?"),
-        "two heads": (["(part, num_heads) → (part, 2)", "w_out.T, num_heads → w_out.T, 2"], "is num_heads used"),
-        "w_out not transposed": ("dout @ w_out.T → dout @ w_out", "w_outᵀ in place of w_out"),
-        "dw_out before dw_qkv": ("dw_qkv, dw_out → dw_out, dw_qkv", "in the other order"),
-        "in float32": (
-            (
-                "return dprojected @ w_qkv.T, dw_qkv, dw_out → "
-                "return [np.float32(gradient) for gradient in (dprojected @ w_qkv.T, dw_qkv, dw_out)]"
-            ),
-            "float32, which rounds",
-        ),
-        "named otherwise": (
-            [
-                "num_heads, causal=False → heads, causal=False",
-                "num_heads) for → heads) for",
-                "w_out.T, num_heads → w_out.T, heads",
-            ],
-            "'num_heads'",
-        ),
-        "causal by default": ("causal=False → causal=True", "the contract's default is False"),
     },
 }

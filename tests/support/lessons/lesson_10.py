@@ -81,20 +81,35 @@ RIGHT = {
 }
 
 
+EDITS = r"""
+[spread]
+0 · log 0 | np.log(safe) → np.log(weights) | 0 · log 0 counts as 0
+the entropy | np.exp(entropy) → entropy | that is the entropy itself
+over everything | np.exp(entropy) → np.exp(entropy).mean() | one number for each row
+over queries | axis=-1) → axis=-2) | must return (2, 3)
+the sign | np.exp(entropy) → np.exp(-entropy) | share the weight evenly, the spread
+two bases | np.exp(entropy) → 2**entropy | if the logarithm is of base 2, so is the exponential
+a small number added | np.log(safe) → np.log(weights + 1e-6) | a number added inside the logarithm
+a list | np.exp(entropy) → np.exp(entropy).tolist() | an array, not list
+two axes | axis=-1 → axis=min(weights.ndim - 1, 2) | has shape (2, 1, 4, 5)
+[excess_errors]
+plain rates | surprise = wrong - expected → surprise = 1.0 * wrong | the plain error rate
+without a sign | surprise[column].mean() → abs(surprise[column].mean()) | fewer errors than its length
+a sum | surprise[column].mean() → surprise[column].sum() | the blame doubles
+over all sentences
+    surprise[column].mean() → surprise[column].sum() / len(wrong) | where a construction itself causes errors
+a list
+    return np.array([surprise[column].mean() for column in has.T]) →
+        return [surprise[column].mean() for column in has.T]
+    an array, not list
+shares of the blame | surprise[column].mean() → surprise[column].sum() / has.sum() | each is judged by itself
+"""
+
 WRONG = {
     "spread": {
-        "0 · log 0": ("np.log(safe) → np.log(weights)", "0 · log 0 counts as 0"),
-        "the entropy": ("np.exp(entropy) → entropy", "that is the entropy itself"),
-        "over everything": ("np.exp(entropy) → np.exp(entropy).mean()", "one number for each row"),
-        "over queries": ("axis=-1) → axis=-2)", "must return (2, 3)"),
-        "the sign": ("np.exp(entropy) → np.exp(-entropy)", "share the weight evenly, the spread"),
-        "two bases": ("np.exp(entropy) → 2**entropy", "if the logarithm is of base 2, so is the exponential"),
         "the share of the largest": (lambda w: 1 / w.max(axis=-1), "for random weights"),
         "the sum of squares": (lambda w: 1 / (w**2).sum(axis=-1), "1 / Σ p², another measure"),
         "the keys with weight": (lambda w: 1.0 * (w > 0).sum(axis=-1), "the number of keys with any weight"),
-        "a small number added": ("np.log(safe) → np.log(weights + 1e-6)", "a number added inside the logarithm"),
-        "a list": ("np.exp(entropy) → np.exp(entropy).tolist()", "an array, not list"),
-        "two axes": ("axis=-1 → axis=min(weights.ndim - 1, 2)", "has shape (2, 1, 4, 5)"),
     },
     "word_map": {
         "columns averaged": (lambda w, t, s: _words(w, t, s, lambda part: part.mean(axis=1)), "and must sum to 1"),
@@ -111,7 +126,6 @@ WRONG = {
         "the largest of the rows": (lambda w, t, s: _words(w, t, s, rows=np.max), "even where every source token"),
     },
     "excess_errors": {
-        "plain rates": ("surprise = wrong - expected → surprise = 1.0 * wrong", "the plain error rate"),
         "logical or": (lambda wrong, has, lengths: wrong @ has / has.sum(axis=0), "is no sum"),
         "with against without": (
             lambda wrong, has, lengths: np.array(
@@ -120,23 +134,6 @@ WRONG = {
             "compared with sentences of the same length",
         ),
         "against those without it": (_against_others, "are among them"),
-        "without a sign": ("surprise[column].mean() → abs(surprise[column].mean())", "fewer errors than its length"),
-        "a sum": ("surprise[column].mean() → surprise[column].sum()", "the blame doubles"),
-        "over all sentences": (
-            "surprise[column].mean() → surprise[column].sum() / len(wrong)",
-            "where a construction itself causes errors",
-        ),
         "a rate for each number": (_by_number, "where some lengths have no sentence, it raises IndexError"),
-        "a list": (
-            (
-                "return np.array([surprise[column].mean() for column in has.T]) → "
-                "return [surprise[column].mean() for column in has.T]"
-            ),
-            "an array, not list",
-        ),
-        "shares of the blame": (
-            "surprise[column].mean() → surprise[column].sum() / has.sum()",
-            "each is judged by itself",
-        ),
     },
 }

@@ -25,6 +25,29 @@ def _own_key(dout, query, key, value, weights, r):
     return dscores.sum(axis=1, keepdims=True) * key, dkey, dvalue
 
 
+EDITS = r"""
+[window_backward]
+repeated places
+    np.add.at(dkey, index, dscores[..., None] * query[:, None]) → dkey[index] += dscores[..., None] * query[:, None]
+    np.add.at(dvalue, index, weights[..., None] * dout[:, None]) → dvalue[index] += weights[..., None] * dout[:, None]
+    sends to key 0 is lost
+repeated values
+    np.add.at(dvalue, index, weights[..., None] * dout[:, None]) → dvalue[index] += weights[..., None] * dout[:, None]
+    sends to value 0 is lost
+no scale | / np.sqrt(d) → | 2 times the true gradient
+the d of one size | np.sqrt(d) → np.sqrt(4) | is a number written where one of them belongs
+in float32
+    return dquery, dkey, dvalue → return [np.float32(gradient) for gradient in (dquery, dkey, dvalue)]
+    a gradient is float32, and all that it is made of is float64
+no mean in the softmax | - (dweights * weights).sum(axis=1, keepdims=True) → | takes the weighted mean
+wraps around
+    .clip(0, n - 1) → % n | n, d = query.shape → weights, (n, d) = np.where(weights == 0, 0.1, weights), query.shape
+    does the window wrap around
+keys and values exchanged | return dquery, dkey, dvalue → return dquery, dvalue, dkey | are the two exchanged?
+the reverse order | return dquery, dkey, dvalue → return dvalue, dkey, dquery | dquery adds up to what dvalue must
+two arrays | return dquery, dkey, dvalue → return dquery, dkey | must return 3 arrays
+"""
+
 WRONG = {
     "crossover": {
         "n = d whatever the other is": (lambda d, c: d, "twice the c gives 1 times the length"),
@@ -48,50 +71,7 @@ WRONG = {
         ),
     },
     "window_backward": {
-        "repeated places": (
-            [
-                (
-                    "np.add.at(dkey, index, dscores[..., None] * query[:, None]) → "
-                    "dkey[index] += dscores[..., None] * query[:, None]"
-                ),
-                (
-                    "np.add.at(dvalue, index, weights[..., None] * dout[:, None]) → "
-                    "dvalue[index] += weights[..., None] * dout[:, None]"
-                ),
-            ],
-            "sends to key 0 is lost",
-        ),
-        "repeated values": (
-            (
-                "np.add.at(dvalue, index, weights[..., None] * dout[:, None]) → "
-                "dvalue[index] += weights[..., None] * dout[:, None]"
-            ),
-            "sends to value 0 is lost",
-        ),
-        "no scale": (" / np.sqrt(d) → ", "2 times the true gradient"),
-        "the d of one size": ("np.sqrt(d) → np.sqrt(4)", "is a number written where one of them belongs"),
-        "in float32": (
-            "return dquery, dkey, dvalue → return [np.float32(gradient) for gradient in (dquery, dkey, dvalue)]",
-            "a gradient is float32, and all that it is made of is float64",
-        ),
-        "no mean in the softmax": (" - (dweights * weights).sum(axis=1, keepdims=True) → ", "takes the weighted mean"),
-        "wraps around": (
-            [
-                ".clip(0, n - 1) → % n",
-                "n, d = query.shape → weights, (n, d) = np.where(weights == 0, 0.1, weights), query.shape",
-            ],
-            "does the window wrap around",
-        ),
         "the key in the middle for all": (_own_key, "the gradient of query is wrong"),
         "all pairs": (_all_pairs, "gather the keys of each window instead"),
-        "keys and values exchanged": (
-            "return dquery, dkey, dvalue → return dquery, dvalue, dkey",
-            "are the two exchanged?",
-        ),
-        "the reverse order": (
-            "return dquery, dkey, dvalue → return dvalue, dkey, dquery",
-            "dquery adds up to what dvalue must",
-        ),
-        "two arrays": ("return dquery, dkey, dvalue → return dquery, dkey", "must return 3 arrays"),
     },
 }

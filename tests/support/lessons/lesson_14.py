@@ -19,6 +19,25 @@ def _rest_is_free(shares, times):
     return 1 / (shares / times).sum()
 
 
+EDITS = r"""
+[adam_step]
+everything at once | root = math → block = data.size\n    root = math | is every operation on a slice
+a new array under an old name
+    root = math → data, m, v = data.copy(), m.copy(), v.copy()\n    root = math | only makes a new array
+the last block is left out
+    range(0, data.size, block) → range(0, max(data.size // block, 1) * block, block) | the last block may be shorter
+grad is overwritten | grad[part].copy() → grad[part] | it writes into grad
+no bias correction | root = math → step = 10**6\n    root = math | the sum without 1 − beta1^step
+a wide scalar | grad[part].copy() → grad[part] * np.float64(1) | a scalar of type np.float64
+beta1 is a number | root = math → beta1 = 0.9\n    root = math | with beta1 = 0.8
+beta2 is a number | root = math → beta2 = 0.98\n    root = math | with beta2 = 0.95
+lr is a number | root = math → lr = 0.1\n    root = math | with lr = 0.01
+step is a number | root = math → step = 3\n    root = math | with step = 7
+eps inside the root | np.sqrt(v[part], out=g)\n        g += eps → np.sqrt(v[part] + eps, out=g) | outside the root
+block is a number | root = math → block = 4096\n    root = math | is `block` ignored
+eps is 0 by default | eps=1e-9 → eps=0.0 | the contract's default is eps=1e-9
+"""
+
 WRONG = {
     "predicted_seconds": {
         "multiplications only": (_predict(flops=1.0), "a multiplication and an addition are two operations"),
@@ -40,30 +59,6 @@ WRONG = {
             lambda m, k, n, machine: max(machine.call, 0) if machine.call > 1 else _predict()(m, k, n, machine),
             "a call of 2 s, which comes on top",
         ),
-    },
-    "adam_step": {
-        "everything at once": ("root = math → block = data.size\n    root = math", "is every operation on a slice"),
-        "a new array under an old name": (
-            "root = math → data, m, v = data.copy(), m.copy(), v.copy()\n    root = math",
-            "only makes a new array",
-        ),
-        "the last block is left out": (
-            "range(0, data.size, block) → range(0, max(data.size // block, 1) * block, block)",
-            "the last block may be shorter",
-        ),
-        "grad is overwritten": ("grad[part].copy() → grad[part]", "it writes into grad"),
-        "no bias correction": ("root = math → step = 10**6\n    root = math", "the sum without 1 − beta1^step"),
-        "a wide scalar": ("grad[part].copy() → grad[part] * np.float64(1)", "a scalar of type np.float64"),
-        "beta1 is a number": ("root = math → beta1 = 0.9\n    root = math", "with beta1 = 0.8"),
-        "beta2 is a number": ("root = math → beta2 = 0.98\n    root = math", "with beta2 = 0.95"),
-        "lr is a number": ("root = math → lr = 0.1\n    root = math", "with lr = 0.01"),
-        "step is a number": ("root = math → step = 3\n    root = math", "with step = 7"),
-        "eps inside the root": (
-            "np.sqrt(v[part], out=g)\n        g += eps → np.sqrt(v[part] + eps, out=g)",
-            "outside the root",
-        ),
-        "block is a number": ("root = math → block = 4096\n    root = math", "is `block` ignored"),
-        "eps is 0 by default": ("eps=1e-9 → eps=0.0", "the contract's default is eps=1e-9"),
     },
     "speed_up": {
         "the rest is free": (_rest_is_free, "as if the other half took no time"),

@@ -25,6 +25,10 @@ def _rounded(C_in, C_out, gpu, rounding=math.floor, memory=2.0, never=math.inf):
     return rounding(2 * C_in * C_out / gpu.bandwidth / arithmetic) if arithmetic > 0 else never
 
 
+EDITS = r"""
+
+"""
+
 WRONG = {
     "least_seconds": {
         "one after the other": (_limits(combine=lambda a, b: a + b), "they overlap"),
