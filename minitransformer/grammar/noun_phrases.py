@@ -88,8 +88,7 @@ class NounPhrases:
         """Noun phrases with and without an adjective."""
         fields = {"determiner": determiners, "plural": plural, "noun": self.nouns(kind)}
         return Union(
-            (3, Record(NounPhrase, **fields)),
-            (2, Record(NounPhrase, **fields, adjective=self.adjectives(kind))),
+            (3, Record(NounPhrase, **fields)), (2, Record(NounPhrase, **fields, adjective=self.adjectives(kind)))
         )
 
     def _owned(self, kind: str) -> Space:

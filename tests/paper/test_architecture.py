@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from minitransformer.models import Transformer, TransformerConfig
-from paper.experiments.figures.architecture import (
-    Trace,
-    architecture_page,
-    attention_page,
-    trace,
-    trace_attention,
-)
+from paper.experiments.figures.architecture import Trace, architecture_page, attention_page, trace, trace_attention
 
 SOURCE, TARGET = np.full((2, 7), 3), np.full((2, 5), 3)
 SIZES = {"d_model": 8, "num_heads": 2, "d_k": 3, "d_v": 5, "d_ff": 12, "num_layers": 2, "num_decoder_layers": 3}

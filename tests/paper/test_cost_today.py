@@ -144,8 +144,7 @@ def test_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hours", "text"),
-    [(0.25, "15 minutes"), (2.66, "2.7 h"), (300.0, "12 days"), (24 * 365.25 * 3.5, "3.5 years")],
+    ("hours", "text"), [(0.25, "15 minutes"), (2.66, "2.7 h"), (300.0, "12 days"), (24 * 365.25 * 3.5, "3.5 years")]
 )
 def test_durations(hours: float, text: str) -> None:
     assert cost.duration(hours) == text

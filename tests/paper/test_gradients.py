@@ -2,11 +2,7 @@
 
 import numpy as np
 
-from paper.experiments.table1.gradients import (
-    KINDS,
-    gradient_logarithms,
-    gradients_left,
-)
+from paper.experiments.table1.gradients import KINDS, gradient_logarithms, gradients_left
 
 
 def test_what_is_left_of_a_gradient() -> None:

@@ -36,10 +36,7 @@ SETTINGS = TrainingSettings(steps=41, tokens_per_batch=512, warmup_steps=3, peak
 EVALUATIONS = (Evaluation("mean", 6, averaged=True, beam=2), Evaluation("last", 6, beam=1))
 TRIAL = Trial("small one", TEXT, CONFIG, SETTINGS, EVALUATIONS)
 OTHER = replace(
-    TRIAL,
-    name="another",
-    config=RecurrentConfig(400, d_model=16, max_length=160),
-    settings=replace(SETTINGS, steps=5),
+    TRIAL, name="another", config=RecurrentConfig(400, d_model=16, max_length=160), settings=replace(SETTINGS, steps=5)
 )
 
 

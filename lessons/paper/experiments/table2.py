@@ -21,13 +21,7 @@ OPERATIONS = 12e12
 
 TARGETS = {"de": "English→German", "fr": "English→French"}
 SMALLER, LARGER = "Transformer, d_model 64", "Transformer, d_model 128"
-COLOURS = {
-    "RNN": VERMILION,
-    "RNN + attention": ORANGE,
-    "ConvS2S, small": GREEN,
-    SMALLER: SKY,
-    LARGER: BLUE,
-}
+COLOURS = {"RNN": VERMILION, "RNN + attention": ORANGE, "ConvS2S, small": GREEN, SMALLER: SKY, LARGER: BLUE}
 EVALUATION = Evaluation(averaged=True)  # as in §6.1: the last five checkpoints, beam 4, α = 0.6
 
 

@@ -100,10 +100,7 @@ CAN = _modal("can", "cannot", "kann kann können können", "peux peut pouvons pe
 MUST = _modal("must", "must not", "muss muss müssen müssen", "dois doit devons doivent", "darf darf dürfen dürfen")
 SHOULD = _modal("should", "should not", "sollte sollte sollten sollten", "devrais devrait devrions devraient")
 WANT = _modal(
-    "wants to/want to",
-    "does not want to/do not want to",
-    "will will wollen wollen",
-    "veux veut voulons veulent",
+    "wants to/want to", "does not want to/do not want to", "will will wollen wollen", "veux veut voulons veulent"
 )
 WILL = _modal("will", "will not", "werde wird werden werden", "vais va allons vont")
 MODALS = (CAN, MUST, SHOULD, WANT)

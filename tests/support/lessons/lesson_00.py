@@ -69,11 +69,7 @@ def _two_halves(f, x, eps=1e-5):
 RIGHT = {
     "linear_backward": [
         lambda dy, x, weight: [np.dot(dy, weight.T), np.dot(dy.T, x).T, np.ones(len(dy)) @ dy],
-        lambda dy, x, weight: (
-            np.einsum("no,io->ni", dy, weight),
-            np.einsum("ni,no->io", x, dy),
-            np.add.reduce(dy),
-        ),
+        lambda dy, x, weight: (np.einsum("no,io->ni", dy, weight), np.einsum("ni,no->io", x, dy), np.add.reduce(dy)),
     ],
     "numerical_gradient": [_put_back, _directions, _two_halves],
 }

@@ -188,6 +188,6 @@ WRONG = {
         "a loop over the rows": (
             lambda dy, ids, num_rows: np.stack([dy[ids == row].sum(axis=0) for row in range(num_rows)]),
             "loops over the rows of the table in Python",
-        ),
+        )
     },
 }

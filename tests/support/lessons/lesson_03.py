@@ -92,8 +92,4 @@ a score_weight for each sentence
     dscore_weight has shape (2, 4)
 """
 
-WRONG = {
-    "rnn_backward": {
-        "truncated": (_truncated, "reaches 3 of the 5 positions and must reach all"),
-    },
-}
+WRONG = {"rnn_backward": {"truncated": (_truncated, "reaches 3 of the 5 positions and must reach all")}}

@@ -201,8 +201,4 @@ float32
     weights is float32, and all that it is made of is float64
 """
 
-WRONG = {
-    "moved_by": {
-        "moved and moved back": (_moved_back, "it moves its argument key and moves it back"),
-    },
-}
+WRONG = {"moved_by": {"moved and moved back": (_moved_back, "it moves its argument key and moves it back")}}

@@ -123,9 +123,7 @@ a tuple | return dtable → return (dtable,) | an array, not tuple
 """
 
 WRONG = {
-    "sinusoids": {
-        "kept": (_kept, "is a table kept from call to call?"),
-    },
+    "sinusoids": {"kept": (_kept, "is a table kept from call to call?")},
     "encoding_length": {
         "the squared length": (lambda d_model: d_model / 2, "take its root"),
         "as if every column had length 1": (math.sqrt, "how many pairs are there"),

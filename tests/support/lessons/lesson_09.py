@@ -144,5 +144,5 @@ WRONG = {
         ),
         "a list": (lambda run: [run.theta, run.m, run.v], "must return a dict"),
         "a new name": (lambda run: save(run) | {"weights": run.theta.copy()}, "it saves 'weights'"),
-    },
+    }
 }

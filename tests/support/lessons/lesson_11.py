@@ -276,9 +276,7 @@ the reference's end is not seen
 """
 
 WRONG = {
-    "beam_search": {
-        "the end is an extra": (_ends_are_extra, "it takes 0, and 2 is more probable"),
-    },
+    "beam_search": {"the end is an extra": (_ends_are_extra, "it takes 0, and 2 is more probable")},
     "cached_step": {
         "the cache does not grow": (
             lambda q, k, v, keys, values: (v, k[:, None], v[:, None]),

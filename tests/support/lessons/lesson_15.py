@@ -82,7 +82,8 @@ a launch for each row
         for row in range(num_rows):\n        softmax_rows_kernel[(1,)](x[row:], y[row:]
     were launched 3 times
 a program for all rows
-    @triton.jit\ndef softmax_rows_kernel( → @triton.jit\ndef one_row(row, | ):\n    row = tl.program_id(0).to(tl.int64)\n → ):\n
+    @triton.jit\ndef softmax_rows_kernel( → @triton.jit\ndef one_row(row,
+    ):\n    row = tl.program_id(0).to(tl.int64)\n → ):\n
     def softmax_rows(x): →
         @triton.jit\ndef softmax_rows_kernel(num_rows, x, y, n, stride, BLOCK: tl.constexpr):\n    for row in
         range(num_rows):\n        one_row(row, x, y, n, stride, BLOCK)\n\n\ndef softmax_rows(x):
@@ -155,9 +156,7 @@ WRONG = {
         "a logarithm": (_by_logarithm, "0 becomes nan and must stay 0"),
         "overflow": (_splitting, "with 7 bits 3.3e+38 becomes nan"),
     },
-    "softmax_rows": {
-        "no kernel": (_no_softmax_kernel, "no kernel was launched"),
-    },
+    "softmax_rows": {"no kernel": (_no_softmax_kernel, "no kernel was launched")},
     "layernorm_backward_rows": {
         "no kernel": (_no_layernorm_kernel, "no kernel was launched"),
         "one array": (lambda dy, *_: dy, "must return 3 arrays"),

@@ -146,9 +146,7 @@ WRONG = {
         "in place": (_in_place, "it writes into its argument left[1]"),
         "one array": (lambda left, right: left[0], "must return 3 arrays"),
     },
-    "causal_blocks": {
-        "one number": (lambda block, tile, Tq, Tk: block + 1, "must return two numbers"),
-    },
+    "causal_blocks": {"one number": (lambda block, tile, Tq, Tk: block + 1, "must return two numbers")},
     "flash_forward": {
         "no kernel": (_no_flash_kernel, "no kernel was launched"),
         "the kernel's result is thrown away": (_thrown_away, "out is not an array that it wrote"),
@@ -157,7 +155,5 @@ WRONG = {
             "lse is not an array that it wrote",
         ),
     },
-    "backward_block": {
-        "one array": (lambda dout, *_: dout, "must return 3 arrays"),
-    },
+    "backward_block": {"one array": (lambda dout, *_: dout, "must return 3 arrays")},
 }

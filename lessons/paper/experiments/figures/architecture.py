@@ -181,12 +181,7 @@ class _Column:
         self.positions = positions
 
     def draw(
-        self,
-        name: str,
-        ids: Shape,
-        stages: Sequence[Stage],
-        num_layers: int,
-        memory: tuple[float, float] | None = None,
+        self, name: str, ids: Shape, stages: Sequence[Stage], num_layers: int, memory: tuple[float, float] | None = None
     ) -> tuple[float, float]:
         """Embedding, positions and one of the layers; where the column ends. `memory` is where the encoder did."""
         self.label(f"{name}  {shape_text(ids)}")

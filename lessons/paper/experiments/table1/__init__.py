@@ -130,10 +130,7 @@ def _counted(kind: LayerType, sizes: Sizes) -> dict[str, Any]:
         "path": kind.path,
         "operations": counted,
         "derived": {axis: [kind.derived(n, d) for n, d in each] for axis, each in points.items()},
-        "exponents": {
-            "n": exponent(sizes.counted, counted["n"]),
-            "d": exponent(sizes.counted_widths, counted["d"]),
-        },
+        "exponents": {"n": exponent(sizes.counted, counted["n"]), "d": exponent(sizes.counted_widths, counted["d"])},
         "whole_at_d": operations(kind, sizes.width, sizes.width, whole=True),
         "calls": [num_calls(kind, n) for n in sizes.called],
         "paths": [path_length(kind, n) for n in sizes.paths],

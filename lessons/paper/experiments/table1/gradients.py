@@ -24,12 +24,7 @@ from ...markdown import bullets, paragraph, picture, scientific, table
 from ...trials.bootstrap import MEAN, Interval, difference, interval
 
 WIDTH = 64
-COLOURS = {
-    "RNN": VERMILION,
-    "LSTM": ORANGE,
-    "RNN + attention": GREEN,
-    "Transformer": BLUE,
-}
+COLOURS = {"RNN": VERMILION, "LSTM": ORANGE, "RNN + attention": GREEN, "Transformer": BLUE}
 
 
 class _LookingBack(Layer):
