@@ -21,14 +21,20 @@ from paper.experiments.table1.complexity import (
 )
 
 BY_NAME = {kind.name: kind for kind in LAYER_TYPES}
-EXPONENTS = {
-    "Self-Attention": (2, 1),
-    "Recurrent": (1, 2),
-    "Convolutional": (1, 2),
-    "Self-Attention (restricted)": (1, 1),
+BY_HAND = {  # the exponents of n and of d that table 1 prints; operations; hops from end to end
+    "Self-Attention": ((2, 1), lambda n, d: 4 * n * n * d, lambda n: 1),
+    "Recurrent": ((1, 2), lambda n, d: 4 * n * d * d, lambda n: n - 1),
+    "Convolutional": (
+        (1, 2),
+        lambda n, d: 2 * KERNEL_WIDTH * n * d * 2 * d,  # twice: value and gate
+        lambda n: math.ceil((n - 1) / (KERNEL_WIDTH // 2)),
+    ),
+    "Self-Attention (restricted)": (
+        (1, 1),
+        lambda n, d: 4 * (n * (2 * WINDOW + 1) - WINDOW * (WINDOW + 1)) * d,  # both ends see less
+        lambda n: math.ceil((n - 1) / WINDOW),
+    ),
 }
-"""Of n and of d, as table 1 prints them."""
-
 every_kind = pytest.mark.parametrize("kind", LAYER_TYPES, ids=lambda kind: kind.name)
 
 
@@ -37,24 +43,15 @@ def test_operations_grow_as_is_printed(kind: LayerType) -> None:
     lengths, widths = [256, 512, 1024], [8, 16, 32]
     over_n = exponent(lengths, [operations(kind, n, 8) for n in lengths])
     over_d = exponent(widths, [operations(kind, 256, d) for d in widths])
-    of_n, of_d = EXPONENTS[kind.name]
+    (of_n, of_d), *_ = BY_HAND[kind.name]
     assert over_n == pytest.approx(of_n, abs=0.02)
     assert over_d == pytest.approx(of_d)
 
 
-def test_operations_by_hand() -> None:
-    n, d = 20, 4
-    assert operations(BY_NAME["Self-Attention"], n, d) == 4 * n * n * d
-    assert operations(BY_NAME["Recurrent"], n, d) == 4 * n * d * d
-    assert operations(BY_NAME["Convolutional"], n, d) == 2 * KERNEL_WIDTH * n * d * 2 * d  # twice: value and gate
-    pairs = n * (2 * WINDOW + 1) - WINDOW * (WINDOW + 1)  # both ends see less
-    assert operations(BY_NAME["Self-Attention (restricted)"], n, d) == 4 * pairs * d
-
-
 @every_kind
 @pytest.mark.parametrize(("n", "d"), [(9, 4), (20, 3), (300, 8)])
-def test_the_derivation_is_what_is_counted(kind: LayerType, n: int, d: int) -> None:
-    assert operations(kind, n, d) == kind.derived(n, d)
+def test_the_derivation_is_what_is_counted_and_what_is_found_by_hand(kind: LayerType, n: int, d: int) -> None:
+    assert operations(kind, n, d) == kind.derived(n, d) == BY_HAND[kind.name][1](n, d)
 
 
 def test_attention_has_four_projections_on_top() -> None:
@@ -73,13 +70,7 @@ def test_only_a_recurrent_layer_waits_for_itself(kind: LayerType) -> None:
 @every_kind
 @pytest.mark.parametrize("n", [9, 33, 100])
 def test_paths(kind: LayerType, n: int) -> None:
-    expected = {
-        "Self-Attention": 1,
-        "Recurrent": n - 1,
-        "Convolutional": math.ceil((n - 1) / (KERNEL_WIDTH // 2)),
-        "Self-Attention (restricted)": math.ceil((n - 1) / WINDOW),
-    }
-    assert path_length(kind, n) == expected[kind.name]
+    assert path_length(kind, n) == BY_HAND[kind.name][2](n)
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
