@@ -1,6 +1,7 @@
 """`python -m paper`: budgets, results, the report, and what it refuses."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from minitransformer.models import TransformerConfig
 from minitransformer.training import TrainingSettings
 from paper import command, experiments
 from paper.command import main
-from paper.experiment import Context, Task
+from paper.experiment import GRAMMAR, Context, Task
 from paper.experiments import table1
 from paper.trials.run import Interrupted
 from paper.trials.runner import Runner
@@ -47,10 +48,19 @@ TINY = SimpleNamespace(
 )
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of trainings in which the tiny experiment's, with the default budget, is done."""
+    folder = tmp_path_factory.mktemp("trained")
+    Runner(folder, workers=1, say=lambda line: None).run(trials(GRAMMAR, 1.0))
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def one_tiny_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def one_tiny_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trained: Path) -> None:
     monkeypatch.setitem(experiments.EXPERIMENTS, "table1", TINY)  # type: ignore[arg-type]
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(trained, "runs/paper")
 
 
 def test_experiments_are_called_what_they_call_themselves() -> None:
@@ -96,17 +106,17 @@ def test_an_experiment_from_nothing_to_the_report(tmp_path: Path, capsys: pytest
     assert (tmp_path / "out/paper.md").read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize("content", [b"{}", 10**5 * b"[", 10**5 * b'{"a":', b"\xff", b'{"origin": 1, "findings": 2}'])
 def test_a_damaged_result_is_named_and_made_again_once_it_is_deleted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "out/results/table1.json"
     path.parent.mkdir(parents=True)
-    path.write_bytes(content)
-    assert main(["--report", "--out", "out"]) == 2
-    error = capsys.readouterr().err
-    assert "table1.json is damaged" in error
-    assert error.endswith("): delete it, and run the experiment again\n")
+    for content in (b"{}", 10**5 * b"[", 10**5 * b'{"a":', b"\xff", b'{"origin": 1, "findings": 2}'):
+        path.write_bytes(content)
+        assert main(["--report", "--out", "out"]) == 2
+        error = capsys.readouterr().err
+        assert "table1.json is damaged" in error
+        assert error.endswith("): delete it, and run the experiment again\n")
     path.unlink()
     assert main(["table1", "--out", "out", "--workers", "1"]) == 0
 

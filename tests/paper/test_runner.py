@@ -186,17 +186,24 @@ def test_the_mean_is_of_five_checkpoints(folder: Path) -> None:
     assert checkpoint.state["averaged_steps"] == [34, 36, 38, 40, 41]
 
 
-def test_a_damaged_result_is_named_and_its_trial_done_again_once_it_is_deleted(
+def test_a_damaged_result_is_named_before_any_training_and_its_trial_done_again_once_it_is_deleted(
     folder: Path, fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner, copy = Runner(folder), Runner(fresh, workers=1, say=lambda line: None)
     whole = runner._result(runner.key(TRIAL)).read_bytes()
+    without_an_exam = runner.result(TRIAL).to_dict()
+    del without_an_exam["evaluations"]["last"]
+    damaged = [whole[:-20], b"{}", 10**5 * b"[", whole.replace(b"0", b"1", 1), b'{"evaluations": {}}']
     path = copy._result(copy.key(TRIAL))
     path.parent.mkdir()
-    for content in (whole[:-20], b"{}", 10**5 * b"[", whole.replace(b"0", b"1", 1)):
+    monkeypatch.setattr(runners, "run_trial", lambda *args: pytest.fail("it trains first"))
+    for content in (*damaged, json.dumps(without_an_exam).encode()):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"small-one-\w+\.json is damaged .*: delete it, and the trial is done"):
-            copy.run([TRIAL])
+        with pytest.raises(
+            ValueError, match=r"small-one-\w+\.json is damaged .*: delete it, and the trial is done"
+        ) as caught:
+            copy.run([OTHER, TRIAL])
+    assert "not every evaluation is in it" in str(caught.value)
     path.unlink()
     monkeypatch.setattr(runners, "run_trial", lambda *args: runner.result(TRIAL))
     copy.run([TRIAL])
@@ -205,27 +212,6 @@ def test_a_damaged_result_is_named_and_its_trial_done_again_once_it_is_deleted(
     del unsealed["crc32"]
     path.write_text(json.dumps(unsealed))  # of the first edition
     assert same(copy.result(TRIAL), runner.result(TRIAL))
-
-
-def test_a_damaged_result_is_refused_before_any_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = Runner(tmp_path, workers=1, say=lambda line: None)
-    path = runner._result(runner.key(OTHER))
-    path.parent.mkdir()
-    path.write_text('{"evaluations": {}}', encoding="utf-8")
-    monkeypatch.setattr(runners, "run_trial", lambda *args: pytest.fail("it trains first"))
-    with pytest.raises(ValueError, match=r"another-\w+\.json is damaged"):
-        runner.run([TRIAL, OTHER])
-
-
-def test_a_result_without_its_exams_is_damaged(folder: Path, tmp_path: Path) -> None:
-    runner, copy = Runner(folder), Runner(tmp_path)
-    values = runner.result(TRIAL).to_dict()
-    del values["evaluations"]["last"]
-    path = copy._result(copy.key(TRIAL))
-    path.parent.mkdir()
-    path.write_text(json.dumps(values), encoding="utf-8")
-    with pytest.raises(ValueError, match="not every evaluation is in it"):
-        copy.result(TRIAL)
 
 
 def test_what_was_deleted_is_made_again(folder: Path, tmp_path: Path) -> None:
