@@ -130,48 +130,24 @@ def test_a_long_exception_is_cut():
 # --- Arguments ------------------------------------------------------------------------------------------------
 
 
-def _element(x):
-    x[0][1] += 1
-
-
-def _appended(x):
-    x[1].append(3)
-
-
-def _popped(x):
-    x["b"].pop()
-
-
-def _replaced(x):
-    x["a"] = x["a"] + 1
-
-
-def _tensor(x):
-    x[0].mul_(2)
-
-
-def _itself(x):
-    x += 1
-
-
 @pytest.mark.parametrize(
-    ("write", "value", "path"),
+    ("statement", "value", "path"),
     [
-        (_element, (np.zeros(2), np.zeros(2)), "x[0]"),
-        (_element, [(np.zeros(2), 3)], None),
-        (_element, [[1, 2], [3, 4]], "x[0][1]"),
-        (_appended, (1, [2]), "x[1]"),
-        (_popped, {"a": 1, "b": [2]}, "x['b']"),
-        (_replaced, {"a": 1}, "x['a']"),
-        (_tensor, (torch.ones(2), 1), "x[0]"),
-        (_tensor, torch.ones(2, 2, dtype=torch.bfloat16), "x"),
-        (_itself, np.array([np.nan, 1.0]), "x"),
-        (_itself, np.array([1, 2]), "x"),
+        ("x[0][1] += 1", (np.zeros(2), np.zeros(2)), "x[0]"),
+        ("x[0][1] += 1", [(np.zeros(2), 3)], None),
+        ("x[0][1] += 1", [[1, 2], [3, 4]], "x[0][1]"),
+        ("x[1].append(3)", (1, [2]), "x[1]"),
+        ("x['b'].pop()", {"a": 1, "b": [2]}, "x['b']"),
+        ("x['a'] = x['a'] + 1", {"a": 1}, "x['a']"),
+        ("x[0].mul_(2)", (torch.ones(2), 1), "x[0]"),
+        ("x[0].mul_(2)", torch.ones(2, 2, dtype=torch.bfloat16), "x"),
+        ("x += 1", np.array([np.nan, 1.0]), "x"),
+        ("x += 1", np.array([1, 2]), "x"),
     ],
 )
-def test_what_is_written_into_is_named(write, value, path):
+def test_what_is_written_into_is_named(statement, value, path):
     def function(dy, x):
-        write(x)
+        exec(statement, {"x": x})
         return dy
 
     if path is None:
