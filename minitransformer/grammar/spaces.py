@@ -1,16 +1,16 @@
 """Spaces of derivations: counted exactly, drawn from by weight, listed one by one.
 
 A space is built from two operations: a choice among options, and a record whose fields are filled independently.
-Counting adds and multiplies. Drawing reads a choice off a large random integer in mixed radix: each choice takes the
+`size` counts derivations: a choice adds, a record multiplies. Drawing reads a choice off a large random integer in mixed radix: each choice takes the
 remainder and leaves the quotient, so that a derivation is a function of that one integer.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from bisect import bisect
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 
@@ -19,11 +19,7 @@ class Choice:
 
     def __init__(self, words: Sequence[Any]):
         self.words = tuple(words)
-
-    @cached_property
-    def size(self) -> int:
-        """Number of words."""
-        return len(self.words)
+        self.size = len(self.words)
 
     def draw(self, digits: int) -> tuple[Any, int]:
         """The word that `digits` selects, and what is left of `digits`."""
@@ -41,23 +37,18 @@ class Union:
     """
 
     def __init__(self, *options: tuple[int, Space]):
-        self.options = [(weight, space) for weight, space in options if weight and space.size]
-        self._draws = [space.draw for _, space in self.options]
-        self._bounds = list(itertools.accumulate(weight for weight, _ in self.options))
-        self._total = sum(weight for weight, _ in self.options)
-
-    @cached_property
-    def size(self) -> int:
-        """Number of derivations: the sum over the options."""
-        return sum(space.size for _, space in self.options)
+        kept = [(weight, space) for weight, space in options if weight and space.size]
+        self.spaces = [space for _, space in kept]
+        self.size: int = sum(space.size for space in self.spaces)
+        self._bounds = list(itertools.accumulate(weight for weight, _ in kept))
 
     def draw(self, digits: int) -> tuple[Any, int]:
         """A derivation of the option that `digits` selects, and what is left of `digits`."""
-        digits, point = divmod(digits, self._total)
-        return self._draws[bisect(self._bounds, point)](digits)
+        digits, point = divmod(digits, self._bounds[-1])
+        return self.spaces[bisect(self._bounds, point)].draw(digits)
 
     def __iter__(self) -> Iterator[Any]:
-        return itertools.chain.from_iterable(space for _, space in self.options)
+        return itertools.chain.from_iterable(self.spaces)
 
 
 class Record:
@@ -66,28 +57,20 @@ class Record:
     def __init__(self, make: type, **fields: Any):
         self.make: Any = make  # a NamedTuple
         self.fields = {name: value for name, value in fields.items() if isinstance(value, (Choice, Union, Record))}
-        self.constants = {name: value for name, value in fields.items() if name not in self.fields}
-        self._template = self.make(**self.constants, **dict.fromkeys(self.fields))
-        self._places = [(self._template._fields.index(name), space.draw) for name, space in self.fields.items()]
-
-    @cached_property
-    def size(self) -> int:
-        """Number of derivations: the product over the fields."""
-        product = 1
-        for space in self.fields.values():
-            product *= space.size
-        return product
+        self.size: int = math.prod(space.size for space in self.fields.values())
+        self._template = self.make(**fields)
+        self._places = [self._template._fields.index(name) for name in self.fields]
 
     def draw(self, digits: int) -> tuple[Any, int]:
         """A record whose fields `digits` selects, and what is left of `digits`."""
         values = list(self._template)
-        for place, draw in self._places:
-            values[place], digits = draw(digits)
+        for place in self._places:
+            values[place], digits = values[place].draw(digits)
         return self.make._make(values), digits
 
     def __iter__(self) -> Iterator[Any]:
         for values in itertools.product(*self.fields.values()):
-            yield self.make(**self.constants, **dict(zip(self.fields, values, strict=True)))
+            yield self._template._replace(**dict(zip(self.fields, values, strict=True)))
 
 
 Space = Choice | Union | Record
