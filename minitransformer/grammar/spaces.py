@@ -1,8 +1,9 @@
 """Spaces of derivations: counted exactly, drawn from by weight, listed one by one.
 
 A space is built from two operations: a choice among options, and a record whose fields are filled independently.
-`size` counts derivations: a choice adds, a record multiplies. Drawing reads a choice off a large random integer in mixed radix: each choice takes the
-remainder and leaves the quotient, so that a derivation is a function of that one integer.
+`size` counts derivations: a choice adds, a record multiplies. Drawing reads a choice off a large random integer in
+mixed radix: each choice takes the remainder and leaves the quotient, so that a derivation is a function of that one
+integer.
 """
 
 from __future__ import annotations
