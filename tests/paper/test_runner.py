@@ -197,13 +197,15 @@ def test_a_damaged_result_is_named_before_any_training_and_its_trial_done_again_
     path = copy._result(copy.key(TRIAL))
     path.parent.mkdir()
     monkeypatch.setattr(runners, "run_trial", lambda *args: pytest.fail("it trains first"))
+    said = ""
     for content in (*damaged, json.dumps(without_an_exam).encode()):
         path.write_bytes(content)
         with pytest.raises(
             ValueError, match=r"small-one-\w+\.json is damaged .*: delete it, and the trial is done"
         ) as caught:
             copy.run([OTHER, TRIAL])
-    assert "not every evaluation is in it" in str(caught.value)
+        said = str(caught.value)
+    assert "not every evaluation is in it" in said
     path.unlink()
     monkeypatch.setattr(runners, "run_trial", lambda *args: runner.result(TRIAL))
     copy.run([TRIAL])
