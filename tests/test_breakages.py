@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.baseline_breakages import BASELINE_BREAKAGES
-from support.breakages import BREAKAGES, Breakage
+from support.breakages import BASELINE_BREAKAGES, BREAKAGES, Breakage
 from support.kernel_breakages import KERNEL_BREAKAGES
 
 ALL_BREAKAGES = BREAKAGES + BASELINE_BREAKAGES + KERNEL_BREAKAGES

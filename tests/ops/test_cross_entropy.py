@@ -5,10 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from support import oracles
-from support.prove import Proof, autograd, batches, evaluate, normal, prove, prove_float32_accuracy, seeds
+from support.prove import autograd, evaluate, normal, prove_float32_accuracy
 
 from minitransformer.gradcheck import error
 from minitransformer.ops import (
@@ -20,72 +18,17 @@ from minitransformer.ops import (
     linear_forward,
 )
 
-vocab_sizes = st.integers(1, 6)
-smoothings = st.sampled_from([0.0, 0.1, 0.9])
-ignored = st.sampled_from([None, 0, -100])
-
-
-def draw_targets(rng: np.random.Generator, shape: tuple, vocab_size: int, ignore_index: int | None) -> np.ndarray:
-    """Targets of which about a third are ignored, where that is asked for."""
-    targets = rng.integers(vocab_size, size=shape)
-    return targets if ignore_index is None else np.where(rng.random(shape) < 0.3, ignore_index, targets)
-
-
-@given(batch=batches, vocab_size=vocab_sizes, smoothing=smoothings, ignore_index=ignored, seed=seeds)
-def test_cross_entropy(proof: Proof, batch, vocab_size, smoothing, ignore_index, seed):
-    rng = np.random.default_rng(seed)
-    options = {"label_smoothing": smoothing, "ignore_index": ignore_index}
-    prove(
-        "cross_entropy",
-        partial(cross_entropy_forward, **options),
-        cross_entropy_backward,
-        partial(oracles.cross_entropy, **options),
-        {
-            "logits": normal(rng, *batch, vocab_size),
-            "targets": draw_targets(rng, batch, vocab_size, ignore_index),
-        },
-        proof,
-    )
-
-
-@given(
-    rows=st.integers(0, 5),
-    width=st.integers(1, 4),
-    vocab_size=vocab_sizes,
-    smoothing=smoothings,
-    ignore_index=ignored,
-    seed=seeds,
-)
-def test_linear_cross_entropy(proof: Proof, rows, width, vocab_size, smoothing, ignore_index, seed):
-    rng = np.random.default_rng(seed)
-    options = {"label_smoothing": smoothing, "ignore_index": ignore_index}
-    prove(
-        "linear_cross_entropy",
-        partial(linear_cross_entropy_forward, **options),
-        linear_cross_entropy_backward,
-        partial(oracles.linear_cross_entropy, **options),
-        {
-            "x": normal(rng, rows, width),
-            "table": normal(rng, vocab_size, width),
-            "targets": draw_targets(rng, (rows,), vocab_size, ignore_index),
-        },
-        proof,
-    )
-
-
 # --- The fused op is the two composed -------------------------------------------------------------------------
 
 
-def fused_arguments() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """More logits than any block of rows that the fused op may work in holds."""
-    rng = np.random.default_rng(0)
-    return normal(rng, 700, 3), normal(rng, 2003, 3), draw_targets(rng, (700,), 2003, ignore_index=0)
-
-
 def test_fused_equals_composed():
-    x, table, targets = fused_arguments()
+    """With more logits than a block of rows holds that the fused op works in; and without gradients, the same loss."""
+    rng = np.random.default_rng(0)
+    x, table, targets = normal(rng, 700, 3), normal(rng, 2003, 3), rng.integers(2003, size=700)
+    targets[rng.random(700) < 0.3] = 0
     loss, cache = linear_cross_entropy_forward(x, table, targets, 0.1, 0)
     dx, dtable = linear_cross_entropy_backward(2.0, cache)
+    assert error(linear_cross_entropy_forward(x, table, targets, 0.1, 0, with_grad=False)[0], loss) <= 1e-12
 
     logits, linear_cache = linear_forward(x, table.T, None)
     composed_loss, entropy_cache = cross_entropy_forward(logits, targets, 0.1, 0)
@@ -93,24 +36,6 @@ def test_fused_equals_composed():
     assert error(loss, composed_loss) <= 1e-12
     assert error(dx, composed_dx) <= 1e-12
     assert error(dtable, dweight.T) <= 1e-12
-
-
-def test_loss_alone_is_the_same_loss():
-    x, table, targets = fused_arguments()
-    with_grad, _ = linear_cross_entropy_forward(x, table, targets, 0.1, 0)
-    alone, _ = linear_cross_entropy_forward(x, table, targets, 0.1, 0, with_grad=False)
-    assert error(alone, with_grad) <= 1e-12
-
-
-def test_out_adds_into_an_existing_array():
-    x, table, targets = fused_arguments()
-    _, cache = linear_cross_entropy_forward(x, table, targets)
-    dx, dtable = linear_cross_entropy_backward(0.5, cache)
-    into = np.ones_like(table)
-    dx_again, returned = linear_cross_entropy_backward(0.5, cache, out=into)
-    assert returned is into
-    np.testing.assert_array_equal(dx_again, dx)
-    np.testing.assert_allclose(into, 1 + dtable, rtol=1e-12)
 
 
 # --- Both -----------------------------------------------------------------------------------------------------
@@ -167,22 +92,6 @@ def test_large_logits_do_not_overflow(forward, backward, dtype):
 
 @both
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_float32_gradients(forward, backward, smoothing):
-    prove_float32_accuracy(
-        partial(forward, label_smoothing=smoothing),
-        backward,
-        partial(oracles.linear_cross_entropy, label_smoothing=smoothing),
-        lambda rng: {
-            "x": normal(rng, 64, 32),
-            "table": normal(rng, 200, 32),
-            "targets": rng.integers(200, size=64),
-        },
-        outputs=False,
-    )
-
-
-@both
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_float32_gradients_of_a_model_that_is_sure(forward, backward, smoothing):
     """Probabilities of 0.9 and more: the gradient is the small difference between them and the targets."""
 
@@ -191,7 +100,7 @@ def test_float32_gradients_of_a_model_that_is_sure(forward, backward, smoothing)
         return {"x": sure_of(targets, table, 8.0) + 0.1 * normal(rng, 64, 32), "table": table, "targets": targets}
 
     oracle = partial(oracles.linear_cross_entropy, label_smoothing=smoothing)
-    prove_float32_accuracy(partial(forward, label_smoothing=smoothing), backward, oracle, draw, outputs=False)
+    prove_float32_accuracy(partial(forward, label_smoothing=smoothing), backward, oracle, draw)
 
 
 @both
@@ -238,31 +147,11 @@ def test_float32_losses(forward, backward, smoothing):
     assert error(ours, exact) <= 2 * error(theirs, exact)
 
 
-# --- Bad input ------------------------------------------------------------------------------------------------
-
-
 @both
-@pytest.mark.parametrize(
-    ("targets", "kind", "message"),
-    [
-        (np.array([0, 5]), ValueError, "targets.*5"),
-        (np.array([0, -1]), ValueError, "targets.*-1"),
-        (np.array([0, -100]), ValueError, "targets.*-100"),
-        (np.array([0]), ValueError, "targets.*expected"),
-        (np.array([[0, 1]]), ValueError, "targets.*expected"),
-        (np.array([0.0, 1.0]), TypeError, "targets.*float64"),
-    ],
-)
-def test_wrong_targets(forward, backward, targets, kind, message):
-    with pytest.raises(kind, match=message):
-        forward(np.ones((2, 4)), np.ones((5, 4)), targets)
-
-
-@both
-@pytest.mark.parametrize("smoothing", [-0.1, 1.5, float("nan")])
-def test_wrong_label_smoothing(forward, backward, smoothing):
-    with pytest.raises(ValueError, match="label_smoothing"):
-        forward(np.ones((2, 4)), np.ones((5, 4)), np.array([0, 1]), smoothing)
+@pytest.mark.parametrize("target", [5, -1, -100])
+def test_a_target_that_is_no_token(forward, backward, target):
+    with pytest.raises(ValueError, match=f"targets.*{target}"):
+        forward(np.ones((2, 4)), np.ones((5, 4)), np.array([0, target]))
 
 
 @pytest.mark.parametrize("logits", [[0.0, -np.inf, 1.0], [1e308, -1e308, 0.0]])

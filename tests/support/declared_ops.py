@@ -33,13 +33,13 @@ class Call(NamedTuple):
         return self.function(**{**self.arrays, **self.options, **replaced})
 
 
-def forwards() -> dict[str, Call]:
-    """Every function of `minitransformer.ops` with a declaration."""
+def forwards(sizes: dict[str, Any] = {}, dtype: str = "float64") -> dict[str, Call]:  # noqa: B006 - never written
+    """Every function of `minitransformer.ops` with a declaration; `sizes` beside those of `SIZES`."""
     calls = {}
     for name, function in vars(ops).items():
         declaration: Declaration | None = getattr(function, "declaration", None)
         if declaration is not None:
-            arrays = random_arguments(declaration, SIZES, np.random.default_rng(0))
+            arrays = random_arguments(declaration, SIZES | sizes, np.random.default_rng(0), dtype)
             if name == "adam_step":  # a mean of squares
                 arrays["v"] = abs(arrays["v"])
             optional = tuple(argument.name for argument in declaration.arrays if argument.optional)
@@ -57,3 +57,8 @@ def backwards() -> dict[str, Call]:
             received = next(iter(backward.__annotations__))
             calls[name] = Call(backward, {received: np.ones_like(out)}, options={"cache": cache})
     return calls
+
+
+def declaration_of(op: str) -> Declaration:
+    """What the forward of a pair takes."""
+    return vars(getattr(ops, f"{op}_forward"))["declaration"]

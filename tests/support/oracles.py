@@ -43,6 +43,9 @@ def dropped(x: Tensor, dropout: Dropout | None = None) -> Tensor:
     return x * torch.from_numpy(dropout_mask(tuple(x.shape), dropout)) * dropout.scale
 
 
+dropout = dropped
+
+
 def add_layernorm(
     x: Tensor,
     sublayer_out: Tensor,
@@ -135,7 +138,7 @@ def cross_entropy(
         return 0.0 * logits.sum()
     return F.cross_entropy(
         logits.reshape(-1, logits.shape[-1]),
-        targets.reshape(-1),
+        targets.reshape(-1).long(),
         label_smoothing=label_smoothing,
         ignore_index=ignored,
     )

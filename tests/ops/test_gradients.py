@@ -1,0 +1,194 @@
+"""Every op of the table, one body for all: output and gradients in float64, float32 beside PyTorch's, empty arrays.
+
+Arrays are drawn from the op's declaration, so a new op needs its oracle alone, and a line for options that it has.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import oracles
+from support.declared_ops import declaration_of
+from support.prove import Proof, as_list, batches, normal, prove, prove_float32_accuracy, read_only, seeds
+
+from minitransformer.gradcheck import error
+from minitransformer.ops import Dropout, dropout_key, numpy_ops
+from minitransformer.ops.arguments import Declaration
+
+SIZES = {"...": batches, "n": st.integers(0, 5), "N": st.integers(0, 5), "V": st.integers(1, 6), "C": st.integers(1, 6)}
+"""By the letters of declarations; any other is 1 to 4, few of each in attention, which has many of them."""
+
+rates = st.sampled_from([None, 0.0, 0.1, 0.25, 0.5, 0.9])
+epsilons = st.sampled_from([1e-5, 1e-3, 0.5])
+losses = {
+    "label_smoothing": st.sampled_from([0.0, 0.1, 0.9]),
+    "ignore_index": st.sampled_from([None, 0, -100]),
+}
+OPTIONS: dict[str, dict[str, st.SearchStrategy]] = {
+    "layernorm": {"eps": epsilons},
+    "add_layernorm": {"eps": epsilons, "dropout": rates},
+    "dropout": {"dropout": rates},
+    "embedding": {"scale": st.sampled_from([1.0, 3.5])},
+    "attention": {
+        "causal": st.booleans(),
+        "window": st.sampled_from([None, 0, 1, 2]),
+        "scale": st.sampled_from([None, 0.7, 0.0]),
+        "dropout": rates,
+    },
+    "attention, causal": {"causal": st.just(True)},
+    "attention, window": {"causal": st.booleans(), "window": st.integers(0, 3)},
+    "conv1d": {"padding": st.sampled_from(["causal", "same", "valid"])},
+    "cross_entropy": losses,
+    "linear_cross_entropy": losses,
+}
+"""An op, or a case of it, and what its options are drawn from; ops without options need no line."""
+
+CASES = list(dict.fromkeys([*(name for name, _ in numpy_ops.pairs()), *OPTIONS]))
+
+
+def op_of(case: str) -> str:
+    return case.split(",")[0]
+
+
+def dropout_of(rate: float | None, seed: int) -> Dropout | None:
+    return None if rate is None else Dropout(rate, dropout_key(seed, 1, 2), sentence=2, position=1)
+
+
+def arrays_of(declaration: Declaration, sizes: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """What `random_arguments` draws, in any memory layout, and integers of either width."""
+    arrays = {}
+    for argument in declaration.arrays:
+        shape = tuple(n for axis in argument.axes for n in (sizes[axis] if axis == "..." else (sizes[axis],)))
+        arrays[argument.name] = normal(rng, *shape)
+        if argument.kind == "ids":
+            below = rng.integers(sizes[argument.limit], size=shape[::-1], dtype=rng.choice([np.int32, np.int64])).T
+            arrays[argument.name] = below
+        elif argument.kind == "mask":
+            arrays[argument.name] = read_only(rng.random(shape) >= rng.choice([0.0, 0.3, 0.6, 1.0]))
+    return arrays
+
+
+def fitted(op: str, arrays: dict[str, Any], options: dict[str, Any], rng: np.random.Generator) -> None:
+    """Moves numbers off what is no derivative or bends too sharply for differences, and leaves out some targets."""
+    if op == "relu":
+        arrays["x"] = np.asarray(arrays["x"] + 0.1 * np.sign(arrays["x"]))
+    if op in ("layernorm", "add_layernorm"):  # rows far from constant: near it, 1/√(var + eps) bends
+        arrays["x"] = 0.3 * arrays["x"] + np.linspace(-1, 1, arrays["x"].shape[-1])
+    if op == "add_layernorm":
+        arrays["sublayer_out"] = 0.1 * arrays["sublayer_out"]
+    if options.get("ignore_index") is not None:
+        targets = arrays["targets"]
+        arrays["targets"] = np.where(rng.random(targets.shape) < 0.3, options["ignore_index"], targets)
+
+
+def prove_op(case: str, arrays: dict[str, Any], options: dict[str, Any], proof: Proof) -> None:
+    pair, masks = getattr(numpy_ops, op_of(case)), {"key_mask": arrays.pop("key_mask", None)}
+    options = options | {name: mask for name, mask in masks.items() if mask is not None}
+    oracle = partial(getattr(oracles, op_of(case)), **options)
+    prove(case, partial(pair.forward, **options), pair.backward, oracle, arrays, proof)
+
+
+@pytest.mark.parametrize("case", CASES)
+@settings(max_examples=40)
+@given(data=st.data(), seed=seeds)
+def test_an_op_and_its_gradients(proof: Proof, case, data, seed):
+    op, rng = op_of(case), np.random.default_rng(seed)
+    declaration = declaration_of(op)
+    letters = {letter for argument in declaration.arrays for letter in argument.axes}
+    few = st.integers(1, 3 if "H" in letters else 4)
+    sizes = {letter: data.draw(SIZES.get(letter, few), letter) for letter in sorted(letters)}
+    options = {name: data.draw(values, name) for name, values in OPTIONS.get(case, {}).items()}
+    if "dropout" in options:
+        options["dropout"] = dropout_of(options["dropout"], seed)
+    if options.get("padding") == "same":
+        sizes["K"] = sizes["K"] // 2 * 2 + 1
+    if options.get("padding") == "valid":
+        sizes["K"] = min(sizes["K"], sizes["T"])
+    arrays = arrays_of(declaration, sizes, rng)
+    for argument in declaration.arrays:
+        if argument.optional and data.draw(st.booleans(), f"without {argument.name}"):
+            arrays[argument.name] = None
+    fitted(op, arrays, options, rng)
+    prove_op(case, arrays, options, proof)
+
+
+DROPPING = {"dropout": Dropout(0.1, key=3)}
+THE_SAME: dict[str, list[dict[str, Any]]] = {
+    "attention": [{}, {"causal": True, "window": 1}, DROPPING],
+    "dropout": [DROPPING],
+    "conv1d": [{"padding": "causal"}, {"padding": "same"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("op", "letter"),
+    [
+        (op, letter)
+        for op, _ in numpy_ops.pairs()
+        for letter in sorted({axis for array in declaration_of(op).arrays for axis in array.axes})
+        if letter not in {"V", "C_in", "C_out"} | declaration_of(op).not_empty
+    ],
+)
+def test_an_axis_may_be_empty(proof: Proof, op, letter):
+    """Any but the widths of tables, and what the declaration forbids."""
+    rng = np.random.default_rng(0)
+    sizes = dict.fromkeys("B H T Tq Tk D Dv C C_in C_out K N V n".split(), 3) | {"...": (2,)}
+    sizes[letter] = (2, 0) if letter == "..." else 0
+    for options in THE_SAME.get(op, [{}]):
+        arrays = arrays_of(declaration_of(op), sizes, rng)
+        fitted(op, arrays, options, rng)
+        prove_op(op, arrays, options, proof)
+
+
+LARGE: dict[str, Any] = {"B": 4, "H": 4, "T": 20, "Tq": 32, "Tk": 32, "D": 16, "Dv": 16, "K": 5, "N": 64, "V": 200}
+FLOAT32: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("linear", {"...": (4, 32), "C_in": 16, "C_out": 1024}, {}),
+    *((op, {"...": (64, 64)}, {}) for op in ("relu", "tanh", "sigmoid")),
+    ("softmax", {"...": (64,), "n": 64}, {}),
+    ("layernorm", {"...": (4, 16), "C": 1200}, {}),
+    ("add_layernorm", {"...": (4, 16), "C": 1200}, DROPPING),
+    ("dropout", {"...": (4, 16), "C": 32}, DROPPING),
+    ("embedding", {"...": (16, 64), "V": 50, "C": 64}, {"scale": 8.0}),
+    *(("attention", {}, options) for options in ({}, {"causal": True}, DROPPING)),
+    ("additive_attention", {"B": 2, "Tq": 4, "Tk": 4, "C": 1000, "Dv": 200}, {}),
+    *(("conv1d", {"C_in": 16, "C_out": 1000}, {"padding": padding}) for padding in ("causal", "same", "valid")),
+    *(("cross_entropy", {"...": (64,)}, {"label_smoothing": smoothing}) for smoothing in (0.0, 0.1)),
+    *(("linear_cross_entropy", {"C": 32}, {"label_smoothing": smoothing}) for smoothing in (0.0, 0.1)),
+]
+"""An op, the sizes of axes beside those of `LARGE`, and options: at least 1,000 numbers of each gradient."""
+
+
+def test_every_op_has_its_accuracy_measured():
+    assert {op for op, _, _ in FLOAT32} == {op for op, _ in numpy_ops.pairs()}
+
+
+@pytest.mark.parametrize(("op", "sizes", "options"), FLOAT32, ids=lambda value: value if isinstance(value, str) else "")
+def test_float32_is_as_accurate_as_pytorchs(op, sizes, options):
+    def draw(rng: np.random.Generator) -> dict[str, Any]:
+        arrays = arrays_of(declaration_of(op), LARGE | sizes, rng)
+        return {name: array for name, array in arrays.items() if name != "key_mask"}
+
+    pair, oracle = getattr(numpy_ops, op), getattr(oracles, op)
+    prove_float32_accuracy(partial(pair.forward, **options), pair.backward, partial(oracle, **options), draw)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "changes"),
+    [("linear", 1, {}), ("linear", 1, {"bias": None}), ("embedding", 0, {}), ("linear_cross_entropy", 1, {})],
+)
+def test_out_adds_into_existing_arrays(op, inputs, changes):
+    """The gradients of parameters; those of `inputs`, which come first, are as without `out`."""
+    rng, pair = np.random.default_rng(0), getattr(numpy_ops, op)
+    sizes = {"...": (2, 3), "N": 700, "C_in": 3, "C_out": 4, "C": 3, "V": 2003}  # logits in more than one block
+    out, cache = pair.forward(*(arrays_of(declaration_of(op), sizes, rng) | changes).values())
+    dout = np.asarray(rng.standard_normal(out.shape))
+    gradients = as_list(pair.backward(dout, cache))
+    into = [None if gradient is None else np.ones_like(gradient) for gradient in gradients[inputs:]]
+    again = as_list(pair.backward(dout, cache, out=tuple(into) if op == "linear" else into[0]))
+    np.testing.assert_equal(again[:inputs], gradients[:inputs])
+    for place, total, gradient in zip(into, again[inputs:], gradients[inputs:], strict=True):
+        assert total is place
+        assert gradient is None or error(total, 1 + gradient) <= 1e-12
