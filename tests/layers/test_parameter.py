@@ -143,6 +143,17 @@ def test_parameters_of_one_shape_start_differently():
     assert (layer.parts[0].weight.data != layer.parts[1].weight.data).all()  # type: ignore[attr-defined]
 
 
+def test_every_part_of_a_shared_weight_starts_xavier_uniform_by_its_own_fan():
+    layer = Linear(numpy_ops, 200, 200, 100, 20)
+    flat(layer).initialize(seed=0)
+    for part, fan_out in zip(np.split(layer.weight.data, [200, 300], axis=1), [200, 100, 20], strict=True):
+        bound = math.sqrt(6 / (200 + fan_out))
+        assert 0.99 * bound < abs(part).max() <= bound
+        assert part.std() == pytest.approx(bound / math.sqrt(3), rel=0.03)
+        assert abs(part.mean()) < 0.05 * bound
+    np.testing.assert_array_equal(layer.bias.data, 0)
+
+
 def test_embeddings_start_normal_with_variance_one_over_d_model():
     table = flat(TokenEmbedding(numpy_ops, 400, 64))
     table.initialize(seed=0)

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.model_cases import BASELINES, STREAM, Pairs, config, every_baseline, every_model, model_of, moved, ragged
 from support.prove import Proof
-from support.torch_baselines import torch_twin
+from support.torch_twins import TorchModel
 
 from minitransformer.gradcheck import error, numerical_gradient
 from minitransformer.layers import DropoutStream
@@ -50,32 +50,9 @@ def batches(draw: st.DrawFn) -> Pairs:
     return ragged(source, target, seed=draw(st.integers(0, 1000)), longer=draw(st.integers(0, 1)))
 
 
-smoothings, streams = st.sampled_from([0.0, 0.1]), st.sampled_from([None, STREAM])
-"""With and without label smoothing, in evaluation and in training."""
-
-
-def prove_loss(model: EncoderDecoder, batch: Pairs, smoothing: float, stream: DropoutStream | None, proof: Proof):
-    loss, cache = model.loss(*batch, label_smoothing=smoothing, dropout=stream)
-    model.loss_backward(0.7, cache)
-    twin = torch_twin(model)
-    expected = twin.loss(*batch, label_smoothing=smoothing, stream=stream)
-    (0.7 * expected).backward()
-    assert error(loss, expected.item()) <= TOLERANCE
-    assert_gradients(model, twin.gradients(), proof)
-
-
-def prove_logits(model: EncoderDecoder, batch: Pairs, stream: DropoutStream | None, proof: Proof):
-    logits, cache = model.forward(batch.source, batch.target_in, stream)
-    dlogits = np.random.default_rng(0).standard_normal(logits.shape)
-    model.backward(dlogits, cache)
-    twin = torch_twin(model)
-    expected = twin.forward(batch.source, batch.target_in, stream)
-    expected.backward(torch.tensor(dlogits))
-    assert error(logits, expected.detach()) <= TOLERANCE
-    assert_gradients(model, twin.gradients(), proof)
-
-
-def assert_gradients(model: EncoderDecoder, expected: dict[str, np.ndarray], proof: Proof) -> None:
+def proved_beside_its_twin(model: EncoderDecoder, twin: TorchModel, proof: Proof) -> None:
+    """The gradient of every parameter is what autograd left."""
+    expected = twin.gradients()
     assert expected.keys() == model.parameters.named.keys()
     for name, gradient in expected.items():
         worst = error(model.parameters.named[name].grad, gradient)
@@ -83,34 +60,46 @@ def assert_gradients(model: EncoderDecoder, expected: dict[str, np.ndarray], pro
         assert worst <= TOLERANCE, name
 
 
-@example(options={"num_heads": 1}, batch=ragged([1], [1]), smoothing=0.0, stream=None)
-@example(options=EVERYTHING, batch=ragged([0, 4, 2], [3, 1, 4]), smoothing=0.1, stream=STREAM)
-@example(options=EVERYTHING | {"norm_first": True}, batch=ragged([0, 4], [3, 1]), smoothing=0.1, stream=STREAM)
-@settings(max_examples=100)
-@given(options=configurations, batch=batches(), smoothing=smoothings, stream=streams)
-def test_a_transformer_s_loss_and_every_gradient(proof: Proof, options, batch, smoothing, stream):
-    prove_loss(model_of(**options), batch, smoothing, stream, proof)
+def prove_model(model: EncoderDecoder, batch: Pairs, smoothing: float, dropping: bool, proof: Proof) -> None:
+    """The loss and the logits, with every gradient of each."""
+    stream = STREAM if dropping else None
+    loss, cache = model.loss(*batch, label_smoothing=smoothing, dropout=stream)
+    model.loss_backward(0.7, cache)
+    twin = TorchModel(model)
+    expected = twin.loss(*batch, label_smoothing=smoothing, stream=stream)
+    (0.7 * expected).backward()
+    assert error(loss, expected.item()) <= TOLERANCE
+    proved_beside_its_twin(model, twin, proof)
+
+    model.parameters.zero_grad()
+    logits, cache = model.forward(batch.source, batch.target_in, stream)
+    dlogits = np.random.default_rng(0).standard_normal(logits.shape)
+    model.backward(dlogits, cache)
+    twin = TorchModel(model)
+    outputs = twin.forward(batch.source, batch.target_in, stream)
+    outputs.backward(torch.tensor(dlogits))
+    assert error(logits, outputs.detach()) <= TOLERANCE
+    proved_beside_its_twin(model, twin, proof)
+
+
+drawn = {"batch": batches(), "smoothing": st.sampled_from([0.0, 0.1]), "dropping": st.booleans()}
+
+
+@example(options={"num_heads": 1}, batch=ragged([1], [1]), smoothing=0.0, dropping=False)
+@example(options=EVERYTHING, batch=ragged([0, 4, 2], [3, 1, 4]), smoothing=0.1, dropping=True)
+@example(options=EVERYTHING | {"norm_first": True}, batch=ragged([0, 4], [3, 1]), smoothing=0.1, dropping=True)
+@settings(max_examples=50)
+@given(options=configurations, **drawn)
+def test_a_transformer_and_every_gradient(proof: Proof, options, batch, smoothing, dropping):
+    prove_model(model_of(**options), batch, smoothing, dropping, proof)
 
 
 @every_baseline
-@example(batch=ragged([0, 4, 2], [3, 1, 4]), smoothing=0.1, stream=STREAM)
-@settings(max_examples=15)
-@given(batch=batches(), smoothing=smoothings, stream=streams)
-def test_a_baseline_s_loss_and_every_gradient(proof: Proof, config, batch, smoothing, stream):
-    prove_loss(moved(config), batch, smoothing, stream, proof)
-
-
-@settings(max_examples=40)
-@given(options=configurations, batch=batches(), stream=streams)
-def test_a_transformer_s_logits_and_every_gradient(proof: Proof, options, batch, stream):
-    prove_logits(model_of(**options), batch, stream, proof)
-
-
-@every_baseline
-@settings(max_examples=5)
-@given(batch=batches(), stream=streams)
-def test_a_baseline_s_logits_and_every_gradient(proof: Proof, config, batch, stream):
-    prove_logits(moved(config), batch, stream, proof)
+@example(batch=ragged([0, 4, 2], [3, 1, 4]), smoothing=0.1, dropping=True)
+@settings(max_examples=10)
+@given(**drawn)
+def test_a_baseline_and_every_gradient(proof: Proof, config, batch, smoothing, dropping):
+    prove_model(moved(config), batch, smoothing, dropping, proof)
 
 
 FULL = {"everything": config(**EVERYTHING), "everything, pre-norm": config(**EVERYTHING, norm_first=True), **BASELINES}
@@ -169,7 +158,7 @@ def test_the_token_table_is_tied_and_its_gradients_sum(config):
     """One parameter: looked up by the encoder and the decoder, multiplied by in the output layer."""
     model, batch = moved(config), ragged([3, 2], [2, 3])
     assert [name for name, parameter in model.parameters.named.items() if 11 in parameter.shape] == ["tokens.table"]
-    twin = torch_twin(model)
+    twin = TorchModel(model)
     twin.loss(*batch).backward()
     _, cache = model.loss(*batch)
     for times in (1, 2):
@@ -193,7 +182,7 @@ def test_twenty_steps_follow_torch_s_adam(config, by, rate: Callable[[int], floa
     """Tied, ragged batches, dropout everywhere, smoothing: losses and parameters."""
     model = moved(config, seed=1, by=by)
     start = model.parameters.data.copy()
-    twin = torch_twin(model)
+    twin = TorchModel(model)
     ours = Adam(model.parameters, numpy_ops)
     theirs = torch.optim.Adam(twin.weights.values(), betas=(0.9, 0.98), eps=1e-9)
     rng = np.random.default_rng(0)
@@ -252,7 +241,7 @@ def test_float32_is_as_accurate_as_torch_s(config, by):
 
         results = []
         for dtype in (torch.float32, torch.float64):
-            twin = torch_twin(model, dtype)
+            twin = TorchModel(model, dtype)
             value = twin.loss(*batch, 0.1, stream)
             value.backward()
             their_logits = twin.forward(batch.source, batch.target_in, stream).detach().numpy()

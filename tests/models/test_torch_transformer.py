@@ -9,7 +9,7 @@ import pytest
 import torch
 from support.model_cases import Pairs, model_of, ragged
 from support.prove import Proof
-from support.torch_model import inside, sinusoids
+from support.torch_twins import inside, sinusoids
 from torch import Tensor, nn
 
 from minitransformer.gradcheck import error

@@ -66,11 +66,12 @@ def prove(
     oracle: Callable[..., torch.Tensor],
     arrays: Arrays,
     proof: Proof,
+    samples: int | None = None,
 ) -> None:
     """Prove a pair of functions right at `arrays` (float64), and record the errors.
 
     - The output and every gradient equal those of `oracle`, the same function over tensors, under autograd.
-    - Every gradient agrees with central differences.
+    - Every gradient agrees with central differences, at `samples` random coordinates of each where it is given.
     - The backward is linear in the gradient that it receives, however that lies in memory.
     - Nothing is written into inputs or received gradients, and one call's cache knows nothing of another call.
     - float32 in, float32 out.
@@ -89,7 +90,7 @@ def prove(
     proof.record(component, "autograd", worst)
     assert worst <= AUTOGRAD_TOLERANCE
 
-    errors = check_gradients(forward, backward, arrays, tolerance=DIFFERENCES_TOLERANCE)
+    errors = check_gradients(forward, backward, arrays, tolerance=DIFFERENCES_TOLERANCE, samples=samples)
     proof.record(component, "finite differences", max(errors.values()))
 
     prove_linear(backward, cache, gradients, dout)

@@ -1,17 +1,22 @@
 """One test body for every layer: `prove`, with its parameters among the arrays."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from support.prove import Proof, as_list, is_float, prove, read_only
+from support.torch_twins import torch_layer
 
-from minitransformer.layers import FlatParameters, Layer
+from minitransformer.layers import Context, FlatParameters, Layer
 from minitransformer.ops import numpy_ops
 
 ALREADY_THERE = 0.5
 """What every gradient holds before a backward, which must add to it."""
+
+SAMPLES = 12
+"""Coordinates of each array that are checked by differences; autograd sees to all of them, `check` does both."""
 
 
 def placed(layer: Layer, dtype: Any = "float64", seed: int = 0) -> FlatParameters:
@@ -28,24 +33,33 @@ def placed(layer: Layer, dtype: Any = "float64", seed: int = 0) -> FlatParameter
 
 
 def prove_layer(
-    component: str,
     make: Callable[[], Layer],
     inputs: Mapping[str, np.ndarray],
-    oracle: Callable[..., torch.Tensor],
     proof: Proof,
+    context: Context | None = None,
+    *,
+    component: str = "",
     call: Callable[..., tuple[Any, Any]] | None = None,
     back: Callable[..., Any] | None = None,
+    oracle: Callable[..., torch.Tensor] | None = None,
 ) -> None:
     """Prove a layer right at `inputs` (float64): the gradient of every input and of every parameter.
 
-    `make()` builds it, `oracle(weights, *inputs)` is the same over tensors. `call(layer, *inputs)` and
-    `back(layer, dout, cache)` are its `forward` and `backward` unless they are given. Beside what `prove` checks:
-    a backward adds into the parameters' gradients, and nothing writes into their values.
+    `make()` builds it. With a `context` it is called with that after its inputs; `memory`, or `keys` and `values`, are
+    then the context's. `call(layer, *inputs)`, `back(layer, dout, cache)` and `oracle(weights, *inputs)` are given
+    where they are not its `forward`, its `backward` and its twin. Beside what `prove` checks: a backward adds into the
+    parameters' gradients, and nothing writes into their values.
     """
-    call = call or (lambda layer, *inputs: layer.forward(*inputs))
-    back = back or (lambda layer, dout, cache: layer.backward(dout, cache))
     values = placed(make()).state_dict()
     count = len(inputs)
+
+    def handed(arrays: tuple) -> tuple[tuple, dict[str, Context]]:
+        """What a layer is called with."""
+        named = dict(zip(inputs, arrays, strict=False))
+        if context is None:
+            return tuple(named.values()), {}
+        memory = (named.pop("keys"), named.pop("values")) if "keys" in named else named.pop("memory", None)
+        return tuple(named.values()), {"context": replace(context, memory=memory)}
 
     def forward(*arrays: np.ndarray) -> tuple[Any, Any]:
         layer = make()
@@ -53,18 +67,26 @@ def prove_layer(
         parameters.load_state_dict(dict(zip(values, arrays[count:], strict=True)))
         for parameter in parameters.named.values():
             read_only(parameter.data)
-        out, cache = call(layer, *arrays[:count])
+        positional, keywords = handed(arrays)
+        out, cache = call(layer, *positional) if call else layer.forward(*positional, **keywords)
         return out, (layer, parameters, cache)
 
     def backward(dout: np.ndarray, cache: Any) -> tuple:
         layer, parameters, cache = cache
         parameters.grad[...] = ALREADY_THERE
-        dinputs = back(layer, dout, cache)
+        returned = as_list(back(layer, dout, cache) if back else layer.backward(dout, cache))
         parameters.grad[...] -= ALREADY_THERE
-        dparameters = [parameter.grad.copy() for parameter in parameters.named.values()]
-        return (*(() if dinputs is None else as_list(dinputs)), *dparameters)
+        dinputs = [gradient for gradient in returned if gradient is not None]  # None: there is no such input
+        return (*dinputs, *(parameter.grad.copy() for parameter in parameters.named.values()))
 
     def of_tensors(*tensors: torch.Tensor) -> torch.Tensor:
-        return oracle(dict(zip(values, tensors[count:], strict=True)), *tensors[:count])
+        weights = dict(zip(values, tensors[count:], strict=True))
+        if oracle is not None:
+            return oracle(weights, *tensors[:count])
+        layer = make()
+        layer.name_layers()
+        positional, keywords = handed(tensors)
+        return torch_layer(layer, weights, *positional, **keywords)
 
-    prove(component, forward, backward, of_tensors, {**inputs, **{n: v.copy() for n, v in values.items()}}, proof)
+    arrays = {**inputs, **{name: value.copy() for name, value in values.items()}}
+    prove(component or type(make()).__name__, forward, backward, of_tensors, arrays, proof, SAMPLES)
