@@ -26,7 +26,10 @@ def benchmark(monkeypatch: pytest.MonkeyPatch):
 
 def test_contestants_take_turns(benchmark):
     race = benchmark("race")
-    jobs = {f"{length} keys": race.Job("numpy_jobs", "attention", {"length": length}) for length in (4, 64)}
+    jobs = {
+        f"{length} keys": race.Job("numpy_jobs", "attention", {"length": length}, turn_seconds=0.01)
+        for length in (4, 64)
+    }
     found = race.race(jobs, rounds=2, threads=1)
     assert set(found) == set(jobs)
     for result in found.values():

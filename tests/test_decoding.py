@@ -25,14 +25,18 @@ class TableModel:
         self.config: Any = SimpleNamespace(vocab_size=vocab_size, max_length=max_length, **special)
         self.ops = numpy_ops
         self.seed, self.eos_bonus = seed, eos_bonus
+        self.known: dict[tuple[bytes, bytes], np.ndarray] = {}
         self.positions_computed = 0
 
     def logits(self, source: np.ndarray, prefix: np.ndarray) -> np.ndarray:
-        key = [self.seed, *source[source != PAD], 0, *prefix]
-        logits = np.random.default_rng(key).standard_normal(self.config.vocab_size)
-        logits[EOS] += self.eos_bonus
-        logits[[PAD, BOS]] += 2.0  # tempting, and forbidden
-        return logits
+        source = source[source != PAD]
+        asked = source.tobytes(), prefix.tobytes()
+        if asked not in self.known:
+            logits = np.random.default_rng([self.seed, *source, 0, *prefix]).standard_normal(self.config.vocab_size)
+            logits[EOS] += self.eos_bonus
+            logits[[PAD, BOS]] += 2.0  # tempting, and forbidden
+            self.known[asked] = logits
+        return self.known[asked]
 
     def log_probs(self, source: np.ndarray, prefix: np.ndarray) -> np.ndarray:
         logits = self.logits(source, prefix)
@@ -119,14 +123,14 @@ def assert_same(ours: list[Hypothesis], expected: list[Hypothesis]) -> None:
 @pytest.mark.parametrize(("vocab_size", "limit"), [(4, 5), (5, 4), (6, 3)])
 def test_a_beam_as_wide_as_the_search_space_finds_what_exhaustive_search_finds(vocab_size, limit, alpha):
     model = TableModel(vocab_size, max_length=limit, seed=vocab_size)
-    source = sources(2, 1, 3)
+    source = sources(2, 3)
     width = vocab_size**limit
     results = beam_search(model, source, num_beams=width, length_penalty=alpha, n_best=width)
     for row, ours in zip(source, results, strict=True):
         assert_same(ours, exhaustive(model, row, limit, alpha))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
     vocab_size=st.integers(4, 9),
@@ -147,7 +151,7 @@ def test_the_vectorised_search_equals_one_in_loops(seed, vocab_size, num_beams, 
         assert first == ours[:1]  # the early stop changed nothing
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10**6),
     lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5),

@@ -19,9 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-TURN_SECONDS = 1.0
-"""A turn repeats the work for at least so long and gives the median."""
-
 Work = Callable[[], Any]
 
 
@@ -38,6 +35,8 @@ class Job:
     options: Mapping[str, Any] = field(default_factory=dict)
     warm_up: int = 3
     rehearsal: Mapping[str, Any] | None = None
+    turn_seconds: float = 1.0
+    """A turn repeats the work for at least so long and gives the median."""
 
 
 @dataclass
@@ -144,6 +143,7 @@ def _serve(
     options: Mapping[str, Any],
     warm_up: int,
     rehearsal: Mapping[str, Any] | None,
+    turn_seconds: float,
     threads: int,
 ) -> None:
     """A contestant's side: set up, tell the answer, and time the work at every line that comes in."""
@@ -167,11 +167,11 @@ def _serve(
         }
         print(json.dumps(reply), file=replies, flush=True)
         for _ in sys.stdin:
-            print(json.dumps(_median_seconds(work)), file=replies, flush=True)
+            print(json.dumps(_median_seconds(work, turn_seconds)), file=replies, flush=True)
 
 
-def _median_seconds(work: Work) -> float:
-    times, deadline = [], time.perf_counter() + TURN_SECONDS
+def _median_seconds(work: Work, turn_seconds: float) -> float:
+    times, deadline = [], time.perf_counter() + turn_seconds
     while not times or time.perf_counter() < deadline:
         start = time.perf_counter()
         work()
