@@ -1,17 +1,16 @@
 """The attention weights that pictures show."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from support.model_cases import model_of, ragged
 
 from minitransformer.models import Transformer
-from minitransformer.ops import Pair, attention_weights, numpy_ops
+from minitransformer.ops import attention_weights, numpy_ops
+from minitransformer.probe import Call, probe
 
 SOURCE_LENGTHS, TARGET_LENGTHS = [4, 2], [3, 5]
 BATCH = ragged(SOURCE_LENGTHS, TARGET_LENGTHS)
-SHAPES = {"encoder": (2, 3, 4, 4), "decoder": (2, 3, 5, 5), "cross": (2, 3, 5, 4)}
+SHAPES = {"encoder": [(2, 3, 4, 4)] * 3, "decoder": [(2, 3, 5, 5)] * 2, "cross": [(2, 3, 5, 4)] * 2}
 
 
 @pytest.fixture(params=[False, True], ids=["post-norm", "pre-norm"])
@@ -19,41 +18,22 @@ def model(request: pytest.FixtureRequest) -> Transformer:
     return model_of(num_heads=3, num_layers=3, num_decoder_layers=2, norm_first=request.param)
 
 
-def test_one_map_for_each_layer_and_head(model):
-    maps = model.attention_maps(BATCH.source, BATCH.target_in)
-    assert {kind: len(layers) for kind, layers in maps.items()} == {"encoder": 3, "decoder": 2, "cross": 2}
-    for kind, layers in maps.items():
-        assert {weights.shape for weights in layers} == {SHAPES[kind]}
-
-
 def test_they_are_the_weights_that_the_forward_attends_with(model):
     """Layer by layer, seen where the op is called: the encoder's, then each decoder layer's own and its cross one."""
-    seen = []
-
-    def attention_forward(query: np.ndarray, key: np.ndarray, value: np.ndarray, **options):
-        del options["dropout"]
-        seen.append(attention_weights(query, key, **options))
-        return numpy_ops.attention.forward(query, key, value, **options)
-
-    watched = Transformer(
-        model.config,
-        dataclasses.replace(numpy_ops, attention=Pair(attention_forward, numpy_ops.attention.backward)),
-        "float64",
-    )
-    watched.parameters.load_state_dict(model.parameters.state_dict())
+    calls: list[Call] = []
+    watched = model.replica(probe(numpy_ops, calls.append))
     watched.forward(BATCH.source, BATCH.target_in)
     maps = model.attention_maps(BATCH.source, BATCH.target_in)
+    assert {kind: [weights.shape for weights in layers] for kind, layers in maps.items()} == SHAPES
+    seen = []
+    for call in (call for call in calls if call.op == "attention"):
+        options = {name: call.options[name] for name in ("causal", "window", "key_mask")}
+        seen.append(attention_weights(*call.arguments[:2], **options))
     expected = {"encoder": seen[:3], "decoder": seen[3::2], "cross": seen[4::2]}
     for kind, layers in expected.items():
         for weights, of_layer in zip(maps[kind], layers, strict=True):
             np.testing.assert_array_equal(weights, of_layer)
-
-
-def test_every_query_shares_out_one_whole(model):
-    for layers in model.attention_maps(BATCH.source, BATCH.target_in).values():
-        for weights in layers:
-            assert (weights >= 0).all()
-            np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-12)
+            np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-12)  # every query shares out one whole
 
 
 def test_nothing_goes_to_the_future_or_to_padding(model):

@@ -1,0 +1,96 @@
+"""Every configuration: each field refuses by name what it can't hold, and JSON keeps the whole."""
+
+import dataclasses
+import json
+import math
+from dataclasses import fields, replace
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+
+from minitransformer import RecurrentConfig, TransformerConfig
+from minitransformer.config import Config
+from minitransformer.layers import AttentionConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
+from minitransformer.models import ConvolutionalConfig
+from minitransformer.training import TrainingSettings
+
+BLOCK = BlockConfig(AttentionConfig(num_heads=2, d_k=2, d_v=1), FeedForwardConfig(5), NormConfig(), d_model=4)
+TRANSFORMER = TransformerConfig(vocab_size=11, d_model=6, num_heads=2, d_ff=7, num_layers=1, window=3)
+CONVOLUTIONAL, RECURRENT = ConvolutionalConfig(vocab_size=11), RecurrentConfig(vocab_size=11)
+SETTINGS = TrainingSettings(steps=5, minutes=2.5, peak_lr=0.005, threads=1)
+CONFIGS: list[Any] = [
+    *(TRANSFORMER, RECURRENT, CONVOLUTIONAL, SETTINGS),
+    *(StackConfig(BLOCK, 2), BLOCK, BLOCK.attention, BLOCK.feed_forward, BLOCK.norm),
+]
+every_config = pytest.mark.parametrize("config", CONFIGS, ids=lambda config: type(config).__name__)
+
+HOSTILE: dict[Any, list[Any]] = {
+    int: [-1, 2**63, 2**70, 2.5, math.nan, True, "2", [1]],
+    float: [-0.1, math.nan, math.inf, True, "0.1", [0.1]],
+    bool: [0, 1, "yes", math.nan],
+    str: ["rotary", 3, ["lstm"]],
+}
+"""What no field of a type may hold; `None` is tried where it is not the default."""
+
+
+@every_config
+def test_a_field_refuses_by_name_what_it_can_not_hold(config):
+    for each in fields(config):
+        hint = get_type_hints(type(config))[each.name]
+        kind = str if get_origin(hint) is Literal else (get_args(hint) or [hint])[0]
+        if issubclass(kind, Config):
+            continue
+        for value in [*HOSTILE[kind], *([None] if each.default is not None else [])]:
+            with pytest.raises((TypeError, ValueError), match=rf"^{each.name} (is|must be) "):
+                replace(config, **{each.name: value})
+
+
+@every_config
+def test_json_keeps_it(config):
+    written = json.loads(json.dumps(config.to_dict()))
+    assert type(config).from_dict(written) == config
+    with pytest.raises(ValueError, match="unknown configuration fields: d_modle, momentum"):
+        type(config).from_dict({**written, "momentum": 1, "d_modle": 5})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(config, fields(config)[0].name, 1)
+
+
+def test_a_part_refuses_an_unknown_field_too():
+    values = StackConfig(BLOCK, 2).to_dict()
+    values["block"]["attention"]["heads"] = 3
+    with pytest.raises(ValueError, match="unknown configuration fields: heads"):
+        StackConfig.from_dict(values)
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "message"),
+    [
+        (TRANSFORMER, {"num_heads": 4}, "num_heads is 4 and does not divide d_model, 6"),
+        (TRANSFORMER, {"num_heads": 4, "d_k": 2}, "num_heads is 4 and does not divide d_model, 6"),
+        (TRANSFORMER, {"d_model": 5, "num_heads": 1}, "d_model is 5: sinusoidal positions need an even width"),
+        (TRANSFORMER, {"dropout": 1.0}, r"dropout is 1.0, expected a number in \[0, 1\)"),
+        (TRANSFORMER, {"vocab_size": 0}, "vocab_size is 0, expected 1 or more"),
+        (TRANSFORMER, {"d_k": 0}, "d_k is 0, expected 1 or more"),
+        (TRANSFORMER, {"window": -1}, "window is -1, expected 0 or more"),
+        (TRANSFORMER, {"positions": "rotary"}, "positions is 'rotary', expected 'sinusoidal' or 'learned'"),
+        (TRANSFORMER, {"layernorm_eps": 1e-300}, "layernorm_eps is 1e-300, expected .*: 1.2e-38 to 1"),
+        (TRANSFORMER, {"layernorm_eps": 2}, "layernorm_eps is 2, expected"),
+        (TRANSFORMER, {"init_gain": 1e308}, r"init_gain is 1e\+308, expected"),
+        (TRANSFORMER, {"d_ff": 2**63}, f"d_ff is larger than {2**63 - 1}, the most that an axis of an array can be"),
+        (TRANSFORMER, {"pad_id": 1}, r"pad_id, bos_id, eos_id are \(1, 1, 2\), expected three ids below 11"),
+        (CONVOLUTIONAL, {"eos_id": 11}, r"are \(0, 1, 11\), expected three ids below 11"),
+        (CONVOLUTIONAL, {"kernel_width": 4}, "kernel_width is 4, expected an odd number"),
+        (RECURRENT, {"cell": "gru"}, "cell is 'gru', expected 'tanh' or 'lstm'"),
+        (BLOCK.norm, {"eps": 0.0}, "eps is 0.0, expected a finite number above 0"),
+        (StackConfig(BLOCK, 1), {"block": replace(BLOCK, d_model=5)}, "need an even width"),
+        (SETTINGS, {"accumulate": 0}, "accumulate is 0, expected 1 to 4096"),
+        (SETTINGS, {"accumulate": 4097}, "accumulate is 4097, expected 1 to 4096"),
+        (SETTINGS, {"minutes": 0}, "minutes is 0, expected a finite number above 0$"),
+        (SETTINGS, {"eps": 1e-300}, "eps is 1e-300, expected a finite number above 0: 1.2e-38 to 1"),
+        (SETTINGS, {"threads": 1025}, "threads is 1025, expected 1 to 1024"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_a_refusal_says_what_it_holds_and_what_it_may_hold(config, changes, message):
+    with pytest.raises(ValueError, match=message):
+        replace(config, **changes)
