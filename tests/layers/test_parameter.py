@@ -136,13 +136,6 @@ def test_initial_values_repeat_from_their_seed_and_depend_on_their_name_alone():
     np.testing.assert_array_equal(alone.named["rest.1.weight"].data, first.named["rest.1.weight"].data)
 
 
-def test_parameters_of_one_shape_start_differently():
-    layer = Layer(numpy_ops)
-    layer.parts = [Linear(numpy_ops, 4, 4), Linear(numpy_ops, 4, 4)]  # type: ignore[attr-defined]
-    flat(layer).initialize(seed=0)
-    assert (layer.parts[0].weight.data != layer.parts[1].weight.data).all()  # type: ignore[attr-defined]
-
-
 def test_every_part_of_a_shared_weight_starts_xavier_uniform_by_its_own_fan():
     layer = Linear(numpy_ops, 200, 200, 100, 20)
     flat(layer).initialize(seed=0)

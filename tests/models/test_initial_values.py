@@ -37,6 +37,10 @@ def test_matrices_start_xavier_uniform_biases_0_and_gammas_1(model):
             assert not parameter.data.any(), name
         elif kind == "gamma":
             assert (parameter.data == 1).all(), name
+    of_one_shape = [
+        model.parameters.named[f"{side}.layers.0.feed_forward.expand.weight"] for side in ("encoder", "decoder")
+    ]
+    assert (of_one_shape[0].data != of_one_shape[1].data).all()
 
 
 @pytest.mark.parametrize(

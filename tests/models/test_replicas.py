@@ -43,7 +43,7 @@ def add_gradient(model: EncoderDecoder, rows: slice) -> None:
 
 
 @every_model
-def test_replicas_on_threads_sum_to_the_whole_batch(config):
+def test_parts_sum_to_the_whole_batch_on_threads_and_one_after_the_other(config):
     model = moved(config)
     expected = whole_gradient(model)
     replicas = [model.replica() for _ in PARTS]
@@ -51,12 +51,6 @@ def test_replicas_on_threads_sum_to_the_whole_batch(config):
         list(threads.map(add_gradient, replicas, PARTS))
     assert error(sum(replica.parameters.grad for replica in replicas), expected) <= 1e-12
     np.testing.assert_array_equal(model.parameters.grad, 0)
-
-
-@every_model
-def test_gradients_accumulate_to_the_whole_batch(config):
-    model = moved(config)
-    expected = whole_gradient(model)
     for rows in PARTS:
         add_gradient(model, rows)
     assert error(model.parameters.grad, expected) <= 1e-12

@@ -157,11 +157,6 @@ def test_rate_outside_0_to_1(rate):
         Dropout(rate, KEY)
 
 
-def test_rate_of_the_wrong_kind():
-    with pytest.raises(TypeError, match="rate"):
-        Dropout("0.1", KEY)  # type: ignore
-
-
 def test_coordinates_that_do_not_fit():
     with pytest.raises(ValueError, match=r"sentence.*\(3,\).*expected"):
         dropout_mask((4, 7), Dropout(0.5, KEY, sentence=np.arange(3), position=np.arange(3)))

@@ -94,18 +94,6 @@ def test_adam_takes_no_number_that_would_ruin_the_parameters(number):
         np.testing.assert_array_equal(array, call.arrays[name])
 
 
-@pytest.mark.parametrize("name", ["relu", "tanh", "sigmoid"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_an_element_alone_is_an_array_too(name, dtype):
-    x = np.asarray(0.5, dtype)
-    y, cache = getattr(ops, f"{name}_forward")(x)
-    rows, row_cache = getattr(ops, f"{name}_forward")(x[None])
-    dx = getattr(ops, f"{name}_backward")(y, cache)
-    assert (y, dx) == (rows[0], getattr(ops, f"{name}_backward")(rows, row_cache)[0])
-    assert np.shape(dx) == ()
-    assert dx.dtype == dtype
-
-
 # --- The array plumbing ---------------------------------------------------------------------------------------
 
 
@@ -162,12 +150,6 @@ def test_the_plumbing_refuses_what_is_no_array_of_numbers(op, hostile):
 def test_no_mask_is_dropped_on_the_way(op, name, hostile):
     with pytest.raises(TypeError, match=rf"\b{name} must be a NumPy array, got (matrix|MaskedArray)"):
         op(HOSTILE[hostile](X))
-
-
-def test_lists_and_numbers_become_arrays():
-    for data in ([1, 2], 3, np.float32(3), range(4)):
-        np.testing.assert_array_equal(ops.asarray(data), np.array(data))
-        np.testing.assert_array_equal(ops.to_numpy(data), np.array(data))
 
 
 @pytest.mark.parametrize(
