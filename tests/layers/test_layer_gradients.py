@@ -67,7 +67,7 @@ def layer_cases() -> Iterator[tuple[str, Case]]:
 
     widths = [(2, 2, 2), (1, 4, 4), (2, 3, 1), (4, 1, 2)]
     for heads, rate, causal, window, mask, text in options(widths, RATES, [False, True], [None, 1], MASKS):
-        config, context = AttentionConfig(*heads, window, rate), Context(MASKS[mask], dropout=STREAM)
+        config, context = AttentionConfig(*heads, window=window, dropout=rate), Context(MASKS[mask], dropout=STREAM)
         yield f"Attention {text}", (partial(Attention, ops, C, config, causal=causal), x, context)
     for heads, rate, mask, text in options(widths, RATES, MASKS):
         # The mask is the memory's; neither the mask of the sequence nor its window has a say here.

@@ -64,8 +64,8 @@ def arrays_of(declaration: Declaration, sizes: dict[str, Any], rng: np.random.Ge
         shape = tuple(n for axis in argument.axes for n in (sizes[axis] if axis == "..." else (sizes[axis],)))
         arrays[argument.name] = normal(rng, *shape)
         if argument.kind == "ids":
-            below = rng.integers(sizes[argument.limit], size=shape[::-1], dtype=rng.choice([np.int32, np.int64])).T
-            arrays[argument.name] = below
+            width = (np.int32, np.int64)[rng.integers(2)]
+            arrays[argument.name] = rng.integers(sizes[argument.limit], size=shape[::-1], dtype=width).T
         elif argument.kind == "mask":
             arrays[argument.name] = read_only(rng.random(shape) >= rng.choice([0.0, 0.3, 0.6, 1.0]))
     return arrays
@@ -135,7 +135,7 @@ THE_SAME: dict[str, list[dict[str, Any]]] = {
 def test_an_axis_may_be_empty(proof: Proof, op, letter):
     """Any but the widths of tables, and what the declaration forbids."""
     rng = np.random.default_rng(0)
-    sizes = dict.fromkeys("B H T Tq Tk D Dv C C_in C_out K N V n".split(), 3) | {"...": (2,)}
+    sizes: dict[str, Any] = dict.fromkeys("B H T Tq Tk D Dv C C_in C_out K N V n".split(), 3) | {"...": (2,)}
     sizes[letter] = (2, 0) if letter == "..." else 0
     for options in THE_SAME.get(op, [{}]):
         arrays = arrays_of(declaration_of(op), sizes, rng)

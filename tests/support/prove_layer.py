@@ -33,7 +33,7 @@ def placed(layer: Layer, dtype: Any = "float64", seed: int = 0) -> FlatParameter
 
 
 def prove_layer(
-    make: Callable[[], Layer],
+    make: Callable[[], Any],
     inputs: Mapping[str, np.ndarray],
     proof: Proof,
     context: Context | None = None,

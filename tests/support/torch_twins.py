@@ -84,7 +84,7 @@ def attention(layer: Any, w: Weights, x: Tensor, context: Context) -> Tensor:
 
 def residual(norm: Any, w: Weights, x: Tensor, sublayer: Callable[[Tensor], Tensor], context: Context) -> Tensor:
     """`w` are gamma and beta."""
-    if norm.first:
+    if norm.pre_norm:
         return x + dropped(norm, sublayer(layernorm(norm, w, x, context)), context)
     return layernorm(norm, w, x + dropped(norm, sublayer(x), context), context)
 
@@ -295,7 +295,7 @@ def assert_as_configured(model: Any) -> None:
         if isinstance(layer, layers.LayerNorm):
             assert layer.eps == flat.layernorm_eps
         if isinstance(layer, layers.ResidualNorm):
-            assert (layer.first, layer.rate) == (flat.norm_first, flat.dropout)
+            assert (layer.pre_norm, layer.rate) == (flat.norm_first, flat.dropout)
         if isinstance(layer, layers.InputEmbedding):
             assert layer.rate == flat.dropout
 
