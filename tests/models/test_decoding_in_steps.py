@@ -42,12 +42,6 @@ def test_every_position_of_every_beam_up_to_the_last(config, num_beams):
     assert state.position == FIRST_ROOM + 3
 
 
-def test_past_the_second_room_of_the_cache():
-    model, prefixes = moved(replace(MODELS["post-norm"], max_length=70)), tokens(70, 2)
-    state = model.start_decoding(SOURCE, 2)
-    assert error(steps(model, state, prefixes), at_once(model, SOURCE, prefixes)) <= 1e-12
-
-
 @every_model
 def test_beams_that_move_and_sentences_that_leave(config):
     """Reordered beams go on from their new past; those of the sentences that stay can be reordered once more."""

@@ -107,12 +107,12 @@ FULL = {"everything": config(**EVERYTHING), "everything, pre-norm": config(**EVE
 
 @pytest.mark.parametrize("config", FULL.values(), ids=list(FULL))
 def test_finite_differences_of_every_parameter(proof: Proof, config):
-    """A few random coordinates of each, with everything on."""
+    """A few random coordinates of each, with everything on; `check` measures all."""
     model, batch, rng = moved(config), ragged([4, 2], [3, 4]), np.random.default_rng(0)
     _, cache = model.loss(*batch, 0.1, STREAM)
     model.loss_backward(1.0, cache)
     for name, parameter in model.parameters.named.items():
-        checked = rng.permutation(parameter.data.size)[:5]
+        checked = rng.permutation(parameter.data.size)[:3]
         values = parameter.data.reshape(-1)
         before = values[checked]
 

@@ -124,14 +124,6 @@ def test_the_same_logits_and_gradients(proof: Proof, model, batch):
         assert worst <= 1e-9, name
 
 
-def test_the_same_loss_with_label_smoothing(model, batch):
-    twin = torch_twin(model)
-    logits = twin(torch.tensor(batch.source), torch.tensor(batch.target_in))
-    criterion = nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=0)
-    expected = criterion(logits.flatten(0, 1), torch.tensor(batch.target_out).flatten())
-    assert error(model.loss(*batch, 0.1)[0], expected.item()) <= 1e-9
-
-
 @pytest.mark.parametrize(("preset", "million", "papers"), [("base", 63.1, 65), ("big", 214.2, 213)])
 def test_table_3_s_models_have_as_many_parameters_as_torch_s(preset, million, papers):
     """Counted without making them. A joined vocabulary of "about 37000 tokens" (§5.1) gives the paper's figures."""
