@@ -1,8 +1,9 @@
 """The command line: `python -m minitransformer <command>`, also installed as `minitransformer`.
 
-A command is a module with `add_parser`, which says what it takes, and a function that does it and returns the exit
-status: 0 for success, 1 where `check` finds a wrong gradient, 2 for an error that the user can mend (one line on
-standard error), 130 after Ctrl-C. A bug keeps its traceback, and `MINITRANSFORMER_DEBUG=1` shows every traceback.
+A command is a module: its docstring is what `--help` says, `add_options` says what it takes, and `run` does it and
+returns the exit status: 0 for success, 1 where `check` finds a wrong gradient, 2 for an error that the user can mend
+(one line on standard error), 130 after Ctrl-C. A bug keeps its traceback, and `MINITRANSFORMER_DEBUG=1` shows every
+traceback.
 """
 
 import os
@@ -37,7 +38,11 @@ def build_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"minitransformer {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
     for command in COMMANDS:
-        command.add_parser(commands)
+        description, _, epilog = str(command.__doc__).partition("\n\n")
+        name = command.__name__.rpartition(".")[2]
+        one = commands.add_parser(name, help=command.HELP, description=description.replace("\n", " "), epilog=epilog)
+        command.add_options(one)
+        one.set_defaults(run=command.run)
     return parser
 
 

@@ -1,15 +1,5 @@
-"""`average`: the mean of several checkpoints of one training, which often translates better than each."""
+"""Average the weights of several checkpoints of one training into one that translates.
 
-import argparse
-import os
-from pathlib import Path
-from typing import Any
-
-from ..training.checkpoint import average_checkpoints, is_step_name, list_checkpoints, save_checkpoint
-from .common import add_option, path_name, positive_int, say
-from .outputs import check_output, is_same_file
-
-EPILOG = """\
 examples:
   {program} average --last 5 runs/captions --output runs/captions/average.safetensors
   {program} average step-00003500.safetensors step-00004000.safetensors --output average.safetensors
@@ -17,20 +7,24 @@ examples:
 The paper averages the last 5 checkpoints of its base model and the last 20 of its big one.
 """
 
+import argparse
+import os
+from pathlib import Path
 
-def add_parser(commands: Any) -> None:
-    """Add the command with its options."""
-    parser = commands.add_parser(
-        "average",
-        help="average the weights of several checkpoints",
-        description="Average the weights of several checkpoints of one training into one that translates.",
-        epilog=EPILOG,
-    )
+from ..training.checkpoint import average_checkpoints, is_step_name, list_checkpoints, save_checkpoint
+from .common import Parser, add_option, path_name, positive_int, say
+from .outputs import check_output, is_same_file
+
+HELP = "average the weights of several checkpoints"
+
+
+def add_options(parser: Parser) -> None:
+    """What it takes."""
     help_text = "checkpoints, or one folder with --last"
     paths = add_option(parser, "checkpoints", "CHECKPOINT", path_name, help_text, nargs="+")
     add_option(parser, "--last", "N", positive_int, "take the last N checkpoints in the folder")
     add_option(parser, "--output", "FILE", path_name, "where the average goes", required=True)
-    parser.set_defaults(run=run, trailing=paths)
+    parser.set_defaults(trailing=paths)
 
 
 def run(args: argparse.Namespace) -> int:

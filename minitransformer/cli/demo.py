@@ -1,4 +1,11 @@
-"""`demo`: the whole way in a few minutes, from no model at all to translations and pictures."""
+"""Train a small model on the grammar's English and German, and test it on sentences it never saw.
+
+examples:
+  {program} demo
+  {program} demo --steps 100 --out runs/quick
+
+The folder gets model.safetensors, loss.png, attention.png and report.txt. Ctrl-C saves; the same command goes on.
+"""
 
 import argparse
 import re
@@ -6,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from ..atomic import remove_unfinished
 from ..data.preparation import CorpusChoice, prepare
@@ -26,6 +32,7 @@ from ..training.checkpoint import (
     save_checkpoint,
 )
 from .common import (
+    Parser,
     add_option,
     given,
     heavy_work,
@@ -39,14 +46,7 @@ from .common import (
 from .errors import INTERRUPTED
 from .train import PRESET_SETTINGS, Plan, draw_losses, train
 
-EPILOG = """\
-examples:
-  {program} demo
-  {program} demo --steps 100 --out runs/quick
-
-The folder gets model.safetensors, loss.png, attention.png and report.txt. Ctrl-C saves; the same command goes on.
-"""
-
+HELP = "train a small English→German model in a few minutes and show what it can do"
 
 CORPUS = CorpusChoice(max_length=TransformerConfig.demo().max_length)
 CONFIG = TransformerConfig.demo(CORPUS.vocab_size)
@@ -58,18 +58,11 @@ NUM_SHOWN = 5
 OUTPUTS = MODEL, *_ = ("model.safetensors", "loss.png", "attention.png", "report.txt")
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command with its options."""
-    parser = commands.add_parser(
-        "demo",
-        help="train a small English→German model in a few minutes and show what it can do",
-        description="Train a small model on the grammar's English and German, and test it on sentences it never saw.",
-        epilog=EPILOG,
-    )
+def add_options(parser: Parser) -> None:
+    """What it takes."""
     add_option(parser, "--steps", "N", positive_int, f"optimiser steps (default: {SETTINGS.steps})")
     add_option(parser, "--threads", "N", positive_int, "threads that share a batch (default: 2)")
     add_option(parser, "--out", "FOLDER", path_name, "where it goes (default: runs/demo)", default="runs/demo")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

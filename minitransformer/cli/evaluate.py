@@ -1,8 +1,16 @@
-"""`evaluate`: how good a model's translations of a test set are."""
+"""Translate a test set and compare the result with its references.
+
+examples:
+  {program} evaluate runs/captions/step-00004000.safetensors --dataset multi30k
+  {program} evaluate runs/captions/step-00004000.safetensors --dataset multi30k --split valid --beam 1
+  {program} evaluate model.safetensors --input test.en --reference test.de --output translated.de
+  {program} evaluate model.safetensors --data my_corpus --source en --target it
+
+BLEU is sacrebleu's, on text as it is; its signature says how it was computed.
+"""
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from ..data import multi30k
 from ..data.preparation import DATASETS, CorpusChoice
@@ -11,6 +19,7 @@ from ..decoding import Translator
 from ..evaluation import evaluate
 from .backend import add_backend_options, chosen_backend
 from .common import (
+    Parser,
     add_checkpoint_argument,
     add_option,
     add_translation_options,
@@ -24,25 +33,11 @@ from .common import (
 )
 from .outputs import check_output
 
-EPILOG = """\
-examples:
-  {program} evaluate runs/captions/step-00004000.safetensors --dataset multi30k
-  {program} evaluate runs/captions/step-00004000.safetensors --dataset multi30k --split valid --beam 1
-  {program} evaluate model.safetensors --input test.en --reference test.de --output translated.de
-  {program} evaluate model.safetensors --data my_corpus --source en --target it
-
-BLEU is sacrebleu's, on text as it is; its signature says how it was computed.
-"""
+HELP = "BLEU and exact matches on a test set"
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command with its options."""
-    parser = commands.add_parser(
-        "evaluate",
-        help="BLEU and exact matches on a test set",
-        description="Translate a test set and compare the result with its references.",
-        epilog=EPILOG,
-    )
+def add_options(parser: Parser) -> None:
+    """What it takes."""
     add_checkpoint_argument(parser)
     group = parser.add_argument_group("the test set")
     add_option(group, "--input", "FILE", path_name, "sentences, one a line; goes with --reference")
@@ -58,7 +53,6 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--truncate", action="store_true", help="cut sentences that are too long instead of stopping")
     add_option(parser, "--output", "FILE", path_name, "write the translations, one a line")
     add_backend_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

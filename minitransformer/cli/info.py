@@ -1,4 +1,10 @@
-"""`info`: what is in a checkpoint, or would be in a model of a preset's size."""
+"""Show what is in a checkpoint, or what a preset comes to.
+
+examples:
+  {program} info runs/demo/model.safetensors
+  {program} info --preset base
+  {program} info --preset tiny --vocab-size 4000 --length 64
+"""
 
 import argparse
 from pathlib import Path
@@ -8,34 +14,22 @@ from ..costs import flops_per_token, inference_bytes, parameter_groups, training
 from ..models import PRESETS, TransformerConfig
 from ..training import TrainingSettings
 from ..training.checkpoint import Checkpoint, load_checkpoint
-from .common import add_checkpoint_argument, add_option, as_bytes, given, positive_int, say
+from .common import Parser, add_checkpoint_argument, add_option, as_bytes, given, positive_int, say
 
 BATCH_TOKENS = 4096
 THREADS = 2
 BEAM = 4
 
-EPILOG = """\
-examples:
-  {program} info runs/demo/model.safetensors
-  {program} info --preset base
-  {program} info --preset tiny --vocab-size 4000 --length 64
-"""
+HELP = "a model's configuration, parameters, FLOPs and memory"
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command with its options."""
-    parser = commands.add_parser(
-        "info",
-        help="a model's configuration, parameters, FLOPs and memory",
-        description="Show what is in a checkpoint, or what a preset comes to.",
-        epilog=EPILOG,
-    )
+def add_options(parser: Parser) -> None:
+    """What it takes."""
     add_checkpoint_argument(parser, nargs="?")
     parser.add_argument("--preset", choices=PRESETS, help="a size instead of a checkpoint")
     help_text = "tokens of the vocabulary, with --preset (default: the preset's own)"
     add_option(parser, "--vocab-size", "N", positive_int, help_text)
     add_option(parser, "--length", "N", positive_int, "tokens in a sentence, for the costs (default: 32)", default=32)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

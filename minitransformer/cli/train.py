@@ -1,6 +1,16 @@
-"""`train`: from text to a model, and on from where a training stopped.
+"""Train a Transformer. The preset gives every hyper-parameter; each option overrides one. `info --preset NAME` shows a
+preset's sizes.
 
-An option for each hyper-parameter, for where the text comes from, and for where the training goes.
+examples:
+  {program} train --dataset multi30k --preset tiny --out runs/captions
+  {program} train --dataset grammar --target fr --preset demo --steps 1000
+  {program} train --data my_corpus --source en --target it --vocab-size 4000
+  {program} train --resume runs/captions
+  {program} train --resume runs/captions --steps 8000
+
+The folder gets the checkpoints (step-*.safetensors), log.jsonl (one line a step), loss.png, and in data/ the
+tokenizer and the token ids. Ctrl-C saves and says how to go on; a killed training goes on from its last checkpoint.
+While one runs, minitransformer.lock stands there and keeps others out.
 """
 
 import argparse
@@ -24,6 +34,7 @@ from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, Trainin
 from ..training.checkpoint import Checkpoint, latest, load_checkpoint
 from .backend import NUMPY, Backend, add_backend_options, chosen_backend
 from .common import (
+    Parser,
     add_field_options,
     add_option,
     as_bytes,
@@ -72,18 +83,7 @@ VOCAB_SIZE = 8000
 MOST_SENTENCES = 100_000_000
 """The most that the grammar writes: twenty times the paper's 4.5 million English-German, and gigabytes of tokens."""
 
-EPILOG = """\
-examples:
-  {program} train --dataset multi30k --preset tiny --out runs/captions
-  {program} train --dataset grammar --target fr --preset demo --steps 1000
-  {program} train --data my_corpus --source en --target it --vocab-size 4000
-  {program} train --resume runs/captions
-  {program} train --resume runs/captions --steps 8000
-
-The folder gets the checkpoints (step-*.safetensors), log.jsonl (one line a step), loss.png, and in data/ the
-tokenizer and the token ids. Ctrl-C saves and says how to go on; a killed training goes on from its last checkpoint.
-While one runs, minitransformer.lock stands there and keeps others out.
-"""
+HELP = "train a model on the grammar, on Multi30k or on your own text"
 
 
 @dataclass(frozen=True)
@@ -99,16 +99,9 @@ class Plan:
     backend: Backend = NUMPY
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command with all its options."""
-    parser = commands.add_parser(
-        "train",
-        help="train a model on the grammar, on Multi30k or on your own text",
-        usage="%(prog)s [OPTION ...]",
-        description="Train a Transformer. The preset gives every hyper-parameter; each option overrides one. "
-        "`info --preset NAME` shows a preset's sizes.",
-        epilog=EPILOG,
-    )
+def add_options(parser: Parser) -> None:
+    """What it takes."""
+    parser.usage = "%(prog)s [OPTION ...]"
     group = parser.add_argument_group("the run")
     add_option(group, "--out", "FOLDER", path_name, "where everything goes (default: runs/CORPUS-PRESET)")
     help_text = "go on with the training in FOLDER, or in that of --out; all but the backend is known from there"
@@ -132,7 +125,6 @@ def add_parser(commands: Any) -> None:
     add_field_options(group, TransformerConfig, MODEL_OPTIONS, PRESET_SIZES)
     group = parser.add_argument_group("the training")
     add_field_options(group, TrainingSettings, SETTINGS_OPTIONS, set().union(*PRESET_SETTINGS.values()))
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,26 +1,5 @@
-"""`translate`: sentences from the command line, a file, a pipe or the keyboard."""
+"""Translate sentences with a trained model.
 
-import argparse
-import sys
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
-
-from ..data.sentence_pairs import MAX_LINE_BYTES, decode_line, read_lines
-from ..decoding import Translation, Translator
-from .backend import add_backend_options, chosen_backend
-from .common import (
-    add_checkpoint_argument,
-    add_option,
-    add_translation_options,
-    heavy_work,
-    one_line,
-    path_name,
-    positive_int,
-    say,
-)
-from .outputs import STANDARD_INPUT, STANDARD_OUTPUT, check_output
-
-EPILOG = """\
 examples:
   {program} translate runs/demo/model.safetensors "The dog sleeps." "A cat eats a fish."
   {program} translate runs/demo/model.safetensors --file english.txt > german.txt
@@ -33,6 +12,29 @@ order, an empty line an empty one. With --n-best each sentence gives N lines: it
 over the length penalty) and the translation, between tabs.
 """
 
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ..data.sentence_pairs import MAX_LINE_BYTES, decode_line, read_lines
+from ..decoding import Translation, Translator
+from .backend import add_backend_options, chosen_backend
+from .common import (
+    Parser,
+    add_checkpoint_argument,
+    add_option,
+    add_translation_options,
+    heavy_work,
+    one_line,
+    path_name,
+    positive_int,
+    say,
+)
+from .outputs import STANDARD_INPUT, STANDARD_OUTPUT, check_output
+
+HELP = "translate sentences, with scores and attention maps if you like"
+
 
 class Line(NamedTuple):
     """A sentence and its place, for error messages."""
@@ -41,14 +43,8 @@ class Line(NamedTuple):
     place: str
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command with its options."""
-    parser = commands.add_parser(
-        "translate",
-        help="translate sentences, with scores and attention maps if you like",
-        description="Translate sentences with a trained model.",
-        epilog=EPILOG,
-    )
+def add_options(parser: Parser) -> None:
+    """What it takes."""
     add_checkpoint_argument(parser)
     sentences = parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="what to translate")
     add_option(parser, "--file", "FILE", path_name, "translate the lines of a file (UTF-8, .gz too)")
@@ -58,7 +54,7 @@ def add_parser(commands: Any) -> None:
     add_option(parser, "--batch-size", "N", positive_int, "sentences translated together (default: 64)", default=64)
     add_option(parser, "--attention", "FILE.png", path_name, "draw what each head attends to, for one sentence")
     add_backend_options(parser)
-    parser.set_defaults(run=run, trailing=sentences)
+    parser.set_defaults(trailing=sentences)
 
 
 def run(args: argparse.Namespace) -> int:
