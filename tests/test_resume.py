@@ -4,23 +4,22 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
-import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.folders import assert_same_training, contents, largest_file
-from support.processes import dead_process, wait_for
-from support.toy_training import SETTINGS, TESTS, backwards, toy_model, toy_trainer
+from support.processes import dead_process, in_a_fork, killed_at, signal_before_operation
+from support.toy_training import SETTINGS, backwards, toy_model, toy_trainer
 
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.sealed_json import seal
 from minitransformer.training import read_log
 from minitransformer.training.checkpoint import (
     CheckpointError,
+    checkpoint_path,
     latest,
     list_checkpoints,
     load_checkpoint,
@@ -48,43 +47,27 @@ def newest(folder):
     return load_checkpoint(list_checkpoints(folder)[-1])
 
 
-@contextmanager
-def running(folder, steps, *signal_at):
-    """The toy training in a process of its own, from where it begins to where it ends."""
-    arguments = [str(folder), *(str(int(n)) for n in (steps, *signal_at))]
-    command = [sys.executable, "-m", "support.toy_training", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=TESTS) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        yield process
-        process.wait(60)
+def go_on(folder, steps=SETTINGS.steps):
+    """Start or resume the toy training in `folder`, and let it end."""
+    trainer = toy_trainer(folder, replace(SETTINGS, steps=steps))
+    if latest(folder) is not None:
+        trainer.resume()
+    return trainer.train()
 
 
 def kill_and_resume(folder, moments, steps=SETTINGS.steps):
-    """Kill the training at each of `moments` in turn: after seconds (float), or at a file operation (int).
-
-    Then let it end. Returns how many kills came before that.
-    """
+    """Kill the training at each of `moments` in turn (see `killed_at`), and let it end; the kills that came in time."""
     kills = 0
     for moment in moments:
-        if isinstance(moment, int):
-            with running(folder, steps, signal.SIGKILL, moment) as process:
-                pass
-        else:
-            with running(folder, steps) as process:
-                time.sleep(moment)
-                process.kill()
-        kills += process.returncode == -signal.SIGKILL
+        kills += killed_at(moment, folder, lambda: go_on(folder, steps) and None)
         for path in list_checkpoints(folder):  # complete at any moment
             load_checkpoint(path)
-    with running(folder, steps) as process:
-        pass
-    assert process.returncode == 0
+    go_on(folder, steps)
     return kills
 
 
 def test_killed_thrice(tmp_path, uninterrupted):
-    assert kill_and_resume(tmp_path, [7, 25, 0.02]) >= 2
+    assert kill_and_resume(tmp_path, [6, 24, 0.02]) >= 2
     assert_same_training(tmp_path, uninterrupted)
 
 
@@ -92,29 +75,34 @@ def test_killed_thrice(tmp_path, uninterrupted):
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_at_random_moments(tmp_path, uninterrupted_long, seed):
     rng = random.Random(seed)
-    moments = [rng.choice([rng.uniform(0, 0.1), rng.randrange(1, 30)]) for _ in range(20)]
+    moments = [rng.choice([rng.uniform(0, 0.1), rng.randrange(29)]) for _ in range(20)]
     assert kill_and_resume(tmp_path, moments, LONG) >= 15
     assert_same_training(tmp_path, uninterrupted_long)
 
 
 @pytest.mark.slow
 def test_killed_at_every_file_operation_around_two_checkpoints(tmp_path, uninterrupted):
-    for operation in range(1, 30):
+    for operation in range(29):
         assert kill_and_resume(tmp_path / str(operation), [operation]) == 1
         assert_same_training(tmp_path / str(operation), uninterrupted)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_signal_saves_and_changes_nothing(tmp_path, uninterrupted, number):
-    with running(tmp_path, SETTINGS.steps, number, 11) as process:
-        said, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    step = newest(tmp_path).step
+    folder, said = tmp_path / "run", tmp_path / "said"
+
+    def stopped():
+        signal_before_operation(10, folder, number)
+        said.write_text(str(go_on(folder)))
+
+    assert os.waitpid(in_a_fork(stopped), 0)[1] == 0
+    step = newest(folder).step
     assert 4 < step < 8
-    assert said == f"interrupted after step {step}; saved {latest(tmp_path)}; --resume continues from there\n"
-    assert read_log(tmp_path / "log.jsonl")[-1]["step"] == step
-    assert kill_and_resume(tmp_path, []) == 0
-    assert_same_training(tmp_path, uninterrupted)
+    saved = f"saved {checkpoint_path(folder, step)}; --resume continues from there"
+    assert said.read_text() == f"interrupted after step {step}; {saved}"
+    assert read_log(folder / "log.jsonl")[-1]["step"] == step
+    go_on(folder)
+    assert_same_training(folder, uninterrupted)
 
 
 def test_stopping_twice_between_checkpoints(tmp_path, uninterrupted):
@@ -140,7 +128,7 @@ def test_no_space_left_loses_nothing(tmp_path, uninterrupted):
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "log.jsonl", "step-00000004.safetensors", "step-00000008.safetensors"
     ]  # fmt: skip
-    assert kill_and_resume(tmp_path, []) == 0
+    go_on(tmp_path)
     assert_same_training(tmp_path, uninterrupted)
 
 
@@ -186,7 +174,7 @@ def test_resuming_what_is_finished_changes_nothing(tmp_path):
 def test_killed_after_the_last_checkpoint_and_before_tidying_up(tmp_path, uninterrupted):
     shutil.copytree(uninterrupted, tmp_path, dirs_exist_ok=True)
     save_checkpoint(tmp_path / "step-00000032.safetensors", replace(newest(uninterrupted), step=32))  # not yet removed
-    assert kill_and_resume(tmp_path, []) == 0
+    go_on(tmp_path)
     assert_same_training(tmp_path, uninterrupted)
 
 
@@ -278,19 +266,26 @@ def test_a_file_that_appears_while_training_is_not_pruned(tmp_path):
         (tmp_path / "step-00000001.safetensors").write_bytes(b"weights of mine")
         return 0.0
 
-    toy_trainer(tmp_path, evaluate_bleu=drop_a_file).train()
+    toy_trainer(tmp_path, replace(SETTINGS, steps=12), evaluate_bleu=drop_a_file).train()
     assert (tmp_path / "step-00000001.safetensors").read_bytes() == b"weights of mine"
 
 
-def test_two_trainings_do_not_share_a_folder(tmp_path, uninterrupted):
+def test_two_trainings_do_not_share_a_folder(tmp_path, uninterrupted, monkeypatch):
     """The second is told who the first is; a killed one keeps nobody out."""
-    with running(tmp_path, SETTINGS.steps) as process:
-        wait_for((tmp_path / "log.jsonl").exists)
-        process.send_signal(signal.SIGSTOP)  # or it might have ended before it is met
-        trainer = toy_trainer(tmp_path)
-        who = rf"process {process.pid} since 20\S+ \S+ \(toy_training.py {tmp_path} {SETTINGS.steps}\)"
+    monkeypatch.setattr(sys, "argv", ["/bin/toy", "training"])
+
+    def paused():
+        signal_before_operation(20, tmp_path, signal.SIGSTOP)
+        go_on(tmp_path)
+
+    first = in_a_fork(paused)
+    os.waitpid(first, os.WUNTRACED)
+    try:
+        who = rf"process {first} since 20\S+ \S+ \(toy training\)"
         with pytest.raises(BlockingIOError, match=f"{tmp_path} is in use by {who}: wait until it has ended, or choose"):
-            trainer.train()
-        process.kill()
-    assert kill_and_resume(tmp_path, []) == 0
+            toy_trainer(tmp_path).train()
+    finally:
+        os.kill(first, signal.SIGKILL)
+        os.waitpid(first, 0)
+    go_on(tmp_path)
     assert_same_training(tmp_path, uninterrupted)

@@ -3,9 +3,16 @@
 import os
 
 import pytest
-from support.cli_runs import SMALL, Command, Run, write_corpus
+from support.cli_runs import SMALL, Command, Run, quick_picture, write_corpus
 
 from minitransformer.cli import main
+
+
+@pytest.fixture(autouse=True)
+def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of the time; `monkeypatch.undo()` gives a test the real ones."""
+    for name in ("plot_loss", "plot_attention"):
+        monkeypatch.setattr(f"minitransformer.plots.{name}", quick_picture)
 
 
 @pytest.fixture

@@ -149,7 +149,8 @@ def test_a_long_sentence_is_cut_if_asked(trained: Run, command: Command) -> None
     assert out.count("\n") == 1
 
 
-def test_attention_is_drawn(trained: Run, tmp_path: Path, command: Command) -> None:
+def test_attention_is_drawn(trained: Run, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
     picture = tmp_path / "maps.png"
     assert command("translate", trained.checkpoint, "The dog sleeps.", "--attention", picture)[0] == 0
     assert picture.read_bytes().startswith(PNG)

@@ -274,7 +274,6 @@ def test_following_a_message_s_advice_works(
 ) -> None:
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr("minitransformer.plots.plot_loss", lambda records, path: None)  # most of the time
     case, says = CASES[name]
     scene = Scene(tmp_path, trained.data, tmp_path / "run")
     shutil.copytree(trained.folder, scene.run)

@@ -5,32 +5,23 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support.cli_runs import Command, refuse
+from support.cli_runs import Command, make_demo_small, refuse
 from support.folders import contents
 from support.processes import dead_process
 
-from minitransformer import TrainingSettings, TransformerConfig, load_checkpoint, save_checkpoint
+from minitransformer import load_checkpoint, save_checkpoint
 from minitransformer.cli import demo, main
-from minitransformer.data import preparation
 from minitransformer.training import read_log
 from minitransformer.training.checkpoint import checkpoint_path
-
-SIZES: dict[str, Any] = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_layers": 1, "max_length": 200}
 
 
 @pytest.fixture(scope="module")
 def small_demo() -> Iterator[None]:
     """A demo of a second."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparation, "GRAMMAR_VALIDATION", 4)
-        patch.setattr(preparation, "TOKENIZER_SENTENCES", 100)
-        patch.setattr(demo, "NUM_TEST", 12)
-        patch.setattr(demo, "CONFIG", TransformerConfig(400, **SIZES))
-        patch.setattr(demo, "CORPUS", replace(demo.CORPUS, vocab_size=400, sentences=60, max_length=200))
-        patch.setattr(demo, "SETTINGS", TrainingSettings(steps=2, tokens_per_batch=1024, threads=1))
+        make_demo_small(patch.setattr)
         yield
 
 
@@ -62,7 +53,10 @@ def steps(folder: Path) -> list[int]:
     return [record["step"] for record in read_log(folder / "training" / "log.jsonl")]
 
 
-def test_the_demo_goes_its_whole_way_is_shown_again_and_goes_on(finished: Path, command: Command) -> None:
+def test_the_demo_goes_its_whole_way_is_shown_again_and_goes_on(
+    finished: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # the same pictures again
     assert {path.name for path in finished.iterdir()} == {*demo.OUTPUTS, "training"}
     model = load_checkpoint(finished / "model.safetensors")
     assert (model.optimizer, model.languages) == (None, ("en", "de"))
@@ -76,6 +70,9 @@ def test_the_demo_goes_its_whole_way_is_shown_again_and_goes_on(finished: Path, 
     assert out.count("  English ") == demo.NUM_SHOWN
     assert (finished / "report.txt").read_text(encoding="utf-8").strip() in out
     assert "going on after step 2" in out
+
+
+def test_a_finished_demo_goes_on_with_more_steps(finished: Path, command: Command) -> None:
     assert command("demo", "--out", finished, "--steps", "3")[0] == 0
     assert steps(finished) == [1, 2, 3]
 

@@ -9,24 +9,12 @@ import pytest
 from support.cli_runs import SMALL, Command, Run
 from support.first_edition import make_first_edition, make_first_edition_log
 from support.folders import assert_same_training
-from support.processes import killed_before_operation
+from support.processes import killed_at
 
-from minitransformer.atomic import atomic_write
 from minitransformer.cli import main
 from minitransformer.training.checkpoint import list_checkpoints
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills as POSIX does")
-
-
-@pytest.fixture(autouse=True)
-def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawn in no time, and written as ever."""
-
-    def draw(records: object, path: Path) -> None:
-        with atomic_write(path) as file:
-            file.write(b"a picture")
-
-    monkeypatch.setattr("minitransformer.plots.plot_loss", draw)
 
 
 @pytest.mark.parametrize("stride", [23, pytest.param(1, marks=pytest.mark.slow)])
@@ -37,7 +25,7 @@ def test_a_training_killed_anywhere_ends_as_if_it_never_was(
     for number in range(0, 1000, stride):
         folder = tmp_path / str(number)
         begin = ["train", "--data", str(trained.data), "--out", str(folder), *SMALL]
-        if not killed_before_operation(number, folder, lambda begin=begin: main(begin)):
+        if not killed_at(number, folder, lambda begin=begin: main(begin)):
             assert number > 50
             break
         status, _, err = command(*begin, *(["--resume"] if list_checkpoints(folder) else []))

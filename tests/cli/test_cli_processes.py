@@ -1,5 +1,6 @@
 """The command line as processes: signals, pipes, and what importing the package costs."""
 
+import json
 import os
 import re
 import signal
@@ -40,25 +41,36 @@ def test_ctrl_c_saves_and_says_how_to_go_on(trained: Run, tmp_path: Path) -> Non
     assert main(["train", "--resume", str(folder), "--steps", str(step + 1)]) == 0
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
-def test_a_resumed_training_computes_the_same_bits_whatever_threads_blas_may_use(
-    trained: Run, tmp_path: Path, threads: str
-) -> None:
+COMMANDS = """
+import json, sys
+from minitransformer import cli, plots
+plots.plot_loss = lambda *_: None
+for command in json.loads(sys.argv[1]):
+    assert cli.main(command) == 0
+"""
+"""A program that runs several commands, without the time that pictures take."""
+
+
+def test_a_resumed_training_computes_the_same_bits_whatever_threads_blas_may_use(trained: Run, tmp_path: Path) -> None:
     """Wide enough that BLAS would share its products among threads, which round otherwise."""
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-
-    def train(*options: str | Path) -> None:
-        subprocess.run([*PROGRAM, "train", *options], env=environment, capture_output=True, check=True, timeout=60)
-
-    wide = [*SMALL, "--d-model", "128", "--d-ff", "256", "--steps", "3", "--clip-norm", "1", "--threads", threads]
-    wide += ["--valid-interval", "100"]
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    train("--data", trained.data, "--out", whole, *wide)
-    train("--data", trained.data, "--out", stopped, *wide, "--minutes", "1e-9")
-    assert latest(stopped) == checkpoint_path(stopped, 1)
-    train("--resume", stopped, "--minutes", "60")
-    expected, resumed = (load_checkpoint(checkpoint_path(folder, 3)).parameters for folder in (whole, stopped))
-    assert all((resumed[name] == array).all() for name, array in expected.items())
+    wide = [*SMALL, "--d-model", "128", "--d-ff", "256", "--steps", "3", "--clip-norm", "1", "--valid-interval", "100"]
+    begin, resume = [], []
+    for threads in "12":
+        train = ["train", "--data", str(trained.data), *wide, "--threads", threads, "--out"]
+        whole, stopped = (str(tmp_path / f"{name} {threads}") for name in ("whole", "stopped"))
+        begin += [[*train, whole], [*train, stopped, "--minutes", "1e-9"]]
+        resume += [["train", "--resume", stopped, "--minutes", "60"]]
+    for commands in (begin, resume):
+        program = [sys.executable, "-c", COMMANDS, json.dumps(commands)]
+        subprocess.run(program, env=environment, capture_output=True, check=True, timeout=60)
+        assert latest(tmp_path / "stopped 2") == checkpoint_path(tmp_path / "stopped 2", 1 if commands is begin else 3)
+    for threads in "12":
+        expected, resumed = (
+            load_checkpoint(checkpoint_path(tmp_path / f"{name} {threads}", 3)).parameters
+            for name in ("whole", "stopped")
+        )
+        assert all((resumed[name] == array).all() for name, array in expected.items())
 
 
 INTERRUPT = """

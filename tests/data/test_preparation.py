@@ -12,7 +12,7 @@ from support.cli_runs import write_corpus
 from support.first_edition import make_first_edition
 from support.flipped import flips
 from support.folders import contents
-from support.processes import killed_before_operation
+from support.processes import killed_at
 
 from minitransformer.data.preparation import CorpusChoice, PreparedData, kept_choice, open_prepared, prepare
 from minitransformer.data.tokenizer import BPETokenizer
@@ -208,7 +208,7 @@ def test_killed_at_any_file_operation_it_is_made_the_next_time(
             shutil.rmtree(begun, ignore_errors=True)
             if before is not None:
                 shutil.copytree(before, begun)
-            if not killed_before_operation(number, begun, lambda wanted=wanted: print(prepare(begun, wanted))):
+            if not killed_at(number, begun, lambda wanted=wanted: print(prepare(begun, wanted))):
                 assert number > 30
                 break
             assert same(prepare(begun, wanted), open_prepared(expected))

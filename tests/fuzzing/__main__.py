@@ -10,6 +10,12 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+# Before NumPy, PyTorch and Triton are imported.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+os.environ.pop("TRITON_INTERPRET", None)
+TESTS, ROOT = Path(__file__).parents[1:3]
+sys.path[:0] = map(str, (TESTS, ROOT, ROOT / "lessons"))
+
 
 def main() -> int:
     """Run the attacks; 1 where something did not hold."""
@@ -17,14 +23,11 @@ def main() -> int:
     parser.add_argument("kinds", nargs="+", metavar="KIND:COUNT", help="commands or checkpoints, and how many")
     parser.add_argument("--alone", action="store_true", help="only the one of that number, and show what it says")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
-    prepare_process()
     import checkpoints
     import command_line
-    from forked import run_all, snapshot
-    from warm import warm_up
-    from world import make_world
+    from forked import run_all
+    from world import make_world, warm_up
 
     sources, wrong = {"commands": command_line.attacks, "checkpoints": checkpoints.attacks}, 0
     with tempfile.TemporaryDirectory(prefix="fuzzing-") as folder:
@@ -36,7 +39,7 @@ def main() -> int:
             first = int(number) if args.alone else 0
             attacks = sources[kind](args.seed, int(number) + args.alone, base / "world")[first:]
             statuses, complaints = Counter[int | None](), 0
-            for index, outcome, complaint in run_all(attacks, snapshot(base / "world"), base, args.workers):
+            for index, outcome, complaint in run_all(attacks, base / "world", base):
                 statuses[outcome.status] += 1
                 complaints += complaint is not None
                 if complaint or args.alone:
@@ -46,14 +49,6 @@ def main() -> int:
             print(f"{len(attacks)} {kind}, {complaints} wrong; they ended {ended}", flush=True)
             wrong += complaints
     return int(wrong > 0)
-
-
-def prepare_process() -> None:
-    """What has to be so before NumPy, PyTorch and Triton are imported; and where the packages and the tests are."""
-    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    os.environ.pop("TRITON_INTERPRET", None)
-    tests, root = Path(__file__).parents[1:3]
-    sys.path[:0] = map(str, (tests, root, root / "lessons"))
 
 
 if __name__ == "__main__":

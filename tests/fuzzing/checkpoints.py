@@ -67,12 +67,19 @@ REAL = {
 """Fields that need not be whole numbers."""
 
 
+Fine = Callable[[str], bool]
+ALWAYS: Fine = COMMANDS.__contains__
+NEVER: Fine = ().__contains__
+FOR_INFO: Fine = ("info",).__contains__
+UNLESS_RESUMED: Fine = (COMMANDS.keys() - {"resume"}).__contains__
+
+
 class Crafted(NamedTuple):
-    """A file, what was done to it, and which commands may take it."""
+    """What was done to a file, its content, made when it is wanted, and which commands may take it."""
 
     what: str
-    content: bytes
-    is_fine: Callable[[str], bool]
+    content: Callable[[], bytes]
+    is_fine: Fine
 
 
 @dataclass(frozen=True)
@@ -123,13 +130,13 @@ def attacks(seed: int, count: int, world: Path) -> list[Attack]:
         if command == "resume" and original != RESUMED:
             command = "translate"
         path = RESUMED if command == "resume" else "crafted"
-        attack = Attack(COMMANDS[command], partial(_judge, command, crafted), partial(_place, path, crafted.content))
+        attack = Attack(COMMANDS[command], partial(_judge, command, crafted), partial(_place, path, crafted))
         chosen.append(attack)
     return chosen
 
 
-def _place(path: str, content: bytes, world: Path) -> None:
-    (world / path).write_bytes(content)
+def _place(path: str, crafted: Crafted, world: Path) -> None:
+    (world / path).write_bytes(crafted.content())
 
 
 def _judge(command: str, crafted: Crafted, attack: Attack, outcome: Outcome) -> str | None:
@@ -144,7 +151,7 @@ def _descriptions(parts: Parts) -> Iterator[Crafted]:
         for value in VALUES:
             text = _with(parts.description, path, value)
             fine = partial(_is_sound, parts.description, text)
-            yield Crafted(f"{'.'.join(path)} = {value:.60}", parts.file(text), fine)
+            yield Crafted(f"{'.'.join(path)} = {value:.60}", partial(parts.file, text), fine)
 
 
 def _tokenizers(parts: Parts) -> Iterator[Crafted]:
@@ -163,8 +170,8 @@ def _tokenizers(parts: Parts) -> Iterator[Crafted]:
     }.items():
         texts[f"merges {what}"] = json.dumps({**tokenizer, "merges": others})
     for what, text in texts.items():
-        content = parts.file(json.dumps({**parts.description, "tokenizer": text}))
-        yield Crafted(f"tokenizer: {what}", content, ("info",).__contains__)
+        description = json.dumps({**parts.description, "tokenizer": text})
+        yield Crafted(f"tokenizer: {what}", partial(parts.file, description), FOR_INFO)
 
 
 def _entries(parts: Parts) -> Iterator[Crafted]:
@@ -174,19 +181,19 @@ def _entries(parts: Parts) -> Iterator[Crafted]:
         for key, values in (("shape", SHAPES), ("data_offsets", OFFSETS), ("dtype", TYPES)):
             for value in [*values, DELETE, DEEP[:2000] + DEEP[-2000:]]:
                 text = _with(parts.entries, (name, key), value)
-                fine = _without_optimizer if of_optimizer and value == '"I32"' else _never  # as many bytes
-                yield Crafted(f"{name}'s {key} = {value:.60}", parts.file(entries=text), fine)
-        yield Crafted(f"no {name}", parts.file(entries=_with(parts.entries, (name,), DELETE)), _never)
+                fine = UNLESS_RESUMED if of_optimizer and value == '"I32"' else NEVER  # as many bytes
+                yield Crafted(f"{name}'s {key} = {value:.60}", partial(parts.file, entries=text), fine)
+        yield Crafted(f"no {name}", partial(parts.file, entries=_with(parts.entries, (name,), DELETE)), NEVER)
         for other in NAMES:
             entries = {other if each == name else each: entry for each, entry in parts.entries.items()}
-            fine = _without_optimizer if of_optimizer and other.startswith(OPTIMIZER_PREFIX) else ("info",).__contains__
-            yield Crafted(f"{name} renamed {other!r:.40}", parts.file(entries=_compact(entries)), fine)
+            fine = UNLESS_RESUMED if of_optimizer and other.startswith(OPTIMIZER_PREFIX) else FOR_INFO
+            yield Crafted(f"{name} renamed {other!r:.40}", partial(parts.file, entries=_compact(entries)), fine)
         turned = [*parts.entries[name]["shape"][::-1], 1]
-        fine = _without_optimizer if of_optimizer else ("info",).__contains__
+        fine = UNLESS_RESUMED if of_optimizer else FOR_INFO
         text = _with(parts.entries, (name, "shape"), json.dumps(turned))
-        yield Crafted(f"{name}'s shape turned", parts.file(entries=text), fine)
+        yield Crafted(f"{name}'s shape turned", partial(parts.file, entries=text), fine)
     for text in ("}", "5", "[", '"x":5}', '"x":[]}', DEEP, '"__metadata__":{}}', '"__metadata__":{"x":5}}'):
-        yield Crafted(f"all entries = {text:.60}", parts.file(entries=text), _never)
+        yield Crafted(f"all entries = {text:.60}", partial(parts.file, entries=text), NEVER)
 
 
 def _arrays(parts: Parts) -> Iterator[Crafted]:
@@ -196,18 +203,20 @@ def _arrays(parts: Parts) -> Iterator[Crafted]:
             start, stop = where["data_offsets"]
             middle = start + (stop - start) // 8 * 4
             data = parts.data[:middle] + struct.pack("<f", number) + parts.data[middle + 4 :]
-            fine = _without_optimizer if entry.startswith(OPTIMIZER_PREFIX) else _never
-            yield Crafted(f"{what} in {entry}", parts.file(data=data), fine)
+            fine = UNLESS_RESUMED if entry.startswith(OPTIMIZER_PREFIX) else NEVER
+            yield Crafted(f"{what} in {entry}", partial(parts.file, data=data), fine)
     for number in (3.4e38, -3.4e38, 1e-45, 0.0):
-        yield Crafted(f"all {number}", parts.file(data=struct.pack("<f", number) * (len(parts.data) // 4)), _always)
+        yield Crafted(
+            f"all {number}", partial(parts.file, data=struct.pack("<f", number) * (len(parts.data) // 4)), ALWAYS
+        )
     for what, data in (("no", b""), ("less", parts.data[:-4]), ("more", parts.data + bytes(4))):
-        yield Crafted(f"{what} data", parts.file(data=data), _never)
+        yield Crafted(f"{what} data", partial(parts.file, data=data), NEVER)
 
 
 def _files(parts: Parts) -> Iterator[Crafted]:
     """The length of the header, as the file's first bytes say it."""
     for length in (0, 1, 100, len(parts.data), 10**8, 2**63, 2**64 - 1):
-        yield Crafted(f"a header of {length} bytes", parts.file(header_length=length), _never)
+        yield Crafted(f"a header of {length} bytes", partial(parts.file, header_length=length), NEVER)
 
 
 def _paths(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -289,15 +298,3 @@ def _is_number(value: Any, whole: bool) -> bool:
 
 def _is_whole(value: Any) -> bool:
     return _is_number(value, whole=True) and 0 <= value < 2**63
-
-
-def _never(command: str) -> bool:
-    return False
-
-
-def _always(command: str) -> bool:
-    return True
-
-
-def _without_optimizer(command: str) -> bool:
-    return command != "resume"

@@ -11,10 +11,9 @@ import os
 import random
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from forked import Attack, Outcome
 from support.cli_runs import SMALL
@@ -102,11 +101,6 @@ def named(*names: str) -> Fine:
     return lambda text: text != "" and any(_same(text, name) for name in names)
 
 
-def one_of(*words: str) -> Fine:
-    """These words."""
-    return lambda text: text in words
-
-
 def to_write(text: str) -> bool:
     """A file that may be written, in a folder that there is or that can be made."""
     return text != "" and not os.path.isdir(text) and text[-1] != "/" and _can_be_made(os.path.dirname(text))
@@ -129,74 +123,42 @@ def sentence(text: str) -> bool:
     return len(text) < 200 and not re.search("[\ud800-\udfff]", text)
 
 
-LAYERS = whole(1, PATIENCE)
-SIZE, ANY, THREADS = whole(1, 100_000), whole(1), whole(1, 1024)
-RATE, SMALL, POSITIVE = real(0, 1, below=True), real(1.2e-38, 1), real(0, 1e309, above=True)
-READABLE = named(*TEXTS, "empty", "/dev/null", "model", "run/log.jsonl")
-FINE: dict[str, Fine] = {
-    "steps": whole(0),
-    "demo steps": ANY,
-    "minutes": POSITIVE,
-    "paper minutes": real(0, 525_600, above=True),
+RULES: dict[str, Fine] = {
+    "warmup_steps valid_interval checkpoint_interval keep max_length length batch_size workers demo.steps": whole(1),
+    "steps seed window": whole(0),
+    "vocab_size d_model num_heads d_ff d_k d_v": whole(1, 100_000),
+    "num_layers num_decoder_layers": whole(1, PATIENCE),
+    "info.vocab_size": whole(3),
     "tokens_per_batch": whole(2),
     "accumulate": whole(1, 4096),
-    "label_smoothing": RATE,
-    "clip_norm": POSITIVE,
-    "warmup_steps": ANY,
-    "peak_lr": POSITIVE,
-    "beta1": RATE,
-    "beta2": RATE,
-    "eps": SMALL,
-    "seed": whole(0),
-    "threads": THREADS,
-    "workers": ANY,
-    "valid_interval": ANY,
-    "checkpoint_interval": ANY,
-    "keep": ANY,
+    "threads": whole(1, 1024),
     "sentences": whole(1, 100_000_000),
-    "translate sentences": sentence,
-    "vocab_size": SIZE,
-    "info vocab_size": whole(3),
-    "d_model": SIZE,
-    "num_heads": SIZE,
-    "d_ff": SIZE,
-    "num_layers": LAYERS,
-    "num_decoder_layers": LAYERS,
-    "d_k": SIZE,
-    "d_v": SIZE,
-    "dropout": RATE,
-    "attention_dropout": RATE,
-    "max_length": ANY,
-    "length": ANY,
-    "window": whole(0),
-    "layernorm_eps": SMALL,
-    "init_gain": real(1.2e-38, 3.4e38),
     "beam": whole(1, 1000),
-    "length_penalty": real(0, 10),
     "n_best": whole(1, 4),
-    "batch_size": ANY,
     "last": whole(1, 2),
-    "out": to_fill,
-    "work": to_fill,
-    "output": to_write,
-    "attention": to_write,
+    "minutes clip_norm peak_lr": real(0, 1e309, above=True),
+    "paper.minutes": real(0, 525_600, above=True),
+    "label_smoothing beta1 beta2 dropout attention_dropout": real(0, 1, below=True),
+    "eps layernorm_eps": real(1.2e-38, 1),
+    "init_gain": real(1.2e-38, 3.4e38),
+    "length_penalty": real(0, 10),
+    "translate.sentences": sentence,
+    "out work": to_fill,
+    "output attention": to_write,
     "resume": named("run"),
     "data": named("text"),
-    "checkpoint": named(*MODELS),
-    "checkpoints": named(*MODELS),
-    "file": READABLE,
-    "input": READABLE,
-    "reference": READABLE,
-    "source": one_of("en", "de"),
-    "target": one_of("en", "de", "tree"),
-    "device": one_of("cpu"),
-    "experiments": one_of("table1"),
+    "checkpoint checkpoints": named(*MODELS),
+    "file input reference": named(*TEXTS, "empty", "/dev/null", "model", "run/log.jsonl"),
+    "source": ("en", "de").__contains__,
+    "target": ("en", "de", "tree").__contains__,
+    "device": ("cpu",).__contains__,
+    "experiments": ("table1",).__contains__,
 }
+FINE = {name: fine for names, fine in RULES.items() for name in names.split()}
 """By an argument's name, with its command's in front where commands differ: which values may be accepted at most."""
 
 
-@dataclass(frozen=True)
-class Hostile:
+class Hostile(NamedTuple):
     """A value for an argument of a command."""
 
     command: str
@@ -253,7 +215,7 @@ def _judge(hostile: Sequence[Hostile], unclear: bool, attack: Attack, outcome: O
 
 
 def _fine(command: str, dest: str) -> Fine:
-    fine = FINE.get(f"{command} {dest}") or FINE.get(dest)
+    fine = FINE.get(f"{command}.{dest}") or FINE.get(dest)
     if fine is None:
         raise LookupError(f"which values of {command} {dest} may be accepted? FINE needs a line")
     return fine

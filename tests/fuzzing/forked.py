@@ -4,7 +4,6 @@ A command starts in 0.4 s and its fork in some milliseconds, so that hundreds ca
 may not write outside its folder, reach the network or start programs; it has so much memory, processor time and time.
 """
 
-import contextlib
 import errno
 import faulthandler
 import gc
@@ -14,11 +13,12 @@ import resource
 import shutil
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+
+from support.processes import in_a_fork
 
 from minitransformer import cli
 from paper import command
@@ -30,6 +30,7 @@ SECONDS, AT_WORK = 90, 20
 """Until a command counts as one without end, on the clock and on the processor: a hundred times what most take."""
 
 FILE_SIZE = 64 << 20
+WORKERS = 2
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 CHANGES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
 OUTSIDE = ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system", "os.posix_spawn", "os.exec")
@@ -56,10 +57,10 @@ class Outcome:
 class Attack:
     """A command, what it finds, and how to judge what it makes of it.
 
+    judge           says what is wrong with how it ended, or None; it is called in the command's folder
+    place           puts more files into its folder
     stdin           what it is given as standard input; None: closed
     stdout, stderr  file, closed or full
-    place           puts more files into its folder
-    judge           says what is wrong with how it ended, or None; it is called in the command's folder
     """
 
     argv: Sequence[str]
@@ -74,19 +75,8 @@ class Attack:
         return f"{words:.2000}\n(stdin {self.stdin!r:.60}, stdout {self.stdout}, stderr {self.stderr})"
 
 
-World = dict[str, bytes | str | None]
-"""Files by name: the content of each, where a link leads to, None for a folder."""
-
-
-def snapshot(folder: Path) -> World:
-    """What is in a folder, those above first."""
-    return {str(path.relative_to(folder)): _content(path) for path in sorted(folder.rglob("*"))}
-
-
-def run_all(
-    attacks: Sequence[Attack], world: World, base: Path, workers: int
-) -> Iterator[tuple[int, Outcome, str | None]]:
-    """Run every attack in a world of its own in the folder `base`, `workers` at a time.
+def run_all(attacks: Sequence[Attack], world: Path, base: Path) -> Iterator[tuple[int, Outcome, str | None]]:
+    """Run every attack in a copy of the folder `world` in the folder `base`, some at a time.
 
     Yields their numbers, how they ended, and what is wrong with that.
     """
@@ -94,17 +84,15 @@ def run_all(
     gc.freeze()  # so that no fork writes to what they share
     waiting, running = list(range(len(attacks)))[::-1], dict[int, int]()
     while waiting or running:
-        while waiting and len(running) < workers:
+        while waiting and len(running) < WORKERS:
             number = waiting.pop()
-            (base / str(number)).mkdir()
-            child = os.fork()
-            if child == 0:
-                _be_the_command(attacks[number], world, base / str(number))
-            running[child] = number
-        child, status = os.wait()
+            folder, attack = base / str(number), attacks[number]
+            folder.mkdir()
+            running[in_a_fork(lambda attack=attack, folder=folder: _be_the_command(attack, world, folder))] = number
+        child, ended = os.wait()
         number = running.pop(child)
         folder, attack = base / str(number), attacks[number]
-        outcome = _outcome(folder, os.waitstatus_to_exitcode(status), world)
+        outcome = _outcome(folder, os.waitstatus_to_exitcode(ended), world)
         os.chdir(folder / "world")
         yield number, outcome, common_complaint(attack, outcome) or attack.judge(attack, outcome)
         os.chdir(base)
@@ -129,11 +117,11 @@ def common_complaint(attack: Attack, outcome: Outcome) -> str | None:
     return None
 
 
-def _outcome(folder: Path, status: int, world: World) -> Outcome:
+def _outcome(folder: Path, status: int, world: Path) -> Outcome:
     out, err, denied = ((folder / name).read_text("utf-8", "replace") for name in ("out", "err", "denied"))
-    changed = [name for name, content in world.items() if _content(folder / "world" / name) != content]
-    late = "Timeout (" in err or status < 0
-    return Outcome(None if late else status, out, err, denied.splitlines(), changed)
+    names = [str(path.relative_to(world)) for path in world.rglob("*")]
+    changed = [name for name in names if _content(folder / "world" / name) != _content(world / name)]
+    return Outcome(None if status < 0 else status, out, err, denied.splitlines(), changed)
 
 
 def _content(path: Path) -> bytes | str | None:
@@ -142,79 +130,40 @@ def _content(path: Path) -> bytes | str | None:
     return path.read_bytes() if path.is_file() else None
 
 
-def _make(world: World, folder: Path) -> None:
-    folder.mkdir()
-    for name, content in world.items():
-        path = folder / name
-        if content is None:
-            path.mkdir()
-        elif isinstance(content, str):
-            path.symlink_to(content)
-        else:
-            path.write_bytes(content)
-
-
-def _be_the_command(attack: Attack, world: World, folder: Path) -> NoReturn:
-    status = 70
-    signal.alarm(SECONDS + 5)  # it should have ended by itself
+def _be_the_command(attack: Attack, world: Path, folder: Path) -> int:
+    """Its status, as Python would end it; what is killed at a limit says in `err` where it was."""
+    shutil.copytree(world, folder / "world", symlinks=True)
+    attack.place(folder / "world")
+    _take_streams(attack, folder)
+    os.chdir(folder / "world")
+    traces = open(folder / "err", "ab")  # noqa: SIM115 - until the end
+    for number in (signal.SIGXCPU, signal.SIGALRM):
+        faulthandler.register(number, file=traces, chain=True)
+    signal.alarm(SECONDS)
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    limits = {"AS": taken + MEMORY, "CPU": AT_WORK, "FSIZE": FILE_SIZE, "CORE": 0}
+    for name, value in limits.items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value + 5))
+    _stay_inside(folder / "world", folder / "denied")
+    sys.argv = ["minitransformer", *attack.argv]
     try:
-        _make(world, folder / "world")
-        attack.place(folder / "world")
-        _take_streams(attack, folder)
-        os.chdir(folder / "world")
-        traces = open(folder / "err", "ab")  # noqa: SIM115 - until the end
-        faulthandler.register(signal.SIGXCPU, file=traces, chain=True)
-        faulthandler.dump_traceback_later(SECONDS, exit=True, file=traces)
-        _set_limits()
-        _stay_inside(folder / "world", folder / "denied")
-        sys.argv = ["minitransformer", *attack.argv]
-        status = _call(attack.argv)
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-        os._exit(status)
-
-
-def _call(argv: Sequence[str]) -> int:
-    """As Python calls a program: a SystemExit's status, a traceback and 1 for another exception."""
-    try:
-        return command.main(argv[1:]) if argv[:1] == ["paper"] else cli.main(argv)
+        return command.main(attack.argv[1:]) if attack.argv[:1] == ["paper"] else cli.main(attack.argv)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
-        traceback.print_exc()
-        return 1
 
 
 def _take_streams(attack: Attack, folder: Path) -> None:
     (folder / "in").write_bytes(attack.stdin or b"")
     for name in ("out", "err", "denied"):
         (folder / name).touch()
-    for number, path, flags in (
-        (0, folder / "in", os.O_RDONLY),
-        (1, "/dev/full" if attack.stdout == "full" else folder / "out", os.O_WRONLY),
-        (2, folder / "err", os.O_WRONLY | os.O_APPEND),
-    ):
-        opened = os.open(path, flags)
-        os.dup2(opened, number)
-        os.close(opened)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 - until the end
-    closed = {"stdin": attack.stdin is None, "stdout": attack.stdout == "closed", "stderr": attack.stderr == "closed"}
-    for name in (name for name, is_closed in closed.items() if is_closed):
-        getattr(sys, name).close()
-        setattr(sys, name, None)  # as Python has it
-
-
-def _set_limits() -> None:
-    taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    for limit, value in (
-        (resource.RLIMIT_AS, taken + MEMORY),
-        (resource.RLIMIT_CPU, AT_WORK),
-        (resource.RLIMIT_FSIZE, FILE_SIZE),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        resource.setrlimit(limit, (value, value + 5))
+    os.dup2(os.open(folder / "in", os.O_RDONLY), 0)
+    os.dup2(os.open("/dev/full" if attack.stdout == "full" else folder / "out", os.O_WRONLY), 1)
+    os.dup2(os.open(folder / "err", os.O_WRONLY | os.O_APPEND), 2)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(attack, name) in (None, "closed"):
+            getattr(sys, name).close()
+            setattr(sys, name, None)  # as Python has it
 
 
 def _stay_inside(folder: Path, denied: Path) -> None:

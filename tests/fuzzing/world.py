@@ -1,15 +1,32 @@
-"""The files among which commands are tried: a small training, its text, and what nobody should give to a command."""
+"""What commands are tried on: a small training, its text, and what nobody should give to a command.
 
-import os
+And what is imported and made small once, so that their forks need not do it.
+"""
+
+import contextlib
+import importlib
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
-from support.cli_runs import SMALL, write_corpus
+from support.cli_runs import SMALL, make_demo_small, quick_picture, write_corpus
 
-from minitransformer import RecurrentConfig, RecurrentTranslator, load_checkpoint, save_checkpoint
-from minitransformer.cli import main
+from minitransformer import RecurrentConfig, RecurrentTranslator, check, load_checkpoint, plots, save_checkpoint
+from minitransformer.cli import demo, main
+from minitransformer.data.preparation import CorpusChoice
+from minitransformer.training import TrainingSettings, trainer
 from minitransformer.training.checkpoint import Checkpoint
+from paper import command, experiments
+from paper.experiment import Task
+from paper.trials.run import Interrupted
+from paper.trials.runner import Runner
+from paper.trials.trial import Evaluation, Trial
+
+LAZY = ("safetensors.numpy", "sacrebleu", "tqdm.std", "threadpoolctl")
+"""PyTorch is not among them: few cases need it, and with it every fork would take twice as long."""
 
 ESCAPES = "\x1b[31mred\x1b[0m"
 """What turns a terminal's text red."""
@@ -26,12 +43,8 @@ def make_world(folder: Path) -> None:
     """A training of 4 steps in `run` on the text in `text`, and files of every other sort beside it."""
     folder.mkdir()
     text, run = write_corpus(folder / "text"), folder / "run"
-    before = Path.cwd()
-    os.chdir(folder)  # the training notes where its text is
-    try:
+    with contextlib.chdir(folder):  # the training notes where its text is
         assert main(["train", "--data", "text", "--out", "run", *SMALL]) == 0
-    finally:
-        os.chdir(before)
     checkpoint = run / "step-00000004.safetensors"
     shutil.copy(checkpoint, folder / "model")
     shutil.copy(run / "step-00000002.safetensors", folder / "old")
@@ -59,3 +72,37 @@ def _write_recurrent(path: Path, trained: Checkpoint) -> None:
     model.parameters.data *= np.float32(2)
     weights, state = model.parameters.state_dict(), {"languages": ["en", "de"]}
     save_checkpoint(path, Checkpoint(config.to_dict(), weights, tokenizer=trained.tokenizer, state=state))
+
+
+def warm_up() -> None:
+    """Import what commands import when they need it, and let trainings, check and paper be as small as they can be."""
+    for name in LAZY:
+        importlib.import_module(name)
+    plots.page.text_width("a line, so that the fonts are known", 10)
+    plots.plot_loss = quick_picture
+    make_demo_small(setattr)
+    trainer.StopRequest = lambda: contextlib.nullcontext(SimpleNamespace(requested=True))  # Ctrl-C in every first step
+    check.run_checks = lambda report: []
+    for name in experiments.EXPERIMENTS:
+        experiments.EXPERIMENTS[name] = _small_experiment(name)  # type: ignore[assignment]
+    command.OUT = Path("report")  # where it writes unless told otherwise: not beside its code
+    Runner._run_side_by_side = _interrupted  # type: ignore[method-assign]
+
+
+def _small_experiment(name: str) -> SimpleNamespace:
+    def trials(task: Task, scale: float) -> Sequence[Trial]:
+        text = CorpusChoice(vocab_size=400, sentences=100, max_length=160) if task.name == "grammar" else task.text
+        settings = TrainingSettings(steps=2, tokens_per_batch=512, peak_lr=1e-3, threads=1)
+        return [Trial(name, text, demo.CONFIG, settings, (Evaluation(sentences=4, beam=1),))]
+
+    def draw(findings: dict[str, Any], folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+
+    return SimpleNamespace(
+        NAME=name, TITLE=name, MINUTES=1.0, ALONE=2.0, trials=trials, find=lambda context: {}, draw=draw,
+        report=lambda findings: [ESCAPES],
+    )  # fmt: skip
+
+
+def _interrupted(*_: object) -> None:
+    raise Interrupted

@@ -4,10 +4,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minitransformer import TrainingSettings, TransformerConfig
+from minitransformer.atomic import atomic_write
+from minitransformer.cli import demo
+from minitransformer.data import preparation
 from minitransformer.grammar import pairs
 
 SMALL = [
@@ -43,6 +48,23 @@ def write_corpus(folder: Path, train: int = 200, valid: int = 8, test: int = 6) 
             text = "".join(pair[side] + "\n" for pair in chosen)
             (folder / f"{split}.{suffix}").write_text(text, encoding="utf-8")
     return folder
+
+
+def make_demo_small(patch: Callable[[Any, str, Any], None]) -> None:
+    """A demo of a second; `patch` is `setattr`, or does the same for a while."""
+    sizes: dict[str, Any] = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_layers": 1, "max_length": 200}
+    patch(preparation, "GRAMMAR_VALIDATION", 4)
+    patch(preparation, "TOKENIZER_SENTENCES", 100)
+    patch(demo, "NUM_TEST", 12)
+    patch(demo, "CONFIG", TransformerConfig(400, **sizes))
+    patch(demo, "CORPUS", replace(demo.CORPUS, vocab_size=400, sentences=60, max_length=200))
+    patch(demo, "SETTINGS", TrainingSettings(steps=2, tokens_per_batch=1024, threads=1))
+
+
+def quick_picture(*arguments: object, **_: object) -> None:
+    """In the place of `plot_loss` and `plot_attention`: drawn in no time, and written as ever."""
+    with atomic_write(next(each for each in arguments if isinstance(each, str | Path))) as file:
+        file.write(b"a picture")
 
 
 def refuse(command: Command, *arguments: str | os.PathLike[str], says: str) -> str:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -40,19 +41,35 @@ def signal_before_operation(number: int, folder: Path, signal_number: int = sign
     sys.addaudithook(hook)
 
 
-def killed_before_operation(number: int, folder: Path, work: Callable[[], int | None]) -> bool:
-    """Whether a fork that does `work` was killed: it is, just before its operation `number` on a file of `folder`.
-
-    An exception in `work`, or another result than None and 0, fails.
-    """
+def in_a_fork(work: Callable[[], int | None]) -> int:
+    """Start a fork that does `work`; its number. An exception makes its status 1, a result is its status."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            signal_before_operation(number, folder)
             status = work() or 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(status)
+    return child
+
+
+def killed_at(moment: float, folder: Path, work: Callable[[], int | None]) -> bool:
+    """Whether a fork that does `work` was killed before its end, which must be a good one.
+
+    It is killed after `moment` seconds, or for an int just before that operation on a file of `folder`.
+    """
+
+    def killed_work() -> int | None:
+        if isinstance(moment, int):
+            signal_before_operation(moment, folder)
+        return work()
+
+    child = in_a_fork(killed_work)
+    if not isinstance(moment, int):
+        time.sleep(moment)
+        os.kill(child, signal.SIGKILL)
     ended = os.waitpid(child, 0)[1]
     assert ended in (0, signal.SIGKILL)
     return ended == signal.SIGKILL

@@ -1,25 +1,16 @@
-"""A training of a second or so: a tiny model learns to write a sequence of ids backwards.
+"""A training of a second or so: a tiny model learns to write a sequence of ids backwards."""
 
-As a program, `python -m support.toy_training FOLDER STEPS [SIGNAL N]` starts the training in FOLDER or resumes
-it, and says "ready" when it begins. With N it sends itself that signal
-just before its Nth operation on a file of the folder.
-"""
-
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from support.processes import signal_before_operation
 
 from minitransformer.data import BPETokenizer
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.training import Trainer, TrainingSettings
-from minitransformer.training.checkpoint import latest
 
-TESTS = Path(__file__).parents[1]
 SETTINGS = TrainingSettings(
     steps=40, tokens_per_batch=64, accumulate=2, warmup_steps=10, peak_lr=0.01, clip_norm=1.0, seed=5, threads=2,
     valid_interval=9, checkpoint_interval=4, keep=2,
@@ -50,19 +41,3 @@ def toy_trainer(folder: Path | None, settings: TrainingSettings = SETTINGS, **op
     dataset = options.pop("dataset", None) or backwards(150, seed=0)
     options = {"valid": backwards(20, seed=1), "tokenizer": TOKENIZER, "progress": False} | options
     return Trainer(model, dataset, settings, folder=folder, **options)
-
-
-def main(folder: Path, steps: int, *signal_at: int) -> None:
-    """Start or resume the training in `folder`."""
-    trainer = toy_trainer(folder, replace(SETTINGS, steps=steps))
-    if latest(folder) is not None:
-        trainer.resume()
-    print("ready", flush=True)
-    if signal_at:
-        signal_number, number = signal_at
-        signal_before_operation(number - 1, folder, signal_number)
-    print(trainer.train())
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))
