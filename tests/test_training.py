@@ -16,7 +16,7 @@ from minitransformer.layers import DropoutStream
 from minitransformer.training import DataParallel, TrainingDiverged, read_log
 from minitransformer.training.checkpoint import list_checkpoints, load_checkpoint
 from minitransformer.training.optimizer import Adam, noam
-from minitransformer.training.signals import StopRequest
+from minitransformer.training.terminal import stop_request
 
 
 def trained(threads, accumulate=2, steps=6, **options):
@@ -254,7 +254,7 @@ def test_folder_that_cannot_be_written(tmp_path):
 
 
 def test_a_signal_is_kept_until_asked_for_and_the_second_acts():
-    with StopRequest() as stop:
+    with stop_request() as stop:
         assert not stop.requested
         signal.raise_signal(signal.SIGINT)
         assert stop.requested
@@ -266,7 +266,7 @@ def test_a_signal_is_kept_until_asked_for_and_the_second_acts():
 def test_an_ignored_signal_stays_ignored():
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with StopRequest() as stop:
+        with stop_request() as stop:
             signal.raise_signal(signal.SIGINT)
         assert not stop.requested
     finally:

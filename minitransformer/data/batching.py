@@ -64,15 +64,17 @@ class Batch:
         end = np.cumsum(tokens)
         boundaries = np.arange(1, n) * tokens.sum() / n
         cuts = np.searchsorted(end - tokens / 2, boundaries)  # a row goes where its middle lies
-        edges = np.unique([0, *cuts, len(tokens)])
-        return [self._rows(start, stop) for start, stop in pairwise(edges.tolist())]
+        edges = np.unique([0, *cuts, len(tokens)]).tolist()
+        arrays = (self.source, self.target_in, self.target_out)
+        return [
+            Batch(*(_trimmed(ids[start:stop]) for ids in arrays), first=self.first + start)
+            for start, stop in pairwise(edges)
+        ]
 
-    def _rows(self, start: int, stop: int) -> "Batch":
-        width, target_width = (
-            np.count_nonzero(ids[start:stop], axis=1).max() for ids in (self.source, self.target_out)
-        )
-        parts = (self.source[:, :width], self.target_in[:, :target_width], self.target_out[:, :target_width])
-        return Batch(*(np.ascontiguousarray(ids[start:stop]) for ids in parts), first=self.first + start)
+
+def _trimmed(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows of ids without the columns on their right that are all padding."""
+    return np.ascontiguousarray(ids[:, : np.count_nonzero(ids, axis=1).max()])
 
 
 def pad(sequences: Sequence[ArrayLike], pad_id: int = PAD_ID) -> NDArray[np.int64]:
@@ -160,7 +162,7 @@ class Batches:
 
     def batch(self, epoch: int, index: int) -> Batch:
         """Batch `index` of `epoch`, without making those before it."""
-        sources, targets = zip(*(self._dataset[int(i)] for i in self.indices(epoch, index)), strict=True)
+        sources, targets = zip(*map(self._dataset.__getitem__, self.indices(epoch, index)), strict=True)
         return collate(sources, targets)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:

@@ -2,7 +2,7 @@
 
 The files are downloaded from the dataset's own repository, at a pinned commit, and each is held to its SHA-256.
 This project does not redistribute them: the dataset states no licence, and its README allows non-commercial
-research and education. `from_folder` reads files that are already on disk.
+research and education. `corpus_from_folder` reads files that are already on disk.
 """
 
 import http.client
@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from ..atomic import atomic_write
-from .sentence_pairs import Corpus, ParallelFiles, corpus_from_folder
+from .sentence_pairs import Corpus, ParallelFiles
 from .token_dataset import file_sha256, sha256
 
 COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
@@ -49,7 +49,8 @@ def load(
     another language or a file that is not the pinned one, TimeoutError where the server sends nothing for
     `timeout` seconds, ConnectionError where a download takes more than `limit` seconds or fails otherwise.
     """
-    _check_language(language)
+    if language not in LANGUAGES:
+        raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, got {language!r}")
     folder = Path(cache_dir) if cache_dir is not None else default_cache_dir()
 
     def files(split: str) -> ParallelFiles:
@@ -59,21 +60,10 @@ def load(
     return Corpus(*map(files, SPLITS))
 
 
-def from_folder(folder: str | os.PathLike[str], language: str = "de") -> Corpus:
-    """The same from files on disk, plain or `.gz`, of any content; raises as `corpus_from_folder`."""
-    _check_language(language)
-    return corpus_from_folder(folder, "en", language)
-
-
 def default_cache_dir() -> Path:
     """Where downloads are kept: under `$XDG_CACHE_HOME`, or `~/.cache`."""
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "minitransformer" / "multi30k"
-
-
-def _check_language(language: str) -> None:
-    if language not in LANGUAGES:
-        raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, got {language!r}")
 
 
 def _cached(path: Path, base_url: str, timeout: float, limit: float) -> Path:

@@ -37,8 +37,22 @@ class ParallelFiles:
     target: Path
 
     def read(self) -> Iterator[SentencePair]:
-        """Stream the sentence pairs; raises as `read_parallel` does."""
-        return read_parallel(self.source, self.target)
+        """Stream the sentence pairs.
+
+        Raises ValueError where a file is empty or ends before the other, besides what `read_lines` raises.
+        """
+        number = 0
+        with closing(read_lines(self.source)) as sources, closing(read_lines(self.target)) as targets:
+            for number, (source, target) in enumerate(zip_longest(sources, targets), start=1):
+                if source is None or target is None:
+                    shorter, longer = (self.source, self.target)[:: 1 if source is None else -1]
+                    raise ValueError(
+                        f"{shorter} ends after {number - 1} lines, but {longer} has a line {number}: "
+                        "parallel files must have as many lines"
+                    )
+                yield SentencePair(source, target)
+        if number == 0:
+            raise ValueError(f"{self.source} and {self.target} are empty")
 
 
 @dataclass(frozen=True)
@@ -78,25 +92,6 @@ def corpus_from_folder(folder: StrPath, source: str, target: str) -> Corpus:
 
 def _plain_or_compressed(path: Path) -> Path | None:
     return next((each for each in (path, path.with_name(f"{path.name}.gz")) if each.is_file()), None)
-
-
-def read_parallel(source: StrPath, target: StrPath) -> Iterator[SentencePair]:
-    """Stream the sentence pairs of two line-aligned files (see `read_lines`).
-
-    Raises ValueError where a file is empty or ends before the other, besides what `read_lines` raises.
-    """
-    number = 0
-    with closing(read_lines(source)) as source_lines, closing(read_lines(target)) as target_lines:
-        for number, (source_line, target_line) in enumerate(zip_longest(source_lines, target_lines), start=1):
-            if source_line is None or target_line is None:
-                shorter, longer = (source, target) if source_line is None else (target, source)
-                raise ValueError(
-                    f"{shorter} ends after {number - 1} lines, but {longer} has a line {number}: "
-                    "parallel files must have as many lines"
-                )
-            yield SentencePair(source_line, target_line)
-    if number == 0:
-        raise ValueError(f"{source} and {target} are empty")
 
 
 def read_lines(path: StrPath) -> Generator[str]:

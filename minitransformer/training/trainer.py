@@ -35,10 +35,9 @@ from .checkpoint import (
     save_checkpoint,
 )
 from .optimizer import Adam
-from .progress import Progress
 from .settings import TrainingSettings
-from .signals import StopRequest
 from .step import DataParallel, TrainingDiverged, training_step
+from .terminal import progress_bar, say_above, show_step, stop_request
 from .training_log import LOG_NAME, TrainingLog
 
 
@@ -157,9 +156,9 @@ class Trainer:
         earlier = log.seconds
         reason = "finished" if self.step >= settings.steps else None
         with (
-            StopRequest() as stop,
+            stop_request() as stop,
             DataParallel(self.model, settings.threads) as workers,
-            Progress(self.step, settings.steps, self.progress) as progress,
+            progress_bar(self.step, settings.steps, self.progress) as bar,
         ):
             while reason is None:
                 record = self._train_step(workers)
@@ -173,7 +172,7 @@ class Trainer:
                 if reason is None and stop.requested:
                     reason = "interrupted"
                 log.write(record | {"seconds": earlier + perf_counter() - start})
-                progress.show(record)
+                show_step(bar, record)
                 if reason is not None or self.step % settings.checkpoint_interval == 0:
                     log.sync()
                     self._save()
@@ -181,7 +180,7 @@ class Trainer:
                     self.on_validation()
             outcome = TrainingOutcome(self.step, reason, self.last_checkpoint)
             if reason != "finished":
-                progress.say(str(outcome))
+                say_above(bar, str(outcome))
         return outcome
 
     def _train_step(self, workers: DataParallel) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from minitransformer.data import BPETokenizer, multi30k
 from minitransformer.data.batching import Batch, Batches
-from minitransformer.data.sentence_pairs import Corpus
+from minitransformer.data.sentence_pairs import Corpus, corpus_from_folder
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.models import TransformerConfig
 
@@ -74,7 +74,7 @@ def load_batches(path: str) -> list[Batch]:
 
 def real_text(folder: str | None) -> Corpus:
     """Multi30k English→German from a folder, or downloaded."""
-    return multi30k.from_folder(folder, "de") if folder else multi30k.load("de")
+    return corpus_from_folder(folder, "en", "de") if folder else multi30k.load("de")
 
 
 def sources(num_sentences: int) -> np.ndarray:

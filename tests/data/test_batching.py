@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from support.multi30k_files import multi30k_dir
 
 from minitransformer.data.batching import BOS_ID, EOS_ID, Batch, Batches, collate, pad
-from minitransformer.data.multi30k import from_folder
+from minitransformer.data.sentence_pairs import corpus_from_folder
 from minitransformer.data.token_dataset import TokenDataset
 
 SENTENCE = st.lists(st.integers(3, 99), max_size=12)
@@ -193,7 +193,7 @@ def test_little_padding_on_real_text() -> None:
     folder = multi30k_dir()
     if folder is None:
         pytest.skip("Multi30k is not on this machine: set MULTI30K_DIR to the folder of its .gz files")
-    words = [(source.split(), target.split()) for source, target in from_folder(folder).train.read()]
+    words = [(source.split(), target.split()) for source, target in corpus_from_folder(folder, "en", "de").train.read()]
     pairs = [([3] * len(source), [3] * len(target)) for source, target in words]
     assert padding(list(Batches(TokenDataset.from_pairs(pairs), 4_096).epoch(0))) < 0.08
 

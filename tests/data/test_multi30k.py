@@ -9,9 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from support.folders import contents
 from support.multi30k_files import multi30k_dir
 
 from minitransformer.data import multi30k
+from minitransformer.data.sentence_pairs import corpus_from_folder
 
 FILES = {name: gzip.compress(f"text of {name}\n".encode(), mtime=0) for name in multi30k.SHA256}
 
@@ -49,19 +51,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        match fault:
-            case "tampered":
-                self.wfile.write(content[:-1] + bytes([content[-1] ^ 1]))
-            case "truncated":
-                self.wfile.write(content[:-7])
-            case "stalled":
-                self.wfile.write(content[:-7])
-                self.wfile.flush()
-                self.server.closing.wait(10)
-            case "slow":
-                self.trickle(content)
-            case _:
-                self.wfile.write(content)
+        if fault == "slow":
+            self.trickle(content)
+            return
+        sent = {"tampered": content[:-1] + bytes([content[-1] ^ 1]), "truncated": content[:-7], "stalled": content[:-7]}
+        self.wfile.write(sent.get(str(fault), content))
+        if fault == "stalled":
+            self.wfile.flush()
+            self.server.closing.wait(10)
 
     def trickle(self, content: bytes) -> None:
         """Send a byte now and then, always before the client's patience with one is at its end."""
@@ -90,16 +87,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread.join()
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    """Everything in a folder."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.is_dir() else {}
-
-
 @pytest.mark.parametrize("language", ["de", "fr"])
 def test_downloads_once(server: Server, tmp_path: Path, language: str) -> None:
     corpus = multi30k.load(language, tmp_path / "cache", server.url)
     names = [f"{split}.{suffix}.gz" for split in multi30k.SPLITS for suffix in ("en", language)]
-    assert files(tmp_path / "cache") == {name: FILES[name] for name in names}
+    assert contents(tmp_path / "cache") == {name: FILES[name] for name in names}
     assert list(corpus.train.read()) == [("text of train.en.gz", f"text of train.{language}.gz")]
     assert list(corpus.valid.read()) == [("text of val.en.gz", f"text of val.{language}.gz")]
     assert corpus.test is not None
@@ -114,7 +106,7 @@ def test_a_damaged_file_in_the_cache_is_downloaded_again(server: Server, tmp_pat
     (tmp_path / "val.de.gz").write_bytes(FILES["val.de.gz"][:-1])
     multi30k.load("de", tmp_path, server.url)
     assert server.requested == ["val.de.gz"]
-    assert files(tmp_path)["val.de.gz"] == FILES["val.de.gz"]
+    assert contents(tmp_path)["val.de.gz"] == FILES["val.de.gz"]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +133,7 @@ def test_a_bad_download_is_one_sentence_and_leaves_nothing(
     sentence = message.format(expected=expected, actual=actual, short=len(content) - 7, size=len(content))
     assert str(caught.value).endswith(sentence)
     kept = ["train.de.gz", "train.en.gz", "val.en.gz"]  # what arrived before is whole, and is not asked for again
-    assert files(tmp_path) == {name: FILES[name] for name in kept}
+    assert contents(tmp_path) == {name: FILES[name] for name in kept}
     server.faults.clear()
     server.requested.clear()
     multi30k.load("de", tmp_path, server.url)
@@ -156,7 +148,7 @@ def test_a_server_that_never_ends_is_left(server: Server, tmp_path: Path, fault:
     server.faults["val.de.gz"] = fault
     with pytest.raises(ConnectionError, match=rf"download {server.url}/val\.de\.gz: it took more than 0.5 seconds"):
         multi30k.load("de", tmp_path, server.url, limit=0.5)
-    assert "val.de.gz" not in files(tmp_path)
+    assert "val.de.gz" not in contents(tmp_path)
 
 
 def test_a_server_that_sends_too_much(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,11 +165,8 @@ def test_no_server(tmp_path: Path) -> None:
 
 
 def test_only_the_languages_it_has(tmp_path: Path) -> None:
-    message = "language must be one of de, fr, got 'cs'"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="language must be one of de, fr, got 'cs'"):
         multi30k.load("cs", tmp_path)
-    with pytest.raises(ValueError, match=message):
-        multi30k.from_folder(tmp_path, "cs")
 
 
 def test_default_cache_dir(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +185,7 @@ def test_the_real_files_are_the_pinned_ones() -> None:
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == pinned, name
     for language in multi30k.LANGUAGES:
         corpus = multi30k.load(language, cache_dir=folder, base_url="http://127.0.0.1:1")  # nothing to download
-        assert corpus == multi30k.from_folder(folder, language)
+        assert corpus == corpus_from_folder(folder, "en", language)
         assert corpus.test is not None
         sizes = [sum(1 for _ in files.read()) for files in (corpus.train, corpus.valid, corpus.test)]
         assert sizes == [29_000, 1_014, 1_000]

@@ -190,7 +190,7 @@ PROGRAM = textwrap.dedent(
     from tqdm.std import tqdm
     from test_token_dataset import WordTokenizer
     from minitransformer.data.batching import Batches
-    from minitransformer.data.sentence_pairs import read_parallel
+    from minitransformer.data.sentence_pairs import ParallelFiles
     from minitransformer.data.token_dataset import TokenDataset
 
     how, folder, megabytes = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -199,7 +199,7 @@ PROGRAM = textwrap.dedent(
     status = dict(line.split(":") for line in open("/proc/self/status"))
     limit = int(status["VmData"].split()[0]) * 1024 + megabytes * 2**20
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    pairs = read_parallel(folder + "/text.en", folder + "/text.de")
+    pairs = ParallelFiles(folder + "/text.en", folder + "/text.de").read()
     if how == "at once":
         pairs = list(pairs)
     dataset = TokenDataset.build(pairs, WordTokenizer(), folder + "/ids")

@@ -81,7 +81,7 @@ def warm_up() -> None:
     plots.page.text_width("a line, so that the fonts are known", 10)
     plots.plot_loss = quick_picture
     make_demo_small(setattr)
-    trainer.StopRequest = lambda: contextlib.nullcontext(SimpleNamespace(requested=True))  # Ctrl-C in every first step
+    trainer.stop_request = lambda: contextlib.nullcontext(SimpleNamespace(requested=True))  # Ctrl-C in every first step
     check.run_checks = lambda report: []
     for name in experiments.EXPERIMENTS:
         experiments.EXPERIMENTS[name] = _small_experiment(name)  # type: ignore[assignment]

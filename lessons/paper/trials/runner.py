@@ -28,7 +28,7 @@ from minitransformer.ops import Ops, numpy_ops
 from minitransformer.sealed_json import seal, unseal
 from minitransformer.training import LOG_NAME
 from minitransformer.training.checkpoint import CheckpointError, list_checkpoints
-from minitransformer.training.signals import StopRequest
+from minitransformer.training.terminal import stop_request
 from minitransformer.visible import visible
 
 from .run import Interrupted, run_trial
@@ -129,7 +129,7 @@ class Runner:
         """A process for each trial, `workers` at a time; a signal lets them save and ends all."""
         context = multiprocessing.get_context("spawn")
         queue, running = list(waiting), dict[int, tuple[BaseProcess, Trial, float]]()
-        with StopRequest() as stop:
+        with stop_request() as stop:
             while running or (queue and not stop.requested):
                 while queue and len(running) < self.workers and not stop.requested:
                     trial = queue.pop(0)

@@ -1,0 +1,61 @@
+"""A training at a terminal: the progress bar on standard error, and Ctrl-C without harm."""
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+from ..visible import visible
+
+FIGURES = {"validation_loss": "validation loss", "perplexity": "perplexity", "bleu": "BLEU"}
+
+
+@contextmanager
+def stop_request() -> Iterator[SimpleNamespace]:
+    """Within it SIGINT (Ctrl-C) and SIGTERM only set `requested` of what it yields; a second one acts as without it.
+
+    A signal that was ignored, as SIGINT is for a shell's background jobs, stays ignored. Outside the main thread,
+    where Python allows no handlers, nothing is changed.
+    """
+    stop, previous = SimpleNamespace(requested=False), dict[int, Any]()
+
+    def request(number: int, frame: FrameType | None) -> None:
+        stop.requested = True
+        signal.signal(number, previous[number])
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                previous[number] = signal.signal(number, request) or signal.SIG_DFL
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def progress_bar(step: int, steps: int, enabled: bool = True) -> Any:
+    """tqdm's bar over the optimiser steps, drawn rarely if standard error is a file."""
+    from tqdm.std import tqdm
+
+    interval = 0.2 if sys.stderr.isatty() else 30.0
+    return tqdm(total=steps, initial=step, unit="step", disable=not enabled, mininterval=interval, dynamic_ncols=True)
+
+
+def show_step(bar: Any, record: dict[str, Any]) -> None:
+    """Advance the bar by one step and show its log record; the figures of a validation get a line above it."""
+    loss, speed, rate = record["loss"], record["tokens_per_second"], record["learning_rate"]
+    bar.set_postfix_str(f"loss {loss:.3f}, {speed:,.0f} tokens/s, lr {rate:.2e}", refresh=False)
+    bar.update()
+    figures = ", ".join(f"{label} {record[key]:.2f}" for key, label in FIGURES.items() if key in record)
+    if figures:
+        say_above(bar, f"step {record['step']}: {figures}")
+
+
+def say_above(bar: Any, line: str) -> None:
+    """Write a line above the bar."""
+    if not bar.disable:
+        bar.write(visible(line), file=sys.stderr)
