@@ -64,32 +64,20 @@ __all__ = [
     "save_checkpoint",
 ]
 
-_HOMES = {
-    "training.checkpoint": (
-        "Checkpoint",
-        "CheckpointError",
-        "average_checkpoints",
-        "load_checkpoint",
-        "save_checkpoint",
-    ),
-    "data.batching": ("Batch", "Batches"),
-    "data.token_dataset": ("TokenDataset",),
-    "data.tokenizer": ("BPETokenizer",),
-    "evaluation": ("evaluate",),
-    "gradcheck": ("check_gradients",),
-    "models": (
-        "ConvolutionalConfig",
-        "ConvolutionalTranslator",
-        "RecurrentConfig",
-        "RecurrentTranslator",
-        "Transformer",
-        "TransformerConfig",
-    ),
-    "training": ("Trainer", "TrainingDiverged", "TrainingSettings"),
-    "decoding": ("Translator",),
+_NAMES_IN = {
+    "data.batching": "Batch Batches",
+    "data.token_dataset": "TokenDataset",
+    "data.tokenizer": "BPETokenizer",
+    "decoding": "Translator",
+    "evaluation": "evaluate",
+    "gradcheck": "check_gradients",
+    "models": "ConvolutionalConfig ConvolutionalTranslator RecurrentConfig RecurrentTranslator Transformer "
+    "TransformerConfig",
+    "training": "Trainer TrainingDiverged TrainingSettings",
+    "training.checkpoint": "Checkpoint CheckpointError average_checkpoints load_checkpoint save_checkpoint",
 }
+_HOME_OF = {name: module for module, names in _NAMES_IN.items() for name in names.split()}
 _MODULES = ("data", "decoding", "gradcheck", "layers", "models", "ops", "plots", "training")
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ import argparse
 import os
 from pathlib import Path
 
-from ..training.checkpoint import average_checkpoints, is_step_name, list_checkpoints, save_checkpoint
+from ..training.checkpoint import average_checkpoints, list_checkpoints, save_checkpoint, step_of
 from .common import Parser, add_option, path_name, positive_int, say
 from .outputs import check_output, is_same_file
 
@@ -45,7 +45,7 @@ def check_paths(output: Path, paths: list[Path]) -> None:
     for path in paths:
         if sum(path == other or is_same_file(path, other) for other in paths) > 1:
             raise ValueError(f"{path} is given twice: an average takes each checkpoint once")
-    if is_step_name(output) or is_step_name(Path(os.path.realpath(output))):
+    if any(step_of(path) is not None for path in (output, Path(os.path.realpath(output)))):
         raise ValueError(f"--output {output} has the name of a training's own checkpoint: choose another name")
 
 

@@ -64,9 +64,9 @@ class Corpus:
     test: ParallelFiles | None = None
 
 
-def is_language(text: str) -> bool:
-    """Whether a text can name a language: the suffix of a file, so neither empty nor with a path's separators."""
-    return re.fullmatch(r"[\w.+-]{1,64}", text) is not None
+def is_language(text: object) -> bool:
+    """Whether this can name a language: text, the suffix of a file, so neither empty nor with a path's separators."""
+    return isinstance(text, str) and re.fullmatch(r"[\w.+-]{1,64}", text) is not None
 
 
 def corpus_from_folder(folder: StrPath, source: str, target: str) -> Corpus:

@@ -122,21 +122,19 @@ class Checkpoint:
             raise CheckpointError(f"the checkpoint's weights do not fit its configuration: {error}") from None
 
 
+def _is_list(value: Any, holds: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and all(map(holds, value))
+
+
 def _is_whole(value: Any) -> bool:
     return type(value) is int and value >= 0
-
-
-def _are_languages(value: Any) -> bool:
-    if not isinstance(value, list):
-        return value is None
-    return len(value) == 2 and all(isinstance(name, str) and is_language(name) for name in value)
 
 
 WHOLE = ("a whole number", _is_whole)
 OBJECT = ("an object", lambda value: isinstance(value, dict))
 TEXT = ("text or null", lambda value: value is None or isinstance(value, str))
-LANGUAGES = ("two languages or null", _are_languages)
-STEPS = ("a list of whole numbers", lambda value: isinstance(value, list) and all(map(_is_whole, value)))
+LANGUAGES = ("two languages or null", lambda value: value is None or (_is_list(value, is_language) and len(value) == 2))
+STEPS = ("a list of whole numbers", lambda value: _is_list(value, _is_whole))
 FIELDS = {"version": WHOLE, "step": WHOLE, "config": OBJECT, "tokenizer": TEXT, "state": OBJECT}
 STATE_FIELDS = {"settings": OBJECT, "data": OBJECT, "tokens": WHOLE, "languages": LANGUAGES, "averaged_steps": STEPS}
 """What each field holds: the name of its kind, and whether a value is of it. All of FIELDS have to be there."""
@@ -264,6 +262,7 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
     if not paths:
         raise ValueError("paths is empty: there is no checkpoint to average")
     first = last = load_checkpoint(paths[0], with_optimizer=False)
+    shapes = {name: array.shape for name, array in first.parameters.items()}
     totals = {name: array.astype(np.float64) for name, array in first.parameters.items()}
     steps = [first.step]
     for path in paths[1:]:
@@ -271,7 +270,7 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
         differences = (
             _differences(last.config, first.config, "it", "the first")
             or ("" if last.tokenizer == first.tokenizer else "their tokenizers differ")
-            or _differences(_shapes(last), _shapes(first), "it", "the first")
+            or _differences({name: array.shape for name, array in last.parameters.items()}, shapes, "it", "the first")
         )
         if differences:
             raise CheckpointError(f"{path} cannot be averaged with {paths[0]}: {differences}")
@@ -290,16 +289,14 @@ def checkpoint_path(folder: str | Path, step: int) -> Path:
 
 def list_checkpoints(folder: str | Path) -> list[Path]:
     """The checkpoints that a trainer left in `folder`, the oldest first; none where there is no such folder."""
-    return sorted(filter(is_step_name, Path(folder).glob("step-*.safetensors")), key=_step_of)
+    paths = ((step_of(path), path) for path in Path(folder).glob("step-*"))
+    return [path for _, path in sorted((step, path) for step, path in paths if step is not None)]
 
 
-def is_step_name(path: Path) -> bool:
-    """Whether a file is named as the trainer names its checkpoints."""
-    return re.fullmatch(r"step-\d+\.safetensors", path.name) is not None
-
-
-def _step_of(path: Path) -> int:
-    return int(path.stem.removeprefix("step-"))
+def step_of(path: Path) -> int | None:
+    """The step in a file's name, or None for a file that is not named as the trainer names its checkpoints."""
+    match = re.fullmatch(r"step-(\d+)\.safetensors", path.name)
+    return int(match[1]) if match else None
 
 
 def latest(folder: str | Path) -> Path | None:
@@ -316,7 +313,7 @@ def prune_checkpoints(
     with such a name that is not the training's own, as `is_own` says, is never removed.
     """
     paths = list_checkpoints(folder)
-    regular = [path for path in paths if _step_of(path) % interval == 0]
+    regular = [path for path in paths if (step_of(path) or 0) % interval == 0]
     for path in set(paths) - {*regular[-keep:], *paths[-1:]}:
         if is_own(path):
             path.unlink()
@@ -355,10 +352,6 @@ def _verify(path: Path) -> None:
     if hasher.hexdigest().encode() != start[_DIGEST_START:]:
         size = path.stat().st_size
         raise CheckpointError(f"{path} is truncated or damaged: its {size} bytes do not match the checksum in it")
-
-
-def _shapes(checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
-    return {name: array.shape for name, array in checkpoint.parameters.items()}
 
 
 def _differences(
