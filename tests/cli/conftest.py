@@ -6,6 +6,7 @@ import pytest
 from support.cli_runs import SMALL, Command, Run, quick_picture, write_corpus
 
 from minitransformer.cli import main
+from minitransformer.cli.train import draw_losses
 
 
 @pytest.fixture(autouse=True)
@@ -33,5 +34,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A finished training of 4 steps; nobody changes it."""
     base = tmp_path_factory.mktemp("trained")
     run = Run(base / "run", write_corpus(base / "text"))
-    assert main(["train", "--data", str(run.data), "--out", str(run.folder), *SMALL]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("minitransformer.plots.plot_loss", quick_picture)
+        assert main(["train", "--data", str(run.data), "--out", str(run.folder), *SMALL]) == 0
+    draw_losses(run.folder)
     return run

@@ -2,22 +2,18 @@
 
 import os
 import shutil
-import signal
-import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.cli_runs import PROGRAM, SMALL, Command, Run, refuse, run_program, write_corpus
+from support.cli_runs import SMALL, Command, Run, refuse, run_program
 from support.folders import contents
-from support.processes import wait_for
 
 from minitransformer import Translator, cli
 from minitransformer.data.tokenizer import BPETokenizer
-from minitransformer.lock import LOCK_NAME
-from minitransformer.training import read_log
-from minitransformer.training.checkpoint import list_checkpoints
+from minitransformer.lock import LOCK_NAME, locked
 
 
 @pytest.fixture
@@ -143,34 +139,28 @@ def test_outputs_through_links_and_to_pipes(files: Path, command: Command) -> No
 
 STRANGERS = {
     "data/train/thesis.txt": b"years of work",
-    "data/valid": b"years of work",
-    "data/tokenizer.json": b'{"model": "of another program"}',
-    "data/corpus.json": b'["mine"]',
     "log.jsonl": b'{"step": 0, "loss": 2.3}\n',
     "loss.png": b"my loss",
     LOCK_NAME: b"mine",
 }
 
 
-@pytest.mark.parametrize("beside", ["nothing", "data of another text"])
 def test_a_new_training_names_a_stranger_s_file_and_leaves_it(
-    trained: Run, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, beside: str
+    trained: Run, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of those in the place of its data, test_preparation.py tells more."""
     folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
     train = ["train", "--data", trained.data, "--out", folder, *SMALL, "--steps", "1", "--max-length", "47"]
-    if beside != "nothing":
-        shutil.copytree(trained.folder / "data", folder / "data")
-    for name in STRANGERS if beside == "nothing" else ["data/train/thesis.txt"]:
+    for name, content in STRANGERS.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(STRANGERS[name])
+        path.write_bytes(content)
         before = contents(folder)
         with monkeypatch.context() as patch:
             patch.setattr(BPETokenizer, "train", lambda *_: pytest.fail("it works before it refuses"))
             assert "move it elsewhere" in refuse(command, *train, says=f"{path} ")
         assert contents(folder) == before
         path.rename(elsewhere)
-        assert elsewhere.read_bytes() == STRANGERS[name]
     assert command(*train)[0] == 0
 
 
@@ -180,18 +170,11 @@ def test_the_demo_is_no_exception(tmp_path: Path, command: Command) -> None:
     refuse(command, "demo", "--out", tmp_path, says="log.jsonl is no training's log: move it elsewhere or delete it")
 
 
-def test_whoever_comes_second_is_told_who_is_there(tmp_path: Path, command: Command) -> None:
-    """A training in a process: neither a new one, nor a resumed one, nor the demo gets into its folder meanwhile."""
-    text, folder = write_corpus(tmp_path / "text"), tmp_path / "out" / "training"
-    options = ["--data", text, "--out", folder, *SMALL, "--steps", "100000", "--valid-interval", "100000"]
-    with subprocess.Popen([*PROGRAM, "train", *options], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        wait_for(lambda: list_checkpoints(folder))
-        says = f"{folder} is in use by process {process.pid} since "
-        for arguments in (["train", *options], ["train", "--resume", folder], ["demo", "--out", folder.parent]):
-            refuse(command, *arguments, says=says)
-        process.send_signal(signal.SIGINT)
-        process.communicate()
-    step = read_log(folder / "log.jsonl")[-1]["step"]
-    assert command("train", "--resume", folder, "--steps", str(step + 1))[0] == 0
-    assert [record["step"] for record in read_log(folder / "log.jsonl")] == list(range(1, step + 2))
-    assert not (folder / LOCK_NAME).exists()
+def test_whoever_comes_second_is_told_who_is_there(trained: Run, tmp_path: Path, command: Command) -> None:
+    """Neither a new training, nor a resumed one, nor the demo gets into a folder that somebody else works in."""
+    folder = shutil.copytree(trained.folder, tmp_path / "out" / "training")
+    new = ["train", "--data", trained.data, "--out", folder, *SMALL]
+    with locked(folder), ThreadPoolExecutor() as others:
+        for arguments in (new, ["train", "--resume", folder], ["demo", "--out", folder.parent]):
+            says = f"{folder} is in use by process {os.getpid()} since "
+            others.submit(refuse, command, *arguments, says=says).result()
