@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from support.folders import contents, largest_file
 from support.processes import dead_process
 
 from minitransformer.atomic import atomic_write, remove_unfinished
@@ -60,6 +61,21 @@ def test_a_folder_stays(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=f"cannot write {tmp_path}: Is a directory"):
         write(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_under_a_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    for path in (tmp_path / "file" / "a", tmp_path / "file" / "deeper" / "a"):
+        with pytest.raises(OSError, match=f"^.*cannot write {path}: (Not a directory|File exists)$"):
+            write(path)
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    write(tmp_path / "a", b"old")
+    with largest_file(20_000), pytest.raises(OSError, match=f"cannot write {tmp_path / 'a'}: File too large"):
+        write(tmp_path / "a", bytes(100_000))
+    assert contents(tmp_path) == {"a": b"old"}
 
 
 def test_a_device_is_written_to_and_stays() -> None:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 from support.flipped import flips
-from support.folders import largest_file
 
 from minitransformer import RecurrentConfig, RecurrentTranslator
 from minitransformer.training import checkpoint as checkpoint_module
@@ -227,22 +226,6 @@ def test_another_configuration_names_the_fields(checkpoint):
     with pytest.raises(CheckpointError, match="d_model is 4 in the checkpoint and 8 in the model, window is") as error:
         checkpoint.restore(model)
     assert "vocab_size" not in str(error.value)
-
-
-def test_path_under_a_regular_file(tmp_path, checkpoint):
-    (tmp_path / "file").write_text("not a folder")
-    for path in (tmp_path / "file" / "a", tmp_path / "file" / "deeper" / "a"):
-        with pytest.raises(OSError, match=f"cannot write {re.escape(str(path))}: (Not a directory|File exists)"):
-            save_checkpoint(path, checkpoint)
-
-
-def test_no_space_left_keeps_the_previous_checkpoint(tmp_path):
-    path = tmp_path / "a"
-    save_checkpoint(path, Checkpoint({}, {"w": np.arange(100)}))
-    with largest_file(20_000), pytest.raises(OSError, match=f"cannot write {re.escape(str(path))}: File too large"):
-        save_checkpoint(path, Checkpoint({}, {"w": np.arange(100_000)}))
-    assert list(tmp_path.iterdir()) == [path]
-    np.testing.assert_array_equal(load_checkpoint(path).parameters["w"], np.arange(100))
 
 
 def test_average_is_the_mean_in_float64(tmp_path, checkpoint):

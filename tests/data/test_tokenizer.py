@@ -3,7 +3,6 @@
 And its file: what was saved loads, a failed save loses nothing, anything else is refused in one sentence.
 """
 
-import errno
 import json
 import random
 import threading
@@ -296,20 +295,6 @@ def test_a_saved_tokenizer_is_the_same(tokenizer, tmp_path):
     assert hash(loaded) == hash(tokenizer)
     assert [loaded.encode(text) for text in CORPUS] == [tokenizer.encode(text) for text in CORPUS]
     assert list(tmp_path.iterdir()) == [path], "nothing is left beside it"
-
-
-def test_a_save_that_fails_leaves_the_old_file(tokenizer, tmp_path, monkeypatch):
-    path = tmp_path / "tokenizer.json"
-    tokenizer.save(path)
-
-    def no_space(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", no_space)
-    with pytest.raises(OSError, match="No space"):
-        BPETokenizer.train(["x"], 261).save(path)
-    assert BPETokenizer.load(path) == tokenizer
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_every_truncation_is_refused(tokenizer):
