@@ -10,7 +10,7 @@ import json
 import math
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -115,6 +115,10 @@ class Parts:
         content = length + header + (self.data if data is None else data)
         return content.replace(BLANK.encode(), hashlib.sha256(content).hexdigest().encode(), 1)
 
+    def changed(self, path: tuple[str, ...], value: str) -> bytes:
+        """The file with this JSON text at a place of its description."""
+        return self.file(_with(self.description, path, value))
+
 
 def attacks(seed: int, count: int, world: Path) -> list[Attack]:
     """The first `count` crafted files of a seed, each given to one command."""
@@ -147,11 +151,11 @@ def _judge(command: str, crafted: Crafted, attack: Attack, outcome: Outcome) -> 
 
 def _descriptions(parts: Parts) -> Iterator[Crafted]:
     """Each value of the description in turn replaced by each of VALUES."""
-    for path in _paths(parts.description):
+    for path, old in _paths(parts.description):
         for value in VALUES:
-            text = _with(parts.description, path, value)
-            fine = partial(_is_sound, parts.description, text)
-            yield Crafted(f"{'.'.join(path)} = {value:.60}", partial(parts.file, text), fine)
+            fine = partial(_may_be, path, old, value)
+            content = partial(parts.changed, path, value)
+            yield Crafted(f"{'.'.join(path)} = {value:.60}", content, fine)
 
 
 def _tokenizers(parts: Parts) -> Iterator[Crafted]:
@@ -159,7 +163,7 @@ def _tokenizers(parts: Parts) -> Iterator[Crafted]:
     tokenizer = json.loads(parts.description["tokenizer"])
     merges = tokenizer["merges"]
     texts = {
-        f"{path[0]} = {value:.60}": _with(tokenizer, path, value) for path in _paths(tokenizer) for value in VALUES
+        f"{path[0]} = {value:.60}": _with(tokenizer, path, value) for path, _ in _paths(tokenizer) for value in VALUES
     }
     for what, others in {
         "doubling": [["e" * 2**n, "e" * 2**n] for n in range(25)],
@@ -219,11 +223,11 @@ def _files(parts: Parts) -> Iterator[Crafted]:
         yield Crafted(f"a header of {length} bytes", partial(parts.file, header_length=length), NEVER)
 
 
-def _paths(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The way to everything in nested objects."""
+def _paths(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The way to everything in nested objects, and what is there."""
     for key, inner in value.items():
         if key != "sha256":
-            yield (*above, key)
+            yield (*above, key), inner
             if isinstance(inner, dict):
                 yield from _paths(inner, (*above, key))
 
@@ -240,56 +244,46 @@ def _compact(values: dict[str, Any]) -> str:
     return json.dumps(values, separators=(",", ":"))
 
 
-def _is_sound(old: dict[str, Any], text: str, command: str) -> bool:
-    """Whether a command may take a description: what it reads there is as good as in the old one."""
+def _may_be(path: tuple[str, ...], old: Any, value: str, command: str) -> bool:
+    """Whether a command may take a description in which `value` stands at `path`, in the place of `old`."""
+    gone = value == DELETE
     try:
-        new = json.loads(text)
+        new = None if gone else json.loads(value)
     except (ValueError, RecursionError):
         return False
-    if not isinstance(new, dict) or not new.keys() >= old.keys():
-        return False
-    version, step, config, tokenizer, state = (new[key] for key in ("version", "step", "config", "tokenizer", "state"))
-    if not (_is_whole(version) and version == old["version"] and _is_whole(step) and _is_state(state)):
-        return False
-    if tokenizer != old["tokenizer"] and not (command == "info" and isinstance(tokenizer, str | None)):
-        return False
-    if command == "average":
-        return config == old["config"]
-    if command == "resume" and not (step == old["step"] and state.keys() >= {"settings", "data", "tokens"}):
-        return False
-    if command == "resume" and state["data"] != old["state"]["data"]:
-        return False
-    if command in ("info", "resume") and not all(_is_setting(*each) for each in state.get("settings", {}).items()):
-        return False
-    return isinstance(config, dict) and _is_configuration(old["config"], config, command)
+    if new == old and type(new) is type(old) and not gone:
+        return True
+    resumes, is_object = command == "resume", gone or isinstance(new, dict)
+    match path:
+        case ("step",):
+            return _is_whole(new) and not resumes
+        case ("tokenizer",):
+            return command == "info" and isinstance(new, str | None) and not gone
+        case ("config",):
+            return command == "info" and new == {}
+        case ("config", name):
+            is_id = name in ("pad_id", "bos_id", "eos_id") and command == "info" and _is_whole(new)
+            return command != "average" and (is_id or _is_fine(name, new, FREE) or (gone and command == "info"))
+        case ("state",):
+            return isinstance(new, dict) and not resumes
+        case ("state", "tokens"):
+            return not resumes if gone else _is_whole(new)
+        case ("state", "languages"):
+            return new in (None, ["en", "de"])
+        case ("state", "data"):
+            return is_object and not resumes
+        case ("state", "data", _):
+            return not resumes
+        case ("state", "settings"):
+            return new == {} or (is_object and not resumes and (gone or command != "info"))
+        case ("state", "settings", name):
+            is_open = new is None and name in ("minutes", "clip_norm", "peak_lr")
+            return gone or is_open or command not in ("info", "resume") or _is_fine(name, new, FINE)
+    return False
 
 
-def _is_state(state: Any) -> bool:
-    return (
-        isinstance(state, dict)
-        and _is_whole(state.get("tokens", 0))
-        and isinstance(state.get("settings", {}), dict)
-        and isinstance(state.get("data", {}), dict)
-        and state.get("languages") in (None, ["en", "de"])
-    )
-
-
-def _is_configuration(old: dict[str, Any], new: dict[str, Any], command: str) -> bool:
-    if not new.keys() >= old.keys() and command != "info":  # which shows what a missing field is taken for
-        return False
-    return all(
-        (value == old[name] and type(value) is type(old[name]))
-        or (name in FREE and value is None and old[name] is None)
-        or (name in FREE and _is_number(value, whole=name not in REAL) and FINE[name](str(value)))
-        or (name in ("pad_id", "bos_id", "eos_id") and command == "info" and _is_whole(value))
-        for name, value in new.items()
-    )
-
-
-def _is_setting(name: str, value: Any) -> bool:
-    if value is None:
-        return name in ("minutes", "clip_norm", "peak_lr")
-    return name in FINE and _is_number(value, whole=name not in REAL) and FINE[name](str(value))
+def _is_fine(name: str, value: Any, names: Container[str]) -> bool:
+    return name in names and _is_number(value, whole=name not in REAL) and FINE[name](str(value))
 
 
 def _is_number(value: Any, whole: bool) -> bool:
