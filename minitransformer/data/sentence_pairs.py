@@ -45,7 +45,7 @@ class ParallelFiles:
         with closing(read_lines(self.source)) as sources, closing(read_lines(self.target)) as targets:
             for number, (source, target) in enumerate(zip_longest(sources, targets), start=1):
                 if source is None or target is None:
-                    shorter, longer = (self.source, self.target)[:: 1 if source is None else -1]
+                    shorter, longer = (self.source, self.target) if source is None else (self.target, self.source)
                     raise ValueError(
                         f"{shorter} ends after {number - 1} lines, but {longer} has a line {number}: "
                         "parallel files must have as many lines"

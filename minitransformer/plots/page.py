@@ -25,10 +25,10 @@ LONGEST_LINE = 1_000  # characters: what comes after them fits on no page, and t
 class Page:
     """A white figure whose lower left corner is (0, 0), in inches. A large one has fewer dots an inch."""
 
-    def __init__(self, width: float, height: float, layout: Literal["none", "constrained"] = "none", **options: Any):
+    def __init__(self, width: float, height: float, layout: Literal["none", "constrained"] = "none"):
         self.width, self.height = width, height
         dpi = min(SHARPEST, LARGEST_SIDE / max(width, height))
-        self.figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white", **options)
+        self.figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white")
         # Named, so that matplotlib's settings in somebody's notebook cannot move what has its place.
         self.figure.set_layout_engine(layout)
         FigureCanvasAgg(self.figure)
