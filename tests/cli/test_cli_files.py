@@ -177,4 +177,4 @@ def test_whoever_comes_second_is_told_who_is_there(trained: Run, tmp_path: Path,
     with locked(folder), ThreadPoolExecutor() as others:
         for arguments in (new, ["train", "--resume", folder], ["demo", "--out", folder.parent]):
             says = f"{folder} is in use by process {os.getpid()} since "
-            others.submit(refuse, command, *arguments, says=says).result()
+            assert others.submit(refuse, command, *arguments, says=says).result()

@@ -17,6 +17,7 @@ from support.cli_runs import SMALL, make_demo_small, quick_picture, write_corpus
 from minitransformer import RecurrentConfig, RecurrentTranslator, check, load_checkpoint, plots, save_checkpoint
 from minitransformer.cli import demo, main
 from minitransformer.data.preparation import CorpusChoice
+from minitransformer.plots.page import text_width
 from minitransformer.training import TrainingSettings, trainer
 from minitransformer.training.checkpoint import Checkpoint
 from paper import command, experiments
@@ -78,7 +79,7 @@ def warm_up() -> None:
     """Import what commands import when they need it, and let trainings, check and paper be as small as they can be."""
     for name in LAZY:
         importlib.import_module(name)
-    plots.page.text_width("a line, so that the fonts are known", 10)
+    text_width("a line, so that the fonts are known", 10)
     plots.plot_loss = quick_picture
     make_demo_small(setattr)
     trainer.stop_request = lambda: contextlib.nullcontext(SimpleNamespace(requested=True))  # Ctrl-C in every first step
