@@ -22,8 +22,7 @@ A tokenizer's file is one JSON object, readable, one merge a line. Ids are not s
 import json
 import operator
 import os
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -65,7 +64,7 @@ class BPETokenizer:
             self._merged[self._ids[left], self._ids[right]] = self._ids[left + right] = new
         self._bytes = [b""] * FIRST_BYTE + [bytes([byte]) for byte in range(256)]
         self._bytes += [text.encode() for text in self._ids]
-        self._ids_of_word = lru_cache(CACHED_WORDS)(self._encode_word)
+        self._ids_of_word = _Cache(self._encode_word)
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, progress: bool = False) -> "BPETokenizer":
@@ -118,7 +117,7 @@ class BPETokenizer:
             raise TypeError(f"text must be a str, but is of type {type(text).__name__}")
         if not text:
             return []
-        return list(chain.from_iterable(map(self._ids_of_word, split_words(" " + text))))
+        return list(chain.from_iterable(map(self._ids_of_word.__getitem__, split_words(" " + text))))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids` (a list or a 1-D integer array), the inverse of `encode`; specials add nothing.
@@ -207,3 +206,17 @@ class BPETokenizer:
             return f"<0x{index - FIRST_BYTE:02X}>"
         text = self._bytes[index].decode().replace(" ", "▁")
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+class _Cache(dict[str, tuple[int, ...]]):
+    """A function's first `CACHED_WORDS` results by argument, faster than `lru_cache`; threads may share it."""
+
+    def __init__(self, function: Callable[[str], tuple[int, ...]]):
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        ids = self._function(word)
+        if len(self) < CACHED_WORDS:
+            self[word] = ids
+        return ids
