@@ -5,7 +5,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_floats
 from .launch import on, row_block
 
 TILE = 2048
@@ -17,12 +16,6 @@ fit its registers beside two sums of each, and while it works on them the next o
 
 PROCESSORS_INTERPRETED = 8
 """The interpreter works in turn; as if on eight, so that programs are several, and some have several tiles."""
-
-
-def check_rows_in_float32(**tensors: Tensor) -> None:
-    """`check_floats`, and `TypeError` for float64, which kernels that sum in float32 would narrow silently."""
-    if check_floats(**tensors) == torch.float64:
-        raise TypeError(f"{next(iter(tensors))} is torch.float64, and the kernels compute in float32: use torch_ops")
 
 
 def row_tile(width: int, most: int) -> tuple[int, int]:

@@ -25,8 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_device, check_flat, check_float, check_floats, refuses_autograd
-from ._rows import check_rows_in_float32
+from ._checks import check_shadow, kernel
 from .launch import on
 from .scalars import number, number_arguments
 
@@ -100,7 +99,7 @@ def norm_kernel(sums_ptr, norm_ptr, num_sums, BLOCK: tl.constexpr):
     tl.store(norm_ptr, tl.sqrt(tl.sum(tl.load(sums_ptr + index, index < num_sums, other=0.0), axis=0)))
 
 
-@refuses_autograd
+@kernel
 def adam_step(
     data: Tensor,
     grad: Tensor,
@@ -124,12 +123,9 @@ def adam_step(
     (in device memory it is not looked at), and for arrays that are not flat and contiguous.
     Source: Kingma & Ba 2015, algorithm 1; Vaswani 2017, §5.3.
     """
-    if check_floats(data=data, grad=grad, m=m, v=v) != torch.float32:
+    if data.dtype != torch.float32:
         raise TypeError(f"data is {data.dtype}, expected torch.float32: a step of Adam is too small for narrower types")
-    check_flat(data, grad=grad, m=m, v=v, shadow=shadow)
-    if shadow is not None:
-        check_float("shadow", shadow)
-        check_device("shadow", shadow, "data", data)
+    check_shadow(shadow, data)
     for name, tensor in (("data", data), ("m", m), ("v", v), ("shadow", shadow)):
         if tensor is not None and not tensor.is_contiguous():
             raise ValueError(f"{name} has stride {tensor.stride(0)}, expected a contiguous array to update in place")
@@ -146,10 +142,9 @@ def adam_step(
         )  # fmt: skip
 
 
-@refuses_autograd
+@kernel
 def global_norm(grad: Tensor) -> Tensor:
     """`√Σ grad²`, any shape: a float32 scalar on grad's device. Source: Pascanu, Mikolov, Bengio 2013, §3.2."""
-    check_rows_in_float32(grad=grad)
     grad = grad.contiguous()
     if not grad.numel():
         return torch.zeros((), dtype=torch.float32, device=grad.device)

@@ -24,8 +24,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_targets, refuses_autograd
-from ._rows import check_rows_in_float32, is_token
+from ._checks import check_loss_options, kernel
+from ._rows import is_token
 from .launch import on, row_block, rows_of
 from .scalars import number, number_arguments
 
@@ -176,7 +176,7 @@ def cross_entropy_backward_kernel(
     tl.store(place, dlogits.to(dlogits_ptr.dtype.element_ty), (row < num_rows)[:, None] & (column < V)[None, :])
 
 
-@refuses_autograd
+@kernel
 def cross_entropy_forward(
     logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
 ) -> tuple[Tensor, tuple]:
@@ -188,8 +188,7 @@ def cross_entropy_forward(
     nobody looks at them: one that is out of range makes the loss NaN, and its row of the gradient.
     Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1).
     """
-    check_rows_in_float32(logits=logits)
-    ignore_index = check_targets(targets, logits, logits.shape, label_smoothing, ignore_index)
+    ignore_index = check_loss_options(label_smoothing, ignore_index)
     rows, ids = rows_of(logits), targets.reshape(-1).contiguous()  # (N, V), (N,)
     losses, highest, total = (torch.empty(len(rows), dtype=torch.float32, device=rows.device) for _ in range(3))
     if len(rows):
@@ -203,7 +202,7 @@ def cross_entropy_forward(
     return mean[0], (rows, ids, highest, total, mean, logits.shape, label_smoothing, ignore_index)
 
 
-@refuses_autograd
+@kernel
 def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
     """`dlogits = dloss · (softmax(logits) − q) / N`, N the targets that count; zero where a target is ignored."""
     rows, ids, highest, total, mean, shape, label_smoothing, ignore_index = cache

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout
 
-from ._checks import check_gradient, check_rows, refuses_autograd
-from ._rows import check_rows_in_float32
+from ._checks import check_gradient, kernel
 from .hashing import UNSPECIALIZED, is_active, kept, row_arguments, row_hashes
 from .launch import on, row_block, row_warps, rows_of
 
@@ -42,21 +41,19 @@ def dropout_kernel(
     tl.store(y_ptr + row.to(tl.int64)[:, None] * width + channel[None, :], y.to(x.dtype), mask)
 
 
-@refuses_autograd
+@kernel
 def dropout_forward(x: Tensor, dropout: Dropout | None) -> tuple[Tensor, tuple | None]:
     """`y = x · mask / (1 − rate)`, any shape; the identity when `dropout` is `None` or its rate rounds to 0.
 
     Raises `TypeError` for float64 and what is no float, `ValueError` for a shape that does not fit the coordinates.
     Source: Srivastava et al. 2014, in the inverted form; Vaswani 2017, §5.4.
     """
-    check_rows_in_float32(x=x)
-    check_rows("x", x)
     if dropout is None or not is_active(dropout):
         return x, None
     return _drop(x, dropout), (dropout, x.shape, x.dtype, x.device)
 
 
-@refuses_autograd
+@kernel
 def dropout_backward(dy: Tensor, cache: tuple | None) -> Tensor:
     """`dx = dy · mask / (1 − rate)`: the same map, with the mask computed again."""
     if cache is None:

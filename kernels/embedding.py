@@ -22,8 +22,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_gradient, check_look_up, check_out, refuses_autograd
-from ._rows import check_rows_in_float32, is_token
+from ._checks import check_gradient, check_out, kernel
+from ._rows import is_token
 from .launch import on, row_block, row_warps, rows_of
 
 ELEMENTS = 4096
@@ -121,7 +121,7 @@ def join_pieces_kernel(
         add_to_row(dtable_ptr, id, V, channel, width, stride, stride_column, begun + tl.sum(total, axis=0))
 
 
-@refuses_autograd
+@kernel
 def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[Tensor, tuple]:
     """`y = scale · table[ids]`.
 
@@ -130,8 +130,6 @@ def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[T
     memory nobody looks at them: one that is outside gives a row of NaN, and its gradient goes nowhere.
     Source: Vaswani 2017, §3.4.
     """
-    check_rows_in_float32(table=table)
-    check_look_up(ids, table)
     width = table.shape[1]
     y = torch.empty((*ids.shape, width), dtype=table.dtype, device=table.device)
     ids = ids.contiguous()
@@ -147,7 +145,7 @@ def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[T
     return y, (ids, table.shape, table.dtype, scale)
 
 
-@refuses_autograd
+@kernel
 def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> Tensor:
     """`dtable[i] = scale · Σ dy[n]` over all n with `ids[n] = i`: repeated ids sum, in float32, in a fixed order.
 

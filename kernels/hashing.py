@@ -16,7 +16,7 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout
 
-from ._checks import check_key, check_shape
+from ._checks import check_key, check_rows_numbered
 
 UNSPECIALIZED = ["key_low", "key_high", "sentence", "position", "threshold", "scale"]
 """Arguments that change from step to step: no kernel is compiled anew for one that is 1 or a multiple of 16."""
@@ -86,12 +86,8 @@ def kept(row_hash, channel, threshold):
 
 
 def is_active(dropout: Dropout | None) -> bool:
-    """Whether anything can be dropped. Raises `TypeError` for what is no `Dropout`."""
-    if dropout is None:
-        return False
-    if not isinstance(dropout, Dropout):
-        raise TypeError(f"dropout must be a Dropout or None, got {type(dropout).__name__}")
-    return dropout.threshold > 0
+    """Whether anything can be dropped."""
+    return dropout is not None and dropout.threshold > 0
 
 
 def key_arguments(dropout: Dropout) -> dict[str, Any]:
@@ -110,8 +106,7 @@ def row_arguments(dropout: Dropout, x: Tensor) -> dict[str, Any]:
     rows = {"sentences_ptr": None, "positions_ptr": None, "sentence": 0, "position": 0}
     sentence, position = (torch.as_tensor(number) for number in (dropout.sentence, dropout.position))
     if sentence.ndim or position.ndim:
-        for name, numbers in (("dropout's sentence", sentence), ("dropout's position", position)):
-            check_shape(name, numbers, x.shape[:-1] if x.ndim == 2 else (x.shape[:-1].numel(),))
+        check_rows_numbered(sentence, position, x.shape[:-1])
         rows["sentences_ptr"] = sentence.to(x.device, torch.int32).contiguous()
         rows["positions_ptr"] = position.to(x.device, torch.int32).contiguous()
     else:

@@ -32,12 +32,10 @@ import triton.language as tl
 from torch import Tensor
 
 from minitransformer.ops import Dropout
-from minitransformer.ops.arguments import check_number
 
-from ._checks import check_gradient, check_scale_and_shift, check_shape, refuses_autograd
+from ._checks import check_gradient, check_place, kernel
 from ._rows import (
     AT_ONCE,
-    check_rows_in_float32,
     load_tile,
     programs_at_once,
     rounded_product,
@@ -159,7 +157,7 @@ def kept_in_tile(
     return keep
 
 
-@refuses_autograd
+@kernel
 def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> tuple[Tensor, tuple]:
     """`y = gamma · (x − mean) / √(var + eps) + beta` over the last axis.
 
@@ -167,11 +165,10 @@ def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5)
     the root. Raises `ValueError` for shapes that do not fit, `TypeError` for dtypes that don't. Source: Ba, Kiros,
     Hinton 2016, eq. 4; Vaswani 2017, §3.1.
     """
-    _check(x, gamma, beta, eps)
     return _forward(x, None, gamma, beta, eps, NO_DROPOUT)
 
 
-@refuses_autograd
+@kernel
 def layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients `(dx, dgamma, dbeta)`.
 
@@ -181,7 +178,7 @@ def layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor
     return dx, dgamma, dbeta
 
 
-@refuses_autograd
+@kernel
 def add_layernorm_forward(
     x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
 ) -> tuple[Tensor, tuple]:
@@ -190,7 +187,6 @@ def add_layernorm_forward(
     x and sublayer_out `(..., C)`, of at most four axes where something is dropped; gamma and beta as in
     `layernorm_forward`, and so is what it raises. Source: Vaswani 2017, §3.1 and §5.4.
     """
-    _check(x, gamma, beta, eps, sublayer_out=sublayer_out)
     if not fits(x.shape[-1]):
         return add_layernorm_unfused(x, sublayer_out, gamma, beta, eps, dropout)
     dropping = row_arguments(dropout, x) if dropout is not None and is_active(dropout) else NO_DROPOUT
@@ -198,7 +194,7 @@ def add_layernorm_forward(
     return y, (norm_cache, None)
 
 
-@refuses_autograd
+@kernel
 def add_layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients `(dx, dsublayer_out, dgamma, dbeta)`; the first two are one tensor where nothing is dropped."""
     norm_cache, dropout_cache = cache
@@ -206,12 +202,12 @@ def add_layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Te
     return dx, dropout_backward(dsublayer_out, dropout_cache), dgamma, dbeta
 
 
-@refuses_autograd
+@kernel
 def add_layernorm_unfused(
     x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
 ) -> tuple[Tensor, tuple]:
     """`add_layernorm_forward` in three kernels, which `add_layernorm_backward` undoes as well: the rung below."""
-    _check(x, gamma, beta, eps, sublayer_out=sublayer_out)
+    check_place("sublayer_out", sublayer_out, x.shape, "x", x.device)
     dropped, dropout_cache = dropout_forward(sublayer_out, dropout)
     y, norm_cache = layernorm_forward(x + dropped, gamma, beta, eps)
     return y, (norm_cache, dropout_cache)
@@ -228,10 +224,9 @@ def layernorm_naive(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -
     return (scaled + beta).to(x.dtype)  # reads, writes
 
 
-@refuses_autograd
+@kernel
 def layernorm_sweeps(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
     """The output of `layernorm_forward` in two sweeps over each row, whatever its width: the rung below one pass."""
-    _check(x, gamma, beta, eps)
     rows = rows_of(x)
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     mean, rstd = (torch.empty(len(rows), dtype=torch.float32, device=x.device) for _ in range(2))
@@ -242,14 +237,6 @@ def layernorm_sweeps(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) 
 def fits(width: int) -> bool:
     """Whether a row of so many channels stays in registers."""
     return width <= (ONE_BLOCK_UNALIGNED if width % 16 else ONE_BLOCK)
-
-
-def _check(x: Tensor, gamma: Tensor, beta: Tensor, eps: float, **sublayer_out: Tensor) -> None:
-    check_rows_in_float32(x=x, **sublayer_out)
-    for name, tensor in sublayer_out.items():
-        check_shape(name, tensor, x.shape)
-    check_scale_and_shift(x, gamma, beta)
-    check_number("eps", eps, at_least=0.0)
 
 
 def _forward(

@@ -25,8 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_out, check_projection, check_targets, refuses_autograd
-from ._rows import check_rows_in_float32
+from ._checks import check_loss_options, check_out, kernel
 from .cross_entropy import (
     CHANGING,
     PER_ROW,
@@ -96,7 +95,7 @@ def scale_kernel(
     tl.store(place, y.to(y_ptr.dtype.element_ty), mask)
 
 
-@refuses_autograd
+@kernel
 def linear_cross_entropy_forward(
     x: Tensor,
     table: Tensor,
@@ -111,9 +110,7 @@ def linear_cross_entropy_forward(
     ignored are computed too and come to nothing: to leave them out, the host would have to wait for their number.
     Raises `TypeError` for float64. Source: Vaswani 2017, §3.4 and §5.4.
     """
-    check_rows_in_float32(x=x, table=table)
-    check_projection(x, table)
-    ignore_index = check_targets(targets, x, (len(x), len(table)), label_smoothing, ignore_index)
+    ignore_index = check_loss_options(label_smoothing, ignore_index)
     ids = targets.contiguous()
     losses = torch.empty(len(x), dtype=torch.float32, device=x.device)
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device) if with_grad else None
@@ -128,7 +125,7 @@ def linear_cross_entropy_forward(
     return mean[0], (dx, dtable, mean, table.dtype) if with_grad else None
 
 
-@refuses_autograd
+@kernel
 def linear_cross_entropy_backward(
     dloss: Tensor | float, cache: tuple | None, out: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_floats, check_gradient, refuses_autograd
+from ._checks import check_gradient, kernel
 from .launch import on
 
 BLOCK = 2048
@@ -33,10 +33,9 @@ def relu_backward_kernel(dy_ptr, y_ptr, dx_ptr, size, BLOCK: tl.constexpr):
     tl.store(dx_ptr + index, tl.where(y > 0, dy, 0.0).to(dy.dtype), index < size)
 
 
-@refuses_autograd
+@kernel
 def relu_forward(x: Tensor) -> tuple[Tensor, Tensor]:
     """`y = max(0, x)`, element-wise, for any shape. Source: Vaswani 2017, §3.3, eq. 2."""
-    check_floats(x=x)
     x = x.contiguous()
     y = torch.empty_like(x)
     if x.numel():
@@ -45,7 +44,7 @@ def relu_forward(x: Tensor) -> tuple[Tensor, Tensor]:
     return y, y
 
 
-@refuses_autograd
+@kernel
 def relu_backward(dy: Tensor, cache: Tensor) -> Tensor:
     """`dx = dy · [x > 0]`; the subgradient at 0 is 0."""
     y = cache

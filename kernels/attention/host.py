@@ -10,7 +10,7 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout
 
-from .._checks import check_attention, check_gradient, refuses_autograd
+from .._checks import check_gradient, kernel
 from ..hashing import is_active, key_arguments
 from ..launch import on
 from ..tuning import Tile, Tuner, capability
@@ -69,7 +69,7 @@ class Problem:
         return self.dtype, self.precision, f"D {D}×{DV}", f"T {lengths}", band, padding, dropout, self.device
 
 
-@refuses_autograd
+@kernel
 def attention_forward(
     query: Tensor,
     key: Tensor,
@@ -94,7 +94,7 @@ def attention_forward(
     Raises `ValueError` for shapes that do not fit, `TypeError` for mixed or other dtypes.
     Source: Vaswani 2017, §3.2.1, eq. 1; Dao et al. 2022; Dao 2023.
     """
-    problem = _check(query, key, value, causal, key_mask, window, scale, dropout, precision)
+    problem = _problem(query, value, causal, key_mask, window, scale, dropout, precision)
     B, H, Tq, _, _, DV = problem.shape
     out = _empty_heads(B, H, Tq, DV, query)
     lse = torch.empty((B, H, Tq), dtype=torch.float32, device=query.device)
@@ -107,7 +107,7 @@ def attention_forward(
     return out[..., :DV], cache
 
 
-@refuses_autograd
+@kernel
 def attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients `(dquery, dkey, dvalue)`; in memory each is `(B, T, H, width)`, as the output is."""
     problem, query, key, value, out, lse = cache
@@ -184,34 +184,22 @@ def _dropout_arguments(dropout: Dropout | None) -> dict[str, Any]:
     return key | {"sentence": int(dropout.sentence), "position": int(dropout.position)}
 
 
-# --- Checks ---------------------------------------------------------------------------------------------------
+# --- The problem ----------------------------------------------------------------------------------------------
 
 
-def _check(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    causal: bool,
-    key_mask: Tensor | None,
-    window: int | None,
-    scale: float | None,
-    dropout: Dropout | None,
-    precision: str,
-) -> Problem:
-    check_attention(query, key, value, key_mask, window, scale)
-    if query.dtype == torch.float64:
-        raise TypeError("query is torch.float64: the kernels compute in float32, float16 and bfloat16")
+def _problem(
+    query: Tensor, value: Tensor, causal: bool, key_mask: Tensor | None, window: int | None, scale: float | None,
+    dropout: Dropout | None, precision: str,
+) -> Problem:  # fmt: skip
     for name, tensor in (("query", query), ("value", value)):
         if tensor.shape[3] > tiles.WIDEST:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected a last axis from 1 to {tiles.WIDEST}")
-    B, H, Tq, D = query.shape
-    Tk, DV = value.shape[2:]
-    key_mask = None if key_mask is None else key_mask.contiguous()
     if precision not in ("ieee", "tf32"):
         raise ValueError(f"precision is {precision!r}, expected 'ieee' or 'tf32'")
     active = dropout if is_active(dropout) else None
     if active is not None and (np.ndim(active.sentence) or np.ndim(active.position)):
         raise ValueError("dropout numbers each row by arrays, expected the numbers of the first sentence and query")
-    scale = 1 / math.sqrt(D) if scale is None else float(scale)
-    shape = (B, H, Tq, Tk, D, DV)
+    key_mask = None if key_mask is None else key_mask.contiguous()
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+    shape = (*query.shape[:3], value.shape[2], query.shape[3], value.shape[3])
     return Problem(shape, query.dtype, query.device, causal, key_mask, window, scale, active, precision)

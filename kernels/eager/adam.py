@@ -3,10 +3,11 @@
 import torch
 from torch import Tensor
 
-from .._checks import check_flat, check_floats, refuses_autograd
+from .._checks import check_shadow, declared, refuses_autograd
 
 
 @refuses_autograd
+@declared
 def adam_step(
     data: Tensor,
     grad: Tensor,
@@ -25,8 +26,7 @@ def adam_step(
 
     `shadow` receives a copy of the new data in its own dtype.
     """
-    check_floats(data=data, grad=grad, m=m, v=v)
-    check_flat(data, grad=grad, m=m, v=v, shadow=shadow)
+    check_shadow(shadow, data)
     if not isinstance(step, Tensor) and step < 1:
         raise ValueError(f"step is {step}, expected 1 or more: Adam's bias correction divides by 1 − β^step")
     # Scalars in float64, in which β^step is exact enough; those without axes leave the arrays' dtype as it is.
@@ -42,9 +42,9 @@ def adam_step(
         shadow.copy_(data)
 
 
+@declared
 def global_norm(grad: Tensor) -> Tensor:
     """`√Σ grad²`, a scalar in device memory; summed in float64 where the device has it."""
-    check_floats(grad=grad)
     return torch.linalg.vector_norm(grad, dtype=_widest(grad))
 
 

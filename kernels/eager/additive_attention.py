@@ -5,24 +5,15 @@ import math
 import torch
 from torch import Tensor
 
-from .._checks import check_floats, check_gradient, check_mask, check_ndim, check_shape
+from .._checks import check_gradient, declared
 from .softmax import softmax_backward, softmax_forward
 
 
+@declared
 def additive_attention_forward(
     query: Tensor, key: Tensor, value: Tensor, score_weight: Tensor, *, key_mask: Tensor | None = None
 ) -> tuple[Tensor, tuple]:
     """`out_i = Σ_j softmax_j(score_weight · tanh(query_i + key_j)) value_j`: `(B, Tq, C)`, … → `(B, Tq, Dv)`."""
-    check_floats(query=query, key=key, value=value, score_weight=score_weight)
-    check_ndim("query", query, 3, "(B, Tq, C)")
-    check_ndim("key", key, 3, "(B, Tk, C)")
-    check_ndim("value", value, 3, "(B, Tk, Dv)")
-    batch, _, width = query.shape
-    check_shape("key", key, (batch, key.shape[1], width))
-    check_shape("value", value, (batch, key.shape[1], value.shape[2]))
-    check_shape("score_weight", score_weight, (width,))
-    if key_mask is not None:
-        check_mask("key_mask", key_mask, (batch, key.shape[1]), "query", query)
     features = torch.tanh(query[:, :, None] + key[:, None])  # (B, Tq, Tk, C)
     scores = features @ score_weight  # (B, Tq, Tk)
     if key_mask is not None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout, Pair
 
-from .._checks import check_attention, check_gradient
+from .._checks import check_gradient, declared
 from .dropout import dropout_backward, dropout_forward
 from .softmax import softmax_backward, softmax_forward
 
@@ -18,6 +18,7 @@ def attention_from(softmax: Pair) -> Pair:
     So a softmax kernel reaches the whole model: `dataclasses.replace(ops, attention=attention_from(softmax))`.
     """
 
+    @declared
     def attention_forward(
         query: Tensor,
         key: Tensor,
@@ -30,7 +31,7 @@ def attention_from(softmax: Pair) -> Pair:
         dropout: Dropout | None = None,
     ) -> tuple[Tensor, tuple]:
         """`softmax(scale · query keyᵀ) value`: `(B, H, Tq, D)`, `(B, H, Tk, D)`, `(B, H, Tk, Dv)` → `(B, H, Tq, Dv)`"""
-        scores, scaled_query, scale = _scores(query, key, value, causal, key_mask, window, scale)
+        scores, scaled_query, scale = _scores(query, key, causal, key_mask, window, scale)
         weights, softmax_cache = softmax.forward(scores)  # (B, H, Tq, Tk)
         dropped, dropout_cache = dropout_forward(weights, dropout)
         out = dropped @ value  # (B, H, Tq, Dv)
@@ -54,6 +55,7 @@ attention = attention_from(Pair(softmax_forward, softmax_backward))
 attention_forward, attention_backward = attention.forward, attention.backward
 
 
+@declared
 def attention_weights(
     query: Tensor,
     key: Tensor,
@@ -64,7 +66,7 @@ def attention_weights(
     scale: float | None = None,
 ) -> Tensor:
     """The softmax matrix `(B, H, Tq, Tk)`, for pictures and for teaching."""
-    return softmax_forward(_scores(query, key, key, causal, key_mask, window, scale)[0])[0]
+    return softmax_forward(_scores(query, key, causal, key_mask, window, scale)[0])[0]
 
 
 def attention_mask(
@@ -95,15 +97,8 @@ def attention_mask(
 
 
 def _scores(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    causal: bool,
-    key_mask: Tensor | None,
-    window: int | None,
-    scale: float | None,
+    query: Tensor, key: Tensor, causal: bool, key_mask: Tensor | None, window: int | None, scale: float | None
 ) -> tuple[Tensor, Tensor, float]:
-    check_attention(query, key, value, key_mask, window, scale)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     scaled_query = query * scale  # (B, H, Tq, D)
     scores = scaled_query @ key.mT  # (B, H, Tq, Tk)

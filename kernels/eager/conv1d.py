@@ -5,19 +5,16 @@ from torch import Tensor
 
 from minitransformer.ops.conv1d import check_convolution
 
-from .._checks import check_floats, check_gradient, check_ndim, check_shape
+from .._checks import check_gradient, declared
 from .linear import linear_backward, linear_forward
 
 
+@declared
 def conv1d_forward(x: Tensor, weight: Tensor, bias: Tensor | None, *, padding: str = "causal") -> tuple[Tensor, tuple]:
     """`y_t = Σ_k x_{t+k−left} @ weight_k + bias`; x `(B, T, C_in)`, weight `(K, C_in, C_out)`, bias or `None`."""
-    check_floats(x=x, weight=weight, bias=bias)
-    check_ndim("x", x, 3, "(B, T, C_in)")
     left, right = check_convolution(x.shape, weight.shape, padding)
     time = x.shape[1]
     taps, width_in, width_out = weight.shape
-    if bias is not None:
-        check_shape("bias", bias, (width_out,))
     padded = torch.nn.functional.pad(x, (0, 0, left, right))  # (B, left + T + right, C_in)
     length = padded.shape[1] - taps + 1
     windows = torch.cat([padded[:, k : k + length] for k in range(taps)], dim=-1)  # (B, T, K·C_in)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .._checks import check_floats, check_out, check_projection, check_targets
+from .._checks import check_loss_options, check_out, declared
 from .linear import add_product
 from .softmax import log_softmax
 
@@ -11,6 +11,7 @@ BLOCK_LOGITS = 1 << 24
 """Logits computed at a time by the fused op."""
 
 
+@declared
 def cross_entropy_forward(
     logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
 ) -> tuple[Tensor, tuple]:
@@ -18,8 +19,7 @@ def cross_entropy_forward(
 
     logits `(..., V)`, targets `(...)` → a scalar, float32 where logits are narrower; 0 where no target counts.
     """
-    check_floats(logits=logits)
-    ids, counted = _targets(targets, logits, logits.shape, label_smoothing, ignore_index)  # (N,)
+    ids, counted = _targets(targets, logits.shape[-1], label_smoothing, ignore_index)  # (N,)
     rows = logits.reshape(-1, logits.shape[-1])  # (N, V)
     loss, log_probs = _losses(rows, ids, counted, label_smoothing)
     count = counted.sum().clamp(min=1)
@@ -34,6 +34,7 @@ def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
     return drows.reshape(shape).to(dtype)
 
 
+@declared
 def linear_cross_entropy_forward(
     x: Tensor,
     table: Tensor,
@@ -43,9 +44,7 @@ def linear_cross_entropy_forward(
     with_grad: bool = True,
 ) -> tuple[Tensor, tuple | None]:
     """`cross_entropy(x @ tableᵀ, targets)`, a block of rows at a time; x `(N, C)`, table `(V, C)`, targets `(N,)`."""
-    check_floats(x=x, table=table)
-    check_projection(x, table)
-    ids, counted = _targets(targets, x, (len(x), len(table)), label_smoothing, ignore_index)
+    ids, counted = _targets(targets, len(table), label_smoothing, ignore_index)
     count = counted.sum().clamp(min=1)
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     loss = torch.zeros((), dtype=wide, device=x.device)
@@ -98,15 +97,15 @@ def _dlogits(log_probs: Tensor, ids: Tensor, counted: Tensor, label_smoothing: f
 
 
 def _targets(
-    targets: Tensor, beside: Tensor, shape: tuple[int, ...], label_smoothing: float, ignore_index: int | None
+    targets: Tensor, vocab_size: int, label_smoothing: float, ignore_index: int | None
 ) -> tuple[Tensor, Tensor]:
-    """Flat targets in int64 for logits of the given shape, and whether they count.
+    """Flat targets in int64 for a vocabulary, and whether they count.
 
     0 stands for one that does not count, which may be no token at all; −1 for one that should be a token and is none,
     which on a GPU the host does not see.
     """
-    ignore_index = check_targets(targets, beside, shape, label_smoothing, ignore_index)
+    ignore_index = check_loss_options(label_smoothing, ignore_index)
     flat = targets.reshape(-1).to(torch.int64)
     counted = torch.ones_like(flat, dtype=torch.bool) if ignore_index is None else flat != ignore_index
-    ids = torch.where((flat >= 0) & (flat < shape[-1]), flat, -1)
+    ids = torch.where((flat >= 0) & (flat < vocab_size), flat, -1)
     return torch.where(counted, ids, 0), counted

@@ -9,21 +9,16 @@ from torch import Tensor
 from minitransformer.ops import Dropout
 from minitransformer.ops.dropout import GOLDEN
 
-from .._checks import check_floats, check_gradient, check_key, check_rows, check_shape
+from .._checks import check_gradient, check_key, check_rows_numbered, declared
 
 LOW_32 = 0xFFFFFFFF
 """PyTorch has no arithmetic on uint32: numbers below 2³² are kept in int64, and cut after each product."""
 
 
+@declared
 def dropout_forward(x: Tensor, dropout: Dropout | None) -> tuple[Tensor, tuple | None]:
     """`y = x · mask / (1 − rate)`; the identity when `dropout` is `None` or its rate rounds to 0."""
-    check_floats(x=x)
-    check_rows("x", x)
-    if dropout is None:
-        return x, None
-    if not isinstance(dropout, Dropout):
-        raise TypeError(f"dropout must be a Dropout or None, got {type(dropout).__name__}")
-    if dropout.threshold == 0:
+    if dropout is None or dropout.threshold == 0:
         return x, None
     kept = dropout_mask(tuple(x.shape), dropout, x.device)
     return x * kept * dropout.scale, (kept, dropout.scale, x.dtype)
@@ -53,8 +48,7 @@ def _row_hashes(shape: tuple[int, ...], dropout: Dropout, device: torch.device) 
     sentence, position = dropout.sentence, dropout.position
     if np.ndim(sentence) or np.ndim(position):
         sentence, position = (torch.as_tensor(n, dtype=torch.int64, device=device) for n in (sentence, position))
-        for name, numbers in (("dropout's sentence", sentence), ("dropout's position", position)):
-            check_shape(name, numbers, shape if len(shape) == 1 else (torch.Size(shape).numel(),))
+        check_rows_numbered(sentence, position, shape)
         coordinates = [sentence, position]
     else:
         lengths = (1,) * (2 - len(shape)) + shape

@@ -3,13 +3,12 @@
 import torch
 from torch import Tensor
 
-from .._checks import check_floats, check_gradient, check_look_up, check_out
+from .._checks import check_gradient, check_out, declared
 
 
+@declared
 def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[Tensor, tuple]:
     """`y = scale · table[ids]`; ids `(...)`, table `(V, C)` → y `(..., C)`, a row of NaN for an id that is none."""
-    check_floats(table=table)
-    check_look_up(ids, table)
     ids = ids.to(torch.int64)  # PyTorch takes uint8 for a mask
     known = (ids >= 0) & (ids < len(table))  # on a GPU the host does not look, and PyTorch takes −1 for the last row
     ids = torch.where(known, ids, 0)

@@ -3,18 +3,15 @@
 from torch import Tensor
 
 from minitransformer.ops import Dropout, Pair
-from minitransformer.ops.arguments import check_number
 
-from .._checks import check_floats, check_gradient, check_scale_and_shift, check_shape
+from .._checks import check_gradient, declared
 from .dropout import dropout_backward, dropout_forward
 from .softmax import widened
 
 
+@declared
 def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> tuple[Tensor, tuple]:
     """`y = gamma · (x − mean) / √(var + eps) + beta` over the last axis of x `(..., C)`, the variance biased."""
-    check_floats(x=x)
-    check_scale_and_shift(x, gamma, beta)
-    check_number("eps", eps, at_least=0.0)
     centred = widened(x) - widened(x).mean(-1, keepdim=True)
     rstd = (centred.square().mean(-1, keepdim=True) + eps).rsqrt()  # (..., 1)
     normed = centred * rstd
@@ -42,12 +39,11 @@ def add_layernorm_from(layernorm: Pair) -> Pair:
     `dataclasses.replace(ops, add_layernorm=add_layernorm_from(layernorm))`.
     """
 
+    @declared
     def add_layernorm_forward(
         x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
     ) -> tuple[Tensor, tuple]:
         """`LayerNorm(x + Dropout(sublayer_out))`; x and sublayer_out `(..., C)`, gamma and beta `(C,)`."""
-        check_floats(x=x, sublayer_out=sublayer_out)
-        check_shape("sublayer_out", sublayer_out, x.shape)
         dropped, dropout_cache = dropout_forward(sublayer_out, dropout)
         y, norm_cache = layernorm.forward(x + dropped, gamma, beta, eps)
         return y, (norm_cache, dropout_cache)

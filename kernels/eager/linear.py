@@ -3,24 +3,14 @@
 import torch
 from torch import Tensor
 
-from .._checks import check_floats, check_gradient, check_out, check_shape
+from .._checks import check_gradient, check_out, declared
 
 
+@declared
 def linear_forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, tuple]:
     """`y = x @ weight + bias`; x `(..., C_in)`, weight `(C_in, C_out)`, bias `(C_out,)` or `None`."""
-    check_floats(x=x, weight=weight, bias=bias)
-    if weight.ndim != 2:
-        raise ValueError(f"weight has shape {tuple(weight.shape)}, expected (C_in, C_out)")
-    if x.ndim == 0 or x.shape[-1] != weight.shape[0]:
-        raise ValueError(
-            f"x has shape {tuple(x.shape)}, expected (..., {weight.shape[0]}), the rows of weight {tuple(weight.shape)}"
-        )
     rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])  # (N, C_in)
-    if bias is None:
-        y = rows @ weight  # (N, C_out)
-    else:
-        check_shape("bias", bias, (weight.shape[1],))
-        y = torch.addmm(bias, rows, weight)
+    y = rows @ weight if bias is None else torch.addmm(bias, rows, weight)  # (N, C_out)
     return y.reshape(*x.shape[:-1], weight.shape[1]), (rows, weight, bias is not None, x.shape)
 
 

@@ -3,13 +3,12 @@
 import torch
 from torch import Tensor
 
-from .._checks import check_floats, check_gradient, check_rows
+from .._checks import check_gradient, declared
 
 
+@declared
 def softmax_forward(x: Tensor) -> tuple[Tensor, Tensor]:
     """`y_i = exp(x_i) / Σ_j exp(x_j)`; a row of all −inf gives zeros."""
-    check_floats(x=x)
-    check_rows("x", x)
     if not x.numel():
         return x.clone(), x
     exponentials = torch.exp(_below_max(x))
@@ -25,10 +24,9 @@ def softmax_backward(dy: Tensor, cache: Tensor) -> Tensor:
     return (weights * (dweights - (dweights * weights).sum(-1, keepdim=True))).to(y.dtype)
 
 
+@declared
 def log_softmax(x: Tensor) -> Tensor:
     """`log softmax(x)`, for decoding only; in float32 where x is narrower, or good tokens could not be told apart."""
-    check_floats(x=x)
-    check_rows("x", x)
     if not x.numel():
         return widened(x).clone()
     shifted = _below_max(x)

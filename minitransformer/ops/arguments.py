@@ -98,12 +98,13 @@ class Declaration:
             elif array.dtype.kind not in ("iu" if argument.kind == "ids" else "b"):
                 kind = "an integer" if argument.kind == "ids" else "a boolean"
                 raise TypeError(f"{argument.name} must be {kind} array, got {array.dtype}")
-            self._check_shape(argument, array.shape, sizes)
+            self.check_shape(argument, array.shape, sizes)
         for name, check in self.options.items():
             if name in given:
                 check(name, given[name])
 
-    def _check_shape(self, argument: ArrayArgument, shape: tuple[int, ...], sizes: dict[str, tuple]) -> None:
+    def check_shape(self, argument: ArrayArgument, shape: tuple[int, ...], sizes: dict[str, tuple]) -> None:
+        """Raise unless a shape fits; `sizes` gets the size of each letter, and where it was first seen."""
         name, axes = argument.name, argument.axes
         any_more = "..." in axes  # which stands first
         lead = len(shape) - len(axes) + 1  # the axes that it stands for

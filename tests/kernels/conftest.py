@@ -20,6 +20,18 @@ def _poisoned_outputs() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _fast_interpreter() -> Iterator[None]:
+    """Kernels run in Triton's interpreter, without what it does twice."""
+    if find_spec("triton") is None:
+        yield
+        return
+    from support.kernels.interpreter import patched_once
+
+    with patched_once():
+        yield
+
+
 @pytest.fixture
 def known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bench need not ask a process of its own, which takes seconds, what there is to run on."""

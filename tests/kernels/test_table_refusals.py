@@ -1,94 +1,213 @@
-"""What every table refuses, by name, and what none may."""
+"""What the tables over tensors refuse, by name: all that is not as `minitransformer.ops` declares it, and more."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
-from support.kernels.op_cases import CASES, C, V, arrays_of
-from support.kernels.tables import every_checking_table, table
+import torch
+from support.declared_ops import SIZES, Call, backwards, forwards
+from support.kernels.op_cases import C, V
+from support.kernels.prove_kernel import DEVICE
+from support.kernels.tables import WITHOUT_TRITON, every_checking_table, table
 
-REFUSALS = {
-    "linear: rows": ("linear", [(2, 3), (4, 5), (5,)], {}, "x"),
-    "linear: bias": ("linear", [(2, 3), (3, 5), (4,)], {}, "bias"),
-    "layernorm: gamma": ("layernorm", [(2, 3), (4,), (3,)], {}, "gamma"),
-    "layernorm: no width": ("layernorm", [(2, 0), (0,), (0,)], {}, "x"),
-    "add_layernorm: sublayer_out": ("add_layernorm", [(2, 3), (3, 3), (3,), (3,)], {}, "sublayer_out"),
-    "attention: key": ("attention", [(1, 2, 3, 4), (1, 2, 3, 5), (1, 2, 3, 4)], {}, "key"),
-    "attention: value": ("attention", [(1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 2, 4)], {}, "value"),
-    "attention: axes": ("attention", [(2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4)], {}, "query"),
-    "attention: window": ("attention", [(1, 2, 3, 4)] * 3, {"window": -1}, "window"),
-    "conv1d: width": ("conv1d", [(2, 5, 3), (3, 4, 6), (6,)], {}, "x"),
-    "conv1d: axes": ("conv1d", [(5, 3), (3, 3, 6), (6,)], {}, "x"),
-    "conv1d: bias": ("conv1d", [(2, 5, 3), (3, 3, 6), (3,)], {}, "bias"),
-    "conv1d: no middle": ("conv1d", [(2, 5, 3), (2, 3, 6), (6,)], {"padding": "same"}, "weight"),
-    "conv1d: padding": ("conv1d", [(2, 5, 3), (3, 3, 6), (6,)], {"padding": "full"}, "padding"),
-    "additive_attention: key": ("additive_attention", [(1, 2, 3), (1, 4, 2), (1, 4, 3), (3,)], {}, "key"),
-    "additive_attention: value": ("additive_attention", [(1, 2, 3), (1, 4, 3), (1, 5, 3), (3,)], {}, "value"),
-    "additive_attention: v": ("additive_attention", [(1, 2, 3), (1, 4, 3), (1, 4, 3), (4,)], {}, r"score_\w+"),
-    "softmax: no axis": ("softmax", [()], {}, "x"),
+import kernels
+from kernels import eager
+from minitransformer.ops import Dropout
+
+FUNCTIONS = {
+    "torch": vars(eager),
+    "triton": {name: getattr(kernels, name) for name in kernels.__all__ if not name.startswith("linear_forward")},
 }
+BOTH = {"torch": [], "triton": [WITHOUT_TRITON]}
 
 
-@every_checking_table
-@pytest.mark.parametrize("case", REFUSALS)
-def test_shapes_that_do_not_fit_are_refused_by_name(backend, dtype, case):
-    op, shapes, options, named = REFUSALS[case]
-    ops = table(backend, dtype)
-    arrays = [ops.asarray(np.ones(shape), dtype) for shape in shapes]
-    with pytest.raises(ValueError, match=rf"\b{named}\b"):
-        getattr(ops, op).forward(*arrays, **options)
+def ops_of(names: Any) -> list:
+    return [
+        pytest.param(backend, name, marks=marks, id=f"{backend}, {name}")
+        for backend, marks in BOTH.items()
+        for name in names
+        if name in FUNCTIONS[backend]
+    ]
 
 
-@every_checking_table
-def test_ids_and_kinds_are_refused_by_name(backend, dtype):
-    ops = table(backend, dtype)
-    weights = ops.asarray(np.ones((V, C)), dtype)
-    if ops.to_numpy(weights) is weights or not getattr(weights, "is_cuda", False):
-        with pytest.raises(ValueError, match=r"ids.*11"):
-            ops.embedding.forward(ops.asarray([[V]]), weights)
-        with pytest.raises(ValueError, match=r"targets.*-1"):
-            ops.cross_entropy.forward(weights, ops.asarray([-1] * V), ignore_index=0)
-    with pytest.raises(TypeError, match="ids"):
-        ops.embedding.forward(ops.asarray([[1.0]]), weights)
-    with pytest.raises(TypeError, match="x must be"):
-        ops.relu.forward([1.0, 2.0])
-    with pytest.raises(TypeError, match="key_mask"):
-        ops.attention.forward(*[ops.asarray(np.ones((1, 1, 2, 2)), dtype)] * 3, key_mask=weights)
-    keys = ops.asarray(np.ones((1, 2, 2)), dtype)
-    with pytest.raises(TypeError, match="key_mask"):
-        ops.additive_attention.forward(keys, keys, keys, keys[0, 0], key_mask=keys[0])
-    with pytest.raises(TypeError, match="dropout"):
-        ops.dropout.forward(weights, 0.1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="label_smoothing"):
-        ops.cross_entropy.forward(weights, ops.asarray([0] * V), label_smoothing=1.5)
+every_op = pytest.mark.parametrize(("backend", "name"), ops_of(forwards()))
+
+Refusal = tuple[dict[str, Any], type[Exception], str]
+"""Arguments in the place of those that fit, and what is raised."""
+
+OPTIONS: dict[str, list[tuple[Any, type[Exception]]]] = {
+    "dropout": [(0.1, TypeError)],
+    "window": [(-1, ValueError), (1.5, TypeError), (True, TypeError)],
+    "scale": [(float("inf"), ValueError), ("1", TypeError)],
+    "eps": [(-1.0, ValueError), ("1", TypeError)],
+    "beta1": [(-0.1, ValueError)],
+    "beta2": [(-0.1, ValueError)],
+    "causal": [(1, TypeError)],
+    "with_grad": [(None, TypeError)],
+    "label_smoothing": [(-0.1, ValueError), (1.5, ValueError), (float("nan"), ValueError), ("0", TypeError)],
+    "ignore_index": [(0.5, TypeError)],
+}
+"""What no option may be."""
 
 
-GRADIENTS = ["relu", "softmax", "layernorm", "dropout", "embedding", "attention", "linear"]
-
-
-@every_checking_table
-@pytest.mark.parametrize("op", GRADIENTS)
-def test_a_gradient_from_elsewhere_is_refused_by_name(backend, dtype, op):
-    if backend == "numpy":
-        pytest.skip("has one device")
-    ops = table(backend, dtype)
-    _, _, options = CASES[op]
-    inputs = {
-        name: ops.asarray(array, dtype if array.dtype.kind == "f" else "int64")
-        for name, array in arrays_of(op, np.random.default_rng(0)).items()
+def tensors(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    """The arrays on the device, floats in float32."""
+    return {
+        name: torch.from_numpy(array).to(DEVICE, torch.float32 if array.dtype.kind == "f" else None)
+        for name, array in arrays.items()
     }
-    y, cache = getattr(ops, op).forward(**inputs, **options)
-    with pytest.raises(ValueError, match="is on meta and its output on"):
-        getattr(ops, op).backward(y.to("meta"), cache)
+
+
+def kinds(given: dict[str, torch.Tensor]) -> Iterator[Refusal]:
+    """What is no tensor, of another kind, or elsewhere."""
+    floats = [name for name, x in given.items() if x.is_floating_point()]
+    for name, x in given.items():
+        yield {name: x.tolist()}, TypeError, f"{name} must be a torch.Tensor, got (list|float)"
+        yield {name: x.cpu().numpy()}, TypeError, f"{name} must be a torch.Tensor, got ndarray"
+        for other in {torch.int64: [torch.bool, torch.float32], torch.bool: [torch.float32]}.get(
+            x.dtype, [torch.int64]
+        ):
+            yield {name: x.to(other)}, TypeError, f"{name} must be .*, got {other}"
+        if len(given) > 1:
+            yield {name: x.to("meta")}, ValueError, "expected one device"
+    for name in floats[1:]:
+        yield {name: given[name].half()}, TypeError, rf"is torch\.float32 and {name} is torch\.float16: types are never"
+
+
+def shapes(call: Call, given: dict[str, torch.Tensor]) -> Iterator[Refusal]:
+    """An axis too few; and each axis with another size than where its letter stands too, or empty where it may not."""
+    assert call.declaration is not None
+    letters = [axis for argument in call.declaration.arrays for axis in argument.axes]
+    for argument in call.declaration.arrays:
+        x, says = given[argument.name], rf"(?=.*\b{argument.name}\b).*expected"
+        if argument.axes != ("...",):
+            alone = torch.ones(() if "..." in argument.axes else (2,) * (len(argument.axes) - 1), device=DEVICE)
+            yield {argument.name: alone.to(x.dtype)}, ValueError, says
+        for place, letter in enumerate(argument.axes):
+            wrong = {1, 7} if letters.count(letter) > 1 else set()
+            for size in (wrong | ({0} if letter in call.declaration.not_empty else set())) - {SIZES[letter]}:
+                shape = list(x.shape)
+                shape[max(0, place + x.ndim - len(argument.axes))] = size
+                yield {argument.name: torch.zeros(shape, dtype=x.dtype, device=DEVICE)}, ValueError, says
+
+
+def options(call: Call) -> Iterator[Refusal]:
+    """Every option that the op has, with each value that it may not have."""
+    for name in OPTIONS.keys() & set(call.function.__wrapped__.__annotations__):  # pyright: ignore
+        for value, kind in OPTIONS[name]:
+            yield {name: value}, kind, name
+
+
+@every_op
+def test_what_is_not_as_declared_is_refused_by_name(backend, name):
+    call = forwards()[name]
+    function, given = partial(FUNCTIONS[backend][name], **call.options), tensors(call.arrays)
+    function(**given)
+    for replaced, kind, message in (*kinds(given), *shapes(call, given), *options(call)):
+        with pytest.raises(kind, match=message):
+            function(**given | replaced)
+    for missing in call.optional:
+        function(**given | {missing: None})
+    wide = {key: x.double() if x.is_floating_point() else x for key, x in given.items()}
+    if backend == "triton":
+        with pytest.raises(TypeError, match=r"is torch.float64, and the kernels compute in float32"):
+            function(**wide)
+    else:
+        function(**wide)
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="on a GPU nobody looks")
+@every_op
+def test_ids_out_of_range_are_refused_by_name(backend, name):
+    call = forwards()[name]
+    given = tensors(call.arrays)
+    for key, ids in given.items():
+        for bad in (-1, SIZES["V"]) if ids.dtype == torch.int64 else ():
+            with pytest.raises(ValueError, match=f"{key} holds {bad}, expected ids from 0 to {SIZES['V'] - 1}"):
+                FUNCTIONS[backend][name](**given | {key: torch.full_like(ids, bad)})
+
+
+@pytest.mark.parametrize(("backend", "name"), ops_of(backwards()))
+def test_a_gradient_is_like_the_output_and_where_it_is(backend, name):
+    call, backward = forwards()[name], FUNCTIONS[backend][name.replace("_forward", "_backward")]
+    out, cache = FUNCTIONS[backend][name](**tensors(call.arrays), **call.options)
+    if out.ndim:  # a loss takes any number
+        for wrong in (out[..., :1], out[None]):
+            with pytest.raises(ValueError, match=r"d\w+ has shape .*expected"):
+                backward(wrong, cache)
+        with pytest.raises(TypeError, match=r"d\w+ is torch.float64 and its output is torch.float32"):
+            backward(out.double(), cache)
+        with pytest.raises(ValueError, match="is on meta and its output on"):
+            backward(out.to("meta"), cache)
 
 
 @every_checking_table
-def test_a_gradient_is_never_narrowed(backend, dtype):
+@pytest.mark.parametrize(("padding", "taps", "named"), [("same", 2, "weight"), ("full", 3, "padding")])
+def test_what_is_no_convolution(backend, dtype, padding, taps, named):
+    ops = table(backend, dtype)
+    x, weight, bias = (ops.asarray(np.ones(shape), dtype) for shape in ((2, 5, 3), (taps, 3, 6), (6,)))
+    with pytest.raises(ValueError, match=rf"\b{named}\b"):
+        ops.conv1d.forward(x, weight, bias, padding=padding)
+
+
+@every_checking_table
+def test_a_gradient_is_never_narrowed_nor_broadcast(backend, dtype):
     ops = table(backend, dtype)
     narrow = "float32" if dtype == "float64" else "float16"
-    out = np.zeros((V, C), narrow) if backend == "numpy" else ops.asarray(np.zeros((V, C)), narrow)
-    y, cache = ops.embedding.forward(ops.asarray([[1, 2]]), ops.asarray(np.ones((V, C)), dtype))
-    with pytest.raises(TypeError, match=r"out.*float(16|32)"):
-        ops.embedding.backward(y, cache, out=out)
+    y, embedded = ops.embedding.forward(ops.asarray([[1, 2]]), ops.asarray(np.ones((V, C)), dtype))
     x, weights = (ops.asarray(np.ones((n, C)), dtype) for n in (2, V))
-    _, cache = ops.linear_cross_entropy.forward(x, weights, ops.asarray([1, 2]))
-    with pytest.raises(TypeError, match=r"out.*float(16|32)"):
-        ops.linear_cross_entropy.backward(1.0, cache, out=out)
+    _, projected = ops.linear_cross_entropy.forward(x, weights, ops.asarray([1, 2]))
+    for kind, out in (
+        (TypeError, np.zeros((V, C), narrow) if backend == "numpy" else ops.asarray(np.zeros((V, C)), narrow)),
+        (ValueError, ops.asarray(np.zeros((V + 1, C)), dtype)),
+        (ValueError, ops.asarray(np.zeros((2, V, C)), dtype)),
+    ):
+        with pytest.raises(kind, match=r"out (is|has)"):
+            ops.embedding.backward(y, embedded, out=out)
+        with pytest.raises(kind, match=r"out (is|has)"):
+            ops.linear_cross_entropy.backward(1.0, projected, out=out)
+
+
+ONES, HALF = torch.ones(3, 4, device=DEVICE), torch.ones(3, 4, dtype=torch.float16, device=DEVICE)
+HEADS, WIDE = torch.ones(1, 1, 2, 3, device=DEVICE), torch.ones(1, 1, 2, 300, device=DEVICE)
+ROWS_NUMBERED = Dropout(0.1, 0, np.arange(3), np.arange(3))
+ADAM = {"data": ONES[0], "grad": ONES[1], "m": ONES[2].clone(), "v": ONES[2].clone(), "step": 1, "lr": 0.1}
+
+
+@WITHOUT_TRITON
+@pytest.mark.parametrize(
+    ("op", "arguments", "kind", "message"),
+    [
+        ("attention_forward", ([HEADS] * 3, {"precision": "half"}), ValueError, "precision is 'half'"),
+        ("attention_forward", ([HEADS] * 3, {"dropout": ROWS_NUMBERED}), ValueError, "dropout numbers each row"),
+        ("attention_forward", ([WIDE] * 3, {}), ValueError, "query has .*, expected a last axis from 1 to 256"),
+        ("attention_forward", ([HEADS, HEADS, WIDE], {}), ValueError, "value has .*, expected a last axis from 1 to"),
+        ("layernorm_forward", ([HALF, ONES[0], HALF[0]], {}), TypeError, r"gamma is .*32 and beta is .*16"),
+        ("dropout_forward", ([ONES[None, None, None], Dropout(0.1, 0)], {}), ValueError, "x has 5 axes"),
+        ("add_layernorm_forward", ([ONES[None, None, None]] * 2 + [ONES[0]] * 2, {"dropout": Dropout(0.1, 0)}),
+         ValueError, "x has 5 axes"),
+        ("adam_step", ([], ADAM | {"step": 0}), ValueError, "step is 0"),
+        ("adam_step", ([], ADAM | {"step": torch.tensor([1, 2])}), ValueError, "step has shape"),
+        ("adam_step", ([], ADAM | {"lr": "0.1"}), TypeError, "lr must be a number"),
+        ("adam_step", ([], ADAM | {"m": torch.ones(4, 2, device=DEVICE)[:, 0]}), ValueError, "m has stride 2"),
+        ("adam_step", ([], ADAM | {"shadow": ONES[0, :3]}), ValueError, "shadow has shape"),
+        ("adam_step", ([], ADAM | {"shadow": torch.ones(4, dtype=torch.int64)}), TypeError, "shadow must be"),
+        ("adam_step", ([], ADAM | dict.fromkeys(("data", "grad", "m", "v"), HALF[0])), TypeError,
+         "data is torch.float16, expected torch.float32"),
+    ],
+)  # fmt: skip
+def test_what_a_kernel_refuses_beyond_that(op, arguments, kind, message):
+    """The widest heads, the dtypes that stand beside each other, and how arrays that are written into must lie."""
+    places, names = arguments
+    with pytest.raises(kind, match=message):
+        getattr(kernels, op)(*places, **names)
+
+
+@WITHOUT_TRITON
+def test_the_unfused_rung_broadcasts_nothing():
+    from kernels.layernorm import add_layernorm_unfused
+
+    with pytest.raises(ValueError, match=r"sublayer_out has shape \(1, 4\), expected \(3, 4\)"):
+        add_layernorm_unfused(ONES, ONES[:1], ONES[0], ONES[0])

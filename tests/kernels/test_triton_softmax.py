@@ -1,7 +1,5 @@
 """Softmax: one pass where a row fits a block, two sweeps beyond."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +12,6 @@ import kernels
 from kernels.softmax import ONE_PASS, ONE_PASS_BACKWARD, softmax_naive, softmax_online
 from minitransformer import ops
 
-LIST: Any = [1.0, 2.0]
 FLOAT32_MAX = torch.finfo(torch.float32).max
 EPS = torch.finfo(torch.float16).eps
 RUNGS = [lambda x: kernels.softmax_forward(x)[0], softmax_online, softmax_naive]
@@ -117,19 +114,3 @@ def test_rows_may_lie_further_apart_than_32_bits_reach(n):
     dx = kernels.softmax_backward(dy, cache)
     check("gradient", dx, ops.softmax_backward(to_numpy(dy), reference_cache), EPS)
     assert torch.equal(kernels.softmax_backward(dy, cache), dx)
-
-
-def test_bad_input():
-    with pytest.raises(TypeError, match=r"x must be a .*Tensor, got list"):
-        kernels.softmax_forward(LIST)
-    with pytest.raises(TypeError, match=r"x.*int64"):
-        kernels.softmax_forward(torch.ones(2, 3, dtype=torch.int64, device=DEVICE))
-    with pytest.raises(TypeError, match=r"x is torch.float64.*float32"):
-        kernels.softmax_forward(torch.ones(2, 3, dtype=torch.float64, device=DEVICE))
-    with pytest.raises(ValueError, match=r"x has shape \(\), expected at least one axis"):
-        kernels.softmax_forward(torch.ones((), device=DEVICE))
-    _, cache = kernels.softmax_forward(torch.ones(2, 3, device=DEVICE))
-    with pytest.raises(ValueError, match=r"dy has shape \(3, 2\), expected \(2, 3\)"):
-        kernels.softmax_backward(torch.ones(3, 2, device=DEVICE), cache)
-    with pytest.raises(TypeError, match=r"dy is torch.float16"):
-        kernels.softmax_backward(torch.ones(2, 3, dtype=torch.float16, device=DEVICE), cache)

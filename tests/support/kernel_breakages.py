@@ -199,7 +199,7 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
     ],
     ("_checks.py", "test_autograd"): [
         ("a tensor that autograd follows is taken all the same",
-         "        if torch.is_grad_enabled():", "        if False:"),
+         "    if torch.is_grad_enabled():", "    if False:"),
     ],
     ("_checks.py", "test_ids"): [
         ("300 beside ids in 8 bits is 44",
