@@ -4,8 +4,8 @@ __main__     the command
 run          sections, their seconds, whose turn it is, what is written when
 supervisor   processes that may fail, hang or die; `work` is what they do
 ahead        kernels compiled by all cores before they are launched
-machine      what is measured on, its two ceilings, and a median time
-race         contestants on the same task
+machine      what is measured on, and a median time
+race         contestants on the same task, beside two ceilings
 checks       every op against the float64 reference, on the cases of `cases`, beside the functions of `peers`
 attention, rows, swap    what is timed; `reference` is PyTorch's own model for the last
 ledger       its file: what was found, and whether it still holds; `fingerprint` hashes the code of an op

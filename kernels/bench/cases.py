@@ -1,8 +1,7 @@
-"""The arguments of every op, described once; and the cases that the ops with kernels are checked on.
+"""The inputs of every op, drawn as it declares them; and the cases that the ops with kernels are checked on.
 
-Checks, compilation and the tests of the tables make their inputs by `ARGUMENTS`. The cases are shapes that cross the
-borders of blocks, with all options of an op. Sizes come in two: those for a GPU, and tiny ones for the interpreter,
-which takes milliseconds for each block.
+The cases are shapes that cross the borders of blocks, with all options of an op. Sizes come in two: those for a GPU,
+and tiny ones for the interpreter, which takes milliseconds for each block.
 """
 
 from collections.abc import Iterator
@@ -12,32 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from minitransformer import ops as reference
 from minitransformer.ops import Dropout
+from minitransformer.ops.arguments import ArrayArgument, Declaration
 
-ARGUMENTS = {
-    "linear": "x ... C_in, weight C_in C_out, bias C_out",
-    "relu": "x ...",
-    "tanh": "x ...",
-    "sigmoid": "x ...",
-    "softmax": "x ...",
-    "dropout": "x ...",
-    "layernorm": "x ... C, gamma C, beta C",
-    "add_layernorm": "x ... C, sublayer_out ... C, gamma C, beta C",
-    "embedding": "ids ..., table V C",
-    "attention": "query B H Tq D, key B H Tk D, value B H Tk Dv",
-    "additive_attention": "query B Tq C, key B Tk C, value B Tk Dv, score_weight C",
-    "conv1d": "x B T C_in, weight K C_in C_out, bias C_out",
-    "cross_entropy": "logits ... V, targets ...",
-    "linear_cross_entropy": "x N C, table V C, targets N",
-    "adam": "data P, grad P, m P, v P",
-}
-"""The arrays of each op in its order, and their axes; `...` stands for any number of them."""
-
-INTEGERS = ("ids", "targets")
-"""Arrays of ids below V."""
-
-EXACT = ("gamma", "beta")
-"""Parameters that stay in float32 beside narrower activations."""
+from .. import functions_of
 
 DROPOUT = Dropout(0.3, key=2**40 + 3, sentence=1, position=2)
 SMOOTHED = {"label_smoothing": 0.1, "ignore_index": 0}
@@ -46,24 +24,25 @@ PEAKED = 4.0
 """Times a normal number: a softmax of many such has some probabilities of order one, beside which errors count."""
 
 
-def shapes(op: str, rows: tuple[int, ...] = (), **sizes: int) -> dict[str, tuple[int, ...]]:
-    """The shape of each array of an op, where `...` is `rows` and every other axis has its size."""
-    found = {}
-    for argument in ARGUMENTS[op].split(", "):
-        name, *axes = argument.split()
-        found[name] = tuple(n for axis in axes for n in (rows if axis == "..." else (sizes[axis],)))
-    return found
+def shapes(op: str, rows: tuple[int, ...] = (), **sizes: int) -> dict[ArrayArgument, tuple[int, ...]]:
+    """The arrays that an op declares, but masks, which are options here, and their shapes; `...` stands for `rows`."""
+    declaration: Declaration = getattr(reference, functions_of(op)[0]).declaration
+    return {
+        argument: tuple(n for axis in argument.axes for n in (rows if axis == "..." else (sizes[axis],)))
+        for argument in declaration.arrays
+        if argument.kind != "mask"
+    }
 
 
 def draw(op: str, rng: np.random.Generator, rows: tuple[int, ...] = (), **sizes: int) -> dict[str, np.ndarray]:
     """Normal numbers, squares of them for Adam's v, and ids, the first two of which are 0: what `SMOOTHED` ignores."""
     arrays = {}
-    for name, shape in shapes(op, rows, **sizes).items():
-        if name in INTEGERS:
-            arrays[name] = rng.integers(0, sizes["V"], shape)
-            arrays[name].flat[:2] = 0
+    for argument, shape in shapes(op, rows, **sizes).items():
+        if argument.kind == "ids":
+            arrays[argument.name] = rng.integers(0, sizes[argument.limit], shape)
+            arrays[argument.name].flat[:2] = 0
         else:
-            arrays[name] = np.asarray(rng.standard_normal(shape)) ** (2 if name == "v" else 1)
+            arrays[argument.name] = np.asarray(rng.standard_normal(shape)) ** (2 if argument.name == "v" else 1)
     return arrays
 
 
@@ -100,7 +79,7 @@ def cases(op: str, full: bool) -> Iterator[Case]:
 SIZES: dict[str, tuple] = {
     "relu": ("rows", [[(3, 5)], [(3, 1000)]], [[(3, 5)], [(1000, 2049)]]),
     "dropout": (
-        "rows", [[(2, 3, 7)], [(2, 2, 5, 9)]], [[(100, 512)], [(2, 3, 70, 3001)]], {"dropout": DROPOUT}
+        "rows C", [[(2, 3), 7], [(2, 2, 5), 9]], [[(100,), 512], [(2, 3, 70), 3001]], {"dropout": DROPOUT}
     ),
     "layernorm": (
         "rows C", [[(3,), 5], [(40,), 130]], [[(3,), 5], [(1000,), 512], [(70,), 4097], [(9,), 8200]], {"eps": 1e-3}
@@ -149,8 +128,8 @@ def _attention(rng: np.random.Generator, full: bool) -> Iterator[Case]:
 
 def _softmax(rng: np.random.Generator, full: bool) -> Iterator[Case]:
     for rows in ((5, 3, 7), (1000, 128), (300, 4097), (2, 32_769), (3, 131_072)) if full else ((5, 3, 7), (3, 1100)):
-        yield Case(f"{rows}", {"x": PEAKED * draw("softmax", rng, rows)["x"]})
-    x = PEAKED * draw("softmax", rng, (3, 100))["x"]
+        yield Case(f"{rows}", {"x": PEAKED * draw("softmax", rng, rows[:-1], n=rows[-1])["x"]})
+    x = PEAKED * draw("softmax", rng, (3,), n=100)["x"]
     x[0], x[1, 1:] = -np.inf, -np.inf
     yield Case("nothing but −inf", {"x": x})
 

@@ -22,8 +22,9 @@ import kernels
 import minitransformer.ops as reference
 from minitransformer.gradcheck import error
 
+from .._checks import EXACT
 from . import peers
-from .cases import EXACT, Case, cases
+from .cases import Case, cases
 from .machine import Machine
 
 TOLERANCE, TF32_TOLERANCE = 1e-5, 5e-3
@@ -36,19 +37,8 @@ TAKING_OUT = ("embedding", "linear_cross_entropy")
 """Ops whose backward can add the gradient of a large table into a tensor that is there already."""
 
 
-class CheckFailed(Exception):
-    """An op is not what it has to be: which, in which dtype, in which case, and how far off."""
-
-    def __init__(self, op: str, message: str) -> None:
-        super().__init__(op, message)
-        self.op, self.message = op, message
-
-    def __str__(self) -> str:
-        return f"{self.op}, {self.message}"
-
-
 class Refused(Exception):
-    """Something is wrong beyond an error that is too large."""
+    """An op is not what it has to be."""
 
 
 class Finding(NamedTuple):
@@ -64,7 +54,10 @@ Worst = dict[str, float]
 
 
 def check(op: str, dtype: torch.dtype, machine: Machine) -> Worst:
-    """All cases of an op in one dtype. Raises `CheckFailed` at the first that fails, whatever went wrong."""
+    """All cases of an op in one dtype.
+
+    Raises `Refused` at the first that fails, whatever went wrong: in which dtype, in which case, and how far off.
+    """
     worst = {"error": 0.0, "of_allowed": 0.0}
     for case in cases_in(op, dtype, machine):
         where = f"{str(dtype).removeprefix('torch.')}, {case.name}"
@@ -72,13 +65,13 @@ def check(op: str, dtype: torch.dtype, machine: Machine) -> Worst:
             with poisoned():
                 findings = list((adam_findings if op == "adam" else findings_of)(op, case, dtype, machine.device))
         except Refused as refused:
-            raise CheckFailed(op, f"{where}: {refused}") from None
+            raise Refused(f"{where}: {refused}") from None
         except Exception as problem:
             traceback.print_exc()
-            raise CheckFailed(op, f"{where}: {type(problem).__name__}: {problem}") from None
+            raise Refused(f"{where}: {type(problem).__name__}: {problem}") from None
         for what, found, allowed in findings:
             if not found <= allowed:
-                raise CheckFailed(op, f"{where}: {what} is off by {found:.3g}, allowed {allowed:.3g}")
+                raise Refused(f"{where}: {what} is off by {found:.3g}, allowed {allowed:.3g}")
             if not case.tf32:
                 shares = {"error": found, "of_allowed": found / allowed}
                 worst = {name: max(worst[name], share) for name, share in shares.items()}

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout
 
+from .._checks import EXACT
 from ..tuning import Tile
-from .cases import EXACT, INTEGERS, SMOOTHED, shapes
+from .cases import SMOOTHED, shapes
 
 DROPPING = {"dropout": Dropout(0.1, key=1)}
 
@@ -47,8 +48,10 @@ def examples(target: str) -> Iterator[Example]:
 
 def call_of(op: str, dtype: torch.dtype, options: dict[str, Any], rows: tuple[int, ...] = (), **sizes: int) -> partial:
     """A call of a pair on zeros of these sizes."""
-    types = dict.fromkeys(INTEGERS, torch.int64) | dict.fromkeys(EXACT, torch.float32)
-    zeros = (torch.zeros(shape, dtype=types.get(name, dtype)) for name, shape in shapes(op, rows, **sizes).items())
+    zeros = []
+    for argument, shape in shapes(op, rows, **sizes).items():
+        narrow = torch.float32 if argument.name in EXACT else dtype
+        zeros.append(torch.zeros(shape, dtype=torch.int64 if argument.kind == "ids" else narrow))
     return partial(_both, op, *zeros, **options)
 
 
@@ -65,12 +68,12 @@ def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
 
     N = 64
     for C in widths:
-        sizes = {"rows": (N,), "C": C}
-        yield f"softmax, {C} wide", call_of("softmax", dtype, {}, (N, C))
+        sizes = {"rows": (N,), "C": C, "n": C}
+        yield f"softmax, {C} wide", call_of("softmax", dtype, {}, **sizes)
         yield f"layernorm, {C} wide", call_of("layernorm", dtype, {}, **sizes)
         yield f"add_layernorm, {C} wide", call_of("add_layernorm", dtype, {}, **sizes)
         yield f"add_layernorm, dropout, {C} wide", call_of("add_layernorm", dtype, DROPPING, **sizes)
-        yield f"dropout, {C} wide", call_of("dropout", dtype, DROPPING, (N, C))
+        yield f"dropout, {C} wide", call_of("dropout", dtype, DROPPING, **sizes)
         yield f"embedding, {C} wide", call_of("embedding", dtype, {"scale": 2.0}, (2, TIME), V=N, C=C)
         yield f"cross_entropy, {C} wide", call_of("cross_entropy", dtype, SMOOTHED, (N,), V=C)
         for V, width in ((C, 8), (100, C)):  # logits are as wide as the table is long, gradients as it is wide

@@ -150,34 +150,3 @@ def _driver() -> str:
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return done.stdout.splitlines()[0].strip()
-
-
-@dataclass(frozen=True)
-class Ceilings:
-    """What PyTorch itself gets out of the device: a large product of matrices, and a large copy, read and written."""
-
-    matmul_tflops: float
-    copy_gbs: float
-
-    @classmethod
-    def of(cls, machine: Machine) -> "Ceilings":
-        """Measured here and now."""
-        n, count = machine.size(8192, 32), machine.size(2**30, 2**10)
-        if machine.device == "cuda":  # four arrays of two bytes an element, in half of what is free
-            count = min(count, torch.cuda.mem_get_info()[0] // 16)
-        pairs = [(machine.randn(n, n), machine.randn(n, n)) for _ in range(2)]
-        matmul = machine.milliseconds([lambda a=a, b=b: a @ b for a, b in pairs])
-        large = [machine.randn(count) for _ in range(2)]
-        copies = [torch.empty_like(source) for source in large]
-        copy = machine.milliseconds([lambda a=a, b=b: a.copy_(b) for a, b in zip(copies, large, strict=True)])
-        return cls(2 * n**3 / matmul / 1e9, 2 * large[0].nbytes / copy / 1e6)
-
-    def rates(self, milliseconds: float, flops: float | None, moved: float | None) -> dict[str, float]:
-        """What a task of so many operations, or so many bytes, came to in that time, and its share of the ceiling."""
-        if flops is not None:
-            tflops = flops / milliseconds / 1e9
-            return {"tflops": tflops, "share": tflops / self.matmul_tflops}
-        if moved is not None:
-            gbs = moved / milliseconds / 1e6
-            return {"gbs": gbs, "share": gbs / self.copy_gbs}
-        return {}

@@ -11,7 +11,7 @@ from torch import Tensor
 import kernels
 
 from .ledger import LATE, Entry
-from .machine import Call, Ceilings, Machine
+from .machine import Call, Machine
 
 SETS = 2
 """How many sets of inputs take turns; each is meant to be larger than the cache."""
@@ -33,10 +33,24 @@ Prepare = Callable[[tuple, Tensor | None], Call]
 
 @dataclass(frozen=True)
 class Bench:
-    """A machine and its ceilings."""
+    """A machine, and what PyTorch itself gets out of it: a large product of matrices, and a large copy."""
 
     machine: Machine
-    ceilings: Ceilings
+    ceilings: dict[str, float]
+    """`matmul_tflops`, and `copy_gbs`, read and written."""
+
+    @classmethod
+    def of(cls, machine: Machine) -> "Bench":
+        """Measured here and now."""
+        n, count = machine.size(8192, 32), machine.size(2**30, 2**10)
+        if machine.device == "cuda":  # four arrays of two bytes an element, in half of what is free
+            count = min(count, torch.cuda.mem_get_info()[0] // 16)
+        pairs = [(machine.randn(n, n), machine.randn(n, n)) for _ in range(SETS)]
+        matmul = machine.milliseconds([lambda a=a, b=b: a @ b for a, b in pairs])
+        large = [machine.randn(count) for _ in range(SETS)]
+        copies = [torch.empty_like(source) for source in large]
+        copy = machine.milliseconds([lambda a=a, b=b: a.copy_(b) for a, b in zip(copies, large, strict=True)])
+        return cls(machine, {"matmul_tflops": 2 * n**3 / matmul / 1e9, "copy_gbs": 2 * large[0].nbytes / copy / 1e6})
 
     def timed(self, start: Start, *, flops: float | None = None, moved: float | None = None) -> Found:
         """Time and memory; beside them TFLOP/s or GB/s, by the operations or bytes that the task takes at the least."""
@@ -46,7 +60,17 @@ class Bench:
         peak = self.machine.peak_bytes(calls[0])
         milliseconds = self.machine.milliseconds(calls)
         found = {"ms": milliseconds, "peak_mb": None if peak is None else peak / 1e6}
-        return found | self.ceilings.rates(milliseconds, flops, moved)
+        return found | self.rates(milliseconds, flops, moved)
+
+    def rates(self, milliseconds: float, flops: float | None, moved: float | None = None) -> Found:
+        """What so many operations, or so many bytes, came to in that time, and their share of the ceiling."""
+        if flops is not None:
+            tflops = flops / milliseconds / 1e9
+            return {"tflops": tflops, "share": tflops / self.ceilings["matmul_tflops"]}
+        if moved is not None:
+            gbs = moved / milliseconds / 1e6
+            return {"gbs": gbs, "share": gbs / self.ceilings["copy_gbs"]}
+        return {}
 
 
 @dataclass(frozen=True)

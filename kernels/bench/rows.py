@@ -23,7 +23,7 @@ from ..layernorm import add_layernorm_unfused, layernorm_naive, layernorm_sweeps
 from ..linear_cross_entropy import linear_cross_entropy_naive
 from ..softmax import softmax_naive, softmax_online
 from . import peers
-from .cases import ARGUMENTS, INTEGERS, shapes
+from .cases import shapes
 from .ledger import OURS
 from .machine import Call, Machine
 from .race import BACKWARD, BOTH, FORWARD, Prepare, Task, of_autograd, of_function, of_pair, task
@@ -135,12 +135,11 @@ def _passes(count: int) -> Callable[[Size], float]:
 def _drawn(machine: Machine, op: str, size: Size) -> tuple[tuple, Tensor | None]:
     """Inputs of a pair, and the gradient that its output receives: none for a loss, whose is 1. No id is ignored."""
     rows, width = size["rows"], size.get("columns", size.get("C", 1))
-    leading = (rows, width) if ARGUMENTS[op] == "x ..." else (rows,)
+    leading = (rows, width) if op == "relu" else (rows,)
     inputs = {}
-    for name, shape in shapes(op, leading, N=rows, C=width, V=size.get("V", 1)).items():
-        inputs[name] = machine.randint(1, size["V"], *shape) if name in INTEGERS else machine.randn(*shape)
-        if name == "table":
-            inputs[name] /= width**0.5
+    for argument, shape in shapes(op, leading, N=rows, C=width, n=width, V=size.get("V", 1)).items():
+        drawn = machine.randint(1, size["V"], *shape) if argument.kind == "ids" else machine.randn(*shape)
+        inputs[argument.name] = drawn / width**0.5 if argument.name == "table" else drawn
     return tuple(inputs.values()), None if "targets" in inputs else machine.randn(rows, width)
 
 

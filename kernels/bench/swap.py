@@ -92,7 +92,7 @@ def tasks(machine: Machine) -> Iterator[Task]:
 
     def estimated(bench: Bench) -> Found:
         _, found = numpy()
-        return found | bench.ceilings.rates(found["ms"], setting.flops, None)
+        return found | bench.rates(found["ms"], setting.flops)
 
     def with_hours(measure: Callable[[Bench], Found], bench: Bench) -> Found:
         found = measure(bench)

@@ -71,16 +71,16 @@ def check(smoke: bool, op: str, dtype: str) -> Iterator[dict[str, Any]]:
     with threadpool_limits(2):  # others check beside it
         try:
             yield checks.check(op, getattr(torch, dtype), machine)
-        except checks.CheckFailed as failed:
-            yield {"failed": failed.message}
+        except checks.Refused as refused:
+            yield {"failed": str(refused)}
 
 
 def plan(smoke: bool, section: str) -> Iterator[Any]:
     """The ceilings; then the tasks, as entries of the ledger."""
-    from .machine import Ceilings
-
     machine = _machine(smoke)
-    yield asdict(Ceilings.of(machine))
+    from .race import Bench
+
+    yield Bench.of(machine).ceilings
     yield [task.entry() for task in _tasks(machine, section)]
 
 
@@ -90,10 +90,9 @@ def measure(smoke: bool, section: str, ceilings: dict[str, float], units: "Seque
     Raises what a contestant raised after which the GPU computes no more.
     """
     machine = _machine(smoke)
-    from .machine import Ceilings
     from .race import Bench
 
-    bench, tasks = Bench(machine, Ceilings(**ceilings)), _tasks(machine, section)
+    bench, tasks = Bench(machine, ceilings), _tasks(machine, section)
     before = None
     for number, name in units:
         yield BEGINS

@@ -54,7 +54,7 @@ def test_checks_go_past_what_fails(tmp_path, capsys):
     assert "failed" not in ops["adam"]
     assert ops["adam"]["errors"].keys() == {"float32"}
     for op, reason in {
-        "dropout": "float32, (2, 3, 7): RuntimeError: no room for this",
+        "dropout": "float32, (2, 3), 7: RuntimeError: no room for this",
         "relu": "float32, (3, 5): the output is off by",
         "softmax": "float32: its process was ended by SIGKILL (out of memory?)",
         "embedding": "float32: its process ended with status 7",

@@ -10,7 +10,7 @@ from minitransformer.ops import Dropout
 B, H, T, C, V = 2, 2, 5, 6, 11
 SIZES = {
     "rows": (B, T), "B": B, "H": H, "Tq": T, "Tk": T, "T": T, "D": 3, "Dv": 4, "C": C, "C_in": C, "C_out": 4, "K": 3,
-    "V": V, "N": B * T,
+    "V": V, "N": B * T, "n": C,
 }  # fmt: skip
 DROPOUT = Dropout(0.4, key=2**40 + 3, sentence=1, position=2)
 MASK = np.array([[True] * 5, [True, False, True, True, False]])
