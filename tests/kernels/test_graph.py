@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.kernels.prove_kernel import DEVICE, few
-from support.model_cases import config, ragged
+from support.model_cases import BASELINES, config, ragged
 
 import kernels
 from kernels.graph import Captured
 from minitransformer.data.batching import Batch
 from minitransformer.layers import DropoutStream
-from minitransformer.models import Transformer
+from minitransformer.models import Transformer, build_model
 from minitransformer.ops import as_it_is, numpy_ops
 from minitransformer.training import DataParallel, training_step
 from minitransformer.training.optimizer import Adam
@@ -55,6 +55,22 @@ def test_captured_steps_are_steps_of_training(seed, clip, attention_dropout):
     for name, array in parameters.items():
         # A key's bias has no gradient but rounding errors (softmax ignores it), and Adam makes steps of them.
         np.testing.assert_allclose(array, truth[name], atol=1e-7, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["tanh, attention", "lstm", "convolutional"])
+def test_a_step_of_another_model_could_be_captured(kind):
+    """The same loss as the step itself, padding to a bucket's shape and the keys of dropout from memory included."""
+    batch = Batch(*ragged([4, 2, 5], [3, 4, 1]), first=0)
+    losses, runs = [], (loss_and_gradient, Captured(loss_and_gradient))
+    for run in runs:
+        model = build_model(BASELINES[kind], kernels.torch_ops("cpu"))
+        adam, found = Adam(model.parameters, model.ops), []
+        for number in (1, 2):
+            model.parameters.zero_grad()
+            found.append(float(run(model, batch, 1.0, 0.1, DropoutStream(3, number))))
+            adam.step(0.01)
+        losses.append(found)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
 def gradient_of(model: Transformer, run: Captured, batch: Batch, share: float, stream: DropoutStream) -> tuple:

@@ -22,7 +22,8 @@ from minitransformer.gradcheck import error
 from minitransformer.ops import Dropout, dropout_mask
 
 BLOCK = tiles.INTERPRETER.rows
-lengths = st.integers(1, 2 * BLOCK + 5)
+lengths = st.integers(1, BLOCK + 5)
+"""Up to two blocks, the last of which is not full; blocks with others on either side are those of the bands' edges."""
 widths = st.integers(1, BLOCK + 3)
 
 

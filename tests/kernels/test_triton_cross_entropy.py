@@ -27,7 +27,7 @@ from minitransformer import ops
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @few
 @given(
-    batch=st.sampled_from([(), (3,), (2, 3), (0, 2), (17,)]),
+    batch=st.sampled_from([(), (3,), (5,), (2, 3), (0, 2)]),
     vocab_size=vocab_sizes,
     smoothing=smoothings,
     ignore_index=ignored,

@@ -18,7 +18,7 @@ import kernels.linear_cross_entropy as fused
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @few
 @given(
-    rows=st.sampled_from([0, 1, 5, 17]),
+    rows=st.sampled_from([0, 1, 5]),  # of 1500 logits two share a program: three programs, the last not full
     width=st.sampled_from([1, 8, 33]),
     vocab_size=vocab_sizes,
     smoothing=smoothings,

@@ -11,7 +11,8 @@ from support.kernels.prove_kernel import DEVICE
 import kernels
 from kernels.cross_entropy import ELEMENTS
 
-vocab_sizes = st.sampled_from([1, 2, 5, 16, 37, 100, ELEMENTS, ELEMENTS + 1, 9000])
+vocab_sizes = st.sampled_from([1, 2, 5, 16, 37, 100, 1500, ELEMENTS, ELEMENTS + 1, 2 * ELEMENTS + 800])
+"""Rows that share a program, two to a program, rows of a whole block, of a block and one more, and of three blocks."""
 smoothings = st.sampled_from([0.0, 0.1, 1.0])
 ignored = st.sampled_from([None, 0, -100])
 
