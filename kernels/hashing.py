@@ -49,17 +49,7 @@ def mix_in(hashed, coordinate):
 
 @triton.jit
 def row_hashes(
-    row,
-    key_ptr,
-    key_low,
-    key_high,
-    sentence,
-    position,
-    sentences_ptr,
-    positions_ptr,
-    T,
-    H,
-    HEADS: tl.constexpr,
+    row, key_ptr, key_low, key_high, sentence, position, sentences_ptr, positions_ptr, T, H, HEADS: tl.constexpr
 ):
     """The hashes of rows of an `(B, T, C)`, with `HEADS` of a `(B, H, T, C)`; of an `(N, C)` with T = N.
 

@@ -56,14 +56,7 @@ def attention_online(
     return (acc / l.masked_fill(l == 0.0, 1.0)).to(query.dtype)
 
 
-def _mask(
-    query: Tensor,
-    key: Tensor,
-    causal: bool = False,
-    key_mask: Any = None,
-    window: Any = None,
-    keys: slice = slice(None),
-) -> Tensor:
-    """Which of `keys` each query may attend to, `(Tq, keys)` or `(B, 1, Tq, keys)`."""
-    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window, query.device, keys)
+def _mask(query: Tensor, key: Tensor, **seen: Any) -> Tensor:
+    """Which keys, or which of the slice `keys`, each query may attend to: `(Tq, Tk)` or `(B, 1, Tq, Tk)`."""
+    mask = attention_mask(query.shape[2], key.shape[2], query.device, **seen)
     return torch.ones((1, 1), dtype=torch.bool, device=query.device) if mask is None else mask

@@ -58,7 +58,7 @@ class Shape:
 
     def mask(self, device: str) -> Tensor | None:
         """What PyTorch is given, where the shape is not causal."""
-        return attention_mask(self.Tq, self.Tk, False, self.key_mask(device), self.window, torch.device(device))
+        return attention_mask(self.Tq, self.Tk, device, False, self.key_mask(device), self.window)
 
     def key_mask(self, device: str) -> Tensor | None:
         """`(B, Tk)`: up to an eighth of each sentence is padding, on the right, or every sixteenth key anywhere."""

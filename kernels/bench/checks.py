@@ -106,25 +106,6 @@ def as_layers_do(x: Tensor) -> Tensor:
     return x.transpose(1, 2).contiguous().transpose(1, 2) if x.ndim == 4 else x
 
 
-@dataclass(frozen=True)
-class How:
-    """How an op is called, where not by its name and as a layer would."""
-
-    forward: Callable[..., Any] | None = None
-    """In place of the op's own."""
-    peer: Callable[..., Tensor] | None = None
-    """In place of PyTorch's function in `peers`."""
-    lie: Callable[[Tensor], Tensor] = as_layers_do
-    """The same floating tensor with its numbers elsewhere in memory."""
-    exact: Sequence[str] = EXACT
-    """Arrays that are given in float32 whatever the dtype is."""
-    in_all_ways: bool = True
-    """With gradients added into a tensor and losses without gradients too, where the op has them."""
-
-
-AS_A_LAYER = How()
-
-
 @dataclass
 class Computed:
     """What an op of ours made of a case: everything that a check launches."""
@@ -140,17 +121,31 @@ class Computed:
     loss_alone: Tensor | None = None
 
     @classmethod
-    def of(cls, op: str, case: Case, dtype: torch.dtype, device: str, how: How) -> "Computed":
-        """Forward, and backward twice, in as many ways as there are."""
+    def of(
+        cls,
+        op: str,
+        case: Case,
+        dtype: torch.dtype,
+        device: str,
+        forward: Callable[..., Any] | None = None,
+        lie: Callable[[Tensor], Tensor] = as_layers_do,
+        exact: Sequence[str] = EXACT,
+        in_all_ways: bool = True,
+    ) -> "Computed":
+        """Forward, and backward twice; `in_all_ways` adds gradients into a tensor, and takes a loss without them.
+
+        `forward` takes the place of the op's own, `lie` gives a tensor its place in memory, and arrays that are `exact`
+        are float32 whatever the dtype is.
+        """
 
         def given(array: np.ndarray, dtype: torch.dtype) -> Tensor:
             tensor = _tensor(array, dtype, device)
-            return how.lie(tensor) if tensor.is_floating_point() else tensor
+            return lie(tensor) if tensor.is_floating_point() else tensor
 
         arrays = {name: _rounded(array, dtype) for name, array in case.arrays.items()}
-        tensors = [given(array, torch.float32 if name in how.exact else dtype) for name, array in arrays.items()]
+        tensors = [given(array, torch.float32 if name in exact else dtype) for name, array in arrays.items()]
         options = {name: _tensor(value, None, device) for name, value in case.options.items()}
-        forward, backward = how.forward or getattr(kernels, f"{op}_forward"), getattr(kernels, f"{op}_backward")
+        forward, backward = forward or getattr(kernels, f"{op}_forward"), getattr(kernels, f"{op}_backward")
         before = [tensor.clone() for tensor in tensors]
         out, cache = forward(*tensors, **options, **({"precision": "tf32"} if case.tf32 else {}))
         received: Any = float(case.arrays["targets"].size) if "targets" in case.arrays else None
@@ -159,10 +154,10 @@ class Computed:
             tensors, before = [*tensors, received], [*before, received.clone()]
         gradients, again = _floats(backward(received, cache)), _floats(backward(received, cache))
         found = cls(tensors, before, options, received, out, gradients, again)
-        if how.in_all_ways and op in TAKING_OUT:
+        if in_all_ways and op in TAKING_OUT:
             found.added = torch.ones(gradients[-1].shape, device=device)
             backward(received, cache, out=found.added)
-        if how.in_all_ways and op == "linear_cross_entropy":
+        if in_all_ways and op == "linear_cross_entropy":
             found.loss_alone, _ = forward(*tensors, **options, with_grad=False)
         return found
 
@@ -172,12 +167,17 @@ def launched(op: str, case: Case, dtype: torch.dtype, device: str) -> None:
     if op == "adam":
         Stepped.of(case, dtype, device)
     else:
-        Computed.of(op, case, dtype, device, AS_A_LAYER)
+        Computed.of(op, case, dtype, device)
 
 
-def findings_of(op: str, case: Case, dtype: torch.dtype, device: str, how: How = AS_A_LAYER) -> Iterator[Finding]:
-    """What a pair's output and gradients are off by. Raises `Refused` for anything else that is wrong."""
-    found = Computed.of(op, case, dtype, device, how)
+def findings_of(
+    op: str, case: Case, dtype: torch.dtype, device: str, peer: Callable[..., Tensor] | None = None, **how: Any
+) -> Iterator[Finding]:
+    """What a pair's output and gradients are off by. Raises `Refused` for anything else that is wrong.
+
+    A narrow dtype is judged by `peer`, PyTorch's function in `peers` unless it is given; `how` is for `Computed.of`.
+    """
+    found = Computed.of(op, case, dtype, device, **how)
     arrays = [_rounded(array, dtype) for array in case.arrays.values()]
     expected, cache = getattr(reference, f"{op}_forward")(*arrays, **case.options)
     _require(found.out.shape == np.shape(expected), f"the output is {tuple(found.out.shape)}")
@@ -191,8 +191,8 @@ def findings_of(op: str, case: Case, dtype: torch.dtype, device: str, how: How =
     if dtype == torch.float32:
         allowed = [TF32_TOLERANCE if case.tf32 else TOLERANCE] * (1 + len(wanted))
     else:
-        peer, inputs = how.peer or getattr(peers, op), found.before[: len(arrays)]
-        allowed = _allowed(peer, inputs, found.options, found.received, expected, wanted)
+        inputs = found.before[: len(arrays)]
+        allowed = _allowed(peer or getattr(peers, op), inputs, found.options, found.received, expected, wanted)
     yield Finding("the output", error(_numpy(found.out), expected), allowed[0])
     for index, (gradient, truth) in enumerate(zip(found.gradients, wanted, strict=True)):
         yield Finding(f"gradient {index}", error(_numpy(gradient), truth), allowed[1 + index])

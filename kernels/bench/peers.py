@@ -41,27 +41,27 @@ def embedding(ids: Tensor, table: Tensor, scale: float = 1.0) -> Tensor:
 
 
 def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    causal: bool = False,
-    key_mask: Tensor | None = None,
-    window: int | None = None,
-    scale: float | None = None,
-    dropout: Dropout | None = None,
+    query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: Dropout | None = None, **seen
 ) -> Tensor:
     """`scaled_dot_product_attention`; or its formula in PyTorch's operations, where the function won't do.
 
     It draws dropout masks of its own, and its backends disagree about a query that sees nothing.
     """
-    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window, query.device)
-    if dropout is None and key_mask is None:
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+    if dropout is not None or seen.get("key_mask") is not None:
+        return attention_formula(query, key, value, scale=scale, dropout=dropout, **seen)
+    mask = attention_mask(query.shape[2], key.shape[2], query.device, **seen)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+
+
+def attention_formula(
+    query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: Dropout | None = None, **seen
+) -> Tensor:
+    """`softmax(scale · query keyᵀ) value` in the tensors' own dtype throughout; zeros where nothing is seen."""
     scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    mask = attention_mask(query.shape[2], key.shape[2], query.device, **seen)
     if mask is None:
         return dropped(softmax(scores), dropout) @ value
-    weights = softmax(scores.masked_fill(~mask, -torch.inf)).masked_fill(~mask.any(-1, keepdim=True), 0)
+    weights = softmax(scores.masked_fill(~mask, -torch.inf)).masked_fill(~mask, 0)
     return dropped(weights, dropout) @ value
 
 

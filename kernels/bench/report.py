@@ -147,9 +147,6 @@ Values = Callable[[Ledger], Iterable[float | None]]
 BOTH = "forward + backward"
 LONG = (4096, 8192, 16_384)
 
-PUBLISHED = {"FlashAttention-2": "368", "Triton's own tutorial": "460–487", "cuDNN": "609", "FlashAttention-3": "638"}
-"""TFLOP/s on an H100 of attention's forward, D = 128 in full, 4k to 16k: for scale."""
-
 
 @dataclass(frozen=True)
 class Target:

@@ -72,10 +72,10 @@ def attention_weights(
 def attention_mask(
     num_queries: int,
     num_keys: int,
-    causal: bool,
-    key_mask: Tensor | None,
-    window: int | None,
-    device: torch.device,
+    device: torch.device | str,
+    causal: bool = False,
+    key_mask: Tensor | None = None,
+    window: int | None = None,
     keys: slice = slice(None),
 ) -> Tensor | None:
     """`True` = may attend; broadcasts to `(B, H, Tq, Tk)`, `None` if all: see `minitransformer.ops.attention_mask`.
@@ -102,5 +102,5 @@ def _scores(
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     scaled_query = query * scale  # (B, H, Tq, D)
     scores = scaled_query @ key.mT  # (B, H, Tq, Tk)
-    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window, query.device)
+    mask = attention_mask(query.shape[2], key.shape[2], query.device, causal, key_mask, window)
     return scores if mask is None else scores.masked_fill_(~mask, -math.inf), scaled_query, scale

@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import oracles
@@ -15,7 +14,7 @@ from support.kernels.prove_kernel import DEVICE, DTYPES, assert_same_bits, check
 
 import kernels
 from kernels.attention import attention_naive, attention_online, host, tiles
-from kernels.eager.attention import attention_mask
+from kernels.bench import peers
 from kernels.tuning import Tile
 from minitransformer import ops
 from minitransformer.gradcheck import error
@@ -27,20 +26,9 @@ lengths = st.integers(1, BLOCK + 5)
 widths = st.integers(1, BLOCK + 3)
 
 
-def peer(query, key, value, *, causal=False, key_mask=None, window=None, scale=None, dropout=None):
-    """The formula in PyTorch's operations and in the same dtype throughout, as Dao's own tests of attention have it."""
-    mask = attention_mask(query.shape[2], key.shape[2], causal, key_mask, window, query.device)
-    hidden = torch.tensor(False, device=query.device) if mask is None else ~mask
-    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
-    weights = F.softmax(scores.masked_fill(hidden, -torch.inf), dim=-1)
-    weights = weights.masked_fill(hidden, 0.0)  # where nothing is seen, the softmax is 0/0
-    if dropout is not None:
-        weights = weights * torch.tensor(dropout_mask(tuple(weights.shape), dropout) * dropout.scale).to(weights)
-    return weights @ value
-
-
 def prove_attention(arrays, dtype=torch.float32, **options):
-    prove_kernel("attention", arrays, dtype, peer=peer, **options)
+    """A narrow dtype is judged by the formula in that dtype throughout, as in Dao's own tests of attention."""
+    prove_kernel("attention", arrays, dtype, peer=peers.attention_formula, **options)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

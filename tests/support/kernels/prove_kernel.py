@@ -35,7 +35,7 @@ def prove_kernel(
     `forward` takes the place of the op's own, and `peer` that of PyTorch's function, by whose error a narrow dtype's is
     judged. Arrays and received gradients lie in memory contiguously, transposed or with gaps.
     """
-    from kernels.bench.checks import How, findings_of  # without Triton this file can still be imported
+    from kernels.bench.checks import findings_of  # without Triton this file can still be imported
 
     rng = np.random.default_rng(sum(array.size for array in arrays.values()))
 
@@ -47,8 +47,8 @@ def prove_kernel(
             return torch.stack([tensor, torch.full_like(tensor, torch.nan)], dim=-1)[..., 0]
         return tensor
 
-    how = How(forward, peer, lie, exact=(), in_all_ways=False)
-    for what, found, allowed in findings_of(op, Case("", arrays, options), dtype, DEVICE, how):
+    how = {"forward": forward, "lie": lie, "exact": (), "in_all_ways": False}
+    for what, found, allowed in findings_of(op, Case("", arrays, options), dtype, DEVICE, peer, **how):
         assert found <= allowed, f"{what} is off by {found:.3g}, allowed {allowed:.3g}"
 
 
