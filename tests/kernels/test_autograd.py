@@ -33,18 +33,14 @@ def test_a_kernel_refuses_what_autograd_would_lose(op):
     forward, backward = getattr(kernels, f"{op}_forward"), getattr(kernels, f"{op}_backward")
     arrays, options = arguments(op)
     out, cache = forward(**arrays, **options)
-    for name, array in arrays.items():
-        if not array.is_floating_point():
-            continue
-        followed = arrays | {name: array.clone().requires_grad_()}
-        with pytest.raises(ValueError, match=f"^{name} {MESSAGE}"):
-            forward(**followed, **options)
-        with pytest.raises(ValueError, match=f"^{name} {MESSAGE}"):
-            forward(*followed.values(), **options)
+    for name in (name for name, array in arrays.items() if array.is_floating_point()):
+        followed = arrays | {name: arrays[name].clone().requires_grad_()}
+        for places, names in ((), followed), (followed.values(), {}):
+            with pytest.raises(ValueError, match=f"^{name} {MESSAGE}"):
+                forward(*places, **names, **options)
         for off in (torch.no_grad, torch.inference_mode):
             with off():
                 assert torch.equal(forward(**followed, **options)[0], out)
-        assert torch.equal(forward(**{n: x.detach() for n, x in followed.items()}, **options)[0], out)
     received = torch.ones_like(out)
     with pytest.raises(ValueError, match=f"^d(y|out|loss) {MESSAGE}"):
         backward(received.clone().requires_grad_(), cache)

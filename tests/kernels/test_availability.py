@@ -54,53 +54,53 @@ def missing(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    ("package", "name", "says"),
+    ("package", "use", "says"),
     [
-        ("triton", "softmax_forward", r"Triton is not installed.*torch backend"),
-        ("torch", "torch_ops", r"PyTorch is not installed.*numpy backend"),
-        ("torch", "softmax_forward", r"PyTorch is not installed.*numpy backend"),
+        ("triton", lambda: kernels.softmax_forward, r"Triton is not installed.*torch backend"),
+        ("triton", lambda: kernels.triton_ops("cuda"), r"Triton is not installed.*torch backend"),
+        ("torch", lambda: kernels.torch_ops, r"PyTorch is not installed.*numpy backend"),
+        ("torch", lambda: kernels.softmax_forward, r"PyTorch is not installed.*numpy backend"),
     ],
 )
-def test_what_is_said_where_a_package_is_missing(missing, package, name, says):
+def test_what_is_said_where_a_package_is_missing(missing, package, use, says):
     missing(package)
     with pytest.raises(ModuleNotFoundError, match=says):
-        getattr(kernels, name)
+        use()
 
 
-def test_what_is_said_without_triton_when_its_table_is_asked_for(missing):
-    missing("triton")
-    with pytest.raises(ModuleNotFoundError, match=r"Triton is not installed.*torch backend"):
-        kernels.triton_ops("cuda")
-
-
-def test_what_is_said_without_a_gpu(monkeypatch):
-    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(RuntimeError, match=r"needs a GPU.*use the torch backend or numpy"):
-        kernels.triton_ops()
-
-
-@pytest.mark.parametrize(
-    ("device", "dtype", "error", "says"),
-    [
-        ("cpu", "float8", ValueError, "dtype is 'float8', expected one of float64"),
-        ("cpu", "int64", ValueError, "dtype is 'int64'"),
-        ("abacus", "float32", ValueError, "device is 'abacus', expected cpu, cuda or mps"),
-        ("meta", "float32", ValueError, "device is 'meta', expected cpu, cuda or mps"),
-    ],
-)
-def test_what_torch_ops_refuse(device, dtype, error, says):
-    with pytest.raises(error, match=says):
-        kernels.torch_ops(device, dtype)
-
-
-@pytest.mark.parametrize("device", ["cuda", "cuda:1", "cpu", "mps"])
+@pytest.mark.parametrize("device", [None, "cuda", "cuda:1", "cpu", "mps"])
 def test_triton_on_a_device_without_a_gpu(monkeypatch, device):
     """Whatever device is named, the advice is one that can be followed."""
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(RuntimeError, match=r"the triton backend needs a GPU.*use the torch backend"):
+    with pytest.raises(RuntimeError, match=r"the triton backend needs a GPU.*use the torch backend or numpy"):
         kernels.triton_ops(device)
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "error", "says"),
+    [
+        (kernels.torch_ops, ("cpu", "float8"), ValueError, "dtype is 'float8', expected one of float64"),
+        (kernels.torch_ops, ("cpu", "int64"), ValueError, "dtype is 'int64'"),
+        (kernels.torch_ops, ("abacus",), ValueError, "device is 'abacus', expected cpu, cuda or mps"),
+        (kernels.torch_ops, ("meta",), ValueError, "device is 'meta', expected cpu, cuda or mps"),
+        (kernels.torch_ops, (None,), ValueError, "expected cpu, cuda or mps"),
+        (kernels.torch_ops, (1.5,), ValueError, "expected cpu, cuda or mps"),
+        (kernels.torch_ops, ("cuda:2",), RuntimeError, "there is no cuda:2 here: the last one is cuda:1"),
+        (kernels.triton_ops, (None, "float64"), ValueError, r"float64.*expected one of float32, bfloat16, float16"),
+    ],
+)
+def test_what_the_tables_refuse(monkeypatch, make, arguments, error, says):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(error, match=says):
+        make(*arguments)
+
+
+def test_a_device_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(RuntimeError, match="no device of the kind 'cuda'"):
+        kernels.torch_ops("cuda")
 
 
 @pytest.mark.skipif(not availability.interpreting(), reason="a GPU computes bfloat16 rightly")
@@ -113,30 +113,6 @@ def test_bfloat16_in_the_interpreter():
             getattr(kernels, f"{op}_forward")(*arguments)
 
 
-def test_a_gpu_of_a_number_that_is_not_there(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(RuntimeError, match="there is no cuda:2 here: the last one is cuda:1"):
-        kernels.torch_ops("cuda:2")
-
-
 @pytest.mark.parametrize("dtype", ["float32", np.float32, np.dtype("float32"), torch.float32])
 def test_a_dtype_by_any_of_its_names(dtype):
     assert kernels.torch_ops("cpu", dtype).zeros((1,)).dtype == torch.float32
-
-
-@pytest.mark.parametrize("device", [None, 1.5])
-def test_what_is_no_device(device):
-    with pytest.raises(ValueError, match="expected cpu, cuda or mps"):
-        kernels.torch_ops(device)
-
-
-def test_a_device_that_is_not_there(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(RuntimeError, match="no device of the kind 'cuda'"):
-        kernels.torch_ops("cuda")
-
-
-def test_triton_computes_no_float64():
-    with pytest.raises(ValueError, match=r"float64.*expected one of float32, bfloat16, float16"):
-        kernels.triton_ops(dtype="float64")

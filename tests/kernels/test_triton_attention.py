@@ -293,11 +293,3 @@ def test_dropped_weights_are_the_references_to_the_bit(key):
     np.testing.assert_array_equal((out != 0).cpu(), expected)
     _, _, dvalue = kernels.attention_backward(identity, cache)
     np.testing.assert_array_equal((dvalue.mT != 0).cpu(), expected)
-
-
-def test_the_key_may_live_in_device_memory():
-    key = 0x9234567890ABCDEF
-    halves = torch.tensor([key & 0xFFFFFFFF, key >> 32], dtype=torch.int64).to(torch.int32).to(DEVICE)
-    tensors = on_device(qkv())
-    outs = [kernels.attention_forward(*tensors, dropout=Dropout(0.5, which))[0] for which in (key, halves)]
-    assert torch.equal(*outs)

@@ -5,9 +5,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kernels.prove_kernel import DEVICE, DTYPES, few, prove_kernel, seeds
+from support.kernels.prove_kernel import DEVICE, DTYPES, assert_same_bits, few, prove_kernel, seeds
 
 import kernels
+from kernels.bench.cases import draw
 from kernels.dropout import dropout_naive
 from minitransformer.ops import Dropout, dropout_mask
 
@@ -46,14 +47,19 @@ def test_masks_are_the_references_to_the_bit(key):
     np.testing.assert_array_equal((y != 0).cpu().numpy(), dropout_mask((3, 2, 5, 37), dropout))
 
 
-def test_the_key_may_live_in_device_memory():
+@pytest.mark.parametrize("op", ["dropout", "add_layernorm", "attention"])
+def test_the_key_may_live_in_device_memory(op):
     """A captured graph needs that: a replay reads the key that stands there then."""
-    key = 0x1234567890ABCDEF
+    key = 0x9234567890ABCDEF
     halves = torch.tensor([key & 0xFFFFFFFF, key >> 32], dtype=torch.int64).to(torch.int32).to(DEVICE)
-    x = torch.ones(2, 3, 10, device=DEVICE)
-    y, _ = kernels.dropout_forward(x, Dropout(0.5, halves))
-    expected, _ = kernels.dropout_forward(x, Dropout(0.5, key))
-    assert torch.equal(y, expected)
+    arrays = draw(op, np.random.default_rng(0), (2, 5), B=2, H=2, Tq=5, Tk=7, D=4, Dv=4, C=10)
+    tensors = [torch.from_numpy(array).float().to(DEVICE) for array in arrays.values()]
+    found = []
+    for which in (key, halves):
+        out, cache = getattr(kernels, f"{op}_forward")(*tensors, dropout=Dropout(0.5, which, sentence=1))
+        gradients = getattr(kernels, f"{op}_backward")(torch.ones_like(out), cache)
+        found.append([out, *(gradients if isinstance(gradients, tuple) else [gradients])])
+    assert_same_bits(*found)
 
 
 @pytest.mark.parametrize("layout", ["strided", "expanded", "NumPy's"])

@@ -1,6 +1,5 @@
 """LayerNorm and Add & Norm: rows in one block, rows swept block by block, and the rungs below."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -167,21 +166,6 @@ def test_masks_are_the_references_to_the_bit(dtype):
     assert not dsublayer_out[~mask].any()
     doubled = torch.where(mask, dx * 2, 0)  # exact, but for float16's subnormal numbers, 2⁻²⁴ apart
     torch.testing.assert_close(dsublayer_out, doubled, rtol=0, atol=2**-23)
-
-
-def test_the_key_may_live_in_device_memory():
-    """A captured graph needs that: a replay reads the key that stands there then."""
-    key = 0x1234567890ABCDEF
-    halves = torch.tensor([key & 0xFFFFFFFF, key >> 32]).to(torch.int32).to(DEVICE)
-    inputs = arrays((2, 5, 10), 0, "sublayer_out")
-    forward = partial(kernels.add_layernorm_forward, dropout=Dropout(0.5, halves, 1))
-    prove_kernel(
-        "add_layernorm",
-        inputs,
-        torch.float32,
-        lambda *tensors, dropout: forward(*tensors),
-        dropout=Dropout(0.5, key, 1),
-    )
 
 
 def test_a_row_does_not_depend_on_its_neighbours():
