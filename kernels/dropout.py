@@ -15,7 +15,7 @@ from minitransformer.ops import Dropout
 
 from ._checks import check_gradient, kernel
 from .hashing import UNSPECIALIZED, is_active, kept, row_arguments, row_hashes
-from .launch import on, row_block, row_warps, rows_of
+from .launch import blocks_of_rows, on, rows_of
 
 ELEMENTS = 2048
 """Elements that a program works on: a few rows, or a piece of one."""
@@ -75,12 +75,7 @@ def _drop(x: Tensor, dropout: Dropout) -> Tensor:
     if not x.numel():
         return y
     num_rows, width = rows.shape
-    block = row_block(width, ELEMENTS)
-    rows_each = ELEMENTS // block
-    num_programs = triton.cdiv(num_rows, rows_each) * triton.cdiv(width, block)
+    (tall, wide), options = blocks_of_rows(num_rows, width, ELEMENTS)
     with on(x):
-        dropout_kernel[(num_programs,)](
-            rows, y, num_rows, width, rows.stride(0), **row_arguments(dropout, x),
-            ROWS=rows_each, BLOCK=block, num_warps=row_warps(ELEMENTS),
-        )  # fmt: skip
+        dropout_kernel[(tall * wide,)](rows, y, num_rows, width, rows.stride(0), **row_arguments(dropout, x), **options)
     return y

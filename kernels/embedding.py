@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ._checks import check_gradient, check_out, kernel
 from ._rows import is_token
-from .launch import on, row_block, row_warps, rows_of
+from .launch import blocks_of_rows, on, row_block, row_warps, rows_of
 
 ELEMENTS = 4096
 """Elements that a program works on at a time: a few rows, or a block of one."""
@@ -134,14 +134,11 @@ def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[T
     y = torch.empty((*ids.shape, width), dtype=table.dtype, device=table.device)
     ids = ids.contiguous()
     if y.numel():
-        block = row_block(width, ELEMENTS)
-        rows_each = ELEMENTS // block
-        grid = (triton.cdiv(ids.numel(), rows_each), triton.cdiv(width, block))
+        grid, options = blocks_of_rows(ids.numel(), width, ELEMENTS)
         with on(table):
             embedding_forward_kernel[grid](
-                ids, table, y, ids.numel(), len(table), width, *table.stride(), float(scale),
-                ROWS=rows_each, BLOCK=block, num_warps=row_warps(ELEMENTS),
-            )  # fmt: skip
+                ids, table, y, ids.numel(), len(table), width, *table.stride(), float(scale), **options
+            )
     return y, (ids, table.shape, table.dtype, scale)
 
 

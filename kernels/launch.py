@@ -4,6 +4,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+import triton
 from torch import Tensor
 
 from .tuning import capability
@@ -31,6 +32,14 @@ def rows_of(x: Tensor) -> Tensor:
 def row_block(width: int, most: int) -> int:
     """The smallest power of two that holds `width` elements, but `most` at the most."""
     return min(1 << max(width - 1, 0).bit_length(), most)
+
+
+def blocks_of_rows(num_rows: int, width: int, elements: int) -> tuple[tuple[int, int], dict[str, int]]:
+    """The grid and the options of a kernel whose programs have so many elements: a few rows, or a block of one."""
+    block = row_block(width, elements)
+    rows = elements // block
+    options = {"ROWS": rows, "BLOCK": block, "num_warps": row_warps(elements)}
+    return (triton.cdiv(num_rows, rows), triton.cdiv(width, block)), options
 
 
 def row_warps(block: int) -> int:

@@ -41,7 +41,7 @@ from .cross_entropy import (
     token_of,
 )
 from .eager.linear import add_product
-from .launch import on, row_block, row_warps
+from .launch import blocks_of_rows, on
 from .scalars import number, number_arguments
 
 CHUNK_LOGITS = 1 << 26
@@ -192,12 +192,10 @@ def _scaled(x: Tensor, dtype: torch.dtype, mean: Tensor, scale: dict, out: Tenso
     y = torch.empty(x.shape, dtype=dtype, device=x.device) if out is None else out
     if x.numel():
         num_rows, width = x.shape
-        block = row_block(width, ELEMENTS)
-        rows_each = ELEMENTS // block
-        grid = (triton.cdiv(num_rows, rows_each), triton.cdiv(width, block))
+        grid, options = blocks_of_rows(num_rows, width, ELEMENTS)
         with on(x):
             scale_kernel[grid](
                 x, y, mean, num_rows=num_rows, width=width, stride=y.stride(0), stride_column=y.stride(1), **scale,
-                ADD=out is not None, ROWS=rows_each, BLOCK=block, num_warps=row_warps(ELEMENTS),
+                ADD=out is not None, **options,
             )  # fmt: skip
     return y
