@@ -68,8 +68,11 @@ def _checked(op: Callable[P, R], check: Callable[[Mapping[str, Any]], object]) -
     return checked
 
 
-def check_tensors(declaration: Declaration, given: Mapping[str, Any]) -> torch.dtype:
-    """Raise unless the arguments, by name, are what is declared; the dtype that the floating tensors share."""
+def check_tensors(declaration: Declaration, given: Mapping[str, Any]) -> torch.dtype | None:
+    """Raise unless the arguments, by name, are what is declared; a missing one is for Python to judge.
+
+    Returns the dtype that the floating tensors share.
+    """
     first: tuple[str, Tensor] | None = None  # of all tensors
     floats: dict[bool, tuple[str, Tensor]] = {}  # the first of the activations, and of the parameters in `EXACT`
     sizes: dict[str, tuple] = {}
@@ -82,17 +85,17 @@ def check_tensors(declaration: Declaration, given: Mapping[str, Any]) -> torch.d
         check_device(name, tensor, *first)
         if argument.kind == "float":
             check_same(name, tensor, *floats.setdefault(name in EXACT, (name, tensor)))
-            if name in EXACT and tensor.dtype != torch.float32:
-                check_same(name, tensor, *floats[False])
+            if tensor.dtype != torch.float32:  # then even a parameter is as narrow as the activations
+                check_same(name, tensor, *floats.get(False, (name, tensor)))
         declaration.check_shape(argument, tuple(tensor.shape), sizes)
     for argument in declaration.arrays:
-        if argument.kind == "ids" and argument.name in given:
+        if argument.kind == "ids" and argument.name in given and argument.limit in sizes:
             ignored = check_ignore_index(given.get("ignore_index"))
             check_ids(argument.name, given[argument.name], sizes[argument.limit][0], ignored)
     for name, check in declaration.options.items():
         if name in given:
             check(name, given[name])
-    return floats[False][1].dtype
+    return floats[False][1].dtype if False in floats else None
 
 
 # --- Tensors --------------------------------------------------------------------------------------------------

@@ -16,20 +16,17 @@ import kernels
 from kernels import eager
 from minitransformer.ops import Dropout
 
-FUNCTIONS = {
-    "torch": vars(eager),
-    "triton": {name: getattr(kernels, name) for name in kernels.__all__ if not name.startswith("linear_forward")},
-}
-BOTH = {"torch": [], "triton": [WITHOUT_TRITON]}
+OF_TORCH = {name for name in forwards() if hasattr(eager, name)}
+OF_TRITON = {name for name in forwards() if name in kernels.__all__ and name != "linear_forward"}
+OPS = [("torch", name, []) for name in sorted(OF_TORCH)] + [("triton", n, [WITHOUT_TRITON]) for n in sorted(OF_TRITON)]
+
+
+def function(backend: str, name: str) -> Any:
+    return getattr(eager if backend == "torch" else kernels, name)
 
 
 def ops_of(names: Any) -> list:
-    return [
-        pytest.param(backend, name, marks=marks, id=f"{backend}, {name}")
-        for backend, marks in BOTH.items()
-        for name in names
-        if name in FUNCTIONS[backend]
-    ]
+    return [pytest.param(b, name, marks=marks, id=f"{b}, {name}") for b, name, marks in OPS if name in names]
 
 
 every_op = pytest.mark.parametrize(("backend", "name"), ops_of(forwards()))
@@ -103,19 +100,21 @@ def options(call: Call) -> Iterator[Refusal]:
 @every_op
 def test_what_is_not_as_declared_is_refused_by_name(backend, name):
     call = forwards()[name]
-    function, given = partial(FUNCTIONS[backend][name], **call.options), tensors(call.arrays)
-    function(**given)
+    op, given = partial(function(backend, name), **call.options), tensors(call.arrays)
+    op(**given)
     for replaced, kind, message in (*kinds(given), *shapes(call, given), *options(call)):
         with pytest.raises(kind, match=message):
-            function(**given | replaced)
+            op(**given | replaced)
     for missing in call.optional:
-        function(**given | {missing: None})
+        op(**given | {missing: None})
+    with pytest.raises(TypeError, match="missing"):
+        op()
     wide = {key: x.double() if x.is_floating_point() else x for key, x in given.items()}
     if backend == "triton":
         with pytest.raises(TypeError, match=r"is torch.float64, and the kernels compute in float32"):
-            function(**wide)
+            op(**wide)
     else:
-        function(**wide)
+        op(**wide)
 
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="on a GPU nobody looks")
@@ -126,13 +125,13 @@ def test_ids_out_of_range_are_refused_by_name(backend, name):
     for key, ids in given.items():
         for bad in (-1, SIZES["V"]) if ids.dtype == torch.int64 else ():
             with pytest.raises(ValueError, match=f"{key} holds {bad}, expected ids from 0 to {SIZES['V'] - 1}"):
-                FUNCTIONS[backend][name](**given | {key: torch.full_like(ids, bad)})
+                function(backend, name)(**given | {key: torch.full_like(ids, bad)})
 
 
 @pytest.mark.parametrize(("backend", "name"), ops_of(backwards()))
 def test_a_gradient_is_like_the_output_and_where_it_is(backend, name):
-    call, backward = forwards()[name], FUNCTIONS[backend][name.replace("_forward", "_backward")]
-    out, cache = FUNCTIONS[backend][name](**tensors(call.arrays), **call.options)
+    call, backward = forwards()[name], function(backend, name.replace("_forward", "_backward"))
+    out, cache = function(backend, name)(**tensors(call.arrays), **call.options)
     if out.ndim:  # a loss takes any number
         for wrong in (out[..., :1], out[None]):
             with pytest.raises(ValueError, match=r"d\w+ has shape .*expected"):
