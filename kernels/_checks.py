@@ -77,9 +77,9 @@ def check_tensors(declaration: Declaration, given: Mapping[str, Any]) -> torch.d
     floats: dict[bool, tuple[str, Tensor]] = {}  # the first of the activations, and of the parameters in `EXACT`
     sizes: dict[str, tuple] = {}
     for argument in declaration.arrays:
-        name, tensor = argument.name, given.get(argument.name)
-        if tensor is None and (argument.optional or name not in given):
+        if (name := argument.name) not in given or (argument.optional and given[name] is None):
             continue
+        tensor = given[name]
         check_kind(name, tensor, argument.kind)
         first = first or (name, tensor)
         check_device(name, tensor, *first)

@@ -4,7 +4,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
 from .tuning import capability
@@ -39,7 +38,7 @@ def blocks_of_rows(num_rows: int, width: int, elements: int) -> tuple[tuple[int,
     block = row_block(width, elements)
     rows = elements // block
     options = {"ROWS": rows, "BLOCK": block, "num_warps": row_warps(elements)}
-    return (triton.cdiv(num_rows, rows), triton.cdiv(width, block)), options
+    return (-(-num_rows // rows), -(-width // block)), options
 
 
 def row_warps(block: int) -> int:

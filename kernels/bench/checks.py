@@ -143,9 +143,9 @@ class Computed:
         arrays = {name: _rounded(array, dtype) for name, array in case.arrays.items()}
         tensors = [given(array, torch.float32 if name in exact else dtype) for name, array in arrays.items()]
         options = {name: _tensor(value, None, device) for name, value in case.options.items()}
-        forward, backward = forward or getattr(kernels, f"{op}_forward"), getattr(kernels, f"{op}_backward")
+        op_forward, backward = forward or getattr(kernels, f"{op}_forward"), getattr(kernels, f"{op}_backward")
         before = [tensor.clone() for tensor in tensors]
-        out, cache = forward(*tensors, **options, **({"precision": "tf32"} if case.tf32 else {}))
+        out, cache = op_forward(*tensors, **options, **({"precision": "tf32"} if case.tf32 else {}))
         received: Any = float(case.arrays["targets"].size) if "targets" in case.arrays else None
         if received is None:  # not a loss, which is a mean: this makes the gradients of its rows of order one
             received = given(_rounded(np.random.default_rng(1).standard_normal(out.shape), dtype), dtype)
@@ -155,8 +155,8 @@ class Computed:
         if in_all_ways and "out" in inspect.signature(backward).parameters:  # the gradient of a large table
             found.added = torch.ones(gradients[-1].shape, device=device)
             backward(received, cache, out=found.added)
-        if in_all_ways and "with_grad" in inspect.signature(forward).parameters:
-            found.loss_alone, _ = forward(*tensors, **options, with_grad=False)
+        if in_all_ways and "with_grad" in inspect.signature(op_forward).parameters:
+            found.loss_alone, _ = op_forward(*tensors, **options, with_grad=False)
         return found
 
 

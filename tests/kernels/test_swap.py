@@ -23,7 +23,7 @@ from minitransformer.threads import Threads
 from minitransformer.training import read_log
 from minitransformer.training.optimizer import Adam
 
-BATCH, SHORT = ragged([4, 2, 5], [3, 4, 1]), ragged([2, 1, 3], [3, 4, 1])
+BATCH, SHORT = ragged([4, 2, 5], [3, 4, 1]), ragged([2, 1], [3, 4])
 KINDS = {kind: BASELINES[kind] for kind in ("tanh, attention", "lstm", "convolutional")}
 CONFIGS = {
     "post-norm": config(dropout=0.3),
