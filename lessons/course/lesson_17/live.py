@@ -10,14 +10,15 @@ def this_gpu() -> Gpu:
     """Its data sheet; where there is none here, what PyTorch's product of matrices and a copy reach on it."""
     import torch
 
-    from kernels.bench.machine import Ceilings, Machine
+    from kernels.bench.machine import Machine
+    from kernels.bench.race import Bench
 
     machine = Machine.here(smoke=False)
     if known := gpu_named(machine.name):
         return known
-    ceilings = Ceilings.of(machine)
+    ceilings = Bench.of(machine).ceilings
     kind = str(machine.dtype).removeprefix(f"{torch.__name__}.")
-    return Gpu(machine.name, 0, f"{kind} as measured", ceilings.matmul_tflops * 1e12, ceilings.copy_gbs * 1e9)
+    return Gpu(machine.name, 0, f"{kind} as measured", ceilings["matmul_tflops"] * 1e12, ceilings["copy_gbs"] * 1e9)
 
 
 def measured_here(works: Sequence[Work]) -> dict[int, float]:
