@@ -22,7 +22,7 @@ Mistakes = dict[tuple[str, str], list[tuple[str, str, str]]]
 
 # fmt: off
 TRANSFORMER: Mistakes = {
-    ("ops/softmax.py", "ops/test_gradients"): [
+    ("ops/softmax.py", "ops/test_op_gradients"): [
         ("softmax gradient with the wrong sign", "dx = dy - np.vecdot", "dx = dy + np.vecdot"),
     ],
     ("ops/softmax.py", "ops/test_softmax"): [
@@ -43,11 +43,11 @@ TRANSFORMER: Mistakes = {
         ("padding attended to instead of words",
          "real = key_mask[:, None, None, :]", "real = ~key_mask[:, None, None, :]"),
     ],
-    ("ops/attention.py", "ops/test_gradients"): [
+    ("ops/attention.py", "ops/test_op_gradients"): [
         ("missing √d_k", "1 / math.sqrt(query.shape[-1]) if scale is None", "1.0 if scale is None"),
         ("query's gradient without the scale", "    dquery *= factor\n", ""),
     ],
-    ("ops/layernorm.py", "ops/test_gradients"): [
+    ("ops/layernorm.py", "ops/test_op_gradients"): [
         ("variance with Bessel's correction (ddof=1)",
          "[..., None] / x.shape[-1]", "[..., None] / (x.shape[-1] - 1)"),
         ("layernorm's mean not differentiated", "    dx -= row_means(dx)\n", ""),
@@ -63,7 +63,7 @@ TRANSFORMER: Mistakes = {
         ("every step of a translation at position 0",
          "self.positions.forward(x, context.position)", "self.positions.forward(x)"),
     ],
-    ("ops/embedding.py", "ops/test_gradients"): [
+    ("ops/embedding.py", "ops/test_op_gradients"): [
         ("repeated ids overwrite each other's gradient",
          "sums = np.add.reduceat(dy.reshape(ids.size, table.shape[1])[order], starts, axis=0)",
          "sums = dy.reshape(ids.size, table.shape[1])[order][starts]"),
@@ -81,10 +81,10 @@ TRANSFORMER: Mistakes = {
         ("a dropout mask that depends on how the batch is split",
          "coordinates = [axes[0] + sentence,", "coordinates = [axes[0],"),
     ],
-    ("ops/dropout.py", "ops/test_gradients"): [
+    ("ops/dropout.py", "ops/test_op_gradients"): [
         ("dropout's gradient without its scale", "return dy * kept * scale", "return dy * kept"),
     ],
-    ("ops/cross_entropy.py", "ops/test_gradients"): [
+    ("ops/cross_entropy.py", "ops/test_op_gradients"): [
         ("label smoothing spread over V − 1 tokens",
          "probabilities -= smoothing / dtype.type(logits.shape[1])",
          "probabilities -= smoothing / dtype.type(logits.shape[1] - 1)"),
@@ -184,21 +184,21 @@ TRANSFORMER: Mistakes = {
 }
 
 BASELINES: Mistakes = {
-    ("ops/tanh.py", "ops/test_gradients"): [
+    ("ops/tanh.py", "ops/test_op_gradients"): [
         ("tanh's slope as 1 − y", "return dy * (1 - y * y)", "return dy * (1 - y)"),
     ],
-    ("ops/sigmoid.py", "ops/test_gradients"): [
+    ("ops/sigmoid.py", "ops/test_op_gradients"): [
         ("a sigmoid's slope without its second factor", "return dy * y * (1 - y)", "return dy * y"),
     ],
     ("ops/conv1d.py", "ops/test_conv1d"): [
         ("a causal convolution that sees the future",
          '"causal": (taps - 1, 0)', '"causal": (taps // 2, taps - 1 - taps // 2)'),
     ],
-    ("ops/conv1d.py", "ops/test_gradients"): [
+    ("ops/conv1d.py", "ops/test_op_gradients"): [
         ("a convolution's windows overwrite each other's gradient",
          "dpadded[:, k : k + length] += dwindows", "dpadded[:, k : k + length] = dwindows"),
     ],
-    ("ops/additive_attention.py", "ops/test_gradients"): [
+    ("ops/additive_attention.py", "ops/test_op_gradients"): [
         ("additive attention without its mask",
          "scores = np.where(key_mask[:, None], scores, scores.dtype.type(-np.inf))", "pass"),
         ("additive attention's features not squared in their slope",
