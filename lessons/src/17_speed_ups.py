@@ -500,9 +500,9 @@ for name, ledger in ledgers().items():
 # * **The wrong peak.** Against the data sheet's rate "with sparsity" every kernel looks half as good as it is.
 
 # %%
-half = ops.Pair(textbook_ops.attention.forward, ops.numpy_ops.attention.backward)
+half = ops.Pair(textbook_ops.linear.forward, ops.numpy_ops.linear.backward)
 try:
-    loss_and_gradient(replace(ops.numpy_ops, attention=half))
+    loss_and_gradient(replace(ops.numpy_ops, linear=half))
 except ValueError as problem:
     print(f"half a swap: {type(problem).__name__}: {problem}")
 

@@ -70,7 +70,8 @@ def attention_forward(
     """
     if window is not None and dropout is None and key.shape[2] > 2 * _block_size(window):
         return _windowed_forward(query, key, value, causal, key_mask, int(window), scale)
-    mask = allowed_keys(query.shape[2], key.shape[2], causal, key_mask, window)
+    behind_some_key = causal and query.shape[2] > 1  # the last query sees every key
+    mask = allowed_keys(query.shape[2], key.shape[2], behind_some_key, key_mask, window)
     return attend(query, key, value, mask, scale, dropout)
 
 
@@ -127,7 +128,7 @@ def attention_mask(
     if key_mask is not None and key_mask.shape[-1] != num_keys:
         raise ValueError(f"key_mask has shape {key_mask.shape}, expected (B, {num_keys})")
     mask = None
-    if window is not None or (causal and (num_queries != 1 or offset is not None)):  # the last query sees every key
+    if causal or window is not None:
         first = int(num_keys) - int(num_queries) if offset is None else int(offset)
         # back[i, j] > 0: key j lies before query i
         back = np.arange(first, first + int(num_queries))[:, None] - np.arange(num_keys)  # (Tq, Tk)

@@ -18,6 +18,7 @@ from minitransformer.ops import (
     additive_attention_forward,
     attention_backward,
     attention_forward,
+    attention_mask,
     attention_weights,
     numpy_ops,
 )
@@ -93,6 +94,17 @@ def test_weights_are_zero_exactly_where_a_query_may_not_look(causal, window, tq,
     np.testing.assert_array_equal(weights > 0, allowed)
     np.testing.assert_allclose(weights.sum(-1), allowed.any(-1), atol=1e-12)
     assert error(weights @ value, attention_forward(query, key, value, **options)[0]) <= 1e-12
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [None, 1])
+@pytest.mark.parametrize(("tq", "tk"), [(5, 5), (1, 4), (5, 3)])
+def test_a_mask_says_who_may_look(causal, window, tq, tk):
+    everybody = np.ones((1, tk), bool)
+    mask = attention_mask(tq, tk, causal, None, window)
+    assert (mask is None) == (not causal and window is None)
+    if mask is not None:
+        np.testing.assert_array_equal(mask, oracles.may_attend(tq, tk, causal, window, everybody)[0, 0])
 
 
 def test_one_query_at_a_time_equals_all_at_once():
