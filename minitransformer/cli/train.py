@@ -205,9 +205,9 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -
     if args.out is not None and Path(args.out) != folder:
         raise ValueError(f"--resume {folder} and --out {args.out} name two folders, and a training has one")
     check_output("--resume", folder / PICTURE_NAME, [args.data])
-    if latest(folder) is not None:
+    if latest(folder) is not None:  # only then: locking makes the folder
         locks.enter_context(locked(folder))
-    path = latest(folder)
+    path = latest(folder)  # again: another training may have written meanwhile
     if path is None:
         raise FileNotFoundError(f"there is no checkpoint to resume from in {folder}")
     checkpoint = load_checkpoint(path, with_optimizer=False)

@@ -28,8 +28,8 @@ LENGTH_NOISE = np.float32(3)
 class Batch:
     """Sentence pairs, one a row, padded on the right.
 
-    A row of `source` is ids </s>, of `target_in` <s> ids, of `target_out` ids </s>. `first` is the number of
-    the first row in the batch this one was split from: a sentence's dropout depends on its number.
+    A row of `source` is ids </s>, of `target_in` <s> ids, of `target_out` ids </s>. `first` numbers its
+    first row among all sentences of a step: a sentence's dropout depends on its number.
     """
 
     source: NDArray[np.int64]  # (B, Ts)
@@ -60,7 +60,7 @@ class Batch:
         """
         if n < 1:
             raise ValueError(f"n must be at least 1, got {n}")
-        tokens = np.count_nonzero(self.source, axis=1) + np.count_nonzero(self.target_out, axis=1)  # (B,)
+        tokens = (self.source != PAD_ID).sum(axis=1) + (self.target_out != PAD_ID).sum(axis=1)  # (B,)
         end = np.cumsum(tokens)
         boundaries = np.arange(1, n) * tokens.sum() / n
         cuts = np.searchsorted(end - tokens / 2, boundaries)  # a row goes where its middle lies
@@ -116,7 +116,7 @@ class Batches:
 
     The padded size of a batch, its longest side (</s> or <s> counted) × its pairs, is at most
     `tokens_per_batch`. Order and company come from (seed, epoch). Every epoch has `len(batches)` batches,
-    so step s of a training is `batches.batch(*divmod(s, len(batches)))`.
+    so batch i of a whole training is `batches.batch(*divmod(i, len(batches)))`.
 
     Raises ValueError where the dataset is empty, its longest sentence does not fit in a batch or has more than
     `max_length` tokens (</s> or <s> counted), or it holds an id outside a vocabulary of `vocab_size`.

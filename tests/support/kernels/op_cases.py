@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from kernels.bench.cases import SMOOTHED, draw
-from minitransformer.ops import Dropout
+from minitransformer.ops import Dropout, numpy_ops
 
 B, H, T, C, V = 2, 2, 5, 6, 11
 SIZES = {
@@ -16,27 +16,20 @@ DROPOUT = Dropout(0.4, key=2**40 + 3, sentence=1, position=2)
 MASK = np.array([[True] * 5, [True, False, True, True, False]])
 
 WITHOUT_BIAS = {"bias": None}
-CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "linear": ("linear", {}, {}),
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {name: (name, {}, {}) for name, _ in numpy_ops.pairs()}
+CASES |= {
     "linear without bias": ("linear", WITHOUT_BIAS, {}),
     "linear of nothing": ("linear", {"rows": (0, T)}, {}),
-    "relu": ("relu", {}, {}),
-    "softmax": ("softmax", {}, {}),
     "layernorm": ("layernorm", {}, {"eps": 1e-3}),
-    "add_layernorm": ("add_layernorm", {}, {}),
     "add_layernorm, dropout": ("add_layernorm", {}, {"dropout": DROPOUT}),
     "dropout": ("dropout", {}, {"dropout": DROPOUT}),
     "embedding": ("embedding", {}, {"scale": 2.0}),
-    "attention": ("attention", {}, {}),
     "attention, causal": ("attention", {"Tq": 3}, {"causal": True}),
     "attention, padding": ("attention", {}, {"key_mask": MASK}),
     "attention, window": ("attention", {}, {"window": 1, "scale": 0.3}),
     "attention, dropout": ("attention", {}, {"dropout": DROPOUT, "causal": True}),
     "attention, all": ("attention", {}, {"dropout": DROPOUT, "causal": True, "window": 2, "key_mask": MASK}),
     "attention to nothing": ("attention", {"Tk": 0}, {}),
-    "tanh": ("tanh", {}, {}),
-    "sigmoid": ("sigmoid", {}, {}),
-    "conv1d": ("conv1d", {}, {}),
     "conv1d, same": ("conv1d", {}, {"padding": "same"}),
     "conv1d, valid": ("conv1d", {"K": 2}, {"padding": "valid"}),
     "conv1d, no bias": ("conv1d", {"K": 2} | WITHOUT_BIAS, {}),
@@ -48,7 +41,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "cross_entropy of nothing": ("cross_entropy", {"rows": (3,), "targets": np.zeros(3, np.int64)}, SMOOTHED),
     "linear_cross_entropy": ("linear_cross_entropy", {}, SMOOTHED),
 }
-"""An op, what is not as in `SIZES` (an axis, or an array as it is), and options."""
+"""An op, what is not as in `SIZES` (an axis, or an array as it is), and options; each op has a case of its name."""
 
 
 def arrays_of(case: str, rng: np.random.Generator) -> dict[str, Any]:
