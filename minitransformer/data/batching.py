@@ -74,7 +74,7 @@ class Batch:
 
 def _trimmed(ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rows of ids without the columns on their right that are all padding."""
-    return np.ascontiguousarray(ids[:, : np.count_nonzero(ids, axis=1).max()])
+    return np.ascontiguousarray(ids[:, : (ids != PAD_ID).sum(axis=1).max()])
 
 
 def pad(sequences: Sequence[ArrayLike], pad_id: int = PAD_ID) -> NDArray[np.int64]:
