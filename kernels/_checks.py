@@ -5,7 +5,6 @@ look would wait for everything before it, and the batcher has checked them. What
 there: nothing outside a table is read or written, and NaN says that something is wrong.
 """
 
-import inspect
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from minitransformer import ops as reference
-from minitransformer.ops.arguments import Declaration, check_ignore_index, check_number
+from minitransformer.ops.arguments import Declaration, check_ignore_index, check_number, positional_names
 
 FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -58,7 +57,7 @@ def kernel(op: Callable[P, R]) -> Callable[P, R]:
 
 
 def _checked(op: Callable[P, R], check: Callable[[Mapping[str, Any]], object]) -> Callable[P, R]:
-    names = tuple(inspect.signature(op).parameters)
+    names = positional_names(op)
 
     @wraps(op)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -6,6 +6,7 @@ import math
 from dataclasses import fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pytest
 
 from minitransformer import RecurrentConfig, TransformerConfig
@@ -32,6 +33,9 @@ HOSTILE: dict[Any, list[Any]] = {
 }
 """What no field of a type may hold; `None` is tried where it is not the default."""
 
+MAY_BE_0 = {"window", "steps", "seed", "pad_id", "bos_id", "eos_id"}
+RATES = {"dropout", "attention_dropout", "label_smoothing", "beta1", "beta2"}
+
 
 @every_config
 def test_a_field_refuses_by_name_what_it_can_not_hold(config):
@@ -40,7 +44,8 @@ def test_a_field_refuses_by_name_what_it_can_not_hold(config):
         kind = str if get_origin(hint) is Literal else (get_args(hint) or [hint])[0]
         if issubclass(kind, Config):
             continue
-        for value in [*HOSTILE[kind], *([None] if each.default is not None else [])]:
+        edges = {int: [] if each.name in MAY_BE_0 else [0], float: [1.0 if each.name in RATES else 0.0]}.get(kind, [])
+        for value in [*HOSTILE[kind], *edges, *([None] if each.default is not None else [])]:
             with pytest.raises((TypeError, ValueError), match=rf"^{each.name} (is|must be) "):
                 replace(config, **{each.name: value})
 
@@ -73,6 +78,7 @@ def test_a_part_refuses_an_unknown_field_too():
         (TRANSFORMER, {"d_k": 0}, "d_k is 0, expected 1 or more"),
         (TRANSFORMER, {"window": -1}, "window is -1, expected 0 or more"),
         (TRANSFORMER, {"positions": "rotary"}, "positions is 'rotary', expected 'sinusoidal' or 'learned'"),
+        (TRANSFORMER, {"positions": np.ones(2)}, r"positions is array.*, expected 'sinusoidal' or 'learned'"),
         (TRANSFORMER, {"layernorm_eps": 1e-300}, "layernorm_eps is 1e-300, expected .*: 1.2e-38 to 1"),
         (TRANSFORMER, {"layernorm_eps": 2}, "layernorm_eps is 2, expected"),
         (TRANSFORMER, {"init_gain": 1e308}, r"init_gain is 1e\+308, expected"),

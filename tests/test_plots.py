@@ -202,6 +202,14 @@ def test_bad_input_is_named(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_path_that_cannot_be_written_is_one_sentence(tmp_path):
+    """And so for every picture, which are all saved by `Page.save`."""
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(OSError, match=r"cannot write .*file/a\.png: "):
+        plot_one_attention(weights_of(4, 5), SOURCE, TARGET, tmp_path / "file" / "a.png")
+    assert (tmp_path / "file").read_text() == "kept"
+
+
 def test_pyplot_is_never_imported_and_matplotlib_only_for_pictures():
     code = (
         "import sys, minitransformer.decoding, minitransformer.evaluation\n"

@@ -16,7 +16,7 @@ nonsense even from a caller that knows its shapes, such as an id outside its tab
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar, get_args
 
@@ -31,9 +31,9 @@ Check = Callable[[str, Any], object]
 """Raises unless the option of this name may have this value."""
 
 without_spurious_warnings = np.errstate(invalid="ignore")
-"""For functions that call unchecked ops; checked ops are wrapped in it already. Some of OpenBLAS's kernels load whole
-vectors, reach past the end of a buffer and drop the surplus: where a signalling NaN happens to lie there, NumPy would
-warn of an invalid value that is nowhere."""
+"""For functions that call unchecked ops; checked ones with products are wrapped in it already. Some of OpenBLAS's
+kernels load whole vectors, reach past the end of a buffer and drop the surplus: where a signalling NaN happens to lie
+there, NumPy would warn of an invalid value that is nowhere."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -111,7 +111,9 @@ class Declaration:
         if lead < 0 if any_more else lead != 1:
             needed = len(axes) - any_more
             count = "at least " * any_more + ("one axis" if needed == 1 else f"{needed} axes")
-            raise ValueError(f"{name} has shape {shape}, expected {count} {argument}")
+            known = {axis: str(sizes[axis][0]) for axis in axes if axis in sizes and axis != "..."}
+            expected = replace(argument, axes=tuple(known.get(axis, axis) for axis in axes))
+            raise ValueError(f"{name} has shape {shape}, expected {count} {expected}")
         for letter, size in zip(axes, (shape[:lead], *shape[lead:]) if any_more else shape, strict=True):
             known, owner, its_shape = sizes.setdefault(letter, (size, name, shape))
             if known != size:
@@ -180,18 +182,30 @@ def checked_by(
     """Call `check` with the arguments by name before the function runs, whose `.unchecked` is itself."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        quiet = without_spurious_warnings(function)
-        names = tuple(inspect.signature(function).parameters)
+        run = without_spurious_warnings(function) if hasattr(function, "has_products") else function
+        names = positional_names(function)
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             check(dict(zip(names, args, strict=False)) | kwargs)
-            return quiet(*args, **kwargs)
+            return run(*args, **kwargs)
 
         vars(checked).update(unchecked=function, **attributes)
         return checked
 
     return decorate
+
+
+def has_products(function: F) -> F:
+    """Marks an op with matrix products: when it is checked, it also runs without NumPy's spurious warnings."""
+    vars(function)["has_products"] = True
+    return function
+
+
+def positional_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of the arguments that may be given by position; one too many is for Python to judge."""
+    parameters = inspect.signature(function).parameters.values()
+    return tuple(each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD)
 
 
 def _unless_none(check: Check) -> Check:
@@ -301,7 +315,8 @@ def check_integer(name: str, value: Any, at_least: float = -math.inf, at_most: f
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
     if not at_least <= value <= at_most:
         shown = f"{as_float(name, value):.15g}"
-        raise ValueError(f"{name} is {shown}, expected an integer from {at_least} to {at_most}")
+        bounds = f"of {at_least} or more" if at_most == math.inf else f"from {at_least} to {at_most}"
+        raise ValueError(f"{name} is {shown}, expected an integer {bounds}")
 
 
 def check_ignore_index(ignore_index: Any) -> int | None:

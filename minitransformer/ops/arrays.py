@@ -65,7 +65,9 @@ def activations(data: Array) -> Array:
 
 
 def _check_concatenation(given: Mapping[str, Any]) -> None:
-    arrays, axis = given.get("arrays", ()), given.get("axis", -1)
+    if "arrays" not in given:
+        return
+    arrays, axis = given["arrays"], given.get("axis", -1)
     if not isinstance(arrays, Sequence):
         raise TypeError(f"arrays must be a sequence of NumPy arrays, got {type(arrays).__name__}")
     if not arrays:

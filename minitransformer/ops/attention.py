@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from .arguments import Array, arguments, check_flag, check_integer, check_number, gradient_of, unchecked
+from .arguments import Array, arguments, check_flag, check_integer, check_number, gradient_of, has_products, unchecked
 from .dropout import Dropout, check_dropout, drop, drop_backward
 from .softmax import softmax_gradient, softmax_in_place
 
@@ -51,6 +51,7 @@ def attend_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
     scale=check_number,
     dropout=check_dropout,
 )
+@has_products
 def attention_forward(
     query: Array,
     key: Array,
@@ -76,6 +77,7 @@ def attention_forward(
 
 
 @gradient_of(lambda query, key, value, *_: ((*query.shape[:3], value.shape[3]), query.dtype))
+@has_products
 def attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dquery, dkey, dvalue)`."""
     in_blocks = isinstance(cache[3], list)  # where `attend` keeps its factor
@@ -88,6 +90,7 @@ def attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
     window=check_distance,
     scale=check_number,
 )
+@has_products
 def attention_weights(
     query: Array,
     key: Array,

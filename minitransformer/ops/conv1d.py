@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from .arguments import Array, arguments, gradient_of, unchecked
+from .arguments import Array, arguments, gradient_of, has_products, unchecked
 from .linear import linear_backward, linear_forward
 
 
 @arguments("x B T C_in, weight K≥1 C_in C_out, bias? C_out")
+@has_products
 def conv1d_forward(x: Array, weight: Array, bias: Array | None, *, padding: str = "causal") -> tuple[Array, tuple]:
     """`y_t = Σ_k x_{t+k−left} @ weight_k + bias`, with zeros before the first position and after the last.
 
@@ -27,6 +28,7 @@ def conv1d_forward(x: Array, weight: Array, bias: Array | None, *, padding: str 
 
 
 @gradient_of(lambda linear_cache, padded_shape, left, time, weight_shape, y_shape: (y_shape, linear_cache[0].dtype))
+@has_products
 def conv1d_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array | None]:
     """Gradients `(dx, dweight, dbias)`: a position gets the sum of what the K windows that it stands in send."""
     linear_cache, padded_shape, left, time, weight_shape, _ = cache

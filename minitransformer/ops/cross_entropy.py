@@ -11,6 +11,7 @@ from .arguments import (
     check_number,
     check_scalar,
     gradient_of,
+    has_products,
 )
 from .softmax import row_maximum
 
@@ -43,6 +44,7 @@ def cross_entropy_backward(dloss: Array | float, cache: tuple) -> Array:
 
 
 @arguments("x N C, table V≥1 C, targets<V N", with_grad=check_flag)
+@has_products
 def linear_cross_entropy_forward(
     x: Array,
     table: Array,

@@ -10,7 +10,9 @@ def embedding_forward(ids: Array, table: Array, scale: float = 1.0) -> tuple[Arr
     """`y = scale · table[ids]`, `(..., C)`. The model passes `scale = √d_model`. Source: Vaswani 2017, §3.4."""
     check_ids("ids", ids, len(table))
     scale = table.dtype.type(scale)
-    return scale * table[ids], (ids, table, scale)
+    y = table[ids]  # a copy
+    y *= scale
+    return y, (ids, table, scale)
 
 
 @gradient_of(
@@ -30,5 +32,5 @@ def embedding_backward(dy: Array, cache: tuple, out: Array | None = None) -> Arr
         ordered = ids.reshape(-1)[order]
         starts = np.flatnonzero(np.diff(ordered, prepend=-1))  # where a new id begins; the first always does
         sums = np.add.reduceat(dy.reshape(ids.size, table.shape[1])[order], starts, axis=0)
-        dtable[ordered[starts]] += scale * sums  # scale * table[ids]
+        dtable[ordered[starts]] += scale * sums  # y = scale · table[ids]
     return dtable

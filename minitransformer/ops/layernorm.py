@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from .arguments import Array, arguments, check_not_negative, gradient_of, unchecked
+from .arguments import Array, arguments, check_not_negative, gradient_of, has_products, unchecked
 from .arrays import column_sums, row_means
 from .dropout import Dropout, check_dropout, drop, drop_backward
 
 
 @arguments("x ... C≥1, gamma C, beta C", eps=check_not_negative)
+@has_products
 def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, tuple]:
     """`y = gamma · (x − mean) / √(var + eps) + beta` over the last axis.
 
@@ -24,6 +25,7 @@ def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) ->
 
 
 @gradient_of(lambda normed, rstd, gamma: normed)
+@has_products
 def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dx, dgamma, dbeta)`.
 
@@ -46,6 +48,7 @@ normalise, normalise_backward = unchecked(layernorm_forward), unchecked(layernor
 
 
 @arguments("x ... C≥1, sublayer_out ... C, gamma C, beta C", eps=check_not_negative, dropout=check_dropout)
+@has_products
 def add_layernorm_forward(
     x: Array, sublayer_out: Array, gamma: Array, beta: Array, eps: float = 1e-5, dropout: Dropout | None = None
 ) -> tuple[Array, tuple]:
@@ -56,6 +59,7 @@ def add_layernorm_forward(
 
 
 @gradient_of(lambda norm_cache, dropout_cache: norm_cache[0])
+@has_products
 def add_layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
     """Gradients `(dx, dsublayer_out, dgamma, dbeta)`: the sum sends the same gradient down both of its branches."""
     norm_cache, dropout_cache = cache

@@ -2,11 +2,12 @@
 
 import math
 
-from .arguments import Array, arguments, gradient_of
+from .arguments import Array, arguments, gradient_of, has_products
 from .arrays import column_sums
 
 
 @arguments("x ... C_in, weight C_in C_out, bias? C_out")
+@has_products
 def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, tuple]:
     """`y = x @ weight + bias`, as the paper writes `xW + b`. Source: Vaswani 2017, §3.2.2 and §3.3."""
     width_in, width_out = weight.shape
@@ -22,6 +23,7 @@ def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, 
     lambda rows, weight, bias, shape: ((*shape[:-1], weight.shape[1]), rows.dtype),
     out=lambda rows, weight, bias, shape: {"dweight": weight, "dbias": bias},
 )
+@has_products
 def linear_backward(
     dy: Array, cache: tuple, out: tuple[Array, Array | None] | None = None
 ) -> tuple[Array, Array, Array | None]:
@@ -38,6 +40,6 @@ def linear_backward(
         return dx, dweight, dbias
     dweight_sum, dbias_sum = out
     dweight_sum += dweight
-    if dbias_sum is not None:
+    if dbias is not None:
         dbias_sum += dbias
     return dx, dweight_sum, dbias_sum

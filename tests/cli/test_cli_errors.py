@@ -245,7 +245,10 @@ def test_sentences_that_cannot_be_translated(
     refuse(command, "translate", trained.checkpoint, "A", "--file", tmp_path / "text", says="do not go together")
 
 
-def test_files_that_cannot_be_written(trained: Run, tmp_path: Path, command: Command) -> None:
+def test_files_that_cannot_be_written(
+    trained: Run, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # real pictures
     (tmp_path / "file").write_text("in the way")
     inside = tmp_path / "file" / "inside"
     train_anew(command, trained.data, inside, says=str(inside))

@@ -64,7 +64,8 @@ def test_a_resumed_training_computes_the_same_bits_whatever_threads_blas_may_use
     for commands in (begin, resume):
         program = [sys.executable, "-c", COMMANDS, json.dumps(commands)]
         subprocess.run(program, env=environment, capture_output=True, check=True, timeout=60)
-        assert latest(tmp_path / "stopped 2") == checkpoint_path(tmp_path / "stopped 2", 1 if commands is begin else 3)
+        for stopped in (tmp_path / "stopped 1", tmp_path / "stopped 2"):
+            assert latest(stopped) == checkpoint_path(stopped, 1 if commands is begin else 3)
     for threads in "12":
         expected, resumed = (
             load_checkpoint(checkpoint_path(tmp_path / f"{name} {threads}", 3)).parameters

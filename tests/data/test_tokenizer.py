@@ -3,6 +3,7 @@
 And its file: what was saved loads, a failed save loses nothing, anything else is refused in one sentence.
 """
 
+import errno
 import json
 import random
 import threading
@@ -341,3 +342,17 @@ def test_foreign_files_are_refused(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"foreign\.json is not a tokenizer"):
         BPETokenizer.load(path)
+
+
+def test_a_save_that_fails_leaves_the_old_file(tokenizer, tmp_path, monkeypatch):
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(path)
+
+    def no_space(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", no_space)
+    with pytest.raises(OSError, match="No space"):
+        BPETokenizer.train(["x"], 261).save(path)
+    assert BPETokenizer.load(path) == tokenizer
+    assert list(tmp_path.iterdir()) == [path]

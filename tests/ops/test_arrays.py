@@ -26,6 +26,7 @@ def test_topk_with_minus_infinity():
     values, indices = topk(np.array([[-np.inf, 2.0, -np.inf, -np.inf, 3.0]], np.float32), 4)
     np.testing.assert_array_equal(values, np.array([[3, 2, -np.inf, -np.inf]], np.float32), strict=True)
     np.testing.assert_array_equal(indices, [[4, 1, 0, 2]])
+    assert indices.dtype.kind == "i"
 
 
 @pytest.mark.parametrize("k", [0, 4, -1])

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import oracles
-from support.prove import Proof, normal, prove, read_only, seeds
+from support.prove import Proof, normal, prove, prove_float32_accuracy, read_only, seeds
 
 from minitransformer.gradcheck import error
 from minitransformer.ops import (
     Dropout,
+    additive_attention_backward,
     additive_attention_forward,
     attention_backward,
     attention_forward,
@@ -56,7 +57,7 @@ def test_attention_window_in_blocks(proof: Proof, block, causal, radius, tq, tk,
     """A long sequence is attended to block by block; here blocks are small, so that short ones are long."""
     rng = np.random.default_rng(seed)
     key_mask = None if padding is None else read_only(rng.random((2, tk)) >= padding)
-    options = {"window": radius, "causal": causal, "key_mask": key_mask}
+    options = {"window": radius, "causal": causal, "key_mask": key_mask, "scale": 0.3}
     forward, oracle = partial(attention_forward, **options), partial(oracles.attention, **options)
     with patch.object(attention, "SMALLEST_BLOCK", block):
         arrays = qkv(rng, 2, 1, tq=tq, tk=tk)
@@ -175,3 +176,12 @@ def test_dropout_does_not_depend_on_how_a_batch_is_split_or_padded():
 
     whole = attend(slice(0, 4), 6)
     assert error(np.concatenate([attend(slice(0, 1), 6), attend(slice(1, 4), 4)]), whole) <= 1e-12
+
+
+def test_additive_attention_over_many_keys_is_as_accurate_in_float32():
+    prove_float32_accuracy(
+        lambda query, key, value: additive_attention_forward(query, key, value, np.ones(16, query.dtype)),
+        lambda dout, cache: additive_attention_backward(dout, cache)[:3],
+        lambda query, key, value: oracles.additive_attention(query, key, value, query.new_ones(16)),
+        lambda rng: qkv(rng, 4, tq=20, tk=20, d=16, dv=16),
+    )

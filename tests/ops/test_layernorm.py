@@ -24,3 +24,8 @@ def test_constant_rows_give_beta_exactly(width, dtype):
     y, cache = layernorm_forward(x, gamma, beta)
     np.testing.assert_array_equal(y, np.tile(beta, (3, 1)))
     assert np.isfinite(layernorm_backward(y, cache)[0]).all()
+
+
+def test_eps_may_be_0():
+    y, _ = layernorm_forward(np.array([[1.0, -1.0]]), np.ones(2), np.zeros(2), eps=0.0)
+    np.testing.assert_allclose(y, [[1.0, -1.0]], rtol=1e-12)

@@ -39,6 +39,13 @@ def test_no_warning_for_finite_input_whatever_lay_in_memory(op):
                 backward(np.asfortranarray(result[0]), result[1])
 
 
+def test_a_value_that_is_nowhere_near_a_number_is_warned_of():
+    with pytest.warns(RuntimeWarning, match="invalid value"):
+        ops.cos(np.array([np.inf]))
+    with pytest.warns(RuntimeWarning, match="invalid value"):
+        ops.relu_backward(np.array([np.inf]), np.array([0.0]))
+
+
 def test_a_model_calls_its_unchecked_ops_where_such_warnings_are_off():
     seen = []
 

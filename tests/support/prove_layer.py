@@ -77,6 +77,7 @@ def prove_layer(
         returned = as_list(back(layer, dout, cache) if back else layer.backward(dout, cache))
         parameters.grad[...] -= ALREADY_THERE
         dinputs = [gradient for gradient in returned if gradient is not None]  # None: there is no such input
+        assert all(gradient is not None for gradient in returned[: len(dinputs)])  # and those come last
         return (*dinputs, *(parameter.grad.copy() for parameter in parameters.named.values()))
 
     def of_tensors(*tensors: torch.Tensor) -> torch.Tensor:

@@ -228,6 +228,9 @@ class TorchModel:
 
     def __init__(self, model: Any, dtype: torch.dtype = torch.float64) -> None:
         self.model, self.config = model, model.config
+        layers_that_drop = [each for _, each in model.named_layers() if hasattr(each, "rate")]
+        rates = {each.rate for each in layers_that_drop if not isinstance(each, layers.Attention)}
+        assert rates == {self.config.dropout}  # the twin takes them from the layers
         state = model.parameters.state_dict()
         self.weights = {name: torch.tensor(w, dtype=dtype, requires_grad=True) for name, w in state.items()}
         self.hidden = {"transformer": transformer, "recurrent": recurrent_model, "convolutional": convolutional}[
