@@ -4,14 +4,14 @@
     from minitransformer import Transformer, TransformerConfig
     model = Transformer(TransformerConfig.demo(), ops=kernels.triton_ops("cuda"))
 
-Every Triton pair has the name and the meaning of its NumPy reference in `minitransformer.ops`. Its gradients are
-returned by the backward; autograd knows nothing of them, so a tensor that requires a gradient is refused (but not under
-`torch.no_grad()`).
+Every Triton pair has the name and the meaning of its NumPy reference in `minitransformer.ops`. The backward returns the
+gradients. Autograd does not know of them, so a tensor that requires a gradient is an error, except under
+`torch.no_grad()`.
 
-The same call gives the same bits every time: nothing is atomic. Calls that differ in more than their values, in how
-rows lie in memory or in the type of ids, are other kernels to the compiler, whose sums it may add in another order:
-their last bits may differ. Adam's bits do not depend on where its numbers stand, and the masks of dropout on nothing
-but the key and the coordinates.
+The same call gives the same bits every time, because no kernel uses atomics. For calls that differ in the layout of
+rows or in the type of ids, Triton compiles different kernels, which may add in another order: their last bits may
+differ. Adam's bits do not depend on whether its numbers come from the host or from device memory, and dropout's masks
+depend only on the key and the coordinates.
 
 The names below are loaded when they are first used: importing this package needs neither PyTorch nor Triton, and never
 initialises CUDA.
@@ -51,11 +51,11 @@ KERNELS = {
     "relu": ("relu", "one pass"),
     "adam": ("adam", "one pass over all parameters; the global norm"),
 }
-"""Every op that has kernels of ours: its module, and what README says of it. The ledger and the bench go by this."""
+"""Every op with kernels of ours: its module, and its line in the README. The ledger and the bench use this list."""
 
 
 def functions_of(op: str) -> tuple[str, str]:
-    """The names of an op's public functions: forward and backward; Adam's are its step and the global norm."""
+    """The names of an op's two public functions: forward and backward, or for Adam the step and the global norm."""
     return ("adam_step", "global_norm") if op == "adam" else (f"{op}_forward", f"{op}_backward")
 
 
@@ -66,7 +66,7 @@ __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from the module that defines it; `ModuleNotFoundError` says what is missing."""
+    """Load a public name from the module that defines it. Raises `ModuleNotFoundError` without PyTorch or Triton."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home, require = _HOMES[name]

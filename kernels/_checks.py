@@ -1,24 +1,24 @@
-"""Argument checks of the ops over tensors, by the lines that `minitransformer.ops` declares their namesakes with.
+"""Argument checks of the ops over tensors, from the declarations of the ops with the same names in `minitransformer`.
 
-They look at shapes, types and devices, which the host knows. Token ids are looked at only in host memory: on a GPU a
-look would wait for everything before it, and the batcher has checked them. What is no id all the same is not followed
-there: nothing outside a table is read or written, and NaN says that something is wrong.
+They check shapes, types and devices, which the host knows. Token ids are checked only in host memory: on a GPU a check
+would wait for all kernels before it, and the batcher has checked them already. If a wrong id still gets there, the
+kernels read and write nothing outside a table, and the result is NaN.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from minitransformer import ops as reference
-from minitransformer.ops.arguments import Declaration, check_ignore_index, check_number, positional_names
+from minitransformer.ops.arguments import Declaration, after_check, check_ignore_index, check_number
 
 FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 EXACT = ("gamma", "beta")
-"""Parameters that may stay in float32 beside narrower activations."""
+"""Parameters that may stay in float32 when activations are narrower."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,22 +28,22 @@ R = TypeVar("R")
 
 
 def declared(op: Callable[P, R]) -> Callable[P, R]:
-    """`op`, which takes tensors as its namesake in `minitransformer.ops` declares arrays, all on one device."""
-    return _checked(op, partial(check_tensors, getattr(reference, op.__name__).declaration))
+    """Checks that the tensors of `op` fit the declaration of its namesake in `minitransformer.ops`, on one device."""
+    return after_check(partial(check_tensors, getattr(reference, op.__name__).declaration), op)
 
 
 def refuses_autograd(op: Callable[P, R]) -> Callable[P, R]:
-    """`op`, which refuses a tensor that requires a gradient: what it makes is unknown to autograd.
+    """Makes a tensor that requires a gradient an error: autograd would not know what `op` computes from it.
 
-    Under `torch.no_grad()`, where autograd follows nothing, all tensors are taken.
+    Under `torch.no_grad()`, where autograd records nothing, all tensors are accepted.
     """
-    return _checked(op, check_no_gradients)
+    return after_check(check_no_gradients, op)
 
 
 def kernel(op: Callable[P, R]) -> Callable[P, R]:
-    """`op`, which launches kernels: it refuses what autograd follows.
+    """Checks the arguments of an `op` that launches kernels: as `declared` and `refuses_autograd`, without float64.
 
-    A forward takes tensors as its namesake in `minitransformer.ops` declares them, but float64, which it would narrow.
+    The kernels would narrow float64 to float32. A backward has no declaration, so it is only checked for autograd.
     """
     declaration = getattr(getattr(reference, op.__name__, None), "declaration", None)
 
@@ -53,26 +53,15 @@ def kernel(op: Callable[P, R]) -> Callable[P, R]:
             name = next(argument.name for argument in declaration.arrays if argument.kind == "float")
             raise TypeError(f"{name} is torch.float64, and the kernels compute in float32: use torch_ops")
 
-    return _checked(op, check)
-
-
-def _checked(op: Callable[P, R], check: Callable[[Mapping[str, Any]], object]) -> Callable[P, R]:
-    names = positional_names(op)
-
-    @wraps(op)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        check(dict(zip(names, args, strict=False)) | kwargs)
-        return op(*args, **kwargs)
-
-    return checked
+    return after_check(check, op)
 
 
 def check_tensors(declaration: Declaration, given: Mapping[str, Any]) -> torch.dtype | None:
-    """Raise unless the arguments, by name, are what is declared; a missing one is for Python to judge.
+    """Raise unless the arguments, by name, are as declared. A missing one is left to Python's own error.
 
     Returns the dtype that the floating tensors share.
     """
-    first: tuple[str, Tensor] | None = None  # of all tensors
+    first: tuple[str, Tensor] | None = None  # of all tensors, whose device the others must share
     floats: dict[bool, tuple[str, Tensor]] = {}  # the first of the activations, and of the parameters in `EXACT`
     sizes: dict[str, tuple] = {}
     for argument in declaration.arrays:
@@ -84,7 +73,7 @@ def check_tensors(declaration: Declaration, given: Mapping[str, Any]) -> torch.d
         check_device(name, tensor, *first)
         if argument.kind == "float":
             check_same(name, tensor, *floats.setdefault(name in EXACT, (name, tensor)))
-            if tensor.dtype != torch.float32:  # then even a parameter is as narrow as the activations
+            if tensor.dtype != torch.float32:  # a parameter that is not float32 must have the activations' dtype
                 check_same(name, tensor, *floats.get(False, (name, tensor)))
         declaration.check_shape(argument, tuple(tensor.shape), sizes)
     for argument in declaration.arrays:
@@ -100,8 +89,8 @@ def check_tensors(declaration: Declaration, given: Mapping[str, Any]) -> torch.d
 # --- Tensors --------------------------------------------------------------------------------------------------
 
 
-def check_kind(name: str, tensor: Any, kind: str = "float") -> None:
-    """`TypeError` for what is no tensor of "float", "ids" or "mask"."""
+def check_kind(name: str, tensor: Any, kind: str = "float") -> Tensor:
+    """Returns `tensor`. Raises `TypeError` unless it is a tensor of the kind: "float", "ids" or "mask"."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
     dtype = tensor.dtype
@@ -110,22 +99,23 @@ def check_kind(name: str, tensor: Any, kind: str = "float") -> None:
     if not fits[kind]:
         needed = {"float": "of a floating dtype", "ids": "an integer tensor", "mask": "a boolean tensor"}
         raise TypeError(f"{name} must be {needed[kind]}, got {dtype}")
+    return tensor
 
 
 def check_same(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
-    """`TypeError` unless both are of one dtype."""
+    """Raises `TypeError` unless both have the same dtype."""
     if tensor.dtype != other.dtype:
         raise TypeError(f"{other_name} is {other.dtype} and {name} is {tensor.dtype}: types are never mixed")
 
 
 def check_device(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
-    """`ValueError` unless both are on one device."""
+    """Raises `ValueError` unless both are on one device."""
     if tensor.device != other.device:
         raise ValueError(f"{other_name} is on {other.device} and {name} on {tensor.device}, expected one device")
 
 
 def check_no_gradients(given: Mapping[str, Any]) -> None:
-    """`ValueError` for a tensor that requires a gradient, where autograd is on."""
+    """Raises `ValueError` for a tensor that requires a gradient, if autograd is on."""
     if torch.is_grad_enabled():
         for name, value in given.items():
             if isinstance(value, Tensor) and value.requires_grad:
@@ -136,7 +126,7 @@ def check_no_gradients(given: Mapping[str, Any]) -> None:
 
 
 def check_place(name: str, tensor: Tensor, shape: Any, other: str, device: torch.device) -> None:
-    """`ValueError` unless a tensor has the shape and is on the device of something else."""
+    """Raises `ValueError` unless a tensor has this shape and is on this device, which is that of `other`."""
     if tuple(tensor.shape) != tuple(shape):
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(shape)}")
     if tensor.device != device:
@@ -144,7 +134,7 @@ def check_place(name: str, tensor: Tensor, shape: Any, other: str, device: torch
 
 
 def check_gradient(name: str, gradient: Tensor, shape: Any, dtype: torch.dtype, device: torch.device) -> None:
-    """A received gradient must have the shape and the dtype of the output that it belongs to, and be where it is."""
+    """Raises unless a received gradient has the shape, the dtype and the device of the output that it belongs to."""
     check_kind(name, gradient)
     if gradient.dtype != dtype:
         raise TypeError(f"{name} is {gradient.dtype} and its output is {dtype}: types are never mixed silently")
@@ -152,10 +142,10 @@ def check_gradient(name: str, gradient: Tensor, shape: Any, dtype: torch.dtype, 
 
 
 def check_ids(name: str, ids: Tensor, limit: int, ignore: int | None = None) -> None:
-    """Ids in host memory must be in [0, limit); `ignore` is let through wherever it lies."""
+    """Raises `ValueError` unless ids in host memory are in [0, limit) or equal to `ignore`."""
     if ids.device.type != "cpu" or not ids.numel():
         return
-    wide = ids.to(torch.int64)  # PyTorch makes a number the tensor's type before it compares: in uint8, 300 is 44
+    wide = ids.to(torch.int64)  # PyTorch converts `limit` to the tensor's type before it compares: in uint8, 300 is 44
     outside = (wide < 0) | (wide >= limit)
     if ignore is not None:
         outside &= wide != ignore
@@ -163,10 +153,10 @@ def check_ids(name: str, ids: Tensor, limit: int, ignore: int | None = None) -> 
         raise ValueError(f"{name} holds {ids[outside][0].item()}, expected ids from 0 to {limit - 1}")
 
 
-def check_out(name: str, out: Tensor, shape: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """`out`, a tensor to add a gradient into: of its shape and on its device, of its dtype or a wider one."""
+def check_out(name: str, out: Tensor | None, shape: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Returns `out`, to which a gradient is added. Raises unless shape and device fit and its dtype is wide enough."""
     check_no_gradients({name: out})
-    check_kind(name, out)
+    out = check_kind(name, out)
     if torch.promote_types(out.dtype, dtype) != out.dtype:
         raise TypeError(f"{name} is {out.dtype} and the gradient is {dtype}: it would be narrowed silently")
     check_place(name, out, shape, "the gradient", device)
@@ -177,27 +167,27 @@ def check_out(name: str, out: Tensor, shape: Any, dtype: torch.dtype, device: to
 
 
 def check_loss_options(label_smoothing: float, ignore_index: int | None) -> int | None:
-    """What both losses ask of their options; ignore_index as an `int`."""
+    """Checks the options of both losses; returns ignore_index as an `int`."""
     check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
     return check_ignore_index(ignore_index)
 
 
 def check_shadow(shadow: Tensor | None, data: Tensor) -> None:
-    """The copy that Adam keeps of the flat `data` in another dtype."""
+    """Checks the copy that Adam keeps of the flat `data` in another dtype."""
     if shadow is not None:
         check_kind("shadow", shadow)
         check_place("shadow", shadow, data.shape, "data", data.device)
 
 
 def check_key(key: Tensor) -> Tensor:
-    """A dropout key in device memory: its low and its high half, as int32."""
+    """Returns a dropout key in device memory. Raises `ValueError` unless it is two int32, the low and the high half."""
     if key.dtype != torch.int32 or tuple(key.shape) != (2,):
         raise ValueError(f"dropout's key is a {key.dtype} tensor of shape {tuple(key.shape)}, expected two int32")
     return key
 
 
 def check_rows_numbered(sentence: Tensor, position: Tensor, shape: Any) -> None:
-    """Dropout's coordinates `(N,)` of packed tokens: a number for each of the rows of this shape."""
+    """Raises `ValueError` unless dropout's coordinates of packed tokens number each row of this shape."""
     for name, numbers in (("sentence", sentence), ("position", position)):
         expected = tuple(shape) if len(shape) == 1 else (torch.Size(shape).numel(),)
         if tuple(numbers.shape) != expected:

@@ -1,4 +1,4 @@
-"""What the kernels over rows share: softmax and LayerNorm, whose sums run along the last axis."""
+"""Shared by the kernels over rows (softmax, LayerNorm, the losses): tiles, and sums in a fixed order."""
 
 import torch
 import triton
@@ -8,14 +8,15 @@ from torch import Tensor
 from .launch import on, row_block
 
 TILE = 2048
-"""Elements of a tile of short rows: 16 for each of 128 threads, so that a program has enough to load while it waits."""
+"""Elements of a tile of short rows: 16 for each of 128 threads, so that a program always has loads under way."""
 
 AT_ONCE = 4096
-"""Elements that a processor of the GPU has at once in tiles of programs that stay, 8 for each of 512 threads: so many
-fit its registers beside two sums of each, and while it works on them the next ones are on their way."""
+"""Elements that a processor of the GPU works on at once in kernels whose programs take many tiles: 8 for each of 512
+threads. They and two sums for each fit into its registers, and the next tiles are loaded meanwhile."""
 
 PROCESSORS_INTERPRETED = 8
-"""The interpreter works in turn; as if on eight, so that programs are several, and some have several tiles."""
+"""The interpreter runs programs one after the other. It pretends to have 8 processors, so that there are several
+programs, and some of them take several tiles."""
 
 
 def row_tile(width: int, most: int) -> tuple[int, int]:
@@ -25,9 +26,9 @@ def row_tile(width: int, most: int) -> tuple[int, int]:
 
 
 def programs_at_once(tensor: Tensor, tile: int) -> int:
-    """How many programs, each at work on a tile of that many elements, the tensor's GPU runs at the same time.
+    """The number of programs, each with a tile of `tile` elements, that the tensor's GPU runs at the same time.
 
-    Sums that each of them keeps are added up in the end: their number is the device's and the shape's, never chance's.
+    Each program keeps sums, which are added up in the end; their number depends only on the device and the shape.
     """
     processors = PROCESSORS_INTERPRETED
     if tensor.is_cuda:
@@ -37,32 +38,32 @@ def programs_at_once(tensor: Tensor, tile: int) -> int:
 
 @triton.jit
 def load_tile(ptr, stride, row, column, mask, OTHER: tl.constexpr = 0.0):
-    """Rows and columns of an `(N, n)` in float32; `OTHER` where the mask is off."""
+    """Loads rows and columns of an `(N, n)` array in float32; `OTHER` where the mask is off."""
     return tl.load(ptr + row.to(tl.int64)[:, None] * stride + column[None, :], mask, other=OTHER).to(tl.float32)
 
 
 @triton.jit
 def store_tile(ptr, stride, row, column, mask, values):
-    """Write a tile's values in the array's own dtype."""
+    """Writes a tile's values in the array's own dtype."""
     tl.store(ptr + row.to(tl.int64)[:, None] * stride + column[None, :], values.to(ptr.dtype.element_ty), mask)
 
 
 @triton.jit
 def rounded_product(a, b):
-    """`a · b`, rounded. Of a product written with `*` a compiler may make `fma(a, b, −c)` where c is subtracted later,
-    unrounded, and leave the rounding error where c is that same product, and the difference must be 0."""
+    """`a · b`, rounded. If c is subtracted from `a * b`, a compiler may compute `fma(a, b, −c)` instead, in which the
+    product is not rounded. Then, if c is the same product, the result is a rounding error and not 0."""
     return tl.fma(a, b, 0.0)
 
 
 @triton.jit
 def is_token(id, V):
-    """Whether a vocabulary of V has this token: what is read or written by an id that it does not have is anybody's."""
+    """Whether a vocabulary of V has this token; for other ids a kernel must not read or write a table."""
     return (id >= 0) & (id < V)
 
 
 @triton.jit
 def store_partials(partials_ptr, width, column, first, second):
-    """A program's two sums, `(R, C)` over the rows of its tiles, into its places in partials `(2, programs, width)`."""
+    """Adds up a program's two arrays of sums `(R, C)` over R, and stores them in partials `(2, programs, width)`."""
     partials_ptr += tl.program_id(0).to(tl.int64) * width
     tl.store(partials_ptr + column, tl.sum(first, axis=0), column < width)
     partials_ptr += tl.num_programs(0).to(tl.int64) * width
@@ -71,7 +72,7 @@ def store_partials(partials_ptr, width, column, first, second):
 
 @triton.jit(do_not_specialize=["num_partials"])
 def sum_partials_kernel(partials_ptr, out_ptr, num_partials, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """A block of columns of one of the sums over partials `(sums, num_partials, width)`."""
+    """Adds up partials `(sums, num_partials, width)` over the programs, for a block of columns of one of the sums."""
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # (C,)
     which = tl.program_id(1).to(tl.int64)
     partials_ptr += which * num_partials * width

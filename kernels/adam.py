@@ -1,23 +1,24 @@
-"""Adam's update and the global norm: one pass over a model's flat arrays each.
+"""Adam's update and the global norm, each in one pass over a model's flat arrays.
 
-How often P elements pass through memory in a step of Adam:
+The number of passes of P elements through memory in a step of Adam:
 
     naive      the formulas as they are written, each operation a tensor (`adam_step_naive`): 39 passes, 156 bytes a
                parameter, 17 launches
-    in place   PyTorch's operations that write into what they read (`kernels.eager.adam`): about 24 passes, 10 launches
-    here       data, grad, m and v are read once, data, m and v written: 7 passes, 28 bytes, one launch; and the half
-               precision copy that the next forward reads, if there is one, is written while the new data is at hand,
-               2 bytes instead of 6
+    in place   PyTorch's in-place operations (`kernels.eager.adam`): about 24 passes, 10 launches
+    here       data, grad, m and v are read once, data, m and v written once: 7 passes, 28 bytes, one launch. If there
+               is a half precision copy for the next forward, it is written too, from the new data in registers: 2
+               bytes instead of 6
 
-The global norm is one pass of 4 bytes: a fixed number of programs sum squares, one more adds up their sums. The naive
-`grad.square().sum().sqrt()` is 3 passes.
+The global norm is one pass of 4 bytes: a fixed number of programs sum squares, and one more adds up their sums. The
+naive `grad.square().sum().sqrt()` takes 3 passes.
 
-The step, the learning rate and grad_scale may stand in device memory. So every program computes `1 − βᵗ` for itself,
-while its loads are under way.
+The step, the learning rate and grad_scale may be in device memory. So every program computes `1 − βᵗ` itself, while it
+waits for its loads.
 
-A number in device memory makes another kernel than one from the host, and both must give the same bits. Of `a·b + c·d`
-a compiler fuses the one product or the other with the sum, and not the same one in each kernel. So `tl.fma` says here
-which one is rounded. No quotient is subtracted either: NVIDIA's assembler makes a product of it, and fuses that.
+For a number in device memory Triton compiles another kernel than for one from the host, and both must give the same
+bits. In `a·b + c·d` a compiler fuses one of the products with the sum, not the same one in each kernel, so `tl.fma`
+fixes here which product is rounded. No quotient is subtracted either, because NVIDIA's assembler turns it into a
+product and fuses that.
 """
 
 import torch
@@ -32,12 +33,12 @@ from .scalars import number, number_arguments
 BLOCK = 1024
 NORM_BLOCK = 2048
 NORM_PROGRAMS = 1024
-"""A fixed number, whatever the GPU: the order of adding is part of the result."""
+"""The same number on every GPU, because the order of adding changes the last bits."""
 
 
 @triton.jit
 def one_minus_power(c, n):
-    """`1 − (1 − c)ⁿ` by repeated squaring of `1 − c`, without ever subtracting from 1: float32 would lose half of c.
+    """`1 − (1 − c)ⁿ` by repeated squaring, but without computing `1 − c`, in which float32 would lose half of c.
 
     With `x = 1 − c` and `y = 1 − d`: `1 − xy = d + c(1 − d)`, and `1 − x² = c(2 − c)`.
     """
@@ -56,10 +57,10 @@ def adam_kernel(
     step, step_ptr, lr, lr_ptr, grad_scale, grad_scale_ptr, beta1, beta2, one_minus_beta1, one_minus_beta2, eps,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A block of parameters; as in the reference, the bias corrections are applied to scalars."""
+    """Updates a block of parameters; as in the reference, the bias corrections are applied to scalars."""
     index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = index < size
-    grad = tl.load(grad_ptr + index, mask, other=0.0)  # the loads first: they are under way while 1 − βᵗ is computed
+    grad = tl.load(grad_ptr + index, mask, other=0.0)  # loads come first: they run while 1 − βᵗ is computed
     m = tl.load(m_ptr + index, mask, other=0.0)
     v = tl.load(v_ptr + index, mask, other=0.0)
     data = tl.load(data_ptr + index, mask, other=0.0)
@@ -82,7 +83,7 @@ def adam_kernel(
 
 @triton.jit
 def sum_squares_kernel(grad_ptr, sums_ptr, size, BLOCK: tl.constexpr):
-    """The sum of squares of one program's blocks, which are spread over the whole array."""
+    """Sums the squares of one program's blocks, which are spread over the whole array."""
     total = tl.zeros((BLOCK,), tl.float32)
     first = tl.program_id(0).to(tl.int64) * BLOCK
     for start in range(first, size, tl.num_programs(0) * BLOCK):
@@ -94,7 +95,7 @@ def sum_squares_kernel(grad_ptr, sums_ptr, size, BLOCK: tl.constexpr):
 
 @triton.jit
 def norm_kernel(sums_ptr, norm_ptr, num_sums, BLOCK: tl.constexpr):
-    """The root of the sum of sums, added in pairs."""
+    """Computes the root of the total of all sums, which are added in pairs."""
     index = tl.arange(0, BLOCK)
     tl.store(norm_ptr, tl.sqrt(tl.sum(tl.load(sums_ptr + index, index < num_sums, other=0.0), axis=0)))
 
@@ -119,8 +120,8 @@ def adam_step(
     `g = grad_scale · grad`; `m ← β₁ m + (1 − β₁) g`; `v ← β₂ v + (1 − β₂) g²`;
     `data ← data − lr · m̂ / (√v̂ + ε)` with `m̂ = m / (1 − β₁^step)`, `v̂ = v / (1 − β₂^step)`. Steps count from 1.
     step, lr and grad_scale are numbers or one-element tensors, which may be in device memory; `shadow` receives a copy
-    of the new data in its own dtype. Fastest for a multiple of 16 parameters. Raises `ValueError` for a step below 1
-    (in device memory it is not looked at), and for arrays that are not flat and contiguous.
+    of the new data in its own dtype. It is fastest for a multiple of 16 parameters. Raises `ValueError` for a step
+    below 1 (unless it is in device memory), and for arrays that are not flat and contiguous.
     Source: Kingma & Ba 2015, algorithm 1; Vaswani 2017, §5.3.
     """
     if data.dtype != torch.float32:
@@ -170,7 +171,7 @@ def adam_step_naive(
     eps: float = 1e-9,
     grad_scale: float | Tensor = 1.0,
 ) -> None:
-    """The formulas as they are written, a tensor for every operation. The comments count passes over P elements."""
+    """Adam's formulas as they are written, a tensor for every operation. Comments count passes over P elements."""
     g = grad * grad_scale  # 2
     m.copy_(beta1 * m + (1 - beta1) * g)  # 2 + 2 for the products, 3 for the sum, 2
     v.copy_(beta2 * v + (1 - beta2) * g * g)  # 2 + 2 + 3, 3, 2

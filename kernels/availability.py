@@ -1,11 +1,13 @@
-"""What a machine has for the kernels, and what to say of what it lacks. Nothing here initialises CUDA."""
+"""What the machine has (PyTorch, Triton, a GPU), and the errors if something is missing. Importing this file does not
+initialise CUDA.
+"""
 
 import os
 from importlib.util import find_spec
 
 
 def interpreting() -> bool:
-    """Whether Triton's kernels run in its interpreter, in host memory: to check them where there is no GPU.
+    """Whether kernels run in Triton's interpreter, in host memory, which checks them without a GPU.
 
     Triton reads the variable once, when it is first imported.
     """
@@ -13,7 +15,7 @@ def interpreting() -> bool:
 
 
 def require_torch() -> None:
-    """Raises `ModuleNotFoundError` saying what works instead where PyTorch is missing."""
+    """Raises `ModuleNotFoundError`, saying what works instead, if PyTorch is missing."""
     if find_spec("torch") is None:
         raise ModuleNotFoundError(
             "PyTorch is not installed, and the torch and triton backends compute with it: install torch, "
@@ -23,7 +25,7 @@ def require_torch() -> None:
 
 
 def require_triton() -> None:
-    """Raises `ModuleNotFoundError` saying what works instead where Triton is missing."""
+    """Raises `ModuleNotFoundError`, saying what works instead, if Triton is missing."""
     require_torch()
     if find_spec("triton") is None:
         raise ModuleNotFoundError(
@@ -34,21 +36,21 @@ def require_triton() -> None:
 
 
 def torch_device() -> str:
-    """Where PyTorch computes unless told otherwise: on a GPU where there is one, else on the CPU."""
+    """The default device of PyTorch: a GPU if there is one, else the CPU."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def use_threads(count: int) -> None:
-    """Let PyTorch use so many threads of the CPU."""
+    """Let PyTorch use this many threads of the CPU."""
     import torch
 
     torch.set_num_threads(count)
 
 
 def triton_device() -> str:
-    """Where Triton's kernels run: "cuda", or "cpu" in the interpreter. Raises `RuntimeError` where there is no GPU."""
+    """The device of Triton's kernels: "cuda", or "cpu" in the interpreter. Raises `RuntimeError` without a GPU."""
     import torch
 
     if interpreting():
@@ -62,7 +64,7 @@ def triton_device() -> str:
 
 
 def gpu_memory(device: str) -> int:
-    """Bytes of memory that a GPU has."""
+    """The memory of a GPU in bytes."""
     import torch
 
     return torch.cuda.mem_get_info(device)[1]

@@ -1,4 +1,4 @@
-"""`python -m kernels.compilation` compiles every kernel for GPUs that are not here (`kernels.bench.compilation`)."""
+"""`python -m kernels.compilation` compiles every kernel for other GPUs: see `kernels.bench.compilation`."""
 
 from .bench.compilation import main
 

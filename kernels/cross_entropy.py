@@ -1,19 +1,20 @@
 """Cross-entropy with label smoothing: `−Σ_v q_v log softmax(z)_v`, averaged over the targets that count.
 
-How often N·V elements pass through memory, forward and backward together:
+The number of passes of N·V elements through memory, forward and backward together:
 
-    naive   each step of the formula a tensor (`cross_entropy_naive`): 20 passes, and seven tensors beside the logits
-    here    the forward reads and keeps two numbers a row, its maximum and `Σ exp(z − maximum)`; the backward reads
-            again and writes: 3 passes, nothing of N·V kept, and 1 pass where only the loss is wanted
+    naive   each step of the formula is a tensor (`cross_entropy_naive`): 20 passes, and seven tensors beside the logits
+    here    the forward reads the logits and keeps two numbers a row, the maximum and `Σ exp(z − maximum)`; the backward
+            reads them again and writes dlogits: 3 passes, and no N·V array is kept. The loss alone takes 1 pass
 
-To write `softmax − q` already in the forward, while a row is on the chip, saves nothing here: dloss comes later, and
-the backward would have to scale what was written: 4 passes, 5 where a row is too long to stay, and N·V kept between.
+To write `softmax − q` already in the forward, while a row is on the chip, saves nothing here. dloss comes later, so the
+backward would have to scale the written gradient: 4 passes (5 if a row is too long to stay on the chip), and an N·V
+array in between.
 
-Where the logits are a matrix product's and nobody else's, `linear_cross_entropy` saves even these.
+If only the loss needs the logits, and they are a matrix product, `linear_cross_entropy` saves these passes too.
 
-A row of any length is read once: a running maximum comes with a sum that is rescaled whenever the maximum rises
-(Milakov and Gimelshein 2018). Each of a block's columns has a maximum and a sum of its own, brought together after the
-last block: until then no thread waits for another, and an element costs one exponential, rescaling included.
+A row of any length is read once: the sum is rescaled whenever the running maximum rises (Milakov and Gimelshein 2018).
+Each column of a block has its own maximum and sum, and they are combined after the last block. Until then no thread
+waits for another, and an element costs one exponential, including the rescaling.
 """
 
 from math import gcd
@@ -30,25 +31,25 @@ from .launch import on, row_block, rows_of
 from .scalars import number, number_arguments
 
 ELEMENTS, WARPS = 4096, 16
-"""Elements and warps of a program, which has a few rows or a block of one: a thread loads 8 elements, 16 bytes of half
-precision, and keeps four numbers for each. A row has many threads, so that the cache can hold all rows at work."""
+"""Elements and warps of a program, which has a few rows or a block of one. A thread loads 8 elements, 16 bytes of half
+precision, and keeps four numbers for each. A row has many threads, so that all rows in progress fit into the cache."""
 MEAN_BLOCK = 4096
-"""Losses that the one program of the mean adds at a time."""
+"""Losses that the only program of the mean adds at a time."""
 CHANGING = ["num_rows", "ignore_index"]
-"""Arguments whose values change with every batch: no kernel is compiled anew for them."""
+"""Arguments whose values change with every batch: Triton must not compile another kernel for each."""
 PER_ROW = ["targets_ptr", "losses_ptr"]
-"""Arguments that point into a chunk: no kernel is compiled anew for where it begins."""
+"""Arguments that point into a chunk: Triton must not compile another kernel for each alignment."""
 
 
 @triton.jit
 def multiple(n, of: tl.constexpr):
-    """n, a multiple of `of`, as the compiler can see here: of an argument it knows at most that 16 divides it."""
+    """n, written so that the compiler knows `of` divides it: of an argument it knows at most that 16 does."""
     return n // of * of
 
 
 @triton.jit
 def load_targets(targets_ptr, row, num_rows, ignore_index):
-    """The targets of rows in int64, and whether they count."""
+    """The targets of rows, in int64, and whether they count."""
     target = tl.load(targets_ptr + row, row < num_rows, other=0).to(tl.int64)
     counted = row < num_rows
     if ignore_index is not None:
@@ -58,7 +59,7 @@ def load_targets(targets_ptr, row, num_rows, ignore_index):
 
 @triton.jit
 def token_of(target, V):
-    """The column of the target's logit; −1 for a target that is no token, of which nothing may be read."""
+    """The column of the target's logit; −1 for a target outside the vocabulary, for which nothing may be read."""
     return tl.where(is_token(target, V), target, -1).to(tl.int32)
 
 
@@ -66,7 +67,7 @@ def token_of(target, V):
 def load_logits(row_ptr, column, counted, V, PADDING: tl.constexpr, ALIGNED: tl.constexpr):
     """A block `(R, C)` of the rows at `row_ptr (R,)`, in float32; −∞ beyond V, and in rows that do not count.
 
-    PADDING elements more than V may be read, and mean nothing.
+    PADDING elements beyond V may be read too; their values are ignored.
     """
     readable = column < multiple(V + PADDING, ALIGNED)
     z = tl.load(row_ptr[:, None] + column[None, :], counted[:, None] & readable[None, :], other=-float("inf"))
@@ -82,8 +83,8 @@ def row_losses(
 ):  # fmt: skip
     """The losses of the rows at `row_ptr (R,)`, their maxima, and their `Σ exp(z − maximum)`; 0, 0, 1 if not counted.
 
-    `loss = log Σ exp(z) − Σ_v q_v z_v`, and q sums to 1: so both may be taken of `z − z_target`, which is small where
-    the logits are large, and loses nothing. Loss and maximum of a row whose target is no token are NaN.
+    `loss = log Σ exp(z) − Σ_v q_v z_v`. Since q sums to 1, `z − z_target` may replace z in both terms: it is small even
+    for large logits, so no digits are lost. Loss and maximum are NaN if the target is outside the vocabulary.
     """
     target_logit = tl.load(row_ptr + token, counted & (token >= 0), other=0.0).to(tl.float32)  # (R,)
     origin = tl.where(target_logit == -float("inf"), 0.0, target_logit)  # (R,)
@@ -94,7 +95,7 @@ def row_losses(
         column = start + tl.arange(0, BLOCK)
         z = load_logits(row_ptr, column, counted, V, PADDING, ALIGNED)
         rise = z - maximum
-        lower = tl.exp(-tl.abs(rise))  # of the new and the old, the one that is not the maximum
+        lower = tl.exp(-tl.abs(rise))  # of the smaller one of z and the old maximum, relative to the larger
         total = tl.where(rise > 0, total * lower + 1.0, total + lower)
         maximum = tl.maximum(maximum, z)
         if SMOOTHING:  # 0 times the −∞ of a token that is ruled out would be NaN
@@ -126,7 +127,7 @@ def cross_entropy_forward_kernel(
     logits_ptr, targets_ptr, losses_ptr, highest_ptr, total_ptr, num_rows, V, stride, label_smoothing, ignore_index,
     SMOOTHING: tl.constexpr, PADDING: tl.constexpr, ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The losses of a few rows; for a backward to come, their maxima and sums too."""
+    """Writes the losses of a few rows and, for the backward, their maxima and sums."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     target, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
     row_ptr = logits_ptr + row.to(tl.int64) * multiple(stride, ALIGNED)
@@ -141,7 +142,7 @@ def cross_entropy_forward_kernel(
 
 @triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
 def mean_kernel(losses_ptr, targets_ptr, mean_ptr, num_rows, ignore_index, BLOCK: tl.constexpr):
-    """`(mean, count)`, the count at least 1: one program, whose order of adding never changes."""
+    """Writes `(mean, count)`, with a count of at least 1, in one program, whose order of adding never changes."""
     total = tl.zeros((BLOCK,), tl.float32)
     count = tl.zeros((BLOCK,), tl.int32)
     for start in range(0, num_rows, BLOCK):
@@ -160,7 +161,7 @@ def cross_entropy_backward_kernel(
     num_rows, V, stride, label_smoothing, ignore_index,
     ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`dlogits = dloss / count · (softmax(z) − q)`, a block of rows and columns."""
+    """Writes `dlogits = dloss / count · (softmax(z) − q)` for a block of rows and columns."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     target, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
@@ -182,10 +183,10 @@ def cross_entropy_forward(
 ) -> tuple[Tensor, tuple]:
     """`−Σ_v q_v log softmax(logits)_v`, averaged over the targets that count, with `q = (1 − ε)·onehot + ε/V`.
 
-    logits `(..., V)`, targets `(...)` integers in [0, V) or equal to `ignore_index`, which do not count → a scalar, in
-    float32 whatever the logits are, and 0 where no target counts. The backward reads the logits again. Raises
-    `TypeError` for float64, `ValueError` for a target out of range where targets are in host memory. In a GPU's memory
-    nobody looks at them: one that is out of range makes the loss NaN, and its row of the gradient.
+    logits `(..., V)`, targets `(...)`, integers in [0, V) or equal to `ignore_index`, which do not count → a float32
+    scalar, 0 if no target counts. The backward reads the logits again. Raises `TypeError` for float64, and `ValueError`
+    for a target out of range in host memory. Targets in a GPU's memory are not checked: one that is out of range makes
+    the loss and its row of the gradient NaN.
     Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1).
     """
     ignore_index = check_loss_options(label_smoothing, ignore_index)
@@ -204,7 +205,7 @@ def cross_entropy_forward(
 
 @kernel
 def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
-    """`dlogits = dloss · (softmax(logits) − q) / N`, N the targets that count; zero where a target is ignored."""
+    """`dlogits = dloss · (softmax(logits) − q) / N` for N targets that count; zero where a target is ignored."""
     rows, ids, highest, total, mean, shape, label_smoothing, ignore_index = cache
     scale = number_arguments("dloss", dloss, float, rows)
     dlogits = torch.empty(shape, dtype=rows.dtype, device=rows.device)
@@ -221,7 +222,7 @@ def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
 def cross_entropy_naive(
     logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The loss and, for dloss = 1, dlogits: a tensor for every step. The comments count passes over N·V elements."""
+    """The loss and, for dloss = 1, dlogits, with a tensor for every step. Comments count passes over N·V elements."""
     rows, ids = logits.reshape(-1, logits.shape[-1]), targets.reshape(-1)
     counted = torch.ones_like(ids, dtype=torch.bool) if ignore_index is None else ids != ignore_index
     shifted = rows - rows.amax(-1, keepdim=True)  # 1 to read for the maximum, 2 to read and write
@@ -240,9 +241,9 @@ def cross_entropy_naive(
 def row_arguments(
     rows: Tensor, ids: Tensor, label_smoothing: float, ignore_index: int | None, padding: int = 0
 ) -> dict[str, Any]:
-    """What every kernel over rows of logits `(N, V)` is told of them, each of which has some padding behind it.
+    """The arguments of every kernel over rows of logits `(N, V)`, each row followed by `padding` elements.
 
-    ALIGNED divides both where rows begin and where they end: 8 in half precision is 16 bytes, a thread's largest load.
+    ALIGNED divides the starts and the ends of rows: 8 in half precision is 16 bytes, the largest load of a thread.
     """
     num_rows, vocab_size = rows.shape
     block = row_block(vocab_size + padding, ELEMENTS)
@@ -255,7 +256,7 @@ def row_arguments(
 
 
 def mean_loss(losses: Tensor, ids: Tensor, ignore_index: int | None) -> Tensor:
-    """`(mean, count)` of the losses `(N,)` whose targets count, on their device: no rows at all give `(0, 1)`."""
+    """`(mean, count)` of the losses `(N,)` whose targets count, on their device; `(0, 1)` without rows."""
     mean = torch.empty(2, dtype=torch.float32, device=losses.device)
     with on(losses):
         mean_kernel[(1,)](losses, ids, mean, len(losses), ignore_index, BLOCK=MEAN_BLOCK, num_warps=16)

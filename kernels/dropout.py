@@ -1,9 +1,10 @@
 """Dropout: `y = x · mask / (1 − rate)`.
 
-naive   `dropout_naive`: draw random numbers for every element, keep the mask for the backward. The mask is written
+naive   `dropout_naive`: draw a random number for every element and keep the mask for the backward. The mask is written
         once and read twice, and no other backend can draw the same one
-here    the mask is a hash of the element's coordinates (`kernels.hashing`): nothing is stored, the backward
-        computes it again, and x is read and y written once; as fast as a copy while the hash hides behind memory
+here    the mask is a hash of the element's coordinates (`kernels.hashing`). Nothing is stored, since the backward
+        computes the mask again; x is read and y written once. It is as fast as a copy as long as memory is slower than
+        the hash
 """
 
 import torch
@@ -18,7 +19,7 @@ from .hashing import UNSPECIALIZED, is_active, kept, row_arguments, row_hashes
 from .launch import blocks_of_rows, on, rows_of
 
 ELEMENTS = 2048
-"""Elements that a program works on: a few rows, or a piece of one."""
+"""Elements that a program works on: a few rows, or a part of one."""
 
 
 @triton.jit(do_not_specialize=[*UNSPECIALIZED, "num_rows", "T"])
@@ -27,13 +28,13 @@ def dropout_kernel(
     key_ptr, key_low, key_high, threshold, scale, sentences_ptr, positions_ptr, sentence, position, T, H,
     HEADS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A block of rows and channels of x `(N, C)`."""
+    """Drops a block of rows and channels of x `(N, C)`."""
     blocks = tl.cdiv(width, BLOCK)
     row = tl.program_id(0) // blocks * ROWS + tl.arange(0, ROWS)  # (R,)
     channel = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)  # (C,)
     mask = (row < num_rows)[:, None] & (channel < width)[None, :]
     hashes = row_hashes(
-        tl.minimum(row, num_rows - 1),  # there are no coordinates beyond
+        tl.minimum(row, num_rows - 1),  # later rows have no coordinates
         key_ptr, key_low, key_high, sentence, position, sentences_ptr, positions_ptr, T, H, HEADS,
     )  # fmt: skip
     x = tl.load(x_ptr + row.to(tl.int64)[:, None] * stride_x + channel[None, :], mask, other=0.0)
@@ -45,7 +46,7 @@ def dropout_kernel(
 def dropout_forward(x: Tensor, dropout: Dropout | None) -> tuple[Tensor, tuple | None]:
     """`y = x · mask / (1 − rate)`, any shape; the identity when `dropout` is `None` or its rate rounds to 0.
 
-    Raises `TypeError` for float64 and what is no float, `ValueError` for a shape that does not fit the coordinates.
+    Raises `TypeError` for float64 and for integers, `ValueError` for a shape that does not fit the coordinates.
     Source: Srivastava et al. 2014, in the inverted form; Vaswani 2017, §5.4.
     """
     if dropout is None or not is_active(dropout):

@@ -1,20 +1,20 @@
-"""Rows of a table by token id, and the sums that their gradient is: `dtable[i] = scale · Σ dy[n]` over `ids[n] = i`.
+"""Looks up rows of a table by token id, and sums their gradients: `dtable[i] = scale · Σ dy[n]` over `ids[n] = i`.
 
-The forward is one pass: it reads ids and rows, and writes y. The backward has N rows of C to add up by id:
+The forward is one pass: it reads ids and rows, and writes y. The backward adds up N rows of C by id:
 
-    naive   every row of dy adds into its row of dtable with atomic additions (`embedding_backward_naive`): one pass,
-            but rows of one id wait for each other, sums come out differently each time, and their dtype is dtable's
-    here    ids are sorted, with the position each came from (16 bytes a token, beside 2·C or 4·C): equal ids lie
-            together, one program sums a segment of them and alone writes that row of dtable. Nothing is atomic, and
-            sums are taken in float32 in an order that never changes
+    naive   every row of dy is added to its row of dtable with atomic additions (`embedding_backward_naive`): one pass,
+            but rows of one id wait for each other, the sums differ each time, and they are taken in dtable's dtype
+    here    ids are sorted together with their positions (16 bytes a token, beside 2·C or 4·C), so that equal ids form a
+            segment. One program sums a segment, and it alone writes this row of dtable. Nothing is atomic, and sums
+            are taken in float32 in an order that never changes
 
-One program for a whole segment would be slow where an id is common: 1,250 of 25k tokens, if a full stop is 5 % of them.
-At C = 512 these are 157 tiles of 8 rows, one after the other, at memory's latency 0.1 ms; reading all of dy takes a
-tenth of that. So a segment is cut where it passes a multiple of PIECE positions: no program sums more than PIECE rows,
-and what was cut, at most 2 parts for each PIECE rows of dy, a second kernel joins. The longest chain of loads is
-PIECE/8 tiles and N/PIECE/32 of parts, 21 for 25k tokens even if they are all the same.
+One program for a whole segment would be slow for a frequent id: if 5 % of 25k tokens are full stops, they are 1,250. At
+C = 512 that is 157 tiles of 8 rows, one after the other, which takes 0.1 ms by memory's latency; to read all of dy
+takes a tenth of that. So segments are cut at multiples of PIECE positions: no program sums more than PIECE rows, and a
+second kernel joins the parts, of which there are at most 2 for each PIECE rows of dy. The longest chain of loads is
+PIECE/8 tiles and N/PIECE/32 of parts: 21 for 25k tokens even if they are all the same.
 
-With `out` only the rows that occur are touched, which in a large table are few.
+With `out` only the rows of ids that occur are changed, which are few in a large table.
 """
 
 import torch
@@ -29,9 +29,9 @@ from .launch import blocks_of_rows, on, row_block, row_warps, rows_of
 ELEMENTS = 4096
 """Elements that a program works on at a time: a few rows, or a block of one."""
 PIECE = 64
-"""Rows that one program sums at the most."""
+"""The most rows that one program sums."""
 JOIN_BLOCK = 128
-"""Columns of a program that joins pieces, narrow, so that it takes many pieces at a time."""
+"""Columns of a program that joins pieces: few, so that it takes many pieces at a time."""
 
 
 @triton.jit(do_not_specialize=["num_rows"])
@@ -39,7 +39,7 @@ def embedding_forward_kernel(
     ids_ptr, table_ptr, y_ptr, num_rows, V, width, stride, stride_column, scale,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`y = scale · table[ids]`, a block of rows and channels; a row of NaN for an id that the table does not have."""
+    """Writes a block of rows and channels of `y = scale · table[ids]`; a row of NaN for an id outside the table."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     id = tl.load(ids_ptr + row, row < num_rows, other=0).to(tl.int64)
@@ -52,7 +52,7 @@ def embedding_forward_kernel(
 
 @triton.jit
 def add_to_row(dtable_ptr, id, V, channel, width, stride, stride_column, gradient):
-    """`dtable[id] += gradient`, where dtable has this row; no other program has this id."""
+    """`dtable[id] += gradient`, if dtable has this row; no other program has this id."""
     id = id.to(tl.int64)
     mask = (channel < width) & is_token(id, V)
     place = dtable_ptr + id * stride + channel.to(tl.int64) * stride_column
@@ -65,10 +65,11 @@ def sum_pieces_kernel(
     dy_ptr, ids_ptr, order_ptr, parts_ptr, dtable_ptr, num_rows, V, width, stride_dy, stride, stride_column, scale,
     PIECE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The piece that begins at a position of the sorted ids: where an id is new, and at each multiple of PIECE.
+    """Sums the piece that begins at one position of the sorted ids, if an id is new there or it is a multiple of PIECE.
 
-    A whole segment's sum goes to dtable, a part's to parts `(N/PIECE, 2, C)`: first the part that begins at a multiple
-    of PIECE in the midst of its segment, second the one that begins with its segment and is cut at the next multiple.
+    A whole segment's sum goes to dtable, a part's sum to parts `(N/PIECE, 2, C)`: index 0 of the middle axis is the
+    part that begins at a multiple of PIECE inside its segment, index 1 the part that begins with its segment and is cut
+    at the next multiple.
     """
     first = tl.program_id(0)
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -99,7 +100,7 @@ def join_pieces_kernel(
     ids_ptr, parts_ptr, dtable_ptr, num_rows, V, width, stride, stride_column,
     PIECE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The segment that begins between two multiples of PIECE and is cut at the second, if there is one."""
+    """Joins the parts of the segment that begins between two multiples of PIECE and is cut at the second, if any."""
     window = tl.program_id(0)
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     start = window * PIECE
@@ -125,9 +126,9 @@ def join_pieces_kernel(
 def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[Tensor, tuple]:
     """`y = scale · table[ids]`.
 
-    ids `(...)` integers in [0, V), table `(V, C)` → y `(..., C)`. The model passes `scale = √d_model`.
-    Raises `ValueError` for an id outside the table where ids are in host memory, `TypeError` for float64. In a GPU's
-    memory nobody looks at them: one that is outside gives a row of NaN, and its gradient goes nowhere.
+    ids `(...)`, integers in [0, V), table `(V, C)` → y `(..., C)`. The model passes `scale = √d_model`.
+    Raises `ValueError` for an id outside the table in host memory, and `TypeError` for float64. Ids in a GPU's memory
+    are not checked: one outside the table gives a row of NaN, and its gradient is dropped.
     Source: Vaswani 2017, §3.4.
     """
     width = table.shape[1]
@@ -146,7 +147,7 @@ def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[T
 def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> Tensor:
     """`dtable[i] = scale · Σ dy[n]` over all n with `ids[n] = i`: repeated ids sum, in float32, in a fixed order.
 
-    `out=` adds into that tensor, which may be wider than dy, and returns it, instead of making a new one.
+    `out=` adds into this tensor, whose dtype may be wider than dy's, and returns it, instead of making a new one.
     """
     ids, table_shape, dtype, scale = cache
     check_gradient("dy", dy, (*ids.shape, table_shape[1]), dtype, ids.device)
@@ -155,14 +156,14 @@ def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> T
     else:
         check_out("out", out, table_shape, dtype, dy.device)
     if dy.numel():
-        sorted_ids, order = torch.sort(ids.reshape(-1), stable=True)  # (N,), and where each came from, int64
+        sorted_ids, order = torch.sort(ids.reshape(-1), stable=True)  # (N,) each; order: the old positions, int64
         with on(dy):
             _scatter_add(out, sorted_ids, order, rows_of(dy), float(scale))
     return out
 
 
 def embedding_backward_naive(dy: Tensor, cache: tuple) -> Tensor:
-    """The same, as atomic additions into dtable on a GPU: another order, and other last bits, each time."""
+    """The same with atomic additions on a GPU: each time in another order, with other last bits."""
     ids, table_shape, dtype, scale = cache
     rows = dy.reshape(ids.numel(), table_shape[1]) * scale
     return torch.zeros(table_shape, dtype=dtype, device=dy.device).index_add_(0, ids.reshape(-1), rows)

@@ -1,12 +1,12 @@
 """The gradient of a batch as a CUDA graph: captured once for each shape of batch, then replayed with one launch.
 
-A step of a small model is hundreds of kernels of some microseconds, and launching each takes the host longer than
-running it takes the GPU. A replay repeats the launches with the arguments they had, to the bit, so whatever changes
-from batch to batch must stand in device memory: the ids, the batch's share of the step, and the keys of all dropout
-sites. A replay is then a new batch and no repetition.
+A step of a small model is hundreds of kernels of a few microseconds each, and the host needs more time to launch a
+kernel than the GPU to run it. A replay repeats the launches with exactly the same arguments. So everything that changes
+from batch to batch must be in device memory: the ids, the batch's share of the step, and the keys of all dropout sites.
+Then a replay computes a new batch.
 
-Batches are padded to buckets of shapes, so that few graphs serve all of them. On a CPU nothing is captured and the same
-function runs each time: what is read from memory can be checked without a GPU.
+Batches are padded to a few shapes, so that few graphs serve all of them. On a CPU nothing is captured, and the same
+function runs each time: so tests without a GPU can check what is read from memory.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ SENTENCES, TOKENS = 8, 16
 """Batches are padded to multiples of these."""
 
 WARM_UPS = 2
-"""Runs before a capture, in which kernels are compiled and libraries set up."""
+"""Runs before a capture, during which kernels are compiled and libraries set up."""
 
 Function = Callable[[EncoderDecoder, Batch, Any, float, DropoutStream | None], Tensor]
 """`function(model, batch, share, label_smoothing, dropout)`, as `minitransformer.training.step.loss_and_gradient`."""
@@ -34,7 +34,7 @@ Function = Callable[[EncoderDecoder, Batch, Any, float, DropoutStream | None], T
 
 @dataclass(frozen=True)
 class DeviceKeys(DropoutStream):
-    """A stream whose keys are read from device memory: row `rows[site]` of `keys`, two int32 each."""
+    """A dropout stream with keys in device memory: the key of a site is row `rows[site]` of `keys`, two int32."""
 
     keys: Tensor | None = None
     rows: dict[int, int] = field(default_factory=dict)
@@ -46,11 +46,11 @@ class DeviceKeys(DropoutStream):
 
 
 class Captured:
-    """A function of a model and a batch that adds into the model's gradient, as graphs of the kernels it launches.
+    """A function of a model and a batch, which adds into the model's gradient, run as graphs of its kernels.
 
-    It is called as the function itself and returns the same tensor, which the next call overwrites. A batch that does
-    not begin a step (`first` is not 0) runs as it is: the numbers of its sentences are no part of a graph. Raises
-    `ValueError` for a sequence longer than the model takes.
+    It is called like the function itself and returns the same tensor, which the next call overwrites. A batch that does
+    not begin a step (`first` is not 0) runs without a graph, because a graph does not hold the numbers of sentences.
+    Raises `ValueError` for a sequence longer than the model's max_length.
     """
 
     def __init__(self, function: Function) -> None:
@@ -61,21 +61,21 @@ class Captured:
     def __call__(
         self, model: EncoderDecoder, batch: Batch, share: float, label_smoothing: float, dropout: DropoutStream
     ) -> Tensor:
-        """As the function; `share` is a number on the host."""
+        """Calls the function, or replays its graph; `share` is a number on the host."""
         if dropout.sentence:
             return self.function(model, batch, share, label_smoothing, dropout)
         place = model, label_smoothing, _bucket(batch, model.config.max_length)
         if place not in self._graphs:
             device = model.parameters.data.device
             if self._pool is None and device.type == "cuda":
-                # One pool for all graphs: only one of them runs at a time, and nothing but the loss outlives its run.
+                # One pool for all graphs: only one runs at a time, and only the loss is needed after its run.
                 self._pool = torch.cuda.graph_pool_handle()
             self._graphs[place] = _Graph(self.function, *place, device, self._pool)
         return self._graphs[place](batch, share, dropout)
 
 
 class _Graph:
-    """The function on batches of one shape: what it reads from device memory, and the graph that reads it."""
+    """The function on batches of one shape: its inputs in device memory, and the graph that reads them."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class _Graph:
         return self._replay()
 
     def _captured(self) -> Callable[[], Tensor]:
-        """What repeats the run."""
+        """Captures the run as a graph; returns a function that replays it."""
         device, gradient = self.share.device, self._model.parameters.grad
         before = gradient.clone()
         graph = torch.cuda.CUDAGraph()
@@ -130,7 +130,7 @@ class _Graph:
                 with torch.cuda.graph(graph, pool=self._pool, stream=side):
                     loss = self._run()
         finally:
-            gradient.copy_(before)  # the warm-ups were no batches
+            gradient.copy_(before)  # the warm-ups must not count
 
         def replay() -> Tensor:
             graph.replay()
@@ -140,7 +140,7 @@ class _Graph:
 
 
 def _bucket(batch: Batch, max_length: int) -> tuple[int, int, int]:
-    """Sentences, source tokens and target tokens, each rounded up; no sequence longer than the model takes."""
+    """The shape to pad a batch to: sentences, source and target tokens, each rounded up, up to max_length."""
     sentences, source = batch.source.shape
     target = batch.target_in.shape[1]
     if (longest := max(source, target)) > max_length:

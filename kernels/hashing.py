@@ -1,10 +1,10 @@
 """The dropout mask inside a kernel: the same bits as `minitransformer.ops.dropout_mask`, from the same numbers.
 
-A row's hash mixes the key's low half, the row's coordinates and the key's high half in turn; two neighbouring channels
-share one hash of the row's and theirs, 16 bits each. `lowbias32` is Chris Wellons's ("Prospecting for Hash Functions",
-2018); 0x9E3779B9 is `minitransformer.ops.dropout.GOLDEN`. Numbers are written in the functions that use them: with a
-global of a function that a kernel calls, the name under which Triton keeps the compiled kernel on disk depends on which
-kernel was compiled first.
+A row's hash mixes the key's low half, the row's coordinates and the key's high half, one after the other. Two
+neighbouring channels share one hash of the row and their pair, with 16 bits each. `lowbias32` is by Chris Wellons
+("Prospecting for Hash Functions", 2018); 0x9E3779B9 is `minitransformer.ops.dropout.GOLDEN`. The functions contain
+their constants as numbers: with a global in a function that a kernel calls, the name of the compiled kernel in Triton's
+cache would depend on which kernel was compiled first.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from minitransformer.ops import Dropout
 from ._checks import check_key, check_rows_numbered
 
 UNSPECIALIZED = ["key_low", "key_high", "sentence", "position", "threshold", "scale"]
-"""Arguments that change from step to step: no kernel is compiled anew for one that is 1 or a multiple of 16."""
+"""Arguments that change from step to step: Triton must not compile another kernel if one is 1 or a multiple of 16."""
 
 
 @triton.jit
@@ -34,7 +34,7 @@ def mix(x):
 
 @triton.jit
 def load_key(key_ptr, key_low, key_high):
-    """The key's halves as uint32: from device memory where there is a pointer, as a captured graph needs it."""
+    """The key's halves as uint32; from device memory if there is a pointer, as in a captured graph."""
     if key_ptr is not None:
         key_low = tl.load(key_ptr)
         key_high = tl.load(key_ptr + 1)
@@ -43,7 +43,7 @@ def load_key(key_ptr, key_low, key_high):
 
 @triton.jit
 def mix_in(hashed, coordinate):
-    """A row's hash begins as the key's low half; each coordinate, and last the key's high half, is mixed in."""
+    """Mixes a number into a row's hash, which begins as the key's low half: each coordinate, then the high half."""
     return mix(hashed ^ coordinate.to(tl.uint32))
 
 
@@ -51,9 +51,9 @@ def mix_in(hashed, coordinate):
 def row_hashes(
     row, key_ptr, key_low, key_high, sentence, position, sentences_ptr, positions_ptr, T, H, HEADS: tl.constexpr
 ):
-    """The hashes of rows of an `(B, T, C)`, with `HEADS` of a `(B, H, T, C)`; of an `(N, C)` with T = N.
+    """The hashes of rows of a `(B, T, C)` array, with `HEADS` of a `(B, H, T, C)`, with T = N of an `(N, C)`.
 
-    Where there are pointers, a row's sentence and position are read from the arrays `(N,)` behind them.
+    With `sentences_ptr` and `positions_ptr` each row's sentence and position are read from arrays `(N,)`.
     """
     low, high = load_key(key_ptr, key_low, key_high)
     if sentences_ptr is not None:
@@ -71,17 +71,17 @@ def kept(row_hash, channel, threshold):
     """Whether elements are kept; row_hash and channel broadcast against each other."""
     channel = channel.to(tl.uint32)
     word = mix(row_hash + (channel >> 1) * 0x9E3779B9)
-    bits = (word >> ((channel & 1) << 4)) & 0xFFFF  # the even channel's are the low half
+    bits = (word >> ((channel & 1) << 4)) & 0xFFFF  # the low half belongs to the even channel
     return bits >= threshold.to(tl.uint32)
 
 
 def is_active(dropout: Dropout | None) -> bool:
-    """Whether anything can be dropped."""
+    """Whether this dropout can drop anything."""
     return dropout is not None and dropout.threshold > 0
 
 
 def key_arguments(dropout: Dropout) -> dict[str, Any]:
-    """The arguments of a kernel that describe the key, the threshold and the scale."""
+    """A kernel's arguments for the key, the threshold and the scale."""
     if isinstance(dropout.key, Tensor):
         key = {"key_ptr": check_key(dropout.key).contiguous(), "key_low": 0, "key_high": 0}
     else:
@@ -90,7 +90,7 @@ def key_arguments(dropout: Dropout) -> dict[str, Any]:
 
 
 def row_arguments(dropout: Dropout, x: Tensor) -> dict[str, Any]:
-    """`key_arguments`, and those that `row_hashes` needs for the rows of x `(N, C)`, `(B, T, C)` or `(B, H, T, C)`."""
+    """`key_arguments` and the arguments of `row_hashes` for the rows of x `(N, C)`, `(B, T, C)` or `(B, H, T, C)`."""
     if x.ndim > 4:
         raise ValueError(f"x has {x.ndim} axes, expected (N, C), (B, T, C) or (B, H, Tq, Tk)")
     rows = {"sentences_ptr": None, "positions_ptr": None, "sentence": 0, "position": 0}
@@ -106,6 +106,6 @@ def row_arguments(dropout: Dropout, x: Tensor) -> dict[str, Any]:
 
 
 def _int32(number: int) -> int:
-    """The lowest 32 bits, as the signed number that they are too."""
+    """The lowest 32 bits, read as a signed number."""
     number &= 0xFFFFFFFF
     return number - 2**32 if number >= 2**31 else number

@@ -1,27 +1,28 @@
 """LayerNorm, `y = gamma · (x − mean) / √(var + eps) + beta`, and Add & Norm, `LayerNorm(x + Dropout(sublayer_out))`.
 
-Their time is the memory's. Passes over an array `(N, C)`:
+Memory limits their speed. Passes over an array `(N, C)`:
 
     naive     `layernorm_naive`: the formula in PyTorch's operations. Mean, difference, square, mean, and the products
               and the sum with 1/std, gamma and beta: 7 reads and 5 writes, 12 passes
     sweeps    `layernorm_sweeps`, for rows of any width: a first sweep for mean and variance together, a second for y:
               2 reads, 1 write, 3 passes
-    one pass  a row of up to `ONE_BLOCK` channels stays in registers, where the mean, then the centred squares and then
-              y are computed: 1 read, 1 write, which is the least. float32 throughout, and the variance is that of the
-              centred values: mean(x²) − mean(x)² cancels where the mean is large
+    one pass  a row of up to `ONE_BLOCK` channels stays in registers, in which the mean, then the centred squares and
+              then y are computed: 1 read, 1 write, which is the least. All is float32, and the variance is that of the
+              centred values, because mean(x²) − mean(x)² loses digits when the mean is large
 
     unfused   Add & Norm in three kernels, `add_layernorm_unfused`: dropout 1 + 1, the sum 2 + 1, LayerNorm 1 + 1:
               7 passes
-    fused     x and sublayer_out are read, y is written: 3 passes. The mask is computed in between and is nowhere kept
+    fused     x and sublayer_out are read, y is written: 3 passes. The mask is computed in between and not kept
 
-The backward. Nothing new is kept for it but each row's mean and 1/std: x and sublayer_out are there already. It reads
-them and dy and writes dx and dsublayer_out: 5 passes, 4 where nothing is dropped and the two gradients are one, 3 for
-LayerNorm alone. To keep the sum instead would cost a write in the forward, in evaluation too, and save a read here: no
-less in all, and the sum would be rounded to the activations' type.
+For the backward the forward keeps only each row's mean and 1/std, since x and sublayer_out are kept already. The
+backward reads them and dy, and writes dx and dsublayer_out: 5 passes; 4 without dropout, when the two gradients are
+equal; 3 for LayerNorm alone. To keep the sum instead would cost a write in the forward, in evaluation too, and save one
+read here: no gain, and the sum would be rounded to the activations' type.
 
-dgamma and dbeta are sums over all rows. Programs that add into one array need atomics, whose order is chance; here as
-many programs as the GPU runs at once take the tiles of rows in turn, keep sums of their own in registers and write them
-in the end, and a second kernel adds those up: the same bits in every run, for 16 bytes a channel and program.
+dgamma and dbeta are sums over all rows. If programs added into one array, they would need atomics, whose order is
+random. Instead there are as many programs as the GPU runs at once. Each takes many tiles of rows, keeps its sums in
+registers and writes them at the end, and a second kernel adds these up: the same bits in every run, for 16 bytes a
+channel and program.
 """
 
 from typing import Any
@@ -50,18 +51,18 @@ from .launch import on, row_warps, rows_of
 from .layernorm_wide import wide_backward, wide_forward
 
 ONE_BLOCK = 8192
-"""Channels of a row that stays in registers: 16 for each of 512 threads, and in the backward of five such rows."""
+"""The most channels of a row that stays in registers: 16 for each of 512 threads; the backward keeps five such rows."""
 
 ONE_BLOCK_UNALIGNED = 4096
-"""The same where 16 does not divide the width: numbers that are loaded one by one take registers for their places."""
+"""The same if 16 does not divide the width: numbers that are loaded one by one need registers for their addresses."""
 
 NO_DROPOUT = dict.fromkeys(
     ("key_ptr", "key_low", "key_high", "threshold", "scale", "sentences_ptr", "positions_ptr", "sentence", "position")
 ) | {"T": 1, "H": 1, "HEADS": False}
-"""A kernel that is given no threshold has no dropout in it."""
+"""The dropout arguments of a kernel without dropout, which has no threshold."""
 
 CHANGING = [*UNSPECIALIZED, "num_rows", "T"]
-"""Arguments that batches differ in, and for which a kernel is not compiled anew."""
+"""Arguments that change from batch to batch: Triton must not compile another kernel for each."""
 
 
 @triton.jit(do_not_specialize=CHANGING)
@@ -71,7 +72,7 @@ def layernorm_forward_kernel(
     key_ptr, key_low, key_high, threshold, scale, sentences_ptr, positions_ptr, sentence, position, T, H,
     HEADS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A tile of whole rows of x and sublayer_out `(N, C)`."""
+    """Normalises a tile of whole rows of x and sublayer_out `(N, C)`."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # (R,)
     channel = tl.arange(0, BLOCK)  # (C,)
     mask = (row < num_rows)[:, None] & (channel < width)[None, :]
@@ -80,7 +81,7 @@ def layernorm_forward_kernel(
         sentence, position, T, H, HEADS,
     )  # fmt: skip
     x = load_sum(x_ptr, stride_x, sublayer_ptr, stride_sublayer, row, channel, mask, keep, scale)  # (R, C)
-    channels = tl.cast(width, tl.float32)  # divide by it: a constant row's mean is exact, and y is beta
+    channels = tl.cast(width, tl.float32)  # a divisor, not a factor 1/C: so a constant row's mean is exact, and y beta
     mean = tl.div_rn(tl.sum(x, axis=1), channels)  # (R,)
     centred = tl.where(mask, x - mean[:, None], 0.0)
     rstd = tl.rsqrt(tl.sum(centred * centred, axis=1) / channels + eps)  # (R,)
@@ -98,7 +99,7 @@ def layernorm_backward_kernel(
     key_ptr, key_low, key_high, threshold, scale, sentences_ptr, positions_ptr, sentence, position, T, H,
     HEADS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """The tiles of rows in turn, and this program's sums of dgamma and dbeta: partials `(2, programs, C)`."""
+    """Writes dx for this program's tiles of rows, and its sums of dgamma and dbeta: partials `(2, programs, C)`."""
     channel = tl.arange(0, BLOCK)  # (C,)
     gamma = tl.load(gamma_ptr + channel, channel < width, other=0.0).to(tl.float32)
     channels = tl.cast(width, tl.float32)
@@ -118,7 +119,7 @@ def layernorm_backward_kernel(
         dy = load_tile(dy_ptr, stride_dy, row, channel, mask)
         dgamma += dy * normed
         dbeta += dy
-        dnormed = rounded_product(dy, gamma[None, :])  # its own mean is subtracted: 0 where a row has one channel
+        dnormed = rounded_product(dy, gamma[None, :])  # minus its mean: must be 0 if a row has one channel
         mean_dnormed = tl.sum(dnormed, axis=1) / channels  # (R,)
         along_normed = tl.sum(dnormed * normed, axis=1) / channels
         dx = rstd[:, None] * (dnormed - mean_dnormed[:, None] - normed * along_normed[:, None])
@@ -130,7 +131,7 @@ def layernorm_backward_kernel(
 
 @triton.jit
 def load_sum(x_ptr, stride_x, sublayer_ptr, stride_sublayer, row, channel, mask, keep, scale):
-    """A tile of `x + Dropout(sublayer_out)`, or of x alone; nothing is dropped where `keep` is None."""
+    """Loads a tile of `x + Dropout(sublayer_out)`, or of x alone; nothing is dropped if `keep` is None."""
     x = load_tile(x_ptr, stride_x, row, channel, mask)
     if sublayer_ptr is not None:
         sublayer_out = load_tile(sublayer_ptr, stride_sublayer, row, channel, mask)
@@ -149,7 +150,7 @@ def kept_in_tile(
     """The dropout mask of a tile `(R, C)`, or None."""
     keep = None
     if threshold is not None:
-        row = tl.minimum(row, num_rows - 1)  # there are no coordinates beyond
+        row = tl.minimum(row, num_rows - 1)  # later rows have no coordinates
         hashes = row_hashes(
             row, key_ptr, key_low, key_high, sentence, position, sentences_ptr, positions_ptr, T, H, HEADS
         )
@@ -161,9 +162,9 @@ def kept_in_tile(
 def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> tuple[Tensor, tuple]:
     """`y = gamma · (x − mean) / √(var + eps) + beta` over the last axis.
 
-    x `(..., C)`; gamma and beta `(C,)` of x's dtype, or in float32. The variance is the biased one and eps is inside
-    the root. Raises `ValueError` for shapes that do not fit, `TypeError` for dtypes that don't. Source: Ba, Kiros,
-    Hinton 2016, eq. 4; Vaswani 2017, §3.1.
+    x `(..., C)`; gamma and beta `(C,)` in x's dtype or in float32. The variance is the biased one and eps is inside the
+    root. Raises `ValueError` for shapes that do not fit, and `TypeError` for dtypes that do not.
+    Source: Ba, Kiros, Hinton 2016, eq. 4; Vaswani 2017, §3.1.
     """
     return _forward(x, None, gamma, beta, eps, NO_DROPOUT)
 
@@ -184,8 +185,8 @@ def add_layernorm_forward(
 ) -> tuple[Tensor, tuple]:
     """The paper's Add & Norm: `LayerNorm(x + Dropout(sublayer_out))`, in one kernel up to `ONE_BLOCK` channels.
 
-    x and sublayer_out `(..., C)`, of at most four axes where something is dropped; gamma and beta as in
-    `layernorm_forward`, and so is what it raises. Source: Vaswani 2017, §3.1 and §5.4.
+    x and sublayer_out `(..., C)`, with at most four axes if something is dropped; gamma, beta and errors are as in
+    `layernorm_forward`. Source: Vaswani 2017, §3.1 and §5.4.
     """
     if not fits(x.shape[-1]):
         return add_layernorm_unfused(x, sublayer_out, gamma, beta, eps, dropout)
@@ -196,7 +197,7 @@ def add_layernorm_forward(
 
 @kernel
 def add_layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients `(dx, dsublayer_out, dgamma, dbeta)`; the first two are one tensor where nothing is dropped."""
+    """Gradients `(dx, dsublayer_out, dgamma, dbeta)`; the first two are one tensor if nothing was dropped."""
     norm_cache, dropout_cache = cache
     dx, dsublayer_out, dgamma, dbeta = _backward(dy, norm_cache)
     return dx, dropout_backward(dsublayer_out, dropout_cache), dgamma, dbeta
@@ -206,7 +207,7 @@ def add_layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Te
 def add_layernorm_unfused(
     x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
 ) -> tuple[Tensor, tuple]:
-    """`add_layernorm_forward` in three kernels, which `add_layernorm_backward` undoes as well: the rung below."""
+    """`add_layernorm_forward` in three kernels, the step before; its backward is `add_layernorm_backward` too."""
     check_place("sublayer_out", sublayer_out, x.shape, "x", x.device)
     dropped, dropout_cache = dropout_forward(sublayer_out, dropout)
     y, norm_cache = layernorm_forward(x + dropped, gamma, beta, eps)
@@ -214,7 +215,7 @@ def add_layernorm_unfused(
 
 
 def layernorm_naive(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
-    """The output of `layernorm_forward` in PyTorch's operations, each a pass over memory or more: the first rung."""
+    """The output of `layernorm_forward` in PyTorch's operations, each of one pass or more: the first step."""
     mean = x.mean(-1, keepdim=True)  # reads x; (..., 1)
     centred = x - mean  # reads x, writes
     squares = centred.square()  # reads, writes
@@ -226,7 +227,7 @@ def layernorm_naive(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -
 
 @kernel
 def layernorm_sweeps(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
-    """The output of `layernorm_forward` in two sweeps over each row, whatever its width: the rung below one pass."""
+    """The output of `layernorm_forward` in two sweeps over each row, of any width: the step before one pass."""
     rows = rows_of(x)
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     mean, rstd = (torch.empty(len(rows), dtype=torch.float32, device=x.device) for _ in range(2))
@@ -235,14 +236,14 @@ def layernorm_sweeps(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) 
 
 
 def fits(width: int) -> bool:
-    """Whether a row of so many channels stays in registers."""
+    """Whether a row of this many channels fits into registers."""
     return width <= (ONE_BLOCK_UNALIGNED if width % 16 else ONE_BLOCK)
 
 
 def _forward(
     x: Tensor, sublayer_out: Tensor | None, gamma: Tensor, beta: Tensor, eps: float, dropping: dict[str, Any]
 ) -> tuple[Tensor, tuple]:
-    """y and the cache of LayerNorm, or of Add & Norm where there is a sublayer_out."""
+    """y and the cache of LayerNorm, or of Add & Norm if there is a sublayer_out."""
     rows, added = rows_of(x), None if sublayer_out is None else rows_of(sublayer_out)  # (N, C)
     gamma, beta = gamma.contiguous(), beta.contiguous()
     num_rows, width = rows.shape
@@ -262,7 +263,7 @@ def _forward(
 
 
 def _backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients `(dx, dsublayer_out, dgamma, dbeta)`; the second is the first where nothing was dropped."""
+    """Gradients `(dx, dsublayer_out, dgamma, dbeta)`; dsublayer_out is dx itself if nothing was dropped."""
     rows, added, gamma, mean, rstd, dropping, shape = cache
     check_gradient("dy", dy, shape, rows.dtype, rows.device)
     dropped = dropping["threshold"] is not None

@@ -1,9 +1,9 @@
-"""LayerNorm of rows too wide for one block: sweeps over each row, block by block.
+"""LayerNorm of rows too wide for one block: it sweeps over each row, block by block.
 
-The forward reads x twice: mean and variance are found together in the first sweep. The mean and the centred squares of
-one more block join those of the blocks before it by Chan, Golub and LeVeque's formula (1979), which never subtracts
-large numbers of each other. The backward reads x and dy twice for dx, and once more, columns first, for dgamma and
-dbeta. A row's second read often comes from the cache: it starts at the end, which was read last.
+The forward reads x twice: the first sweep computes mean and variance together. The formula of Chan, Golub and LeVeque
+(1979) combines the mean and the centred squares of a block with those of the blocks before it, without subtracting
+large numbers from each other. The backward reads x and dy twice for dx, and once more, by columns, for dgamma and
+dbeta. A row's second read often comes from the cache, because it starts at the end, which was read last.
 """
 
 import torch
@@ -18,19 +18,19 @@ SWEEP = 8192
 """Channels of a block of a row, 16 for each of 512 threads."""
 
 PARTIALS_TILE = 2, 1024
-"""Rows and channels of a tile where sums run over the rows."""
+"""Rows and channels of a tile for sums over rows."""
 
 
 @triton.jit
 def wide_forward_kernel(
     x_ptr, gamma_ptr, beta_ptr, y_ptr, mean_ptr, rstd_ptr, width, stride_x, eps, BLOCK: tl.constexpr
 ):
-    """One row of x `(N, C)`."""
+    """Normalises one row of x `(N, C)`."""
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_x
     y_ptr += row * width
     lane = tl.arange(0, BLOCK)
-    mean, squares = 0.0, 0.0  # of the channels before `start`: their mean, and the sum of squares about it
+    mean, squares = 0.0, 0.0  # the mean of the channels before `start`, and the sum of squares around it
     for start in range(0, width, BLOCK):
         mask = start + lane < width
         x = load_float32(x_ptr, start + lane, mask)
@@ -57,7 +57,7 @@ def wide_forward_kernel(
 def wide_dx_kernel(
     dy_ptr, x_ptr, gamma_ptr, mean_ptr, rstd_ptr, dx_ptr, width, stride_dy, stride_x, BLOCK: tl.constexpr
 ):
-    """dx of one row: with `dn = dy · gamma`, first the means of dn and dn · n, then dx with them."""
+    """Writes dx of one row: first the means of `dn = dy · gamma` and of dn · n, then dx from them."""
     row = tl.program_id(0).to(tl.int64)
     dy_ptr += row * stride_dy
     x_ptr += row * stride_x
@@ -91,7 +91,7 @@ def wide_partials_kernel(
     dy_ptr, x_ptr, mean_ptr, rstd_ptr, partials_ptr, num_rows, width, stride_dy, stride_x,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A block of channels of the tiles of rows in turn, and its sums of dy · n and dy: partials `(2, programs, C)`."""
+    """Sums dy · n and dy over this program's tiles of rows, in a block of channels: partials `(2, programs, C)`."""
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     dgamma = tl.zeros((ROWS, BLOCK), tl.float32)
     dbeta = tl.zeros((ROWS, BLOCK), tl.float32)
@@ -109,7 +109,7 @@ def wide_partials_kernel(
 
 @triton.jit
 def load_float32(ptr, index, mask):
-    """A block of a row in float32."""
+    """Loads a block of a row in float32."""
     return tl.load(ptr + index, mask, other=0.0).to(tl.float32)
 
 

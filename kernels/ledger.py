@@ -1,4 +1,4 @@
-"""`python -m kernels.ledger` says what was verified on a GPU, and what has changed since (`kernels.bench.ledger`)."""
+"""`python -m kernels.ledger` lists what a GPU has verified, and what has changed since: see `kernels.bench.ledger`."""
 
 from .bench.ledger import report
 

@@ -1,21 +1,21 @@
-"""The output projection and its loss in one op: `cross_entropy(x @ tableᵀ, targets)`, the N·V logits never all at once.
+"""The output projection and its loss in one op, `cross_entropy(x @ tableᵀ, targets)`, without all N·V logits at once.
 
-The products are PyTorch's (cuBLAS, which a kernel of ours would not beat). What is left is how often N·V elements pass
-through memory, and how many of them exist, beside the products' own reading and writing:
+The products are PyTorch's (cuBLAS; a kernel of ours would not be faster). What can be saved are passes of N·V elements
+through memory, beside those of the products, and memory itself:
 
     naive      `linear_cross_entropy_naive`: the projection, then the naive loss: 20 passes, and eight tensors of N·V
-    two ops    the projection, then `cross_entropy`: 3 passes, and the logits and dlogits live together, 2·N·V; for the
-               paper's batch (25k tokens, V = 37k) 3.7 GB in half precision
-    here       a chunk of rows at a time: its logits, one kernel that turns them into dlogits where they stand, then
-               their share of dx and dtable. The gradient is taken in the forward, for dloss = 1, and scaled later,
-               when it is only N·C + V·C large. 3 passes (2 where the second reading still finds the row in the cache),
-               and no more than CHUNK_LOGITS of N·V, 128 MB in half precision
+    two ops    the projection, then `cross_entropy`: 3 passes; logits and dlogits exist together, 2·N·V numbers, which
+               is 3.7 GB in half precision for the paper's batch (25k tokens, V = 37k)
+    here       one chunk of rows at a time: its logits, one kernel that overwrites them with dlogits, then their share
+               of dx and dtable. The forward computes the gradient for dloss = 1; the backward scales it, when it has
+               only N·C + V·C numbers. 3 passes (2 if the second read finds the row in the cache), and at most
+               CHUNK_LOGITS numbers, 128 MB in half precision
 
-A chunk must not be too small either: each one reads and writes dtable's sums, 8·V·C bytes, and the fewer the rows of a
-product, the less of the GPU it fills. At V = 37k a chunk has 1,800 rows.
+A chunk must not be too small either: each chunk reads and writes dtable's sums, 8·V·C bytes, and products with few rows
+do not fill the GPU. At V = 37k a chunk has 1,800 rows.
 
-dlogits are kept as `softmax − q`, between −1 and 1, and divided by the count at the very end: a 25,000th of most
-probabilities would be less than float16 can hold.
+dlogits are kept as `softmax − q`, between −1 and 1, and divided by the count only at the end: a 25,000th of most
+probabilities is too small for float16.
 """
 
 from collections.abc import Iterator
@@ -45,9 +45,9 @@ from .launch import blocks_of_rows, on
 from .scalars import number, number_arguments
 
 CHUNK_LOGITS = 1 << 26
-"""Logits that exist at a time, at the most (or one row, should that be longer)."""
+"""The most logits that exist at a time (or one row, if it is longer)."""
 ALIGNMENT = 16
-"""A row of logits begins at a multiple of so many elements: any V then has the products' and the loads' fast paths."""
+"""A row of logits begins at a multiple of this many elements, so that products and loads are fast for every V."""
 ELEMENTS = 2048
 """Elements that one program scales."""
 
@@ -57,7 +57,7 @@ def logits_to_gradients_kernel(
     logits_ptr, targets_ptr, losses_ptr, num_rows, V, stride, label_smoothing, ignore_index,
     SMOOTHING: tl.constexpr, PADDING: tl.constexpr, ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The losses of a few rows of logits, which become `softmax − q` where they stand; zeros if a target is ignored."""
+    """Writes the losses of a few rows of logits, and `softmax − q` over the logits; zeros if a target is ignored."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     target, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
     token = token_of(target, V)
@@ -66,15 +66,15 @@ def logits_to_gradients_kernel(
         row_ptr, token, counted, V, label_smoothing, SMOOTHING, PADDING, ALIGNED, ROWS, BLOCK
     )
     tl.store(losses_ptr + row, loss, row < num_rows)
-    tl.debug_barrier()  # every thread has the target's logit before another writes over it
+    tl.debug_barrier()  # every thread must read the target's logit before another overwrites it
     width = multiple(V + PADDING, ALIGNED)
     last = (width - 1) // BLOCK * BLOCK
-    for done in range(0, width, BLOCK):  # backwards: the end of a row is what the cache still has
+    for done in range(0, width, BLOCK):  # backwards: the cache still holds the end of a row
         column = last - done + tl.arange(0, BLOCK)
         z = load_logits(row_ptr, column, counted, V, PADDING, ALIGNED)
         dlogits = logit_gradients(z, highest, total, column, token, V, label_smoothing)
         dlogits = tl.where(counted[:, None], dlogits, 0.0).to(logits_ptr.dtype.element_ty)
-        mask = (row < num_rows)[:, None] & (column < width)[None, :]  # the padding too: whole 16 bytes
+        mask = (row < num_rows)[:, None] & (column < width)[None, :]  # the padding too, for stores of whole 16 bytes
         tl.store(row_ptr[:, None] + column[None, :], dlogits, mask)
 
 
@@ -83,7 +83,7 @@ def scale_kernel(
     x_ptr, y_ptr, mean_ptr, dloss, dloss_ptr, num_rows, width, stride, stride_column,
     ADD: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`y = dloss / count · x`, or that added to y; x `(N, C)` contiguous, y of any strides."""
+    """Writes `dloss / count · x` to y, or with ADD adds it to y; x `(N, C)` is contiguous, y has any strides."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
     mask = (row < num_rows) & (column < width)
@@ -106,8 +106,8 @@ def linear_cross_entropy_forward(
 ) -> tuple[Tensor, tuple | None]:
     """`cross_entropy(x @ tableᵀ, targets)`, and unless `with_grad=False` its gradient for `dloss = 1`.
 
-    x `(N, C)`, table `(V, C)`, targets `(N,)` → a scalar, in float32 whatever x and table are. Rows whose target is
-    ignored are computed too and come to nothing: to leave them out, the host would have to wait for their number.
+    x `(N, C)`, table `(V, C)`, targets `(N,)` → a float32 scalar. Rows whose target is ignored are computed too, and
+    then set to zero: to leave them out, the host would have to wait for their number.
     Raises `TypeError` for float64. Source: Vaswani 2017, §3.4 and §5.4.
     """
     ignore_index = check_loss_options(label_smoothing, ignore_index)
@@ -129,10 +129,10 @@ def linear_cross_entropy_forward(
 def linear_cross_entropy_backward(
     dloss: Tensor | float, cache: tuple | None, out: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Gradients `(dx, dtable)`: the forward's, times dloss.
+    """Gradients `(dx, dtable)`: those that the forward computed, times dloss.
 
-    `out=` adds dtable into that tensor, which may be wider than the table, and returns it. Raises `ValueError` after a
-    forward with `with_grad=False`.
+    `out=` adds dtable into this tensor, whose dtype may be wider than the table's, and returns it. Raises `ValueError`
+    after a forward with `with_grad=False`.
     """
     if cache is None:
         raise ValueError("the forward was called with with_grad=False and kept no gradient")
@@ -150,13 +150,13 @@ def linear_cross_entropy_naive(
     label_smoothing: float = 0.0,
     ignore_index: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss and, for dloss = 1, dx and dtable: all logits at once, and a tensor for every step of their loss."""
+    """The loss and, for dloss = 1, dx and dtable, with all logits at once and a tensor for every step of the loss."""
     loss, dlogits = cross_entropy_naive(x @ table.T, targets, label_smoothing, ignore_index)
     return loss, dlogits @ table, dlogits.T @ x
 
 
 def _chunks(x: Tensor, table: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Slices of x's rows, equally long, each with room for its logits `(n, V)`: the same memory again and again."""
+    """Slices of x's rows of about equal length, each with an array for its logits `(n, V)`; all share one memory."""
     vocab_size = len(table)
     width = triton.cdiv(vocab_size, ALIGNMENT) * ALIGNMENT
     most = max(1, CHUNK_LOGITS // width)
@@ -175,7 +175,7 @@ def _losses(
     ignore_index: int | None,
     with_grad: bool,
 ) -> None:
-    """The losses of a chunk of logits, which become their own gradients where that is asked for."""
+    """Computes the losses of a chunk of logits; with `with_grad` the gradients overwrite the logits."""
     padding = logits.stride(0) - logits.shape[1]
     arguments = row_arguments(logits, ids, label_smoothing, ignore_index, padding)
     arguments |= {"losses_ptr": losses, "SMOOTHING": bool(label_smoothing), "PADDING": padding}
@@ -188,7 +188,7 @@ def _losses(
 
 
 def _scaled(x: Tensor, dtype: torch.dtype, mean: Tensor, scale: dict, out: Tensor | None = None) -> Tensor:
-    """`dloss / count · x` as a new tensor of the dtype, or added into `out`."""
+    """`dloss / count · x` as a new tensor of this dtype, or added into `out`."""
     y = torch.empty(x.shape, dtype=dtype, device=x.device) if out is None else out
     if x.numel():
         num_rows, width = x.shape

@@ -1,8 +1,8 @@
 """The rectifier: `y = max(0, x)`, and its gradient `dx = dy · [x > 0]`.
 
-One pass each: the forward reads x and writes y; the backward reads dy and y, which the next layer keeps anyway, instead
-of a mask of its own. Both move memory and nothing else: fusing them into the products beside them is what would save
-more, and cuBLAS's products are closed to us.
+Each is one pass: the forward reads x and writes y; the backward reads dy and y, which the next layer keeps anyway, and
+not a mask. Both only move memory. To fuse them with the products beside them would save more, but cuBLAS's products
+can't be changed.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """Numbers that a kernel takes by value from the host, or by address from device memory.
 
-A captured CUDA graph repeats its launches with the very same arguments, so what changes from step to step has to stand
-in device memory; and reading it there never makes the host wait for the device.
+A captured CUDA graph repeats its launches with exactly the same arguments, so what changes from step to step must be in
+device memory. A kernel that reads it there does not make the host wait.
 """
 
 from numbers import Real
@@ -16,7 +16,7 @@ from ._checks import check_device
 
 @triton.jit
 def number(value, pointer, dtype: tl.constexpr):
-    """`value`, or what stands at `pointer` where there is one, as `dtype`."""
+    """`value`, or the number at `pointer` if there is one, as `dtype`."""
     if pointer is not None:
         value = tl.load(pointer)
     return tl.full((), value, dtype)
@@ -25,7 +25,8 @@ def number(value, pointer, dtype: tl.constexpr):
 def number_arguments(name: str, value: float | Tensor, kind: type[float | int], beside: Tensor) -> dict[str, Any]:
     """The two arguments `name` and `name_ptr` of a kernel that works on the device of `beside`.
 
-    Raises `ValueError` unless a tensor has one element and is there (or in host memory), `TypeError` for no number.
+    Raises `ValueError` unless a tensor has one element and is on this device or in host memory, and `TypeError` for a
+    value that is not a number.
     """
     if isinstance(value, Tensor):
         if value.numel() != 1:

@@ -1,22 +1,22 @@
 """Softmax over the last axis: `y_i = exp(x_i) / Σ_j exp(x_j)`.
 
-It does a handful of operations for each number it moves, so its time is the memory's. Passes over the array x:
+It computes little for each number that it moves, so memory limits its speed. Passes over the array x:
 
-    naive     `softmax_naive`: the formula in PyTorch's operations, five of them. x is read by the maximum and by the
-              difference, the difference by exp, the exponentials by their sum and by the quotient: 5 reads; and
-              three of these results are written: 8 passes, where 2 are needed
-    online    `softmax_online`: one kernel, two sweeps over a row in blocks. The first keeps the largest number so far
-              and the sum of exponentials below it, rescaled where a larger one turns up, so that maximum and sum need
-              one read together (Milakov and Gimelshein 2018); the second writes. 2 reads, 1 write: 3 passes. A row's
-              second read often comes from the cache: it starts at the end, which was read last
-    one pass  a row that fits a program's registers is read once and stays there: 1 read, 1 write, which is the least
+    naive     `softmax_naive`: the formula in five of PyTorch's operations. The maximum and the difference read x, exp
+              reads the difference, the sum and the quotient read the exponentials: 5 reads. Three of these results are
+              written: 8 passes, and only 2 are needed
+    online    `softmax_online`: one kernel with two sweeps over a row in blocks. The first keeps the largest number so
+              far and the sum of exponentials relative to it, which is rescaled when a larger number comes: so maximum
+              and sum need only one read (Milakov and Gimelshein 2018). The second sweep writes. 2 reads, 1 write: 3
+              passes. A row's second read often comes from the cache, because it starts at the end, which was read last
+    one pass  a row that fits into a program's registers is read once and stays there: 1 read, 1 write, the least
 
-`softmax_forward` takes one pass up to `ONE_PASS` columns and is online beyond. The backward, `dx = y · (dy − Σ dy·y)`,
-has the same two forms: y and dy are read once and dx is written, 3 passes (in PyTorch's operations it takes 9), or both
-are read twice, 5.
+`softmax_forward` takes one pass up to `ONE_PASS` columns and is online for wider rows. The backward,
+`dx = y · (dy − Σ dy·y)`, has the same two forms: it reads y and dy once and writes dx, 3 passes (in PyTorch's
+operations it takes 9), or it reads both twice, 5 passes.
 
-exp is one multiplication by log₂e and the hardware's 2^x. To multiply before the maximum is subtracted would save an
-operation, of a few that hide behind the memory anyway, and overflow for the largest numbers.
+exp is a multiplication by log₂e and the hardware's 2^x. To multiply before the maximum is subtracted would save an
+operation, but memory is slower anyway, and it would overflow for the largest numbers.
 """
 
 import torch
@@ -29,21 +29,21 @@ from ._rows import load_tile, row_tile, store_tile
 from .launch import on, row_warps, rows_of
 
 LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
-"""Where a maximum starts: x − m is then never −inf − (−inf), and a row of all −inf sums to 0."""
+"""The first value of a maximum: so x − m is never −inf − (−inf), and a row of all −inf sums to 0."""
 
 ONE_PASS = 32768
-"""Columns of a row that stays in registers: 64 for each of 512 threads."""
+"""The most columns of a row that stays in registers: 64 for each of 512 threads."""
 
 ONE_PASS_BACKWARD = 16384
-"""The backward holds two rows, y and dy."""
+"""The same in the backward, which holds two rows, y and dy."""
 
 SWEEP = 8192
-"""Columns of a block of the two sweeps, 16 for each of 512 threads."""
+"""The columns of a block in the two sweeps: 16 for each of 512 threads."""
 
 
 @triton.jit(do_not_specialize=["num_rows"])
 def softmax_forward_kernel(x_ptr, y_ptr, num_rows, n, stride_x, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """One pass: a tile of whole rows of x `(N, n)`."""
+    """Computes the softmax of a tile of whole rows of x `(N, n)` in one pass."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # (R,)
     column = tl.arange(0, BLOCK)  # (n,)
     mask = (row < num_rows)[:, None] & (column < n)[None, :]
@@ -55,7 +55,7 @@ def softmax_forward_kernel(x_ptr, y_ptr, num_rows, n, stride_x, ROWS: tl.constex
 
 @triton.jit
 def softmax_online_kernel(x_ptr, y_ptr, n, stride_x, BLOCK: tl.constexpr):
-    """Two sweeps over one row of x `(N, n)`; each lane keeps a maximum and a total of its own until the first's end."""
+    """Computes the softmax of one row of x `(N, n)` in two sweeps; first each lane has its own maximum and total."""
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_x
     y_ptr += row * n
@@ -65,7 +65,7 @@ def softmax_online_kernel(x_ptr, y_ptr, n, stride_x, BLOCK: tl.constexpr):
     for start in range(0, n, BLOCK):
         column = start + lane
         x = tl.load(x_ptr + column, column < n, other=float("-inf")).to(tl.float32)
-        # Of exp(x − m) and exp(m − x), one rescales and the other is 1: x is below the maximum or the new one.
+        # If x is the new maximum, exp(m − x) rescales the total and x adds 1; else x adds exp(x − m).
         below = tl.exp(-tl.abs(x - highest))
         total = tl.where(x > highest, total * below + 1, total + below)
         highest = tl.where(x > highest, x, highest)
@@ -73,7 +73,7 @@ def softmax_online_kernel(x_ptr, y_ptr, n, stride_x, BLOCK: tl.constexpr):
     scale = inverse(tl.sum(total * tl.exp(highest - row_highest), axis=0))
     last = (n - 1) // BLOCK * BLOCK
     for done in range(0, n, BLOCK):
-        column = last - done + lane  # backwards: the end of the row is what the cache still has
+        column = last - done + lane  # backwards: the cache still holds the end of the row
         x = tl.load(x_ptr + column, column < n, other=float("-inf")).to(tl.float32)
         y = tl.exp(x - row_highest) * scale
         tl.store(y_ptr + column, y.to(y_ptr.dtype.element_ty), column < n)
@@ -81,7 +81,7 @@ def softmax_online_kernel(x_ptr, y_ptr, n, stride_x, BLOCK: tl.constexpr):
 
 @triton.jit
 def inverse(total):
-    """1 / total; 1 where the total is 0, of a row of all −inf, whose exponentials are 0 as well."""
+    """1 / total; 1 if the total is 0, for a row of all −inf, whose exponentials are all 0."""
     return 1.0 / tl.where(total == 0, 1.0, total)
 
 
@@ -89,7 +89,7 @@ def inverse(total):
 def softmax_backward_kernel(
     dy_ptr, y_ptr, dx_ptr, num_rows, n, stride_dy, stride_y, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """One pass: a tile of whole rows of dy and y `(N, n)`."""
+    """Writes dx for a tile of whole rows of dy and y `(N, n)` in one pass."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # (R,)
     column = tl.arange(0, BLOCK)  # (n,)
     mask = (row < num_rows)[:, None] & (column < n)[None, :]
@@ -101,7 +101,7 @@ def softmax_backward_kernel(
 
 @triton.jit
 def softmax_backward_sweeps_kernel(dy_ptr, y_ptr, dx_ptr, n, stride_dy, stride_y, BLOCK: tl.constexpr):
-    """Two sweeps over one row of dy and y `(N, n)`: the sum, and backwards the gradient."""
+    """Writes dx for one row of dy and y `(N, n)` in two sweeps: one for the sum, one backwards for the gradient."""
     row = tl.program_id(0).to(tl.int64)
     dy_ptr += row * stride_dy
     y_ptr += row * stride_y
@@ -127,7 +127,7 @@ def softmax_forward(x: Tensor) -> tuple[Tensor, Tensor]:
     """`y_i = exp(x_i) / Σ_j exp(x_j)` over the last axis of x `(..., n)`; sums in float32.
 
     Nothing overflows, and a row of all −inf (a query with nothing to attend to) gives zeros, never NaN. Raises
-    `TypeError` for float64 and what is no float, `ValueError` for an x without an axis. Source: Vaswani 2017, §3.2.1.
+    `TypeError` for float64 and for integers, `ValueError` for an x without axes. Source: Vaswani 2017, §3.2.1.
     """
     if x.shape[-1] > ONE_PASS:
         y = softmax_online(x)
@@ -172,7 +172,7 @@ def softmax_backward(dy: Tensor, cache: Tensor) -> Tensor:
 
 @kernel
 def softmax_online(x: Tensor) -> Tensor:
-    """The softmax of x `(..., n)` in two sweeps, whatever n is: the second rung."""
+    """The softmax of x `(..., n)` in two sweeps, for any n: the second step."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if x.numel():
         rows = rows_of(x)
@@ -183,7 +183,7 @@ def softmax_online(x: Tensor) -> Tensor:
 
 
 def softmax_naive(x: Tensor) -> Tensor:
-    """The softmax of x `(..., n)` in PyTorch's operations, each a pass over memory or two: the first rung."""
+    """The softmax of x `(..., n)` in PyTorch's operations, each of one or two passes over memory: the first step."""
     if not x.numel():
         return x.clone()
     highest = x.amax(-1, keepdim=True).clamp(min=torch.finfo(x.dtype).min)  # reads x; (..., 1)

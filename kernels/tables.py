@@ -22,9 +22,9 @@ TRITON_DTYPES = ("float32", "bfloat16", "float16")
 def torch_ops(device: Any = "cpu", dtype: Any = "float32") -> Ops:
     """PyTorch's arithmetic without its autograd, on "cpu", "cuda" or "mps".
 
-    dtype is that of the activations: bfloat16 and float16 are kept beside the model's float32 parameters, float64 and
-    float32 are the model's own (`Transformer(…, dtype=…)`). Raises `ValueError` for another, `RuntimeError` for a
-    device that is not there.
+    dtype is that of activations: with bfloat16 and float16 the model's parameters are float32; float64 and float32 must
+    be the model's own (`Transformer(…, dtype=…)`). Raises `ValueError` for another dtype, and `RuntimeError` for a
+    device that this machine does not have.
     """
     chosen = _dtype(dtype, TORCH_DTYPES)
     there = _device(device)
@@ -35,8 +35,9 @@ def torch_ops(device: Any = "cpu", dtype: Any = "float32") -> Ops:
 def triton_ops(device: Any = None, dtype: Any = "float32") -> Ops:
     """The Triton kernels; `linear`, `log_softmax`, the ops of the baselines and the plumbing are PyTorch's own.
 
-    device is a GPU, the current one by default; with TRITON_INTERPRET=1 the CPU. dtype as in `torch_ops`. Raises
-    `ValueError`, `RuntimeError` without a GPU, and `ModuleNotFoundError` without Triton, saying what works instead.
+    device is a GPU, by default the current one, or with TRITON_INTERPRET=1 the CPU; dtype is as in `torch_ops`. Raises
+    `ValueError` for another device or dtype, `RuntimeError` without a GPU, and `ModuleNotFoundError` without Triton,
+    saying what works instead.
     """
     require_triton()
     chosen = _dtype(dtype, TRITON_DTYPES)
@@ -64,7 +65,7 @@ def _dtype(dtype: Any, known: tuple[str, ...]) -> torch.dtype:
 
 
 def _device(device: Any) -> torch.device:
-    """The device, with its number, where it is there."""
+    """The device, with its number. Raises `RuntimeError` if this machine does not have it."""
     kind = _kind(device)
     there = {
         "cpu": lambda: 1,
@@ -81,7 +82,7 @@ def _device(device: Any) -> torch.device:
 
 
 def _kind(device: Any) -> str:
-    """The device's type."""
+    """The device's type. Raises `ValueError` unless it is cpu, cuda or mps."""
     try:
         kind = torch.device(device).type
     except (RuntimeError, TypeError):

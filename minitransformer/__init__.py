@@ -3,14 +3,14 @@
     from minitransformer import Translator
     Translator.from_checkpoint("runs/demo/model.safetensors").translate(["The old teacher reads a book."])
 
-The names below are loaded when they are first used, so that importing the package costs next to nothing.
+Importing the package is fast: the names below are loaded when they are first used.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # but for type checkers, which know the name; importing `typing` would take longer than the rest
+TYPE_CHECKING = False  # type checkers take this name for True; importing it from `typing` would be slower than the rest
 if TYPE_CHECKING:
     from typing import Any
 
@@ -81,7 +81,7 @@ _MODULES = ("data", "decoding", "gradcheck", "layers", "models", "ops", "plots",
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from the module that defines it, or a module itself."""
+    """Load a module, or a public name from the module that defines it."""
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     if name not in _HOME_OF:

@@ -1,4 +1,4 @@
-"""How the C library's allocator treats the large arrays that a step makes and drops, and how much memory there is."""
+"""Settings of the C library's allocator for the large arrays of a step, and the memory that the process may use."""
 
 import ctypes
 import os
@@ -13,18 +13,18 @@ except ImportError:  # Windows has none
 # From glibc's malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 LARGEST_MMAP_THRESHOLD = 32 << 20
-"""Bytes; glibc accepts no more."""
+"""In bytes: the largest threshold that glibc accepts."""
 
 CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""The files in which Linux gives the limit of a container."""
+"""The files in which Linux states the memory limit of a container."""
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to keep freed memory for the next step; True if that worked, False on other systems.
+    """Tell glibc to keep freed memory for the next step; returns whether that worked, False on other systems.
 
-    By default glibc gives large freed blocks back to the system, which hands them out again page by page, each zeroed
-    on first touch. The process then keeps its peak memory; but that peak is lower, since all threads share one arena:
-    what one frees another can use.
+    By default glibc returns large freed blocks to the system, which must then provide zeroed pages again for the next
+    arrays. With this setting the process keeps the memory of its peak. The peak itself is lower, because all threads
+    share one arena: memory that one thread frees can be used by another.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -39,7 +39,7 @@ def memory_limit() -> int | None:
     if hasattr(os, "sysconf"):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     if resource is not None:
-        limits.append(resource.getrlimit(resource.RLIMIT_AS)[0])  # negative: none
+        limits.append(resource.getrlimit(resource.RLIMIT_AS)[0])  # negative: no limit
     for path in CONTROL_GROUPS:
         try:
             limits.append(int(Path(path).read_text()))

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, whatever kills the program while it writes."""
+"""Writes files that appear whole or not at all, even if the program is killed while it writes."""
 
 import contextlib
 import os
@@ -17,10 +17,11 @@ SUFFIX = ".tmp"
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a binary file that becomes `path` once the block has ended and every byte is on disk.
 
-    It is written beside `path`, whose folder is made where it is missing, and renamed. A symbolic link stays: the
-    file that it leads to is replaced. A device, a FIFO and this process's own standard output are not replaced: they
-    get all bytes when the block has ended. An error inside the block leaves `path` as it was and removes the
-    unfinished file; a kill leaves at worst a `*.tmp` beside it. Raises OSError, naming `path` and the reason.
+    It is written under a temporary name in the folder of `path`, which is made if it is missing, and then renamed. A
+    symbolic link stays, and the file that it leads to is replaced. A device, a FIFO and this process's own standard
+    output are not replaced: they get all bytes at the end of the block. An error inside the block leaves `path` as it
+    was and removes the unfinished file; after a kill at worst a `*.tmp` file remains. Raises OSError, naming `path` and
+    the reason.
     """
     path = Path(path)
     try:
@@ -32,25 +33,25 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def remove_unfinished(folder: Path, names: str) -> None:
-    """Remove what killed processes left of the files in `folder` whose names match a regular expression."""
+    """Remove the files of killed processes that `unfinished` finds."""
     for path in unfinished(folder, names):
         path.unlink(missing_ok=True)
 
 
 def unfinished(folder: Path, names: str) -> list[Path]:
-    """The unfinished files in `folder` of processes that have ended, for names that match a regular expression."""
+    """The unfinished files in `folder` that ended processes left for names that match a regular expression."""
     pattern = re.compile(rf"(?:{names})\.(?P<process>\d+){re.escape(SUFFIX)}")
     found = ((path, pattern.fullmatch(path.name)) for path in (folder.iterdir() if folder.is_dir() else ()))
     return [path for path, match in found if match and not _is_running(int(match["process"]))]
 
 
 def unfinished_name(name: str) -> str:
-    """The name of a file until it is complete, which has the number of this process in it."""
+    """The temporary name of a file until it is complete; the number of this process is part of it."""
     return f"{name}.{os.getpid()}{SUFFIX}"
 
 
 def _target(path: Path) -> Path | None:
-    """The file to replace, which for a link is the one it leads to; None for a device and what else has to stay."""
+    """The file to replace, for a link the one that it leads to; None for a device, a FIFO or a standard stream."""
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
         os.stat(path)
@@ -81,13 +82,13 @@ def _kept(path: Path) -> Iterator[BinaryIO]:
     yield content
     stream = _standard_stream(path)
     if stream is not None:
-        stream.flush()  # opened anew, a file would be written from its beginning again
+        stream.flush()  # if it were opened again, a file would be overwritten from its beginning
     with open(path if stream is None else os.dup(stream.fileno()), "wb") as file:
         file.write(content.getbuffer())
 
 
 def _standard_stream(path: Path) -> TextIO | None:
-    """This process's own output that `path` leads to, as /dev/stdout does, or None."""
+    """The standard stream of this process that `path` leads to, as /dev/stdout does, or None."""
     for stream in (sys.__stdout__, sys.__stderr__):
         with contextlib.suppress(OSError, ValueError):  # closed
             if stream is not None and os.path.samestat(os.stat(path), os.fstat(stream.fileno())):
@@ -96,7 +97,7 @@ def _standard_stream(path: Path) -> TextIO | None:
 
 
 def _is_running(process: int) -> bool:
-    """Whether another process has this number. Windows can't be asked so, but lets nobody remove an open file."""
+    """Whether another process has this number. Windows can't tell, but lets no other process remove an open file."""
     if os.name != "posix" or process == os.getpid():
         return False
     try:
@@ -109,7 +110,7 @@ def _is_running(process: int) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Put a rename on disk. Only POSIX opens folders; elsewhere the system decides when."""
+    """Force a rename to disk. Only POSIX systems can; elsewhere the system decides when."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

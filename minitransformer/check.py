@@ -1,8 +1,8 @@
-"""Every gradient of the project against central differences: what `python -m minitransformer check` runs.
+"""Compares every gradient of the project with central differences: `python -m minitransformer check` runs this.
 
-It needs NumPy alone. (The other half of the proof, PyTorch's autograd, is in `tests/`.) Each op is checked with its
-options, each layer with its parameters, and every parameter of a small whole model. An op of your own can take the
-place of ours, and is then checked by itself and inside everything that uses it:
+It needs only NumPy. (The other half of the proof, PyTorch's autograd, is in `tests/`.) It checks each op with its
+options, each layer with its parameters, and every parameter of small whole models. You can put an op of your own in
+place of ours, and it is checked by itself and inside everything that uses it:
 
     run_checks(dataclasses.replace(numpy_ops, softmax=Pair(mine, mine_backward)))
 """
@@ -45,12 +45,12 @@ from .ops.arguments import Declaration, random_arguments
 
 TOLERANCE = 1e-6
 WIDTH = 68
-"""Characters: the longest name of a model's parameter fits."""
+"""The width of a row's name in characters: the longest name of a parameter fits."""
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One row of the table. `complaint` is empty where the gradient is right."""
+    """One row of the table; `complaint` is empty if the gradient is right."""
 
     component: str
     error: float
@@ -64,7 +64,7 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Case:
-    """A pair of functions and where to check it; with `rows`, each array is a row of the table."""
+    """A pair of functions and the arrays to check it at; with `rows`, each array gets a row of its own."""
 
     component: str
     forward: Callable
@@ -74,7 +74,7 @@ class Case:
 
 
 def run_checks(ops: Ops = numpy_ops, report: Callable[[str], Any] = print) -> list[CheckResult]:
-    """Check everything, one line to `report` as each row is known; returns the rows. Takes a few seconds."""
+    """Check everything, in a few seconds; returns the rows. `report` gets each line of the table when it is known."""
     started = time.perf_counter()
     report(f"{'component':{WIDTH}} worst error")
     report(f"{'-' * WIDTH} -----------")
@@ -93,7 +93,7 @@ def run_checks(ops: Ops = numpy_ops, report: Callable[[str], Any] = print) -> li
 
 
 def check(case: Case) -> list[CheckResult]:
-    """The row of a case, or its rows."""
+    """Check one case; returns its row or rows."""
     try:
         errors = check_gradients(case.forward, case.backward, case.arrays, tolerance=TOLERANCE)
     except GradientError as wrong:
@@ -107,7 +107,7 @@ SIZES: dict[str, Any] = {
     "...": (2, 4), "B": 2, "H": 2, "T": 4, "Tq": 3, "Tk": 4, "D": 3, "Dv": 2, "C": 5, "C_in": 4, "C_out": 3, "K": 3,
     "N": 8, "V": 5, "n": 5,
 }  # fmt: skip
-"""Of the axes that ops declare."""
+"""The sizes of the axes that ops declare."""
 
 DROPPING = {"dropout": Dropout(0.4, dropout_key(seed=1, step=2, site=3), sentence=5, position=1)}
 PACKED = Dropout(0.4, 7, sentence=np.array([0, 0, 1, 4]), position=np.array([0, 1, 0, 9]))
@@ -139,8 +139,8 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "conv1d": {**{kind: {"padding": kind} for kind in ("causal", "same", "valid")}, "no bias": {"bias": None}},
     "additive_attention": {"": {}, "padding": PADDED},
 }
-"""Of an op with options, the label of each row, and what is not as usual there: the size of an axis, an array or an
-option. What an op takes, it says itself: one without options needs no line."""
+"""For each op with options: the label of each row, and what is different in it: the size of an axis, an array or an
+option. An op without options needs no entry, because its declaration says what it takes."""
 
 
 def op_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
@@ -201,7 +201,7 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _over_time(layer: Recurrent, context: Context) -> tuple[Callable, Callable]:
-    """A recurrent layer's pair with its output and its final state as one array, over time."""
+    """A recurrent layer's forward and backward, with its output and its final state in one array along time."""
 
     def forward(x: Array) -> tuple[Array, Any]:
         (out, final), cache = layer.forward(x, None, context)
@@ -216,7 +216,7 @@ def _over_time(layer: Recurrent, context: Context) -> tuple[Callable, Callable]:
 
 
 def model_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
-    """Every parameter of a whole model: the paper's, one by one; then with every switch the other way; others."""
+    """Every parameter of whole models: the paper's, one by one; the paper's with other options; the baselines."""
     source, target_in = np.array([[5, 6, 7, 2], [8, 2, 0, 0]]), np.array([[1, 3, 4], [1, 5, 0]])
     batch = {"source": source, "target_in": target_in, "target_out": np.array([[3, 4, 2], [5, 2, 0]])}
     options = {**batch, "label_smoothing": 0.1, "dropout": DropoutStream(seed=1, step=2)}
@@ -247,12 +247,12 @@ def layer_case(
     pair: tuple[Callable, Callable] | None = None,
     rows: bool = False,
 ) -> Case:
-    """A `Layer` as a function of its inputs and parameters; these are drawn anew, since biases of 0 hide mistakes.
+    """A case of a `Layer`, as a function of its inputs and its parameters.
 
-    With a `context` it is called with that after its inputs; `memory`, or `keys` and `values`, are then the context's.
-    `pair` is given where it is not the layer's `forward` and `backward`.
+    Parameters are drawn at random, since biases of 0 would hide mistakes. A `context`, if given, is passed after the
+    inputs, and `memory`, or `keys` and `values`, go into it. `pair` replaces the layer's `forward` and `backward`.
     """
-    layer.name_layers()  # and so each layer in it that drops has a mask of its own
+    layer.name_layers()  # so that each layer in it that drops has its own mask
     call, call_backward = pair or (layer.forward, layer.backward)
     parameters = FlatParameters(dict(layer.named_parameters()), layer.ops, "float64")
 

@@ -1,11 +1,11 @@
-"""Configurations: how they are written down, and what their fields may hold, said beside each field.
+"""The base of configurations: each field declares which values it may hold, and all convert to and from JSON.
 
     @dataclass(frozen=True)
     class Settings(Config):
         steps: int = whole(1000, "optimiser steps in all")
         minutes: float | None = positive(None, "stop after this long")
 
-A field whose default is None may hold None; without a default it has to be given.
+A field with the default None may hold None; a field without a default must be given.
 """
 
 import math
@@ -15,14 +15,14 @@ from dataclasses import MISSING, asdict, field, fields
 from typing import Any, Self, cast, get_type_hints
 
 SMALLEST, LARGEST = 1.2e-38, 3.4e38
-"""The positive numbers that float32 holds: a smaller one is 0 there, or loses its digits; a larger one is infinite."""
+"""The bounds of positive numbers in float32: smaller ones become 0 or lose digits, larger ones become infinite."""
 
 
 class Config:
-    """The base of every configuration, each a frozen dataclass: its fields are checked as soon as it is made."""
+    """The base class of configurations, which are frozen dataclasses: fields are checked when one is made."""
 
     def __post_init__(self) -> None:
-        """Raises TypeError or ValueError naming a field, what it holds and what it may hold."""
+        """Raises TypeError or ValueError, naming the field, its value and the values that it may hold."""
         for each in fields(cast(Any, self)):
             value = getattr(self, each.name)
             if "check" in each.metadata and not (value is None and each.default is None):
@@ -34,7 +34,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The configuration that `to_dict` wrote, with those inside it. Raises `ValueError` for an unknown field."""
+        """The configuration that `to_dict` wrote, with those inside it. Raises ValueError for an unknown field."""
         unknown = set(values) - {each.name for each in fields(cast(Any, cls))}
         if unknown:
             raise ValueError(f"unknown configuration fields: {', '.join(sorted(unknown))}")
@@ -49,7 +49,7 @@ def whole(default: Any = MISSING, help: str = "", least: int = 1, most: int = sy
     def check(name: str, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
-        if value > sys.maxsize:  # it may have more digits than Python writes
+        if value > sys.maxsize:  # not quoted: it may have more digits than Python writes
             raise ValueError(f"{name} is larger than {sys.maxsize}, the most that an axis of an array can be")
         if not least <= value <= most:
             raise ValueError(f"{name} is {value}, expected {bounds}")
@@ -99,18 +99,18 @@ def choice(*choices: str, default: Any = MISSING, help: str = "") -> Any:
 
 
 def require(condition: bool, message: str) -> None:
-    """Raises ValueError with this message unless the condition holds: for what fields must be to each other."""
+    """Raises ValueError with this message unless the condition holds; for conditions on several fields."""
     if not condition:
         raise ValueError(message)
 
 
 def help_of(cls: Any) -> dict[str, str]:
-    """What each field of a configuration is, by its name."""
+    """The help text of each field of a configuration, by name."""
     return {each.name: each.metadata["help"] for each in fields(cls) if "help" in each.metadata}
 
 
 def _restored(kind: Any, value: Any) -> Any:
-    """A field's value: a configuration where the field is one and `to_dict` made a dictionary of it."""
+    """The value of a field; if the field holds a configuration, it is made from its dictionary again."""
     inner = isinstance(kind, type) and issubclass(kind, Config) and isinstance(value, Mapping)
     return kind.from_dict(value) if inner else value
 

@@ -1,4 +1,4 @@
-"""What a configuration costs: parameters, floating-point operations and memory, computed without making the model."""
+"""The costs of a configuration: parameters, floating-point operations and memory, computed without the model."""
 
 import math
 from collections import Counter
@@ -10,7 +10,7 @@ from .ops import numpy_ops
 
 FLOAT_BYTES = 4
 LAYER_BYTES = 20_000
-"""What a layer of a Transformer takes beside its parameters, in Python's objects."""
+"""The memory that the Python objects of a Transformer's layer take, beside its parameters."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Flops:
 
     @property
     def training(self) -> float:
-        """For a training step, per token of either kind: a backward takes two products for each of the forward."""
+        """A training step's, per source or target token: the backward has two products for each of the forward."""
         return 3 * (self.source + self.target) / 2
 
 
 def parameter_groups(config: TransformerConfig) -> dict[str, int]:
-    """How many parameters each part has, in the order of the model."""
+    """The number of parameters of each part, in the order of the model."""
     groups = Counter({"embeddings (source, target, output: one table)": config.vocab_size * config.d_model})
     tokens = TokenEmbedding(numpy_ops, config.vocab_size, config.d_model)
     for name, tree in (("encoder", config.encoder), ("decoder", config.decoder)):
@@ -38,25 +38,25 @@ def parameter_groups(config: TransformerConfig) -> dict[str, int]:
 
 
 def num_parameters(config: TransformerConfig) -> int:
-    """All that is learned: the sum of `parameter_groups`, in closed form."""
+    """The number of parameters: the sum of `parameter_groups`, in closed form."""
     return config.num_parameters
 
 
 def flops_per_token(config: TransformerConfig, length: int) -> Flops:
-    """The forward's floating-point operations, both sentences `length` tokens long.
+    """The forward's floating-point operations per token, with `length` tokens in source and in target.
 
-    Counted are the matrix products, the rest being a few percent: `(m, k) @ (k, n)` takes 2·m·k·n, so a weight costs
-    2 for each token that goes through it, and a query 2·n·(d_k + d_v) in each of H heads over n keys, once for
-    `query keyᵀ` and once for the weighted sum. With A = 2·C·H·(d_k + d_v), the cost of either half of attention's four
-    projections (query and output, or key and value), and S = 2·n·H·(d_k + d_v):
+    Only matrix products count; the rest is a few percent. `(m, k) @ (k, n)` takes 2·m·k·n operations. So a weight costs
+    2 for each token, and a query over n keys costs 2·n·(d_k + d_v) in each of H heads, for `query keyᵀ` and for the
+    weighted sum. Let A = 2·C·H·(d_k + d_v) be the cost of two of attention's four projections (query and output, or key
+    and value), and S = 2·n·H·(d_k + d_v):
 
         encoder layer, for a source token    2A (projections) + S + 4·C·F (feed-forward)
         decoder layer, for a target token    2A + S (self) + A + S (cross: query, output) + 4·C·F
         decoder layer, for a source token    A (cross: keys and values of the memory)
         output layer, for a target token     2·C·V
 
-    Masks save nothing: the products are computed in full and then masked. What a window saves on long sequences is not
-    counted.
+    Masks save nothing: the products are computed in full and then masked. The saving by a window on long sequences is
+    left out.
     """
     width = config.num_heads * (config.key_width + config.value_width)
     half = 2 * config.d_model * width  # A
@@ -71,28 +71,27 @@ def flops_per_token(config: TransformerConfig, length: int) -> Flops:
 def training_bytes(config: TransformerConfig, num_parameters: int, tokens: int, length: int, threads: int) -> int:
     """Memory of a training step: weights, a gradient for each thread, Adam's two moments, and the activations.
 
-    `tokens` is a batch's size on one side, in sentences of `length` tokens.
+    A batch has `tokens` source and `tokens` target tokens, in sentences of `length` tokens.
     """
     parameters = (1 + threads + 2) * num_parameters
     return FLOAT_BYTES * (parameters + tokens * activations(config, length))
 
 
 def least_training_bytes(config: ModelConfig, threads: int, dtype: str = "float32") -> int:
-    """The part of that memory that no batch is too small for, and what the layers themselves take, for each thread."""
+    """The part of this memory that even the smallest batch needs, and that of the layers' objects in each thread."""
     parameters = (1 + threads + 2) * config.num_parameters * (2 if dtype == "float64" else 1)
     return FLOAT_BYTES * parameters + LAYER_BYTES * config.num_layers_in_all * threads
 
 
 def activations(config: TransformerConfig, length: int) -> int:
-    """Numbers kept for the backward for one source and one target token, both sentences `length` tokens long.
+    """Numbers kept for the backward of one source and one target token, with n = `length` tokens in each sentence.
 
         each attention            2·H·(d_k + d_v) + H·n    queries, keys, values, their results; a row of weights
         each feed-forward         F                        its hidden layer
-        each residual connection  2·C                      the normalised sum, and what leaves it
+        each residual connection  2·C                      the normalised sum, and the output
         each embedding            C
 
-    Dropout adds a byte for each number that it may drop. The temporary arrays of the backward come on top, about a
-    quarter as much again.
+    Dropout adds a byte for each number that it may drop. The backward's temporary arrays add about a quarter more.
     """
     attention = config.num_heads * (2 * (config.key_width + config.value_width) + length)
     encoder_layer = attention + config.d_ff + 2 * 2 * config.d_model
@@ -101,7 +100,7 @@ def activations(config: TransformerConfig, length: int) -> int:
 
 
 def inference_bytes(config: TransformerConfig, num_parameters: int, length: int, beam: int) -> int:
-    """Memory to translate a sentence: weights, and the keys and values of the memory once and of each beam's output."""
+    """Memory to translate a sentence: weights, the memory's keys and values, and those of each beam's output."""
     cached = config.decoder_layers * config.num_heads * (config.key_width + config.value_width) * length
     return FLOAT_BYTES * (num_parameters + (1 + beam) * cached)
 

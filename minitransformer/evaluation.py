@@ -1,4 +1,4 @@
-"""How good translations are: BLEU as the field reports it, and how many are exactly right."""
+"""Scores of translations: BLEU as papers report it, and the share that is exactly right."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of a set of translations in percent; the signatures say how sacrebleu computed the two BLEU scores."""
+    """Scores of a set of translations in percent; sacrebleu's signatures say how it computed the two BLEU scores."""
 
     bleu: float
     bleu_lowercase: float
@@ -19,7 +19,7 @@ class Evaluation:
 
 
 class Accuracy(NamedTuple):
-    """How many of the sentences with a construction are translated exactly."""
+    """The sentences with a construction, and how many percent of them are translated exactly."""
 
     name: str
     num_sentences: int
@@ -27,10 +27,10 @@ class Accuracy(NamedTuple):
 
 
 def evaluate(hypotheses: Sequence[str], references: Sequence[str]) -> Evaluation:
-    """Corpus BLEU, cased and lower-cased, and exact matches of hypotheses against one reference each.
+    """Corpus BLEU, cased and lower-cased, and exact matches, with one reference for each hypothesis.
 
-    sacrebleu's defaults on untokenised text: 13a tokenisation, exponential smoothing (Papineni 2002; Post 2018).
-    Raises `ValueError` where there are no sentences or not as many of one as of the other.
+    BLEU is sacrebleu's, with its defaults, on untokenised text: 13a tokenisation and exponential smoothing (Papineni
+    2002; Post 2018). Raises `ValueError` if there are no sentences, or not as many hypotheses as references.
     """
     from sacrebleu.metrics.bleu import BLEU
 
@@ -49,9 +49,9 @@ def evaluate(hypotheses: Sequence[str], references: Sequence[str]) -> Evaluation
 def exact_match_by(
     constructions: Sequence[Collection[str]], hypotheses: Sequence[str], references: Sequence[str]
 ) -> list[Accuracy]:
-    """Exact matches among the sentences with each construction, the commonest construction first, ties by name.
+    """Exact matches among the sentences with each construction, the most frequent construction first, ties by name.
 
-    `constructions[i]` names those of sentence i. Raises `ValueError` as `evaluate`.
+    `constructions[i]` names the constructions of sentence i. Raises `ValueError` as `evaluate` does.
     """
     matches = _matches(hypotheses, references)
     if len(constructions) != len(matches):

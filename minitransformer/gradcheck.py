@@ -1,13 +1,13 @@
-"""Is a gradient written by hand right? Central differences answer, for any function, with NumPy alone.
+"""Checks whether a gradient written by hand is right: compares it with central differences, for any function.
 
-For `y = f(x)` and a random `dy` of y's shape, the gradient of the scalar `<dy, f(x)>` is the `dx` that a
-backward must return. Each of its coordinates can be measured without any calculus:
+For `y = f(x)` and a random `dy` of y's shape, a backward must return `dx`, the gradient of the scalar `<dy, f(x)>`.
+Each coordinate of it can be measured without any calculus:
 
-    dx[i]  ≈  ( <dy, f(x + ε·e_i)> − <dy, f(x − ε·e_i)> ) / 2ε        wrong by O(ε²)
+    dx[i]  ≈  ( <dy, f(x + ε·e_i)> − <dy, f(x − ε·e_i)> ) / 2ε        with an error of O(ε²)
 
-In float64 with ε = 1e-5 the truncation (ε² ~ 1e-10) and the rounding (1e-16 / ε ~ 1e-11) are far below the
-tolerance of 1e-6, and every mistake that matters is far above it. Keep inputs of order one, and off the
-kinks (relu at 0): a difference taken across a kink is not a derivative.
+In float64 with ε = 1e-5 the truncation error (ε² ~ 1e-10) and the rounding error (1e-16 / ε ~ 1e-11) are far below the
+tolerance of 1e-6, and every mistake that matters is far above it. Keep inputs of order one, and away from kinks (relu
+at 0): a difference across a kink is not a derivative.
 
     def square_forward(x):
         return x * x, x                       # the output, and what the backward needs
@@ -30,10 +30,10 @@ class GradientError(AssertionError):
 
 
 def error(actual: ArrayLike, expected: ArrayLike) -> float:
-    """How far apart two arrays are: `max|actual − expected| / max(1, max|expected|)`.
+    """The difference of two arrays as one number: `max|actual − expected| / max(1, max|expected|)`.
 
-    Relative for large values, absolute for small ones, so that it means something where the truth is zero.
-    A NaN or an infinity on either side gives inf, empty arrays 0. Raises ValueError where the shapes differ.
+    It is relative for large values and absolute for small ones, so that it is useful also where the truth is zero. A
+    NaN or an infinity in either array gives inf, empty arrays give 0. Raises ValueError if the shapes differ.
     """
     a, b = np.asarray(actual, dtype=np.float64), np.asarray(expected, dtype=np.float64)
     if a.shape != b.shape:
@@ -46,16 +46,16 @@ def error(actual: ArrayLike, expected: ArrayLike) -> float:
 
 
 def distinct(a: float, b: float, digits: int = 5) -> tuple[str, str]:
-    """Two numbers as a message shows them: with `digits` digits, or with as many as it takes to tell them apart."""
+    """Two numbers as text for a message: with `digits` digits, or with more if they would look equal."""
     shown = f"{a:.{digits}g}", f"{b:.{digits}g}"
-    return distinct(a, b, digits + 1) if shown[0] == shown[1] and digits < 17 else shown  # 17 tell any two apart
+    return distinct(a, b, digits + 1) if shown[0] == shown[1] and digits < 17 else shown  # any two differ in 17
 
 
 def numerical_gradient(f: Callable[[Float64], Any], x: Float64, *, eps: float = 1e-5) -> Float64:
-    """Gradient of the scalar `f` at `x`, by central differences: `(f(x + ε·e_i) − f(x − ε·e_i)) / 2ε`.
+    """The gradient of the scalar `f` at `x`, by central differences: `(f(x + ε·e_i) − f(x − ε·e_i)) / 2ε`.
 
     `f` receives a copy of `x` (any shape, float64) with one coordinate moved. Returns an array of x's shape.
-    Raises TypeError where `x` is not float64 and ValueError where `f` does not return one number.
+    Raises TypeError if `x` is not float64, and ValueError if `f` does not return one number.
     """
     _require_float64("x", x)
     return _differences(f, x, np.arange(np.size(x)), eps).reshape(np.shape(x))
@@ -76,13 +76,13 @@ def check_gradients(
     `forward(*arrays.values()) -> (out, cache)` and `backward(dout, cache)` follow the convention of
     `minitransformer.ops`: the backward returns the gradients of the floating-point arrays in order (one alone
     bare, several as a tuple or list), None for an argument that is None; integer and boolean arrays have no
-    gradient. Options go in through a closure or `functools.partial`. Where arrays are large, `samples` checks
-    that many random coordinates of each.
+    gradient. Pass options with a closure or `functools.partial`. For large arrays, `samples` limits the check to that
+    many random coordinates of each.
 
-    Raises GradientError, which names the argument, the worst coordinate and the likely mistake, and TypeError
-    where an array or the output is floating-point but not float64: float32 is too coarse for differences.
+    Raises GradientError, which names the argument, the worst coordinate and the likely mistake, and TypeError if an
+    array or the output is floating-point but not float64: float32 is too coarse for differences.
     """
-    rng = np.random.default_rng((seed, 1))  # not the stream that drew the arrays: dout = x would hide mistakes
+    rng = np.random.default_rng((seed, 1))  # not default_rng(seed): if that drew x too, dout = x would hide mistakes
     arguments = {name: a for name, a in arrays.items() if a is None or np.asarray(a).dtype.kind == "f"}
     for name, array in arguments.items():
         if array is not None:
@@ -142,7 +142,7 @@ def _differences(f: Callable[[Float64], Any], x: Float64, coordinates: NDArray[n
 
 
 def _gradients_by_name(returned: Any, arguments: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """The arrays that a backward returned; GradientError where their number, a kind or a shape is wrong."""
+    """What a backward returned, by name. Raises GradientError if the number, a type or a shape is wrong."""
     returned = list(returned) if isinstance(returned, tuple | list) else [returned]
     if len(returned) != len(arguments):
         raise GradientError(
@@ -170,7 +170,7 @@ def _hint(
     name: str,
     tolerance: float,
 ) -> str:
-    """The mistake that explains a wrong gradient, where it is one of the usual ones; else an empty string."""
+    """The usual mistake that explains a wrong gradient, if there is one; else an empty string."""
 
     def explains(candidate: NDArray[Any]) -> bool:
         return error(candidate.ravel()[checked], expected) <= 10 * tolerance

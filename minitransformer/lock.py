@@ -1,7 +1,7 @@
-"""A lock, so that only one process writes into a folder; the system releases it when its holder dies, in whatever way.
+"""A lock on a folder, so that only one process writes into it; the system releases it when its holder ends.
 
-While it is held, the file `minitransformer.lock` in the folder says by whom. Such a file without a living holder was
-left by a kill, and locks nothing.
+While the lock is held, the file `minitransformer.lock` in the folder names its holder. A killed process leaves this
+file behind, but it locks nothing.
 """
 
 import os
@@ -29,7 +29,7 @@ except ImportError:  # Windows
     import msvcrt
 
     def _lock(file: FileIO) -> None:
-        file.seek(1 << 20)  # a locked byte can't be read by others, and they are to read who it is
+        file.seek(1 << 20)  # others can't read a locked byte, but they must be able to read the holder's name
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
         except OSError as error:
@@ -38,7 +38,7 @@ except ImportError:  # Windows
 
 @contextmanager
 def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the lock of `folder`, which is made if it is missing, and removed again if it stays empty.
+    """Hold the lock of `folder`, which is made if it is missing and removed again if it stays empty.
 
     A thread that holds the lock may take it again. Raises BlockingIOError naming the process that holds it, OSError if
     the folder can't be made, FileExistsError if another program's file has the lock's name. On a file system without
@@ -55,13 +55,13 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
     file = _acquire(path)
     _holders[identity] = threading.get_ident()
     try:
-        with suppress(OSError):  # a full disk: it is held all the same
+        with suppress(OSError):  # the disk is full: the lock is held nevertheless
             file.truncate(0)
             file.write(_description().encode("utf-8", "replace"))
         yield
     finally:
         del _holders[identity]
-        with suppress(OSError):  # before it is let go of: after that it may be another's. Windows keeps it
+        with suppress(OSError):  # before the release: after it the file may be another's. Windows keeps the file
             path.unlink()
         file.close()
         if made:
@@ -83,11 +83,11 @@ def _make(folder: Path) -> bool:
 def _acquire(path: Path) -> FileIO:
     """The open file, locked."""
     while True:
-        file = open(path, "a+b", buffering=0)  # noqa: SIM115 - it stays open where it is locked
+        file = open(path, "a+b", buffering=0)  # noqa: SIM115 - it stays open while it is locked
         try:
             said = _said(file)
             if said and not said.startswith(_MARK):
-                raise FileExistsError(f"{path} is no lock of this program: move it elsewhere")
+                raise FileExistsError(f"{path} is not a lock of this program: move it elsewhere")
             try:
                 _lock(file)
             except BlockingIOError:
@@ -100,7 +100,7 @@ def _acquire(path: Path) -> FileIO:
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                     return file
-            file.close()  # whoever held it removed it meanwhile
+            file.close()  # its last holder has removed it meanwhile
         except BaseException:
             file.close()
             raise

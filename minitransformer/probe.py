@@ -1,4 +1,4 @@
-"""Watching the ops of any table: what is called, with what, what comes out and how long it takes.
+"""Watches the ops of any table: which op is called, with what arguments, what it returns and how long it takes.
 
     calls = []
     model = Transformer(config, ops=probe(numpy_ops, calls.append))
@@ -19,9 +19,9 @@ Way = Literal["forward", "backward", ""]
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an op, once it is done. `way` is empty where the op is no pair; `seconds` is wall-clock time.
+    """A finished call of an op. `way` is empty if the op is not a pair; `seconds` is wall-clock time.
 
-    `result` is what the op returned: of a forward the output and its cache, of a backward the gradients.
+    `result` is what the op returned: a forward its output and cache, a backward its gradients.
     """
 
     op: str
@@ -33,9 +33,9 @@ class Call:
 
 
 def probe(ops: Ops, watch: Callable[[Call], Any]) -> Ops:
-    """A table that does what `ops` does, and hands every call to `watch` when it is done.
+    """A table that computes as `ops` does, and passes every finished call to `watch`.
 
-    `watch` runs in the thread of the call. Nothing is kept here: a watcher that keeps calls keeps their arrays too.
+    `watch` runs in the thread of the call. It alone decides what to keep: a kept call keeps its arrays in memory.
     """
 
     def watched(op: str, way: Way, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,6 +52,6 @@ def probe(ops: Ops, watch: Callable[[Call], Any]) -> Ops:
     for name, entry in entries.items():
         if isinstance(entry, Pair):
             entries[name] = Pair(watched(name, "forward", entry.forward), watched(name, "backward", entry.backward))
-        elif callable(entry) and name != "repeated":  # what a step runs consists of calls that are watched
+        elif callable(entry) and name != "repeated":  # the function that it prepares calls watched ops
             entries[name] = watched(name, "", entry)
     return Ops(**entries)

@@ -1,8 +1,8 @@
-"""JSON that notices a changed byte: its last field is the CRC-32 of all that stands before it.
+"""JSON with a checksum, which shows a changed byte: its last field is the CRC-32 of everything before it.
 
     {"step": 1, "loss": 7.31, "crc32": "0b54a6f1"}
 
-To other tools it is JSON like any other.
+Other tools read it as ordinary JSON.
 """
 
 import json
@@ -15,28 +15,28 @@ _LENGTH = len(b', "crc32": "01234567"}\n')
 
 
 def seal(content: Mapping[str, Any], indent: int | None = None) -> bytes:
-    """Write an object of at least one field as JSON, with its checksum and a line break."""
+    """An object with at least one field as JSON, with its checksum and a line break."""
     body = json.dumps(content, indent=indent).removesuffix("}").rstrip().encode()
     return body + _end(body)
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether `data` is what `seal` made, to the last byte."""
+    """Whether `data` is exactly what `seal` made."""
     return data[-_LENGTH:] == _end(data[:-_LENGTH])
 
 
 def unseal(data: bytes, is_first_edition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Read what `seal` wrote; raises ValueError for anything else.
+    """Read what `seal` made. Raises ValueError for anything else.
 
-    The first edition sealed nothing: an object without a checksum is accepted if `is_first_edition`, which tells
-    whether it has exactly that edition's fields.
+    The first edition had no checksums: an object without one is accepted if `is_first_edition` says that it has exactly
+    that edition's fields.
     """
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not valid JSON: {error}") from None
     if not isinstance(content, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     if is_sealed(data):
         del content[KEY]
     elif not is_first_edition(content):

@@ -1,8 +1,8 @@
 """The paper's arithmetic as printed: every op of `minitransformer.ops` in its plainest form, forward above backward.
 
-Each backward reads its forward from the bottom up and quotes the line that it undoes. Nothing is checked and nothing is
-made fast: that is what `minitransformer.ops` is for, and these functions are what it is proved against. `textbook_ops`
-is a complete table, so any model runs and trains on it:
+Each backward follows its forward from the bottom up and quotes the line that it undoes. Nothing is checked and nothing
+is made fast: `minitransformer.ops` does both, and tests prove it against these functions. `textbook_ops` is a complete
+table, so any model runs and trains on it:
 
     model = Transformer(config, ops=textbook_ops)
 
@@ -31,7 +31,7 @@ def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, 
 def linear_backward(
     dy: Array, cache: tuple, out: tuple[Array, Array | None] | None = None
 ) -> tuple[Array, Array, Array | None]:
-    """Gradients `(dx, dweight, dbias)`; `out=(dweight, dbias)` adds into those arrays."""
+    """Gradients `(dx, dweight, dbias)`; `out=(dweight, dbias)` adds into these arrays."""
     x, weight, bias = cache
     rows, drows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])  # (N, C_in), (N, C_out)
     dweight_out, dbias_out = out or (None, None)
@@ -42,7 +42,7 @@ def linear_backward(
 
 
 def added(out: Array | None, gradient: Array) -> Array:
-    """`gradient` added into `out`, where there is one."""
+    """`out`, to which the gradient was added; the gradient itself where `out` is `None`."""
     if out is None:
         return gradient
     out += gradient
@@ -103,7 +103,7 @@ def dropout_backward(dy: Array, cache: Array | None) -> Array:
 
 
 def softmax_forward(x: Array) -> tuple[Array, Array]:
-    """`y_i = exp(x_i) / Σ_j exp(x_j)` over the last axis; a row of −inf, which attends to nothing, gives zeros."""
+    """`y_i = exp(x_i) / Σ_j exp(x_j)` over the last axis; a row of −inf (nothing to attend to) gives zeros."""
     largest = x.max(axis=-1, keepdims=True, initial=-np.inf)  # subtracted, so that nothing overflows
     exponentials = np.exp(x - np.where(np.isneginf(largest), 0, largest))
     total = exponentials.sum(axis=-1, keepdims=True)
@@ -204,21 +204,21 @@ def attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
 
 
 def attention_weights(query: Array, key: Array, **options: Any) -> Array:
-    """The matrix `softmax(query keyᵀ / √D)`, `(B, H, Tq, Tk)`: what attention makes of the unit vectors as values."""
+    """The matrix `softmax(query keyᵀ / √D)`, `(B, H, Tq, Tk)`: the output of attention to unit vectors as values."""
     unit_vectors = np.broadcast_to(np.eye(key.shape[2], dtype=key.dtype), (*key.shape[:3], key.shape[2]))
     return attention_forward(query, key, unit_vectors, **options)[0]
 
 
 def may_attend(num_queries: int, num_keys: int, causal: bool, key_mask: Array | None, window: int | None) -> Array:
-    """`True` where a query may attend to a key, as `(B, H, Tq, Tk)` or less. The last query meets the last key."""
-    distance = np.arange(num_keys - num_queries, num_keys)[:, None] - np.arange(num_keys)  # how far back a key lies
+    """`True` where a query may attend to a key; broadcasts to `(B, H, Tq, Tk)`. The last query is at the last key."""
+    distance = np.arange(num_keys - num_queries, num_keys)[:, None] - np.arange(num_keys)  # from the query back
     allowed = np.ones(distance.shape, dtype=bool)
     if causal:
         allowed = allowed & (distance >= 0)
     if window is not None:
         allowed = allowed & (abs(distance) <= window)
     if key_mask is not None:
-        allowed = allowed & key_mask[:, None, None, :]  # (B, Tk): which keys are no padding
+        allowed = allowed & key_mask[:, None, None, :]  # (B, Tk): which keys are not padding
     return allowed
 
 
@@ -256,7 +256,7 @@ def embedding_forward(ids: Array, table: Array, scale: float = 1.0) -> tuple[Arr
 
 
 def embedding_backward(dy: Array, cache: tuple, out: Array | None = None) -> Array:
-    """`dtable`: a token that occurs twice gets the sum; `out=` adds into that array."""
+    """Gradient `dtable`: a token that occurs twice gets the sum; `out=` adds into this array."""
     ids, shape, scale = cache
     dtable = np.zeros(shape, dy.dtype)
     np.add.at(dtable, ids, dy * scale)
@@ -269,7 +269,7 @@ def embedding_backward(dy: Array, cache: tuple, out: Array | None = None) -> Arr
 def cross_entropy_forward(
     logits: Array, targets: Array, label_smoothing: float = 0.0, ignore_index: int | None = None
 ) -> tuple[Array, tuple]:
-    """`−Σ_v q_v log softmax(logits)_v` with `q = (1 − ε) onehot + ε/V`: the mean over targets but `ignore_index`."""
+    """`−Σ_v q_v log softmax(logits)_v` with `q = (1 − ε) onehot + ε/V`: the mean over targets not `ignore_index`."""
     vocab_size = logits.shape[-1]
     counted = np.ones(targets.shape, dtype=bool) if ignore_index is None else targets != ignore_index
     ids = np.where(counted, targets, 0)
@@ -304,7 +304,7 @@ def linear_cross_entropy_forward(
 
 
 def linear_cross_entropy_backward(dloss: Array | float, cache: tuple, out: Array | None = None) -> tuple[Array, Array]:
-    """Gradients `(dx, dtable)`; `out=` adds dtable into that array."""
+    """Gradients `(dx, dtable)`; `out=` adds dtable into this array."""
     x, table, loss_cache = cache
     dlogits = cross_entropy_backward(dloss, loss_cache)
     return dlogits @ table, added(out, dlogits.T @ x)  # logits = x @ tableᵀ
@@ -364,4 +364,4 @@ def global_norm(grad: Array) -> float:
 
 
 textbook_ops = Ops(**entries(globals()))
-"""All of the above as a table; what moves arrays about (`zeros`, `take`, `topk`, …) is NumPy's there as here."""
+"""All of the above as a table; what makes and moves arrays (`zeros`, `take`, `topk`, …) is that of `numpy_ops`."""

@@ -1,8 +1,8 @@
-"""Python threads that compute side by side, each with one thread of BLAS.
+"""Python threads that compute side by side, each with one BLAS thread.
 
-NumPy releases the interpreter's lock inside its loops and BLAS, so Python threads do compute at the same time, and all
-of the arithmetic, where BLAS's own threads would share the matrix products alone. BLAS's threads even slow down small
-products: handing them out takes longer than the work, all the more on a busy machine.
+NumPy releases the interpreter's lock inside its loops and inside BLAS, so Python threads compute at the same time. They
+share all of the arithmetic; BLAS's own threads would share only the matrix products. For small products BLAS's threads
+are even slower than one: to distribute the work takes longer than the work, above all on a busy machine.
 """
 
 import os
@@ -14,13 +14,13 @@ from threading import Lock
 from typing import Any, Self
 
 MOST_THREADS = 1024
-"""Threads beyond the cores only wait for each other, and a system may refuse to start thousands of them."""
+"""The most threads that may be asked for: more threads than cores only wait, and a system may refuse thousands."""
 
 
 class Threads:
-    """A context manager of `count` threads, one per core by default; at its end BLAS has as many threads as before.
+    """A context manager with `count` threads, by default one for each core; inside it BLAS has one thread.
 
-    BLAS has one thread also where `count` is 1, since its own would round differently on every machine.
+    BLAS has one thread even if `count` is 1, because more would round differently from machine to machine.
     Raises `ValueError` for a count below 1 or above `MOST_THREADS`.
     """
 
@@ -40,12 +40,12 @@ class Threads:
         self._context.close()
 
     def map(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> Iterator[Any]:
-        """The function's results in the order of the arguments; raises its first exception."""
+        """The function's results in the order of the arguments. Raises its first exception."""
         return self._pool.map(function, *arguments)
 
 
 class _OneBlasThread:
-    """Holds BLAS to one thread while anybody is inside: the setting is the whole process's."""
+    """Keeps BLAS at one thread until the last user has left: the setting belongs to the whole process."""
 
     def __init__(self) -> None:
         self._lock, self._inside, self._limit = Lock(), 0, ExitStack()
@@ -68,7 +68,7 @@ _ONE_BLAS_THREAD = _OneBlasThread()
 
 @cache
 def _blas() -> Any:
-    """The libraries that have threads, looked up once: that takes longer than a short translation."""
+    """The libraries that have threads, looked up only once, since that takes longer than a short translation."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -1,14 +1,14 @@
-"""Text that somebody else wrote, in a file, a sentence or a server's answer, as a terminal may be given it."""
+"""Makes text from outside (a file, a sentence, a server's answer) safe to print on a terminal."""
 
 import re
 
-# What a terminal obeys, what would break the line, what turns the direction of the text after it, and half a pair.
+# Characters that a terminal obeys, that break a line, or that change the direction of text; and lone surrogates.
 _OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
-    r"""`text` in one line, its control characters as Python writes them: an escape sequence is shown, not obeyed.
+    r"""`text` in one line, with control characters as Python writes them: an escape sequence is shown, not obeyed.
 
-    What else does not print stays, a no-break space or a joiner: it belongs to the text and does no harm.
+    Other characters that do not print, such as a no-break space or a joiner, stay: they are text and do no harm.
     """
     return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)

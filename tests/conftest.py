@@ -36,6 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[PROOF] = Proof()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _answers_of_tests_are_no_learners(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["COURSE_ANSWERS"] = str(tmp_path_factory.mktemp("answers"))
+
+
 @pytest.fixture(scope="session")
 def proof(pytestconfig: pytest.Config) -> Proof:
     """The record of what was proved: `proof.record("softmax", "autograd", error)`."""

@@ -57,8 +57,7 @@ def test_a_contestant_that_fails_stops_the_race(benchmark, capfd):
 
 
 @pytest.mark.parametrize(
-    "step",
-    ["linear", "relu", "add_layernorm", "attention", "linear_cross_entropy", "adam_step", "threads"],
+    "step", ["linear", "relu", "add_layernorm", "attention", "linear_cross_entropy", "adam_step", "threads"]
 )
 def test_naive_ops_train_as_the_fast_ones_do(benchmark, step):
     jobs = benchmark("numpy_jobs")

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from safetensors import safe_open
-from support.flipped import flips
+from support.folders import flips
 
 from minitransformer import RecurrentConfig, RecurrentTranslator
 from minitransformer.training import checkpoint as checkpoint_module
@@ -202,14 +202,14 @@ def test_weights_of_other_names_shapes_and_types_are_told(of_a_model):
         ({"state": {"languages": ["en", "../de"]}}, "expected two languages or null"),
         ({"state": {"settings": 3}}, "its settings is 3, expected an object"),
         ({"state": {"averaged_steps": "12"}}, "its averaged_steps is '12', expected a list of whole numbers"),
-        ({"state": {"x": math.nan}}, "NaN is no number in JSON"),
+        ({"state": {"x": math.nan}}, "NaN is not a number in JSON"),
         ({"state": {"x": [[[[[[[[1]]]]]]]]}}, "nested more than 8 levels deep"),
         ({"parameters": {"w": np.array([1.0, math.inf])}}, "w holds a number that is not finite"),
     ],
 )
 def test_what_no_checkpoint_holds_is_one_sentence(tmp_path, checkpoint, changes, message):
     save_checkpoint(tmp_path / "a", replace(checkpoint, **changes))
-    with pytest.raises(CheckpointError, match=f"a is no checkpoint that this program can use: .*{message}") as error:
+    with pytest.raises(CheckpointError, match=f"a is not a checkpoint that this program can use: .*{message}") as error:
         load_checkpoint(tmp_path / "a")
     assert len(str(error.value)) < 300
 

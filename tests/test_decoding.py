@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitransformer.decoding import Hypothesis, beam_search, greedy_search, penalty
-from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.ops import numpy_ops
 
 PAD, BOS, EOS = 0, 1, 2
@@ -253,53 +252,3 @@ def test_bad_input_is_named():
     for n_best, num_beams in ((0, 4), (5, 4), (1, 0)):
         with pytest.raises(ValueError, match=f"n_best is {n_best}, expected 1 to num_beams, which is {num_beams}"):
             beam_search(model, sources(2), num_beams=num_beams, n_best=n_best)
-
-
-@pytest.fixture(scope="module")
-def transformer() -> Transformer:
-    """A small Transformer in float64, with sharp enough logits that hypotheses differ."""
-    config = TransformerConfig(vocab_size=60, d_model=16, num_heads=2, d_ff=32, num_layers=2, max_length=24)
-    model = Transformer(config, dtype="float64", seed=4)
-    model.parameters.data *= 2.0
-    return model
-
-
-@pytest.mark.parametrize("num_beams", [1, 2, 4])
-def test_a_sentence_is_translated_alone_as_in_a_batch(transformer, num_beams):
-    lengths = [3, 9, 1, 6, 9, 4]
-    source = sources(*lengths)
-    together = beam_search(transformer, source, num_beams, n_best=num_beams)
-    for row, length, in_batch in zip(source, lengths, together, strict=True):
-        assert_same(beam_search(transformer, row[None, :length], num_beams, n_best=num_beams)[0], in_batch)
-    backwards = beam_search(transformer, source[::-1], num_beams, n_best=num_beams)[::-1]
-    for one, other in zip(together, backwards, strict=True):
-        assert_same(one, other)
-
-
-def test_the_transformer_s_beam_of_one_is_greedy(transformer):
-    source = sources(2, 7, 5, 8)
-    greedy = greedy_search(transformer, source, length_penalty=0.6)
-    for one, (other,) in zip(greedy, beam_search(transformer, source, num_beams=1), strict=True):
-        assert_same([one], [other])
-
-
-def test_log_probabilities_are_those_of_the_whole_model_without_a_cache(transformer):
-    source = sources(5, 8, 3)
-    for row, found in zip(source, beam_search(transformer, source, num_beams=3, n_best=3), strict=True):
-        for h in found:
-            target_out = np.array([h.ids + [EOS] * h.ended])
-            target_in = np.concatenate([[[BOS]], target_out[:, :-1]], axis=1)
-            logits, _ = transformer.forward(row[None], target_in)
-            log_probs = numpy_ops.log_softmax(logits)
-            expected = np.take_along_axis(log_probs, target_out[:, :, None], axis=2).sum()
-            assert abs(h.log_prob - expected) <= 1e-10
-
-
-def test_the_transformer_is_left_as_it_was(transformer):
-    before = transformer.parameters.data.copy(), transformer.parameters.grad.copy()
-    source = sources(5, 8)
-    kept = source.copy()
-    assert beam_search(transformer, source) == beam_search(transformer, source)
-    np.testing.assert_array_equal(source, kept)
-    np.testing.assert_array_equal(transformer.parameters.data, before[0])
-    np.testing.assert_array_equal(transformer.parameters.grad, before[1])

@@ -18,9 +18,6 @@ def check(backward, **options):
     return check_gradients(matmul, backward, {"x": X, "w": W}, **options)
 
 
-# --- Right gradients ------------------------------------------------------------------------------------------
-
-
 def test_right_gradients_pass():
     errors = check(lambda dy, cache: (dy @ cache[1].T, cache[0].T @ dy))
     assert list(errors) == ["x", "w"]
@@ -62,9 +59,6 @@ def test_samples_limit_the_work():
 
     check_gradients(forward, lambda dy, cache: dy, {"x": np.ones((50, 50))}, samples=5)
     assert len(calls) == 1 + 2 * 5
-
-
-# --- Wrong gradients ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -113,9 +107,6 @@ def test_float32_is_refused():
 def test_a_function_of_many_numbers_has_no_gradient():
     with pytest.raises(ValueError, match=r"one number.*\(3, 4\)"):
         numerical_gradient(lambda x: x, X)
-
-
-# --- The error ------------------------------------------------------------------------------------------------
 
 
 def test_error_is_relative_above_one_and_absolute_below():

@@ -98,7 +98,7 @@ def test_a_folder_that_was_made_for_it_goes_if_it_stays_empty(tmp_path: Path) ->
 def test_a_stranger_s_file_of_its_name_stays(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "thesis").write_bytes(content)
     (tmp_path / LOCK_NAME).symlink_to("thesis")
-    with pytest.raises(FileExistsError, match=f"{LOCK_NAME} is no lock of this program: move it elsewhere"):
+    with pytest.raises(FileExistsError, match=f"{LOCK_NAME} is not a lock of this program: move it elsewhere"):
         take(tmp_path)
     assert (tmp_path / "thesis").read_bytes() == content
     (tmp_path / LOCK_NAME).unlink()

@@ -53,18 +53,6 @@ def test_twenty_steps_follow_torch(betas, eps, clip_norm, proof):
     assert worst <= 1e-8
 
 
-def test_gradient_is_not_touched_and_padding_stays_zero():
-    parameters = flat_parameters()
-    adam = Adam(parameters, numpy_ops)
-    set_gradients(parameters, 1)
-    grad = parameters.grad.copy()
-    adam.step(0.1, grad_scale=0.5)
-    np.testing.assert_array_equal(parameters.grad, grad)
-    for flat in (parameters.data, adam.m, adam.v):
-        inside = sum(np.count_nonzero(view) for view in parameters.views(flat).values())
-        assert inside == np.count_nonzero(flat)
-
-
 def test_state_goes_on_with_the_same_bits():
     parameters, other = flat_parameters(), flat_parameters(seed=1)
     adam, resumed = Adam(parameters, numpy_ops), Adam(other, numpy_ops)

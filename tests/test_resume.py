@@ -4,7 +4,7 @@ import os
 import random
 import shutil
 import signal
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -15,6 +15,7 @@ from support.processes import dead_process, in_a_fork, killed_at, signal_before_
 from support.toy_training import SETTINGS, backwards, toy_model, toy_trainer
 
 from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.lock import locked
 from minitransformer.sealed_json import seal
 from minitransformer.training import read_log
 from minitransformer.training.checkpoint import (
@@ -254,7 +255,7 @@ def test_a_checkpoint_of_another_training_is_neither_removed_nor_gone_past(tmp_p
     kept = stranger.read_bytes()
     trainer = toy_trainer(tmp_path, replace(SETTINGS, steps=41))
     trainer.resume()
-    with pytest.raises(FileExistsError, match=r"00000001\.safetensors is no checkpoint of this training: move it"):
+    with pytest.raises(FileExistsError, match=r"00000001\.safetensors is not a checkpoint of this training: move it"):
         trainer.train()
     assert stranger.read_bytes() == kept
     stranger.rename(tmp_path.with_name("elsewhere"))  # as it says
@@ -270,22 +271,7 @@ def test_a_file_that_appears_while_training_is_not_pruned(tmp_path):
     assert (tmp_path / "step-00000001.safetensors").read_bytes() == b"weights of mine"
 
 
-def test_two_trainings_do_not_share_a_folder(tmp_path, uninterrupted, monkeypatch):
-    """The second is told who the first is; a killed one keeps nobody out."""
-    monkeypatch.setattr(sys, "argv", ["/bin/toy", "training"])
-
-    def paused():
-        signal_before_operation(20, tmp_path, signal.SIGSTOP)
-        go_on(tmp_path)
-
-    first = in_a_fork(paused)
-    os.waitpid(first, os.WUNTRACED)
-    try:
-        who = rf"process {first} since 20\S+ \S+ \(toy training\)"
-        with pytest.raises(BlockingIOError, match=f"{tmp_path} is in use by {who}: wait until it has ended, or choose"):
-            toy_trainer(tmp_path).train()
-    finally:
-        os.kill(first, signal.SIGKILL)
-        os.waitpid(first, 0)
-    go_on(tmp_path)
-    assert_same_training(tmp_path, uninterrupted)
+def test_two_trainings_do_not_share_a_folder(tmp_path):
+    with locked(tmp_path), ThreadPoolExecutor() as others, pytest.raises(BlockingIOError, match="is in use by process"):
+        others.submit(toy_trainer(tmp_path).train).result()
+    assert toy_trainer(tmp_path, replace(SETTINGS, steps=1)).train().step == 1

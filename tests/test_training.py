@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.toy_training import SETTINGS, TOKENIZER, backwards, toy_model, toy_trainer
-from threadpoolctl import threadpool_info, threadpool_limits
+from test_threads import blas_threads
+from threadpoolctl import threadpool_limits
 
 from minitransformer.data.batching import Batches, collate
 from minitransformer.data.token_dataset import TokenDataset
@@ -74,9 +75,6 @@ def test_a_step_is_the_model_s_own_gradient():
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_blas_has_one_thread_in_a_training_and_what_it_had_after_it(monkeypatch, threads):
-    def blas_threads():
-        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
-
     seen = []
     with threadpool_limits(2):
         trainer = toy_trainer(None, replace(SETTINGS, threads=threads))
@@ -165,14 +163,6 @@ def test_it_learns_and_logs(tmp_path):
     copy = toy_model(dropout=0.0, attention_dropout=0.0)
     checkpoint.restore(copy)
     np.testing.assert_array_equal(copy.parameters.data, model.parameters.data)
-
-
-def test_whoever_looks_after_a_validation_finds_it_in_the_log(tmp_path):
-    newest = []
-    trainer = toy_trainer(tmp_path, on_validation=lambda: newest.append(read_log(tmp_path / "log.jsonl")[-1]))
-    trainer.train()
-    assert [record["step"] for record in newest] == [9, 18, 27, 36, 40]
-    assert all("validation_loss" in record for record in newest)
 
 
 def test_clipping_takes_a_shorter_first_moment():

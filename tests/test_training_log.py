@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.flipped import flips
+from support.folders import flips
 
 from minitransformer.sealed_json import seal
 from minitransformer.training import read_log
@@ -65,7 +65,7 @@ def test_garbage_before_the_checkpoint_s_step_is_told_and_nothing_lost(tmp_path:
 def test_a_stranger_s_file_is_not_a_log_to_begin_anew(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "log.jsonl"
     path.write_bytes(content)
-    with pytest.raises(FileExistsError, match=r"log\.jsonl is no training's log: move it elsewhere or delete it"):
+    with pytest.raises(FileExistsError, match=r"log\.jsonl is not a training's log: move it elsewhere or delete it"):
         TrainingLog(path)
     assert path.read_bytes() == content
 
@@ -85,8 +85,8 @@ def test_a_log_that_a_kill_cut_in_its_first_line_is_begun_anew(tmp_path: Path, l
         (lines(1, 3), "it is of step 3, after that of step 1"),
         ([*first_edition(1), *first_edition(2)[:1], *first_edition(2)], "after that of step 2"),
         ([*lines(1), first_edition(2)[0].replace(b'"loss"', b'"lost"')], "does not match its checksum"),
-        ([*lines(1), first_edition(2)[0].replace(b"7.5", b'"7"')], "no record of a step"),
-        ([*lines(1), first_edition(2)[0].replace(b"2, ", b"1e400, ", 1)], "no record of a step"),
+        ([*lines(1), first_edition(2)[0].replace(b"7.5", b'"7"')], "not the record of a step"),
+        ([*lines(1), first_edition(2)[0].replace(b"2, ", b"1e400, ", 1)], "not the record of a step"),
     ],
 )
 def test_a_log_of_which_a_line_is_wrong_is_refused(tmp_path: Path, content: list[bytes], reason: str) -> None:

@@ -4,9 +4,10 @@ With weights P = softmax(S), their dropped and rescaled copy P', and dP' = dout 
 
     dvalue = P'ᵀ dout      dS = P ∘ (dP − delta)      dquery = scale · dS key      dkey = scale · dSᵀ query
 
-where dP is dP' through the same dropout, and a row's delta = Σ_j P_ij dP_ij = dout_i · out_i. dquery sums over keys,
-dkey and dvalue over queries: a kernel each, whose programs own the rows that they write. So there are no atomics, and a
-second run gives the same bits. Source: Dao et al. 2022, appendix B.2 and algorithm 4; Dao 2023, §3.1.
+where dP is dP' through the same dropout, and a row's delta = Σ_j P_ij dP_ij = dout_i · out_i. dquery is a sum over
+keys, dkey and dvalue are sums over queries: so there are two kernels, whose programs own the rows that they write. They
+need no atomics, and a second run gives the same bits. Source: Dao et al. 2022, appendix B.2 and algorithm 4; Dao 2023,
+§3.1.
 """
 
 import triton
@@ -43,7 +44,7 @@ def attention_dquery_kernel(
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dquery; and for the other kernel delta and, with dropout, the rows' hashes, `(B, H, Tq)` each."""
+    """Writes dquery, and for the other kernel delta and, with dropout, the rows' hashes, `(B, H, Tq)` each."""
     block, head, b, h = locate(Tq, H, QUERIES)
     block = tl.cdiv(Tq, QUERIES) - 1 - block  # as in the forward
     queries = block * QUERIES + tl.arange(0, QUERIES)  # (M,)
@@ -89,7 +90,7 @@ def attention_dkey_dvalue_kernel(
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dkey and dvalue. The weights are computed transposed, keys as rows: they multiply from the left as they are."""
+    """Writes dkey and dvalue. The weights are computed transposed, keys as rows, as both products need them."""
     block, head, b, h = locate(Tk, H, KEYS)
     keys = block * KEYS + paired_order(KEYS)  # (N,)
     real = real_keys(key_mask, b, keys, Tk)  # (N,)
@@ -121,7 +122,7 @@ def attention_dkey_dvalue_kernel(
             if threshold is not None:
                 kept = kept_weights_transposed(pair_hash, threshold)
                 dropped = tl.where(kept, weights, 0.0)
-            # Before dweights, which then needs no registers yet.
+            # Computed before dweights, so that dweights needs no registers yet.
             dvalue_block = tl.dot(dropped.to(dout_block.dtype), dout_block, dvalue_block, input_precision=PRECISION)
             dweights = tl.dot(value_block, tl.trans(dout_block), input_precision=PRECISION)  # (N, M)
             if threshold is not None:
@@ -129,7 +130,7 @@ def attention_dkey_dvalue_kernel(
             dscores = weights * (dweights - delta[None, :])
             dkey_block = tl.dot(dscores.to(query_block.dtype), query_block, dkey_block, input_precision=PRECISION)
 
-    # Padding was let through, as rows of zeros: what it was sent is in rows of its own, which are cleared only here.
+    # Keys that are padding were computed too, as rows of zeros. Their gradients are in rows of their own, cleared here.
     dkey_block = tl.where(real[:, None], dkey_block * scale, 0.0)
     dvalue_block = tl.where(real[:, None], dvalue_block, 0.0)
     if threshold is not None:

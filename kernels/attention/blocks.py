@@ -1,8 +1,8 @@
-"""What the kernels of attention share: which blocks to visit, who sees whom within one, and how rows are loaded.
+"""Shared by the kernels of attention: which blocks to visit, which keys a query sees in a block, and loading rows.
 
-Causality and a window are one band: a query at position p sees the keys from p − below to p + above. Causal: above = 0.
-A window: both at most r. Neither: both beyond the ends of the sequence. So one compiled kernel serves all of them, and
-no block is visited that the band does not touch.
+Causality and a window form one band: a query at position p sees the keys from p − below to p + above. Causal attention
+has above = 0; with a window r both are at most r; without either they reach beyond the ends of the sequence. So one
+compiled kernel serves all cases, and it visits only blocks that the band touches.
 """
 
 import math
@@ -12,17 +12,18 @@ import triton
 import triton.language as tl
 
 LOG2_E = tl.constexpr(math.log2(math.e))
-"""The softmax is computed in powers of 2, which the hardware has: e^x = 2^(x · log2 e)."""
+"""The softmax is computed with powers of 2, for which GPUs have an instruction: e^x = 2^(x · log2 e)."""
 
 DROPOUT = ("key_ptr", "key_low", "key_high", "threshold", "dropout_scale", "sentence", "position")
-"""Arguments that are None without dropout. No tuple: Triton specialises on what is in one, and keys change."""
+"""Arguments that are None without dropout. They are not passed as one tuple, because Triton would compile a kernel for
+each tuple's content, and keys change."""
 
 UNSPECIALIZED = ["Tq", "Tk", "H", "below", "above", "scale", *DROPOUT]
-"""Arguments that change from batch to batch: a kernel is not to be compiled anew for one that is 1 or 16's multiple."""
+"""Arguments that change from batch to batch: Triton must not compile another kernel if one is 1 or a multiple of 16."""
 
 
 class Heads(NamedTuple):
-    """A `(B, H, T, D)` as a kernel takes it; the numbers of a row lie side by side."""
+    """A `(B, H, T, D)` tensor as a kernel takes it; the numbers of a row lie side by side in memory."""
 
     ptr: Any
     stride_b: int
@@ -32,7 +33,7 @@ class Heads(NamedTuple):
 
 @triton.jit
 def locate(length, H, BLOCK: tl.constexpr):
-    """This program's block of a sequence, and its head: of all `B · H`, and as sentence b and head h of it."""
+    """This program's block of a sequence, and its head: as one of all `B · H`, and as sentence b and its head h."""
     num_blocks = tl.cdiv(length, BLOCK)
     head = tl.program_id(0) // num_blocks
     return tl.program_id(0) % num_blocks, head.to(tl.int64), (head // H).to(tl.int64), (head % H).to(tl.int64)
@@ -43,10 +44,10 @@ def locate(length, H, BLOCK: tl.constexpr):
 
 @triton.jit
 def reach(first, last, below, above, length):
-    """What rows first..last of one sequence see of another, each from `below` before its own place to `above` after.
+    """The part of a sequence that rows first..last of another see, each from `below` before its place to `above` after.
 
-    Returns `start, stop`, seen by at least one of them, and `inner_start, inner_stop`, seen by each; the stops are
-    excluded.
+    Returns `start, stop`, which at least one row sees, and `inner_start, inner_stop`, which every row sees; the stops
+    are excluded.
     """
     start, stop = tl.maximum(first - below, 0), tl.minimum(last + above + 1, length)
     inner_start, inner_stop = tl.maximum(last - below, 0), tl.minimum(first + above + 1, length)
@@ -55,7 +56,7 @@ def reach(first, last, below, above, length):
 
 @triton.jit
 def without_padding(start, stop, inner_stop, key_mask, b, Tk, CHUNK: tl.constexpr = 512):
-    """The stops of a reach, set back: to behind the last real key, and the inner one to the first padding."""
+    """The stops of a reach, moved back: the outer to the end of the real keys, the inner to the first padding."""
     first_padding = tl.full((CHUNK,), 2**31 - 1, tl.int32)
     after_real = tl.full((CHUNK,), 0, tl.int32)
     for chunk in range(start, stop, CHUNK):
@@ -68,9 +69,9 @@ def without_padding(start, stop, inner_stop, key_mask, b, Tk, CHUNK: tl.constexp
 
 @triton.jit
 def in_blocks(start, stop, inner_start, inner_stop, BLOCK: tl.constexpr):
-    """The reach in numbers of blocks: `first ≤ inner_first ≤ inner_last ≤ last`, the lasts excluded.
+    """The reach as numbers of blocks: `first ≤ inner_first ≤ inner_last ≤ last`; both lasts are excluded.
 
-    Inner blocks lie whole in the inner reach and need no mask.
+    Inner blocks lie completely in the inner reach and need no mask.
     """
     first = start // BLOCK
     last = tl.maximum(tl.cdiv(stop, BLOCK), first)
@@ -81,7 +82,7 @@ def in_blocks(start, stop, inner_start, inner_stop, BLOCK: tl.constexpr):
 
 @triton.jit
 def blocks_of_keys(block, Tq, Tk, below, above, key_mask, b, QUERIES: tl.constexpr, KEYS: tl.constexpr):
-    """The blocks of keys that a block of queries sees, as `in_blocks` gives them."""
+    """The blocks of keys that a block of queries sees, as `in_blocks` returns them."""
     first = block * QUERIES + (Tk - Tq)
     last = tl.minimum(first + QUERIES, Tk) - 1
     start, stop, inner_start, inner_stop = reach(first, last, below, above, Tk)
@@ -92,10 +93,10 @@ def blocks_of_keys(block, Tq, Tk, below, above, key_mask, b, QUERIES: tl.constex
 
 @triton.jit
 def blocks_of_queries(block, Tq, Tk, below, above, real, QUERIES: tl.constexpr, KEYS: tl.constexpr):
-    """The blocks of queries that see a block of keys, as `in_blocks` gives them; none where all keys are padding."""
+    """The blocks of queries that see a block of keys, as `in_blocks` returns them; none if all keys are padding."""
     first = block * KEYS - (Tk - Tq)
     last = tl.minimum(first + KEYS, Tq) - 1
-    # A key is seen by the queries from `above` before it to `below` after it.
+    # The queries that see a key lie from `above` before it to `below` after it.
     start, stop, inner_start, inner_stop = reach(first, last, above, below, Tq)
     stop = tl.where(tl.max(real.to(tl.int32), 0) == 0, start, stop)
     return in_blocks(start, stop, inner_start, inner_stop, QUERIES)
@@ -103,7 +104,7 @@ def blocks_of_queries(block, Tq, Tk, below, above, real, QUERIES: tl.constexpr, 
 
 @triton.jit
 def count_blocks(blocks, MASKED: tl.constexpr):
-    """How many blocks are inner ones, or else need a mask."""
+    """The number of blocks that need a mask or, without MASKED, of inner blocks."""
     first, inner_first, inner_last, last = blocks
     inner = inner_last - inner_first
     return last - first - inner if MASKED else inner
@@ -111,7 +112,7 @@ def count_blocks(blocks, MASKED: tl.constexpr):
 
 @triton.jit
 def nth_block(n, blocks, MASKED: tl.constexpr):
-    """The n-th of the inner blocks, or of those before and after them, which need a mask."""
+    """The n-th block that needs a mask, before or after the inner blocks, or without MASKED the n-th inner block."""
     first, inner_first, inner_last, _ = blocks
     if MASKED:
         block = first + n
@@ -126,7 +127,10 @@ def nth_block(n, blocks, MASKED: tl.constexpr):
 
 @triton.jit
 def load_rows(x, b, h, rows, present, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr):
-    """Rows of a head of x `(rows, BLOCK_WIDTH)`: zeros beyond the width and for rows not present (`None`: all are)."""
+    """Loads rows of a head of x, `(rows, BLOCK_WIDTH)`: zeros beyond the width and for rows that are not present.
+
+    `present=None` means that all are.
+    """
     column = tl.arange(0, BLOCK_WIDTH)
     ptrs = x.ptr + b * x.stride_b + h * x.stride_h + rows.to(tl.int64)[:, None] * x.stride_t + column[None, :]
     mask = None if present is None else present[:, None]
@@ -138,7 +142,7 @@ def load_rows(x, b, h, rows, present, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.const
 
 @triton.jit
 def load_numbers(ptrs, present, missing):
-    """What stands at `ptrs`, and `missing` where it is not present (`None`: all are, and no mask is computed)."""
+    """Loads numbers at `ptrs`, and `missing` where they are not present (`None`: all are, and no mask is needed)."""
     if present is None:
         loaded = tl.load(ptrs)
     else:
@@ -148,7 +152,7 @@ def load_numbers(ptrs, present, missing):
 
 @triton.jit
 def store_rows(x, b, h, rows, present, block, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr):
-    """The reverse: what is beyond the width or not present is not written."""
+    """Stores rows that `load_rows` would load; nothing is written beyond the width or for rows that are not present."""
     column = tl.arange(0, BLOCK_WIDTH)
     ptrs = x.ptr + b * x.stride_b + h * x.stride_h + rows.to(tl.int64)[:, None] * x.stride_t + column[None, :]
     tl.store(ptrs, block.to(x.ptr.dtype.element_ty), present[:, None] & (column < WIDTH)[None, :])
@@ -162,7 +166,7 @@ def sees(positions, keys, below, above):
 
 @triton.jit
 def real_keys(key_mask, b, keys, Tk):
-    """Whether keys are of the sequence and no padding."""
+    """Whether keys are within the sequence and not padding."""
     real = keys < Tk
     if key_mask is not None:
         real = tl.load(key_mask + b * Tk + keys, real, other=False)

@@ -1,4 +1,4 @@
-"""The forward kernel of attention: a program for each block of queries, an online softmax over blocks of keys.
+"""The forward kernel of attention: a program for each block of queries, with an online softmax over blocks of keys.
 
 Source: Dao et al. 2022, algorithm 1; Dao 2023, §3.1. The online softmax is Milakov and Gimelshein's (2018).
 """
@@ -28,9 +28,9 @@ def attention_forward_kernel(
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """out, and for the backward `lse = log2 Σ_j 2^scores_ij` `(B, H, Tq)`; scale ≥ 0."""
+    """Writes out, and for the backward `lse = log2 Σ_j 2^scores_ij`, `(B, H, Tq)`. The scale must not be negative."""
     block, head, b, h = locate(Tq, H, QUERIES)
-    block = tl.cdiv(Tq, QUERIES) - 1 - block  # causal attention's longest first: the short ones fill the gaps
+    block = tl.cdiv(Tq, QUERIES) - 1 - block  # causal attention's longest blocks first: short ones fill the gaps
     queries = block * QUERIES + tl.arange(0, QUERIES)  # (M,)
     query_block = load_rows(query, b, h, queries, queries < Tq, D, BLOCK_D)  # (M, D)
     scale *= LOG2_E
@@ -45,7 +45,7 @@ def attention_forward_kernel(
         for n in range(count_blocks(blocks, MASKED)):
             first_key = nth_block(n, blocks, MASKED) * KEYS
             keys = first_key + tl.arange(0, KEYS)  # (N,)
-            if threshold is not None:  # not where it is used: there it takes more registers
+            if threshold is not None:  # computed here because it would take more registers where it is used
                 pair_hash = hash_pairs(row_hash, first_key, KEYS)
             present = keys < Tk if MASKED else None
             key_block = load_rows(key, b, h, keys, present, D, BLOCK_D)  # (N, D)
@@ -56,7 +56,7 @@ def attention_forward_kernel(
                 seen &= real_keys(key_mask, b, keys, Tk)[None, :]
                 scores = tl.where(seen, scores * scale, float("-inf"))
                 new_m = tl.maximum(m, tl.max(scores, 1))
-                shift = tl.where(new_m == float("-inf"), 0.0, new_m)  # a row that has seen nothing: −inf + inf is NaN
+                shift = tl.where(new_m == float("-inf"), 0.0, new_m)  # no key seen yet: −inf − (−inf) would be NaN
                 weights = tl.exp2(scores - shift[:, None])
             else:
                 new_m = tl.maximum(m, tl.max(scores, 1) * scale)
@@ -75,5 +75,5 @@ def attention_forward_kernel(
     if threshold is not None:
         acc *= dropout_scale
     store_rows(out, b, h, queries, queries < Tq, acc, DV, BLOCK_DV)
-    # Of a query that sees nothing +inf: the backward's weights 2^(scores − lse) are then 0 by themselves.
+    # For a query that sees nothing lse is +inf, so that the backward's weights 2^(scores − lse) are 0.
     tl.store(lse_ptr + head * Tq + queries, tl.where(nothing, float("inf"), m + tl.log2(l)), queries < Tq)

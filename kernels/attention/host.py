@@ -1,4 +1,4 @@
-"""The host's side of attention: checks, layouts and launches, one forward and two backward."""
+"""The host's side of attention: checks, layouts, and launches of one forward and two backward kernels."""
 
 import math
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ from .blocks import DROPOUT, Heads
 from .forward import attention_forward_kernel
 
 TUNED_FROM = 2**33
-"""Multiplications, Tq · Tk · (D + Dv) for each head: about 50 µs of a large GPU. Below, the default tile does."""
+"""Multiplications, Tq · Tk · (D + Dv) in each head, from which tiles are tuned: about 50 µs of a large GPU. Smaller
+problems use the default tile."""
 
 TUNERS = {
     "forward": Tuner(attention_forward_kernel),
@@ -31,7 +32,7 @@ TUNERS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """What a forward and its backward have in common."""
+    """The sizes and options that a forward and its backward share."""
 
     shape: tuple[int, int, int, int, int, int]  # B, H, Tq, Tk, D, Dv
     dtype: torch.dtype
@@ -44,7 +45,7 @@ class Problem:
     precision: str
 
     def arguments(self) -> dict[str, Any]:
-        """What every kernel is given."""
+        """The arguments of every kernel."""
         _, H, Tq, Tk, D, DV = self.shape
         everything = Tq + Tk
         block_d, block_dv = tiles.blocks_of(D, DV)
@@ -60,7 +61,7 @@ class Problem:
         }  # fmt: skip
 
     def tuning_key(self) -> tuple:
-        """What the fastest tile may depend on, the lengths rounded up to a power of 2."""
+        """Everything that the fastest tile may depend on, with lengths rounded up to a power of 2."""
         _, _, Tq, Tk, D, DV = self.shape
         band = "window" if self.window is not None else "causal" if self.causal else "full"
         lengths = f"{tiles.block_of(Tq)}×{tiles.block_of(Tk)}"
@@ -86,11 +87,11 @@ def attention_forward(
 
     query `(B, H, Tq, D)`, key `(B, H, Tk, D)`, value `(B, H, Tk, Dv)` → `(B, H, Tq, Dv)`, D and Dv from 1 to 256;
     float32, float16 or bfloat16. The options are those of `minitransformer.ops.attention_forward`; `precision="tf32"`
-    lets float32 products use the tensor cores, with 10 bits of mantissa, where they have it: NVIDIA's since the A100.
-    Widths that are multiples of 16 need no copies: queries, keys and values are read where they lie, and in memory the
-    output is `(B, Tq, H, Dv)`, so that its heads merge.
-    What a mask hides must be finite all the same: it is multiplied by a weight of 0, and 0 · NaN is NaN. Only blocks
-    that none of a program's queries sees are left alone, and how large a block is depends on the GPU.
+    lets float32 products use tensor cores with 10 bits of mantissa, on NVIDIA's GPUs since the A100.
+    Widths that are multiples of 16 need no copies: queries, keys and values are read where they are, and in memory the
+    output is `(B, Tq, H, Dv)`, so that merging its heads is a view.
+    Keys and values that a mask hides must still be finite: they are multiplied by a weight of 0, and 0 · NaN is NaN.
+    Only blocks that no query of a program sees are skipped, and the size of a block depends on the GPU.
     Raises `ValueError` for shapes that do not fit, `TypeError` for mixed or other dtypes.
     Source: Vaswani 2017, §3.2.1, eq. 1; Dao et al. 2022; Dao 2023.
     """
@@ -100,7 +101,7 @@ def attention_forward(
     lse = torch.empty((B, H, Tq), dtype=torch.float32, device=query.device)
     cache = (problem, _heads(query), _heads(key), _heads(value), _heads(out), lse)
     if out.numel():
-        # The kernel finds the largest score before it applies the scale, which a negative one would turn about.
+        # The kernel finds the largest score before it applies the scale; a negative scale would make it the smallest.
         positive_query = _heads(-query) if problem.scale < 0 else cache[1]
         arguments = problem.arguments() | {"scale": abs(problem.scale)}
         _launch("forward", problem, Tq, positive_query, *cache[2:], **arguments)
@@ -129,7 +130,7 @@ def attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tens
 
 
 def _launch(name: str, problem: Problem, length: int, *operands: Any, **arguments: Any) -> None:
-    """Launch a kernel, each program owning a block of a sequence of `length`, with the tile that fits best."""
+    """Launch a kernel in which each program owns a block of a sequence of `length`, with the best tile."""
     tuner = TUNERS[name]
     B, H, Tq, Tk, D, DV = problem.shape
     device = capability(problem.device)
@@ -157,10 +158,10 @@ def _launch(name: str, problem: Problem, length: int, *operands: Any, **argument
 
 
 def _heads(x: Tensor) -> Heads:
-    """x `(B, H, T, D)` as kernels take it: each row a multiple of 16 numbers, and starting at one.
+    """x `(B, H, T, D)` as kernels take it: each row is a multiple of 16 numbers long, and starts at such a multiple.
 
-    Only such rows are loaded 16 bytes at a time; others number by number, for which no tile has the registers. So what
-    lies otherwise is copied, with zeros behind each row.
+    Only such rows are loaded 16 bytes at a time. Other rows would be loaded number by number, for which no tile has
+    enough registers. So tensors with another layout are copied, with zeros behind each row.
     """
     B, H, T, D = x.shape
     width, steps = tiles.whole(D), x.stride()
@@ -172,7 +173,7 @@ def _heads(x: Tensor) -> Heads:
 
 
 def _empty_heads(B: int, H: int, T: int, width: int, like: Tensor) -> Tensor:
-    """A `(B, H, T, width)` whose `swapaxes(1, 2).reshape(B, T, H · width)` is a view; the width rounded up to 16's."""
+    """An empty `(B, H, T, width)`, the width rounded up to a multiple of 16, in which merging the heads is a view."""
     return torch.empty((B, T, H, tiles.whole(width)), dtype=like.dtype, device=like.device).transpose(1, 2)
 
 

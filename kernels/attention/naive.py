@@ -1,7 +1,7 @@
 """The earlier versions of attention, in plain PyTorch.
 
 naive    the formula: scores and weights are whole arrays in memory
-online   a block of keys at a time, so that memory grows as T; the kernels do this with the block in registers
+online   one block of keys at a time, so that memory grows as T; the kernels do this with the block in registers
 """
 
 import math
@@ -10,34 +10,45 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from minitransformer.ops import Dropout
+
 from ..eager.attention import attention_mask
+from ..eager.dropout import dropout_forward
 
 NEVER = float("-inf")
 """The score of a key that a query does not see."""
 
 
-def attention_naive(query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, **seen: Any) -> Tensor:
-    """`softmax(scale · query keyᵀ) value` as the formula stands; shapes and options as in `attention_forward`.
+def attention_naive(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    scale: float | None = None,
+    dropout: Dropout | None = None,
+    **seen: Any,
+) -> Tensor:
+    """`softmax(scale · query keyᵀ) value` exactly as written; shapes and options as in `attention_forward`.
 
-    The scores and then the weights are `(B, H, Tq, Tk)` arrays in memory: written by the first product, read and
-    written by the scale, the mask, the softmax and the zeros, read by the second product. That is 10 · Tq · Tk numbers
-    for each head, against (D + Dv) · (Tq + Tk) for what goes in and out: at T = 4096 and D = 128, 80 times as many.
+    The scores and then the weights are `(B, H, Tq, Tk)` arrays in memory: the first product writes them; the scale, the
+    mask, the softmax and the zeros read and write them; the second product reads them. That is 10 · Tq · Tk numbers for
+    each head, and only (D + Dv) · (Tq + Tk) for inputs and output: at T = 4096 and D = 128, 80 times as many.
     """
     scores = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)  # (B, H, Tq, Tk)
     mask = _mask(query, key, **seen)
     scores = scores.masked_fill(~mask, NEVER)
     weights = torch.softmax(scores, dim=-1).masked_fill(~mask.any(-1, keepdim=True), 0.0)  # no key: zeros, not 0/0
-    return weights @ value  # (B, H, Tq, Dv)
+    return dropout_forward(weights, dropout)[0] @ value  # (B, H, Tq, Dv)
 
 
 def attention_online(
     query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, block: int = 128, **seen: Any
 ) -> Tensor:
-    """The same, a block of keys at a time: what the forward kernel computes, for all queries at once.
+    """The same with one block of keys at a time: what the forward kernel computes, for all queries at once.
 
-    The softmax of a row needs its largest score m and `l = Σ_j e^(scores_j − m)`. Both are kept up to date: where a
-    block brings a larger m, what was summed so far shrinks by `e^(old m − new m)`. No array is Tq × Tk any more, so
-    memory grows as T; but each block's scores still travel to memory and back, also those that nobody sees.
+    The softmax of a row needs its largest score m and `l = Σ_j e^(scores_j − m)`. Both are updated with each block: if
+    it has a larger m, the sums so far are multiplied by `e^(old m − new m)`. No array is Tq × Tk any more, so memory
+    grows as T; but the scores of each block still move to memory and back, even those that no query sees.
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     m = torch.full((*query.shape[:3], 1), NEVER, dtype=torch.float32, device=query.device)
@@ -48,7 +59,7 @@ def attention_online(
         scores = (query @ key[:, :, keys].mT).float() * scale  # (B, H, Tq, block)
         scores = scores.masked_fill(~_mask(query, key, keys=keys, **seen), NEVER)
         new_m = torch.maximum(m, scores.amax(-1, keepdim=True))
-        shift = new_m.masked_fill(new_m == NEVER, 0.0)  # a row that has seen nothing: −inf + inf is NaN
+        shift = new_m.masked_fill(new_m == NEVER, 0.0)  # no key seen yet: −inf − (−inf) would be NaN
         weights, rescale = torch.exp(scores - shift), torch.exp(m - shift)
         l = l * rescale + weights.sum(-1, keepdim=True)
         acc = acc * rescale + (weights.to(value.dtype) @ value[:, :, keys]).float()

@@ -1,11 +1,11 @@
 """The tiles of the attention kernels, for each kind of GPU that a learner may have.
 
-A tile's rows are what a program owns and keeps in registers (queries; for dkey and dvalue keys), its columns what it
-visits block by block. The first of a table's tiles is the default; tuning tries them all. They were found by compiling:
-they fit the device's shared memory, and the compiler makes them without spilling registers, except where a comment
-says that none does; `tests/kernels/test_compilation.py` lists what is left. What needs more registers has a second list
-where that shows: "with masks" is for dropout and for heads that don't fill their block, "of unequal widths" for heads
-whose values fill another block than their queries.
+The rows of a tile are those that a program owns and keeps in registers (queries; for dkey and dvalue keys); its columns
+are those that it visits block by block. The first tile of a list is the default; tuning tries them all. They were found
+by compiling: they fit the device's shared memory, and the compiler does not spill registers, unless a comment says that
+it spills with every tile; `tests/kernels/test_compilation.py` lists the exceptions. Some kernels have a second list for
+cases that need more registers: "with masks" is for dropout and for heads that don't fill their block, "of unequal
+widths" for heads whose values fill another block than their queries.
 """
 
 from functools import cache
@@ -16,16 +16,16 @@ import triton
 from ..tuning import KIBIBYTE, Capability, Tile
 
 WIDEST = 256
-"""Head widths: beyond, not even the smallest tile would do."""
+"""The widest head: for wider ones not even the smallest tile would fit."""
 
 SMALLEST = 16
 """The fewest rows and columns that `tl.dot` takes."""
 
 BEFORE_3_7 = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7)
-"""Whether this Triton is one whose code for Hopper needs tiles of its own."""
+"""Whether this is an older Triton, whose code for Hopper needs tiles of its own."""
 
-TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
-    # Products of warp groups (wgmma, tcgen05) and 227 KiB: operands stay in shared memory, registers hold results.
+TILES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
+    # Warp groups compute products (wgmma, tcgen05) with 227 KiB: operands stay in shared memory, results in registers.
     "hopper": {
         ("forward", 64): [(128, 64, 4, 3), (128, 128, 8, 2), (128, 64, 8, 3), (64, 64, 4, 3), (64, 128, 4, 2)],
         ("forward", 128): [(128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 3), (64, 64, 4, 2)],
@@ -42,7 +42,7 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dkey_dvalue with masks", 128): [(128, 32, 8, 3), (128, 32, 8, 2), (64, 64, 8, 2)],
         ("dkey_dvalue with masks", 256): [(32, 64, 8, 2), (32, 32, 8, 2)],
     },
-    # Triton 3.6 where it differs: with two stages of dkey and dvalue each product waits for the one before.
+    # Lists that differ with Triton 3.6: with two stages of dkey and dvalue each product waits for the one before.
     "hopper before Triton 3.7": {
         ("dquery with masks", 128): [(128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 4, 2)],
         ("dkey_dvalue", 64): [(128, 64, 8, 3), (64, 64, 8, 3), (128, 32, 8, 3), (64, 32, 4, 3)],
@@ -61,14 +61,14 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dkey_dvalue", 128): [(32, 64, 8, 2), (32, 32, 8, 2), (32, 32, 4, 2)],
         ("dkey_dvalue", 256): [(32, 32, 8, 2), (32, 16, 8, 2), (16, 16, 4, 2)],
     },
-    # A B200 where it differs.
+    # Lists that differ on a B200.
     "blackwell": {
         ("forward", 64): [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (64, 128, 4, 2)],
         ("forward", 128): [(128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 3)],
         ("dquery with masks", 64): [(128, 64, 8, 3), (64, 64, 4, 3)],
         ("dkey_dvalue with masks", 64): [(128, 64, 8, 2), (64, 64, 4, 2), (64, 64, 8, 3), (128, 32, 8, 3)],
     },
-    # Products of warps (mma.sync). An A100 has 163 KiB, …
+    # Warps compute products (mma.sync). An A100 has 163 KiB, …
     "ampere": {
         ("forward", 64): [(128, 64, 8, 3), (128, 32, 4, 4), (64, 64, 4, 3)],
         ("forward", 128): [(128, 64, 8, 3), (128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 8, 3)],
@@ -121,8 +121,8 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dkey_dvalue with masks", 64): [(16, 16, 4, 2), (16, 32, 4, 2)],
         ("dkey_dvalue with masks", 128): [(16, 16, 4, 2)],
     },
-    # A T4 has 64 KiB, and no tensor cores that Triton uses in any dtype. Backward, heads wider than 128 spill in every
-    # tile, in two warps the most: but with more, dkey and dvalue in float32 want 1 KiB more than there is.
+    # A T4 has 64 KiB, and no tensor cores that Triton can use. In the backward, heads wider than 128 spill with every
+    # tile, and most with two warps; but with more warps dkey and dvalue in float32 need 1 KiB more than there is.
     "turing": {
         ("forward", 64): [(32, 16, 4, 1), (32, 32, 8, 1), (32, 16, 8, 1)],
         ("forward", 128): [(32, 16, 8, 1), (16, 16, 8, 1)],
@@ -135,14 +135,9 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dkey_dvalue", 256): [(16, 16, 8, 1)],
         ("forward with masks", 128): [(16, 16, 8, 1)],
     },
+    # In float32 where it differs.
     "turing in float32": {
-        ("forward", 64): [(32, 16, 4, 1), (32, 32, 8, 1), (32, 16, 8, 1)],
         ("forward", 128): [(16, 16, 8, 1)],
-        ("forward", 256): [(16, 16, 8, 1)],
-        ("dquery", 64): [(32, 32, 8, 1), (32, 16, 4, 1), (16, 16, 8, 1)],
-        ("dquery", 128): [(16, 16, 8, 1)],
-        ("dquery", 256): [(16, 16, 8, 1)],
-        ("dkey_dvalue", 64): [(32, 16, 8, 1), (16, 32, 8, 1), (16, 16, 8, 1)],
         ("dkey_dvalue", 128): [(16, 16, 16, 1), (16, 16, 8, 1)],
         ("dkey_dvalue", 256): [(16, 16, 2, 1)],
     },
@@ -160,8 +155,8 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dquery with masks", 256): [(32, 32, 4, 1)],
         ("dkey_dvalue with masks", 128): [(64, 32, 4, 1), (32, 32, 4, 1)],
     },
-    # AMD's Radeons: 64 KiB. Backward, heads of more than 64 numbers spill in every tile of dkey and dvalue, and of
-    # dquery heads of 256.
+    # AMD's Radeons: 64 KiB. In the backward, dkey and dvalue spill with every tile for heads wider than 64, and dquery
+    # for heads of 256.
     "rdna": {
         ("forward", 64): [(64, 64, 4, 1), (128, 64, 8, 1), (64, 32, 4, 1)],
         ("forward", 128): [(64, 32, 8, 1), (32, 32, 4, 1), (32, 32, 8, 1)],
@@ -173,25 +168,37 @@ TABLES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
         ("dkey_dvalue", 128): [(16, 16, 4, 1)],
         ("dkey_dvalue", 256): [(16, 16, 8, 1)],
     },
-    # In float32, which WMMA has not, as a T4 but for this.
+    # In float32, which WMMA does not have, the same as a T4 except for this.
     "rdna in float32": {
         ("dkey_dvalue", 256): [(16, 16, 8, 1)],
     },
 }
 
-TABLES["hopper before Triton 3.7"] = TABLES["hopper"] | TABLES["hopper before Triton 3.7"]
-TABLES["blackwell"] = TABLES["hopper"] | TABLES["blackwell"]
-TABLES["rdna in float32"] = TABLES["turing in float32"] | TABLES["rdna in float32"]
+DIFFERS_FROM = {
+    "hopper before Triton 3.7": "hopper",
+    "blackwell": "hopper",
+    "turing in float32": "turing",
+    "rdna in float32": "turing in float32",
+}
+"""The family whose tiles a family shares, except those that `TILES` lists for it."""
+
+
+def whole_table(family: str) -> dict[tuple[str, int], list[tuple[int, int, int, int]]]:
+    """All tiles of a family."""
+    return TILES[family] if family not in DIFFERS_FROM else whole_table(DIFFERS_FROM[family]) | TILES[family]
+
+
+TABLES = {family: whole_table(family) for family in TILES}
 
 WITHOUT_TENSOR_CORES = ("full", "turing", "turing in float32", "rdna in float32")
 FOR_FLOAT32 = (*WITHOUT_TENSOR_CORES, "hopper in tf32")
 
 INTERPRETER = Tile(16, 16, 4, 1)
-"""Small: so that short sequences have several blocks."""
+"""A small tile, so that even short sequences have several blocks."""
 
 
 def block_of(length: int) -> int:
-    """The power of 2 that holds so many rows or columns, at least what `tl.dot` takes."""
+    """The smallest power of 2 that holds this many rows or columns, and that `tl.dot` accepts."""
     return max(1 << (length - 1).bit_length(), SMALLEST)
 
 
@@ -201,19 +208,19 @@ def whole(width: int) -> int:
 
 
 def blocks_of(D: int, DV: int) -> tuple[int, int]:
-    """The powers of 2 that hold the two widths, neither less than half the other: with such the compiler spills."""
+    """The powers of 2 that hold the two widths. None is less than half the other, for then the compiler would spill."""
     block_d, block_dv = block_of(D), block_of(DV)
     return max(block_d, block_dv // 2), max(block_dv, block_d // 2)
 
 
 def usable(precision: str, device: Capability, dtype: torch.dtype) -> str:
-    """The precision of float32 products: "tf32" is a permission, of use only to NVIDIA's GPUs since the A100."""
+    """The precision to compute products in: "tf32" is a permission that only NVIDIA's GPUs since the A100 can use."""
     nvidia = device.kind == "cuda" and int(device.arch) >= 80
     return precision if dtype == torch.float32 and (nvidia or device.kind == "interpreter") else "ieee"
 
 
 def family(device: Capability, dtype: torch.dtype, precision: str) -> str:
-    """Whose tiles a kernel takes: a key of `TABLES`. The precision is a usable one."""
+    """The key of `TABLES` with the tiles for a device. The precision is one that `usable` returned."""
     full = dtype == torch.float32 and precision == "ieee"
     if device.kind == "interpreter":
         return "interpreter"
@@ -232,9 +239,9 @@ def family(device: Capability, dtype: torch.dtype, precision: str) -> str:
 
 @cache
 def candidates(name: str, family: str, D: int, DV: int, itemsize: int, dropout: bool, room: int) -> list[Tile]:
-    """The tiles of a kernel for these widths and numbers of so many bytes, the default first.
+    """The tiles of a kernel for these head widths and numbers of `itemsize` bytes, the default first.
 
-    `room` is the GPU's shared memory for a program. Raises `ValueError` where it does for none of the tiles.
+    `room` is the GPU's shared memory for a program, in bytes. Raises `ValueError` if no tile fits into it.
     """
     if family == "interpreter":
         return [INTERPRETER]
@@ -255,13 +262,13 @@ def candidates(name: str, family: str, D: int, DV: int, itemsize: int, dropout: 
 
 
 def loaded_ahead(tile: Tile, blocks: tuple[int, int], itemsize: int) -> int:
-    """Bytes of the blocks that are on their way while another is worked at: the least that a program needs."""
+    """Bytes of the blocks that are loaded while another is in use: the least shared memory that a program needs."""
     return (tile.num_stages - 1) * tile.columns * sum(blocks) * itemsize
 
 
 def fitted(tile: Tile, family: str, num_rows: int, num_columns: int) -> Tile:
     """The tile cut down to short sequences: 20 queries need no block of 128."""
     rows, columns = min(tile.rows, block_of(num_rows)), min(tile.columns, block_of(num_columns))
-    # A warp of a product on tensor cores takes 16 rows at least; without them more warps are fewer registers.
+    # On tensor cores a warp needs at least 16 rows; without them more warps mean fewer registers for each thread.
     cut_down = rows < min(tile.rows, 64) and family not in WITHOUT_TENSOR_CORES
     return Tile(rows, columns, min(tile.num_warps, 4) if cut_down else tile.num_warps, tile.num_stages)

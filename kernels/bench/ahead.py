@@ -24,49 +24,43 @@ from minitransformer.ops import Ops
 
 from .. import KERNELS, _rows
 from ..eager.arrays import plumbing
-from ..tuning import KIBIBYTE, Tuner, capability
-from . import attention, compilation, rows, swap
+from ..tuning import Tuner, capability
+from . import attention, rows, swap
 from .checks import cases_in, launched
+from .compilation import pretending
 from .ledger import OURS
-from .machine import Machine
+from .machine import Machine, name_of
 from .race import Bench, Found, Start
 
 
 @dataclass(frozen=True)
-class Target:
-    """What compiling depends on: the GPU's kind, its threads, memory and processors, and the dtypes that it has."""
+class Shapes(Machine):
+    """A GPU as a machine whose tensors have shapes and no memory: all that compiling for it depends on."""
 
-    name: str
+    target: str
     warp_size: int
     shared_memory: int
     processors: int
-    dtypes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, machine: Machine) -> "Target":
-        """The target that this GPU is."""
-        index = torch.cuda.current_device()
-        found, properties = capability(torch.device("cuda", index)), torch.cuda.get_device_properties(index)
-        dtypes = tuple(str(dtype).removeprefix("torch.") for dtype in machine.dtypes)
-        name = f"{found.kind}:{found.arch}"
-        return cls(name, properties.warp_size, found.shared_memory, properties.multi_processor_count, dtypes)
-
-
-@dataclass(frozen=True)
-class Shapes(Machine):
-    """The target as a machine whose tensors have shapes and no memory."""
-
-    target: Target
+    names: tuple[str, ...]
 
     @property
     def dtypes(self) -> tuple[torch.dtype, ...]:
-        """Those of the target."""
-        return tuple(getattr(torch, name) for name in self.target.dtypes)
+        """Those of the GPU."""
+        return tuple(getattr(torch, name) for name in self.names)
 
     @property
     def ops(self) -> Ops:
         """PyTorch's arithmetic on shapes."""
         return replace(kernels.torch_ops("cpu", self.dtype), **plumbing(torch.device(self.device), self.dtype))
+
+
+def shapes_of(machine: Machine) -> Shapes:
+    """The GPU that this is."""
+    index = torch.cuda.current_device()
+    gpu, properties = capability(torch.device("cuda", index)), torch.cuda.get_device_properties(index)
+    processors, names = properties.multi_processor_count, tuple(map(name_of, machine.dtypes))
+    target = f"{gpu.kind}:{gpu.arch}"
+    return Shapes("meta", machine.smoke, target, properties.warp_size, gpu.shared_memory, processors, names)
 
 
 class OnlyLaunched(Bench):
@@ -79,10 +73,9 @@ class OnlyLaunched(Bench):
         return {}
 
 
-def compile_ahead(target: Target, smoke: bool, sections: Sequence[str], claims: Path) -> int:
+def compile_ahead(machine: Shapes, sections: Sequence[str], claims: Path) -> int:
     """Compile what the sections launch and nobody has claimed yet in the folder `claims`; how many kernels it was."""
-    machine = Shapes("meta", smoke, target)
-    with _compiling(target, claims) as compiled:
+    with compiling(machine, claims) as compiled:
         for launch in launches(machine, sections, claims):
             try:
                 launch()
@@ -117,7 +110,7 @@ def _train(machine: Machine, ops: Ops, captured: bool) -> None:
 
 
 @contextmanager
-def _compiling(target: Target, claims: Path) -> Iterator[list[str]]:
+def compiling(machine: Shapes, claims: Path) -> Iterator[list[str]]:
     """Launches compile what nobody has claimed, all tiles where one would be tuned; the names of what was compiled."""
     compiled = []
 
@@ -132,14 +125,11 @@ def _compiling(target: Target, claims: Path) -> Iterator[list[str]]:
             launch(tile)
         return candidates[0]
 
-    arch = target.name.partition(":")[2]
     with (
-        patch.dict(compilation.TARGETS, {target.name: target.shared_memory // KIBIBYTE}),
-        patch.dict(compilation.WARP_SIZES, {arch: target.warp_size}),
-        patch.object(_rows, "PROCESSORS_INTERPRETED", target.processors),
+        patch.object(_rows, "PROCESSORS_INTERPRETED", machine.processors),
         patch.object(Tuner, "__call__", every_tile),
         knobs.runtime.scope(),
-        compilation.pretending(target.name),
+        pretending(machine.target, machine.shared_memory, machine.warp_size),
     ):
         knobs.runtime.jit_cache_hook = taken
         yield compiled

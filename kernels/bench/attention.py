@@ -16,10 +16,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from minitransformer.ops import Dropout
 
+from ..attention import attention_naive
 from ..eager.attention import attention_mask
-from .ledger import OURS
+from .ledger import BOTH, FORWARD, OURS
 from .machine import Machine
-from .race import BOTH, FORWARD, Prepare, Task, of_autograd, of_pair, task
+from .race import Prepare, Task, of_autograd, of_pair, task
 
 BACKENDS = {
     "FlashAttention-2": SDPBackend.FLASH_ATTENTION,
@@ -119,8 +120,6 @@ def _contestants(shape: Shape, what: str, machine: Machine) -> dict[str, Prepare
         if name != "memory-efficient" or masked:
             prepares[name] = of_autograd(_pinned(backend, mask, is_causal=causal, dropout_p=rate), what)
     if not rate:
-        from ..attention import attention_naive
-
         prepares["naive"] = of_autograd(lambda *inputs: attention_naive(*inputs, **options), what)
     return prepares
 

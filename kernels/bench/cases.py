@@ -5,7 +5,7 @@ and tiny ones for the interpreter, which takes milliseconds for each block.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from minitransformer import ops as reference
 from minitransformer.ops import Dropout
-from minitransformer.ops.arguments import ArrayArgument, Declaration
+from minitransformer.ops.arguments import ArrayArgument, Declaration, random_arguments
 
 from .. import functions_of
 
@@ -24,26 +24,32 @@ PEAKED = 4.0
 """Times a normal number: a softmax of many such has some probabilities of order one, beside which errors count."""
 
 
+def declaration_of(op: str) -> Declaration:
+    """What the op takes, as `minitransformer.ops` declares it; but masks, which are options here."""
+    declared: Declaration = getattr(reference, functions_of(op)[0]).declaration
+    return replace(declared, arrays=tuple(argument for argument in declared.arrays if argument.kind != "mask"))
+
+
 def shapes(op: str, rows: tuple[int, ...] = (), **sizes: int) -> dict[ArrayArgument, tuple[int, ...]]:
-    """The arrays that an op declares, but masks, which are options here, and their shapes; `...` stands for `rows`."""
-    declaration: Declaration = getattr(reference, functions_of(op)[0]).declaration
+    """The arrays that an op declares, and their shapes; `...` stands for `rows`."""
     return {
         argument: tuple(n for axis in argument.axes for n in (rows if axis == "..." else (sizes[axis],)))
-        for argument in declaration.arrays
-        if argument.kind != "mask"
+        for argument in declaration_of(op).arrays
     }
+
+
+def is_elementwise(op: str) -> bool:
+    """Whether the op looks at each number alone: it declares no axis."""
+    return all(argument.axes == ("...",) for argument in declaration_of(op).arrays)
 
 
 def draw(op: str, rng: np.random.Generator, rows: tuple[int, ...] = (), **sizes: int) -> dict[str, np.ndarray]:
     """Normal numbers, squares of them for Adam's v, and ids, the first two of which are 0: what `SMOOTHED` ignores."""
-    arrays = {}
-    for argument, shape in shapes(op, rows, **sizes).items():
+    arrays = random_arguments(declaration_of(op), {"...": rows} | sizes, rng)
+    for argument in declaration_of(op).arrays:
         if argument.kind == "ids":
-            arrays[argument.name] = rng.integers(0, sizes[argument.limit], shape)
             arrays[argument.name].flat[:2] = 0
-        else:
-            arrays[argument.name] = np.asarray(rng.standard_normal(shape)) ** (2 if argument.name == "v" else 1)
-    return arrays
+    return arrays | ({"v": arrays["v"] ** 2} if op == "adam" else {})
 
 
 @dataclass(frozen=True)

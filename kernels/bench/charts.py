@@ -7,21 +7,20 @@ from matplotlib.axes import Axes
 
 from minitransformer.plots.page import GREY, INK, PALE, Page
 
-from .ledger import Entry, Ledger, entries, number, read, size_of
+from .ledger import BACKWARD, BOTH, FORWARD, OURS, Entry, Ledger, entries, number, read, size_of, timed
 
 COLOURS = {
-    "ours": "#d6604d", "online": "#f4a582", "sweeps": "#f4a582", "unfused": "#f0c8b4", "naive": GREY, "NumPy": GREY,
+    OURS: "#d6604d", "online": "#f4a582", "sweeps": "#f4a582", "unfused": "#f0c8b4", "naive": GREY, "NumPy": GREY,
     "FlashAttention-2": "#4393c3", "cuDNN": "#2166ac", "memory-efficient": "#92c5de", "math": "#8073ac",
     "PyTorch": "#4393c3", "PyTorch, fused": "#92c5de", "torch.compile": "#2166ac", "Liger": "#8073ac",
 }  # fmt: skip
-BOTH = "forward + backward"
 
 
 def draw(path: Path) -> list[Path]:
     """Draws, beside the file, a picture for each section in which something has been timed."""
     ledger = read(path)
     pictures = {"attention": _attention, "rows": _rows, "swap": _swap}
-    drawn = [section for section in pictures if any(map(_timed, entries(ledger, section)))]
+    drawn = [section for section in pictures if any(map(timed, entries(ledger, section)))]
     for section in drawn:
         pictures[section](ledger).save(path.with_name(f"{path.stem}-{section}.png"))
     return [path.with_name(f"{path.stem}-{section}.png") for section in drawn]
@@ -35,9 +34,7 @@ def _attention(ledger: Ledger) -> Page:
     panels = page.figure.subplots(len(widths), 3, squeeze=False, sharex=True)
     for width, (forward, both, memory) in zip(widths, panels, strict=True):
         chosen = [entry for entry in found if entry["size"]["D"] == width]
-        for panel, what, measure in (
-            (forward, "forward", "tflops"), (both, BOTH, "tflops"), (memory, BOTH, "peak_mb")
-        ):  # fmt: skip
+        for panel, what, measure in (forward, FORWARD, "tflops"), (both, BOTH, "tflops"), (memory, BOTH, "peak_mb"):
             for kind, style in (("full", "o-"), ("causal", "o--")):
                 shown = [entry for entry in chosen if (entry["what"], entry["size"]["kind"]) == (what, kind)]
                 _lines(panel, shown, "Tq", measure, style)
@@ -63,7 +60,7 @@ def _rows(ledger: Ledger) -> Page:
     others = [entry for entry in found if entry["op"] != "softmax"]
     page = Page(10.0, 1.4 + max(0.24 * len(others), 5.0), layout="constrained")
     grid = page.figure.add_gridspec(2, 2, width_ratios=[1, 1.5])
-    for row, what in enumerate(("forward", "backward")):
+    for row, what in enumerate((FORWARD, BACKWARD)):
         panel = page.figure.add_subplot(grid[row, 0])
         _lines(panel, [entry for entry in softmax if entry["what"] == what], "columns", "share", "o-")
         panel.set_title(f"softmax, {what}: over the columns of a row", loc="left", fontsize=9)
@@ -73,7 +70,7 @@ def _rows(ledger: Ledger) -> Page:
     for place, entry in enumerate(others):
         for name, contestant in entry["contestants"].items():
             if "share" in contestant:
-                panel.plot(contestant["share"], place, "o", color=COLOURS[name], markersize=6 if name == "ours" else 4)
+                panel.plot(contestant["share"], place, "o", color=COLOURS[name], markersize=6 if name == OURS else 4)
     names = [f"{entry['op']}, {entry['what']}\n{size_of(entry)}" for entry in others]
     panel.set_yticks(range(len(others)), names, fontsize=7)
     panel.invert_yaxis()
@@ -88,12 +85,7 @@ def _rows(ledger: Ledger) -> Page:
 
 def _swap(ledger: Ledger) -> Page:
     """A step's milliseconds, and the hours of the paper's 100,000."""
-    found = [
-        (entry["what"], name, contestant)
-        for entry in entries(ledger, "swap")
-        for name, contestant in entry["contestants"].items()
-        if "ms" in contestant
-    ]
+    found = [(entry["what"], name, each) for entry in entries(ledger, "swap") for name, each in timed(entry).items()]
     page = Page(10.0, 1.2 + 0.36 * len(found), layout="constrained")
     axes = page.figure.subplots()
     times = [contestant["ms"] for _, name, contestant in found if name != "NumPy"]
@@ -125,7 +117,7 @@ def _lines(panel: Axes, found: list[Entry], over: str, measure: str, style: str)
             if entry["contestants"].get(name, {}).get(measure) is not None
         )
         if points:
-            line, front = {"color": COLOURS[name], "markersize": 3, "linewidth": 1.2}, 3 if name == "ours" else 2
+            line, front = {"color": COLOURS[name], "markersize": 3, "linewidth": 1.2}, 3 if name == OURS else 2
             panel.plot(*zip(*points, strict=True), style, zorder=front, **line)
 
 
@@ -137,14 +129,9 @@ def _finish(panel: Axes, ylabel: str) -> None:
         panel.set_ylim(bottom=0)
 
 
-def _timed(entry: Entry) -> list[str]:
-    """Who has a time."""
-    return [name for name, contestant in entry["contestants"].items() if "ms" in contestant]
-
-
 def _legend(page: Page, found: list[Entry]) -> None:
     """The colours of those who have a time."""
-    names = {name: None for entry in found for name in _timed(entry)}
+    names = {name: None for entry in found for name in timed(entry)}
     marks = [page.figure.axes[0].plot([], [], "o-", color=COLOURS[name], markersize=4)[0] for name in names]
     page.figure.legend(marks, list(names), loc="outside lower center", ncols=len(names), fontsize=8, frameon=False)
 

@@ -26,7 +26,7 @@ from minitransformer.gradcheck import error
 from .._checks import EXACT
 from . import peers
 from .cases import Case, cases
-from .machine import Machine
+from .machine import Machine, name_of
 
 TOLERANCE, TF32_TOLERANCE = 1e-5, 5e-3
 OUTPUT_FACTOR, GRADIENT_FACTOR = 2.0, 3.0
@@ -58,7 +58,7 @@ def check(op: str, dtype: torch.dtype, machine: Machine) -> Worst:
     """
     worst = {"error": 0.0, "of_allowed": 0.0}
     for case in cases_in(op, dtype, machine):
-        where = f"{str(dtype).removeprefix('torch.')}, {case.name}"
+        where = f"{name_of(dtype)}, {case.name}"
         try:
             with poisoned():
                 findings = list((adam_findings if op == "adam" else findings_of)(op, case, dtype, machine.device))
@@ -137,8 +137,7 @@ class Computed:
         """
 
         def given(array: np.ndarray, dtype: torch.dtype) -> Tensor:
-            tensor = _tensor(array, dtype, device)
-            return lie(tensor) if tensor.is_floating_point() else tensor
+            return lie(_tensor(array, dtype, device))
 
         arrays = {name: _rounded(array, dtype) for name, array in case.arrays.items()}
         tensors = [given(array, torch.float32 if name in exact else dtype) for name, array in arrays.items()]

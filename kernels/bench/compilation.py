@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -82,8 +83,11 @@ def compile_for(target: str) -> list[Row]:
 
 
 @contextmanager
-def pretending(target: str) -> Iterator[list[Any]]:
-    """Launches compile for `target` instead; each kernel is collected here with what was made of it."""
+def pretending(target: str, shared_memory: int = 0, warp_size: int = 0) -> Iterator[list[Any]]:
+    """Launches compile for `target` instead; each kernel is collected here with what was made of it.
+
+    The bytes of shared memory and the threads of a warp are those of `TARGETS` and `WARP_SIZES` unless given.
+    """
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
     from triton.runtime.jit import JITFunction
@@ -91,7 +95,7 @@ def pretending(target: str) -> Iterator[list[Any]]:
     from .. import tuning
 
     kind, arch = target.split(":")
-    gpu = GPUTarget(kind, int(arch) if kind == "cuda" else arch, WARP_SIZES.get(arch, 32))
+    gpu = GPUTarget(kind, int(arch) if kind == "cuda" else arch, warp_size or WARP_SIZES.get(arch, 32))
     launches: list[Any] = []
     launch: Any = JITFunction.run
 
@@ -104,7 +108,8 @@ def pretending(target: str) -> Iterator[list[Any]]:
     one_device = {"get_current_device": lambda: 0, "get_current_stream": lambda device: 0}  # all that compiling needs
     driver.set_active(cast(Any, SimpleNamespace(**one_device, get_current_target=lambda: gpu)))
     try:
-        with tuning.pretending(tuning.Capability(kind, gpu.arch, TARGETS[target] * tuning.KIBIBYTE)):
+        shared_memory = shared_memory or TARGETS[target] * tuning.KIBIBYTE
+        with tuning.pretending(tuning.Capability(kind, gpu.arch, shared_memory)):
             yield launches
     finally:
         setattr(JITFunction, "run", launch)  # noqa: B010
@@ -139,25 +144,27 @@ def _flat(kinds: Iterable[Any]) -> Iterator[str]:
 
 
 def _nvidia_usage(assembly: str, cubin: bytes) -> Row:
-    """Registers, and bytes of stack, where spills go, by NVIDIA's own tool, which Triton brings along.
+    """Registers, and bytes of stack, where spills go, by NVIDIA's own tool.
 
     Of kernels with Hopper's products also their loops: whether a product waits for another, PTX does not show.
     """
-    import tempfile
-
-    import triton
-
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     hopper = "wgmma" in assembly
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        command = [tool, "-res-usage", *(["-sass"] if hopper else []), file.name]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    said = said_by("cuobjdump", cubin, "-res-usage", *(["-sass"] if hopper else []))
     found = re.search(r"REG:(\d+) STACK:(\d+)", said)
     assert found is not None, said
     usage = {"registers": int(found[1]), "spilled": int(found[2])}
     return usage | {"loops": loops_of_products(said)} if hopper else usage
+
+
+def said_by(tool: str, cubin: bytes, *options: str) -> str:
+    """What one of NVIDIA's tools, which Triton brings along, says of machine code."""
+    import triton
+
+    path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / tool
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        return subprocess.run([path, *options, file.name], capture_output=True, text=True, check=True).stdout
 
 
 def loops_of_products(sass: str) -> list[Row]:

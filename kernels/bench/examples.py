@@ -16,6 +16,7 @@ from minitransformer.ops import Dropout
 from .._checks import EXACT
 from ..tuning import Tile
 from .cases import SMOOTHED, shapes
+from .machine import name_of
 
 DROPPING = {"dropout": Dropout(0.1, key=1)}
 
@@ -43,7 +44,7 @@ def examples(target: str) -> Iterator[Example]:
     for dtype in (torch.float32, torch.float16, torch.bfloat16)[: 2 if target == "cuda:75" else 3]:
         widths = WIDTHS if hopper and dtype != torch.float16 else FEW_WIDTHS
         for name, call in (*_rows(dtype, widths), *_attention(dtype, half, every_tile=hopper)):
-            yield f"{name}, {str(dtype).removeprefix('torch.')}", call
+            yield f"{name}, {name_of(dtype)}", call
 
 
 def call_of(op: str, dtype: torch.dtype, options: dict[str, Any], rows: tuple[int, ...] = (), **sizes: int) -> partial:
@@ -69,9 +70,8 @@ def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
     N = 64
     for C in widths:
         sizes = {"rows": (N,), "C": C, "n": C}
-        yield f"softmax, {C} wide", call_of("softmax", dtype, {}, **sizes)
-        yield f"layernorm, {C} wide", call_of("layernorm", dtype, {}, **sizes)
-        yield f"add_layernorm, {C} wide", call_of("add_layernorm", dtype, {}, **sizes)
+        for op in ("softmax", "layernorm", "add_layernorm"):
+            yield f"{op}, {C} wide", call_of(op, dtype, {}, **sizes)
         yield f"add_layernorm, dropout, {C} wide", call_of("add_layernorm", dtype, DROPPING, **sizes)
         yield f"dropout, {C} wide", call_of("dropout", dtype, DROPPING, **sizes)
         yield f"embedding, {C} wide", call_of("embedding", dtype, {"scale": 2.0}, (2, TIME), V=N, C=C)
@@ -88,13 +88,12 @@ def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
         yield "global_norm", partial(kernels.global_norm, flat)
 
 
-Case = tuple[int, int, str]
-"""Head widths of queries and of values, and a key of `OPTIONS`."""
-
 PADDING = {"key_mask": torch.ones(1, TIME, dtype=torch.bool)}
-
 OPTIONS = {"": {}, ", padding": PADDING, ", dropout": DROPPING, ", padding and dropout": PADDING | DROPPING}
 ALONE, PADDED, DROPPED, BOTH = OPTIONS
+
+Case = tuple[int, int, str]
+"""Head widths of queries and of values, and a key of `OPTIONS`."""
 
 USUAL: list[Case] = [(64, 64, ALONE), (64, 64, DROPPED), (128, 128, PADDED), (128, 128, BOTH)]
 UNUSUAL: list[Case] = [(80, 80, ALONE), (40, 72, BOTH), (256, 256, BOTH)]
@@ -112,18 +111,12 @@ TF32: list[Case] = [(64, 64, BOTH), (128, 128, PADDED), (128, 128, BOTH), (256, 
 def _attention(dtype: torch.dtype, half: torch.dtype, every_tile: bool) -> Iterator[Example]:
     """Calls of attention, with the default tiles, or with each that tuning may try and heads of many widths."""
     if dtype == half:
-        yield from _cases(dtype, MANY if every_tile else USUAL + UNUSUAL, every_tile=every_tile)
+        cases = [(case, "ieee") for case in (MANY if every_tile else USUAL + UNUSUAL)]
     elif dtype == torch.float16:
-        yield from _cases(dtype, USUAL[::3], every_tile=every_tile)
+        cases = [(case, "ieee") for case in USUAL[::3]]
     else:
-        yield from _cases(dtype, IEEE, every_tile=every_tile)
-        yield from _cases(dtype, TF32 if every_tile else TF32[1:], "tf32", every_tile=every_tile)
-
-
-def _cases(
-    dtype: torch.dtype, cases: list[Case], precision: str = "ieee", every_tile: bool = False
-) -> Iterator[Example]:
-    for D, DV, options in cases:
+        cases = [(case, "ieee") for case in IEEE] + [(case, "tf32") for case in TF32[0 if every_tile else 1 :]]
+    for (D, DV, options), precision in cases:
         chosen = OPTIONS[options] | {"precision": precision}
         call = call_of("attention", dtype, chosen, B=1, H=2, Tq=TIME, Tk=TIME, D=D, Dv=DV)
         widths = f"{D} wide" if D == DV else f"{D} and {DV} wide"

@@ -89,16 +89,16 @@ MODULE = "*"
 
 
 @cache
-def definitions(path: Path) -> dict[str, ast.stmt]:
-    """The functions, classes and constants at the top of a file, without docstrings."""
-    found: dict[str, ast.stmt] = {}
+def definitions(path: Path) -> dict[str, ast.AST]:
+    """The functions, classes and constants at the top of a file, without docstrings; all that is assigned to a name."""
+    found: dict[str, ast.AST] = {}
     for node in _tree(path).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found[node.name] = _without_docstrings(node)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = (part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
-            found |= dict.fromkeys(names, node)
+            names = {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+            found |= {name: ast.Module([found[name], node], []) if name in found else node for name in names}
     return found
 
 

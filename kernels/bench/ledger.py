@@ -26,6 +26,9 @@ Entry = dict[str, Any]
 
 OURS = "ours"
 
+FORWARD, BACKWARD, BOTH = "forward", "backward", "forward + backward"
+"""What is timed of a pair."""
+
 LATE = {"failed": NO_TIME}
 """What stands for a contestant until it is measured."""
 
@@ -81,6 +84,11 @@ def _as_checked(entry: Entry, ledger: Ledger) -> Entry:
     if "failed" not in ledger["ops"].get(entry["op"], {}) or OURS not in entry["contestants"]:
         return entry
     return entry | {"contestants": entry["contestants"] | {OURS: WRONG}}
+
+
+def timed(entry: Entry) -> dict[str, dict[str, Any]]:
+    """The contestants that have a time."""
+    return {name: found for name, found in entry["contestants"].items() if "ms" in found}
 
 
 def task_of(entry: Entry) -> str:

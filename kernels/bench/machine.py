@@ -49,8 +49,8 @@ class Machine:
     @property
     def dtypes(self) -> tuple[torch.dtype, ...]:
         """What kernels are checked in: the interpreter computes bfloat16 wrongly, and old GPUs have none."""
-        narrow = (torch.float16, torch.bfloat16) if self._has_bfloat16 else (torch.float16,)
-        return (torch.float32, *narrow)
+        has_bfloat16 = self.device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        return (torch.float32, torch.float16, torch.bfloat16)[: 3 if has_bfloat16 else 2]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -66,10 +66,6 @@ class Machine:
     def ops(self) -> Ops:
         """PyTorch's arithmetic there."""
         return kernels.torch_ops(self.device, self.dtype)
-
-    @property
-    def _has_bfloat16(self) -> bool:
-        return self.device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
     def size(self, full: T, tiny: T) -> T:
         """The size of a task: the one that is meant, or the one to rehearse with."""
@@ -141,6 +137,11 @@ class Machine:
             versions["hip" if torch.version.hip else "cuda"] = str(torch.version.hip or torch.version.cuda)
             versions["driver"] = _driver()
         return versions
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """ "float32" of `torch.float32`."""
+    return str(dtype).removeprefix("torch.")
 
 
 def _driver() -> str:

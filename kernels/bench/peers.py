@@ -5,22 +5,21 @@ Only the random bits of dropout are ours, where they have to be the same.
 
 from functools import partial
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from minitransformer.ops import Dropout
 
+from ..attention import attention_naive
 from ..eager.attention import attention_mask
-from ..eager.dropout import dropout_mask
+from ..eager.dropout import dropout_forward
+
+relu, softmax = F.relu, partial(F.softmax, dim=-1)
 
 
-def dropped(x: Tensor, dropout: Dropout | None) -> Tensor:
+def dropout(x: Tensor, dropout: Dropout | None) -> Tensor:
     """Our mask and scale, multiplied in."""
-    return x if dropout is None else x * dropout_mask(tuple(x.shape), dropout, x.device) * dropout.scale
-
-
-dropout, relu, softmax = dropped, F.relu, partial(F.softmax, dim=-1)
+    return dropout_forward(x, dropout)[0]
 
 
 def layernorm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
@@ -32,7 +31,7 @@ def add_layernorm(
     x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
 ) -> Tensor:
     """`LayerNorm(x + Dropout(sublayer_out))`, each by itself."""
-    return layernorm(x + dropped(sublayer_out, dropout), gamma, beta, eps)
+    return layernorm(x + dropout_forward(sublayer_out, dropout)[0], gamma, beta, eps)
 
 
 def embedding(ids: Tensor, table: Tensor, scale: float = 1.0) -> Tensor:
@@ -48,21 +47,9 @@ def attention(
     It draws dropout masks of its own, and its backends disagree about a query that sees nothing.
     """
     if dropout is not None or seen.get("key_mask") is not None:
-        return attention_formula(query, key, value, scale=scale, dropout=dropout, **seen)
+        return attention_naive(query, key, value, scale=scale, dropout=dropout, **seen)
     mask = attention_mask(query.shape[2], key.shape[2], query.device, **seen)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-
-
-def attention_formula(
-    query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: Dropout | None = None, **seen
-) -> Tensor:
-    """`softmax(scale · query keyᵀ) value` in the tensors' own dtype throughout; zeros where nothing is seen."""
-    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
-    mask = attention_mask(query.shape[2], key.shape[2], query.device, **seen)
-    if mask is None:
-        return dropped(softmax(scores), dropout) @ value
-    weights = softmax(scores.masked_fill(~mask, -torch.inf)).masked_fill(~mask, 0)
-    return dropped(weights, dropout) @ value
 
 
 def cross_entropy(

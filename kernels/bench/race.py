@@ -10,13 +10,11 @@ from torch import Tensor
 
 import kernels
 
-from .ledger import LATE, Entry
+from .ledger import BACKWARD, FORWARD, LATE, Entry
 from .machine import Call, Machine
 
 SETS = 2
 """How many sets of inputs take turns; each is meant to be larger than the cache."""
-
-FORWARD, BACKWARD, BOTH = "forward", "backward", "forward + backward"
 
 Found = dict[str, Any]
 """A time, `ms`, and what was found beside it."""

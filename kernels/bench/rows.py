@@ -5,7 +5,7 @@ The fused loss is counted in operations instead: its three products take most of
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,108 +23,94 @@ from ..layernorm import add_layernorm_unfused, layernorm_naive, layernorm_sweeps
 from ..linear_cross_entropy import linear_cross_entropy_naive
 from ..softmax import softmax_naive, softmax_online
 from . import peers
-from .cases import shapes
-from .ledger import OURS
+from .cases import SMOOTHED, is_elementwise, shapes
+from .ledger import BACKWARD, BOTH, FORWARD, OURS
 from .machine import Call, Machine
-from .race import BACKWARD, BOTH, FORWARD, Prepare, Task, of_autograd, of_function, of_pair, task
+from .race import Prepare, Task, of_autograd, of_function, of_pair, task
 
 RATE = 0.1
 DROPPING = {"dropout": Dropout(RATE, key=1)}
-LOSS = {"label_smoothing": 0.1, "ignore_index": 0}
 ADAM = {"lr": 1e-4, "beta1": 0.9, "beta2": 0.98, "eps": 1e-9}
 
 Size = dict[str, int]
+Directions = Mapping[str, Callable[[Size], float]]
+"""For each of a pair's directions, how many elements a size moves; of the fused loss, how many operations."""
 
-
-@dataclass(frozen=True)
-class Pair:
-    """The races of a pair: ours, its earlier rungs, PyTorch's function, the same compiled, and Liger's.
-
-    `work` says, for each of its directions, how many elements a size moves; of the fused loss, how many operations.
-    """
-
-    op: str
-    sizes: Sequence[Size]
-    work: Mapping[str, Callable[[Size], float]]
-    pytorch: Callable[..., Tensor]
-    rungs: Mapping[str, Mapping[str, Prepare]] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    liger: str = ""
-    liger_options: Mapping[str, Any] = field(default_factory=dict)
-
-    def tasks(self, machine: Machine) -> Iterator[Task]:
-        """Every direction of every size."""
-        for size in self.sizes:
-            for what, amount in self.work.items():
-                fused = self.op == "linear_cross_entropy"
-                work = {"flops": amount(size)} if fused else {"moved": float(amount(size) * machine.dtype.itemsize)}
-                contestants = {
-                    OURS: of_pair(self.op, what, **self.options),
-                    **self.rungs.get(what, {}),
-                    "PyTorch": of_autograd(self.pytorch, what),
-                    "torch.compile": of_autograd(machine.compiled(self.pytorch), what),
-                    **_liger(self.liger, what, self.liger_options),
-                }
-                draw = lambda size=size: _drawn(machine, self.op, size)  # noqa: E731
-                yield task(machine, self.op, what, size, work, draw, contestants)
+Rungs = Mapping[str, Mapping[str, Prepare]]
+"""For some of its directions, the earlier versions of our kernels."""
 
 
 def tasks(machine: Machine) -> Iterator[Task]:
     """All of them, op by op; those that targets name come first, in case that the time does not suffice."""
     yield from _adam(machine)
-    for pair in _pairs(machine):
-        yield from pair.tasks(machine)
 
-
-def _pairs(machine: Machine) -> Iterator[Pair]:
     def rows_of(*columns: int) -> list[Size]:
         return [{"rows": machine.size(2**27, 2**9) // width, "columns": width} for width in columns]
 
+    pair, both_ways = partial(_pair, machine), {FORWARD: _passes(2), BACKWARD: _passes(3)}
     widths = rows_of(*machine.size((512, 4096), (32,)))
-    naive = {"naive": of_function(lambda x: dropout_naive(x, RATE))}
-    yield Pair(  # forward alone: the backward is the same map
-        "dropout", rows_of(machine.size(512, 32)), {FORWARD: _passes(2)}, lambda x: F.dropout(x, RATE),
-        {FORWARD: naive}, DROPPING,
-    )  # fmt: skip
-    rungs = {"naive": of_function(layernorm_naive), "sweeps": of_function(layernorm_sweeps)}
-    yield Pair(
-        "layernorm", widths, {FORWARD: _passes(2), BACKWARD: _passes(3)}, peers.layernorm,
-        {FORWARD: rungs}, liger="liger_layer_norm", liger_options={"eps": 1e-5},
-    )  # fmt: skip
-    yield Pair(
-        "add_layernorm", widths, {FORWARD: _passes(3), BACKWARD: _passes(5)},
-        lambda x, sublayer_out, *rest: peers.layernorm(x + F.dropout(sublayer_out, RATE), *rest),
-        {FORWARD: {"unfused": of_function(lambda *inputs: add_layernorm_unfused(*inputs, **DROPPING))}}, DROPPING,
-    )  # fmt: skip
+    rungs: Rungs = {FORWARD: {"naive": of_function(lambda x: dropout_naive(x, RATE))}}
+    usual = rows_of(machine.size(512, 32))  # forward alone: the backward is the same map
+    yield from pair("dropout", usual, {FORWARD: _passes(2)}, lambda x: F.dropout(x, RATE), rungs, DROPPING)
+
+    rungs = {FORWARD: {"naive": of_function(layernorm_naive), "sweeps": of_function(layernorm_sweeps)}}
+    yield from pair("layernorm", widths, both_ways, peers.layernorm, rungs, {}, "liger_layer_norm", {"eps": 1e-5})
+
+    def dropped(x: Tensor, sublayer_out: Tensor, *rest: Tensor) -> Tensor:
+        return peers.layernorm(x + F.dropout(sublayer_out, RATE), *rest)
+
+    rungs = {FORWARD: {"unfused": of_function(partial(add_layernorm_unfused, **DROPPING))}}
+    yield from pair("add_layernorm", widths, {FORWARD: _passes(3), BACKWARD: _passes(5)}, dropped, rungs, DROPPING)
+
     sizes = machine.size([{"rows": 8192, "V": 37_000}, {"rows": 2048, "V": 128_000}], [{"rows": 8, "V": 50}])
-    yield Pair(
-        "cross_entropy", sizes, {FORWARD: _passes(1), BOTH: _passes(3)},
-        lambda *inputs: peers.cross_entropy(*inputs, **LOSS),
-        {BOTH: {"naive": of_function(lambda *inputs: cross_entropy_naive(*inputs, **LOSS))}}, LOSS,
-        "liger_cross_entropy", LOSS,
-    )  # fmt: skip
-    yield Pair(
-        "softmax", rows_of(*machine.size((128, 512, 2048, 8192, 32_768, 131_072), (16, 64))),
-        {FORWARD: _passes(2), BACKWARD: _passes(3)}, peers.softmax,
-        {FORWARD: {"naive": of_function(softmax_naive), "online": of_function(softmax_online)}}, liger="liger_softmax",
-    )  # fmt: skip
-    directions = {FORWARD: _passes(2), BACKWARD: _passes(3)}
-    yield Pair("relu", rows_of(machine.size(2048, 32)), directions, peers.relu)
+    rungs = {BOTH: {"naive": of_function(partial(cross_entropy_naive, **SMOOTHED))}}
+    passes, loss = {FORWARD: _passes(1), BOTH: _passes(3)}, partial(peers.cross_entropy, **SMOOTHED)
+    yield from pair("cross_entropy", sizes, passes, loss, rungs, SMOOTHED, "liger_cross_entropy", SMOOTHED)
+
+    sizes = rows_of(*machine.size((128, 512, 2048, 8192, 32_768, 131_072), (16, 64)))
+    rungs = {FORWARD: {"naive": of_function(softmax_naive), "online": of_function(softmax_online)}}
+    yield from pair("softmax", sizes, both_ways, peers.softmax, rungs, {}, "liger_softmax")
+
+    yield from pair("relu", rows_of(machine.size(2048, 32)), both_ways, peers.relu)
+
     N, V, C = machine.size((2**18, 37_000, 512), (32, 50, 32))
-    yield Pair(
-        "embedding", [{"rows": N, "V": V, "columns": C}],
-        {FORWARD: lambda size: 2 * N * C, BACKWARD: lambda size: (N + V) * C}, peers.embedding,
-        {BACKWARD: {"naive": _naive_embedding}},
-    )  # fmt: skip
-    names = ("rows", "C", "V")
-    sizes = machine.size([(25_088, 512, 37_000), (8192, 2048, 128_000)], [(16, 8, 50)])
-    yield Pair(
-        "linear_cross_entropy", [dict(zip(names, size, strict=True)) for size in sizes],
-        {BOTH: lambda size: 6.0 * size["rows"] * size["C"] * size["V"]},
-        lambda *inputs: peers.linear_cross_entropy(*inputs, **LOSS),
-        {BOTH: {"naive": of_function(lambda *inputs: linear_cross_entropy_naive(*inputs, **LOSS))}}, LOSS,
-        "liger_fused_linear_cross_entropy", LOSS,
-    )  # fmt: skip
+    moved = {FORWARD: lambda size: 2 * N * C, BACKWARD: lambda size: (N + V) * C}
+    sizes = [{"rows": N, "V": V, "columns": C}]
+    yield from pair("embedding", sizes, moved, peers.embedding, {BACKWARD: {"naive": _naive_embedding}})
+
+    shapes = machine.size([(25_088, 512, 37_000), (8192, 2048, 128_000)], [(16, 8, 50)])
+    sizes = [{"rows": N, "C": C, "V": V} for N, C, V in shapes]
+    products = {BOTH: lambda size: 6.0 * size["rows"] * size["C"] * size["V"]}
+    rungs = {BOTH: {"naive": of_function(partial(linear_cross_entropy_naive, **SMOOTHED))}}
+    loss = partial(peers.linear_cross_entropy, **SMOOTHED)
+    liger = "liger_fused_linear_cross_entropy"
+    yield from pair("linear_cross_entropy", sizes, products, loss, rungs, SMOOTHED, liger, SMOOTHED)
+
+
+def _pair(
+    machine: Machine,
+    op: str,
+    sizes: Sequence[Size],
+    directions: Directions,
+    pytorch: Callable[..., Tensor],
+    rungs: Mapping[str, Mapping[str, Prepare]] = {},
+    options: Mapping[str, Any] = {},
+    liger: str = "",
+    liger_options: Mapping[str, Any] = {},
+) -> Iterator[Task]:
+    """The races of a pair: ours, its earlier rungs, PyTorch's function, the same compiled, and Liger's."""
+    for size in sizes:
+        for what, amount in directions.items():
+            fused = op == "linear_cross_entropy"
+            work = {"flops": amount(size)} if fused else {"moved": float(amount(size) * machine.dtype.itemsize)}
+            contestants = {
+                OURS: of_pair(op, what, **options),
+                **rungs.get(what, {}),
+                "PyTorch": of_autograd(pytorch, what),
+                "torch.compile": of_autograd(machine.compiled(pytorch), what),
+                **_liger(liger, what, liger_options),
+            }
+            yield task(machine, op, what, size, work, partial(_drawn, machine, op, size), contestants)
 
 
 def _passes(count: int) -> Callable[[Size], float]:
@@ -135,7 +121,7 @@ def _passes(count: int) -> Callable[[Size], float]:
 def _drawn(machine: Machine, op: str, size: Size) -> tuple[tuple, Tensor | None]:
     """Inputs of a pair, and the gradient that its output receives: none for a loss, whose is 1. No id is ignored."""
     rows, width = size["rows"], size.get("columns", size.get("C", 1))
-    leading = (rows, width) if op == "relu" else (rows,)
+    leading = (rows, width) if is_elementwise(op) else (rows,)
     inputs = {}
     for argument, shape in shapes(op, leading, N=rows, C=width, n=width, V=size.get("V", 1)).items():
         drawn = machine.randint(1, size["V"], *shape) if argument.kind == "ids" else machine.randn(*shape)
@@ -183,8 +169,10 @@ def _adam(machine: Machine) -> Iterator[Task]:
         "PyTorch, fused": optimizer(fused=True),
         "torch.compile": of_function(machine.compiled(naive)),
     }
-    draw = lambda: ((flat(), flat(), flat(), flat().abs()), None)  # noqa: E731
-    yield task(machine, "adam", "step", {"P": P}, {"moved": 28.0 * P}, draw, contestants)
+    work = {"moved": 28.0 * P}
+    yield task(
+        machine, "adam", "step", {"P": P}, work, lambda: ((flat(), flat(), flat(), flat().abs()), None), contestants
+    )
     contestants = {
         OURS: of_function(kernels.global_norm),
         "PyTorch": of_function(torch.linalg.vector_norm),

@@ -153,7 +153,7 @@ class Run:
 
     def _compile(self, names: Sequence[str]) -> None:
         """On all cores. What fails here is compiled where it is launched, and fails there."""
-        if self.machine["target"] is None:
+        if self.machine["shapes"] is None:
             return  # the interpreter compiles nothing
         counts, cores = [], available_cores()
 
@@ -165,7 +165,7 @@ class Run:
 
         try:
             with tempfile.TemporaryDirectory() as claims:
-                job = Job(work.compile, (self.machine["target"], self.smoke, names, Path(claims)))
+                job = Job(work.compile, (self.machine["shapes"], names, Path(claims)))
                 self._supervise("compile", [job] * cores, hear, at_once=cores)
         except OSError as error:
             print(f"compiling ahead: {message_of(error)}", file=sys.stderr)
@@ -256,7 +256,8 @@ class Run:
         if failed is not None and (died or name == OURS):
             self._fail(f"{ledger.task_of(entry)}; {name}: {failed}")
         if died or rounds.settled(number):
-            times = (_in_words(name, found) for name, found in entry["contestants"].items() if found != LATE)
+            tried = {name: found for name, found in entry["contestants"].items() if found != LATE}
+            times = (f"{name} {ledger.number(f['ms'])} ms" if "ms" in f else f"{name} –" for name, f in tried.items())
             print(f"{ledger.task_of(entry)}: {'; '.join(times)}", flush=True)
             self._write()
 
@@ -318,7 +319,3 @@ class Run:
             self._fail(f"the pictures of {path}: {reason_of(error)}")
         if not self.smoke and path.parent.resolve() != RESULTS:
             print(f"to keep it, bring it into {RESULTS} and run python -m kernels.bench.report")
-
-
-def _in_words(name: str, found: dict[str, Any]) -> str:
-    return f"{name} {ledger.number(found['ms'])} ms" if "ms" in found else f"{name} –"

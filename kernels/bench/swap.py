@@ -87,27 +87,25 @@ def tasks(machine: Machine) -> Iterator[Task]:
     size, work = {"sentences": setting.sentences, "length": setting.length}, {"flops": setting.flops}
     numpy = cache(lambda: _numpy(setting))  # once in a process, when somebody needs it
 
-    def timed(start: Callable[..., Sequence[Call]], **beside: Any) -> Callable[[Bench], Found]:
-        return lambda bench: bench.timed(lambda: start(truth=numpy()[0]), **work) | beside
+    def alone(what: str, who: str, start: Callable[..., Sequence[Call]] | None = None, **beside: Any) -> Task:
+        def measure(bench: Bench) -> Found:
+            truth, found = numpy()
+            if start is None:
+                found = found | bench.rates(found["ms"], setting.flops)
+            else:
+                found = bench.timed(partial(start, truth=truth), **work)
+            return found | beside | {"hours": found["ms"] * STEPS / 3.6e6}
 
-    def estimated(bench: Bench) -> Found:
-        _, found = numpy()
-        return found | bench.rates(found["ms"], setting.flops)
+        return Task("training step", what, size, work, {who: measure})
 
-    def with_hours(measure: Callable[[Bench], Found], bench: Bench) -> Found:
-        found = measure(bench)
-        return found | {"hours": found["ms"] * STEPS / 3.6e6}
-
-    measures = {(NUMPY, NUMPY): estimated}
+    yield alone(NUMPY, NUMPY)
     for name, ops in tables.items():
-        measures[name, OURS] = timed(partial(_ours, setting, ops, captured=False))
+        yield alone(name, OURS, partial(_ours, setting, ops, captured=False))
     # A replay allocates nothing: what it needs, the graph has kept.
     last = list(tables.values())[-1]
-    measures[GRAPH, OURS] = timed(partial(_ours, setting, last, captured=True), peak_mb=None)
+    yield alone(GRAPH, OURS, partial(_ours, setting, last, captured=True), peak_mb=None)
     for name, compiled in ((EAGER, False), (COMPILED, True)):
-        measures[name, PYTORCH] = timed(partial(_pytorch, setting, machine, compiled=compiled))
-    for (name, who), measure in measures.items():
-        yield Task("training step", name, size, work, {who: partial(with_hours, measure)})
+        yield alone(name, PYTORCH, partial(_pytorch, setting, machine, compiled=compiled))
 
 
 @dataclass(frozen=True)

@@ -33,19 +33,22 @@ def look(smoke: bool) -> Iterator[dict[str, Any]]:
     except (ModuleNotFoundError, RuntimeError) as error:
         yield {"refused": str(error)}
         return
-    target = None
-    if machine.device == "cuda":
-        from .ahead import Target
+    from .machine import name_of
 
-        target = asdict(Target.of(machine))
     yield {
         "device": machine.device,
         "name": machine.name,
         "versions": machine.versions(),
-        "dtypes": [str(dtype).removeprefix("torch.") for dtype in machine.dtypes],
+        "dtypes": [name_of(dtype) for dtype in machine.dtypes],
         "at_once": machine.processes,
-        "target": target,
+        "shapes": _shapes(machine) if machine.device == "cuda" else None,
     }
+
+
+def _shapes(machine: "Machine") -> dict[str, Any]:
+    from .ahead import shapes_of
+
+    return asdict(shapes_of(machine))
 
 
 def compute(smoke: bool) -> Iterator[bool]:
@@ -53,11 +56,11 @@ def compute(smoke: bool) -> Iterator[bool]:
     yield _machine(smoke).works()
 
 
-def compile(target: dict[str, Any], smoke: bool, sections: Sequence[str], claims: Path) -> Iterator[int]:
+def compile(shapes: dict[str, Any], sections: Sequence[str], claims: Path) -> Iterator[int]:
     """Compile ahead; the message is how many kernels it was."""
-    from .ahead import Target, compile_ahead
+    from .ahead import Shapes, compile_ahead
 
-    yield compile_ahead(Target(**target), smoke, sections, claims)
+    yield compile_ahead(Shapes(**shapes), sections, claims)
 
 
 def check(smoke: bool, op: str, dtype: str) -> Iterator[dict[str, Any]]:

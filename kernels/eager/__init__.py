@@ -1,10 +1,10 @@
 """The ops in PyTorch's own arithmetic, without its autograd: on a CPU, a GPU or Apple's, in any floating dtype.
 
-Names, formulas and errors are those of `minitransformer.ops`, so that the two can be read side by side; what the
-formulas mean is said there. float16 and bfloat16 are widened to float32 wherever a sum is taken.
-Autograd is not needed, and not in the way: it follows these functions as it follows all that PyTorch computes.
+Names, formulas and errors are those of `minitransformer.ops`, which also explains the formulas: read the two side by
+side. float16 and bfloat16 are widened to float32 for every sum.
+Autograd is not needed, but it works: it follows these functions as it follows all of PyTorch's operations.
 """
-# ruff: noqa: F401 - `kernels.tables` makes a table of whatever is imported here
+# ruff: noqa: F401 - `kernels.tables` makes a table of everything that is imported here
 
 from .adam import adam_step, global_norm
 from .additive_attention import additive_attention_backward, additive_attention_forward

@@ -29,7 +29,7 @@ def adam_step(
     check_shadow(shadow, data)
     if not isinstance(step, Tensor) and step < 1:
         raise ValueError(f"step is {step}, expected 1 or more: Adam's bias correction divides by 1 − β^step")
-    # Scalars in float64, in which β^step is exact enough; those without axes leave the arrays' dtype as it is.
+    # Scalars are float64, in which β^step is exact enough; a tensor without axes does not change the arrays' dtype.
     wide = _widest(data)
     number, lr, grad_scale = (n.reshape(()).to(wide) if isinstance(n, Tensor) else n for n in (step, lr, grad_scale))
     root_correction = (1 - beta2**number) ** 0.5
@@ -44,10 +44,10 @@ def adam_step(
 
 @declared
 def global_norm(grad: Tensor) -> Tensor:
-    """`√Σ grad²`, a scalar in device memory; summed in float64 where the device has it."""
+    """`√Σ grad²`, a scalar in device memory; summed in float64 if the device has it."""
     return torch.linalg.vector_norm(grad, dtype=_widest(grad))
 
 
 def _widest(tensor: Tensor) -> torch.dtype:
-    """What the tensor's device has: Apple's has no float64."""
+    """The widest floating dtype of the tensor's device: Apple's GPUs have no float64."""
     return torch.float32 if tensor.device.type == "mps" else torch.float64

@@ -1,4 +1,4 @@
-"""The array plumbing that layers and models need, on one device."""
+"""Making, moving and joining tensors on one device: the counterpart of `minitransformer.ops.arrays`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 SMALL_K = 16
-"""Up to here `topk` takes the maximum k times; beyond, it sorts."""
+"""Up to this k, `topk` takes the maximum k times; for larger k it sorts."""
 
 
 def plumbing(device: torch.device, dtype: torch.dtype) -> dict[str, Callable[..., Any]]:
@@ -22,11 +22,11 @@ def plumbing(device: torch.device, dtype: torch.dtype) -> dict[str, Callable[...
         return data.to(device, None if dtype is None else dtype_of(dtype))
 
     def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Tensor:
-        """Zeros; PyTorch aligns them to 64 bytes or more."""
+        """Zeros on the device; PyTorch aligns them to 64 bytes or more."""
         return torch.zeros(shape, dtype=dtype_of(dtype), device=device)
 
     def activations(data: Tensor) -> Tensor:
-        """A copy of float32 parameters in the dtype of the activations; `data` itself where they are no narrower."""
+        """A copy of float32 parameters in the dtype of activations; `data` itself unless activations are narrower."""
         return data.to(dtype) if dtype.itemsize < data.dtype.itemsize and dtype.itemsize == 2 else data
 
     return {
@@ -44,7 +44,7 @@ def plumbing(device: torch.device, dtype: torch.dtype) -> dict[str, Callable[...
 
 
 def dtype_of(dtype: Any) -> torch.dtype:
-    """`torch.float32` of "float32", of `np.float32` and of itself. Raises `TypeError` for what PyTorch doesn't have."""
+    """PyTorch's dtype for "float32", `np.float32`, `torch.float32` or their like; `TypeError` for types it lacks."""
     if isinstance(dtype, torch.dtype):
         return dtype
     name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
@@ -55,7 +55,7 @@ def dtype_of(dtype: Any) -> torch.dtype:
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray:
-    """The tensor in host memory; bfloat16, which NumPy doesn't have, as float32."""
+    """The tensor as an array in host memory; bfloat16, which NumPy doesn't have, becomes float32."""
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
 
 
@@ -70,16 +70,16 @@ def cast(tensor: Tensor, dtype: Any) -> Tensor:
 
 
 def take(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
-    """`x`'s slices at `indices` along `axis`, copied."""
+    """Copies the slices of `x` at `indices` along `axis`."""
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
     return torch.index_select(x, axis, indices.reshape(-1)).reshape(shape)
 
 
 def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The `k` largest of the last axis and their indices, `(..., k)`, sorted.
+    """The `k` largest elements of the last axis and their indices, `(..., k)` each, the largest first.
 
-    Ties go to the smaller index (`torch.topk` promises nothing of them); NaN is the largest of all. Raises `ValueError`
-    unless 1 ≤ k ≤ the length of the last axis.
+    Of equal elements the one with the smaller index comes first (`torch.topk` does not promise an order); NaN is the
+    largest of all. Raises `ValueError` unless 1 ≤ k ≤ the length of the last axis.
     """
     n = x.shape[-1] if x.ndim else 0
     if not 1 <= k <= n:
@@ -91,7 +91,7 @@ def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     places = torch.arange(n, device=x.device)
     values, indices = [], []
     for _ in range(k):
-        # What was taken is −inf like any that always was: among equals the smallest index that is left.
+        # Elements taken before are −inf here, like any that always were: so choose only among those that are left.
         highest = x.masked_fill(~left, -torch.inf).amax(-1, keepdim=True)
         best = torch.where(left & ((x == highest) | x.isnan()), places, n).amin(-1, keepdim=True)
         values.append(x.gather(-1, best))

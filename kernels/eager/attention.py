@@ -15,7 +15,7 @@ from .softmax import softmax_backward, softmax_forward
 def attention_from(softmax: Pair) -> Pair:
     """Attention made of two products and any softmax pair; scores and weights are stored, `(B, H, Tq, Tk)` each.
 
-    So a softmax kernel reaches the whole model: `dataclasses.replace(ops, attention=attention_from(softmax))`.
+    With it a whole model uses a softmax kernel: `dataclasses.replace(ops, attention=attention_from(softmax))`.
     """
 
     @declared
@@ -80,7 +80,7 @@ def attention_mask(
 ) -> Tensor | None:
     """`True` = may attend; broadcasts to `(B, H, Tq, Tk)`, `None` if all: see `minitransformer.ops.attention_mask`.
 
-    `keys` are those that the mask is for, where not for all.
+    `keys` selects the keys that the mask is for, by default all.
     """
     mask = None
     if causal or window is not None:

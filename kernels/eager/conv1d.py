@@ -23,7 +23,7 @@ def conv1d_forward(x: Tensor, weight: Tensor, bias: Tensor | None, *, padding: s
 
 
 def conv1d_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Gradients `(dx, dweight, dbias)`: a position gets the sum of what the K windows that it stands in send."""
+    """Gradients `(dx, dweight, dbias)`: a position gets the sum of the gradients of the K windows that hold it."""
     linear_cache, padded_shape, left, time, weight_shape, shape = cache
     check_gradient("dy", dy, shape, linear_cache[0].dtype, linear_cache[0].device)
     dwindows, dweight, dbias = linear_backward(dy, linear_cache)

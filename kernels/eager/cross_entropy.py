@@ -17,7 +17,7 @@ def cross_entropy_forward(
 ) -> tuple[Tensor, tuple]:
     """`−Σ_v q_v log softmax(logits)_v`, averaged over the targets that count, `q = (1 − ε)·onehot + ε/V`.
 
-    logits `(..., V)`, targets `(...)` → a scalar, float32 where logits are narrower; 0 where no target counts.
+    logits `(..., V)`, targets `(...)` → a scalar, float32 if logits are narrower; 0 if no target counts.
     """
     ids, counted = _targets(targets, logits.shape[-1], label_smoothing, ignore_index)  # (N,)
     rows = logits.reshape(-1, logits.shape[-1])  # (N, V)
@@ -27,7 +27,7 @@ def cross_entropy_forward(
 
 
 def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
-    """`dlogits = dloss · (softmax(logits) − q) / N`, N the targets that count; zero where a target is ignored."""
+    """`dlogits = dloss · (softmax(logits) − q) / N` for N targets that count; zero where a target is ignored."""
     log_probs, ids, counted, count, shape, dtype, label_smoothing = cache
     drows = _dlogits(log_probs, ids, counted, label_smoothing)
     drows *= dloss / count
@@ -56,11 +56,11 @@ def linear_cross_entropy_forward(
         block_loss, log_probs = _losses(x[block] @ table.mT, ids[block], counted[block], label_smoothing)
         loss += block_loss
         if dx is not None and dtable is not None:
-            with torch.no_grad():  # these gradients are ours: autograd, if it follows the loss, takes its own
+            with torch.no_grad():  # these gradients are ours; if autograd follows the loss, it computes its own
                 dlogits = _dlogits(log_probs, ids[block], counted[block], label_smoothing).to(x.dtype)
                 dx[block] = dlogits @ table  # logits = x @ tableᵀ
                 add_product(dtable, dlogits.mT, x[block])
-    if dx is not None and dtable is not None:  # not before: of most probabilities float16 has no 25,000th
+    if dx is not None and dtable is not None:  # not earlier: a 25,000th of most probabilities is 0 in float16
         dx /= count
         dtable /= count
     return loss / count, None if dx is None else (dx, dtable, table.dtype)
@@ -69,7 +69,7 @@ def linear_cross_entropy_forward(
 def linear_cross_entropy_backward(
     dloss: Tensor | float, cache: tuple | None, out: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Gradients `(dx, dtable)`: the forward's, times dloss; `out=` adds dtable into that tensor and returns it."""
+    """Gradients `(dx, dtable)`: the forward's times dloss; `out=` adds dtable into this tensor and returns it."""
     if cache is None:
         raise ValueError("the forward was called with with_grad=False and kept no gradient")
     dx, dtable, dtype = cache
@@ -79,7 +79,7 @@ def linear_cross_entropy_backward(
 
 
 def _losses(logits: Tensor, ids: Tensor, counted: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
-    """The summed loss of rows of logits `(N, V)`, and their log-probabilities."""
+    """The sum of the losses of logits `(N, V)`, and their log-probabilities."""
     log_probs = log_softmax(logits)
     losses = -(1 - label_smoothing) * log_probs.gather(1, ids.clamp(min=0)[:, None])[:, 0]
     if label_smoothing:  # 0 times the −inf of a token that is ruled out would be NaN
@@ -101,8 +101,8 @@ def _targets(
 ) -> tuple[Tensor, Tensor]:
     """Flat targets in int64 for a vocabulary, and whether they count.
 
-    0 stands for one that does not count, which may be no token at all; −1 for one that should be a token and is none,
-    which on a GPU the host does not see.
+    A target that does not count becomes 0, since it may lie outside the vocabulary. One that counts but lies outside
+    becomes −1: on a GPU the host cannot raise an error for it.
     """
     ignore_index = check_loss_options(label_smoothing, ignore_index)
     flat = targets.reshape(-1).to(torch.int64)

@@ -12,7 +12,7 @@ from minitransformer.ops.dropout import GOLDEN
 from .._checks import check_gradient, check_key, check_rows_numbered, declared
 
 LOW_32 = 0xFFFFFFFF
-"""PyTorch has no arithmetic on uint32: numbers below 2³² are kept in int64, and cut after each product."""
+"""PyTorch has no arithmetic on uint32: numbers below 2³² are kept in int64, and cut to 32 bits after each product."""
 
 
 @declared
@@ -34,7 +34,7 @@ def dropout_backward(dy: Tensor, cache: tuple | None) -> Tensor:
 
 
 def dropout_mask(shape: tuple[int, ...], dropout: Dropout, device: torch.device) -> Tensor:
-    """The boolean mask, `True` = kept, of an x of that shape: the same bits as the reference's."""
+    """The boolean mask, `True` = kept, for an x of this shape: the same as the reference's."""
     if not 1 <= len(shape) <= 4:
         raise ValueError(f"x has {len(shape)} axes, expected (N, C), (B, T, C) or (B, H, Tq, Tk)")
     rows = _row_hashes(shape[:-1], dropout, device)  # (...)
@@ -44,7 +44,7 @@ def dropout_mask(shape: tuple[int, ...], dropout: Dropout, device: torch.device)
 
 
 def _row_hashes(shape: tuple[int, ...], dropout: Dropout, device: torch.device) -> Tensor:
-    """The key's low half, each coordinate and the key's high half, mixed in turn; coordinates broadcast to `shape`."""
+    """A hash for each row: the key's low half, each coordinate and the key's high half, mixed one after the other."""
     sentence, position = dropout.sentence, dropout.position
     if np.ndim(sentence) or np.ndim(position):
         sentence, position = (torch.as_tensor(n, dtype=torch.int64, device=device) for n in (sentence, position))
@@ -57,7 +57,7 @@ def _row_hashes(shape: tuple[int, ...], dropout: Dropout, device: torch.device) 
             for axis, length in enumerate(lengths)
         ]
         coordinates = [axes[0] + sentence, *axes[1:-1], axes[-1] + position]
-    # Numbers stay numbers: as tensors they would have to be brought to the device, which a graph can't capture.
+    # Numbers stay numbers: as tensors they would have to be copied to the device, which a graph can't capture.
     hashes: Any
     hashes, high = _halves(dropout.key)
     for coordinate in (*coordinates, high):
@@ -74,7 +74,7 @@ def _halves(key: int | Tensor) -> tuple[int | Tensor, int | Tensor]:
 
 
 def _mix(x: Tensor) -> Tensor:
-    """`lowbias32` on numbers below 2³² in int64; a product that overflows is right in its low half all the same."""
+    """`lowbias32` on numbers below 2³² in int64; even if a product overflows, its low half is right."""
     x = x ^ (x >> 16)
     x = (x * 0x7FEB352D) & LOW_32
     x = x ^ (x >> 15)

@@ -43,6 +43,6 @@ def sigmoid_backward(dy: Tensor, cache: Tensor) -> Tensor:
 
 
 def _received(dy: Tensor, y: Tensor) -> Tensor:
-    """dy, which must be like y."""
+    """Returns dy. Raises unless it has the shape, dtype and device of y."""
     check_gradient("dy", dy, y.shape, y.dtype, y.device)
     return dy

@@ -8,9 +8,9 @@ from .._checks import check_gradient, check_out, declared
 
 @declared
 def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[Tensor, tuple]:
-    """`y = scale · table[ids]`; ids `(...)`, table `(V, C)` → y `(..., C)`, a row of NaN for an id that is none."""
+    """`y = scale · table[ids]`; ids `(...)`, table `(V, C)` → y `(..., C)`, a row of NaN for a wrong id."""
     ids = ids.to(torch.int64)  # PyTorch takes uint8 for a mask
-    known = (ids >= 0) & (ids < len(table))  # on a GPU the host does not look, and PyTorch takes −1 for the last row
+    known = (ids >= 0) & (ids < len(table))  # the host does not check ids on a GPU; for PyTorch −1 is the last row
     ids = torch.where(known, ids, 0)
     y = table[ids]
     if scale != 1.0:
@@ -19,7 +19,7 @@ def embedding_forward(ids: Tensor, table: Tensor, scale: float = 1.0) -> tuple[T
 
 
 def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> Tensor:
-    """`dtable[i] = scale · Σ dy[n]` over all n with `ids[n] = i`; `out=` adds into that tensor and returns it."""
+    """`dtable[i] = scale · Σ dy[n]` over all n with `ids[n] = i`; `out=` adds into this tensor and returns it."""
     ids, known, table_shape, dtype, scale = cache
     check_gradient("dy", dy, (*ids.shape, table_shape[1]), dtype, ids.device)
     if out is None:
@@ -27,5 +27,5 @@ def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> T
     else:
         total = check_out("out", out, table_shape, dtype, dy.device)
     rows = (dy.to(total.dtype) * scale).masked_fill_(~known[..., None], 0).reshape(-1, table_shape[1])
-    # Not index_add_, whose sums come in another order each time on a GPU.
+    # Not index_add_, which on a GPU adds in another order each time.
     return total.index_put_((ids.reshape(-1),), rows, accumulate=True)

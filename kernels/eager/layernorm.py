@@ -11,7 +11,7 @@ from .softmax import widened
 
 @declared
 def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> tuple[Tensor, tuple]:
-    """`y = gamma · (x − mean) / √(var + eps) + beta` over the last axis of x `(..., C)`, the variance biased."""
+    """`y = gamma · (x − mean) / √(var + eps) + beta` over the last axis of x `(..., C)`; the variance is biased."""
     centred = widened(x) - widened(x).mean(-1, keepdim=True)
     rstd = (centred.square().mean(-1, keepdim=True) + eps).rsqrt()  # (..., 1)
     normed = centred * rstd
@@ -35,7 +35,7 @@ def layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor
 def add_layernorm_from(layernorm: Pair) -> Pair:
     """The paper's Add & Norm, `LayerNorm(x + Dropout(sublayer_out))`, made of any layernorm pair.
 
-    So a layernorm kernel reaches the whole model:
+    With it a whole model uses a layernorm kernel:
     `dataclasses.replace(ops, add_layernorm=add_layernorm_from(layernorm))`.
     """
 

@@ -1,4 +1,4 @@
-"""The affine map: PyTorch's matrix product (cuBLAS, MKL), which a kernel of our own would not beat."""
+"""The affine map: PyTorch's matrix product (cuBLAS, MKL); a kernel of our own would not be faster."""
 
 import torch
 from torch import Tensor
@@ -31,14 +31,13 @@ def linear_backward(
     check_out("out's dweight", dweight, weight.shape, dy.dtype, dy.device)
     add_product(dweight, rows.mT, dy)
     if has_bias:
-        assert dbias is not None
-        check_out("out's dbias", dbias, weight.shape[1:], dy.dtype, dy.device)
+        dbias = check_out("out's dbias", dbias, weight.shape[1:], dy.dtype, dy.device)
         dbias += dy.sum(0, dtype=dbias.dtype)  # y += bias
     return dx, dweight, dbias
 
 
 def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """`total += a @ b`, the total as wide as the product's sums are: float32 for narrower a and b."""
+    """`total += a @ b`, where total has the dtype of the product's sums: float32 for narrower a and b."""
     if a.dtype == total.dtype:
         total.addmm_(a, b)
     elif (total.is_cuda or total.is_meta) and total.dtype == torch.float32:

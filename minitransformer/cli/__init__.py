@@ -1,8 +1,8 @@
 """The command line: `python -m minitransformer <command>`, also installed as `minitransformer`.
 
-A command is a module: its docstring is what `--help` says, `add_options` says what it takes, and `run` does it and
-returns the exit status: 0 for success, 1 where `check` finds a wrong gradient, 2 for an error that the user can mend
-(one line on standard error), 130 after Ctrl-C. A bug keeps its traceback, and `MINITRANSFORMER_DEBUG=1` shows every
+Each command is a module. Its docstring is the text of `--help`, `add_options` declares its options, and `run` runs it
+and returns the exit status: 0 for success, 1 if `check` finds a wrong gradient, 2 for an error that the user can mend
+(one line on standard error), 130 after Ctrl-C. A bug shows its traceback; `MINITRANSFORMER_DEBUG=1` shows every
 traceback.
 """
 
@@ -49,9 +49,9 @@ def build_parser() -> Parser:
 def main(
     argv: Sequence[str] | None = None, parser: Callable[[], Parser] = build_parser, program: str = "minitransformer"
 ) -> int:
-    """Run one command, from `sys.argv` unless given; returns the exit status.
+    """Run one command, by default that of `sys.argv`; returns the exit status.
 
-    parser, program  of a command that is not in this package: its parser, and the package that it is in
+    A command line of another package passes the function that makes its parser, and the package's name as `program`.
     """
     try:
         prepare_streams()

@@ -19,7 +19,7 @@ HELP = "average the weights of several checkpoints"
 
 
 def add_options(parser: Parser) -> None:
-    """What it takes."""
+    """Declare the options of `average`."""
     help_text = "checkpoints, or one folder with --last"
     paths = add_option(parser, "checkpoints", "CHECKPOINT", path_name, help_text, nargs="+")
     add_option(parser, "--last", "N", positive_int, "take the last N checkpoints in the folder")
@@ -28,7 +28,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Average, save and say what was taken."""
+    """Average the checkpoints, save the result and say which steps are in it."""
     paths = [Path(path) for path in args.checkpoints]
     if args.last is not None:
         paths = last_checkpoints(paths, args.last)
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_paths(output: Path, paths: list[Path]) -> None:
-    """Raise ValueError if a checkpoint is given twice, or the average is named like a training's own checkpoint."""
+    """Raise ValueError if a checkpoint is given twice, or the output has the name of a training's own checkpoint."""
     for path in paths:
         if sum(path == other or is_same_file(path, other) for other in paths) > 1:
             raise ValueError(f"{path} is given twice: an average takes each checkpoint once")
@@ -50,7 +50,7 @@ def check_paths(output: Path, paths: list[Path]) -> None:
 
 
 def last_checkpoints(folders: list[Path], count: int) -> list[Path]:
-    """The last `count` checkpoints in the one folder given; raises ValueError where there are fewer."""
+    """The last `count` checkpoints in the one folder given. Raises ValueError if there are fewer."""
     if len(folders) != 1 or not folders[0].is_dir():
         raise ValueError(f"--last takes one folder, got {' '.join(map(str, folders))}")
     paths = list_checkpoints(folders[0])

@@ -1,4 +1,4 @@
-"""`--backend`, `--dtype` and `--device`: what computes, in which numbers, and where."""
+"""The options `--backend`, `--dtype` and `--device`: which library computes, in which numbers, and where."""
 
 import argparse
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ DTYPES = {
     "torch": ("float32", "float64", "bfloat16", "float16"),
     "triton": ("float32", "bfloat16", "float16"),
 }
-"""The types of activations, the default first. Parameters are float64 beside float64, float32 beside all others."""
+"""The types of activations, the default first. Parameters are float64 with float64, and float32 with all others."""
 
 
 @dataclass(frozen=True)
 class Backend:
-    """What a model is made with: a table of ops and the dtype of the parameters. As a string: what to tell the user."""
+    """A table of ops and the dtype of parameters, to make a model with; `str` gives a description for the user."""
 
     ops: Ops = numpy_ops
     dtype: str = "float32"
@@ -27,7 +27,7 @@ class Backend:
         return self.description
 
     def memory(self) -> int | None:
-        """The bytes of memory where the backend computes, or None if unknown."""
+        """The bytes of memory of the device that computes, or None if unknown."""
         if not self.device.startswith("cuda"):
             return memory_limit()
         from kernels import availability
@@ -39,7 +39,7 @@ NUMPY = Backend()
 
 
 def add_backend_options(parser: argparse._ActionsContainer) -> None:
-    """The three options."""
+    """Add the three options."""
     help_text = "NumPy (default), PyTorch's arithmetic, or the project's Triton kernels on a GPU"
     parser.add_argument("--backend", choices=tuple(DTYPES), default="numpy", help=help_text)
     help_text = "numbers to compute with (default: float32); on a GPU bfloat16 to train, float16 too to translate"
@@ -49,7 +49,7 @@ def add_backend_options(parser: argparse._ActionsContainer) -> None:
 
 
 def chosen_backend(args: argparse.Namespace) -> Backend:
-    """The backend that the options name. Raises ValueError where it can't be had, saying what works instead."""
+    """The backend that the options name. Raises ValueError, saying what works instead, if it is not available."""
     dtype = args.dtype or "float32"
     if dtype not in DTYPES[args.backend]:
         raise ValueError(f"the {args.backend} backend computes in {' or '.join(DTYPES[args.backend])}, not in {dtype}")

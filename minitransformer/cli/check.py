@@ -14,11 +14,11 @@ HELP = "compare every hand-written gradient with finite differences"
 
 
 def add_options(parser: Parser) -> None:
-    """None."""
+    """There are no options."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the table; 1 where a gradient is wrong."""
+    """Print the table; returns 1 if a gradient is wrong."""
     from ..check import run_checks
 
     return 0 if all(result.passed for result in run_checks(report=say)) else 1

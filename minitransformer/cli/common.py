@@ -1,4 +1,4 @@
-"""What commands share: the parser, the readers of its arguments, options made from dataclasses, and printing."""
+"""Shared by all commands: the parser, readers of arguments, options made from dataclasses, and printing."""
 
 import argparse
 import math
@@ -22,14 +22,15 @@ from ..threads import MOST_THREADS
 from ..visible import visible
 
 MOST_BEAMS = 1000
-"""Far beyond any use: translations get worse from a few dozen on (Koehn & Knowles 2017, figure 10, up to 1,000)."""
+"""The widest beam. From a few dozen on translations get worse (Koehn & Knowles 2017, figure 10, up to 1,000)."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose epilog keeps its lines, and whose errors are one line, raised rather than printed.
+    """A parser whose epilog keeps its lines, and which raises an error, in one line, instead of printing it.
 
-    In an epilog `{program}` stands for how the program was called. A command whose last argument is a list gives it,
-    as `add_argument` returned it, to `set_defaults(trailing=...)`: then options may stand before the list or inside it.
+    In an epilog `{program}` is replaced by the way the program was called. A command whose last argument is a list
+    passes it, as `add_argument` returned it, to `set_defaults(trailing=...)`: then options may also stand before the
+    list or inside it.
     """
 
     def __init__(self, *, epilog: str = "", **options: Any) -> None:
@@ -41,10 +42,10 @@ class Parser(argparse.ArgumentParser):
         )
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        """Parse the arguments of a command; raises ValueError with what is wrong with them."""
+        """Parse the arguments of a command. Raises ValueError, saying what is wrong with them."""
         argv = sys.argv[1:] if argv is None else list(argv)
         for argument in takewhile(lambda each: each != "--", argv):
-            if argument.startswith("--") and argument.endswith("=--"):  # argparse would take it for no value
+            if argument.startswith("--") and argument.endswith("=--"):  # argparse would find no value in it
                 self.error(f"argument {argument.removesuffix('=--')}: expected a value, got '--'")
         args, others = self.parse_known_args(argv)
         trailing = getattr(args, "trailing", None)
@@ -58,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         return args
 
     def error(self, message: str) -> NoReturn:
-        """Raise ValueError with what is wrong and where to read more."""
+        """Raise ValueError with the message, and with the command that shows the help."""
         raise ValueError(f"{message} (see `{self.prog} --help`)")
 
 
@@ -70,9 +71,9 @@ def invocation() -> str:
 def add_field_options(
     group: argparse._ArgumentGroup, cls: Any, help_of: Mapping[str, str], of_preset: Collection[str]
 ) -> None:
-    """Add an option for each field of a dataclass that `help_of` names, with its default unless the preset decides it.
+    """Add an option for each field of a dataclass that `help_of` names; `of_preset` are fields whose default varies.
 
-    Only those that the user gives get into the namespace.
+    The namespace gets only the options that the user gave.
     """
     hints, default_of = get_type_hints(cls), {field.name: field.default for field in fields(cls)}
     for name, help_text in help_of.items():
@@ -91,24 +92,24 @@ def add_field_options(
 
 
 def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
-    """The options that the user gave, of those in `names`."""
+    """Those of the options in `names` that the user gave, with their values."""
     return {name: value for name in names if (value := getattr(args, name, None)) is not None}
 
 
 def add_option(
     group: argparse._ActionsContainer, name: str, metavar: str, read: Callable[[str], Any], help: str, **more: Any
 ) -> argparse.Action:
-    """An option or argument with one value, or a list with `nargs`."""
+    """Add an option or argument with one value, or with a list of them if `nargs` is given."""
     return group.add_argument(name, metavar=metavar, type=read, help=help, **more)
 
 
 def add_checkpoint_argument(parser: argparse.ArgumentParser, **more: Any) -> None:
-    """The argument for the model."""
+    """Add the argument for the checkpoint."""
     add_option(parser, "checkpoint", "CHECKPOINT", path_name, "a file that `train` or `demo` saved", **more)
 
 
 def add_translation_options(parser: argparse.ArgumentParser) -> None:
-    """Options of the search, with the paper's values as defaults (Vaswani 2017, §6.1), and `--threads`."""
+    """Add the options of the search, with the paper's defaults (Vaswani 2017, §6.1), and `--threads`."""
     beam, penalty = whole_number(most=MOST_BEAMS), number(0, MOST_LENGTH_PENALTY)
     add_option(parser, "--beam", "N", beam, "width of the search, 1 is greedy (default: 4)", default=4)
     help_text = "α: more favours longer translations (default: 0.6)"
@@ -118,17 +119,17 @@ def add_translation_options(parser: argparse.ArgumentParser) -> None:
 
 
 def whole_number(least: int = 1, most: int = sys.maxsize) -> Callable[[str], int]:
-    """A function that reads a whole number within these bounds, in decimal digits, or says why it can't."""
+    """A function that reads a whole number within these bounds, in decimal digits, or raises an error."""
 
     def convert(text: str) -> int:
-        digits = text.lstrip("+-0")[:20] or "0"  # twenty digits are beyond every bound already
+        digits = text.lstrip("+-0")[:20] or "0"  # a number of twenty digits is beyond every bound
         return -int(digits) if text[0] == "-" else int(digits)
 
     return _reader("a whole number", "[+-]?[0-9]+", convert, least, most)
 
 
 def number(least: float = -math.inf, most: float = math.inf) -> Callable[[str], float]:
-    """A function that reads a finite number within these bounds, in decimal digits, or says why it can't."""
+    """A function that reads a finite number within these bounds, in decimal digits, or raises an error."""
     return _reader("a finite number", r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", float, least, most)
 
 
@@ -149,14 +150,14 @@ positive_int = whole_number()
 
 
 def path_name(text: str) -> str:
-    """An argument that names a file or folder; an empty one is refused, since it would look like none."""
+    """Reads the name of a file or folder; an empty name is an error, since it would count as no name."""
     if not text:
         raise argparse.ArgumentTypeError("expected the name of a file or folder, got an empty one")
     return text
 
 
 def language(text: str) -> str:
-    """An argument that names a language."""
+    """Reads the name of a language."""
     if not is_language(text):
         raise argparse.ArgumentTypeError(f"expected a language, the suffix of files such as en, got {shortened(text)}")
     return text
@@ -166,7 +167,7 @@ def language(text: str) -> str:
 def heavy_work() -> Iterator[None]:
     """Set up the process for arithmetic: keep freed memory, and silence NumPy's warnings about overflow.
 
-    They would fill many lines before the one that says what happened: that a training diverged, at which step.
+    The warnings would fill many lines before the one line that says at which step a training diverged.
     """
     keep_freed_memory()
     with warnings.catch_warnings():
@@ -180,12 +181,12 @@ def one_line(text: str) -> str:
 
 
 def progress_wanted() -> bool:
-    """Whether to show progress bars: only on a terminal."""
+    """Whether to show progress bars: only if standard error is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a file of one sentence a line."""
+    """Write a file with one sentence a line."""
     with atomic_write(path) as file:
         file.writelines(one_line(line).encode("utf-8", "replace") + b"\n" for line in lines)
 
@@ -197,7 +198,7 @@ def say(*lines: str) -> None:
 
 
 def as_bytes(count: float) -> str:
-    """A number of bytes for people."""
+    """A number of bytes as text, such as "2.35 MB"."""
     for unit in ("bytes", "KB", "MB", "GB", "TB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

@@ -59,14 +59,14 @@ OUTPUTS = MODEL, *_ = ("model.safetensors", "loss.png", "attention.png", "report
 
 
 def add_options(parser: Parser) -> None:
-    """What it takes."""
+    """Declare the options of `demo`."""
     add_option(parser, "--steps", "N", positive_int, f"optimiser steps (default: {SETTINGS.steps})")
     add_option(parser, "--threads", "N", positive_int, "threads that share a batch (default: 2)")
     add_option(parser, "--out", "FOLDER", path_name, "where it goes (default: runs/demo)", default="runs/demo")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train, save, report and draw."""
+    """Train, save the model, report on it and draw the pictures."""
     out = Path(args.out)
     settings = replace(SETTINGS, **given(args, ("steps", "threads")))
     with heavy_work(), locked(out / "training"):
@@ -88,9 +88,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_own(out: Path) -> None:
-    """Raise FileExistsError for a file that the demo would replace and did not write, and clear up after a killed one.
+    """Raise FileExistsError for a file that the demo would replace but did not write; remove what a killed demo left.
 
-    Files are the demo's own where its training or its model stands beside them.
+    Files are the demo's own if its training or its model is in the same folder.
     """
     model = description_of(out / MODEL)
     own = latest(out / "training") is not None or model.get("config") == CONFIG.to_dict()
@@ -101,9 +101,9 @@ def check_own(out: Path) -> None:
 
 
 def plan(folder: Path, settings: TrainingSettings) -> Plan:
-    """The demo's training in `folder`, which goes on if it has begun, even if it is finished.
+    """The plan of the demo's training in `folder`, which resumes if it has begun, even if it is finished.
 
-    Raises ValueError if the training there is another.
+    Raises ValueError if the folder holds another training.
     """
     path = latest(folder)
     if path is None:
@@ -135,7 +135,7 @@ def check_continues(checkpoint: Checkpoint, settings: TrainingSettings) -> None:
 
 
 def report_on(translator: Translator, examples: Sequence[Example], attention: Path) -> list[str]:
-    """Translate sentences that are in no training text and draw one's attention; returns the report's lines."""
+    """Translate sentences that training never saw, and draw the attention of one; returns the lines of the report."""
     from ..plots import plot_attention
 
     sources, references = [each.english for each in examples], [each.german for each in examples]

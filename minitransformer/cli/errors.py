@@ -1,9 +1,9 @@
-"""Errors that the user can mend, which get one line, bugs, which keep their traceback, and standard streams.
+"""Errors and standard streams: an error that the user can mend becomes one line, a bug keeps its traceback.
 
-An error is the user's if the system reported it (`OSError`: no such file, no space left; `MemoryError`), or if it is a
-ValueError, TrainingDiverged or FloatingPointError from the program's own packages: a sentence that was written for
-whoever reads it. What NumPy raises is a bug of ours, and so is what ops and layers refuse: they speak of arrays, and no
-array comes from the command line.
+The user can mend what the system reports (`OSError`: no such file, no space left; `MemoryError`), and a ValueError,
+TrainingDiverged or FloatingPointError from the program's own packages, whose message is written for the user. An
+exception from NumPy is a bug of ours, and so is one from ops and layers: it is about arrays, and no array comes from
+the command line.
 """
 
 import os
@@ -16,15 +16,15 @@ from typing import TextIO
 from ..training import TrainingDiverged
 from ..visible import visible
 
-ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # as shells count: 128 + the number of the signal
+ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # the last two as in shells: 128 + the number of the signal
 DELIBERATE = (ValueError, TrainingDiverged, FloatingPointError)
 ABOUT_ARRAYS = ("minitransformer.ops", "minitransformer.layers")
 LONGEST_LINE = 1000
-"""Characters of an error message: a sentence or a list of names in it may be as long as a file."""
+"""Characters of an error message at most: it may quote a sentence or a list of names as long as a file."""
 
 
 def message_of(error: Exception, packages: Sequence[str] = ("minitransformer",)) -> str | None:
-    """The line for the user, or None where `error` is a bug: not raised by a module of these packages."""
+    """The line for the user, or None if `error` is a bug; `packages` are those whose messages are for the user."""
     if isinstance(error, OSError):
         message = error.strerror or str(error)  # without its number
         if error.strerror and error.filename is not None:
@@ -50,29 +50,29 @@ def complain(line: str) -> None:
 
 
 def prepare_streams() -> None:
-    """Make the standard streams ready. Raises ValueError where standard output is closed: the result would be lost.
+    """Make the standard streams ready. Raises ValueError if standard output is closed: the result would be lost.
 
-    A descriptor that is closed is taken by /dev/null, or else the next file that is opened would get its number, and
-    with it whatever a library prints.
+    A closed descriptor is opened on /dev/null. Otherwise the next file that is opened would get its number, and then
+    also everything that a library prints.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it is there until the end
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays open until the end
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="replace")  # as all of the project's files
+            stream.reconfigure(encoding="utf-8", errors="replace")  # the encoding of all the project's files
     if sys.stdout is None:
         raise ValueError("standard output is closed, and what this prints would be lost (>/dev/null throws it away)")
 
 
 def drop_output() -> None:
-    """Flush standard output, and where that fails send it nowhere, since Python would complain once more as it exits.
+    """Flush standard output; if that fails, redirect it to /dev/null, or Python would complain again when it exits.
 
-    Its reader may have gone (`| head`), or its disk may be full.
+    It fails if the reader has ended (`| head`) or the disk is full.
     """
     if sys.stdout is None:
         return

@@ -37,7 +37,7 @@ HELP = "BLEU and exact matches on a test set"
 
 
 def add_options(parser: Parser) -> None:
-    """What it takes."""
+    """Declare the options of `evaluate`."""
     add_checkpoint_argument(parser)
     group = parser.add_argument_group("the test set")
     add_option(group, "--input", "FILE", path_name, "sentences, one a line; goes with --reference")
@@ -56,7 +56,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Translate, score, write and print."""
+    """Translate the test set, write the translations and print their scores."""
     check_options(args)
     cache = multi30k.default_cache_dir() if args.dataset == "multi30k" else None
     check_output("--output", args.output, [args.checkpoint, args.input, args.reference, args.data, cache])
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         translations = translator.translate(
             sources, args.beam, args.length_penalty, truncate=args.truncate, progress=progress_wanted()
         )
-        hypotheses = [one_line(text) for text in translations]  # what is judged is what is written
+        hypotheses = [one_line(text) for text in translations]  # scored as they are written
     if args.output:
         write_lines(Path(args.output), hypotheses)
     score = evaluate(hypotheses, references)
@@ -92,7 +92,7 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def read_test_set(args: argparse.Namespace, languages: tuple[str, str] | None) -> tuple[list[str], list[str]]:
-    """The sentences and their references, in the model's languages unless told otherwise."""
+    """The sentences and their references, by default in the model's languages."""
     if args.input is not None:
         pairs = ParallelFiles(Path(args.input), Path(args.reference)).read()
     else:

@@ -24,7 +24,7 @@ HELP = "a model's configuration, parameters, FLOPs and memory"
 
 
 def add_options(parser: Parser) -> None:
-    """What it takes."""
+    """Declare the options of `info`."""
     add_checkpoint_argument(parser, nargs="?")
     parser.add_argument("--preset", choices=PRESETS, help="a size instead of a checkpoint")
     help_text = "tokens of the vocabulary, with --preset (default: the preset's own)"
@@ -33,7 +33,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print everything."""
+    """Print the configuration, the parameters and the costs."""
     if (args.checkpoint is None) == (args.preset is None):
         raise ValueError("name a checkpoint or a --preset, one of the two")
     if args.preset is not None:
@@ -46,14 +46,14 @@ def run(args: argparse.Namespace) -> int:
     say_section(args.checkpoint, checkpoint_rows(Path(args.checkpoint), checkpoint))
     if isinstance(config, TransformerConfig):
         say_transformer(config, args.length)
-    else:  # costs are known of the Transformer alone
+    else:  # only a Transformer's costs are known
         say_section("configuration", config.to_dict())
         say_parameters({name: array.size for name, array in checkpoint.parameters.items()})
     return 0
 
 
 def say_transformer(config: TransformerConfig, length: int) -> None:
-    """A Transformer's configuration, parameters and costs."""
+    """Print a Transformer's configuration, parameters and costs."""
     say_section("configuration", config.to_dict())
     groups = parameter_groups(config)
     say_parameters(groups)
@@ -61,13 +61,13 @@ def say_transformer(config: TransformerConfig, length: int) -> None:
 
 
 def say_parameters(counts: dict[str, int]) -> None:
-    """How many parameters each part has, and all together."""
+    """Print the number of parameters of each part, and of all together."""
     rows = counts | {"all": sum(counts.values())}
     say_section("parameters", {name: f"{count:>13,}" for name, count in rows.items()})
 
 
 def checkpoint_rows(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
-    """What the file holds besides the model."""
+    """The rows about the file, and about what it holds besides the model."""
     rows: dict[str, Any] = {
         "size": as_bytes(path.stat().st_size),
         "step": f"{checkpoint.step:,}",
@@ -85,7 +85,7 @@ def checkpoint_rows(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def cost_rows(config: TransformerConfig, num_parameters: int, length: int) -> dict[str, str]:
-    """FLOPs and memory."""
+    """The rows about FLOPs and memory."""
     flops = flops_per_token(config, length)
     training = training_bytes(config, num_parameters, BATCH_TOKENS, length, THREADS)
     translation = inference_bytes(config, num_parameters, length, BEAM)

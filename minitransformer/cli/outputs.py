@@ -1,4 +1,4 @@
-"""A check before anything is read: no output may replace an input."""
+"""The check that no output replaces an input, made before anything is read."""
 
 import os
 import stat
@@ -10,10 +10,10 @@ STANDARD_INPUT, STANDARD_OUTPUT = 0, 1
 
 
 def check_output(option: str, output: str | Path | int | None, inputs: Iterable[str | Path | int | None]) -> None:
-    """Raise ValueError where `output` is one of the files that are read, whatever name or link leads to it.
+    """Raise ValueError if `output` is one of the files that are read, by whatever name or link.
 
-    inputs: files, folders of which every file is read, descriptors; None stands for an option that was not given.
-    What writing does not replace, such as /dev/null, may be both.
+    inputs: files, folders whose files are all read, or descriptors; None stands for an option that was not given. A
+    device such as /dev/null, which writing does not replace, may be both input and output.
     """
     if output is None:
         return
@@ -26,7 +26,7 @@ def check_output(option: str, output: str | Path | int | None, inputs: Iterable[
 
 
 def is_same_file(first: str | Path | int, second: str | Path | int) -> bool:
-    """Whether two names lead to one file; False where one leads to none, or to a device, a pipe or a socket."""
+    """Whether two names lead to one file; False if one leads to no file, or to a device, a pipe or a socket."""
     return any(
         os.path.samestat(one, other) and stat.S_ISREG(one.st_mode)
         for one in _statuses(first)
@@ -35,7 +35,7 @@ def is_same_file(first: str | Path | int, second: str | Path | int) -> bool:
 
 
 def _statuses(name: str | Path | int) -> Iterator[os.stat_result]:
-    """The file that a name leads to for the system, and for `Path`, which reads "model/" and "missing/../model" too."""
+    """The file that a name leads to for the system, and for `Path`, which accepts "model/" and "missing/../model"."""
     for each in [name] if isinstance(name, int) else [name, os.path.realpath(Path(name))]:
         with suppress(OSError, ValueError):
             yield os.stat(each)

@@ -70,25 +70,25 @@ PRESET_SETTINGS: dict[str, dict[str, Any]] = {
         "valid_interval": 200,
         "checkpoint_interval": 40,
     },
-    # Paper: §5.3's peak would be (d_model · warmup_steps)^-0.5 = 0.002; the recipe for Multi30k names its own.
+    # Paper: by §5.3 the peak would be (d_model · warmup_steps)^-0.5 = 0.002; the recipe for Multi30k has its own.
     "tiny": {"steps": 4000, "warmup_steps": 2000, "peak_lr": 5e-3, "valid_interval": 500, "checkpoint_interval": 500},
     "base": {"steps": 100_000, "tokens_per_batch": 25_000},
     "big": {"steps": 300_000, "tokens_per_batch": 25_000},
 }
-"""How each preset is trained unless told otherwise: `base` and `big` as in the paper, §5.3 and Table 3."""
+"""How each preset is trained by default: `base` and `big` as in the paper, §5.3 and Table 3."""
 
 VOCAB_SIZE = 8000
-"""Tokens of the vocabulary, unless the text is the grammar's."""
+"""The default number of tokens of a vocabulary, for text other than the grammar's."""
 
 MOST_SENTENCES = 100_000_000
-"""The most that the grammar writes: twenty times the paper's 4.5 million English-German, and gigabytes of tokens."""
+"""The most sentences that the grammar writes: twenty times the paper's 4.5 million pairs, gigabytes of tokens."""
 
 HELP = "train a model on the grammar, on Multi30k or on your own text"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that determines a training; `bleu_sentences` of the validation text are translated for BLEU."""
+    """Everything that determines a training. A validation translates `bleu_sentences` sentences to compute BLEU."""
 
     folder: Path
     config: ModelConfig
@@ -100,7 +100,7 @@ class Plan:
 
 
 def add_options(parser: Parser) -> None:
-    """What it takes."""
+    """Declare the options of `train`."""
     parser.usage = "%(prog)s [OPTION ...]"
     group = parser.add_argument_group("the run")
     add_option(group, "--out", "FOLDER", path_name, "where everything goes (default: runs/CORPUS-PRESET)")
@@ -128,7 +128,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train, or go on training, and say where the result is."""
+    """Train, or resume a training, and say where the result is."""
     if args.dtype == "float16":
         raise ValueError("small gradients are 0 in float16: train in bfloat16 or float32 (float16 is for translating)")
     backend = chosen_backend(args)
@@ -136,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
         plan = resumed_plan(args, backend, locks) if args.resume else new_plan(args, backend, locks)
         outcome = train(plan)
     if outcome.reason == "finished":
-        say(str(outcome))  # otherwise the progress bar said it
+        say(str(outcome))  # otherwise the trainer has said it above the progress bar
     else:
         say(f"to go on: {invocation()} train --resume {shlex.quote(str(plan.folder))}{_backend_options(args)}")
     if outcome.checkpoint is not None:
@@ -145,13 +145,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _backend_options(args: argparse.Namespace) -> str:
-    """The options that name the backend, to be repeated on resuming: a checkpoint does not hold them."""
+    """The options that name the backend, which resuming must repeat: a checkpoint does not hold them."""
     chosen = {name: getattr(args, name) for name in ("backend", "dtype", "device")}
     return "".join(f" --{name} {value}" for name, value in chosen.items() if value not in (None, "numpy"))
 
 
 def new_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -> Plan:
-    """The plan of a new training, by its preset and options; enters the lock of its folder into `locks`."""
+    """The plan of a new training, from its preset and options; enters the lock of its folder into `locks`."""
     dataset = None if args.data else args.dataset or "grammar"
     if args.sentences is not None and dataset != "grammar":
         raise ValueError("--sentences goes with --dataset grammar, which writes as many as it is asked for")
@@ -181,11 +181,11 @@ def new_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -> Pl
 def check_memory(config: ModelConfig, settings: TrainingSettings, backend: Backend) -> None:
     """Raise ValueError if weights, gradients and Adam's moments alone need more memory than the backend has."""
     threads = settings.threads if backend.ops is numpy_ops else 1
-    needed, there_is = least_training_bytes(config, threads, backend.dtype), backend.memory()
-    if there_is is not None and needed > there_is:
+    needed, available = least_training_bytes(config, threads, backend.dtype), backend.memory()
+    if available is not None and needed > available:
         raise ValueError(
             f"a model of {config.num_parameters:,} parameters takes at least {as_bytes(needed)} of memory to train: "
-            f"weights, a gradient for each of {threads} threads, Adam's two moments; there are {as_bytes(there_is)}"
+            f"weights, a gradient for each of {threads} threads, Adam's two moments; there are {as_bytes(available)}"
         )
 
 
@@ -198,7 +198,7 @@ def preset_config(args: argparse.Namespace, vocab_size: int) -> TransformerConfi
 
 
 def resumed_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -> Plan:
-    """The plan of the training in a folder, whose lock enters `locks`; options may not change what it computes."""
+    """The plan of the training in a folder; enters its lock into `locks`. Options may not change what it computes."""
     if args.resume is True and args.out is None:
         raise ValueError("--resume needs the folder of the training: --resume FOLDER")
     folder = Path(args.out if args.resume is True else args.resume)
@@ -228,8 +228,8 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -
 def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) -> PreparedData:
     """The data of a resumed training; deleted parts of it are made again from the same text.
 
-    named: the fields of the text that options give, used where the data is not the checkpoint's, or no file of it is
-    left to tell which text it was. Raises FileNotFoundError if nothing tells.
+    named: the fields of CorpusChoice that options give. They count if the data is not that of the checkpoint, or no
+    file is left that names its text. Raises FileNotFoundError if nothing names the text.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
         data = open_prepared(folder)
@@ -249,7 +249,7 @@ def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) ->
 
 
 def train(plan: Plan) -> TrainingOutcome:
-    """Train as planned, and leave `loss.png` in the folder beside the checkpoints and the log."""
+    """Train as planned, and draw `loss.png` into the folder of the checkpoints and the log."""
     model = build_model(plan.config, plan.backend.ops, plan.backend.dtype, plan.settings.seed)
     say(
         f"{model.parameters.count:,} parameters, {len(plan.data.train):,} training pairs "
@@ -274,7 +274,7 @@ def train(plan: Plan) -> TrainingOutcome:
 
 
 def draw_losses(folder: Path, picture: Path | None = None) -> None:
-    """Draw the log so far as `picture`, by default `loss.png` beside it; without a log nothing is drawn."""
+    """Draw the log so far as `picture`, by default `loss.png` in its folder; without a log nothing is drawn."""
     from ..plots import plot_loss
 
     log = folder / LOG_NAME
@@ -302,7 +302,7 @@ def _wanted_corpus(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _refuse_changes(what: str, kept: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raise ValueError naming each option that differs from what a resumed training keeps."""
+    """Raise ValueError, naming each option that differs from what a resumed training must keep."""
     changes = [f"{name} {kept.get(name)}, not {value}" for name, value in wanted.items() if kept.get(name) != value]
     if changes:
         raise ValueError(f"{what} has {', '.join(changes)}: a resumed training keeps it")

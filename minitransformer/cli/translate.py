@@ -8,8 +8,8 @@ examples:
   {program} translate runs/demo/model.safetensors
 
 The last one asks for sentences, or reads them from standard input, one a line. Each line gives one line, in the same
-order, an empty line an empty one. With --n-best each sentence gives N lines: its number, the score (the log-probability
-over the length penalty) and the translation, between tabs.
+order; an empty line gives an empty one. With --n-best each sentence gives N lines: its number, the score (the
+log-probability over the length penalty) and the translation, separated by tabs.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Line(NamedTuple):
 
 
 def add_options(parser: Parser) -> None:
-    """What it takes."""
+    """Declare the options of `translate`."""
     add_checkpoint_argument(parser)
     sentences = parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="what to translate")
     add_option(parser, "--file", "FILE", path_name, "translate the lines of a file (UTF-8, .gz too)")
@@ -58,12 +58,12 @@ def add_options(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Translate what there is; output appears batch by batch."""
+    """Translate the sentences and print the translations, batch by batch."""
     if args.n_best is not None and args.n_best > args.beam:
         raise ValueError(f"--n-best {args.n_best} is more than --beam {args.beam}: the search keeps no more")
     standard_in = STANDARD_INPUT if not args.sentences and args.file is None else None
     check_output("--attention", args.attention, [args.checkpoint, args.file, standard_in])
-    check_output("standard output", STANDARD_OUTPUT, [args.file, standard_in])  # what is written would be read
+    check_output("standard output", STANDARD_OUTPUT, [args.file, standard_in])  # it would read its own output
     backend = chosen_backend(args)
     with heavy_work():
         translator = Translator.from_checkpoint(args.checkpoint, backend.ops, backend.dtype, args.threads)
@@ -89,7 +89,7 @@ def translate(translator: Translator, sentences: list[str], args: argparse.Names
 
 
 def batches(sentences: Iterator[str], size: int) -> Iterator[list[str]]:
-    """Lists of `size` sentences; those before one that is refused come before its error."""
+    """Lists of `size` sentences. Before an error of one sentence, the sentences before it are yielded."""
     batch: list[str] = []
     try:
         for sentence in sentences:
@@ -104,7 +104,7 @@ def batches(sentences: Iterator[str], size: int) -> Iterator[list[str]]:
 
 
 def checked(lines: Iterable[Line], translator: Translator, truncate: bool) -> Iterator[str]:
-    """The sentences; raises ValueError naming the place of one that is too long for the model, unless it may be cut."""
+    """The sentences. Raises ValueError, naming the place of one that is too long for the model, unless `truncate`."""
     longest = translator.model.config.max_length
     for line in lines:
         length = len(translator.tokenizer.encode(line.text)) + 1
@@ -142,7 +142,7 @@ def converse(translator: Translator, args: argparse.Namespace) -> int:
 
 
 def translate_and_draw(translator: Translator, sentences: list[str], args: argparse.Namespace) -> int:
-    """Translate the one sentence and draw the cross-attention of every layer and head."""
+    """Translate the only sentence, and draw its cross-attention in every layer and head."""
     from ..plots import plot_attention
 
     if len(sentences) != 1:
@@ -158,7 +158,7 @@ def translate_and_draw(translator: Translator, sentences: list[str], args: argpa
 
 
 def input_lines(args: argparse.Namespace) -> Iterator[Line]:
-    """The sentences of the file, the arguments or standard input, as they arrive; raises ValueError if not UTF-8."""
+    """The sentences of the file, the arguments or standard input, as they arrive. Raises ValueError for bad UTF-8."""
     if args.sentences and args.file is not None:
         raise ValueError("sentences and --file do not go together")
     if args.file is not None:
@@ -166,7 +166,7 @@ def input_lines(args: argparse.Namespace) -> Iterator[Line]:
             yield Line(text, f"{args.file}, line {number}")
     elif args.sentences:
         for number, text in enumerate(args.sentences, start=1):
-            if any("\ud800" <= character <= "\udfff" for character in text):  # how Python marks what is not UTF-8
+            if any("\ud800" <= character <= "\udfff" for character in text):  # Python's mark for bytes not in UTF-8
                 raise ValueError(f"sentence {number} is not UTF-8")
             yield Line(text, f"sentence {number}")
     elif sys.stdin is None:

@@ -1,4 +1,4 @@
-"""Text to batches: the tokenizer, the corpora and the batching."""
+"""From text to batches: the tokenizer, the corpora and the batching."""
 
 from .tokenizer import BPETokenizer
 

@@ -1,9 +1,9 @@
-"""Batches: sentences of about the same length together, measured in tokens (Vaswani 2017, §5.1).
+"""Batches of sentence pairs of about the same length, measured in tokens (Vaswani 2017, §5.1).
 
-A batch is a rectangle of token ids, so a short sentence beside a long one is mostly padding. `Batches`
-therefore sorts before it cuts: an epoch's pairs are sorted by length with ties in random order, cut into batches
-of at most `tokens_per_batch`, and the batches are shuffled. All of it follows from (seed, epoch): batch i of
-epoch e is the same whatever was asked for before, so a stopped training can go on exactly.
+A batch is a rectangle of token ids, so a short sentence beside a long one is mostly padding. Therefore `Batches`
+sorts an epoch's pairs by length, with ties in random order, cuts them into batches of at most `tokens_per_batch`, and
+shuffles the batches. All of this follows from (seed, epoch): batch i of epoch e does not depend on the batches made
+before it, so a stopped training resumes exactly.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,8 +19,8 @@ from .tokenizer import BPETokenizer
 
 PAD_ID, BOS_ID, EOS_ID = BPETokenizer.pad_id, BPETokenizer.bos_id, BPETokenizer.eos_id
 
-# Pairs with the same longer side are ordered by the difference of their sides, give or take this many tokens.
-# 0 pads least, but then an epoch groups nearly the same sentences as the last one.
+# Pairs with the same longer side are sorted by the difference of their sides plus a random number below this.
+# 0 pads least, but then every epoch groups nearly the same sentences.
 LENGTH_NOISE = np.float32(3)
 
 
@@ -28,7 +28,7 @@ LENGTH_NOISE = np.float32(3)
 class Batch:
     """Sentence pairs, one a row, padded on the right.
 
-    A row of `source` is ids </s>, of `target_in` <s> ids, of `target_out` ids </s>. `first` numbers its
+    A row of `source` is ids </s>, of `target_in` <s> ids, of `target_out` ids </s>. `first` is the number of the
     first row among all sentences of a step: a sentence's dropout depends on its number.
     """
 
@@ -39,21 +39,21 @@ class Batch:
 
     @property
     def num_sentences(self) -> int:
-        """Rows, B."""
+        """The number of rows, B."""
         return len(self.source)
 
     @property
     def num_source_tokens(self) -> int:
-        """Source tokens, </s> counted and padding not."""
+        """The number of source tokens, with </s> and without padding."""
         return int(np.count_nonzero(self.source != PAD_ID))
 
     @property
     def num_target_tokens(self) -> int:
-        """Predicted tokens, </s> counted and padding not."""
+        """The number of predicted tokens, with </s> and without padding."""
         return int(np.count_nonzero(self.target_out != PAD_ID))
 
     def split(self, n: int) -> list["Batch"]:
-        """Cut the rows into `n` parts of about as many tokens each, trimmed to their own longest sentences.
+        """Cut the rows into `n` parts with about equally many tokens, each padded to its own longest sentence.
 
         Rows keep their order and, through `first`, their number; a part without rows is left out.
         Raises ValueError unless n ≥ 1.
@@ -63,7 +63,7 @@ class Batch:
         tokens = (self.source != PAD_ID).sum(axis=1) + (self.target_out != PAD_ID).sum(axis=1)  # (B,)
         end = np.cumsum(tokens)
         boundaries = np.arange(1, n) * tokens.sum() / n
-        cuts = np.searchsorted(end - tokens / 2, boundaries)  # a row goes where its middle lies
+        cuts = np.searchsorted(end - tokens / 2, boundaries)  # a row belongs to the part that holds its middle
         edges = np.unique([0, *cuts, len(tokens)]).tolist()
         arrays = (self.source, self.target_in, self.target_out)
         return [
@@ -73,12 +73,12 @@ class Batch:
 
 
 def _trimmed(ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows of ids without the columns on their right that are all padding."""
+    """The ids without the columns on the right that hold only padding."""
     return np.ascontiguousarray(ids[:, : (ids != PAD_ID).sum(axis=1).max()])
 
 
 def pad(sequences: Sequence[ArrayLike], pad_id: int = PAD_ID) -> NDArray[np.int64]:
-    """Stack sequences of ids into a (B, T) array, T the longest, with `pad_id` on the right."""
+    """Stack sequences of ids into a (B, T) array with `pad_id` on the right; T is the longest sequence's length."""
     rows = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
     padded = np.full((len(rows), max(map(len, rows), default=0)), pad_id, dtype=np.int64)
     for padded_row, row in zip(padded, rows, strict=True):
@@ -87,7 +87,7 @@ def pad(sequences: Sequence[ArrayLike], pad_id: int = PAD_ID) -> NDArray[np.int6
 
 
 def check_special_ids(pad_id: int, bos_id: int, eos_id: int) -> None:
-    """Raise ValueError unless a model's special ids are those in batches."""
+    """Raise ValueError unless a model's special ids are those of batches."""
     if (pad_id, bos_id, eos_id) != (PAD_ID, BOS_ID, EOS_ID):
         raise ValueError(
             f"pad_id, bos_id, eos_id are {pad_id}, {bos_id}, {eos_id} in the model, "
@@ -98,7 +98,7 @@ def check_special_ids(pad_id: int, bos_id: int, eos_id: int) -> None:
 def collate(sources: Sequence[ArrayLike], targets: Sequence[ArrayLike], first: int = 0) -> Batch:
     """Make a batch of sentence pairs, given as ids without special tokens; row i is pair i.
 
-    Raises ValueError where the two differ in number, and as `as_ids`.
+    Raises ValueError if there are not as many sources as targets, and as `as_ids` does.
     """
     if len(sources) != len(targets):
         raise ValueError(f"sources and targets must be pairs, got {len(sources)} sources and {len(targets)} targets")
@@ -112,14 +112,14 @@ def collate(sources: Sequence[ArrayLike], targets: Sequence[ArrayLike], first: i
 
 
 class Batches:
-    """A dataset's batches: every pair once an epoch, pairs of about the same length together.
+    """A dataset's batches: every pair once an epoch, with pairs of about the same length together.
 
-    The padded size of a batch, its longest side (</s> or <s> counted) × its pairs, is at most
-    `tokens_per_batch`. Order and company come from (seed, epoch). Every epoch has `len(batches)` batches,
-    so batch i of a whole training is `batches.batch(*divmod(i, len(batches)))`.
+    The padded size of a batch, its longest side (with </s> or <s>) × its pairs, is at most `tokens_per_batch`. The
+    grouping of pairs and the order of batches follow from (seed, epoch). Every epoch has `len(batches)` batches, so
+    batch i of a whole training is `batches.batch(*divmod(i, len(batches)))`.
 
-    Raises ValueError where the dataset is empty, its longest sentence does not fit in a batch or has more than
-    `max_length` tokens (</s> or <s> counted), or it holds an id outside a vocabulary of `vocab_size`.
+    Raises ValueError if the dataset is empty, if its longest sentence does not fit into a batch or has more than
+    `max_length` tokens (with </s> or <s>), or if it holds an id outside a vocabulary of `vocab_size`.
     """
 
     def __init__(
@@ -144,13 +144,13 @@ class Batches:
         self._epoch_order = lru_cache(maxsize=1)(self._shuffle)
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
+        """The number of batches in an epoch."""
         return len(self._edges) - 1
 
     def indices(self, epoch: int, index: int) -> NDArray[np.int64]:
-        """The pairs in batch `index` of `epoch`, sorted by source length, then target's: its halves pad less.
+        """The numbers of the pairs in batch `index` of `epoch`, sorted by source length, then by target length.
 
-        Raises IndexError where the epoch has no such batch.
+        Sorted rows need less padding once the batch is split. Raises IndexError if the epoch has fewer batches.
         """
         if not 0 <= index < len(self):
             raise IndexError(f"an epoch has batches 0 to {len(self) - 1}, got {index}")
@@ -161,26 +161,26 @@ class Batches:
         return chosen[np.lexsort(by_length)]
 
     def batch(self, epoch: int, index: int) -> Batch:
-        """Batch `index` of `epoch`, without making those before it."""
+        """Batch `index` of `epoch`; the batches before it are not made."""
         sources, targets = zip(*map(self._dataset.__getitem__, self.indices(epoch, index)), strict=True)
         return collate(sources, targets)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of `epoch` in order, beginning with batch `start`."""
+        """The batches of `epoch` in order, from batch `start` on."""
         return (self.batch(epoch, index) for index in range(start, len(self)))
 
     def _shuffle(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All pairs, sorted by length with random ties (N,), and the order of the batches cut from them."""
+        """The numbers of all pairs (N,), sorted by length with random ties, and the order of the batches."""
         rng = np.random.default_rng([self._seed, epoch])
         ties = LENGTH_NOISE * rng.random(len(self._longer), dtype=np.float32)
         ties += self._dataset.source_lengths - self._dataset.target_lengths
-        # The cuts depend on the longer sides alone, sorted alike in every epoch, so they always hold.
+        # The cuts depend only on the sorted longer sides, which are the same in every epoch.
         pairs = np.lexsort((ties, self._longer))
         return pairs, rng.permutation(len(self))
 
 
 def _cut(lengths: NDArray[np.integer], tokens_per_batch: int) -> NDArray[np.int64]:
-    """The edges of the largest batches of ascending `lengths` with longest × sentences ≤ tokens_per_batch."""
+    """The edges of the largest batches of ascending `lengths` in which longest × sentences ≤ tokens_per_batch."""
     if lengths[-1] > tokens_per_batch:
         raise ValueError(f"tokens_per_batch is {tokens_per_batch}, but the longest sentence has {lengths[-1]} tokens")
     edges = [0]

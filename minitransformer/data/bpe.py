@@ -1,22 +1,22 @@
 """Byte-pair encoding: learning the merges from text (Sennrich, Haddow & Birch 2016, §3.2).
 
-Every word starts as a sequence of characters. Again and again the most frequent pair of neighbours, over all words,
+Every word starts as a sequence of characters. Then the most frequent pair of neighbours, over all words,
 
     (a, b) = argmax  Σ_w count(w) · #{i : w_i = a, w_{i+1} = b}
 
-becomes one new token `ab`, until there are enough tokens. Equally frequent pairs are taken in the order of their
-ids, `(a, b)` with the smaller `a` first, then with the smaller `b`: characters are numbered by code point and merges
-by age, so the outcome depends on nothing but the text.
+becomes one new token `ab`, again and again, until there are enough tokens. Of equally frequent pairs the one with the
+smallest `a` is taken first, then the one with the smallest `b`, by their ids: characters are numbered by code point and
+merges by age, so the result depends only on the text.
 
-Counting all pairs anew for each of the M merges costs O(M·N) for N symbols of text. Here each distinct word is kept
-once with its count; an index tells which words hold a pair, so a merge visits only those and corrects the counts of
-the pairs they gained and lost. A heap gives the next pair. Its entries are lazy: one whose count has fallen since it
-was pushed is pushed again with its present count when it comes up. The whole costs O((N' + changes) · log pairs),
-where N' is the length of the distinct words and every change is a symbol that a merge touched.
+To count all pairs again for each of the M merges would cost O(M·N) for N symbols of text. Instead each distinct word is
+kept once with its count. An index tells which words hold a pair; a merge visits only these, and corrects the counts of
+the pairs that they gained and lost. A heap gives the next pair. Its entries are lazy: an entry whose count has fallen
+is pushed again with its present count when it comes up. The whole costs O((N' + changes) · log pairs), where N' is the
+length of the distinct words and every change is a symbol that a merge touched.
 
-No two merges ever write the same string, so a token can be named by its text. As long as no merge crosses the ends
-of a stretch of text, the merges inside it run as they would on that text alone, for each is applied from left to
-right; the same text is therefore always put together in the same way.
+No two merges make the same string, so a token can be named by its text. For merges are applied from left to right: as
+long as none crosses the ends of a stretch of text, those inside it run as they would on this stretch alone. So the same
+text is always put together in the same way.
 """
 
 import heapq
@@ -25,21 +25,21 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import groupby, pairwise
 
-# Words, the units that no merge crosses: letters, digits, or other signs, each with the one space before them; what
-# is left is white space. Every character is in exactly one word. None is longer than 64 characters, which bounds the
-# work on it: encoding takes time linear in the text, whatever the text is.
+# Words, which no merge crosses: letters, digits, or other signs, with one space before them; the rest is white space.
+# Every character is in exactly one word. No word is longer than 64 characters, which bounds the work on it: encoding
+# takes time linear in the text, whatever the text is.
 WORD_PATTERN = r" ?[^\W\d_]{1,63}| ?\d{1,63}| ?[^\w\s]{1,63}| ?_{1,63}|\s{1,64}(?!\S)|\s"
 split_words = re.compile(WORD_PATTERN).findall
 LONGEST_WORD = 64
 
-# A character rarer than this in the training text gets no token: it is spelled in bytes, like an unseen one.
+# A character rarer than this in the training text gets no token: it is encoded as bytes, like an unseen one.
 MIN_CHARACTER_FREQUENCY = 1e-6
 
 Pair = tuple[int, int]
 
 
 def count_words(texts: Iterable[str]) -> Counter[str]:
-    """How often each word occurs in `texts`, every text with one space put before it. Raises TypeError."""
+    """How often each word occurs in `texts`, with one space before each text. Raises TypeError if one is not a str."""
     if isinstance(texts, str):
         raise TypeError("texts must be an iterable of str, such as lines, not one str")
     counts: Counter[str] = Counter()
@@ -52,7 +52,7 @@ def count_words(texts: Iterable[str]) -> Counter[str]:
 
 
 def choose_characters(word_counts: Mapping[str, int]) -> str:
-    """The characters that get a token, sorted: at least one in a million, and not half of a surrogate pair."""
+    """The characters that get a token, sorted: those that are one in a million or more, without surrogates."""
     counts: Counter[str] = Counter()
     for word, count in word_counts.items():
         for character in word:
@@ -64,9 +64,9 @@ def choose_characters(word_counts: Mapping[str, int]) -> str:
 def learn_merges(
     word_counts: Mapping[str, int], characters: str, num_merges: int, progress: bool = False
 ) -> list[tuple[str, str]]:
-    """The first `num_merges` merges, as pairs of strings; fewer if every word has become one token before.
+    """The first `num_merges` merges, as pairs of strings; fewer if every word is one token before that.
 
-    A character outside `characters` (sorted) takes no part: what is left and right of it are words of their own.
+    A character outside `characters` (sorted) takes no part: what stands left and right of it counts as two words.
     """
     from tqdm.std import tqdm
 
@@ -99,7 +99,7 @@ def learn_merges(
 
 
 def merge_pair(word: list[int], pair: Pair, new: int) -> list[int]:
-    """`word` with each `pair` replaced by `new`, an unused id, from left to right: (a, a) makes aaa into (aa)a."""
+    """`word` with each `pair` replaced by the id `new`, from left to right: (a, a) makes aaa into (aa)a."""
     left, right = pair
     merged = word[:1]
     for symbol in word[1:]:
@@ -125,7 +125,7 @@ def _as_ids(word_counts: Mapping[str, int], characters: str) -> tuple[list[list[
 def _count_pairs(
     words: list[list[int]], counts: list[int]
 ) -> tuple[defaultdict[Pair, int], defaultdict[Pair, list[int]]]:
-    """How often each pair occurs, and the numbers of the words that hold it, once for each place."""
+    """How often each pair occurs, and the numbers of the words that hold it, one for each place."""
     pair_counts: defaultdict[Pair, int] = defaultdict(int)
     words_with: defaultdict[Pair, list[int]] = defaultdict(list)  # a set would take six times the memory
     for index, (word, count) in enumerate(zip(words, counts, strict=True)):
@@ -136,7 +136,7 @@ def _count_pairs(
 
 
 def _pop_most_frequent(heap: list[tuple[int, Pair]], pair_counts: Mapping[Pair, int]) -> Pair | None:
-    """Take the most frequent pair off the heap, the smallest of equals; None when no pair is left."""
+    """Take the most frequent pair off the heap, of equals the smallest; None if no pair is left."""
     while heap:
         negated, pair = heapq.heappop(heap)
         count = pair_counts[pair]

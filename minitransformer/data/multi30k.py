@@ -1,6 +1,6 @@
-"""Multi30k (Elliott et al. 2016, 2017): 29,000 image captions in English with their German and French.
+"""Multi30k (Elliott et al. 2016, 2017): 29,000 English image captions with German and French translations.
 
-The files are downloaded from the dataset's own repository, at a pinned commit, and each is held to its SHA-256.
+The files are downloaded from the dataset's own repository, at a pinned commit, and each must have a pinned SHA-256.
 This project does not redistribute them: the dataset states no licence, and its README allows non-commercial
 research and education. `corpus_from_folder` reads files that are already on disk.
 """
@@ -43,11 +43,11 @@ def load(
     timeout: float = 30.0,
     limit: float = 600.0,
 ) -> Corpus:
-    """English→German or English→French; what the cache does not hold, unchanged, is downloaded.
+    """The English→German or English→French corpus; files that are not in the cache, unchanged, are downloaded.
 
-    The cache is `minitransformer/multi30k` in `$XDG_CACHE_HOME` or `~/.cache` unless given. Raises ValueError for
-    another language or a file that is not the pinned one, TimeoutError where the server sends nothing for
-    `timeout` seconds, ConnectionError where a download takes more than `limit` seconds or fails otherwise.
+    The cache is `cache_dir`, by default `minitransformer/multi30k` in `$XDG_CACHE_HOME` or `~/.cache`. Raises
+    ValueError for another language or a file that is not the pinned one, TimeoutError if the server sends nothing for
+    `timeout` seconds, ConnectionError if a download takes more than `limit` seconds or fails in another way.
     """
     if language not in LANGUAGES:
         raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, got {language!r}")
@@ -61,13 +61,13 @@ def load(
 
 
 def default_cache_dir() -> Path:
-    """Where downloads are kept: under `$XDG_CACHE_HOME`, or `~/.cache`."""
+    """The default folder for downloads: under `$XDG_CACHE_HOME`, or else `~/.cache`."""
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "minitransformer" / "multi30k"
 
 
 def _cached(path: Path, base_url: str, timeout: float, limit: float) -> Path:
-    """The path of a pinned file in the cache, downloaded unless it is there, unchanged; raises as `load`."""
+    """The path of a pinned file in the cache, downloaded unless it is there unchanged. Raises as `load` does."""
     pinned, url = SHA256[path.name], f"{base_url}/{path.name}"
     if path.is_file() and file_sha256(path) == pinned:
         return path
@@ -89,7 +89,7 @@ def _cached(path: Path, base_url: str, timeout: float, limit: float) -> Path:
 
 
 def _fetch_within(limit: float, url: str, timeout: float) -> bytes:
-    """Fetch in a thread, and abandon it after `limit` seconds: `timeout` applies to each piece, even of one byte."""
+    """Fetch in a thread, and abandon it after `limit` seconds: `timeout` limits only the wait for each piece."""
     outcome: Future[bytes] = Future()
     abandoned = threading.Event()
 

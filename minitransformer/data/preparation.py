@@ -1,14 +1,14 @@
-"""From text to token ids: what comes before a training's first step, kept in a folder.
+"""Prepares a training's data, text to token ids, and keeps it in a folder.
 
     data/train, valid     token ids (see `minitransformer.data.token_dataset`)
     data/tokenizer.json   trained on the training text
-    data/corpus.json      which text it was, a fingerprint of it, and the tokenizer's checksum
+    data/corpus.json      the choice of the text, its fingerprint, and the tokenizer's checksum
 
-They are written in this order, each whole or not at all. Every file has a checksum, and all of them the same
-fingerprint: what is damaged does not open, and a part that was deleted is made again, from the same text. `train` and
-`valid` too say which text it was and which tokenizer, so that each file vouches for the others: nothing that this
-program did not write is replaced. The first edition kept no checksums. Its data opens for the training that began with
-it, whose checkpoints hold it to the same tokens; a new training makes it anew.
+They are written in this order, each whole or not at all. Every file has a checksum, so a damaged one does not open. All
+have the same fingerprint, so a part that was deleted is made again from the same text. `train` and `valid` also name
+the text and the tokenizer: by this the program recognises its own files, and it replaces no others. The first edition
+kept no checksums. Its data opens for the training that began with it, whose checkpoints hold a checksum of the tokens;
+for a new training the data is made again.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ DATASETS = ("grammar", "multi30k")
 GRAMMAR_LANGUAGES: dict[str, Literal["german", "french"]] = {"de": "german", "fr": "french"}
 GRAMMAR_VALIDATION = 1000
 FINGERPRINT_SENTENCES = 500
-TOKENIZER_SENTENCES = 20_000  # of the grammar: enough to see every word many times
+TOKENIZER_SENTENCES = 20_000  # of the grammar: in these every word occurs many times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +45,13 @@ class CorpusChoice:
     """Which text to train on and how it becomes tokens; the defaults are the demo's.
 
     dataset     one of DATASETS, or None for the files in `data`
-    data        folder of train.<source>, train.<target>, valid.…
-    source      language, or suffix of the files
-    target      likewise; of the grammar de, fr, or tree, the parse tree in one line (see `minitransformer.data.trees`)
+    data        folder with train.<source>, train.<target>, valid.…
+    source      the language to translate from, which is also the suffix of its files
+    target      likewise; the grammar has de, fr, and tree: a parse tree in one line (see `minitransformer.data.trees`)
     vocab_size  tokens of the joint vocabulary
-    max_length  the longest sentence in tokens that is kept
-    sentences   how many the grammar writes
-    seed        of the grammar
+    max_length  the longest sentence to keep, in tokens
+    sentences   how many sentences the grammar writes
+    seed        the seed of the grammar
 
     Raises ValueError for a language that the dataset does not have.
     """
@@ -73,7 +73,7 @@ class CorpusChoice:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The choice that `asdict` made a dictionary of; raises ValueError for anything else."""
+        """The choice whose `asdict` gave `values`. Raises ValueError for anything else."""
         kinds = get_type_hints(cls)
         if values.keys() != kinds.keys() or not all(isinstance(values[name], kind) for name, kind in kinds.items()):
             raise ValueError("it does not say which text it was")
@@ -90,7 +90,7 @@ class CorpusChoice:
         return f"{self.dataset or Path(self.data or '').name}-{self.source}-{self.target}"
 
     def corpus(self) -> Corpus | None:
-        """The files, downloaded where need be; None for the grammar."""
+        """The files, downloaded if necessary; None for the grammar."""
         if self.dataset == "grammar":
             return None
         if self.dataset == "multi30k":
@@ -98,9 +98,9 @@ class CorpusChoice:
         return corpus_from_folder(self.data or "", self.source, self.target)
 
     def pairs(self, split: Split, corpus: Corpus | None = None) -> Iterator[SentencePair]:
-        """The sentences of a split with their translations, from `corpus` where it is at hand.
+        """The sentence pairs of a split; `corpus`, if given, saves finding the files again.
 
-        Raises FileNotFoundError where the text has no test set.
+        Raises FileNotFoundError if there is no test set.
         """
         corpus = corpus or self.corpus()
         if corpus is not None:
@@ -116,7 +116,7 @@ class CorpusChoice:
 
 
 def fingerprint_of(choice: CorpusChoice, corpus: Corpus | None = None) -> str:
-    """A hash of the choice and of every byte of its files; of the grammar, of enough to notice another edition."""
+    """A hash of the choice and of every byte of its files; for the grammar, of its first sentences."""
     corpus = corpus or choice.corpus()
     digest = hashlib.sha256(json.dumps(asdict(choice)).encode())
     if corpus is None:
@@ -130,7 +130,7 @@ def fingerprint_of(choice: CorpusChoice, corpus: Corpus | None = None) -> str:
 
 @dataclass(frozen=True)
 class PreparedData:
-    """What a training reads, and the choice that it was made from."""
+    """A training's data, and the choice that it was made from."""
 
     choice: CorpusChoice
     tokenizer: BPETokenizer
@@ -138,22 +138,22 @@ class PreparedData:
     valid: TokenDataset
 
     def valid_sentences(self, count: int) -> tuple[list[str], list[str]]:
-        """The first `count` validation sentences and their translations, read back from their tokens."""
+        """The first `count` validation sentences and their translations, decoded from their tokens."""
         decode = self.tokenizer.decode
         chosen = [(decode(source), decode(target)) for source, target in islice(self.valid, count)]
         return [source for source, _ in chosen], [target for _, target in chosen]
 
 
 def prepare(folder: Path, choice: CorpusChoice, progress: bool = False) -> PreparedData:
-    """Open the data of `choice` in `folder`, or make it where it is not there, with a progress bar if asked for.
+    """Open the data of `choice` in `folder`, or make it if it is not there; `progress` shows a bar.
 
-    Raises OSError where a file can't be read or written, or stands in the way and was not written by this function;
-    ValueError where the text is too small, or the text or the data is damaged.
+    Raises OSError if a file can't be read or written, or is in the way and was not written by this function; ValueError
+    if the text is too small, or the text or the data is damaged.
     """
     corpus = choice.corpus()
     fingerprint = fingerprint_of(choice, corpus)
     remove_unfinished(folder, r"(tokenizer|corpus)\.json")
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # there is nothing yet, or a part was deleted
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # nothing was made yet, or a part was deleted
         prepared = open_prepared(folder)
         if prepared.train.meta["fingerprint"] == fingerprint:
             if not (folder / DESCRIPTION).exists():
@@ -175,7 +175,7 @@ def prepare(folder: Path, choice: CorpusChoice, progress: bool = False) -> Prepa
 def open_prepared(folder: Path) -> PreparedData:
     """Open the data that `prepare` left in `folder`.
 
-    Raises FileNotFoundError where a part of it is missing, ValueError, saying what to do, where one is damaged.
+    Raises FileNotFoundError if a part is missing, and ValueError, saying what to do, if one is damaged.
     """
     train, valid = (TokenDataset.open(folder / split) for split in DATASET_FOLDERS)
     path = folder / TOKENIZER
@@ -198,13 +198,13 @@ def open_prepared(folder: Path) -> PreparedData:
 
 
 def kept_choice(folder: Path) -> CorpusChoice | None:
-    """Which text the data in `folder` was made of, if a part of it is left. Raises ValueError where that is damaged."""
+    """The choice that the data in `folder` was made from; None without data. Raises ValueError if it is damaged."""
     description = _description(folder)
     return None if description is None else CorpusChoice.from_dict(description["choice"])
 
 
 def _description(folder: Path) -> dict[str, Any] | None:
-    """What `corpus.json` says, or else a dataset beside it; None where neither says anything."""
+    """The content of `corpus.json` or, without that file, what a dataset says of its text; None without either."""
     path = folder / DESCRIPTION
     if not path.exists():
         return next((_described_by(meta) for meta in _metas(folder) if meta.get("notes")), None)
@@ -217,17 +217,17 @@ def _description(folder: Path) -> dict[str, Any] | None:
 
 
 def _metas(folder: Path) -> Iterator[dict[str, Any]]:
-    """What each dataset that is there says of itself."""
+    """The `meta.json` of each dataset in the folder."""
     return (read_meta(folder / split) for split in DATASET_FOLDERS if (folder / split / META).is_file())
 
 
 def _described_by(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """What a dataset of the present version tells of its text and tokenizer: the content of `corpus.json`."""
+    """The content of `corpus.json`, from the `meta.json` of a dataset of the present version."""
     return {"choice": meta["notes"], "fingerprint": meta["fingerprint"], "tokenizer": meta["tokenizer"]}
 
 
 def _belongs(meta: Mapping[str, Any], description: Mapping[str, Any]) -> bool:
-    """Whether a dataset is of that text and tokenizer; the first edition noted neither."""
+    """Whether a dataset was made from this text and tokenizer; the first edition's datasets do not say."""
     return "tokenizer" not in description if meta["version"] == 1 else _described_by(meta) == description
 
 
@@ -238,7 +238,7 @@ def _write_description(folder: Path) -> None:
 
 def _damaged(path: Path, reason: Exception) -> ValueError:
     return ValueError(
-        f"{path} is damaged, or none of this program's ({reason}): "
+        f"{path} is damaged, or not written by this program ({reason}): "
         "move it elsewhere or delete it, and the data is made again"
     )
 
@@ -246,8 +246,8 @@ def _damaged(path: Path, reason: Exception) -> ValueError:
 def _check_replaceable(folder: Path) -> None:
     """Raise FileExistsError for a file in the way that `prepare` did not write, ValueError for a damaged one.
 
-    A tokenizer is known by its checksum, which any of the other parts may tell. Beside parts of the first edition,
-    which do not, it is known by its format.
+    A tokenizer is recognised by its checksum, which each of the other parts holds. The first edition's parts hold none;
+    beside them it is recognised by its format.
     """
     for split in DATASET_FOLDERS:
         check_replaceable(folder / split)

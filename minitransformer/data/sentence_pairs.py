@@ -1,7 +1,7 @@
-"""Parallel text: files of sentences and their translations, found in a folder and read as a stream.
+"""Parallel text: finds files of sentences and their translations in a folder and reads them as a stream.
 
-Line n of the source file is translated by line n of the target file. The files are UTF-8, plain or gzip (`.gz`), of
-any size: one pair at a time is in memory. An error is one sentence that names the file and the line.
+Line n of the target file is the translation of line n of the source file. The files are UTF-8, plain or gzip (`.gz`),
+of any size: one pair at a time is in memory. An error's message is one sentence that names the file and the line.
 """
 
 import gzip
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 # The names of a split's files, each with a language suffix: train.en, or train.en.gz.
 NAMES = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test", "test_2016_flickr")}
-MAX_LINE_BYTES = 1 << 20  # a longer line is no sentence, and would break the promise of bounded memory
+MAX_LINE_BYTES = 1 << 20  # a longer line is not a sentence, and memory must stay bounded
 BYTE_ORDER_MARK = "\ufeff"
 StrPath = str | PathLike[str]
 
@@ -39,7 +39,7 @@ class ParallelFiles:
     def read(self) -> Iterator[SentencePair]:
         """Stream the sentence pairs.
 
-        Raises ValueError where a file is empty or ends before the other, besides what `read_lines` raises.
+        Raises ValueError if a file is empty or ends before the other, and as `read_lines` does.
         """
         number = 0
         with closing(read_lines(self.source)) as sources, closing(read_lines(self.target)) as targets:
@@ -57,7 +57,7 @@ class ParallelFiles:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The files of a translation task; it may have no `test` set."""
+    """The files of a translation task; `test` is optional."""
 
     train: ParallelFiles
     valid: ParallelFiles
@@ -65,22 +65,22 @@ class Corpus:
 
 
 def is_language(text: object) -> bool:
-    """Whether this can name a language: text, the suffix of a file, so neither empty nor with a path's separators."""
+    """Whether this can name a language: it is also a file's suffix, so it is a short text without path separators."""
     return isinstance(text, str) and re.fullmatch(r"[\w.+-]{1,64}", text) is not None
 
 
 def corpus_from_folder(folder: StrPath, source: str, target: str) -> Corpus:
-    """Find a corpus in a folder: `train.<source>` and `train.<target>`, likewise `valid` and `test`, plain or `.gz`.
+    """Find a corpus in a folder: `train.<source>`, `train.<target>`, and likewise `valid` and `test`, plain or `.gz`.
 
     Validation files may also be called `val` or `dev`, test files `test_2016_flickr`; test files are optional.
-    Raises FileNotFoundError listing what is missing.
+    Raises FileNotFoundError with a list of what is missing.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder")
     found: dict[str, ParallelFiles] = {}
     for split, names in NAMES.items():
-        for name in reversed(names):  # the first of the names counts
+        for name in reversed(names):  # if there are several, the first name counts
             sides = [_plain_or_compressed(folder / f"{name}.{language}") for language in (source, target)]
             if sides[0] and sides[1]:
                 found[split] = ParallelFiles(sides[0], sides[1])
@@ -95,11 +95,11 @@ def _plain_or_compressed(path: Path) -> Path | None:
 
 
 def read_lines(path: StrPath) -> Generator[str]:
-    r"""Stream the lines of a UTF-8 text file, gzip if its name ends in `.gz`.
+    r"""Stream the lines of a UTF-8 text file, compressed with gzip if its name ends in `.gz`.
 
-    A line ends in \n or \r\n and nowhere else: U+2028 and its like belong to the text. A leading byte order mark
-    is dropped. Raises FileNotFoundError, or ValueError naming the line that is not text in UTF-8 or longer than any
-    sentence, or after which compressed data is damaged.
+    Only \n and \r\n end a line; U+2028 and its like belong to the text. A leading byte order mark is dropped. Raises
+    FileNotFoundError, or ValueError naming the line that is not UTF-8 text, is longer than any sentence, or after which
+    compressed data is damaged.
     """
     path = Path(path)
     number = 0
@@ -114,9 +114,9 @@ def read_lines(path: StrPath) -> Generator[str]:
 
 
 def decode_line(line: bytes, place: str) -> str:
-    r"""Decode a line of UTF-8 and drop its \n or \r\n; raises ValueError, naming its `place`, where it is no sentence.
+    r"""Decode a line of UTF-8 and drop its \n or \r\n. Raises ValueError, naming its `place`, if it is not a sentence.
 
-    NUL is valid UTF-8 but occurs in no text: it is half of each UTF-16 letter, and so gives away UTF-16 without a mark.
+    NUL is valid UTF-8 but occurs in no text. It is half of each Latin letter in UTF-16, so it shows a file in UTF-16.
     """
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"{place}: longer than {MAX_LINE_BYTES} bytes")

@@ -1,11 +1,11 @@
-"""The token ids of a corpus, on disk: as large as the disk allows, whatever the memory.
+"""The token ids of a corpus, on disk: a dataset may be larger than memory.
 
 A dataset is a folder of three files: `ids.bin`, the ids of source 0, target 0, source 1, … without gaps or special
-tokens; `offsets.bin`, where each of these 2N sentences starts, and the end; `meta.json`. It is written as a stream
-and then memory-mapped: what a pass over it needs in memory is eight bytes a pair, for the lengths.
+tokens; `offsets.bin`, the starts of these 2N sentences and the end of the last; `meta.json`. It is written as a stream
+and then memory-mapped: a pass over it needs only eight bytes of memory a pair, for the lengths.
 
 `meta.json` holds the SHA-256 of the other two, and its own checksum (see `minitransformer.sealed_json`): a dataset
-with a changed byte does not open. Version 1 of the format had no checksums; such a dataset opens if its sizes fit.
+with a changed byte does not open. Version 1 of the format had no checksums; its datasets open if their sizes fit.
 """
 
 import hashlib
@@ -47,8 +47,8 @@ class Tokenizer(Protocol):
 class TokenDataset:
     """Sentence pairs as token ids: `dataset[i]` is (source ids, target ids), without special tokens.
 
-    ids: (M,) integers and offsets: (2N + 1,) int64, as the module's docstring says, in memory or memory-mapped.
-    meta: what `meta.json` says, of a dataset that was opened.
+    ids (M,), integers, and offsets (2N + 1,), int64, are those of the module's docstring, in memory or memory-mapped.
+    meta is the content of `meta.json`, if the dataset was opened from a folder.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class TokenDataset:
 
     @property
     def num_dropped(self) -> int:
-        """Pairs of the corpus that are not in the dataset: those too long, and those with an empty side."""
+        """The number of pairs of the corpus that are not in the dataset: too long, or with an empty side."""
         return self.num_too_long + self.num_empty
 
     def checksum(self) -> int:
-        """CRC-32 of all ids and offsets as 64-bit integers, whatever type holds them; computed in blocks."""
+        """The CRC-32 of all ids and offsets as 64-bit integers, whatever type they are stored in."""
         crc = 0
         for array in (self._ids, self._offsets):
             for start in range(0, len(array), CHECKSUM_BLOCK):
@@ -98,7 +98,7 @@ class TokenDataset:
     def from_pairs(cls, pairs: Iterable[tuple[ArrayLike, ArrayLike]]) -> "TokenDataset":
         """A dataset in memory, of pairs of ids without special tokens.
 
-        Raises ValueError where there is no pair, and as `as_ids`.
+        Raises ValueError if there is no pair, and as `as_ids` does.
         """
         sentences = [as_ids(ids) for pair in pairs for ids in pair]
         if not sentences:
@@ -120,9 +120,9 @@ class TokenDataset:
     ) -> "TokenDataset":
         """Write a dataset as a stream, in a folder that appears once it is complete, and open it.
 
-        A pair is left out, and counted, where a side is blank or has more than `max_length` tokens, the special
-        one included. `fingerprint` and `notes`, of what JSON can hold, are kept in `meta`. Raises ValueError where no
-        pair is left or the tokenizer yields an id outside its vocabulary, and as `check_replaceable`.
+        A pair is left out, and counted, if a side is blank or has more than `max_length` tokens with its special one.
+        `fingerprint` and `notes`, which JSON must be able to hold, go into `meta`. Raises ValueError if no pair is left
+        or the tokenizer yields an id outside its vocabulary, and as `check_replaceable` does.
         """
         with _complete_folder(Path(folder)) as beside:
             meta = _write(pairs, tokenizer, beside, max_length, progress)
@@ -135,7 +135,7 @@ class TokenDataset:
 
     @classmethod
     def open(cls, folder: StrPath) -> "TokenDataset":
-        """Memory-map a dataset that `build` wrote; raises FileNotFoundError, or ValueError where it is damaged."""
+        """Memory-map a dataset that `build` wrote. Raises FileNotFoundError, or ValueError if it is damaged."""
         folder = Path(folder)
         meta = read_meta(folder)
         ids = _map(folder, "ids.bin", meta["dtype"], meta["num_ids"])
@@ -151,7 +151,7 @@ class TokenDataset:
 def as_ids(ids: ArrayLike) -> NDArray[np.int64]:
     """A sentence's token ids as a new array (T,).
 
-    Raises TypeError where they are not integers, ValueError where one is not positive (0 is padding).
+    Raises TypeError if they are not integers, ValueError if one is not positive (0 is padding).
     """
     array = np.asarray(ids)
     if array.size == 0:
@@ -166,7 +166,7 @@ def as_ids(ids: ArrayLike) -> NDArray[np.int64]:
 def _write(
     pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, folder: Path, max_length: int, progress: bool
 ) -> dict[str, Any]:
-    """Write `ids.bin` and `offsets.bin`; returns the rest of what `open` must know."""
+    """Write `ids.bin` and `offsets.bin`; return the type and the counts for `meta.json`."""
     from tqdm.std import tqdm
 
     dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
@@ -201,7 +201,7 @@ def _write(
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
-    """The content of a dataset's `meta.json`; raises FileNotFoundError, or ValueError if it is damaged."""
+    """The content of a dataset's `meta.json`. Raises FileNotFoundError, or ValueError if it is damaged."""
     try:
         meta = unseal((folder / META).read_bytes(), lambda meta: meta.keys() == FIELDS_OF_VERSION_1)
         if meta.get("format") != FORMAT or meta.get("version") not in (1, VERSION):
@@ -216,31 +216,31 @@ def read_meta(folder: Path) -> dict[str, Any]:
 
 
 def check_replaceable(folder: Path) -> None:
-    """Raise unless `build` may write a dataset to `folder`: there is nothing, an empty folder, or another dataset.
+    """Raise unless `build` may write to `folder`: it does not exist, is empty or holds a dataset.
 
-    FileExistsError names what else is there, ValueError says that `meta.json` is damaged. A dataset is known by its
-    files' names and its `meta.json`.
+    FileExistsError names a file that belongs to no dataset; ValueError says that `meta.json` is damaged. A dataset is
+    recognised by the names of its files and by its `meta.json`.
     """
     if not os.path.lexists(folder):
         return
     if folder.is_symlink() or not folder.is_dir():
-        raise FileExistsError(f"{folder} is no token dataset: move it elsewhere, or choose another folder")
+        raise FileExistsError(f"{folder} is not a token dataset: move it elsewhere, or choose another folder")
     names = {path.name for path in folder.iterdir()}
     for name in sorted(names - {META, *NUMBERS}):
-        raise FileExistsError(f"{folder / name} is no part of a token dataset: move it elsewhere")
+        raise FileExistsError(f"{folder / name} is not part of a token dataset: move it elsewhere")
     if names and META not in names:
-        raise FileExistsError(f"{folder} is no token dataset, without {META}: move it elsewhere or delete it")
+        raise FileExistsError(f"{folder} has no {META} and is not a token dataset: move it elsewhere or delete it")
     if names:
         read_meta(folder)
 
 
 def sha256(data: bytes) -> str:
-    """The checksum of bytes, in hexadecimal."""
+    """The SHA-256 of bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def file_sha256(path: Path) -> str:
-    """The checksum of a file, read in blocks."""
+    """The SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -256,7 +256,7 @@ def _damaged(folder: Path, name: str, reason: str) -> ValueError:
 
 
 def _map(folder: Path, name: str, dtype: str, size: int) -> NDArray[Any]:
-    """Memory-map a file of `size` numbers. Raises ValueError where it has another size."""
+    """Memory-map a file of `size` numbers. Raises ValueError if it has another size."""
     path, expected = folder / name, size * np.dtype(dtype).itemsize
     if path.stat().st_size != expected or not expected:
         raise _damaged(folder, name, f"it must have {expected} bytes, but has {path.stat().st_size}")
@@ -265,7 +265,7 @@ def _map(folder: Path, name: str, dtype: str, size: int) -> NDArray[Any]:
 
 @contextmanager
 def _complete_folder(folder: Path) -> Iterator[Path]:
-    """A new folder, which replaces the dataset in `folder` if the block ends without error and else is removed."""
+    """A new folder, which replaces the dataset in `folder` if the block ends without error; else it is removed."""
     check_replaceable(folder)
     for left in unfinished(folder.parent, rf"\.{re.escape(folder.name)}"):
         with suppress(OSError):  # something else is in it
@@ -286,7 +286,7 @@ def _complete_folder(folder: Path) -> Iterator[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a dataset's files and folder; `meta.json`, which tells what they are, goes last."""
+    """Remove a dataset's files and folder; `meta.json`, by which a dataset is recognised, goes last."""
     if folder.is_dir():
         for name in (*NUMBERS, META):
             (folder / name).unlink(missing_ok=True)

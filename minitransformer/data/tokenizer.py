@@ -1,15 +1,15 @@
 """A tokenizer for any text: byte-pair encoding (Sennrich et al. 2016) with byte fallback (Kudo & Richardson 2018).
 
-    ids 0–2       <pad>, <s>, </s>: no text yields them, however it is spelled
+    ids 0–2       <pad>, <s>, </s>: no text is encoded as these, not even "<s>"
     ids 3–258     the 256 bytes: a character without a token is written as its UTF-8 bytes
     ids 259–…     the characters of the training text (sorted by code point), then the merges (oldest first)
 
-Text is cut into words that keep the space before them. One space is put before the text and one taken off again
-after decoding, so that a word has the same tokens at the start of a sentence as inside it, and
-`decode(encode(text)) == text` for every str, lone surrogates included. Within a word the oldest merge that applies
-is made first, everywhere in the word, until none applies: the order in which they were learned.
+Text is cut into words that keep the space before them. `encode` puts one space before the text, and `decode` takes it
+off again: so a word has the same tokens at the start of a sentence as inside it, and `decode(encode(text)) == text` for
+every str, even with lone surrogates. Within a word the oldest merge that applies is made first, everywhere in the word,
+until none applies: this is the order in which merges were learned.
 
-A tokenizer's file is one JSON object, readable, one merge a line. Ids are not stored: they follow from the order.
+A tokenizer's file is one readable JSON object with one merge a line. Ids are not stored: they follow from the order.
 
     {"format": "minitransformer BPE tokenizer",
      "version": 1,
@@ -38,10 +38,10 @@ CACHED_WORDS = 1 << 17
 
 
 class BPETokenizer:
-    """Text to token ids and back. Made by `train`, `load` or `from_json`, and not changed afterwards.
+    """Text to token ids and back. `train`, `load` or `from_json` make it; it does not change afterwards.
 
-    characters: str, sorted, without repetition; merges: pairs of strings, each a character or an earlier merge.
-    Raises ValueError where they are not that.
+    characters: a sorted str without repetition; merges: pairs of strings, each a character or an earlier merge.
+    Raises ValueError for other characters or merges.
     """
 
     pad_id, bos_id, eos_id = range(FIRST_BYTE)
@@ -68,11 +68,11 @@ class BPETokenizer:
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, progress: bool = False) -> "BPETokenizer":
-        """Learn a vocabulary of exactly `vocab_size` tokens, specials and bytes included.
+        """Learn a vocabulary of exactly `vocab_size` tokens, including the special tokens and the bytes.
 
-        texts: str, such as lines, read once as a stream; only the distinct words are held in memory. Characters
+        texts: strings, such as lines, read once as a stream; only the distinct words are held in memory. Characters
         rarer than one in a million get no token. progress: show a bar while the merges are learned.
-        Raises TypeError where a text is not a str or `vocab_size` not an int, ValueError where there is no text or
+        Raises TypeError if a text is not a str or `vocab_size` not an int, ValueError if there is no text, or if
         `vocab_size` is less than the text's characters need or more than its words can give.
         """
         if not isinstance(vocab_size, int):
@@ -97,7 +97,7 @@ class BPETokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """The number of ids: specials, bytes, characters and merges."""
+        """The number of ids: special tokens, bytes, characters and merges."""
         return len(self._bytes)
 
     def __len__(self) -> int:
@@ -112,7 +112,7 @@ class BPETokenizer:
         return hash((self.characters, self.merges))
 
     def encode(self, text: str) -> list[int]:
-        """The token ids of `text`, without <s> and </s>; empty text has none. Raises TypeError if not a str."""
+        """The token ids of `text`, without <s> and </s>; empty text has none. Raises TypeError if it is not a str."""
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, but is of type {type(text).__name__}")
         if not text:
@@ -120,10 +120,10 @@ class BPETokenizer:
         return list(chain.from_iterable(map(self._ids_of_word.__getitem__, split_words(" " + text))))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids` (a list or a 1-D integer array), the inverse of `encode`; specials add nothing.
+        """The text of `ids` (a list or a 1-D integer array), the inverse of `encode`; special tokens are left out.
 
-        Bytes that are not UTF-8, which a model may well produce, become U+FFFD. The one space that `encode` put
-        first is taken off. Raises ValueError for an id outside the vocabulary, TypeError for one not an integer.
+        Bytes that are not UTF-8, which a model may well produce, become U+FFFD. The one space that `encode` put first
+        is removed. Raises ValueError for an id outside the vocabulary, TypeError for one that is not an integer.
         """
         data = b"".join(map(self._bytes.__getitem__, self._checked(ids)))
         try:
@@ -133,11 +133,11 @@ class BPETokenizer:
         return text.removeprefix(" ")
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each id as a readable piece: ▁dog for " dog", <0xC3> for a byte, <s> for a special; raises as `decode`."""
+        """Each id as readable text: ▁dog for " dog", <0xC3> for a byte, <s> itself. Raises as `decode` does."""
         return [self._readable(index) for index in self._checked(ids)]
 
     def to_json(self) -> str:
-        """The tokenizer as readable JSON, as the module's docstring shows it."""
+        """The tokenizer as readable JSON: see the module's docstring."""
         fields = {"format": FORMAT, **FIXED, "characters": self.characters}
         lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()]
         merges = ",\n  ".join(json.dumps(merge, ensure_ascii=False) for merge in self.merges)
@@ -145,7 +145,7 @@ class BPETokenizer:
 
     @classmethod
     def from_json(cls, text: str) -> "BPETokenizer":
-        """The tokenizer that `to_json` wrote. Raises ValueError for another format or version, or anything else."""
+        """The tokenizer that `to_json` wrote. Raises ValueError for any other text."""
         try:
             fields = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -165,7 +165,7 @@ class BPETokenizer:
         return cls(characters, map(tuple, merges))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one JSON file, beside `path` first and then renamed. Raises OSError where that fails."""
+        """Write one JSON file under a temporary name and rename it to `path`. Raises OSError if that fails."""
         with atomic_write(path) as file:
             file.write(self.to_json().encode())
 
@@ -209,7 +209,7 @@ class BPETokenizer:
 
 
 class _Cache(dict[str, tuple[int, ...]]):
-    """A function's first `CACHED_WORDS` results by argument, faster than `lru_cache`; threads may share it."""
+    """The first `CACHED_WORDS` results of a function by argument: faster than `lru_cache`, and threads may share it."""
 
     def __init__(self, function: Callable[[str], tuple[int, ...]]):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Decoding: searches for the most probable target, and sentences in, sentences out."""
+"""Decoding: the searches for the most probable target, and a translator from text to text."""
 
 from .search import MOST_LENGTH_PENALTY, Decodable, Hypothesis, beam_search, greedy_search, penalty
 from .translator import AttentionMaps, Translation, Translator, search

@@ -1,22 +1,22 @@
-"""Decoding: the most probable target sentence, searched one token at a time.
+"""Searches for the most probable target sentence, one token at a time.
 
-Greedy search follows the best token of each step. Beam search keeps the best `num_beams` prefixes:
+Greedy search takes the best token at each step. Beam search keeps the best `num_beams` prefixes:
 
-- Every step extends each prefix by every token and keeps the best of all these by log-probability, as many as there
-  are slots. A prefix that takes the end-of-sentence token leaves the beam and its slot closes (Sutskever 2014, §3.2),
-  so a beam of one is exactly greedy search, and a beam wide enough for every prefix is an exhaustive search.
+- Every step extends each prefix by every token and keeps the extensions with the highest log-probabilities, one for
+  each slot. A prefix that takes the end-of-sentence token leaves the beam, and its slot closes (Sutskever 2014, §3.2).
+  So a beam of one is exactly greedy search, and a beam wide enough for every prefix is an exhaustive search.
 - A complete hypothesis scores `log P(Y) / lp(Y)`, `lp(Y) = ((5 + |Y|) / 6)^α` (Wu 2016, §7, eq. 14), where |Y| counts
   the end-of-sentence token.
-- A sentence is done when no slot is left, or when nothing that still runs can win: log P only falls as a prefix grows
-  and lp only rises, so `log P / lp(longest output)` bounds what a prefix can come to. Stopping at that
-  bound never changes the result.
-- The longest output is input length + 50 tokens (Vaswani 2017, §6.1), the end-of-sentence token counted in both, and
-  never more than the model's `max_length`. What is cut off there ranks behind every hypothesis that ended.
-- Equal log-probabilities go to the prefix that ranked higher, then to the smaller token id; equal scores to the
-  hypothesis that was complete first. Padding and beginning-of-sentence tokens are never produced.
+- A sentence is done when no slot is left, or when no prefix can win any more: as a prefix grows, log P only falls and
+  lp only rises, so its score can't exceed `log P / lp(longest output)`. Stopping by this bound never changes the
+  result.
+- The longest output is input length + 50 tokens (Vaswani 2017, §6.1), both with their end-of-sentence token, and never
+  more than the model's `max_length`. A hypothesis cut off there ranks behind every hypothesis that ended.
+- Of equal log-probabilities the one whose prefix ranked higher wins, then the one with the smaller token id; of equal
+  scores the hypothesis that was complete first. Padding and beginning-of-sentence tokens are never produced.
 
-Sentences don't see each other: each is searched as if it were alone, and leaves the batch as soon as it is done. The
-model keeps what it needs of the prefixes (its `Decoding`); here are small integer arrays on the host.
+Each sentence of a batch is searched as if it were alone, and leaves the batch as soon as it is done. The model keeps
+its own state of the prefixes (`Decoding`); the search keeps small arrays on the host.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from ..models import ModelConfig
 from ..ops import Array, Ops
 
 MOST_LENGTH_PENALTY = 10
-"""The largest α: Wu 2016 tries 0 to 1. At 10 length alone decides, and no length takes the penalty beyond a float."""
+"""The largest α. Wu 2016 tries 0 to 1; at 10 length alone decides, and the penalty still fits into a float."""
 
 
 class Decodable(Protocol):
@@ -42,19 +42,19 @@ class Decodable(Protocol):
         ...
 
     def start_decoding(self, source: Array, num_beams: int = 1) -> Any:
-        """Encode `source` (B, Ts); the state that comes back has `select(sentences)` and `reorder(beams)`."""
+        """Encode `source` (B, Ts) and return a state with `select(sentences)` and `reorder(beams)`."""
         ...
 
     def decode_step(self, ids: Array, state: Any) -> Array:
-        """Append ids (B, K) to the prefixes; the logits (B, K, V) of the tokens after them."""
+        """Append ids (B, K) to the prefixes; return the logits (B, K, V) of the tokens after them."""
         ...
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A translation: token ids without the special ones, its score `log_prob / lp`, and its log-probability.
+    """A translation: token ids without special tokens, its score `log_prob / lp`, and its log-probability.
 
-    `ended` is False where the longest output cut it off; else `log_prob` includes the end-of-sentence token's.
+    `ended` is False if it was cut off as the longest output; else `log_prob` includes the end-of-sentence token.
     """
 
     ids: list[int]
@@ -64,16 +64,17 @@ class Hypothesis:
 
 
 def penalty(length: Any, alpha: float) -> Any:
-    """Length penalty `lp = ((5 + length) / 6)^alpha` (Wu 2016, eq. 14); `length` is a number or an array."""
+    """The length penalty `lp = ((5 + length) / 6)^alpha` (Wu 2016, eq. 14); `length` is a number or an array."""
     return ((5 + length) / 6) ** alpha
 
 
 def greedy_search(
     model: Decodable, source: np.ndarray, max_extra: int = 50, length_penalty: float = 0.0
 ) -> list[Hypothesis]:
-    """The best token at every step; source `(B, Ts)` integers, padded on the right. One hypothesis a sentence.
+    """Takes the best token at every step; returns one hypothesis for each sentence of source.
 
-    `length_penalty` changes the reported score only. Raises as `beam_search` does.
+    source is `(B, Ts)` integers, padded on the right. `length_penalty` changes only the reported score. Raises as
+    `beam_search` does.
     """
     limits = _longest_outputs(model, source, max_extra)
     _check_length_penalty(length_penalty)
@@ -114,9 +115,9 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The `n_best` best hypotheses of each sentence, best first; source `(B, Ts)` integers, padded on the right.
 
-    Defaults from Vaswani 2017, §6.1; the search is described at the top of this file. Raises `TypeError` for a source
-    that is not of integers, `ValueError` for one that is not `(B, Ts)`, for n_best outside 1..num_beams, a
-    length_penalty outside 0..10 and max_extra below 1, `FloatingPointError` where the model gives NaN.
+    The docstring of this file describes the search; the defaults are those of Vaswani 2017, §6.1. Raises `TypeError`
+    if source is not of integers; `ValueError` if it is not `(B, Ts)`, n_best is outside 1..num_beams, length_penalty
+    outside 0..10 or max_extra below 1; `FloatingPointError` if the model gives NaN.
     """
     limits = _longest_outputs(model, source, max_extra)
     _check_length_penalty(length_penalty)
@@ -148,7 +149,7 @@ def beam_search(
         slots = slots - leaves.sum(axis=1)
         log_probs[leaves] = -np.inf
 
-        running = log_probs.max(axis=1) / penalty(limits, length_penalty) > to_beat  # an empty beam's -inf never is
+        running = log_probs.max(axis=1) / penalty(limits, length_penalty) > to_beat  # False for an empty beam's -inf
         if not running.any():
             break
         if not running.all():
@@ -164,14 +165,14 @@ def beam_search(
 def _best_tokens(model: Decodable, ids: np.ndarray, state: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Log-probabilities and ids of the k best tokens after each prefix, `(B, K, min(k, V))` in host memory.
 
-    No prefix can place more than k extensions in a beam of k: the rest of the vocabulary never leaves the device.
+    A beam of k can't hold more than k extensions of a prefix, so the other tokens never leave the device.
     """
     ops, config = model.ops, model.config
     log_probs = ops.log_softmax(model.decode_step(ids, state))  # (B, K, V)
     log_probs[..., config.pad_id] = -float("inf")
     log_probs[..., config.bos_id] = -float("inf")
     values, tokens = (ops.to_numpy(best) for best in ops.topk(log_probs, min(k, log_probs.shape[-1])))
-    if np.isnan(values).any():  # softmax spreads one NaN over its row, and to topk NaN is the largest of all
+    if np.isnan(values).any():  # softmax spreads a NaN over its row, and topk takes NaN for the largest number
         raise FloatingPointError("the model's logits are NaN: its parameters are not finite or far too large")
     return values.astype(np.float64), tokens
 
@@ -182,32 +183,32 @@ def _best_extensions(
     """The best K extensions of the prefixes (B, K) by their best tokens (B, K, k): beam, token, log-probability."""
     num_sentences, num_beams, k = tokens.shape
     totals = (log_probs[:, :, None] + token_log_probs).reshape(num_sentences, num_beams * k)
-    best = np.argsort(-totals, axis=1, kind="stable")[:, :num_beams]  # ties: the better prefix, the smaller id
+    best = np.argsort(-totals, axis=1, kind="stable")[:, :num_beams]  # ties: the better prefix, then the smaller id
     ids = np.take_along_axis(tokens.reshape(totals.shape), best, axis=1)
     return best // k, ids, np.take_along_axis(totals, best, axis=1)
 
 
 def _hypothesis(model: Decodable, output: np.ndarray, log_prob: Any, alpha: float) -> Hypothesis:
-    """The hypothesis of one finished `output`, which ends in the end-of-sentence token or was cut off."""
+    """The hypothesis of a finished `output`, which ends with the end-of-sentence token or was cut off."""
     ended = bool(output[-1] == model.config.eos_id)
     score = float(log_prob / penalty(len(output), alpha))
     return Hypothesis(output[: len(output) - ended].tolist(), score, float(log_prob), ended)
 
 
 def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
-    """Sort key: those that ended first, the better score first."""
+    """A sort key: hypotheses that ended come first, and among them those with better scores."""
     return not hypothesis.ended, -hypothesis.score
 
 
 def _nth_best(found: list[Hypothesis], n: int) -> float:
     """The n-th best score; −inf while there are fewer."""
-    # What was cut off needs no exception: it comes with the last step, when nothing is left that could be stopped.
+    # Cut-off hypotheses may count here: they come at the last step, after which there is nothing to stop.
     scores = sorted((hypothesis.score for hypothesis in found), reverse=True)
     return scores[n - 1] if len(scores) >= n else -np.inf
 
 
 def _longest_outputs(model: Decodable, source: np.ndarray, max_extra: int) -> np.ndarray:
-    """How many tokens each sentence may come to, `(B,)`: its own length + max_extra, at most the model's maximum."""
+    """The longest output of each sentence, `(B,)`: its length + max_extra, at most the model's max_length."""
     if not isinstance(source, np.ndarray) or source.dtype.kind not in "iu":
         given = source.dtype if isinstance(source, np.ndarray) else type(source).__name__
         raise TypeError(f"source must be an integer NumPy array, got {given}")

@@ -1,4 +1,4 @@
-"""Sentences in, sentences out: a model and its tokenizer, with sorting, batching and searching in between."""
+"""The translator from text to text: a model, its tokenizer, and the sorting, batching and search between them."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -17,14 +17,14 @@ from ..training.checkpoint import CheckpointError, load_checkpoint
 from .search import Hypothesis, beam_search, greedy_search
 
 SMALLEST_PART = 256
-"""Padded source tokens: a batch is not split over threads into smaller parts than this."""
+"""Padded source tokens: batches are not made smaller than this to give each thread one."""
 
 MOST_LOGITS = 1 << 26
-"""Numbers: a batch of several sentences has no more logits at a step, however wide the beam."""
+"""A batch of several sentences has at most this many logits at a step, however wide the beam is."""
 
 
 class Translation(NamedTuple):
-    """A translated sentence and its score, `log P / lp` (see `minitransformer.decoding`)."""
+    """A translated sentence and its score, `log P / lp` (see `minitransformer.decoding.search`)."""
 
     text: str
     score: float
@@ -32,12 +32,12 @@ class Translation(NamedTuple):
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Attention weights of one sentence pair with the labels of their axes, `(layers, heads, queries, keys)` each.
+    """Attention weights of one sentence pair, `(layers, heads, queries, keys)` each, with the labels of their axes.
 
-    In labels a word stands as it is, and what goes on inside a word begins with `·`.
+    In the labels, a token that continues a word begins with `·`.
 
     encoder  queries and keys: source_tokens
-    decoder  queries: target_tokens, what each position writes; keys: target_inputs, what it has read (`<s>` first)
+    decoder  queries: target_tokens, which each position writes; keys: target_inputs, which it has read (`<s>` first)
     cross    queries: target_tokens; keys: source_tokens
     """
 
@@ -50,11 +50,10 @@ class AttentionMaps:
 
 
 class Translator:
-    """Translates text with a trained model; `Translator.from_checkpoint(path).translate(["A dog runs."])`.
+    """Translates text with a trained model: `Translator.from_checkpoint(path).translate(["A dog runs."])`.
 
-    languages: what it was trained to translate from and into, where that is known; threads: how many share the
-    sentences, one a core by default. Raises `ValueError` where the vocabularies or special ids of model and tokenizer
-    differ.
+    languages: those that the model translates from and into, if they are known; threads: how many share the sentences,
+    one for each core by default. Raises `ValueError` if the vocabularies or special ids of model and tokenizer differ.
     """
 
     def __init__(
@@ -79,10 +78,10 @@ class Translator:
     def from_checkpoint(
         cls, path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32", threads: int | None = None
     ) -> "Translator":
-        """The translator in a checkpoint.
+        """The translator with the model and tokenizer of a checkpoint.
 
-        Raises as `load_checkpoint`, and `CheckpointError` where there is no tokenizer in it or model and tokenizer
-        don't belong together.
+        Raises as `load_checkpoint` does, and `CheckpointError` if the checkpoint has no tokenizer or one that does not
+        belong to its model.
         """
         checkpoint = load_checkpoint(path, with_optimizer=False)
         if checkpoint.tokenizer is None:
@@ -102,11 +101,11 @@ class Translator:
         truncate: bool = False,
         progress: bool = False,
     ) -> list[str]:
-        """The best translation of each sentence, in their order; one sentence alone may be given as a str.
+        """The best translation of each sentence, in the same order; a single sentence may be given as a str.
 
-        beam: prefixes kept by the search, 1 is greedy; batch_tokens: padded source tokens searched at once;
-        truncate: cut a sentence that is too long for the model; progress: show a bar. An empty sentence becomes an
-        empty one. Raises `TypeError` for what is no str, and `ValueError` for a sentence that is too long.
+        beam: prefixes kept by the search, 1 is greedy; batch_tokens: padded source tokens searched at once; truncate:
+        cut a sentence that is too long for the model; progress: show a bar. The translation of an empty sentence is
+        empty. Raises `TypeError` for a sentence that is not a str, and `ValueError` for one that is too long.
         """
         best = self.translate_n_best(sentences, 1, beam, length_penalty, batch_tokens, truncate, progress)
         return [translations[0].text for translations in best]
@@ -121,7 +120,7 @@ class Translator:
         truncate: bool = False,
         progress: bool = False,
     ) -> list[list[Translation]]:
-        """The n_best ≤ beam best translations of each sentence with their scores, best first; else as `translate`."""
+        """The n_best ≤ beam best translations of each sentence, best first, with scores; the rest as in `translate`."""
         from tqdm.std import tqdm
 
         sources = self._encode(sentences, truncate)
@@ -144,10 +143,10 @@ class Translator:
         length_penalty: float = 0.6,
         truncate: bool = False,
     ) -> AttentionMaps:
-        """What the model attends to as it writes `target`, by default its own best translation of `source`.
+        """The attention weights as the model writes `target`, by default its own best translation of `source`.
 
-        The other options are those of `translate`. Raises `ValueError` for a blank source, where either is too
-        long, and for a model that is no Transformer.
+        The other options are those of `translate`. Raises `ValueError` if source is blank, source or target is too
+        long, or the model is not a Transformer.
         """
         if not isinstance(self.model, Transformer):
             raise ValueError(f"a {self.model.config.kind} model has no attention maps: a Transformer has")
@@ -169,7 +168,7 @@ class Translator:
         return AttentionMaps(sources, targets, inputs, weights["encoder"], weights["decoder"], weights["cross"])
 
     def _encode(self, sentences: str | Iterable[str], truncate: bool) -> list[list[int]]:
-        """Token ids of each sentence with `</s>`, none for a blank one; all are checked before any is translated."""
+        """Token ids of each sentence with `</s>`, none for a blank one. Checks all before any is translated."""
         longest = self.model.config.max_length
         encoded = []
         for number, sentence in enumerate([sentences] if isinstance(sentences, str) else sentences, start=1):
@@ -198,11 +197,11 @@ def search(
     n_best: int = 1,
     max_extra: int = 50,
 ) -> Generator[tuple[list[int], list[list[Hypothesis]]], None, None]:
-    """Searches token ids (with `</s>`) batch by batch: the numbers of a batch's sources, and their hypotheses.
+    """Searches sources, token ids with `</s>`, in batches; yields the indices of a batch and their hypotheses.
 
-    Sources of about the same length go together, the longest first, each batch to the next free thread (by default one
-    a core for NumPy, and always one where another backend has threads of its own); empty ones are left out. A beam of
-    one is the greedy search. Raises as `beam_search`, and `ValueError` for batch_tokens below 1.
+    Sources of about the same length go together, the longest first; empty ones are left out. Each batch goes to the
+    next free thread: by default there is one for each core, and only one if the backend has threads of its own. A beam
+    of one is greedy search. Raises as `beam_search` does, and `ValueError` for batch_tokens below 1.
     """
     options = {"length_penalty": length_penalty, "max_extra": max_extra}
 
@@ -220,18 +219,18 @@ def search(
 
 
 def _batches(lengths: list[int], batch_tokens: int, num_threads: int, most: int) -> Iterator[list[int]]:
-    """Indices of the sentences that are not empty, alike in length, the longest first; padded to ≤ batch_tokens.
+    """Yields batches of indices of non-empty sentences, the longest first, padded to at most batch_tokens tokens.
 
-    No batch has more than `most`. Where they would fit into fewer batches than there are threads, those are smaller,
-    but not below SMALLEST_PART tokens. A sentence longer than batch_tokens is a batch of its own. Raises `ValueError`
-    for batch_tokens below 1.
+    A batch has at most `most` sentences. If there would be fewer batches than threads, batches are smaller, but not
+    below SMALLEST_PART tokens. A sentence longer than batch_tokens is a batch of its own. Raises `ValueError` for
+    batch_tokens below 1.
     """
     if batch_tokens < 1:
         raise ValueError(f"batch_tokens is {batch_tokens}, expected at least 1")
     by_length = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
     total, longest = sum(lengths), max(lengths, default=0)
     num_parts = min(num_threads, max(1, total // SMALLEST_PART))
-    batch_tokens = min(batch_tokens, -(-total // num_parts) + longest - 1)  # so that no rest is left over
+    batch_tokens = min(batch_tokens, -(-total // num_parts) + longest - 1)  # so that there is no small last batch
     start = 0
     while start < len(by_length):
         count = min(max(1, batch_tokens // lengths[by_length[start]]), most)
@@ -240,7 +239,7 @@ def _batches(lengths: list[int], batch_tokens: int, num_threads: int, most: int)
 
 
 def _labels(tokens: list[str]) -> list[str]:
-    """Tokens for readers: `▁Straßen`, `rand`, `.` become `Straßen`, `·rand`, `.`."""
+    """Tokens as labels: `▁Straßen`, `rand`, `.` become `Straßen`, `·rand`, `.`."""
     labels = []
     for before, token in zip(["", *tokens], tokens, strict=False):
         inside_word = before[-1:].isalnum() and token[:1].isalnum()

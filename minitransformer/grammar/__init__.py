@@ -1,4 +1,4 @@
-"""A synchronous grammar: English with its German, its French and its parse tree, all from one derivation."""
+"""A synchronous grammar: one derivation gives an English sentence, its German, its French and its parse tree."""
 
 from .constructions import CONSTRUCTIONS
 from .generation import Example, count_sentences, pairs, sample, translate

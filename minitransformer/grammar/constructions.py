@@ -1,4 +1,4 @@
-"""What a sentence is made of: the names by which accuracy is reported."""
+"""The grammatical constructions in a sentence: accuracy is reported for each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DETERMINER_NAMES = {"number": "number", "possessive": "possessive", "no": "negat
 
 
 def constructions_of(sentence: Sentence) -> frozenset[str]:
-    """Names, out of CONSTRUCTIONS, of what a sentence contains."""
+    """The names, from CONSTRUCTIONS, of the constructions in a sentence."""
     kind = KIND_NAMES.get(sentence.kind, "subordinate clause")
     return frozenset([kind, *_clause(sentence.main), *(_clause(sentence.other) if sentence.other else ())])
 

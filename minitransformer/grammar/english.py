@@ -13,7 +13,7 @@ COMMA = ("Punct", ",")
 
 
 def sentence_tree(sentence: Sentence) -> Tree:
-    """Parse tree of a sentence, its punctuation included."""
+    """The parse tree of a sentence, with its punctuation."""
     kind, main, link, other = sentence
     if kind == "question":
         return ("S", *_question(main), ("Punct", "?"))
@@ -31,7 +31,7 @@ def sentence_tree(sentence: Sentence) -> Tree:
 
 
 def sentence_text(tree: Tree) -> str:
-    """The sentence that the leaves of a tree spell: first letter capital, no space before punctuation."""
+    """The leaves of a tree as a sentence: with a capital first letter, and no space before punctuation."""
     text = " ".join(_leaves(tree)).replace(" ,", ",")
     return text[0].upper() + text[1:-2] + text[-1]
 
@@ -66,7 +66,7 @@ def _noun_phrase(phrase: NounPhrase | Pronoun, case: int = 1) -> Tree:
 
 
 def _clause(clause: Clause, antecedent: NounPhrase | None = None) -> list[Tree]:
-    """Subject and verb phrase; without the subject where a relative pronoun stands for it."""
+    """Subject and verb phrase; without the subject if a relative pronoun stands for it."""
     person = clause.agrees_with(antecedent).person
     children: list[Tree] = [("VP", *_verb_words(clause, person), *_complements(clause))]
     if clause.subject is not None:
@@ -77,7 +77,7 @@ def _clause(clause: Clause, antecedent: NounPhrase | None = None) -> list[Tree]:
 
 
 def _question(clause: Clause) -> list[Tree]:
-    """Auxiliary, subject, the rest: "do" helps where there is no other auxiliary."""
+    """Auxiliary, subject and the rest; the auxiliary is "do" if there is no other."""
     subject = clause.agrees_with(None)
     first, *rest = _verb_words(clause, subject.person)
     if clause.form is WANT:

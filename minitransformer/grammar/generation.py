@@ -1,4 +1,4 @@
-"""Sentences drawn from the grammar, with their translations, their parse trees and their split."""
+"""Draws sentences of a split from the grammar, with their translations and parse trees."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIGITS = 48  # bytes of randomness; the longest derivation uses 27
 
 @dataclass(frozen=True)
 class Example:
-    """A sentence of the grammar. What is not asked for is not computed: all of it follows from the derivation."""
+    """A sentence of the grammar: each property is computed from the derivation when it is first read."""
 
     derivation: Sentence
 
@@ -49,23 +49,23 @@ class Example:
 
     @cached_property
     def constructions(self) -> frozenset[str]:
-        """Names, out of CONSTRUCTIONS, of what the sentence contains."""
+        """The names, from CONSTRUCTIONS, of the constructions in the sentence."""
         return constructions_of(self.derivation)
 
 
 @cache
 def grammar() -> Grammar:
-    """The grammar over the whole lexicon, built when first asked for."""
+    """The grammar over the whole lexicon, built at the first call."""
     return Grammar(Lexicon())
 
 
 def count_sentences() -> int:
-    """Number of English sentences, exact: one for each derivation, since no sentence has two."""
+    """The exact number of English sentences: one for each derivation, since no sentence has two."""
     return grammar().sentences.size
 
 
 def split_of(sentence: str) -> str:
-    """The split that an English sentence belongs to, by a hash of its text: one in 16 valid, one in 16 test."""
+    """The split of an English sentence, by a hash of its text: 1 in 16 is valid, 1 in 16 test, the others train."""
     bucket = blake2b(sentence.encode(), digest_size=8).digest()[0] % HELD_OUT
     return ("valid", "test", "train")[min(bucket, 2)]
 
@@ -78,7 +78,7 @@ def _vocabulary() -> Vocabulary:
 def translate(sentence: str) -> Example:
     """The example of an English sentence, found by parsing it: translate("She sleeps.").german is "Sie schläft.".
 
-    Raises ValueError if the sentence, spelt as the grammar spells it, is not of the language.
+    Raises ValueError if the grammar does not form this sentence with this spelling.
     """
     readings = parse(sentence, _vocabulary())
     if not readings:
@@ -87,9 +87,10 @@ def translate(sentence: str) -> Example:
 
 
 def sample(split: str, seed: int, start: int = 0) -> Iterator[Example]:
-    """Endless examples of a split; number n, counted from 0, depends on (seed, split, n) only.
+    """Endless examples of a split, from number `start` on.
 
-    `start` skips to a number at no cost. Raises ValueError for an unknown split or a negative start.
+    Number n, counted from 0, depends only on (seed, split, n), so a late start costs nothing. Raises ValueError for an
+    unknown split or a negative start.
     """
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
@@ -113,9 +114,9 @@ def _sample(split: str, seed: int, start: int) -> Iterator[Example]:
 def pairs(
     split: str, seed: int, language: Literal["german", "french"] = "german", count: int | None = None, start: int = 0
 ) -> Iterator[tuple[str, str]]:
-    """`count` pairs of English and German or French (endless if None): what a tokenizer and a dataset take.
+    """`count` sentence pairs, English and German or French, for a tokenizer or a dataset; endless if `count` is None.
 
-    Raises ValueError for an unknown language.
+    Raises ValueError for an unknown language, and as `sample` does.
     """
     if language not in ("german", "french"):
         raise ValueError(f"language must be 'german' or 'french', got {language!r}")

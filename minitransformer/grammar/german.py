@@ -1,7 +1,7 @@
 """German: word order, case and agreement of a derivation.
 
-Main clauses put the finite verb second and close with infinitive, participle or separable prefix; subordinate
-clauses put the finite verb last. Between the two lies the midfield, in one fixed order:
+Main clauses put the finite verb second and end with the infinitive, participle or separable prefix; subordinate
+clauses put the finite verb last. Between these two positions lies the midfield, in a fixed order:
 pronouns, time, dative, accusative, "nicht", predicate or prepositional phrase.
 """
 
@@ -36,7 +36,7 @@ def sentence_text(sentence: Sentence) -> str:
 
 
 def noun_phrase(phrase: NounPhrase | Pronoun, case: int) -> str:
-    """A noun phrase in a case, without its relative clause."""
+    """The text of a noun phrase in a case, without its relative clause."""
     if isinstance(phrase, Pronoun):
         return phrase.german[case]
     determiner, plural, noun, adjective, possessor, _ = phrase
@@ -47,7 +47,7 @@ def noun_phrase(phrase: NounPhrase | Pronoun, case: int) -> str:
 
 
 def prepositional(phrase: Phrase) -> str:
-    """A preposition with its noun phrase: "in dem" contracts to "im"."""
+    """The text of a preposition with its noun phrase: "in dem" contracts to "im"."""
     preposition, object = phrase
     text = f"{preposition.german} {noun_phrase(object, preposition.case)}"
     if object.possessor is None and object.determiner is not THE:
@@ -57,7 +57,7 @@ def prepositional(phrase: Phrase) -> str:
 
 
 def _main_clause(clause: Clause, verb_first: bool = False) -> list[str]:
-    """Verb second, behind the fronted time or the subject; verb first in questions and after whatever stands before."""
+    """The verb is second, after the fronted time or the subject; first in questions and after a subordinate clause."""
     subject, finite, middle, closing, after = _parts(clause)
     rest = [*middle, *closing, *after]
     if clause.fronted and clause.time is not None:
@@ -66,7 +66,7 @@ def _main_clause(clause: Clause, verb_first: bool = False) -> list[str]:
 
 
 def _subordinate(clause: Clause, antecedent: NounPhrase | None = None) -> list[str]:
-    """Verb last; without a subject where the relative pronoun stands for it."""
+    """The verb is last; there is no subject if the relative pronoun stands for it."""
     subject, finite, middle, closing, after = _parts(clause, antecedent)
     if clause.form == "present" and closing:
         finite, closing = closing[0] + finite, []  # the prefix rejoins its verb
@@ -76,7 +76,7 @@ def _subordinate(clause: Clause, antecedent: NounPhrase | None = None) -> list[s
 def _parts(
     clause: Clause, antecedent: NounPhrase | None = None
 ) -> tuple[list[str], str, list[str], list[str], list[str]]:
-    """Subject, finite verb, midfield, what closes the clause, and the object's relative clause, which follows it."""
+    """Subject, finite verb, midfield, the end of the clause, and after it the object's relative clause."""
     subject = clause.subject
     words: list[str] = []
     if subject is not None:
@@ -94,7 +94,7 @@ def _relative(phrase: NounPhrase | Pronoun | None) -> list[str]:
 
 
 def _verbs(clause: Clause, person: int) -> tuple[str, list[str]]:
-    """The finite verb, and what closes the clause."""
+    """The finite verb, and the infinitive, participle or prefix at the end of the clause."""
     verb, form = clause.verb, clause.form
     if isinstance(form, Modal):
         return (form.german_negated if clause.negated else form.german)[person], [verb.infinitive]

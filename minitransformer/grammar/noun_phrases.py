@@ -1,4 +1,4 @@
-"""Which noun phrases the grammar forms: determiners, adjectives and possessors by the phrase's role."""
+"""The noun phrases of the grammar: determiners, adjectives and possessors for each role of a phrase."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .syntax import Determiner, NounPhrase, Phrase
 
 Role = Literal["subject", "plain subject", "object", "negated object", "oblique"]
 Weights = dict[Determiner | str, int]  # a name stands for all the words of a group
-# Weights of the determiners by role. A plain subject and a negated object have no quantifier, since its scope
-# over "not" would be open; plurals without an article are objects only, where French has "des".
+# Weights of the determiners by role. A plain subject and a negated object have no quantifier, since "not" and the
+# quantifier would be ambiguous; plurals without an article are objects only, where French has "des".
 SINGULAR: dict[Role, Weights] = {
     "subject": {words.THE: 6, "possessive": 3, words.THIS: 1, words.A: 1, words.EVERY: 1, words.NO: 1},
     "plain subject": {words.THE: 6, "possessive": 3, words.THIS: 1},
@@ -56,11 +56,11 @@ class NounPhrases:
         return Choice(self.lexicon.nouns.get(kind, ()))
 
     def each_kind(self, kinds: tuple[str, ...], space: Callable[[str], Space]) -> Space:
-        """The spaces of some kinds, each noun as likely as the others."""
+        """The spaces of several kinds together, with equal weight for each noun."""
         return Union(*((self.nouns(kind).size, space(kind)) for kind in kinds))
 
     def of(self, kinds: tuple[str, ...], role: Role, possessor: bool = True) -> Space:
-        """Noun phrases of some kinds of nouns in a role, without relative clause."""
+        """Noun phrases with these kinds of nouns in a role, without a relative clause."""
         key = (kinds, role, possessor)
         if key not in self._known:
             self._known[key] = self.each_kind(kinds, lambda kind: self._of_kind(kind, role, possessor))
@@ -105,7 +105,7 @@ class NounPhrases:
         return Choice([adjective for adjective in self.lexicon.adjectives if kind in adjective.kinds])
 
     def phrases(self, prepositions: tuple, kinds: tuple[str, ...], role: Role = "oblique") -> Space:
-        """Prepositions with noun phrases of some kinds."""
+        """Prepositions with noun phrases of these kinds."""
         key = (prepositions, kinds, role)
         if key not in self._known:
             objects = self.of(kinds, role, possessor=False)

@@ -1,8 +1,8 @@
-"""English sentences back to derivations: a recursive-descent parser for the language of the grammar.
+"""Parses English sentences back to derivations, by recursive descent.
 
-The parser takes more than the grammar generates: it minds neither agreement nor which words go together.
-A reading counts only if it spells the very sentence that was read, so agreement needs no second description;
-but for determiners, which are spelt the same beside a noun of either number.
+The parser accepts more than the grammar generates: it checks neither agreement nor which words go together. A reading
+counts only if it spells exactly the sentence that was read, so the parser needs no rules of agreement, except for
+determiners: some are spelt the same before singular and plural nouns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .lexicon.nouns import MASS
 from .lexicon.verbs import TO_BE
 from .syntax import Clause, Determiner, NounPhrase, Phrase, Sentence, Tense
 
-Table = dict[str, list[Any]]  # a word or an expression of several to what it may be
+Table = dict[str, list[Any]]  # what a word, or an expression of several words, may mean
 Reading = tuple[Any, int]  # something read, and the place after it
 LONGEST = 5  # words in the longest expression: "on the 21st of March"
 BE: dict[str, Tense] = {"am": "present", "is": "present", "are": "present", "was": "past", "were": "past"}
@@ -76,14 +76,14 @@ class Vocabulary:
 
 
 class Parser:
-    """Reads one sentence; every method takes the place to start from and yields what it finds with the place after."""
+    """Reads one sentence. Every method takes a place to start from, and yields what it finds and the place after it."""
 
     def __init__(self, vocabulary: Vocabulary, tokens: list[str]):
         self.vocabulary = vocabulary
         self.tokens = tokens
 
     def statements(self) -> Iterator[tuple[Sentence, int]]:
-        """Every statement that the tokens may begin with, agreement aside."""
+        """Every statement with which the tokens may begin; agreement is not checked."""
         for link, i in self._look_up(self.vocabulary.subordinators, 0):
             for other, j in self._clauses(i):
                 for main, end in self._clauses(self._after(j, ",")):
@@ -101,7 +101,7 @@ class Parser:
                     yield Sentence("coordination", main, link, other), end
 
     def questions(self) -> Iterator[tuple[Sentence, int]]:
-        """Every question: a statement, once its first word, the auxiliary, stands behind the subject."""
+        """Every question: it is read as a statement once its first word, the auxiliary, is moved behind the subject."""
         for subject, i in self._noun_phrases(1, 0):
             moved = Parser(self.vocabulary, [*self.tokens[1:i], self.tokens[0], *self.tokens[i:]])
             for clause, end in moved._timed(moved._predicates(i - 1)):
@@ -115,7 +115,7 @@ class Parser:
         yield from self._timed(self._untimed(i))
 
     def _timed(self, clauses: Iterable[tuple[Clause, int]]) -> Iterator[tuple[Clause, int]]:
-        """The clauses, each without and with an expression of time behind it."""
+        """The clauses, each without and with an expression of time after it."""
         for clause, i in clauses:
             yield clause, i
             for time, j in self._look_up(self.vocabulary.times, i):
@@ -220,12 +220,12 @@ class Parser:
                 yield value, j
 
     def _after(self, i: int, token: str) -> int:
-        """The place after a token, or beyond the end, where nothing is found, if another stands there."""
+        """The place after `token`; if another token is there, a place beyond the end, where nothing is found."""
         return i + 1 if i < len(self.tokens) and self.tokens[i] == token else len(self.tokens) + 1
 
 
 def parse(sentence: str, vocabulary: Vocabulary) -> list[Sentence]:
-    """All derivations of an English sentence: one, unless it is no sentence of the language."""
+    """All derivations of an English sentence: one, or none if the grammar does not form the sentence."""
     first = sentence if sentence.startswith("I ") else sentence[:1].lower() + sentence[1:]
     parser = Parser(vocabulary, first[:-1].replace(",", " ,").split())
     found: list[Sentence] = []

@@ -1,6 +1,6 @@
-"""Which sentences the grammar forms, and how often each kind is drawn.
+"""The rules of the grammar: which sentences it forms, and how often each kind is drawn.
 
-Verbs with what they govern make clauses, in every tense, positive and negated; one or two clauses make a sentence.
+A verb and what it governs make a clause, in every tense, positive or negated; one or two clauses make a sentence.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .syntax import Clause, Sentence
 
 
 class Style(NamedTuple):
-    """How rich a clause is. The numbers are weights."""
+    """What a clause may contain; numbers are weights."""
 
     pronoun: int = 8  # pronouns as subject, against 10 noun phrases
     relative: int = 0  # noun phrases with a relative clause, against 10 without
@@ -36,24 +36,24 @@ MAIN = Style(timed=0, fronted=2)
 SUBORDINATE = Style()
 QUESTION = Style(pronoun=4, relative=2, negated=0, untimed=3, timed=2, quantified=False)
 RELATIVE = Style(negated=0, untimed=1, timed=0, gap=True)
-CURRENT, PASSED = ("present", "modal", "future"), ("past",)
+CURRENT, PAST = ("present", "modal", "future"), ("past",)
 TENSE_WEIGHTS = {"present": 5, "past": 4, "modal": 3, "future": 1}
-WITH_PRONOUN = {*GROUPS["people"], *GROUPS["animals"]}  # kinds that a pronoun as object may stand for
+WITH_PRONOUN = {*GROUPS["people"], *GROUPS["animals"]}  # kinds of objects that a pronoun may replace
 # Kinds of nouns that "is" describes.
 DESCRIBED = {"person": 3, "relation": 3, "parent": 1, "pet": 2, "animal": 1, "thing": 1, "goods": 1, "garment": 1}
 DESCRIBED |= {"place": 1, "area": 1, "room": 1, "text": 1, "meal": 1, "drink": 1}
 
 
 class Slot(NamedTuple):
-    """What every clause of one tense, polarity and place of the time has in common."""
+    """What all clauses with the same tense, polarity and place of the time have in common."""
 
     weight: int
     fields: dict
     positive: bool
-    open: bool  # positive, and no time follows: room for a relative clause
+    open: bool  # positive, and no time follows: a relative clause may
 
 
-Rule = Callable[[Entry, Style, Slot], list[tuple[int, dict]]]  # what else a clause may hold, with weights
+Rule = Callable[[Entry, Style, Slot], list[tuple[int, dict]]]  # gives the other fields of a clause, with weights
 
 
 class Grammar:
@@ -76,15 +76,15 @@ class Grammar:
 
     def _with_subordinate(self, kind: str, style: Style) -> Space:
         """Two clauses linked by "because", "if" or "while", in tenses that go together."""
-        current, passed = (self.clauses(style._replace(tenses=tenses)) for tenses in (CURRENT, PASSED))
+        current, past = (self.clauses(style._replace(tenses=tenses)) for tenses in (CURRENT, PAST))
         present, because, because_past = (
-            self.clauses(SUBORDINATE._replace(tenses=tenses)) for tenses in (("present",), CURRENT, PASSED)
+            self.clauses(SUBORDINATE._replace(tenses=tenses)) for tenses in (("present",), CURRENT, PAST)
         )
         links = Choice([link for link in self.lexicon.links if link is not words.BECAUSE])
         return Union(
             (3, Record(Sentence, kind=kind, main=current, link=links, other=present)),
             (2, Record(Sentence, kind=kind, main=current, link=words.BECAUSE, other=because)),
-            (2, Record(Sentence, kind=kind, main=passed, link=words.BECAUSE, other=because_past)),
+            (2, Record(Sentence, kind=kind, main=past, link=words.BECAUSE, other=because_past)),
         )
 
     def _complements(self) -> Space:
@@ -96,7 +96,7 @@ class Grammar:
     def _coordinations(self) -> Space:
         """Two main clauses of the same time joined by "and" or "but"."""
         links = Choice(self.lexicon.coordinators)
-        same_time = [self.clauses(SUBORDINATE._replace(tenses=tenses)) for tenses in (CURRENT, PASSED)]
+        same_time = [self.clauses(SUBORDINATE._replace(tenses=tenses)) for tenses in (CURRENT, PAST)]
         return Union(*((1, Record(Sentence, kind="coordination", main=c, link=links, other=c)) for c in same_time))
 
     def clauses(self, style: Style) -> Space:
@@ -115,14 +115,14 @@ class Grammar:
         return self._clauses[style]
 
     def _each(self, rule: Rule, entries: Iterable[Entry], style: Style) -> Space:
-        """A rule over entries, each verb as likely as the others; verbs of the same government share one space."""
+        """The clauses of a rule, each verb as likely as the others; verbs that govern the same share one space."""
         groups: dict[tuple, list[Entry]] = {}
         for entry in entries:
             groups.setdefault((entry[1:], not entry.verb.english[2]), []).append(entry)
         return Union(*((len(group), self._spread(rule, group, style)) for group in groups.values()))
 
     def _spread(self, rule: Rule, group: list[Entry], style: Style) -> Space:
-        """Clauses with these verbs in every slot."""
+        """The clauses with these verbs in every slot."""
         entry, verbs = group[0], Choice([each.verb for each in group])
         subjects = {positive: self._subject(entry.subjects, style, positive) for positive in (True, False)}
         return Union(
@@ -139,7 +139,7 @@ class Grammar:
         )
 
     def _slots(self, style: Style, entry: Entry) -> Iterator[Slot]:
-        """Tense, polarity and time of a clause."""
+        """Every combination of tense, polarity and time that a clause with this verb may have."""
         lexicon = self.lexicon
         tenses = {
             "present": ("present", lexicon.present_times, ()),
@@ -193,21 +193,21 @@ class Grammar:
         return [(weight, {"object": object} | recipient) for weight, recipient in recipients]
 
     def _prepositional(self, entry: Entry, style: Style, slot: Slot) -> list[tuple[int, dict]]:
-        # a motion to or from somewhere wants a place that is known: "aller à une ville" is no French
+        # a motion to or from a place needs a definite one: "aller à une ville" is not French
         known = "place" in entry.objects and "room" not in entry.objects
         role = "oblique" if slot.positive and not known else "plain subject"
         return [(1, {"phrase": self.noun_phrases.phrases((entry.preposition,), entry.objects, role)})]
 
     def _predicative(self, kind: str, style: Style) -> Space:
         timed = kind in GROUPS["people"]
-        sober = style._replace(
+        reduced = style._replace(
             tenses=tuple(tense for tense in style.tenses if tense in ("present", "past")),
             untimed=3 * style.untimed,
             timed=style.timed * timed,
             fronted=style.fronted * timed,
         )
         adjectives = Choice([each for each in self.noun_phrases.adjectives(kind).words if each.predicative])
-        return self._spread(lambda *_: [(1, {"predicate": adjectives})], [Entry(TO_BE, (kind,))], sober)
+        return self._spread(lambda *_: [(1, {"predicate": adjectives})], [Entry(TO_BE, (kind,))], reduced)
 
     def _subject(self, kinds: tuple[str, ...], style: Style, positive: bool) -> Space | None:
         if style.gap:
@@ -220,7 +220,7 @@ class Grammar:
         )
 
     def _object_pronouns(self, field: str, kinds: tuple[str, ...], style: Style) -> list[tuple[int, dict]]:
-        """Pronouns as objects of verbs that take persons only; "me" and "us" are left to relative clauses."""
+        """Pronouns as objects of verbs that take only persons or animals; "me" and "us" only in relative clauses."""
         if not WITH_PRONOUN.issuperset(kinds):
             return []
         allowed = (words.HE, words.SHE, words.THEY, *((words.I, words.WE) if style.gap else ()))
@@ -234,7 +234,7 @@ class Grammar:
 
     def _with_relative(self, kinds: tuple[str, ...], style: Style) -> Space:
         """Noun phrases with a relative clause: the man who sleeps, the book that she buys."""
-        if not style.relative:  # relative clauses hold none themselves
+        if not style.relative:  # a relative clause contains no other
             return Choice(())
         for kind in set(kinds) - self._relatives.keys():
             relative = self._about_subject(kind) if kind in WITH_PRONOUN else self._about_object(kind)
@@ -242,7 +242,7 @@ class Grammar:
         return self.noun_phrases.each_kind(kinds, self._relatives.__getitem__)
 
     def _about_subject(self, kind: str) -> Space:
-        """Relative clauses whose subject is the pronoun: who sleeps in the garden."""
+        """Relative clauses whose subject is the relative pronoun: who sleeps in the garden."""
         verbs = (
             (3, self._intransitive, self.lexicon.intransitive),
             (4, self._transitive, self.lexicon.transitive),
@@ -257,6 +257,6 @@ class Grammar:
         )
 
     def _about_object(self, kind: str) -> Space:
-        """Relative clauses whose object is the pronoun: that she buys."""
+        """Relative clauses whose object is the relative pronoun: that she buys."""
         entries = [each._replace(subjects=GROUPS["people"]) for each in self.lexicon.transitive if kind in each.objects]
         return self._each(lambda *_: [(1, {})], entries, RELATIVE._replace(gap=False))

@@ -1,9 +1,8 @@
-"""Spaces of derivations: counted exactly, drawn from by weight, listed one by one.
+"""Spaces of derivations, which can be counted exactly, drawn from by weight, and listed.
 
-A space is built from two operations: a choice among options, and a record whose fields are filled independently.
-`size` counts derivations: a choice adds, a record multiplies. Drawing reads a choice off a large random integer in
-mixed radix: each choice takes the remainder and leaves the quotient, so that a derivation is a function of that one
-integer.
+A space is built from two operations: a choice among options, and a record with independent fields. `size` counts
+derivations: a choice adds, a record multiplies. To draw, a space takes a large random integer as digits in mixed radix:
+each choice uses the remainder and passes on the quotient, so that a derivation is a function of this one integer.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from typing import Any
 
 
 class Choice:
-    """One of some words, each as likely as the others."""
+    """A choice among words, all equally likely."""
 
     def __init__(self, words: Sequence[Any]):
         self.words = tuple(words)
         self.size = len(self.words)
 
     def draw(self, digits: int) -> tuple[Any, int]:
-        """The word that `digits` selects, and what is left of `digits`."""
+        """The word that `digits` selects, and the rest of `digits`."""
         digits, i = divmod(digits, self.size)
         return self.words[i], digits
 
@@ -32,9 +31,9 @@ class Choice:
 
 
 class Union:
-    """One of several spaces that have nothing in common, drawn in proportion to whole-number weights.
+    """A choice among disjoint spaces, with whole-number weights.
 
-    An option that is empty, or of weight 0, is left out: a smaller lexicon gives a smaller language, not an error.
+    Empty options and options of weight 0 are left out: a smaller lexicon gives a smaller language, not an error.
     """
 
     def __init__(self, *options: tuple[int, Space]):
@@ -44,7 +43,7 @@ class Union:
         self._bounds = list(itertools.accumulate(weight for weight, _ in kept))
 
     def draw(self, digits: int) -> tuple[Any, int]:
-        """A derivation of the option that `digits` selects, and what is left of `digits`."""
+        """A derivation from the option that `digits` selects, and the rest of `digits`."""
         digits, point = divmod(digits, self._bounds[-1])
         return self.spaces[bisect(self._bounds, point)].draw(digits)
 
@@ -53,7 +52,7 @@ class Union:
 
 
 class Record:
-    """A record, each field constant or drawn from a space of its own."""
+    """A record in which each field is a constant or is drawn from a space of its own."""
 
     def __init__(self, make: type, **fields: Any):
         self.make: Any = make  # a NamedTuple
@@ -63,7 +62,7 @@ class Record:
         self._places = [self._template._fields.index(name) for name in self.fields]
 
     def draw(self, digits: int) -> tuple[Any, int]:
-        """A record whose fields `digits` selects, and what is left of `digits`."""
+        """A record with the fields that `digits` selects, and the rest of `digits`."""
         values = list(self._template)
         for place in self._places:
             values[place], digits = values[place].draw(digits)

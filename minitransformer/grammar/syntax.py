@@ -1,7 +1,7 @@
-"""Words, and the derivation that English, German and French are all spelt out from.
+"""Words, and derivations: English, German and French all write a sentence from the same derivation.
 
-A word holds its forms in the three languages. A derivation says nothing of word order, agreement or case: each language
-adds its own.
+A word holds its forms in the three languages. A derivation has no word order, agreement or case: each language adds its
+own.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Literal, NamedTuple
 MASCULINE, NEUTER, FEMININE, PLURAL = range(4)
 # Columns of German tables.
 NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
-# Columns of conjugations: I, he/she, we, they (there is no "you": German and French would have to choose a form).
+# Columns of conjugations: I, he/she, we, they ("you" is left out: German and French have several words for it).
 FIRST, THIRD, FIRST_PLURAL, THIRD_PLURAL = range(4)
 
 
 class Noun(NamedTuple):
-    """A noun; `kind` is the semantic class that decides which verbs and adjectives go with it."""
+    """A noun; its `kind`, a semantic class, decides which verbs and adjectives go with it."""
 
     kind: str
     english: tuple[str, str]  # singular, plural
@@ -78,12 +78,12 @@ class Pronoun(NamedTuple):
 
     @property
     def plural(self) -> bool:
-        """Whether it stands for several."""
+        """Whether it stands for several persons or things."""
         return self.person > THIRD
 
 
 class Determiner(NamedTuple):
-    """An article or a word in its place; a number word is a determiner too."""
+    """An article, or a word in its place such as "my" or a number."""
 
     name: str
     english: str
@@ -93,7 +93,7 @@ class Determiner(NamedTuple):
 
 
 class Preposition(NamedTuple):
-    """A preposition; German governs a case."""
+    """A preposition; in German it governs a case."""
 
     english: str
     german: str
@@ -127,21 +127,21 @@ class NounPhrase(NamedTuple):
     noun: Noun
     adjective: Adjective | None = None
     possessor: NounPhrase | None = None
-    relative: Clause | None = None  # its subject or its object is missing: that is the gap
+    relative: Clause | None = None  # its subject or its object is missing
 
     @property
     def person(self) -> int:
-        """Column of the verb that agrees with this phrase."""
+        """The column of a conjugation that agrees with this phrase."""
         return THIRD_PLURAL if self.plural else THIRD
 
     @property
     def row(self) -> int:
-        """Row of German tables: the gender, or PLURAL."""
+        """The row of German tables: the gender, or PLURAL."""
         return PLURAL if self.plural else self.noun.gender
 
     @property
     def feminine(self) -> bool:
-        """Its gender in French."""
+        """Whether the noun is feminine in French."""
         return self.noun.feminine
 
     @property
@@ -157,7 +157,7 @@ class Phrase(NamedTuple):
     object: NounPhrase
 
 
-Tense = Literal["present", "past"]  # "past" is the perfect in German and French, but of "to be"
+Tense = Literal["present", "past"]  # German and French use the perfect for "past", except for "to be"
 
 
 class Clause(NamedTuple):
@@ -169,20 +169,20 @@ class Clause(NamedTuple):
     negated: bool = False
     object: NounPhrase | Pronoun | None = None
     recipient: NounPhrase | Pronoun | None = None
-    phrase: Phrase | None = None  # the verb's own, or of place or company
+    phrase: Phrase | None = None  # governed by the verb, or a phrase of place, company or beneficiary
     predicate: Adjective | None = None
     time: Adverbial | None = None
     fronted: bool = False  # the time comes first
 
     def agrees_with(self, antecedent: NounPhrase | None) -> NounPhrase | Pronoun:
-        """The subject, or what the relative pronoun in its place stands for."""
+        """The subject, or the antecedent if a relative pronoun is the subject."""
         subject = self.subject or antecedent
         assert subject is not None  # only a relative clause has no subject
         return subject
 
 
 class Sentence(NamedTuple):
-    """One clause, or two that `link` joins."""
+    """One clause, or two joined by `link`."""
 
     kind: Literal["statement", "question", "adverbial", "fronted adverbial", "complement", "coordination"]
     main: Clause

@@ -1,4 +1,4 @@
-"""What owns parameters, built from ops: `forward(...) -> (out, cache)`, `backward(dout, cache) -> input gradients`."""
+"""Layers own parameters and compute with ops: `forward(...) -> (out, cache)`, `backward(dout, cache) -> dx, …`."""
 
 from .additive_attention import AdditiveAttention
 from .attention import Attention, AttentionConfig

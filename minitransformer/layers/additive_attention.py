@@ -1,4 +1,4 @@
-"""Additive attention with its parameters: what a recurrent decoder looks back with."""
+"""Additive attention with its parameters: with it a recurrent decoder looks back at the source."""
 
 from ..ops import Array, Ops
 from ..ops.initialize import xavier_uniform
@@ -8,8 +8,10 @@ from .parameter import Layer, Parameter
 
 
 class AdditiveAttention(Layer):
-    """`context_i = Σ_j softmax_j(v · tanh(x_i W + b + memory_j U)) memory_j`: the keys are a map of the memory, the
-    values the memory itself. Source: Bahdanau, Cho, Bengio 2015, §3.1 and appendix A.1.2.
+    """`context_i = Σ_j softmax_j(v · tanh(x_i W + b + memory_j U)) memory_j`.
+
+    The keys are a linear map of the memory; the values are the memory itself.
+    Source: Bahdanau, Cho, Bengio 2015, §3.1 and appendix A.1.2.
     """
 
     def __init__(self, ops: Ops, width: int, gain: float = 1.0) -> None:
@@ -21,8 +23,8 @@ class AdditiveAttention(Layer):
     def forward(self, x: Array, memory: Array | None, context: Context = PLAIN) -> tuple[Array, tuple]:
         """x `(B, Tq, C)`, memory `(B, Tk, C)` → `(B, Tq, C)`; the mask is `context.memory_mask`.
 
-        With a cache the rows of x are beams, `(B·K, Tq, C)`, those of one sentence the queries of one attention; its
-        keys and values are kept, and `memory` may be `None` from the second position on.
+        With a cache the rows of x are beams, `(B·K, Tq, C)`, and all beams of a sentence are queries of one attention.
+        Its keys and values are in the cache from the first position on; after it `memory` may be `None`.
         """
         kept, key_cache = None if context.cache is None else context.cache.shared.get(self.name), None
         if kept is None:
@@ -45,4 +47,4 @@ class AdditiveAttention(Layer):
         self.score.grad += dscore
         dx = self.query.backward(dquery, query_cache)
         dmemory, _, _ = self.ops.linear.backward(dkey, key_cache, out=(self.key.grad, None))
-        return dx, dmemory + dvalue  # the memory is keys and values at once
+        return dx, dmemory + dvalue  # the memory gave both the keys and the values

@@ -1,7 +1,7 @@
-"""Multi-head attention: of a sequence to itself, or of the decoder to the memory, what the encoder put out.
+"""Multi-head attention: of a sequence to itself, or of the decoder to the memory, which is the encoder's output.
 
-`MultiHead(Q, K, V) = Concat(head₁, …, head_h) W^O` with `headᵢ = Attention(Q Wᵢ^Q, K Wᵢ^K, V Wᵢ^V)`: the projections
-of all heads are one product, and the heads an axis of the array. Source: Vaswani 2017, §3.2.2 and §3.2.3.
+`MultiHead(Q, K, V) = Concat(head₁, …, head_h) W^O` with `headᵢ = Attention(Q Wᵢ^Q, K Wᵢ^K, V Wᵢ^V)`: one product
+computes the projections of all heads, and the heads are an axis of the array. Source: Vaswani 2017, §3.2.2 and §3.2.3.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from .parameter import Layer
 
 @dataclass(frozen=True)
 class AttentionConfig(Config):
-    """d_k is the width of a head's queries and keys, d_v that of its values; `dropout` is that of the weights.
+    """d_k is the width of a head's queries and keys, d_v of its values; `dropout` is the rate on the weights.
 
-    `window` restricts self-attention to positions at that distance or less (Table 1); attention to the memory has none.
+    `window` restricts self-attention to positions at this distance or less (Table 1); attention to the memory has none.
     """
 
     num_heads: int = whole()
@@ -27,7 +27,7 @@ class AttentionConfig(Config):
     dropout: float = rate(0.0)
 
     def num_parameters(self, d_model: int) -> int:
-        """The weights and biases of the four projections."""
+        """The number of weights and biases of the four projections."""
         projected = self.num_heads * (2 * self.d_k + self.d_v)
         return (d_model + 1) * projected + (self.num_heads * self.d_v + 1) * d_model
 
@@ -47,8 +47,8 @@ def merge_heads(x: Array) -> Array:
 class Attention(Layer):
     """Every position of x attends to its own sequence or, with `cross`, to the memory.
 
-    `causal`: to the positions of its sequence at or before it, in a decoder. Gradients come in pairs, of x and of the
-    memory, `None` where there is none.
+    With `causal`, in a decoder, it attends only to positions at or before it. `backward` always returns two gradients,
+    dx and dmemory; without `cross` dmemory is `None`.
     """
 
     def __init__(
@@ -76,8 +76,9 @@ class Attention(Layer):
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """x `(B, Tq, C)` → `(B, Tq, C)`.
 
-        With a cache x is what comes after the positions in it. Its rows are then beams, `(B·K, Tq, C)`: each attends to
-        its own past, but those of one sentence are the queries of one attention to the memory, which is not copied.
+        With a cache x holds the positions after those in the cache, and its rows are beams, `(B·K, Tq, C)`. Each beam
+        attends to its own past; all beams of a sentence are queries of one attention to the memory, so that the memory
+        is not copied.
         """
         heads, width, past = self.num_heads, self.key_width, context.cache
         if self.cross:

@@ -1,4 +1,4 @@
-"""The block that encoders and decoders are stacks of. Source: Vaswani 2017, §3.1 and figure 1."""
+"""The block: encoders and decoders are stacks of it. Source: Vaswani 2017, §3.1 and figure 1."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from .parameter import Layer
 class BlockConfig(Config):
     """A block of width d_model. `causal`: each position sees those at or before it; `cross`: it attends to the memory.
 
-    `dropout` is that of each sub-layer's output; `init_gain` times Xavier's bound is where matrices start.
+    `dropout` is the rate on each sub-layer's output; matrices start within `init_gain` times Xavier's bound.
     """
 
     attention: AttentionConfig
@@ -28,7 +28,7 @@ class BlockConfig(Config):
     init_gain: float = positive(1.0, least=SMALLEST, most=LARGEST)
 
     def num_parameters(self) -> int:
-        """Those of its sub-layers, and a normalisation for each."""
+        """The number of parameters of its sub-layers and of the normalisation of each."""
         attentions = 1 + self.cross
         return (
             attentions * self.attention.num_parameters(self.d_model)

@@ -1,17 +1,17 @@
-"""What decoding remembers from position to position, for every layer and every beam."""
+"""The cache of decoding: what each layer remembers of the positions so far, for every beam."""
 
 from ..ops import Array, Ops
 
 FIRST_ROOM = 32
-"""Positions that fresh keys and values have room for; the room doubles when it is full."""
+"""New arrays of keys and values have room for this many positions; the room doubles when it is full."""
 
 
 class Cache:
-    """B sentences with K beams each, at `position`: what layers keep of the positions before, under their own name.
+    """What layers keep of the positions before `position`, each under its name, for B sentences with K beams each.
 
-    A row is one beam of one sentence, B·K of them. Three kinds of things are kept: the keys and values of a
-    self-attention, which grow by a position a step; arrays that stay of one size (a recurrent state); and what the
-    beams of a sentence share (the keys and values of the memory), computed with the first position.
+    A row is one beam of one sentence; there are B·K. Layers keep three kinds of arrays: the keys and values of a
+    self-attention, which grow by one position a step; arrays of constant size, such as a recurrent state; and arrays
+    that all beams of a sentence share (the keys and values of the memory), computed at the first position.
     """
 
     def __init__(self, ops: Ops, batch: int, num_beams: int) -> None:
@@ -22,9 +22,9 @@ class Cache:
         self.shared: dict[str, tuple[Array, ...]] = {}  # (B, …) each
 
     def extended(self, name: str, key: Array, value: Array) -> tuple[Array, Array]:
-        """Keys and values `(B·K, H, T, D)` of the positions from `position` on, with all those before them in front.
+        """Stores keys and values `(B·K, H, T, D)` from `position` on, and returns those of all positions so far.
 
-        They are copied into room that is there already: a step costs what it adds.
+        They are copied into free room, so that a step costs only what it adds.
         """
         start, stop = self.position, self.position + key.shape[2]
         keys, values = self.grown.get(name) or (key[:, :, :0], value[:, :, :0])
@@ -37,9 +37,9 @@ class Cache:
         return keys[:, :, :stop], values[:, :, :stop]
 
     def reorder(self, beams: Array) -> None:
-        """beams `(B, K)`, on the host: the new beam k of sentence b goes on from its old beam `beams[b, k]`.
+        """beams `(B, K)`, on the host: the new beam k of sentence b continues the old beam `beams[b, k]`.
 
-        Raises `ValueError` for another shape or a beam that there is not.
+        Raises `ValueError` for another shape and for a number that is not a beam.
         """
         if tuple(beams.shape) != (self.batch, self.num_beams):
             raise ValueError(f"beams has shape {tuple(beams.shape)}, expected (B, K), {(self.batch, self.num_beams)}")
@@ -51,7 +51,7 @@ class Cache:
     def select(self, sentences: Array) -> None:
         """sentences `(B′,)`, on the host: keeps only these, in this order, with all their beams.
 
-        Raises `ValueError` for a sentence that there is not, or for none.
+        Raises `ValueError` for no sentence and for a number that is not a sentence.
         """
         if sentences.ndim != 1 or not len(sentences) or sentences.min() < 0 or sentences.max() >= self.batch:
             raise ValueError(f"sentences must be some numbers from 0 to {self.batch - 1}, got {sentences.tolist()}")
@@ -63,7 +63,7 @@ class Cache:
         self.batch = len(sentences)
 
     def _take_rows(self, rows: Array) -> None:
-        """Keeps only these rows of B·K, in this order; of growing arrays only the positions so far are copied."""
+        """Keeps only these of the B·K rows, in this order; copies growing arrays up to `position` only."""
         take, grown = self.ops.take, self.grown
         self.rows = {name: tuple(take(array, rows) for array in kept) for name, kept in self.rows.items()}
         for name, kept in grown.items():
@@ -71,7 +71,7 @@ class Cache:
             grown[name] = keys, values
 
     def _with_room(self, array: Array, room: int) -> Array:
-        """A copy of `(N, H, T, D)` with room for so many positions."""
+        """A copy of `(N, H, T, D)` with room for `room` positions."""
         rows, heads, time, width = array.shape
         copy = self.ops.zeros((rows, heads, room, width), array.dtype)
         copy[:, :, :time] = array

@@ -1,8 +1,7 @@
-"""What a recurrent network does at every position: a cell takes the state one step further.
+"""The cells of recurrent networks: at every position a cell computes the next state.
 
-A cell's input is projected outside, by its `input` map, for all positions in one product; what is left in the loop over
-time is the state's own product, with `recurrent`, whose gradient is again one product over all positions
-(`layers/recurrent.py`).
+`layers/recurrent.py` applies a cell's `input` map to all positions in one product. Inside the loop over time only the
+product of the state with `recurrent` is left; the gradient of `recurrent` is again one product over all positions.
 """
 
 from ..ops import Array, Ops
@@ -11,13 +10,13 @@ from .linear import Linear
 from .parameter import Layer, Parameter
 
 State = tuple[Array, ...]
-"""What is carried from position to position, `(N, C)` each. The first is the hidden state, the one that others see."""
+"""Arrays `(N, C)` that go from position to position. The first is the hidden state, which other layers see."""
 
 
 class TanhCell(Layer):
     """`h_t = tanh(x_t W + b + h_{t−1} U)`.
 
-    Source: Elman 1990; Sutskever, Vinyals, Le 2014, §2; both have σ in place of tanh.
+    Source: Elman 1990; Sutskever, Vinyals, Le 2014, §2; both write σ instead of tanh.
     """
 
     num_states = 1
@@ -28,7 +27,7 @@ class TanhCell(Layer):
         self.recurrent = Parameter((width, width), xavier_uniform(width, width, gain=gain))
 
     def forward(self, projected: Array, state: State) -> tuple[State, Array]:
-        """projected `(N, C)`, which is `x_t W + b`, and the state before → the state after."""
+        """projected `(N, C)`, the value of `x_t W + b`, and the state before → the state after."""
         (hidden,) = state
         carried, _ = self.ops.linear.forward(hidden, self.recurrent.value, None)
         hidden, cache = self.ops.tanh.forward(projected + carried)
@@ -44,9 +43,9 @@ class TanhCell(Layer):
 class LSTMCell(Layer):
     """`c_t = f ⊗ c_{t−1} + i ⊗ g` and `h_t = o ⊗ tanh(c_t)`: a memory that is written, kept and read through gates.
 
-    `i, f, o = σ(…)` and `g = tanh(…)` of `x_t W + b + h_{t−1} U`, in this order side by side. Where f is 1, the
-    memory's gradient goes back through time as it is, which a tanh network's does not. f's bias starts at 1, so that
-    at first much is kept.
+    `i, f, o = σ(…)` and `g = tanh(…)` of `x_t W + b + h_{t−1} U`, whose columns stand in this order. Where f is 1, the
+    memory's gradient goes back through time unchanged; in a tanh network it does not. f's bias starts at 1, so that
+    much is kept at first.
     Source: Hochreiter & Schmidhuber 1997; f: Gers et al. 2000; its bias: Jozefowicz, Zaremba, Sutskever 2015.
     """
 
@@ -59,7 +58,7 @@ class LSTMCell(Layer):
         self.recurrent = Parameter((width, 4 * width), xavier_uniform(width, *(width,) * 4, gain=gain))
 
     def forward(self, projected: Array, state: State) -> tuple[State, tuple]:
-        """projected `(N, 4·C)`, which is `x_t W + b`, and the state before, (h, c) → the state after."""
+        """projected `(N, 4·C)`, the value of `x_t W + b`, and the state before, (h, c) → the state after."""
         hidden, memory = state
         width = self.width
         carried, _ = self.ops.linear.forward(hidden, self.recurrent.value, None)
@@ -87,4 +86,4 @@ class LSTMCell(Layer):
 
 
 CELLS = {"tanh": TanhCell, "lstm": LSTMCell}
-"""The cells by the names that a configuration gives them."""
+"""The cells by their names in a configuration."""

@@ -1,4 +1,4 @@
-"""What a forward depends on beside its input, in one value: masks, the memory, dropout and what decoding remembers."""
+"""The context of a forward: its masks, memory, dropout and decoding cache in one value."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +12,8 @@ class DropoutStream:
     """The dropout of one training step: its seed, its number, and the number of the batch's first sentence.
 
     Each layer that drops has a site, a number that follows from its name, and takes its own mask from the stream.
-    Replicas that work on parts of a batch get the same seed and step and the number of their first sentence, and so the
-    masks that the whole batch would get.
+    Replicas that work on parts of a batch get the same seed and step and the number of their own first sentence, so
+    their masks are those of the whole batch.
     """
 
     seed: int
@@ -29,11 +29,11 @@ class DropoutStream:
 class Context:
     """What a model hands to its stacks, a stack to its blocks and a block to its layers, unchanged.
 
-    mask         `(B, T)`, `True` = real, of the sequence itself; `None`: every position may be attended to
-    memory       what the encoder made of the source: for a Transformer `(B, Ts, C)`
-    memory_mask  `(B, Ts)`, `True` = real; `None`: all are
+    mask         `(B, T)`, `True` = a real position of the sequence, not padding; `None`: all are real
+    memory       the encoder's output: for a Transformer `(B, Ts, C)`
+    memory_mask  `(B, Ts)`, `True` = a real position of the memory; `None`: all are real
     dropout      the dropout of a training step; `None`: nothing is dropped
-    cache        what decoding remembers of the positions before; `None`: the sequence is whole
+    cache        what decoding remembers of earlier positions; `None`: the sequence is whole
     """
 
     mask: Array | None = None

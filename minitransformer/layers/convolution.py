@@ -9,14 +9,14 @@ from .linear import Linear
 from .parameter import Layer, Parameter
 
 ROOT_HALF = math.sqrt(0.5)
-"""Times a sum of two terms of like variance: it keeps that variance. Source: Gehring et al. 2017, §3.4."""
+"""A sum of two terms with equal variance, times this, has that variance again. Source: Gehring et al. 2017, §3.4."""
 
 
 class GatedConvolution(Layer):
-    """`(x ∗ W + b) ⊗ σ(x ∗ V + c)`: half of what a convolution puts out decides how much of the other half passes.
+    """`(x ∗ W + b) ⊗ σ(x ∗ V + c)`: one half of a convolution's output decides how much of the other half passes.
 
     `causal`: it sees the position and those before it; else as many on either side. Dropout is on its input.
-    Source: Dauphin et al. 2017, §2, eq. 1; Gehring et al. 2017, §3.2; where it starts: ibid., §3.5.
+    Source: Dauphin et al. 2017, §2, eq. 1; Gehring et al. 2017, §3.2; initial values: ibid., §3.5.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class GatedConvolution(Layer):
         self.bias = Parameter((2 * width,), constant(0.0))
 
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
-        """x `(B, T, C)` → `(B, T, C)`. What `context.mask` `(B, T)` says is padding is seen as zeros.
+        """x `(B, T, C)` → `(B, T, C)`. Where `context.mask` `(B, T)` is false there is padding, which counts as zeros.
 
-        With a cache, x is what comes after the K − 1 inputs that it holds, at first zeros.
+        With a cache x comes after the K − 1 inputs that the cache holds, which are zeros at first.
         """
         x, dropout_cache = self.ops.dropout.forward(x, context.dropout_at(self.site, self.rate))
         real, padding = None, "causal" if self.causal else "same"
@@ -51,7 +51,7 @@ class GatedConvolution(Layer):
             x, padding = self.ops.concatenate([past, x], axis=1), "valid"
             context.cache.rows[self.name] = (x[:, x.shape[1] - past.shape[1] :],)
         both, convolution_cache = self.ops.conv1d.forward(x, self.weight.value, self.bias.value, padding=padding)
-        value = both[..., : self.width]  # of (B, T, 2·C)
+        value = both[..., : self.width]  # both: (B, T, 2·C)
         gate, sigmoid_cache = self.ops.sigmoid.forward(both[..., self.width :])
         return value * gate, (dropout_cache, real, convolution_cache, (value, gate, sigmoid_cache))
 
@@ -92,8 +92,9 @@ class ResidualConvolution(Layer):
 class StepAttention(Layer):
     """A decoder layer's attention: `√½ (h + Attention(√½ (h W + b + g), keys, values))`, g the embedded target.
 
-    One head, and the encoder's output as it is for keys: no maps of keys and values. Paper: the scores are not scaled;
-    here by 1/√C as the Transformer's, for embeddings that start at variance 1. Source: Gehring et al. 2017, §3.3.
+    It has one head; its keys are the encoder's output itself, and keys and values are not projected.
+    Paper: the scores are not scaled; here they are divided by √C as in the Transformer, because embeddings start at
+    variance 1. Source: Gehring et al. 2017, §3.3.
     """
 
     def __init__(self, ops: Ops, width: int, gain: float = 1.0) -> None:
@@ -103,8 +104,8 @@ class StepAttention(Layer):
     def forward(self, hidden: Array, embedded: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """hidden and embedded `(B, Tq, C)` → `(B, Tq, C)`; `context.memory` is keys and values `(B, Tk, C)`.
 
-        With a cache the rows are beams, `(B·K, Tq, C)`: those of one sentence are the queries of one attention, so its
-        keys and values are not copied for each.
+        With a cache the rows are beams, `(B·K, Tq, C)`: all beams of a sentence are queries of one attention, so that
+        its keys and values are not copied.
         """
         keys, values = context.memory if context.cache is None else context.cache.shared["memory"]
         query, query_cache = self.query.forward(hidden)

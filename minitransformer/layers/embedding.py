@@ -11,8 +11,8 @@ from .parameter import Layer, Parameter
 class TokenEmbedding(Layer):
     """One table `(V, C)` for source tokens, target tokens and the output layer. Source: Vaswani 2017, §3.4.
 
-    Look-ups are scaled by √d_model; the output layer is not. Entries start N(0, 1/d_model), so a scaled look-up has
-    variance 1, of the order of the sinusoids added to it.
+    Look-ups are scaled by √d_model; the output layer is not. Entries start as N(0, 1/d_model), so a scaled look-up has
+    variance 1, which is near that of the sinusoids added to it.
     """
 
     def __init__(self, ops: Ops, vocab_size: int, d_model: int) -> None:
@@ -39,7 +39,7 @@ class TokenEmbedding(Layer):
 
 
 FIRST_POSITIONS = 8192
-"""Rows of the table of sinusoids that are made with a model; those after them once a sentence is as long."""
+"""Rows of the table of sinusoids that a new model makes; it makes more once a sentence is longer."""
 
 
 class SinusoidalPositions(Layer):
@@ -62,9 +62,9 @@ class SinusoidalPositions(Layer):
         return dout
 
     def _encodings(self, count: int) -> Array:
-        """Those of the first `count` positions, `(count, C)`."""
+        """The encodings of the first `count` positions, `(count, C)`."""
         frequencies = [10000 ** (-2 * i / self.d_model) for i in range(self.d_model // 2)]
-        # The angles are Python floats: in float32 those of late positions would be off by a ten-thousandth.
+        # The angles are Python floats: in float32 the angles of late positions would be wrong by a ten-thousandth.
         angles = [[math.fmod(pos * f, math.tau) for f in frequencies] for pos in range(count)]
         angles = self.ops.asarray(angles, self.dtype)
         table = self.ops.zeros((count, self.d_model), self.dtype)
@@ -92,10 +92,10 @@ class LearnedPositions(Layer):
 
 
 class InputEmbedding(Layer):
-    """What a stack begins with: `Dropout(√d_model · table[ids] + positions)`.
+    """The input of a stack: `Dropout(√d_model · table[ids] + positions)`.
 
-    The tokens may be those of other stacks too. A recurrent network reads one token after the other and needs no
-    positions: `None`.
+    Several stacks may share the table of tokens. A recurrent network reads one token after the other and needs no
+    positions: they are `None`.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class InputEmbedding(Layer):
         self.tokens, self.positions, self.rate = tokens, positions, dropout
 
     def forward(self, ids: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
-        """ids `(B, T)` → `(B, T, C)`; with a cache, of the positions that come next."""
+        """ids `(B, T)` → `(B, T, C)`; with a cache, ids stand at the positions that come next."""
         x, token_cache = self.tokens.forward(ids)
         x, position_cache = self.positions.forward(x, context.position) if self.positions else (x, None)
         x, dropout_cache = self.ops.dropout.forward(x, context.dropout_at(self.site, self.rate))

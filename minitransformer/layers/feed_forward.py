@@ -10,12 +10,12 @@ from .parameter import Layer
 
 @dataclass(frozen=True)
 class FeedForwardConfig(Config):
-    """`d_ff`: the width between the two maps."""
+    """`d_ff` is the width between the two linear maps."""
 
     d_ff: int = whole()
 
     def num_parameters(self, d_model: int) -> int:
-        """Two weights and their biases."""
+        """The number of entries of both weights and biases."""
         return (d_model + 1) * self.d_ff + (self.d_ff + 1) * d_model
 
 
@@ -28,7 +28,7 @@ class FeedForward(Layer):
         self.contract = Linear(ops, config.d_ff, d_model, gain=gain)
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
-        """x `(..., C)` → `(..., C)`, each position alone."""
+        """x `(..., C)` → `(..., C)`, each position by itself."""
         hidden, expand_cache = self.expand.forward(x)  # (..., F)
         hidden, relu_cache = self.ops.relu.forward(hidden)
         out, contract_cache = self.contract.forward(hidden)  # (..., C)

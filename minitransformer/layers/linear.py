@@ -8,8 +8,9 @@ from .parameter import Layer, Parameter
 class Linear(Layer):
     """`y = x @ weight + bias`.
 
-    `widths` may name several outputs that share one product (Q, K and V): each part of the weight starts Xavier-uniform
-    by its own fan, times `gain`. The bias starts at `biases`, one for all or one for each of equal parts.
+    Several `widths` are several outputs side by side, computed in one product (Q, K and V). Each one's part of the
+    weight starts Xavier-uniform for its own width, times `gain`. The bias starts at `biases`: one value for all, or one
+    for each of as many equal parts.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Layer normalisation with its parameters, and the residual connection that it stands in."""
+"""Layer normalisation with its parameters, alone and in a residual connection."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +12,13 @@ from .parameter import Layer, Parameter
 
 @dataclass(frozen=True)
 class NormConfig(Config):
-    """`first`: before each sub-layer (pre-norm) instead of after it, as the paper has it. `eps`: inside the root."""
+    """`first`: before each sub-layer (pre-norm), not after it as in the paper. `eps`: added to the variance."""
 
     first: bool = flag(False)
-    eps: float = positive(1e-5, least=SMALLEST, most=1)  # it is to be small beside a variance of about 1
+    eps: float = positive(1e-5, least=SMALLEST, most=1)  # it should be small: the variance is about 1
 
     def num_parameters(self, d_model: int) -> int:
-        """gamma and beta."""
+        """The number of entries of gamma and beta."""
         return 2 * d_model
 
 
@@ -44,13 +44,13 @@ class LayerNorm(Layer):
 
 
 class ResidualNorm(LayerNorm):
-    """The residual connection around a sub-layer, its normalisation and the dropout of what the sub-layer puts out.
+    """The residual connection around a sub-layer, with its normalisation and the dropout on the sub-layer's output.
 
-        the paper's, post-norm    y = norm(x + dropout(sublayer(x)))
+        post-norm, the paper's    y = norm(x + dropout(sublayer(x)))
         pre-norm                  y = x + dropout(sublayer(norm(x)))
 
-    A block calls `enter`, the sub-layer and `leave`, and backwards `leave_backward`, the sub-layer's backward and
-    `enter_backward`; `forward` and `backward` are those of the normalisation alone.
+    A block calls `enter`, the sub-layer and `leave`; going back it calls `leave_backward`, the sub-layer's backward and
+    `enter_backward`. `forward` and `backward` are those of the normalisation alone.
     Source: Vaswani 2017, §3.1 and §5.4; pre-norm: Xiong et al. 2020.
     """
 
@@ -59,11 +59,11 @@ class ResidualNorm(LayerNorm):
         self.pre_norm, self.rate = config.first, dropout
 
     def enter(self, x: Array) -> tuple[Array, tuple | None]:
-        """x `(..., C)` → what the sub-layer reads: `x`, or pre-norm `norm(x)`."""
+        """x `(..., C)` → the sub-layer's input: `x`, or `norm(x)` in pre-norm."""
         return self.forward(x) if self.pre_norm else (x, None)
 
     def leave(self, x: Array, sublayer_out: Array, context: Context) -> tuple[Array, tuple | None]:
-        """x and sublayer_out `(..., C)` → `norm(x + dropped)`, or pre-norm `x + dropped`."""
+        """x and sublayer_out `(..., C)` → `norm(x + dropped)`, or `x + dropped` in pre-norm."""
         dropout = context.dropout_at(self.site, self.rate)
         if not self.pre_norm:
             return self.ops.add_layernorm.forward(x, sublayer_out, self.gamma.value, self.beta.value, self.eps, dropout)
@@ -71,7 +71,7 @@ class ResidualNorm(LayerNorm):
         return x + dropped, dropout_cache
 
     def leave_backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
-        """Returns the gradients of x, on its way past the sub-layer, and of sublayer_out."""
+        """Returns dx, by the way past the sub-layer, and dsublayer_out."""
         if self.pre_norm:
             return dy, self.ops.dropout.backward(dy, cache)
         dx, dsublayer_out, dgamma, dbeta = self.ops.add_layernorm.backward(dy, cache)
@@ -80,5 +80,5 @@ class ResidualNorm(LayerNorm):
         return dx, dsublayer_out
 
     def enter_backward(self, dy: Array, cache: Any) -> Array:
-        """Returns the gradient of x, on its way through the sub-layer."""
+        """Returns dx, by the way through the sub-layer."""
         return self.backward(dy, cache) if self.pre_norm else dy

@@ -1,4 +1,4 @@
-"""Parameters as named views into one flat array, and the base of every layer that owns some."""
+"""Parameters, as named views into one flat array, and the base class of the layers that own them."""
 
 import hashlib
 import math
@@ -9,14 +9,14 @@ from ..ops import Array, Ops
 from ..ops.initialize import Initializer, generator_for
 
 ALIGN = 16
-"""Elements: each parameter starts on a multiple of 64 bytes in float32 (and so in float64)."""
+"""Each parameter starts on a multiple of this many elements: of 64 bytes in float32, and so in float64."""
 
 
 class Parameter:
     """A tensor to learn: `data`, and `grad`, into which every backward adds.
 
-    A layer declares its shape and where it starts; `FlatParameters` gives it its place in the model's flat arrays.
-    Ops receive `value`. It is `data`, or, where activations are narrower (bfloat16), a copy in their dtype. An `exact`
+    A layer declares its shape and its initial values; `FlatParameters` places it in the model's flat arrays. Ops
+    receive `value`: `data` itself or, where activations are narrower (bfloat16), a copy in their dtype. An `exact`
     parameter is never copied.
     """
 
@@ -32,14 +32,14 @@ class Parameter:
 
 
 class Layer:
-    """What owns parameters, built from ops: `forward(...) -> (out, cache)`, `backward(dout, cache) -> input gradients`.
+    """The base class of layers: `forward(...) -> (out, cache)`, `backward(dout, cache) -> input gradients`.
 
-    A backward adds into each parameter's `grad`, and a call keeps no other state in the layer (but that the table of
-    sinusoids grows when a sentence is longer). Parameters have arrays once `FlatParameters` has placed them, which a
-    `Model` does for all its layers.
+    A layer owns parameters and computes with ops. A backward adds into each parameter's `grad`; no other state is left
+    in a layer by a call, except that the table of sinusoids grows with longer sentences. Parameters have no arrays
+    before `FlatParameters` places them, as a `Model` does for all its layers.
 
-    `name` is a layer's place in its model, such as `encoder.layers.0.self_attention`; `site` is the number, made from
-    that name, by which its dropout differs from that of other layers. A layer alone has no name.
+    `name` is a layer's place in its model, such as `encoder.layers.0.self_attention`. `site` is a number made from the
+    name, by which the layer's dropout differs from that of other layers. A layer outside a model has no name.
     """
 
     def __init__(self, ops: Ops) -> None:
@@ -47,7 +47,7 @@ class Layer:
         self.name, self.site = "", site_of("")
 
     def members(self) -> Iterator[tuple[str, "Parameter | Layer"]]:
-        """Its parameters and layers by the names of its attributes, those of a list numbered, as they were declared."""
+        """Its parameters and layers by attribute name, in order of declaration; layers in a list are numbered."""
         for name, value in vars(self).items():
             if isinstance(value, Parameter | Layer):
                 yield name, value
@@ -70,31 +70,31 @@ class Layer:
                 yield from member.named_layers(f"{prefix}{name}.")
 
     def name_layers(self) -> None:
-        """Gives every layer inside its name and its site: what a model does once it is built."""
-        for name, layer in reversed(list(self.named_layers())):  # one that is shared keeps its first name
+        """Gives every layer inside its name and its site. A model calls it once it is built."""
+        for name, layer in reversed(list(self.named_layers())):  # a shared layer keeps its first name
             layer.name, layer.site = name, site_of(name)
 
 
 def site_of(name: str) -> int:
-    """The dropout site of the layer with this name: the same number in every process and on every machine."""
+    """The dropout site of the layer with this name, the same number in every process and on every machine."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())
 
 
 class FlatParameters:
     """All parameters of a model in one flat array, and their gradients in another.
 
-    Adam, clipping, the global norm, averaging and a sum over replicas are then one operation over one array. Each
-    parameter begins on a 64-byte boundary; the padding between them is zero and in no count.
+    So Adam, clipping, the global norm, averaging and a sum over replicas are one operation over one array. Each
+    parameter begins on a 64-byte boundary; the padding between parameters is zero and not part of `count`.
 
-    Where activations are narrower than parameters, `shadow` is a copy of `data` in their dtype; whoever changes `data`
-    changes it too, or calls `refresh`. Elsewhere it is `data` itself.
+    Where activations are narrower than parameters, `shadow` is a copy of `data` in the dtype of activations; a function
+    that changes `data` changes it too, or calls `refresh`. Elsewhere it is `data` itself.
     """
 
     def __init__(
         self, named: Mapping[str, Parameter], ops: Ops, dtype: Any, original: "FlatParameters | None" = None
     ) -> None:
-        """Places the parameters in new arrays; or in those of `original`, with gradients of their own: a replica."""
-        names: dict[int, str] = {}  # by parameter: one that is shared has one place, under its first name
+        """Places the parameters in new arrays or, for a replica, in those of `original`, with a `grad` of its own."""
+        names: dict[int, str] = {}  # by parameter: a shared one has one place, under its first name
         for name, parameter in named.items():
             names.setdefault(id(parameter), name)
         self.named = {name: named[name] for name in names.values()}
@@ -138,11 +138,11 @@ class FlatParameters:
         self.grad[...] = 0
 
     def state_dict(self) -> dict[str, Array]:
-        """A copy of the named tensors in host memory, without padding, a tied one once."""
+        """A copy of the named tensors in host memory, without padding; a tied parameter is there once."""
         return {name: self.ops.to_numpy(parameter.data).copy() for name, parameter in self.named.items()}
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Copies named tensors in. Where names or shapes are not the model's: `ValueError`, and nothing changes."""
+        """Copies named tensors in. Raises `ValueError`, and changes nothing, if names or shapes are not the model's."""
         missing, unexpected = self.named.keys() - state.keys(), state.keys() - self.named.keys()
         if missing or unexpected:
             raise ValueError(f"state is not this model's: missing {sorted(missing)}, unexpected {sorted(unexpected)}")

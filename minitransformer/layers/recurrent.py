@@ -1,4 +1,4 @@
-"""Recurrent networks: one position after the other, each from the state that the one before it left."""
+"""Recurrent networks: one position after the other, each from the state after the position before it."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from .parameter import Layer
 
 
 class Recurrent(Layer):
-    """One layer over time: `h_t = cell(x_t, h_{t−1})` for every t, and `Dropout(h)` is what leaves it.
+    """One layer over time: `h_t = cell(x_t, h_{t−1})` for every t; its output is `Dropout(h)`.
 
-    Padding stands on the right and carries the state past it unchanged, so that the final state is that of the last
-    real token. Dropout is on what goes to other layers alone, never on what goes to the next position.
+    Padding stands on the right and leaves the state unchanged, so that the final state is that of the last real token.
+    Dropout is only on what goes to other layers, never on what goes to the next position.
     Source: Elman 1990; the dropout: Zaremba, Sutskever, Vinyals 2014, §3.2.
     """
 
@@ -33,9 +33,9 @@ class Recurrent(Layer):
     def forward(
         self, x: Array, state: State | None = None, context: Context = PLAIN
     ) -> tuple[tuple[Array, State], tuple]:
-        """x `(B, T, C_in)`, the state before it, `None` for zeros → (out `(B, T, C)`, final state).
+        """x `(B, T, C_in)` and the state before it (`None`: zeros) → (out `(B, T, C)`, the final state).
 
-        `context.mask` `(B, T)` says what is padding. With a cache, the state before x is the one that it holds.
+        `context.mask` `(B, T)` is false where x is padding. With a cache, the state before x is the one in the cache.
         """
         projected, input_cache = self.cell.input.forward(x)  # (B, T, G·C)
         batch, time, _ = projected.shape
@@ -63,9 +63,9 @@ class Recurrent(Layer):
         return (out, current), (input_cache, carried, hidden, caches, projected.shape, dropout_cache)
 
     def backward(self, dout: Array, dstate: State | None, cache: tuple) -> tuple[Array, State]:
-        """dout `(B, T, C)`, and dstate of the final state → (dx, dstate of the state before); back through time.
+        """dout `(B, T, C)` and dstate, that of the final state → (dx, the gradient of the state before x).
 
-        A state's gradient comes from two sides: from what it put out, and from the state after it.
+        It goes back through time. A state's gradient has two parts: from its output, and from the state after it.
         """
         input_cache, carried, hidden, caches, shape, dropout_cache = cache
         dhidden = self.ops.dropout.backward(dout, dropout_cache)
@@ -88,7 +88,7 @@ class Recurrent(Layer):
 
 
 class RecurrentStack(Layer):
-    """Layers over each other, each reading what the one below puts out. Source: Sutskever, Vinyals, Le 2014, §2."""
+    """Recurrent layers, each reading the output of the one below. Source: Sutskever, Vinyals, Le 2014, §2."""
 
     def __init__(
         self,

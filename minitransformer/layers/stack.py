@@ -14,7 +14,7 @@ from .parameter import Layer
 
 @dataclass(frozen=True)
 class StackConfig(Config):
-    """`num_layers` blocks over tokens with positions, up to `max_length` of them; pre-norm stacks end with a norm."""
+    """`num_layers` blocks over at most `max_length` tokens with positions; pre-norm stacks end with a norm."""
 
     block: BlockConfig
     num_layers: int = whole()
@@ -28,7 +28,7 @@ class StackConfig(Config):
         require(fits, f"d_model is {width}: sinusoidal positions need an even width")
 
     def num_parameters(self) -> int:
-        """All but the table of tokens, which belongs to the model."""
+        """The number of parameters, without the table of tokens, which belongs to the model."""
         width, norm = self.block.d_model, self.block.norm
         positions = self.max_length * width if self.positions == "learned" else 0
         final_norm = norm.num_parameters(width) if norm.first else 0
@@ -36,7 +36,7 @@ class StackConfig(Config):
 
 
 class Stack(Layer):
-    """Token ids to one vector for each token. Two stacks may share sinusoids; learned positions are each one's own."""
+    """Maps token ids to one vector for each token. Stacks may share sinusoids; each has its own learned positions."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Stack(Layer):
         return x, (embedding_cache, caches, norm_cache)
 
     def backward(self, dx: Array, cache: tuple) -> Array | None:
-        """Returns dmemory `(B, Ts, C)`: every block attends to the memory, so it is the sum over them; or `None`."""
+        """Returns dmemory `(B, Ts, C)`, the sum over the blocks, or `None`; adds into the parameters' gradients."""
         embedding_cache, caches, norm_cache = cache
         dx = self.final_norm.backward(dx, norm_cache) if self.final_norm else dx
         dmemory = None

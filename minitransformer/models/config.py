@@ -1,4 +1,4 @@
-"""What a model is made of: what every configuration has, and the Transformer's with its named sizes."""
+"""Configurations of models: what all have in common, and the Transformer's with its presets."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from ..config import LARGEST, SMALLEST, Config, choice, flag, positive, rate, re
 from ..layers import AttentionConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
 
 DEFAULT_KIND = "transformer"
-"""The kind of model that a configuration without a kind is of: a file need not say what it always was."""
+"""The kind of model of a configuration that names none: the first files had no field for it."""
 
 
 class ModelConfig(Config, ABC):
-    """What the trainer, the searches and checkpoints ask of a configuration; each model's is a frozen dataclass."""
+    """The base of each model's configuration, with what the trainer, searches and checkpoints need of all of them."""
 
     kind: ClassVar[str]
     vocab_size: int
@@ -32,15 +32,15 @@ class ModelConfig(Config, ABC):
     @property
     @abstractmethod
     def num_parameters(self) -> int:
-        """All that is learned, computed without making the model: the one table of tokens and both stacks."""
+        """The number of parameters, computed without making the model; tied ones count once."""
 
     @property
     @abstractmethod
     def num_layers_in_all(self) -> int:
-        """Layers of the encoder and of the decoder; each has several parameters, be they ever so small."""
+        """Layers of the encoder and of the decoder together."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON, and the kind where it is not the default."""
+        """All fields, for JSON, and the kind unless it is the default."""
         values = super().to_dict()
         return values if self.kind == DEFAULT_KIND else {"kind": self.kind, **values}
 
@@ -48,7 +48,7 @@ class ModelConfig(Config, ABC):
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """The configuration that `to_dict` wrote.
 
-        Raises `ValueError` for one of another kind of model, for an unknown field and without a vocab_size.
+        Raises `ValueError` for another kind of model, an unknown field or a missing vocab_size.
         """
         values = dict(values)
         kind = values.pop("kind", DEFAULT_KIND)
@@ -60,20 +60,20 @@ class ModelConfig(Config, ABC):
 
 
 PRESETS = ("demo", "tiny", "base", "big")
-"""Names of the classmethods that give a known size."""
+"""The named sizes of `TransformerConfig`: each is a classmethod of it."""
 
 
 @dataclass(frozen=True)
 class TransformerConfig(ModelConfig):
-    """The hyper-parameters of a model as the paper names them; the defaults are its base (Vaswani 2017, table 3).
+    """The hyper-parameters of a Transformer as the paper names them; the defaults are its base model (table 3).
 
-    `encoder` and `decoder` are the same as a tree: a stack of blocks of attention, feed-forward network and norm.
+    `encoder` and `decoder` give the same as a tree: a stack of blocks of attention, feed-forward network and norm.
 
     `num_decoder_layers`, `d_k` and `d_v` default to `num_layers` and `d_model / num_heads`. `max_length` is the longest
-    sequence, in tokens with its begin or end mark. `window` restricts self-attention to keys at that distance or less.
-    `init_gain` times Xavier's bound is where matrices start: the small presets halve it, so that at first the residual
-    connections outweigh the sub-layers, and training starts faster.
-    Raises `ValueError` or `TypeError` for what can't be a model.
+    sequence in tokens, with its begin or end mark. `window` restricts self-attention to keys at this distance or less.
+    Matrices start within `init_gain` times Xavier's bound: the small presets halve it, so that the residual connections
+    outweigh the sub-layers at first, and training starts faster.
+    Raises `ValueError` or `TypeError` for values that give no model.
     """
 
     kind: ClassVar[str] = DEFAULT_KIND
@@ -87,7 +87,7 @@ class TransformerConfig(ModelConfig):
     d_k: int | None = whole(None, "width of a head's queries and keys (default: d_model / num_heads)")
     d_v: int | None = whole(None, "width of a head's values (default: d_model / num_heads)")
     dropout: float = rate(0.1, "rate on the embeddings and on the output of each sub-layer")
-    # As in §5.4; tensor2tensor, the authors' code, drops weights too.
+    # 0 as in §5.4; tensor2tensor, the authors' code, drops attention weights too.
     attention_dropout: float = rate(0.0, "rate on the attention weights")
     positions: Literal["sinusoidal", "learned"] = choice(
         "sinusoidal",
@@ -99,7 +99,7 @@ class TransformerConfig(ModelConfig):
     max_length: int = whole(512, "longest sentence in tokens; longer training pairs are left out")
     window: int | None = whole(None, "self-attention reaches this many tokens to either side (default: all)", least=0)
     layernorm_eps: float = positive(1e-5, "what layer normalisation adds to the variance", SMALLEST, 1)
-    # Paper: says nothing of it; the small presets start at 0.5, where post-norm learns faster.
+    # Paper: does not say how matrices start; with 0.5, as in the small presets, post-norm learns faster.
     init_gain: float = positive(1.0, "where matrices start: this times Xavier's bound", SMALLEST, LARGEST)
     pad_id: int = whole(0, least=0)
     bos_id: int = whole(1, least=0)
@@ -114,12 +114,12 @@ class TransformerConfig(ModelConfig):
 
     @property
     def encoder(self) -> StackConfig:
-        """The tree of the encoder: every position of the source sees all others."""
+        """The encoder as a tree: every position of the source sees all others."""
         return self._stack(self.num_layers, causal=False, cross=False)
 
     @property
     def decoder(self) -> StackConfig:
-        """The tree of the decoder: a position of the target sees those at or before it, and the memory."""
+        """The decoder as a tree: a position of the target sees those at or before it, and the memory."""
         return self._stack(self.decoder_layers, causal=True, cross=True)
 
     def _stack(self, num_layers: int, causal: bool, cross: bool) -> StackConfig:
@@ -140,12 +140,12 @@ class TransformerConfig(ModelConfig):
 
     @property
     def num_layers_in_all(self) -> int:
-        """Layers of the encoder and of the decoder."""
+        """Layers of the encoder and of the decoder together."""
         return self.num_layers + self.decoder_layers
 
     @property
     def num_parameters(self) -> int:
-        """All that is learned: the embeddings, one table for source, target and output, counted once."""
+        """The number of parameters; the table of tokens, shared by source, target and output, counts once."""
         stacks = self.encoder.num_parameters() + self.decoder.num_parameters()
         return self.vocab_size * self.d_model + stacks
 
@@ -166,7 +166,7 @@ class TransformerConfig(ModelConfig):
 
     @classmethod
     def demo(cls, vocab_size: int = 2400, **overrides: Any) -> "TransformerConfig":
-        """What `make demo` trains: small enough for minutes on two cores."""
+        """The model of `make demo`, which trains in minutes on two cores."""
         return cls._preset(
             vocab_size,
             overrides,
@@ -174,7 +174,7 @@ class TransformerConfig(ModelConfig):
             num_heads=4,
             d_ff=512,
             num_layers=2,
-            dropout=0.0,  # Paper: 0.1; a grammar never repeats itself, so there is nothing to overfit.
+            dropout=0.0,  # Paper: 0.1. The grammar's sentences never repeat, so there is nothing to overfit.
             max_length=128,
             init_gain=0.5,
         )
@@ -204,7 +204,7 @@ class TransformerConfig(ModelConfig):
 
     @classmethod
     def big(cls, vocab_size: int = 37_000, language_pair: str = "en-de", **overrides: Any) -> "TransformerConfig":
-        """Table 3's big: 214 million. Dropout is 0.3 for English→German (`en-de`), 0.1 for English→French (`en-fr`)."""
+        """Table 3's big: 214 million parameters. Its dropout is 0.3 for English→German, 0.1 for English→French."""
         rates = {"en-de": 0.3, "en-fr": 0.1}
         if language_pair not in rates:
             raise ValueError(f"language_pair is {language_pair!r}, expected one of {', '.join(rates)}")

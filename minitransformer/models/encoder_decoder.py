@@ -10,26 +10,26 @@ from .objectives import next_token_loss, next_token_loss_backward
 
 
 class Encoder(Protocol):
-    """Source ids to the memory, whatever the decoder takes for one."""
+    """Maps source ids to the memory, in whatever form the decoder takes it."""
 
     def forward(self, ids: Array, context: Context) -> tuple[Any, tuple]:
         """ids `(B, Ts)`, with `context.mask` `(B, Ts)` → (memory, cache)."""
         ...
 
     def backward(self, dx: Any, cache: tuple) -> Any:
-        """Takes the gradient of the memory; adds into that of every parameter."""
+        """Takes the gradient of the memory; adds into the gradient of every parameter."""
         ...
 
 
 class Decoder(Protocol):
-    """Target ids and the memory to one vector for each target token."""
+    """Maps target ids and the memory to one vector for each target token."""
 
     def forward(self, ids: Array, context: Context) -> tuple[Array, tuple]:
         """ids `(B, Tt)`, with `context.memory` and its mask → (hidden `(B, Tt, C)`, cache)."""
         ...
 
     def backward(self, dx: Array, cache: tuple) -> Any:
-        """Returns the gradient of the memory; adds into that of every parameter."""
+        """Returns the gradient of the memory; adds into the gradient of every parameter."""
         ...
 
 
@@ -38,23 +38,23 @@ DecoderT = TypeVar("DecoderT", bound=Decoder)
 
 
 class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
-    """A model with two stacks and one table of tokens, which serves the source, the target and the output layer."""
+    """A model with an encoder, a decoder and one table of tokens for source, target and output layer."""
 
     encoder: EncoderT
     decoder: DecoderT
 
     def _build(self) -> None:
         self.tokens = TokenEmbedding(self.ops, self.config.vocab_size, self.config.d_model)
-        # Ids and targets come in through `tokens`, which keeps the checked ops; in the stacks nothing can be wrong.
+        # Ids and targets come in through `tokens`, whose ops check them; inside the stacks nothing can be wrong.
         self.encoder, self.decoder = self._stacks(self.ops.unchecked())
 
     @abstractmethod
     def _stacks(self, ops: Ops) -> tuple[EncoderT, DecoderT]:
-        """The encoder and the decoder, both over `self.tokens`, on this table."""
+        """The encoder and the decoder, which share `self.tokens` and compute with `ops`."""
 
     @without_spurious_warnings
     def encode(self, source: Array, dropout: DropoutStream | None = None) -> tuple[Any, tuple]:
-        """source `(B, Ts)` → the memory, what the encoder makes of it."""
+        """source `(B, Ts)` → the memory, the encoder's output."""
         source = self._ids("source", source)
         return self.encoder.forward(source, Context(mask=source != self.config.pad_id, dropout=dropout))
 
@@ -62,7 +62,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
     def forward(self, source: Array, target: Array, dropout: DropoutStream | None = None) -> tuple[Array, tuple]:
         """source `(B, Ts)`, target `(B, Tt)`, which begins with bos → logits `(B, Tt, V)` of each next token.
 
-        Raises `ValueError` for an id outside the vocabulary and a sequence longer than `config.max_length`.
+        Raises `ValueError` for an id outside the vocabulary and for a sequence longer than `config.max_length`.
         """
         source, target, mask = self._pair(source, target)
         memory, encoder_cache = self.encoder.forward(source, Context(mask=mask, dropout=dropout))
@@ -93,7 +93,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
     ) -> tuple[Array, tuple]:
         """The mean cross-entropy of the tokens of target_out `(B, Tt)` that are not padding.
 
-        target_in is target_out moved right by one, with bos in front. `with_grad=False` for evaluation.
+        target_in is target_out moved right by one, with bos in front. Evaluation passes `with_grad=False`.
         """
         source, target, mask = self._pair(source, target_in)
         memory, encoder_cache = self.encoder.forward(source, Context(mask=mask, dropout=dropout))
@@ -106,14 +106,14 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
 
     @without_spurious_warnings
     def loss_backward(self, dloss: float, cache: tuple) -> None:
-        """Adds `dloss` times the loss's gradient into that of every parameter."""
+        """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
         encoder_cache, decoder_cache, loss_cache = cache
         dhidden = next_token_loss_backward(self.tokens, dloss, loss_cache)
         dmemory = self.decoder.backward(dhidden, decoder_cache)
         self.encoder.backward(dmemory, encoder_cache)
 
     def start_decoding(self, source: Array, num_beams: int = 1) -> "Decoding":
-        """Encodes source `(B, Ts)`: the state from which `decode_step` writes each sentence's K beams."""
+        """Encodes source `(B, Ts)`; returns the state with which `decode_step` continues each sentence's K beams."""
         if num_beams < 1:
             raise ValueError(f"num_beams is {num_beams}, expected 1 or more")
         memory, _ = self.encode(source)
@@ -124,7 +124,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
     def decode_step(self, ids: Array, state: "Decoding") -> Array:
         """ids `(B, K)`, each beam's newest token (at first bos) → logits `(B, K, V)` of the next one.
 
-        The state is brought forward by one position. Raises `ValueError` past `config.max_length`.
+        `state` moves on by one position. Raises `ValueError` beyond `config.max_length`.
         """
         if state.position >= self.config.max_length:
             raise ValueError(f"position {state.position} is beyond the model's max_length of {self.config.max_length}")
@@ -134,11 +134,11 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         context = Context(memory=state.memory, memory_mask=state.memory_mask, cache=state.cache)
         hidden, _ = self.decoder.forward(ids.reshape(-1, 1), context)  # (B·K, 1, C)
         state.cache.position += 1
-        state.memory = None  # what the layers want of it is in the cache now
+        state.memory = None  # the cache holds now what the layers need of it
         return self.tokens.logits(hidden.reshape(*state.shape, hidden.shape[-1]))[0]
 
     def _pair(self, source: Any, target: Any) -> tuple[Array, Array, Array]:
-        """Both on the backend, and the source's mask, `True` where a token is real."""
+        """Both as arrays of the backend, and the source's mask, `True` where a token is real."""
         source, target = self._ids("source", source), self._ids("target", target)
         if len(source) != len(target):
             raise ValueError(f"source has {len(source)} sentences and target {len(target)}")
@@ -146,7 +146,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
 
 
 class Decoding:
-    """A translation under way: the cache of the layers, and the memory of the source until they have read it."""
+    """The state of an unfinished translation: the layers' cache, and the memory until the layers have read it."""
 
     def __init__(self, cache: Cache, memory: Any, memory_mask: Array) -> None:
         self.cache, self.memory = cache, memory
@@ -154,7 +154,7 @@ class Decoding:
 
     @property
     def position(self) -> int:
-        """How many tokens each beam has."""
+        """The number of tokens that each beam has."""
         return self.cache.position
 
     @property
@@ -163,16 +163,16 @@ class Decoding:
         return self.cache.batch, self.cache.num_beams
 
     def reorder(self, beams: Array) -> None:
-        """As `Cache.reorder`."""
+        """Continues from other beams: see `Cache.reorder`."""
         self.cache.reorder(beams)
 
     def select(self, sentences: Array) -> None:
-        """As `Cache.select`."""
+        """Keeps only these sentences: see `Cache.select`."""
         self.cache.select(sentences)
         self.memory, self.memory_mask = self._rows((self.memory, self.memory_mask), sentences)
 
     def _rows(self, value: Any, sentences: Array) -> Any:
-        """These rows of every array `(B, …)` in nested tuples and lists; `None` stays what it is."""
+        """The rows of these sentences of every array `(B, …)` in nested tuples and lists; `None` stays `None`."""
         if isinstance(value, tuple | list):
             return type(value)(self._rows(item, sentences) for item in value)
         ops = self.cache.ops

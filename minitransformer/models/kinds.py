@@ -1,4 +1,4 @@
-"""The kinds of model that there are, by the name under which a configuration is written down."""
+"""The kinds of model, by the name that a configuration's file gives them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,9 +17,9 @@ KINDS: dict[str, tuple[type[ModelConfig], type[EncoderDecoder]]] = {
 
 
 def config_from_dict(values: Mapping[str, Any]) -> ModelConfig:
-    """The configuration that some kind's `to_dict` wrote; without a kind a Transformer's.
+    """The configuration that `to_dict` wrote, of any kind of model; values without a kind are a Transformer's.
 
-    Raises `ValueError` for an unknown kind, and whatever the `from_dict` of that kind raises.
+    Raises `ValueError` for an unknown kind, and what the `from_dict` of the kind raises.
     """
     kind = values.get("kind", DEFAULT_KIND)
     if not isinstance(kind, str) or kind not in KINDS:
@@ -28,5 +28,5 @@ def config_from_dict(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def build_model(config: ModelConfig, ops: Ops = numpy_ops, dtype: str = "float32", seed: int = 0) -> EncoderDecoder:
-    """A new model of the kind that the configuration is of."""
+    """A new model of the configuration's kind."""
     return KINDS[config.kind][1](config, ops, dtype, seed)

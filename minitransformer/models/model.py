@@ -1,4 +1,4 @@
-"""What every model is: a configuration, layers built from it, and all their parameters in one flat array."""
+"""The base of all models: a configuration, the layers built from it, and their parameters in one flat array."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Generic, Self, TypeVar
@@ -35,7 +35,7 @@ class Model(Layer, ABC, Generic[ConfigT]):
     def replica(self, ops: Ops | None = None) -> Self:
         """A model that shares these weights and has gradients of its own: for another thread and part of a batch.
 
-        `ops`: another table for it, on the same arrays: one that is watched, say.
+        `ops` is the replica's table, if it should be another on the same backend, such as one that a probe watches.
         """
         twin = type(self).__new__(type(self))
         twin._assemble(self.config, ops or self.ops, self.dtype)
@@ -44,11 +44,11 @@ class Model(Layer, ABC, Generic[ConfigT]):
 
     @property
     def dropout_sites(self) -> list[int]:
-        """The sites of the layers that drop in training."""
+        """The sites of all layers with dropout."""
         return [layer.site for _, layer in self.named_layers() if getattr(layer, "rate", 0)]
 
     def _ids(self, name: str, ids: Any) -> Array:
-        """Token ids on the backend, `(B, T)`. Raises `ValueError` for another shape and for too long a sequence."""
+        """Token ids `(B, T)` as an array of the backend. Raises `ValueError` for another shape and for too many."""
         ids = self.ops.asarray(ids)
         if ids.ndim != 2:
             raise ValueError(f"{name} has shape {tuple(ids.shape)}, expected (B, T)")
@@ -60,7 +60,7 @@ class Model(Layer, ABC, Generic[ConfigT]):
 
 
 def _dtype_name(dtype: Any) -> str:
-    """`"float32"` of "float32", `np.float32`, `np.dtype("float32")`, `torch.float32`. Raises `TypeError` for others."""
+    """The name of `np.float32`, `np.dtype("float32")`, `torch.float32` or their like; `TypeError` for other types."""
     name = (getattr(dtype, "__name__", None) or str(dtype)).removeprefix("torch.")
     if name not in ("float32", "float64"):
         raise TypeError(f"dtype is {name}, expected float32 or float64: that of activations is the table's of ops")

@@ -1,4 +1,4 @@
-"""What models are trained for: a loss of their output, forward and backward."""
+"""Training objectives: a loss of a model's output, forward and backward."""
 
 from ..layers import TokenEmbedding
 from ..ops import Array
@@ -14,7 +14,7 @@ def next_token_loss(
 ) -> tuple[Array, tuple]:
     """The mean cross-entropy of targets `(B, T)` under the logits `hidden @ tableᵀ`, hidden `(B, T, C)`.
 
-    Targets that are padding do not count. The logits are not kept. Source: Vaswani 2017, §5.4 (label smoothing).
+    Targets equal to `pad_id` do not count. The logits are not kept. Source: Vaswani 2017, §5.4 (label smoothing).
     """
     batch, time, width = hidden.shape
     targets = tokens.ops.asarray(targets)

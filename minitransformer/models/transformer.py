@@ -8,7 +8,7 @@ from .encoder_decoder import EncoderDecoder
 
 
 class Transformer(EncoderDecoder[TransformerConfig, Stack, Stack]):
-    """A model over token ids `(B, T)`, padded on the right with `config.pad_id`: two stacks of the same blocks."""
+    """The paper's model: two stacks of blocks over token ids `(B, T)`, padded on the right with `config.pad_id`."""
 
     def _stacks(self, ops: Ops) -> tuple[Stack, Stack]:
         encoder = Stack(ops, self.config.encoder, self.tokens, self.dtype)
@@ -19,7 +19,7 @@ class Transformer(EncoderDecoder[TransformerConfig, Stack, Stack]):
     def attention_maps(self, source: Array, target: Array) -> dict[str, list[Array]]:
         """Every layer's attention weights in host memory, by kind: `encoder`, `decoder` and `cross`.
 
-        Each is `(B, H, Tq, Tk)`: how much each query takes from each key.
+        A layer's array is `(B, H, Tq, Tk)`: how much each query takes from each key.
         """
         seen: list[Array] = []
 

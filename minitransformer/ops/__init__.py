@@ -1,12 +1,12 @@
-"""Functions without state: each forward above its backward, one concept a file, and all of them in one table.
+"""The ops that models compute with: functions without state, each backward under its forward, one concept a file.
 
 `y, cache = name_forward(x, ..., **options)` and `dx, ... = name_backward(dy, cache)`. The cache is whatever the
-backward needs; nobody but the pair looks inside it. What an op takes stands in one line above it: see `arguments.py`.
-`Ops` is the set of them as a table, so that another backend can be swapped in.
+backward needs; only the pair looks inside it. One line above an op declares what it takes: see `arguments.py`.
+`Ops` is the table of all ops, so that another backend can be swapped in.
 
 Shapes: B sentences, T positions (Tq queries, Tk keys; Ts source, Tt target), H heads, D the width of a head's queries
 and keys (the paper's d_k), Dv of its values (d_v), C the width of the model (d_model; in an op any width), F of the
-feed-forward network (d_ff), V the vocabulary, N rows of any kind, K beams (of a convolution: the positions that it
+feed-forward network (d_ff), V the vocabulary, N rows of any kind, K beams (in a convolution: the positions that it
 sees), P all parameters.
 """
 
@@ -56,7 +56,7 @@ class Pair(Generic[Forward, Backward]):
 
 
 def as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself."""
+    """Returns the function itself."""
     return function
 
 
@@ -67,9 +67,9 @@ class Ops:
     A pair's type is that of its NumPy functions: an editor follows `ops.relu.forward` to the line below and through it
     to the function, and a type checker sees whether another backend's pair takes the same arguments.
 
-    repeated     prepares a function of a model and a batch that will be called many times: returns it as it is, or on
-                 a GPU records it as a CUDA graph
-    has_threads  whether the backend shares out the work of one call over the machine by itself
+    repeated     prepares a function of a model and a batch for many calls: returns it as it is or, on a GPU, as a
+                 CUDA graph
+    has_threads  whether the backend itself spreads the work of one call over several threads
     """
 
     linear: Final = Pair(linear_forward, linear_backward)
@@ -104,16 +104,16 @@ class Ops:
     sin: Callable[[Array], Array] = sin
     cos: Callable[[Array], Array] = cos
 
-    # What else differs: how a backend computes.
+    # How a backend runs what is made of ops.
     repeated: Callable[[Callable[..., Any]], Callable[..., Any]] = as_it_is
     has_threads: bool = False
 
     def unchecked(self) -> "Ops":
-        """The same table without the checks of types, shapes and options of NumPy's ops.
+        """The same table, in which NumPy's ops do not check types, shapes and options.
 
-        It is for callers whose arguments can't be wrong: a model checks what it is given once, at its door. Ids,
-        targets and label smoothing are checked all the same. The functions of other backends, and those that a probe
-        watches, stay as they are.
+        It is for callers whose arguments can't be wrong: a model checks its input once, where it comes in. Ids, targets
+        and label smoothing are still checked. The functions of other backends, and those that a probe watches, stay as
+        they are.
         """
         entries: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, entry in entries.items():
@@ -132,9 +132,9 @@ class Ops:
 
 
 def entries(functions: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of a table in a namespace: a `Pair` of `name_forward` and `name_backward`, the rest as it is.
+    """Finds a table's entries by name: a `Pair` of `name_forward` and `name_backward`, other functions as they are.
 
-    How a backend makes its table from its functions: `Ops(**entries(vars(module)))`.
+    A backend makes its table from a module with it: `Ops(**entries(vars(module)))`.
     """
     found = {}
     for field in fields(Ops):

@@ -8,7 +8,7 @@ import numpy as np
 from .arguments import Array, arguments, check_not_negative, check_scalar
 
 BLOCK = 1 << 16
-"""Elements updated at a time: the passes over a block stay in the cache, and its one new array is small."""
+"""Elements updated at a time: so few that all passes over a block find it in the processor's cache."""
 
 
 @arguments("data P, grad P, m P, v P", beta1=check_not_negative, beta2=check_not_negative, eps=check_not_negative)
@@ -70,7 +70,7 @@ def adam_step(
 
 @arguments("grad ...")
 def global_norm(grad: Array) -> float:
-    """`√Σ grad²`; the sums of blocks are added in float64. Source: Pascanu, Mikolov, Bengio 2013, §3.2."""
+    """The norm `√Σ grad²`; the sums of blocks are added in float64. Source: Pascanu, Mikolov, Bengio 2013, §3.2."""
     flat, squares = grad.reshape(-1), 0.0
     for start in range(0, flat.size, BLOCK):
         block = flat[start : start + BLOCK]

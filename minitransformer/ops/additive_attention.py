@@ -14,12 +14,12 @@ def additive_attention_forward(
     """`out_i = Σ_j softmax_j(score_weight · tanh(query_i + key_j)) value_j`, `(B, Tq, Dv)`.
 
     query and key are projected already (the source's W s and U h). `key_mask`: keys that are real, not padding; a query
-    with none gets zeros and sends no gradient. It takes B · Tq · Tk · C numbers, C times what the scores do: the dot
-    product needs no such array, which is one of §3.2.1's reasons for it.
+    with none gets zeros and sends no gradient. The features are B · Tq · Tk · C numbers, C times as many as the scores.
+    The dot product does without them, and §3.2.1 prefers it for that.
     Source: Bahdanau, Cho, Bengio 2015, §3.1 and appendix A.1.2; Vaswani 2017, §3.2.1 compares the two.
     """
     features = query[:, :, None] + key[:, None]  # (B, Tq, Tk, C)
-    np.tanh(features, out=features)  # by far the largest array: there is one of it
+    np.tanh(features, out=features)  # in place: it is by far the largest array
     scores = features @ score_weight  # (B, Tq, Tk)
     if key_mask is not None:
         scores = np.where(key_mask[:, None], scores, scores.dtype.type(-np.inf))

@@ -1,16 +1,16 @@
-"""What an op takes, declared in one line at its head: the line is its documentation and its check.
+"""Declares in one line above an op which arguments it takes; the line documents the op and checks every call.
 
     @arguments("x ... C≥1, gamma C, beta C", eps=check_not_negative)
     def layernorm_forward(x, gamma, beta, eps=1e-5): ...
 
-The line names the arrays, each with its axes. All are of one type, float32 or float64, but `ids<V` (integers, which the
-op itself holds to 0 … V − 1) and `mask:bool`; `bias?` may be `None`. A letter has one size wherever it stands, so
-nothing is broadcast silently; `...` stands for any axes, the same wherever it stands; an axis `C≥1` is not empty. A
+The line names the arrays, each with its axes. All have one type, float32 or float64, except `ids<V` (integers; the op
+itself checks that they are 0 … V − 1) and `mask:bool`; `bias?` may be `None`. A letter has one size wherever it stands,
+so nothing is broadcast silently; `...` stands for any axes, the same wherever it stands; an axis `C≥1` is not empty. A
 keyword names an option and what checks it, `check(name, value)`; an option whose type admits `None` may be `None`.
 
-A refusal is one sentence with the argument, what was given and what was expected: a `TypeError` for a wrong kind, a
-`ValueError` for a wrong shape or value. `unchecked` gives the function without these checks. What would be silent
-nonsense even from a caller that knows its shapes, such as an id outside its table, every op checks itself.
+An error's message is one sentence: the argument, what was given and what was expected. A wrong kind is a `TypeError`, a
+wrong shape or value a `ValueError`. `unchecked` gives the function without these checks. What would silently give
+nonsense even where all shapes are right, such as an id outside its table, is checked inside the op.
 """
 
 import inspect
@@ -31,9 +31,9 @@ Check = Callable[[str, Any], object]
 """Raises unless the option of this name may have this value."""
 
 without_spurious_warnings = np.errstate(invalid="ignore")
-"""For functions that call unchecked ops; checked ones with products are wrapped in it already. Some of OpenBLAS's
-kernels load whole vectors, reach past the end of a buffer and drop the surplus: where a signalling NaN happens to lie
-there, NumPy would warn of an invalid value that is nowhere."""
+"""Decorates functions that call unchecked ops; checked ops with products are decorated already. Some of OpenBLAS's
+kernels load whole vectors, read past the end of a buffer and drop the surplus: where a signalling NaN happens to lie
+there, NumPy would warn of an invalid value that is in no array."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,7 +45,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class ArrayArgument:
-    """An array that an op takes: `kind` is "float", "mask", or "ids" below the size of the axis `limit`."""
+    """An array that an op takes. `kind` is "float", "mask" or "ids"; ids are below the size of the axis `limit`."""
 
     name: str
     axes: tuple[str, ...]
@@ -59,7 +59,7 @@ class ArrayArgument:
 
 @dataclass(frozen=True)
 class Declaration:
-    """The arrays of an op, those of their axes that are never empty, and its options with their checks."""
+    """What an op takes: its arrays, the letters of axes that are never empty, and its options with their checks."""
 
     arrays: tuple[ArrayArgument, ...]
     not_empty: frozenset[str]
@@ -67,7 +67,7 @@ class Declaration:
 
     @classmethod
     def read(cls, line: str, options: Mapping[str, Check]) -> "Declaration":
-        """Read a line such as `x ... C≥1, weight C F, bias? F, ids<V ..., key_mask?:bool B Tk`."""
+        """Reads a line such as `x ... C≥1, weight C F, bias? F, ids<V ..., key_mask?:bool B Tk`."""
         arrays, not_empty = [], set()
         for part in line.split(","):
             head, *axes = part.split()
@@ -80,9 +80,9 @@ class Declaration:
         return cls(tuple(arrays), frozenset(not_empty), options)
 
     def check(self, given: Mapping[str, Any]) -> None:
-        """Raise unless the arguments, by name, are what is declared; a missing one is for Python to judge."""
+        """Raises unless the arguments, by name, are as declared. A missing one is left to Python's own error."""
         first: tuple[str, np.dtype] | None = None  # the first floating array: its name and type
-        sizes: dict[str, tuple] = {}  # of each letter: its size, and the array that it was seen in
+        sizes: dict[str, tuple] = {}  # by letter: its size, and the name and shape of the array that has it
         for argument in self.arrays:
             array = given.get(argument.name)
             if array is None and (argument.optional or argument.name not in given):
@@ -104,21 +104,21 @@ class Declaration:
                 check(name, given[name])
 
     def check_shape(self, argument: ArrayArgument, shape: tuple[int, ...], sizes: dict[str, tuple]) -> None:
-        """Raise unless a shape fits; `sizes` gets the size of each letter, and where it was first seen."""
+        """Raises unless a shape fits; writes the size of each new letter into `sizes`."""
         name, axes = argument.name, argument.axes
-        any_more = "..." in axes  # which stands first
-        lead = len(shape) - len(axes) + 1  # the axes that it stands for
-        if lead < 0 if any_more else lead != 1:
-            needed = len(axes) - any_more
-            count = "at least " * any_more + ("one axis" if needed == 1 else f"{needed} axes")
+        has_dots = "..." in axes  # as the first axis
+        lead = len(shape) - len(axes) + 1  # the number of axes that the dots stand for
+        if lead < 0 if has_dots else lead != 1:
+            needed = len(axes) - has_dots
+            count = "at least " * has_dots + ("one axis" if needed == 1 else f"{needed} axes")
             known = {axis: str(sizes[axis][0]) for axis in axes if axis in sizes and axis != "..."}
             expected = replace(argument, axes=tuple(known.get(axis, axis) for axis in axes))
             raise ValueError(f"{name} has shape {shape}, expected {count} {expected}")
-        for letter, size in zip(axes, (shape[:lead], *shape[lead:]) if any_more else shape, strict=True):
+        for letter, size in zip(axes, (shape[:lead], *shape[lead:]) if has_dots else shape, strict=True):
             known, owner, its_shape = sizes.setdefault(letter, (size, name, shape))
             if known != size:
                 sizes_here = [sizes[axis][0] if axis in sizes else axis for axis in axes]
-                if any_more:
+                if has_dots:
                     sizes_here[:1] = sizes_here[0]
                 expected = str(tuple(sizes_here)).replace("'", "")
                 raise ValueError(f"{name} has shape {shape}, expected {expected} beside {owner} {its_shape}")
@@ -127,7 +127,7 @@ class Declaration:
 
 
 def arguments(line: str, **options: Check) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Check an op's arguments before it runs. The function gets its `.declaration`; `.unchecked` is itself."""
+    """Checks an op's arguments before it runs, as `line` declares them; they are then the function's `.declaration`."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         parameters = inspect.signature(function).parameters
@@ -144,23 +144,28 @@ def arguments(line: str, **options: Check) -> Callable[[Callable[P, R]], Callabl
 def gradient_of(
     output: Callable[..., Any], out: Callable[..., Mapping[str, Array | None]] | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Check the gradient that a backward receives: it has the shape and the type of the forward's output.
+    """Checks that the gradient which a backward receives has the shape and the type of the forward's output.
 
-    `output(*cache)` gives an array like that output, or its shape and type; `None` where any gradient will do.
-    `out(*cache)` gives arrays like those that `out=` takes, by their names. A cache of `None` is for the op to judge.
+    `output(*cache)` gives an array like this output, or its shape and type; `None` where any gradient will do.
+    `out(*cache)` gives arrays like those that `out=` takes, by name. The op itself deals with a cache of `None`.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         name = next(iter(inspect.signature(function).parameters))
+        forward = function.__name__.replace("backward", "forward")
 
         def check(given: Mapping[str, Any]) -> None:
             cache = given.get("cache")
             if cache is None or name not in given:
                 return
             parts = cache if isinstance(cache, tuple) else (cache,)
-            like = output(*parts)
-            if like is not None:
-                shape, dtype = like if isinstance(like, tuple) else (like.shape, like.dtype)
+            try:
+                like = output(*parts)
+                expected = like if isinstance(like, tuple | None) else (like.shape, like.dtype)
+            except (TypeError, AttributeError, IndexError):
+                raise TypeError(f"cache is not what {forward} returned") from None
+            if expected is not None:
+                shape, dtype = expected
                 gradient = given[name]
                 if not isinstance(gradient, np.floating):
                     check_array(name, gradient)
@@ -179,21 +184,28 @@ def gradient_of(
 def checked_by(
     check: Callable[[Mapping[str, Any]], None], **attributes: Any
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Call `check` with the arguments by name before the function runs, whose `.unchecked` is itself."""
+    """Calls `check` with the arguments by name before the function runs; `.unchecked` is the function without it."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         run = without_spurious_warnings(function) if hasattr(function, "has_products") else function
-        names = positional_names(function)
-
-        @wraps(function)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            check(dict(zip(names, args, strict=False)) | kwargs)
-            return run(*args, **kwargs)
-
-        vars(checked).update(unchecked=function, **attributes)
+        checked = after_check(check, run)
+        vars(checked).update(unchecked=function, __wrapped__=function, **attributes)
         return checked
 
     return decorate
+
+
+def after_check(check: Callable[[Mapping[str, Any]], object], function: Callable[P, R]) -> Callable[P, R]:
+    """The function, called after `check` of its arguments by name. One too many is left to Python's own error."""
+    parameters = inspect.signature(function).parameters.values()
+    names = tuple(each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD)
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        check(dict(zip(names, args, strict=False)) | kwargs)
+        return function(*args, **kwargs)
+
+    return checked
 
 
 def has_products(function: F) -> F:
@@ -202,18 +214,12 @@ def has_products(function: F) -> F:
     return function
 
 
-def positional_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of the arguments that may be given by position; one too many is for Python to judge."""
-    parameters = inspect.signature(function).parameters.values()
-    return tuple(each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD)
-
-
 def _unless_none(check: Check) -> Check:
     return lambda name, value: None if value is None else check(name, value)
 
 
 def unchecked(function: F) -> F:
-    """The function under the checks of `arguments` or `gradient_of`; any other, such as a probe's, as it is."""
+    """The function without the checks of `arguments` or `gradient_of`; any other, such as a probe's, as it is."""
     plain = getattr(function, "unchecked", None)
     # functools.wraps copies attributes: what is wrapped around a checked function has its `unchecked` too.
     return function if plain is None or plain is not getattr(function, "__wrapped__", None) else plain
@@ -222,7 +228,7 @@ def unchecked(function: F) -> F:
 def random_arguments(
     declaration: Declaration, sizes: Mapping[str, Any], rng: np.random.Generator, dtype: Any = "float64"
 ) -> dict[str, np.ndarray]:
-    """Arrays as declared: standard normal numbers, ids below their limit, random truths.
+    """Draws arrays as declared: standard normal numbers, ids below their limit, random booleans.
 
     `sizes` gives the size of each letter, and a tuple for `...`.
     """
@@ -242,7 +248,10 @@ def random_arguments(
 
 
 def check_array(name: str, array: Any) -> np.ndarray:
-    """`array`, which is NumPy's, and neither a matrix (its `*` is another) nor masked (its mask would be lost)."""
+    """Returns `array`; raises `TypeError` for what is not NumPy's, and for matrices and masked arrays.
+
+    The `*` of a matrix is the matrix product, and an op would lose a mask.
+    """
     if type(array) is not np.ndarray and (
         not isinstance(array, np.ndarray) or isinstance(array, np.matrix | np.ma.MaskedArray)
     ):
@@ -251,7 +260,7 @@ def check_array(name: str, array: Any) -> np.ndarray:
 
 
 def _check_out(out: Any, expected: Mapping[str, Array | None]) -> None:
-    """Arrays to add gradients into, one alone or a tuple: each has the shape and the type of its gradient."""
+    """Raises unless `out`, one array or a tuple, has the shapes and types of the gradients to be added into it."""
     arrays = out if len(expected) > 1 else [out]
     if not isinstance(arrays, tuple | list) or len(arrays) != len(expected):
         raise TypeError(f"out must be the pair ({', '.join(expected)}), got {type(out).__name__}")
@@ -266,7 +275,7 @@ def _check_out(out: Any, expected: Mapping[str, Array | None]) -> None:
 
 
 def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> None:
-    """Integers from 0 to `limit` − 1; `ignore` may lie anywhere."""
+    """Raises `ValueError` unless all ids are from 0 to `limit` − 1 or equal to `ignore`."""
     outside = (ids < 0) | (ids >= limit)
     if ignore is not None:
         outside &= ids != ignore
@@ -278,7 +287,7 @@ def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> N
 
 
 def check_number(name: str, value: Any, at_least: float = -math.inf, at_most: float = math.inf) -> None:
-    """A finite number in [at_least, at_most]."""
+    """Raises unless the value is a finite number in [at_least, at_most]."""
     number = as_float(name, value)
     if not (math.isfinite(number) and at_least <= number <= at_most):
         raise ValueError(f"{name} is {number}, expected a finite number in [{at_least:g}, {at_most:g}]")
@@ -288,7 +297,7 @@ check_not_negative = partial(check_number, at_least=0.0)
 
 
 def check_scalar(name: str, value: Any) -> float:
-    """`value`, a number or an array of one element, as a `float`."""
+    """A number or an array of one element, as a `float`."""
     if not isinstance(value, np.ndarray):
         return as_float(name, value)
     check_array(name, value)
@@ -300,7 +309,7 @@ def check_scalar(name: str, value: Any) -> float:
 
 
 def as_float(name: str, value: Any) -> float:
-    """A number as a `float`; an integer beyond its range is infinite."""
+    """A number as a `float`; an integer too large for one becomes infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     try:
@@ -310,7 +319,7 @@ def as_float(name: str, value: Any) -> float:
 
 
 def check_integer(name: str, value: Any, at_least: float = -math.inf, at_most: float = math.inf) -> None:
-    """An integer in [at_least, at_most]; True and False are none."""
+    """Raises unless the value is an integer in [at_least, at_most]; True and False are not integers here."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
     if not at_least <= value <= at_most:
@@ -320,7 +329,7 @@ def check_integer(name: str, value: Any, at_least: float = -math.inf, at_most: f
 
 
 def check_ignore_index(ignore_index: Any) -> int | None:
-    """The target that does not count, as an `int`, a token or not; `None` where all count."""
+    """The target that does not count, as an `int`, be it in the vocabulary or not; `None` where all count."""
     if ignore_index is None:
         return None
     check_integer("ignore_index", ignore_index, -(2**31), 2**31 - 1)
@@ -328,6 +337,6 @@ def check_ignore_index(ignore_index: Any) -> int | None:
 
 
 def check_flag(name: str, value: Any) -> None:
-    """True or False."""
+    """Raises `TypeError` unless the value is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, got {type(value).__name__}")

@@ -1,6 +1,6 @@
-"""The little array plumbing that layers and models need, so that they import neither NumPy nor PyTorch.
+"""Making, moving and joining arrays for layers and models, so that they import neither NumPy nor PyTorch.
 
-`row_means` and `column_sums` are for other ops.
+Only other ops use `row_means` and `column_sums`.
 """
 
 import math
@@ -48,19 +48,19 @@ def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
 
 
 def row_means(x: Array) -> Array:
-    """The mean over the last axis, kept, `(..., 1)`: as a product with ones, for short rows faster than `x.mean`."""
+    """The mean over the last axis, `(..., 1)`, as a product with ones: for short rows that is faster than `x.mean`."""
     # Divided by C, not multiplied by 1/C, which is rounded: the mean of equal numbers is that number.
     return np.vecdot(x, np.ones(x.shape[-1], x.dtype))[..., None] / x.shape[-1]
 
 
 def column_sums(x: Array) -> Array:
-    """The sum over the rows of `(..., C)`, `(C,)`: in float32 a product with ones is more exact than `x.sum`."""
+    """The sum `(C,)` over the rows of x `(..., C)`: in float32 a product with ones is more exact than `x.sum`."""
     rows = x.reshape(-1, x.shape[-1])
     return np.ones(len(rows), x.dtype) @ rows
 
 
 def activations(data: Array) -> Array:
-    """Parameters in the dtype in which the backend computes: itself here, a copy where that is narrower than theirs."""
+    """Parameters in the dtype of the backend's activations: `data` itself here, a copy where they are narrower."""
     return data
 
 
@@ -106,7 +106,7 @@ def cos(x: Array) -> Array:
 
 
 def take(x: Array, indices: Array, axis: int = 0) -> Array:
-    """`x`'s slices at `indices` along `axis`, copied: what a beam search does to its cache."""
+    """Copies the slices of `x` at `indices` along `axis`. A beam search reorders its cache with it."""
     _check_numbers("x", x)
     check_array("indices", indices)
     if indices.dtype.kind not in "iu":
@@ -119,21 +119,21 @@ def take(x: Array, indices: Array, axis: int = 0) -> Array:
 
 
 def _check_numbers(name: str, array: Any) -> None:
-    """A NumPy array of booleans, integers or floating numbers."""
+    """Raises `TypeError` unless it is a NumPy array of booleans, integers or floating numbers."""
     check_array(name, array)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must be an array of numbers, got {array.dtype}")
 
 
 def _check_axis(axis: Any, ndim: int) -> None:
-    """One of `ndim` axes, counted from the first or, below 0, from the last."""
+    """Raises unless `axis` is one of `ndim` axes, counted from the first or, below 0, from the last."""
     check_integer("axis", axis)
     if not -ndim <= axis < ndim:
         raise ValueError(f"axis is {as_float('axis', axis):.15g}, expected one of {ndim} axes")
 
 
 def _number_type(dtype: Any) -> np.dtype:
-    """NumPy's type of number of this name; to NumPy itself `None` is one too."""
+    """NumPy's type of number of this name. Raises `TypeError` for others and for `None`, NumPy's name for float64."""
     try:
         found = None if dtype is None else np.dtype(dtype)
     except (TypeError, ValueError):

@@ -10,7 +10,7 @@ from .dropout import Dropout, check_dropout, drop, drop_backward
 from .softmax import softmax_gradient, softmax_in_place
 
 SMALLEST_BLOCK = 128
-"""Queries: windowed attention takes at least so many at a time."""
+"""Windowed attention takes at least this many queries at a time."""
 
 check_distance = partial(check_integer, at_least=0)
 check_mask_size = partial(check_integer, at_least=0, at_most=2**31 - 1)
@@ -20,7 +20,7 @@ check_mask_offset = partial(check_integer, at_least=-(2**31), at_most=2**31 - 1)
 def attend(
     query: Array, key: Array, value: Array, mask: Array | None, scale: float | None, dropout: Dropout | None
 ) -> tuple[Array, tuple]:
-    """Equation 1: `softmax(scale · query keyᵀ) value`, each query with the keys at which `mask` is true."""
+    """Equation 1: `softmax(scale · query keyᵀ) value`. A query attends to the keys where its row of `mask` is true."""
     factor = query.dtype.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     scores = (query * factor) @ key.swapaxes(-1, -2)  # (B, H, Tq, Tk)
     if mask is not None:
@@ -71,8 +71,8 @@ def attention_forward(
     """
     if window is not None and dropout is None and key.shape[2] > 2 * _block_size(window):
         return _windowed_forward(query, key, value, causal, key_mask, int(window), scale)
-    behind_some_key = causal and query.shape[2] > 1  # the last query sees every key
-    mask = allowed_keys(query.shape[2], key.shape[2], behind_some_key, key_mask, window)
+    hides_keys = causal and query.shape[2] > 1  # one query alone is the last, which sees every key
+    mask = allowed_keys(query.shape[2], key.shape[2], hides_keys, key_mask, window)
     return attend(query, key, value, mask, scale, dropout)
 
 
@@ -155,7 +155,7 @@ allowed_keys = unchecked(attention_mask)
 def _windowed_forward(
     query: Array, key: Array, value: Array, causal: bool, key_mask: Array | None, window: int, scale: float | None
 ) -> tuple[Array, tuple]:
-    """Equal to the masked form, block by block of queries, each with the keys that its window reaches.
+    """Computes what the mask would give, one block of queries at a time, each with the keys that its window reaches.
 
     So the cost grows as Tq · window, not as Tq · Tk: Table 1's O(r · n · d).
     """
@@ -176,7 +176,7 @@ def _windowed_forward(
 
 
 def _windowed_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
-    """`_windowed_forward` in reverse: a key that several blocks reach gets the sum of what they send."""
+    """Gradients `(dquery, dkey, dvalue)`: a key that several blocks reach gets the sum of their gradients."""
     query, key, value, blocks = cache
     dquery, dkey, dvalue = (np.zeros(array.shape, array.dtype) for array in (query, key, value))
     for queries, keys, block_cache in blocks:

@@ -30,7 +30,7 @@ def conv1d_forward(x: Array, weight: Array, bias: Array | None, *, padding: str 
 @gradient_of(lambda linear_cache, padded_shape, left, time, weight_shape, y_shape: (y_shape, linear_cache[0].dtype))
 @has_products
 def conv1d_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array | None]:
-    """Gradients `(dx, dweight, dbias)`: a position gets the sum of what the K windows that it stands in send."""
+    """Gradients `(dx, dweight, dbias)`: a position gets the sum of the gradients of the K windows that hold it."""
     linear_cache, padded_shape, left, time, weight_shape, _ = cache
     dwindows, dweight, dbias = unchecked(linear_backward)(dy, linear_cache)
     taps, length = weight_shape[0], dy.shape[1]
@@ -42,7 +42,7 @@ def conv1d_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array | None
 
 
 def check_convolution(x_shape: tuple[int, ...], weight_shape: tuple[int, ...], padding: str) -> tuple[int, int]:
-    """The zeros that `padding` puts on the left and on the right; `ValueError` for what is no convolution."""
+    """The numbers of zeros on the left and on the right. Raises `ValueError` where the arguments do not fit."""
     if len(weight_shape) != 3 or not weight_shape[0]:
         raise ValueError(f"weight has shape {tuple(weight_shape)}, expected (K, C_in, C_out) with K ≥ 1")
     taps, width_in, _ = weight_shape

@@ -25,8 +25,9 @@ def cross_entropy_forward(
 ) -> tuple[Array, tuple]:
     """`−Σ_v q_v log softmax(logits)_v`, averaged over the targets that count, with `q = (1 − ε)·onehot + ε/V`.
 
-    Targets equal to `ignore_index` do not count, wherever it lies. Equals `torch.nn.functional.cross_entropy`, except
-    that no target at all gives 0, not NaN. Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1).
+    Targets equal to `ignore_index` do not count; it need not be an id of the vocabulary. The value is that of
+    `torch.nn.functional.cross_entropy`, except that no target at all gives 0, not NaN.
+    Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1).
     """
     counted = _counted(targets, logits.shape[-1], label_smoothing, ignore_index)
     rows = logits.reshape(-1, logits.shape[-1])[counted]  # (N, V), a copy
@@ -35,8 +36,9 @@ def cross_entropy_forward(
     return loss / count, (rows, counted, logits.shape, count)
 
 
+@gradient_of(lambda gradient, counted, shape, count: None)
 def cross_entropy_backward(dloss: Array | float, cache: tuple) -> Array:
-    """`dlogits = dloss · (softmax(logits) − q) / N`, N the targets that count; zero where a target is ignored."""
+    """`dlogits = dloss · (softmax(logits) − q) / N` for N targets that count; zero where a target is ignored."""
     gradient, counted, shape, count = cache
     dlogits = np.zeros(shape, gradient.dtype)
     dlogits.reshape(-1, shape[-1])[counted] = gradient * (gradient.dtype.type(check_scalar("dloss", dloss)) / count)
@@ -55,8 +57,8 @@ def linear_cross_entropy_forward(
 ) -> tuple[Array, tuple | None]:
     """`cross_entropy(x @ tableᵀ, targets)`: the output projection and its loss in one op.
 
-    The N·V logits exist one block of rows at a time, and only for targets that count; with `with_grad` each block also
-    gives its gradient while it is there, for `dloss = 1`. Source: Vaswani 2017, §3.4 and §5.4.
+    The N·V logits exist one block of rows at a time, and only for targets that count; with `with_grad` the gradients
+    for `dloss = 1` are computed here too, while a block is there. Source: Vaswani 2017, §3.4 and §5.4.
     """
     counted = _counted(targets, len(table), label_smoothing, ignore_index)
     rows, ids = x[counted], targets[counted]  # (N, C), (N,)
@@ -68,7 +70,7 @@ def linear_cross_entropy_forward(
         logits = rows[block] @ table.T  # (rows, V)
         loss += _loss_in_place(logits, ids[block], label_smoothing)
         if with_grad:
-            dlogits = logits  # they were overwritten
+            dlogits = logits  # their gradient was written over them
             np.matmul(dlogits, table, out=drows[block])  # logits = rows @ tableᵀ
             dtable += dlogits.T @ rows[block]
     if not with_grad:
@@ -83,9 +85,9 @@ def linear_cross_entropy_forward(
 def linear_cross_entropy_backward(
     dloss: Array | float, cache: tuple | None, out: Array | None = None
 ) -> tuple[Array, Array]:
-    """Gradients `(dx, dtable)`: the forward's, times dloss.
+    """Gradients `(dx, dtable)`: those that the forward computed, times dloss.
 
-    `out=` adds dtable into that array, and returns it. Raises `ValueError` after a forward with `with_grad=False`.
+    `out=` adds dtable into this array, and returns it. Raises `ValueError` after a forward with `with_grad=False`.
     """
     if cache is None:
         raise ValueError("the forward was called with with_grad=False and kept no gradient")
@@ -98,7 +100,7 @@ def linear_cross_entropy_backward(
 
 
 def _loss_in_place(logits: Array, ids: Array, label_smoothing: float) -> Array:
-    """Returns the summed loss of rows of logits `(N, V)`; writes its gradient, `softmax(logits) − q`, over them."""
+    """Returns the sum of the losses of logits `(N, V)`; writes its gradient, `softmax(logits) − q`, over them."""
     dtype, target = logits.dtype, (np.arange(len(ids)), ids)
     smoothing, confidence = dtype.type(label_smoothing), dtype.type(1 - label_smoothing)
     with np.errstate(over="ignore"):  # the lowest number minus the largest is −inf, as exp needs it
@@ -116,7 +118,7 @@ def _loss_in_place(logits: Array, ids: Array, label_smoothing: float) -> Array:
 
 
 def _counted(targets: Array, vocab_size: int, label_smoothing: float, ignore_index: int | None) -> Array:
-    """A flat boolean array, `True` where a target counts; raises for what would be silent nonsense."""
+    """A flat boolean array, `True` where a target counts. Raises for an id or an option that would give nonsense."""
     check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
     ignored = check_ignore_index(ignore_index)
     check_ids("targets", targets, vocab_size, ignored)

@@ -1,7 +1,7 @@
 """Dropout: in training an element is set to 0 with probability `rate` and the others are divided by 1 − rate.
 
-So the expectation stays what it is, and in evaluation nothing happens: `dropout_forward` and its backward are all of
-it. The rest of this file replaces a random generator: the mask is a function of where an element is, not of when it
+So the expectation does not change, and in evaluation nothing is dropped: `dropout_forward` and `dropout_backward` do
+that. The rest of this file replaces a random generator: the mask is a function of where an element is, not of when it
 was drawn. A site is one place in the model that drops; packed tokens are sentences end to end, unpadded, `(N, C)`.
 
 Every element's 16 random bits are a hash of a key (seed, step, site) and of the element's coordinates (sentence,
@@ -31,8 +31,8 @@ class Dropout:
     """A rate in [0, 1), the key of one dropout site in one step, and the coordinates of the rows it is applied to.
 
     `sentence` and `position` number the first row of x `(B, T, C)`; for packed tokens `(N, C)` they may be arrays
-    `(N,)` that number each row. A backend with a memory of its own may keep the key there, as two int32.
-    Raises `ValueError` for a rate outside [0, 1), `TypeError` for what is no number.
+    `(N,)` that number each row. A GPU's backend may keep the key in the GPU's memory, as two int32.
+    Raises `ValueError` for a rate outside [0, 1), `TypeError` for a rate, key or coordinate that is not a number.
     """
 
     rate: float
@@ -52,7 +52,7 @@ class Dropout:
 
     @property
     def threshold(self) -> int:
-        """Elements whose 16 bits are below it are dropped."""
+        """An element is dropped if its 16 random bits are below this number."""
         return min(round(self.rate * RESOLUTION), RESOLUTION - 1)
 
     @property
@@ -73,7 +73,7 @@ def dropout_key(seed: int, step: int, site: int) -> int:
 
 
 def check_dropout(name: str, value: object) -> None:
-    """`TypeError` for what is no `Dropout`."""
+    """Raises `TypeError` unless the value is a `Dropout`."""
     if not isinstance(value, Dropout):
         raise TypeError(f"{name} must be a Dropout or None, got {type(value).__name__}")
 
@@ -92,7 +92,7 @@ def dropout_forward(x: Array, dropout: Dropout | None) -> tuple[Array, tuple | N
 
 @gradient_of(lambda kept, scale: (kept.shape, scale.dtype))
 def dropout_backward(dy: Array, cache: tuple | None) -> Array:
-    """`dx = dy · mask / (1 − rate)`: the map is linear and diagonal, its own transpose."""
+    """`dx = dy · mask / (1 − rate)`: the forward is a diagonal matrix, which is its own transpose."""
     if cache is None:
         return dy
     kept, scale = cache
@@ -100,11 +100,11 @@ def dropout_backward(dy: Array, cache: tuple | None) -> Array:
 
 
 drop, drop_backward = unchecked(dropout_forward), unchecked(dropout_backward)
-"""For other ops, which have checked what they were given."""
+"""For other ops, which have checked their arguments already."""
 
 
 def dropout_mask(shape: tuple[int, ...], dropout: Dropout) -> Array:
-    """The boolean mask, `True` = kept, of an x of that shape.
+    """The boolean mask, `True` = kept, for an x of this shape.
 
     The last axis is the channel; the axes before it give the row: `(B, T)` for sentence and position, `(B, H, T)` for
     attention weights, `(N,)` for packed tokens or for the positions of one sentence.

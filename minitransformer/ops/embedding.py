@@ -22,7 +22,7 @@ def embedding_forward(ids: Array, table: Array, scale: float = 1.0) -> tuple[Arr
 def embedding_backward(dy: Array, cache: tuple, out: Array | None = None) -> Array:
     """`dtable[i] = scale · Σ dy[n]` over all n with `ids[n] = i`: repeated ids sum.
 
-    `out=` adds into that array, and returns it, instead of making a new one.
+    `out=` adds into this array, and returns it, instead of making a new one.
     """
     ids, table, scale = cache
     dtable = np.zeros(table.shape, table.dtype) if out is None else out

@@ -1,4 +1,4 @@
-"""Where parameters start. NumPy arrays on every backend, so that the same seed gives the same model."""
+"""The initial values of parameters: NumPy arrays on every backend, so that the same seed gives the same model."""
 
 import math
 import zlib
@@ -11,9 +11,9 @@ Initializer = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 
 def xavier_uniform(fan_in: int, *fans_out: int, gain: float = 1.0) -> Initializer:
-    """U(−a, a) with `a = gain · √(6 / (fan_in + fan_out))`, for a matrix `(fan_in, Σ fans_out)`.
+    """Draws from U(−a, a) with `a = gain · √(6 / (fan_in + fan_out))`, for a matrix `(fan_in, Σ fans_out)`.
 
-    Several fans are several maps side by side, each drawn by its own. Source: Glorot & Bengio 2010, eq. 16.
+    Several `fans_out` are several maps side by side, each with its own a. Source: Glorot & Bengio 2010, eq. 16.
     """
 
     def draw(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -24,7 +24,7 @@ def xavier_uniform(fan_in: int, *fans_out: int, gain: float = 1.0) -> Initialize
 
 
 def normal(std: float) -> Initializer:
-    """N(0, std²)."""
+    """Draws from N(0, std²)."""
     return lambda generator, shape: generator.normal(0.0, std, shape)
 
 
@@ -34,10 +34,10 @@ def constant(value: float) -> Initializer:
 
 
 def constants(*values: float) -> Initializer:
-    """A vector of equal parts, each of one of the values."""
+    """A vector in parts of equal length, one for each value, filled with it."""
     return lambda generator, shape: np.repeat(values, shape[0] // len(values))
 
 
 def generator_for(seed: int, name: str) -> np.random.Generator:
-    """A generator of a parameter's own: its values depend on the seed and its name, not on what else the model has."""
+    """The generator of one parameter: its values depend on the seed and its name, not on the rest of the model."""
     return np.random.default_rng([seed, zlib.crc32(name.encode())])

@@ -29,9 +29,9 @@ def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) ->
 def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dx, dgamma, dbeta)`.
 
-    With `n = (x − mean) · rstd` and `dn = dy · gamma`: `dx = (dn − mean(dn) − n · mean(dn · n)) · rstd`. y stays the
-    same where x moves along (1, …, 1), which the mean removes, or (but for eps) along n, which the variance removes: dx
-    has no part in these two directions, and the two means subtract it.
+    With `n = (x − mean) · rstd` and `dn = dy · gamma`: `dx = (dn − mean(dn) − n · mean(dn · n)) · rstd`. y does not
+    change when x moves along (1, …, 1), since the mean is subtracted, or (but for eps) along n, since the standard
+    deviation is divided out. So dx has no component in these two directions: the two means subtract it.
     """
     normed, rstd, gamma = cache
     dbeta = column_sums(dy)  # y += beta

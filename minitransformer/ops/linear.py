@@ -1,4 +1,4 @@
-"""The affine map that every projection of the Transformer is."""
+"""The affine map `x @ weight + bias`, of which all projections of the Transformer are made."""
 
 import math
 
@@ -29,7 +29,7 @@ def linear_backward(
 ) -> tuple[Array, Array, Array | None]:
     """Gradients `(dx, dweight, dbias)`.
 
-    `out=(dweight, dbias)` adds into these arrays, and returns them, instead of making new ones.
+    `out=(dweight, dbias)` adds into these arrays and returns them, instead of making new ones.
     """
     rows, weight, bias, shape = cache
     dy = dy.reshape(len(rows), weight.shape[1])  # (N, C_out)

@@ -15,5 +15,5 @@ def relu_forward(x: Array) -> tuple[Array, Array]:
 @gradient_of(lambda y: y)
 def relu_backward(dy: Array, cache: Array) -> Array:
     """`dx = dy · [x > 0]`; the subgradient at 0 is 0."""
-    y = cache  # positive where x is; the next layer keeps y too, so it costs no memory
+    y = cache  # positive where x is; the next layer keeps y too, so keeping it costs no memory
     return dy * (y > 0)

@@ -1,4 +1,4 @@
-"""The gate: how much passes, between nothing and everything."""
+"""The sigmoid: a gate between 0, nothing passes, and 1, everything does."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from .arguments import Array, arguments, gradient_of
 @arguments("x ...")
 def sigmoid_forward(x: Array) -> tuple[Array, Array]:
     """`y = 1 / (1 + e⁻ˣ)`, element by element. Source: Hochreiter & Schmidhuber 1997, appendix A.1."""
-    with np.errstate(over="ignore"):  # e⁻ˣ = inf far below 0, and 1 / inf is the 0 that is meant
+    with np.errstate(over="ignore"):  # far below 0 e⁻ˣ is inf, and 1 / inf is 0, as it should be
         y = 1 / (1 + np.exp(-x))
     return y, y
 

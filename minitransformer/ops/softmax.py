@@ -26,11 +26,11 @@ def softmax_backward(dy: Array, cache: Array) -> Array:
 
 
 softmax_gradient = unchecked(softmax_backward)
-"""For other ops, which have checked what they were given."""
+"""For other ops, which have checked their arguments already."""
 
 
 def softmax_in_place(x: Array) -> Array:
-    """`softmax_forward`'s output, written over `x`: the scores of attention are many, and its own."""
+    """The softmax of `x`, written over it: attention's scores are large, and nothing needs them afterwards."""
     with np.errstate(over="ignore"):  # the lowest number minus the largest is −inf, as exp needs it
         x -= row_maximum(x)
     np.exp(x, out=x)
@@ -40,7 +40,7 @@ def softmax_in_place(x: Array) -> Array:
 
 @arguments("x ... n")
 def log_softmax(x: Array) -> Array:
-    """`log softmax(x) = x − m − log Σ exp(x − m)` over the last axis, m the row's maximum. For decoding only."""
+    """`log softmax(x) = x − m − log Σ exp(x − m)` over the last axis; m is the row's maximum. For decoding only."""
     with np.errstate(over="ignore"):
         shifted = x - row_maximum(x)
     shifted -= np.log(total(np.exp(shifted)))  # a row of all −inf stays −inf
@@ -51,10 +51,10 @@ LOWEST = {np.dtype(dtype): np.finfo(dtype).min for dtype in (np.float32, np.floa
 
 
 def row_maximum(x: Array) -> Array:
-    """The maximum of each row, `(..., 1)`; where that is −inf the lowest number, since −inf − (−inf) is NaN."""
+    """The maximum of each row, `(..., 1)`; the lowest finite number instead of −inf, since −inf − (−inf) is NaN."""
     return np.maximum.reduce(x, axis=-1, keepdims=True, initial=LOWEST[x.dtype])
 
 
 def total(exponentials: Array) -> Array:
-    """Each row's sum, `(..., 1)`: at least 1, which is the maximum's own; a row of all −inf has 0, here 1."""
+    """The sum of each row, `(..., 1)`. Its maximum alone gives 1, so less means a row of all −inf: it gets 1 too."""
     return np.maximum(np.add.reduce(exponentials, axis=-1, keepdims=True), 1)

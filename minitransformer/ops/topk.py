@@ -7,10 +7,10 @@ from .arguments import Array, arguments, check_integer
 
 @arguments("x ...", k=check_integer)
 def topk(x: Array, k: int) -> tuple[Array, Array]:
-    """The `k` largest of the last axis and their indices, both `(..., k)`, sorted.
+    """The `k` largest elements of the last axis and their indices, both `(..., k)`, the largest first.
 
-    Ties go to the smaller index; NaN is the largest of all. For decoding only. Raises `ValueError` unless 1 ≤ k ≤ the
-    length of the last axis.
+    Of equal elements the one with the smaller index comes first; NaN is the largest of all. For decoding only.
+    Raises `ValueError` unless 1 ≤ k ≤ the length of the last axis.
     """
     n = x.shape[-1] if x.ndim else 0
     if not 1 <= k <= n:
@@ -24,13 +24,13 @@ def topk(x: Array, k: int) -> tuple[Array, Array]:
 
 
 def _repeated_argmax(x: Array, k: int) -> Array | None:
-    """`topk`'s indices by k passes of argmax, for a small k faster than sorting; `None` where −inf is among them."""
+    """The indices of `topk` by k calls of argmax, for small k faster than sorting; `None` if one of them is −inf."""
     remaining = x.copy()
     indices = np.empty((*x.shape[:-1], k), dtype=np.int64)
     for rank in range(k):
         best = remaining.argmax(axis=-1, keepdims=True)
         if np.isneginf(np.take_along_axis(remaining, best, axis=-1)).any():
-            return None  # what was taken before is −inf too: argmax can't tell it from the rest
+            return None  # elements taken before are −inf now too: argmax can't tell them from the rest
         indices[..., rank] = best[..., 0]
         np.put_along_axis(remaining, best, -np.inf, axis=-1)
     return indices

@@ -1,7 +1,7 @@
-"""Pictures as PNG: attention maps with both sentences on the axes, and the course of a training run.
+"""Draws pictures as PNG: attention maps with both sentences on the axes, and the losses of a training.
 
-Drawn with matplotlib's objects, without pyplot: no window, no global state, safe in threads. Import this package only
-where a picture is wanted; matplotlib takes its time.
+It uses matplotlib's objects without pyplot: no window, no global state, safe in threads. Import this package only when
+you need a picture, because importing matplotlib is slow.
 """
 
 from .attention import plot_attention, plot_one_attention

@@ -1,4 +1,4 @@
-"""The course of a training run: losses, BLEU and learning rate over the steps."""
+"""A picture of a training: losses, BLEU and learning rate over the steps."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,12 +14,12 @@ UNITS = (1e9, "billion "), (1e6, "million "), (1e3, "thousand "), (1.0, "")
 
 
 def plot_loss(records: Iterable[Mapping[str, Any]], path: str | Path, title: str = "") -> None:
-    """The losses over the steps; BLEU and learning rate below, where they are known.
+    """Draws the losses over the steps and, below them, BLEU and learning rate if they are known.
 
-    Each record is a line of the log: `step`, and any of `loss`, `validation_loss`, `bleu`, `learning_rate` and
-    `tokens` (seen so far: a second scale at the top). The training loss is drawn as logged, label smoothing included,
-    so it may lie above the validation loss. Raises `ValueError` where no record has a loss, `OSError`
-    naming the path where it can't be written.
+    Each record is a line of the log: `step`, and any of `loss`, `validation_loss`, `bleu`, `learning_rate` and `tokens`
+    (seen so far: a second scale at the top). The training loss is drawn as logged, with label smoothing, so it may lie
+    above the validation loss. Raises `ValueError` if no record has a loss, and `OSError`, naming the path, if it can't
+    be written.
     """
     records = list(records)
     loss, validation, bleu, rate, tokens = (
@@ -45,9 +45,9 @@ def plot_loss(records: Iterable[Mapping[str, Any]], path: str | Path, title: str
 
 
 def smoothed(values: np.ndarray, reach: int) -> np.ndarray:
-    """Centred moving average with triangular weights: `y_n = Σ_i w_i x_(n+i) / Σ_i w_i`, `w_i = reach + 1 − |i|`.
+    """The centred moving average with triangular weights: `y_n = Σ_i w_i x_(n+i) / Σ_i w_i`, `w_i = reach + 1 − |i|`.
 
-    |i| ≤ reach, and only over what there is: at the ends the average leans inwards.
+    i runs over |i| ≤ reach, as far as there are values: at the ends the average has fewer of them on one side.
     """
     weights = reach + 1.0 - np.abs(np.arange(-reach, reach + 1))
     middle = slice(reach, reach + len(values))
@@ -55,14 +55,14 @@ def smoothed(values: np.ndarray, reach: int) -> np.ndarray:
 
 
 def _series(records: list[Mapping[str, Any]], key: str) -> np.ndarray:
-    """Steps and finite values of one key, `(n, 2)`, in the order of the steps."""
+    """The steps and finite values of one key, `(n, 2)`, sorted by step."""
     points = [(record["step"], record[key]) for record in records if None not in (record.get("step"), record.get(key))]
     series = np.array(sorted(points), dtype=np.float64).reshape(-1, 2)
     return series[np.isfinite(series).all(axis=1)]
 
 
 def _draw_losses(axes: Axes, loss: np.ndarray, validation: np.ndarray) -> None:
-    """The training loss as it was and smoothed, the validation loss as points."""
+    """Draws the training loss as logged and smoothed, and the validation loss as points."""
     steps, values = loss.T
     axes.plot(steps, values, color=BLUE, alpha=0.25, linewidth=0.8)
     average = smoothed(values, reach=len(values) // 60)
@@ -78,7 +78,7 @@ def _draw_losses(axes: Axes, loss: np.ndarray, validation: np.ndarray) -> None:
 def _draw_points(
     axes: Axes, series: np.ndarray, colour: str, name: str, form: str, best: Callable[..., tuple[float, float]]
 ) -> None:
-    """Draw a measured series, with a ring around its best point."""
+    """Draws a measured series, with a ring around its best point."""
     step, value = best(series.tolist(), key=lambda point: point[1])
     label = f"{name} (best {form.format(value)} at step {step:,.0f})"
     axes.plot(*series.T, color=colour, linewidth=1.4, marker="o", markersize=3.5, label=label)
@@ -86,12 +86,12 @@ def _draw_points(
 
 
 def _marker(series: np.ndarray) -> str:
-    """A mark for a single point, since a line needs two."""
+    """The marker of a series: one for a single point, since a line needs two."""
     return "o" if len(series) == 1 else ""
 
 
 def _finish(axes: Axes, label: str, lowest: float, highest: float) -> None:
-    """Set label, limits and style of a panel."""
+    """Sets label, limits and style of a panel."""
     axes.set_ylabel(label, fontsize=9, color=INK)
     if lowest < highest:
         axes.set_ylim(lowest, highest)
@@ -105,7 +105,7 @@ def _finish(axes: Axes, label: str, lowest: float, highest: float) -> None:
 
 
 def _add_token_scale(axes: Axes, tokens: np.ndarray) -> None:
-    """A second scale at the top: tokens seen, in the units that suit their number."""
+    """Adds a second scale at the top: the tokens seen, in a suitable unit."""
     if len(tokens) < 2 or not (np.diff(tokens, axis=0) > 0).all():
         return
     steps, counts = np.concatenate([[[0.0, 0.0]], tokens[tokens[:, 0] > 0]]).T
@@ -118,7 +118,7 @@ def _add_token_scale(axes: Axes, tokens: np.ndarray) -> None:
 
 
 def _interpolated(x: Any, known: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Linear between known points and, at their mean slope, beyond the last: a one-to-one map of scales."""
+    """Linear between known points, and beyond the last with their mean slope: so each value has one counterpart."""
     x = np.asarray(x, dtype=np.float64)
     slope = values[-1] / known[-1]
     return np.where((x < 0) | (x > known[-1]), x * slope, np.interp(x, known, values))

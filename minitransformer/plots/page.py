@@ -1,4 +1,4 @@
-"""A page to draw on, measured in inches, and text on it that any language may be written in."""
+"""A page to draw on, measured in inches, and text on it in any language."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ BLUE, SKY, ORANGE, VERMILION, GREEN, PURPLE = "#2166ac", "#92c5de", "#e69f00", "
 FONT = "DejaVu Sans"  # comes with matplotlib
 NO_GLYPH = "□"
 SHARPEST, LARGEST_SIDE = 200.0, 6_000  # dots an inch, pixels
-LONGEST_LINE = 1_000  # characters: what comes after them fits on no page, and takes long to measure
+LONGEST_LINE = 1_000  # characters: more fit on no page and take long to measure
 
 
 class Page:
@@ -29,7 +29,7 @@ class Page:
         self.width, self.height = width, height
         dpi = min(SHARPEST, LARGEST_SIDE / max(width, height))
         self.figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white")
-        # Named, so that matplotlib's settings in somebody's notebook cannot move what has its place.
+        # Set explicitly, so that matplotlib's settings in a notebook cannot move what has its place.
         self.figure.set_layout_engine(layout)
         FigureCanvasAgg(self.figure)
 
@@ -38,17 +38,17 @@ class Page:
         return self.figure.add_axes((x / self.width, y / self.height, width / self.width, height / self.height))
 
     def text(self, x: float, y: float, text: str, size: float, **options: Any) -> None:
-        """A line of text as it stands, at this place."""
+        """A line of plain text at this place."""
         self.figure.text(x / self.width, y / self.height, printable(text), **text_style([text], size), **options)
 
     def save(self, path: str | Path) -> None:
-        """Write a PNG beside `path` and rename it; raises as `atomic_write`."""
+        """Write a PNG under a temporary name and rename it to `path`. Raises as `atomic_write` does."""
         with atomic_write(path) as file:
             self.figure.savefig(file, format="png", metadata={"Software": None})
 
 
 def printable(text: str, longest: int | None = None) -> str:
-    """`text` with control characters escaped, □ for characters that no installed font has, and … for a long end."""
+    """`text` with control characters escaped, □ for characters in no installed font, and … where it is cut."""
     escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     if longest is not None and len(escaped) > longest:
         escaped = escaped[: longest - 1] + "…"
@@ -63,7 +63,7 @@ def text_style(texts: Iterable[str], size: float, color: str = INK) -> dict[str,
 
 
 def fitted(text: str, size: float, width: float) -> str:
-    """`text` as it is printed, cut to at most `width` inches where it is longer."""
+    """`text` as it is printed, cut to at most `width` inches."""
     text = printable(text, LONGEST_LINE)
     if text_width(text, size) <= width:
         return text
@@ -72,7 +72,7 @@ def fitted(text: str, size: float, width: float) -> str:
 
 
 def text_width(text: str, size: float) -> float:
-    """How wide a line is, in inches."""
+    """The width of a line in inches."""
     files = [_file(family) for family in text_style([text], size)["fontfamily"]]
     font = get_font(files)
     font.set_size(size, 720)

@@ -1,4 +1,4 @@
-"""Training: what repeats exactly from its seed, survives any kill, and continues as if never stopped."""
+"""Training: it repeats exactly from its seed, survives any kill, and resumes as if it had never stopped."""
 
 from .settings import TrainingSettings
 from .step import DataParallel, TrainingDiverged, training_step

@@ -1,21 +1,21 @@
 """Checkpoints: one safetensors file each, with a checksum over every byte.
 
-A file holds the weights under their own names, without padding, a tied one once; Adam's moments as
-`optimizer/m.<name>` and `optimizer/v.<name>`; and everything that JSON can hold under one metadata key.
-The same state gives the same bytes. Besides the version of the format and the arrays there are:
+A file holds the weights under their own names, without padding, tied ones once; Adam's moments as
+`optimizer/m.<name>` and `optimizer/v.<name>`; and, as JSON under one metadata key, a description. The same state gives
+the same bytes. The description holds the version of the format and
 
     step        a whole number
-    config      an object: the model's configuration, which the model judges
+    config      an object: the model's configuration, which the model itself checks
     tokenizer   text or null
-    state       an object; of what may be in it, `settings` and `data` are objects, `tokens` is a whole number,
-                `languages` two names or null, `averaged_steps` a list of whole numbers
+    state       an object; in it `settings` and `data` are objects, `tokens` is a whole number, `languages` two names
+                or null, `averaged_steps` a list of whole numbers; each may be missing
 
 A checkpoint from a stranger can't do harm. Nothing is unpickled, so it can't run code. Its content is checked, so that
 its readers may rely on types. A model is made only if the file holds all of its weights, so it is no larger than the
 file. Objects are nested a few levels deep and integers fit into 64 bits, so that nothing is expensive to handle.
 
 safetensors does not notice a flipped bit, so the metadata begins with a SHA-256 of the whole file, computed while
-its own 64 digits are zeros. It always stands at the same place, which doubles as the mark of a checkpoint:
+its own 64 digits are zeros. It always stands at the same place, by which a checkpoint is also recognised:
 
     8 bytes: length of the header | {"__metadata__":{"minitransformer":"{\\"sha256\\": \\"<64 digits> ... | arrays
 """
@@ -44,7 +44,7 @@ DTYPES = ("BOOL", "U8", "U16", "U32", "U64", "I8", "I16", "I32", "I64", "F16", "
 """The types of arrays that NumPy has too, as safetensors calls them."""
 
 DEEPEST = 8
-"""Levels of objects and lists in each other that a description may have; four are needed."""
+"""A description may have this many levels of nested objects and lists; four are needed."""
 
 _BLANK_DIGEST = b"0" * 64
 _HEADER_START = b'{"__metadata__":{"minitransformer":"{\\"sha256\\": \\"'
@@ -60,12 +60,12 @@ class CheckpointError(ValueError):
 class Checkpoint:
     """What one checkpoint holds: arrays by name, and plain data that JSON can hold.
 
-    config      the model's configuration, as its `to_dict` gives it, and so the kind of model
+    config      the model's configuration, with the kind of model, as its `to_dict` gives it
     parameters  the weights by name
     optimizer   the optimiser's arrays by name, as `Adam.state_dict` gives them, or None
     tokenizer   the tokenizer's JSON text, or None
-    step        how many optimiser steps have been taken
-    state       anything else, such as the trainer's settings and its place in the data
+    step        the number of optimiser steps so far
+    state       anything else, such as the trainer's settings and the checksum of its data
     """
 
     config: dict[str, Any]
@@ -77,20 +77,20 @@ class Checkpoint:
 
     @property
     def languages(self) -> tuple[str, str] | None:
-        """What the model was trained to translate from and into, where that is known."""
+        """The languages that the model translates from and into, if they are known."""
         source, target = self.state.get("languages") or (None, None)
         return (source, target) if source and target else None
 
     def model_config(self) -> ModelConfig:
-        """The configuration of the model, once it is sure that the checkpoint holds all of its weights.
+        """The configuration of the model, after a check that the checkpoint holds all of its weights.
 
-        Raises CheckpointError for an unknown kind of model, a configuration that is invalid, and one whose model has
+        Raises CheckpointError for an unknown kind of model, for an invalid configuration, and for one whose model has
         more or fewer weights than the checkpoint holds.
         """
         try:
             config = config_from_dict(self.config)
         except (TypeError, ValueError) as error:
-            raise CheckpointError(f"the checkpoint can't be made a model of: {error}") from error
+            raise CheckpointError(f"no model can be made from the checkpoint: {error}") from error
         for name, array in self.parameters.items():
             if array.dtype.kind != "f":
                 raise CheckpointError(f"the checkpoint's {name} is of type {array.dtype}, expected floats")
@@ -103,13 +103,13 @@ class Checkpoint:
         return config
 
     def model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> EncoderDecoder:
-        """The checkpoint's model, with its weights; raises as `model_config` and `restore`."""
+        """The checkpoint's model, with its weights. Raises as `model_config` and `restore` do."""
         model = build_model(self.model_config(), ops, dtype)
         self.restore(model)
         return model
 
     def restore(self, model: EncoderDecoder) -> None:
-        """Copy the weights into `model`; raises CheckpointError naming what differs: fields, or names and shapes."""
+        """Copy the weights into `model`. Raises CheckpointError, naming the fields, names or shapes that differ."""
         config = model.config.to_dict()
         ours, theirs = (each.get("kind", DEFAULT_KIND) for each in (self.config, config))
         if ours != theirs:
@@ -137,11 +137,11 @@ LANGUAGES = ("two languages or null", lambda value: value is None or (_is_list(v
 STEPS = ("a list of whole numbers", lambda value: _is_list(value, _is_whole))
 FIELDS = {"version": WHOLE, "step": WHOLE, "config": OBJECT, "tokenizer": TEXT, "state": OBJECT}
 STATE_FIELDS = {"settings": OBJECT, "data": OBJECT, "tokens": WHOLE, "languages": LANGUAGES, "averaged_steps": STEPS}
-"""What each field holds: the name of its kind, and whether a value is of it. All of FIELDS have to be there."""
+"""For each field the name of its kind, and a function that tells whether a value has it. FIELDS are required."""
 
 
 def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
-    """Write `checkpoint` to `path`, beside it first and then renamed; raises OSError naming the reason if it can't."""
+    """Write `checkpoint` to a temporary file and rename it to `path`. Raises OSError, with the reason, if it can't."""
     from safetensors.numpy import save
 
     tensors = checkpoint.parameters | {OPTIMIZER_PREFIX + name: m for name, m in (checkpoint.optimizer or {}).items()}
@@ -167,7 +167,7 @@ def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
 def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint:
     """Read and verify the checkpoint at `path`; without the optimiser's arrays it takes a third of the memory.
 
-    Raises FileNotFoundError, or CheckpointError where the file is no checkpoint, is truncated, has a single byte
+    Raises FileNotFoundError, or CheckpointError if the file is not a checkpoint, is truncated, has a single byte
     changed, was written by a later version of the format, or has invalid content.
     """
     path = Path(path)
@@ -175,11 +175,11 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
     try:
         return _read(path, with_optimizer)
     except ValueError as error:
-        raise CheckpointError(f"{path} is no checkpoint that this program can use: {error}") from None
+        raise CheckpointError(f"{path} is not a checkpoint that this program can use: {error}") from None
 
 
 def _read(path: Path, with_optimizer: bool) -> Checkpoint:
-    """Read a file whose checksum is right; raises ValueError if its content is not a checkpoint's."""
+    """Read a file whose checksum is right. Raises ValueError if its content is not a checkpoint's."""
     from safetensors import SafetensorError, safe_open
 
     parameters, optimizer = {}, {}
@@ -198,7 +198,7 @@ def _read(path: Path, with_optimizer: bool) -> Checkpoint:
 
 
 def _described(text: str) -> dict[str, Any]:
-    """The description in a file's metadata, checked; raises ValueError with what is wrong with it."""
+    """The description in a file's metadata, checked. Raises ValueError, saying what is wrong with it."""
     try:
         description = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -219,11 +219,11 @@ def _described(text: str) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number in JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _check_sizes(description: Any) -> None:
-    """Raise ValueError for nesting too deep and integers too long, without recursion."""
+    """Raise ValueError for nesting too deep and for integers too long. It does not recurse, so depth can't harm it."""
     level, depth = [description], 0
     while level:
         depth += 1
@@ -236,13 +236,13 @@ def _check_sizes(description: Any) -> None:
 
 
 def current_name(name: str) -> str:
-    """The name of a parameter today, from the one that a checkpoint gives it: first editions had others for norms."""
+    """Today's name of a parameter with this name in a checkpoint: the first edition named norms differently."""
     name = name.replace(".attention_residual.norm.", ".self_attention_norm.")
     return name.replace("_residual.norm.", "_norm.")
 
 
 def _array(file: Any, name: str) -> np.ndarray:
-    """One array of a safetensors file; raises ValueError for a type that NumPy lacks, and for infinities and NaN."""
+    """One array of a safetensors file. Raises ValueError for a type that NumPy lacks, and for infinities and NaN."""
     dtype = file.get_slice(name).get_dtype()
     if dtype not in DTYPES:
         raise ValueError(f"{name} is of type {dtype}, expected one of {', '.join(DTYPES)}")
@@ -253,11 +253,12 @@ def _array(file: Any, name: str) -> np.ndarray:
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
-    """The arithmetic mean of the weights of several checkpoints of one model, taken in float64.
+    """The arithmetic mean, taken in float64, of the weights of several checkpoints of one model.
 
-    The paper averages the last 5 of its base model and the last 20 of its big one, written every 10 minutes (Vaswani
-    2017, §6.1); here the interval is in steps. The result has the step, tokenizer and languages of the last and no
-    optimiser state. Raises ValueError without paths, CheckpointError where configuration, tokenizer or shapes differ.
+    The paper averages the last 5 checkpoints of its base model and the last 20 of its big one, written every 10 minutes
+    (Vaswani 2017, §6.1); here the interval is in steps. The result has the step, tokenizer and languages of the last
+    checkpoint and no optimiser state. Raises ValueError without paths, and CheckpointError if configurations,
+    tokenizers or shapes differ.
     """
     if not paths:
         raise ValueError("paths is empty: there is no checkpoint to average")
@@ -283,18 +284,18 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
 
 
 def checkpoint_path(folder: str | Path, step: int) -> Path:
-    """Where the trainer keeps the checkpoint of `step`: `folder/step-00004000.safetensors`."""
+    """The trainer's file for the checkpoint of `step`, such as `folder/step-00004000.safetensors`."""
     return Path(folder) / f"step-{step:08d}.safetensors"
 
 
 def list_checkpoints(folder: str | Path) -> list[Path]:
-    """The checkpoints that a trainer left in `folder`, the oldest first; none where there is no such folder."""
+    """The trainer's checkpoints in `folder`, the oldest first; an empty list if the folder does not exist."""
     paths = ((step_of(path), path) for path in Path(folder).glob("step-*"))
     return [path for _, path in sorted((step, path) for step, path in paths if step is not None)]
 
 
 def step_of(path: Path) -> int | None:
-    """The step in a file's name, or None for a file that is not named as the trainer names its checkpoints."""
+    """The step in the name of a trainer's checkpoint; None for a file with another kind of name."""
     match = re.fullmatch(r"step-(\d+)\.safetensors", path.name)
     return int(match[1]) if match else None
 
@@ -307,10 +308,10 @@ def latest(folder: str | Path) -> Path | None:
 def prune_checkpoints(
     folder: str | Path, keep: int, interval: int, is_own: Callable[[Path], bool] = lambda path: True
 ) -> None:
-    """Keep the last `keep` checkpoints at a multiple of `interval` steps, and the last of all; remove the others.
+    """Keep the last `keep` checkpoints at multiples of `interval` steps, and the last of all; remove the others.
 
-    A checkpoint that an interrupted training left between two multiples is removed when the next one is written. A file
-    with such a name that is not the training's own, as `is_own` says, is never removed.
+    So a checkpoint that an interrupted training left between two multiples goes when the next one is written. A file
+    for which `is_own` is false, which this training did not write, is never removed.
     """
     paths = list_checkpoints(folder)
     regular = [path for path in paths if (step_of(path) or 0) % interval == 0]
@@ -320,7 +321,7 @@ def prune_checkpoints(
 
 
 def description_of(path: Path) -> dict[str, Any]:
-    """A checkpoint's description, neither verified nor checked, without its arrays; empty if the file is not one."""
+    """A checkpoint's description, read without any check or array; empty if the file is not a checkpoint."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
@@ -357,7 +358,7 @@ def _verify(path: Path) -> None:
 def _differences(
     left: Mapping[str, Any], right: Mapping[str, Any], left_name: str = "the checkpoint", right_name: str = "the model"
 ) -> str:
-    """Name the keys under which two mappings differ, with both values; empty where they agree."""
+    """A text that names the keys under which two mappings differ, with both values; empty if they are equal."""
     keys = [key for key in {**left, **right} if left.get(key) != right.get(key)]
     return ", ".join(
         f"{key} is {left.get(key)!r} in {left_name} and {right.get(key)!r} in {right_name}" for key in keys

@@ -14,8 +14,8 @@ class Adam:
         v = β₂ v + (1 - β₂) g²             v̂ = v / (1 - β₂ᵗ)
         θ = θ - lr · m̂ / (√v̂ + ε)
 
-    m and v are flat arrays like the parameters themselves, so that a step is one operation. Raises ValueError where
-    a beta is outside [0, 1) or epsilon is not positive.
+    m and v are flat arrays like the parameters, so that a step is one operation. Raises ValueError if a beta is outside
+    [0, 1) or eps is not positive.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Adam:
         )  # fmt: skip
 
     def grad_norm(self) -> float:
-        """The global norm: that of all gradients taken as one vector."""
+        """The global norm: the norm of all gradients as one vector."""
         return float(self.ops.global_norm(self.parameters.grad))
 
     def state_dict(self) -> dict[str, Array]:
@@ -52,7 +52,7 @@ class Adam:
         return {"num_steps": self.ops.to_numpy(self.ops.asarray(self.num_steps))} | state
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Take up what `state_dict` gave. Raises ValueError, and changes nothing, unless it is of this model."""
+        """Load what `state_dict` returned. Raises ValueError, and changes nothing, if it does not fit the model."""
         moments = self._moments()
         expected = {name: tuple(moment.shape) for name, moment in moments.items()} | {"num_steps": ()}
         given = {name: tuple(array.shape) for name, array in state.items()}
@@ -73,7 +73,7 @@ class Adam:
 
 
 def clip_scale(norm: float, clip_norm: float | None) -> float:
-    """What to scale a gradient of this norm by, so that its norm is at most `clip_norm` (Pascanu 2013, §3.2)."""
+    """The factor that brings a gradient's norm down to `clip_norm`, 1 if it is smaller (Pascanu 2013, §3.2)."""
     return 1.0 if clip_norm is None or norm <= clip_norm else clip_norm / norm
 
 
@@ -90,7 +90,7 @@ class Schedule:
     """Linear warm-up to `peak_lr` at `warmup_steps`, then decay with the inverse square root of the step.
 
     lr = peak_lr · min(step / warmup_steps, √(warmup_steps / step)), steps counted from 1: the curve of the paper's
-    eq. 3, with its peak named. Raises ValueError unless both are positive.
+    eq. 3, given by its peak. Raises ValueError unless both are positive.
     """
 
     peak_lr: float
@@ -104,7 +104,7 @@ class Schedule:
 
     @classmethod
     def paper(cls, d_model: int, warmup_steps: int = 4000) -> "Schedule":
-        """Eq. 3 itself, whose peak is noam(warmup_steps) = (d_model · warmup_steps)^-0.5."""
+        """The paper's eq. 3 itself: its peak is (d_model · warmup_steps)^-0.5."""
         return cls(noam(warmup_steps, d_model, warmup_steps), warmup_steps)
 
     def __call__(self, step: int) -> float:

@@ -1,4 +1,4 @@
-"""The hyper-parameters of a training, apart from the model's own."""
+"""The hyper-parameters of a training; those of the model are its own configuration."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +11,18 @@ from .optimizer import Schedule
 
 MOST_ACCUMULATED = 4096  # all of a step's batches are in memory at once; at the default size these have 16 M tokens
 RESUMED = {"settings", "data", "tokens"}
-"""What the state of a checkpoint holds if a training can go on from it."""
+"""The keys in a checkpoint's state that a training needs in order to resume."""
 
 FREE_TO_CHANGE = ("steps", "minutes", "threads", "valid_interval", "keep")
 
 
 @dataclass(frozen=True)
 class TrainingSettings(Config):
-    """What a training does, the defaults being the paper's (Vaswani 2017, §5); raises as `Config`."""
+    """What a training does; the defaults are the paper's (Vaswani 2017, §5). Raises as `Config` does."""
 
     steps: int = whole(100_000, "optimiser steps in all", least=0)
     minutes: float | None = positive(None, "stop after this long, ready to be resumed")
-    # Paper: 25,000 source and as many target tokens, too many for a CPU.
+    # Paper: about 25,000 source and 25,000 target tokens, too many for a CPU.
     tokens_per_batch: int = whole(4096, "longest side × sentences of a batch, at most")
     accumulate: int = whole(1, "batches whose gradients make one step", most=MOST_ACCUMULATED)
     label_smoothing: float = rate(0.1, "share of the target's probability that is spread over the vocabulary")
@@ -41,14 +41,14 @@ class TrainingSettings(Config):
     keep: int = whole(5, "how many checkpoints stay")
 
     def schedule(self, d_model: int) -> Schedule:
-        """The learning rate of each step for a model of this width, the paper's unless `peak_lr` is given."""
+        """The learning rate of each step for a model of width d_model: the paper's, unless `peak_lr` is given."""
         if self.peak_lr is None:
             return Schedule.paper(d_model, self.warmup_steps)
         return Schedule(self.peak_lr, self.warmup_steps)
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint, path: Path) -> Self:
-        """The settings of the training that left `checkpoint` at `path`; raises CheckpointError if none did."""
+        """The settings of the training that wrote `checkpoint` to `path`. Raises CheckpointError if it has none."""
         if not checkpoint.state.keys() >= RESUMED:
             raise CheckpointError(f"{path} holds a model but no training to resume")
         try:
@@ -57,7 +57,7 @@ class TrainingSettings(Config):
             raise CheckpointError(f"{path} holds settings that no training can have: {error}") from None
 
     def check_continues(self, earlier: "TrainingSettings") -> None:
-        """Raise ValueError naming the settings that differ from those that a training began with and has to keep."""
+        """Raise ValueError, naming them, if settings differ that a resumed training must keep from `earlier`."""
         changed = [
             f"{name} was {value!r} and is {getattr(self, name)!r}"
             for name, value in earlier.to_dict().items()

@@ -1,6 +1,6 @@
 """The training step: the gradient of some batches, its norm, and Adam; the same lines on every backend.
 
-A batch's parts are shared out to replicas of the model, one Python thread each where the backend has none of its own.
+A batch is split over replicas of the model, each in a Python thread, unless the backend has threads of its own.
 """
 
 import math
@@ -17,7 +17,7 @@ from ..ops import Array
 from ..threads import Threads
 from .optimizer import Adam, clip_scale
 
-# The trainer says in one sentence that a loss grows beyond all numbers; NumPy's warnings on the way add nothing.
+# If a loss grows beyond all numbers, TrainingDiverged says so; NumPy's warnings before it would only repeat it.
 without_overflow_warnings = np.errstate(over="ignore", invalid="ignore")
 
 
@@ -38,8 +38,8 @@ def training_step(
 ) -> tuple[float, float]:
     """Takes one step on `batches`; returns their loss and the norm of its gradient, before clipping.
 
-    The step's number, which counts from 1 and decides its dropout, is the optimiser's. Raises `TrainingDiverged`,
-    naming it, before a loss or a gradient that is not finite reaches the parameters.
+    The optimiser counts steps, from 1; the step's number determines its dropout masks. If the loss or the gradient is
+    not finite, raises `TrainingDiverged`, naming the step, and leaves the parameters unchanged.
     """
     step = optimizer.num_steps + 1
     loss = workers.gradients(batches, label_smoothing, seed, step)
@@ -54,7 +54,7 @@ def training_step(
 def loss_and_gradient(
     model: EncoderDecoder, batch: Batch, share: float | Array, label_smoothing: float, dropout: DropoutStream | None
 ) -> Array:
-    """The loss of a batch; adds `share` times its gradient into that of the model's parameters.
+    """The loss of a batch; adds `share` times its gradient into the gradient of the model's parameters.
 
     It is a function of its own so that `ops.repeated` can make a CUDA graph of it.
     """
@@ -66,9 +66,9 @@ def loss_and_gradient(
 class DataParallel:
     """A model and its replicas: the same parameters, each with a gradient array of its own.
 
-    The results repeat exactly for one number of threads, and between numbers of threads agree up to rounding: each
+    With the same number of threads results repeat exactly; with another number they agree up to rounding. For this each
     part's loss is weighted by its share of the targets, gradients are summed in a fixed order, and a dropout mask
-    depends on a sentence's number, not on the part it is in. Use it as a context manager, as `Threads`.
+    depends on a sentence's number, not on its part. Use it as a context manager, like `Threads`.
     """
 
     def __init__(self, model: EncoderDecoder, threads: int) -> None:
@@ -86,14 +86,14 @@ class DataParallel:
         self._threads.__exit__(*exception)
 
     def gradients(self, batches: Sequence[Batch], label_smoothing: float, seed: int, step: int) -> float:
-        """The mean loss over all targets of `batches`; its gradient is left in `model.parameters.grad`.
+        """The mean loss over all targets of `batches`; writes its gradient to `model.parameters.grad`.
 
-        Several batches give the gradient that one batch of all their sentences would give: each counts by its share of
-        the targets, and `first` numbers sentences through the whole step.
+        Several batches give the gradient of one batch with all their sentences: each is weighted by its share of the
+        targets, and `first` numbers the sentences through the whole step.
         """
         num_targets = sum(batch.num_target_tokens for batch in batches)
 
-        @without_overflow_warnings  # again: the setting is each thread's own
+        @without_overflow_warnings  # again, because NumPy keeps this setting for each thread
         def part_loss(replica: EncoderDecoder, part: Batch) -> float:
             share = part.num_target_tokens / num_targets
             return share * float(

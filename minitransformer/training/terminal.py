@@ -1,4 +1,4 @@
-"""A training at a terminal: the progress bar on standard error, and Ctrl-C without harm."""
+"""A training at a terminal: the progress bar on standard error, and a clean stop on Ctrl-C."""
 
 import signal
 import sys
@@ -15,10 +15,10 @@ FIGURES = {"validation_loss": "validation loss", "perplexity": "perplexity", "bl
 
 @contextmanager
 def stop_request() -> Iterator[SimpleNamespace]:
-    """Within it SIGINT (Ctrl-C) and SIGTERM only set `requested` of what it yields; a second one acts as without it.
+    """Yields an object whose `requested` the first SIGINT (Ctrl-C) or SIGTERM sets; a second one acts as usual.
 
     A signal that was ignored, as SIGINT is for a shell's background jobs, stays ignored. Outside the main thread,
-    where Python allows no handlers, nothing is changed.
+    where Python allows no handlers, nothing changes.
     """
     stop, previous = SimpleNamespace(requested=False), dict[int, Any]()
 
@@ -38,7 +38,7 @@ def stop_request() -> Iterator[SimpleNamespace]:
 
 
 def progress_bar(step: int, steps: int, enabled: bool = True) -> Any:
-    """tqdm's bar over the optimiser steps, drawn rarely if standard error is a file."""
+    """tqdm's bar over the optimiser steps; drawn less often if standard error is a file."""
     from tqdm.std import tqdm
 
     interval = 0.2 if sys.stderr.isatty() else 30.0
@@ -46,7 +46,7 @@ def progress_bar(step: int, steps: int, enabled: bool = True) -> Any:
 
 
 def show_step(bar: Any, record: dict[str, Any]) -> None:
-    """Advance the bar by one step and show its log record; the figures of a validation get a line above it."""
+    """Advance the bar by one step and show the step's log record; a validation's figures get a line above the bar."""
     loss, speed, rate = record["loss"], record["tokens_per_second"], record["learning_rate"]
     bar.set_postfix_str(f"loss {loss:.3f}, {speed:,.0f} tokens/s, lr {rate:.2e}", refresh=False)
     bar.update()

@@ -1,9 +1,9 @@
-"""The trainer: batches in, gradients, Adam, and a checkpoint and a log from which it can go on exactly.
+"""The trainer: it takes training steps, and writes a log and checkpoints from which a training resumes exactly.
 
-What step s does depends only on the settings, the data and the parameters before it: its batches are numbers
-(s - 1)·accumulate, … of the data's order, which comes from the seed; its dropout masks from (seed, s). So a
-checkpoint's place in the data and random state are its step, and a run that is stopped, or killed, and resumed ends
-with the same bits as one that never was.
+Step s depends only on the settings, the data and the parameters before it: its batches are numbers (s - 1)·accumulate,
+… of an order that follows from the seed, and its dropout masks follow from (seed, s). So the number of the step is all
+that a checkpoint needs to know about data and randomness, and a training that is stopped or killed, and then resumed,
+ends with the same bits as one that never stopped.
 """
 
 import math
@@ -43,7 +43,7 @@ from .training_log import LOG_NAME, TrainingLog
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """Where a training stands and why it ended; as a string, a line for the user."""
+    """The last step of a training, why it stopped there, and its checkpoint; `str` gives a line for the user."""
 
     step: int
     reason: Literal["finished", "out of time", "interrupted"]
@@ -59,15 +59,14 @@ class Trainer:
     """Trains `model` on sentence pairs.
 
     dataset, valid  token ids of the training and of the validation pairs
-    folder          where checkpoints (`step-*.safetensors`) and `log.jsonl` go; None keeps nothing
+    folder          for checkpoints (`step-*.safetensors`) and `log.jsonl`; None: nothing is written
     tokenizer       goes into the checkpoints, so that one file is enough to translate
-    languages       source and target, noted in the checkpoints for whoever evaluates them
-    evaluate_bleu   takes the model and gives the validation BLEU
+    languages       source and target; they go into the checkpoints too
+    evaluate_bleu   takes the model and returns the validation BLEU
     on_validation   called after a validation, once the log holds its figures
     progress        whether to draw a bar on standard error
 
-    Raises ValueError where the data does not fit the batch size or the model: its vocabulary, special ids or longest
-    sentence.
+    Raises ValueError if the data does not fit the batch size, or the model's vocabulary, special ids or max_length.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Trainer:
 
     @property
     def step(self) -> int:
-        """How many steps were taken, those before a resumption included."""
+        """The number of steps so far, including those before a resumption."""
         return self.optimizer.num_steps
 
     @property
@@ -110,10 +109,10 @@ class Trainer:
         return latest(self.folder) if self.folder is not None else None
 
     def resume(self) -> None:
-        """Take up the training in `folder` at its latest checkpoint.
+        """Continue the training in `folder` from its latest checkpoint.
 
-        Raises FileNotFoundError without one, CheckpointError where it is damaged or of another model, dtype,
-        tokenizer or data, and ValueError where a setting changed that the rest of the training depends on.
+        Raises FileNotFoundError if there is none, CheckpointError if it is damaged or has another model, dtype,
+        tokenizer or data, and ValueError if a setting differs that a training must keep.
         """
         path = self.last_checkpoint
         if path is None:
@@ -141,10 +140,10 @@ class Trainer:
     def train(self) -> TrainingOutcome:
         """Train up to `settings.steps`, or until the time is up or Ctrl-C (SIGINT, SIGTERM) asks to stop.
 
-        Either way the current step is finished and saved. Raises TrainingDiverged, naming the step, before a loss
-        or gradient that is not finite reaches the parameters, or what is not finite a checkpoint; OSError where a file
-        cannot be written; FileExistsError where `folder` holds a training that was not resumed, or a file in the place
-        of one of its own; ValueError where its log is damaged; BlockingIOError where another process writes there.
+        It always finishes and saves the current step. Raises TrainingDiverged, naming the step, if the loss, the
+        gradient or the parameters are no longer finite, and writes no such checkpoint; OSError if a file cannot be
+        written; FileExistsError if `folder` holds a training that was not resumed, or another file under a name that it
+        needs; ValueError if its log is damaged; BlockingIOError if another process writes there.
         """
         with locked(self.folder) if self.folder is not None else nullcontext():
             return self._train()
@@ -184,7 +183,7 @@ class Trainer:
         return outcome
 
     def _train_step(self, workers: DataParallel) -> dict[str, Any]:
-        """One optimiser step; its line in the log."""
+        """Take one optimiser step; returns its record for the log."""
         start = perf_counter()
         settings, step = self.settings, self.step + 1
         batches = [self._batch(self.step * settings.accumulate + i) for i in range(settings.accumulate)]
@@ -214,11 +213,11 @@ class Trainer:
         }
 
     def _batch(self, number: int) -> Batch:
-        """Batch `number` of the whole training, epoch after epoch."""
+        """Batch `number` of the whole training, counted through all epochs."""
         return self.batches.batch(*divmod(number, len(self.batches)))
 
     def _validate(self, workers: DataParallel) -> dict[str, float]:
-        """What the log says about the validation pairs, where there are any."""
+        """The figures of a validation for the log; none without validation pairs."""
         figures = {}
         if self.valid_batches is not None:
             loss = workers.mean_loss(self.valid_batches.epoch(0))
@@ -228,7 +227,7 @@ class Trainer:
         return figures
 
     def _what_helps(self) -> str:
-        """Advice after a divergence, and what is left: the last checkpoint in which every number is finite."""
+        """Advice after a divergence, with the last checkpoint in which every number is finite."""
         if self.folder is None:
             return "try a lower learning rate"
         left = next(filter(_holds_numbers, reversed(list_checkpoints(self.folder))), None)
@@ -236,7 +235,7 @@ class Trainer:
         return f"try a lower learning rate, in another folder; {kept}"
 
     def _prepare_folder(self) -> None:
-        """Refuse to write over what is not this training's own, and clear away what a kill left half written."""
+        """Raise FileExistsError for files that this training did not write; remove what a kill left unfinished."""
         if self.folder is None:
             return
         path = latest(self.folder)
@@ -246,12 +245,12 @@ class Trainer:
             )
         for path in list_checkpoints(self.folder):
             if not self._is_own(path):
-                raise FileExistsError(f"{path} is no checkpoint of this training: move it elsewhere")
+                raise FileExistsError(f"{path} is not a checkpoint of this training: move it elsewhere")
         remove_unfinished(self.folder, r"step-\d+\.safetensors|log\.jsonl|loss\.png")
         self._prune()
 
     def _is_own(self, path: Path) -> bool:
-        """Whether a file is a checkpoint that this training wrote, or the one that it goes on from."""
+        """Whether a file is a checkpoint of this training, the one it resumed from included."""
         description = description_of(path)
         try:
             settings = TrainingSettings.from_dict(description["state"]["settings"])
@@ -291,18 +290,18 @@ class Trainer:
 
     @cached_property
     def _data_identity(self) -> dict[str, int]:
-        """Enough to notice that a resumed training was given other data."""
+        """The number of pairs and their checksum: they show if a resumed training gets other data."""
         return {"pairs": len(self.dataset), "crc32": self.dataset.checksum()}
 
 
 def _is_finite(checkpoint: Checkpoint) -> bool:
-    """Whether the weights and the optimiser's moments are numbers."""
+    """Whether all weights and all of the optimiser's moments are finite."""
     arrays = (*checkpoint.parameters.values(), *(checkpoint.optimizer or {}).values())
     return all(np.isfinite(array).all() for array in arrays)
 
 
 def _holds_numbers(path: Path) -> bool:
-    """Whether a file is an undamaged checkpoint, and finite."""
+    """Whether a file is an undamaged checkpoint whose numbers are all finite."""
     try:
         return _is_finite(load_checkpoint(path))
     except CheckpointError:

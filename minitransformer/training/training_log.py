@@ -1,7 +1,7 @@
-"""The training log: one JSON object a line, one line a step, no line twice.
+"""The training log: one line a step, each a JSON object; no step occurs twice.
 
-Each line ends with a checksum of itself (see `minitransformer.sealed_json`), and follows the step before it. Lines of
-the first edition, which had none, are taken where they have all of that edition's fields and no other.
+Each line ends with a checksum of itself (see `minitransformer.sealed_json`), and steps follow each other without gaps.
+The first edition wrote lines without a checksum; they are accepted if they have exactly that edition's fields.
 """
 
 import math
@@ -22,25 +22,25 @@ BEGINNING = b'{"step": 1, "epoch": 0, "loss": '
 def read_log(path: str | Path) -> list[dict[str, Any]]:
     """The records of a log, in order, without a last line that a kill cut short.
 
-    Raises ValueError naming the first line that is no record, is damaged, or does not follow the one before it.
+    Raises ValueError, naming the line, for one that is not a record, is damaged, or does not follow the one before it.
     """
     return [record for _, record in _lines(Path(path))]
 
 
 def check_new(folder: Path) -> None:
-    """Raise FileExistsError where a new training in `folder` would write over a file that no training left there.
+    """Raise FileExistsError if a new training in `folder` would overwrite a file that no training wrote.
 
-    A log is known by its first line, and its picture by the log.
+    A log is recognised by its first line, and a picture by the log beside it.
     """
     path, picture = folder / LOG_NAME, folder / PICTURE_NAME
     if path.exists() and not _begins_like_a_log(path):
-        raise FileExistsError(f"{path} is no training's log: move it elsewhere or delete it")
+        raise FileExistsError(f"{path} is not a training's log: move it elsewhere or delete it")
     if picture.exists() and not path.exists():
         raise FileExistsError(f"{picture} is in the way: move it elsewhere or delete it, or choose another folder")
 
 
 def _begins_like_a_log(path: Path) -> bool:
-    """Whether a file begins with a log's first line, or with a part of it, since a kill may have cut it anywhere."""
+    """Whether a file begins with the first line of a log, or with a part of it, which a kill may have left."""
     if not path.is_file():
         return False
     with open(path, "rb") as file:
@@ -54,7 +54,7 @@ def _begins_like_a_log(path: Path) -> bool:
 
 
 def _lines(path: Path, last_step: float = math.inf) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Each complete line and its record, up to that of `last_step`; what follows is not read."""
+    """Each complete line and its record, up to `last_step`; later lines are not read."""
     step = None
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
@@ -68,7 +68,7 @@ def _lines(path: Path, last_step: float = math.inf) -> Iterator[tuple[bytes, dic
                     raise ValueError(f"it is of step {record['step']}, after that of step {step}")
             except ValueError as error:
                 raise ValueError(
-                    f"{path}, line {number} is damaged ({error}): delete the file, and the log begins anew"
+                    f"{path}, line {number} is damaged ({error}): delete the file, and the log begins again"
                 ) from None
             step = record["step"]
             if step <= last_step:
@@ -76,20 +76,20 @@ def _lines(path: Path, last_step: float = math.inf) -> Iterator[tuple[bytes, dic
 
 
 def _record(line: bytes) -> dict[str, Any]:
-    """The record in a line; raises ValueError if it is damaged or no record of a step."""
+    """The record in a line. Raises ValueError if the line is damaged or not the record of a step."""
     record = unseal(line, lambda record: FIELDS <= record.keys() <= FIELDS | VALIDATION_FIELDS)
     are_numbers = all(type(value) in (int, float) for value in record.values())
     if not are_numbers or type(record.get("step")) is not int or "seconds" not in record:
-        raise ValueError("it is no record of a step")
+        raise ValueError("it is not the record of a step")
     return record
 
 
 class TrainingLog:
-    """Appends records to a file; opened for a training that stands at `step`, it drops every line after that step's.
+    """Appends records to a file. When a training opens it at `step`, it removes every line after this step.
 
-    A killed training wrote them after its last checkpoint, or a power cut left garbage: their steps are about to be
-    taken again. `seconds` is the training time up to `step`. Without a path nothing is written. Raises FileExistsError
-    for a file that is no log, and ValueError for a damaged line before that of `step`, or a log that ends before it.
+    A killed training wrote such lines after its last checkpoint, or a power cut left garbage; the training repeats
+    those steps. `seconds` is the training time up to `step`. Without a path nothing is written. Raises FileExistsError
+    for a file that is not a log, and ValueError for a log that is damaged before `step` or ends before it.
     """
 
     def __init__(self, path: Path | None, step: int = 0) -> None:
@@ -106,11 +106,11 @@ class TrainingLog:
             if 0 < last < step:
                 raise ValueError(
                     f"{path} is damaged (it ends with step {last}, but the checkpoint is of step {step}): "
-                    "delete the file, and the log begins anew"
+                    "delete the file, and the log begins again"
                 )
 
     def write(self, record: dict[str, Any]) -> None:
-        """Append one record; no kill can undo it once this returns. Raises OSError naming the file and the reason."""
+        """Append one record; once this returns, it survives a kill. Raises OSError naming the file and the reason."""
         if self.path is None:
             return
         try:
@@ -120,7 +120,7 @@ class TrainingLog:
             raise OSError(error.errno, f"cannot write {self.path}: {error.strerror}") from error
 
     def sync(self) -> None:
-        """Put all lines on disk, so that no checkpoint is ahead of its log, even after a power cut."""
+        """Force all lines to disk, so that even after a power cut no checkpoint is ahead of its log."""
         if self.path is not None:
             with open(self.path, "ab") as file:
                 os.fsync(file.fileno())

@@ -36,7 +36,7 @@ class Attention(nn.Module):
         return self._merge(F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal))
 
     def keys_and_values(self, memory: Tensor) -> Cache:
-        """Of cross-attention, once for a translation."""
+        """Keys and values of cross-attention, once for a translation."""
         key, value = map(self._split, self.key_value(memory).chunk(2, dim=-1))
         return key, value
 

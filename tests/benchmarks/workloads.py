@@ -27,7 +27,7 @@ NUM_RAGGED_BATCHES, TOKENS_PER_BATCH, VOCAB_SIZE = 6, 4096, 8000
 SMOOTHING, LEARNING_RATE = 0.1, 1e-4
 
 TRANSLATION_SHAPE, SOURCE_TOKENS, TARGET_TOKENS = "S8", 16, 20
-"""Of every sentence in the race of translations: random weights, and outputs of a fixed length."""
+"""The shape of the race of translations, and its tokens a sentence: weights are random, outputs of a fixed length."""
 
 
 def configuration(shape: str, dropout: float = 0.0) -> TransformerConfig:

@@ -10,14 +10,22 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from support.cli_runs import SMALL, Command, Run, write_corpus
+from support.cli_runs import SMALL, Command, Run, refuse, write_corpus
 
 import minitransformer
-from minitransformer import TrainingSettings, TransformerConfig, Translator, load_checkpoint
+from minitransformer import (
+    RecurrentConfig,
+    TrainingSettings,
+    TransformerConfig,
+    Translator,
+    load_checkpoint,
+    save_checkpoint,
+)
 from minitransformer.cli import COMMANDS, demo, main, train
 from minitransformer.cli.common import one_line
 from minitransformer.costs import parameter_groups
 from minitransformer.data import preparation
+from minitransformer.data.preparation import open_prepared
 from minitransformer.models import PRESETS
 from minitransformer.training import read_log
 
@@ -76,19 +84,6 @@ def test_train_with_the_preset_demo_plans_the_same_as_demo(
             command(*arguments, "--out", tmp_path)
     assert replace(plans[0], folder=tmp_path / "training") == plans[1]
     assert plans[0].config == TransformerConfig.demo()
-
-
-def test_a_stopped_training_goes_on_as_if_never_stopped(trained: Run, tmp_path: Path, command: Command) -> None:
-    folder = tmp_path / "run"
-    options = [*SMALL, "--minutes", "1e-9"]
-    status, out, _ = command("train", "--data", trained.data, "--out", folder, *options)
-    assert status == 0
-    assert f"train --resume {folder}" in out
-    assert read_log(folder / "log.jsonl")[-1]["step"] == 1
-    assert command("train", "--resume", folder, "--minutes", "60")[0] == 0
-    whole, resumed = (load_checkpoint(path / "step-00000004.safetensors") for path in (trained.folder, folder))
-    assert whole.parameters.keys() == resumed.parameters.keys()
-    assert all((whole.parameters[name] == resumed.parameters[name]).all() for name in whole.parameters)
 
 
 def test_a_finished_training_goes_on_with_more_steps(trained: Run, tmp_path: Path, command: Command) -> None:
@@ -254,3 +249,76 @@ def test_info_on_a_preset(name: str, command: Command) -> None:
     assert total
     assert int(total[1].replace(",", "")) == sum(parameter_groups(config).values())
     assert re.search(r"^  vocab_size +500$", command("info", "--preset", name, "--vocab-size", "500")[1], re.MULTILINE)
+
+
+def test_an_average_is_the_mean_and_info_says_of_what(trained: Run, tmp_path: Path, command: Command) -> None:
+    average = tmp_path / "average.safetensors"
+    status, out, _ = command("average", "--last", "2", trained.folder, "--output", average)
+    assert status == 0
+    assert "steps 2, 4" in out
+    weights = [load_checkpoint(trained.folder / f"step-0000000{step}.safetensors").parameters for step in (2, 4)]
+    for name, value in load_checkpoint(average).parameters.items():
+        assert abs(value - (weights[0][name] + weights[1][name]) / 2).max() < 1e-6
+    assert command("translate", average, "A dog.")[0] == 0
+    out = command("info", average)[1]
+    assert re.search(r"^  average of steps +2, 4$", out, re.MULTILINE)
+    assert re.search(r"^  d_model +16$", out, re.MULTILINE)
+    again, both = tmp_path / "again.safetensors", sorted(trained.folder.glob("*.safetensors"))
+    assert command("average", *both, "--output", again)[0] == 0
+    assert again.read_bytes() == average.read_bytes()
+
+
+def test_what_is_not_averaged_and_where_no_average_goes(trained: Run, tmp_path: Path, command: Command) -> None:
+    first, last = sorted(trained.folder.glob("*.safetensors"))
+    checkpoint, copy, other = load_checkpoint(first), tmp_path / "copy", tmp_path / "other"
+    save_checkpoint(copy, checkpoint)
+    save_checkpoint(other, replace(checkpoint, tokenizer=None))
+    for paths, output, says in (
+        ([copy, last], copy, "would replace what is read"),
+        ([copy, last], tmp_path / ".." / tmp_path.name / "copy", "would replace what is read"),
+        ([first, last], tmp_path / "step-00000009.safetensors", "has the name of a training's own checkpoint"),
+        ([first, last, first], tmp_path / "average", "is given twice"),
+        ([first, other], tmp_path / "average", "cannot be averaged"),
+        (["--last", "9", trained.folder], tmp_path / "average", "holds 2 checkpoints"),
+    ):
+        refuse(command, "average", *paths, "--output", output, says=says)
+    assert {path.name for path in tmp_path.iterdir()} == {"copy", "other"}
+    assert copy.read_bytes() == first.read_bytes()
+
+
+CONFIG = RecurrentConfig(vocab_size=400, d_model=16, max_length=48)
+
+
+@pytest.fixture
+def recurrent(trained: Run, tmp_path: Path) -> Path:
+    """Two steps of a recurrent model, on the text of the Transformer's training."""
+    folder = tmp_path / "run"
+    shutil.copytree(trained.folder / "data", folder / "data")
+    settings = TrainingSettings(**load_checkpoint(trained.checkpoint).state["settings"])
+    settings = replace(settings, steps=2, valid_interval=2, checkpoint_interval=2)
+    path = train.train(train.Plan(folder, CONFIG, settings, open_prepared(folder / "data"))).checkpoint
+    assert path is not None
+    return path
+
+
+def test_a_recurrent_model_is_shown_used_and_trained_on(recurrent: Path, command: Command) -> None:
+    status, out, _ = command("info", recurrent)
+    assert status == 0
+    rows = dict(line.split(maxsplit=1) for line in out.splitlines() if len(line.split()) == 2)
+    assert (rows["kind"], rows["cell"], rows["decoder.attention.score"]) == ("recurrent", "lstm", "16")
+    status, out, _ = command("translate", recurrent, "A dog runs.")
+    assert (status, out.count("\n")) == (0, 1)
+    refuse(command, "translate", recurrent, "A dog.", "--attention", recurrent.parent / "a.png", says="recurrent model")
+    refuse(command, "train", "--resume", recurrent.parent, "--num-heads", "2", says="has num_heads None, not 2")
+    status, _, _ = command("train", "--resume", recurrent.parent, "--steps", "4")
+    assert status == 0
+    assert load_checkpoint(recurrent.parent / "step-00000004.safetensors").config == CONFIG.to_dict()
+
+
+def test_an_unknown_kind_is_one_sentence(trained: Run, tmp_path: Path, command: Command) -> None:
+    checkpoint = load_checkpoint(trained.checkpoint)
+    path = tmp_path / "a.safetensors"
+    save_checkpoint(path, replace(checkpoint, config={"kind": "oracle", **checkpoint.config}))
+    says = "kind 'oracle', which this program does not know: it has transformer, recurrent, convolutional"
+    for arguments in (["info", path], ["translate", path, "A dog."]):
+        refuse(command, *arguments, says=says)

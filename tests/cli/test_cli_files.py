@@ -148,7 +148,7 @@ STRANGERS = {
 def test_a_new_training_names_a_stranger_s_file_and_leaves_it(
     trained: Run, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of those in the place of its data, test_preparation.py tells more."""
+    """test_preparation.py has more cases for those in the place of its data."""
     folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
     train = ["train", "--data", trained.data, "--out", folder, *SMALL, "--steps", "1", "--max-length", "47"]
     for name, content in STRANGERS.items():
@@ -167,7 +167,7 @@ def test_a_new_training_names_a_stranger_s_file_and_leaves_it(
 def test_the_demo_is_no_exception(tmp_path: Path, command: Command) -> None:
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "log.jsonl").write_bytes(STRANGERS["log.jsonl"])
-    refuse(command, "demo", "--out", tmp_path, says="log.jsonl is no training's log: move it elsewhere or delete it")
+    refuse(command, "demo", "--out", tmp_path, says="log.jsonl is not a training's log: move it elsewhere or delete it")
 
 
 def test_whoever_comes_second_is_told_who_is_there(trained: Run, tmp_path: Path, command: Command) -> None:

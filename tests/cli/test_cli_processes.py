@@ -63,8 +63,9 @@ def test_a_resumed_training_computes_the_same_bits_whatever_threads_blas_may_use
         resume += [["train", "--resume", stopped, "--minutes", "60"]]
     for commands in (begin, resume):
         program = [sys.executable, "-c", COMMANDS, json.dumps(commands)]
-        subprocess.run(program, env=environment, capture_output=True, check=True, timeout=60)
+        run = subprocess.run(program, env=environment, capture_output=True, text=True, check=True, timeout=60)
         for stopped in (tmp_path / "stopped 1", tmp_path / "stopped 2"):
+            assert (f"train --resume '{stopped}'" in run.stdout) == (commands is begin)
             assert latest(stopped) == checkpoint_path(stopped, 1 if commands is begin else 3)
     for threads in "12":
         expected, resumed = (

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.flipped import flips
-from support.folders import largest_file
+from support.folders import flips, largest_file
 
 from minitransformer.data.token_dataset import FIELDS_OF_VERSION_1, TokenDataset
 from minitransformer.sealed_json import seal
@@ -106,7 +105,7 @@ def test_from_pairs_refuses() -> None:
         ("offsets.bin", np.array([0, 3, 2]).tobytes(), r"offsets\.bin is damaged"),
         ("meta.json", b"{", r"meta\.json is damaged \(it is not valid JSON"),
         ("meta.json", b"[" * 10**5, r"meta\.json is damaged \(it is not valid JSON"),
-        ("meta.json", b"[]", r"meta\.json is damaged \(it is no JSON object"),
+        ("meta.json", b"[]", r"meta\.json is damaged \(it is not a JSON object"),
         ("meta.json", seal({"version": 2}), "it does not describe a minitransformer token dataset of version 2"),
     ],
 )
@@ -142,9 +141,9 @@ def test_a_dataset_of_the_first_version_opens_and_is_replaced(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ids/thesis.txt", "ids/thesis.txt is no part of a token dataset: move it elsewhere"),
-        ("ids", "ids is no token dataset: move it elsewhere"),
-        ("ids/ids.bin", "ids is no token dataset, without meta.json: move it elsewhere or delete it"),
+        ("ids/thesis.txt", "ids/thesis.txt is not part of a token dataset: move it elsewhere"),
+        ("ids", "ids is not a token dataset: move it elsewhere"),
+        ("ids/ids.bin", "ids has no meta.json and is not a token dataset: move it elsewhere or delete it"),
     ],
 )
 @pytest.mark.parametrize("beside_a_dataset", [False, True])
@@ -164,7 +163,7 @@ def test_what_is_no_dataset_is_left_alone(tmp_path: Path, name: str, message: st
 def test_a_link_to_a_dataset_is_left_alone(tmp_path: Path) -> None:
     TokenDataset.build([("3", "4")], WordTokenizer(), tmp_path / "there")
     (tmp_path / "ids").symlink_to(tmp_path / "there")
-    with pytest.raises(FileExistsError, match="ids is no token dataset: move it elsewhere"):
+    with pytest.raises(FileExistsError, match="ids is not a token dataset: move it elsewhere"):
         TokenDataset.build([("5", "6")], WordTokenizer(), tmp_path / "ids")
     assert TokenDataset.open(tmp_path / "ids")[0][0].tolist() == [3]
 

@@ -72,7 +72,7 @@ BASES: dict[str, list[tuple[list[str], list[str]]]] = {
         ([], ["--report", "--out", "results"]),
     ],
 }
-"""Of each command, positional arguments and options that work."""
+"""Positional arguments and options that work, by command."""
 
 STDIN = [b"", b"A dog.\nA cat.\n", b"\xe4\n", "A dog.\n".encode("utf-16-le"), b"dog " * 1000, b"\x1b[31mA.\n", None]
 

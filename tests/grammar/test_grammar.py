@@ -134,7 +134,7 @@ def test_text_is_written_as_text_is(samples):
         assert not re.search(elided, each.french), each.french
         assert not re.search(r"\b(?:de|à) les? |\bma (?=[aeiouéêœ])|\bce (?=[aeiouéêœ])|\bsi ils?\b", each.french)
         # what German never writes uncontracted, and every subordinate clause has its comma
-        assert not re.search(r"\b(?:in dem|in das|zu dem|zu der|von dem) ", each.german), each.german
+        assert not re.search(r"\b(?:in dem|in das|an das|zu dem|zu der|von dem) ", each.german), each.german
         assert not re.search(r"[^,] (?:weil|dass|wenn|während) ", each.german), each.german
 
 

@@ -37,27 +37,17 @@ def test_translations_written_by_hand(english, german, french):
     assert example.french == french
 
 
-ENGLISH = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
-seventeen eighteen nineteen twenty twenty-one twenty-two twenty-three twenty-four twenty-five twenty-six twenty-seven
-twenty-eight twenty-nine thirty thirty-one thirty-two thirty-three thirty-four thirty-five thirty-six thirty-seven
-thirty-eight thirty-nine forty forty-one forty-two forty-three forty-four forty-five forty-six forty-seven forty-eight
-forty-nine fifty fifty-one fifty-two fifty-three fifty-four fifty-five fifty-six fifty-seven fifty-eight fifty-nine
-sixty sixty-one sixty-two sixty-three sixty-four sixty-five sixty-six sixty-seven sixty-eight sixty-nine seventy
-seventy-one seventy-two seventy-three seventy-four seventy-five seventy-six seventy-seven seventy-eight seventy-nine
-eighty eighty-one eighty-two eighty-three eighty-four eighty-five eighty-six eighty-seven eighty-eight eighty-nine
-ninety ninety-one ninety-two ninety-three ninety-four ninety-five ninety-six ninety-seven ninety-eight ninety-nine"""
-GERMAN = """null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn
-siebzehn achtzehn neunzehn zwanzig einundzwanzig zweiundzwanzig dreiundzwanzig vierundzwanzig fünfundzwanzig
-sechsundzwanzig siebenundzwanzig achtundzwanzig neunundzwanzig dreißig einunddreißig zweiunddreißig dreiunddreißig
-vierunddreißig fünfunddreißig sechsunddreißig siebenunddreißig achtunddreißig neununddreißig vierzig einundvierzig
-zweiundvierzig dreiundvierzig vierundvierzig fünfundvierzig sechsundvierzig siebenundvierzig achtundvierzig
-neunundvierzig fünfzig einundfünfzig zweiundfünfzig dreiundfünfzig vierundfünfzig fünfundfünfzig sechsundfünfzig
-siebenundfünfzig achtundfünfzig neunundfünfzig sechzig einundsechzig zweiundsechzig dreiundsechzig vierundsechzig
-fünfundsechzig sechsundsechzig siebenundsechzig achtundsechzig neunundsechzig siebzig einundsiebzig zweiundsiebzig
-dreiundsiebzig vierundsiebzig fünfundsiebzig sechsundsiebzig siebenundsiebzig achtundsiebzig neunundsiebzig achtzig
-einundachtzig zweiundachtzig dreiundachtzig vierundachtzig fünfundachtzig sechsundachtzig siebenundachtzig
-achtundachtzig neunundachtzig neunzig einundneunzig zweiundneunzig dreiundneunzig vierundneunzig fünfundneunzig
-sechsundneunzig siebenundneunzig achtundneunzig neunundneunzig"""
+UNITS = "one two three four five six seven eight nine".split()
+TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+ENGLISH = ["zero", *UNITS, *TEENS, *(word for ten in TENS for word in (ten, *(f"{ten}-{unit}" for unit in UNITS)))]
+
+EINER = "ein zwei drei vier fünf sechs sieben acht neun".split()
+ELFER = "zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn".split()
+ZEHNER = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
+GERMAN = ["null", "eins", *EINER[1:], *ELFER]
+GERMAN += [word for ten in ZEHNER for word in (ten, *(f"{unit}und{ten}" for unit in EINER))]
+
 FRENCH = """zéro, un, deux, trois, quatre, cinq, six, sept, huit, neuf, dix, onze, douze, treize, quatorze, quinze,
 seize, dix-sept, dix-huit, dix-neuf, vingt, vingt et un, vingt-deux, vingt-trois, vingt-quatre, vingt-cinq, vingt-six,
 vingt-sept, vingt-huit, vingt-neuf, trente, trente et un, trente-deux, trente-trois, trente-quatre, trente-cinq,
@@ -72,16 +62,14 @@ quatre-vingt-six, quatre-vingt-sept, quatre-vingt-huit, quatre-vingt-neuf, quatr
 quatre-vingt-douze, quatre-vingt-treize, quatre-vingt-quatorze, quatre-vingt-quinze, quatre-vingt-seize,
 quatre-vingt-dix-sept, quatre-vingt-dix-huit, quatre-vingt-dix-neuf"""
 
-
 GERMAN_ORDINALS = """ersten zweiten dritten vierten fünften sechsten siebten achten neunten zehnten elften zwölften
-dreizehnten vierzehnten fünfzehnten sechzehnten siebzehnten achtzehnten neunzehnten zwanzigsten einundzwanzigsten
-zweiundzwanzigsten dreiundzwanzigsten vierundzwanzigsten fünfundzwanzigsten sechsundzwanzigsten siebenundzwanzigsten
-achtundzwanzigsten neunundzwanzigsten dreißigsten einunddreißigsten"""
+dreizehnten vierzehnten fünfzehnten sechzehnten siebzehnten achtzehnten neunzehnten""".split()
+GERMAN_ORDINALS += [f"{word}sten" for word in GERMAN[20:32]]
 
 
 def test_number_words():
-    assert [english_number(n) for n in range(101)] == [*ENGLISH.split(), "one hundred"]
-    assert [german_number(n) for n in range(101)] == [*GERMAN.split(), "einhundert"]
+    assert [english_number(n) for n in range(101)] == [*ENGLISH, "one hundred"]
+    assert [german_number(n) for n in range(101)] == [*GERMAN, "einhundert"]
     assert [french_number(n) for n in range(101)] == [*FRENCH.replace("\n", " ").split(", "), "cent"]
 
 
@@ -95,7 +83,7 @@ def test_days_of_the_month():
     assert [english_ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 22, 23, 30, 31)] == (
         "1st 2nd 3rd 4th 11th 12th 13th 21st 22nd 23rd 30th 31st".split()
     )
-    assert [german_ordinal(n) for n in range(1, 32)] == GERMAN_ORDINALS.split()
+    assert [german_ordinal(n) for n in range(1, 32)] == GERMAN_ORDINALS
     assert [french_day(n) for n in (1, 2, 11, 21, 31)] == ["premier", "deux", "onze", "vingt et un", "trente et un"]
 
 

@@ -38,7 +38,7 @@ def known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     from kernels.bench import run
 
     machine = {
-        "device": "cpu", "name": "a GPU", "versions": {}, "dtypes": ["float32"], "at_once": 2, "target": None
+        "device": "cpu", "name": "a GPU", "versions": {}, "dtypes": ["float32"], "at_once": 2, "shapes": None
     }  # fmt: skip
 
     def look(self: run.Run) -> dict:

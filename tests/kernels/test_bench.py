@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -141,51 +142,38 @@ def test_sections_that_are_left_out_stay_as_they_are(rehearsed, written, tmp_pat
 # --- What is refused ------------------------------------------------------------------------------------------
 
 
-def relu_pair(op: Callable[[Any], Any]) -> tuple[Callable, Callable]:
-    """A relu whose gradient `op` makes something of."""
-    return lambda x: (x.clamp(min=0), x), lambda dy, x: op(dy * (x > 0))
+def rectify(x: torch.Tensor) -> tuple:
+    return x.clamp(min=0), x
 
 
-def random_bits(dx: torch.Tensor) -> torch.Tensor:
-    return dx + 1e-7 * torch.rand_like(dx)
+def gradient(dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return dy * (x > 0)
 
 
-def unwritten(dx: torch.Tensor) -> torch.Tensor:
-    out = torch.empty_like(dx)
-    out[:-1] = dx[:-1]
+def unwritten(dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(dy)
+    out[:-1] = gradient(dy, x)[:-1]
     return out
 
 
 @pytest.mark.parametrize(
-    ("broken", "says"),
+    ("forward", "backward", "says"),
     [
-        (lambda dx: 1.001 * dx, r"float32, \(3, 5\): gradient 0 is off by 0\.00\d+, allowed 1e-05"),
-        (unwritten, r"gradient 0 is off by inf"),
-        (random_bits, "a second backward gives other bits"),
-        (lambda dx: dx[:-1], "shape"),
-        (lambda dx: (dx, dx), "there are 2 gradients, expected 1"),
+        (rectify, lambda dy, x: 1.001 * gradient(dy, x), r"gradient 0 is off by 0\.00\d+, allowed 1e-05"),
+        (rectify, unwritten, "gradient 0 is off by inf"),
+        (rectify, lambda dy, x: gradient(dy, x) + 1e-7 * torch.rand_like(dy), "a second backward gives other bits"),
+        (rectify, lambda dy, x: gradient(dy, x)[:-1], ".*shape"),
+        (rectify, lambda dy, x: (dy, dy), "there are 2 gradients, expected 1"),
+        (lambda x: (x.clamp_(min=0), x), gradient, "an input was written into"),
+        (lambda x: import_module("nowhere"), gradient, "ModuleNotFoundError: No module named 'nowhere'"),
     ],
 )
-def test_a_wrong_kernel_is_refused(monkeypatch, broken, says):
-    for name, function in zip(("relu_forward", "relu_backward"), relu_pair(broken), strict=True):
-        monkeypatch.setattr(kernels, name, function)
-    with pytest.raises(Refused, match=says):
+def test_a_wrong_kernel_is_refused(monkeypatch, capsys, forward, backward, says):
+    monkeypatch.setattr(kernels, "relu_forward", forward)
+    monkeypatch.setattr(kernels, "relu_backward", backward)
+    with pytest.raises(Refused, match=rf"^float32, \(3, 5\): {says}"):
         check("relu", torch.float32, SMOKE)
-
-
-def test_one_that_writes_into_its_input_is_refused(monkeypatch):
-    monkeypatch.setattr(kernels, "relu_forward", lambda x: (x.clamp_(min=0), x))
-    with pytest.raises(Refused, match="an input was written into"):
-        check("relu", torch.float32, SMOKE)
-
-
-def test_an_op_that_raises_is_refused(monkeypatch, capsys):
-    monkeypatch.delattr(kernels, "relu_backward", raising=False)
-    monkeypatch.setattr(kernels, "relu_forward", lambda x: (x.clamp(min=0), x))
-    monkeypatch.setitem(kernels._HOMES, "relu_backward", ("nowhere", lambda: None))
-    with pytest.raises(Refused, match=r"float32, \(3, 5\): ModuleNotFoundError"):
-        check("relu", torch.float32, SMOKE)
-    assert "Traceback" in capsys.readouterr().err
+    assert ("Traceback" in capsys.readouterr().err) == ("Error" in says or "shape" in says)
 
 
 def test_a_smoke_run_never_writes_into_the_ledger(capsys):
@@ -237,12 +225,6 @@ def test_times_on_a_gpu_are_medians_over_inputs_that_take_turns(monkeypatch):
     assert seen == ["first", "second", "first"]
 
 
-def truth_of(model: Transformer, batch: Any) -> Truth:
-    loss, cache = model.loss(batch.source, batch.target_in, batch.target_out, SMOOTHING)
-    model.loss_backward(1.0, cache)
-    return Truth(batch, float(loss), model.parameters.named["tokens.table"].grad)
-
-
 @pytest.mark.parametrize("window", [None, 0])
 def test_a_model_must_be_the_same_before_it_is_timed(window):
     """PyTorch's is ours to rounding; and one that sees fewer words is told apart."""
@@ -254,7 +236,9 @@ def test_a_model_must_be_the_same_before_it_is_timed(window):
     loss.backward()
     assert theirs.flat.grad is not None
     gradient = theirs.named(theirs.flat.grad)["tokens.table"]
-    truth = truth_of(ours, batch)
+    our_loss, cache = ours.loss(batch.source, batch.target_in, batch.target_out, SMOOTHING)
+    ours.loss_backward(1.0, cache)
+    truth = Truth(batch, float(our_loss), ours.parameters.named["tokens.table"].grad)
     if window is None:
         truth.require(loss.item(), gradient)
         assert loss.item() == pytest.approx(truth.loss, abs=1e-5)

@@ -27,17 +27,18 @@ class Here(ahead.Shapes):
 
 found = []
 knobs.compilation.listener = lambda *, src, cache_hit, **rest: found.append((src.fn.__name__, cache_hit))
-target = ahead.Target(**json.loads(sys.argv[1]))
+gpu = json.loads(sys.argv[1])
 sections, claims = sys.argv[2].split(), Path(sys.argv[3])
 claims.mkdir(exist_ok=True)
 ahead.KERNELS = dict.fromkeys(sys.argv[4].split())
 host.TUNED_FROM = 1
 if sys.argv[5] == "ahead":
-    print(json.dumps(ahead.compile_ahead(target, True, sections, claims)))
+    print(json.dumps(ahead.compile_ahead(ahead.Shapes("meta", True, **gpu), sections, claims)))
 else:
-    with ahead._compiling(target, claims):
+    machine = Here("cpu", True, **gpu)
+    with ahead.compiling(machine, claims):
         knobs.runtime.jit_cache_hook = None
-        for launch in ahead.launches(Here("cpu", True, target), sections, claims):
+        for launch in ahead.launches(machine, sections, claims):
             launch()
 print(json.dumps(found))
 """
@@ -62,14 +63,14 @@ def test_nothing_that_is_imported_beforehand_asks_for_a_gpu():
 @pytest.mark.parametrize("sections", ["checks", "attention", "rows", "swap"])
 def test_a_launch_finds_what_was_compiled_ahead(tmp_path, sections):
     """Two processes share the work; then no kernel that is launched on real memory needs compiling."""
-    target = {
-        "name": "cuda:90", "warp_size": 32, "shared_memory": 227 * 1024, "processors": 132, "dtypes": ["bfloat16"]
+    hopper = {
+        "target": "cuda:90", "warp_size": 32, "shared_memory": 227 * 1024, "processors": 132, "names": ["bfloat16"]
     }  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
 
     def run(how: str) -> subprocess.Popen:
-        command = [sys.executable, "-c", LAUNCHED, json.dumps(target), sections, str(tmp_path / how), "relu adam", how]
+        command = [sys.executable, "-c", LAUNCHED, json.dumps(hopper), sections, str(tmp_path / how), "relu adam", how]
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=HERE.parents[1])
 
     numbers = []

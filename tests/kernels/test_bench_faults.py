@@ -39,25 +39,17 @@ def times(written: ledger.Ledger) -> dict[str, dict[str, str]]:
     }
 
 
-@pytest.fixture
-def listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few ops are checked."""
-    ops = ("dropout", "relu", "softmax", "embedding", "adam")
-    monkeypatch.setattr(run, "KERNELS", {op: KERNELS[op] for op in ops})
-
-
-@pytest.mark.usefixtures("listed")
-def test_checks_go_past_what_fails(tmp_path, capsys):
+def test_checks_go_past_what_fails(tmp_path, monkeypatch, capsys):
+    """What else may end a process, and be wrong with an op, tests of the supervisor and of a check say."""
+    monkeypatch.setattr(run, "KERNELS", {op: KERNELS[op] for op in ("relu", "softmax", "adam")})
     status, written = rehearsal(tmp_path, "checks", before=faults.in_checks)
     assert status == 1
     ops = written["ops"]
     assert "failed" not in ops["adam"]
     assert ops["adam"]["errors"].keys() == {"float32"}
     for op, reason in {
-        "dropout": "float32, (2, 3), 7: RuntimeError: no room for this",
         "relu": "float32, (3, 5): the output is off by",
         "softmax": "float32: its process was ended by SIGKILL (out of memory?)",
-        "embedding": "float32: its process ended with status 7",
     }.items():
         assert ops[op]["hash"] == ledger.current(op)
         (why,) = ops[op]["failed"]
@@ -65,7 +57,7 @@ def test_checks_go_past_what_fails(tmp_path, capsys):
         assert ledger.state(op, written) == f"failed its check on {ops[op]['date']}"
     said = capsys.readouterr()
     assert "adam: float32" in said.out
-    assert len(written["failures"]) == 4
+    assert len(written["failures"]) == 2
     assert all(f"failed: {failure}\n" in said.err for failure in written["failures"])
 
 

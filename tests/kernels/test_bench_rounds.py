@@ -34,13 +34,9 @@ def measured(rounds: Rounds, ms: float, up_to: int = 1000) -> Rounds:
 
 
 def test_ours_come_first_and_then_everybody_side_by_side():
-    order = list(begun("relu", "softmax").waiting)
-    assert order[:2] == [(0, "ours"), (1, "ours")]
-    assert order[2:] == [(number, name) for number in (0, 1) for name in ("ours", *PEERS)]
-
-
-def test_one_who_is_alone_is_measured_once():
-    assert list(begun("training step").waiting) == [(0, "ours")]
+    beside = [(number, name) for number in (0, 1) for name in ("ours", *PEERS)]
+    assert list(begun("relu", "softmax").waiting) == [(0, "ours"), (1, "ours"), *beside]
+    assert list(begun("training step").waiting) == [(0, "ours")]  # who is alone is measured once
 
 
 def test_what_was_found_stands_at_once_and_the_rest_is_late():

@@ -105,6 +105,20 @@ def test_nothing_outside_is_read_or_written(bad):
     assert (seen.loads, seen.stores) == (0, 0)
 
 
+@pytest.mark.skipif(DEVICE != "cuda", reason="needs a GPU")
+@pytest.mark.parametrize("op", ["embedding", "cross_entropy", "linear_cross_entropy"])
+def test_nothing_waits_for_the_gpu(op):
+    ops, ids = table("triton"), torch.zeros(300, dtype=torch.int64, device=DEVICE)
+    arrays = {"embedding": [(4, 8)], "cross_entropy": [(300, 4)], "linear_cross_entropy": [(300, 8), (4, 8)]}[op]
+    ones = [torch.ones(shape, device=DEVICE) for shape in arrays]
+    torch.cuda.set_sync_debug_mode("error")  # whatever waits raises
+    try:
+        out, cache = getattr(ops, op).forward(*((ids, *ones) if op == "embedding" else (*ones, ids, 0.1, 1)))
+        getattr(ops, op).backward(out, cache)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 # --- Every kind, and any number for what is ignored -----------------------------------------------------------
 
 
@@ -119,8 +133,11 @@ def test_ids_of_every_kind_of_integer(backend, dtype, kind):
     np.testing.assert_array_equal(ops.to_numpy(y)[..., 0], [[1, 0], [3, 100], [2, 2]])
     dtable = ops.embedding.backward(y, cache)
     np.testing.assert_array_equal(ops.to_numpy(dtable)[[0, 1, 2, 3, 100], 0], [0, 1, 4, 3, 100])
-    loss, _ = ops.cross_entropy.forward(weights[:2].reshape(2, -1) * 0 + 1, ops.asarray(np.array([0, 1]), kind))
-    assert float(loss) == pytest.approx(np.log(2))
+    x, targets = ops.asarray(np.eye(3), dtype), ops.asarray(np.array([[0, 1], [2, 1], [0, 2]]), kind)[:, 0]
+    for op, arrays in (("cross_entropy", [x]), ("linear_cross_entropy", [x, x])):
+        loss, _ = getattr(ops, op).forward(*arrays, targets, 0.1)
+        expected, _ = reference.cross_entropy_forward(np.eye(3), np.array([0, 2, 0]), 0.1)
+        assert float(loss) == pytest.approx(float(expected), rel=1e-6)
 
 
 @every_table

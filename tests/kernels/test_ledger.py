@@ -2,7 +2,6 @@
 
 import ast
 import importlib.util
-import json
 import shutil
 import subprocess
 import sys
@@ -34,12 +33,6 @@ def copy(tmp_path: Path) -> ModuleType:
     return module
 
 
-def forget(module: ModuleType) -> None:
-    """The files have changed."""
-    for cached in (module.definitions, module.imports, module._tree, module.mentioned):
-        cached.cache_clear()
-
-
 @pytest.mark.parametrize("op", KERNELS)
 def test_a_change_of_anything_that_an_op_runs_is_seen(copy, op):
     """Every kernel, every helper, every wrapper and every constant, one at a time."""
@@ -58,10 +51,10 @@ def test_a_change_of_anything_that_an_op_runs_is_seen(copy, op):
     assert copy.fingerprint(module, *names) == before
 
 
-def changed_node(node: ast.stmt) -> ast.stmt:
+def changed_node(node: ast.AST) -> ast.AST:
     """A function or class with one more statement, or a constant with another value."""
     node = deepcopy(node)
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+    if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
         node.body.append(ast.Pass())
     else:
         assert isinstance(node, ast.Assign | ast.AnnAssign)
@@ -89,29 +82,25 @@ def test_the_hash_is_the_same_in_every_version_of_python():
     assert "a_new_field" in ast.dump(function)
 
 
-def test_a_change_of_a_file_is_seen(copy):
-    before = copy.fingerprint("relu", "relu_forward")
-    path = copy.ROOT / "kernels/relu.py"
-    path.write_text(path.read_text(encoding="utf-8").replace("BLOCK = 2048", "BLOCK = 4096"), encoding="utf-8")
-    forget(copy)
-    assert copy.fingerprint("relu", "relu_forward") != before
-
-
-def test_comments_and_docstrings_do_not_count(copy):
-    before = copy.fingerprint("relu", "relu_forward")
-    path = copy.ROOT / "kernels/relu.py"
+@pytest.mark.parametrize(
+    ("file", "before", "after", "seen"),
+    [
+        pytest.param("relu.py", "BLOCK = 2048", "BLOCK = 4096", True, id="a constant"),
+        pytest.param("relu.py", "BLOCK = 2048", "BLOCK = 2048\nBLOCK *= 2", True, id="a constant made of itself"),
+        pytest.param("relu.py", '"""The rectifier', '# A comment.\n"""The rectifier', False, id="a comment"),
+        pytest.param("relu.py", "`y = max(0, x)`", "The rectifier", False, id="a docstring"),
+        pytest.param("softmax.py", "def inverse(", "MORE = 1\n\n\ndef inverse(", False, id="another op"),
+    ],
+)
+def test_which_changes_of_a_file_are_seen(copy, file, before, after, seen):
+    hashed = copy.fingerprint("relu", "relu_forward", "relu_backward")
+    path = copy.ROOT / "kernels" / file
     text = path.read_text(encoding="utf-8")
-    path.write_text("# A comment.\n" + text.replace("`y = max(0, x)`", "The rectifier"), encoding="utf-8")
-    forget(copy)
-    assert copy.fingerprint("relu", "relu_forward") == before
-
-
-def test_another_op_does_not_count(copy):
-    before = copy.fingerprint("relu", "relu_forward", "relu_backward")
-    path = copy.ROOT / "kernels/softmax.py"
-    path.write_text(path.read_text(encoding="utf-8") + "\nMORE = 1\n", encoding="utf-8")
-    forget(copy)
-    assert copy.fingerprint("relu", "relu_forward", "relu_backward") == before
+    assert before in text
+    path.write_text(text.replace(before, after), encoding="utf-8")
+    for cached in (copy.definitions, copy.imports, copy._tree, copy.mentioned):
+        cached.cache_clear()
+    assert (copy.fingerprint("relu", "relu_forward", "relu_backward") != hashed) == seen
 
 
 def test_a_name_that_is_not_there():
@@ -119,18 +108,13 @@ def test_a_name_that_is_not_there():
         fingerprint.fingerprint("relu", "rectify")
 
 
-def written(folder: Path, **hashes: str) -> Path:
-    """A ledger of some GPU."""
-    ops: dict[str, Any] = {op: {"hash": value, "date": "2030-01-02"} for op, value in hashes.items()}
-    (folder / "gpu.json").write_text(json.dumps({"gpu": "NVIDIA X1", "ops": ops}), encoding="utf-8")
-    return folder
-
-
 def test_what_is_reported(tmp_path):
-    folder = written(tmp_path, relu=ledger.current("relu"), softmax="0" * 64)
-    lines = ledger.report(folder)
-    assert lines[0] == "NVIDIA X1"
-    said = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines[1:]}
+    hashes = {"relu": ledger.current("relu"), "softmax": "0" * 64}
+    ops = {op: {"hash": value, "date": "2030-01-02"} for op, value in hashes.items()}
+    ledger.write(tmp_path / "gpu.json", {"gpu": "NVIDIA X1", "ops": ops})
+    gpu, *lines = ledger.report(tmp_path)
+    assert gpu == "NVIDIA X1"
+    said = dict(line.split(maxsplit=1) for line in lines)
     assert set(said) == set(KERNELS)
     assert said["relu"] == "verified on 2030-01-02"
     assert said["softmax"] == "changed since it was verified on 2030-01-02"

@@ -61,14 +61,15 @@ def test_loss_and_every_gradient(backend, dtype, configuration):
 
 
 @every_table
-def test_logits_and_their_gradients(backend, dtype):
-    reference, model = models(backend, dtype)
+def test_logits_their_gradients_and_attention_maps(backend, dtype):
     found = []
-    for each in (reference, model):
+    for each in models(backend, dtype):
         logits, cache = each.forward(BATCH.source, BATCH.target_in)
         each.backward(np.ones(logits.shape), cache)
-        found.append((each.ops.to_numpy(logits), each.ops.to_numpy(each.parameters.grad)))
+        maps = [layer for kind in each.attention_maps(BATCH.source, BATCH.target_in).values() for layer in kind]
+        found.append([each.ops.to_numpy(logits), each.ops.to_numpy(each.parameters.grad), *maps])
     for expected, actual in zip(*found, strict=True):
+        assert isinstance(actual, np.ndarray)
         assert error(actual, expected) <= TOLERANCES[dtype]
 
 
@@ -105,16 +106,6 @@ def test_only_numpy_searches_in_several_threads(backend, dtype, monkeypatch):
     model = Transformer(config(num_heads=1), table(backend, dtype), dtype)
     list(translator.search(model, [[5, 2], [6, 2]], batch_tokens=2, threads=2, max_extra=1))
     assert counts == [2 if backend in IN_HOST_MEMORY else 1]
-
-
-@every_table
-def test_attention_maps_are_the_same(backend, dtype):
-    reference, model = models(backend, dtype)
-    expected, actual = (each.attention_maps(BATCH.source, BATCH.target_in) for each in (reference, model))
-    for kind, layers in expected.items():
-        for one, other in zip(layers, actual[kind], strict=True):
-            assert isinstance(other, np.ndarray)
-            assert error(other, one) <= TOLERANCES[dtype]
 
 
 @pytest.mark.parametrize(

@@ -9,26 +9,27 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import oracles
-from support.kernels.attention_cases import on_device, qkv
-from support.kernels.prove_kernel import DEVICE, DTYPES, assert_same_bits, check, prove_kernel, seeds
+from support.kernels.prove_kernel import DEVICE, DTYPES, assert_same_bits, check, on_device, prove_kernel, qkv, seeds
+from support.kernels.traffic import Traffic, counted_loads
 
 import kernels
 from kernels.attention import attention_naive, attention_online, host, tiles
-from kernels.bench import peers
 from kernels.tuning import Tile
 from minitransformer import ops
 from minitransformer.gradcheck import error
-from minitransformer.ops import Dropout, dropout_mask
+from minitransformer.ops import Dropout, Pair, dropout_mask
 
 BLOCK = tiles.INTERPRETER.rows
 lengths = st.integers(1, BLOCK + 5)
 """Up to two blocks, the last of which is not full; blocks with others on either side are those of the bands' edges."""
 widths = st.integers(1, BLOCK + 3)
 
+interpreted = pytest.mark.skipif(DEVICE == "cuda", reason="only the interpreter's loads can be counted")
+
 
 def prove_attention(arrays, dtype=torch.float32, **options):
     """A narrow dtype is judged by the formula in that dtype throughout, as in Dao's own tests of attention."""
-    prove_kernel("attention", arrays, dtype, peer=peers.attention_formula, **options)
+    prove_kernel("attention", arrays, dtype, peer=attention_naive, **options)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -203,16 +204,15 @@ def test_padding_never_leaks(large):
     """Whatever finite numbers stand in padded keys and values, nothing moves and nothing is sent to them."""
     tensors = on_device(qkv(tq=20, tk=20))
     key_mask = torch.arange(20, device=DEVICE)[None] % 3 != 1
-    out, cache = kernels.attention_forward(*tensors, key_mask=key_mask)
-    gradients = kernels.attention_backward(tensors[0], cache)
-    for tensor in tensors[1:]:
-        tensor[:, :, ~key_mask[0]] = large
-    large_out, large_cache = kernels.attention_forward(*tensors, key_mask=key_mask)
-    assert torch.equal(large_out, out)
-    dquery, dkey, dvalue = kernels.attention_backward(tensors[0], large_cache)
-    assert_same_bits((dquery, dkey, dvalue), gradients)
-    assert not dkey[:, :, ~key_mask[0]].any()
-    assert not dvalue[:, :, ~key_mask[0]].any()
+    found = []
+    for stands in (1.0, large):
+        for tensor in tensors[1:]:
+            tensor[:, :, ~key_mask[0]] = stands
+        out, cache = kernels.attention_forward(*tensors, key_mask=key_mask)
+        found.append((out, *kernels.attention_backward(tensors[0], cache)))
+    assert_same_bits(*found)
+    for gradient in found[1][2:]:
+        assert not gradient[:, :, ~key_mask[0]].any()
 
 
 def test_future_never_leaks():
@@ -293,3 +293,79 @@ def test_dropped_weights_are_the_references_to_the_bit(key):
     np.testing.assert_array_equal((out != 0).cpu(), expected)
     _, _, dvalue = kernels.attention_backward(identity, cache)
     np.testing.assert_array_equal((dvalue.mT != 0).cpu(), expected)
+
+
+# --- What it moves: the figures of the ladder in `kernels.attention` ------------------------------------------
+
+
+def softmax_in_one(x):
+    return torch.softmax(x, -1), None
+
+
+IN_ONE = kernels.attention_from(Pair(softmax_in_one, kernels.softmax_backward)).forward
+
+
+@pytest.mark.parametrize(
+    ("attention", "options", "passes"),
+    [
+        pytest.param(
+            attention_naive, {"causal": True}, 10, id="the scores and the weights written and read five times"
+        ),
+        pytest.param(
+            IN_ONE, {}, 4, id="a product writes scores, the softmax reads them and writes weights, a product reads"
+        ),
+        pytest.param(IN_ONE, {"causal": True}, 6, id="and a mask reads and writes the scores"),
+    ],
+)
+def test_passes_over_what_is_as_large_as_the_scores(attention, options, passes):
+    tensors = on_device(qkv(batch=2, heads=3, tq=7, tk=11))
+    with Traffic(2 * 3 * 7 * 11) as traffic:
+        attention(*tensors, **options)
+    assert traffic.passes == passes
+
+
+def test_nothing_is_as_large_as_the_scores():
+    T = 3 * BLOCK
+    tensors = on_device(qkv(tq=T, tk=T, d=16, dv=16))
+    with Traffic() as traffic:
+        attention_online(*tensors, block=BLOCK)
+    assert 16 * T <= traffic.largest < T * T
+    with Traffic() as traffic:
+        out, cache = kernels.attention_forward(*tensors, dropout=Dropout(0.3, key=1))
+        kernels.attention_backward(out, cache)
+    assert traffic.largest == 16 * T
+
+
+@interpreted
+def test_the_forward_reads_keys_and_values_once_for_each_block_of_queries():
+    T, D = 4 * BLOCK, 16
+    tensors = on_device(qkv(tq=T, tk=T, d=D, dv=D))
+    with counted_loads() as loads:
+        kernels.attention_forward(*tensors)
+    assert loads.elements == T * D + T // BLOCK * 2 * T * D
+
+
+@interpreted
+def test_a_window_costs_as_much_for_each_query_however_long_the_sequence():
+    costs = []
+    for T in (2 * BLOCK, 3 * BLOCK, 4 * BLOCK):
+        tensors = on_device(qkv(tq=T, tk=T))
+        with counted_loads() as loads:
+            out, cache = kernels.attention_forward(*tensors, window=5)
+            kernels.attention_backward(out, cache)
+        costs.append(loads.elements)
+    assert costs[2] - costs[1] == costs[1] - costs[0]
+
+
+@interpreted
+@pytest.mark.parametrize("dropout", [None, Dropout(0.3, key=1)], ids=["", "dropout"])
+def test_blocks_that_are_seen_whole_are_loaded_without_masks(dropout):
+    """What a program owns it loads under one: so twice as long sequences take twice as many such loads, not four."""
+    masked = []
+    for T in (BLOCK, 2 * BLOCK):
+        tensors = on_device(qkv(tq=T, tk=T, d=16, dv=16))
+        with counted_loads() as loads:
+            out, cache = kernels.attention_forward(*tensors, dropout=dropout)
+            kernels.attention_backward(out, cache)
+        masked.append(loads.masked)
+    assert masked[1] == 2 * masked[0] > 0

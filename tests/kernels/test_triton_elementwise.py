@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kernels.prove_kernel import DEVICE, DTYPES, assert_same_bits, few, prove_kernel, seeds
+from support.kernels.prove_kernel import DEVICE, DTYPES, assert_same_bits, few, on_device, prove_kernel, seeds
 
 import kernels
 from kernels.bench.cases import draw
@@ -53,7 +53,7 @@ def test_the_key_may_live_in_device_memory(op):
     key = 0x9234567890ABCDEF
     halves = torch.tensor([key & 0xFFFFFFFF, key >> 32], dtype=torch.int64).to(torch.int32).to(DEVICE)
     arrays = draw(op, np.random.default_rng(0), (2, 5), B=2, H=2, Tq=5, Tk=7, D=4, Dv=4, C=10)
-    tensors = [torch.from_numpy(array).float().to(DEVICE) for array in arrays.values()]
+    tensors = on_device(arrays)
     found = []
     for which in (key, halves):
         out, cache = getattr(kernels, f"{op}_forward")(*tensors, dropout=Dropout(0.5, which, sentence=1))

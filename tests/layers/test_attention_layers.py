@@ -6,7 +6,7 @@ from support.prove_layer import placed
 from support.spies import Spies
 
 from minitransformer.gradcheck import error
-from minitransformer.layers import AdditiveAttention, Attention, AttentionConfig, Cache, Context
+from minitransformer.layers import Attention, AttentionConfig, Cache, Context
 from minitransformer.ops import numpy_ops
 
 C = 4
@@ -44,29 +44,3 @@ def test_beams_fold_into_the_queries_of_cross_attention():
         for beam in range(4):
             assert error(stepped.reshape(2, 4, 1, C)[:, beam], alone[4 * t + beam]) <= 1e-12
     assert spies.calls["linear_forward"] == 3 * 2 + 1  # query and output at every position, the memory's keys once
-
-
-def test_beams_are_the_queries_of_additive_attention():
-    """Each beam gets what it would get alone, and only the first position asks for the memory."""
-    layer, rng, cache = AdditiveAttention(numpy_ops, C), np.random.default_rng(0), Cache(numpy_ops, 2, num_beams=4)
-    placed(layer)
-    memory = rng.standard_normal((2, 3, C))
-    for position in range(2):
-        x = rng.standard_normal((2, 4, C))
-        context = Context(memory_mask=KEY_MASK, cache=cache)
-        stepped, _ = layer.forward(x.reshape(8, 1, C), None if position else memory, context)
-        for beam in range(4):
-            alone, _ = layer.forward(x[:, beam : beam + 1], memory, Context(memory_mask=KEY_MASK))
-            assert error(stepped.reshape(2, 4, 1, C)[:, beam], alone) <= 1e-12
-    assert [array.shape for array in cache.shared[layer.name]] == [(2, 3, C)] * 2
-
-
-def test_what_a_translation_keeps_is_under_the_layer_s_own_name():
-    layers = [Attention(numpy_ops, C, AttentionConfig(2, 2, 2), cross=cross) for cross in (False, True)]
-    cache, x = Cache(numpy_ops, batch=2, num_beams=1), np.ones((2, 1, C))
-    for name, layer in zip(("decoder.layers.0.self", "decoder.layers.0.cross"), layers, strict=True):
-        placed(layer)
-        layer.name = name
-        layer.forward(x, Context(memory=np.ones((2, 3, C)), cache=cache))
-    assert set(cache.grown) == {"decoder.layers.0.self"}
-    assert set(cache.shared) == {"decoder.layers.0.cross"}

@@ -19,28 +19,24 @@ def fresh(seed: int, time: int = 1, rows: int = B * K) -> tuple[np.ndarray, np.n
 def filled(positions: int) -> tuple[Cache, list[np.ndarray]]:
     """A cache after so many positions, and what it should hold of one layer: keys and values."""
     cache = Cache(numpy_ops, B, K)
-    steps = [fresh(t) for t in range(positions)]
-    for step in steps:
-        cache.extended("a", *step)
+    steps = [fresh(0, time=0)]
+    for t in range(positions):
+        steps.append(fresh(t))
+        cache.extended("a", *steps[-1])
         cache.position += 1
     return cache, [np.concatenate(parts, axis=2) for parts in zip(*steps, strict=True)]
 
 
-def last(cache: Cache) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The next position, and what the cache gives back with it."""
-    new = fresh(seed=1000, rows=cache.batch * cache.num_beams)
-    return list(new), list(cache.extended("a", *new))
-
-
 def assert_past(cache: Cache, past: list[np.ndarray]) -> None:
-    for new, before, whole in zip(*last(cache)[:1], past, last(cache)[1], strict=True):
-        np.testing.assert_array_equal(whole, np.concatenate([before, new], axis=2))
+    """The cache gives this back, with the next position behind it."""
+    new = fresh(seed=1000, rows=cache.batch * cache.num_beams)
+    for whole, before, added in zip(cache.extended("a", *new), past, new, strict=True):
+        np.testing.assert_array_equal(whole, np.concatenate([before, added], axis=2))
 
 
 @pytest.mark.parametrize("positions", [0, 1, FIRST_ROOM - 1, FIRST_ROOM, 2 * FIRST_ROOM, 2 * FIRST_ROOM + 1])
 def test_what_comes_is_put_behind_what_was_there(positions):
-    cache, past = filled(positions) if positions else (Cache(numpy_ops, B, K), list(fresh(0, time=0)))
-    assert_past(cache, past)
+    assert_past(*filled(positions))
 
 
 def test_several_positions_at_once_and_of_another_type():
@@ -69,49 +65,22 @@ def test_room_is_doubled_and_not_made_anew_for_every_position():
     assert len(addresses) == 1
 
 
-def test_layers_do_not_meet():
-    cache = Cache(numpy_ops, B, K)
-    ours, theirs = fresh(0), fresh(1)
-    cache.extended("a", *ours)
-    cache.extended("b", *theirs)
-    cache.position = 1
-    assert_past(cache, list(ours))
-    np.testing.assert_array_equal(cache.extended("b", *fresh(2))[0][:, :, :1], theirs[0])
-
-
 @pytest.mark.parametrize("positions", [5, FIRST_ROOM])
-def test_beams_go_on_from_the_past_of_another_beam_of_their_sentence(positions):
-    """What grows and what stays of one size moves; what a sentence shares stays where it is."""
+@pytest.mark.parametrize(
+    ("change", "order", "sentences"),
+    [
+        (lambda cache: cache.reorder(np.array([[1, 0], [1, 1], [0, 1]])), [1, 0, 3, 3, 4, 5], [0, 1, 2]),
+        (lambda cache: cache.select(np.array([2, 0])), [4, 5, 0, 1], [2, 0]),
+    ],
+    ids=["beams go on from another beam of their sentence", "sentences leave"],
+)
+def test_all_that_is_kept_moves_along(positions, change, order, sentences):
+    """What grows and what stays of one size, by rows; what the beams of a sentence share, by sentences."""
     cache, past = filled(positions)
     state, shared = np.arange(B * K * 4.0).reshape(B * K, 4), np.arange(B * 5.0).reshape(B, 5)
     cache.rows["state"], cache.shared["memory"] = (state,), (shared,)
-    cache.reorder(np.array([[1, 0], [1, 1], [0, 1]]))
-    order = [1, 0, 3, 3, 4, 5]
+    change(cache)
+    assert (cache.batch, cache.num_beams, cache.position) == (len(sentences), K, positions)
     assert_past(cache, [array[order] for array in past])
     np.testing.assert_array_equal(cache.rows["state"][0], state[order])
-    np.testing.assert_array_equal(cache.shared["memory"][0], shared)
-
-
-@pytest.mark.parametrize("positions", [5, FIRST_ROOM])
-def test_sentences_leave_with_all_that_is_theirs(positions):
-    cache, past = filled(positions)
-    state, shared = np.arange(B * K * 4.0).reshape(B * K, 4), np.arange(B * 5.0).reshape(B, 5)
-    cache.rows["state"], cache.shared["memory"] = (state,), (shared,)
-    cache.select(np.array([2, 0]))
-    assert (cache.batch, cache.num_beams, cache.position) == (2, K, positions)
-    order = [4, 5, 0, 1]
-    assert_past(cache, [array[order] for array in past])
-    np.testing.assert_array_equal(cache.rows["state"][0], state[order])
-    np.testing.assert_array_equal(cache.shared["memory"][0], shared[[2, 0]])
-
-
-def test_what_is_not_there_is_refused_and_nothing_changes():
-    cache, past = filled(3)
-    for beams, message in (([[0, 2], [0, 0], [0, 0]], "from 0 to 1"), ([[-1, 0]] * 3, "from 0 to 1"), ([[0]], "shape")):
-        with pytest.raises(ValueError, match=message):
-            cache.reorder(np.array(beams))
-    for sentences in ([], [3], [-1], [[0]]):
-        with pytest.raises(ValueError, match="sentences must be some numbers from 0 to 2"):
-            cache.select(np.array(sentences, dtype=np.int64))
-    assert cache.batch == B
-    assert_past(cache, past)
+    np.testing.assert_array_equal(cache.shared["memory"][0], shared[sentences])

@@ -41,9 +41,6 @@ def test_a_position_is_that_of_what_decoding_remembers():
         PLAIN.cache = cache  # pyright: ignore[reportAttributeAccessIssue]
 
 
-# --- Names and sites -------------------------------------------------------------------------------------------
-
-
 class Pair(Layer):
     """Two networks and a list of maps, declared in either order; the first network has a second name."""
 

@@ -110,10 +110,8 @@ def layer_cases() -> Iterator[tuple[str, Case]]:
         for rate in RATES:
             make = partial(AttendingConvolution, ops, C, 3, dropout=rate)
             yield f"AttendingConvolution {mask}-{rate}", (make, inputs, replace(context, dropout=STREAM))
-            make, context_of_x = (
-                partial(ResidualConvolution, ops, C, 3, dropout=rate),
-                Context(MASKS[mask], dropout=STREAM),
-            )
+            make = partial(ResidualConvolution, ops, C, 3, dropout=rate)
+            context_of_x = Context(MASKS[mask], dropout=STREAM)
             yield f"ResidualConvolution {mask}-{rate}", (make, x, context_of_x)
             for taps, causal in ((1, True), (2, True), (3, True), (3, False), (5, False)):
                 make = partial(GatedConvolution, ops, C, taps, causal=causal, dropout=rate)
@@ -178,53 +176,56 @@ def test_learned_positions_from_a_later_one_on(proof: Proof):
     )
 
 
+def test_feed_forward_is_two_convolutions_with_kernel_size_one(proof: Proof):
+    """Vaswani 2017, §3.3: "Another way of describing this is as two convolutions with kernel size 1"."""
+
+    def convolution(w: torch_twins.Weights, name: str, x: torch.Tensor) -> torch.Tensor:
+        return F.conv1d(x, w[f"{name}.weight"].T[:, :, None], w[f"{name}.bias"])  # over (B, C, T)
+
+    prove_layer(
+        lambda: FeedForward(numpy_ops, C, FeedForwardConfig(7)),
+        {"x": normal(np.random.default_rng(0), 2, 5, C)},
+        proof,
+        oracle=lambda w, x: convolution(w, "contract", F.relu(convolution(w, "expand", x.mT))).mT,
+    )
+
+
 def joined(out: Any, finals: Any) -> Any:
     """The output and the final states of some layers as one array, over time: `(B, T + states, C)`."""
     parts = [out, *(state[:, None] for final in finals for state in final)]
     return torch.cat(parts, dim=1) if isinstance(out, torch.Tensor) else np.concatenate(parts, axis=1)
 
 
+@pytest.mark.parametrize("stacked", [False, True], ids=["one layer, with a state before it", "two layers"])
 @pytest.mark.parametrize(("cell", "states"), [("tanh", 1), ("lstm", 2)])
 @pytest.mark.parametrize("mask", [None, [[True] * 4, [True, True, False, False], [False] * 4]], ids=MASKS)
 @pytest.mark.parametrize("rate", RATES)
-def test_recurrent(proof: Proof, cell, states, mask, rate):
-    """One layer with a state before it, and two layers over each other."""
+def test_recurrent(proof: Proof, stacked, cell, states, mask, rate):
     rng, context = np.random.default_rng(0), Context(None if mask is None else np.array(mask), dropout=STREAM)
 
-    def call(layer: Recurrent, x: np.ndarray, *state: np.ndarray) -> tuple:
-        (out, final), cache = layer.forward(x, state, context)
-        return joined(out, [final]), cache
-
-    def back(layer: Recurrent, dout: np.ndarray, cache: tuple) -> tuple:
-        dx, dstate = layer.backward(dout[:, :4], tuple(dout[:, t] for t in range(4, 4 + states)), cache)
-        return dx, *dstate
-
-    def oracle(w: torch_twins.Weights, x: torch.Tensor, *state: torch.Tensor) -> torch.Tensor:
-        out, final = torch_twins.torch_layer(one(), w, x, state, context=context)
-        return joined(out, [final])
-
-    one = partial(Recurrent, numpy_ops, cell, 2, 3, dropout=rate)
-    inputs = {"x": normal(rng, 3, 4, 2)} | {f"state {i}": normal(rng, 3, 3) for i in range(states)}
-    prove_layer(one, inputs, proof, component=f"Recurrent, {cell}", call=call, back=back, oracle=oracle)
-
-    def stack() -> RecurrentStack:
-        layer = RecurrentStack(numpy_ops, cell, 3, 2, dropout=rate)
+    def make() -> Recurrent | RecurrentStack:
+        one = partial(Recurrent, numpy_ops, cell, 2, 3, dropout=rate)
+        layer = RecurrentStack(numpy_ops, cell, 3, 2, dropout=rate) if stacked else one()
         layer.name_layers()
         return layer
 
-    def call_stack(layer: RecurrentStack, x: np.ndarray) -> tuple:
-        (out, finals), cache = layer.forward(x, None, context)
-        return joined(out, finals), cache
+    def call(layer: Any, x: np.ndarray, *state: np.ndarray) -> tuple:
+        (out, final), cache = layer.forward(x, state or None, context)
+        return joined(out, final if stacked else [final]), cache
 
-    def back_of_stack(layer: RecurrentStack, dout: np.ndarray, cache: Any) -> np.ndarray:
-        dfinals = np.split(dout[:, 4:].swapaxes(0, 1), 2)
-        return layer.backward(dout[:, :4], [tuple(dfinal) for dfinal in dfinals], cache)[0]
+    def back(layer: Any, dout: np.ndarray, cache: Any) -> tuple:
+        dfinal = tuple(dout[:, t] for t in range(4, dout.shape[1]))
+        dx, dstate = layer.backward(dout[:, :4], [dfinal[:states], dfinal[states:]] if stacked else dfinal, cache)
+        return (dx,) if stacked else (dx, *dstate)
 
-    def oracle_of_stack(w: torch_twins.Weights, x: torch.Tensor) -> torch.Tensor:
-        return joined(*torch_twins.torch_layer(stack(), w, x, None, context=context))
+    def oracle(w: torch_twins.Weights, x: torch.Tensor, *state: torch.Tensor) -> torch.Tensor:
+        out, final = torch_twins.torch_layer(make(), w, x, state or None, context=context)
+        return joined(out, final if stacked else [final])
 
-    component, inputs = f"RecurrentStack, {cell}", {"x": normal(rng, 3, 4, 3)}
-    prove_layer(stack, inputs, proof, component=component, call=call_stack, back=back_of_stack, oracle=oracle_of_stack)
+    inputs = {"x": normal(rng, 3, 4, 3 if stacked else 2)}
+    if not stacked:
+        inputs |= {f"state {i}": normal(rng, 3, 3) for i in range(states)}
+    prove_layer(make, inputs, proof, component=f"{type(make()).__name__}, {cell}", call=call, back=back, oracle=oracle)
 
 
 def test_options_are_the_configurations():

@@ -1,13 +1,12 @@
 """Parameters as named views into one flat array."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
 from support.prove_layer import placed
 
-from minitransformer.layers import FlatParameters, Layer, Linear, Parameter, TokenEmbedding
+from minitransformer.layers import FlatParameters, Layer, Linear, Parameter
 from minitransformer.ops import numpy_ops
 from minitransformer.ops.initialize import constant
 from minitransformer.training.optimizer import Adam
@@ -76,12 +75,6 @@ def test_padding_stays_zero_through_training(parameters):
         np.testing.assert_array_equal(padding(parameters, array), 0)
 
 
-def test_zero_grad(parameters):
-    parameters.grad[...] = 1
-    parameters.zero_grad()
-    assert not any(parameter.grad.any() for parameter in parameters.named.values())
-
-
 def test_a_state_round_trips(parameters):
     state = {name: array.copy() for name, array in parameters.state_dict().items()}
     other = flat(Odd())
@@ -111,18 +104,6 @@ def test_a_state_of_another_model_is_refused_and_changes_nothing(parameters, cha
     np.testing.assert_array_equal(parameters.data, before)
 
 
-def test_given_data_is_shared_and_gradients_are_not(parameters):
-    twin = FlatParameters(dict(Odd().named_parameters()), numpy_ops, "float64", parameters)
-    assert twin.data is parameters.data
-    assert not np.shares_memory(twin.grad, parameters.grad)
-    for name, parameter in parameters.named.items():
-        assert np.shares_memory(twin.named[name].data, parameter.data)
-        np.testing.assert_array_equal(twin.named[name].data, parameter.data)
-
-
-# --- Where parameters start ------------------------------------------------------------------------------------
-
-
 def test_initial_values_repeat_from_their_seed_and_depend_on_their_name_alone():
     first, again, other, alone = flat(Odd()), flat(Odd()), flat(Odd()), flat(Linear(numpy_ops, 7, 3))
     first.initialize(seed=1)
@@ -134,35 +115,3 @@ def test_initial_values_repeat_from_their_seed_and_depend_on_their_name_alone():
     alone.named = {"rest.1.weight": alone.named["weight"]}
     alone.initialize(seed=1)
     np.testing.assert_array_equal(alone.named["rest.1.weight"].data, first.named["rest.1.weight"].data)
-
-
-def test_every_part_of_a_shared_weight_starts_xavier_uniform_by_its_own_fan():
-    layer = Linear(numpy_ops, 200, 200, 100, 20)
-    flat(layer).initialize(seed=0)
-    for part, fan_out in zip(np.split(layer.weight.data, [200, 300], axis=1), [200, 100, 20], strict=True):
-        bound = math.sqrt(6 / (200 + fan_out))
-        assert 0.99 * bound < abs(part).max() <= bound
-        assert part.std() == pytest.approx(bound / math.sqrt(3), rel=0.03)
-        assert abs(part.mean()) < 0.05 * bound
-    np.testing.assert_array_equal(layer.bias.data, 0)
-
-
-def test_embeddings_start_normal_with_variance_one_over_d_model():
-    table = flat(TokenEmbedding(numpy_ops, 400, 64))
-    table.initialize(seed=0)
-    values = table.named["table"].data
-    assert values.std() == pytest.approx(1 / math.sqrt(64), rel=0.02)
-    assert abs(values.mean()) < 0.02 / math.sqrt(64)
-    assert np.mean(abs(values) < values.std()) == pytest.approx(0.6827, abs=0.01)  # normal, not uniform
-
-
-def test_a_shared_parameter_has_one_place():
-    class Tied(Layer):
-        def __init__(self):
-            super().__init__(numpy_ops)
-            self.first = Parameter((3, 4), constant(1.0))
-            self.second = self.first
-
-    parameters = FlatParameters(dict(Tied().named_parameters()), numpy_ops, "float64")
-    assert list(parameters.named) == ["first"]
-    assert parameters.count == 12

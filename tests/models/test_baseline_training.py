@@ -19,7 +19,7 @@ from minitransformer.models import (
     config_from_dict,
 )
 from minitransformer.ops import numpy_ops
-from minitransformer.training.checkpoint import CheckpointError, checkpoint_path, load_checkpoint, save_checkpoint
+from minitransformer.training.checkpoint import CheckpointError, checkpoint_path, load_checkpoint
 from minitransformer.training.optimizer import Adam
 
 LEARNERS = {
@@ -100,17 +100,6 @@ def test_a_transformer_s_file_says_nothing_of_kinds(tmp_path):
     model = checkpoint.model()
     assert type(model) is Transformer
     np.testing.assert_array_equal(model.parameters.data, trainer.model.parameters.data)
-
-
-def test_an_unknown_kind(tmp_path):
-    toy_trainer(tmp_path, replace(SETTINGS, steps=1)).train()
-    path = checkpoint_path(tmp_path, 1)
-    checkpoint = load_checkpoint(path)
-    save_checkpoint(path, replace(checkpoint, config={"kind": "oracle", **checkpoint.config}))
-    sentence = "kind 'oracle', which this program does not know: it has transformer, recurrent, convolutional"
-    with pytest.raises(CheckpointError, match=sentence) as refused:
-        Translator.from_checkpoint(path)
-    assert "\n" not in str(refused.value)
 
 
 @every_baseline

@@ -11,6 +11,7 @@ from minitransformer.decoding import beam_search, greedy_search
 from minitransformer.gradcheck import error
 from minitransformer.layers.cache import FIRST_ROOM
 from minitransformer.models import Decoding, EncoderDecoder, build_model
+from minitransformer.ops import numpy_ops
 
 SOURCE = ragged([3, 0, 4, 1], [1, 1, 1, 1]).source
 
@@ -82,15 +83,27 @@ def test_two_states_of_one_model_do_not_meet(config):
 
 
 @every_model
-def test_searches_find_what_they_find_in_a_sentence_alone(config):
-    model = moved(config)
+@pytest.mark.parametrize("num_beams", [1, 2, 4])
+def test_searches_find_what_they_find_in_a_sentence_alone(config, num_beams):
+    """Whatever stands beside it, and where."""
+    model, lengths, options = moved(config), [3, 5, 4, 1], {"max_extra": 5}
     model.parameters.data *= 2  # sharper opinions
-    source = ragged([3, 5, 4, 1], [1, 1, 1, 1]).source
-    together, greedy = beam_search(model, source, max_extra=5), greedy_search(model, source, max_extra=5)
-    for row, length in enumerate([3, 5, 4, 1]):
+    source = ragged(lengths, [1, 1, 1, 1]).source
+    together, turned = (
+        beam_search(model, ids, num_beams, n_best=num_beams, **options) for ids in (source, source[::-1])
+    )
+    greedy = greedy_search(model, source, **options)
+    for row, length in enumerate(lengths):
         alone = source[row : row + 1, :length]
-        assert [h.ids for h in beam_search(model, alone, max_extra=5)[0]] == [h.ids for h in together[row]]
-        assert greedy_search(model, alone, max_extra=5)[0].ids == greedy[row].ids
+        (found,) = beam_search(model, alone, num_beams, n_best=num_beams, **options)
+        for others in (together[row], turned[::-1][row]):
+            assert [(h.ids, h.ended) for h in others] == [(h.ids, h.ended) for h in found]
+            assert error([(h.score, h.log_prob) for h in others], [(h.score, h.log_prob) for h in found]) <= 1e-12
+        assert greedy_search(model, alone, **options)[0].ids == greedy[row].ids
+        for h in found:  # its log-probability is that of the whole model at once
+            ids = np.array([[1, *h.ids] + [2] * h.ended])
+            log_probs = numpy_ops.log_softmax(model.forward(alone, ids[:, :-1])[0])
+            assert abs(h.log_prob - np.take_along_axis(log_probs, ids[:, 1:, None], axis=2).sum()) <= 1e-10
 
 
 @every_model
@@ -144,10 +157,14 @@ def test_what_a_translation_under_way_can_not_take(config):
     state = model.start_decoding(source, num_beams=2)
     with pytest.raises(ValueError, match=r"ids has shape \(2, 3\), expected \(B, K\), \(2, 2\)"):
         model.decode_step(np.ones((2, 3), dtype=np.int64), state)
-    for beams, message in (([[0, 2], [0, 0]], "numbers from 0 to 1"), ([[0], [0]], "expected \\(B, K\\)")):
-        with pytest.raises(ValueError, match=message):
+    for beams in ([[0, 2], [0, 0]], [[-1, 0]] * 2):
+        with pytest.raises(ValueError, match="numbers from 0 to 1"):
             state.reorder(np.array(beams))
-    for sentences in ([], [2], [-1]):
+    with pytest.raises(ValueError, match="expected \\(B, K\\)"):
+        state.reorder(np.array([[0], [0]]))
+    for sentences in ([], [2], [-1], [[0]]):
         with pytest.raises(ValueError, match="sentences must be some numbers from 0 to 1"):
             state.select(np.array(sentences, dtype=np.int64))
-    assert state.position == 0
+    assert (state.position, state.shape) == (0, (2, 2))
+    prefixes = np.random.default_rng(0).integers(1, 11, (2, 2, 3))
+    assert error(steps(model, state, prefixes), at_once(model, source, prefixes)) <= 1e-12  # as if nothing had been

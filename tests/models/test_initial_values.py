@@ -32,7 +32,9 @@ def test_matrices_start_xavier_uniform_biases_0_and_gammas_1(model):
             assert parameter.shape[1] == sum(widths)
             for part, fan_out in zip(np.split(parameter.data, np.cumsum(widths)[:-1], axis=1), widths, strict=True):
                 bound = math.sqrt(6 / (fan_in + fan_out))
-                assert 0.95 * bound < abs(part).max() <= bound, name
+                assert 0.99 * bound < abs(part).max() <= bound, name
+                assert part.std() == pytest.approx(bound / math.sqrt(3), rel=0.03), name
+                assert abs(part.mean()) < 0.05 * bound, name
         elif kind in ("bias", "beta"):
             assert not parameter.data.any(), name
         elif kind == "gamma":
@@ -46,9 +48,11 @@ def test_matrices_start_xavier_uniform_biases_0_and_gammas_1(model):
 @pytest.mark.parametrize(
     "name", ["tokens.table", "encoder.embedding.positions.table", "decoder.embedding.positions.table"]
 )
-def test_embeddings_have_variance_one_over_d_model(name):
-    table = Transformer(config(**SIZES, max_length=200), dtype="float64").parameters.named[name].data
-    assert table.std() == pytest.approx(1 / 8, rel=0.03)
+def test_embeddings_start_normal_with_variance_one_over_d_model(name):
+    table = Transformer(config(**SIZES, max_length=400), dtype="float64").parameters.named[name].data
+    assert table.std() == pytest.approx(1 / 8, rel=0.02)
+    assert abs(table.mean()) < 0.02 / 8
+    assert np.mean(abs(table) < table.std()) == pytest.approx(0.6827, abs=0.01)  # normal, not uniform
 
 
 def test_a_seed_gives_the_same_model_in_every_type(model):

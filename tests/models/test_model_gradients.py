@@ -35,9 +35,10 @@ configurations = st.fixed_dictionaries(
         "layernorm_eps": st.sampled_from([1e-5, 1e-2]),
     }
 )
+LEARNED = {"positions": "learned"}
 EVERYTHING = {
-    "num_layers": 2, "num_decoder_layers": 1, "d_k": 4, "d_v": 1, "positions": "learned", "window": 2,
-    "dropout": 0.3, "attention_dropout": 0.4,
+    "num_layers": 2, "num_decoder_layers": 1, "d_k": 4, "d_v": 1, "window": 2, "dropout": 0.3,
+    "attention_dropout": 0.4, **LEARNED,
 }  # fmt: skip
 
 
@@ -86,6 +87,9 @@ drawn = {"batch": batches(), "smoothing": st.sampled_from([0.0, 0.1]), "dropping
 
 
 @example(options={"num_heads": 1}, batch=ragged([1], [1]), smoothing=0.0, dropping=False)
+@example(options={"num_heads": 4, "d_k": 2, "d_v": 3}, batch=ragged([3, 1], [2, 4]), smoothing=0.0, dropping=False)
+@example(options={"d_model": 5, "num_heads": 1, **LEARNED}, batch=ragged([3, 1], [2, 4]), smoothing=0.0, dropping=False)
+@example(options={"d_model": 2, "num_heads": 1, "d_ff": 1}, batch=ragged([3], [2]), smoothing=0.0, dropping=False)
 @example(options=EVERYTHING, batch=ragged([0, 4, 2], [3, 1, 4]), smoothing=0.1, dropping=True)
 @example(options=EVERYTHING | {"norm_first": True}, batch=ragged([0, 4], [3, 1]), smoothing=0.1, dropping=True)
 @settings(max_examples=50)
@@ -151,19 +155,6 @@ def test_no_target_at_all_gives_no_loss_and_no_gradient(config):
     model.loss_backward(1.0, cache)
     assert loss == 0
     np.testing.assert_array_equal(model.parameters.grad, 0)
-
-
-@every_model
-def test_the_token_table_is_tied_and_its_gradients_sum(config):
-    """One parameter: looked up by the encoder and the decoder, multiplied by in the output layer."""
-    model, batch = moved(config), ragged([3, 2], [2, 3])
-    assert [name for name, parameter in model.parameters.named.items() if 11 in parameter.shape] == ["tokens.table"]
-    twin = TorchModel(model)
-    twin.loss(*batch).backward()
-    _, cache = model.loss(*batch)
-    for times in (1, 2):
-        model.loss_backward(1.0, cache)
-        assert error(model.tokens.table.grad, times * twin.gradients()["tokens.table"]) <= TOLERANCE
 
 
 # --- Training --------------------------------------------------------------------------------------------------

@@ -84,19 +84,17 @@ def test_a_gradient_has_the_shape_and_the_type_of_the_output(op):
             call(**{name: gradient.astype(np.float32)})
 
 
+def convolve(padding: str, time: int = 5, taps: int = 3) -> None:
+    ops.conv1d_forward(np.ones((2, time, 2)), np.ones((taps, 2, 3)), np.ones(3), padding=padding)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: ops.linear_forward(X, X, None), r"weight has shape \(2, 3\), expected \(3, C_out\) beside x \(2, 3\)"),
         (lambda: ops.linear_forward(X, WEIGHT, X[0]), r"bias has shape \(3,\), expected \(5,\) beside weight \(3, 5\)"),
-        (
-            lambda: ops.add_layernorm_forward(X, X[:1], X[0], X[0]),
-            r"sublayer_out .*expected \(2, 3\) beside x",
-        ),
-        (
-            lambda: ops.layernorm_forward(X[:, :0], X[0], X[0]),
-            r"x has .*expected \(\.\.\., C\) with C ≥ 1",
-        ),
+        (lambda: ops.add_layernorm_forward(X, X[:1], X[0], X[0]), r"sublayer_out .*expected \(2, 3\) beside x"),
+        (lambda: ops.layernorm_forward(X[:, :0], X[0], X[0]), r"x has .*expected \(\.\.\., C\) with C ≥ 1"),
         (lambda: ops.softmax_forward(X[0, 0]), "x must be a NumPy array, got float64"),
         (lambda: ops.softmax_forward(np.array(1.0)), r"x has shape \(\), expected at least one axis \(\.\.\., n\)"),
         (lambda: ops.embedding_forward(IDS, X[0]), r"table has shape \(3,\), expected 2 axes \(V, C\)"),
@@ -108,17 +106,14 @@ def test_a_gradient_has_the_shape_and_the_type_of_the_output(op):
         (lambda: ops.add_layernorm_forward(X, X, X[0], X[0], dropout=NUMBER), "dropout must be a Dropout"),
         (lambda: ops.attention_forward(HEADS, HEADS, HEADS, scale=np.nan), "scale is nan"),
         (lambda: ops.attention_forward(HEADS, HEADS, HEADS, scale=TEXT), "scale must be a number, got str"),
-        (
-            lambda: ops.attention_forward(HEADS, HEADS, HEADS, window=-1),
-            "window is -1, expected an integer of 0 or more",
-        ),
+        (lambda: ops.attention_forward(HEADS, HEADS, HEADS, window=-1), "window is -1, expected an integer of 0 or mo"),
         (lambda: ops.layernorm_forward(X, X[0], X[0], eps=-1.0), r"eps is -1.0, expected .* \[0, inf\]"),
         (lambda: ops.layernorm_forward(X, X[0], X[0], eps=TEXT), "eps must be a number, got str"),
         (lambda: ops.cross_entropy_forward(X, IDS, ignore_index=NUMBER), "ignore_index must be an integer"),
-        (
-            lambda: ops.cross_entropy_forward(X, IDS, label_smoothing=1.5),
-            r"label_smoothing is 1.5, .*\[0, 1\]",
-        ),
+        (lambda: ops.cross_entropy_forward(X, IDS, label_smoothing=1.5), r"label_smoothing is 1.5, .*\[0, 1\]"),
+        (lambda: convolve(taps=4, padding="same"), "weight has 4 positions: padding 'same' needs an odd number"),
+        (lambda: convolve(time=2, padding="valid"), "padding 'valid' needs at least weight's 3 positions"),
+        (lambda: convolve(padding="full"), "padding is 'full', expected one of causal, same, valid"),
     ],
 )
 def test_a_refusal_says_what_was_given_and_what_was_expected(call, message):
@@ -159,6 +154,14 @@ def loss_into(table: np.ndarray) -> None:
 def test_a_gradient_is_added_only_where_it_fits(add, kind, message):
     with pytest.raises(kind, match=message):
         add()
+
+
+@every_pair
+@pytest.mark.parametrize("cache", [0, (1,) * 9])
+def test_a_cache_of_something_else_is_refused(op, cache):
+    call = backwards()[op]
+    with pytest.raises(TypeError, match=f"cache is not what {op} returned"):
+        call(cache=cache)
 
 
 # --- Declarations as values, and functions without their checks ----------------------------------------------
@@ -206,6 +209,8 @@ def test_the_unchecked_table_checks_no_shapes_but_ids():
         forward = getattr(plain, op).forward
         for targets, smoothing, message in (
             (IDS - 3, 0.0, "targets holds -3"),
+            (IDS + 1, 0.0, "targets holds 3"),
+            (IDS * 0 - 100, 0.0, "targets holds -100"),
             (IDS * 0, 1.5, "label_smoothing is 1.5"),
         ):
             with pytest.raises(ValueError, match=message):

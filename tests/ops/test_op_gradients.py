@@ -23,10 +23,7 @@ SIZES = {"...": batches, "n": st.integers(0, 5), "N": st.integers(0, 5), "V": st
 
 rates = st.sampled_from([None, 0.0, 0.1, 0.25, 0.5, 0.9])
 epsilons = st.sampled_from([1e-5, 1e-3, 0.5])
-losses = {
-    "label_smoothing": st.sampled_from([0.0, 0.1, 0.9]),
-    "ignore_index": st.sampled_from([None, 0, -100]),
-}
+losses = {"label_smoothing": st.sampled_from([0.0, 0.1, 0.9]), "ignore_index": st.sampled_from([None, 0, -100])}
 OPTIONS: dict[str, dict[str, st.SearchStrategy]] = {
     "layernorm": {"eps": epsilons},
     "add_layernorm": {"eps": epsilons, "dropout": rates},

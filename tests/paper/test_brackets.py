@@ -108,5 +108,5 @@ def test_another_number_of_words_is_malformed() -> None:
 
 
 def test_a_reference_must_be_a_tree() -> None:
-    with pytest.raises(ValueError, match="no tree"):
+    with pytest.raises(ValueError, match="not a tree"):
         bracket_counts(LINEAR, "(S XX")

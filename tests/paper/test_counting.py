@@ -29,9 +29,16 @@ def counted(make: Any, config: Any, source: int = TS, target: int = TT) -> Tally
     return tally
 
 
-@pytest.mark.parametrize("options", [{}, {"d_k": 3, "d_v": 5}, {"num_decoder_layers": 3}, {"norm_first": True}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({}, {"d_k": 3, "d_v": 5}, {"num_decoder_layers": 3}, {"d_ff": 64, "num_heads": 4}),
+        *({"norm_first": True}, {"norm_first": True, "positions": "learned"}),
+    ],
+)
 def test_a_transformer_costs_what_is_derived(options: dict[str, Any]) -> None:
-    config = TransformerConfig(V, d_model=C, num_heads=2, d_ff=24, num_layers=2, **options)
+    sizes: dict[str, Any] = {"d_model": C, "num_heads": 2, "d_ff": 24, "num_layers": 2}
+    config = TransformerConfig(V, **sizes | options)
     tally = counted(Transformer, config, TS, TS)
     each = flops_per_token(config, TS)
     assert tally.forward == B * TS * (each.source + each.target)

@@ -110,7 +110,7 @@ def test_what_is_observed() -> None:
 
 
 def _observations(chosen: list[list[float]], measured: list[list[float]]) -> list[Observation]:
-    """Of one layer's heads, in turn for either half."""
+    """What the heads of one layer did, for each half of the sentences in turn."""
     maps = AttentionMaps(["a"] * 9, ["b"] * 5, ["c"] * 5, *[np.zeros((1, 2, 1, 1))] * 3)
     rows = [row for pair in zip(chosen, measured, strict=True) for row in pair]
     return [Observation("x", "y", maps, np.array([row]), 0.25, 0, [0], apart) for apart, row in enumerate(rows)]

@@ -119,7 +119,7 @@ def test_malformed_parses_are_counted_by_kind() -> None:
 
 
 def test_a_parse_that_went_wrong() -> None:
-    """Of the best parser, the sound one with the fewest wrong constituents."""
+    """The report shows the best parser's: a sound parse with the fewest wrong constituents."""
     near = "(S (NP XX )NP XX (VP XX )VP )S"
     answers = {name: ["(S XX", "(S XX", "(S XX"] for name in NAMES}
     answers[NAMES[1]] = [TREE, "(S (NP XX XX )NP (VP XX", near]

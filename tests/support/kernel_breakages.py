@@ -46,8 +46,6 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
          "delta = load_numbers(delta_ptr + rows, present, 0.0)", "delta = tl.load(delta_ptr + rows)"),
         ("a block of keys in another order than their scores",
          "block * KEYS + paired_order(KEYS)", "block * KEYS + tl.arange(0, KEYS)"),
-    ],
-    ("attention/backward.py", "test_triton_attention_memory"): [
         ("a mask for the queries of every block",
          "present = queries < Tq if MASKED else None", "present = queries < Tq"),
     ],
@@ -76,7 +74,7 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("attention: a block at the band's edge taken for one that needs no mask",
          "tl.minimum(first + above + 1, length)", "tl.minimum(first + above + 2, length)"),
     ],
-    ("attention/blocks.py", "test_triton_attention_input"): [
+    ("attention/blocks.py", "test_triton_layouts"): [
         ("attention: offsets in 32 bits",
          "head.to(tl.int64), (head // H).to(tl.int64), (head % H).to(tl.int64)", "head, head // H, head % H"),
     ],
@@ -117,7 +115,7 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("the partial sums of one block of programs alone",
          "total += load_tile", "total = load_tile"),
     ],
-    ("cross_entropy.py", "test_triton_cross_entropy"): [
+    ("cross_entropy.py", "test_triton_losses"): [
         ("the running sum of exponentials is not rescaled as the maximum grows",
          "total * lower + 1.0", "total + 1.0"),
         ("a log-sum-exp that has lost its last digits before the logit is subtracted",
@@ -133,11 +131,11 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("a loss of a target that is no token",
          'tl.where(token >= 0, tl.max(maximum, axis=1), float("nan"))', "tl.max(maximum, axis=1)"),
     ],
-    ("linear_cross_entropy.py", "test_triton_linear_cross_entropy"): [
+    ("linear_cross_entropy.py", "test_triton_losses"): [
         ("out overwritten by the fused loss's gradient",
          "y += tl.load(place, mask, other=0.0)", "y += 0.0"),
     ],
-    ("eager/linear.py", "test_triton_linear_cross_entropy"): [
+    ("eager/linear.py", "test_triton_losses"): [
         ("the table's gradient summed in half precision",
          "total.addmm_(a.to(total.dtype), b.to(total.dtype))", "total += a @ b"),
     ],

@@ -47,12 +47,7 @@ dropout = dropped
 
 
 def add_layernorm(
-    x: Tensor,
-    sublayer_out: Tensor,
-    gamma: Tensor,
-    beta: Tensor,
-    eps: float = 1e-5,
-    dropout: Dropout | None = None,
+    x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
 ) -> Tensor:
     """`LayerNorm(x + Dropout(sublayer_out))`, each by itself."""
     return layernorm(x + dropped(sublayer_out, dropout), gamma, beta, eps)
@@ -64,11 +59,7 @@ def embedding(ids: Tensor, table: Tensor, scale: float = 1.0) -> Tensor:
 
 
 def may_attend(
-    num_queries: int,
-    num_keys: int,
-    causal: bool = False,
-    window: int | None = None,
-    key_mask: np.ndarray | None = None,
+    num_queries: int, num_keys: int, causal: bool = False, window: int | None = None, key_mask: np.ndarray | None = None
 ) -> np.ndarray:
     """Who may attend to whom, one pair at a time: `(B or 1, 1, Tq, Tk)` bool, True = may attend.
 

@@ -128,10 +128,7 @@ def prove_float32_stays(forward: Callable, backward: Callable, arrays: Arrays) -
 
 
 def prove_float32_accuracy(
-    forward: Callable,
-    backward: Callable,
-    oracle: Callable,
-    draw: Callable[[np.random.Generator], Arrays],
+    forward: Callable, backward: Callable, oracle: Callable, draw: Callable[[np.random.Generator], Arrays]
 ) -> None:
     """float32's error against float64 is at most twice that of PyTorch's own float32, output and gradients alike.
 

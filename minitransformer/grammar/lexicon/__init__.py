@@ -11,7 +11,7 @@ from .verbs import Entry
 
 
 class Lexicon(NamedTuple):
-    """The words of a grammar; `_replace` some of them for a smaller language."""
+    """The words of a grammar; `lexicon._replace(nouns=…)` gives a smaller language."""
 
     nouns: dict[str, tuple[Noun, ...]] = NOUNS
     adjectives: tuple[Adjective, ...] = ADJECTIVES
@@ -37,7 +37,7 @@ class Lexicon(NamedTuple):
     coordinators: tuple[Conjunction, ...] = (words.AND, words.BUT)
 
     def verbs(self) -> dict[str, list[Verb]]:
-        """The verbs by what they govern; a verb may have several places."""
+        """The verbs by what they govern; a verb may be in several of the lists."""
         return {
             "alone": [entry.verb for entry in self.intransitive],
             "object": [entry.verb for entry in (*self.transitive, *self.dative)],

@@ -1,8 +1,8 @@
 """Adjectives: English | German[, declined stem] | French masculine, feminine[, masculine before a vowel] | kinds.
 
-A "<" before the French forms puts the adjective before its noun. "!" keeps it from the predicate, where French
-would take another word ("neuf" for "nouveau"). A kind stands for the nouns of that class;
-groups of kinds are in nouns.py.
+A "<" before the French forms puts the adjective before its noun. "!" excludes it from the predicate, where French
+would take another word ("neuf" for "nouveau"). A kind is a semantic class of nouns; nouns.py has kinds and groups of
+kinds.
 """
 
 from ..syntax import Adjective

@@ -1,7 +1,7 @@
-"""Nouns with their declensions, by the semantic kind that decides which verbs and adjectives go with them.
+"""Nouns with their declensions, sorted by kind: this semantic class decides which verbs and adjectives go with them.
 
 Under each kind: English [plural if irregular] | German article, noun[, genitive], plural | French article, noun.
-German masculine and neuter nouns give the genitive; one in -n marks the weak declension (der Junge, des Jungen).
+German masculine and neuter nouns give the genitive; a genitive in -n marks the weak declension (der Junge, des Jungen).
 The kinds "meal" and "drink" are mass nouns and have no plural. An irregular French plural follows a comma.
 """
 
@@ -202,7 +202,7 @@ room
   office | das Büro, Büros, Büros | un bureau
   house | das Haus, Hauses, Häuser | une maison
 """
-# Names that stand for several kinds in the tables of verbs and adjectives.
+# Groups: names for several kinds in the tables of verbs and adjectives.
 GROUPS = {
     "people": ("person", "relation", "parent"),
     "animals": ("pet", "animal"),
@@ -216,7 +216,7 @@ GENDERS = {"der": MASCULINE, "das": NEUTER, "die": FEMININE}
 
 
 def english_plural(word: str) -> str:
-    """Regular English plural: dog, dogs; box, boxes; city, cities."""
+    """The regular English plural: dog, dogs; box, boxes; city, cities."""
     if word.endswith(("s", "x", "ch", "sh")):
         return word + "es"
     if word.endswith("y") and word[-2] not in "aeiou":
@@ -225,7 +225,7 @@ def english_plural(word: str) -> str:
 
 
 def french_plural(word: str) -> str:
-    """Regular French plural: chien, chiens; cheval, chevaux; gâteau, gâteaux; souris, souris."""
+    """The regular French plural: chien, chiens; cheval, chevaux; gâteau, gâteaux; souris, souris."""
     if word.endswith(("s", "x", "z")):
         return word
     if word.endswith("al"):
@@ -234,7 +234,7 @@ def french_plural(word: str) -> str:
 
 
 def german_cases(singular: str, genitive: str, plural: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Declension of a German noun, [plural][case]; the dative plural takes -n where it can."""
+    """The declension of a German noun, [plural][case]; the dative plural takes -n if it can."""
     weak = genitive != singular and genitive.endswith("n")
     oblique = genitive if weak else singular
     dative_plural = plural if plural.endswith(("n", "s")) else plural + "n"
@@ -259,7 +259,7 @@ def _noun(kind: str, english: str, german: str, french: str) -> Noun:
 
 
 def kinds_of(text: str) -> tuple[str, ...]:
-    """Kinds of nouns named in a table, groups spelt out: "people text" is person, relation, parent, text."""
+    """The kinds of nouns named in a table, with groups resolved: "people text" is person, relation, parent, text."""
     return tuple(kind for name in text.split() for kind in GROUPS.get(name, (name,)))
 
 

@@ -1,10 +1,10 @@
 """Verbs: English base[/past] | German infinitive, third person, [ist] participle | French | what goes with them.
 
-A regular English past is left out. "/-" marks a state like "know", used in the present only, for French would not
-say it in the perfect; "/=" a past that looks like the present ("read") and is not used. "ein|laden" is separable;
-"ist" marks a perfect with sein. French gives infinitive, je, il, nous, ils, participle; of verbs in -er only the
-infinitive, and je where its stem changes; "être" marks the auxiliary, "se" a reflexive verb, a final "à" the
-preposition of the object.
+A regular English past is left out. "/-" marks a state like "know", used only in the present because French does not
+use its perfect; "/=" marks a past that is spelt like the present ("read") and not used. "ein|laden" is separable; "ist"
+marks a perfect with sein. French gives infinitive, je, il, nous, ils, participle; for verbs in -er only the infinitive,
+and je if its stem changes. "être" marks the auxiliary, "se" a reflexive verb, and a final "à" the preposition of the
+object.
 """
 
 from typing import NamedTuple
@@ -194,7 +194,7 @@ TO_BE = Verb(
 
 
 def english_forms(text: str) -> tuple[str, str, str]:
-    """Base, third person and past of "base[/past]"; the past is "" where it is not used."""
+    """The base, third person and past of "base[/past]"; the past is "" if it is not used."""
     base, _, past = text.partition("/")
     head, space, particle = base.partition(" ")
     if head.endswith(("s", "sh", "ch", "o")):
@@ -210,8 +210,8 @@ def english_forms(text: str) -> tuple[str, str, str]:
 
 
 def german_present(infinitive: str, third: str) -> tuple[str, ...]:
-    """Present for ich, er, wir, sie: the stem of the infinitive, and the third person as the table gives it."""
-    if not third.endswith("t"):  # weiß: a past form in present use
+    """The present for ich, er, wir, sie, from the stem of the infinitive and the third person in the table."""
+    if not third.endswith("t"):  # weiß: a past form used as the present
         first = third
     elif infinitive.endswith("eln"):
         first = infinitive[:-3] + "le"
@@ -223,7 +223,7 @@ def german_present(infinitive: str, third: str) -> tuple[str, ...]:
 
 
 def french_conjugation(infinitive: str, forms: list[str]) -> tuple[str, ...]:
-    """Present for je, il, nous, ils, and the participle: `forms`, or for verbs in -er none, or je alone."""
+    """The present for je, il, nous, ils, and the participle. For verbs in -er `forms` is empty, or je alone."""
     if len(forms) > 1:
         return tuple(forms)
     stem = infinitive[:-2]

@@ -1,4 +1,4 @@
-"""What the Transformer was raced against: recurrent and convolutional encoder–decoders."""
+"""The models before the Transformer, to compare it with: recurrent and convolutional encoder–decoders."""
 
 from .convolutional import ConvolutionalConfig, ConvolutionalTranslator
 from .recurrent import RecurrentConfig, RecurrentTranslator

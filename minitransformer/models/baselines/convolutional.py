@@ -1,7 +1,7 @@
-"""The convolutional encoder–decoder of Gehring et al. 2017 (ConvS2S) in small: what the Transformer was raced against.
+"""A small version of the convolutional encoder–decoder of Gehring et al. 2017 (ConvS2S).
 
-All positions at once, as in the Transformer, but each layer sees only its kernel's width: two tokens that are n apart
-meet after about n / K layers, where attention needs one (Vaswani 2017, §4).
+It computes all positions at once, as the Transformer does, but each layer sees only K positions, its kernel's width:
+two tokens that are n apart meet after about n / K layers, where attention needs one (Vaswani 2017, §4).
 """
 
 from dataclasses import dataclass
@@ -24,16 +24,17 @@ from ..config import ModelConfig
 from ..encoder_decoder import EncoderDecoder
 
 Memory = tuple[Array, Array]
-"""Keys, which are the encoder's output, and values, its output and its input together: `(B, Ts, C)` each."""
+"""Keys (the encoder's output) and values (√½ times the sum of its output and its input), `(B, Ts, C)` each."""
 
 
 @dataclass(frozen=True)
 class ConvolutionalConfig(ModelConfig):
     """The hyper-parameters of a convolutional model; `num_layers` in the encoder, and as many in the decoder.
 
-    `kernel_width`, an odd number, is how many positions a convolution sees. Positions are learned, one table on each
-    side, and `max_length` is the longest sequence, in tokens with its begin or end mark. `init_gain` scales where
-    matrices and convolutions start. Raises `ValueError` or `TypeError` for what can't be one.
+    `kernel_width`, an odd number, is how many positions a convolution sees. Positions are learned, one table for the
+    encoder and one for the decoder. `max_length` is the longest sequence in tokens, with its begin or end mark.
+    `init_gain` scales the initial matrices and convolutions. Raises `ValueError` or `TypeError` for values that give no
+    model.
     """
 
     kind: ClassVar[str] = "convolutional"
@@ -61,7 +62,7 @@ class ConvolutionalConfig(ModelConfig):
 
     @property
     def num_parameters(self) -> int:
-        """All that is learned: a layer's convolution has K·C·2C + 2C, a decoder layer also a query of C·C + C."""
+        """A layer's convolution has K·C·2C + 2C parameters; a decoder layer also has a query of C·C + C."""
         width = self.d_model
         convolution, query = (self.kernel_width * width + 1) * 2 * width, (width + 1) * width
         tables = (self.vocab_size + 2 * self.max_length) * width
@@ -69,7 +70,7 @@ class ConvolutionalConfig(ModelConfig):
 
 
 class ConvolutionalEncoder(Layer):
-    """Source ids to keys and values for the decoder. Source: Gehring et al. 2017, §3.1 to §3.3."""
+    """Maps source ids to keys and values for the decoder. Source: Gehring et al. 2017, §3.1 to §3.3."""
 
     def __init__(self, ops: Ops, config: ConvolutionalConfig, tokens: TokenEmbedding) -> None:
         super().__init__(ops)
@@ -100,7 +101,7 @@ class ConvolutionalEncoder(Layer):
 
 
 class ConvolutionalDecoder(Layer):
-    """Target ids and the memory to one vector for each target token; every layer attends to the memory."""
+    """Maps target ids and the memory to one vector for each target token; every layer attends to the memory."""
 
     def __init__(self, ops: Ops, config: ConvolutionalConfig, tokens: TokenEmbedding) -> None:
         super().__init__(ops)
@@ -122,7 +123,7 @@ class ConvolutionalDecoder(Layer):
         return x, (embedding_cache, caches)
 
     def backward(self, dx: Array, cache: tuple) -> Memory:
-        """Returns dmemory, the sum over the layers, each of which attends to it."""
+        """Returns dmemory, the sum over the layers; adds into the gradient of every parameter."""
         embedding_cache, caches = cache
         dembedded, dkeys, dvalues = 0.0, 0.0, 0.0
         for layer, layer_cache in zip(reversed(self.layers), reversed(caches), strict=True):

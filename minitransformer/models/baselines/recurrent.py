@@ -1,8 +1,8 @@
-"""Recurrent encoder–decoders, with and without attention: what the Transformer came to replace.
+"""Recurrent encoder–decoders, with and without attention, which the Transformer replaced.
 
-Without attention, all that the decoder knows of the source is one vector a layer, the encoder's last state
-(Cho et al. 2014; Sutskever, Vinyals, Le 2014, with LSTM cells). With it, every position of the decoder also looks back
-at all of the encoder's states (Bahdanau, Cho, Bengio 2015).
+Without attention, the decoder knows only one vector a layer of the source: the encoder's last state
+(Cho et al. 2014; Sutskever, Vinyals, Le 2014, with LSTM cells). With attention, every position of the decoder also
+looks back at all of the encoder's states (Bahdanau, Cho, Bengio 2015).
 """
 
 from dataclasses import dataclass
@@ -32,8 +32,9 @@ Memory = tuple[Array, list[State]]
 class RecurrentConfig(ModelConfig):
     """The hyper-parameters of a recurrent model; `num_layers` in the encoder, and as many in the decoder.
 
-    `max_length` is the longest sequence, in tokens with its begin or end mark: memory sets it, not the model.
-    `init_gain` times Xavier's bound is where matrices start. Raises `ValueError` or `TypeError` for what can't be one.
+    `max_length` is the longest sequence in tokens, with its begin or end mark; the model itself would read any length.
+    Matrices start within `init_gain` times Xavier's bound. Raises `ValueError` or `TypeError` for values that give no
+    model.
     """
 
     kind: ClassVar[str] = "recurrent"
@@ -57,7 +58,7 @@ class RecurrentConfig(ModelConfig):
 
     @property
     def num_parameters(self) -> int:
-        """All that is learned: a layer's cell has one or four gates of C·C + C for its input and C·C for its state."""
+        """A layer's cell has one or four gates, each with C·C + C parameters for its input and C·C for its state."""
         width, gates = self.d_model, 4 if self.cell == "lstm" else 1
         layers = 2 * self.num_layers * gates * (2 * width + 1) * width
         attention = (2 * width + 1) * width + width  # query, key and score
@@ -66,9 +67,9 @@ class RecurrentConfig(ModelConfig):
 
 
 class RecurrentEncoder(Layer):
-    """Source ids, read from left to right, to a hidden state for each token and the final state of each layer.
+    """Maps source ids, read from left to right, to a hidden state for each token and each layer's final state.
 
-    Paper: Bahdanau's reads from both ends; Sutskever's backwards.
+    Paper: Bahdanau's encoder reads the source in both directions, Sutskever's from right to left.
     """
 
     def __init__(self, ops: Ops, config: RecurrentConfig, tokens: TokenEmbedding) -> None:
@@ -90,7 +91,7 @@ class RecurrentEncoder(Layer):
 
 
 class RecurrentDecoder(Layer):
-    """Target ids and the memory to one vector for each target token: `h`, or with attention `tanh(W [h; context])`.
+    """Maps target ids and the memory to one vector for each target token: `h`, with attention `tanh(W [h; context])`.
 
     Its layers start from the encoder's final states.
     """
@@ -100,16 +101,16 @@ class RecurrentDecoder(Layer):
         width, gain = config.d_model, config.init_gain
         self.embedding = InputEmbedding(ops, tokens, None, config.dropout)
         self.stack = _stack(ops, config)
-        # Paper: Bahdanau's attention is asked with the state before each step, and its answer goes into the step. Here
-        # it is asked with the state after it, as by Luong, Pham, Manning 2015, §3, eq. 5: all positions ask at once.
+        # Paper: in Bahdanau's model the query is the state before a step, and the attended vector goes into the step.
+        # Here the query is the state after it (Luong, Pham, Manning 2015, §3, eq. 5): all positions attend at once.
         self.attention = AdditiveAttention(ops, width, gain) if config.attention else None
         self.combine = Linear(ops, 2 * width, width, gain=gain) if config.attention else None
 
     def forward(self, ids: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """ids `(B, Tt)`, with the memory → hidden `(B, Tt, C)`.
 
-        Padding stands on the right, where no real position comes after it: ids need no mask. The first position of a
-        translation takes the memory, a row for each of the sentence's beams.
+        ids need no mask: their padding stands on the right, and no real position comes after it. With a cache the first
+        position starts from the memory's final states, copied for each beam of a sentence.
         """
         states, finals = context.memory or (None, None)
         x, embedding_cache = self.embedding.forward(ids, context)
@@ -126,10 +127,10 @@ class RecurrentDecoder(Layer):
         return out, (embedding_cache, stack_cache, attention_cache, combine_cache, tanh_cache)
 
     def backward(self, dx: Array, cache: tuple) -> Memory:
-        """Returns dmemory: of the encoder's states, which attention looks at, and of its final ones."""
+        """Returns dmemory, the gradients of all the encoder's states and of its final ones."""
         embedding_cache, stack_cache, *attended = cache
         if self.attention is None or self.combine is None:
-            dstates = self.ops.zeros(attended[0].shape, dx.dtype)  # nobody looks at them
+            dstates = self.ops.zeros(attended[0].shape, dx.dtype)  # without attention nothing reads them
         else:
             attention_cache, combine_cache, tanh_cache = attended
             dboth = self.combine.backward(self.ops.tanh.backward(dx, tanh_cache), combine_cache)

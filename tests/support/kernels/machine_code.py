@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections import Counter
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 AS_FUSED = ("layernorm", "add_layernorm")
@@ -80,20 +79,10 @@ def main(target: str) -> None:
 
 
 def _text(asm: Any, with_sass: bool) -> Text:
+    from kernels.bench.compilation import said_by
+
     text = {"llir": asm["llir"], "assembly": asm["ptx" if "ptx" in asm else "amdgcn"]}
-    return text | {"sass": _sass(asm["cubin"])} if with_sass and "cubin" in asm else text
-
-
-def _sass(cubin: bytes) -> str:
-    import tempfile
-
-    import triton
-
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
-        return subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=True).stdout
+    return text | {"sass": said_by("nvdisasm", asm["cubin"], "-c")} if with_sass and "cubin" in asm else text
 
 
 # --- Reading it -----------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """One test body for every kernel: what the bench checks on a GPU (`kernels.bench.checks`), on the arrays of a test."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kernels.bench.cases import Case
+from kernels.bench.cases import Case, draw
 from minitransformer.gradcheck import error
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -44,12 +44,27 @@ def prove_kernel(
         if layout == "transposed" and tensor.ndim > 1:
             return tensor.mT.contiguous().mT
         if layout == "strided":
-            return torch.stack([tensor, torch.full_like(tensor, torch.nan)], dim=-1)[..., 0]
+            between = torch.full_like(tensor, torch.nan) if tensor.is_floating_point() else tensor
+            return torch.stack([tensor, between], dim=-1)[..., 0]
         return tensor
 
     how = {"forward": forward, "lie": lie, "exact": (), "in_all_ways": False}
     for what, found, allowed in findings_of(op, Case("", arrays, options), dtype, DEVICE, peer, **how):
         assert found <= allowed, f"{what} is off by {found:.3g}, allowed {allowed:.3g}"
+
+
+def qkv(
+    seed: int = 0, batch: int = 1, heads: int = 1, tq: int = 3, tk: int = 4, d: int = 4, dv: int = 4
+) -> dict[str, np.ndarray]:
+    """Queries, keys and values for attention."""
+    return draw("attention", np.random.default_rng(seed), B=batch, H=heads, Tq=tq, Tk=tk, D=d, Dv=dv)
+
+
+def on_device(arrays: Mapping[str, Any] | Sequence[Any], dtype: torch.dtype = torch.float32) -> list[Any]:
+    """The arrays as tensors, floats as `dtype`."""
+    values = arrays.values() if isinstance(arrays, Mapping) else arrays
+    tensors = (torch.from_numpy(np.asarray(array)).to(DEVICE) for array in values)
+    return [tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in tensors]
 
 
 def check(what: str, actual: Tensor, expected: Any, bound: float) -> None:

@@ -1,5 +1,4 @@
-"""What goes through memory: passes of PyTorch's operations, the largest tensor made, what kernels load, and rows that
-lie far apart."""
+"""What goes through memory: passes of PyTorch's operations, the largest tensor made, and what kernels load."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -7,9 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-import pytest
-import torch
-from support.kernels.prove_kernel import DEVICE
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -74,20 +70,3 @@ def counted_loads() -> Iterator[Loads]:
 
     with mock.patch.object(Builder, "create_load", plain), mock.patch.object(Builder, "create_masked_load", masked):
         yield seen
-
-
-def far_apart(rows: Tensor) -> Tensor:
-    """The three rows of a `(3, C)`, 2³⁰ elements apart: twice that is more than 32 bits hold, signed.
-
-    A system hands out memory when it is first touched, so hardly any of it is; where there is not enough all the same,
-    the test is skipped. For three columns far apart: `far_apart(x.T).T`.
-    """
-    poison: Any = torch.utils.deterministic
-    poison.fill_uninitialized_memory = False  # nor touch it to fill it with NaN
-    try:
-        memory = torch.empty(2**31 + rows.shape[1], dtype=rows.dtype, device=DEVICE)
-    except RuntimeError:
-        pytest.skip("not enough memory for 2³¹ elements")
-    finally:
-        poison.fill_uninitialized_memory = True
-    return memory.as_strided(rows.shape, (2**30, 1)).copy_(rows)

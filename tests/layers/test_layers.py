@@ -1,4 +1,4 @@
-"""Positions as vectors: the paper's sinusoids, and one position of a translation after the other."""
+"""What no whole model shows of a layer: sinusoids at any position, and the state of a recurrent layer."""
 
 import math
 
@@ -8,18 +8,8 @@ from support import torch_twins
 from support.prove_layer import placed
 
 from minitransformer.gradcheck import error
-from minitransformer.layers import (
-    Cache,
-    Context,
-    InputEmbedding,
-    LearnedPositions,
-    SinusoidalPositions,
-    TokenEmbedding,
-)
+from minitransformer.layers import Context, Recurrent, SinusoidalPositions
 from minitransformer.ops import numpy_ops
-
-V, C = 5, 4
-IDS = np.array([[1, 3, 3], [4, 1, 0]])
 
 
 @pytest.mark.parametrize("d_model", [2, 6, 512])
@@ -53,23 +43,25 @@ def test_a_shift_is_a_rotation_of_every_pair_of_channels(shift):
         assert error(here @ rotation, there) <= 1e-12
 
 
-@pytest.mark.parametrize("start", [0, 3])
-def test_sinusoidal_positions_are_added(start):
-    layer = SinusoidalPositions(numpy_ops, 7, C, "float64")
-    x = np.random.default_rng(0).standard_normal((2, 3, C))
-    out, cache = layer.forward(x, start)
-    assert error(out, x + layer.table[None, start : start + 3]) <= 1e-15
-    np.testing.assert_array_equal(layer.backward(x, cache), x)
-
-
-@pytest.mark.parametrize(
-    "positions", [LearnedPositions(numpy_ops, 6, C), SinusoidalPositions(numpy_ops, 6, C, "float64")]
-)
-def test_a_step_is_one_position_of_the_whole(positions):
-    layer = InputEmbedding(numpy_ops, TokenEmbedding(numpy_ops, V, C), positions, dropout=0.1)
+@pytest.mark.parametrize(("cell", "states"), [("tanh", 1), ("lstm", 2)])
+def test_padding_carries_a_recurrent_state_unchanged(cell, states):
+    """To the last bit; and nothing that stands in padding is seen or gets a gradient."""
+    layer, rng = Recurrent(numpy_ops, cell, 2, 3), np.random.default_rng(0)
     placed(layer)
-    whole, _ = layer.forward(IDS)
-    cache = Cache(numpy_ops, batch=2, num_beams=1)
-    for cache.position in range(3):
-        now = slice(cache.position, cache.position + 1)
-        np.testing.assert_array_equal(layer.forward(IDS[:, now], Context(cache=cache))[0], whole[:, now])
+    mask = np.array([[True] * 4, [True, True, False, False], [False] * 4])
+    x, state = rng.standard_normal((3, 4, 2)), tuple(rng.standard_normal((3, 3)) for _ in range(states))
+    (out, final), cache = layer.forward(x, state, Context(mask))
+    dx, dstate = layer.backward(np.zeros_like(out), final, cache)
+    np.testing.assert_array_equal(out[1, 2:], out[1, [1, 1]])
+    np.testing.assert_array_equal(dx[~mask], 0)
+    for before, after, gradient in zip(state, final, dstate, strict=True):
+        np.testing.assert_array_equal(after[2], before[2])
+        np.testing.assert_array_equal(gradient[2], after[2])
+    np.testing.assert_equal(layer.forward(np.where(mask[..., None], x, 1e3), state, Context(mask))[0], (out, final))
+
+
+def test_an_lstm_keeps_much_at_first():
+    """The forget gate's bias starts at 1, every other at 0."""
+    layer = Recurrent(numpy_ops, "lstm", 2, 3)
+    placed(layer).initialize(0)
+    np.testing.assert_array_equal(layer.cell.input.bias.data, [0] * 3 + [1] * 3 + [0] * 6)
