@@ -6,6 +6,7 @@ linear_backward = check(linear_backward)    # prints a line; gives back yours if
 """
 
 from .exercise import start
+from .learner import progress
 from .recorded import recorded
 
-__all__ = ["recorded", "start"]
+__all__ = ["progress", "recorded", "start"]

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import update_wrapper
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,10 +10,12 @@ import numpy as np
 
 from minitransformer.visible import visible
 
+from . import answers
 from .changes import Change, change, snapshot
 from .failures import explained, is_stub
 from .limits import Endless, within
 from .sources import room
+from .stand_in import StandIn
 from .style import use_style
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -120,47 +121,19 @@ def exercise(
 
 
 def exercises(number: str) -> dict[str, Exercise]:
-    """The exercises of a lesson, "00" to "17", by name in their order. Raises `ValueError` for an unknown lesson."""
+    """The exercises of a lesson, "00" to "18", by name in their order. Raises `ValueError` for an unknown lesson."""
     if not room(number).is_dir():
         raise ValueError(f"there is no lesson {number!r}")
     module = import_module(f"{__package__}.{room(number).name}.exercises")
     return {value.name: value for value in vars(module).values() if isinstance(value, Exercise)}
 
 
-class StandIn:
-    """The package's answer under the learner's name, for the cells that follow; a check judges the learner's `own`.
-
-    It has the name and the contract of `own`, the signature and the source of the answer, and is pickled by its name,
-    as a function is.
-    """
-
-    def __init__(self, own: Callable[..., Any], answer: Callable[..., Any]):
-        update_wrapper(self, own)
-        self.__wrapped__ = answer
-        self.own, self.answer, self.judging = own, answer, False
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        # A function that calls itself by its name finds this under it; while it is judged, it must find itself.
-        return (self.own if self.judging else self.answer)(*args, **options)
-
-    def __reduce__(self) -> str:
-        return vars(self)["__qualname__"]
-
-    def verdict(self, exercise: Exercise) -> Verdict:
-        """What the exercise's judge says of `own`."""
-        self.judging = True
-        try:
-            return exercise.verdict(self.own)
-        finally:
-            self.judging = False
-
-
 def start(number: str) -> Callable[[Function], Function]:
     """Begin a lesson: sets the pictures' style and returns the lesson's `check`.
 
     `check(function)` prints one line, and returns `function` if it is right, else a `StandIn`, so that the lesson goes
-    on; given that, it judges the learner's function again. It raises `ValueError` where the lesson has no exercise of
-    the function's name.
+    on; given that, it judges the learner's function again. A right answer is kept in a file (`course.answers`). It
+    raises `ValueError` where the lesson has no exercise of the function's name.
     """
     use_style()
     known = exercises(number)
@@ -169,16 +142,25 @@ def start(number: str) -> Callable[[Function], Function]:
         name = getattr(function, "__name__", str(function))
         if name not in known:
             raise ValueError(f"lesson {number} has no exercise {name!r}; it has {', '.join(known)}")
-        stand_in = function if isinstance(function, StandIn) else StandIn(function, known[name].answer)
-        state, hint = stand_in.verdict(known[name])
+        stand_in = function if isinstance(function, StandIn) else StandIn(function, known[name].answer, number)
+        state, hint = stand_in.judged(known[name].verdict)
         if state == CORRECT:
-            print(f"{name}: correct")
+            print(f"{name}: correct{_kept(number, stand_in.own, known[name])}")
             return stand_in.own  # type: ignore[return-value]
         said = f"wrong: {hint}" if state == WRONG else "not yet. The lesson goes on with the package's version."
         print(f"{name}: {said}")
         return stand_in  # type: ignore[return-value]
 
     return check
+
+
+def _kept(number: str, function: Callable[..., Any], exercise: Exercise) -> str:
+    """Keep a right answer; returns what to say where it cannot be kept."""
+    try:
+        answers.keep(number, function, lambda alone: exercise.verdict(alone).state == CORRECT)
+    except Exception as problem:  # whatever it is, the answer is right, and the lesson goes on
+        return f" (but not kept: {visible(' '.join(str(problem).split()))[:200]})"
+    return ""
 
 
 def _written_into(name: str, found: Change) -> str:

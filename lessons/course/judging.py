@@ -100,9 +100,9 @@ def gradients_agree(
 
 
 def keeps_float64(name: str, array: Any) -> None:
-    """Of float64, `array` must not be made in a format with fewer digits, whose rounding a tolerance may forgive.
+    """Raise `Wrong` for an array of float32 or fewer digits, whose rounding a tolerance may forgive.
 
-    Nor in one that holds something else than real numbers, complex ones or objects.
+    Also for one of complex numbers or objects.
     """
     dtype = array.dtype if isinstance(array, np.ndarray | np.generic) else np.dtype(float)
     other = dtype.kind in "cO" or (dtype.kind == "f" and dtype.itemsize < 8)

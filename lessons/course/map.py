@@ -5,9 +5,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import nbformat
-
-from .sources import LESSONS, notebook_of, number_of, sources
+from .sources import LESSONS, number_of, read_source, sources
 
 README, PICTURES = LESSONS / "README.md", LESSONS / "pictures"
 BEGIN, END = "<!-- the map: made by `make notebooks` -->\n", "<!-- the map's end -->\n"
@@ -16,7 +14,9 @@ PARTS = {
     "04": "The model, part by part",
     "09": "Training it, and using it",
     "13": "Making it fast",
+    "18": "All of it, yours",
 }
+EXERCISE = r"^### Exercise \d+ ([★☆]{3}): (.+)$"
 WIDTH = 360  # of a picture in the map, pixels
 
 
@@ -27,18 +27,21 @@ class Entry(NamedTuple):
     title: str
     goal: str
     known: str
-    seconds: float
+    takes: str
+    exercises: list[str]
 
 
 def entry(notebook: Any, name: str) -> Entry:
-    """The map's row, from the notebook's own head and the time that its execution took."""
+    """The map's row, from the notebook's own head and its exercises' headings."""
     head = notebook.cells[0].source
+    prose = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     return Entry(
         name,
         _found(r"^# (.+)$", head),
         _found(r"\*\*You will be able to\*\*\s+([^|]+?)\n\n", head),
         _found(r"^\| you know \| (.+?) \|$", head),
-        notebook.metadata["course"]["seconds"],
+        _found(r"^\| takes \| (.+?) \|$", head),
+        [" ".join(found) for found in re.findall(EXERCISE, prose, re.MULTILINE)],
     )
 
 
@@ -46,12 +49,13 @@ def rendered() -> str:
     """The map as Markdown."""
     lines = []
     for source in sources():
-        row = entry(nbformat.read(notebook_of(source), as_version=4), source.stem)
+        row = entry(read_source(source), source.stem)
         if part := PARTS.get(number_of(source)):
             lines += [f"\n## {part}\n", "| | |", "| --- | --- |"]
         picture = f'[<img src="pictures/{row.name}.png" width="{WIDTH}" alt="{row.title}">]({row.name}.ipynb)'
         text = f"[**{row.title}**]({row.name}.ipynb)<br>You will be able to {row.goal}<br>"
-        lines.append(f"| {picture} | {text}*You know:* {row.known}. *Runs in* {row.seconds:.0f} s. |")
+        tasks = "; ".join(row.exercises)
+        lines.append(f"| {picture} | {text}*You know:* {row.known}.<br>*Exercises:* {tasks}.<br>*Takes* {row.takes}. |")
     return "\n".join(lines) + "\n\n"
 
 

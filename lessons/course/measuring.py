@@ -92,7 +92,7 @@ class Stopwatch:
 def quietest(
     profiles: Mapping[str, Callable[[], dict[str, float]]], rounds: int = 12, seconds: float = 6.0
 ) -> dict[str, dict[str, float]]:
-    """Of each profile the one with the least "total"; they take turns, until so many rounds or seconds are over."""
+    """Each profile's run with the least "total"; they take turns, until so many rounds or seconds are over."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in profiles}
     end = time.perf_counter() + seconds
     for number in range(rounds):

@@ -8,6 +8,7 @@ an exercise is not overwritten, unless `--overwrite` says so. The course's map i
 import argparse
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-from . import map
+from . import answers, map
 from .recorded import RECORD
 from .sources import LESSONS, Notebook, fingerprint, notebook_of, number_of, read_source, sources
 
@@ -66,10 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if kept:
         names = ", ".join(notebook_of(source).name for source in kept)
         parser.error(f"there are answers in {names}: move them away, or --overwrite them")
-    os.environ[RECORD] = "1"
-    for source in chosen:
-        print(f"{source.stem:<32}", end="", flush=True)
-        print(f"{build(source):6.1f} s", flush=True)
+    with tempfile.TemporaryDirectory() as nobody:
+        os.environ |= {RECORD: "1", answers.FOLDER: nobody}
+        for source in chosen:
+            print(f"{source.stem:<32}", end="", flush=True)
+            print(f"{build(source):6.1f} s", flush=True)
     map.write()
     return 0
 

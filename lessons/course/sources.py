@@ -13,11 +13,15 @@ and whatever it alone uses. The answers that tests try on its judges are `tests/
 
 import ast
 import hashlib
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
+from .minutes import minutes
+
 LESSONS = Path(__file__).resolve().parents[1]
-TAGS = {"exercise", "picture"}  # a stub to fill; the picture that stands for the lesson
+TAGS = {"exercise", "picture", "help"}  # a stub to fill; the picture that stands for the lesson; hints
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -32,7 +36,7 @@ def sources() -> list[Path]:
 
 
 def number_of(source: Path) -> str:
-    """A lesson's number, "00" to "17"."""
+    """A lesson's number, "00" to "18"."""
     return source.name[:2]
 
 
@@ -46,19 +50,101 @@ def room(number: str) -> Path:
     return LESSONS / "course" / f"lesson_{number}"
 
 
+def title(source: Path) -> str:
+    """The lesson's title, which is its source's first heading."""
+    return source.read_text(encoding="utf-8").split("# # ", 1)[1].splitlines()[0].split(" · ", 1)[1]
+
+
+def checked(source: Path) -> list[str]:
+    """The names of the exercises, in the lesson's order: what its cells hand to `check`. It imports no judge."""
+    return re.findall(r"^(\w+) = check\(\1\)", source.read_text(encoding="utf-8"), re.MULTILINE)
+
+
 def read_source(source: Path) -> Notebook:
-    """A source as a notebook without outputs."""
-    import jupytext  # here: who only learns needs neither
+    """A source as a notebook without outputs: help folded up, and with the cells that every lesson has."""
+    import jupytext  # here: a learner needs neither
     import nbformat
 
     notebook = jupytext.read(source, fmt="py:percent")
     notebook.metadata = nbformat.from_dict(METADATA)
-    for number, cell in enumerate(notebook.cells):
+    number, exercise = number_of(source), ""
+    for cell in notebook.cells:
+        if is_exercise(cell):
+            exercise = cell.source
+        elif "help" in cell.metadata.get("tags", []):
+            cell.source = folded(cell.source, exercise, solutions(number))
+    head = notebook.cells[0]
+    whole, core = minutes(notebook)
+    less = "" if core == whole else f"; {core} without what is optional"
+    head.source = head.source.replace("| runs in |", f"| takes | about {whole} minutes{less} |\n| runs in |")
+    notebook.cells.append(nbformat.v4.new_code_cell(f'from course import progress\n\nprogress("{number}")'))
+    if address := repository():
+        head.source += f"\n\n{hosted(address, notebook_of(source).name)}"
+        notebook.cells.insert(1, nbformat.v4.new_code_cell(fetching(address)))
+    for place, cell in enumerate(notebook.cells):
         tags = sorted(TAGS.intersection(cell.metadata.get("tags", [])))
-        cell.id = f"cell-{number:03d}"
+        cell.id = f"cell-{place:03d}"
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook
+
+
+def folded(help: str, exercise: str, functions: dict[str, str]) -> str:
+    """A hint, a stronger hint, which a line of dashes parts, and the solution: each opened by the learner."""
+    hints = re.split(r"^---$", help, flags=re.MULTILINE)
+    solution = "\n\n\n".join(functions[name] for name in defined(exercise))
+    parts = [*hints, f"```python\n{solution}\n```"]
+    names = [*("A hint", "A stronger hint")[: len(hints)], "The solution"]
+    return "\n\n".join(
+        f"<details><summary>{name}</summary>\n\n{part.strip()}\n\n</details>"
+        for name, part in zip(names, parts, strict=True)
+    )
+
+
+def stubs(source: Path) -> list[str]:
+    """The exercises of a source as a learner finds them, in their order. It needs none of the building's packages."""
+    cells = re.split(r"^# %%(.*)\n", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [text.strip("\n") for head, text in zip(cells[1::2], cells[2::2], strict=True) if '"exercise"' in head]
+
+
+# --- On a hosted notebook -------------------------------------------------------------------------------------
+
+
+def repository() -> str | None:
+    """The address that the project names in its `pyproject.toml`, for who has no clone; `None` where it names none."""
+    project = tomllib.loads((LESSONS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project.get("urls", {}).get("Repository")
+
+
+def hosted(address: str, notebook: str) -> str:
+    """Links that open a lesson on Colab and on Kaggle. Both read notebooks from GitHub."""
+    if not address.startswith("https://github.com/"):
+        return ""
+    place = f"{address.removeprefix('https://github.com/').removesuffix('.git')}/blob/main/lessons/{notebook}"
+    colab = f"https://colab.research.google.com/github/{place}"
+    kaggle = f"https://kaggle.com/kernels/welcome?src=https://github.com/{place}"
+    return f"Open this lesson on [Colab]({colab}) or on [Kaggle]({kaggle}), and run it there."
+
+
+def fetching(address: str) -> str:
+    """The code of a first cell: where the course is missing, fetch it; where it is there, do nothing."""
+    return f'''\
+import importlib
+import importlib.util
+
+if importlib.util.find_spec("course") is None:  # a hosted notebook: fetch the course, a minute
+    import os
+    import subprocess
+    import sys
+
+    subprocess.run(["git", "clone", "--quiet", "--depth", "1", "{address}", "minitransformer"], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "./minitransformer"], check=True)
+    os.chdir("minitransformer/lessons")
+    sys.path.insert(0, os.getcwd())
+    importlib.invalidate_caches()'''
+
+
+# --- Exercises ------------------------------------------------------------------------------------------------
 
 
 def is_exercise(cell: Any) -> bool:
@@ -81,9 +167,13 @@ def solved(source: Path) -> Notebook:
     """A source as a notebook without outputs, each stub replaced by the solution of its name."""
     notebook, functions = read_source(source), solutions(number_of(source))
     for cell in filter(is_exercise, notebook.cells):
-        names = [node.name for node in ast.parse(cell.source).body if isinstance(node, ast.FunctionDef)]
-        cell.source = "\n\n\n".join(functions[name] for name in names)
+        cell.source = "\n\n\n".join(functions[name] for name in defined(cell.source))
     return notebook
+
+
+def defined(code: str) -> list[str]:
+    """The names of the functions that a cell defines."""
+    return [node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
 
 
 def fingerprint(notebook: Notebook) -> str:

@@ -1,10 +1,10 @@
-"""The paper's experiments, in miniature and to the number: its tables and figures beside what this project finds.
+"""The paper's experiments: its tables and figures beside this project's results.
 
-What is arithmetic (parameters, operations, path lengths) is computed from the configurations; what needs eight GPUs for
-days is trained in small.
+Arithmetic (parameters, operations, path lengths) is computed exactly from the configurations; what took eight GPUs for
+days is trained in miniature.
 
-experiments/                   what each table and figure trains, measures, draws and says
-trials/                        trainings and their evaluations: described, done once, kept, compared
-command.py, report.py          `make paper`, and what it writes:
+experiments/                   what each table and figure trains, measures, draws and reports
+trials/                        trainings and their evaluations: described, run once, kept, compared
+command.py, report.py          `make paper`, which writes
 paper.md, results/, pictures/  the report, its results and its pictures
 """

@@ -1,4 +1,4 @@
-"""`python -m paper`, with `lessons` on the path: the paper's tables and figures; `make paper` runs it so."""
+"""`python -m paper`, with `lessons` on the path: the paper's tables and figures. `make paper` runs this command."""
 
 import sys
 

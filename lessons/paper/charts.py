@@ -1,4 +1,4 @@
-"""What charts share: plain axes, and intervals."""
+"""Shared by all charts: plain axes, and intervals."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from .trials.bootstrap import Interval
 
 
 def finish(axes: Axes, x: str, y: str) -> None:
-    """Labels with their units, and no lines that say nothing."""
+    """Sets labels with their units, and removes lines without meaning."""
     axes.set_xlabel(x, **text_style([x], 9))
     axes.set_ylabel(y, **text_style([y], 9))
     axes.tick_params(labelsize=8, colors=GREY)
@@ -21,7 +21,7 @@ def finish(axes: Axes, x: str, y: str) -> None:
 
 
 def draw_intervals(axes: Axes, intervals: Mapping[str, Interval], colours: Sequence[str], label: str) -> None:
-    """A dot and its interval for each name, from the top down."""
+    """Draws a dot and its interval for each name, from top to bottom."""
     for row, ((_, found), colour) in enumerate(zip(intervals.items(), colours, strict=True)):
         axes.plot([found.low, found.high], [row, row], color=colour, lw=2.2, solid_capstyle="round", alpha=0.55)
         axes.plot(found.value, row, "o", ms=5, color=colour)

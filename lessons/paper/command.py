@@ -1,4 +1,4 @@
-"""`python -m paper`: the paper's tables and figures, beside what this project finds."""
+"""`python -m paper`: the paper's tables and figures beside this project's results."""
 
 import argparse
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from .trials.runner import EDITION, Runner
 
 MINUTES = 60.0
 TASKS = {"grammar": 1.0, "multi30k": 10.0}
-"""What is translated, and of the grammar's default budget how many times as much it takes to learn anything of it."""
+"""The tasks, each with the factor on the grammar's default budget that it takes to learn something."""
 
 A_YEAR = 365 * 24 * 60
 
@@ -40,7 +40,7 @@ measurements take some minutes more, however small the budget.
 
 
 def build_parser() -> Parser:
-    """The command with its options."""
+    """The parser of the command, with its options."""
     parser = Parser(
         prog="python -m paper",
         description="Repeat the paper's experiments in miniature, and write a report.",
@@ -65,12 +65,12 @@ def build_parser() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command, from `sys.argv` unless given; returns the exit status."""
+    """Run the command, by default that of `sys.argv`; returns the exit status."""
     return run_command(argv, build_parser, "paper")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train what is missing, measure, draw and write."""
+    """Run the trainings that are missing, measure, draw the pictures and write the report."""
     out = Path(args.out)
     if args.report and (args.experiments or args.minutes is not None or args.data or args.task != "grammar"):
         raise ValueError("--report takes no experiment, task or budget: it writes again what is in --out")
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def budget(chosen: Sequence[Experiment], minutes: float | None, task: str = "grammar") -> tuple[float, float]:
-    """Minutes for these experiments, and what that is of the steps that the grammar's default budget pays for.
+    """The minutes for these experiments, and the factor on the steps of the grammar's default budget.
 
     Raises ValueError for minutes that are not positive, or more than a year.
     """
@@ -122,7 +122,7 @@ def _experiment(chosen: Sequence[Experiment], args: argparse.Namespace, backend:
 
 
 def _names(names: Sequence[str]) -> Sequence[str]:
-    """The names asked for, or all; raises ValueError for one that there is not."""
+    """The names of the experiments to run, by default all. Raises ValueError for an unknown one."""
     for name in names:
         if name not in EXPERIMENTS:
             raise ValueError(f"there is no experiment {name!r}: choose from {', '.join(EXPERIMENTS)}")
@@ -138,7 +138,7 @@ def _task(args: argparse.Namespace) -> Task:
 
 
 def _command(args: argparse.Namespace) -> str:
-    """The command, without the folders of this machine."""
+    """The command as the report shows it, without the folders of this machine."""
     minutes = f"{args.minutes:g}" if args.minutes else None
     options = {"--minutes": minutes, "--task": args.task if args.task != "grammar" else None}
     options |= {"--data": "DIR" if args.data else None, "--device": args.device}

@@ -1,4 +1,4 @@
-"""Results as a report tells them: scores with their intervals, and which of two is better."""
+"""Results for the report: scores with their intervals, and which of two is better."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -12,9 +12,9 @@ STATISTICS = {"bleu": "statistics", "f1": "statistics", "perplexity": "likelihoo
 
 
 def scores(result: TrialResult, metrics: Sequence[str] = ("bleu", "perplexity"), evaluation: str | None = None) -> dict:
-    """Each metric's interval, and what the training took; of the first evaluation unless one is named.
+    """The interval of each metric, and the cost of the training; `evaluation` is by default the first one.
 
-    A training that diverged has no scores, but says why.
+    A training that diverged has no scores, only the reason.
     """
     taken = ("parameters", "steps", "tokens", "pairs", "epochs", "flops", "seconds", "diverged")
     found: dict[str, Any] = {name: getattr(result, name) for name in taken}
@@ -31,9 +31,9 @@ def scores(result: TrialResult, metrics: Sequence[str] = ("bleu", "perplexity"),
 def compare(
     ours: TrialResult, theirs: TrialResult, metric: str, evaluations: tuple[str | None, str | None] = (None, None)
 ) -> dict[str, float] | None:
-    """Our score less theirs with its interval; None where one of the trainings diverged.
+    """Our score minus theirs, with its interval; None if one of the trainings diverged.
 
-    Raises `ValueError` where the two were not asked the same.
+    Raises `ValueError` if the two did not translate the same sentences.
     """
     if ours.diverged or theirs.diverged:
         return None
@@ -45,17 +45,17 @@ def compare(
 
 
 def learned(found: Mapping[str, Any]) -> bool:
-    """Whether a model says different things of different sentences; one that does not has not looked at its source."""
+    """Whether a model gives different outputs for different sentences; one that does not ignores its source."""
     return found["diverged"] is None and found["distinct"] > found["sentences"] / 10
 
 
 def shown(found: Mapping[str, Any], metric: str, digits: int = 1) -> str:
-    """A score as a cell of a table; a dash where there is none."""
+    """A score as a cell of a table; a dash if there is none."""
     return Interval(**found[metric]).text(digits) if metric in found else "–"
 
 
 def spread(seeds: Sequence[Mapping[str, Any]], metric: str) -> float | None:
-    """How far apart trainings are that differ in their seed alone, of their `scores`; None where one diverged."""
+    """The range of a metric over trainings that differ only in their seed; None if one diverged."""
     if any(found["diverged"] for found in seeds):
         return None
     values = [found[metric]["value"] for found in seeds]
@@ -65,9 +65,9 @@ def spread(seeds: Sequence[Mapping[str, Any]], metric: str) -> float | None:
 def verdict(
     ours: str, theirs: str, metric: str, found: Mapping[str, float] | None, of_seeds: float | None = None
 ) -> str:
-    """A sentence on a difference: who is better and by how much, or that the test set cannot tell.
+    """A sentence on a difference: which is better and by how much, or that the test set cannot tell.
 
-    of_seeds  the `spread` of the base's seeds, with which a sentence more says so where the difference is no larger
+    of_seeds  the `spread` of the base's seeds: a second sentence says so if the difference is not larger than this
     """
     name = METRICS[metric].name
     if found is None:

@@ -1,4 +1,4 @@
-"""What every experiment offers, and what it is given: see `paper.experiments`."""
+"""The interface of experiments, their task and their context: see `paper.experiments`."""
 
 import math
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from .trials.runner import Runner
 from .trials.trial import NOMINAL_BATCH, Trial, step_flops
 
 Findings = dict[str, Any]
-"""What an experiment found, as JSON holds it: all that its part of the report says, and its pictures where they can."""
+"""The results of an experiment, as JSON: everything in its part of the report, and as far as possible its pictures."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What the miniature trainings translate, and how they are trained.
+    """The text that the miniature models translate, and how they are trained.
 
-    settings   of the trainings, but for their steps
-    overrides  of the Transformers' configurations
+    settings   the settings of trainings, except for their steps
+    overrides  fields of the Transformers' configurations
     """
 
     name: str
@@ -32,7 +32,7 @@ class Task:
     overrides: dict[str, Any] = field(default_factory=dict)
 
     def translation(self, target: str = "de") -> CorpusChoice:
-        """English and that language."""
+        """The text with English and the target language."""
         return replace(self.text, target=target)
 
     def transformer(self, **overrides: Any) -> TransformerConfig:
@@ -49,23 +49,22 @@ class Task:
         return replace(config, **self.overrides | overrides)
 
     def steps(self, operations: float, config: ModelConfig) -> float:
-        """How many steps such a model can take for so many floating-point operations, with full batches."""
+        """The number of steps that a model of this configuration takes with this many operations and full batches."""
         of_nominal = self.settings.tokens_per_batch / math.prod(NOMINAL_BATCH[:2])
         return operations / (step_flops(config) * of_nominal)
 
     def training(self, steps: float, **overrides: Any) -> TrainingSettings:
-        """The settings for about so many steps, at most a third to warm up; checkpoints divide them evenly.
+        """The settings for about `steps` steps, at most a third of them warm-up; checkpoints divide them evenly.
 
-        A shorter warm-up has a higher peak: with 225 steps of it instead of 300, the larger Transformer of table 2 was
-        no nearer to translating after 900.
+        A shorter warm-up has a higher peak, and no advantage: with 225 steps instead of 300, the larger Transformer of
+        table 2 did not translate better after 900 steps.
         """
         count = CHECKPOINTS * max(1, round(steps / CHECKPOINTS))
         settings = replace(self.settings, steps=count, warmup_steps=min(self.settings.warmup_steps, count // 3))
         return replace(settings, **overrides)
 
 
-# About as many times over as the paper's base model saw its text: 100,000 batches of 25,000 tokens from 4.5 million
-# pairs are some 20 epochs.
+# About as many epochs as the paper's base model: 100,000 batches of 25,000 tokens from 4.5 million pairs are some 20.
 GRAMMAR = Task(
     "grammar",
     CorpusChoice(vocab_size=1200, sentences=10_000, max_length=160),
@@ -74,9 +73,9 @@ GRAMMAR = Task(
 
 
 def multi30k(folder: str | None) -> Task:
-    """Multi30k, from a folder or downloaded, with the dropout of the `tiny` preset: few pairs.
+    """Multi30k, from a folder or downloaded, with the dropout of the `tiny` preset, because there are few pairs.
 
-    Batches are half of the preset's, and the warm-up too, on the paper's own schedule: trainings are shorter.
+    Trainings are shorter than the preset's: batches and warm-up are half as large, and the schedule is the paper's.
     """
     text = CorpusChoice(
         dataset=None if folder else "multi30k",
@@ -90,7 +89,7 @@ def multi30k(folder: str | None) -> Task:
 
 @dataclass(frozen=True)
 class Context:
-    """What an experiment has to work with; scale: of the trainings that the default budget pays for."""
+    """What an experiment works with; `scale` is the factor on the steps of the default budget."""
 
     task: Task
     scale: float
@@ -100,10 +99,10 @@ class Context:
 class Experiment(Protocol):
     """A module of `paper.experiments`.
 
-    NAME     as the command line knows it, and its pictures' names begin
-    TITLE    of its part of the report
-    MINUTES  of the default budget on two cores, for what no other experiment trains
-    ALONE    minutes for the same if the experiment is run by itself
+    NAME     its name on the command line, with which the names of its pictures begin
+    TITLE    the title of its part of the report
+    MINUTES  its share of the default budget on two cores, for trainings that no other experiment needs
+    ALONE    its minutes if it runs alone
     """
 
     @property
@@ -119,17 +118,17 @@ class Experiment(Protocol):
     def ALONE(self) -> float: ...
 
     def trials(self, task: Task, scale: float) -> Sequence[Trial]:
-        """The trainings that it needs; `scale` multiplies their steps."""
+        """The trainings that the experiment needs; `scale` multiplies their steps."""
         ...
 
     def find(self, context: Context) -> Findings:
-        """Measure, and gather what the trials came to. Nothing else is computing meanwhile."""
+        """Measure, and gather the results of the trials. Nothing else computes at the same time."""
         ...
 
     def draw(self, findings: Findings, folder: Path) -> None:
-        """Its pictures, as `NAME-….png` in the folder."""
+        """Draw the pictures, as `NAME-….png` in the folder."""
         ...
 
     def report(self, findings: Findings) -> list[str]:
-        """Its part of the report: blocks of Markdown."""
+        """The experiment's part of the report: blocks of Markdown."""
         ...

@@ -1,26 +1,26 @@
-"""Pieces of Markdown. A report is a list of blocks, such as a paragraph or a table; an empty line is between them."""
+"""Pieces of Markdown. A report is a list of blocks, such as paragraphs and tables, separated by empty lines."""
 
 from collections.abc import Iterable, Sequence
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table: the first column to the left, the others to the right."""
+    """A table, with the first column left-aligned and the others right-aligned."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def bullets(items: Iterable[str]) -> str:
-    """A list."""
+    """A list with a bullet for each item."""
     return "\n".join(f"- {item}" for item in items)
 
 
 def verbatim(lines: Iterable[str]) -> str:
-    """Lines as they stand."""
+    """Lines as a code block."""
     return "\n".join(["```text", *lines, "```"])
 
 
 def picture(name: str, text: str) -> str:
-    """A picture beside the report, and what it says to who cannot see it."""
+    """A picture of the report, with a text for readers who cannot see it."""
     return f"![{text}](pictures/{name}.png)"
 
 
@@ -31,5 +31,5 @@ def scientific(value: float) -> str:
 
 
 def paragraph(text: str) -> str:
-    """One line of what the source wrote in several."""
+    """Text of several lines as one line."""
     return " ".join(text.split())

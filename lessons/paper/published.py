@@ -1,4 +1,4 @@
-"""The figures that the paper prints, to stand beside ours, and what its trainings cost.
+"""The numbers that the paper prints, to compare with ours, and the cost of its trainings.
 
 Source: Vaswani et al. 2017, tables 2, 3 and 4.
 """
@@ -39,7 +39,7 @@ TABLE_2 = [
 class Variation:
     """A row of table 3: perplexity (per piece of a word) and BLEU on newstest2013, parameters in millions.
 
-    `parameters` is None where the paper leaves the field empty: as many as the base model.
+    `parameters` is None if the paper leaves the field empty, which means as many as the base model.
     """
 
     perplexity: float
@@ -74,7 +74,7 @@ TABLE_4 = [
 
 @dataclass(frozen=True)
 class Run:
-    """One of the paper's trainings (§5.1, §5.2): batches of about so many tokens on each side, on 8 P100 GPUs."""
+    """One of the paper's trainings (§5.1, §5.2): its steps, tokens of a batch on each side, and its P100 GPUs."""
 
     steps: int
     seconds_per_step: float
@@ -83,7 +83,7 @@ class Run:
 
     @property
     def hours(self) -> float:
-        """From the first step to the last."""
+        """The hours from the first step to the last."""
         return self.steps * self.seconds_per_step / 3600
 
 
@@ -91,19 +91,19 @@ RUNS = {"base": Run(100_000, 0.4), "big": Run(300_000, 1.0)}
 """§5.2: "about 0.4 seconds" a step and 12 hours in all, "1.0 seconds" and 3.5 days."""
 
 P100_FLOPS = 9.5e12
-"""Floating-point operations a second in single precision, as table 2 counts: its footnote 5."""
+"""Floating-point operations a second in single precision, by footnote 5 of table 2."""
 
 
 SENTENCE_LENGTH = 25
-"""Tokens of a sentence, for the part of the cost that grows with it: between 25 and 50 it changes the sum by 1 %."""
+"""Tokens of a sentence, on which a part of the cost depends: between 25 and 50 the total changes by 1 %."""
 
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """A training of the paper's, counted twice.
+    """The cost of one of the paper's trainings, counted in two ways.
 
-    `billed`: what its GPUs could have done in the time, which is how table 2 counts. `needed`: the operations of its
-    matrix products.
+    `billed`: the operations that its GPUs could have done in the time, as table 2 counts. `needed`: the operations of
+    its matrix products.
     """
 
     billed: float
@@ -111,15 +111,15 @@ class TrainingCost:
 
     @property
     def utilisation(self) -> float:
-        """The part of what the GPUs could do that went into matrix products."""
+        """The share of the GPUs' possible operations that were matrix products."""
         return self.needed / self.billed
 
 
 def training_cost(config: TransformerConfig, run: Run, length: int = SENTENCE_LENGTH) -> TrainingCost:
-    """The cost of `run` with that model, sentences `length` tokens long.
+    """The cost of `run` with this model and sentences of `length` tokens.
 
     billed = steps · seconds a step · GPUs · 9.5e12         Vaswani 2017, §6.1, table 2, footnote 5
-    needed = steps · tokens a side · 3 · (source + target)  operations a token: forward, and twice that backward
+    needed = steps · tokens a side · 3 · (source + target)  operations a token: one forward, and two for the backward
     """
     tokens = run.steps * run.tokens_per_side
     return TrainingCost(
@@ -129,6 +129,6 @@ def training_cost(config: TransformerConfig, run: Run, length: int = SENTENCE_LE
 
 
 def training_costs() -> dict[str, TrainingCost]:
-    """What base and big cost."""
+    """The costs of base and big."""
     configs = {"base": TransformerConfig.base(), "big": TransformerConfig.big()}
     return {name: training_cost(configs[name], run) for name, run in RUNS.items()}

@@ -1,7 +1,7 @@
-"""What experiments found, kept as JSON, and the one report that is written from all of it.
+"""Keeps the results of experiments as JSON, and writes one report from all of them.
 
 results/<experiment>.json   findings, and the command, budget and machine that they came from
-pictures/*.png              (of another task than the grammar: results/<experiment>-<task>.json, pictures/<task>/)
+pictures/*.png              (for tasks other than the grammar: results/<experiment>-<task>.json, pictures/<task>/)
 paper.md                    a section for each file in results/
 """
 
@@ -47,12 +47,12 @@ HEAD = [
 
 @dataclass(frozen=True)
 class Origin:
-    """Where findings came from.
+    """The origin of findings.
 
-    minutes       the budget of the command, for trainings
-    scale         of the default's steps, how many that pays for
-    core_minutes  what this experiment's trainings and evaluations took, each on one core, shared ones included
-    edition       of the code that trained
+    minutes       the command's budget for trainings
+    scale         the factor on the default's steps that this budget gives
+    core_minutes  minutes of one core that this experiment's trainings and evaluations took, shared ones included
+    edition       the edition of the code that trained
     """
 
     command: str
@@ -70,7 +70,7 @@ class Origin:
         if self.core_minutes:
             trainings = paragraph(f"""
                 a budget of {self.minutes:g} minutes, which pays for {self.scale:.3g} times the default's steps;
-                trainings and exams of this section took {self.core_minutes:.0f} core-minutes.
+                trainings and evaluations of this section took {self.core_minutes:.0f} core-minutes.
             """)
         if self.core_minutes and self.edition != EDITION:
             trainings += f" The code has changed since: {CHANGE}. Trained again, figures differ as between two seeds."
@@ -78,20 +78,20 @@ class Origin:
 
 
 def machine() -> str:
-    """The processor, its cores, and what computes on it."""
+    """The processor, its cores, and the versions of Python and NumPy."""
     name = platform.processor() or platform.machine()
     try:
         described = Path("/proc/cpuinfo").read_text(encoding="utf-8")
         name = next(line.split(":", 1)[1].strip() for line in described.splitlines() if line.startswith("model name"))
     except (OSError, StopIteration):
-        pass  # not Linux, or a processor that has no name there
+        pass  # not Linux, or the processor's name is not in the file
     return f"{name}, {os.cpu_count()} cores; Python {platform.python_version()}, NumPy {np.__version__}"
 
 
 def check_folder(out: Path) -> None:
-    """Raises `OSError` where no results can be kept, or somebody's own file is in the report's place.
+    """Raises `OSError` if results can't be written, or if another file has the report's name.
 
-    Better before the trainings than after them.
+    The command calls it before the trainings, so that none is in vain.
     """
     path, results = out / "paper.md", out / "results"
     if path.is_file() and not path.read_bytes().startswith(HEAD[0].encode()):
@@ -102,22 +102,25 @@ def check_folder(out: Path) -> None:
 
 
 def from_longer(out: Path, experiment: Experiment, task: str, scale: float) -> Path | None:
-    """The results that would be replaced though they came from longer trainings, if there are such."""
+    """The file of results that would be replaced although it came from longer trainings; None if there is none."""
     try:
         return _path(out, experiment, task) if _read(out, experiment, task).origin.scale > scale else None
     except (OSError, ValueError, TypeError):
-        return None  # none, or not to be read
+        return None  # there are no results, or they can't be read
 
 
 def save_findings(out: Path, experiment: Experiment, origin: Origin, findings: Findings) -> None:
-    """Keep what an experiment found. Raises `OSError` as `atomic_write`."""
+    """Write the findings of an experiment. Raises `OSError` as `atomic_write` does."""
     with atomic_write(_path(out, experiment, origin.task)) as file:
         content = {"origin": asdict(origin), "findings": findings}
         file.write(json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
 
 
 def write_report(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> Path:
-    """Write `paper.md` and draw all pictures from the results in `out`; the report's path. Raises as `report_text`."""
+    """Write `paper.md` and draw all pictures from the results in `out`; returns the report's path.
+
+    Raises as `report_text` does.
+    """
     text = report_text(out, experiments, tasks)
     check_folder(out)
     for section in sections(out, experiments, tasks):
@@ -129,9 +132,10 @@ def write_report(out: Path, experiments: Mapping[str, Experiment], tasks: Sequen
 
 
 def report_text(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> str:
-    """The report that the results in `out` make. Raises as `sections`, `ValueError` for those that do not fit.
+    """The text of the report on the results in `out`. Raises as `sections` does, and `ValueError` for old results.
 
-    An experiment's second task leaves out how its first task's part ends, such as the paper's own table.
+    If an experiment has a second task, its part leaves out the end that equals the first task's, such as the paper's
+    own table.
     """
     written, said = list(HEAD), {}
     for section in sections(out, experiments, tasks):
@@ -148,7 +152,7 @@ def _without_common_end(blocks: list[str], others: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Section:
-    """An experiment, what it found, and where that came from."""
+    """An experiment, its findings, and their origin."""
 
     path: Path
     experiment: Experiment
@@ -156,7 +160,7 @@ class Section:
     findings: Findings
 
     def blocks(self) -> list[str]:
-        """Its part of the report. Raises `ValueError` for findings of another edition of the experiment."""
+        """The section's blocks of the report. Raises `ValueError` for findings of another edition of the experiment."""
         title, task = self.experiment.TITLE, self.origin.task
         with self._fitting():
             text = "\n\n".join([self.origin.line(), *self.experiment.report(self.findings)])
@@ -166,7 +170,7 @@ class Section:
         return [f"## {title}", *text.split("\n\n")]
 
     def draw(self, folder: Path) -> None:
-        """Draw its pictures. Raises as `blocks`, and `OSError` as `atomic_write`."""
+        """Draw the section's pictures. Raises as `blocks` does, and `OSError` as `atomic_write` does."""
         with self._fitting():
             self.experiment.draw(self.findings, folder)
 
@@ -181,7 +185,7 @@ class Section:
 def sections(out: Path, experiments: Mapping[str, Experiment], tasks: Sequence[str]) -> list[Section]:
     """The results in `out`, in the order of the report.
 
-    Raises `FileNotFoundError` where there is none, `ValueError` where one is damaged.
+    Raises `FileNotFoundError` if there are none, and `ValueError` if one is damaged.
     """
     pairs = ((each, task) for each in experiments.values() for task in tasks)
     found = [_read(out, experiment, task) for experiment, task in pairs if _path(out, experiment, task).is_file()]

@@ -1,27 +1,23 @@
 # %% [markdown]
 # # 03 · Before attention: a translator with a memory, and where it gets stuck
 #
-# **You will be able to** send a gradient back through time by hand, show why it dies or explodes on the way, and write
-# the attention that was invented as the way around: additive attention, with its backward.
+# **You will be able to** say why a network with a memory forgets what is far away, and compute the attention that was
+# invented against that; in the optional parts, send a gradient back through time by hand, and train translators.
 #
 # | | |
 # |---|---|
 # | you know | [00](00_gradients.ipynb) to [02](02_text.ipynb): backwards, softmax and cross-entropy, embeddings |
 # | runs in | 90 s at most on 2 cores; no GPU, no PyTorch, no network |
 # | in the paper | §1, whose first three paragraphs are this lesson; §3.2.1 on additive attention; §4 on path length |
-# | in the package | [`Recurrent`][rnn], [cells][cells], [`additive_attention`][add], [`RecurrentTranslator`][model] |
+# | in the package | [`Recurrent`][rnn], [`additive_attention`][add], [`RecurrentTranslator`][model] |
 #
 # [rnn]: ../minitransformer/layers/recurrent.py
-# [cells]: ../minitransformer/layers/cells.py
 # [add]: ../minitransformer/ops/additive_attention.py
 # [model]: ../minitransformer/models/baselines/recurrent.py
 #
-# The Transformer is an answer. This lesson is about the question. The neural translators of 2014 were two recurrent
-# networks: an *encoder* that reads the source word by word, and a *decoder* that writes the translation word by word,
-# starting from what the encoder remembered. We build that translator, watch it fail on a task that a child can do, and
-# mend it the way Bahdanau, Cho and Bengio did.
-#
-# The task is the smallest translation there is: **copy what you read.** Nothing has to be understood, only remembered.
+# The Transformer is an answer. This lesson is about the question. We take the smallest translation that there is:
+# **copy what you read.** Nothing has to be understood, only remembered. A child can do it. For the neural translators
+# of 2014 it was hard, until Bahdanau, Cho and Bengio let them look back.
 
 # %%
 import time
@@ -31,25 +27,11 @@ import numpy as np
 
 from course import start
 from course.lesson_03.pictures import draw_alignment, draw_copying, draw_distances, draw_paths
+from minitransformer import ops
 from minitransformer.gradcheck import GradientError, check_gradients, error
 from minitransformer.layers import Context, FlatParameters, Recurrent
 from minitransformer.models import RecurrentConfig, RecurrentTranslator
-from minitransformer.ops import (
-    additive_attention_backward,
-    additive_attention_forward,
-    cross_entropy_backward,
-    cross_entropy_forward,
-    embedding_backward,
-    embedding_forward,
-    linear_backward,
-    linear_forward,
-    numpy_ops,
-    sigmoid_forward,
-    softmax_backward,
-    softmax_forward,
-    tanh_backward,
-    tanh_forward,
-)
+from minitransformer.ops import numpy_ops
 from minitransformer.threads import Threads
 from minitransformer.training.optimizer import Adam, clip_scale
 
@@ -57,8 +39,8 @@ check = start("03")
 rng = np.random.default_rng(0)
 
 # %% [markdown]
-# Here is the whole lesson in one picture: copying `A B C`. Follow how the first `A` that is read gets to the first `A`
-# that is written, and remember that the gradient has to come back the same way (‹ is the mark that says: begin):
+# The whole lesson in one picture: copying `A B C`. Follow how the `A` that is read gets to the `A` that is written. The
+# gradient has to come back the same way. (The mark ‹ says: begin.)
 
 # %%
 draw_paths()
@@ -68,17 +50,17 @@ plt.show()
 # ## A network with a memory
 #
 # A recurrent network carries a **state**, a vector of $C$ numbers, from position to position. At position $t$ it mixes
-# the new input with the state that the position before it left:
+# the new input $x_t$ with the state $h_{t-1}$ that the position before left:
 #
 # $$ h_t = \tanh(x_t W + b + h_{t-1} U) $$
 #
-# $x_t$ is $(C_{in})$, $W$ is $(C_{in}, C)$, $b$ and $h_t$ are $(C)$, and $U$, the *recurrent* weight, is $(C, C)$. tanh
-# squashes every number into $(-1, 1)$; its slope can be read off its output, $\tanh' = 1 - \tanh^2$. The same $W$, $b$
-# and $U$ serve every position, so a sentence may be of any length. $h_0$ is given: zeros, or what another network left.
+# $x_t$ has $C_{in}$ numbers, the bias $b$ and the state $h_t$ have $C$; $W$ is a matrix of shape $(C_{in}, C)$, and
+# $U$, the *recurrent* weight, is $(C, C)$. tanh squashes every number into $(-1, 1)$; its slope is $1 - \tanh^2$. The
+# same $W$, $b$ and $U$ serve every position, so a sentence may be of any length. The first state, $h_0$, is given:
+# zeros, or what another network left.
 #
-# Of all this only $h_{t-1} U$ has to wait for the position before. So the package projects the inputs of all positions
-# at once, $p = xW + b$, and loops over the rest. (Its layers are given the table of operations that they compute with,
-# here `numpy_ops`; `FlatParameters` gives the weights their place and their first values.)
+# Only $h_{t-1} U$ has to wait for the position before. So we project the inputs of all positions at once, $p = xW + b$,
+# and loop over the rest. In the array `hidden`, place 0 holds $h_0$, so `hidden[:, t + 1]` is made from `hidden[:, t]`:
 
 
 # %%
@@ -92,42 +74,178 @@ def rnn_forward(projected, first, recurrent):
     return hidden
 
 
-B, T, C = 3, 6, 4
-layer = Recurrent(numpy_ops, "tanh", C, C)  # the package's
-FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64").initialize(seed=0)
-weight, bias, recurrent = layer.cell.input.weight.data, layer.cell.input.bias.data, layer.cell.recurrent.data
+# %% [markdown]
+# ## Two networks make a translator
+#
+# An *encoder* reads the source, symbol by symbol, and leaves its last state. A *decoder* starts from that state and
+# writes. In training it is given the *right* translation so far and asked for the next symbol, at all positions at
+# once. This is called [**teacher forcing**](glossary.md#teacher-forcing). So the decoder's input is the target moved
+# one place to the right, behind the mark ‹. When it has written everything, it must write a mark › that says "end":
+#
+# ```
+# encoder reads      A  B  C  ›
+# decoder reads      ‹  A  B  C
+# decoder must write A  B  C  ›
+# ```
+#
+# All that the decoder is ever told of the source stands in one state: a **bottleneck**. And that is only half of the
+# trouble.
+#
+# ## What is left of a gradient that has come far
+#
+# How could the network learn that the first symbol it reads matters for the first one it writes? The gradient must tell
+# it, and the gradient comes back state by state. A step from $h_t$ to $h_{t-1}$ undoes the tanh and the product with
+# $U$:
+#
+# $$ \mathrm{d}h_{t-1} = \left(\mathrm{d}h_t \odot (1 - h_t^2)\right) U^\top $$
+#
+# ($\odot$ multiplies element by element.) The slopes $1 - h_t^2$ are never above 1. $U^\top$ may make a vector longer
+# or shorter. To see one effect at a time, let $U$ be a matrix that only *turns* vectors and keeps their lengths, times
+# a number $s$: then $U^\top$ makes every vector exactly $s$ times as long. (`np.linalg.qr` splits a random matrix into
+# two factors. The first one is such a turn; we need no more of it.) A gradient of length 1 arrives at the last of 100
+# states. Follow it back:
 
-x, first = rng.standard_normal((B, T, C)), rng.standard_normal((B, C))
-hidden = rnn_forward(x @ weight + bias, first, recurrent)  # (B, T + 1, C)
-(theirs, _), cache = layer.forward(x, (first,))  # (B, T, C): without h_0
-print(f"our states against the package's: {error(hidden[:, 1:], theirs):.1e}")
+
+# %%
+def carried_back(hidden, recurrent, arriving):
+    """The length of the gradient at p_t, the last t first; hidden (T + 1, C), arriving (T, C) at h_1, …, h_T."""
+    dhidden, lengths = 0.0, []
+    for t in range(len(arriving), 0, -1):
+        dprojected = (dhidden + arriving[t - 1]) * (1 - hidden[t] ** 2)  # back through tanh
+        dhidden = dprojected @ recurrent.T  # back through the product with U
+        lengths.append(np.linalg.norm(dprojected))
+    return np.array(lengths)
+
+
+# %%
+WIDTH, FAR = 64, 100
+inputs, first = rng.standard_normal((1, FAR, WIDTH)), np.zeros((1, WIDTH))
+turn, _ = np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))
+arriving = np.zeros((FAR, WIDTH))
+arriving[-1] = turn[0]  # of length 1
+curves = {}
+for s in (3, 2, 1):
+    hidden = rnn_forward(inputs, first, s * turn)[0]
+    curve = curves[f"RNN, s = {s}"] = carried_back(hidden, s * turn, arriving)
+    print(f"s = {s}: each position multiplies the gradient by {(curve[-1] / curve[0]) ** (1 / (FAR - 1)):.2f}")
+draw_distances({name: curves[name] for name in ("RNN, s = 3", "RNN, s = 1")})
+plt.show()
 
 # %% [markdown]
-# In the arrays everything is one place later than in the formula: `projected[:, t]` makes `hidden[:, t + 1]` out of
-# `hidden[:, t]`, since `hidden[:, 0]` is $h_0$.
+# A straight line in this picture is exponential decay, or growth. Even with $s = 1$, where $U$ neither stretches nor
+# shrinks, the slopes alone kill the gradient. With a larger $s$ the two may cancel, but only for one kind of input and
+# one set of weights, and training moves the weights. This is the **vanishing gradient** and its twin, the **exploding**
+# one (Hochreiter 1991; Bengio, Simard and Frasconi 1994). One can live with explosions: shorten a gradient that is too
+# long. A gradient that has vanished cannot be called back.
 #
-# ## Back through time
+# ## Look back instead
 #
-# Unroll the loop, and a recurrent network is a deep one: as many layers as there are positions, all with the same
-# weights. So lesson 00 has said all that is needed. Write one step as two, and ask who uses $h_t$:
+# Bahdanau, Cho and Bengio (2015) changed the road. Keep **all** of the encoder's states, $m_1, \dots, m_{T_k}$: they
+# are the memory. At each position the decoder decides how well each of them fits what it is about to write, and takes
+# their weighted mean:
+#
+# $$ e_{ij} = v \cdot \tanh(q_i + k_j) \qquad\qquad \alpha_{ij} = \frac{e^{e_{ij}}}{\sum_{j'} e^{e_{ij'}}}
+#    \qquad\qquad \text{context}_i = \sum_j \alpha_{ij}\, m_j $$
+#
+# * The **query** $q_i$, $C$ numbers, is made from the decoder's state at position $i$: what am I looking for?
+# * The **key** $k_j$, $C$ numbers, is made from the encoder's state at position $j$: what is there to be found?
+# * The **score** $e_{ij}$ says how well they fit. It is a small network of their sum, so this is called *additive*
+#   [attention](glossary.md#attention). Its last layer is the vector $v$ of $C$ numbers, the *score weight*.
+# * The **weights** $\alpha_{ij}$ are the softmax of query $i$'s scores: positive, and 1 in sum.
+# * The **value** is what is averaged, here the state $m_j$ itself.
+#
+# ### Exercise 1 ★☆☆: a score for every pair
+#
+# Every one of $T_q$ queries meets every one of $T_k$ keys. Here it is in loops:
+
+
+# %%
+def scores_loops(query, key, score_weight):
+    """e[b, i, j] = Σ_c v[c] tanh(query[b, i, c] + key[b, j, c])."""
+    (B, Tq, C), Tk = query.shape, key.shape[1]
+    scores = np.zeros((B, Tq, Tk))
+    for b, i, j, c in np.ndindex(B, Tq, Tk, C):
+        scores[b, i, j] += score_weight[c] * np.tanh(query[b, i, c] + key[b, j, c])
+    return scores
+
+
+# %% [markdown]
+# Write it without a loop. NumPy repeats an axis of length 1 where the other array has many, and `x[:, None]` puts in
+# such an axis.
+
+
+# %% tags=["exercise"]
+def additive_scores(query, key, score_weight):
+    """Additive attention's scores, e_ij = score_weight · tanh(query_i + key_j), of each sentence for itself.
+
+    query (B, Tq, C), key (B, Tk, C), score_weight (C,)
+    → the tuple scores (B, Tq, Tk), features (B, Tq, Tk, C), which are the tanh; float32 where the arrays are.
+    """
+    raise NotImplementedError
+
+
+# %%
+additive_scores = check(additive_scores)
+
+# %% [markdown] tags=["help"]
+# The features have four axes: sentence, query, key, and the $C$ numbers. Which of these axes does `query` lack, and
+# which does `key` lack? Give each the axis that it lacks, of length 1, and add.
+# ---
+# `query[:, :, None]` has the shape (B, Tq, 1, C) and `key[:, None]` the shape (B, 1, Tk, C). The sum over $c$ with the
+# weights $v_c$ is a product with a vector: `features @ score_weight`.
+
+# %%
+query, key = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 5, 4))
+score_weight = rng.standard_normal(4)
+scores, _ = additive_scores(query, key, score_weight)
+print(f"scores {scores.shape}: loops against arrays {error(scores, scores_loops(query, key, score_weight)):.1e}")
+
+# %% [markdown]
+# ### One step, at any distance
+#
+# With lesson 01's softmax after the scores, and the weighted mean after that, additive attention is complete. What does
+# it do for the gradient? Let the last state of the network with $s = 1$ look back at all 100, itself among them, and
+# let the gradient of length 1 arrive at this state and at its context alike. The context is $\sum_j \alpha_j m_j$. So
+# what arrives at it arrives at every state as well, at once, times the state's weight. (A little more comes through the
+# scores; it is left out here.)
+
+# %%
+states = hidden[None, 1:]  # of s = 1
+scores, _ = additive_scores(states[:, -1:], states, rng.standard_normal(WIDTH) / WIDTH**0.5)
+weights, _ = ops.softmax_forward(scores)  # (1, 1, FAR)
+context = weights @ states  # (1, 1, WIDTH)
+curves["RNN, s = 1, with attention"] = carried_back(hidden, turn, arriving + weights[0].T * arriving[-1])
+draw_distances({name: curve for name, curve in curves.items() if "s = 1" in name})
+plt.show()
+for name, curve in curves.items():
+    print(f"{name:<26} left at distance {FAR - 1}: {curve[-1] / curve[0]:.0e}")
+
+# %% [markdown]
+# It falls until the direct way is the stronger one. From there on it is flat: each of $n$ positions gets its share,
+# about $1/n$ as long as the weights are nearly equal. **The path between two positions has length one.** And it helps:
+# under "Two translators, trained", below, a small network with attention copies what larger ones without it forget.
+#
+# That leaves a question. Attention carries what is far; the recurrence must walk through every position, one after the
+# other. **What is the recurrence still for?** The title of the paper is the answer, and
+# [lesson 04](04_attention.ipynb) begins with it. Go there now, or stay for the optional parts.
+#
+# ## Back through time (optional)
+#
+# `carried_back` follows one gradient through one sentence. To train, we need the gradients of all that `rnn_forward`
+# was given, $U$ among them. Unrolled, a recurrent network is a deep one: as many layers as there are positions, all
+# with the same weights. So lesson 00 has said all that is needed. Write one step as two, and ask who uses $h_t$:
 #
 # $$ a_t = p_t + h_{t-1} U \qquad\qquad h_t = \tanh(a_t) $$
 #
-# **Two do**: whoever looks at the output $h_t$, from whom comes a gradient $\mathrm{d}h_t^{\text{out}}$, and the next
-# step, in $a_{t+1}$. Where something is used twice, its gradients add; and we go from the last position to the first,
-# because $\mathrm{d}a_{t+1}$ must be there before it can be used:
+# **Two do.** One is whoever looks at the output $h_t$, and sends a gradient $\mathrm{d}h_t^{\text{out}}$. The other is
+# the next step, which uses $h_t$ in $a_{t+1}$. Where something is used twice, its gradients add. And we go from the
+# last position to the first, because $\mathrm{d}a_{t+1}$ must be there before it can be used.
 #
-# $$ \mathrm{d}h_t = \mathrm{d}h_t^{\text{out}} + \mathrm{d}a_{t+1} U^\top
-#    \qquad\qquad \mathrm{d}a_t = \mathrm{d}h_t \odot (1 - h_t^2) \qquad\qquad \mathrm{d}p_t = \mathrm{d}a_t $$
+# ### Exercise 2 ★★☆: backpropagation through time
 #
-# ($\odot$ multiplies element by element; after the last position there is no $a_{T+1}$.) $U$ was used at every
-# position, so its gradients add too; and what is left over before the first position is for whoever gave us $h_0$:
-#
-# $$ \mathrm{d}U = \sum_{t=1}^{T} h_{t-1}^\top\, \mathrm{d}a_t \qquad\qquad \mathrm{d}h_0 = \mathrm{d}a_1 U^\top $$
-#
-# ### Exercise 1: backpropagation through time
-#
-# One loop, in reverse. (The sum for `drecurrent` needs none: it is one product over all positions of all sentences.)
+# Find on paper what $h_t$ receives from the two, what that makes of $a_t$ and $p_t$, and what is left for $U$, which
+# served every position, and for $h_0$. Then write one loop, in reverse. (The sum for `drecurrent` needs no loop: it is
+# one product over all positions of all sentences.)
 
 
 # %% tags=["exercise"]
@@ -144,7 +262,30 @@ def rnn_backward(dhidden, hidden, recurrent):
 # %%
 rnn_backward = check(rnn_backward)
 
+# %% [markdown] tags=["help"]
+# What arrives at the last state, $h_T$? Only what its onlookers send, since no state comes after it. What does it send
+# on to $h_{T-1}$, and what is added there? Keep that one vector from round to round of the loop.
+# ---
+# $\mathrm{d}h_t = \mathrm{d}h_t^{\text{out}} + \mathrm{d}a_{t+1} U^\top$, then $\mathrm{d}p_t = \mathrm{d}a_t =
+# \mathrm{d}h_t \odot (1 - h_t^2)$, with $h_t$ in `hidden[:, t + 1]`. At the end
+# $\mathrm{d}U = \sum_t h_{t-1}^\top\, \mathrm{d}a_t$ and $\mathrm{d}h_0 = \mathrm{d}a_1 U^\top$.
+
+# %% [markdown]
+# The package's layer computes the same with weights of its own. (It is given `numpy_ops`, the operations that it
+# computes with; `FlatParameters` gives its weights their place and their first values.) And the referee of lesson 00,
+# who knows no derivation, has the last word:
+
 # %%
+B, T, C = 3, 6, 4
+layer = Recurrent(numpy_ops, "tanh", C, C)
+FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64").initialize(seed=0)
+weight, bias, recurrent = layer.cell.input.weight.data, layer.cell.input.bias.data, layer.cell.recurrent.data
+
+x, first = rng.standard_normal((B, T, C)), rng.standard_normal((B, C))
+hidden = rnn_forward(x @ weight + bias, first, recurrent)  # (B, T + 1, C)
+(theirs, _), cache = layer.forward(x, (first,))  # (B, T, C): without h_0
+print(f"states     against the package {error(hidden[:, 1:], theirs):.1e}")
+
 dhidden = rng.standard_normal((B, T, C))
 dprojected, dfirst, drecurrent = rnn_backward(dhidden, hidden, recurrent)
 dx, (theirs,) = layer.backward(dhidden, None, cache)
@@ -153,11 +294,6 @@ print(f"dfirst     against the package {error(dfirst, theirs):.1e}")
 print(f"drecurrent against the package {error(drecurrent, layer.cell.recurrent.grad):.1e}")
 
 
-# %% [markdown]
-# Three versions of one derivation agree; the referee of lesson 00, who knows no derivation, has the last word:
-
-
-# %%
 def states_forward(projected, first, recurrent):
     hidden = rnn_forward(projected, first, recurrent)
     return hidden[:, 1:], (hidden, recurrent)
@@ -168,99 +304,107 @@ for name, worst in check_gradients(states_forward, lambda dout, cache: rnn_backw
     print(f"d{name:<10} against central differences {worst:.1e}")
 
 # %% [markdown]
-# ## What is left of a gradient that has come far
+# ## The LSTM: a memory that is added to, not multiplied (optional)
 #
-# Let a gradient of length 1 enter at the last state, and follow it $k$ positions back. Each step multiplies it with the
-# slopes of tanh, none above 1, and with $U^\top$, which stretches a vector by at most $s$, the largest singular value
-# of $U$:
-#
-# $$ \lVert \mathrm{d}h_{T-k} \rVert \;\le\; s^k \qquad\text{where}\qquad
-#    \mathrm{d}h_{t-1} = \left(\mathrm{d}h_t \odot (1 - h_t^2)\right) U^\top $$
-#
-# If $s < 1$ the gradient must die, exponentially in the distance. If $s > 1$ it may grow, the same way. To see nothing
-# but this effect, take for $U$ an orthogonal matrix, all of whose singular values are 1, times $s$. The bound's $s^k$
-# would then be reached exactly, were it not for the slopes:
-
-# %%
-WIDTH, FAR = 64, 100
-
-
-def gradient_at_distance(scale, seed):
-    """|dp_{T−k}| for k = 0 … FAR − 1, of a unit gradient at the last of FAR states; inputs are noise."""
-    rng = np.random.default_rng(seed)
-    orthogonal, _ = np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))
-    hidden = rnn_forward(rng.standard_normal((1, FAR, WIDTH)), np.zeros((1, WIDTH)), scale * orthogonal)
-    dhidden = np.zeros((1, FAR, WIDTH))
-    direction = rng.standard_normal(WIDTH)
-    dhidden[0, -1] = direction / np.linalg.norm(direction)
-    dprojected, _, _ = rnn_backward(dhidden, hidden, scale * orthogonal)
-    return np.linalg.norm(dprojected[0, ::-1], axis=-1)  # the last position first
-
-
-def geometric_mean(curves):
-    return np.exp(np.mean(np.log(curves), axis=0))
-
-
-scales = (1.0, 2.0, 3.0)
-curves = {scale: geometric_mean([gradient_at_distance(scale, seed) for seed in range(5)]) for scale in scales}
-for scale, curve in curves.items():
-    print(f"s = {scale:.0f}: each position multiplies the gradient by {(curve[-1] / curve[0]) ** (1 / (FAR - 1)):.2f}")
-
-# %% [markdown]
-# Even with $s = 1$, where $U$ neither stretches nor shrinks, the slopes alone kill it. One can make $U$ larger until
-# the two cancel; but they cancel for one kind of input and one set of weights, and training moves the weights. This is
-# the **vanishing gradient** and its twin, the **exploding** one (Hochreiter 1991; Bengio, Simard and Frasconi 1994).
-# Explosions can be lived with: clip the gradient's length, as every training below does. A gradient that has vanished
-# cannot be called back.
-#
-# ### The LSTM: a memory that is added to, not multiplied
-#
-# Hochreiter and Schmidhuber (1997) changed the road. Beside the state $h$ their cell carries a *memory* $c$, also of
-# $C$ numbers, and three gates between 0 and 1, computed from $x_t$ and $h_{t-1}$ by the sigmoid
-# $\sigma(z) = 1/(1 + e^{-z})$: write $i$, keep $f$ (added by Gers and others in 2000) and read $o$:
+# Hochreiter and Schmidhuber (1997) had changed the road in another way. Beside the state $h$ their cell carries a
+# *memory* $c$, also of $C$ numbers, and three gates between 0 and 1: write $i$, keep $f$ (added by Gers and others in
+# 2000) and read $o$. Each is computed from $x_t$ and $h_{t-1}$ by the sigmoid $\sigma(z) = 1/(1 + e^{-z})$:
 #
 # $$ c_t = f_t \odot c_{t-1} + i_t \odot g_t \qquad\qquad h_t = o_t \odot \tanh(c_t) $$
 #
 # with $g_t$ a tanh of the same inputs. Read the gradient off the first equation. Along the memory it is
 # $\mathrm{d}c_{t-1} = f_t \odot \mathrm{d}c_t$: **no matrix, no tanh**. Where a gate says "keep", with $f$ near 1, the
-# gradient passes untouched, and the network *learns* for what to keep the road open. (The gates also read $h_{t-1}$,
-# along which a second gradient travels as in any RNN.) The package's `LSTMCell` starts with $f$'s bias at 1:
+# gradient passes untouched, and the network *learns* for what to keep the road open. (The gates also read $h_{t-1}$;
+# along that way a second gradient travels, as in any recurrent network.) The package's `LSTMCell` starts with the bias
+# of $f$ at 1:
 
 # %%
-gate, _ = sigmoid_forward(np.array([1.0]))
+gate, _ = ops.sigmoid_forward(np.array([1.0]))
 print(f"the keep gate at its start, with nothing to read yet: {gate[0]:.2f}")
 
 
-def lstm_at_distance(seed):
-    """As gradient_at_distance, of the package's LSTM at its first weights."""
-    rng = np.random.default_rng(seed)
-    layer = Recurrent(numpy_ops, "lstm", WIDTH, WIDTH)
-    FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64").initialize(seed)
-    _, cache = layer.forward(rng.standard_normal((1, FAR, WIDTH)))
-    dout = np.zeros((1, FAR, WIDTH))
-    dout[0, -1] = rng.standard_normal(WIDTH)
-    return np.linalg.norm(layer.backward(dout, None, cache)[0][0, ::-1], axis=-1)
-
-
-lstm = geometric_mean([lstm_at_distance(seed) for seed in range(5)])
-print(f"LSTM:  each position multiplies the gradient by {(lstm[-1] / lstm[1]) ** (1 / (FAR - 2)):.2f}")
-draw_distances({"RNN, s = 3": curves[3.0], "RNN, s = 1": curves[1.0], "LSTM": lstm})
+layer = Recurrent(numpy_ops, "lstm", WIDTH, WIDTH)
+FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64").initialize(seed=0)
+_, cache = layer.forward(inputs)
+dinputs, _ = layer.backward(arriving[None], None, cache)
+lstm = curves["LSTM"] = np.linalg.norm(dinputs[0, ::-1], axis=-1)
+print(f"LSTM: each position multiplies the gradient by {(lstm[-1] / lstm[1]) ** (1 / (FAR - 2)):.2f}")
+draw_distances({name: curves[name] for name in ("RNN, s = 1", "LSTM", "RNN, s = 1, with attention")})
 plt.show()
 
 # %% [markdown]
-# A straight line in this picture is exponential decay, or growth. The LSTM's is much less steep, and its gates can
-# learn to flatten it further. But whatever travels here must pass through every position on its way.
+# The LSTM's line is much less steep, and its gates can learn to flatten it further. But what travels in it must
+# still pass through every position on its way.
 #
-# ## Two networks make a translator
+# ## Additive attention, backwards (optional)
 #
-# The encoder reads the source and leaves its last state. The decoder starts from that state, and writes. In training it
-# is given the *right* translation so far and asked for the next symbol, at all positions at once: **teacher forcing**.
-# Its input is therefore the target moved one place to the right, behind a begin mark; when it has said everything, it
-# must say the end mark.
+# ### Exercise 3 ★★☆: the scores' backward
+#
+# A score was made in two steps: $f_{ij} = \tanh(q_i + k_j)$, then $e_{ij} = f_{ij} \cdot v$. Undo them from the end.
+# Two questions to think about first: the same $v$ served every pair, so what becomes of its gradients? And $q_i$ took
+# part in the sums with *all* keys, $k_j$ in those with all queries: what is the backward of copying along an axis?
+
+
+# %% tags=["exercise"]
+def additive_scores_backward(dscores, features, score_weight):
+    """Gradients of scores = features @ score_weight with features = tanh(query_i + key_j).
+
+    dscores (B, Tq, Tk), features (B, Tq, Tk, C), score_weight (C,)
+    → the tuple dquery (B, Tq, C), dkey (B, Tk, C), dscore_weight (C,), float32 where the arrays are.
+    """
+    raise NotImplementedError
+
+
+# %%
+additive_scores_backward = check(additive_scores_backward)
+
+# %% [markdown] tags=["help"]
+# How would you do it for a single query and a single key? One number arrives, $\mathrm{d}e$; $f$ and $v$ get a vector
+# each, and tanh turns $\mathrm{d}f$ into the gradient of the sum $q + k$. Then ask which axes each array did not have.
+# ---
+# `dsum = dscores[..., None] * score_weight * (1 - features**2)` has the shape (B, Tq, Tk, C). `query` had no axis for
+# the keys: sum over it. `key` had none for the queries. `score_weight` had none for sentences, queries or keys.
+
+# %% [markdown]
+# Now all of attention. The weighted mean is a product of matrices, so its backward is that of `linear`, once for each
+# sentence; between the two lies lesson 01's softmax:
+
+
+# %%
+def attend(query, key, value, score_weight):
+    scores, features = additive_scores(query, key, score_weight)
+    weights, softmax_cache = ops.softmax_forward(scores)  # (B, Tq, Tk)
+    return weights @ value, (features, softmax_cache, weights, value, score_weight)  # (B, Tq, C), and a cache
+
+
+def attend_backward(dout, cache):
+    features, softmax_cache, weights, value, score_weight = cache
+    dvalue = weights.swapaxes(1, 2) @ dout  # out = weights @ value
+    dscores = ops.softmax_backward(dout @ value.swapaxes(1, 2), softmax_cache)
+    dquery, dkey, dscore_weight = additive_scores_backward(dscores, features, score_weight)
+    return dquery, dkey, dvalue, dscore_weight
+
+
+value = rng.standard_normal((2, 5, 4))
+arrays = {"query": query, "key": key, "value": value, "score_weight": score_weight}
+measured = check_gradients(attend, attend_backward, arrays)
+out, cache = attend(*arrays.values())
+theirs, their_cache = ops.additive_attention_forward(*arrays.values())
+print(f"out            against the package {error(out, theirs):.1e}")
+dout = rng.standard_normal(out.shape)
+ours, package = attend_backward(dout, cache), ops.additive_attention_backward(dout, their_cache)
+for name, a, b in zip(arrays, ours, package, strict=True):
+    print(f"d{name:<13} against the package {error(a, b):.1e}, against central differences {measured[name]:.1e}")
+
+# %% [markdown]
+# ## Two translators, trained (optional)
+#
+# The task: copy symbols, 3 to 12, given as numbers. A batch of them, of one length:
+
 
 # %%
 SYMBOLS, LONGEST = 10, 20
-BOS, EOS, FIRST = 1, 2, 3  # 0 would be padding; the symbols to copy are 3 … 12
+BOS, EOS, FIRST = 1, 2, 3  # begin and end; 0 would be padding
 
 
 def batch(rng, length, size=32):
@@ -270,10 +414,8 @@ def batch(rng, length, size=32):
     return np.hstack([symbols, EOS * mark]), np.hstack([BOS * mark, symbols]), np.hstack([symbols, EOS * mark])
 
 
-source, target_in, target_out = batch(np.random.default_rng(0), length=5, size=1)
-print("source           ", source[0])
-print("decoder reads    ", target_in[0])
-print("decoder must say ", target_out[0])
+for name, ids in zip(("source", "decoder reads", "must write"), batch(np.random.default_rng(0), 5, 1), strict=True):
+    print(f"{name:<14}", ids[0])
 
 # %% [markdown]
 # The model, forward and backward. Its weights, with their names, shapes and first values, are those of the package's
@@ -299,19 +441,19 @@ class Copier:
 
     def affine(self, name, x):
         """x W + b with the weights of this name."""
-        y, cache = linear_forward(x, self.weight[f"{name}.weight"], self.weight[f"{name}.bias"])
+        y, cache = ops.linear_forward(x, self.weight[f"{name}.weight"], self.weight[f"{name}.bias"])
         return y, (name, cache)
 
     def affine_backward(self, dy, cache):
         name, cache = cache
-        dx, dweight, dbias = linear_backward(dy, cache)
+        dx, dweight, dbias = ops.linear_backward(dy, cache)
         self.grad[f"{name}.weight"] += dweight
         self.grad[f"{name}.bias"] += dbias
         return dx
 
     def read(self, name, ids, first):
         """ids (B, T) through the layer `name`, "encoder" or "decoder", from the state `first` → (B, T + 1, C)."""
-        x, ids_cache = embedding_forward(ids, self.table, scale=self.table.shape[1] ** 0.5)  # (B, T, C)
+        x, ids_cache = ops.embedding_forward(ids, self.table, scale=self.table.shape[1] ** 0.5)  # (B, T, C)
         projected, input_cache = self.affine(f"{name}.input", x)
         hidden = rnn_forward(projected, first, self.weight[f"{name}.recurrent"])
         return hidden, (name, ids_cache, input_cache, hidden)
@@ -321,7 +463,7 @@ class Copier:
         name, ids_cache, input_cache, hidden = cache
         dprojected, dfirst, drecurrent = rnn_backward(dhidden, hidden, self.weight[f"{name}.recurrent"])
         self.grad[f"{name}.recurrent"] += drecurrent
-        self.dtable[...] += embedding_backward(self.affine_backward(dprojected, input_cache), ids_cache)
+        self.dtable[...] += ops.embedding_backward(self.affine_backward(dprojected, input_cache), ids_cache)
         return dfirst
 
     def look(self, hidden, states):
@@ -336,14 +478,14 @@ class Copier:
         states, encoder_cache = self.read("encoder", source, zeros)
         hidden, decoder_cache = self.read("decoder", target_in, states[:, -1])  # the last state is where it starts
         out, look_cache = self.look(hidden[:, 1:], states[:, 1:])
-        logits, logits_cache = linear_forward(out, self.table.T, None)  # (B, T, V)
-        loss, loss_cache = cross_entropy_forward(logits, target_out)
+        logits, logits_cache = ops.linear_forward(out, self.table.T, None)  # (B, T, V)
+        loss, loss_cache = ops.cross_entropy_forward(logits, target_out)
         return loss, (encoder_cache, decoder_cache, look_cache, logits_cache, loss_cache)
 
     def loss_backward(self, dloss, cache):
         encoder_cache, decoder_cache, look_cache, logits_cache, loss_cache = cache
-        dlogits = cross_entropy_backward(dloss, loss_cache)
-        dout, dtable, _ = linear_backward(dlogits, logits_cache)
+        dlogits = ops.cross_entropy_backward(dloss, loss_cache)
+        dout, dtable, _ = ops.linear_backward(dlogits, logits_cache)
         self.dtable[...] += dtable.T
         dhidden, dstates = self.look_backward(dout, look_cache)
         dstates[:, -1] += self.read_backward(dhidden, decoder_cache)  # the only way back, unless somebody looked
@@ -375,8 +517,8 @@ against_the_package(Copier("float64"))
 # ### Training it, on trust
 #
 # The update rule is Adam, with a learning rate that rises, then falls; both belong to [lesson 09](09_training.ipynb),
-# and are borrowed here. `clip_scale` shortens a gradient that has exploded. Reading out, the decoder no longer has a
-# teacher: it reads its own last symbol (the package's `decode_step`, [lesson 11](11_decoding.ipynb)).
+# and are borrowed here. `clip_scale` shortens a gradient that has exploded. When the decoder is tested, it no longer
+# has a teacher: it reads the last symbol that it wrote (the package's `decode_step`, [lesson 11](11_decoding.ipynb)).
 
 
 # %%
@@ -424,8 +566,8 @@ print("symbols copied right, by length")
 trained("RNN", Copier(), STEPS)
 
 # %% [markdown]
-# A child does better. (It even falls below chance, since much of what it writes is the end mark.) Is the cell to blame?
-# Take the package's LSTM; then let it train twice as long; then make it twice as wide:
+# A child does better. (This network even falls below chance, since much of what it writes is the end mark.) Is the cell
+# to blame? Take the package's LSTM. Then let it train twice as long. Then make it twice as wide:
 
 
 # %%
@@ -440,118 +582,25 @@ trained("LSTM, twice the steps", lstm_translator(WIDTH), 2 * STEPS, peak=0.005)
 trained("LSTM, twice the width", lstm_translator(2 * WIDTH), STEPS, peak=0.005)
 
 # %% [markdown]
-# Better, by much; and each still falls as sequences grow. All that the decoder is ever told of the source stands in one
-# state: a **bottleneck**. On paper it is wide enough:
+# Much better; and each of them still falls as sequences grow. On paper the one state is wide enough. A symbol is one of
+# ten, so it takes $\log_2 10$ bits, and a float32 has 32:
 
 # %%
 print(f"to copy {LONGEST} symbols takes {LONGEST * np.log2(SYMBOLS):.0f} bits; "
       f"a state of {WIDTH} float32 has {32 * WIDTH:,}")  # fmt: skip
 
 # %% [markdown]
-# The room is there. What is hard is to *learn* to use it: the encoder would have to write each symbol to a place of its
-# own and keep it there unharmed through all later ones, the decoder to read the places in order, and every hint of how
-# to do it comes back through the one state, thinned by the distance. More steps or a wider state move the fall to the
-# right. They do not remove it: the state's width is fixed, and the length of sentences is not.
+# The room is there. What is hard is to *learn* to use it. The encoder would have to write each symbol to a place of its
+# own and keep it there unharmed through all later ones; the decoder would have to read the places in order. And every
+# hint of how to do it comes back through the one state, thinned by the distance. More steps or a wider state move the
+# fall to the right. They do not remove it: the width of the state is fixed, and the length of sentences is not.
 #
-# ## Look back instead
-#
-# Bahdanau, Cho and Bengio (2015) removed it. Keep **all** of the encoder's states, $m_1, \dots, m_{T_k}$, the memory.
-# At each position the decoder decides how well each of them fits what it is about to write, and takes their average,
-# weighted accordingly:
-#
-# $$ e_{ij} = v \cdot \tanh(q_i + k_j) \qquad\qquad \alpha_{ij} = \frac{e^{e_{ij}}}{\sum_{j'} e^{e_{ij'}}}
-#    \qquad\qquad \text{context}_i = \sum_j \alpha_{ij}\, m_j $$
-#
-# * The **query** $q_i = h_i W_q + b_q$, $(C)$, is made from the decoder's state at position $i$ of $T_q$: what am I
-#   looking for?
-# * The **key** $k_j = m_j W_k$, $(C)$, from the encoder's state at position $j$ of $T_k$: what is there to be found?
-# * The **score** $e_{ij}$ is a small network of their sum, hence *additive* attention; its last layer is the vector
-#   $v$, $(C)$. A softmax over $j$ makes weights $\alpha_{ij}$ of the scores: positive, and 1 in sum.
-# * The **value** is what is averaged, here the state $m_j$ itself.
-#
-# First in loops, then at once. In NumPy an axis of length 1 where the other array has many is a loop that you need not
-# write:
-
-
-# %%
-def scores_loops(query, key, score_weight):
-    """e[b, i, j] = Σ_c v[c] tanh(query[b, i, c] + key[b, j, c])."""
-    (B, Tq, C), Tk = query.shape, key.shape[1]
-    scores = np.zeros((B, Tq, Tk))
-    for b, i, j, c in np.ndindex(B, Tq, Tk, C):
-        scores[b, i, j] += score_weight[c] * np.tanh(query[b, i, c] + key[b, j, c])
-    return scores
-
-
-def additive_scores(query, key, score_weight):
-    """query (B, Tq, C), key (B, Tk, C), score_weight (C,) → scores (B, Tq, Tk), and the features (B, Tq, Tk, C)."""
-    features = np.tanh(query[:, :, None] + key[:, None])  # (B, Tq, Tk, C)
-    return features @ score_weight, features
-
-
-query, key = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 5, 4))
-value, score_weight = rng.standard_normal((2, 5, 4)), rng.standard_normal(4)
-scores, features = additive_scores(query, key, score_weight)
-print(f"scores {scores.shape}: loops against arrays {error(scores, scores_loops(query, key, score_weight)):.1e}")
-
-# %% [markdown]
-# ### Exercise 2: the scores' backward
-#
-# Let $s_{ij} = q_i + k_j$ and $f_{ij} = \tanh(s_{ij})$, both $(C)$. Undo the forward from its end:
-# $e_{ij} = f_{ij} \cdot v$ gives $\mathrm{d}f_{ij}$ and a part of $\mathrm{d}v$ for each pair; tanh turns
-# $\mathrm{d}f_{ij}$ into $\mathrm{d}s_{ij}$. And $q_i$ took part in the sums with *all* keys, $k_j$ in those with all
-# queries: where the forward copied along an axis, the backward sums over it.
-
-
-# %% tags=["exercise"]
-def additive_scores_backward(dscores, features, score_weight):
-    """Gradients of scores = features @ score_weight with features = tanh(query_i + key_j).
-
-    dscores (B, Tq, Tk), features (B, Tq, Tk, C), score_weight (C,)
-    → the tuple dquery (B, Tq, C), dkey (B, Tk, C), dscore_weight (C,), float32 where the arrays are.
-    """
-    raise NotImplementedError
-
-
-# %%
-additive_scores_backward = check(additive_scores_backward)
-
-# %% [markdown]
-# With the softmax of lesson 01 after it, and the weighted average after that, this is additive attention. The average
-# is a product of matrices, whose backward is that of `linear`, once for each sentence:
-
-
-# %%
-def attend(query, key, value, score_weight):
-    scores, features = additive_scores(query, key, score_weight)
-    weights, softmax_cache = softmax_forward(scores)  # (B, Tq, Tk)
-    return weights @ value, (features, softmax_cache, weights, value, score_weight)  # (B, Tq, C)
-
-
-def attend_backward(dout, cache):
-    features, softmax_cache, weights, value, score_weight = cache
-    dvalue = weights.swapaxes(1, 2) @ dout  # out = weights @ value
-    dscores = softmax_backward(dout @ value.swapaxes(1, 2), softmax_cache)
-    dquery, dkey, dscore_weight = additive_scores_backward(dscores, features, score_weight)
-    return dquery, dkey, dvalue, dscore_weight
-
-
-arrays = {"query": query, "key": key, "value": value, "score_weight": score_weight}
-measured = check_gradients(attend, attend_backward, arrays)
-out, cache = attend(*arrays.values())
-theirs, their_cache = additive_attention_forward(*arrays.values())
-dout = rng.standard_normal(out.shape)
-ours, package = attend_backward(dout, cache), additive_attention_backward(dout, their_cache)
-print(f"out            against the package {error(out, theirs):.1e}")
-for name, a, b in zip(arrays, ours, package, strict=True):
-    print(f"d{name:<13} against the package {error(a, b):.1e}, against central differences {measured[name]:.1e}")
-
-# %% [markdown]
-# ## The same translator, looking back
+# ### The same translator, looking back
 #
 # Only `look` changes: it attends to the encoder's states, and mixes what it found, the context, with its own state.
 # Going back, `dstates` is no longer zero: **each of the encoder's states now gets a gradient from each position of the
-# decoder, in one step**, however far apart they are.
+# decoder, in one step**, however far apart they are. Query and key are linear maps of states: $q_i = h_i W_q + b_q$ of
+# the decoder's state $h_i$, and $k_j = m_j W_k$ of the encoder's state $m_j$.
 
 
 # %%
@@ -562,19 +611,19 @@ class LookingCopier(Copier):
 
     def look(self, hidden, states):
         query, query_cache = self.affine("decoder.attention.query", hidden)
-        key, key_cache = linear_forward(states, self.weight["decoder.attention.key"], None)
+        key, key_cache = ops.linear_forward(states, self.weight["decoder.attention.key"], None)
         context, cache = attend(query, key, states, self.weight["decoder.attention.score"])
         mixed, mix_cache = self.affine("decoder.combine", np.concatenate([hidden, context], axis=-1))
-        out, tanh_cache = tanh_forward(mixed)
+        out, tanh_cache = ops.tanh_forward(mixed)
         return out, (query_cache, key_cache, cache, mix_cache, tanh_cache)
 
     def look_backward(self, dout, look_cache):
         query_cache, key_cache, cache, mix_cache, tanh_cache = look_cache
-        dboth = self.affine_backward(tanh_backward(dout, tanh_cache), mix_cache)  # (B, Tq, 2C)
+        dboth = self.affine_backward(ops.tanh_backward(dout, tanh_cache), mix_cache)  # (B, Tq, 2C)
         dhidden, dcontext = np.split(dboth, 2, axis=-1)
         dquery, dkey, dvalue, dscore_weight = attend_backward(dcontext, cache)
         self.grad["decoder.attention.score"] += dscore_weight
-        dstates, dweight, _ = linear_backward(dkey, key_cache)
+        dstates, dweight, _ = ops.linear_backward(dkey, key_cache)
         self.grad["decoder.attention.key"] += dweight
         return dhidden + self.affine_backward(dquery, query_cache), dstates + dvalue  # each was used twice
 
@@ -583,10 +632,10 @@ against_the_package(LookingCopier("float64"))
 
 # %% [markdown]
 # (Bahdanau asks with the state *before* a position and feeds the answer into it, and reads the source from both ends.
-# Asking with the state after the position, as Luong, Pham and Manning did in 2015, lets all positions ask at once in
-# training. The package does that, and reads from left to right.)
+# Luong, Pham and Manning (2015) ask with the state after the position. Then all positions can ask at once in training.
+# The package does that, and reads from left to right.)
 #
-# The same task, the plain tanh cell, as many steps as the first RNN had:
+# The same task, the plain tanh cell, as many steps as the first network had:
 
 # %%
 looking = LookingCopier()
@@ -602,8 +651,9 @@ draw_copying(LENGTHS, accuracy, LONGEST, 1 / SYMBOLS)
 plt.show()
 
 # %% [markdown]
-# The weaker cell with attention beats the stronger one without it, which has more parameters and, in one of its three
-# runs, more steps too. Beyond the lengths that it was trained on (grey) it begins to lose its place, but gently.
+# The weaker cell with attention beats the stronger one without it. The LSTM has more parameters, and in one of its
+# three runs it trained for more steps too. Beyond the lengths that it was trained on (grey) even the model with
+# attention begins to lose its place, but gently.
 #
 # How does it do it? Ask for the weights $\alpha_{ij}$ while it copies a sequence that it has never seen:
 
@@ -618,50 +668,23 @@ draw_alignment(weights, source[0] - FIRST, EOS - FIRST)
 plt.show()
 
 # %% [markdown]
-# Nobody told it that position $i$ of the copy comes from position $i$ of the source. It found the **alignment** because
-# the gradient could reach the right state directly. Between two languages the line bends where the word order differs;
-# [lesson 10](10_translator.ipynb) watches that happen.
+# Nobody told it that position $i$ of the copy comes from position $i$ of the source. It found the
+# [**alignment**](glossary.md#alignment) because the gradient could reach the right state directly. Between two
+# languages the line bends where the word order differs; [lesson 10](10_translator.ipynb) watches that happen.
 #
-# And the gradient? The plain cell once more with $s = 1$, whose gradient died within a few dozen positions. Now the
-# last position also looks back, and the unit gradient enters at its state and at its context alike:
-
+# ## Common mistakes, and what they look like (optional)
+#
+# **The new axes are forgotten.** `query + key` works without them if there are as many queries as keys. Then query $i$
+# meets key $i$ alone, and every other pair is gone. The number of axes gives it away:
 
 # %%
-def looking_at_distance(seed):
-    """As gradient_at_distance with s = 1, of the last state plus what it sees when it looks back."""
-    rng = np.random.default_rng(seed)
-    recurrent, _ = np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))
-    hidden = rnn_forward(rng.standard_normal((1, FAR, WIDTH)), np.zeros((1, WIDTH)), recurrent)
-    states = hidden[:, 1:]
-    query_weight, key_weight = rng.standard_normal((2, WIDTH, WIDTH)) / WIDTH**0.5
-    score_weight = rng.standard_normal(WIDTH) / WIDTH**0.5
-    _, cache = attend(states[:, -1:] @ query_weight, states @ key_weight, states, score_weight)
-    direction = rng.standard_normal((1, 1, WIDTH))
-    direction /= np.linalg.norm(direction)
-    dquery, dkey, dvalue, _ = attend_backward(direction, cache)
-    dhidden = dvalue + dkey @ key_weight.T
-    dhidden[:, -1:] += direction + dquery @ query_weight.T
-    dprojected, _, _ = rnn_backward(dhidden, hidden, recurrent)
-    return np.linalg.norm(dprojected[0, ::-1], axis=-1)
-
-
-looked = geometric_mean([looking_at_distance(seed) for seed in range(5)])
-draw_distances({"RNN, s = 1": curves[1.0], "LSTM": lstm, "RNN, s = 1, with attention": looked})
-plt.show()
-print(f"left at distance {FAR - 1}, of what there is at distance 0:   RNN {curves[1.0][-1] / curves[1.0][0]:.0e}   "
-      f"LSTM {lstm[-1] / lstm[0]:.0e}   with attention {looked[-1] / looked[0]:.0e}")  # fmt: skip
+queries, keys = rng.standard_normal((2, 2, 5, 4))
+print("query + key:                      ", (queries + keys).shape)
+print("query[:, :, None] + key[:, None]: ", (queries[:, :, None] + keys[:, None]).shape)
 
 # %% [markdown]
-# It falls until the direct way is the stronger one, and from there on it is flat: each of the $n$ positions gets its
-# share, of the order of $1/n$ as long as the weights are near uniform. The path between two positions has length one.
-#
-# That leaves a question, which is the title of the paper. If attention carries what is far, and the recurrence must
-# walk through every position, one after the other: **what is the recurrence still for?**
-#
-# ## Common mistakes, and what they look like
-#
-# **The gradient from the future is forgotten.** Each step by itself looks right, and the shapes are. The referee sees
-# it; at the last position alone there would be nothing to see:
+# **The gradient from the future is forgotten.** Each step by itself looks right, and the shapes are right. The referee
+# sees the mistake; somebody who looks at the last position alone would not:
 
 
 # %%
@@ -677,7 +700,7 @@ except GradientError as problem:
     print(problem)
 
 # %% [markdown]
-# **The decoder is given the symbol that it is asked for**: its input was not moved. It learns to repeat its input, the
+# **The decoder is given the symbol that it is asked for**: its input was not moved. It learns to repeat its input. Its
 # loss is splendid, and without a teacher it is lost:
 
 
@@ -693,10 +716,14 @@ loss, _ = cheat.loss(*unmoved(np.random.default_rng(1), 10))
 print(f"loss {loss:.4f}; symbols copied right at length 10: {copied(cheat.package, 10):.0%}")
 
 # %% [markdown]
-# **Padding is read.** Sentences of a batch differ in length, and the shorter are padded on the right. Then `[:, -1]` is
-# the state after the padding, not that of the last word. The package carries the state past it unchanged:
+# **Padding is read.** Sentences of a batch differ in length, and the shorter ones are padded on the right. Then the
+# last state is the one after the padding, not after the last word. The package's layer carries the state past it
+# unchanged:
 
 # %%
+C = 4
+layer = Recurrent(numpy_ops, "tanh", C, C)
+FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64").initialize(seed=0)
 x = rng.standard_normal((1, 6, C))
 (_, (alone,)), _ = layer.forward(x[:, :4])  # four words
 (_, (read,)), _ = layer.forward(x)  # two of padding after them
@@ -706,15 +733,14 @@ print(f"last state, padding read: off by {error(read, alone):.2f}   padding mask
 # %% [markdown]
 # (Attention must not look at padding either: masks are a subject of the next lesson.)
 #
-# ## What changed since 2017
+# ## What changed since 2017 (optional)
 #
-# Recurrence came back without its tanh: state-space models and linear recurrences (S4, 2021; RWKV and Mamba, 2023) are
-# linear from state to state, so that a whole sequence can be computed in parallel, and how fast a gradient decays is
-# something that is designed. Copying what was read long ago is still what such models, with a state of fixed size, find
-# hard: Jelassi and others showed it in 2024 ("Repeat After Me"), with a copying task like this one.
+# Recurrence came back without its tanh. State-space models and linear recurrences (S4, 2021; RWKV and Mamba, 2023) are
+# linear from state to state. So a whole sequence can be computed in parallel, and how fast a gradient decays is a
+# matter of design. Such models have a state of fixed size, and copying what was read long ago is still hard for them:
+# Jelassi and others showed it in 2024 ("Repeat After Me"), with a copying task like this one.
 #
 # ## Where next
 #
-# [Lesson 04](04_attention.ipynb): the additive score cost a tanh for each pair of positions and each of $C$ numbers.
-# The paper takes a dot product instead, one matrix multiplication for all pairs at once, and attention becomes cheap
-# enough to be all you need.
+# The additive score took a tanh for each pair of positions and each of $C$ numbers. The paper takes a dot product
+# instead, and attention becomes cheap enough to be all you need: [lesson 04](04_attention.ipynb).

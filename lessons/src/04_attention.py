@@ -23,7 +23,6 @@ import numpy as np
 
 from course import recorded, start
 from course.lesson_04 import pictures as draw
-from course.style import BLUE, GREY, VERMILION
 from minitransformer.gradcheck import check_gradients, error
 from minitransformer.ops import attention_backward as package_attention_backward
 from minitransformer.ops import attention_forward, attention_mask, softmax_forward
@@ -45,8 +44,8 @@ print("red:   ", wavelengths[red], "nm")
 print("yellow:", wavelengths.get(yellow, "KeyError"))
 
 # %% [markdown]
-# No key equals yellow, but two are like it. So let every key answer, in proportion to how well it matches: the match is
-# a **dot product**, the proportions are its **softmax**, and the answer is the **mean** of the values, so weighted.
+# No key equals yellow, but two are like it. So let every key answer, in proportion to how well it matches. The match is
+# a **dot product**, the proportions are its **softmax**, and the answer is the **weighted mean** of the values.
 
 # %%
 keys = np.array(list(wavelengths), dtype=float)  # (3, 3): a row for each key
@@ -57,11 +56,12 @@ for sharpness in (1, 5, 20):
     print(f"sharpness {sharpness:2d}: weights of red, green, blue  {shown}   answer {weights @ values:.0f} nm")
 
 # %% [markdown]
-# Yellow lands between red and green, where the rainbow has it. Two things to take from this toy:
+# Yellow lands between red and green, where the rainbow has it. The sharpness is a factor in the query. Take two things
+# from this toy:
 #
 # * The longer the query, the sharper the choice: in the limit only the keys that match best still answer.
 # * The answer moves smoothly with the query, the keys and the values. A hard look-up is flat with jumps in it, and has
-#   no gradient to learn from. A soft one does; that is why it is soft.
+#   no gradient to learn from. A soft one has a gradient; that is why it is soft.
 #
 # ## Equation 1
 #
@@ -80,7 +80,9 @@ for sharpness in (1, 5, 20):
 #    w_{ij} = \frac{e^{s_{ij}}}{\sum_{l} e^{s_{il}}} \qquad
 #    o_i = \sum_j w_{ij}\, v_j $$
 #
-# (The $\sqrt{D}$ gets a section of its own below.) In loops:
+# Query $i$ has a score $s_{ij}$ for each key $j$. The softmax over $j$ makes weights $w_{ij}$ of its scores, and $o_i$,
+# its row of the output, is the mean of the values with these weights. (The $\sqrt{D}$ gets a section of its own below.)
+# In loops:
 
 
 # %%
@@ -98,18 +100,37 @@ def attention_loops(query, key, value):
 
 
 # %% [markdown]
-# Nothing in the loop over $i$ depends on another $i$, and nothing waits for a neighbour, as each step of the recurrence
-# in lesson 03 did. So both loops are matrix products:
+# Nothing in the loop over $i$ depends on another $i$. No query waits for another one, while each step of the recurrence
+# in lesson 03 waited for the step before.
+#
+# ### Exercise 1 ★☆☆: equation 1
+#
+# So neither loop is needed. Write equation 1 with matrix products. Sentences, and later heads, come as further axes in
+# front, $(\dots, T, D)$: `@` multiplies the last two axes and leaves the others as they are, and your function should
+# too. `softmax_forward` is lesson 01's: it takes the softmax over the last axis, and returns it with a cache.
+
+
+# %% tags=["exercise"]
+def attention(query, key, value):
+    """Equation 1, over the last two axes: softmax(query keyᵀ / √D) value. Large scores do no harm.
+
+    query (..., Tq, D), key (..., Tk, D), value (..., Tk, Dv)
+    → the tuple out (..., Tq, Dv), weights (..., Tq, Tk).
+    """
+    raise NotImplementedError
 
 
 # %%
-def attention(query, key, value):
-    """softmax(query keyᵀ / √D) value, over the last two axes: (..., Tq, D), (..., Tk, D), (..., Tk, Dv)."""
-    scores = query @ key.swapaxes(-1, -2) / math.sqrt(query.shape[-1])  # (..., Tq, Tk)
-    weights, _ = softmax_forward(scores)  # (..., Tq, Tk), each row sums to 1
-    return weights @ value, weights  # (..., Tq, Dv)
+attention = check(attention)
 
+# %% [markdown] tags=["help"]
+# The scores are a matrix with a row for each query and a column for each key. Which product of `query` and `key` has
+# this shape? And what must be true of every row of the weights?
+# ---
+# `key.swapaxes(-1, -2)` transposes the last two axes of any array; `.T` would reverse all of them. $D$ is
+# `query.shape[-1]`. Then `weights, _ = softmax_forward(scores)`, and one more product.
 
+# %%
 key, value = rng.standard_normal((7, 4)), rng.standard_normal((7, 3))
 query = 2 * key[[5, 0, 2, 2, 6]] + rng.standard_normal((5, 4))  # five queries, each somewhat like one of the keys
 out, weights = attention(query, key, value)
@@ -123,7 +144,7 @@ packaged, _ = attention_forward(query[None, None], key[None, None], value[None, 
 print(f"ours against the package:      {error(out, packaged[0, 0]):.1e}")
 
 # %% [markdown]
-# These are the seven keys and five queries, every number a little square. Follow the framed row: a query meets all
+# These are the seven keys and five queries, every number a little square. Follow the framed row: one query meets all
 # keys, its scores become weights, and the weights mix the rows of `value` into its row of `out`.
 
 # %%
@@ -133,41 +154,42 @@ plt.show()
 # %% [markdown]
 # ### Why a dot product?
 #
-# Lesson 03's additive score computes a hidden vector, through a tanh, for every pair of a query and a key. A dot
-# product needs one number for every pair, and all of them together are one matrix product, which is what processors do
-# best. For one sentence of 512 tokens, in float32:
+# Lesson 03's additive score takes a vector of $C$ numbers, through a tanh, for every pair of a query and a key. A dot
+# product takes one number for every pair, and all of them together are one matrix product, which is what processors do
+# best. For one sentence of 512 tokens, in float32 (4 bytes a number):
 
 # %%
 n, width = 512, 64
-print(f"hidden vectors of additive scores: {4 * n * n * width / 1e6:6.1f} MB")
+print(f"features of additive scores:       {4 * n * n * width / 1e6:6.1f} MB")
 print(f"dot products:                      {4 * n * n / 1e6:6.1f} MB")
 
 # %% [markdown]
-# Both grow with $n^2$, the price of letting everything look at everything. Lesson 13 measures it, lesson 16 makes the
-# memory go away.
+# Both grow with the square of the length: that is the price of letting everything look at everything. Lesson 13
+# measures it, lesson 16 makes the memory go away.
 #
 # ## Why divide by √D
 #
-# The paper's footnote 4: let the components of $q$ and $k$ be independent with mean 0 and variance 1. Each product
+# The paper's footnote 4: let the components of $q$ and $k$ be independent, with mean 0 and variance 1. Each product
 # $q_d k_d$ then has mean 0 and variance $1 \cdot 1 = 1$, and the variances of $D$ independent terms add:
 #
 # $$ \mathrm{Var}(q \cdot k) = \sum_{d=1}^{D} \mathrm{Var}(q_d k_d) = D $$
 #
-# A score is therefore of the order of $\sqrt{D}$, the query in effect $\sqrt{D}$ times too long, and our dictionary
-# is a hard one before it has learned anything. What is bad about that is in lesson 01's Jacobian of the softmax:
+# So a score is about as large as $\sqrt{D}$. The query is in effect $\sqrt{D}$ times too long, and our dictionary is a
+# hard one before it has learned anything. What is bad about that? Look at lesson 01's Jacobian of the softmax:
 #
 # $$ \frac{\partial w_j}{\partial s_l} = w_j\,(\delta_{jl} - w_l) $$
 #
-# With one weight at 1 and the others at 0 every entry of it is 0, and no gradient passes. Dividing by $\sqrt{D}$ gives
-# scores of variance 1 at any width. Measured: for each $D$, 2,000 random queries with 32 random keys each, and a
-# random gradient arriving at the weights. How much of it reaches the scores?
+# ($\delta_{jl}$ is 1 where $j = l$, and 0 elsewhere.) With one weight at 1 and the others at 0 every entry of it is 0,
+# and no gradient passes. Divided by $\sqrt{D}$, scores have variance 1 at any width. Let us measure: for each $D$,
+# 2,000 random queries with 32 random keys each, and a random gradient that arrives at the weights. How much of it
+# reaches the scores?
 
 # %%
 T, widths = 32, 2 ** np.arange(11)
 
 
 def first_step(D, scale):
-    """Of random queries and keys: the scores' variance, the weights, and the length of each query's score gradient."""
+    """The scores' variance for random queries and keys, the weights, and the length of each query's score gradient."""
     rng = np.random.default_rng(D)
     query, key = rng.standard_normal((20, 100, D)), rng.standard_normal((20, T, D))
     dweights = rng.standard_normal((20, 100, T))
@@ -185,9 +207,9 @@ draw.scaling(widths, unscaled, scaled, width=64)
 plt.show()
 
 # %% [markdown]
-# On the left the footnote's line, and the flat one that the division makes of it. In the middle, what it does to the
-# weights of one typical query, largest first. On the right, what it does to learning: the line is the median query, the
-# band holds the middle 80 % of them.
+# On the left, the footnote's line, and the flat one that the division makes of it. In the middle, the weights of one
+# typical query, largest first. On the right, the gradient: the line is the median query, and the band holds the middle
+# 80 % of them.
 
 # %%
 at = list(widths).index(512)
@@ -199,37 +221,36 @@ for name, measured in (("unscaled", unscaled[at]), ("scaled", scaled[at])):
     )
 
 # %% [markdown]
-# Look at the last two numbers. Without the scale the *mean* gradient falls far less than the median one: it is
-# not that all queries learn slowly, but that a few, whose two best keys nearly tie, get everything, and the rest get
-# nothing. A training curve shows you the mean. The next section lets you see what the rest do.
+# Look at the last two numbers of each line. Without the scale the *mean* gradient falls far less than the median one.
+# So it is not true that all queries learn slowly. A few, whose two best keys nearly tie, get everything, and the rest
+# get nothing. A training curve shows you only the mean.
 #
 # Why not divide by $D$, then, to be safe? Because scores of variance $1/D$ make all weights nearly equal: attention
 # becomes an average that ignores its query. The right scale is the one at which the softmax can still decide.
 #
 # ## The backward
 #
-# Three steps forward, so three steps back, each the undoing of a line (lesson 00: the chain rule, and the shapes
-# decide which product it is):
+# Three steps forward, so three steps back, from the last to the first:
 #
-# $$ \begin{aligned}
-# S &= QK^\top / \sqrt{D} &\qquad
-#   \mathrm{d}Q &= \mathrm{d}S\,K / \sqrt{D} \qquad \mathrm{d}K = \mathrm{d}S^\top Q / \sqrt{D} \\
-# W &= \mathrm{softmax}(S) &
-#   \mathrm{d}s_{ij} &= w_{ij}\left(\mathrm{d}w_{ij} - \textstyle\sum_l \mathrm{d}w_{il}\,w_{il}\right) \\
-# O &= WV &
-#   \mathrm{d}W &= \mathrm{d}O\,V^\top \qquad \mathrm{d}V = W^\top\,\mathrm{d}O
-# \end{aligned} $$
+# | forward | a gradient arrives | you want | you know it from |
+# |---|---|---|---|
+# | $S = QK^\top / \sqrt{D}$ | $\mathrm{d}S$ | $\mathrm{d}Q$, $\mathrm{d}K$ | lesson 00: a product of matrices |
+# | $W = \mathrm{softmax}(S)$ | $\mathrm{d}W$ | $\mathrm{d}S$ | lesson 01, once for each row |
+# | $O = WV$ | $\mathrm{d}O$ | $\mathrm{d}W$, $\mathrm{d}V$ | lesson 00: a product of matrices |
 #
-# Forward on the left, to be read downwards; backward on the right, to be read upwards: d$O$ arrives, d$V$ and d$W$
-# leave the last line, d$W$ turns into d$S$, d$S$ into d$Q$ and d$K$. Put the two lower lines together and something
-# simple appears. As $\mathrm{d}w_{il} = \mathrm{d}o_i \cdot v_l$, the sum in the middle is $\mathrm{d}o_i \cdot \sum_l
-# w_{il} v_l = \mathrm{d}o_i \cdot o_i$, and so
+# Lesson 01's line for the softmax is, in the letters of this lesson,
+#
+# $$ \mathrm{d}s_{ij} = w_{ij}\left(\mathrm{d}w_{ij} - \textstyle\sum_l \mathrm{d}w_{il}\,w_{il}\right) $$
+#
+# Put the two lower lines of the table together and something simple appears. An entry of $\mathrm{d}W$ is
+# $\mathrm{d}w_{il} = \mathrm{d}o_i \cdot v_l$. So the sum in the brackets is $\mathrm{d}o_i \cdot \sum_l w_{il} v_l$,
+# which is $\mathrm{d}o_i \cdot o_i$, and
 #
 # $$ \mathrm{d}s_{ij} = w_{ij}\;\mathrm{d}o_i \cdot (v_j - o_i) \tag{a} $$
 #
-# **A key's score rises in training if its value lies, seen from the present answer, in the direction in which the
-# answer should move**; and in proportion to the weight that it already has. A key with weight 0 learns nothing, which
-# is the last section in one factor.
+# Read it: **training raises a key's score if its value, seen from the present answer, lies in the direction in which
+# the answer should move**, and does so in proportion to the weight that the key already has. A key with weight 0 learns
+# nothing. That is the last section in one factor.
 
 # %%
 asked = rng.standard_normal((1, 2)) * 0.8  # one query, seven keys, values in the plane
@@ -241,14 +262,15 @@ draw.pulls(plane_values, shares[0], mixed[0], dmixed[0], (shares * (dshares - dm
 plt.show()
 
 # %% [markdown]
-# The answer is a weighted mean, so it can only be inside the fence of the values (their convex hull, grey). The dashed
-# line through the answer parts the values: for those on the arrow's side a step of gradient descent raises the score
-# (blue), for those behind it lowers it (red), and the more so the larger the weight, written beside each.
+# The answer (star) is a weighted mean, so it can only lie inside the fence of the values (grey). The dashed line
+# through the answer parts the values. A step of gradient descent raises the scores of those on the arrow's side (green)
+# and lowers the scores of the others (purple). It does so the more, the larger the weight, which is written beside
+# each.
 #
-# ### Exercise 1: attention's backward
+# ### Exercise 2 ★★☆: attention's backward
 #
-# The right-hand column as five lines of NumPy. Any number of leading axes may come before the last two, so transpose
-# with `swapaxes(-1, -2)`.
+# Fill in the table. The products of lesson 00 are not written out: the shapes decide which one it is. As before, any
+# number of axes may come before the last two.
 
 
 # %% tags=["exercise"]
@@ -263,6 +285,14 @@ def attention_backward(dout, query, key, value, weights):
 
 # %%
 attention_backward = check(attention_backward)
+
+# %% [markdown] tags=["help"]
+# Begin with the last line, $O = WV$. Which of the arrays at hand have the right shapes to make $\mathrm{d}V$, which is
+# $(T_k, D_v)$? Which make $\mathrm{d}W$, which is $(T_q, T_k)$? The first line of the table goes the same way.
+# ---
+# $\mathrm{d}V = W^\top\,\mathrm{d}O$ and $\mathrm{d}W = \mathrm{d}O\,V^\top$; then the softmax's line, its sum over
+# `axis=-1` with `keepdims=True`; then $\mathrm{d}Q = \mathrm{d}S\,K / \sqrt{D}$ and
+# $\mathrm{d}K = \mathrm{d}S^\top Q / \sqrt{D}$.
 
 # %% [markdown]
 # Against the package, and against central differences:
@@ -286,16 +316,16 @@ for name, mine, other in zip(measured, backward(dout, forward(query, key, value)
     print(f"d{name:<6} against the package {error(mine, other[0, 0]):.1e}   central differences {measured[name]:.1e}")
 
 # %% [markdown]
-# The package's version saves a little more: it scales the `query`, $D$ numbers a row, and not the scores, $T_k$
-# numbers a row; and it takes the softmax's sum as $\mathrm{d}o_i \cdot o_i$, as in (a). Flash attention lives off that
-# identity (lesson 16).
+# The package's version saves a little more. It scales the `query`, $D$ numbers a row, and not the scores, $T_k$ numbers
+# a row; and it takes the softmax's sum as $\mathrm{d}o_i \cdot o_i$, as in (a). Flash attention lives off that identity
+# (lesson 16).
 #
-# ### What the scale is worth
+# ### What the scale is worth (optional)
 #
-# With a backward we can train. Each of 50 queries has 32 keys of its own and must learn to fetch one given value: the
+# With a backward we can train. Each of 50 queries has 32 keys of its own and must learn to fetch one given value. The
 # loss is the squared distance from its answer to that value, and gradient descent (lesson 01) moves the query alone. It
 # is as easy as learning gets. Without the scale we have the same attention on queries that are $\sqrt{D}$ times as
-# long; so that the comparison is fair, both may choose among learning rates from one thousandth to one hundred.
+# long. To be fair, both may choose among learning rates from one thousandth to one hundred.
 
 # %%
 D, rates = 256, 10.0 ** np.arange(-3, 3)
@@ -316,36 +346,31 @@ def share_found(factor, rate, steps=50):
 found = {factor: [share_found(factor, rate) for rate in rates] for factor in (1.0, math.sqrt(D))}
 
 # %%
-figure, axes = plt.subplots(figsize=(7.2, 2.8))
-axes.semilogx(rates, found[1.0], "o-", color=BLUE, label="scores / √D")
-axes.semilogx(rates, found[math.sqrt(D)], "o-", color=VERMILION, label="scores as they are")
-axes.axhline(1 / 32, color=GREY, lw=0.8, ls=":")
-axes.text(rates[-1], 1 / 32 + 0.02, "chance", color=GREY, ha="right")
-axes.set(xlabel="learning rate", ylabel="share of queries that found their key", ylim=(0, 1.05))
-axes.set_title("The same task, the same start, 50 steps of gradient descent (D = 256)")
-axes.legend(loc="upper left")
+draw.rates(rates, found[1.0], found[math.sqrt(D)], chance=1 / 32)
 plt.show()
 for name, shares_found in (("scaled", found[1.0]), ("unscaled", found[math.sqrt(D)])):
     print(f"{name:<8} at its best rate: {max(shares_found):.0%} found")
 
 # %% [markdown]
 # The unscaled queries have made up their minds at random before the first step, and by (a) a key that has no weight
-# cannot ask for more. None of the learning rates helps. One can also say what the scale is *not*: it adds nothing that
-# the model could not express otherwise, since a factor may hide in the query. It is an initialisation and a step size,
-# written where they hold for every width.
+# cannot ask for more. No learning rate helps. Note what the scale is *not*: it adds nothing that the model could not
+# express otherwise, since a factor may hide in the query. It is an initialisation and a step size, written where they
+# hold for every width.
 #
 # ## Masks: what a query may see
 #
 # Two things must not be looked at:
 #
 # * **padding**: sentences of unequal length share a batch (lesson 02), and the empty places at their ends are no words;
-# * **the future**: in training, the decoder gets the right sentence as its input (teacher forcing, lesson 03), all of
-#   it at once. Position $i$ is to predict word $i + 1$, which lies there for the reading at position $i + 1$.
+# * **the future**: in training, the decoder gets the right sentence as its input, all of it at once (teacher forcing,
+#   lesson 03). Position $i$ must predict word $i + 1$. But word $i + 1$ is also in the input, at position $i + 1$. If
+#   position $i$ could look there, it would only have to copy.
 #
-# A mask is an array of booleans that broadcasts to the scores. In this project, everywhere, **`True` = may attend**.
-# For padding it is one row for each sentence, `key_mask` of shape $(B, T_k)$. For the future it is a triangle.
+# A [mask](glossary.md#mask) is an array of booleans that broadcasts to the scores. In this project, everywhere,
+# **`True` = may attend**. For padding it is one row for each sentence, `key_mask` of shape $(B, T_k)$. For the future
+# it is a triangle.
 #
-# ### Exercise 2: the triangle
+# ### Exercise 3 ★☆☆: the triangle
 #
 # Mind the case of fewer queries than keys. When a decoder writes word by word (lesson 11), it asks with the newest
 # position alone, and all keys so far are its past: the *last* query stands at the *last* key.
@@ -364,6 +389,13 @@ def causal_mask(num_queries, num_keys):
 # %%
 causal_mask = check(causal_mask)
 
+# %% [markdown] tags=["help"]
+# With 2 queries and 5 keys: at which positions do the two queries stand, if the last one stands at the last key? Which
+# condition on a query's position and a key's position says "not in the future"?
+# ---
+# The queries stand at `np.arange(num_keys - num_queries, num_keys)`, the keys at `np.arange(num_keys)`. Compare the two
+# with `<=`, one of them as a column, `[:, None]`, so that every query meets every key.
+
 # %%
 for shape in ((4, 4), (1, 4), (4, 2)):
     agrees = np.array_equal(causal_mask(*shape), attention_mask(*shape, causal=True, key_mask=None, window=None))
@@ -373,7 +405,7 @@ for shape in ((4, 4), (1, 4), (4, 2)):
 # %% [markdown]
 # ### Three ways to use it
 #
-# What does it mean that a query may not see a key? That the output is the same, *whatever* that key and its value are.
+# What does it mean that a query may not see a key? The output must be the same, *whatever* that key and its value are.
 # There are three places to put the mask, and each looks reasonable:
 
 
@@ -399,10 +431,10 @@ def minus_infinity(query, key, value, mask):
 
 
 # %% [markdown]
-# ### Exercise 3: perturb the future
+# ### Exercise 4 ★★☆: perturb the future (optional)
 #
-# Do not argue about which is right; test it. Replace key $j$ and value $j$ by something else, and see which rows of the
-# output move. This is a test that you can run on any model, as a black box.
+# Do not argue about which of them is right; test it. Replace key $j$ and value $j$ by something else, and see which
+# rows of the output move. You can run this test on any model, without knowing what is inside.
 
 
 # %% tags=["exercise"]
@@ -417,6 +449,18 @@ def moved_by(attend, query, key, value):
 
 # %%
 moved_by = check(moved_by)
+
+# %% [markdown] tags=["help"]
+# For one $j$: which arrays do you give to `attend` the second time, and what may have changed in them? Which rows of
+# the two outputs do you then compare, and into which row or column of the answer does the result go?
+# ---
+# In a loop over $j$: `other_key = key.copy()`, then `other_key[j] += 1`, and the value likewise. Row $i$ has moved if
+# any of its numbers has: `(np.abs(new - out) > 1e-9).any(axis=1)`. This is column $j$ of the answer.
+
+# %% [markdown]
+# ### What the test shows
+#
+# The weights of four ways above, and below them what moves what. Query $i$ may see the keys below the staircase:
 
 # %%
 length, D = 6, 8
@@ -438,16 +482,16 @@ plt.show()
 # %% [markdown]
 # Column by column:
 #
-# * **Scores × mask**: a score of 0 is not "nothing", it is $e^0 = 1$ in the sum. The future keeps a weight, more than
-#   some of the past has whose scores are negative, and its values leak.
-# * **Weights × mask**: this one looks right, the triangle is clean. But the rows no longer sum to 1, since the
-#   forbidden keys have been counted in the softmax's denominator; and through the denominator they leak. A model in
-#   training can read something of the future from the *size* of its outputs.
+# * **Scores × mask**: a score of 0 is not "nothing", it is $e^0 = 1$ in the sum. The future keeps a weight. This weight
+#   is even larger than that of a word in the past whose score is negative. So its values leak.
+# * **Weights × mask**: this one looks right, the triangle is clean. But the rows no longer sum to 1. The forbidden keys
+#   were counted in the softmax's denominator, and through the denominator they leak: in training, a model can read
+#   something of the future from the *size* of its outputs.
 # * **−∞ before the softmax**: $e^{-\infty} = 0$ in numerator and denominator. Nothing moves.
 #
-# Is a mask after the softmax saved by dividing each row by its sum? On paper it is the same thing. In floating point
-# it is not: the softmax has already subtracted the maximum *over all keys*, and next to a large forbidden score all
-# that was allowed has vanished:
+# Can a mask after the softmax be saved if we divide each row by its sum? On paper it is the same thing. In floating
+# point it is not. The softmax has already subtracted the maximum *over all keys*, and next to a large forbidden score
+# all that was allowed has vanished:
 
 # %%
 scores, may = np.array([1.0, 2.0, 900.0]), np.array([True, True, False])
@@ -457,13 +501,13 @@ print("weights × mask:", after, "with the sum", after.sum())
 print("−∞ before:     ", np.round(before, 3))
 
 # %% [markdown]
-# The backward needs no mask at all: by (a) a weight of 0 makes a gradient of 0, so what nobody may see cannot
-# learn from it either. Exercise 1 is finished.
+# The backward needs no mask at all. By (a) a weight of 0 makes a gradient of 0, so what nobody may see cannot learn
+# from it either. Your backward of exercise 2 is already the masked one.
 #
 # ## A query with nothing to see
 #
-# One case is left. The last sentence of a batch may be empty, all of it padding; a window (lesson 13) may hold nothing
-# but padding; with more queries than keys, as in the last line under exercise 2, the first ones stand before the
+# One case is left. The last sentence of a batch may be empty, all of it padding. A window (lesson 13) may hold nothing
+# but padding. With more queries than keys, as in the last line under exercise 3, the first queries stand before the
 # first key. Then the maximum of a row is $-\infty$, and $-\infty - (-\infty)$ is NaN. How far does one such row go?
 
 
@@ -483,12 +527,13 @@ for name, gradient in zip(("dquery", "dkey", "dvalue"), gradients, strict=True):
     print(f"rows of {name:<6} that are NaN:     {int(np.isnan(gradient).any(axis=1).sum())} of {length}")
 
 # %% [markdown]
-# One empty row, and after one step of training the model is NaN. What should such a query get? It asks,
-# and nobody is there: a sum over no keys is **0**, and a constant sends no gradient.
+# One empty row, and after one step of training the model is NaN. What should this query get? It asks, and nobody is
+# there: a sum over no keys is **0**, and a constant sends no gradient.
 #
-# ### Exercise 4: a softmax that knows its mask
+# ### Exercise 5 ★★☆: a softmax that knows its mask
 #
-# All of the above in one function: −∞ first, and zeros for a row that may see nothing.
+# All of the above in one function: −∞ first, and zeros for a row that may see nothing. Write the exponentials and their
+# sum yourself.
 
 
 # %% tags=["exercise"]
@@ -504,13 +549,20 @@ def masked_softmax(scores, mask):
 # %%
 masked_softmax = check(masked_softmax)
 
+# %% [markdown] tags=["help"]
+# Two steps go wrong in a row of nothing but −∞: the largest score is −∞, and the sum of the exponentials is 0. Which
+# other number could you subtract there, and which other number could you divide by, so that zeros come out?
+# ---
+# `scores = np.where(mask, scores, -np.inf)`, then `largest = scores.max(axis=-1, keepdims=True)`. Subtract
+# `np.where(np.isneginf(largest), 0, largest)`, and divide by `np.where(totals == 0, 1, totals)`.
+
 # %% [markdown]
 # The package does it in the [softmax](../minitransformer/ops/softmax.py) itself: a row of −∞ gives zeros there.
 #
 # ## The proof
 #
-# The whole of this lesson in a few lines, on a batch in which everything happens at once: a causal mask, more queries
-# than keys, and a sentence whose last keys are padding.
+# The whole of this lesson in a few lines, on a batch in which everything happens at once: a
+# [causal](glossary.md#causal) mask, more queries than keys, and a sentence whose last keys are padding.
 
 
 # %%
@@ -533,8 +585,10 @@ for name, worst in check_gradients(lambda *qkv: masked_attention_forward(*qkv, m
     print(f"d{name:<6} against central differences {worst:.1e}")
 
 # %% [markdown]
-# And against PyTorch's own attention and its autograd, in float64, for the queries that have something to see (for a
-# row without any key, what PyTorch returns has changed between versions):
+# ### Against PyTorch (optional)
+#
+# And against PyTorch's own attention and its autograd, in float64, for the queries that have something to see. (What
+# PyTorch returns for a row without any key has changed between its versions.)
 
 
 # %%
@@ -578,25 +632,25 @@ batch = rng.standard_normal((2, 3, 5, 16))
 print(".T on a batch: (2, 3, 5, 16) becomes     ", batch.T.shape)
 
 # %% [markdown]
-# * **The softmax over the wrong axis.** Now keys share out queries. The symptom is in the sums: over each row, the
-#   weights of one query, they must be 1.
-# * **Masks the other way round.** APIs disagree: PyTorch's `scaled_dot_product_attention` takes `True` as "may attend",
-#   its `MultiheadAttention` takes `True` as "hide". Look at one row.
+# * **The softmax over the wrong axis.** Now keys share out queries. The sums show it: over each row, the weights of one
+#   query, they must be 1.
+# * **Masks the other way round.** APIs disagree: in PyTorch's `scaled_dot_product_attention` `True` means "may attend",
+#   in its `MultiheadAttention` `True` means "hide". Look at one row.
 # * **The triangle off by one.** Too small, and the first position sees nothing. Too large, and each position sees the
 #   answer: a training loss close to 0 that is too good to be true, and nonsense when the model translates.
 # * **$-10^9$ for $-\infty$.** It works until a row is empty: then all scores are equal, and the query attends evenly to
 #   the padding. In float16 the number does not exist.
 # * **`.T` on a batch** reverses *all* axes. Use `swapaxes(-1, -2)`.
 # * **The corner of the triangle**, where queries and keys differ in number. PyTorch's `is_causal=True` aligns at the
-#   top left, which is not what a decoder with a cache needs; ours aligns at the bottom right.
+#   top left, which is not what a decoder with a cache needs. Ours aligns at the bottom right.
 #
 # ## What changed since 2017
 #
-# Equation 1 is still at the heart of nearly every large language model. What changed is how it is computed, without
-# ever storing the weights ([FlashAttention](https://arxiv.org/abs/2205.14135), 2022; lesson 16), and how the scores are
-# kept in range while training moves queries and keys away from independence: many models normalise both before the
-# product ([QK-norm](https://arxiv.org/abs/2010.04245), 2020), and [μP](https://arxiv.org/abs/2203.03466) divides by
-# $D$, since for vectors that have become correlated the sum of $D$ terms grows as $D$ and not as its root.
+# Equation 1 is still at the heart of nearly every large language model. How it is computed has changed: the weights are
+# never stored ([FlashAttention](https://arxiv.org/abs/2205.14135), 2022; lesson 16). And training moves queries and
+# keys away from independence, so the scores need more to stay in range. Many models normalise queries and keys before
+# the product ([QK-norm](https://arxiv.org/abs/2010.04245), 2020). [μP](https://arxiv.org/abs/2203.03466) divides by
+# $D$: for vectors that have become correlated the sum of $D$ terms grows as $D$ and not as its root.
 #
 # ## Where next
 #

@@ -12,7 +12,7 @@
 # | in the package | [`Attention`, `split_heads`, `merge_heads`](../minitransformer/layers/attention.py) |
 #
 # Attention gives each query one set of weights, and so one mean of the values. In "the old dog sleeps", *dog* may want
-# its article, its adjective and its verb. One set of weights can divide itself among the three; then their values
+# its article, its adjective and its verb. One set of weights can divide itself among the three. But then their values
 # arrive added up, and nobody can tell which was which. The paper's answer: look several times, each time with less.
 
 # %%
@@ -36,18 +36,18 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## The definition
 #
-# Where do queries, keys and values come from? Here from one sequence, $x$ of shape $(T, C)$, a row for each word,
-# $C$ the model's width (the paper's $d_{model}$): each word asks, can be asked, and has something to hand over. That is
-# **self-attention**. The three are learned linear maps of $x$. With $H$ heads, head $h$ has three maps of its own,
-# each of shape $(C, D)$:
+# Where do queries, keys and values come from? Here they come from one sequence, $x$ of shape $(T, C)$: a row for each
+# of $T$ words, and $C$ is the model's width (the paper's $d_{model}$). Each word asks, can be asked, and has something
+# to hand over. That is **self-attention**. The three are learned linear maps of $x$. With $H$
+# [heads](glossary.md#head), head $h$ has three maps of its own, $W^Q_h$, $W^K_h$ and $W^V_h$, each of shape $(C, D)$:
 #
 # $$ \mathrm{head}_h = \mathrm{Attention}\big(x W^Q_h,\; x W^K_h,\; x W^V_h\big) \qquad (T, D) $$
 #
 # $$ \mathrm{MultiHead}(x) = \big[\mathrm{head}_1, \dots, \mathrm{head}_H\big]\, W^O \qquad
 #    (T, H D)\,(H D, C) \to (T, C) $$
 #
-# The brackets put the heads side by side; $W^O$ of shape $(HD, C)$ mixes what they found. The paper takes $D = C / H$:
-# eight heads of 64 in a model of 512. As printed, head by head:
+# The brackets put the heads side by side, and $W^O$ of shape $(HD, C)$ mixes what they found. The paper takes
+# $D = C / H$: eight heads of 64 in a model of 512. As printed, head by head:
 
 
 # %%
@@ -62,7 +62,7 @@ def multi_head_loops(x, w_query, w_key, w_value, w_out):
 
 
 # %% [markdown]
-# What does it cost? Each word goes through matrices of these sizes, whatever $H$ is:
+# What does it cost to have more heads?
 
 # %%
 C, T = 512, 100
@@ -73,22 +73,23 @@ for H in (1, 2, 8, 32):
     print(f"{H:2d} heads of {D:3d}: {parameters:,} parameters, {products:,} multiplications between words")
 
 # %% [markdown]
-# Heads are free. They divide the width among them; they do not add to it. (Not quite free: there are $H$ matrices of
-# weights to keep instead of one, each $T \times T$.)
+# Nothing. Heads divide the width among them; they do not add to it. (Almost nothing: there are $H$ matrices of weights
+# to keep instead of one, each $T \times T$.)
 #
 # ## All heads in one product
 #
-# Nothing in the loop needs a loop. Put the heads' matrices side by side, as columns of one: $W^Q = [W^Q_1, \dots,
-# W^Q_H]$, of shape $(C, HD)$. Then $x W^Q$ holds the queries of all heads, side by side too: $D$ columns each, in code
-# `h*D:(h+1)*D` with `h` from 0. Put $W^Q$, $W^K$ and $W^V$ side by side once more and one product, with one matrix of
-# shape $(C, 3HD)$, projects everything. And by the rule for products of blocks, the last product is a sum:
+# No head waits for another one, so the loop is not needed. Put the heads' matrices side by side, as columns of one:
+# $W^Q = [W^Q_1, \dots, W^Q_H]$, of shape $(C, HD)$. Then $x W^Q$ holds the queries of all heads, side by side too. Each
+# head has $D$ columns, in code `h*D:(h+1)*D` with `h` from 0. Put $W^Q$, $W^K$ and $W^V$ side by side once more, and
+# one product, with one matrix of shape $(C, 3HD)$, projects everything. And the last product is a sum over heads,
+# because each head meets its own rows of $W^O$ alone:
 #
 # $$ \big[\mathrm{head}_1, \dots, \mathrm{head}_H\big] \begin{bmatrix} W^O_1 \\ \vdots \\ W^O_H \end{bmatrix}
 #    = \sum_h \mathrm{head}_h\, W^O_h
 #    = \sum_h A_h\; x \; \big(W^V_h W^O_h\big) \tag{a} $$
 #
-# with $A_h$ the $(T, T)$ weights of head $h$. So **heads do not talk to each other**; each adds its own contribution to
-# the output. What is left is block structure, and this is the picture to keep:
+# Here $A_h$ are the $(T, T)$ weights of head $h$, and $W^O_h$ are its $D$ rows of $W^O$. So **heads do not talk to each
+# other**; each adds its own contribution to the output. This is the picture to keep:
 
 # %%
 T, C, H = 5, 8, 4
@@ -105,14 +106,15 @@ draw.blocks(attention_of_heads, width=C)
 plt.show()
 
 # %% [markdown]
-# A colour is a head. Above: a head owns columns of $W^Q$, $W^K$ and $W^V$ (one of the three is drawn), its share of the
-# width between them, and rows of $W^O$. Below: seen as one matrix, the weights of all heads are **block-diagonal**, and
-# the values of the heads stand under each other; blocks that are zero cost nothing, since nobody computes them. Moving
-# the numbers from the arrangement above to the one below is all that is left to program.
+# A colour is a head, here and in all pictures of this lesson. Above: a head owns columns of $W^Q$, $W^K$ and $W^V$ (one
+# of the three is drawn), its share of the width between them, and rows of $W^O$. Below: the values of the heads stand
+# under each other, and the weights of all heads, seen as one matrix, are blocks along the diagonal. Nobody computes the
+# zeros, so they cost nothing. What is left to program is to move the numbers from the upper arrangement to the lower.
 #
-# ### Exercise 1: split
+# ### Exercise 1 ★☆☆: split
 #
-# From side by side to under each other. The package's attention wants the heads before the positions, `(B, H, T, D)`.
+# From side by side to under each other. The package's attention wants the heads before the positions, `(B, H, T, D)`,
+# where $B$ is the number of sentences.
 
 
 # %% tags=["exercise"]
@@ -124,9 +126,16 @@ def split_heads(x, num_heads):
 # %%
 split_heads = check(split_heads)
 
+# %% [markdown] tags=["help"]
+# `reshape` can cut an axis in two, or join two that are neighbours; it never changes the order of the numbers. Which
+# axis must be cut here, into which two? And which two axes must then change places?
+# ---
+# `x.reshape(B, T, num_heads, C // num_heads)` cuts the columns: all of head 0, then all of head 1. Then
+# `swapaxes(1, 2)` brings the heads before the positions.
+
 # %% [markdown]
-# There is a wrong way that gives the right shape. `reshape` never changes the order of the numbers; it reads them row
-# by row and cuts them anew. Straight to $(H, T, D)$, it cuts *positions* apart where it should cut *columns*:
+# There is a wrong way that gives the right shape. `reshape` reads the numbers row by row and cuts this one long line
+# anew. Asked for $(H, T, D)$ at once, it cuts the line into *positions* where it should cut *columns*:
 
 # %%
 B, T, H, D = 1, 4, 3, 2
@@ -142,16 +151,15 @@ draw.splits(
 plt.show()
 
 # %% [markdown]
-# Each number says at which position it stands, each colour to which head its column belongs. On the upper row a head
-# has its own colour, at positions 0 to 3. On the lower, the first head has three colours of positions 0 and 1, and
-# takes them for four positions. Nothing raises an error. The section on common
-# mistakes shows what gives it away.
+# Each number says at which position it stands, and each colour to which head its column belongs. In the upper row,
+# every head gets its own colour, at positions 0 to 3. In the lower row, head 1 gets the columns of all three heads, but
+# only those of positions 0 and 1. It will treat these four rows as if they were four positions. Nothing raises an
+# error. The section on common mistakes shows how to notice it.
 #
-# ### Exercise 2: merge, and both backwards
+# ### Exercise 2 ★☆☆: merge
 #
-# The way back, for the heads' outputs. It is also a gradient: `split_heads` only moves numbers, each to one new place,
-# so that its Jacobian is a permutation matrix $P$, and its backward is $P^\top = P^{-1}$: **move the gradients back**.
-# The backward of split is merge, and the backward of merge is split.
+# The way back, for the heads' outputs. It is also a gradient: `split_heads` only moves numbers, each to one new place.
+# So its backward **moves the gradients back**. The backward of split is merge, and the backward of merge is split.
 
 
 # %% tags=["exercise"]
@@ -163,6 +171,12 @@ def merge_heads(x):
 # %%
 merge_heads = check(merge_heads)
 
+# %% [markdown] tags=["help"]
+# Undo the two steps of `split_heads`, the last one first. `reshape` joins axes only if they are neighbours, and in the
+# right order: which two must be neighbours before it?
+# ---
+# `x.swapaxes(1, 2)` is `(B, T, H, D)` again; then `reshape(B, T, H * D)`.
+
 # %%
 x = rng.standard_normal((2, 5, 8))
 split = check_gradients(lambda x: (split_heads(x, 4), None), lambda dy, _: merge_heads(dy), {"x": x})
@@ -170,10 +184,10 @@ merge = check_gradients(lambda x: (merge_heads(x), None), lambda dy, _: split_he
 print(f"merge as split's backward {split['x']:.1e}   split as merge's backward {merge['x']:.1e}")
 
 # %% [markdown]
-# ### Exercise 3: the batch equals the loop
+# ### Exercise 3 ★★☆: the batch equals the loop
 #
-# Project, split, attend, merge, mix: five lines. `attention_forward(query, key, value, causal=...)` is lesson 04's,
-# from the package; it gives `out, cache`. As in the paper there are no biases.
+# Now the whole layer without a loop over heads. `attention_forward(query, key, value, causal=...)` is lesson 04's, from
+# the package; it gives `out, cache`. As in the paper there are no biases.
 
 
 # %% tags=["exercise"]
@@ -188,6 +202,13 @@ def self_attention(x, w_qkv, w_out, num_heads, causal=False):
 
 # %%
 self_attention = check(self_attention)
+
+# %% [markdown] tags=["help"]
+# In which order do these five things happen: attend, merge, mix with $W^O$, project, split? What is the shape after
+# each of them?
+# ---
+# `np.split(x @ w_qkv, 3, axis=-1)` gives the queries, the keys and the values of all heads, each (B, T, C). Split each
+# into heads, attend, merge what comes out, and multiply by `w_out`.
 
 # %%
 x = rng.standard_normal((2, 5, 8))
@@ -206,11 +227,11 @@ contributions = mixed @ w_out.reshape(4, 2, 8)  # (B, H, T, C): each head throug
 print(f"sum of the heads, (a) {error(contributions.sum(axis=1), batched):.1e}")
 
 # %% [markdown]
-# ### Exercise 4: its backward
+# ### Exercise 4 ★★☆: its backward
 #
-# The forward reversed, with a change of direction in each line: merge becomes split, split becomes merge, and the three
-# gradients go side by side where the three projections came from. `attention_backward(dout, cache)` gives
-# `dquery, dkey, dvalue`.
+# The forward reversed: each line of it has its own undoing, and you have written all of them. Mind the two weights:
+# they served every position of every sentence. `attention_backward(dout, cache)`, from the package, gives `dquery,
+# dkey, dvalue`.
 
 
 # %% tags=["exercise"]
@@ -225,6 +246,14 @@ def self_attention_backward(dout, x, w_qkv, w_out, num_heads, causal=False):
 
 # %%
 self_attention_backward = check(self_attention_backward)
+
+# %% [markdown] tags=["help"]
+# Write the five lines of the forward down, then go through them from the last to the first. What undoes a merge, and
+# what undoes a split? Where do the three gradients of query, key and value stand in the gradient of `x @ w_qkv`?
+# ---
+# `dmixed = split_heads(dout @ w_out.T, num_heads)`; then `attention_backward`; then merge each of the three and put
+# them side by side with `np.concatenate(..., axis=-1)`. A weight's gradient is (what came in)ᵀ @ (what arrived), over
+# all positions at once: flatten both to two axes with `reshape(-1, width)`.
 
 # %%
 arrays = {"x": x, "w_qkv": w_qkv, "w_out": w_out}
@@ -247,7 +276,8 @@ for name, ours, other in zip(arrays, mine, theirs, strict=True):
 #
 # Now the claim of the first paragraph, as an experiment. A sentence is six words in random order. Each word is a row of
 # $x$ that holds its own name, the names of two words that it wants, and a value of fourteen random numbers. The
-# output must have the value of the first wanted word in its first fourteen columns, of the second in the next:
+# output must hold the value of the first wanted word in its first fourteen columns, and of the second in the next
+# fourteen:
 
 # %%
 NAMES, WIDTH = 6, 14
@@ -285,10 +315,11 @@ def train(num_heads, steps=400, rate=0.3):
 
 # %% [markdown]
 # The number of parameters is the same for any number of heads. What can one head reach at best? Say that it gives its
-# two wanted words the weights $p$ and $1 - p$, whatever their values. What arrives is $p\,v_1 + (1-p)\,v_2$, for *both*
-# halves of the output. The best guess of $v_1$ that a linear map can make of it, when values have variance 1 and are
-# independent, leaves the error $\frac{(1-p)^2}{p^2 + (1-p)^2}$, and that of $v_2$ leaves $\frac{p^2}{p^2 + (1-p)^2}$.
-# Their mean is $\frac12$, **whatever $p$ is**: one head can serve one wish, or both half.
+# two wanted words the weights $p$ and $1 - p$. What arrives is $a = p\,v_1 + (1-p)\,v_2$, for *both* halves of the
+# output. The best linear guess of $v_1$ from it is some multiple $c\,a$. The values are independent with variance 1, so
+# its mean squared error is $(1 - cp)^2 + c^2(1-p)^2$. It is least at $c = p / (p^2 + (1-p)^2)$, and then it is
+# $(1-p)^2 / (p^2 + (1-p)^2)$. For $v_2$ it is $p^2 / (p^2 + (1-p)^2)$ in the same way. The mean of the two is
+# $\frac12$ **for every $p$**: one head can serve one wish, or both half.
 
 # %%
 with Threads(1):  # products as small as these are slower when BLAS shares them out
@@ -305,20 +336,22 @@ for num_heads, (errors, _) in trained.items():
     print(f"heads: {num_heads}   mean squared error of the last 20 steps {np.mean(errors[-20:]):.3f}")
 
 # %% [markdown]
-# One head runs into its floor and stays. It even does what the formula allows: it divides itself between the two wishes
-# (the rings). Two heads take one wish each, though nobody told them to. With four heads a head is 8 wide, too narrow
-# to carry a value of 14: it takes two of them to fetch one, and more steps to come to that.
+# One head runs into its floor and stays there. It does what the formula allows: it divides itself between the two
+# wishes (circle and square). Two heads take one wish each, though nobody told them to. With four heads a head is 8
+# wide, too narrow to carry a value of 14. So two of them must fetch one value together, and it takes more steps until
+# they do.
 #
 # ## How many heads?
 #
-# That last sentence is the price. By (a), all that head $h$ can bring is $x\,(W^V_h W^O_h)$, and all that it can see is
+# That is the price of many heads. By (a), all that head $h$ can bring is $x\,(W^V_h W^O_h)$, and all that it can see is
 #
 # $$ s_{ij} \propto x_i \,\big(W^Q_h {W^K_h}^\top\big)\, x_j^\top $$
 #
-# Both matrices in brackets are $(C, C)$, but of rank $D$ at most: a head sees the words through a slit of $D$
-# dimensions. More heads are more directions to look in, each seen less sharply. Somewhere between lies the best number;
-# the paper's table 3, rows (A), looked for it with the cost held fixed, and this project repeated that in miniature
-# ([the report](paper/paper.md)):
+# (up to the factor $1/\sqrt{D}$; $x_i$ is row $i$ of $x$). Both matrices in brackets are $(C, C)$, but all that goes
+# through them passes through $D$ numbers in the middle: a head sees the words through a slit of $D$ dimensions. More
+# heads are more directions to look in, each seen less sharply. Somewhere between lies the best number. The paper's
+# table 3, rows (A), looked for it with the cost held fixed, and this project repeated that in miniature ([the
+# report](paper/paper.md)):
 
 # %%
 findings = json.loads(Path("paper/results/table3.json").read_text(encoding="utf-8"))["findings"]
@@ -328,12 +361,14 @@ for name in ("1 head", "4 heads", "base", "16 heads", "32 heads"):
     print(f"{size['heads']:2d} heads of {size['d_k']:2d}: BLEU {score['value']:.1f} {interval}")
 
 # %% [markdown]
-# (BLEU, which lesson 11 builds, says how like the reference a translation is; more is better.) One is too few, and so
-# many that each is two wide are too many. The paper's table has the same shape.
+# (BLEU says how like the reference a translation is; more is better, and lesson 11 builds it. In brackets: its value
+# for other samples of the test sentences, in 95 % of the cases.) One head is too few, and thirty-two heads that are two
+# wide are too many. The paper's table has the same shape.
 #
-# ## A bias that never learns
+# ## A bias that never learns (optional)
 #
-# The paper has no biases in these projections. The package has them, as PyTorch does; look at their gradients:
+# The paper has no biases in these [projections](glossary.md#projection). The package has them, as PyTorch does; look at
+# their gradients:
 
 # %%
 gradient = layer.query_key_value.bias.grad
@@ -341,9 +376,9 @@ for name, part in zip(("query", "key", "value"), np.split(gradient, 3), strict=T
     print(f"bias of the {name:<6} largest gradient {np.abs(part).max():.1e}")
 
 # %% [markdown]
-# The key's is zero but for rounding, and always is. A bias $b$ adds $q_i \cdot b$ to the score of *every* key, and
-# softmax knows differences only (lesson 01). The query's bias is another matter: it adds $b \cdot k_j$, which is not
-# the same for all keys: what everybody likes to look at.
+# The key's is zero, up to rounding, and always is. A bias $b$ on the keys adds $q_i \cdot b$ to the score of *every*
+# key, and softmax knows differences only (lesson 01). The query's bias is another matter: it adds $b \cdot k_j$, which
+# is not the same for all keys. It can say what everybody likes to look at.
 #
 # ## Common mistakes, and what they look like
 
@@ -379,6 +414,15 @@ for name, split, merge in (
     ]
     print(f"{name:<17} the first word moves the outputs {moved[0]!s:<12} the last one {moved[1]}")
 
+# %% [markdown]
+# **`reshape` without `swapaxes`.** Shapes fit, and gradients check, since the backward of a wrong forward can be
+# perfectly right. Ask who moves whom, with a causal mask: the first word must move every output, the last one only its
+# own. If both sides are reshaped, each head has a piece of the sentence to itself, and the last word never hears of the
+# first. If one side is, the future leaks.
+#
+# ### Three more (optional)
+
+# %%
 by_head = w_qkv.reshape(8, 3, 4, 2).swapaxes(1, 2).reshape(8, 24)  # (C, H, 3, D): q, k, v of head 0, then of head 1, …
 apart = error(self_attention(x, by_head, w_out, 4), self_attention(x, w_qkv, w_out, 4))
 print(f"columns ordered by head, read as if by kind: error {apart:.1f}")
@@ -395,23 +439,20 @@ for name, last in (("without W^O", np.eye(8)), ("with W^O", w_out)):
     print(f"{name:<11} head 0 writes into the columns {np.flatnonzero(difference.any(axis=(0, 1)))}")
 
 # %% [markdown]
-# * **`reshape` without `swapaxes`.** Shapes fit and gradients check, since the backward of a wrong forward can be
-#   perfectly right. Ask who moves whom, with a causal mask: the first word must move every output, the last one only
-#   its own. Reshaped on both sides, each head has a piece of the sentence to itself, and the last word never hears of
-#   the first. Reshaped on one side, the future leaks.
-# * **Another order of columns.** GPT-2 stores $[Q, K, V]$, as here; GPT-NeoX interleaves them by head. Both are
-#   right, each with its own weights.
+# * **Another order of columns.** GPT-2 stores $[Q, K, V]$, as here; GPT-NeoX stores them head by head. Both are right,
+#   each with its own weights.
 # * **$\sqrt{C}$ for $\sqrt{D}$.** The scale belongs to the width that the dot product sums over, which is a head's.
-#   Lesson 04's scores would be $\sqrt H$ times too small, and all weights too even.
-# * **Forgetting $W^O$.** Without it each head writes into its own columns only, and cannot speak to the others'
-#   part of the model.
+#   With $\sqrt{C}$ all scores would be $\sqrt H$ times too small, and all weights too even.
+# * **Forgetting $W^O$.** Without it each head writes into its own columns only, and cannot speak to the others' part of
+#   the model.
 #
 # ## What changed since 2017
 #
 # Many heads turned out to be superfluous after training ([Michel et al. 2019](https://arxiv.org/abs/1905.10650),
-# [Voita et al. 2019](https://arxiv.org/abs/1905.09418); lesson 12 tries it). And the heads' keys and values, kept for
-# every word while a model writes, became a large part of its memory: so today groups of query heads share one pair
-# ([multi-query](https://arxiv.org/abs/1911.02150), [grouped-query attention](https://arxiv.org/abs/2305.13245)).
+# [Voita et al. 2019](https://arxiv.org/abs/1905.09418); lesson 12 tries it). And while a model writes, it keeps the
+# keys and values of every head for every word, which became a large part of its memory. So today query heads share keys
+# and values: all of them one pair ([multi-query](https://arxiv.org/abs/1911.02150)), or each group of them one
+# ([grouped-query attention](https://arxiv.org/abs/2305.13245)).
 #
 # ## Where next
 #

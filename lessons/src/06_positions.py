@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 06 · Positions
 #
-# **You will be able to** show that attention cannot tell a sentence from its words in a bag, tell it where they stand,
-# and find in the paper's sinusoids the rotations that let a head look "three words back".
+# **You will be able to** show that attention cannot tell a sentence from its words in a bag; tell it where the words
+# stand; and find in the paper's sinusoids the rotations with which a head can look "three words back".
 #
 # | | |
 # |---|---|
@@ -52,18 +52,21 @@ print(f"bites, in both: {error(one[0, 2], other[0, 2]):.1e}")
 print(f"dog, in both:   {error(one[0, 1], other[0, 4]):.1e}")
 
 # %% [markdown]
-# No difference but rounding: after this layer, and after any number of such layers, nobody can say who bit whom. It has
-# to be so. Let $P$ be a permutation matrix, so that $PX$ is $X$ with its rows in another order. Then
+# The same, up to rounding. After this layer, and after any number of such layers, nobody can say who bit whom. It has
+# to be so. Let $P$ be a *permutation matrix*: one 1 in each row and in each column, all else 0. $PX$ is $X$ with its
+# rows in another order, and $P^\top$ puts them back: $P^\top P$ is the identity. Now give attention's $Q$, $K$ and $V$
+# in that other order (the $\sqrt{D}$ is left out, since it changes nothing here):
 #
 # $$ \mathrm{softmax}\big(PQ\,(PK)^\top\big)\,PV = P\;\mathrm{softmax}\big(QK^\top\big)\,P^\top P\,V
 #    = P\;\mathrm{softmax}\big(QK^\top\big)\,V $$
 #
-# since the softmax of each row does not care how its entries are ordered, and $P^\top P = 1$. Shuffle what goes in, and
-# what comes out is shuffled the same way, and not otherwise changed: attention is **permutation-equivariant**. The
-# recurrence of lesson 03 knew the order because it read in order. Attention does not read, it looks.
+# The first step holds because the softmax of each row does not care how its entries are ordered. So if you shuffle what
+# goes in, what comes out is shuffled in the same way, and is otherwise the same. This is called
+# **permutation-equivariant**. The recurrence of lesson 03 knew the order because it read in order. Attention does not
+# read, it looks.
 #
 # (One thing does know the order: a causal mask. The first word sees one word, the second two. Decoders can make do
-# with that, [it turned out](https://arxiv.org/abs/2203.16634); an encoder, which has no such mask, has nothing.)
+# with that, [it turned out](https://arxiv.org/abs/2203.16634). An encoder has no such mask, and knows nothing.)
 #
 # ## What to add
 #
@@ -73,21 +76,24 @@ print(f"dog, in both:   {error(one[0, 1], other[0, 4]):.1e}")
 # * **The position itself**, 0, 1, 2, …: unbounded. At position 500 it drowns the word.
 # * **The position divided by the length**: bounded, but one step is now a different step in every sentence.
 # * **One-hot**: as wide as the longest sentence, and every two positions are equally unlike, neighbours or not. (A
-#   learned matrix behind it mends that: the end of this lesson.)
+#   learned matrix behind it mends that; it is the optional part of this lesson.)
 # * **Binary**: bounded, and sixteen bits are enough for any sentence. The last bit flips at each step, the one before
-#   it at every second step, and so on. But it jumps: from 7 (`0111`) to 8 (`1000`) every bit changes, from 8 to 9 one.
+#   it at every second step, and so on. But it jumps: from 7 (`0111`) to 8 (`1000`) every bit changes, from 8 to 9 only
+#   one.
 #
-# Now make the last one smooth: instead of bits that flip, hands that turn, the first one fast and each next one slower.
-# Like a clock, whose hour hand keeps what the second hand forgets. That is the paper's encoding:
+# Now make the last idea smooth. Instead of bits that flip, take hands that turn, as on a clock: the first hand is fast,
+# and each next one is slower. What the second hand forgets, the hour hand keeps. That is the paper's encoding:
 #
 # $$ PE(pos, 2i) = \sin(pos \cdot \omega_i), \qquad PE(pos, 2i + 1) = \cos(pos \cdot \omega_i), \qquad
 #    \omega_i = 10000^{-2i/C} $$
 #
-# Here $pos$ is the position, from 0, $C$ is the model's width ($d_{model}$, even), and $i$ from 0 to $C/2 - 1$ numbers
-# the *pairs* of columns. A pair is the tip of a hand on a dial: its sine and its cosine. The first turns by 1 radian a
-# word, the last by about a ten-thousandth.
+# Here $pos$ is the position, from 0; $C$ is the model's width ($d_{model}$, even); $i$, from 0 to $C/2 - 1$, numbers
+# the *pairs* of columns; and $\omega_i$ is how far the hand of pair $i$ turns with each word, in radians. A pair is the
+# tip of its hand: its sine and its cosine. The first hand turns by 1 radian a word, the last by about a ten-thousandth.
 #
-# ### Exercise 1: the table
+# ### Exercise 1 ★☆☆: the table
+#
+# No loop is needed: a column of positions times a row of frequencies is all angles at once.
 
 
 # %% tags=["exercise"]
@@ -101,6 +107,13 @@ def sinusoids(num_positions, d_model):
 
 # %%
 sinusoids = check(sinusoids)
+
+# %% [markdown] tags=["help"]
+# How many different frequencies are there? Which columns get the sine of an angle, and which get the cosine of the same
+# angle?
+# ---
+# `frequencies = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)`, since `np.arange(0, d_model, 2)` holds all $2i$. The
+# even columns of an array are `table[:, 0::2]`, the odd ones `table[:, 1::2]`.
 
 # %%
 packaged = SinusoidalPositions(numpy_ops, max_length=100, d_model=64, dtype="float64")
@@ -118,12 +131,12 @@ draw.tables(bits, table)
 plt.show()
 
 # %% [markdown]
-# Both tables flicker on the left and hardly move on the right. But the steps of the sinusoids are all of the same
-# length. That is no accident.
+# Both tables flicker on the left and hardly move on the right. (Green is positive, purple negative.) But the steps of
+# the sinusoids all have the same length. That is no accident.
 #
 # ## Every position is as loud as every other
 #
-# ### Exercise 2: predict
+# ### Exercise 2 ★☆☆: predict
 #
 # $\sin^2 + \cos^2 = 1$, for each pair. So how long is the vector of a position?
 
@@ -137,6 +150,12 @@ def encoding_length(d_model):
 # %%
 encoding_length = check(encoding_length)
 
+# %% [markdown] tags=["help"]
+# The squared length of a vector is the sum of the squares of its numbers. Add them pair by pair: what does one pair
+# give, and how many pairs are there?
+# ---
+# Each of the $C/2$ pairs adds $\sin^2 + \cos^2 = 1$ to the squared length. The length is the root of the sum.
+
 # %%
 wide = sinusoids(200, 512)
 pairs = (wide**2).reshape(200, 256, 2).sum(axis=-1)  # (200, 256)
@@ -145,9 +164,10 @@ lengths = np.linalg.norm(wide, axis=1)
 print(f"lengths: {lengths.min():.2f} to {lengths.max():.2f}, predicted {encoding_length(512):.2f}")
 
 # %% [markdown]
-# How loud should they be beside the words? The package, as the paper (§3.4), multiplies a word's vector by $\sqrt{C}$
-# before it adds the position. Its table starts with entries of variance $1/C$ (the same table serves at the output,
-# where that is the right size; lesson 08), so the words would otherwise be drowned:
+# How loud should they be beside the words? The package does as the paper (§3.4): it multiplies a word's vector by
+# $\sqrt{C}$ before it adds the position. The words' table starts with entries of variance $1/C$, because the same table
+# serves at the output, where that is the right size (lesson 08). Without the factor the positions would drown the
+# words:
 
 # %%
 embedding = rng.standard_normal((1000, 512)) / math.sqrt(512)
@@ -158,13 +178,14 @@ for name, factor in (("as they are", 1), ("times √C", math.sqrt(512))):
 # %% [markdown]
 # ## Their dot products know the distance, and nothing else
 #
-# Attention compares by dot products. So compare two positions $p$ and $q$:
+# Attention compares by dot products. So compare two positions $p$ and $q$. The last step is a theorem about the cosine,
+# $\cos(a - b) = \sin a \sin b + \cos a \cos b$:
 #
 # $$ PE_p \cdot PE_q = \sum_i \big(\sin p\omega_i \sin q\omega_i + \cos p\omega_i \cos q\omega_i\big)
 #    = \sum_i \cos\big((p - q)\,\omega_i\big) $$
 #
-# $p$ and $q$ are gone, only $p - q$ is left. (That is also why all steps have the same length: $|PE_p - PE_q|^2 = C - 2
-# \sum_i \cos((p-q)\omega_i)$.)
+# $p$ and $q$ are gone, only $p - q$ is left. (That is also why all steps have the same length. The squared distance of
+# two positions is $|PE_p|^2 + |PE_q|^2 - 2\,PE_p \cdot PE_q$, and nothing in it depends on where they stand.)
 
 # %% tags=["picture"]
 positions = sinusoids(128, 128)
@@ -181,29 +202,33 @@ print(f"the first offset at which the product is below half of its maximum: {hal
 
 # %% [markdown]
 # On the left the same stripe moves down the diagonal: every position sees its surroundings in the same way, wherever it
-# stands. On the right three rows of that matrix, each drawn from its own position: three curves, of which one can see
-# only one. Near positions are alike, far ones on the whole less so, since hands of many speeds agree only near zero
-# (the slowest hardly turn at all, so the product does not fall to 0); and it is symmetric, so it cannot tell *before*
+# stands. On the right three rows of that matrix, each drawn from its own position: they lie on each other. Near
+# positions are alike. Far ones are on the whole less so, since hands of many speeds agree only near zero; but the
+# slowest hardly turn at all, so the product does not fall to 0. And the curve is symmetric, so it cannot tell *before*
 # from *after*. Something else can.
 #
 # ## An offset is a rotation
 #
 # Let every hand turn on for $k$ more words. The hand of pair $i$ turns by $k\omega_i$, **wherever it was**:
-#
-# $$ \begin{pmatrix} \sin (p+k)\omega & \cos (p+k)\omega \end{pmatrix}
-#    = \begin{pmatrix} \sin p\omega & \cos p\omega \end{pmatrix}
-#      \begin{pmatrix} \cos k\omega & -\sin k\omega \\ \sin k\omega & \cos k\omega \end{pmatrix} $$
-#
-# which are the two addition theorems, $\sin(a + b) = \sin a \cos b + \cos a \sin b$ and $\cos(a + b) = \cos a \cos b -
-# \sin a \sin b$. All pairs together: $PE_{p+k} = PE_p\,M_k$, with a matrix $M_k$ of shape $(C, C)$ that has one such
-# block for each pair on its diagonal, and does not depend on $p$.
 
 # %%
 draw.dials(sinusoids(40, 16), starts=(0, 4), offset=2)
 plt.show()
 
 # %% [markdown]
-# ### Exercise 3: find the rotation
+# The two addition theorems say what becomes of the pair:
+#
+# $$ \sin(a + b) = \sin a \cos b + \cos a \sin b \qquad\qquad \cos(a + b) = \cos a \cos b - \sin a \sin b $$
+#
+# With $a = p\omega_i$ and $b = k\omega_i$: the new sine and the new cosine are each a sum of the old sine and the old
+# cosine, with factors that know $k$ but not $p$. So there is a matrix $M_k$ of shape $(C, C)$ with
+#
+# $$ PE_{p+k} = PE_p\,M_k \qquad \text{for every } p $$
+#
+# ### Exercise 3 ★★☆: find the rotation
+#
+# Which matrix? Each pair needs a block of 2 × 2 of its own, on the diagonal. Mind that $PE_p$ is a row, and stands on
+# the left.
 
 
 # %% tags=["exercise"]
@@ -218,6 +243,14 @@ def rotation(offset, d_model):
 # %%
 rotation = check(rotation)
 
+# %% [markdown] tags=["help"]
+# A row times a matrix: the first column of the block makes the new sine, the second the new cosine. Which two numbers
+# must stand in the first column, so that (old sine, old cosine) times it is $\sin a \cos b + \cos a \sin b$?
+# ---
+# The block of pair $i$ is $\begin{pmatrix} \cos k\omega_i & -\sin k\omega_i \\ \sin k\omega_i & \cos k\omega_i
+# \end{pmatrix}$. With `sines = np.arange(0, d_model, 2)` and `cosines = sines + 1`, `M[cosines, sines] = ...` sets one
+# corner of all blocks at once.
+
 # %%
 table, M = sinusoids(100, 64), rotation(7, 64)
 print(f"PE[pos] M₇ against PE[pos + 7]: {error(table[:-7] @ M, table[7:]):.1e}")
@@ -229,9 +262,9 @@ print(f"lengths are kept, M Mᵀ = 1:     {error(M @ M.T, np.eye(64)):.1e}")
 # ### A head that looks three words back
 #
 # This is what the paper means when it hopes that its encoding "would allow the model to easily learn to attend by
-# relative positions". Queries and keys are linear maps of what comes in. So take $W^K = 1$ and $W^Q = M_{-3}$: each
-# query is the vector of the position three before, and the key that is most like it is that position's own. No
-# training, no table of offsets, one matrix for all positions:
+# relative positions". Queries and keys are linear maps of what comes in. So let $W^K$ be the identity, and let $W^Q$ be
+# $M_{-3}$. Each query is then the vector of the position three before, and the key that is most like it is that
+# position's own. No training, no table of offsets, one matrix for all positions:
 
 # %%
 T, C, sharpness = 24, 64, 16.0  # the sharpness is a factor in W^Q
@@ -250,16 +283,17 @@ for offset, weights in maps.items():
 
 # %% [markdown]
 # (Where nothing stands three words back, the softmax settles for what is most like it.) Lesson 12 looks for such a head
-# in a trained model. There, words and positions share the vectors, a query also meets the words of the key, and both
-# have their part in the score; to keep them apart is what the projections learn.
+# in a trained model. There, words and positions share the vectors: a query also meets the words of the keys, and both
+# have their part in the score. The projections must learn to keep them apart.
 #
-# ## Or let it learn them
+# ## Or let it learn them (optional)
 #
-# The other way is a table of one learned row for each position, added in the same manner: `LearnedPositions`. Its
-# gradient could not be simpler. The output is $x + \mathrm{table}$, so the gradient goes to both as it is; and
-# as every sentence of the batch used the same row, their gradients add.
+# The other way is a table with one learned row for each position, added in the same manner: `LearnedPositions`. The
+# output is $x + \mathrm{table}$. Every sentence of a batch uses the same rows.
 #
-# ### Exercise 4: a table's gradient
+# ### Exercise 4 ★☆☆: a table's gradient
+#
+# A row of the table was used by every sentence that is long enough. What does it receive?
 
 
 # %% tags=["exercise"]
@@ -273,6 +307,12 @@ def learned_positions_backward(dout, max_length):
 
 # %%
 learned_positions_backward = check(learned_positions_backward)
+
+# %% [markdown] tags=["help"]
+# Where something is used several times, its gradients add (lesson 00). Over which axis of `dout`, then? And what do the
+# rows get that no sentence was long enough to use?
+# ---
+# Begin with zeros of the table's shape, (max_length, C), and put `dout.sum(axis=0)` into the first $T$ rows.
 
 # %%
 x, table = rng.standard_normal((3, 5, 4)), rng.standard_normal((8, 4))
@@ -291,7 +331,7 @@ print("rows without any gradient:", np.flatnonzero(~learned.table.grad.any(axis=
 
 # %% [markdown]
 # The last line is the weakness of the table: positions that no training sentence reached stay as they were drawn, and
-# there is no row at all beyond its end. The sinusoids go on for ever, and the paper hoped that they "may allow the
+# beyond its end there is no row at all. The sinusoids go on for ever, and the paper hoped that they "may allow the
 # model to extrapolate to sequence lengths longer than the ones encountered during training". Do they? This project
 # trained both in miniature, on short sentences only ([the report](paper/paper.md)):
 
@@ -303,9 +343,9 @@ for name, scores in findings["scores"].items():
     print(f"{name:<11} BLEU {short:.1f} up to {longest} tokens, {long:.1f} from {least} tokens")
 
 # %% [markdown]
-# (BLEU, from lesson 11: more is better.) On lengths that were seen the one is as good as the other, as far as so small
-# a test can tell, and as in the paper's table 3, row (E). On longer ones both fail. A vector that can be computed for
-# position 30 is not yet one that the layers above have learned to read.
+# (BLEU, from lesson 11: more is better.) On lengths that were seen, the one is as good as the other, as far as so small
+# a test can tell; the paper's table 3, row (E), says the same. On longer ones both fail. A vector for position 30 can
+# be computed, but the layers above have never learned to read it.
 #
 # ## Common mistakes, and what they look like
 
@@ -337,20 +377,20 @@ print(f"three places of padding before the sentence: off by {error(padded[:, 3:]
 # %% [markdown]
 # * **Angles in float32.** The table is right at the start and drifts at late positions. Compute it once, in float64
 #   (the package does it in Python's own floats), and round the result.
-# * **Halves instead of pairs.** Some implementations, the authors' own
-#   [tensor2tensor](https://github.com/tensorflow/tensor2tensor) among them, put all sines before all cosines. It is as
-#   good, since the columns are only in another order, as long as nobody mixes the two: weights trained with one do not
-#   fit the other.
+# * **Halves instead of pairs.** Some implementations put all sines before all cosines, the authors' own
+#   [tensor2tensor](https://github.com/tensorflow/tensor2tensor) among them. The columns are only in another order, so
+#   this is as good, as long as nobody mixes the two: weights trained with one do not fit the other.
 # * **Positions that start again.** A decoder with a cache sees one word at a time and must be told which it is.
 # * **Padding on the left** moves the sentence. Pad on the right, or count from the first real word.
 #
 # ## What changed since 2017
 #
 # Positions moved from the input into the attention. [Shaw et al. 2018](https://arxiv.org/abs/1803.02155) learn a vector
-# for each offset, [ALiBi](https://arxiv.org/abs/2108.12409) lowers a score with the distance, and most of today's
-# language models use [RoPE](https://arxiv.org/abs/2104.09864), which is your `rotation`: turn the query at $i$ by $M_i$
-# and the key at $j$ by $M_j$, add nothing to the words, and the score $q M_i (k M_j)^\top = q\,M_{i-j}\,k^\top$ depends
-# on the offset alone. Not only for positions, as above, but for any $q$ and $k$:
+# for each offset. [ALiBi](https://arxiv.org/abs/2108.12409) lowers a score with the distance. Most of today's language
+# models use [RoPE](https://arxiv.org/abs/2104.09864), which is your `rotation`. It adds nothing to the words. It turns
+# the query at $i$ by $M_i$ and the key at $j$ by $M_j$, and as a transposed rotation turns back, the score is
+# $q M_i (k M_j)^\top = q\,M_i M_j^\top k^\top = q\,M_{i-j}\,k^\top$. It depends on the offset alone, and not only for
+# vectors of positions, as above, but for any $q$ and $k$:
 
 # %%
 q, k = rng.standard_normal((2, 64))
@@ -359,7 +399,7 @@ for (i, j), score in scores.items():
     print(f"query at {i:2d}, key at {j:2d}: {score:8.4f}")
 
 # %% [markdown]
-# The same score at the same offset; and another at the opposite one, so it can tell before from after.
+# The same score at the same offset, and another score at the opposite one: so it can tell before from after.
 #
 # ## Where next
 #

@@ -11,12 +11,13 @@
 # | in the paper | §3.1 (Add & Norm), §3.3 and eq. 2 (feed-forward), §5.4 (residual dropout) |
 # | in the package | [`layernorm`](../minitransformer/ops/layernorm.py), [dropout](../minitransformer/ops/dropout.py) |
 #
-# Attention moves information between positions. Everything else in a layer serves to let it do so again and again, many
-# layers deep. The paper says it in one line of §3.1, to which §5.4 adds the dropout:
+# Attention moves information between positions. The other parts of a layer let it do so again and again, many layers
+# deep. The paper says it in one line of §3.1, to which §5.4 adds the dropout:
 #
 # $$ \mathrm{LayerNorm}\big(x + \mathrm{Dropout}(\mathrm{Sublayer}(x))\big) $$
 #
-# where the sub-layer is attention or the feed-forward network. We take the line apart from the inside.
+# The sub-layer is attention or the feed-forward network. We take the line apart, from the inside out: the feed-forward
+# network, the sum, the norm, the dropout. Then we put it together.
 
 # %%
 import matplotlib.pyplot as plt
@@ -33,11 +34,7 @@ from minitransformer.ops import (
     attention_forward,
     dropout_key,
     dropout_mask,
-    linear_backward,
-    linear_forward,
     numpy_ops,
-    relu_backward,
-    relu_forward,
 )
 from minitransformer.ops import dropout_backward as package_dropout_backward
 from minitransformer.ops import dropout_forward as package_dropout_forward
@@ -52,12 +49,14 @@ rng = np.random.default_rng(0)
 #
 # $$ \mathrm{FFN}(x) = \max(0,\; x W_1 + b_1)\, W_2 + b_2 $$
 #
-# with $x$ of shape $(T, C)$, $W_1$ of $(C, F)$, $W_2$ of $(F, C)$; the paper's base model has $C = 512$ and $F = 2048$.
-# Read it column by column and row by row: column $f$ of $W_1$ asks a position one question, the relu keeps the answer
-# if it is positive, and that much of row $f$ of $W_2$ is added to the output. A position gets a weighted sum of those
-# of the $F$ rows whose question it answers with yes.
+# $x$ has shape $(T, C)$: $T$ positions of $C$ channels each. $W_1$ has shape $(C, F)$ and $W_2$ has $(F, C)$; the
+# biases $b_1$ and $b_2$ have shapes $(F,)$ and $(C,)$. The paper's base model has $C = 512$ and $F = 2048$.
 #
-# The same matrices serve every position, and no position sees another. In loops that is plain to see:
+# Read it as $F$ questions. Column $f$ of $W_1$ asks a position one question. The relu, $\max(0, \cdot)$, keeps the
+# answer if it is positive. Then that much of row $f$ of $W_2$ is added to the output. So the output of a position is a
+# weighted sum of those rows whose question it answers with yes.
+#
+# The same matrices serve every position, and no position sees another. In loops this is plain to see:
 
 
 # %%
@@ -73,21 +72,50 @@ def feed_forward_loops(x, weight1, bias1, weight2, bias2):
     return y
 
 
+# %% [markdown]
+# ### Exercise 1 ★☆☆: the feed-forward network
+#
+# Write it without loops: two products serve all positions at once. Return also what a backward needs. Think what that
+# is before you read the contract: which of the numbers on the way does the chain rule ask for again?
+
+
+# %% tags=["exercise"]
 def feed_forward_forward(x, weight1, bias1, weight2, bias2):
-    """The same with two products for all positions at once."""
-    hidden, cache1 = linear_forward(x, weight1, bias1)  # (T, F)
-    active, relu_cache = relu_forward(hidden)
-    y, cache2 = linear_forward(active, weight2, bias2)  # (T, C)
-    return y, (cache1, relu_cache, cache2)
+    """Equation 2: max(0, x W₁ + b₁) W₂ + b₂, for every position at once.
+
+    x (T, C), weight1 (C, F), bias1 (F,), weight2 (F, C), bias2 (C,) → the tuple y (T, C), cache.
+    cache is the tuple (x, active, weight1, weight2), with active (T, F) what the relu lets through.
+    """
+    raise NotImplementedError
 
 
+# %%
+feed_forward_forward = check(feed_forward_forward)
+
+# %% [markdown] tags=["help"]
+# The loop over $t$ does the same for every row of $x$. Which operation of lesson 00 does the same for every row? And
+# what do the two loops compute before they look at the sign, seen as one array of shape $(T, F)$?
+#
+# ---
+#
+# `hidden = x @ weight1 + bias1` has shape $(T, F)$, and `active = np.maximum(0, hidden)`. The output needs one more
+# product and one more bias. The backward needs `active` twice: for the gradient of `weight2`, and to see where the relu
+# was open.
+
+# %% [markdown]
+# The backward is two linear maps of lesson 00 with the relu between them. Where `active` is 0 the relu was shut, and no
+# gradient comes through:
+
+
+# %%
 def feed_forward_backward(dy, cache):
-    """The forward, read from its end."""
-    cache1, relu_cache, cache2 = cache
-    dactive, dweight2, dbias2 = linear_backward(dy, cache2)
-    dhidden = relu_backward(dactive, relu_cache)
-    dx, dweight1, dbias1 = linear_backward(dhidden, cache1)
-    return dx, dweight1, dbias1, dweight2, dbias2
+    """The forward, read from its end: the gradients of x, weight1, bias1, weight2, bias2."""
+    x, active, weight1, weight2 = cache
+    dweight2, dbias2 = active.T @ dy, dy.sum(axis=0)  # y = active @ weight2 + bias2
+    dactive = dy @ weight2.T
+    dhidden = dactive * (active > 0)  # active = max(0, hidden)
+    dweight1, dbias1 = x.T @ dhidden, dhidden.sum(axis=0)  # hidden = x @ weight1 + bias1
+    return dhidden @ weight1.T, dweight1, dbias1, dweight2, dbias2
 
 
 T, C, F = 8, 16, 64
@@ -104,8 +132,8 @@ for name, worst in check_gradients(feed_forward_forward, feed_forward_backward, 
     print(f"d{name:<8} against central differences {worst:.1e}")
 
 # %% [markdown]
-# The package keeps the weights in a layer, [`FeedForward`](../minitransformer/layers/feed_forward.py), which owns its
-# parameters and calls these ops (lesson 08 says how layers are made). Given our weights it must give our output:
+# The package keeps the weights in a layer, [`FeedForward`](../minitransformer/layers/feed_forward.py). It owns its
+# parameters and calls operations like ours. With our weights it must give our output:
 
 # %%
 layer = FeedForward(numpy_ops, C, FeedForwardConfig(d_ff=F))
@@ -117,9 +145,10 @@ print(f"ours against the package's layer: {error(y, layer.forward(x)[0]):.1e}")
 # %% [markdown]
 # ### Who talks to whom
 #
-# Feed d$y$ in at one position $t$ only, and see at which positions d$x$ is not zero. Attention fills the square: every
-# output depends on every input. The feed-forward network stays on the diagonal. The two share the work: attention mixes
-# positions, the feed-forward network mixes channels.
+# Which inputs does an output depend on? Feed d$y$ in at one position $t$ only, and see at which positions d$x$ is not
+# zero. Attention fills the square: every output depends on every input. The [feed-forward
+# network](glossary.md#feed-forward-network) stays on the diagonal. The two share the work: attention mixes positions,
+# the feed-forward network mixes channels.
 
 
 # %%
@@ -161,8 +190,8 @@ print(f"feed-forward, largest gradient off the diagonal: {off.max():.0f}")
 print(f"self-attention, smallest off the diagonal: {reached['self-attention'][~np.eye(T, dtype=bool)].min():.1e}")
 
 # %% [markdown]
-# In numbers of weights the feed-forward network is the larger part of an encoder layer. Attention has four matrices of
-# $C \times C$, the network two of $C \times F$:
+# Most of the weights of an encoder layer are in the feed-forward network. Attention has four matrices of
+# $C \times C$, the network has two of $C \times F$:
 
 # %%
 base_C, base_F = 512, 2048
@@ -172,33 +201,33 @@ print(f"base model, per encoder layer: attention {attention_weights:,} weights, 
 # %% [markdown]
 # ## The residual connection: a highway
 #
-# Stack many sub-layers $f_1, \dots, f_L$, each on the output of the one before, and the gradient has to pass every one
-# of them on its way back. Each multiplies it by its Jacobian, transposed. If they shrink it a little, what arrives
-# after many is nothing.
+# Stack many sub-layers $f_1, \dots, f_L$, each on the output of the one before. On its way back the gradient has to
+# pass all of them. Each multiplies it by its Jacobian, transposed (lesson 00). If each one shrinks it a little, nothing
+# is left after many.
 #
-# So do not replace $x$, add to it:
+# So do not replace $x$. Add to it:
 #
 # $$ x_l = x_{l-1} + f_l(x_{l-1}) \qquad\Longrightarrow\qquad
 #    \mathrm{d}x_{l-1} = \mathrm{d}x_l + J_l^\top \mathrm{d}x_l = (I + J_l^\top)\,\mathrm{d}x_l $$
 #
-# with $J_l$ the Jacobian of $f_l$. In code it is `dx = dy + sublayer_backward(dy)`: $x$ was used twice, so its
-# gradients add. Multiply out the product over all layers:
+# Here $J_l$ is the Jacobian of $f_l$, and $I$ the identity matrix, which leaves everything as it is. In code it is
+# `dx = dy + sublayer_backward(dy)`: $x$ was used twice, so its gradients add. Multiply out the product over all layers:
 #
 # $$ \mathrm{d}x_0 = (I + J_1^\top)(I + J_2^\top)\cdots(I + J_L^\top)\,\mathrm{d}x_L
 #    = \underbrace{\mathrm{d}x_L}_{\text{past all of them}}
 #    + \underbrace{\sum_l J_l^\top \mathrm{d}x_L}_{\text{through one}}
 #    + \underbrace{\sum_{l<m} J_l^\top J_m^\top \mathrm{d}x_L}_{\text{through two}} + \dots $$
 #
-# There is a term for every choice of sub-layers to pass through, $2^L$ in all, and the first passes through none. We
-# can measure how much comes by ways of each length: keep the gradients sorted by the number of sub-layers that they
-# came through.
+# There is a term for every choice of sub-layers to pass through: $2^L$ terms in all. The first one passes through none.
+# We can measure how much arrives by ways of each length. To do so, we keep the gradients sorted by the number of
+# sub-layers that they came through.
 
 # %% tags=["picture"]
 C, F, depth = 64, 256, 32
 
 
 def xavier(fan_in, fan_out):
-    """Where the package's matrices start (Glorot & Bengio 2010)."""
+    """Where the package's matrices start (Glorot & Bengio 2010); lesson 08 says why."""
     bound = np.sqrt(6 / (fan_in + fan_out))
     return rng.uniform(-bound, bound, (fan_in, fan_out))
 
@@ -228,12 +257,12 @@ draw_highway(np.linalg.norm(by_length, axis=(1, 2)))
 print(f"the untouched part against dy: {error(by_length[0], top):.1e}")
 
 # %% [markdown]
-# The vermilion bar is the highway: all of d$y$, whatever the sub-layers are. Most of the rest comes through few
-# sub-layers, and hardly anything through all. Deep residual networks behave like many shallow ones added up (Veit,
-# Wilber, Belongie 2016).
+# The orange bar is the highway: all of d$y$, whatever the sub-layers do. Most of the rest comes through a few
+# sub-layers, and hardly anything comes through all of them. A deep residual network behaves like many shallow ones
+# added up (Veit, Wilber, Belongie 2016).
 #
-# The highway has a price. What is added is never taken away again: the numbers grow from layer to layer, forward and
-# backward. That is the business of the next part.
+# The highway has a price. What is added is never taken away again. So the numbers grow from layer to layer, forward and
+# backward. The next part takes care of that.
 #
 # ## Layer normalisation
 #
@@ -242,12 +271,43 @@ print(f"the untouched part against dy: {error(by_length[0], top):.1e}")
 # $$ m = \frac1C\sum_c x_c \qquad v = \frac1C\sum_c (x_c - m)^2 \qquad r = \frac{1}{\sqrt{v + \epsilon}} \qquad
 #    n_c = (x_c - m)\, r \qquad y_c = \gamma_c\, n_c + \beta_c $$
 #
-# Mean $m$, variance $v$ and the reciprocal standard deviation $r$ (`rstd` in the code) are one number for each
-# position; $n$ (`normed`) has mean 0 and variance 1; $\gamma$ and $\beta$, of shape $(C,)$, are learned and give back
-# to each channel a scale and a shift. $\epsilon$ keeps a constant row from being divided by zero.
+# The mean $m$, the variance $v$ and the reciprocal of the standard deviation $r$ (`rstd` in the code) are one number
+# for each position. The normed vector $n$ (`normed`) has mean 0 and variance 1. $\gamma$ and $\beta$, of shape $(C,)$,
+# are learned: they give each channel a scale and a shift of its own. The small number $\epsilon$ keeps us from dividing
+# by zero where all channels are equal.
 #
-# No position looks at another and no sentence at another, unlike batch normalisation, whose means are taken over the
-# batch: nothing depends on the company that a sentence is in, on padding, or on words that come later.
+# No position looks at another, and no sentence at another. (Batch normalisation is different: it takes its means over
+# the batch.) So nothing depends on the other sentences of the batch, on padding, or on words that come later.
+#
+# ### Exercise 2 ★☆☆: layer normalisation
+#
+# Write it for all rows at once. The cache holds the three things that the backward will need.
+
+
+# %% tags=["exercise"]
+def layernorm_forward(x, gamma, beta, eps=1e-5):
+    """Each row with mean 0 and variance 1, then scaled by gamma and shifted by beta.
+
+    x (N, C), gamma and beta (C,) → the tuple y (N, C), cache.
+    cache is the tuple (normed, rstd, gamma): normed (N, C) = (x − mean) · rstd, rstd (N, 1) = 1 / √(variance + eps).
+    """
+    raise NotImplementedError
+
+
+# %%
+layernorm_forward = check(layernorm_forward)
+
+# %% [markdown] tags=["help"]
+# Which numbers belong to a row, and which to a channel? Along which axis is the mean taken, and what shape must it have
+# so that it can be subtracted from all channels of its row?
+#
+# ---
+#
+# `centred = x - x.mean(axis=-1, keepdims=True)`: `keepdims` makes the mean $(N, 1)$, which fits beside $(N, C)$. The
+# variance is the mean of `centred**2`, taken in the same way; `rstd` is 1 over the root of variance + `eps`.
+
+# %% [markdown]
+# Yours beside loops that follow the formula channel by channel, and beside the package:
 
 
 # %%
@@ -263,48 +323,32 @@ def layernorm_loops(x, gamma, beta, eps=1e-5):
     return y
 
 
-def layernorm_forward(x, gamma, beta, eps=1e-5):
-    """x (N, C), gamma and beta (C,) → y (N, C), and the cache (normed, rstd, gamma)."""
-    centred = x - x.mean(axis=-1, keepdims=True)
-    rstd = 1 / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)  # (N, 1)
-    normed = centred * rstd  # (N, C)
-    return gamma * normed + beta, (normed, rstd, gamma)
-
-
 rows, gamma, beta = 3 + 2 * rng.standard_normal((6, 5)), rng.standard_normal(5), rng.standard_normal(5)
 y, cache = layernorm_forward(rows, gamma, beta)
 print(f"loops against arrays:       {error(y, layernorm_loops(rows, gamma, beta)):.1e}")
 print(f"arrays against the package: {error(y, package_layernorm_forward(rows, gamma, beta)[0]):.1e}")
 
 # %% [markdown]
-# ### The backward, line by line
+# ### Exercise 3 ★★★: the backward of layer normalisation
 #
-# Each line of the forward undone, last line first. Sums over channels are written as means over them, since the forward
-# divides by $C$.
+# Take the forward in single steps, with $a$ for the centred row:
 #
 # | forward | backward |
 # |---|---|
+# | $a = x - \frac1C \sum_c x_c$ | ? |
+# | $v = \frac1C \sum_c a_c^2$ | ? |
+# | $r = (v + \epsilon)^{-1/2}$ | ? |
+# | $n = a\, r$ | ? |
 # | $y = \gamma\, n + \beta$ | $\mathrm{d}n = \mathrm{d}y\,\gamma$ |
-# | (the same, for every row) | $\mathrm{d}\gamma = \sum \mathrm{d}y\, n$, $\mathrm{d}\beta = \sum \mathrm{d}y$ |
-# | $n = a\, r$ with $a = x - m$ | $\mathrm{d}a = \mathrm{d}n\, r$, and $\mathrm{d}r = \sum_c \mathrm{d}n_c\, a_c$ |
-# | $r = (v + \epsilon)^{-1/2}$ | $\mathrm{d}v = -\tfrac12 r^3\, \mathrm{d}r$ |
-# | $v = \frac1C \sum_c a_c^2$ | $\mathrm{d}a$ gains $\tfrac2C\, a\, \mathrm{d}v$ |
-# | $a = x - \frac1C \sum_c x_c$ | $\mathrm{d}x = \mathrm{d}a - \mathrm{mean}(\mathrm{d}a)$ |
 #
-# Put the middle three together. With $a\,r = n$,
+# Fill in the right column on paper, from the last line to the first. Three things to mind:
 #
-# $$ \tfrac2C\, a\, \mathrm{d}v = -\tfrac1C\, a\, r^3 \sum_c \mathrm{d}n_c\, a_c
-#    = -\, r\, n\, \tfrac1C \sum_c \mathrm{d}n_c\, n_c = -\, r\, n\; \mathrm{mean}(\mathrm{d}n \cdot n) $$
+# * $a$ is used twice, in $n$ and in $v$, so it gets two gradients, and they add.
+# * $r$, $v$ and the mean are one number for the whole row. Every channel uses them, so their gradients are sums over
+#   the channels.
+# * $\gamma$ and $\beta$ serve every row, so their gradients are sums over the rows.
 #
-# so $\mathrm{d}a = r\,\big(\mathrm{d}n - n\,\mathrm{mean}(\mathrm{d}n \cdot n)\big)$. The last line subtracts the mean,
-# and $n$ has none, so
-#
-# $$ \boxed{\;\mathrm{d}x
-#    = r\,\big(\mathrm{d}n - \mathrm{mean}(\mathrm{d}n) - n\,\mathrm{mean}(\mathrm{d}n \cdot n)\big)\;} $$
-#
-# Each mean is over the channels of one row.
-#
-# ### Exercise 1: the backward of layer normalisation
+# You get `normed` and `rstd`, not $x$: with $a = n / r$ they are enough. If you simplify on paper, the code gets short.
 
 
 # %% tags=["exercise"]
@@ -318,6 +362,36 @@ def layernorm_backward(dy, normed, rstd, gamma):
 
 # %%
 layernorm_backward = check(layernorm_backward)
+
+# %% [markdown] tags=["help"]
+# Begin with $r$, which is one number for the row. How much does $y$ change if $r$ alone moves a little? Every channel
+# of $n = a\,r$ moves with it, so $\mathrm{d}r$ is a sum over channels. Then ask the same of $v$, and of the mean.
+#
+# ---
+#
+# $\mathrm{d}r = \sum_c \mathrm{d}n_c\, a_c$ and $\mathrm{d}v = -\tfrac12 r^3\, \mathrm{d}r$. Then
+# $\mathrm{d}a = r\,\mathrm{d}n + \tfrac2C\, a\, \mathrm{d}v$, its two uses. At last
+# $\mathrm{d}x = \mathrm{d}a - \mathrm{mean}(\mathrm{d}a)$, with the mean over the channels of the row.
+
+# %% [markdown]
+# The right column, filled in:
+#
+# $$ \mathrm{d}r = \sum_c \mathrm{d}n_c\, a_c \qquad \mathrm{d}v = -\tfrac12 r^3\, \mathrm{d}r \qquad
+#    \mathrm{d}a = r\,\mathrm{d}n + \tfrac2C\, a\, \mathrm{d}v \qquad
+#    \mathrm{d}x = \mathrm{d}a - \mathrm{mean}(\mathrm{d}a) $$
+#
+# Put the first three together. With $a\,r = n$,
+#
+# $$ \tfrac2C\, a\, \mathrm{d}v = -\tfrac1C\, a\, r^3 \sum_c \mathrm{d}n_c\, a_c
+#    = -\, r\, n\, \tfrac1C \sum_c \mathrm{d}n_c\, n_c = -\, r\, n\; \mathrm{mean}(\mathrm{d}n \cdot n) $$
+#
+# The last step subtracts the mean of all this, and $n$ itself has mean 0. So
+#
+# $$ \boxed{\;\mathrm{d}x
+#    = r\,\big(\mathrm{d}n - \mathrm{mean}(\mathrm{d}n) - n\,\mathrm{mean}(\mathrm{d}n \cdot n)\big)\;} $$
+#
+# Note the factor $r$ in front: a row of large numbers gets a small gradient. Layer norm brakes what has grown. Lesson
+# 08 comes back to this.
 
 # %%
 arrays = {"x": rows, "gamma": gamma, "beta": beta}
@@ -346,15 +420,15 @@ for name, worst in zip(("y", "dx", "dgamma", "dbeta"), recorded("07_layernorm", 
     print(f"{name:<7} against PyTorch {worst:.1e}")
 
 # %% [markdown]
-# ### The picture: a circle
+# ### The picture: a circle (optional)
 #
-# The formula has a shape. Take three channels, so that we can look. Subtracting the mean drops every row onto the plane
-# where the channels sum to zero. Dividing by the standard deviation moves it straight out or in, to the circle of
-# radius $\sqrt C$ (with $C$ channels: to a sphere), since $\sum_c n_c^2 = C$ (but for $\epsilon$). What is left of a
-# row is a direction.
+# The formula has a shape. Take three channels, so that we can look at it. Subtracting the mean moves every row onto the
+# plane where the channels sum to zero. Dividing by the standard deviation then moves it straight out or straight in, to
+# the circle of radius $\sqrt C$, because $\sum_c n_c^2 = C$ (up to $\epsilon$). With more channels it is a sphere. All
+# that is left of a row is a direction.
 #
-# And so for the gradient. Moving $x$ along $(1, 1, 1)$ changes nothing, and moving it straight outwards changes
-# nothing. d$x$ can have no part in these two directions, and the two means take exactly those parts off:
+# The gradient has the same shape. Moving $x$ along $(1, 1, 1)$ changes nothing, and moving it straight outwards changes
+# nothing. So d$x$ can have no part in these two directions. The two means in the box take exactly those parts off:
 
 # %%
 ones = np.ones(3)
@@ -376,13 +450,11 @@ print(f"largest part of dx along (1, 1, 1): {np.abs(dx.sum(axis=1)).max():.1e}")
 print(f"largest part of dx outwards:        {np.abs((dx * normed).sum(axis=1)).max():.1e}")
 
 # %% [markdown]
-# Note the factor $r$ in front: a row of large numbers gets a small gradient. Layer norm brakes what has grown.
-#
-# ### What `ddof=1` does
+# ### What `ddof=1` does (optional)
 #
 # Statistics books divide the variance of a sample by $C-1$ (Bessel's correction; `ddof=1` in NumPy). Layer norm divides
-# by $C$. It is the classic slip here, since NumPy's `x.std()` divides by $C$ and PyTorch's `x.std()` by $C-1$. The
-# circle shrinks to radius $\sqrt{C-1}$: all is multiplied by $\sqrt{(C-1)/C}$, which for large $C$ is
+# by $C$. This slip is easy to make: NumPy's `x.std()` divides by $C$, PyTorch's `x.std()` by $C-1$. With it the circle
+# shrinks to radius $\sqrt{C-1}$. Everything is multiplied by $\sqrt{(C-1)/C}$, which for large $C$ is about
 # $1-\tfrac{1}{2C}$.
 
 
@@ -415,11 +487,11 @@ slip = dict(zip(widths, slips, strict=True))
 print(f"C = 2: {slip[2]:.0%} too small   C = 64: {slip[64]:.2%}   C = 512: {slip[512]:.2%}")
 
 # %% [markdown]
-# At the paper's width it is too small to see in a printed array, and smaller than rounding in bfloat16, the numbers of
-# 16 bits in which large models are trained (lesson 15). Who trains with it will not notice: it is as if $\gamma$ were a
-# little smaller, and $\gamma$ is learned. Who then loads weights trained elsewhere gets an error in every layer. A
-# proof in float64 sees it at once, forward and backward, because the derived backward belongs to the variance divided
-# by $C$:
+# At the paper's width the error is too small to see in a printed array. It is smaller than rounding in bfloat16, the
+# numbers of 16 bits in which large models are trained (lesson 15). If you train with this slip, you will not notice it:
+# $\gamma$ is learned, and it becomes a little larger to make up for it. But if you then load weights that were trained
+# elsewhere, every layer is a little wrong. A proof in float64 sees the slip at once, forward and backward, because the
+# backward that we derived belongs to the variance divided by $C$:
 
 # %%
 wide = {"x": rng.standard_normal((2, 512)), "gamma": rng.standard_normal(512), "beta": rng.standard_normal(512)}
@@ -433,8 +505,8 @@ except GradientError as problem:
 # %% [markdown]
 # ## Both together
 #
-# Now stack feed-forward networks, thirty-two of them, at their initial weights, in four ways, and watch the size of the
-# numbers going up and the size of the gradient coming down.
+# Now stack thirty-two feed-forward networks with their first, random weights. Do it in four ways. Watch the size of the
+# numbers on the way up, and the size of the gradient on the way down.
 
 # %%
 WAYS = {
@@ -477,11 +549,12 @@ plt.show()
 
 # %% [markdown]
 # The plain stack starves in both directions. The residual stack grows in both. With a norm, sizes stay, even without
-# the residual connection. So what is the residual connection for, where there is a norm?
+# the [residual connection](glossary.md#residual-connection). So what is the residual connection for, if there is a
+# norm?
 #
-# Size is not everything. Move the input by a fifth of its size and compare the gradient there with the gradient here:
-# the less they agree, the shorter the step for which the gradient can be trusted. The cosine between them, 1 where they
-# agree and 0 where they have nothing to do with each other, averaged over ten such moves:
+# Size is not everything. Move the input by a fifth of its size, and compare the gradient there with the gradient here.
+# The less they agree, the shorter the step for which the gradient can be trusted. We measure the cosine between them: 1
+# where they point the same way, 0 where they have nothing to do with each other. It is averaged over ten such moves:
 
 # %%
 moves = 0.2 * rng.standard_normal((10, *x.shape))
@@ -491,29 +564,31 @@ for number, name in enumerate(WAYS):
     print(f"{name:<26} {np.mean(cosines):5.2f}")
 
 # %% [markdown]
-# Without the highway the gradient is shattered (Balduzzi and others 2017), and a norm does not mend it. Norm for the
-# size, residual for the direction: the paper's line has both. A doubt remains. In $\mathrm{LN}(x + f(x))$ the norm
-# stands *on* the highway, and what comes down it is divided at every layer. Lesson 08 measures what that does to the
-# whole model, and what moving the norm aside does.
+# Without the highway the gradient is *shattered* (Balduzzi and others 2017), and a norm does not mend it. The norm
+# keeps the size, the residual connection keeps the direction: the paper's line has both. One doubt remains. In
+# $\mathrm{LN}(x + f(x))$ the norm stands *on* the highway, and what comes down the highway is divided at every layer.
+# Lesson 08 measures what that does to the whole model, and what happens if the norm moves aside.
 #
 # ## Dropout
 #
-# In training, each element of a sub-layer's output is set to zero with probability $p$, anew in every step (the paper:
-# $p = 0.1$). No part can rely on one other part being there. In use, nothing is dropped.
+# In training, each element of a sub-layer's output is set to zero with probability $p$, and the choice is new in every
+# step (the paper: $p = 0.1$). So no part can rely on one other part being there. When the model is used, nothing is
+# dropped.
 #
-# Then an element would be smaller in training, on average $(1 - p)\,x$, than in use. The remedy that everyone uses
-# divides what is kept by $1-p$ in training and leaves the model alone in use (*inverted* dropout):
+# But then an element is smaller in training, on average $(1 - p)\,x$, than in use. The common remedy is *inverted*
+# [dropout](glossary.md#dropout): in training, divide what is kept by $1-p$; in use, leave the model alone. With $k_i$
+# for whether element $i$ is kept, 1 or 0:
 #
 # $$ y_i = \frac{k_i}{1 - p}\, x_i, \qquad k_i = 1 \text{ with probability } 1 - p, \text{ else } 0, \qquad
 #    \mathbb{E}[y_i] = \frac{(1 - p) \cdot 1 + p \cdot 0}{1 - p}\, x_i = x_i $$
 #
-# The map is linear, each element by itself, so the backward is the same map with the same $k$:
-# $\mathrm{d}x_i = \frac{k_i}{1-p}\,\mathrm{d}y_i$.
+# $\mathbb{E}$ is the average over many draws. The map is linear, each element by itself. So the backward is the same
+# map with the same $k$: $\mathrm{d}x_i = \frac{k_i}{1-p}\,\mathrm{d}y_i$.
 #
-# ### Exercise 2: inverted dropout
+# ### Exercise 4 ★☆☆: inverted dropout
 #
-# The random numbers are given, so that it can be judged: an element is kept where its number, uniform in $[0, 1)$, is
-# not below $p$.
+# The random numbers are given, so that your answer can be judged. Each element has one, uniform in $[0, 1)$. The
+# element is dropped where its number is below $p$, and kept elsewhere.
 
 
 # %% tags=["exercise"]
@@ -529,8 +604,17 @@ def dropout_forward(x, rate, uniform):
 # %%
 dropout_forward = check(dropout_forward)
 
+# %% [markdown] tags=["help"]
+# What share of numbers that are uniform in $[0, 1)$ is below $p$? And if you keep seven of ten elements, by what do you
+# multiply them so that their sum stays about what it was?
+#
+# ---
+#
+# `kept = uniform >= rate` is an array of `True` and `False`, which counts as 1 and 0 in a product. Divide by
+# `1 - rate`.
+
 # %% [markdown]
-# Average over more and more masks: the inverted form settles on $x$, the other one on something smaller.
+# Average over more and more masks. The inverted form settles on $x$, the other one on something smaller:
 
 # %%
 rate, value = 0.3, np.array([2.0])
@@ -550,13 +634,13 @@ axes.set_ylim(0, 3.4)
 plt.show()
 
 # %% [markdown]
-# ### Where the package's masks come from
+# ### Where the package's masks come from (optional)
 #
-# A random generator gives numbers in the order in which they are asked for. Split a batch over two threads and the
-# order changes, and with it the training. So the package's mask is a **function of the place**: a hash of (seed, step,
-# which dropout of the model, sentence, position, channel). Half a batch then gets half of the same mask, a resumed
-# training goes on with the masks it would have had, and a GPU kernel computes the same ones. Lesson 09 needs the first
-# two.
+# A random generator gives numbers in the order in which they are asked for. Split a batch over two threads, and the
+# order changes, and the training with it. So in the package the mask is a **function of the place**: a hash of (seed,
+# step, which dropout of the model, sentence, position, channel). A hash is a fixed function whose results look random.
+# So half a batch gets half of the same mask; a resumed training goes on with the masks that it would have had; and a
+# GPU kernel computes the same masks.
 
 # %%
 key = dropout_key(seed=0, step=7, site=3)
@@ -571,8 +655,8 @@ theirs, dropout_cache = package_dropout_forward(sample, Dropout(0.1, key))
 print(f"ours against the package's, same mask: {error(ours, theirs):.1e}")
 
 # %% [markdown]
-# The small difference is meant: the package compares 16 random bits, so that its rate is a multiple of 1/65536, and
-# divides by one minus that.
+# The small difference is intended. The package compares 16 random bits, so its rate is a multiple of 1/65536, and it
+# divides by one minus that rate. With the same rate the two agree:
 
 # %%
 exactly = Dropout(0.1, key)
@@ -587,7 +671,8 @@ print(
 # %% [markdown]
 # ## All of it: Add & Norm around any sub-layer
 #
-# $y = \mathrm{LayerNorm}(x + \mathrm{Dropout}(f(x)))$, with $f$ given as a function that returns its output and cache:
+# $y = \mathrm{LayerNorm}(x + \mathrm{Dropout}(f(x)))$. The sub-layer $f$ is given as a function that returns its output
+# and its cache:
 
 
 # %%
@@ -600,10 +685,10 @@ def add_norm_forward(x, sublayer, gamma, beta, rate, uniform):
 
 
 # %% [markdown]
-# ### Exercise 3: back through Add & Norm
+# ### Exercise 5 ★★☆: back through Add & Norm
 #
-# Three steps in reverse. Mind what arrives where: the sum sends the same gradient down both branches, and only one of
-# them leads through dropout and the sub-layer.
+# Three steps in reverse. Mind which gradient arrives where: the sum sends the same gradient down both branches, and
+# only one of them leads through dropout and the sub-layer.
 
 
 # %% tags=["exercise"]
@@ -612,13 +697,22 @@ def add_norm_backward(dy, cache, sublayer_backward):
 
     dy (N, C), sublayer_backward(dout, sublayer_cache) → dx of the sub-layer, (N, C)
     → the tuple dx (N, C), dgamma (C,), dbeta (C,).
-    `layernorm_backward(dy, *norm_cache)` is yours from exercise 1.
+    `layernorm_backward(dy, *norm_cache)` is yours from exercise 3.
     """
     raise NotImplementedError
 
 
 # %%
 add_norm_backward = check(add_norm_backward)
+
+# %% [markdown] tags=["help"]
+# Draw the forward: $x$ goes two ways, one through the sub-layer and dropout, one past them. They meet in a sum, and the
+# norm comes last. Now walk back from the end. Which step comes first, and where do the two ways meet again?
+#
+# ---
+#
+# `dsum, dgamma, dbeta = layernorm_backward(dy, *norm_cache)` is the gradient of the sum, and both branches receive it.
+# The branch of the sub-layer gets `dsum * kept / (1 - rate)`; what `sublayer_backward` gives is added to `dsum`.
 
 # %%
 N, C, F = 5, 6, 12
@@ -640,10 +734,11 @@ for name, worst in check_gradients(sublayer_forward, sublayer_backward, arrays).
     print(f"d{name:<6} against central differences {worst:.1e}")
 
 # %% [markdown]
-# That is the package's [`ResidualNorm`](../minitransformer/layers/norm.py); the sum, the dropout and the norm are one
-# op there, [`add_layernorm`](../minitransformer/ops/layernorm.py), so that a GPU can do them in one pass (lesson 15).
+# That is the package's [`ResidualNorm`](../minitransformer/layers/norm.py). There the sum, the dropout and the norm are
+# one operation, [`add_layernorm`](../minitransformer/ops/layernorm.py), so that a GPU can do them in one pass (lesson
+# 15).
 #
-# ## Common mistakes
+# ## Common mistakes, and what they look like
 #
 # **ε outside the root**, $n = a / (\sqrt v + \epsilon)$, looks harmless until a row is nearly constant. There the
 # gradient is as large as $1/\epsilon$ instead of $1/\sqrt\epsilon$:
@@ -655,8 +750,9 @@ print(f"largest slope, ε inside the root:  {1 / np.sqrt(centred.var() + 1e-5):8
 print(f"largest slope, ε outside the root: {1 / (centred.std() + 1e-5):8.1e}")
 
 # %% [markdown]
-# **Normalising over the wrong axis.** Over time instead of channels every position knows of the others, the later ones
-# too: the causal mask of lesson 04 is undone. Change the last position and look at the first:
+# **Normalising over the wrong axis.** If the means are taken over time and not over channels, every position knows of
+# the others, the later ones too, and the causal mask of lesson 04 is undone. Change the last position and look at the
+# first:
 
 # %%
 sentence = rng.standard_normal((6, 16))  # (T, C)
@@ -667,7 +763,7 @@ for axis, name in ((-1, "channels"), (0, "time")):
     print(f"normalised over {name:<9} the first position moves by {error(first[1][0], first[0][0]):.1e}")
 
 # %% [markdown]
-# **A new mask in the backward.** The gradient then belongs to another network. Each is right on average, and the check
+# **A new mask in the backward.** The gradient then belongs to another network. On average it is right, and the check
 # still sees it:
 
 
@@ -686,7 +782,7 @@ except GradientError as problem:
     print(problem)
 
 # %% [markdown]
-# **Dropout left on in use.** The symptom: the same input gives different outputs.
+# **Dropout left on in use.** The same input gives different outputs:
 
 # %%
 trained = [add_norm_forward(arrays["x"], lambda x: feed_forward_forward(x, *network), arrays["gamma"], arrays["beta"],
@@ -697,10 +793,10 @@ print(f"two runs, dropout off: they differ by {error(trained[2], trained[3]):.1e
 # %% [markdown]
 # ## What changed since 2017
 #
-# The norm moved off the highway, $x + f(\mathrm{LN}(x))$, which is how nearly all large models are built today (Xiong
-# and others 2020; lesson 08). Many drop the mean and $\beta$ and only divide by the root mean square (RMSNorm, Zhang
-# and Sennrich 2019), and replace the relu with a gated unit (Shazeer 2020). Large models, which see each text about
-# once, mostly train without dropout.
+# The norm moved off the highway, $x + f(\mathrm{LN}(x))$, and nearly all large models are built so today (Xiong and
+# others 2020; lesson 08). Many drop the mean and $\beta$ and only divide by the root mean square (RMSNorm, Zhang and
+# Sennrich 2019). Many replace the relu with a gated unit (Shazeer 2020). Large models, which see each text about once,
+# mostly train without dropout.
 #
 # ## Where next
 #

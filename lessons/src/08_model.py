@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 08 · The whole model: encoder, decoder, and where the norm stands
 #
-# **You will be able to** write the paper's model on one page, lead its gradients back from the loss to every weight,
-# count its parameters without making it, and say what changes when the norm moves.
+# **You will be able to** write the paper's model, from tokens to logits; lead its gradients back from the loss to every
+# weight; and say how large its weights must begin, and what changes when the norm moves.
 #
 # | | |
 # |---|---|
@@ -11,17 +11,19 @@
 # | in the paper | §3.1 and figure 1, §3.2.3, §3.4, table 3 |
 # | in the package | [`Block`](../minitransformer/layers/block.py), [`Stack`](../minitransformer/layers/stack.py) |
 #
-# Every part is there: attention, heads, positions, feed-forward, residual, norm. What is left is the wiring, which fits
-# on a page, and three questions that the wiring raises. Where do gradients add? How many numbers are learned? And does
-# the norm stand where it should?
+# Every part is there: attention, heads, positions, feed-forward, residual, norm. What is left is the wiring. You write
+# it, and then answer three questions that it raises. Where do gradients add? How large do the weights begin? And does
+# the norm stand in the right place?
 
 # %%
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from course import recorded, start
-from course.lesson_08.pictures import draw_layer_gradients, figure_1
+from course.lesson_08.pictures import draw_beginnings, draw_layer_gradients, draw_sums, figure_1
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.costs import num_parameters, parameter_groups
 from minitransformer.gradcheck import check_gradients, error
@@ -34,6 +36,7 @@ from minitransformer.ops import (
     numpy_ops,
     softmax_forward,
 )
+from minitransformer.training.optimizer import Adam
 
 check = start("08")
 rng = np.random.default_rng(0)
@@ -41,9 +44,10 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## The picture: figure 1, from a running model
 #
-# Two sentences go in: `source` of shape $(B, T_s)$, integers, and `target`, $(B, T_t)$. What follows is drawn from the
-# arrays of a real forward pass: the grey shapes on the arrows are those that were seen. Change the sizes, run the cell
-# again, and the picture follows.
+# Two sentences go in, both as integers: `source` of shape $(B, T_s)$ and `target` of shape $(B, T_t)$. $B$ is the
+# number of sentence pairs, $T_s$ and $T_t$ are their lengths in tokens. The picture is drawn from the arrays of a real
+# forward pass: the grey shapes on the arrows are those that were seen. Change the sizes, run the cell again, and the
+# picture follows.
 
 # %%
 config = TransformerConfig(vocab_size=100, d_model=64, num_heads=4, d_ff=256, num_layers=2, dropout=0.0)
@@ -52,19 +56,20 @@ source, target = rng.integers(3, 100, (2, 7)), rng.integers(3, 100, (2, 6))
 figure_1(model, source, target)
 
 # %% [markdown]
-# Read it from the bottom. On the left the **encoder** turns source tokens into one vector each; its last output is
-# called the **memory**. On the right the **decoder** does the same with the target tokens, with a third sub-layer in
-# the middle, whose queries come from the decoder and whose keys and values come from the memory: *cross-attention*.
-# Above it a linear layer gives $V$ numbers for each target position, the logits of the token that comes next, and the
-# softmax at the top turns them into probabilities.
+# Read it from the bottom. On the left the **encoder** turns the source tokens into one vector each. Its last output is
+# called the [**memory**](glossary.md#memory). On the right the [**decoder**](glossary.md#decoder-encoder) does the same
+# with the target tokens. It has a third sub-layer in the middle, *cross-attention*: the queries come from the decoder,
+# the keys and values from the memory. Above the decoder a linear layer gives $V$ numbers for each target position, one
+# for each token of the vocabulary. These are the logits of the next token. The softmax, the topmost box, turns them
+# into probabilities. Our model stops at the logits: the loss takes the softmax itself (lesson 01).
 #
-# Note what does not happen: between the two embeddings and the top, the width never changes. Every sub-layer takes and
-# gives $(B, T, C)$, which is what lets it be added to its input.
+# Note what does not happen: between the embeddings and the linear layer the width never changes. Every sub-layer takes
+# $(B, T, C)$ and gives $(B, T, C)$. So its output can be added to its input.
 #
 # ## What goes in, what comes out
 #
-# The target stands in the picture as "Outputs, shifted right". With `<s>` = 1, `</s>` = 2, padding = 0, a pair of
-# sentences becomes three rows:
+# The picture says "Outputs, shifted right". With the start mark `<s>` = 1, the end mark `</s>` = 2 and padding = 0, a
+# pair of sentences becomes three rows:
 #
 # | | | |
 # |---|---|---|
@@ -73,100 +78,178 @@ figure_1(model, source, target)
 # | `target_out` | the target's tokens, `</s>` | what it has to say |
 #
 # At position $t$ the decoder has read `target_in[: t + 1]` and is asked for `target_out[t]`, the next token. One
-# forward pass asks all positions at once (teacher forcing, lesson 03), and the causal mask sees to it that none has
+# forward pass asks all positions at once (teacher forcing, lesson 03). The causal mask makes sure that no position has
 # read its answer.
 #
-# ## The whole model on one page
+# ## The parts
 #
-# All weights are given by name in one dictionary, as a checkpoint holds them. The names are the package's. Heads, masks
-# and sinusoids are those of lessons 04 to 06; `True` in a mask means *may attend*.
+# You have written all parts in lessons 04 to 07. Here they stand together, with the weights of one layer: three
+# sub-layers, and a norm for each. The names are those of the package. `True` in a mask means *may attend*, and a mask
+# must fit $(B, H, T_q, T_k)$ by broadcasting: $H$ heads, $T_q$ queries, $T_k$ keys.
+
 
 # %%
-weights = model.parameters.state_dict()
-num_heads, num_layers, pad = config.num_heads, config.num_layers, config.pad_id
+class Layer:
+    """The parts of one layer with their weights, which are found by name. All take and give arrays (B, T, C)."""
+
+    def __init__(self, weights, num_heads):
+        self.weights, self.num_heads = weights, num_heads
+
+    def self_attention(self, x, mask):
+        query, key, value = np.split(self._linear("self_attention.query_key_value", x), 3, axis=-1)
+        return self._linear("self_attention.output", self._attend(query, key, value, mask))
+
+    def cross_attention(self, x, memory, mask):
+        query = self._linear("cross_attention.query", x)
+        key, value = np.split(self._linear("cross_attention.key_value", memory), 2, axis=-1)
+        return self._linear("cross_attention.output", self._attend(query, key, value, mask))
+
+    def feed_forward(self, x):
+        return self._linear("feed_forward.contract", np.maximum(0, self._linear("feed_forward.expand", x)))
+
+    def self_attention_norm(self, x):
+        return self._norm("self_attention_norm", x)
+
+    def cross_attention_norm(self, x):
+        return self._norm("cross_attention_norm", x)
+
+    def feed_forward_norm(self, x):
+        return self._norm("feed_forward_norm", x)
+
+    def _linear(self, name, x):
+        return x @ self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+
+    def _norm(self, name, x):
+        return layernorm_forward(x, self.weights[f"{name}.gamma"], self.weights[f"{name}.beta"])[0]
+
+    def _attend(self, query, key, value, mask):
+        B, T, C = query.shape
+        D = C // self.num_heads
+        query, key, value = (x.reshape(B, -1, self.num_heads, D).swapaxes(1, 2) for x in (query, key, value))
+        scores = query @ key.swapaxes(-1, -2) / np.sqrt(D)  # (B, H, Tq, Tk)
+        mixed = softmax_forward(np.where(mask, scores, -np.inf))[0] @ value  # (B, H, Tq, D)
+        return mixed.swapaxes(1, 2).reshape(B, T, C)
 
 
-def linear(name, x):
-    return x @ weights[f"{name}.weight"] + weights[f"{name}.bias"]
+# %% [markdown]
+# ### Exercise 1 ★★☆: a layer of the encoder, a layer of the decoder
+#
+# Look at figure 1 and write what one layer does, with the parts above. Each sub-layer stands in its Add & Norm of
+# lesson 07, $\mathrm{LN}(x + f(x))$. (We leave out dropout: this is the model in use.)
 
 
-def feed_forward(name, x):
-    return linear(f"{name}.contract", np.maximum(0, linear(f"{name}.expand", x)))
+# %% tags=["exercise"]
+def encoder_layer(layer, x, mask):
+    """One layer of the encoder, as in figure 1.
+
+    layer has the parts self_attention(x, mask), feed_forward(x), and the norms self_attention_norm(x) and
+    feed_forward_norm(x). x (B, T, C), mask: where self-attention may look → (B, T, C).
+    """
+    raise NotImplementedError
 
 
-def multi_head(query, key, value, mask):
-    """query (B, Tq, C), key and value (B, Tk, C), mask broadcast to (B, H, Tq, Tk) → (B, Tq, C)."""
-    B, _, C = query.shape
-    query, key, value = (x.reshape(B, -1, num_heads, C // num_heads).swapaxes(1, 2) for x in (query, key, value))
-    scores = query @ key.swapaxes(-1, -2) / np.sqrt(C // num_heads)  # (B, H, Tq, Tk)
-    mixed = softmax_forward(np.where(mask, scores, -np.inf))[0] @ value  # (B, H, Tq, D)
-    return mixed.swapaxes(1, 2).reshape(B, -1, C)
+def decoder_layer(layer, x, memory, mask, memory_mask):
+    """One layer of the decoder, as in figure 1.
+
+    layer also has cross_attention(x, memory, mask), its queries made of x, and cross_attention_norm(x).
+    x (B, Tt, C), memory (B, Ts, C), mask for self-attention, memory_mask for the memory → (B, Tt, C).
+    """
+    raise NotImplementedError
 
 
-def self_attention(name, x, mask):
-    query, key, value = np.split(linear(f"{name}.query_key_value", x), 3, axis=-1)
-    return linear(f"{name}.output", multi_head(query, key, value, mask))
+# %%
+encoder_layer = check(encoder_layer)
+decoder_layer = check(decoder_layer)
+
+# %% [markdown] tags=["help"]
+# Follow the main arrow of the encoder's box in figure 1 from the bottom to the top. What does the first yellow box get,
+# by its two arrows? And what goes into the blue box above it: what the layer began with, or what the yellow box gave?
+#
+# ---
+#
+# The first line is `x = layer.self_attention_norm(x + layer.self_attention(x, mask))`. Every sub-layer gets a line of
+# this form. The decoder has three such lines; in the second one the memory and its mask come in.
+
+# %% [markdown]
+# ### Exercise 2 ★★★: the whole model
+#
+# Now wire everything: embeddings, masks, the layers of both stacks, and the output layer. `model` holds the parts:
+#
+# | | |
+# |---|---|
+# | `model.table` | $(V, C)$: the vectors of the tokens; it serves source, target and output layer (§3.4) |
+# | `model.positions` | $(\text{longest}, C)$: the sinusoids of lesson 06, a row for each position |
+# | `model.pad` | the id of padding |
+# | `model.encoder`, `model.decoder` | lists of layers, the lowest first |
+#
+# Three things are easy to forget. The looked-up vectors are multiplied by $\sqrt{C}$ before the positions are added
+# (§3.4). Nobody may look at padding of the source, neither the encoder nor cross-attention. And in the decoder's
+# self-attention position $t$ looks at positions $0 \dots t$ only.
 
 
-def cross_attention(name, x, memory, mask):
-    query = linear(f"{name}.query", x)  # from the decoder
-    key, value = np.split(linear(f"{name}.key_value", memory), 2, axis=-1)  # from the encoder
-    return linear(f"{name}.output", multi_head(query, key, value, mask))
+# %% tags=["exercise"]
+def transformer(model, source, target):
+    """The whole model: source (B, Ts) and target (B, Tt), integers → logits (B, Tt, V).
+
+    Use `encoder_layer(layer, x, mask)` and `decoder_layer(layer, x, memory, mask, memory_mask)` of exercise 1.
+    A mask is True where one may look, and broadcasts to (B, H, Tq, Tk).
+    """
+    raise NotImplementedError
 
 
-def add_norm(name, x, sublayer_out):
-    return layernorm_forward(x + sublayer_out, weights[f"{name}.gamma"], weights[f"{name}.beta"])[0]
+# %%
+transformer = check(transformer)
+
+# %% [markdown] tags=["help"]
+# Write down what comes in and what goes out of each part, with shapes: embedding of the source, encoder, embedding of
+# the target, decoder, output. Which of these needs to know where padding is? In which shape must that knowledge come,
+# so that it is the same for every head and every query?
+#
+# ---
+#
+# The mask of the source is `(source != model.pad)[:, None, None, :]`, of shape $(B, 1, 1, T_s)$; it serves the encoder
+# and cross-attention. The causal one is `np.tri(Tt, dtype=bool)`. The source becomes
+# `np.sqrt(C) * model.table[source] + model.positions[:Ts]`, and the target in the same way. The last line is
+# `return x @ model.table.T`.
+
+# %% [markdown]
+# The same weights, in your model and in the package's. One of the two source sentences is shorter and ends with
+# padding:
 
 
-def embed(ids):
-    """√C · table[ids] + sinusoids: (B, T) → (B, T, C)."""
-    table = weights["tokens.table"]
-    T, C = ids.shape[1], table.shape[1]
-    angles = np.arange(T)[:, None] / 10000 ** (np.arange(0, C, 2) / C)  # (T, C/2)
-    positions = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(T, C)
-    return np.sqrt(C) * table[ids] + positions
+# %%
+def parts_of(model):
+    """The parts that a model of the package is made of."""
+    config, weights = model.config, model.parameters.state_dict()
+
+    def layers(stack):
+        names = [f"{stack}.layers.{n}." for n in range(config.num_layers)]
+        return [
+            Layer({key.removeprefix(name): array for key, array in weights.items() if key.startswith(name)},
+                  config.num_heads)
+            for name in names
+        ]  # fmt: skip
+
+    C = config.d_model
+    angles = np.arange(64)[:, None] / 10000 ** (np.arange(0, C, 2) / C)  # (64, C/2)
+    positions = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(64, C)
+    return SimpleNamespace(table=weights["tokens.table"], positions=positions, pad=config.pad_id,
+                           encoder=layers("encoder"), decoder=layers("decoder"))  # fmt: skip
 
 
-def encode(source):
-    """source (B, Ts) → the memory (B, Ts, C)."""
-    mask = (source != pad)[:, None, None, :]  # (B, 1, 1, Ts): nobody looks at padding
-    x = embed(source)
-    for n in range(num_layers):
-        layer = f"encoder.layers.{n}"
-        x = add_norm(f"{layer}.self_attention_norm", x, self_attention(f"{layer}.self_attention", x, mask))
-        x = add_norm(f"{layer}.feed_forward_norm", x, feed_forward(f"{layer}.feed_forward", x))
-    return x
-
-
-def decode(target, memory, source):
-    """target (B, Tt), memory (B, Ts, C), source (B, Ts) for its padding → (B, Tt, C)."""
-    memory_mask = (source != pad)[:, None, None, :]
-    causal = np.tri(target.shape[1], dtype=bool)  # (Tt, Tt): position t looks at 0 … t
-    x = embed(target)
-    for n in range(num_layers):
-        layer = f"decoder.layers.{n}"
-        x = add_norm(f"{layer}.self_attention_norm", x, self_attention(f"{layer}.self_attention", x, causal))
-        seen = cross_attention(f"{layer}.cross_attention", x, memory, memory_mask)
-        x = add_norm(f"{layer}.cross_attention_norm", x, seen)
-        x = add_norm(f"{layer}.feed_forward_norm", x, feed_forward(f"{layer}.feed_forward", x))
-    return x
-
-
-def transformer(source, target):
-    """(B, Ts) and (B, Tt) → logits (B, Tt, V): the output layer is the embedding table again."""
-    return decode(target, encode(source), source) @ weights["tokens.table"].T
-
-
+parts, pad = parts_of(model), config.pad_id
 padded = source.copy()
 padded[1, 4:] = pad  # the second sentence is shorter
 logits, _ = model.forward(padded, target)
-print(f"one page against the package: {error(transformer(padded, target), logits):.1e}")
+print(f"your wiring against the package: {error(transformer(parts, padded, target), logits):.1e}")
 
 # %% [markdown]
-# The same page with a backward for every line is the package's [`Block`](../minitransformer/layers/block.py),
+# ### A second witness (optional)
+#
+# The same wiring, with a backward for every line, is the package's [`Block`](../minitransformer/layers/block.py),
 # [`Stack`](../minitransformer/layers/stack.py) and [`EncoderDecoder`](../minitransformer/models/encoder_decoder.py). A
 # second witness is PyTorch, whose `TransformerEncoderLayer` was written by others. It wants our matrices transposed,
-# and its masks mean the opposite, `True` = *may not* attend:
+# and its masks mean the opposite: `True` = *may not* attend.
 
 # %%
 layer_config = TransformerConfig(8, d_model=16, num_heads=4, d_ff=32, dropout=0.0)
@@ -207,38 +290,48 @@ print(f"an encoder layer against PyTorch's: forward {forward_error:.1e}, backwar
 #
 # Padding of the source is masked wherever the source is looked at: in the encoder and in cross-attention. The decoder's
 # self-attention is causal. But nobody masks padding of the *target*. It stands at the right end, and a causal position
-# never looks right; what padding itself computes is not in the loss. Three experiments, of which the last is the
-# control, a word that is hidden and must be missed:
+# never looks to the right. What padding itself computes is not in the loss. Three experiments; the last one is the
+# control: it hides a real word, and the model must miss it.
 
 # %%
 longer = np.concatenate([padded, np.full((2, 5), pad)], axis=1)  # five columns of padding more
-print(f"more padding on the source:    logits move by {error(transformer(longer, target), logits):.1e}")
+print(f"more padding on the source:    logits move by {error(transformer(parts, longer, target), logits):.1e}")
 
 future = target.copy()
 future[:, 4:] = 7  # other words from position 4 on
-moved = np.abs(transformer(padded, future) - logits).max(axis=(0, 2))  # (Tt,)
+moved = np.abs(transformer(parts, padded, future) - logits).max(axis=(0, 2))  # (Tt,)
 print(f"other words from position 4:   positions 0–3 move by {moved[:4].max():.1e}, 4 on by {moved[4:].max():.1e}")
 
 hidden = padded.copy()
 hidden[0, 0] = pad
-print(f"a source word made padding:    logits move by {error(transformer(hidden, target), logits):.1e}")
+print(f"a source word made padding:    logits move by {error(transformer(parts, hidden, target), logits):.1e}")
 
 # %% [markdown]
 # ## Back through the wiring
 #
-# Where a value goes one way, its gradient comes back one way, and a layer's backward is its forward in reverse. Where a
-# value is used several times, its gradients add. In figure 1 that happens at five kinds of places:
+# A layer's backward is its forward in reverse. Where a value is used once, its gradient comes back from one place.
+# Where a value is used several times, several gradients come back, and they **add**. That happens at five kinds of
+# places:
 #
-# * **the residual sums**, at every sub-layer (lesson 07);
-# * **queries, keys and values**, all made of the same $x$ in self-attention;
-# * **keys and values**, both made of the memory, in every cross-attention;
-# * **the memory itself**, which every layer of the decoder looks at;
-# * **the table of tokens**, which is looked up for the source, looked up for the target, and is the output layer.
+# * **the residual sums**: $x$ goes into the sub-layer and past it (lesson 07);
+# * **queries, keys and values**: in self-attention all three are made of the same $x$;
+# * **keys and values** of cross-attention: both are made of the memory;
+# * **the memory itself**: every layer of the decoder looks at it;
+# * **the table of tokens**: it is looked up for the source, looked up for the target, and is the output layer.
 #
-# ### Exercise 1: the gradient of the memory, in one cross-attention
+# Here is the way back through two layers of each stack, from the loss at the top to the table at the bottom. A circle
+# is a place where gradients add:
+
+# %%
+draw_sums()
+
+# %% [markdown]
+# Two of these places are yours: the memory in one cross-attention, and the memory of all layers.
 #
-# One head, no biases, so that only the wiring is left: `query = x @ weight_query`, `key = memory @ weight_key`,
-# `value = memory @ weight_value`. Attention's own backward is lesson 04's; you get it as `attention_backward`.
+# ### Exercise 3 ★★☆: the gradient of the memory, in one cross-attention
+#
+# One head and no biases, so that only the wiring is left: `query = x @ weight_query`, `key = memory @ weight_key`,
+# `value = memory @ weight_value`. Attention's own backward is that of lesson 04. You get it as `attention_backward`.
 
 
 # %%
@@ -266,6 +359,15 @@ def cross_backward(dout, cache):
 # %%
 cross_backward = check(cross_backward)
 
+# %% [markdown] tags=["help"]
+# Which of the three, queries, keys and values, are made of the decoder's sequence, and which of the memory? How many
+# times is each of the two sequences used? What does that say of their gradients?
+#
+# ---
+#
+# `dquery, dkey, dvalue = attention_backward(dout[:, None], attention_cache)`; `[:, 0]` takes the axis of the head off
+# again. Back through `query = x @ weight_query` goes `dquery @ weight_query.T` (lesson 00).
+
 # %%
 three = rng.standard_normal((3, 8, 8)) / np.sqrt(8)
 arrays = {"x": rng.standard_normal((2, 4, 8)), "memory": rng.standard_normal((2, 5, 8))}
@@ -274,9 +376,9 @@ for name, worst in errors.items():
     print(f"d{name:<7} against central differences {worst:.1e}")
 
 # %% [markdown]
-# ### Exercise 2: back through the decoder
+# ### Exercise 4 ★★☆: back through the decoder
 #
-# A stack's forward, with every layer's cache kept:
+# This is a stack's forward. It keeps every layer's cache:
 #
 # ```python
 # for layer in layers:
@@ -302,9 +404,18 @@ def decoder_backward(dx, layers, caches):
 # %%
 decoder_backward = check(decoder_backward)
 
+# %% [markdown] tags=["help"]
+# Which layer's backward comes first? What does the next one need from it? And the memory was used by every layer: what
+# happens to the gradients that come back from all of them?
+#
+# ---
+#
+# Go through `zip(reversed(layers), reversed(caches))`. In each round, `dx` becomes the new `dx`, and the memory's part
+# is added to a sum that begins at 0.
+
 # %% [markdown]
-# Yours inside the package's model, in place of the loop in [`Stack.backward`](../minitransformer/layers/stack.py).
-# The forward keeps everything; the backward begins with a random gradient of the logits:
+# Yours inside the package's model, in place of the loop in [`Stack.backward`](../minitransformer/layers/stack.py). The
+# forward keeps everything. The backward begins with a random gradient of the logits:
 
 # %%
 logits, (encoder_cache, decoder_cache, logits_cache) = model.forward(padded, target)
@@ -325,13 +436,13 @@ print(
 )
 
 # %% [markdown]
-# Note `zero_grad`. A backward *adds* into the gradients, which is what makes a tied weight, and a batch in parts
-# (lesson 09), come out right by themselves. Whoever starts anew has to clear them.
+# Note `zero_grad`. A backward *adds* into the gradients. So a tied weight comes out right by itself, and so does a
+# batch in parts (lesson 09). But whoever starts a new step has to clear the gradients first.
 #
 # ## Is it right?
 #
-# The referee of lesson 00, on the whole model: nudge one weight, run two forwards, compare. Three random elements of
-# every parameter, through the loss with its label smoothing:
+# The referee of lesson 00, on the whole model: nudge one weight, run two forwards, compare. We do it for three random
+# elements of every parameter, through the loss with its label smoothing:
 
 # %%
 batch = padded, target, rng.integers(3, 100, target.shape)
@@ -361,9 +472,9 @@ print(f"{len(errors)} parameters checked; the largest error, {errors[worst]:.1e}
 # %% [markdown]
 # ## One flat array
 #
-# All weights lie end to end in one array, and each name is a view into it; the gradients likewise. An optimiser's step,
-# the norm of all gradients, a checkpoint and an average are then each one operation over one array. That is all that
-# [`FlatParameters`](../minitransformer/layers/parameter.py) is:
+# All weights lie end to end in one array, and each name is a view into it. The gradients lie in a second one. So a step
+# of the optimiser, the norm of all gradients, a checkpoint and an average are each one operation on one array. That is
+# all that [`FlatParameters`](../minitransformer/layers/parameter.py) is:
 
 # %%
 flat = model.parameters.data
@@ -375,14 +486,14 @@ print(f"add 1 to the array, and the weight grows by {view[0, 0] - before:.1f}")
 flat -= 1.0
 
 # %% [markdown]
-# ## Counting
+# ## Counting (optional)
 #
 # How many numbers does the paper's base model learn? $C = 512$, $F = 2048$, $N = 6$ layers in each stack, a vocabulary
-# of "about 37000" (§5.1) shared by all three uses. Take the figure and walk through it. A linear map from $a$ to $b$
-# has $ab$ weights and $b$ biases; a layer norm has $2C$; sinusoids have none. The number of heads does not matter: $H$
-# heads of width $C/H$ are still $C$ columns.
+# of "about 37000" (§5.1) shared by all three uses. Take figure 1 and walk through it. A linear map from $a$ to $b$ has
+# $ab$ weights and $b$ biases. A layer norm has $2C$ numbers. Sinusoids have none. The number of heads does not matter:
+# $H$ heads of width $C/H$ are still $C$ columns.
 #
-# ### Exercise 3: the parameters of a Transformer
+# ### Exercise 5 ★★☆: the parameters of a Transformer
 
 
 # %% tags=["exercise"]
@@ -398,6 +509,15 @@ def count_parameters(V, C, F, N):
 # %%
 count_parameters = check(count_parameters)
 
+# %% [markdown] tags=["help"]
+# Count one attention first. Which four linear maps are in it, from which width to which? How many attentions, how many
+# feed-forward networks and how many norms are in a layer of the encoder, and how many in a layer of the decoder?
+#
+# ---
+#
+# An attention has $4\,(C^2 + C)$ numbers, a feed-forward network $CF + F + FC + C$, a norm $2C$. A layer of the encoder
+# has 1, 1 and 2 of them, a layer of the decoder 2, 1 and 3. The table has $VC$, once.
+
 # %%
 base = count_parameters(37_000, 512, 2048, 6)
 print(f"base, counted:                    {base:,}")
@@ -410,17 +530,100 @@ for group, count in parameter_groups(TransformerConfig.base(37_000)).items():
     print(f"{group:<48} {count:>11,}  {count / base:5.1%}")
 
 # %% [markdown]
-# Table 3 rounds to millions, the paper's vocabulary is "about" 37,000, and its attention is written without biases,
-# which ours has: neither figure can be met exactly. Big comes out a little above, base a little below. The feed-forward
-# networks are the largest part, and the table of tokens is nearly a third.
+# Table 3 of the paper rounds to millions, the vocabulary is "about" 37,000, and the paper writes its attention without
+# biases, which ours has. So we cannot meet its figures exactly. Big comes out a little above, base a little below. The
+# feed-forward networks are the largest part, and the table of tokens is nearly a third.
+#
+# ## Where the weights begin
+#
+# Biases begin at 0, $\gamma$ at 1, $\beta$ at 0. Matrices must begin at random numbers: if all columns were equal, all
+# would get equal gradients and stay equal. How large must the random numbers be? Look at one output of a linear map, a
+# sum of $n_{in}$ products:
+#
+# $$ y_j = \sum_{i=1}^{n_{in}} x_i\, W_{ij} $$
+#
+# Let the weights be independent, with mean 0 and variance (mean square) $w^2$. The variance of a sum of independent
+# numbers is the sum of their variances. If the $x_i$ have mean square $s^2$, each product has variance $s^2 w^2$, so
+# $y_j$ has variance $n_{in}\, s^2 w^2$. The sizes stay the same if $w^2 = 1/n_{in}$.
+#
+# The backward is a sum too, $\mathrm{d}x_i = \sum_j \mathrm{d}y_j\, W_{ij}$, but over the $n_{out}$ outputs. There
+# sizes stay the same if $w^2 = 1/n_{out}$. Both at once is possible only for square matrices. Xavier Glorot and Yoshua
+# Bengio (2010) took the middle:
+#
+# $$ w^2 = \frac{2}{n_{in} + n_{out}} \qquad \text{which uniform numbers in } [-b, b] \text{ have for} \qquad
+#    b = \sqrt{\frac{6}{n_{in} + n_{out}}} $$
+#
+# because the variance of such a number is $b^2/3$. The package calls this *Xavier's bound*, and `init_gain` multiplies
+# it. The paper does not say how its weights begin; the authors' code took Xavier's bound.
+#
+# What happens with another bound? Two experiments. Left: a chain of twelve square linear maps, with Xavier's bound,
+# with half of it, and with twice the bound. Right: a small Transformer learns to write six tokens in reverse order. Its
+# weights begin at a tenth of the bound, at the bound, or at four times the bound.
+
+
+# %%
+def chain(gain, width=64, depth=12):
+    """The size (root mean square) of x after each of a chain of linear maps, and of the gradient before each."""
+    bound = gain * np.sqrt(6 / (width + width))
+    matrices = rng.uniform(-bound, bound, (depth, width, width))
+    x, dy = rng.standard_normal((2, 16, width))
+    forward, backward = [x], [dy]
+    for matrix in matrices:
+        forward.append(forward[-1] @ matrix)
+    for matrix in matrices[::-1]:
+        backward.append(backward[-1] @ matrix.T)
+    return [[np.sqrt((each**2).mean()) for each in way] for way in (forward, backward[::-1])]
+
+
+def learn_to_reverse(gain, steps=160):
+    """The losses of a small training from this beginning, and how sharp attention was before it."""
+    draws = np.random.default_rng(0)
+    small = TransformerConfig(24, d_model=32, num_heads=4, d_ff=64, num_layers=2, dropout=0.0, init_gain=gain)
+    model = Transformer(small, seed=0)
+    optimizer, losses, sharpness = Adam(model.parameters, model.ops), [], None
+    for step in range(1, steps + 1):
+        ids = draws.integers(3, 24, (32, 6))
+        answer = ids[:, ::-1]
+        shifted = np.concatenate([np.ones((32, 1), int), answer[:, :-1]], axis=1)
+        if step == 1:
+            maps = model.attention_maps(ids, shifted)["cross"]
+            sharpness = np.mean([weights.max(axis=-1).mean() for weights in maps])
+        model.parameters.zero_grad()
+        loss, cache = model.loss(ids, shifted, answer)
+        model.loss_backward(1.0, cache)
+        optimizer.step(2e-3 * min(1, step / 50))
+        losses.append(float(loss))
+    return losses, sharpness
+
+
+sizes = {name: chain(gain) for name, gain in (("half of it", 0.5), ("Xavier's bound", 1.0), ("twice", 2.0))}
+with threadpool_limits(1):  # for small products one thread is the fastest: lesson 14 says why
+    gains = {"a tenth": 0.1, "Xavier's bound": 1.0, "four times": 4.0}
+    trainings = {name: learn_to_reverse(gain) for name, gain in gains.items()}
+draw_beginnings(sizes, {name: losses for name, (losses, _) in trainings.items()}, np.log(21))
+for name, (forward, backward) in sizes.items():
+    print(f"chain, {name:<16} the last x is {forward[-1]:9.2e} large, the first gradient {backward[0]:9.2e}")
+for name, (losses, sharpness) in trainings.items():
+    print(f"model, {name:<16} loss {np.mean(losses[-20:]):.2f} (guessing: {np.log(21):.2f}); "
+          f"at the start the largest of 6 attention weights is {sharpness:.2f}")  # fmt: skip
+
+# %% [markdown]
+# The chain multiplies sizes by the same factor at every map, so a small mistake grows or shrinks exponentially, forward
+# and backward.
+#
+# In the Transformer the norms put the size right after every sub-layer, and still the beginning decides. **Too small**:
+# $f(x)$ is next to nothing beside $x$. Attention looks everywhere alike and what it finds is too faint; the source does
+# not reach the output, and the loss stays at guessing. **Too large**: $f(x)$ drowns $x$, so the highway of lesson 07 is
+# lost. And scores are products of queries and keys, so they grow with the square of the gain. The softmax then puts
+# nearly all weight on one key, and lesson 01 showed that no gradient comes through a softmax that is sure.
 #
 # ## Where does the norm stand?
 #
-# The paper's layer is **post-norm**: $\mathrm{LN}(x + f(x))$. Lesson 07 left a doubt: the norm stands on the highway.
-# What comes down the lane past $f$ is divided by about $\sigma$ at every norm, $\sigma$ being the standard deviation of
-# $x + f(x)$; as $x$ is already normed and $f(x)$ comes on top, $\sigma$ is above 1 at the start. That is a toll at
-# every sub-layer. To measure it, swap into a deep model an op that takes note of $\sigma$; and once more with all
-# matrices drawn from half of Xavier's bound (`init_gain`), so that $f(x)$ is smaller:
+# The paper's layer is [**post-norm**](glossary.md#post-norm-pre-norm): $\mathrm{LN}(x + f(x))$. Lesson 07 left a doubt,
+# because the norm stands on the highway. The gradient that comes down the lane past $f$ is divided at every norm by
+# about $\sigma$, the standard deviation of $x + f(x)$. Since $x$ was normed before and $f(x)$ is added to it, $\sigma$
+# is above 1 at the start. It is a toll at every sub-layer. To measure it, we swap an operation of a deep model for one
+# that takes note of $\sigma$. We do it twice: with Xavier's bound, and with half of it, so that $f(x)$ is smaller.
 
 
 # %%
@@ -452,13 +655,13 @@ for bound, gain in (("Xavier's bound", 1.0), ("half of it", 0.5)):
     print(f"{'':<24} of these the {len(decoder[1::3])} behind cross-attention by {np.prod(decoder[1::3]):,.1f}")
 
 # %% [markdown]
-# **Pre-norm** moves the norm aside, $x + f(\mathrm{LN}(x))$, and sets one at the end of each stack. Nothing is left on
-# the lane. It is a switch in the package, `norm_first=True`.
+# **Pre-norm** moves the norm aside, $x + f(\mathrm{LN}(x))$, and puts one norm at the end of each stack. Nothing is
+# left on the lane. In the package it is a switch, `norm_first=True`.
 #
 # ### The picture: gradients by layer
 #
-# The whole model, twelve layers in each stack, at its initial weights: the norm of the gradient of each layer's
-# parameters, for three ways of starting. Geometric means over five seeds.
+# The whole model, with twelve layers in each stack, at its first weights: how long is the gradient of each layer's
+# parameters? We compare three beginnings. Each point is a mean over five seeds (a geometric mean: of the logarithms).
 
 # %%
 ways = {
@@ -488,23 +691,29 @@ for name, (_, decoder) in norms.items():
     print(f"{name:<26} decoder: top layer's gradient is {decoder[-1] / decoder[0]:5.1f} times the bottom layer's")
 
 # %% [markdown]
-# In the post-norm decoder the top layers get most of the gradient and the bottom ones a fraction; in the encoder all
-# get about the same. Why not there too? Where $f(x)$ makes $\sigma$ larger it is also a second way for the gradient,
-# and that about makes up for the toll. Cross-attention is the exception. Its $f(x)$ is made of the memory: it makes
-# $\sigma$ larger all the same, but back to $x$ there is only the way through the queries, and at the start next to
-# nothing takes it. What its norms alone divide by was printed above, and it is about what the picture shows.
+# Look at the decoder with the norm as printed. The top layers get most of the gradient, the bottom layers a small
+# fraction. In the encoder all layers get about the same. Why is there a difference?
 #
-# Xiong and others (2020) trace to these large gradients next to the output that post-norm needs small steps at first,
-# the warm-up of [lesson 09](09_training.ipynb). Pre-norm is nearly level.
+# The norm takes its toll in both. But the lane is not the only way back to $x$: the sub-layer $f$ is another one. In
+# self-attention and in the feed-forward network a larger $f(x)$ means a larger toll, and also more gradient that comes
+# back through $f$. The two about cancel.
 #
-# But look at the third curve. Post-norm with its matrices drawn from half of Xavier's bound is as level as pre-norm:
-# where $f(x)$ is small, $\sigma$ is near 1 and the toll is small too. The paper does not say how its weights start. The
-# small models of this package start at half (`init_gain`), and stay post-norm.
+# Cross-attention is the exception. Its $f(x)$ is made of the memory, so its gradient goes to the memory, and not to
+# $x$. (Only the queries lead back to $x$, and at the start next to nothing comes through them.) There is a toll, and
+# nothing makes up for it. What the norms behind cross-attention divide by was printed above. It is about the ratio of
+# the top layer to the bottom layer in the picture.
 #
-# ## Common mistakes
+# Xiong and others (2020) found such large gradients near the output of post-norm models. This, they say, is why
+# post-norm needs small steps at first: the warm-up of [lesson 09](09_training.ipynb). With pre-norm the gradients are
+# nearly level.
 #
-# **The memory's gradient from one layer only.** The decoder learns as it should, and the encoder learns from a fraction
-# of its gradient. Nothing crashes:
+# But look at the third curve. Post-norm at half of Xavier's bound is as level as pre-norm: $f(x)$ is small, $\sigma$ is
+# near 1, and so the toll is small. The small models of this package begin at half (`init_gain=0.5`) and stay post-norm.
+#
+# ## Common mistakes, and what they look like
+#
+# **The memory's gradient from one layer only.** The decoder learns as it should. The encoder learns from a fraction of
+# its gradient. Nothing crashes:
 
 # %%
 model.parameters.zero_grad()
@@ -520,8 +729,8 @@ for stack in ("encoder", "decoder"):
     print(f"{stack}: worst gradient is off by {off:.1e}")
 
 # %% [markdown]
-# **No √d_model on the look-up.** The table starts with standard deviation $1/\sqrt C$, small because it is also the
-# output layer. Without the factor, words are whispers beside the positions:
+# **No √d_model on the look-up.** The table begins with standard deviation $1/\sqrt C$. It has to be small because it is
+# also the output layer. Without the factor, the words are much fainter than the positions that are added to them:
 
 # %%
 table = model.parameters.named["tokens.table"].data
@@ -530,9 +739,9 @@ print(f"look-up without the factor, against the positions: {table.std() / positi
 print(f"look-up with the factor, against the positions:    {table.std() * np.sqrt(64) / position_size:.2f}")
 
 # %% [markdown]
-# **A target that is not shifted.** If `target_in` is `target_out`, the answer to each position is its own input, which
-# the causal mask lets it see. In training the loss falls to nothing; in use there is no answer to copy. The check is a
-# question: does the logit of position $t$ depend on `target_out[t]`? Here it must not:
+# **A target that is not shifted.** If `target_in` is `target_out`, the answer to each position is its own input, and
+# the causal mask lets it see that. In training the loss falls to nothing; in use there is no answer to copy. To check,
+# ask: does the logit of position $t$ depend on `target_out[t]`? It must not:
 
 # %%
 ids = rng.integers(3, 100, (1, 6))
@@ -541,15 +750,15 @@ for name, target_in in (("shifted", shifted), ("not shifted", ids)):
     other = ids.copy()
     other[:, 3] = 3 + (ids[:, 3] - 2) % 97  # another word at position 3 of target_out
     other_in = np.concatenate([[[1]], other[:, :-1]], axis=1) if name == "shifted" else other
-    change = np.abs(transformer(source[:1], other_in) - transformer(source[:1], target_in))[0, 3].max()
+    change = np.abs(transformer(parts, source[:1], other_in) - transformer(parts, source[:1], target_in))[0, 3].max()
     print(f"{name:<12} another answer at position 3 moves the logits there by {change:.1e}")
 
 # %% [markdown]
 # ## What changed since 2017
 #
-# Most large models keep only the decoder, without cross-attention, and are pre-norm. Input and output tables are often
-# untied in large models, and biases have mostly gone. The encoder–decoder lives on where one sequence is turned into
-# another: T5, NLLB, Whisper.
+# Most large models keep only the decoder, without cross-attention, and are pre-norm. Large models often have separate
+# tables for input and output, and biases have mostly gone. The encoder–decoder lives on where one sequence is turned
+# into another: T5, NLLB, Whisper.
 #
 # ## Where next
 #

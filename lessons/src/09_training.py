@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 09 · Training: batches, Adam, warm-up, and a run that can stop
 #
-# **You will be able to** write the optimiser and the loop that train the model, say what each rule of the paper's
-# recipe is for, and split, stop and resume a training without changing a bit of it.
+# **You will be able to** write the optimiser, the schedule and the loop that train the model; say what each rule of the
+# paper's recipe is for; and stop and resume a training without changing a bit of it.
 #
 # | | |
 # |---|---|
@@ -12,14 +12,15 @@
 # | in the package | [`training`](../minitransformer/training): optimizer, step, trainer |
 #
 # The gradient says which way is down, for every weight at once. This lesson is about going there: how many tokens to
-# ask, how far to step, and how to do it for days on machines that stop. One rule of the recipe is the difference
-# between a translator and nothing at all, and we shall watch it.
+# ask, how far to step, and how to do it for days on machines that stop. One rule of the recipe makes the difference
+# between a translator and nothing at all. You will see it.
 
 # %%
 import copy
 
 import matplotlib.pyplot as plt
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from course import recorded, start
 from course.lesson_09.pictures import draw_batches, draw_schedules, draw_trainings
@@ -32,9 +33,11 @@ from minitransformer.gradcheck import error
 from minitransformer.grammar import pairs
 from minitransformer.layers import DropoutStream
 from minitransformer.ops import adam_step as package_adam_step
-from minitransformer.training.optimizer import clip_scale
+from minitransformer.training.optimizer import Adam, noam
+from minitransformer.training.step import DataParallel, training_step
 
 check = start("09")
+threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
 rng = np.random.default_rng(0)
 
 # %% [markdown]
@@ -59,10 +62,10 @@ print(f"{len(training):,} pairs, {training.target_lengths.mean():.0f} target tok
 # %% [markdown]
 # ## Batches: counted in tokens, of about the same length
 #
-# A batch is a rectangle of ids, and sentences are not: what is shorter than the longest is filled with padding, for
-# which all the arithmetic is done and thrown away. So sentences of about the same length go together ("batched together
-# by approximate sequence length", §5.1), and a batch holds as many as give about the same number of *tokens*. A batch
-# of short sentences is tall, one of long sentences is wide, and both weigh the same.
+# A batch is a rectangle of ids, and sentences are not: a sentence that is shorter than the longest one is filled up
+# with padding. All the arithmetic is done for padding too, and thrown away. So sentences of about the same length go
+# together ("batched together by approximate sequence length", §5.1). And a batch holds as many sentences as give about
+# the same number of *tokens*: a batch of short sentences is tall, one of long sentences is wide, and both are as large.
 
 
 # %%
@@ -79,15 +82,15 @@ def cut(lengths, tokens_per_batch):
 
 lengths = rng.permutation(training.target_lengths + 1)  # + 1: the end mark
 draw_batches({
-    "Random company (target side)": cut(lengths, 600)[:6],
+    "In random order (target side)": cut(lengths, 600)[:6],
     "Sorted by length": [cut(np.sort(lengths), 600)[i] for i in (5, 25, 45, 60, 75, 85)],
 })  # fmt: skip
 
 # %% [markdown]
-# If the epoch went through the sorted list from short to long, the model would be pulled one way and then the other. So
-# the *batches* are shuffled after they are cut, and ties are broken anew in every epoch.
-# [`Batches`](../minitransformer/data/batching.py) does this, and does it as a function: batch $i$ of epoch $e$ follows
-# from (seed, $e$, $i$) alone. Keep that in mind for the end of the lesson.
+# An epoch is one pass through all pairs. If it went from the short sentences to the long ones, the model would be
+# pulled one way and then the other. So the *batches* are shuffled after they are cut, and sentences of equal length are
+# mixed anew in every epoch. [`Batches`](../minitransformer/data/batching.py) does this as a function: batch $i$ of
+# epoch $e$ depends on (seed, $e$, $i$) alone. Keep that in mind for the end of the lesson.
 
 # %%
 batches = Batches(training, tokens_per_batch=384, seed=0, vocab_size=VOCABULARY)
@@ -95,12 +98,19 @@ batch = batches.batch(epoch=0, index=0)
 print(f"{len(batches)} batches an epoch; the first: source {batch.source.shape}, target {batch.target_in.shape}, "
       f"{batch.num_target_tokens} target tokens that count")  # fmt: skip
 
+
+def batch_of(step):
+    """The batch of a step, counted from 1: epoch after epoch."""
+    return batches.batch(*divmod(step - 1, len(batches)))
+
+
 # %% [markdown]
 # ## The number to watch: perplexity
 #
-# The loss is the mean of $-\log p$ over the target tokens that are not padding. Its exponential is the **perplexity**:
-# the model is as unsure as if it had to choose among so many tokens, all equally likely. A model that knows nothing has
-# the perplexity of the vocabulary; one that knows how often each token occurs, and no more, that of the frequencies:
+# The loss is the mean of $-\log p$ over the target tokens that are not padding, with $p$ the probability that the model
+# gave to the right token. Its exponential is the [**perplexity**](glossary.md#perplexity): the model is as unsure as if
+# it had to choose among that many tokens, all equally likely. A model that knows nothing has the perplexity of the
+# vocabulary. A model that only knows how often each token occurs has the perplexity of the frequencies:
 
 # %%
 counts = np.bincount(np.concatenate([[*target, 2] for _, target in training]), minlength=VOCABULARY)
@@ -112,17 +122,19 @@ print(f"knows frequencies: loss {frequency_loss:.2f}, perplexity {np.exp(frequen
 # %% [markdown]
 # ## Adam
 #
-# Gradient descent, $\theta \leftarrow \theta - \eta\, g$, has one rate $\eta$ for every weight. But the gradients of a
-# Transformer differ by orders of magnitude: lesson 08's layers among each other, matrices from norms, and in the table
-# of tokens the row of a rare word hears far less than that of a full stop. A rate that suits one is too long or too
-# short for another.
+# Gradient descent, $\theta \leftarrow \theta - \eta\, g$, takes the weights $\theta$ one step against the gradient $g$.
+# It has one [learning rate](glossary.md#learning-rate) $\eta$ for all weights. But the gradients of a Transformer
+# differ by orders of magnitude: between the layers of lesson 08, between matrices and norms, and in the table of
+# tokens, where the row of a rare word gets far less than the row of a full stop. A rate that suits one weight is too
+# long or too short for another.
 #
-# Adam (Kingma and Ba 2015) keeps two running means for every weight, of the gradient and of its square:
+# [Adam](glossary.md#adam) (Kingma and Ba 2015) keeps two running means for every weight, of the gradient and of its
+# square:
 #
 # $$ m \leftarrow \beta_1 m + (1 - \beta_1)\, g \qquad\qquad v \leftarrow \beta_2 v + (1 - \beta_2)\, g^2 $$
 #
-# and steps by their ratio, so that the size of the gradient drops out and its consistency remains: $m / \sqrt v$ is
-# near $\pm 1$ where the gradient keeps its sign, and near 0 where it is noise.
+# and steps by their ratio $m / \sqrt v$. In the ratio the size of the gradient cancels, and what is left is how steady
+# it is: the ratio is near $\pm 1$ where the gradient keeps its sign, and near 0 where the gradient is noise.
 #
 # Both start at 0, so at first both are too small: after $t$ steps with a constant $g$, $m = (1 - \beta_1^t)\, g$.
 # Dividing by this factor mends it (*bias correction*):
@@ -132,7 +144,7 @@ print(f"knows frequencies: loss {frequency_loss:.2f}, perplexity {np.exp(frequen
 #
 # with $t = 1, 2, \dots$ The paper takes $\beta_1 = 0.9$, $\beta_2 = 0.98$, $\epsilon = 10^{-9}$.
 #
-# ### Exercise 1: Adam
+# ### Exercise 1 ★★☆: Adam
 
 
 # %% tags=["exercise"]
@@ -147,9 +159,19 @@ def adam_step(theta, grad, m, v, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
 # %%
 adam_step = check(adam_step)
 
+# %% [markdown] tags=["help"]
+# Four lines, and each needs the ones before it. Which of $m$, $v$, $\hat m$, $\hat v$ must be remembered for the next
+# step, and which only serve this one?
+#
+# ---
+#
+# `m = beta1 * m + (1 - beta1) * grad` makes a new array, so the given one stays as it is; `v` in the same way, with
+# `grad**2`. Then `m_hat = m / (1 - beta1**step)`. What you return is `theta`, `m`, `v`: the running means themselves,
+# not the corrected ones.
+
 # %% [markdown]
-# Ten steps of yours beside the package's [`adam_step`](../minitransformer/ops/adam.py), which updates in place, block
-# by block, so that its passes stay in the cache; and beside PyTorch's:
+# Ten steps of yours beside the package's [`adam_step`](../minitransformer/ops/adam.py), which updates in place, and
+# beside PyTorch's:
 
 # %%
 start_at, grads = rng.standard_normal(1000), rng.standard_normal((10, 1000))
@@ -175,84 +197,184 @@ print(f"after ten steps, against the package: {error(theta, flat):.1e}")
 print(f"after ten steps, against PyTorch:     {recorded('09_adam', against_torch):.1e}")
 
 # %% [markdown]
-# Note the very first step: $\hat m = g$ and $\hat v = g^2$, so every weight moves by $\eta$, however small its gradient
-# (if it is far above $\epsilon$), whether it was signal or noise. All weights of the model take a full step on the word
-# of one batch.
+# Note the very first step: $\hat m = g$ and $\hat v = g^2$, so every weight moves by $\eta$. It does not matter how
+# small its gradient was (if it is far above $\epsilon$), or whether it was signal or noise. All weights of the model
+# take a full step because one batch said so.
 #
 # ## Warm-up
 #
-# Which brings us to equation 3 of the paper:
+# So the first steps should be small. The paper gives the learning rate of every step $t = 1, 2, \dots$ (equation 3). In
+# words:
+#
+# * For the first $w$ steps (`warmup_steps`, in the paper 4000) the rate climbs in a straight line that begins at 0.
+# * From step $w$ on it is $1/\sqrt{d_{model}\, t}$: four times the steps, half the rate. $d_{model}$ is the width of
+#   the model, which we also call $C$.
+# * At step $w$ the two pieces meet.
+#
+# ### Exercise 2 ★☆☆: the schedule
+#
+# Turn these words into one formula. Which rate must the straight line have at step $w$? So how much does it climb a
+# step? On which side of $w$ is which piece the smaller one?
+
+
+# %% tags=["exercise"]
+def schedule(step, d_model, warmup_steps):
+    """The paper's learning rate: a straight climb for warmup_steps steps, then 1 / √(d_model · step).
+
+    step: a number, or an array of numbers, counted from 1 → the rate, a number or an array of the same shape.
+    """
+    raise NotImplementedError
+
+
+# %%
+schedule = check(schedule)
+
+# %% [markdown] tags=["help"]
+# A straight line through 0 is "slope times step". You know its value at $t = w$. What is the slope? And sketch both
+# curves over $t$: the rate follows the lower one on both sides of $w$.
+#
+# ---
+#
+# At step $w$ both pieces are $(d_{model}\, w)^{-1/2}$, so the slope is that divided by $w$. The rate is the smaller of
+# the two pieces, `np.minimum(step**-0.5, step * warmup_steps**-1.5)`, times a factor with `d_model`.
+
+# %% [markdown]
+# In the paper's notation:
 #
 # $$ \eta(t) = d_{model}^{-0.5} \cdot \min\big(t^{-0.5},\; t \cdot w^{-1.5}\big) $$
-#
-# For $w$ = `warmup_steps` = 4000 steps the rate climbs in a straight line from almost nothing. There the two terms meet
-# ($w^{-0.5} = w \cdot w^{-1.5}$), at the peak $(d_{model}\, w)^{-0.5}$. From then on it falls with $1/\sqrt t$,
-# whatever $w$ was: four times the steps, half the rate.
-
 
 # %%
-def noam(step, d_model, warmup_steps):
-    """Equation 3, by its name in the authors' code."""
-    return d_model**-0.5 * np.minimum(step**-0.5, step * warmup_steps**-1.5)
-
-
 steps = np.arange(1.0, 20_001)
 draw_schedules({
-    "base: width 512, w = 4000": noam(steps, 512, 4000),
-    "big: width 1024, w = 4000": noam(steps, 1024, 4000),
-    "width 512, w = 1000": noam(steps, 512, 1000),
+    "base: width 512, w = 4000": schedule(steps, 512, 4000),
+    "big: width 1024, w = 4000": schedule(steps, 1024, 4000),
+    "width 512, w = 1000": schedule(steps, 512, 1000),
 })  # fmt: skip
-print(f"peak of base: {noam(4000.0, 512, 4000):.1e}   at step 16,000: {noam(16_000.0, 512, 4000):.1e}")
+peak, later = schedule(4000.0, 512, 4000), schedule(16_000.0, 512, 4000)
+print(f"peak of base: {peak:.1e}   at step 16,000: {later:.1e}")
+theirs = [noam(step, 512, 4000) for step in steps]
+print(f"against the package: {error(schedule(steps, 512, 4000), np.array(theirs)):.1e}")
 
 # %% [markdown]
-# ### The picture: what happens without it
+# Beyond the climb the rate no longer depends on $w$: the dark blue and the light blue line end on each other.
 #
-# A loop with everything so far. The weights are one flat array (lesson 08), so a step of the optimiser is one call:
+# ## Clipping
+#
+# Now and then a batch has a gradient that is far longer than the others. The paper does not mention it, but most
+# recipes guard against it: let $c$ be the greatest length that is allowed. If the norm of all gradients together is
+# above $c$, scale them all by $c / \text{norm}$ (Pascanu and others 2013). The direction stays, the length becomes $c$.
+#
+# ## The loop
+#
+# All parts are there. A training step is: take a batch; clear the gradients; compute the loss and its gradient; clip;
+# update the weights with Adam at the schedule's rate. From time to time, look at the perplexity on sentences that are
+# not trained on, the *validation* set. It says whether the model learns the language or only its training sentences.
+#
+# The weights are one flat array (lesson 08), so Adam is one call for all of them. Every layer holds a view into this
+# array, so the new weights must be written **into** it.
+#
+# ### Exercise 3 ★★★: the training loop
+
+
+# %% tags=["exercise"]
+def train(model, batch_of, rate, steps, update, clip_norm=None, validate=None, every=100):
+    """Train the model for some steps, counted from 1; its weights change in place.
+
+    model.parameters has two flat arrays, data (the weights) and grad, and zero_grad(), which clears grad.
+    model.loss(source, target_in, target_out) → the tuple loss, cache; model.loss_backward(1.0, cache) adds into grad.
+    batch_of(step) → a batch with source, target_in, target_out. rate(step) → the learning rate.
+    update(theta, grad, m, v, step, lr) → the tuple theta, m, v after the step: adam_step. m and v begin at 0.
+    clip_norm: the greatest norm of the gradient that is allowed; None for no limit.
+    validate() → the mean loss on the validation set; ask it after every `every`-th step, unless it is None.
+    → the tuple losses, perplexities: a list of the loss of each step's batch, a list of exp(validate()).
+    """
+    raise NotImplementedError
 
 
 # %%
-def gradient_norm(layer):
-    """The norm of the gradient of all parameters of one layer."""
-    return np.sqrt(sum((parameter.grad**2).sum() for _, parameter in layer.named_parameters()))
+train = check(train)
 
-
-def train(model, rate, steps, keep_every=10):
-    """Train on `batches` with the rate of each step.
-
-    Returns the losses, the norm of the gradient in the decoder's lowest layer, and copies of the weights on the way.
-    """
-    theta, losses, lowest, kept = model.parameters.data, [], [], []
-    m, v = np.zeros_like(theta), np.zeros_like(theta)
-    for step in range(1, steps + 1):
-        batch = batches.batch(*divmod(step - 1, len(batches)))
-        model.parameters.zero_grad()
-        loss, cache = model.loss(batch.source, batch.target_in, batch.target_out)
-        model.loss_backward(1.0, cache)
-        theta[:], m, v = adam_step(theta, model.parameters.grad, m, v, step, rate(step))
-        losses.append(float(loss))
-        lowest.append(gradient_norm(model.decoder.layers[0]))
-        if step % keep_every == 0:
-            kept.append(theta.copy())
-    return np.array(losses), np.array(lowest), kept
-
+# %% [markdown] tags=["help"]
+# Write down what changes in the model during one step, and in which order. What must be cleared before the backward,
+# because backwards add? What must be remembered from one step to the next, besides the weights?
+#
+# ---
+#
+# Before the loop: `theta = model.parameters.data`, and `m` and `v` of zeros like it. In the loop:
+# `loss, cache = model.loss(batch.source, batch.target_in, batch.target_out)`. For clipping you need
+# `np.linalg.norm(grad)`, and a new array: `grad = grad * (clip_norm / norm)`. The update ends with
+# `theta[:], m, v = update(...)`: the `[:]` writes into the model's array.
 
 # %% [markdown]
+# Twenty steps of yours beside twenty of the package's [`training_step`](../minitransformer/training/step.py), in
+# float64 and with clipping:
+
+
+# %%
+def small_model(norm_first=False, seed=0, dtype="float32", **options):
+    return Transformer(
+        TransformerConfig(VOCABULARY, d_model=32, num_heads=4, d_ff=128, num_layers=4, max_length=128,
+                          norm_first=norm_first, **{"dropout": 0.0} | options),
+        dtype=dtype, seed=seed,
+    )  # fmt: skip
+
+
+valid_batches = Batches(validation, 2000, seed=0)
+valid_batches = [valid_batches.batch(0, number) for number in range(len(valid_batches))]
+
+
+def validation_loss(model):
+    """The mean over all target tokens of the validation pairs."""
+    total = sum(
+        float(model.loss(b.source, b.target_in, b.target_out, with_grad=False)[0]) * b.num_target_tokens
+        for b in valid_batches
+    )
+    return total / sum(b.num_target_tokens for b in valid_batches)
+
+
+yours, packages = small_model(dtype="float64"), small_model(dtype="float64")
+losses, perplexities = train(
+    yours, batch_of, lambda step: 1e-4 * step, 20, adam_step, 1.0, validate=lambda: validation_loss(yours), every=10
+)
+optimizer = Adam(packages.parameters, packages.ops)
+with DataParallel(packages, threads=1) as workers:
+    for step in range(1, 21):
+        rate = 1e-4 * step
+        training_step(workers, optimizer, [batch_of(step)], learning_rate=rate, label_smoothing=0.0, clip_norm=1.0)
+print(f"your loop against the package's, after 20 steps: {error(yours.parameters.data, packages.parameters.data):.1e}")
+print(f"training loss {losses[0]:.2f} → {losses[-1]:.2f}; validation perplexity after 10 and 20 steps: "
+      f"{perplexities[0]:.0f}, {perplexities[1]:.0f}")  # fmt: skip
+
+# %% [markdown]
+# ### The picture: what happens without warm-up
+#
 # Three trainings of the same small model, four layers in each stack, on the same batches in the same order:
 #
 # * post-norm, as the paper prints it, with warm-up to a peak;
-# * the same without the way up: the rate begins at that peak, and is the same from step $w$ on;
+# * the same without the way up: the rate begins at the peak, and from step $w$ on it is the same;
 # * pre-norm (lesson 08), also without.
 
 # %% tags=["picture"]
 PEAK, WARMUP, STEPS = 5e-3, 150, 300
 
 
-def small_model(norm_first=False, seed=0, **options):
-    return Transformer(
-        TransformerConfig(VOCABULARY, d_model=32, num_heads=4, d_ff=128, num_layers=4, max_length=128,
-                          norm_first=norm_first, **{"dropout": 0.0} | options),
-        seed=seed,
-    )  # fmt: skip
+def gradient_norm(layer):
+    """The norm of the gradient of all parameters of one layer."""
+    return np.sqrt(sum((parameter.grad**2).sum() for _, parameter in layer.named_parameters()))
+
+
+def watching(model, keep_every=10):
+    """An update that also notes the gradient of the decoder's lowest layer, and keeps the weights on the way."""
+    lowest, kept = [], []
+
+    def update(theta, grad, m, v, step, lr):
+        lowest.append(gradient_norm(model.decoder.layers[0]))
+        theta, m, v = adam_step(theta, grad, m, v, step, lr)
+        if step % keep_every == 0:
+            kept.append(theta.copy())
+        return theta, m, v
+
+    return update, lowest, kept
 
 
 def with_warmup(step):
@@ -269,23 +391,28 @@ WAYS = {
     "pre-norm, no warm-up": (True, without),
 }
 models = {name: small_model(norm_first) for name, (norm_first, _) in WAYS.items()}
-losses, lowest, stops = {}, {}, {}
+losses, perplexities, lowest, stops = {}, {}, {}, {}
 for name, (_, rate) in WAYS.items():
-    losses[name], lowest[name], stops[name] = train(models[name], rate, STEPS)
+    model = models[name]
+    update, lowest[name], stops[name] = watching(model)
+    losses[name], perplexities[name] = train(
+        model, batch_of, rate, STEPS, update, validate=lambda model=model: validation_loss(model)
+    )
 rates = {name: np.array([rate(step) for step in range(1, STEPS + 1)]) for name, (_, rate) in WAYS.items()}
 draw_trainings(rates, losses, lowest, frequency_loss)
 for name, values in losses.items():
-    print(f"{name:<24} last 20 steps: loss {values[-20:].mean():.2f}, perplexity {np.exp(values[-20:].mean()):.0f}")
+    print(f"{name:<24} training loss of the last 20 steps {np.mean(values[-20:]):.2f}; validation perplexity after "
+          f"100, 200, 300 steps: {', '.join(f'{each:.0f}' for each in perplexities[name])}")  # fmt: skip
 
 # %% [markdown]
 # Without warm-up the post-norm model learns the frequencies of words within a few dozen steps, faster than the same
-# model with warm-up, and then nothing more. It has not exploded; no number is infinite. It has died, and the lowest
-# panel shows when: within the first twenty or thirty steps, at the full rate, all weights at once. After them hardly
-# any gradient comes down to the bottom of the decoder. The top layer and the table go on learning, and all that they
-# can learn alone is frequencies.
+# model with warm-up. Then it learns nothing more. It has not exploded, and no number is infinite. It has died, and the
+# lowest panel shows when: within the first twenty or thirty steps, when all weights moved at once at the full rate.
+# After that hardly any gradient comes down to the bottom of the decoder. The top layer and the table go on learning,
+# and all that they can learn alone is frequencies.
 #
-# How can one tell from outside? A model that works gives different logits at different places. Compare how far the
-# logits of a word vary over the positions of a batch with how far words differ:
+# How can we tell from outside? A model that works gives different logits at different places. Compare how far the
+# logits of a word vary over the positions of a batch with how far the words differ from each other:
 
 # %%
 print(f"{'':<24} varies over places   lowest layer's gradient, step 20 against step 1")
@@ -296,28 +423,60 @@ for name, model in models.items():
     print(f"{name:<24} {varies:18.3f} {lowest[name][19] / lowest[name][0]:20.4f}")
 
 # %% [markdown]
-# The dead model says the same everywhere, whatever it reads. With warm-up the gradient at the bottom falls too, but not
-# so far, and recovers: watch it turn as the loss breaks away from the dotted line. Pre-norm gets through without
+# The dead model says the same everywhere, no matter what it reads. With warm-up the gradient at the bottom falls too,
+# but not so far, and it recovers: watch it turn where the loss leaves the dotted line. Pre-norm gets through without
 # warm-up; its gradients were level to begin with (lesson 08; Xiong and others 2020).
 #
-# A warning about experiments of this kind: the result depends on the peak. With a lower one this small post-norm model
-# would live without warm-up, and in [the report](paper/paper.md), at a peak many times higher, pre-norm dies too.
-# Lesson 08's other remedy, a start at half of Xavier's bound, is yours to try: `small_model(init_gain=0.5)`, without
-# warm-up, and with more than one `seed`.
+# A warning about experiments of this kind: the result depends on the peak. With a lower peak this small post-norm model
+# would live without warm-up. In [the report](paper/paper.md), at a peak many times higher, pre-norm dies too. Lesson 08
+# knew another remedy, a start at half of Xavier's bound. Try it: `small_model(init_gain=0.5)`, without warm-up, and
+# with more than one `seed`.
 #
-# ## Large batches on small machines: accumulation
+# ### What clipping does to Adam (optional)
+#
+# In general Adam does not mind the scale of gradients, but it minds one gradient that sticks out: $v$ forgets it only
+# by a factor $\beta_2$ a step, and until then all steps are too short. One weight with a steady gradient of 1, and one
+# accident of 100 at step 30:
+
+
+# %%
+def step_lengths(clip_norm):
+    """How far Adam moves one weight at each step, in learning rates."""
+    theta, m, v, moved = np.zeros(1), np.zeros(1), np.zeros(1), []
+    for step in range(1, 151):
+        grad = np.array([100.0 if step == 30 else 1.0])
+        before = theta
+        grad *= min(1.0, clip_norm / np.abs(grad[0]))
+        theta, m, v = adam_step(theta, grad, m, v, step, lr=1.0)
+        moved.append((before - theta)[0])
+    return moved
+
+
+_, axes = plt.subplots(figsize=(7.2, 2.6))
+axes.plot(range(1, 151), step_lengths(np.inf), color=VERMILION, label="as it came")
+axes.plot(range(1, 151), step_lengths(2.0), color=BLUE, label="clipped to norm 2")
+axes.set(xlabel="step", ylabel="length of the step (learning rates)", title="A gradient of 100 among gradients of 1")
+axes.set_ylim(0, 1.9)
+axes.legend(loc="upper right")
+plt.show()
+print(f"50 steps later: {step_lengths(np.inf)[79]:.2f} as it came, {step_lengths(2.0)[79]:.2f} clipped")
+
+# %% [markdown]
+# ## Large batches on small machines: accumulation (optional)
 #
 # The paper's batches have about 25,000 source and 25,000 target tokens, on eight GPUs. A machine that cannot hold so
-# many takes them in parts and adds the gradients. Backwards add into `grad` anyway. But mind what is added. The loss of
-# the whole batch is the mean over *all* its $n$ target tokens; part $i$ gives the mean over its own $n_i$. From
+# many takes them in parts and adds the gradients. Backwards add into `grad` anyway. But mind what is added. The loss
+# $L$ of the whole batch is the mean of the tokens' losses $\ell$ over *all* its $n$ target tokens. Part $i$ gives the
+# mean $L_i$ over its own $n_i$ tokens. From
 #
 # $$ L = \frac1n \sum_{\text{tokens}} \ell
 #    \;=\; \sum_i \frac{n_i}{n} \Big( \frac{1}{n_i} \sum_{\text{tokens of } i} \ell \Big)
 #    = \sum_i \frac{n_i}{n} L_i $$
 #
-# each part counts by its share of the targets. Parts hardly ever hold equally many: sentences are not equally long.
+# each part counts by its share of the targets. The parts rarely have equally many, because sentences are not equally
+# long.
 #
-# ### Exercise 2: the gradient of a large batch, from its parts
+# ### Exercise 4 ★★☆: the gradient of a large batch, from its parts
 
 
 # %% tags=["exercise"]
@@ -334,9 +493,18 @@ def accumulate(parts, gradient):
 # %%
 accumulate = check(accumulate)
 
+# %% [markdown] tags=["help"]
+# A part of 300 tokens and a part of 100: by how much does each count in the mean over all 400? And when do you know the
+# 400, before you have called `gradient` for every part, or after?
+#
+# ---
+#
+# Call it once for each part and keep the results: `results = [gradient(part) for part in parts]`. Then
+# `n = sum(count for _, _, count in results)`, and each part's loss and gradient count by `count / n`.
+
 # %% [markdown]
-# A batch at once, and the same in four parts, in float64, **with dropout on**. It works because a mask belongs to a
-# sentence by its number (lesson 07), and `part.first` says which number a part begins with:
+# A batch at once, and the same in four parts, in float64, **with dropout on**. In the package a dropout mask belongs to
+# a sentence by its number (lesson 07, in an optional part), and `part.first` says with which number a part begins:
 
 # %%
 model = Transformer(small_model(dropout=0.1).config, dtype="float64")
@@ -361,76 +529,33 @@ naive = np.mean([gradient_of(part)[1] for part in parts], axis=0)
 print(f"a plain mean over the parts:                 {np.abs(naive - whole_grad).max() / scale:.1e}")
 
 # %% [markdown]
-# The same sum over *replicas*, one thread or GPU each, is data parallelism:
+# The same sum over *replicas*, with one thread or GPU each, is data parallelism:
 # [`DataParallel`](../minitransformer/training/step.py).
 #
-# ## Clipping
+# ## Averaging checkpoints (optional)
 #
-# Now and then a batch has a gradient far longer than the others. The paper does not mention it, and most recipes guard
-# against it: if the norm of all gradients together exceeds $c$, scale them all to length $c$ (Pascanu and others 2013),
-# `g *= min(1, c / norm)`. The direction stays. Adam does not mind the scale of gradients in general, but it minds one
-# that sticks out: $v$ forgets it only by a factor $\beta_2$ a step, and until then all steps are too short. One weight
-# with a steady gradient of 1, and one accident of 100 at step 30:
-
-
-# %%
-def step_lengths(clip_norm):
-    """How far Adam moves one weight at each step, in learning rates."""
-    theta, m, v, moved = np.zeros(1), np.zeros(1), np.zeros(1), []
-    for step in range(1, 151):
-        grad = np.array([100.0 if step == 30 else 1.0])
-        before = theta
-        theta, m, v = adam_step(theta, grad * clip_scale(float(np.abs(grad[0])), clip_norm), m, v, step, lr=1.0)
-        moved.append((before - theta)[0])
-    return moved
-
-
-_, axes = plt.subplots(figsize=(7.2, 2.6))
-axes.plot(range(1, 151), step_lengths(None), color=VERMILION, label="as it came")
-axes.plot(range(1, 151), step_lengths(2.0), color=BLUE, label="clipped to norm 2")
-axes.set(xlabel="step", ylabel="length of the step (learning rates)", title="A gradient of 100 among gradients of 1")
-axes.set_ylim(0, 1.9)
-axes.legend(loc="upper right")
-plt.show()
-print(f"50 steps later: {step_lengths(None)[79]:.2f} as it came, {step_lengths(2.0)[79]:.2f} clipped")
-
-# %% [markdown]
-# ## Averaging checkpoints
-#
-# A training with a rate that is not yet small jitters around where it is going. The mean of the last few stops is often
-# nearer to it than any of them (§6.1: the last 5 checkpoints of base, the last 20 of big). Of the weights, in one line,
-# and then judged on sentences that were not trained on:
+# While the rate is not yet small, a training jitters around the place that it is going to. The mean of the last few
+# stops is often nearer to that place than any of them (§6.1: the last 5 [checkpoints](glossary.md#checkpoint) of base,
+# the last 20 of big). It is a mean of the weights, in one line. We judge it on the validation set:
 
 # %%
 model = models["post-norm, warm-up"]
-valid_batches = [Batches(validation, 2000, seed=0).batch(0, i) for i in range(len(Batches(validation, 2000, seed=0)))]
-
-
-def validation_loss(theta):
-    """The mean over all target tokens of the validation pairs: the shares of exercise 2 again."""
-    model.parameters.data[:] = theta
-    total = sum(
-        float(model.loss(b.source, b.target_in, b.target_out, with_grad=False)[0]) * b.num_target_tokens
-        for b in valid_batches
-    )
-    return total / sum(b.num_target_tokens for b in valid_batches)
-
-
 kept = stops["post-norm, warm-up"]
 for count in (1, 2, 3, 5):
-    loss = validation_loss(np.mean(kept[-count:], axis=0))
+    model.parameters.data[:] = np.mean(kept[-count:], axis=0)
+    loss = validation_loss(model)
     print(f"mean of the last {count}, ten steps apart: validation loss {loss:.3f}, perplexity {np.exp(loss):.1f}")
 model.parameters.data[:] = kept[-1]
 
 # %% [markdown]
-# A few stops close together help, and older ones less: this run is still falling, and its past is worse. Near the end
-# of a long training, where the loss is nearly level, more of them pay.
+# A few stops that lie close together help, and older ones help less: this run is still falling, and its past is worse.
+# Near the end of a long training, where the loss is nearly level, it pays to average more of them.
 #
 # ## A run that can stop
 #
 # A training that takes days will be interrupted. What has to be saved, so that it goes on as if nothing had happened,
-# to the bit? Here is a training as an object, of the kind that everyone writes first. It draws its batches and its
-# dropout from a random generator:
+# to the last bit? Here is a training as an object, as everyone writes it first. It draws its batches and its dropout
+# from a random generator:
 
 
 # %%
@@ -468,7 +593,7 @@ def restore(run, saved):
 
 
 # %% [markdown]
-# ### Exercise 3: what has to be saved
+# ### Exercise 5 ★☆☆: what has to be saved
 #
 # The run goes on after it was saved, and must not change what was saved.
 
@@ -486,6 +611,15 @@ def save(run):
 # %%
 save = check(save)
 
+# %% [markdown] tags=["help"]
+# Read `Run.train` line by line. Which of its attributes are different after a step? And what happens to what you saved
+# when the run goes on and writes into the same arrays?
+#
+# ---
+#
+# Five values change: `theta`, `m`, `v`, `step`, `rng`. Each must be a copy that shares nothing with the run.
+# `copy.deepcopy` copies arrays and generators alike; `getattr(run, name)` gives an attribute by its name.
+
 # %%
 straight = Run()
 straight.train(10)
@@ -498,12 +632,12 @@ resumed.train(10)
 print("20 steps, and 10 + 10 in two runs, to the last bit:", np.array_equal(straight.theta, resumed.theta))
 
 # %% [markdown]
-# It can be had with less. In the package there is no generator to save: which batch comes next follows from (seed,
-# step), and so do the dropout masks. What step 1,000 does can be told without taking the 999 before it. Its checkpoints
-# hold weights, $m$, $v$ and the step, and [a test](../tests/test_resume.py) kills a training at random moments, resumes
-# it, and compares the files byte by byte.
+# It also works with less. The package has no generator to save: which batch comes next follows from (seed, step), and
+# so do the dropout masks. We can tell what step 1,000 does without taking the 999 steps before it. Its checkpoints hold
+# the weights, $m$, $v$ and the step. [A test](../tests/test_resume.py) kills a training at random moments, resumes it,
+# and compares the files byte by byte.
 #
-# ## Common mistakes
+# ## Common mistakes, and what they look like
 #
 # **Gradients that are not cleared.** Backwards add. Without `zero_grad` a step follows the sum of all gradients so far:
 
@@ -516,21 +650,23 @@ for times in (1, 2, 3):
 
 # %% [markdown]
 # **Padding in the mean.** Padding is easy to predict, and there is much of it. A model that counts it reports a loss
-# that is too low, and lower for batches with more padding:
+# that is too low, and still lower for batches with more padding:
 
 # %%
-logits, _ = models["post-norm, warm-up"].forward(mixed.source, mixed.target_in)
+widest = valid_batches[0]
+logits, _ = models["post-norm, warm-up"].forward(widest.source, widest.target_in)
 shifted = logits - logits.max(axis=-1, keepdims=True)
 log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))  # (B, Tt, V)
-token_loss = -np.take_along_axis(log_p, mixed.target_out[..., None], axis=-1)[..., 0]  # (B, Tt)
-real = mixed.target_out != 0
+token_loss = -np.take_along_axis(log_p, widest.target_out[..., None], axis=-1)[..., 0]  # (B, Tt)
+real = widest.target_out != 0
 token_loss[~real] = -np.log(0.99)  # as if it had learned to say padding
 for name, chosen in (("the tokens that count", token_loss[real]), ("the whole rectangle", token_loss)):
     print(f"mean over {name:<22} {chosen.mean():.2f}")
 
 # %% [markdown]
-# **The perplexity of a smoothed loss.** With label smoothing (lesson 01) the loss cannot reach 0 even if the model is
-# always right and as sure as it was told to be. Its exponential is no perplexity; measure that without smoothing:
+# **The perplexity of a smoothed loss.** With label smoothing (lesson 01) the loss cannot reach 0, even if the model is
+# always right and exactly as sure as it was told to be. The exponential of this loss is no perplexity. Measure
+# perplexity without smoothing:
 
 # %%
 epsilon, V = 0.1, 37_000
@@ -540,8 +676,9 @@ least = -np.sum(target * np.log(target))
 print(f"least possible smoothed loss, ε = {epsilon}, V = {V:,}: {least:.2f}; its exponential: {np.exp(least):.1f}")
 
 # %% [markdown]
-# **A resumed run that forgot Adam's moments.** It goes on, with a bump: with one gradient in $m$ and $v$ every weight
-# moves equally far, noise or not. A hundred steps into a run, the next with the moments and with none in their place:
+# **A resumed run that forgot Adam's moments.** It goes on, with a jolt. With only one gradient in $m$ and $v$, every
+# weight moves equally far, noise or not. Take a run after a hundred steps, and its next step with the moments, and
+# without:
 
 # %%
 straight.train(100 - straight.step)
@@ -557,10 +694,10 @@ for name, forgotten in (("all restored", {}), ("no moments", {"m": 0 * saved["m"
 # %% [markdown]
 # ## What changed since 2017
 #
-# Weight decay applied beside Adam and not through its gradient (AdamW, Loshchilov and Hutter 2019) is the default now,
-# with $\beta_2$ of 0.95 to 0.99, clipping at norm 1, a warm-up of some hundred to some thousand steps,
-# and a decay by a cosine or a straight line to nearly zero in place of $1/\sqrt t$. Optimisers that treat a matrix as a
-# matrix (Muon, 2024) have begun to compete.
+# The default today is AdamW (Loshchilov and Hutter 2019): Adam with weight decay, which makes every weight a little
+# smaller in each step, beside Adam's step and not through its gradient. $\beta_2$ is 0.95 to 0.99, clipping is at norm
+# 1, and warm-up takes some hundred to some thousand steps. Then the rate falls along a cosine or a straight line to
+# nearly zero, in place of $1/\sqrt t$. Optimisers that treat a matrix as a matrix (Muon, 2024) have begun to compete.
 #
 # ## Where next
 #

@@ -11,8 +11,9 @@
 # | in the paper | §5 (training), §6.1 (translation), Figures 3–5 (attention maps) |
 # | in the package | [`training`](../minitransformer/training), [`decoding`](../minitransformer/decoding) |
 #
-# Every part is written and proved. This lesson puts them together, twice: a small training that you run now, to see how
-# a model *becomes* one; and one of some minutes, whose weights come with the course, to see what it can and cannot do.
+# Every part is written and proved. This lesson puts them together, twice. First comes a small training that you run
+# now, to see how a model *becomes* a translator. Then comes a larger model that was trained for some minutes; its
+# weights come with the course. We see what it can do and what it cannot.
 
 # %%
 import time
@@ -25,8 +26,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from course import start
-from course.lesson_10.pictures import draw_adjectives, draw_errors, draw_map, draw_training
-from course.style import BLUE, GREY
+from course.lesson_10.pictures import draw_errors, draw_map, draw_training
+from course.style import GREY, VERMILION
 from minitransformer.data.batching import Batches, collate
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.decoding import Translator
@@ -46,8 +47,9 @@ tokenizer = trained.tokenizer  # the BPE of lesson 02, trained on the grammar's 
 # ## What is to be learned
 #
 # The sentences come from the course's grammar (lesson [02](02_text.ipynb)): English with its German, every word order
-# and every ending correct. There are so many that no model will ever see them all, and a hash of the English sentence
-# decides whether it is for training or for testing: no test sentence is ever trained on.
+# and every ending correct. There are so many that no model will ever see them all. A hash of the English sentence, a
+# fixed function whose results look random, decides whether it is for training or for testing. So no test sentence is
+# ever trained on.
 
 # %%
 print(f"English sentences of the grammar: {count_sentences():.1e}")
@@ -55,9 +57,9 @@ for example in islice(sample("train", 0), 3):
     print(f"  {example.english}\n  {example.german}\n")
 
 # %% [markdown]
-# What makes it hard is that German puts things elsewhere. The verb goes to the end of a subordinate clause, the parts
-# of a perfect tense stand apart, a prefix splits off its verb, and an article needs the gender of a noun that comes
-# after it. None of this can be done word by word.
+# It is hard because German puts things elsewhere. The verb goes to the end of a subordinate clause. The parts of a
+# perfect tense stand apart. A prefix splits off its verb. An article needs the gender of a noun that comes after it.
+# None of this can be done word by word.
 #
 # ## A small training
 #
@@ -95,19 +97,20 @@ model = Transformer(config, seed=0)
 print(f"{len(dataset):,} pairs, {model.parameters.count:,} parameters")
 
 # %% [markdown]
-# No dropout: in so short a training it would slow the fall (the paper has 0.1). `init_gain` halves the matrices at the
-# start, with which post-norm layers learn sooner at this size (lesson [08](08_model.ipynb)).
+# There is no dropout: in such a short training it would slow the fall (the paper has 0.1). `init_gain` halves the
+# matrices at the start; at this size post-norm layers then learn sooner (lesson [08](08_model.ipynb)).
 #
-# ### Exercise 1: measure the fog
+# ### Exercise 1 ★☆☆: measure the fog
 #
 # We want to see attention become sharp, so we need a number for it. A row of attention weights is a distribution $p$
-# over $n$ keys. Its entropy is $H = -\sum_k p_k \log p_k$, and $e^{H}$ reads as *over how many keys it is spread*: 1
-# if all weight lies on one, $n$ if all get the same.
+# over $n$ keys. Its *entropy* is $H = -\sum_k p_k \log p_k$. Work out $H$ for two rows on paper: all weight on one key,
+# and the same weight $1/n$ on every key. Which function of $H$ gives 1 for the first and $n$ for the second? That is
+# the number we want: *over how many keys* the row is spread.
 
 
 # %% tags=["exercise"]
 def spread(weights):
-    """exp(entropy) of each row of attention weights: how many keys it is spread over.
+    """How many keys each row of attention weights is spread over: a function of its entropy.
 
     weights (..., n), each row ≥ 0 with sum 1 → (...). A weight of 0 adds nothing to the entropy.
     """
@@ -117,12 +120,20 @@ def spread(weights):
 # %%
 spread = check(spread)
 
+# %% [markdown] tags=["help"]
+# For equal weights, $H = -n \cdot \tfrac1n \log \tfrac1n$. What is that, simplified? And what undoes a logarithm?
+#
+# ---
+#
+# The spread is $e^H$. Mind weights of exactly 0: `np.log(0)` is minus infinity, and 0 times that is NaN. Put a 1 in
+# their place before the logarithm: `np.where(weights > 0, weights, 1)`.
+
 # %% [markdown]
 # ### Who reads the source?
 #
-# One more instrument. A decoder can lower its loss without reading the source, by learning what German looks like.
-# To see when it begins to *translate*, compute the test loss twice: with the right source sentences, and with the
-# sentences of somebody else (each row gets its neighbour's). As long as the two are equal, the source is ignored.
+# One more instrument. A decoder can lower its loss without reading the source, by learning what German looks like. To
+# see when it begins to *translate*, compute the test loss twice: with the right source sentences, and with those of
+# somebody else (each row gets its neighbour's). As long as the two losses are equal, the source is ignored.
 
 # %%
 PAIR = translate("The hunter ran behind the pretty village.")
@@ -150,14 +161,15 @@ available = np.average(real_source, weights=real_target)  # keys, for the mean r
 print(f"spread: {mean_spread.min():.2f} to {mean_spread.max():.2f} of {available:.2f} tokens")
 
 # %% [markdown]
-# Random queries and keys give scores near 0, and the softmax of equal numbers is even: fog. The loss is above that of a
-# fair guess, as random logits are not equal.
+# Random queries and keys give scores near 0, and the softmax of equal numbers is even: fog. The loss is above that of
+# even guessing, because random logits are not equal.
 #
 # ### The loop
 #
-# Everything from lesson [09](09_training.ipynb) in a few lines: a batch, the loss with label smoothing, the backward
-# pass, the clipped gradient, Adam at the schedule's rate. The package's
-# [`Trainer`](../minitransformer/training/trainer.py) is this loop, with checkpoints, a log and threads around it.
+# It is the loop of lesson [09](09_training.ipynb), with the package's Adam and schedule: a batch, the loss with label
+# smoothing, the backward pass, the clipped gradient, Adam at the schedule's rate. Every 20 steps we look at the test
+# set. The package's [`Trainer`](../minitransformer/training/trainer.py) is this loop with checkpoints, a log and
+# threads.
 
 # %%
 STEPS, EVERY = 700, 20
@@ -180,8 +192,9 @@ print(f"{STEPS} steps in {time.perf_counter() - begin:.0f} s: test loss {history
 # %% [markdown]
 # ## The picture: from fog to alignment
 #
-# Above, the losses; in the middle the spread, a thin line for each head. Below, the maps of one test sentence at five
-# moments, which dotted lines mark above: a row for each German token to be written, a column for each English one.
+# At the top, the losses. In the middle, the spread, with a thin line for each head. At the bottom, the maps of one test
+# sentence at five moments, which dotted lines mark above: a row for each German token to be written, a column for each
+# English token.
 
 # %% tags=["picture"]
 steps = np.arange(0, STEPS + 1, EVERY)
@@ -199,12 +212,12 @@ plt.show()
 
 # %% [markdown]
 # Three acts. First the two test losses fall together: the model learns which words are frequent and which follow each
-# other, a German without meaning, and the maps stay fog. Then they part. The source is being read, the spread collapses
-# and the maps turn from fog to a line of dots. From there on the right source helps more and more, and soon a *wrong*
-# one hurts, since the model now believes what it reads. In the last map *ran* is read twice: early in the sentence for
-# *ist*, and at its end for *gelaufen*. That is German word order, found by gradient descent.
+# other. It is German without meaning, and the maps stay fog. Then the losses part. The source is being read, the spread
+# collapses, and the maps turn from fog to a line of dots. From there on the right source helps more and more. Soon a
+# *wrong* one hurts, because now the model believes what it reads. In the last map *ran* is read twice: early in the
+# sentence for *ist*, and at its end for *gelaufen*. That is German word order, found by gradient descent.
 #
-# The step at which they part, and what the spread does around it:
+# When do they part, and what does the spread do around that step?
 
 # %%
 reads = int(np.argmax(foreign - own > 0.1))
@@ -214,7 +227,7 @@ for i in (0, reads, -1):
     print(f"step {steps[i]:4}: spread {spreads[i].mean():5.2f}, loss {own[i]:.2f}, another's source {foreign[i]:.2f}")
 
 # %% [markdown]
-# What it says after so short a training. Translation is greedy here, the most probable token each time; lesson
+# This is what it says after such a short training. We take the most probable token each time (*greedy*); lesson
 # [11](11_decoding.ipynb) does better.
 
 # %%
@@ -236,8 +249,8 @@ for text, example in list(zip(ours, test_set, strict=True))[:6]:
 # python -m minitransformer average --last 5 runs/course --output lessons/weights/en-de.safetensors
 # ```
 #
-# whose second line averages the last checkpoints, as §6.1 does. From here on it is this model that we look at, on test
-# sentences of every length:
+# The second line averages the last checkpoints, as §6.1 does. From here on we look at this model, on test sentences of
+# every length:
 
 # %%
 examples = list(islice(sample("test", 0), 3000))
@@ -250,8 +263,8 @@ print(f"exactly right: {1 - wrong.mean():.1%} of {len(examples):,} sentences tha
 # %% [markdown]
 # ## Reading a map
 #
-# The cross-attention of the last layer, mean of its heads, while the model translates a sentence of the test split. A
-# row is the position that *writes* the token named at its left; what it has read so far ends one token earlier.
+# This is the cross-attention of the last layer, the mean of its heads, while the model translates a test sentence. A
+# row is the position that *writes* the token named at its left. What that position has read ends one token earlier.
 
 # %%
 SENTENCE = "The king must not translate her important postcards because she will go into the schools."
@@ -263,12 +276,14 @@ axes.set(title=f"“{SENTENCE}”", xlabel="source tokens", ylabel="target token
 plt.show()
 
 # %% [markdown]
-# Words that BPE cut into pieces (`·` marks a piece inside a word) blur the picture: we read words, not pieces.
+# BPE has cut some words into pieces (`·` marks a piece inside a word), and the pieces blur the picture. We read words,
+# not pieces.
 #
-# ### Exercise 2: a map of words
+# ### Exercise 2 ★★☆: a map of words
 #
-# What a word of several pieces *gets* is the sum of what its pieces get. But as a reader, each of its pieces looks
-# once, with a weight of 1 in all; so the word's row is their mean (Clark et al. 2019, §4.1).
+# Merge the pieces. What is the weight of a source word that has three pieces? It was looked at whenever one of its
+# pieces was looked at. And what is the row of a target word that has three pieces? Each piece looked once, with a
+# weight of 1 in all, and the rows of the new map must sum to 1 as well. (Clark and others 2019, §4.1, do the same.)
 
 
 # %% tags=["exercise"]
@@ -276,14 +291,24 @@ def word_map(weights, target_words, source_words):
     """From attention between tokens to attention between words.
 
     weights (Tq, Tk), rows sum to 1; target_words (Tq,), source_words (Tk,): the number of the word that each token
-    belongs to, counted from 0 along the sentence → (target words, source words): columns of a word summed, rows of a
-    word averaged.
+    belongs to, counted from 0 along the sentence → (target words, source words), rows sum to 1.
     """
     raise NotImplementedError
 
 
 # %%
 word_map = check(word_map)
+
+# %% [markdown] tags=["help"]
+# A weight says how much of the look went to a key. If a word has two keys, and one got 0.3 and the other 0.2, how much
+# of the look went to the word? And if two positions write one word, how do you make one row of two that still sums to
+# 1?
+#
+# ---
+#
+# Columns of a source word are **summed**, rows of a target word are **averaged**. The simplest way: begin with zeros,
+# and in two loops add `weights[q, k]` to `merged[target_words[q], source_words[k]]`. Then divide each row by the number
+# of its tokens, `np.bincount(target_words)[:, None]`.
 
 
 # %%
@@ -314,16 +339,18 @@ for word, row in zip(target_words, merged, strict=True):
     print(f"{word:<16} ← {source_words[first]:<12} {row[first]:.2f}   {source_words[second]:<12} {row[second]:.2f}")
 
 # %% [markdown]
-# Follow the dark cells. Subject and modal verb come first, *Der König darf*; the verb that English says next waits for
-# the end of its clause, *nicht übersetzen*. In the second clause *will go into the schools* is turned round altogether,
-# *in die Schulen gehen wird*. The comma has no English word and looks at the conjunction that it announces. And *nicht*
-# looks at *translate* more than at *not*: attention is where the model looks, and nobody has taught it to align.
+# Follow the dark cells. The subject and the modal verb come first, *Der König darf*. The verb, which comes next in
+# English, waits for the end of its clause: *nicht übersetzen*. In the second clause *will go into the schools* is
+# turned round altogether: *in die Schulen gehen wird*. The comma has no English word and looks at the conjunction that
+# it announces. And *nicht* looks at *translate* more than at *not*. Attention shows where the model looks, and nobody
+# has taught it to align words.
 #
-# One ending in this translation is wrong, *wichtige* should be *wichtigen*. It is no accident, as we shall see.
+# One ending in this translation is wrong: *wichtige* should be *wichtigen*. That is no accident; the optional part
+# below looks into it.
 #
 # ## What it gets wrong
 #
-# Some of what is wrong, with the first difference marked:
+# Some wrong translations, with the first difference marked:
 
 
 # %%
@@ -339,8 +366,9 @@ for i in np.flatnonzero(wrong)[:8]:
     print(f"reference  {marked(references[i], translations[i])}\n")
 
 # %% [markdown]
-# The grammar knows what each sentence contains. The first idea is to list the error rate of each construction; but a
-# sentence with a relative clause is also *long*, and long sentences have more words to go wrong:
+# The grammar knows which constructions each sentence contains: a relative clause, a date, a passive. The first idea is
+# to list the error rate of each construction. But a sentence with a relative clause is also *long*, and a long sentence
+# has more words that can go wrong:
 
 # %%
 lengths = np.array([len(text.split()) for text in sources])
@@ -351,12 +379,12 @@ for low, high in pairwise(edges):
     print(f"{words}: {inside.sum():4} sentences, {wrong[inside].mean():6.1%} wrong")
 
 # %% [markdown]
-# ### Exercise 3: blame what deserves it
+# ### Exercise 3 ★★☆: blame what deserves it
 #
 # Compare each sentence with those of its own length. Let $\bar w_\ell$ be the error rate of all sentences of length
-# $\ell$, what one would expect of a sentence if only its length mattered. The excess of construction $k$ is the mean,
-# over the $n_k$ sentences $i$ that have it, of what was seen ($\mathrm{wrong}_i$, 1 or 0) minus what was expected of a
-# sentence of its length $\ell_i$:
+# $\ell$: what we would expect of a sentence if only its length mattered. For each sentence $i$, take what was seen
+# ($\mathrm{wrong}_i$, 1 or 0) minus what was expected of its length $\ell_i$. The *excess* of construction $k$ is the
+# mean of this over the $n_k$ sentences that have it:
 #
 # $$ \mathrm{excess}_k = \frac{1}{n_k} \sum_{i:\,\mathrm{has}_{ik}} \big(\mathrm{wrong}_i - \bar w_{\ell_i}\big) $$
 
@@ -373,6 +401,15 @@ def excess_errors(wrong, has, lengths):
 # %%
 excess_errors = check(excess_errors)
 
+# %% [markdown] tags=["help"]
+# Two steps. First, for every sentence: how often are sentences of its length wrong? Then, for every construction: which
+# sentences have it, and how much worse did they do than expected, on average?
+#
+# ---
+#
+# First fill `expected`, an array (N,): for each `length` in `np.unique(lengths)`, `here = lengths == length`, and
+# `expected[here] = wrong[here].mean()`. Then, for each column of `has`, take the mean of `(wrong - expected)[column]`.
+
 # %%
 has = np.array([[name in e.constructions for name in CONSTRUCTIONS] for e in examples])  # (N, K)
 rates = np.array([wrong[column].mean() for column in has.T])
@@ -385,13 +422,14 @@ draw_errors(names, rates[order], wrong.mean(), excess[order], doubt[order])
 plt.show()
 
 # %% [markdown]
-# Some constructions look bad on the left only because they stand in long sentences: a date does, and on the right
-# nothing is left of it. Relative clauses stay what they were, the hardest thing in this language. The whiskers are two
-# standard errors: a bar whose whisker crosses zero may be chance.
+# Some constructions look bad on the left only because they stand in long sentences. A date does, and on the right
+# nothing is left of it. Relative clauses stay bad: they are the hardest thing in this language. The thin lines on the
+# bars show chance: with other test sentences a bar would end somewhere else, and most likely within its line (which is
+# two standard errors long on each side). If the line crosses zero, the bar may be nothing but chance.
 #
 # ## Why it is wrong there
 #
-# A translation goes wrong at *one* token; what follows is written after a mistake and tells little. So stand at the
+# A translation goes wrong at *one* token. What follows is written after a mistake and tells us little. So stand at the
 # first wrong token, with the right beginning before it, and ask the model what it thought:
 
 
@@ -417,7 +455,9 @@ rank, p_right, p_favourite = map(np.array, zip(*first_wrong, strict=True))
 figure, axes = plt.subplots(figsize=(7.2, 2.6))
 bins = np.linspace(0, 1, 26)
 axes.hist(certainty, bins, weights=np.full(len(certainty), 100 / len(certainty)), color=GREY, alpha=0.6, label="right")
-axes.hist(p_favourite, bins, weights=np.full(len(rank), 100 / len(rank)), color=BLUE, alpha=0.7, label="first wrong")
+axes.hist(
+    p_favourite, bins, weights=np.full(len(rank), 100 / len(rank)), color=VERMILION, alpha=0.7, label="first wrong"
+)
 axes.set(xlabel="P of the model's favourite", ylabel="share of the tokens (%)", title="It hesitates before it errs")
 axes.legend(loc="upper left", title="the favourite is")
 plt.show()
@@ -428,9 +468,13 @@ sure, unsure = np.mean(np.array(certainty) < 0.6), np.mean(p_favourite < 0.6)
 print(f"P below 0.6: {sure:.1%} of the tokens where it is right, {unsure:.0%} of the first errors")
 
 # %% [markdown]
-# Where the model is sure it says about 0.9 and not 1: label smoothing taught it to (lesson [01](01_softmax.ipynb)). A
-# wrong translation is mostly a hesitation that went the wrong way. That says *where* to look, not yet *why*. So read
-# the list of errors above once more, and look for what repeats: often it is one ending. How often?
+# Where the model is sure it says about 0.9 and not 1, because label smoothing taught it to (lesson
+# [01](01_softmax.ipynb)). A wrong translation is mostly a hesitation that went the wrong way. This says *where* to
+# look. It does not yet say *why*.
+#
+# ## One ending: a study of a mistake (optional)
+#
+# Read the list of errors above once more, and look for what repeats. Often it is one ending. How often?
 
 # %%
 ENDINGS = ("", "e", "em", "en", "er", "es", "m", "n", "r", "s", "t")
@@ -457,10 +501,9 @@ print(f"{sum(endings_only(*each) for each in failures)} of {len(failures)} wrong
 # %% [markdown]
 # ### A suspicion, and an experiment
 #
-# A German adjective ends in *-e*, *-en*, *-er* …, by the gender, number and case of a noun that is *written after it*,
-# and by its article. The article alone does not settle it: *diese*, *seine* and *die* stand before a feminine
-# singular, *diese weiße Lampe*, and before any plural, *diese weißen Lampen*. The suspicion: in the plural the model
-# slips into the ending of the singular.
+# The ending of a German adjective depends on the gender, number and case of its noun, *which is written after it*, and
+# on its article. The article alone does not settle it: *diese weiße Lampe* is one lamp, *diese weißen Lampen* are
+# several. The suspicion: in the plural the model slips into the ending of the singular.
 #
 # The errors above differ in many things at once. The grammar lets us do what real text does not: change one thing and
 # keep the rest. *She sees*, an article, an adjective, a noun: all combinations of three articles, every adjective of
@@ -509,50 +552,32 @@ for english, wanted, got in slips[:: len(slips) // 3][:3]:
     print(f"{english:<32} {got:<40} {wanted}")
 
 # %% [markdown]
-# In the singular little goes wrong, but for neuters after *sein*, where the adjective must end in *-es*: *sein weißes
-# Hemd*. In the plural something does after every article, most after *diese*, and after each of them most with feminine
-# nouns, where the same article could also begin a singular. And it is nearly always the slip that we suspected. The
-# model can decline; it slips into the other number.
+# In the singular little goes wrong, except for neuters after *sein*, where the adjective must end in *-es*: *sein
+# weißes Hemd*. In the plural something goes wrong after every article, most of all after *diese*. And it is nearly
+# always the slip that we suspected. The model can decline adjectives; it slips into the other number.
 #
-# ### Which adjectives?
-#
-# All adjectives were in one pot so far. Take them apart: how often is each declined wrongly in these plurals, how often
-# does its form in *-en* occur in training sentences, and has BPE (lesson [02](02_text.ipynb)) kept that form whole, or
-# cut it into pieces? And since nobody meets hungry lamps: did the adjective ever stand before one of these nouns?
+# Which adjectives? BPE (lesson [02](02_text.ipynb)) has kept some forms in *-en* whole, and cut others into pieces:
 
 # %%
-frequency, before_these_nouns = Counter(), Counter()
-nouns = {noun + s for group in NOUNS.values() for noun in group for s in ("", "s")}
-for example in islice(sample("train", 0), 20_000):
-    frequency.update(split_words(example.german))
-    before_these_nouns.update(first for first, second in pairwise(split_words(example.english)) if second in nouns)
-
+frequency = Counter(word for e in islice(sample("train", 0), 20_000) for word in split_words(e.german))
 share = np.array([np.mean([w != g for both in ARTICLES for _, w, g in plurals[both[1], name]]) for name in names])
 forms = [plurals["the", name][0][1].split()[AT_ADJECTIVE] for name in names]
 count = np.array([frequency[form] for form in forms])
 cut = np.array([len(tokenizer.encode(form)) > 1 for form in forms])
-met = np.array([before_these_nouns[name] > 0 for name in names])
-draw_adjectives(forms, count, share, cut, met)
-plt.show()
-print("wrong plurals          met before such nouns    never")
-for name, kind in (("whole", ~cut), ("in pieces", cut)):
-    cells = [f"{share[kind & group].mean():.1%} of {(kind & group).sum()} adjectives" for group in (met, ~met)]
-    print(f"{name:<12} {cells[0]:>26}    {cells[1]}")
-print(f"the rarest whole form occurs {count[~cut].min()} times, the most frequent in pieces {count[cut].max()} times")
+for kind, chosen in (("whole", ~cut), ("in pieces", cut)):
+    print(f"{kind:<10} {chosen.sum():2} adjectives, {share[chosen].mean():5.1%} of their plurals wrong; "
+          f"in 20,000 sentences a form occurs {count[chosen].min()} to {count[chosen].max()} times")  # fmt: skip
 
 # %% [markdown]
-# What decides most is the adjective. A form that is one token is declined right, even before nouns where these
-# sentences never have it: what the model learned there is a rule. A form in pieces goes wrong often, and most where it
-# is new before the noun. *wichtigen* above is one of those.
-#
-# One question stays open. BPE keeps whole what is frequent, here without an exception, so this picture cannot tell
-# whether a form goes wrong because it was practised little or because its ending must be written some pieces later; and
-# some that are rare and in pieces are nearly always right. A training with another `--vocab-size` cuts other words.
+# A form that is one token is nearly always declined right, a form in pieces often is not. *wichtigen* above is one of
+# those. One question stays open. BPE keeps whole what is frequent, here without an exception. So this cannot tell
+# whether a form goes wrong because it was practised little, or because its ending is written some pieces later. A
+# training with another `--vocab-size` would cut other words.
 #
 # ### Does it look at the noun?
 #
-# The ending needs the noun. Does the model look at it? The weights of the last layer, at the token with the ending, for
-# translations that came out right and for those that did not:
+# The ending needs the noun. Does the model look at it? Here are the weights of the last layer at the token with the
+# ending, for translations that came out right and for those that did not:
 
 
 # %%
@@ -588,22 +613,21 @@ for name, chosen in (("right", right_ones), ("wrong", wrong_ones), ("right, like
     print(f"{name:<22}" + "   ".join(f"{adjective:.2f} {noun:.2f}" for adjective, noun in rows))
 
 # %% [markdown]
-# One head does what the grammar asks for: it leaves the adjective and reads the noun, which is yet to come in German
-# and is there in English. Lesson [12](12_heads.ipynb) removes this head, and watches the endings.
+# One head does what the grammar asks for: it leaves the adjective and reads the noun, which is still to come in German
+# and is there in English. Lesson [12](12_heads.ipynb) removes this head and watches the endings.
 #
-# Between the first two rows the attention of nearly every head changes, and it is tempting to say: there, it goes wrong
-# because it looks elsewhere. It is the trap of exercise 3 again. The wrong ones have *other adjectives*, those in
+# Between the first two rows the attention of nearly every head changes. It is tempting to say: there, it goes wrong
+# because it looks elsewhere. That is the trap of exercise 3 again: the wrong ones have *other adjectives*, those in
 # pieces. The third row compares like with like, right translations with the same article and the same adjective, and
-# little of the difference is left. The head reads the noun where the ending comes out wrong no less than where it comes
-# out right: a map shows where a model looks, not what it makes of what it sees.
+# little of the difference is left. A map shows where a model looks, not what it makes of what it sees.
 #
-# That is what "why" can mean for a network: a condition under which it fails, shown by changing little else, and a
+# So that is what "why" can mean for a network: a condition under which it fails, shown by changing little else, and a
 # fair comparison for every explanation, above all for the one that we like best.
 #
-# ## Common mistakes
+# ## Common mistakes, and what they look like
 #
-# **The target is not shifted.** If the decoder reads the token that it is to write, it learns to copy, and the loss is
-# wonderful. Then it has to write alone, begins with anything, and copies itself:
+# **The target is not shifted.** If the decoder reads the token that it has to write, it learns to copy, and the loss is
+# wonderful. Then it has to write alone. It begins with anything, and copies itself:
 
 # %%
 cheat = Transformer(config, seed=0)
@@ -629,8 +653,8 @@ on_training = np.mean([text == example.german for text, example in zip(ours, aga
 print(f"exactly right: {on_training:.0%} of its training sentences, {on_test:.0%} of the test sentences")
 
 # %% [markdown]
-# **The map is read one row off.** A row belongs to the token that is *written* there. Label the rows with what has been
-# read, `<s>` first, and every word seems to look at its successor's source:
+# **The map is read one row off.** A row belongs to the token that is *written* there. If you label the rows with what
+# has been read, `<s>` first, every word seems to look at the source of the word after it:
 
 # %%
 for row, written, read in list(zip(merged, target_words, ["<s>", *target_words], strict=False))[1:5]:
@@ -640,10 +664,9 @@ for row, written, read in list(zip(merged, target_words, ["<s>", *target_words],
 # ## What changed since 2017
 #
 # Large language models learned to translate without being given pairs of sentences: enough of their text holds
-# translations by accident (Briakou et al. 2023); encoder–decoders live on where many languages share one model (NLLB
-# Team 2022).
-# Attention has been compared with alignments made by people: the last layer but one agrees with them best, and a head
-# can be trained to give them (Garg et al. 2019).
+# translations by accident (Briakou and others 2023). Encoder–decoders live on where many languages share one model
+# (NLLB Team 2022). Attention has been compared with alignments made by people: the last layer but one agrees with them
+# best, and a head can be trained to give them (Garg and others 2019).
 #
 # ## Where next
 #

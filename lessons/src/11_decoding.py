@@ -11,13 +11,15 @@
 # | in the paper | §6.1: "beam search with a beam size of 4 and length penalty α = 0.6"; Table 2 is in BLEU |
 # | in the package | [`decoding`](../minitransformer/decoding), [`evaluation`](../minitransformer/evaluation.py) |
 #
-# A trained model does not give translations. Given a source sentence $X$ and the beginning of a translation, it gives
-# a distribution over the one token that comes next. A sentence $Y = (y_1, \dots, y_T)$, whose last token is `</s>`,
-# then has the probability that the chain rule (that of probability, for once) says:
+# A trained model does not give translations. It gets a source sentence $X$ and the beginning of a translation, and it
+# gives the probability of every token that may come next. A whole sentence is $Y = (y_1, \dots, y_T)$, and its last
+# token is `</s>`. Its probability is a product: the first token, then the second after the first, and so on. (This is
+# the chain rule of probability, not the one of derivatives.) In logarithms the product is a sum:
 #
 # $$ \log P(Y \mid X) = \sum_{t=1}^{T} \log P(y_t \mid y_{<t}, X) $$
 #
-# To translate is to find a $Y$ for which this is large. Training never had to search: it was handed the reference.
+# Here $y_{<t}$ stands for the tokens before $y_t$. To translate is to find a $Y$ for which this sum is large. Training
+# never had to search: it was given the reference.
 
 # %%
 import re
@@ -31,8 +33,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from course import start
-from course.lesson_11.pictures import draw_beams
-from course.style import BLUE, VERMILION
+from course.lesson_11.pictures import draw_beams, draw_cache
+from course.style import BLUE, GREEN, PURPLE, VERMILION
 from minitransformer.decoding import Translator, penalty
 from minitransformer.decoding import beam_search as package_beam_search
 from minitransformer.evaluation import evaluate
@@ -72,7 +74,7 @@ print(f"sentences of {T} tokens from a vocabulary of {V:,}: {V:,}^{T}, about 10^
 # %% [markdown]
 # ## Greedy: the best token, again and again
 #
-# So many cannot be tried one by one. The first idea is to take the most probable token, append it, and ask again:
+# We cannot try so many sentences one by one. The first idea: take the most probable token, append it, and ask again.
 
 
 # %%
@@ -92,7 +94,7 @@ for name, ids in (("greedy", found), ("reference", wanted)):
     print(f"{name:<10} log P = {log_prob(ids, source):6.2f}   {tokenizer.decode(ids)}")
 
 # %% [markdown]
-# Greedy is wrong, and the model could have known: by its *own* measure the reference is the more probable sentence. The
+# Greedy is wrong, and the model could have known it: by its *own* measure the reference is more probable. So the
 # search failed, not the model. Look at the step at which the two part:
 
 # %%
@@ -104,35 +106,38 @@ for ids in (found, wanted):
     print(f"{words:<28} {p:.2f} · {q:.2f} = {p * q:.2f}")
 
 # %% [markdown]
-# The first factor favours one branch, the product the other. Greedy looks at first factors, and never goes back.
+# The first factor is larger for one branch, the product is larger for the other. Greedy looks only at first factors,
+# and it never goes back.
 #
 # ## Beams
 #
-# **Beam search** keeps several prefixes alive, `num_beams` of them. Each step extends every one of them by every
-# token, and of all these extensions *together* keeps the best. A prefix that takes `</s>` is a complete sentence: it
-# leaves the beam and takes its place with it. When no place is left, the best complete sentence wins. So
+# [**Beam search**](glossary.md#beam-search) keeps several prefixes alive: it has `num_beams` places. In each step it
+# extends every prefix by every token. It puts all these extensions *together*, and keeps the best, as many as there are
+# places. A prefix that takes `</s>` is a complete sentence: it leaves the beam, and its place is gone. When no place is
+# left, the best complete sentence wins. So
 #
-# * with one place this is greedy search, and
-# * with a place for every prefix it is an exhaustive search, which misses nothing.
+# * with one place, this is [greedy search](glossary.md#greedy-search);
+# * with a place for every prefix, it is an exhaustive search: it misses nothing.
 #
-# ### Exercise 1: beam search
+# ### Exercise 1 ★★★: beam search
 #
-# Write it over any function `next_log_probs(prefix)`. The check runs it on tiny vocabularies, where every sentence can
-# be listed, and wants the exhaustive optimum from a beam that is wide enough. The length penalty is explained further
-# down; what it does here is one division.
+# Write it for any function `next_log_probs(prefix)`. The check runs it on tiny vocabularies, where we can list every
+# sentence. There a beam that is wide enough must find the best of all sentences. The length penalty is explained
+# further down. Here it is one division, at the end.
 
 
 # %% tags=["exercise"]
 def beam_search(next_log_probs, num_beams, eos, max_length, length_penalty=0.0):
     """The best sentence that a beam of `num_beams` places finds.
 
-    next_log_probs(prefix), of a tuple of ids that do not hold eos, gives (V,): log P of each next token. That is a
-    forward of the whole model: ask once for each prefix, and leave the row as it is.
-    Each step extends each prefix by each token and keeps, of all extensions together, those with the highest log P,
-    as many as there are places. Those that end in `eos` are complete: set aside, and their places are gone. Stop when
-    no place is left or the prefixes have max_length tokens (those are then cut off, and only count if none ended).
-    → (ids, log P) of the one among them with the highest log P / ((5 + |Y|) / 6)^length_penalty; ids is a tuple,
-    with eos at its end unless it was cut off, and |Y| its length.
+    next_log_probs(prefix) takes a tuple of ids without eos and gives (V,): log P of each next token. It is a forward
+    of the whole model: ask once for each prefix, and do not write into the row.
+    Each step extends each prefix by each token. Of all extensions together it keeps those with the highest log P, as
+    many as there are places. Those that end in `eos` are complete: set them aside; their places are gone. Stop when no
+    place is left, or when the prefixes have max_length tokens. Such prefixes are cut off: they count only if no
+    sentence is complete.
+    → (ids, log P) of the sentence with the highest log P / ((5 + |Y|) / 6)^length_penalty. ids is a tuple, with eos at
+    its end unless it was cut off, and |Y| is its length.
     """
     raise NotImplementedError
 
@@ -140,9 +145,21 @@ def beam_search(next_log_probs, num_beams, eos, max_length, length_penalty=0.0):
 # %%
 beam_search = check(beam_search)
 
+# %% [markdown] tags=["help"]
+# Take two places and three tokens, and do two steps on paper. What must you remember of each prefix? Which extensions
+# compete with each other: those of one prefix, or all of them? And when does a place disappear?
+#
+# ---
+#
+# Begin with `beam, places, complete = [((), 0.0)], num_beams, []`: pairs of a prefix and its log P. In each step
+# collect `((*prefix, v), log_prob + row[v])` for every prefix and every token `v`, sort them by log P, and keep the
+# first `places`. Those that end in `eos` move to `complete`; the others are the new beam.
+
 # %% [markdown]
-# How wide is wide enough? Take random models over four tokens, `</s>` among them, whose sentences have at most five;
-# for each we know the best of all sentences:
+# ### How wide is wide enough? (optional)
+#
+# Take random models over four tokens, `</s>` among them, with sentences of at most five tokens. For each of them we
+# know the best of all sentences:
 
 # %%
 tiny_rng = np.random.default_rng(0)
@@ -180,14 +197,14 @@ axes.grid(axis="y")
 plt.show()
 
 # %% [markdown]
-# Most of the gain comes with the second place; each further one costs as much and finds less. Real systems stop at a
-# handful too.
+# Most of the gain comes with the second place. Each further place costs as much and finds less. Real systems use only a
+# handful of places too.
 #
 # ## The picture: where greedy loses
 #
-# Now the real model, and the sentence from above, with three places. At each step the surviving prefixes stand in the
-# order of their log-probability, which is below each; a `·` marks a piece inside a word; greedy's own are added where
-# the beam had dropped them. Follow the two colours: greedy starts on top.
+# Now the real model and the sentence from above, with three places. Each column is a step. The prefixes that survive
+# stand in the order of their log-probability, which is written below each. A `·` marks a piece inside a word. Greedy's
+# prefixes are drawn also where the beam dropped them. Follow the two colours: greedy starts on top.
 
 # %% tags=["picture"]
 log_probs = {(): 0.0}  # of every prefix that the search went on from, and of their extensions by one token
@@ -217,7 +234,7 @@ def label(ids):
 
 figure, axes = plt.subplots(figsize=(7.2, 3.4))
 first = max(parting - 1, 0)
-paths = {"greedy": (found, VERMILION), "beam of 3": (best, BLUE)}
+paths = {"greedy": (found, PURPLE), "beam of 3": (best, BLUE)}
 draw_beams(axes, drawn, paths, label, range(first, first + 7))
 axes.set_title(f"“{SENTENCE}”")
 plt.show()
@@ -225,8 +242,8 @@ for name, ids in (("greedy", found), ("beam of 3", best)):
     print(f"{name:<10} log P = {log_probs[ids]:6.2f}   {tokenizer.decode(ids)}")
 
 # %% [markdown]
-# Yours against the package's, which searches whole batches, on sentences of the test split. The longest output is, as
-# in the paper, the input's length plus 50:
+# We compare yours with the package's search, which works on whole batches, on sentences of the test split. The output
+# may have at most as many tokens as the input plus 50, as in the paper:
 
 # %%
 examples = list(islice(sample("test", 0), 400))
@@ -238,16 +255,16 @@ print(f"log P of {len(few)} translations, yours against the package's: {error(np
 # %% [markdown]
 # ## The length penalty
 #
-# Every further token multiplies the probability by something below 1. So $\log P$ prefers short sentences, and a wide
-# beam, which finds more of them, may translate a long sentence by half of it. The paper therefore ranks complete
-# sentences by Wu et al.'s score, in which a longer sentence may cost more:
+# Every further token multiplies the probability by a number below 1. So $\log P$ prefers short sentences. A wide beam
+# finds more of them, and may translate a long sentence by half of it. Therefore the paper ranks complete sentences by a
+# score that allows a longer sentence to be less probable (Wu and others 2016):
 #
 # $$ s(Y) = \frac{\log P(Y \mid X)}{\mathrm{lp}(Y)} \qquad
 #    \mathrm{lp}(Y) = \left(\frac{5 + |Y|}{6}\right)^{\alpha} $$
 #
-# $|Y|$ counts `</s>`. With $\alpha = 0$ the score is $\log P$; with $\alpha = 1$ it comes close, as sentences grow, to
-# six times the mean per token, and ranks as that does. The paper takes 0.6. Here is a sentence of the test split where
-# it decides:
+# $|Y|$ is the number of tokens, and `</s>` counts. With $\alpha = 0$ the score is $\log P$. With $\alpha = 1$ it is
+# close to six times the mean log-probability of a token if the sentence is long. The paper takes $\alpha = 0.6$. Here
+# is a sentence of the test split where the penalty decides:
 
 # %%
 SHOES = "Last week, he washed warm shoes."
@@ -261,31 +278,47 @@ for candidate in candidates:
 print(f"greedy: {tokenizer.decode(greedy(encoded(SHOES)))}")
 
 # %% [markdown]
-# The most probable of them leaves out the shoes. Greedy had it right; it was the wider search that found the short one,
-# and the penalty that puts it in its place.
+# The most probable of the four leaves out the shoes. Greedy was right. The wider search found the short sentence, and
+# the penalty puts it back in its place.
 #
 # ## The cache: nothing twice
 #
-# `after` runs the whole model on the whole prefix, to use one row. At the next step it computes all the earlier rows
-# again, and they come out the same: with a causal mask, what position $i$ computes never depends on what comes later
-# ([04](04_attention.ipynb) proved it by perturbing the future). For $T$ tokens that is
+# `after` runs the whole model on the whole prefix, and then uses one row. At the next step it computes all the earlier
+# rows again, and they come out the same: with a causal mask, position $i$ never depends on later positions
+# ([04](04_attention.ipynb) proved it by changing the future). For $T$ tokens these are many rows:
 
 # %%
 T = 60
-print(f"positions that pass through the decoder: {sum(range(1, T + 1))} without memory, {T} with it")
+print(f"positions that pass through the decoder: {sum(range(1, T + 1)):,} without a cache, {T} with one")
 
 # %% [markdown]
-# So what must be remembered of earlier positions? Everything in a decoder layer works on one position alone, except
-# self-attention, where the new position's query meets the *keys and values* of those before it. Keep these, and nothing
-# else is needed: one query $q$ of shape $(H, D)$ against keys $(H, t, D)$ and values $(H, t, D_v)$.
+# What must we remember of earlier positions? In a decoder layer nearly everything works on one position alone. The
+# exception is self-attention: there the query of the new position meets the *keys and values* of those before it. So
+# keep the keys and values, and nothing else. In cross-attention there is even less to do: the keys and values of the
+# source never change, so they are computed once per sentence.
+
+# %%
+short = encoded("She is not old.")
+written = tokenizer.tokens([BOS, *greedy(short)])
+draw_cache([token.strip("▁") for token in written], [token.strip("▁") for token in tokenizer.tokens(short[0])])
+plt.show()
+
+# %% [markdown]
+# A row is a step, from the top down; on the left is the token that it writes. Without a cache, each step computes the
+# whole row. With a cache, it computes one position, and reads the rest.
+#
+# In formulas, for one head: the new position has a query $q$ and a key $k$, both $(D,)$, and a value $v$, $(D_v,)$. The
+# cache holds `keys`, $(t, D)$, and `values`, $(t, D_v)$, of the $t$ earlier positions. $[\,a; b\,]$ means: $b$ is put
+# below $a$.
 #
 # $$ \mathrm{mixed} = \mathrm{softmax}\!\left(\frac{q\,[\,\mathrm{keys}; k\,]^\top}{\sqrt{D}}\right)
 #    [\,\mathrm{values}; v\,] $$
 #
-# The mask is gone: what has not been written yet is not in the cache. In cross-attention there is even less to do: the
-# keys and values of the source never change, so they are computed once per sentence.
+# Where is the causal mask? It is not needed: what has not been written yet is not in the cache.
 #
-# ### Exercise 2: one step with a cache
+# ### Exercise 2 ★★☆: one step with a cache
+#
+# Write the step for all heads at once.
 
 
 # %% tags=["exercise"]
@@ -294,7 +327,7 @@ def cached_step(query, key, value, keys, values):
 
     query, key (H, D), value (H, Dv): of the new position; keys (H, t, D), values (H, t, Dv): of the t earlier ones.
     → the tuple mixed (H, Dv), keys (H, t + 1, D), values (H, t + 1, Dv): new arrays, the new position last.
-    Large scores do no harm.
+    Scores in the thousands must do no harm.
     """
     raise NotImplementedError
 
@@ -302,8 +335,18 @@ def cached_step(query, key, value, keys, values):
 # %%
 cached_step = check(cached_step)
 
+# %% [markdown] tags=["help"]
+# Does the new position look at itself? What does that say about the order of the two things to do, growing the cache
+# and attending? And along which axis does the cache grow?
+#
+# ---
+#
+# First `keys = np.concatenate([keys, key[:, None]], axis=1)`, and `values` in the same way. Then attention with a
+# single query in each head: `scores = (keys @ query[:, :, None])[:, :, 0] / np.sqrt(D)` has shape $(H, t+1)$. The
+# softmax of lesson 01 subtracts each row's largest score first.
+
 # %% [markdown]
-# The proof: step by step, it must give the rows that causal attention over the whole sentence gives at once. On the
+# The proof: step by step, it must give the same rows as causal attention over the whole sentence at once. We take the
 # queries, keys and values of the trained decoder's first layer, for the sentence above:
 
 # %%
@@ -321,9 +364,9 @@ for t in range(target.size):
         print(f"position {t:2}: cache {keys.shape}, against the whole at once {error(mixed, whole[0][:, t]):.1e}")
 
 # %% [markdown]
-# The package's model does this in every layer: `start_decoding` encodes the source, the first `decode_step` computes
-# its keys and values, and each takes one token for each beam and appends to the cache. Its logits against those of a
-# forward over everything:
+# The package's model does this in every layer. `start_decoding` encodes the source. Each `decode_step` takes one token
+# for each beam, and appends its keys and values to the cache; the first one also computes the keys and values of the
+# source. Here are its logits against those of a forward over everything:
 
 # %%
 logits, _ = model.forward(source, target)  # (1, T, V)
@@ -363,7 +406,7 @@ def milliseconds(run, length, repeats=3):
 without, with_cache = ([milliseconds(run, length) for length in lengths] for run in (uncached, cached))
 figure, axes = plt.subplots(figsize=(7.2, 3.0))
 axes.plot(lengths, without, "o-", color=VERMILION, label="everything again at each step")
-axes.plot(lengths, with_cache, "o-", color=BLUE, label="with the cache")
+axes.plot(lengths, with_cache, "o-", color=GREEN, label="with the cache")
 axes.set(xlabel="tokens written", ylabel="milliseconds", ylim=(0, None), xticks=lengths)
 axes.set_title("One sentence, written token by token")
 axes.legend(loc="upper left")
@@ -371,10 +414,9 @@ plt.show()
 print(f"at {lengths[-1]} tokens the cache is {without[-1] / with_cache[-1]:.1f} times as fast")
 
 # %% [markdown]
-# Without the cache the time is a curve that bends upwards; with it nearly a line: a new query still meets all the
-# earlier keys, which is little beside the rest of a step as long as sentences are short. The price is memory, for every
-# beam of every sentence; in large models it is often this cache that limits how many readers one machine can serve at
-# once:
+# Without the cache the curve bends upwards. With it, it is nearly a line: a new query still meets all earlier keys, but
+# that is little work while sentences are short. The price is memory, for every beam of every sentence. In large models
+# this cache often limits how many readers one machine can serve at once:
 
 # %%
 config = model.config
@@ -384,9 +426,10 @@ print(f"per token and beam, in float32: {4 * floats:,} bytes here, {4 * 2 * 6 * 
 # %% [markdown]
 # ## BLEU, from scratch
 #
-# Is one system's output better than another's? *Exactly right* is a harsh measure: it gives nothing for one wrong
-# ending. BLEU compares with a reference by short runs of tokens, **n-grams**. Wrong way first: the share of our words
-# that the reference has too.
+# Is one system's output better than another's? We could count how many translations are *exactly right*. That is a hard
+# measure: one wrong ending, and a sentence counts nothing. [BLEU](glossary.md#bleu) (Papineni and others 2002) compares
+# short runs of tokens, called **n-grams**, with those of a reference. First the wrong way: which share of our words is
+# in the reference?
 
 # %%
 reference = "der alte Hund sieht die Katze".split()
@@ -394,26 +437,29 @@ for hypothesis in ("der alte Hund sieht eine Katze", "der der der der", "Katze d
     print(f"{np.mean([word in reference for word in hypothesis.split()]):.2f}   {hypothesis}")
 
 # %% [markdown]
-# Three ways to cheat, and the repair of each:
+# So there are three ways to cheat, and each has a repair:
 #
 # * *Repeat a word.* **Clip**: an n-gram counts at most as often as the reference has it.
 # * *Ignore the order.* Count runs of $n = 1, 2, 3, 4$ tokens, and take the geometric mean of the four precisions.
-# * *Say little.* A **brevity penalty** for output that is shorter than the reference.
+# * *Say little.* A **brevity penalty** lowers the score of output that is shorter than the reference.
 #
-# Clipping is one operator on Python's `Counter`: `&` keeps the smaller of two counts.
+# Clipping is one operator of Python's `Counter`: `&` keeps the smaller of two counts.
 
 # %%
 stutter = Counter("der der der der".split())
 print(f"{(stutter & Counter(reference)).total()} of {stutter.total()} words count:", stutter & Counter(reference))
 
 # %% [markdown]
-# All counts are added up over the corpus before anything is divided. With $m_n$ the clipped matches and $c_n$ the
-# n-grams of our translations, and $c$ and $r$ the number of tokens in our translations and in the references:
+# All counts are added up over the whole corpus; only then do we divide. $m_n$ is the number of n-grams that match,
+# after clipping; $c_n$ is the number of n-grams in our translations; $c$ and $r$ are the numbers of tokens in our
+# translations and in the references:
 #
 # $$ \mathrm{BLEU} = 100 \cdot \mathrm{BP} \cdot \exp\Big(\tfrac14 \sum_{n=1}^{4} \log \frac{m_n}{c_n}\Big)
 #    \qquad \mathrm{BP} = \min\big(1,\; e^{\,1 - r/c}\big) $$
 #
-# ### Exercise 3: BLEU
+# ### Exercise 3 ★★☆: BLEU
+#
+# Mind the short sentences: one of three words has no 4-gram, and still has words.
 
 
 # %% tags=["exercise"]
@@ -421,7 +467,7 @@ def bleu(hypotheses, references):
     """Corpus BLEU in percent, with one reference for each hypothesis.
 
     hypotheses, references: lists of sentences, each a list of tokens (str) → one number from 0 to 100.
-    Where no n-gram matches for some n it is 0.
+    Where for some n no n-gram matches, it is 0.
     """
     raise NotImplementedError
 
@@ -429,10 +475,20 @@ def bleu(hypotheses, references):
 # %%
 bleu = check(bleu)
 
+# %% [markdown] tags=["help"]
+# Which numbers belong to one sentence, and which to the corpus? At what point may you divide for the first time? And
+# what is the largest place at which a run of $n$ tokens can begin?
+#
+# ---
+#
+# The n-grams of a sentence: `Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))`. Make one for the
+# translation and one for the reference; `(ours & theirs).total()` is added to $m_n$, and `ours.total()` to $c_n$.
+
 # %% [markdown]
-# What is a token here? Not the model's pieces: BLEU is computed on *words*, and how a text is cut changes the score. So
-# numbers to be compared come from one program, `sacrebleu` (Post 2018), which cuts the text itself; on our sentences
-# its rule comes down to words and punctuation marks. Yours against it, on greedy translations of the test split:
+# What is a token here? It is not one of the model's pieces. BLEU is computed on *words*, and the score depends on how a
+# text is cut into words. So numbers can only be compared if they come from one program. The field uses `sacrebleu`
+# (Post 2018), which cuts the text itself. On our sentences its rule is simple: words, and punctuation marks. Yours
+# against it, on greedy translations of the test split:
 
 
 # %%
@@ -450,8 +506,8 @@ by_character = bleu([list(text) for text in greedy_output], [list(text) for text
 print(f"the same translations, cut into characters: {by_character:.2f}")
 
 # %% [markdown]
-# The signature names what the score depends on besides the sentences; without it two numbers should not be compared.
-# (`smooth` says what takes the place of a precision that is zero; here none is.) And BLEU has no opinion on meaning:
+# The signature names what the score depends on, besides the sentences. Do not compare two numbers without it. (`smooth`
+# says what replaces a precision that is zero; here none is.) And BLEU knows nothing of meaning:
 
 # %%
 sentence = words("Der alte Hund sieht heute die kleine Katze nicht .")
@@ -460,11 +516,11 @@ for change in changes:
     print(f"{bleu([words(change)], [sentence]):5.1f}   {change}")
 
 # %% [markdown]
-# The first says the opposite, and scores higher; the second says the same, in another order.
+# The first says the opposite, and scores higher. The second says the same, in another order.
 #
 # ## All together
 #
-# Beams of several widths on the same sentences, everything with the cache:
+# Beams of several widths on the same sentences, all with the cache:
 
 # %%
 print(f"{'beam':>4} {'α':>4} {'BLEU':>7} {'exact':>7} {'mean log P':>11} {'seconds':>8}")
@@ -478,9 +534,13 @@ for width, alpha in ((1, 0.0), (2, 0.0), (4, 0.0), (8, 0.0), (4, 0.6), (4, 1.0))
     print(f"{width:4} {alpha:4.1f} {score.bleu:7.2f} {score.exact_match:6.1f}% {mean:>11} {seconds:8.2f}")
 
 # %% [markdown]
-# With more places the mean $\log P$ rises, until further ones find nothing more; and more probable sentences need not
-# be better ones. What remains wrong when the search is good is the model's own opinion. To tell the two apart, ask
-# whether it prefers its translation to the reference:
+# With more places the mean $\log P$ rises, until further places find nothing more. But a more probable sentence need
+# not be a better one.
+#
+# ### Whose error is it? (optional)
+#
+# If the search is good, the errors that remain are the model's own. To tell the two apart, ask the model: does it find
+# its translation more probable than the reference, or less?
 
 # %%
 search_errors = model_errors = 0
@@ -493,10 +553,10 @@ for example, text in zip(examples, greedy_output, strict=True):
 print(f"greedy's errors: {search_errors} of the search (the reference is more probable), {model_errors} of the model")
 
 # %% [markdown]
-# ## Common mistakes
+# ## Common mistakes, and what they look like
 #
 # **The caches are not moved with the beams.** When the second-best prefix overtakes the best, its keys and values must
-# take the first place in the cache too. Forget it, and each prefix goes on with another one's past: nothing crashes.
+# move to the first place too. If you forget it, each prefix goes on with the past of another one, and nothing crashes.
 
 
 # %%
@@ -518,7 +578,7 @@ for name, searched in (("as it should be", model), ("not reordered", Forgetful()
     print(f"{name:<16} says log P = {hypothesis.log_prob:6.2f}, and it is {true:6.2f}   {text}")
 
 # %% [markdown]
-# The last test is the one to keep: whatever a search returns, score it again with a plain forward.
+# Keep this test for every search that you write: score what it returns once more, with a plain forward.
 #
 # **Probabilities are multiplied.** Soon the product is smaller than anything that float32 can hold. Log-probabilities
 # add instead:
@@ -530,8 +590,8 @@ for count in (20, 60, 100):
     print(f"{count:4} tokens: product {np.prod(np.full(count, p)):.1e}, sum of logs {count * np.log(p):.1f}")
 
 # %% [markdown]
-# **BLEU is averaged over sentences.** That is another number: a sentence without a matching 4-gram counts 0, however
-# short it is.
+# **BLEU is averaged over sentences.** That is another number: a sentence without a matching 4-gram counts 0, even if it
+# is a short one.
 
 # %%
 pairs = [([words(a)], [words(b)]) for a, b in zip(greedy_output, references, strict=True)]
@@ -540,11 +600,11 @@ print(f"corpus BLEU {ours:.2f}, mean of sentences' BLEU {np.mean([bleu(*pair) fo
 # %% [markdown]
 # ## What changed since 2017
 #
-# Where few answers are right, as in translation, beams are still in use; where many are, as in conversation, models
-# *sample* from $P$, cut to its likely part (nucleus sampling, Holtzman et al. 2020). The key/value cache became
-# a bottleneck of serving, and models share keys and values among heads to shrink it (multi-query attention, Shazeer
-# 2019; grouped-query, Ainslie et al. 2023). BLEU is still reported, but learned metrics agree better with people
-# (Freitag et al. 2022, "Stop Using BLEU").
+# Where few answers are right, as in translation, beams are still used. Where many are right, as in conversation, models
+# *sample* from $P$, cut to its likely part (nucleus sampling, Holtzman and others 2020). The key/value cache limits how
+# many readers can be served, so models share keys and values among heads to make it smaller (multi-query attention,
+# Shazeer 2019; grouped-query attention, Ainslie and others 2023). BLEU is still reported, but learned metrics agree
+# better with people (Freitag and others 2022, "Stop Using BLEU").
 #
 # ## Where next
 #

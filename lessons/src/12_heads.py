@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 12 · What the heads learned
 #
-# **You will be able to** say what each attention head of a trained model does, in numbers rather than impressions, and
-# find out which of them the model needs.
+# **You will be able to** say in numbers what each attention head of a trained model does, and find out which of them
+# the model needs.
 #
 # | | |
 # |---|---|
@@ -11,9 +11,9 @@
 # | in the paper | §4, last paragraph, and Figures 3–5 |
 # | in the package | [`Transformer.attention_maps`](../minitransformer/models/transformer.py) |
 #
-# "… individual attention heads clearly learn to perform different tasks", says the paper, and shows some beautiful
-# maps. Nobody had told the heads to: all of a layer start as random matrices of the same kind, and see the same input.
-# What did ours become?
+# The paper says that "individual attention heads clearly learn to perform different tasks", and shows some beautiful
+# maps. Nobody told the heads to do so. All heads of a layer start as random matrices of the same kind, and see the same
+# input. What did ours become?
 
 # %%
 from collections import Counter
@@ -46,10 +46,10 @@ print(f"{LAYERS} layers in each stack, {HEADS} heads in each attention: {3 * LAY
 # %% [markdown]
 # ## The picture: every head at once
 #
-# One short sentence that the model never saw, and the model's own translation of it. A row of a map is a query, the
-# position that looks; a column is a key, the position that is looked at; each row sums to 1. A row of the decoder is
-# named by the token that it writes. The keys of its self-attention are what has been read so far, `<s>` first, and the
-# causal mask leaves the upper right empty.
+# We take one short sentence that the model never saw, and the model's own translation of it. A row of a map is a query,
+# the position that looks. A column is a key, the position that is looked at. Each row sums to 1. A row of the decoder
+# has the name of the token that it writes. The keys of its self-attention are the tokens that it has read so far, with
+# `<s>` first; the causal mask leaves the upper right empty.
 
 # %% tags=["picture"]
 SENTENCE = "The hunter ran behind the pretty village."
@@ -61,13 +61,13 @@ draw_every_head(maps, queries, keys)
 plt.show()
 
 # %% [markdown]
-# Look for diagonals (a neighbour by position), vertical stripes (one token that everybody looks at) and scattered
-# blocks (something that depends on the words).
+# Look for three patterns: diagonals (a neighbour by position), vertical stripes (one token that everybody looks at),
+# and scattered blocks (something that depends on the words).
 #
 # ## From impressions to numbers
 #
-# One sentence persuades and proves nothing. So take a hundred sentences of the test split, all maps of all of them,
-# and ask questions that have a number for an answer.
+# One sentence can persuade, but it proves nothing. So take a hundred sentences of the test split, and all maps of all
+# of them. Then ask questions that have a number for an answer.
 
 # %%
 examples = list(islice(sample("test", 0), 100))
@@ -81,10 +81,10 @@ for kind in KINDS:
     print(f"{kind:<8} {weights[kind].shape}  (layers, B, H, Tq, Tk)")
 
 # %% [markdown]
-# ### Exercise 1: who looks one word back?
+# ### Exercise 1 ★☆☆: who looks one word back?
 #
-# For each head, the mean weight that a query gives to the key at a fixed distance from it. Sentences are of different
-# lengths, so mind the padding.
+# For each head, compute the mean weight that a query gives to the key at a fixed distance from it. The sentences have
+# different lengths, so mind the padding.
 
 
 # %% tags=["exercise"]
@@ -100,6 +100,16 @@ def looks_at(weights, lengths, offset):
 
 # %%
 looks_at = check(looks_at)
+
+# %% [markdown] tags=["help"]
+# Take one sentence of four tokens and offset −1. Which pairs (query, key) are there, and how many? Where do their
+# weights lie in the map? What changes if the batch has padded the sentence to six?
+#
+# ---
+#
+# `real = sentence[:, :length, :length]` is the map of a sentence without its padding, for all heads. The weights at one
+# offset are a diagonal of it: `np.diagonal(real, offset, axis1=1, axis2=2)`. Add up the weights and count the pairs
+# over all sentences, and divide once, at the end.
 
 # %%
 OFFSETS = (-3, -2, -1, 0, 1, 2, 3)
@@ -118,16 +128,16 @@ for kind in side:
     print(f"{kind}: head {layer + 1}.{head + 1} looks one back more than any other, with {most:.2f} of its weight")
 
 # %% [markdown]
-# Some heads look back, others ahead, many do neither; and a profile is a hill rather than a spike. A mean can be a hill
-# for two reasons: each row spreads over neighbours, whose position codes differ little, or each row has a spike of its
-# own, at a distance that changes from row to row. The spread of the rows, below, will tell. In the decoder, distance 0
-# is the token that has just been read, which is the one before the token being written.
+# Some heads look back, others look ahead, many do neither. And most profiles are hills, not spikes. A mean can be a
+# hill for two reasons. Either each row spreads its weight over several neighbours; or each row has one spike, but the
+# distance of the spike changes from row to row. (The optional part below tells which it is.) In the decoder, distance 0
+# is the token that has just been read, and that is the one before the token being written.
 #
 # ### By position, or by content?
 #
-# A head that looks one back may do so because of the *position* (the rotation of lesson [06](06_positions.ipynb)), or
-# because of the *words*, which happen to stand in that order. An experiment decides: shuffle the tokens of each source
-# sentence and look again. A head that goes by position does not mind.
+# Why does a head look one back? Perhaps because of the *position* (the rotation of lesson [06](06_positions.ipynb)).
+# Perhaps because of the *words*, which happen to stand in that order. An experiment decides: shuffle the tokens of each
+# source sentence, and look again. A head that goes by position does not mind.
 
 # %%
 shuffled = batch.source.copy()
@@ -145,18 +155,23 @@ even = np.average(1 / lengths["source"], weights=lengths["source"])
 print(f"a head that spreads evenly gives every key {even:.2f}")
 
 # %% [markdown]
-# What remains after shuffling, above what an even head gives, is due to position: where a head has a favourite at all,
-# that is most of it. What is lost is the words' share: the pairs that a head used to find next to each other now stand
-# elsewhere.
+# The last line is what a head gives to every key if it has no preference at all. What is above it after shuffling is
+# due to position. For the heads with a clear favourite, that is most of their weight there. What they lose is the share
+# of the words: the pairs that a head used to find next to each other now stand elsewhere.
 #
-# ### Sharp or vague, and resting places
+# ### Sharp or vague, and resting places (optional)
 #
-# Two more numbers for each head. The *spread* of a row, the exponential of its entropy (lesson
-# [10](10_translator.ipynb)), says over how many keys it is spread: 1 if all weight lies on one, $n$ if $n$ share it
-# evenly. And the weight on the tokens that mark a beginning or an end, `<s>`, `</s>`, the full stop and the question
-# mark: a softmax must put its 1 somewhere, also where a head has nothing to look for, and such a token may become its
-# resting place. Two cares: whoever writes a full stop looks at one for a good reason, so only rows of words count, and
-# in the decoder none that sees nothing but `<s>`; and a head that spreads evenly has some weight there too.
+# Two more numbers for each head.
+#
+# * The *spread* of a row is the exponential of its entropy (lesson [10](10_translator.ipynb)). It says over how many
+#   keys the row is spread: 1 if all weight lies on one key, $n$ if $n$ keys share it evenly.
+# * The *resting weight* is the weight on tokens that mark a beginning or an end: `<s>`, `</s>`, the full stop and the
+#   question mark. The weights of a softmax must sum to 1, also where a head has nothing to look for. Such a token may
+#   then become its resting place.
+#
+# Two cares. A row that writes a full stop looks at one for a good reason: so we count only rows of words, and in the
+# decoder not the first row, which sees nothing but `<s>`. And a head that spreads its weight evenly also has some
+# weight on these tokens: so we print that too.
 
 # %%
 sides = {"encoder": "source", "decoder": "target", "cross": "target"}  # of the queries
@@ -187,22 +202,26 @@ for kind in KINDS:
         print(f"{kind:<8} layer {layer + 1}  {each}    even ({by_chance[kind]:.2f})")
 
 # %% [markdown]
-# So both reasons occur. In the encoder a row spreads over several keys; the first layer of the decoder has heads whose
-# rows are nearly all on one key, and their hill is a mean over spikes. Resting places are rare. Over the source most
-# heads give these tokens about what an even head gives them, in the last layer of the decoder less, but for one head.
-# In the decoder's self-attention many lean to `<s>`, one with about half of its weight.
+# So both reasons occur. In the encoder a row spreads over several keys. In the first layer of the decoder some heads
+# put nearly all the weight of a row on one key: their hill is a mean over spikes.
+#
+# Resting places are rare. Compare each number with "even", at the end of its line. In the encoder, and in the first
+# layer of the attention to the source, most heads give these tokens about as much as an even head would. In the last
+# layer all heads but one give them less. In the decoder's self-attention many give more: there the resting place is
+# `<s>`, and one head puts about half of its weight on it.
 #
 # ## Does the model need it? Ablation
 #
-# A map shows what a head looks at, not whether anything comes of it. So remove the head and measure. Each
-# $\mathrm{head}_h$, $(T, D_v)$, counted from 0 as NumPy does, meets only the rows $hD_v, \dots, (h+1)D_v - 1$ of
-# $W^O$, call them $W^O_h$, $(D_v, C)$: the output is a sum of what each head contributes,
+# A map shows what a head looks at. It does not show whether the model makes any use of it. So remove the head and
+# measure (this is called *ablation*). Each head gives $\mathrm{head}_h$, $(T, D_v)$, counted from 0 as NumPy does. The
+# heads stand side by side, so head $h$ meets only the rows $hD_v, \dots, (h+1)D_v - 1$ of the output matrix $W^O$. Call
+# these rows $W^O_h$, $(D_v, C)$. The output is then a sum of what each head contributes:
 #
 # $$ \mathrm{Concat}(\mathrm{head}_0, \dots, \mathrm{head}_{H-1})\,W^O = \sum_{h} \mathrm{head}_h \, W^O_h $$
 #
-# and with zeros in those rows its term is gone.
+# Put zeros in those rows, and its term is gone.
 #
-# ### Exercise 2: remove a head
+# ### Exercise 2 ★☆☆: remove a head
 
 
 # %% tags=["exercise"]
@@ -217,8 +236,18 @@ def without_head(weight, head, num_heads):
 # %%
 without_head = check(without_head)
 
+# %% [markdown] tags=["help"]
+# $W^O$ has $H \cdot D_v$ rows. How many belong to one head, and which is the first row of head 2? Does the caller still
+# need the old matrix?
+#
+# ---
+#
+# Work on a copy. `copy.reshape(num_heads, -1, weight.shape[1])` has a block of rows for each head, $(H, D_v, C)$; one
+# block becomes 0.
+
 # %% [markdown]
-# Now each head in turn, and the loss on the test sentences: the mean of $-\log P$ of the reference's tokens.
+# Now remove each head in turn, and compute the loss on the test sentences: the mean of $-\log P$ of the reference's
+# tokens.
 
 
 # %%
@@ -284,16 +313,17 @@ for name, heads in (("nothing", []), ("the least", everyone[:1]), ("the most", e
     print(f"   newly wrong {first.total()}" + (f", and first in: {most}" if first else ""))
 
 # %% [markdown]
-# Without the head that costs most, most sentences still come out right. What goes wrong most often is one word: the
-# perfect of a verb of motion takes *ist* and *sind*, that of most others *hat* and *haben*, so that whoever writes the
-# auxiliary must already know the verb, which German puts at the end. In the picture at the top this head looks at *ran*
-# alone to write *ist*.
+# The table counts only sentences that the whole model has right. Without the head that costs most, most sentences still
+# come out right. What goes wrong most often is one word. German builds the perfect of a verb of motion with *ist* and
+# *sind*, and that of most other verbs with *hat* and *haben*. So to write this word, one must already know the verb,
+# and in German the verb stands at the end. In the picture at the top, this head looks at *ran* alone when it writes
+# *ist*.
 #
 # ### A head with a name
 #
-# Lesson [10](10_translator.ipynb) found a head of the last cross-attention that reads the *noun* while the ending of an
-# adjective is written before it. If that is what it is for, then without it the endings must suffer, and more than
-# without its neighbours:
+# Lesson [10](10_translator.ipynb) found a head in the last layer that reads the *noun* while the model writes the
+# ending of an adjective before it. If this is what the head is for, then the endings must suffer without it, and suffer
+# more than without its neighbours:
 
 # %%
 ADJECTIVES = ("white", "small", "red", "beautiful", "strange")
@@ -315,15 +345,15 @@ for head in range(HEADS):
         print(f"without cross {LAYERS}.{head + 1} " + "".join(f"{share:8.0%}" for share in wrong_words()))
 
 # %% [markdown]
-# Only one head matters here, and it is that one: without it articles and adjectives often no longer agree with their
-# nouns, and the nouns are still right. Look it up in the picture at the top: to write an article it is already at the
-# noun, at *hunter* for *Der* and at *village* for *dem*. Nobody designed a head for agreement; German asked for one.
+# Only one head matters here, and it is that one. Without it, articles and adjectives often no longer agree with their
+# nouns, while the nouns are still right. Look it up in the picture at the top: to write an article it already looks at
+# the noun, at *hunter* for *Der* and at *village* for *dem*. Nobody designed a head for agreement. German asked for
+# one.
 #
 # ### Many at once
 #
-# The model leans on a few heads. Does that mean that the rest are useless? Not quite: one at a time, another head may
-# stand in for what is gone. Remove more and more of them, the cheapest first, and against it in random order:
-
+# The model needs a few heads much more than the rest. Are the rest useless? One at a time, another head may do the work
+# of the one that is gone. So remove more and more of them: the cheapest first, and for comparison in random order.
 
 # %%
 counts = range(0, len(everyone) + 1, 2)
@@ -343,11 +373,11 @@ single = [0, *np.cumsum([costs[kind][layer, head] for kind, layer, head in every
 curves = {
     "in a random order": pruned(random_order),
     "the cheapest first": pruned(everyone),
-    "the same, were it the sum of what each costs alone": whole + np.array(single)[counts],
+    "the sum of what each costs alone": whole + np.array(single)[counts],
 }
 figure, axes = plt.subplots(figsize=(7.2, 2.8))
 draw_pruning(axes, counts, curves, len(everyone))
-axes.set_title("More than the sum of what each is worth")
+axes.set_title("Together, heads are worth more than the sum of each alone")
 plt.show()
 with removed(*free):
     together = loss() - whole
@@ -355,14 +385,16 @@ alone = sum(costs[kind][layer, head] for kind, layer, head in free)
 print(f"the {len(free)} cheap heads: one at a time {alone:.2f} nats in all, together {together:.2f}")
 
 # %% [markdown]
-# The first few do add up. Then cheap alone is not cheap together: while one was gone, others stood in for it. So a cost
-# measured one head at a time says what can be spared *now*, and not what the head is worth when others go too.
+# The first few do add up. After that, the whole costs more than the sum: while one head was gone, others did its work,
+# and now they are gone too. So a cost that is measured one head at a time says what can be spared *now*. It does not
+# say what the head is worth when others go too.
 #
-# ## Does the map tell?
+# ## Does the map tell? (optional)
 #
-# If a sharp, striking map meant an important head, looking would be enough. Rank the heads by sharpness and by what
-# their loss costs, and correlate the ranks (Spearman's ρ: 1 is the same order, −1 the reverse, 0 neither), over all
-# heads of a kind and within each layer:
+# If a sharp, striking map meant an important head, it would be enough to look. Rank the heads by their sharpness (a
+# small spread, from the optional part above), and by what the loss rises without them. Then correlate the two orders
+# with Spearman's $\rho$: 1 if they are the same, −1 if one is the reverse of the other, 0 if they have nothing to do
+# with each other. We do so over all heads of a kind, and within each layer:
 
 
 # %%
@@ -385,15 +417,16 @@ for count, what in ((LAYERS * HEADS, "all heads"), (HEADS, "one layer")):
     print(f"by chance, {what}: one order in twenty has |ρ| above {np.quantile(chance, 0.95):.2f}")
 
 # %% [markdown]
-# In the encoder sharpness is a hint. In the decoder's self-attention none is to be seen: a head may stare at one token,
-# and nobody would miss it. Towards the source there seems to be one, and that is a trap: the heads of the last layer
-# are all sharper than those of the first, and all cost more; among heads of the same layer nothing of it is left, and
+# In the encoder sharpness is a hint. In the decoder's self-attention it says nothing: a head may stare at one token,
+# and nobody would miss it. Towards the source there seems to be a connection, and that is a trap. The heads of the last
+# layer are all sharper than those of the first, and all cost more. Among heads of the same layer nothing of it is left;
 # the minus there is no more than six heads show by chance.
 #
-# ## Common mistakes
+# ## Common mistakes, and what they look like
 #
-# **Padding in the statistics.** A padded query attends to real tokens only, since the mask hides padded keys. So the
-# key one back of it mostly has weight 0, and each such 0 pulls the mean down, the more the shorter the sentence:
+# **Padding in the statistics.** A padded query attends to real tokens only, because the mask hides padded keys. So the
+# key just before it is mostly padding too and has weight 0. Each such 0 lowers the mean, most of all where sentences
+# are short:
 
 # %%
 careless = np.diagonal(weights["encoder"][0], -1, axis1=2, axis2=3).mean(axis=(0, 2))
@@ -401,8 +434,8 @@ print("layer 1, one back, with care:   ", " ".join(f"{s:.3f}" for s in scores["e
 print("layer 1, one back, with padding:", " ".join(f"{s:.3f}" for s in careless))
 
 # %% [markdown]
-# **A head is removed by zeroing its query.** Then all scores are 0 and the softmax is *uniform*: the head is not gone,
-# it contributes the mean of all values. That is another experiment:
+# **A head is removed by zeroing its query.** Then all its scores are 0, and the softmax is *uniform*. The head is not
+# gone: it contributes the mean of all values. That is another experiment:
 
 # %%
 kind, layer, head = everyone[-1]
@@ -418,9 +451,14 @@ print(f"{name}: loss {gone:.3f} without it, {loss():.3f} with its query zeroed (
 model.parameters.data[...] = kept
 
 # %% [markdown]
-# **Weight is taken for effect.** What a key contributes is its weight times its *value*, and values have lengths. A
-# resting place often has a short one, so that a large weight moves little (Kobayashi et al. 2020). Of each kind, the
-# head that rests most:
+# **Heads are compared by their numbers.** All heads of a layer start alike. What is head 5 here may be any of its
+# neighbours if the model is trained from another seed, or two heads may share the task.
+#
+# ### Weight is taken for effect (optional)
+#
+# What a key contributes is its weight times its *value*, and values have lengths. A resting place often has a short
+# value, so that a large weight moves little (Kobayashi and others 2020). Here, of each kind, is the head with the
+# largest resting weight:
 
 # %%
 memory, _ = model.encode(batch.source)
@@ -450,19 +488,16 @@ for kind in KINDS:
     )
 
 # %% [markdown]
-# In the decoder and towards the source the resting place is light, as expected; in the encoder it weighs as much as a
-# word, so that the weight there does something after all.
-#
-# And a warning for every reader of maps: head numbers mean nothing. All heads of a layer start alike, so what is head 5
-# here may be any of its neighbours when the model is trained from another seed, or be shared by two.
+# In the decoder and towards the source the resting place is light, as expected. In the encoder it weighs as much as a
+# word: there the weight has an effect after all.
 #
 # ## What changed since 2017
 #
-# Michel et al. (2019, "Are Sixteen Heads Really Better than One?") removed heads of the paper's model as we did, and
-# Voita et al. (2019) found names for those that have to stay: a neighbour, a syntactic relation, a rare word. Resting
-# places turned up again in large models, as *attention sinks* (Xiao et al. 2024). And reading heads grew into a field;
-# its best-known find is a pair of them, of which one looks one back, and the other uses it to continue what it has seen
-# before (induction heads, Olsson et al. 2022).
+# Michel and others (2019, "Are Sixteen Heads Really Better than One?") removed heads of the paper's model as we did.
+# Voita and others (2019) found names for the heads that have to stay: a neighbour, a syntactic relation, a rare word.
+# Resting places turned up again in large models, as *attention sinks* (Xiao and others 2024). And reading heads became
+# a field of its own. Its best-known find is a pair: one head looks one back, and the other uses this to continue what
+# it has seen before (induction heads, Olsson and others 2022).
 #
 # ## Where next
 #

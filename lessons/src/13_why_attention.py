@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 13 · Why self-attention: Table 1, measured
 #
-# **You will be able to** say what a layer costs, what in it has to wait and how far a signal travels through it, for
-# four kinds of layer; measure each; and know where the table of the paper ends and your machine begins.
+# **You will be able to** say of four kinds of layer what they cost, what in them has to wait, and how far a signal
+# travels through them; measure all three; and say where the paper's table ends and your machine begins.
 #
 # | | |
 # |---|---|
@@ -16,9 +16,9 @@
 # [conv]: ../minitransformer/ops/conv1d.py
 #
 # Every layer in this lesson does the same job: it takes $n$ vectors of $d$ numbers, lets them meet, and returns $n$
-# vectors of $d$ numbers. Section 4 of the paper asks three questions of each: how many **operations** does it take? How
-# many of them must be done **one after the other**? And how long is the **path** between two positions, the number of
-# steps that a signal, or a gradient, takes from one to the other? Its answers are Table 1:
+# vectors of $d$ numbers. Section 4 of the paper asks three questions. How many **operations** does a layer take? How
+# many of them must be done **one after the other**? And how long is the **path** between two positions, that is, how
+# many steps does a signal, or a gradient, take from one to the other? The answers are Table 1:
 #
 # | layer | operations | sequential | longest path |
 # |---|---|---|---|
@@ -27,8 +27,9 @@
 # | convolutional, kernel $k$ | $O(k \cdot n \cdot d^2)$ | $O(1)$ | $O(\log_k n)$ |
 # | self-attention, restricted to $r$ | $O(r \cdot n \cdot d)$ | $O(1)$ | $O(n/r)$ |
 #
-# An $O$ hides constants, and constants decide what is faster at the lengths that people use. We have all four layers;
-# so we count, and take the time.
+# $O(n^2 \cdot d)$ means: it grows like $n^2 \cdot d$, up to a constant factor. The constants decide what is faster at
+# the lengths that people use, and the table does not show them. We have all four layers. So we count, and take the
+# time.
 
 # %%
 import itertools
@@ -64,24 +65,25 @@ rng = np.random.default_rng(0)
 layers = {kind.name: kind for kind in LAYER_TYPES}
 
 # %% [markdown]
-# First the third question, since a picture answers it. Nine positions; a line is where a layer lets two of them meet;
-# in colour, a shortest way from the first to the last:
+# First the third question, because a picture answers it. There are nine positions. A grey line shows where a layer lets
+# two of them meet. In colour: a shortest way from the first position to the last.
 
 # %%
 draw_paths()
 plt.show()
 
 # %% [markdown]
-# Two of these you have met. The others are quickly said:
+# Self-attention and recurrence you have met. The others need few words:
 #
 # * **Restricted self-attention** is attention in which a query meets only the keys at a distance of $r$ or less.
-# * A **convolution** of kernel width $k$ gives each of $k$ neighbours, by its place relative to the position, a matrix
-#   $W_\tau$ $(d, d)$ of its own, and adds up; beyond the ends there are zeros:
+# * A **convolution** of kernel width $k$ looks at $k$ neighbours. Each of them has a $(d, d)$ matrix $W_\tau$ of its
+#   own, chosen by its place relative to the position. The products are added up; beyond the ends there are zeros.
+# * A **dilated** convolution leaves gaps. In layer $l = 0, 1, \dots$ a position sees itself and $k-1$ positions before
+#   it, which are $k^l$ apart.
+#
+# The convolution as a formula, with $b$ a bias of $d$ numbers, and $\lfloor k/2 \rfloor$ for $k/2$ rounded down:
 #
 # $$ y_t = b + \sum_{\tau=0}^{k-1} x_{t+\tau-\lfloor k/2 \rfloor}\, W_\tau $$
-#
-# * A **dilated** convolution leaves gaps: in layer $l = 0, 1, \dots$ a position sees itself and the $k-1$ before it at
-#   multiples of $k^l$.
 
 
 # %%
@@ -103,8 +105,8 @@ print(f"convolution, loops against the package: {error(convolution_loops(x, weig
 # %% [markdown]
 # ## Operations
 #
-# What counts is what lets positions meet. A product of two vectors of $d$ numbers is $d$ multiplications and $d$
-# additions, $2d$; a vector times a $d \times d$ matrix is $2d^2$. The rest is a matter of saying who meets whom:
+# We count what lets positions meet. A product of two vectors of $d$ numbers takes $d$ multiplications and $d$
+# additions: $2d$ operations. A vector times a $d \times d$ matrix takes $2d^2$. Then it only matters who meets whom:
 
 # %%
 n, d, k, r = 24, 16, KERNEL_WIDTH, WINDOW
@@ -120,16 +122,19 @@ for name, count in by_hand.items():
     print(f"{name:<28} {count:>7,}   {operations(layers[name], n, d):>7,.0f}")
 
 # %% [markdown]
-# So the constants behind the $O$ are: self-attention $4 n^2 d$, recurrent $4 n d^2$, convolution $2 k n d^2$ (twice
-# that where each number has a gate, as in the package's layer and in the translator of Gehring and others 2017),
-# restricted self-attention about $4 (2r+1) n d$. (The paper's $r$ is the whole neighbourhood, our $2r + 1$.)
-# Attention's $n^2$ has the *small* other factor: one $d$, where the others have $d^2$.
+# So these are the numbers behind the $O$: self-attention $4 n^2 d$, recurrent $4 n d^2$, convolution $2 k n d^2$,
+# restricted self-attention about $4 (2r+1) n d$. The package's convolution takes twice as many, because each number has
+# a gate; the translator of Gehring and others (2017) has such gates too. (The paper's $r$ is the size of the whole
+# neighbourhood. It is our $2r + 1$.) Attention has an $n^2$, but its other factor is *small*: one $d$, where the others
+# have $d^2$.
 #
-# ### Exercise 1: the crossover
+# ### Exercise 1 ★☆☆: the crossover
 #
-# "In terms of computational complexity, self-attention layers are faster than recurrent layers when the sequence length
-# $n$ is smaller than the representation dimensionality $d$", says §4. Generalise: let another computation take
-# $c\, n\, d^2$ operations, linear in $n$. At which length does attention's $4 n^2 d$ come to as many?
+# §4 says: "In terms of computational complexity, self-attention layers are faster than recurrent layers when the
+# sequence length $n$ is smaller than the representation dimensionality $d$". Make it general. Another computation takes
+# $c\, n\, d^2$ operations, with a constant $c$. At which length does attention's $4 n^2 d$ take as many? Guess first: a
+# whole layer of the encoder has projections and a feed-forward network around its attention. From how many words on
+# does attention cost more than all of these, in the paper's base model?
 
 
 # %% tags=["exercise"]
@@ -141,10 +146,19 @@ def crossover(d, c):
 # %%
 crossover = check(crossover)
 
+# %% [markdown] tags=["help"]
+# You want the $n$ at which two costs are equal. Write them on both sides of an equation. What do both sides have in
+# common?
+#
+# ---
+#
+# $4 n^2 d = c\, n\, d^2$. Since $n > 0$ and $d > 0$, divide both sides by $n d$, and then by 4.
+
 # %% [markdown]
-# Now the sentence of the paper is one line of a table. Two of the others are about the Transformer itself: attention
-# needs its four projections (query, key, value, output: $4 \cdot 2 n d^2$), and a layer of the encoder also has its
-# feed-forward network ($2 \cdot 2 n d \cdot 4d$). Until the crossover they, not attention, are what a layer costs:
+# Now the paper's sentence is one line of a table, and your guess another. Two lines are about the Transformer itself.
+# Attention needs its four projections (query, key, value, output: $4 \cdot 2 n d^2$). A layer of the encoder also has
+# its feed-forward network ($2 \cdot 2 n d \cdot 4d$). Until the crossover the layer spends more on them than on
+# attention:
 
 # %%
 others = {
@@ -158,15 +172,17 @@ for name, c in others.items():
     print(f"{name:<34} {c:>3} {crossover(1, c):>8.1f} d {crossover(512, c):>14,.0f}")
 
 # %% [markdown]
-# The famous $n^2$ is the smaller part of a layer's work for any sequence shorter than the last line's. Nor does it
-# follow that a layer of self-attention is cheaper than a recurrent one where $n < d$: **with** its projections it takes
+# For every sequence shorter than the last line says, the famous $n^2$ is the smaller part of a layer's work.
+#
+# And is a layer of self-attention cheaper than a recurrent one if $n < d$? Not **with** its projections: then it takes
 # more operations at *any* length, since $8 > 4$. The sentence of §4 leaves the projections out. If self-attention is
-# faster there, it is for another reason, which is the second question.
+# faster there, it must be for another reason. That is the second question.
 #
 # ## What has to wait
 #
-# A processor with thousands of arithmetic units is fast at what can be done at once. Here is how many times each layer
-# calls an operation of the package, one call after the other, where a call works on as many positions as it is given:
+# A processor with thousands of arithmetic units is fast at what can be done at the same time. Here we count the calls
+# that must come one after the other. Each call is an operation of the package, and works on as many positions as it is
+# given:
 
 # %%
 print(f"{'calls one after the other':<28} {'n = 64':>8} {'n = 128':>8}")
@@ -174,14 +190,14 @@ for name, kind in layers.items():
     print(f"{name:<28} {num_calls(kind, 64):>8} {num_calls(kind, 128):>8}")
 
 # %% [markdown]
-# A recurrent layer calls two more for each position, a product and its tanh: they need the state before, and nothing in
-# the world can make them start earlier. The others do not care how long the sequence is.
+# For each further position, a recurrent layer makes two more calls: a product and its tanh. They need the state before
+# them, and nothing can make them start earlier. For the other layers the length of the sequence makes no difference.
 #
 # ## How far a signal travels
 #
-# We need not believe the picture above: a gradient can be asked. Send one in at the last position, and see how far back
-# it arrives after one layer. From the first position to the last then takes as many layers as that reach goes into the
-# $n - 1$ steps between them:
+# We need not believe the picture above. We can ask a gradient. Send one in at the last position, and see how far back
+# it arrives after one layer. Between the first position and the last there are $n - 1$ steps; divide them by that
+# reach, and you have the number of layers (*hops*) from end to end:
 
 # %%
 x = rng.standard_normal((1, 1, 64, 4))
@@ -197,13 +213,13 @@ for name, kind in layers.items():
     print(f"{name:<28} " + " ".join(f"{path_length(kind, length):>8,}" for length in (16, 256, 1024)))
 
 # %% [markdown]
-# The convolution's hops grow in proportion to $n$, not to its logarithm: our layer sees its neighbours. The table's
-# $O(\log_k n)$ is of the dilated kind.
+# The convolution's hops grow in proportion to $n$, not to its logarithm, because our layer sees only its neighbours.
+# The table's $O(\log_k n)$ belongs to the dilated kind.
 #
-# ### Exercise 2: dilated layers
+# ### Exercise 2 ★☆☆: dilated layers
 #
-# Every further dilated layer multiplies by $k$ how many positions are heard of. How many layers until the last of $n$
-# positions has heard of the first?
+# After $l$ dilated layers, how many positions has a position heard of, itself included? Each layer multiplies the
+# number by $k$. So how many layers does it take until the last of $n$ positions has heard of the first?
 
 
 # %% tags=["exercise"]
@@ -218,18 +234,29 @@ def dilated_layers(n, k):
 # %%
 dilated_layers = check(dilated_layers)
 
+# %% [markdown] tags=["help"]
+# With $k = 3$: how many positions are heard of after 0, 1, 2, 3 layers? Which of these numbers is enough for $n = 9$,
+# and which for $n = 10$?
+#
+# ---
+#
+# You want the least $l$ with $k^l \ge n$. A logarithm gives it in exact arithmetic, but the computer's logarithms are
+# rounded. A loop over whole numbers is always right: `heard = 1`, and `heard *= k` for each layer while `heard < n`.
+
 # %%
 print(f"{'Convolutional, dilated':<28} " + " ".join(f"{dilated_layers(n, KERNEL_WIDTH):>8,}" for n in (16, 256, 1024)))
 
 # %% [markdown]
-# Why does the length of a path matter? Lesson 03 measured it: through a recurrent layer a gradient is multiplied once
-# for each step, and little is left after a few dozen. What is one step away need not be remembered on the way.
+# Why does the length of a path matter? Lesson 03 measured it: a recurrent layer multiplies the gradient once in each
+# step, and little is left after a few dozen steps. If two positions are one step apart, nothing has to be remembered on
+# the way.
 #
 # ## Time
 #
-# Operations are what a layer *should* cost. Here is what it does: forward and backward of one sequence at $d = 64$, the
-# least of several runs (whatever else the machine does can only make a run longer), one thread of BLAS. Self-attention
-# is timed as it is used, with its projections, and *alone*, which is what Table 1 counts.
+# Operations are what a layer *should* cost. Now we measure what it does cost: forward and backward of one sequence at
+# $d = 64$, on one thread of BLAS. We take the shortest of several runs, because other programs on the machine can only
+# make a run longer. Self-attention is timed in two ways: as it is used, with its projections, and *alone*, as Table 1
+# counts it.
 
 # %% tags=["picture"]
 WIDTH = 64
@@ -255,8 +282,11 @@ draw_costs(LENGTHS, counts, times, paths, crossover(WIDTH, 4))
 plt.show()
 
 # %% [markdown]
-# Left, the theory: straight lines, and attention crosses the recurrent layer where exercise 1 says. Middle, the
-# machine: the lines are bent, and the crossing lies elsewhere. Right, what all this is for.
+# On the left is the theory: straight lines, and attention crosses the recurrent layer where exercise 1 says. In the
+# middle is the machine: the lines are bent, and the crossing lies elsewhere. On the right is what all this is for.
+#
+# In numbers, with an exponent for each line: where it is 1, twice the length takes twice as long; where it is 2, four
+# times as long.
 
 
 # %%
@@ -282,17 +312,17 @@ for name, values in times.items():
     print(f"{name:<28} {low:>10.2f} {high:>10.2f} {theory:>11.2f}")
 
 # %% [markdown]
-# What the recurrent layer pays for at these sizes is not arithmetic but waiting: a call of NumPy has its price however
-# little it is given, and no two of its calls can be made one. (At the other end attention may grow faster than its
-# operations do: the weights of all pairs no longer fit into a cache, and are read and written several times.) On a GPU,
-# with thousands of units to keep busy, waiting costs far more. That is the column *sequential* of Table 1, and the
-# complaint in §1 that recurrence "precludes parallelization within training examples".
+# At these sizes the recurrent layer does not pay for arithmetic but for waiting. A call of NumPy has its price, even if
+# it is given very little, and no two of the layer's calls can be made one. (At the other end, attention may grow faster
+# than its operations do: the weights of all pairs no longer fit into a cache, and are read and written several times.)
+# On a GPU there are thousands of units to keep busy, and waiting costs far more. That is the column *sequential* of the
+# paper's table. It is also the complaint of §1: recurrence "precludes parallelization within training examples".
 #
 # ## A window that really saves
 #
-# Restricted attention has $2r + 1$ keys for each query. To write it so that nobody computes the other pairs, give each
-# query the list of its keys, `index` $(n, 2r+1)$, and gather them. At the ends the list runs over; there the score is
-# $-\infty$, and the weight 0, as in lesson 04:
+# In restricted attention each query has $2r + 1$ keys. How do we write it so that nobody computes the other pairs? Give
+# each query the list of its keys, `index` $(n, 2r+1)$, and gather them. At the two ends some places of the list do not
+# exist. There the score is $-\infty$ and the weight 0, as in lesson 04:
 
 
 # %%
@@ -316,11 +346,15 @@ theirs, _ = attention_forward(query[None, None], key[None, None], value[None, No
 print(f"window against the package: {error(out, theirs[0, 0]):.1e}")
 
 # %% [markdown]
-# ### Exercise 3: the window's gradient
+# The package gathers nothing. It takes a block of 128 queries at a time, with the one run of keys that they reach
+# together. These are more pairs than necessary, but they come in large products. A GPU kernel works in tiles for the
+# same reason (lesson 16).
 #
-# The forward is eq. 1 with gathered keys, so most of the backward is lesson 04's. What is new is the way back through
-# `key[index]` and `value[index]`: a key stands in the windows of up to $2r + 1$ queries, and gets the **sum** of what
-# they send. It is the scatter-add of lesson 02's embeddings, where a word that occurs twice gets two gradients.
+# ### Exercise 3 ★★★: the window's gradient (optional)
+#
+# The forward is eq. 1 with gathered keys, so most of the backward is lesson 04's. New is the way back through
+# `key[index]` and `value[index]`. A key stands in the windows of up to $2r + 1$ queries, and gets the **sum** of what
+# they send. You know this from lesson 02's embeddings, where a word that occurs twice gets two gradients.
 
 
 # %% tags=["exercise"]
@@ -335,6 +369,17 @@ def window_backward(dout, query, key, value, weights, r):
 
 # %%
 window_backward = check(window_backward)
+
+
+# %% [markdown] tags=["help"]
+# Forget the window for a moment: which gradients does eq. 1 send to the weights, to the scores, to the query? Now, a
+# position stands in several windows. What happens to `array[index] += part` if `index` names a place twice?
+#
+# ---
+#
+# `dweights = np.einsum("id,iwd->iw", dout, value[index])`, and the softmax's backward for each row of $2r + 1$ weights.
+# To add up all that is sent to a place: `np.add.at(dkey, index, dscores[..., None] * query[:, None])`, and the same for
+# `dvalue` with `weights` and `dout`.
 
 
 # %%
@@ -352,16 +397,13 @@ for name, a, b in zip(arrays, mine, theirs, strict=True):
     print(f"d{name:<6} against the package {error(a, b[0, 0]):.1e}, against central differences {worst[name]:.1e}")
 
 # %% [markdown]
-# The package gathers nothing. It takes a block of 128 queries at a time with the one run of keys that they reach
-# together: more pairs than need be, but in large products, and on the way back a block's gradients are added in one
-# slice. A GPU kernel works in tiles for the same reasons (lesson 16).
-#
 # ## What Table 1 does not say
 #
-# * **Memory.** Full attention's $n^2$ weights have to be kept for the backward, for each head and each layer, unless
-#   they are computed again (lesson 16).
-# * **Writing.** When a translation is written word by word, nothing can be done at once: a recurrent layer takes one
-#   step of constant cost, attention one that grows with what has been written, and a cache (lesson 11).
+# * **Memory.** The backward needs the $n^2$ weights of full attention. They are kept for each head and each layer, or
+#   computed again (lesson 16).
+# * **Writing.** When a translation is written word by word, nothing can be done at the same time. A recurrent layer
+#   takes one step of constant cost for each word. Attention takes a step that grows with what has been written, and a
+#   cache (lesson 11).
 
 # %%
 for n in (512, 8_192, 131_072):
@@ -370,7 +412,7 @@ for n in (512, 8_192, 131_072):
 # %% [markdown]
 # ## Common mistakes, and what they look like
 #
-# **A mask taken for a saving.** The result is right, and all $n^2$ pairs were computed:
+# **A mask is taken for a saving.** The result is right, but all $n^2$ pairs were computed:
 
 # %%
 n, r = 2048, 8
@@ -405,8 +447,15 @@ print(f"   r = {r} gathered, as above  {1e3 * gathered:>6.1f}")
 print(f"   r = {r} in the package      {1e3 * by_blocks:>6.1f}")
 
 # %% [markdown]
-# **Adding at repeated places.** `dkey[index] += part` adds only *one* part for each key: NumPy reads all the old
-# values, adds, and writes, and of several writes to one place the last stays. `np.add.at` adds them all:
+# **An exponent is fitted where the fixed costs are.** In the table of exponents above, compare the first column with
+# the last. At short lengths attention alone looks far from quadratic, because much of what was measured is the price of
+# calls.
+#
+# ### Adding at repeated places (optional)
+#
+# This one belongs to exercise 3. `dkey[index] += part` adds only *one* part for each key: NumPy reads all the old
+# values, adds, and writes. If it writes to one place several times, only the last write stays. `np.add.at` adds them
+# all:
 
 
 # %%
@@ -425,18 +474,15 @@ except GradientError as problem:
     print(problem)
 
 # %% [markdown]
-# **An exponent fitted where the fixed costs are.** In the table of exponents above, compare the first column with the
-# last: at short lengths attention alone looks far from quadratic. Much of what was measured there is the price of
-# calls.
-#
 # ## What changed since 2017
 #
-# Operations stayed as they are in the table; what changed is what runs them. Flash attention (2022) no longer stores
-# the $n^2$ weights. Windows came back inside large models, alone (Mistral 7B 2023) or in alternation with full layers
-# (Gemma 2 2024). And a recurrence without a nonlinearity between states, as in Mamba (2023), can be
-# computed as a parallel scan in $O(\log n)$ sequential steps: the table's $O(n)$ is the price of the tanh.
+# The operations are still those of the table. What runs them has changed. Flash attention (2022) no longer stores the
+# $n^2$ weights. Windows came back inside large models, alone (Mistral 7B, 2023) or in alternation with full layers
+# (Gemma 2, 2024). And a recurrence without a nonlinearity between its states, as in Mamba (2023), can be computed in
+# $O(\log n)$ sequential steps, all positions working together (a *parallel scan*): the $O(n)$ of the table is the price
+# of the tanh.
 #
 # ## Where next
 #
-# [Lesson 14](14_numpy_speed.ipynb): operations are not time. What is time, then, and how does one get more operations
-# out of a second?
+# [Lesson 14](14_numpy_speed.ipynb): operations are not time. What is time, then, and how do we get more operations out
+# of a second?

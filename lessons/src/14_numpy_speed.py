@@ -11,9 +11,11 @@
 # | in the paper | §5.2: the hardware, and the seconds of a step |
 # | in the package | [`adam_step`](../minitransformer/ops/adam.py), [`Threads`](../minitransformer/threads.py) |
 #
-# Everything in this course runs on NumPy, and its training keeps up with PyTorch's. There is no trick to it: both leave
+# Everything in this course runs on NumPy, and its training keeps up with PyTorch's. There is no trick to it. Both leave
 # their matrix products to a library (BLAS), and both wait for the same memory. This lesson is about the few numbers
 # that decide, and about a habit: **predict, measure, explain the difference.**
+#
+# In all figures, grey stands for the price of calls, blue for that of arithmetic, vermilion for that of memory.
 
 # %%
 import json
@@ -36,7 +38,7 @@ from course.measuring import (
     race,
     this_machine,
 )
-from course.style import BLUE, GREY, INK, ORANGE, PALE, VERMILION
+from course.style import BLUE, GREY, INK, PALE, VERMILION
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.costs import flops_per_token
@@ -60,12 +62,14 @@ def randn(*shape):
 # %% [markdown]
 # ## Three numbers
 #
-# For one operation on arrays three things happen: Python finds out what to call, numbers travel between memory and the
-# core, and the core computes. Three measurements on one core give the price of each:
+# When an operation on arrays runs, three things happen: Python finds out what to call, numbers travel between the
+# memory and the core, and the core computes. Three measurements on one core give the price of each:
 #
-# * **flops**, floating-point operations a second: from a large matrix product, the best that a core can do;
-# * **bandwidth**, bytes a second: from a copy of an array far larger than the caches, bytes read and bytes written;
-# * **call**, seconds: what NumPy takes to add two arrays of one element.
+# * **flops**: how many floating-point operations a core does in a second. We measure a large matrix product, the best
+#   that a core can do. A GFLOP is a thousand million operations.
+# * **bandwidth**: how many bytes travel in a second. We copy an array far larger than the caches, and count the bytes
+#   that are read and those that are written.
+# * **call**: how many seconds NumPy takes to add two arrays of one element.
 
 # %%
 machine = this_machine()
@@ -75,12 +79,12 @@ print(f"operations that it could do while one float32 comes from memory: {4 * ma
 print(f"and during one call that computes next to nothing: {machine.call * machine.flops:,.0f}")
 
 # %% [markdown]
-# The last two lines are the whole lesson. `a + b` on large arrays does *one* operation for three numbers that travel,
-# so nearly all of the time the core waits. Only a matrix product uses each number that it has loaded many times. And
-# an operation on few numbers is mostly the call.
+# The last two lines are the whole lesson. `a + b` on large arrays does *one* operation for three numbers that travel.
+# So nearly all of the time the core waits. Only a matrix product uses each number that it has loaded many times. And an
+# operation on few numbers is mostly the call.
 #
-# Between the core and the memory lie caches, small and fast, which hold what was used last. So one number for the
-# bandwidth describes large arrays only. Below, arrays of every size are multiplied by a number, in place:
+# Between the core and the memory lie the caches: small, fast memories that hold what was used last. So one number for
+# the bandwidth describes large arrays only. Here we multiply arrays of every size by a number, in place:
 
 # %%
 sizes = (2 ** np.arange(8, 25)).tolist()  # elements
@@ -89,27 +93,27 @@ seconds = race({size: lambda x=x: np.multiply(x, 1, out=x) for size, x in arrays
 kib = np.array(sizes) * 4 / 1024
 
 figure, axes = plt.subplots()
-axes.plot(kib, [8 * n / seconds[n] / 1e9 for n in sizes], "o-", color=BLUE, ms=4, label="measured")
+axes.plot(kib, [8 * n / seconds[n] / 1e9 for n in sizes], "o-", color=INK, ms=4, label="measured")
 without = [8 * n / (machine.call + 8 * n / machine.bandwidth) / 1e9 for n in sizes]
-axes.plot(kib, without, color=GREY, ls="--", label="call + bytes / bandwidth, if there were no caches")
+axes.plot(kib, without, color=VERMILION, ls="--", label="without caches: call + bytes / bandwidth")
 axes.set(xscale="log", xlabel="size of the array, KiB", ylabel="GB/s, read and written", ylim=(0, None))
 axes.set_title("The same operation on arrays of all sizes, one core")
 for name, size in caches().items():
-    axes.axvline(size / 1024, color=ORANGE, lw=1, ls=":")
-    axes.text(size / 1024, 0.98, f"{name} ", color=ORANGE, ha="right", va="top", transform=axes.get_xaxis_transform())
-axes.legend(loc="upper left", bbox_to_anchor=(0, 0.93), fontsize=8)
+    axes.axvline(size / 1024, color=PALE, lw=2, zorder=0)
+    axes.text(size / 1024, 0.98, f"{name} ", color=INK, ha="right", va="top", transform=axes.get_xaxis_transform())
+axes.legend(loc="upper left", bbox_to_anchor=(0, 1), fontsize=8)
 plt.show()
 
 # %% [markdown]
-# On the left the call decides; in the middle the caches do, and the rate is a multiple of what memory gives; on the
-# right the array fits nowhere, and the curve falls towards the dashed line. (It may stay above: a copy fetches lines of
-# two arrays, this operation of one.)
+# On the left the call decides. In the middle the caches do, and the rate is several times that of the memory. On the
+# right the array fits into no cache, and the curve falls towards the dashed line. (It may stay above it: a copy touches
+# two arrays, this operation only one.)
 #
-# ### Exercise 1: predict before measuring
+# ### Exercise 1 ★☆☆: predict before measuring
 #
-# A product of matrices, $(m, k)$ times $(k, n)$, has $mn$ results, each a sum of $k$ products: a multiplication and an
-# addition for each. At the least, both matrices are read once and the product is written once. The core computes while
-# numbers travel, so the two overlap, and the slower one decides; only the call comes on top.
+# How long does a product of two matrices take, $(m, k)$ times $(k, n)$, at the least? Count its operations: there are
+# $mn$ results, and each is a sum of $k$ products. Count the bytes: at the least, both matrices are read once, and the
+# product is written once. The core computes *while* numbers travel. The call comes before both.
 
 
 # %% tags=["exercise"]
@@ -124,10 +128,20 @@ def predicted_seconds(m, k, n, machine):
 # %%
 predicted_seconds = check(predicted_seconds)
 
+# %% [markdown] tags=["help"]
+# You have three prices, in seconds: the call, the arithmetic, the memory. Which of them happen at the same time? How
+# long do two things take together if they happen at the same time?
+#
+# ---
+#
+# The arithmetic is `2 * m * k * n` operations: a multiplication and an addition each. The memory is the elements of
+# three matrices, at 4 bytes. The longer of the two counts, and the call is added to it:
+# `machine.call + max(arithmetic, memory)`.
+
 # %% [markdown]
-# Now it is your prediction against the machine, from products of a few numbers to large ones, square, tall and thin.
-# What is too small for the core's time to matter is *bound by the call*, a large square product *by arithmetic*, and a
-# matrix times a vector, however large, *by memory*.
+# Now your prediction against the machine, from products of a few numbers to large ones, square, tall and thin. A small
+# product is *bound by the call*: nothing else matters. A large square product is bound *by arithmetic*. A matrix times
+# a vector, however large, is bound *by memory*.
 
 # %%
 shapes = [(4, 4, 4), (32, 32, 32), (64, 64, 64), (128, 128, 128), (1024, 128, 512), (1024, 1024, 1024)]
@@ -154,7 +168,7 @@ for kind, colour in (("the call", GREY), ("arithmetic", BLUE), ("memory", VERMIL
     axes.plot(x, y, "o", color=colour, ms=6, label=f"bound by {kind}")
     for shape, left, up in zip(mine, x, y, strict=True):
         text = "·".join(f"{size // 1024}k" if size % 1024 == 0 else f"{size}" for size in shape)
-        above = kind == "arithmetic" or (up > 1.5 * left and kind == "memory")
+        above = kind != "the call" and shape[-1] > 1
         place = {"xytext": (-6, 4), "ha": "right"} if above else {"xytext": (7, -6)}
         axes.annotate(text, (left, up), textcoords="offset points", fontsize=8, color=colour, **place)
 diagonal = np.array([0.2, 1e5])
@@ -171,15 +185,15 @@ print(
 print(f"the longest takes {max(measured.values()) / min(measured.values()):,.0f} times as long as the shortest")
 
 # %% [markdown]
-# Three numbers predict all of them to a small factor, and the misses teach something too. `@` asks more questions than
-# `+` before it computes. A product that is small or thin does not reach the rate of the large one, since BLAS first
-# copies blocks of its operands into an order that suits the core. And what still lies in a cache may be faster than a
-# prediction that fetches it from memory.
+# Three numbers predict all of them up to a small factor, and the misses teach something too. `@` has more to find out
+# than `+` before it computes. A small or thin product does not reach the rate of the large one, because BLAS first
+# copies blocks of its operands into an order that suits the core. And a matrix that is still in a cache may be faster
+# than a prediction that fetches it from memory.
 #
 # ## A step of training, taken apart
 #
-# Now a whole step of a small Transformer: 2 + 2 layers, width 128, 32 pairs of sentences of 32 tokens. What would its
-# matrix products alone take, with both cores at the rate of the large product?
+# Now a whole step of a small Transformer: 2 + 2 layers, width 128, 32 pairs of sentences of 32 tokens. How long would
+# its matrix products alone take, with both cores at the rate of the large product?
 
 # %%
 CORES = 2
@@ -195,10 +209,9 @@ products_ms = 1000 * flops / (CORES * machine.flops)
 print(f"{flops / 1e9:.1f} GFLOP: {products_ms:.1f} ms on {CORES} cores, and every other operation free")
 
 # %% [markdown]
-# And what does it take, and where? A model reaches its arithmetic through a table of operations (`ops`). So a
-# stopwatch is a table whose functions do what they did, and note the time. First the table of *naive* operations: the
-# formulas of lessons 04 to 09 as they are printed, which is how one rightly writes them first.
-
+# And how long does it take, and where? A model reaches its arithmetic through a table of operations (`ops`). So a
+# stopwatch is a table whose functions do the same and note the time. First we take the *naive* operations: the formulas
+# of lessons 04 to 09 as they are printed. That is the right way to write them first.
 
 # %%
 NAIVE = "add_layernorm", "attention", "relu", "linear_cross_entropy", "embedding", "adam_step"
@@ -231,13 +244,12 @@ rest = naive["total"] - sum(naive[part] for part in PARTS)
 print(f"{'everything else':<22} {rest:6.1f} ms  {rest / naive['total']:4.0%}\n{'a step':<22} {naive['total']:6.1f} ms")
 
 # %% [markdown]
-# The products are a part of this, and the rest is the price of passing over arrays again and again. What can be done
-# about each kind of price?
+# The products are only a part of this. The rest goes over arrays again and again. What can be done about it?
 #
 # ## Passes through memory: Adam
 #
-# Adam is the purest case: four arrays as long as the model has parameters, no product anywhere. In loops, so that
-# nothing hides, and as the formula is printed:
+# Adam is the purest case: four arrays as long as the model has parameters, and no product anywhere. Here it is in
+# loops, and as the formula is printed:
 
 
 # %%
@@ -265,8 +277,9 @@ for form in (adam_loops, adam_printed):
     print(f"{form.__name__:<13} {1e9 * taken / few[0].size:7.1f} ns for a parameter")
 
 # %% [markdown]
-# Each operator in the printed form is a loop over whole arrays that reads its operands and writes a new array. Count
-# one *pass* for each array read and for each one written. `Passes` is an array that counts them while NumPy works:
+# Each operator of the printed form is a loop over whole arrays: it reads its operands and writes a new array. Count one
+# *pass* for each array that is read and one for each that is written. `Passes` is an array that counts them while NumPy
+# works:
 
 # %%
 count = 4 << 20  # parameters: 16 MiB an array
@@ -278,17 +291,19 @@ for what, number in (("as printed", passes), ("at the least", least)):
     print(f"{what:<14} {number:2.0f} passes: predicted {predicted_ms:5.1f} ms for {count:,} parameters")
 
 # %% [markdown]
-# To get from one to the other takes two ideas:
+# Two ideas lead from the first number to the second:
 #
-# * **In place.** `m *= beta1` writes where it read. No new array, whose pages the system would have to hand out first.
-# * **In blocks.** In place it is still pass after pass over arrays that are larger than the cache: when the second pass
-#   begins, the start of the array is long gone. So do *all* of the passes on the first few thousand parameters, which
-#   stay in the cache meanwhile, then on the next few thousand. Memory sees each array once.
+# * **In place.** `m *= beta1` writes where it has read. There is no new array, whose memory the system would first have
+#   to hand out.
+# * **In blocks.** In place there is still pass after pass over arrays larger than the cache. When the second pass
+#   begins, the start of the array is no longer in the cache. So do *all* of the passes on the first few thousand
+#   parameters, which stay in the cache meanwhile; then on the next few thousand. Memory sees each array once.
 #
-# ### Exercise 2: Adam in blocks
+# ### Exercise 2 ★★☆: Adam in blocks
 #
-# Slices are views, so `m[part] *= beta1` writes into `m`. A scratch array of the block's size is fine, and so is a
-# last block that is shorter. And mind the *scalars*: Python's own floats leave float32 arrays alone.
+# Slices are views, so `m[part] *= beta1` writes into `m`. You may use a scratch array of the block's size. The last
+# block may be shorter. And mind the *scalars*: Python's own floats leave float32 arrays as they are, NumPy's float64
+# does not.
 
 
 # %% tags=["exercise"]
@@ -303,9 +318,19 @@ def adam_step(data, grad, m, v, step, lr, block=1 << 16, beta1=0.9, beta2=0.98, 
 # %%
 adam_step = check(adam_step)
 
+# %% [markdown] tags=["help"]
+# Which arrays must change, and which may not? Go through the printed form operator by operator: where is a new array
+# made, and which of them could be the scratch array that you already have?
+#
+# ---
+#
+# The loop is `for start in range(0, data.size, block)`, with `part = slice(start, start + block)`. Inside it, begin
+# with `m[part] *= beta1` and `m[part] += (1 - beta1) * grad[part]`. Numbers such as `math.sqrt(1 - beta2**step)` are
+# computed once, before the loop.
+
 # %% [markdown]
 # How large should a block be? The calls want it large: a step of Adam makes some fifteen of them for each block. The
-# cache wants it small: slices of four arrays and a scratch array or two must fit. Predict where the valley is, then
+# cache wants it small: slices of four arrays must fit, and a scratch array or two. Predict where the valley is, then
 # look:
 
 # %%
@@ -315,15 +340,17 @@ times = race(calls | {"printed": lambda: adam_printed(*many, 3, 1e-4)}, rounds=3
 nanoseconds = {what: 1e9 * t / count for what, t in times.items()}
 
 figure, axes = plt.subplots(figsize=(7.2, 3.5))
-axes.plot(blocks, [nanoseconds[block] for block in blocks], "o-", color=BLUE, ms=4, label="in place, in blocks")
-axes.axhline(nanoseconds["printed"], color=VERMILION, label="as printed, measured")
-axes.axhline(passes * 4e9 / machine.bandwidth, color=VERMILION, ls=":", label=f"{passes:.0f} passes through memory")
-axes.axhline(least * 4e9 / machine.bandwidth, color=BLUE, ls=":", label=f"{least} passes through memory")
+axes.plot(
+    blocks, [nanoseconds[block] for block in blocks], "o-", color=INK, ms=4, label="in place, in blocks, measured"
+)
+axes.axhline(nanoseconds["printed"], color=INK, label="as printed, measured")
+axes.axhline(passes * 4e9 / machine.bandwidth, color=VERMILION, ls="--", label=f"{passes:.0f} passes through memory")
+axes.axhline(least * 4e9 / machine.bandwidth, color=VERMILION, ls=":", label=f"{least} passes through memory")
 axes.plot(blocks, [15e9 * machine.call / block for block in blocks], color=GREY, ls="--", label="15 calls a block")
 for name, size in caches().items():
-    axes.axvline(size / (6 * 4), color=ORANGE, lw=1, ls=":")
+    axes.axvline(size / (6 * 4), color=PALE, lw=2, zorder=0)
     where = {"ha": "right", "va": "bottom", "rotation": 90, "transform": axes.get_xaxis_transform()}
-    axes.text(0.93 * size / (6 * 4), 0.02, f"6 slices fill {name}", color=ORANGE, fontsize=8, **where)
+    axes.text(0.93 * size / (6 * 4), 0.02, f"6 slices fill {name}", color=INK, fontsize=8, **where)
 axes.set(xscale="log", yscale="log", xlabel="parameters in a block", ylabel="ns for a parameter")
 axes.set(ylim=(0.3, 3 * max(nanoseconds["printed"], nanoseconds[blocks[0]])), yticks=(0.5, 1, 2, 5, 10, 20, 50))
 axes.yaxis.set_major_formatter("{x:g}")
@@ -333,9 +360,9 @@ axes.legend(loc="upper center", fontsize=8, ncols=2)
 plt.show()
 
 # %% [markdown]
-# On the left the price of the calls; on the right, where the slices outgrow the caches, that of the memory, the higher
-# the smaller the last cache is; and a wide valley between. The package's block is 65,536 parameters. Yours, the printed
-# form and the package's, side by side:
+# The black lines are measured. On the left the calls decide. On the right the slices outgrow the caches, and the memory
+# decides; the smaller the last cache, the steeper the rise. Between them is a wide valley. The package's block is
+# 65,536 parameters. Here are yours, the printed form and the package's:
 
 # %%
 start_from = parameters(100_000)
@@ -348,17 +375,17 @@ for name, form in {"yours": adam_step, "the package's": package_adam_step}.items
     print(f"{name:<14} against the printed form: " + ", ".join(f"{name} {e:.0e}" for name, e in errors.items()))
 
 # %% [markdown]
-# ## Rows that are short, and other loops inside loops
+# ## Rows that are short (optional)
 #
-# NumPy walks an array with an inner loop over one axis; everything around it costs extra for each *row*. The rows of a
-# Transformer are short (a model's width, a sentence's length), so a sum over the last axis pays often. The dot product
-# of each row with a vector of ones is the same sum, and `np.vecdot` has no such price. Four operations of a
-# Transformer, each in its plain form and in that of the package, at two sizes:
+# NumPy walks over an array with an inner loop along one axis. Everything around this loop costs extra for each *row*.
+# The rows of a Transformer are short (a model's width, a sentence's length), so a sum over the last axis is often
+# expensive. The dot product of each row with a vector of ones is the same sum, and `np.vecdot` does not have this
+# price. Here are four operations of a Transformer, each in a plain form and in a faster one, at two sizes:
 
 
 # %%
 def forms(rows):
-    """Name → (plain, package's), on arrays of `rows` rows of 128, or of as many numbers in attention's shape."""
+    """Name → (plain, faster), on arrays of `rows` rows of 128, or of as many numbers in attention's shape."""
     x, y = randn(rows, 128), randn(rows, 128)
     ones = np.ones(128, np.float32)
     query, key = randn(2, rows // 128, 4, 32, 32)
@@ -379,19 +406,20 @@ for name, (plain, fast) in small.items():
     gain = {}
     for rows, (slow, quick) in ((512, (plain, fast)), (32_768, large[name])):
         with blas_threads(1):
-            t = race({"plain": slow, "package": quick}, rounds=5, turn=0.005)
-        gain[rows] = t["plain"] / t["package"]
+            t = race({"plain": slow, "faster": quick}, rounds=5, turn=0.005)
+        gain[rows] = t["plain"] / t["faster"]
     print(f"{name:<22}{error(fast(), plain()):>15.0e}{gain[512]:>15.1f} ×{gain[32_768]:>16.1f} ×")
 
 # %% [markdown]
-# Impressive, and a trap: such a table makes one believe that one knows what a step will gain. Keep yours in mind until
-# the last picture.
+# Impressive, and a trap: such a table makes us believe that we know what a step will gain. Keep these numbers in mind
+# until the section on what helped.
 #
-# ## Memory that the system takes back
+# ## Memory that the system takes back (optional)
 #
-# An array that Python drops goes back to the C library, and from there a large one may go back to the system. The next
-# array of that size is new to the process then, and at its first touch each of its pages is filled with zeros: a *page
-# fault*. [One call](../minitransformer/allocator.py) tells glibc to keep what is freed for the next step:
+# When Python drops an array, its memory goes back to the C library, and a large piece may go on to the system. The next
+# array of that size then gets new memory, which the system fills with zeros, page by page, when it is first touched.
+# Each time is a *page fault*. [One call](../minitransformer/allocator.py) tells the C library (glibc) to keep what is
+# freed for the next step:
 
 
 # %%
@@ -411,17 +439,17 @@ plain_step()
 print(f"{told}: {faults_of(plain_step)}")
 
 # %% [markdown]
-# The first step pays, and how much later ones do depends on what glibc has seen so far: it learns from the blocks that
-# are freed. So this trick, convincing as it is on paper, gains little time in a training. What it does gain is memory:
-# with several threads, what one frees another can use ([STEPS.md](../tests/benchmarks/STEPS.md) has the numbers).
+# How much later steps pay depends on what glibc has seen so far: it learns from the blocks that are freed. So this
+# trick looks good on paper, and gains little time in a training. What it does gain is memory: with several threads, one
+# can use what another has freed ([STEPS.md](../tests/benchmarks/STEPS.md) has the numbers).
 #
 # ## Two cores: replicas in threads
 #
-# BLAS has threads of its own, but they share out the products alone; NumPy's loops run on one core. Python threads
-# could do better, if it were not for the interpreter's lock (the GIL): one thread at a time runs Python. But inside a
-# loop over an array, and inside BLAS, NumPy lets go of the lock. So give each core a *replica* of the model, that is,
-# the same parameters with gradients of its own, and one half of the batch. The halves may hold different numbers of
-# targets, so each loss is weighted by its share, and the gradients add up:
+# BLAS has threads of its own, but they share out the products alone; NumPy's loops run on one core. Could Python
+# threads do better? The interpreter has a lock (the GIL): only one thread at a time runs Python. But inside a loop over
+# an array, and inside BLAS, NumPy lets go of the lock. So give each core a *replica* of the model and one half of the
+# batch. A replica has the same parameters, and gradients of its own. The halves may hold different numbers of targets,
+# so each loss is weighted by its share; then the gradients add up:
 
 # %%
 model = Transformer(config, dtype="float64")  # so that only mistakes can differ
@@ -445,13 +473,13 @@ summed = sum(replica.parameters.grad for replica in replicas)
 print(f"two halves against the whole batch: loss {abs(loss - whole_loss):.0e}, gradient {error(summed, whole):.0e}")
 
 # %% [markdown]
-# The package's [`DataParallel`](../minitransformer/training/step.py) is this, with dropout. How much faster will a
+# The package's [`DataParallel`](../minitransformer/training/step.py) does this, and dropout too. How much faster will a
 # step be?
 #
-# ### Exercise 3: what a faster part is worth
+# ### Exercise 3 ★☆☆: what a faster part is worth
 #
-# Say that part $i$ takes the share $s_i$ of the time and becomes $k_i$ times as fast. What is not in the list stays as
-# slow as it was. (This is Amdahl's law, of 1967.)
+# Part $i$ takes the share $s_i$ of the time, and becomes $k_i$ times as fast. What is not in the list stays as slow as
+# it was. How much faster is the whole? (The answer is called Amdahl's law, of 1967.)
 
 
 # %% tags=["exercise"]
@@ -466,9 +494,19 @@ def speed_up(shares, times):
 # %%
 speed_up = check(speed_up)
 
+# %% [markdown] tags=["help"]
+# A step takes one second. Half of it becomes twice as fast. How many seconds does the step take now? And what adds up,
+# seconds or speed-ups?
+#
+# ---
+#
+# The new time is what is not in the list, `1 - shares.sum()`, plus the sum of `shares / times`. The speed-up is the old
+# time, 1, divided by the new one.
+
 # %% [markdown]
-# Now predict, from a profile of the package's operations on one core. BLAS's own threads can halve the large products
-# at most: the linear layers and the output layer. Replicas can halve everything but Adam, which comes after the sum.
+# Now predict, from a profile of the package's operations on one core. BLAS's own threads can at best halve the large
+# products: the linear layers and the output layer. Replicas can halve everything except Adam, which comes after the
+# sum.
 
 # %%
 watch = Stopwatch(numpy_ops)
@@ -489,8 +527,8 @@ for name, times_faster in expected.items():
 # %% [markdown]
 # ## The picture: a step, before and after
 #
-# Four versions of the same step take turns, and of each the quietest round is shown: whatever else the machine does can
-# only make a step longer. Their losses agree.
+# Four versions of the same step take turns. Of each we show the quietest round, because other programs on the machine
+# can only make a step longer. The losses agree.
 
 # %% tags=["picture"]
 workers = DataParallel(Transformer(config, watch.ops), CORES)
@@ -537,55 +575,16 @@ for (name, times_faster), total in zip(expected.items(), threaded, strict=True):
     print(f"{name:<16} predicted at most {times_faster:.2f} times one core's speed, measured {one_core / total:.2f}")
 
 # %% [markdown]
-# On a machine that does something else meanwhile, BLAS's threads may even be slower than one core: they wait for each
-# other at every product, for a whole time slice if another process has the core. Replicas wait once a step.
-# So which of the last two bars is the shorter depends on the machine, the batch and the company; do not decide it by
-# one picture. Below it is measured again, in processes of their own.
+# If the machine does something else meanwhile, BLAS's threads may even be slower than one core. They wait for each
+# other at every product, and for a long time if another program has the core. Replicas wait for each other once a step.
+# So it depends on the machine and on the batch which of the last two bars is shorter.
 #
-# What is left between the last bar and the dotted line: passes that nobody has saved, products too small for BLAS's
+# What is left between the last bar and the dotted line? Passes that nobody has saved, products too small for BLAS's
 # best rate, and Python itself, where two threads wait for one lock.
 #
-# ## What was it that helped?
+# ## Against PyTorch
 #
-# The bars show *that* it became faster. Which step did it? The benchmark takes each back alone, in processes of their
-# own that take turns. Before they ran, the authors, who knew tables like those above, wrote down what they expected:
-
-# %%
-PREDICTED = {  # time without it ÷ time with it, at S and at M
-    "threads": (1.3, 1.2),
-    "memory": (1.2, 1.3),
-    "layernorm": (1.25, 1.15),
-    "attention": (1.25, 1.1),
-    "loss": (1.15, 1.25),
-    "embedding": (1.15, 1.1),
-    "relu": (1.08, 1.05),
-    "adam": (1.05, 1.1),
-}
-ledger = json.loads((BENCHMARKS / "results" / "steps.json").read_text())
-figure, panels = plt.subplots(1, 2, figsize=(7.2, 3.2), sharey=True)
-for panel, (column, shape) in zip(panels, enumerate("SM"), strict=True):
-    contestants = next(each for each in ledger["races"] if each.get("shape") == shape)["contestants"]
-    ours = np.array(contestants["ours"]["seconds"])
-    steps = list(PREDICTED)[::-1]
-    worth = [float(np.median(np.array(contestants[step]["seconds"]) / ours)) for step in steps]
-    hoped = [PREDICTED[step][column] for step in steps]
-    panel.hlines(range(len(steps)), hoped, worth, color=PALE, lw=3)
-    panel.plot(hoped, range(len(steps)), "o", color=ORANGE, label="predicted")
-    panel.plot(worth, range(len(steps)), "o", color=BLUE, label="measured")
-    panel.axvline(1, color=GREY, lw=1)
-    panel.set(yticks=range(len(steps)), yticklabels=steps, title=f"shape {shape}")
-    panel.set(xlabel="time without it ÷ time with it")
-panels[1].legend(loc="lower right")
-figure.suptitle("What each step towards speed is worth, taken back alone", fontsize=10, color=INK)
-plt.show()
-
-# %% [markdown]
-# Threads, relu and Adam pay. The tricks with rows, which look so good in a table of their own, hardly show in the step:
-# they act on half a batch that lies in a core's cache, and on a small part of the time. That is Amdahl's law again, and
-# the reason to measure the *step*. In the package most of them have gone back to the formula since:
-# [`STEPS.md`](../tests/benchmarks/STEPS.md) says which stayed, and why.
-#
-# And against PyTorch? Both on two cores, in turns, the same losses, from the same folder:
+# This was measured beforehand, at three sizes of model (S, M and B): both on two cores, in turns, with the same losses.
 
 # %%
 training = json.loads((BENCHMARKS / "results" / "training.json").read_text())
@@ -599,14 +598,45 @@ for each in training["races"]:
         print(f"{longer['PyTorch eager']:.2f} times as long, its best ({fastest}) {longer[fastest]:.2f} times")
 
 # %% [markdown]
+# ## What was it that helped? (optional)
+#
+# The bars show *that* a step became faster. Which change did it? A benchmark took each change back alone. Before it
+# ran, the authors wrote down what they expected. They knew tables like the one about short rows.
+
+# %%
+PREDICTED = {  # time without it ÷ time with it, at shape S
+    "threads": 1.3,
+    "memory": 1.2,
+    "layernorm": 1.25,
+    "attention": 1.25,
+    "loss": 1.15,
+    "embedding": 1.15,
+    "relu": 1.08,
+    "adam": 1.05,
+}
+ledger = json.loads((BENCHMARKS / "results" / "steps.json").read_text())
+contestants = next(each for each in ledger["races"] if each.get("shape") == "S")["contestants"]
+ours = np.array(contestants["ours"]["seconds"])
+print("time without it ÷ time with it   predicted   measured")
+for name, hoped in PREDICTED.items():
+    print(f"{name:<32} {hoped:9.2f} {np.median(np.array(contestants[name]['seconds']) / ours):10.2f}")
+
+# %% [markdown]
+# Threads and relu pay, layer normalisation and Adam a little, the rest hardly at all. The tricks with rows looked so
+# good in a table of their own! But in the step they act on half a batch that lies in a core's cache, and on a small
+# part of the time. That is Amdahl's law again, and the reason to measure the *step*. Several of these tricks have since
+# gone back to the formula in the package: [`STEPS.md`](../tests/benchmarks/STEPS.md) says which stayed, and why.
+
+# %% [markdown]
 # ## Common mistakes, and what they look like
 #
-# * **A scalar that widens.** `np.sqrt(2)` is an `np.float64`, and since NumPy 2 makes float64 of every float32 array
-#   that it touches. Everything after it moves twice the bytes, silently.
+# * **A scalar that widens.** `np.sqrt(2)` is an `np.float64`, and since NumPy 2 it makes float64 of every float32 array
+#   that it meets. Everything after it moves twice the bytes, and nothing says so.
 # * **A new array under an old name.** `data = data - update` in a function changes nothing outside of it.
-# * **`einsum` where `@` would do.** Correct, and it may call no BLAS at all.
-# * **The first run.** It pays for pages, caches and imports that no later one pays.
-# * **Threads over threads.** Two Python threads, each with BLAS's own two: four that want two cores.
+# * **`einsum` where `@` would do.** It is correct, and it may not call BLAS at all.
+# * **The first run.** It pays for memory, caches and imports; later runs do not.
+# * **Threads over threads.** Two Python threads, and in each of them BLAS with two of its own: four that want two
+#   cores.
 
 # %%
 x = randn(1 << 20)
@@ -645,12 +675,12 @@ print("replicas:", ", ".join(f"{name} {best['total']:.0f} ms" for name, best in 
 # %% [markdown]
 # ## What changed since 2017
 #
-# The paper's base model took 0.4 s a step on eight P100 GPUs (§5.2), and models of that size are trained on GPUs today
-# too. Since version 1.20 NumPy chooses its loops by the vector units of the processor that it finds (NEP 38),
-# `np.vecdot` came with 2.0, and Python can be had without its lock since 3.13 (PEP 703). What has not changed is the
-# order of the three numbers; on GPUs they lie further apart than here.
+# A step of the paper's base model took 0.4 s on eight P100 GPUs (§5.2), and models of that size are trained on GPUs
+# today too. Since version 1.20 NumPy chooses its loops by the vector units of the processor that it finds (NEP 38).
+# `np.vecdot` came with 2.0, and Python can be had without its lock since 3.13 (PEP 703). The order of the three numbers
+# is still the same. On GPUs they lie further apart than here.
 #
 # ## Where next
 #
-# [Lesson 15](15_triton_rows.ipynb) writes kernels for a GPU, where *you* decide what is read, what stays on the chip
+# [Lesson 15](15_triton_rows.ipynb) writes kernels for a GPU. There *you* decide what is read, what stays on the chip
 # and what is written. [Lesson 17](17_speed_ups.ipynb) draws the three numbers as one picture, the roofline.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 15 · Triton I: kernels that read each number once
 #
-# **You will be able to** write softmax and layer norm as GPU kernels, forward and backward; count the bytes that they
-# move; and say what each of the GPU's number formats does to your numbers.
+# **You will be able to** write GPU kernels in Triton, from the sum of two vectors to softmax and layer norm, forward
+# and backward; count the bytes that they move; and say why that count decides how fast they are.
 #
 # | | |
 # |---|---|
@@ -11,20 +11,15 @@
 # | in the paper | between §3, "softmax" and "LayerNorm", and §5.2, "8 NVIDIA P100 GPUs" |
 # | in the package | [`kernels/softmax`](../kernels/softmax.py), [`kernels/layernorm`](../kernels/layernorm.py) |
 #
-# Without a GPU, kernels run in Triton's **interpreter**: it takes the programs of a kernel one after the other and
-# computes each in NumPy. Results are right and times mean nothing, so this lesson times nothing: it counts. Where
-# PyTorch or Triton is missing (Triton is made for Linux), each cell says so and shows what was recorded; in the
-# repository's folder, `pip install -e '.[kernels]'` adds them.
+# A **kernel** is a function that runs on a GPU. Without a GPU, the kernels of this lesson run in Triton's
+# **interpreter**: it takes the programs of a kernel one after the other and computes each in NumPy. The results are
+# right, and the times mean nothing, so this lesson counts bytes instead. Where PyTorch or Triton is missing (Triton is
+# made for Linux), each cell says so and shows what was recorded. To install them, run `pip install -e '.[kernels]'` in
+# the repository's folder.
 #
-# **When this was written, none of these kernels had run on a GPU.** The course's tests run them in the interpreter
-# and compile the solutions for a T4 and an H100. To compile and run everything on a real GPU, for example a free
-# hosted T4, open this notebook there and run first:
-#
-# ```
-# !git clone --depth 1 THE_ADDRESS_OF_THIS_REPOSITORY minitransformer
-# %cd minitransformer/lessons
-# %pip install --quiet ..
-# ```
+# With a GPU, here or on a hosted notebook, the same cells compile the kernels and run them on it: install the
+# repository there with `pip install .` and open this notebook. **When this was written, none of these kernels had run
+# on a GPU.** The course's tests run them in the interpreter and compile the solutions for a T4 and an H100.
 
 # %%
 import numpy as np
@@ -32,7 +27,7 @@ import numpy as np
 import kernels
 from course import bytes_moved, recorded, start
 from course.gpu import DEVICE, DTYPE, machine, tl, torch, triton  # before anything else imports triton
-from course.lesson_15.pictures import draw_formats, draw_partial_sums, draw_tile_walk, draw_traffic
+from course.lesson_15 import pictures as draw
 from course.tensors import numpy, tensor
 from minitransformer import ops
 from minitransformer.gradcheck import error
@@ -42,10 +37,32 @@ rng = np.random.default_rng(0)
 print(machine())
 
 # %% [markdown]
-# ## What a GPU is short of
+# ## What a GPU is, and what it is short of
 #
-# A GPU is thousands of small calculators in front of one memory. NVIDIA's data sheets say how many float32 operations
-# a second the calculators do, and how many bytes a second the memory delivers. Divide:
+# A GPU has about a hundred **multiprocessors**, each with some hundred small calculators, and one large memory beside
+# them. A [kernel](glossary.md#kernel) is started as a **grid of programs**: many copies of one function, each with a
+# number. The GPU hands them out to its multiprocessors, in an order that you do not know. Here is an H100:
+
+# %%
+draw.draw_gpu(
+    {
+        "multiprocessors": "132",
+        "registers": "256 KB",
+        "shared memory": "228 KB",
+        "L2 cache": "50 MB",
+        "device memory": "80 GB",
+        "bandwidth": "3.35 TB a second",
+    }
+)
+
+# %% [markdown]
+# From top to bottom, memory gets larger and slower. The calculators work on **registers** only. **Shared memory**
+# belongs to one multiprocessor, and the threads of a program exchange numbers in it. (**Tensor cores** are calculators
+# for products of small matrices.) Triton manages registers and shared memory for you. You decide what goes between them
+# and the **device memory**, where the arrays lie: when a kernel ends, all that it has not written there is lost.
+#
+# NVIDIA's data sheets say how many float32 operations a second the calculators do, and how many bytes a second the
+# memory delivers. Divide:
 
 # %%
 data_sheets = {  # float32 operations and bytes of memory a second; of P100, A100 and H100 the SXM forms
@@ -58,167 +75,155 @@ for name, (operations, memory) in data_sheets.items():
     print(f"{name:<5} {4 * operations / memory:4.0f} operations in the time that one float32 takes to arrive")
 
 # %% [markdown]
-# (The P100 is the paper's.) Softmax does a handful of operations with each number, layer norm a few more. Whatever a
-# GPU does with them, it waits for its memory nearly all of the time. So the way to a fast softmax is not to compute
-# less. It is to **read every number once, keep it close, and write the result once**. Put together from elementary
-# operations, as one does in NumPy, that is impossible: each one reads its arguments from memory and writes its result
-# back. A kernel can do it.
-#
-# ## Numbers first
-#
-# The second way to move fewer bytes is shorter numbers. A float is a sign, an exponent and a fraction:
-#
-# $$ x = \pm\, 1.f_1 f_2 \dots f_m \times 2^{E} $$
-#
-# The $m$ bits of the **fraction** say how finely numbers are spaced: between 1 and 2 they are $2^{-m}$ apart, between
-# 2 and 4 twice that, and so on. The bits of the **exponent** say how large and how small numbers can be. The leading
-# 1 is not stored. Four formats matter here:
+# (The P100 is the paper's.) Where does the time go, then? Take the paper's batch, 25,000 tokens of 512 channels, on an
+# H100. Count the operations and the bytes of three tasks, and divide by the two numbers of the data sheet:
 
 # %%
-formats = {"float32": (8, 23), "tf32": (8, 10), "bfloat16": (8, 7), "float16": (5, 10)}  # exponent, fraction
-for name, (exponent, fraction) in formats.items():
-    largest = (2 - 2.0**-fraction) * 2.0 ** (2 ** (exponent - 1) - 1)
-    smallest = 2.0 ** (2 - 2 ** (exponent - 1))
-    print(f"{name:<9} after 1 comes 1 + {2.0**-fraction:.1e}   largest {largest:.1e}   smallest normal {smallest:.1e}")
+tokens, width = 25_000, 512
+numbers = tokens * width
+counts = {  # operations; numbers that are read or written, at the least
+    "x + y": (numbers, 3 * numbers),
+    "softmax": (5 * numbers, 2 * numbers),
+    "a linear layer, 512 → 2048": (2 * numbers * 2048, numbers + width * 2048 + tokens * 2048),
+}
+operations, memory = data_sheets["H100"]
+draw.draw_time({name: (4 * moved / memory, work / operations) for name, (work, moved) in counts.items()})
 
 # %% [markdown]
-# bfloat16 is float32 with the last 16 bits of its fraction gone: float32's reach, two or three digits. float16 keeps
-# three more bits of fraction and pays with reach: beyond its largest number is infinity. tf32 is no format to store
-# in: the tensor cores of an A100 and later read float32 *inputs* of a product as tf32.
+# A product of matrices keeps the calculators busy. A softmax or a sum does not: whatever the GPU does with the numbers,
+# nearly all of the time it waits for them. So the way to a fast softmax is not to compute less. It is to **read every
+# number once, keep it in registers, and write the result once**. In NumPy, where a softmax is put together from small
+# operations, that is impossible: each operation reads its arguments from memory and writes its result back. A kernel
+# can do it.
 #
-# ### Exercise 1: round
+# ## A program and its block
 #
-# NumPy has float16, but neither bfloat16 nor tf32. Make them. Take a number apart into its fraction and its exponent,
-# round the fraction to so many bits, put it together (`np.frexp`, `np.rint` and `np.ldexp` are made for that; or work
-# on the bits, with `x.view(np.uint32)`).
-
-
-# %% tags=["exercise"]
-def round_to(x, bits):
-    """The nearest float with `bits` bits of fraction, and float32's exponents; a tie goes to the even neighbour.
-
-    x: float32, any shape, neither infinite nor subnormal, perhaps 0; bits from 1 to 22 → float32 of x's shape.
-    """
-    raise NotImplementedError
-
-
-# %%
-round_to = check(round_to)
-
-# %% [markdown]
-# With it, the worst rounding error for numbers of every size:
-
-# %%
-size = np.logspace(-12, 12, 241)
-samples = (size[:, None] * np.linspace(1, 1.1, 60)).astype(np.float32)  # (241, 60)
-with np.errstate(over="ignore"):  # beyond 65504 a float16 is infinite
-    rounded = {
-        "float32": samples,
-        "tf32": round_to(samples, 10),
-        "bfloat16": round_to(samples, 7),
-        "float16": samples.astype(np.float16),
-    }
-exact = size[:, None] * np.linspace(1, 1.1, 60)
-draw_formats(formats, size, {name: np.abs(r / exact - 1).max(axis=1).clip(max=1) for name, r in rounded.items()})
-
-# %% [markdown]
-# Three formats are level: the error is relative, whatever the size. float16 is a valley with walls. To the right,
-# infinity. To the left its smallest numbers are all equally far apart, so that the relative error grows, until they
-# become 0. That is where small gradients go, and why training in float16 multiplies the loss by a large number first
-# and divides the gradients by it again ("loss scaling"), which bfloat16 does not need.
-#
-# ### Store short, add long
-#
-# A short number is good enough to *store*. It is no place to *add in*. Count to ten thousand by adding ones:
-
-# %%
-
-
-def count_up(to, bits):
-    """1 + 1 + 1 + …, `to` times, in a format with so many bits of fraction."""
-    total = np.zeros(1, np.float32)
-    for _ in range(to):
-        total = round_to(total + np.float32(1), bits)
-    return total[0]
-
-
-print(f"ten thousand ones: {count_up(10_000, 10):.0f} with 10 bits of fraction, {count_up(10_000, 7):.0f} with 7")
-
-# %% [markdown]
-# At $2^{m+1}$ the neighbours are 2 apart, adding 1 lands half-way between them, the tie goes to the even one, and the
-# sum stands still. Terms that are no whole numbers lose bits long before. So tensor cores take short numbers and add
-# in float32, and so does every kernel here. A product of matrices says what that is worth:
-
-# %%
-a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((64, 512), (512, 64)))
-truth = a.astype(np.float64) @ b
-for name, bits in (("tf32", 10), ("bfloat16", 7)):
-    short_a, short_b = round_to(a, bits), round_to(b, bits)
-    total = np.zeros((64, 64), np.float32)
-    for k in range(512):
-        total = round_to(total + short_a[:, k : k + 1] * short_b[k], bits)
-    print(f"{name:<9} inputs: {error(short_a @ short_b, truth):.0e} off, added in float32   "
-          f"{error(total, truth):.0e} off, added in {name}")  # fmt: skip
-print(f"{'float32':<9} inputs: {error(a @ b, truth):.0e} off")
-
-# %% [markdown]
-# (In Triton's interpreter bfloat16 comes out wrong and tf32 is computed as float32, and a T4 has neither. So from
-# here on it is float32, and float16 where a shorter number is to be shown.)
-#
-# ## A program, a block, a mask
-#
-# A Triton kernel is a Python function that is launched as a **grid of programs**. All programs run the same code; each
-# knows its own number, `tl.program_id(0)`, and works on a **block** of elements at once. In loops:
+# A Triton kernel is a Python function. All programs of its grid run the same code. Each asks for its own number,
+# `tl.program_id(0)`, and works on a **block** of numbers at once. Here is a grid as a loop in NumPy:
 
 
 # %%
 def double_loops(x, BLOCK):
     """y = 2x: what a grid of programs does. On a GPU they run side by side, in any order."""
     y = np.zeros_like(x)
-    for program in range(-(-len(x) // BLOCK)):  # enough programs for all of x
-        i = program * BLOCK + np.arange(BLOCK)  # the elements of this program's block
-        mask = i < len(x)  # the last block sticks out
-        y[i[mask]] = 2 * x[i[mask]]
+    for program in range(len(x) // BLOCK):
+        i = program * BLOCK + np.arange(BLOCK)  # the positions of this program's block
+        y[i] = 2 * x[i]
     return y
 
 
-print(double_loops(np.arange(10), BLOCK=4))
+print(double_loops(np.arange(12), BLOCK=4))
 
 # %% [markdown]
-# The body of that loop is the kernel. A few rules, and you can read any Triton:
+# The body of that loop is the kernel. Four rules, and you can read any Triton:
 #
-# * An array arrives as a **pointer** to its first element, and `x_ptr + i` is a block of pointers. There is no shape,
-#   no bounds check: you say where things lie.
-# * `tl.load(pointers, mask, other=…)` gives a block of numbers; lanes whose mask is off get `other`, and touch no
-#   memory; without `other` they hold anything. `tl.store` leaves out the lanes whose mask is off.
-# * A block's length is a **power of two**, known when the kernel is compiled (`tl.constexpr`).
+# * An array arrives as a **pointer**, the address of its first number. `x_ptr + i` is a block of pointers. There is no
+#   shape and no check of bounds: you say where things lie.
+# * `tl.load(pointers)` gives the block of numbers that lie there; `tl.store(pointers, numbers)` writes a block.
+# * A block's length is a **power of two** and known when the kernel is compiled. That is what `tl.constexpr` says.
 # * Between load and store, numbers are in registers. What happens there costs no memory traffic.
+#
+# A place in a block is a **lane**. A kernel is launched with the number of its programs in brackets,
+# `kernel[(programs,)](arguments)`:
 
 
 # %%
 @triton.jit
-def double_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+def double_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # (BLOCK,)
-    mask = i < n
-    x = tl.load(x_ptr + i, mask)
-    tl.store(y_ptr + i, 2 * x, mask)
+    x = tl.load(x_ptr + i)
+    tl.store(y_ptr + i, 2 * x)
 
 
 def double(x):
-    y = torch.empty_like(x)
-    programs = triton.cdiv(x.numel(), 4)  # rounded up
-    double_kernel[(programs,)](x, y, x.numel(), BLOCK=4)
+    y = torch.empty_like(x)  # memory for the result; it holds anything
+    double_kernel[(x.numel() // 4,)](x, y, BLOCK=4)
     return y
 
 
-print(recorded("15_double", lambda: double(tensor(np.arange(10.0))).tolist()))
+print(recorded("15_double", lambda: double(tensor(np.arange(12.0))).tolist()))
 
 # %% [markdown]
-# ## The picture: the tile walk
+# ## A ladder of six puzzles
 #
-# For an array $(N, n)$ a program takes a **tile**: a few whole rows. Its lanes have two indices, and the address of
-# element (row, column) is `row * n + column`. Let each program write its own number into its elements, and look who
-# wrote what:
+# Each puzzle adds one idea, and takes a few lines. The launch is given; write the kernel. While a check runs in the
+# interpreter, a fence stands around the arrays: it stops what reads or writes beside them, and says so. It also sees
+# which program reads what another one has written.
+#
+# ### Exercise 1 ★☆☆: a block of two vectors
+#
+# The idea: pointers and blocks. Load a block of x and the same block of y, add them, store the sum.
+
+
+# %% tags=["exercise"]
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
+    """A block of out = x + y."""
+    raise NotImplementedError
+
+
+def add(x, y):
+    """x + y, two float32 vectors whose length is a multiple of 8 → a new vector."""
+    out = torch.empty_like(x)
+    add_kernel[(x.numel() // 8,)](x, y, out, BLOCK=8)
+    return out
+
+
+# %%
+add = check(add)
+
+# %% [markdown] tags=["help"]
+# Which positions of the vectors belong to program 0, which to program 1, which to program p? `double_kernel` above has
+# the same ones.
+#
+# ---
+#
+# `i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)` are the positions. Then come two loads and one store.
+
+# %% [markdown]
+# ### Exercise 2 ★☆☆: a mask at the edge
+#
+# A length is seldom a multiple of the block. The last block then sticks out, and its last lanes must not touch memory.
+
+# %%
+draw.draw_lanes(n=13, block=8)
+
+# %% [markdown]
+# The idea: both `tl.load(pointers, mask)` and `tl.store(pointers, numbers, mask)` take a mask. Lanes whose mask is
+# off are left out.
+
+
+# %% tags=["exercise"]
+@triton.jit
+def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """A block of y = max(x, 0); x and y have n numbers."""
+    raise NotImplementedError
+
+
+def relu(x):
+    """max(x, 0) of a float32 vector of any length → a new vector."""
+    y = torch.empty_like(x)
+    relu_kernel[(triton.cdiv(x.numel(), 8),)](x, y, x.numel(), BLOCK=8)  # cdiv: a division, rounded up
+    return y
+
+
+# %%
+relu = check(relu)
+
+# %% [markdown] tags=["help"]
+# In the picture, which condition on the position i tells the red lanes from the others?
+#
+# ---
+#
+# `mask = i < n`, for the load and for the store. In Triton the larger of a block and a number is `tl.maximum(x, 0.0)`.
+
+# %% [markdown]
+# ### The picture: the tile walk
+#
+# For an array $(N, n)$, N rows of n numbers, a program can take a **tile**: a few rows, or a part of a few rows. Its
+# lanes have two indices. `row[:, None]` is a column of row numbers, `column[None, :]` a row of column numbers, and
+# together they make a block of two dimensions. Where the rows lie one behind the other, the number (row, column) is
+# `row * n + column` numbers behind the first. Here each program writes its own number into its tile:
 
 
 # %% tags=["picture"]
@@ -237,53 +242,186 @@ def owners(num_rows, n, ROWS, BLOCK):
 
 
 owner = np.array(recorded("15_owners", lambda: owners(5, 11, ROWS=2, BLOCK=16)))
-draw_tile_walk(owner, rows=2, block=16)
+draw.draw_tile_walk(owner, rows=2, block=16)
 
 # %% [markdown]
-# Rows are 11 long, blocks must be 16, so five lanes of each row stick out. Look at the red numbers: the lane after the
-# end of row 0 has the address 11, and 11 is the *first element of row 1* (both outlined, and where they lie in
-# memory). Memory has no rows. Without the mask, that lane would not fail: it would read a neighbour's number, or
+# Rows are 11 long and blocks are 16, so five lanes of each row stick out. Look at the red numbers: the lane after the
+# end of row 0 has the address 11, and there lies the *first number of row 1* (both are outlined; below you see them in
+# memory). Memory has no rows. Without the mask that lane would not fail. It would read its neighbour's number, or
 # write over it.
 #
-# ## Softmax in one pass
+# ### Exercise 3 ★☆☆: two dimensions, and strides
 #
-# First without masks, for rows whose length *is* a power of two. A program takes a row, and everything between
-# the load and the store stays in registers:
+# Rows need not lie one behind the other. In PyTorch as in NumPy, a transposed array is the same memory, read in another
+# order. Its **strides** say how: the number (row, column) is `row * stride_row + column * stride_column` numbers behind
+# the first.
+#
+# The idea: read by strides, write side by side. The grid has two dimensions: `tl.program_id(0)` counts the tiles down,
+# `tl.program_id(1)` the tiles across. (PyTorch has this kernel, too: `x.contiguous()`.)
+
+
+# %% tags=["exercise"]
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, num_rows, n, stride_row, stride_column, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """A tile, ROWS × BLOCK, of y (num_rows, n), whose rows lie one behind the other; x has the two strides."""
+    raise NotImplementedError
+
+
+def contiguous(x):
+    """A copy of x (N, n), float32 with any strides → (N, n), its rows one behind the other."""
+    num_rows, n = x.shape
+    y = torch.empty((num_rows, n), device=x.device)
+    grid = triton.cdiv(num_rows, 2), triton.cdiv(n, 8)
+    copy_kernel[grid](x, y, num_rows, n, x.stride(0), x.stride(1), ROWS=2, BLOCK=8)
+    return y
 
 
 # %%
-@triton.jit
-def softmax_unmasked_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    column = tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + row * n + column)
-    e = tl.exp(x - tl.max(x, axis=0))
-    tl.store(y_ptr + row * n + column, e / tl.sum(e, axis=0))
+contiguous = check(contiguous)
 
-
-def softmax_unmasked(x, n):
-    """Of 4 rows of n, at the beginning of x (and y): the rest is there to be trodden on."""
-    y = torch.zeros_like(x)
-    softmax_unmasked_kernel[(4,)](x, y, n, BLOCK=triton.next_power_of_2(n))
-    return numpy(y)[: 4 * n].reshape(4, n).sum(axis=1).tolist()
-
-
-numbers = rng.standard_normal(600)
-by_length = recorded("15_unmasked", lambda: {n: softmax_unmasked(tensor(numbers), n) for n in (128, 100)})
-for n, sums in by_length.items():
-    print(f"rows of {n} sum to", " ".join(f"{total:.3f}" for total in sums))
+# %% [markdown] tags=["help"]
+# Which rows belong to a program whose number down is p, and which columns to one whose number across is q? A lane may
+# stick out on two sides: which two conditions make its mask?
+#
+# ---
+#
+# The mask is `(row < num_rows)[:, None] & (column < n)[None, :]`, and x is read at
+# `x_ptr + row[:, None] * stride_row + column[None, :] * stride_column`. y has strides of its own, n and 1.
 
 # %% [markdown]
-# Rows of 128 are right. Rows of 100 are not: each program also took 28 numbers of the next row into its sum, and
-# wrote 28 weights over the next row's. (Here that row's own program came later and wrote over them again. On a GPU,
-# who comes later is chance.)
+# ### Exercise 4 ★☆☆: the sum of a row
 #
-# ### Exercise 2: rows that are no power of two
+# The idea: `tl.sum(x, axis=0)` adds up the lanes of a block, all of them. Lanes whose mask is off take part, and they
+# hold anything, unless the load says what: `tl.load(pointers, mask, other=…)`. A program takes one row.
+
+
+# %% tags=["exercise"]
+@triton.jit
+def row_sums_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """The sum of a row of n numbers; rows lie one behind the other, and BLOCK is at least n."""
+    raise NotImplementedError
+
+
+def row_sums(x):
+    """The sum of each row of x (N, n), float32, its rows one behind the other → (N,)."""
+    num_rows, n = x.shape
+    out = torch.empty(num_rows, device=x.device)
+    row_sums_kernel[(num_rows,)](x, out, n, BLOCK=triton.next_power_of_2(n))
+    return out
+
+
+# %%
+row_sums = check(row_sums)
+
+# %% [markdown] tags=["help"]
+# Where does row number p begin? And what must a lane hold that is no part of the row, so that the sum stays the same?
 #
-# Mask the load and the store. The question to think about is `other`: what must a lane beyond the row hold, so that it
-# changes neither the maximum nor the sum? And two details that the package's kernel has too: x may be a slice whose
-# rows lie further apart than they are long, and a row of all −∞ (a query with nothing to attend to, lesson 04) must
-# give zeros.
+# ---
+#
+# `x = tl.load(x_ptr + row * n + column, column < n, other=0.0)`. The sum is one number, and `out_ptr + row` is one
+# pointer: store it there.
+
+# %% [markdown]
+# ### Exercise 5 ★☆☆: a product in tiles
+#
+# The idea: a loop in a kernel, with a total that stays in registers. A program owns one tile of c = a · b. It walks
+# along K, a tile at a time: it loads a tile of a and a tile of b, multiplies them, and adds to its total. The product
+# of two tiles is `tl.dot(a, b, input_precision="ieee")`. (Without the last word, a newer GPU rounds the numbers of a
+# product before it multiplies.)
+
+# %%
+draw.draw_product(tiles=(2, 3, 3), program=(1, 2))
+
+
+# %% tags=["exercise"]
+@triton.jit
+def matmul_kernel(a_ptr, b_ptr, c_ptr, K, N, TILE: tl.constexpr):
+    """A tile, TILE × TILE, of c = a · b; a has rows of K numbers, b and c of N."""
+    raise NotImplementedError
+
+
+def matmul(a, b):
+    """a · b, of a (M, K) and b (K, N), float32, rows one behind the other, M, K and N multiples of 16 → (M, N)."""
+    (M, K), N = a.shape, b.shape[1]
+    c = torch.empty((M, N), device=a.device)
+    matmul_kernel[(M // 16, N // 16)](a, b, c, K, N, TILE=16)
+    return c
+
+
+# %%
+matmul = check(matmul)
+
+# %% [markdown] tags=["help"]
+# In step 0 the program reads columns 0 to 15 of a and rows 0 to 15 of b. Which does it read in the next step, and what
+# stays the same?
+#
+# ---
+#
+# Begin with `total = tl.zeros((TILE, TILE), tl.float32)`. The loop is `for first in range(0, K, TILE):`, with
+# `k = first + tl.arange(0, TILE)`; a tile of a is at `a_ptr + row[:, None] * K + k[None, :]`.
+
+# %% [markdown]
+# No number of c passed through memory before it was final. And each number of a was loaded once for each tile across,
+# N / 16 times: larger tiles read less. That is why a product of matrices wants shared memory and many registers.
+#
+# ### Exercise 6 ★☆☆: a maximum on the way
+#
+# A softmax needs the maximum $m$ of its row, and the sum $l = \sum_j e^{x_j - m}$. Suppose that the row is too long for
+# one block. Then $m$ is known only at the end, and it seems that the row must be read twice. It need not be. When a
+# larger number turns up, what was summed up so far is too large by one common factor:
+#
+# $$ e^{x_j - m_{\text{new}}} = e^{x_j - m_{\text{old}}} \cdot e^{m_{\text{old}} - m_{\text{new}}} $$
+#
+# The idea: two numbers that go along with the loop, $m$ and $l$. Look at the second line under each block:
+
+# %%
+draw.draw_running_maximum(np.random.default_rng(5).standard_normal(32) + np.linspace(-2, 2, 32), block=8)
+
+
+# %% tags=["exercise"]
+@triton.jit
+def max_and_sum_kernel(x_ptr, m_ptr, l_ptr, n, BLOCK: tl.constexpr):
+    """m and l of a row of n numbers, which may be many blocks long."""
+    raise NotImplementedError
+
+
+def max_and_sum(x):
+    """m = max_j x_j and l = Σ_j e^(x_j − m) of each row; x (N, n), float32, rows one behind the other → (N,), (N,).
+
+    Reads each number once, in blocks of 64.
+    """
+    num_rows, n = x.shape
+    m, l = (torch.empty(num_rows, device=x.device) for _ in range(2))
+    max_and_sum_kernel[(num_rows,)](x, m, l, n, BLOCK=64)
+    return m, l
+
+
+# %%
+max_and_sum = check(max_and_sum)
+
+# %% [markdown] tags=["help"]
+# With which m and l does the loop begin, so that the first block needs no special case? And what must a lane beyond the
+# row hold, so that it is neither the maximum nor a part of the sum?
+#
+# ---
+#
+# Begin with `m, l = float("-inf"), 0.0`. In each round, first `new_m = tl.maximum(m, tl.max(x, axis=0))`; then l is
+# `l * tl.exp(m - new_m)` plus the block's own terms, relative to `new_m`.
+
+# %% [markdown]
+# That was the last rung. Lesson 16 makes attention from puzzles 5 and 6. First come the operations between the
+# products.
+#
+# ## Softmax in one pass
+#
+# A row of scores is short, a few thousand numbers at most, and fits in one block. Then a program loads its row once,
+# and all between the load and the store stays in registers.
+#
+# ### Exercise 7 ★★☆: softmax of rows
+#
+# This time the launch is yours. Two details make it the package's kernel. x may be a slice, whose rows lie further
+# apart than they are long. And a row of all −∞, a query with nothing to attend to (lesson 04), must give zeros. x may
+# also be float16, a number of 16 bits: store it so, and compute in float32.
 
 # %%
 LOWEST = tl.constexpr(float(np.finfo(np.float32).min))  # a maximum that begins here is never −inf
@@ -309,6 +447,16 @@ def softmax_rows(x):
 # %%
 softmax_rows = check(softmax_rows)
 
+# %% [markdown] tags=["help"]
+# What must a lane beyond the row hold, so that it changes neither the maximum nor the sum of the exponentials? And
+# which two steps go wrong in a row of all −∞?
+#
+# ---
+#
+# Load with `other=float("-inf")`. Subtract `tl.maximum(tl.max(x, axis=0), LOWEST)`, which is never −∞, and divide by
+# `tl.where(total == 0, 1.0, total)`. The launch is `softmax_rows_kernel[(num_rows,)](…)` with a BLOCK of
+# `triton.next_power_of_2(n)`.
+
 # %% [markdown]
 # Beside the package's version and the NumPy reference of lesson 01:
 
@@ -331,10 +479,10 @@ for what, off in recorded("15_softmax", softmax_errors).items():
     print(f"{what:<38} {off:.0e}")
 
 # %% [markdown]
-# One row a program is right, and wasteful for short rows: an NVIDIA GPU runs a program on 32 threads at least, and
-# with a row of 20 many of them idle. So the package's kernel takes a tile, as in the picture: several short rows, or
-# one long one. Here is its backward in that form, from $\mathrm{d}x = y \circ (\mathrm{d}y - \sum_j \mathrm{d}y_j\,
-# y_j)$ (lesson 01):
+# One row for each program is right, and wasteful where rows are short: an NVIDIA GPU runs a program on at least 32
+# threads, and with a row of 20 numbers many of them do nothing. So the package's kernel takes a tile: several short
+# rows, or one long one. Here is the backward in that form, $\mathrm{d}x = y \circ (\mathrm{d}y - \sum_j \mathrm{d}y_j\,
+# y_j)$ (lesson 01; $\circ$ multiplies number by number):
 
 
 # %%
@@ -360,9 +508,9 @@ def softmax_backward(dy, y, ROWS=4):
 
 
 # %% [markdown]
-# Here `other=0` is right: a lane of zeros adds nothing to Σ dy·y. Is the gradient right? float32 is too coarse for
-# central differences (lesson 00), so the proof goes by way of NumPy: `ops.softmax_backward` was proved in float64,
-# and the kernel must agree with it. PyTorch's autograd has a say as well:
+# Here `other=0` is right: a lane of zeros adds nothing to $\sum_j \mathrm{d}y_j\, y_j$. Is the gradient right? float32
+# is too coarse for central differences (lesson 00), so the proof goes by way of NumPy: `ops.softmax_backward` was
+# proved in float64, and the kernel must agree with it. PyTorch's autograd is a second witness:
 
 
 # %%
@@ -385,9 +533,10 @@ for what, off in recorded("15_softmax-backward", softmax_backward_errors).items(
 # %% [markdown]
 # ## Layer norm: a mask that is easy to forget
 #
-# $y = \gamma \circ n + \beta$ with $n = (x - \mu)\, r$ and $r = 1/\sqrt{\sigma^2 + \epsilon}$: for each row of x its
-# own mean $\mu$ and variance $\sigma^2$; $\gamma$ and $\beta$ of shape $(C,)$ are shared by all rows. The backward
-# will want $\mu$ and $r$, two numbers a row, so the kernel writes them too.
+# In lesson 07, $y = \gamma \circ n + \beta$ with $n = (x - \mu)\, r$ and $r = 1/\sqrt{\sigma^2 + \epsilon}$. Each row
+# of x has a mean $\mu$ and a variance $\sigma^2$ of its own; $\epsilon$ is a small constant. The scale $\gamma$ and the
+# shift $\beta$, of shape $(C,)$, are shared by all rows. The backward will need $\mu$ and $r$, two numbers for each
+# row, so the kernel writes them too.
 
 
 # %%
@@ -439,9 +588,8 @@ for what, (right, wrong) in recorded("15_layernorm", layernorm_errors).items():
     print(f"{what:<20} off by {right:.0e}   without the `where` {wrong:.0e}")
 
 # %% [markdown]
-# Without the `where`, each lane beyond the row adds $\mu^2$ to the sum of squares. With a block that is full nothing
-# shows; with a mean near zero hardly anything. It is the kind of mistake that only a test with ragged sizes *and*
-# shifted inputs finds.
+# Without the `where`, each lane beyond the row adds $\mu^2$ to the sum of squares. If the block is full, nothing shows;
+# if the mean is near zero, hardly anything. Only a test with ragged sizes *and* shifted inputs finds this mistake.
 #
 # ## The backward, and a sum over all rows
 #
@@ -450,15 +598,15 @@ for what, (right, wrong) in recorded("15_layernorm", layernorm_errors).items():
 # $$ \mathrm{d}x = r \left( \mathrm{d}n - \overline{\mathrm{d}n} - n \, \overline{\mathrm{d}n \circ n} \right)
 #    \qquad\text{(a bar is the mean over the row)} $$
 #
-# That stays within a row. But γ was used by every row, so its gradient is a sum over all of them, and so over all
+# That stays within a row. But γ was used by every row, so its gradient is a sum over all rows, and so over all
 # programs: $\mathrm{d}\gamma = \sum_{\text{rows}} \mathrm{d}y \circ n$ and $\mathrm{d}\beta = \sum_{\text{rows}}
-# \mathrm{d}y$. Three ways to do it:
+# \mathrm{d}y$. There are three ways to do it:
 #
-# 1. **Each program adds to dgamma in memory**: load, add, store. Wrong. Two programs load the same old value, each
-#    adds its own row, and one of the two stores is lost. In the interpreter, which runs one program at a time, *it
-#    works*. (`check` finds it all the same: it watches which program reads what another one wrote.)
-# 2. **Atomic additions**, which memory performs one after the other. Right, but in an order that is chance, and
-#    floating sums depend on their order:
+# 1. **Each program adds to dgamma in memory**: load, add, store. This is wrong. Two programs load the same old value,
+#    each adds its own row, and one of the two stores is lost. In the interpreter, which runs one program at a time,
+#    *it works*. (The fence finds it all the same.)
+# 2. **Atomic additions**: the memory itself adds, one addition after the other. This is right, but the order is
+#    chance, and sums of floats depend on their order:
 
 # %%
 terms = rng.standard_normal(1000).astype(np.float32)
@@ -472,20 +620,20 @@ sums = {sum_in_order(rng.permutation(terms)) for _ in range(200)}
 print(f"the same 1000 numbers, added in 200 orders: {len(sums)} different sums, {max(sums) - min(sums):.0e} apart")
 
 # %% [markdown]
-#    A training that does not repeat to the bit is one that cannot be debugged by repeating it.
+#    A training that does not repeat to the last bit cannot be debugged by running it again.
 #
-# 3. **Partial sums.** A fixed number of programs; program $p$ takes the rows $p$, $p + P$, $p + 2P$, …, keeps its sum
-#    in registers, and in the end writes it to a row of its own. A second, small sum adds these up, always in the same
-#    order.
+# 3. **Partial sums.** The number $P$ of programs is fixed. Program $p$ takes the rows $p$, $p + P$, $p + 2P$, …, keeps
+#    its sum in registers, and in the end writes it to a row of its own. A second, small sum adds up these rows, always
+#    in the same order.
 
 # %%
-draw_partial_sums(owner=np.arange(7) % 3, terms=rng.integers(-9, 10, (7, 5)))
+draw.draw_partial_sums(owner=np.arange(7) % 3, terms=rng.integers(-9, 10, (7, 5)))
 
 # %% [markdown]
-# ### Exercise 3: layer norm's backward, with partial sums
+# ### Exercise 8 ★★★: layer norm's backward, with partial sums
 #
-# A loop over rows inside a kernel is `for row in range(tl.program_id(0), num_rows, tl.num_programs(0))`, and a block
-# of zeros to begin with is `tl.zeros((BLOCK,), tl.float32)`. The final sum over programs may be PyTorch's.
+# A loop over rows inside a kernel is `for row in range(tl.program_id(0), num_rows, tl.num_programs(0))`. The final sum
+# over programs may be PyTorch's.
 
 
 # %% tags=["exercise"]
@@ -509,6 +657,16 @@ def layernorm_backward_rows(dy, x, gamma, mean, rstd, programs):
 
 # %%
 layernorm_backward_rows = check(layernorm_backward_rows)
+
+# %% [markdown] tags=["help"]
+# What must a program remember from one row to the next, and what does it load anew for each? And where do lanes beyond
+# the row hold something that is not 0: in dy, in x, in n?
+#
+# ---
+#
+# Before the loop: gamma, and two blocks of `tl.zeros((BLOCK,), tl.float32)` for the sums. In the loop
+# `normed = tl.where(mask, (x - mean) * rstd, 0.0)`; means are `tl.sum(…, axis=0) / n`. After the loop, store the sums
+# at `dgamma_ptr + tl.program_id(0) * n + column`. On the host they are two arrays of (programs, n).
 
 
 # %%
@@ -537,11 +695,10 @@ print("the same bits in a second run:", repeats)
 # %% [markdown]
 # ## Bytes moved
 #
-# Now count. `bytes_moved.of_operations` watches PyTorch's operations, each of which reads its arguments from memory
-# and writes its result; `bytes_moved.of_kernels` watches the interpreter's loads and stores, lane by lane, but for γ
-# and β, which are short and stay in the caches. The unit is a *pass*: as many bytes as the array has. "PyTorch's
-# operations" are the formula put together from small ones; PyTorch's own `softmax` and `layer_norm` are fused
-# kernels, too.
+# Now count. `bytes_moved.of_operations` watches PyTorch's operations: each reads its arguments from memory and writes
+# its result. `bytes_moved.of_kernels` watches the interpreter's loads and stores, lane by lane. It leaves out γ and β,
+# which are short and stay in the caches. The unit is a **pass**: as many bytes as the array has. "PyTorch's operations"
+# are the formula put together from small ones. (PyTorch's own `softmax` and `layer_norm` are fused kernels, too.)
 
 # %%
 ROWS, WIDTH = 256, 512
@@ -588,19 +745,19 @@ def count_passes():
 
 
 counted = recorded("15_traffic", count_passes)
-draw_traffic(counted)
+draw.draw_traffic(counted)
 
 # %% [markdown]
-# One read and one write is the least that a softmax can do: with one pass it moves as little as a copy. The
-# backward of layer norm falls furthest, because every intermediate array of the formulas has become a register. And
-# the last pair is what *fusion* means: the sum that the residual connection makes is never written, it is made where
-# it is used, in the registers of the kernel that normalises it.
+# One read and one write is the least that a softmax can do: in one pass it moves as little as a copy. The backward of
+# layer norm gains most, because every intermediate array of the formulas has become a register. And the last pair
+# shows what **fusion** means: the sum that the residual connection makes is never written. It is made where it is
+# used, in the registers of the kernel that normalises it.
 #
 # What is a pass worth? For the paper's batch, 25,000 tokens of 512 channels in float32, and if memory were the only
 # limit:
 
 # %%
-array = 4 * 25_000 * 512
+array = 4 * tokens * width
 for name in ("P100", "T4", "H100"):
     a_pass = 1e3 * array / data_sheets[name][1]  # milliseconds
     unfused, fused = (read + written for what, _, read, written in counted if what == "layer norm's backward")
@@ -623,6 +780,115 @@ else:
     print("There is no GPU here, and the interpreter's times mean nothing.")
 
 # %% [markdown]
+# ## Number formats (optional)
+#
+# The second way to move fewer bytes is shorter numbers. A float is a sign, an exponent and a fraction:
+#
+# $$ x = \pm\, 1.f_1 f_2 \dots f_m \times 2^{E} $$
+#
+# The $m$ bits $f_1 \dots f_m$ of the **fraction** say how close together numbers are: between 1 and 2 they are $2^{-m}$
+# apart, between 2 and 4 twice that, and so on. The bits of the **exponent** $E$ say how large and how small numbers can
+# be. The 1 before the point is not stored. Four formats matter here:
+
+# %%
+formats = {"float32": (8, 23), "tf32": (8, 10), "bfloat16": (8, 7), "float16": (5, 10)}  # exponent, fraction
+for name, (exponent, fraction) in formats.items():
+    largest = (2 - 2.0**-fraction) * 2.0 ** (2 ** (exponent - 1) - 1)
+    smallest = 2.0 ** (2 - 2 ** (exponent - 1))
+    print(f"{name:<9} after 1 comes 1 + {2.0**-fraction:.1e}   largest {largest:.1e}   smallest normal {smallest:.1e}")
+
+# %% [markdown]
+# bfloat16 is float32 without the last 16 bits of its fraction: it reaches as far, with two or three digits. float16 has
+# three more bits of fraction, and reaches less far: beyond its largest number is infinity. Nothing is stored in tf32:
+# it is how the tensor cores of an A100 and later read the float32 *inputs* of a product.
+#
+# ### Exercise 9 ★★☆: round
+#
+# NumPy has float16, but neither bfloat16 nor tf32. Make them. Take a number apart into its fraction and its exponent,
+# round the fraction to so many bits, and put it together again. `np.frexp`, `np.rint` and `np.ldexp` are made for that;
+# or work on the bits, with `x.view(np.uint32)`.
+
+
+# %% tags=["exercise"]
+def round_to(x, bits):
+    """The nearest float with `bits` bits of fraction, and float32's exponents; a tie goes to the even neighbour.
+
+    x: float32, any shape, neither infinite nor subnormal, perhaps 0; bits from 1 to 22 → float32 of x's shape.
+    """
+    raise NotImplementedError
+
+
+# %%
+round_to = check(round_to)
+
+# %% [markdown] tags=["help"]
+# How would you round 314.159 to three digits, if all that you had was a function that rounds to whole numbers?
+#
+# ---
+#
+# `fraction, exponent = np.frexp(x)` gives x = fraction · 2^exponent, where |fraction| is at least ½ and below 1. So the
+# 1 that is not stored is its first bit: multiply by 2^(bits + 1), round, and divide again.
+
+# %% [markdown]
+# With it, the worst rounding error for numbers of every size:
+
+# %%
+size = np.logspace(-12, 12, 241)
+samples = (size[:, None] * np.linspace(1, 1.1, 60)).astype(np.float32)  # (241, 60)
+with np.errstate(over="ignore"):  # beyond 65504 a float16 is infinite
+    rounded = {
+        "float32": samples,
+        "tf32": round_to(samples, 10),
+        "bfloat16": round_to(samples, 7),
+        "float16": samples.astype(np.float16),
+    }
+exact = size[:, None] * np.linspace(1, 1.1, 60)
+draw.draw_formats(formats, size, {name: np.abs(r / exact - 1).max(axis=1).clip(max=1) for name, r in rounded.items()})
+
+# %% [markdown]
+# Three formats are level: the error is relative, whatever the size. float16 is a valley with walls. To the right is
+# infinity. To the left its smallest numbers are all equally far apart, so that the relative error grows, until they
+# become 0. That is where small gradients get lost. So whoever trains in float16 multiplies the loss by a large number
+# first and divides the gradients by it afterwards ("loss scaling"). bfloat16 does not need that.
+#
+# ### Store short, add long
+#
+# A short number is good enough to *store*. It is no place to *add in*. Count to ten thousand by adding ones:
+
+# %%
+
+
+def count_up(to, bits):
+    """1 + 1 + 1 + …, `to` times, in a format with so many bits of fraction."""
+    total = np.zeros(1, np.float32)
+    for _ in range(to):
+        total = round_to(total + np.float32(1), bits)
+    return total[0]
+
+
+print(f"ten thousand ones: {count_up(10_000, 10):.0f} with 10 bits of fraction, {count_up(10_000, 7):.0f} with 7")
+
+# %% [markdown]
+# At $2^{m+1}$ the neighbours are 2 apart. Adding 1 lands half-way between two of them, the tie goes to the even one,
+# and the sum stands still. So tensor cores take short numbers and add in float32, and so does every kernel here. A
+# product of matrices says what that is worth:
+
+# %%
+a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((64, 512), (512, 64)))
+truth = a.astype(np.float64) @ b
+for name, bits in (("tf32", 10), ("bfloat16", 7)):
+    short_a, short_b = round_to(a, bits), round_to(b, bits)
+    total = np.zeros((64, 64), np.float32)
+    for k in range(512):
+        total = round_to(total + short_a[:, k : k + 1] * short_b[k], bits)
+    print(f"{name:<9} inputs: {error(short_a @ short_b, truth):.0e} off, added in float32   "
+          f"{error(total, truth):.0e} off, added in {name}")  # fmt: skip
+print(f"{'float32':<9} inputs: {error(a @ b, truth):.0e} off")
+
+# %% [markdown]
+# (In Triton's interpreter bfloat16 comes out wrong, and tf32 is computed as float32; a T4 has neither. So the course's
+# kernels are checked in float32 and in float16.)
+#
 # ## Common mistakes, and what they look like
 #
 # **A store without its mask** writes over what lies behind. Around y is a larger array of sevens:
@@ -691,9 +957,9 @@ row, n = np.array([70_000], np.int32), np.array([40_000], np.int32)
 print(f"row 70,000 of rows of 40,000 begins at {(row.astype(np.int64) * n)[0]:,}; in int32: {(row * n)[0]:,}")
 
 # %% [markdown]
-# **Trusting the interpreter too far.** It shows wrong results of a program. It cannot show what programs do to each
-# other. This kernel adds to one number from 100 programs, and each loads, adds and stores. On a GPU, many
-# of the additions are lost. Here:
+# **Trusting the interpreter too far.** It shows wrong results of a program. By itself it does not show what programs do
+# to each other (the fence around the checks does). This kernel adds to one number from 100 programs, and each loads,
+# adds and stores. On a GPU, many of the additions are lost. Here:
 
 
 # %%
@@ -712,18 +978,18 @@ raced_total = recorded("15_race", raced)
 print(f"100 programs added 1 each, without atomics: {raced_total:.0f}" + (" (one after the other)" * (DEVICE == "cpu")))
 
 # %% [markdown]
-# And two more. Sums kept in float16 (see above) show as a model that is a little inexact, and as nothing else.
-# `TRITON_INTERPRET` set after triton was imported comes too late for Triton's own helpers, such as `tl.sum`, and they
-# refuse ("Cannot call @triton.jit'd outside of the scope of a kernel"): set it first, as `course.gpu` does.
+# Two more. Sums that are kept in float16 show as a model that is a little inexact, and as nothing else. And if
+# `TRITON_INTERPRET` is set after triton was imported, that is too late for Triton's own helpers, such as `tl.sum`. They
+# refuse ("Cannot call @triton.jit'd outside of the scope of a kernel"). Set it first, as `course.gpu` does.
 #
 # ## What changed since 2017
 #
-# The paper's GPUs had no tensor cores: the first, the V100's, came in 2017 with float16, the A100 brought tf32 and
-# bfloat16 in 2020, and the H100 8-bit floats in 2022. Who wanted a fused kernel wrote CUDA; Triton (Tillet, Kung and
-# Cox, 2019) thinks in blocks instead of threads and since 2021 in Python, and since PyTorch 2 `torch.compile` writes
-# such Triton kernels for rows by itself. It does not invent the next lesson's algorithm.
+# The paper's GPUs had no tensor cores. The first, the V100's, came in 2017 with float16; the A100 brought tf32 and
+# bfloat16 in 2020, and the H100 8-bit floats in 2022. In 2017 a fused kernel was written in CUDA. Triton (Tillet, Kung
+# and Cox, 2019) thinks in blocks instead of threads, and since 2021 it is written in Python. Since PyTorch 2 (2023)
+# `torch.compile` writes such Triton kernels for rows by itself. It does not invent the next lesson's algorithm.
 #
 # ## Where next
 #
-# [Lesson 16](16_flash_attention.ipynb): attention's scores are the largest arrays of all, and with one more idea they
-# too never need to touch memory.
+# [Lesson 16](16_flash_attention.ipynb): attention's scores are the largest arrays of all. With puzzle 6 they, too,
+# never need to touch memory.

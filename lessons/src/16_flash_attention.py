@@ -12,14 +12,8 @@
 # | in the package | [`forward`](../kernels/attention/forward.py), [`backward`](../kernels/attention/backward.py) |
 #
 # As in lesson 15, kernels run in Triton's interpreter where there is no GPU, and each cell shows what was recorded
-# where PyTorch or Triton is missing; and when this was written, none of these kernels had run on a GPU. To run
-# natively on a free hosted T4 (in float16), open this notebook there and run first:
-#
-# ```
-# !git clone --depth 1 THE_ADDRESS_OF_THIS_REPOSITORY minitransformer
-# %cd minitransformer/lessons
-# %pip install --quiet ..
-# ```
+# where PyTorch or Triton is missing. When this was written, none of these kernels had run on a GPU. On a machine with
+# one, also a hosted notebook, the same cells compile and run them, in float16.
 
 # %%
 import math
@@ -29,7 +23,7 @@ import numpy as np
 import kernels
 from course import bytes_moved, recorded, start
 from course.gpu import DEVICE, DTYPE, machine, tl, torch, triton  # before anything else imports triton
-from course.lesson_16.pictures import draw_memory, draw_strip, draw_tiles
+from course.lesson_16.pictures import draw_memory, draw_steps, draw_strip, draw_tiles
 from course.tensors import numpy, tensor
 from minitransformer import ops
 from minitransformer.gradcheck import check_gradients, error
@@ -41,9 +35,9 @@ print(machine())
 # %% [markdown]
 # ## The largest array of them all
 #
-# Attention takes queries, keys and values and gives outputs: four arrays of $T \times D$ numbers for each head. On its
-# way it makes another, the scores, of $T \times T$. One sentence in one layer of the base model, 8 heads of 64, in
-# float32:
+# Attention takes queries, keys and values and gives outputs: four arrays of $T \times D$ numbers for each head, where
+# $T$ is the length of the sentence and $D$ the width of a head. On the way it makes another array, the scores, of
+# $T \times T$. Here is one sentence in one layer of the base model, 8 heads of 64, in float32:
 
 # %%
 for length in (512, 4_096, 32_768):
@@ -52,21 +46,23 @@ for length in (512, 4_096, 32_768):
           f"{scores / in_and_out:3.0f} times as much")  # fmt: skip
 
 # %% [markdown]
-# And the scores are made to be consumed at once: scaled, masked, turned into weights, multiplied with the values, one
-# pass over that array after the other, and training keeps the weights for the backward. Lesson 15's remedy was to
-# keep a row in registers from load to store. A row of scores would fit; but to make it takes *all keys*, and to use
-# it all values. What we want is to take the keys a block at a time, and to forget each block's scores.
+# These scores are used at once: they are scaled, masked, turned into weights, and multiplied with the values, one pass
+# over that array after the other. And training keeps the weights for the backward. Lesson 15's remedy was to keep a row
+# in registers from load to store. A row of scores would fit. But to make it takes *all keys*, and to use it takes all
+# values. We want to take the keys a block at a time, and to forget the scores of each block.
 #
-# What stands in the way is the softmax. Its denominator runs over all keys, and its maximum too.
+# The softmax stands in the way: its maximum and its sum run over all keys.
 #
 # ## The one idea: a softmax in pieces
 #
-# Take one query, with scores $s_j$ and values $v_j$ (rows of $D$ numbers). Of some block of keys, keep only
+# You have the idea already, from puzzle 6 of lesson 15: a maximum and a sum that go along. What is new is that the
+# values go along, too. Take one query, with a score $s_j$ for each key and a value $v_j$ (a row of $D$ numbers). For a
+# block of keys, keep only
 #
 # $$ m = \max_j s_j \qquad \ell = \sum_j e^{s_j - m} \qquad \mathrm{acc} = \sum_j e^{s_j - m}\, v_j $$
 #
-# That is a number, a number, and $D$ numbers, however long the block. If the block were all there is, the output
-# would be $\mathrm{acc} / \ell$. For all queries at once:
+# That is a number, a number, and $D$ numbers, however long the block: its **state**. If this block held all the keys,
+# the output would be $\mathrm{acc} / \ell$. For all queries at once:
 
 
 # %%
@@ -79,17 +75,17 @@ def block_state(query, key, value):
 
 
 # %% [markdown]
-# Now a second block arrives, with a state of its own. Both sums were made relative to their own maximum, and can be
-# made relative to the larger of the two afterwards, because the correction is the same for all terms of a block:
+# Now a second block arrives, with a state of its own. Each state was made relative to its own maximum. Both can be made
+# relative to the larger one afterwards, because the correction is the same for all terms of a block:
 #
 # $$ e^{s_j - m_{\text{new}}} = e^{s_j - m} \cdot e^{m - m_{\text{new}}} $$
 #
 # So nothing of the block needs to be seen again. All that was summed up shrinks by one factor.
 #
-# ### Exercise 1: merge
+# ### Exercise 1 ★★☆: merge
 #
-# Everything in this lesson hangs on these few lines. One corner needs care: a query may have seen nothing in a block
-# (a mask), and then has $m = -\infty$, $\ell = 0$, $\mathrm{acc} = 0$.
+# The whole lesson rests on these few lines. One corner needs care: a query may have seen nothing in a block (a mask),
+# and then has $m = -\infty$, $\ell = 0$, $\mathrm{acc} = 0$.
 
 
 # %% tags=["exercise"]
@@ -105,8 +101,19 @@ def merge(left, right):
 # %%
 merge = check(merge)
 
+# %% [markdown] tags=["help"]
+# What is the maximum of both blocks together? And by which factor is each of the two sums too large, once that is the
+# maximum?
+#
+# ---
+#
+# With `m = np.maximum(left[0], right[0])`, the left sums shrink by `np.exp(left[0] - m)`, the right ones by
+# `np.exp(right[0] - m)`, and then they are added. Where both maxima are −∞ the difference is NaN: subtract 0 there
+# (`np.where`).
+
 # %% [markdown]
-# With it, attention is a loop over blocks of keys. Beside the package's attention, which writes all scores down:
+# With it, attention is a loop over blocks of keys. Beside it stands the package's attention, which writes all scores
+# down:
 
 
 # %%
@@ -127,14 +134,14 @@ for block in (1, 6, 20):
     print(f"blocks of {block:>2}: {error(attention_in_blocks(query, key, value, block)[0], expected):.0e}")
 
 # %% [markdown]
-# The same to the last digits, for every size of block, one key at a time included. It is not an approximation of
-# attention. It is attention, added up in another order.
+# They agree to the last digits, for every size of block, even one key at a time. This is no approximation of attention.
+# It is attention, added up in another order.
 #
 # ## The picture: the running (m, ℓ, acc)
 #
-# One query, 30 keys, blocks of 6. Above the scores, with the maximum so far. In the middle the exponentials relative
-# to that maximum: watch the old ones shrink when a larger score turns up. Below, what the output would be if the keys
-# ended there:
+# One query, 30 keys, blocks of 6. Above are the scores, with the maximum so far. In the middle are the exponentials
+# relative to that maximum: watch the old ones shrink when a larger score turns up. Below is the output as it would be
+# if the keys ended there:
 
 # %%
 one = np.array([[0.3, 1.6, -0.8, 0.9, -1.2, 0.5, 0.2, -0.7]])
@@ -147,32 +154,189 @@ for first in range(6, 36, 6):
 draw_strip((one @ keys.T)[0], frames, block=6)
 
 # %% [markdown]
-# The output moves until the last block; the state never grows. (Those who know lesson 03: this is a recurrence, whose
-# state is the same size for any length. But its steps can be merged in any order, so it need not be run in sequence.)
+# The output moves until the last block; the state never grows. (Lesson 03 would call this a recurrence: a state of
+# fixed size that is updated step by step. But its steps can be merged in any order, so they need not run one after the
+# other.)
 #
-# ## From the loop to the kernel
+# ## From the loop to the kernel, in four steps
 #
-# * **A program owns a block of queries** of one head: $M$ rows of the query, $m$, $\ell$, acc. They live in registers
-#   from the first block of keys to the last. Programs need nothing from each other.
-# * It walks over the **blocks of keys** and their values, $N$ rows each. The tile of $M \times N$ scores is made in
-#   registers, used and overwritten by the next one. No array of $T \times T$ exists anywhere.
-# * Products are `tl.dot(a, b, input_precision="ieee")`, each side at least 16; on tensor cores where numbers are
-#   short and the GPU is an A100 or later (Triton does not use a T4's). The weights are rounded to the values' type
-#   for it, as `tl.dot` wants both sides alike. Sums are float32.
-# * **Powers of two.** The hardware has $2^x$, and $e^x = 2^{x \log_2 e}$. So $\log_2 e$ goes into the scale, where it
-#   costs nothing, and the whole softmax is in base 2.
-# * For the backward it also writes `lse`, the log-sum-exp $\log_2 \sum_j 2^{s_j} = m + \log_2 \ell$: one number a
-#   query, with which each weight can be computed again: $2^{s_j - \mathrm{lse}}$.
+# A program owns a block of $M$ queries. It keeps their query rows, $m$, $\ell$ and acc in registers, and walks over the
+# blocks of keys and values, $N$ rows each. The tile of $M \times N$ scores is made in registers, used, and overwritten
+# by the next one. You build that program in four steps, each of which adds one thing:
+
+# %%
+draw_steps()
+
+# %% [markdown]
+# (Blue is in work, light blue was seen before, orange is written to memory in the end, × is never visited.) Two things
+# hold for all four steps:
+#
+# * **Powers of two.** GPUs have an instruction for $2^x$, and $e^x = 2^{x \log_2 e}$. So $\log_2 e$ goes into the
+#   scale, where it costs nothing, and the whole softmax is in base 2: `tl.exp2`, `tl.log2`.
+# * **Products** are `tl.dot(a, b, input_precision="ieee")`, each side at least 16 long. They run on tensor cores where
+#   numbers are short and the GPU is an A100 or later (Triton does not use a T4's).
+#
+# Two helpers keep pointers out of the way. `load_rows` gives zeros for rows beyond the last, `store_rows` leaves these
+# rows out:
+
+# %%
+LOG2_E = math.log2(math.e)
+LOWEST = tl.constexpr(float(np.finfo(np.float32).min))  # a maximum that begins here is never −inf
+TILE = (32, 16) if DEVICE == "cuda" else (16, 16)  # of step 4, QUERIES and KEYS: small enough for a T4
+
+
+@triton.jit
+def load_rows(x_ptr, T, rows, D: tl.constexpr):
+    """Rows of x (T, D), by their numbers: (rows, D), zeros beyond the last."""
+    place = rows[:, None] * D + tl.arange(0, D)[None, :]
+    return tl.load(x_ptr + place, (rows < T)[:, None], other=0.0)
+
+
+@triton.jit
+def store_rows(x_ptr, T, rows, values, D: tl.constexpr):
+    """The reverse, in x's own dtype."""
+    place = rows[:, None] * D + tl.arange(0, D)[None, :]
+    tl.store(x_ptr + place, values.to(x_ptr.dtype.element_ty), (rows < T)[:, None])
+
+
+# %% [markdown]
+# ### Exercise 2 ★☆☆: step 1, a tile of scores
+#
+# One head, and lengths that are multiples of the tile. Here, and only here, each program writes its tile of scores
+# down. Its block of queries is `tl.program_id(0)`, its block of keys `tl.program_id(1)`. The transpose of a block is
+# `tl.trans(key)`.
+
+
+# %% tags=["exercise"]
+@triton.jit
+def scores_kernel(
+    query_ptr, key_ptr, scores_ptr, Tq, Tk, scale, D: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr
+):
+    """A tile, QUERIES × KEYS, of query keyᵀ · scale, (Tq, Tk)."""
+    raise NotImplementedError
+
+
+def attention_scores(query, key):
+    """The scores query keyᵀ / √D in base 2, so times log2(e).
+
+    query (Tq, D) and key (Tk, D), float32, Tq and Tk multiples of 16, D a power of two → (Tq, Tk).
+    """
+    (Tq, D), Tk = query.shape, len(key)
+    scores = torch.empty((Tq, Tk), device=query.device)
+    scores_kernel[(Tq // 16, Tk // 16)](query, key, scores, Tq, Tk, LOG2_E / math.sqrt(D), D=D, QUERIES=16, KEYS=16)
+    return scores
+
+
+# %%
+attention_scores = check(attention_scores)
+
+# %% [markdown] tags=["help"]
+# It is puzzle 5 of lesson 15 without its loop: all of D fits in one step. Which rows of the query belong to this
+# program, and which rows of the key?
+#
+# ---
+#
+# `queries = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)`, and keys alike; then `query = load_rows(query_ptr, Tq,
+# queries, D)`. A score belongs at `scores_ptr + queries[:, None] * Tk + keys[None, :]`.
+
+# %% [markdown]
+# ### Exercise 3 ★★☆: step 2, the softmax over blocks of keys
+#
+# Now the program walks: its block of queries stays, blocks of keys come by. It keeps $m$ and $\ell$ for each query, two
+# blocks of $M$ numbers, and writes no scores. In the end it writes one number for each query, the log-sum-exp
+# $\mathrm{lse} = \log_2 \sum_j 2^{s_j} = m + \log_2 \ell$. The backward will need it: with lse, each weight can be
+# computed again, as $2^{s_j - \mathrm{lse}}$.
+#
+# Let $m$ begin at `LOWEST` instead of $-\infty$; then no difference of two infinities can arise. You will want
+# `tl.full((QUERIES,), LOWEST, tl.float32)`, and `tl.max(scores, axis=1)` and `tl.sum`, which go along the rows of a
+# tile.
+
+
+# %% tags=["exercise"]
+@triton.jit
+def lse_kernel(query_ptr, key_ptr, lse_ptr, Tq, Tk, scale, D: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr):
+    """log2 Σ_j 2^score_j of each of a block of queries; scores are query keyᵀ · scale."""
+    raise NotImplementedError
+
+
+def attention_lse(query, key):
+    """The log-sum-exp, in base 2, of each query's scores; each program reads each key once.
+
+    query (Tq, D) and key (Tk, D), float32, Tq and Tk multiples of 16, D a power of two → (Tq,).
+    """
+    (Tq, D), Tk = query.shape, len(key)
+    lse = torch.empty(Tq, device=query.device)
+    lse_kernel[(Tq // 16,)](query, key, lse, Tq, Tk, LOG2_E / math.sqrt(D), D=D, QUERIES=16, KEYS=16)
+    return lse
+
+
+# %%
+attention_lse = check(attention_lse)
+
+# %% [markdown] tags=["help"]
+# Puzzle 6 of lesson 15 did this for one row of numbers. Here a program has QUERIES rows at once: which of m, l and the
+# scores has one number for each query, and which has a row for each query?
+#
+# ---
+#
+# The loop is `for first in range(0, Tk, KEYS):`. In it, `new_m = tl.maximum(m, tl.max(scores, axis=1))`, the terms are
+# `tl.exp2(scores - new_m[:, None])`, and l shrinks by `tl.exp2(m - new_m)` before their sums are added.
+
+# %% [markdown]
+# ### Exercise 4 ★★☆: step 3, with the output
+#
+# Now the values come along, and acc, a block of $M \times D$. It is rescaled as $\ell$ is, and divided by $\ell$ once,
+# at the end. The tile of weights times the block of values is a product again. `tl.dot` wants both sides alike, so the
+# weights are rounded to the values' type for it: `weights.to(value.dtype)`. Sums stay in float32.
+
+
+# %% tags=["exercise"]
+@triton.jit
+def attention_kernel(
+    query_ptr, key_ptr, value_ptr, out_ptr, lse_ptr, Tq, Tk, scale,
+    D: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    """out and lse of a block of queries; scores are query keyᵀ · scale."""
+    raise NotImplementedError
+
+
+def attention_out(query, key, value):
+    """softmax(query keyᵀ / √D) value of one head, and the log-sum-exp of the scores in base 2.
+
+    query (Tq, D), key and value (Tk, D), float32 or float16, Tq and Tk multiples of 16, D a power of two
+    → out (Tq, D) in their dtype, lse (Tq,) in float32. Each program reads each key and each value once.
+    """
+    (Tq, D), Tk = query.shape, len(key)
+    out, lse = torch.empty_like(query), torch.empty(Tq, device=query.device)
+    attention_kernel[(Tq // 16,)](query, key, value, out, lse, Tq, Tk, LOG2_E / math.sqrt(D), D=D, QUERIES=16, KEYS=16)
+    return out, lse
+
+
+# %%
+attention_out = check(attention_out)
+
+# %% [markdown] tags=["help"]
+# Begin with your kernel of step 2. Which number of it does every weight need that was summed into acc before, when the
+# maximum rises?
+#
+# ---
+#
+# Before the loop `acc = tl.zeros((QUERIES, D), tl.float32)`. In it, with `rescale = tl.exp2(m - new_m)`, acc becomes
+# `acc * rescale[:, None]` plus the product of the weights and the values. After it, store `acc / l[:, None]`.
+
+# %% [markdown]
+# That is [flash attention](glossary.md#flash-attention) for one head without a mask. What is left are the edges and the
+# future.
 #
 # ### Which tiles?
 #
 # In causal attention query $i$ sees the keys up to its own position. Positions are aligned at the end: with fewer
 # queries than keys (a key/value cache, lesson 11), query $i$ stands at position $T_k - T_q + i$. For a block of
-# queries, the blocks of keys fall into three kinds: those that *all* of its queries see whole, which need no mask;
-# those on the diagonal, which do; and those in the future of all, which need not be visited. In order, so two numbers
+# queries, the blocks of keys are of three kinds, in this order. Some are seen whole by *all* of its queries and need no
+# mask. Some are seen in part and need one. The rest lie in the future of all and need not be visited. So two numbers
 # say it all.
 #
-# ### Exercise 2: skip what nobody sees
+# ### Exercise 5 ★☆☆: skip what nobody sees
 
 
 # %% tags=["exercise"]
@@ -189,6 +353,16 @@ def causal_blocks(block, tile, Tq, Tk):
 # %%
 causal_blocks = check(causal_blocks)
 
+# %% [markdown] tags=["help"]
+# Who sees least, the first or the last query of the block? How many keys does that one see, and how many whole blocks
+# do they fill? And who sees most?
+#
+# ---
+#
+# The first query stands at position `block * QUERIES + Tk - Tq` and sees one key more than that number, but at least 0.
+# The last one is `min((block + 1) * QUERIES, Tq) - 1`. Divide the number of keys by KEYS: rounded down for `whole`,
+# rounded up for `stop`.
+
 # %%
 tile, Tq, Tk = (8, 4), 24, 32
 draw_tiles([causal_blocks(block, tile, Tq, Tk) for block in range(Tq // tile[0])], tile, Tq, Tk)
@@ -204,50 +378,18 @@ for length in (512, 4_096, 32_768):
           f"{(visited - whole) / visited:5.1%} of those with a mask")  # fmt: skip
 
 # %% [markdown]
-# ### Exercise 3: the kernel
+# ### Exercise 6 ★★☆: step 4, the whole kernel
 #
-# Two helpers, so that pointers do not get in the way. The arrays are $(H, T, D)$, contiguous, $D$ a power of two.
-
-# %%
-LOG2_E = math.log2(math.e)
-LOWEST = tl.constexpr(float(np.finfo(np.float32).min))  # a maximum that begins here is never −inf
-TILE = (32, 16) if DEVICE == "cuda" else (16, 16)  # QUERIES, KEYS: small enough for a T4
-
-
-@triton.jit
-def load_rows(x_ptr, head, T, rows, D: tl.constexpr):
-    """Rows of a head of x (H, T, D): (rows, D), zeros beyond the last."""
-    place = (head * T + rows)[:, None] * D + tl.arange(0, D)[None, :]
-    return tl.load(x_ptr + place, (rows < T)[:, None], other=0.0)
-
-
-@triton.jit
-def store_rows(x_ptr, head, T, rows, values, D: tl.constexpr):
-    """The reverse, in x's own dtype."""
-    place = (head * T + rows)[:, None] * D + tl.arange(0, D)[None, :]
-    tl.store(x_ptr + place, values.to(x_ptr.dtype.element_ty), (rows < T)[:, None])
-
-
-def launch(kernel, query, key, value, causal, tile):
-    """The host's side: a program for each block of queries and each head, and how many blocks of keys it visits."""
-    (H, Tq, D), Tk, (QUERIES, KEYS) = query.shape, key.shape[1], tile
-    blocks = triton.cdiv(Tq, QUERIES)
-    stops = [causal_blocks(n, tile, Tq, Tk)[1] if causal else triton.cdiv(Tk, KEYS) for n in range(blocks)]
-    stops = torch.tensor(stops, dtype=torch.int32, device=query.device)
-    out, lse = torch.empty_like(query), torch.empty((H, Tq), device=query.device)
-    kernel[(blocks, H)](
-        query, key, value, out, lse, stops, Tq, Tk, LOG2_E / math.sqrt(D),
-        CAUSAL=causal, D=D, QUERIES=QUERIES, KEYS=KEYS,
-    )  # fmt: skip
-    return out, lse
-
-
-# %% [markdown]
-# What is left is the kernel: `attention_in_blocks` and `merge`, where the second state is a tile's. (If $m$ begins at
-# `LOWEST` instead of $-\infty$, no difference of two infinities can arise.) Its block of queries is
-# `tl.program_id(0)`, its head `tl.program_id(1)`. You will want `tl.zeros((QUERIES, D), tl.float32)`, `tl.full`,
-# `tl.trans`, `tl.max(x, axis=1)`, `tl.sum`, `tl.maximum`, `tl.where`, `tl.exp2` and `tl.log2`. When it is written, let
-# `flash_forward` return `launch(flash_forward_kernel, query, key, value, causal, tile)`.
+# Begin with your kernel of step 3, and add four things.
+#
+# * **Heads.** The arrays are $(H, T, D)$, and a program's head is `tl.program_id(1)`. The rows of a head begin
+#   `head * T * D` numbers behind the first, so `load_rows` gets another pointer and is otherwise as before. (Make head
+#   a 64-bit number, `.to(tl.int64)`: large arrays need it.)
+# * **Edges.** Lengths are any. `load_rows` gives zeros for keys beyond the last, and a score of 0 is not a score that
+#   nobody sees: it must be $-\infty$ (`tl.where`).
+# * **The future.** The host has counted the blocks of keys to visit; the loop runs over
+#   `range(tl.load(stop_ptr + block))`. `if CAUSAL:` in a kernel is decided when it is compiled.
+# * **Nothing to see.** A query may see no key at all. Its out is 0, and its lse is $+\infty$.
 
 
 # %% tags=["exercise"]
@@ -266,15 +408,35 @@ def flash_forward_kernel(
 def flash_forward(query, key, value, causal=False, tile=TILE):
     """softmax(query keyᵀ / √D) value, and the log-sum-exp of the scores in base 2.
 
-    query (H, Tq, D), key and value (H, Tk, D), contiguous → out (H, Tq, D) in their dtype, and in float32 lse (H, Tq),
-    log2 Σ_j 2^score_j of the scores in base 2. A query that sees nothing has an out of 0 and an lse of +inf. Launches
-    the kernel above once, in tiles of `tile` = (QUERIES, KEYS); programs read no blocks of keys but those they visit.
+    query (H, Tq, D), key and value (H, Tk, D), contiguous, D a power of two → out (H, Tq, D) in their dtype, and in
+    float32 lse (H, Tq), log2 Σ_j 2^score_j of the scores in base 2. A query that sees nothing has an out of 0 and an
+    lse of +inf. Launches the kernel above once, in tiles of `tile` = (QUERIES, KEYS); programs read no blocks of keys
+    but those they visit.
     """
-    raise NotImplementedError
+    (H, Tq, D), Tk, (QUERIES, KEYS) = query.shape, key.shape[1], tile
+    blocks = triton.cdiv(Tq, QUERIES)
+    stops = [causal_blocks(n, tile, Tq, Tk)[1] if causal else triton.cdiv(Tk, KEYS) for n in range(blocks)]
+    stops = torch.tensor(stops, dtype=torch.int32, device=query.device)
+    out, lse = torch.empty_like(query), torch.empty((H, Tq), device=query.device)
+    flash_forward_kernel[(blocks, H)](
+        query, key, value, out, lse, stops, Tq, Tk, LOG2_E / math.sqrt(D),
+        CAUSAL=causal, D=D, QUERIES=QUERIES, KEYS=KEYS,
+    )  # fmt: skip
+    return out, lse
 
 
 # %%
 flash_forward = check(flash_forward)
+
+# %% [markdown] tags=["help"]
+# Which pairs of a query and a key does a tile hold that must not be seen, at the end of the keys and in the future? One
+# mask of (M, N) answers both. And what is l of a query that saw nothing?
+#
+# ---
+#
+# `seen = (keys < Tk)[None, :]`, and if CAUSAL also `keys[None, :] <= queries[:, None] + (Tk - Tq)`. Scores are
+# `tl.where(seen, scores, float("-inf"))`. In the end `nothing = l == 0`: divide by 1 there, and store `float("inf")`
+# as lse. The store of lse wants the mask `queries < Tq`.
 
 # %% [markdown]
 # Against the package's kernel, and against NumPy in float64, with lengths that fill no block:
@@ -351,11 +513,11 @@ by_length = {name: (lengths, sizes) for name, sizes in largest.items()}
 draw_memory(by_length, (rows, moved), (rows, predicted), moved_written_out, LENGTH)
 
 # %% [markdown]
-# Left: doubling T doubles what flash attention needs and quadruples what the scores need. Right, a subtlety worth
-# knowing: flash attention does not read everything once. Each block of queries reads *all* keys and values, so the
-# bytes fall as the block gets more rows: $2 \cdot T D \cdot T / M$ numbers. That is why blocks are as large as
+# Left: when $T$ doubles, what flash attention needs doubles too, and the scores become four times as large. Right:
+# flash attention does not read everything once. Each block of queries reads *all* keys and values, so the bytes fall as
+# the block gets more rows: $2 \cdot T D \cdot T / M$ numbers, for $T / M$ blocks. That is why blocks are as large as
 # registers and shared memory allow (128 rows on large GPUs, 32 on a T4, say the package's
-# [tables](../kernels/attention/tiles.py)), and on a real GPU many of these re-reads are answered by its L2 cache.
+# [tables](../kernels/attention/tiles.py)). And on a real GPU its L2 cache answers many of these reads.
 
 # %%
 for row_count, counted, formula in zip(rows, moved, predicted, strict=True):
@@ -365,24 +527,24 @@ for row_count, counted, formula in zip(rows, moved, predicted, strict=True):
 # %% [markdown]
 # ## The backward, without the weights
 #
-# Of lesson 04, with $P$ the weights, $S$ the scaled scores, and d$O$ given:
+# From lesson 04, with $P$ the weights, $S$ the scaled scores, $O$ the output, and d$O$ given:
 #
 # $$ \mathrm{d}V = P^\top \mathrm{d}O \qquad \mathrm{d}P = \mathrm{d}O\, V^\top \qquad
 #    \mathrm{d}S_{ij} = P_{ij} \Big( \mathrm{d}P_{ij} - \sum_k P_{ik}\, \mathrm{d}P_{ik} \Big) \qquad
 #    \mathrm{d}Q = \tfrac{1}{\sqrt D}\, \mathrm{d}S\, K \qquad \mathrm{d}K = \tfrac{1}{\sqrt D}\, \mathrm{d}S^\top Q $$
 #
-# $P$ was never stored. A tile of it is quickly made again: $P_{ij} = e^{S_{ij} - \mathrm{lse}_i}$, with the one
-# number a query that the forward kept. Computing twice is cheaper than remembering: that is the second idea of this
-# lesson.
+# $P$ was never stored. But a tile of it is quickly made again, $P_{ij} = e^{S_{ij} - \mathrm{lse}_i}$, from the one
+# number for each query that the forward kept. To compute twice is cheaper than to remember: that is the second idea of
+# this lesson.
 #
-# One term is left that needs a whole row: the sum over $k$. And here the algebra is kind. Put in $\mathrm{d}P_{ik} =
-# \sum_d \mathrm{d}O_{id} V_{kd}$ and exchange the sums:
+# One term still needs a whole row: the sum over all keys $k$. Here the algebra helps. Put in $\mathrm{d}P_{ik} = \sum_d
+# \mathrm{d}O_{id} V_{kd}$, where $d$ counts the channels, and exchange the two sums:
 #
 # $$ \sum_k P_{ik}\, \mathrm{d}P_{ik} = \sum_d \mathrm{d}O_{id} \underbrace{\sum_k P_{ik} V_{kd}}_{O_{id}}
 #    = \sum_d \mathrm{d}O_{id}\, O_{id} =: \delta_i $$
 #
-# (Dao et al. call it $D$: the row sums of $\mathrm{d}O \circ O$.) A sum over $T$ keys has become one over $D$
-# channels, of two arrays that are there already. In numbers:
+# A sum over $T$ keys has become one over $D$ channels, of two arrays that are there already. (Dao and others call
+# $\delta$ by the letter $D$.) In numbers:
 
 # %%
 weights = ops.attention_weights(query[None, None], key[None, None])[0, 0]  # (T, T)
@@ -392,7 +554,7 @@ over_keys, over_channels = (weights * (dout @ value.T)).sum(axis=1), (dout * out
 print(f"Σ over keys against Σ over channels: {error(over_channels, over_keys):.0e}")
 
 # %% [markdown]
-# ### Exercise 4: the backward of a block of keys
+# ### Exercise 7 ★★☆: the backward of a block of keys
 
 
 # %% tags=["exercise"]
@@ -408,6 +570,15 @@ def backward_block(dout, out, lse, query, key, value):
 
 # %%
 backward_block = check(backward_block)
+
+# %% [markdown] tags=["help"]
+# Which of the five formulas need nothing but this block's keys and values, dout, and the weights of this block? For the
+# one that needs more, what did the algebra above put in its place?
+#
+# ---
+#
+# The block's weights are `np.exp(scale * query @ key.T - lse[:, None])`: relative to all keys, since lse is. Then
+# `delta = (dout * out).sum(axis=1)`, and the rest are the formulas, one line each.
 
 # %% [markdown]
 # The whole backward is a loop again, and the referee is lesson 00's: central differences in float64, on the forward
@@ -435,12 +606,13 @@ for name, worst in check_gradients(blocks_forward, blocks_backward, arrays).item
     print(f"d{name:<6} {worst:.0e}")
 
 # %% [markdown]
-# ## The backward kernels
+# ## The backward kernels (optional)
 #
-# The loop shows the difficulty: dquery sums over blocks of keys, dkey and dvalue over blocks of queries. Who owns
-# what? One kernel for all would have to add into somebody else's rows, with atomics and in an order that is chance
-# (lesson 15). So there are two: one whose programs own queries and write dquery, and one whose programs own keys. The
-# tiles of weights are computed once more in each: seven products where five would do, for the same bits in every run.
+# The loop shows the difficulty: dquery sums over blocks of keys, dkey and dvalue sum over blocks of queries. Who owns
+# what? If one kernel did it all, programs would have to add into rows of others, with atomics and in an order that is
+# chance (lesson 15). So there are two kernels: in one, programs own queries and write dquery; in the other, they own
+# keys. Both compute the tiles of weights once more. That makes seven products where five would do, for the same bits in
+# every run.
 
 
 # %%
@@ -462,9 +634,9 @@ def dquery_kernel(
     """dquery of a block of queries, and delta for the other kernel."""
     block, head = tl.program_id(0), tl.program_id(1).to(tl.int64)
     queries = block * QUERIES + tl.arange(0, QUERIES)  # (M,)
-    query = load_rows(query_ptr, head, Tq, queries, D)  # (M, D)
-    dout = load_rows(dout_ptr, head, Tq, queries, D)
-    out = load_rows(out_ptr, head, Tq, queries, D)
+    query = load_rows(query_ptr + head * Tq * D, Tq, queries, D)  # (M, D)
+    dout = load_rows(dout_ptr + head * Tq * D, Tq, queries, D)
+    out = load_rows(out_ptr + head * Tq * D, Tq, queries, D)
     lse = tl.load(lse_ptr + head * Tq + queries, queries < Tq, other=float("inf"))
     delta = tl.sum(dout.to(tl.float32) * out.to(tl.float32), axis=1)  # (M,)
     tl.store(delta_ptr + head * Tq + queries, delta, queries < Tq)
@@ -474,13 +646,13 @@ def dquery_kernel(
         stop = tl.maximum(tl.minimum((block + 1) * QUERIES + (Tk - Tq), Tk), 0)
     for first in range(0, stop, KEYS):
         keys = first + tl.arange(0, KEYS)  # (N,)
-        key = load_rows(key_ptr, head, Tk, keys, D)  # (N, D)
-        value = load_rows(value_ptr, head, Tk, keys, D)
+        key = load_rows(key_ptr + head * Tk * D, Tk, keys, D)  # (N, D)
+        value = load_rows(value_ptr + head * Tk * D, Tk, keys, D)
         weights = tile_weights(query, key, lse, queries, keys, Tq, Tk, scale, CAUSAL)  # (M, N)
         dweights = tl.dot(dout, tl.trans(value), input_precision="ieee")
         dscores = weights * (dweights - delta[:, None])
         dquery += tl.dot(dscores.to(key.dtype), key, input_precision="ieee")
-    store_rows(dquery_ptr, head, Tq, queries, dquery * dscale, D)
+    store_rows(dquery_ptr + head * Tq * D, Tq, queries, dquery * dscale, D)
 
 
 @triton.jit
@@ -491,8 +663,8 @@ def dkey_dvalue_kernel(
     """dkey and dvalue of a block of keys; the blocks of queries come by."""
     block, head = tl.program_id(0), tl.program_id(1).to(tl.int64)
     keys = block * KEYS + tl.arange(0, KEYS)  # (N,)
-    key = load_rows(key_ptr, head, Tk, keys, D)  # (N, D)
-    value = load_rows(value_ptr, head, Tk, keys, D)
+    key = load_rows(key_ptr + head * Tk * D, Tk, keys, D)  # (N, D)
+    value = load_rows(value_ptr + head * Tk * D, Tk, keys, D)
     dkey = tl.zeros((KEYS, D), tl.float32)
     dvalue = tl.zeros((KEYS, D), tl.float32)
     start = 0
@@ -500,8 +672,8 @@ def dkey_dvalue_kernel(
         start = tl.maximum(block * KEYS - (Tk - Tq), 0) // QUERIES * QUERIES  # the first query that sees the first key
     for first in range(start, Tq, QUERIES):
         queries = first + tl.arange(0, QUERIES)  # (M,)
-        query = load_rows(query_ptr, head, Tq, queries, D)  # (M, D)
-        dout = load_rows(dout_ptr, head, Tq, queries, D)
+        query = load_rows(query_ptr + head * Tq * D, Tq, queries, D)  # (M, D)
+        dout = load_rows(dout_ptr + head * Tq * D, Tq, queries, D)
         lse = tl.load(lse_ptr + head * Tq + queries, queries < Tq, other=float("inf"))
         delta = tl.load(delta_ptr + head * Tq + queries, queries < Tq, other=0.0)
         weights = tile_weights(query, key, lse, queries, keys, Tq, Tk, scale, CAUSAL)  # (M, N)
@@ -509,8 +681,8 @@ def dkey_dvalue_kernel(
         dweights = tl.dot(dout, tl.trans(value), input_precision="ieee")
         dscores = weights * (dweights - delta[:, None])
         dkey += tl.dot(tl.trans(dscores).to(query.dtype), query, input_precision="ieee")
-    store_rows(dkey_ptr, head, Tk, keys, dkey * dscale, D)
-    store_rows(dvalue_ptr, head, Tk, keys, dvalue, D)
+    store_rows(dkey_ptr + head * Tk * D, Tk, keys, dkey * dscale, D)
+    store_rows(dvalue_ptr + head * Tk * D, Tk, keys, dvalue, D)
 
 
 def flash_backward(dout, query, key, value, out, lse, causal=False, tile=TILE):
@@ -526,9 +698,9 @@ def flash_backward(dout, query, key, value, out, lse, causal=False, tile=TILE):
 
 
 # %% [markdown]
-# The `lse` of a lane beyond the queries, or of a query that sees nothing, is +∞: its weights are $2^{-\infty} = 0$,
-# and it sends nothing, without a mask of its own. The proof: NumPy in float64, which lesson 04 proved by central
-# differences, PyTorch's autograd, and the package's kernels.
+# A lane beyond the queries, or a query that sees nothing, has an `lse` of +∞: its weights are $2^{-\infty} = 0$, and it
+# sends nothing, without a mask of its own. The proof: NumPy in float64, which lesson 04 proved by central differences,
+# PyTorch's autograd, and the package's kernels.
 
 
 # %%
@@ -563,9 +735,11 @@ for name, (from_numpy, from_torch, from_package) in errors.items():
 print("the same bits in a second run:", repeats)
 
 # %% [markdown]
-# That is flash attention, all of it. The package's has, on top: masks for padding, windows (Table 1), dropout whose
-# mask is computed in the kernel, loops of their own for tiles without a mask, head widths that are no power of two,
-# and tiles for each kind of GPU. On a GPU, a first look at the time:
+# ## What the package adds
+#
+# That is flash attention, all of it. The package's version also has masks for padding, windows (Table 1), dropout whose
+# mask is computed in the kernel, separate loops for tiles without a mask, head widths that are no power of two, and
+# tiles for each kind of GPU. On a GPU, a first look at the time:
 
 # %%
 if DEVICE == "cuda":
@@ -579,8 +753,8 @@ else:
 # %% [markdown]
 # ## Common mistakes, and what they look like
 #
-# **The old sums are not rescaled.** Right as long as the largest score comes first, which a test with few keys may
-# well have. Keys whose scores rise along the sequence find it, keys that fall do not:
+# **The old sums are not rescaled.** That is right as long as the largest score comes first, and in a test with few keys
+# it may well do so. Keys whose scores rise along the sequence show the mistake, keys whose scores fall do not:
 
 
 # %%
@@ -591,7 +765,7 @@ def not_rescaled(left, right):
 
 
 def error_of(combine, scores):
-    """Of the output, three blocks of four keys combined from left to right."""
+    """The error of the output, when three blocks of four keys are combined from left to right."""
     values = np.arange(24.0).reshape(12, 2) / 10
     m = scores.reshape(3, 4).max(axis=1)
     e = np.exp(scores.reshape(3, 4) - m[:, None])
@@ -617,8 +791,8 @@ def averaged(left, right):
 print(f"rising scores, outputs averaged: {error_of(averaged, np.linspace(-2, 2, 12)):.0e}")
 
 # %% [markdown]
-# **Two bases.** The forward's `lse` is in base 2; a backward that computes $e^{s - \mathrm{lse}}$ from it gets weights
-# that do not add up to 1, and gradients that are wrong everywhere by no constant factor:
+# **Two bases.** The forward's `lse` is in base 2. A backward that computes $e^{s - \mathrm{lse}}$ from it gets weights
+# that do not add up to 1, and its gradients are wrong everywhere, by no constant factor:
 
 # %%
 scores = rng.standard_normal((3, 50))
@@ -629,25 +803,25 @@ for name, weights in (("2^(s·log2 e − lse)", np.exp2(scores * LOG2_E - lse2[:
 
 # %% [markdown]
 # **−∞ − (−∞).** A query that sees nothing in its first tile has $m = -\infty$, and $e^{-\infty - (-\infty)}$ is NaN.
-# It shows with padding on the left, or with more queries than keys, and it stays in acc for good, as NaN times
-# anything is NaN:
+# This shows with padding on the left, or with more queries than keys. And it stays in acc, because NaN times anything
+# is NaN:
 
 # %%
 with np.errstate(invalid="ignore"):
     print("a first tile without anybody to see:", np.exp(np.float64(-np.inf) - np.float64(-np.inf)))
 
 # %% [markdown]
-# **A causal mask aligned top left** where there are fewer queries than keys: the newest query of a decoder would see
-# only the first key. And **delta of the block** instead of dout · out: right with one block of keys, wrong with two
-# (exercise 4 says so).
+# **A causal mask aligned at the top left** where there are fewer queries than keys: the newest query of a decoder would
+# see only the first key. And **delta of the block** instead of dout · out: it is right with one block of keys and wrong
+# with two (exercise 7 says so).
 #
 # ## What changed since 2017
 #
-# Nothing in equation 1, and everything in how it is computed. That a softmax's maximum and sum can be had in one
-# sweep was written down by Milakov and Gimelshein (2018); Rabe and Staats (2021) showed that attention needs no
-# quadratic memory; Dao and others (FlashAttention, 2022; the second version 2023, the third 2024) made it the fast
-# way as well. Since PyTorch 2 (2023) `scaled_dot_product_attention` runs it, or its like, on GPUs. Long contexts
-# became affordable in memory; the $T^2$ products are still there.
+# Nothing in equation 1, and everything in how it is computed. Milakov and Gimelshein (2018) showed that a softmax's
+# maximum and sum can be had in one sweep. Rabe and Staats (2021) showed that attention needs no quadratic memory. Dao
+# and others (FlashAttention, 2022; the second version 2023, the third 2024) made it the fast way as well. Since PyTorch
+# 2 (2023) `scaled_dot_product_attention` runs it, or a relative of it, on GPUs. Long contexts became affordable in
+# memory; the $T^2$ products are still there.
 #
 # ## Where next
 #

@@ -11,20 +11,11 @@
 # | in the paper | §5.2: eight P100 GPUs |
 # | in the package | [`kernels`](../kernels/__init__.py), their tables [`Ops`](../kernels/tables.py) |
 #
-# You have kernels. Two questions are left, and the second comes first: do they compute the same when a whole model runs
-# on them? And what are they worth? The honest way to answer the latter is to say beforehand what the hardware allows,
-# and then to measure on the hardware. **When this was written, none of these kernels had run on a GPU**: the
-# ledger, below, says how that stands. Until it has times, this lesson has *predictions* for GPUs, labelled as such, and
-# measurements of this machine's processor.
-#
-# To run and time them on a real GPU, for example a free hosted T4 (in float16: it has no bfloat16), open this notebook
-# there and run first:
-#
-# ```
-# !git clone --depth 1 THE_ADDRESS_OF_THIS_REPOSITORY minitransformer
-# %cd minitransformer/lessons
-# %pip install --quiet ..
-# ```
+# You have kernels. Two questions are left. Do they compute the same when a whole model runs on them? And what are they
+# worth? The honest way to answer the second is to say beforehand what the hardware allows, and then to measure on the
+# hardware. **When this was written, none of these kernels had run on a GPU**; the ledger, below, says how that stands.
+# Until it has times, this lesson has *predictions* for GPUs, which are labelled so, and measurements of this machine's
+# processor. On a machine with a GPU, also a hosted notebook, the same cells run and time them there, in half precision.
 
 # %%
 import math
@@ -38,10 +29,10 @@ import numpy as np
 
 from course import recorded, start
 from course.gpu import DEVICE, MISSING, machine, require  # before anything else imports triton
-from course.lesson_17.pictures import kernel_dots, ladder, move, roof
+from course.lesson_17.pictures import COLOURS, kernel_dots, ladder, move, roof
 from course.lesson_17.roofline import GPUS, WORKS, Gpu, gpu_named
 from course.measuring import blas_threads, race, this_machine
-from course.style import BLUE, GREY, INK, VERMILION
+from course.style import GREY, INK
 from kernels.bench.ledger import entries, ledgers, report
 from minitransformer import Transformer, TransformerConfig, Translator, ops
 from minitransformer.costs import flops_per_token
@@ -56,18 +47,11 @@ print("the ledger:", *report(), sep="\n  ")
 # %% [markdown]
 # ## The roofline
 #
-# Lesson 14 predicted the time of an operation from three numbers. Leave out the call, and what is left fits in one
-# picture. An operation that computes $F$ floating-point operations and moves $M$ bytes, on a machine that does $P$
-# operations and $W$ bytes a second, takes
+# Lesson 14 predicted the time of an operation from three numbers. Leave out the call, and two are left: a machine does
+# $P$ floating-point operations a second, and its memory moves $W$ bytes a second. Both happen at the same time: while
+# some numbers are computed with, the next ones arrive.
 #
-# $$ t \ge \max\!\left(\frac{F}{P},\, \frac{M}{W}\right)
-#    \qquad\text{so it computes at most}\qquad \frac{F}{t} \le \min\!\left(P,\; \frac{F}{M}\, W\right) $$
-#
-# operations a second. The operation enters only through $I = F/M$, its **intensity**, in operations for each byte. Over
-# $I$ the bound is a roof: a slope, where memory decides, and from the **ridge** $I = P/W$ on a flat, where arithmetic
-# does (Williams, Waterman and Patterson 2009).
-#
-# ### Exercise 1: which of the two?
+# ### Exercise 1 ★☆☆: which of the two?
 
 
 # %% tags=["exercise"]
@@ -83,9 +67,26 @@ def least_seconds(flops, moved, gpu):
 # %%
 least_seconds = check(least_seconds)
 
+# %% [markdown] tags=["help"]
+# You carry ten boxes and read a book on the way. When are you done: after one, after the other, after both in turn?
+#
+# ---
+#
+# `arithmetic, memory = flops / gpu.flops, moved / gpu.bandwidth` are two times in seconds. The larger of them is the
+# answer, and its name the second part of it.
+
 # %% [markdown]
-# What NVIDIA's data sheets promise, for the numbers that one would train in. (The newer sheets print rates of the
-# tensor cores "with sparsity" as well, or alone, which are twice as high. These are the dense ones.)
+# An operation that computes $F$ floating-point operations and moves $M$ bytes therefore takes
+#
+# $$ t \ge \max\!\left(\frac{F}{P},\, \frac{M}{W}\right)
+#    \qquad\text{so it computes at most}\qquad \frac{F}{t} \le \min\!\left(P,\; \frac{F}{M}\, W\right) $$
+#
+# operations a second. Of the operation, only $I = F/M$ counts, its **intensity**, in operations for each byte. Draw the
+# bound over $I$, and you see a roof. On its slope, memory decides; on its flat part, arithmetic does. They meet at the
+# **ridge**, $I = P/W$ (Williams, Waterman and Patterson 2009).
+#
+# Here is what NVIDIA's data sheets promise, for the numbers that one would train in. (For tensor cores the newer sheets
+# print rates "with sparsity", which are twice as high, beside the dense ones or alone. These are the dense ones.)
 
 # %%
 for gpu in GPUS:
@@ -96,15 +97,15 @@ print(f"since the paper's P100: arithmetic × {new.flops / old.flops:.0f}, memor
 
 # %% [markdown]
 # That last line is why this part of the course exists. When the paper was written, a dozen operations for each byte
-# kept a GPU busy. Today it takes ten times as many and more, and whatever passes over memory once too often is what one
+# kept a GPU busy. Today it takes ten times as many and more, and what passes over memory once too often is what one
 # waits for.
 #
 # ## Is the roof real? A processor, measured
 #
-# A roofline is a theory of any machine, so try it on one that is here: one core of this processor, whose three numbers
-# lesson 14 measured. First count. Floating-point operations: each addition, multiplication, maximum, exponential or
-# root is one; of a linear layer and of attention the products alone, as is usual. Bytes, at the least: each input is
-# read once, each output written once, 4 bytes a number.
+# A [roofline](glossary.md#roofline) is a theory of any machine, so try it on one that is here: one core of this
+# processor, whose numbers lesson 14 measured. First count. Each addition, multiplication, maximum, exponential or root
+# is one operation. Of a linear layer and of attention only the products count, as is usual. The bytes are the least
+# possible: each input is read once, each output is written once, with 4 bytes a number.
 
 # %%
 core = this_machine()
@@ -142,39 +143,42 @@ with blas_threads(1):
     measured = race({name: run for name, (_, _, run) in tasks.items()}, rounds=9, turn=0)
 
 figure, axes = plt.subplots(figsize=(7.2, 3.6))
-axes.set(xscale="log", yscale="log", xlim=(0.05, 3000), ylim=(0.2, 2.5 * cpu.flops / 1e9))
-roof(axes, cpu.flops / 1e9, cpu.bandwidth / 1e9, color=GREY, lw=2)
+lowest = min(flops / measured[name] / 1e9 for name, (flops, _, _) in tasks.items())
+axes.set(xscale="log", yscale="log", xlim=(0.05, 3000), ylim=(0.6 * lowest, 2.5 * cpu.flops / 1e9))
+roof(axes, cpu.flops / 1e9, cpu.bandwidth / 1e9, color=INK, lw=1.5)
 for name, (flops, moved, _) in tasks.items():
-    colour = BLUE if least_seconds(flops, moved, cpu)[1] == "arithmetic" else VERMILION
+    colour = COLOURS.get(name, GREY)
     ceiling, reached = flops / least_seconds(flops, moved, cpu)[0] / 1e9, flops / measured[name] / 1e9
     axes.plot([flops / moved] * 2, [reached, ceiling], color=colour, lw=1)
     axes.plot(flops / moved, reached, "o", color=colour)
-    place = {"xytext": (-7, -4), "ha": "right"} if name == "softmax" else {"xytext": (7, 7 if name == "linear" else -4)}
+    left, down = name in ("softmax", "linear"), 13 if name == "linear" else 4
+    place = {"xytext": (-7 if left else 7, -down), "ha": "right" if left else "left"}
     text = f"{name}, {reached / ceiling:.0%}"
     axes.annotate(text, (flops / moved, reached), textcoords="offset points", fontsize=8, color=INK, **place)
 axes.set(xlabel="intensity, operations for each byte", ylabel="GFLOP/s")
-axes.set_title("One core: what the counts allow (grey), what NumPy reaches, and its share")
+axes.set_title("One core: what the counts allow (the roof), what NumPy reaches, and its share")
 plt.show()
 
 # %% [markdown]
-# The roof holds, give or take the noise of its numbers, which were measured too; and a matrix that is only read may
-# come faster than a copy, which has to fetch the lines that it overwrites. Those at the left were predicted to wait for
-# memory. They are the further below the roof, the more *passes* and new arrays their NumPy form makes beyond one read
-# and one write, and most of that distance is what a fused kernel could win (not all: an exponential counts as one
-# operation, and takes a core the time of several). Products stand closest to their roof, so there is
-# little for a kernel of ours to win. Attention writes its scores and reads them again, in NumPy: it does not reach what
-# its products alone would.
+# The roof holds, give or take the noise of its numbers, which were measured too. (A matrix that is only read may come
+# faster than a copy, which must also fetch the memory that it writes over.) The tasks at the left were predicted to
+# wait for memory. The more *passes* and new arrays their NumPy form makes, beyond one read and one write, the further
+# they lie below the roof. Most of that distance is what a fused kernel could win. (Not all of it: an exponential counts
+# as one operation, and takes a core the time of several.) Products stand closest to their roof, so a kernel of ours
+# can win little there. Attention in NumPy writes its scores and reads them again, so it does not reach what its
+# products alone would.
 #
 # ## Every kernel's dot
 #
-# The same counts for the kernels, at the sizes at which [`kernels.bench`](../kernels/bench/rows.py) times them, in half
-# precision. One of them you count yourself.
+# The same counts can be made for the kernels, at the sizes at which [`kernels.bench`](../kernels/bench/rows.py) times
+# them, in half precision. One of them you count yourself.
 #
-# ### Exercise 2: flash attention's intensity
+# ### Exercise 2 ★★☆: flash attention's intensity
 #
-# One head's forward: query, key and value are $(T, D)$, and so is what comes out. There are two products, $QK^\top$ and
-# the weights times $V$; count these alone, as is usual. *Fused*, the scores never leave the chip. *Unfused*, the first
-# product writes them, a softmax reads them and writes the weights, and the second product reads those.
+# Take one head's forward: query, key and value are $(T, D)$, and so is what comes out. There are two products,
+# $QK^\top$ and the weights times $V$; count only these, as is usual. *Fused*, the scores never leave the chip.
+# *Unfused*, the first product writes them, a softmax reads them and writes the weights, and the second product reads
+# those.
 
 
 # %% tags=["exercise"]
@@ -190,6 +194,15 @@ def attention_work(T, D, fused):
 # %%
 attention_work = check(attention_work)
 
+# %% [markdown] tags=["help"]
+# A product of (a, b) and (b, c) has a · c sums of b terms: how many operations is that? And how often does each T × T
+# array pass through memory if it is not kept on the chip?
+#
+# ---
+#
+# The two products are 2 · (2 T² D) operations. Four arrays of (T, D) always move. Unfused, the scores are written and
+# read, and so are the weights: four times T² numbers more.
+
 # %%
 print(f"{'T':>7}{'fused':>10}{'unfused':>10}   operations for each byte, D = 64")
 for T in (32, 512, 4096, 16_384):
@@ -197,13 +210,13 @@ for T in (32, 512, 4096, 16_384):
     print(f"{T:>7,}{fused:>10.0f}{unfused:>10.1f}")
 
 # %% [markdown]
-# Fused, the intensity is $T/2$, whatever $D$: it grows with the sentence. Unfused it is stuck below $D/2$, far below
-# the ridge of every GPU in the table but the first, however long the sentence. That is the whole case for flash
-# attention; and for sentences of some 30 tokens, as in translation, it is a weak one.
+# Fused, the intensity is $T/2$, whatever $D$ is: it grows with the sentence. Unfused, it stays below $D/2$ however long
+# the sentence is, and that is far below the ridge of every GPU in the table but the first. This is the whole case for
+# flash attention. For sentences of some 30 tokens, as in translation, it is a weak case.
 #
 # ### The picture
 #
-# Hollow marks are predictions: where each kernel would stand if it did what was counted and nothing else. Full ones
+# Hollow marks are predictions: where each kernel would stand if it did what was counted and nothing else. Full marks
 # are measurements, from the ledger or from the GPU that runs this notebook.
 
 
@@ -248,12 +261,12 @@ figure.legend(*near.get_legend_handles_labels(), loc="outside lower center", fon
 plt.show()
 
 # %% [markdown]
-# Nearly all of them lie on the slope. A kernel for relu may be as clever as it likes, it will not take less time than a
-# copy of its array. What a kernel *can* do is to move a dot along the roof, by fewer passes for the same arithmetic.
-# The crosses are softmax in PyTorch's single operations, as [its file](../kernels/softmax.py) counts them, and
-# attention that writes its scores.
+# Nearly all of them lie on the slope. However clever a kernel for relu is, it will not take less time than a copy of
+# its array. What a kernel *can* do is to move a dot along the roof: fewer passes for the same arithmetic. The crosses
+# are softmax in PyTorch's single operations, as [its file](../kernels/softmax.py) counts them, and attention that
+# writes its scores.
 #
-# The table behind it, with the ledger's measurements beside, as soon as there are some:
+# Here is the table behind the picture, with the ledger's measurements beside it as soon as there are some:
 
 # %%
 print(f"{shown.name:<27}{'':<20}{'intensity':>10}   {'decided by':<11}{'at least':>10}{'measured':>10}")
@@ -263,14 +276,14 @@ for number, work in enumerate(WORKS):
     print(f"{work.name:<27}{work.what:<20}{work.intensity:>10.2f}   {limit:<11}{1e3 * seconds:>7.3f} ms{found:>10}")
 
 # %% [markdown]
-# ## How many tokens keep a GPU busy?
+# ## How many tokens keep a GPU busy? (optional)
 #
-# The linear layers are cuBLAS's, not ours; yet the roofline says something about them that decides how fast a model
-# can be at all. A layer $(C_{in} \to C_{out})$ reads its weights once, for however many tokens. With one token, as in
-# decoding (lesson 11), there are two operations for each weight of two bytes: intensity 1, hopeless. So a GPU wants
-# many tokens at a time. How many?
+# The linear layers run on NVIDIA's library, cuBLAS, not on kernels of ours. But the roofline says something about them
+# that decides how fast a model can be at all. A layer $(C_{in} \to C_{out})$ reads its weights once, for however many
+# tokens. With one token, as in decoding (lesson 11), there are two operations for each weight of two bytes: an
+# intensity of 1, which is hopeless. So a GPU wants many tokens at a time. How many?
 #
-# ### Exercise 3
+# ### Exercise 3 ★★☆: how many tokens keep a GPU busy
 
 
 # %% tags=["exercise"]
@@ -285,6 +298,16 @@ def enough_tokens(C_in, C_out, gpu):
 
 # %%
 enough_tokens = check(enough_tokens)
+
+# %% [markdown] tags=["help"]
+# Each token more adds time for its operations, and time for its own bytes. Which of the two must be longer, so that
+# enough tokens make up for reading the weights?
+#
+# ---
+#
+# N tokens take 2 N C_in C_out operations, and N (C_in + C_out) + C_in C_out numbers of 2 bytes. Set the time of the
+# first equal to the time of the second and solve for N. Where a token's bytes take longer than its operations, no N
+# will do.
 
 # %%
 layers = {
@@ -301,19 +324,19 @@ for name, (C_in, C_out) in layers.items():
     print(f"{name:<24}{text}   ({C_in:,} → {C_out:,})")
 
 # %% [markdown]
-# Layers as narrow as those of this course's models never get a modern GPU's arithmetic to work, whatever the batch, as
-# long as what goes in and comes out passes through memory. Base's need batches; and decoding, token by token, is bound
-# by memory on all of them.
+# Layers as narrow as those of this course's models never keep a modern GPU's arithmetic busy, whatever the batch, as
+# long as what goes in and comes out passes through memory. The layers of the base model need batches. And decoding,
+# token by token, is bound by memory on all of these GPUs.
 #
 # ## Do they compute the same? The swap
 #
-# A model reaches its arithmetic through a table, [`Ops`](../minitransformer/ops/__init__.py). So to swap a kernel in is
-# one line: `replace(table, softmax=other.softmax)`, always the pair of forward and backward, because the backward reads
-# what its own forward kept. The model does not reach softmax itself, but inside attention: `kernels.attention_from`
-# makes attention from any softmax pair.
+# A model reaches its arithmetic through a table, [`Ops`](../minitransformer/ops/__init__.py). So one line swaps a
+# kernel in: `replace(table, softmax=other.softmax)`. It is always the pair of forward and backward, because the
+# backward reads what its own forward kept. The model calls attention, and attention calls softmax:
+# `kernels.attention_from` makes attention from any softmax pair.
 #
 # Here is the small trained translator of lesson 10 with two sentences. The truth is NumPy's loss and gradient in
-# float64; how far NumPy's own float32 is from it says what to expect of the others:
+# float64. How far NumPy's own float32 is from it says what to expect of the others:
 
 # %%
 translator = Translator.from_checkpoint(Path("weights/en-de.safetensors"))
@@ -357,8 +380,12 @@ line("the same, loss as printed", loss, off_by(gradient))
 
 # %% [markdown]
 # The last line is a swap already, within NumPy: the loss as its formula stands, with all logits at once, is no more
-# exact than the package's, a block at a time. That was not always so. The package once added up the exponentials of
-# this loss as lesson 14 adds up rows, by a product with ones. Where a model is sure, one of them is 1 and thousands are
+# exact than the package's, which takes a block at a time.
+#
+# ### A mistake that a swap found (optional)
+#
+# That was not always so. Lesson 14 adds up rows by a product with ones, because that is fast, and the package once
+# added up the exponentials of this loss in the same way. Where a model is sure, one of them is 1 and thousands are
 # tiny:
 
 # %%
@@ -369,12 +396,14 @@ for name, sums in (("a product with ones", rows @ np.ones(2000, np.float32)), ("
     print(f"{name:<20} off by {np.abs(sums / true_sum - 1).max():.0e}")
 
 # %% [markdown]
-# A product adds the terms one by one to a few running sums, and each loses its last digits to the 1; `sum` adds them
-# pairwise. A trained model's gradient is a small difference between probabilities and targets, which such an error can
-# spoil. It was a swap, and a line like those above, that gave it away.
+# A product adds the terms one by one to a few running sums. Each term loses its last digits to the 1. `sum` adds them
+# in pairs, and pairs of pairs. A trained model's gradient is a small difference between probabilities and targets, and
+# such an error can spoil it. A swap, and a line like those above, gave it away.
 #
-# Now PyTorch's arithmetic, then one kernel at a time in its place, each alone, so that a wrong one could not hide
-# behind another. In the interpreter this takes seconds, and says nothing about speed:
+# ### One kernel at a time
+#
+# Now PyTorch's arithmetic, then one kernel at a time in its place. Each is swapped in alone, so that a wrong one could
+# not hide behind another. In the interpreter this takes seconds, and says nothing about speed:
 
 
 # %%
@@ -404,8 +433,8 @@ for row in recorded("17_swap", swapped):
     line(*row)
 
 # %% [markdown]
-# All losses agree to the last digit shown, or nearly: float32 has seven, and sums in another order round differently.
-# The gradients are as near as NumPy's own in float32. (The translator has no dropout, so that kernel has
+# All losses agree to the last digit shown, or nearly: float32 has seven digits, and sums in another order round
+# differently. The gradients are as near as NumPy's own in float32. (The translator has no dropout, so that kernel has
 # nothing to do here; [`test_swap.py`](../tests/kernels/test_swap.py) swaps it too.) Adam updates a flat array, so a
 # slice will do:
 
@@ -429,16 +458,16 @@ print(f"Adam, after a step: {recorded('17_adam', one_update):.0e}")
 # %% [markdown]
 # ## The swap ladder
 #
-# What would each swap be worth in a whole step of training: the paper's base, on its batch of 25,000 tokens a side?
-# Count every launch of PyTorch's operations: on PyTorch's device "meta" tensors have shapes and no numbers, so a step
-# of any size can be counted in no time. Each launch gets its own roofline, $\max(F/P, M/W)$, and they add up. The
+# What would each swap be worth in a whole step of training: the paper's base model, on its batch of 25,000 tokens a
+# side? Count every launch of PyTorch's operations. On PyTorch's device "meta" tensors have shapes and no numbers, so a
+# step of any size can be counted in no time. Each launch gets its own roofline, $\max(F/P, M/W)$, and they add up. The
 # products check the count: the package knows by a formula ([`costs`](../minitransformer/costs.py)) how many operations
 # those of a step take.
 
 
 # %%
 def counted():
-    """Of each rung and each part of a step: (operations, bytes, number) of its launches."""
+    """(operations, bytes, number) of the launches, for each rung and each part of a step."""
     from course.lesson_17.traffic import base_step
 
     return base_step()
@@ -474,29 +503,31 @@ for name, ledger in ledgers().items():
             print(f"{name}, measured, with dropout: {entry['what']:<28} {entry['contestants']['ours']['ms']:6.1f} ms")
 
 # %% [markdown]
-# The bars are lower bounds of each *form*, so a difference of two of them is a prediction and no more. What it says:
+# The bars are lower bounds of each *form*, so a difference of two of them is a prediction and no more. It says:
 #
-# * The large steps are Add & Norm and the loss. Neither is famous; both are many passes over large arrays, made few.
+# * The large steps are Add & Norm and the loss. Neither is famous. Both were many passes over large arrays and become
+#   few.
 # * Flash attention hardly shows. With 32 tokens a head's scores (T × T) are smaller than its queries (T × D), and
 #   exercise 2 said so before anybody ran anything. For long sentences the same kernel is the one that matters.
 # * In the end most of what is left is products, cuBLAS's, and no kernel of ours makes those faster.
 #
 # The first rung is our table of PyTorch's *single* operations. PyTorch has fused functions too (layer norm, attention)
-# and a compiler, and whoever uses them starts further down. All of the bars leave out the copies between layers; the
-# launches, each of which costs the host some microseconds (fewer of them help, and CUDA graphs:
-# [`graph`](../kernels/graph.py)); and dropout, whose hash our table of PyTorch's operations computes in dozens of
-# passes, so that counting it would flatter the kernels.
+# and a compiler, and with them one starts further down. Three things are missing from all of the bars. They leave out
+# the copies between layers. They leave out the launches, each of which costs the host some microseconds (fewer of them
+# help, and so do CUDA graphs: [`graph`](../kernels/graph.py)). And they leave out dropout: our table of PyTorch's
+# operations computes its hash in dozens of passes, so to count it would flatter the kernels.
 #
 # `make bench`, on a GPU, checks every kernel first, then times this ladder and writes the ledger. From then on the
 # lines above show it, and the picture before has full dots.
 #
 # ## Common mistakes, and what they look like
 #
-# * **Half a swap.** A forward from one table, a backward from another: the cache is not what the backward expects.
+# * **Half a swap.** The forward is from one table, the backward from another: the cache is not what the backward
+#   expects.
 # * **A speed-up of something else.** A kernel that computes less is faster. A layer norm that divides by C − 1 instead
 #   of C looks fine to the eye: compare losses to six digits, or better, gradients.
 # * **Stopping the clock too soon.** A GPU's launch returns before the work is done. Without waiting for it
-#   (`torch.cuda.synchronize()`, or `triton.testing.do_bench`) one times the launch. A thread shows the same:
+#   (`torch.cuda.synchronize()`, or `triton.testing.do_bench`) one times the launch. A thread shows the same.
 # * **The wrong peak.** Against the data sheet's rate "with sparsity" every kernel looks half as good as it is.
 
 # %%
@@ -539,13 +570,13 @@ print(
 # %% [markdown]
 # ## What changed since 2017
 #
-# The P100 of the paper had no tensor cores; those came with the V100 in the same year, and made the roof's flat part
-# rise far faster than its slope, as the table of data sheets shows. FlashAttention (Dao et al. 2022) began from that
-# observation, and compilers fuse by themselves today (`torch.compile`, which writes Triton). Rooflines have gained
-# slopes for the caches and a flat for each type of number; the two lines of 2009 are still where one starts.
+# The paper's P100 had no tensor cores. Those came with the V100 in the same year, and since then the roof's flat part
+# has risen far faster than its slope, as the table of data sheets shows. FlashAttention (Dao et al. 2022) began from
+# that observation, and compilers fuse by themselves today (`torch.compile`, which writes Triton). Rooflines have gained
+# slopes for the caches, and a flat part for each type of number. The two lines of 2009 are still where one starts.
 #
 # ## Where next
 #
-# This is the last lesson. [The report](paper/paper.md) has the paper's tables and figures beside ours. The
+# This is the last lesson about speed. [The report](paper/paper.md) has the paper's tables and figures beside ours. The
 # [README](../README.md) says how to train the model on real text, and `make bench` is waiting for your GPU: if you run
 # it, the ledger will have its first full dots.

@@ -82,6 +82,18 @@ def test_a_kernels_exception_is_seen_through_what_wrapped_it():
     assert verdict_of(_wrapped(unwritten), 1) == (NOT_YET, "")
 
 
+class UnsupportedLanguageConstruct(Exception):
+    """Triton's, for what it cannot compile."""
+
+
+@pytest.mark.parametrize(("line", "state"), [("raise NotImplementedError", NOT_YET), ("raise ValueError", WRONG)])
+def test_a_kernel_that_is_a_stub_is_one_for_the_compiler_too(line, state):
+    def launch(x):
+        raise UnsupportedLanguageConstruct(f"at 3:4:\n    {line}\n    ^\nunsupported AST node type: Raise")
+
+    assert verdict_of(launch, 1).state == state
+
+
 @pytest.mark.parametrize("leave", [sys.exit, lambda: sys.exit("done"), lambda: exit(1)])
 def test_a_function_that_ends_the_session_is_wrong_and_ends_nothing(leave):
     def function(x):

@@ -73,15 +73,16 @@ def test_wrong_answers_are_refused_each_with_its_own_hint(case):
 
 @each_lesson
 def test_every_exercise_has_a_stub_with_a_contract_and_is_checked(source):
-    cells = [cell.source for cell in read_source(source).cells if is_exercise(cell)]
-    functions = [node for cell in cells for node in ast.parse(cell).body if isinstance(node, ast.FunctionDef)]
+    cells = [ast.parse(cell.source).body for cell in read_source(source).cells if is_exercise(cell)]
+    functions = [node for cell in cells for node in cell if isinstance(node, ast.FunctionDef)]
     stubs = [function for function in functions if function.name in exercises(number_of(source))]
     assert [stub.name for stub in stubs] == list(exercises(number_of(source))), "in the lesson's order, and all of them"
     code = "\n".join(cell.source for cell in read_source(source).cells if cell.cell_type == "code")
     for stub in stubs:
         assert ast.get_docstring(stub), f"{stub.name} has no contract"
-        assert ast.unparse(stub.body[-1]) == "raise NotImplementedError"
         assert f"{stub.name} = check({stub.name})" in code
+    for cell in cells:  # a kernel's launch may be given
+        assert "raise NotImplementedError" in [ast.unparse(node.body[-1]) for node in cell if node in functions]
 
 
 def stub(*args, **options):

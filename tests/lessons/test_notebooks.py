@@ -1,13 +1,15 @@
 """The committed notebooks: in step with their sources, executed, small, without warnings."""
 
 import re
+from itertools import pairwise
 
 import nbformat
 import pytest
 
 from course import map
 from course.exercise import exercises
-from course.notebooks import answered, main
+from course.minutes import minutes
+from course.notebooks import answered, execute, main
 from course.sources import LESSONS, fingerprint, is_exercise, notebook_of, number_of, read_source, solved, sources
 
 each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
@@ -51,9 +53,37 @@ def test_a_lesson_has_what_every_lesson_has(source):
     assert prose.startswith(f"# {number_of(source)} · ")
     missing = [part for part in (*HEADER, *SECTIONS) if part not in prose]
     assert not missing
-    for target in re.findall(r"\]\(([^)#]+)", prose):
+    without_code = re.sub(r"```.*?```|`[^`\n]+`", "", prose, flags=re.DOTALL)  # a kernel's launch looks like a link
+    for target in re.findall(r"\]\(([^)#]+)", without_code):
         if not target.startswith("http") and not target.endswith(".ipynb"):
             assert (LESSONS / target).exists(), target
+
+
+@each_lesson
+def test_an_exercise_says_how_hard_it_is_and_has_two_hints_and_its_solution(source):
+    cells = read_source(source).cells
+    headings = re.findall(map.EXERCISE, "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE)
+    stubs = [place for place, cell in enumerate(cells) if is_exercise(cell)]
+    assert len(headings) == len(stubs)
+    for place, end in pairwise([*stubs, len(cells)]):
+        (help,) = [cell.source for cell in cells[place:end] if "help" in cell.metadata.get("tags", [])]
+        summaries = re.findall(r"<summary>(.+?)</summary>", help)
+        assert summaries == ["A hint", "A stronger hint", "The solution"]
+        assert "check(" in cells[place + 1].source, "the check comes first"
+
+
+def test_minutes_are_counted_and_what_is_optional_is_not_on_the_core_path():
+    words, code = " ".join(["word"] * 999), "\n".join(["x = 1"] * 80)
+    cells = [
+        nbformat.v4.new_markdown_cell(f"# 00 · Title\n\n{words}"),  # 10 minutes
+        nbformat.v4.new_markdown_cell(
+            "## Part\n\n### Exercise 1 ★★☆: a task\n\n```\n## no heading (optional)\n```"
+        ),  # 20
+        nbformat.v4.new_markdown_cell(f"## More (optional)\n\n### Below\n\n{words}"),  # 10, as its code
+        nbformat.v4.new_code_cell(code),
+        nbformat.v4.new_markdown_cell(f"## End\n\n{words}\n\n### Deeper (optional)\n\n{words}"),  # 10, and 10
+    ]
+    assert minutes(nbformat.v4.new_notebook(cells=cells)) == (70, 40)
 
 
 def test_lessons_are_numbered_without_a_gap():
@@ -65,6 +95,18 @@ def test_links_between_lessons_lead_somewhere():
     for source in sources():
         linked = set(re.findall(r"\]\(([0-9]{2}_\w+\.ipynb)", source.read_text(encoding="utf-8")))
         assert linked <= names, source.name
+
+
+def test_links_to_the_glossary_lead_to_a_word_and_every_word_says_where_it_is_explained():
+    text = (LESSONS / "glossary.md").read_text(encoding="utf-8")
+    words = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
+    anchors = {re.sub(r"[^\w\- ]", "", word.splitlines()[0].lower()).replace(" ", "-") for word in words}
+    linked = {
+        found for source in sources() for found in re.findall(r"glossary\.md#([\w-]+)", source.read_text("utf-8"))
+    }
+    assert linked <= anchors
+    assert len(linked) > 0.8 * len(anchors)
+    assert all(re.search(r"\(\d\d(, \d\d)*\)", word) for word in words)
 
 
 def test_an_answered_notebook_is_not_overwritten(tmp_path, monkeypatch, capsys):
@@ -110,3 +152,17 @@ def test_the_map_is_in_step_with_the_notebooks():
     readme = map.README.read_text(encoding="utf-8")
     assert readme.split(map.BEGIN)[1].split(map.END)[0] == map.rendered(), "run `make notebooks`"
     assert {path.stem for path in map.PICTURES.glob("*.png")} == {source.stem for source in sources()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", ["not yet", "correct"])
+@pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
+def test_a_lesson_executes(source, state):
+    notebook = solved(source) if state == "correct" else read_source(source)
+    execute(notebook)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    printed = "".join(output.text for output in outputs if output.get("name") == "stdout")
+    assert not [output.text for output in outputs if output.get("name") == "stderr"]
+    assert "but not kept" not in printed, "an answer that is right in its notebook stands on its own"
+    for name in exercises(number_of(source)):
+        assert f"{name}: {state}" in printed

@@ -1,10 +1,13 @@
 """Mistakes that are easily made, each as a small patch: what the proof must refuse.
 
-Of a file under `minitransformer/` and a test under `tests/`: the name of each mistake, what stands exactly once in the
-file, and what takes its place; the test must then fail. `tests/test_breakages.py` tries them all.
+A table (see `tables`) under `[file: test]`, of a file under `minitransformer/` and a test under `tests/`: the name of a
+mistake, and an edit whose `before` stands exactly once in the file; the test must then fail. `tests/test_breakages.py`
+tries them all.
 """
 
 from typing import NamedTuple
+
+from support.tables import before_and_after, sections
 
 
 class Breakage(NamedTuple):
@@ -18,256 +21,179 @@ class Breakage(NamedTuple):
     package: str = "minitransformer"
 
 
-Mistakes = dict[tuple[str, str], list[tuple[str, str, str]]]
+TRANSFORMER = r"""
+[ops/softmax.py: ops/test_op_gradients]
+softmax gradient with the wrong sign | dx = dy - np.vecdot → dx = dy + np.vecdot
+[ops/softmax.py: ops/test_edges]
+NaN for a row with nothing to attend to
+    return np.maximum(np.add.reduce(exponentials, axis=-1, keepdims=True), 1) →
+        return np.add.reduce(exponentials, axis=-1, keepdims=True)
+[ops/attention.py: ops/test_attention]
+causal mask off by one: a query does not see itself | mask &= back >= 0 → mask &= back > 0
+window off by one | abs(back) <= window → abs(back) < window
+causal mask aligned top-left where Tq and Tk differ
+    first = int(num_keys) - int(num_queries) if offset is None → first = 0 if offset is None
+a window's block does not reach the keys after it | last + 1 + (0 if causal else window) → last + 1
+a window's blocks overwrite each other's gradients of shared keys
+    dkey[:, :, keys] += dkey_block → dkey[:, :, keys] = dkey_block
+padding attended to instead of words | real = key_mask[:, None, None, :] → real = ~key_mask[:, None, None, :]
+[ops/attention.py: ops/test_op_gradients]
+missing √d_k | 1 / math.sqrt(query.shape[-1]) if scale is None → 1.0 if scale is None
+query's gradient without the scale | \n    dquery *= factor →
+[ops/layernorm.py: ops/test_op_gradients]
+variance with Bessel's correction (ddof=1) | [..., None] / x.shape[-1] → [..., None] / (x.shape[-1] - 1)
+layernorm's mean not differentiated | \n    dx -= row_means(dx) →
+[layers/embedding.py: layers/test_layer_gradients]
+missing √d_model | self.scale = math.sqrt(d_model) → self.scale = 1.0
+[layers/embedding.py: layers/test_layers]
+sine and cosine swapped | table[:, 0::2] = self.ops.sin(angles) → table[:, 0::2] = self.ops.cos(angles)
+[layers/embedding.py: models/test_decoding_in_steps]
+every step of a translation at position 0 | self.positions.forward(x, context.position) → self.positions.forward(x)
+[ops/embedding.py: ops/test_op_gradients]
+repeated ids overwrite each other's gradient
+    sums = np.add.reduceat(dy.reshape(ids.size, table.shape[1])[order], starts, axis=0) →
+        sums = dy.reshape(ids.size, table.shape[1])[order][starts]
+[ops/linear.py: layers/test_layer_gradients]
+gradients overwritten instead of added | \n    dweight_sum += dweight → \n    dweight_sum[...] = dweight
+[ops/relu.py: ops/test_edges]
+rectifier with a gradient at 0 | dy * (y > 0) → dy * (y >= 0)
+[ops/dropout.py: ops/test_dropout]
+one dropout key for all sites | for number in (seed, step, site): → for number in (seed, step):
+a dropout mask that depends on how the batch is split | coordinates = [axes[0] + sentence, → coordinates = [axes[0],
+[ops/dropout.py: ops/test_op_gradients]
+dropout's gradient without its scale | return dy * kept * scale → return dy * kept
+[ops/cross_entropy.py: ops/test_op_gradients]
+label smoothing spread over V − 1 tokens
+    probabilities -= smoothing / dtype.type(logits.shape[1]) →
+        probabilities -= smoothing / dtype.type(logits.shape[1] - 1)
+smoothing forgotten in the loss | expected += smoothing * logits.mean(axis=-1) → expected += 0 * logits.mean(axis=-1)
+[ops/cross_entropy.py: ops/test_cross_entropy]
+loss averaged over padding too | count = x.dtype.type(max(1, len(rows))) → count = x.dtype.type(max(1, len(targets)))
+small exponentials lost beside a large one
+    total = probabilities.sum(axis=-1) → total = probabilities @ np.ones(logits.shape[1], dtype)
+[ops/adam.py: ops/test_adam]
+Adam without the correction of its first moment | root_correction / (1 - beta1**step) → root_correction
+Adam's ε beside √v instead of √v̂ | eps * root_correction → eps
+[layers/norm.py: layers/test_layer_gradients]
+a residual connection without its own gradient
+    return dy, self.ops.dropout.backward(dy, cache) → return 0 * dy, self.ops.dropout.backward(dy, cache)
+the gradient of what a pre-norm sub-layer reads past its norm
+    return self.backward(dy, cache) if self.pre_norm else dy → return dy
+[layers/stack.py: models/test_model_gradients]
+the memory's gradient from the first decoder layer only
+    dmemory = here if dmemory is None else dmemory + here → dmemory = here
+[models/objectives.py: models/test_model_gradients]
+tied gradient counted once: the output layer's is lost
+    dhidden, _ = tokens.ops.linear_cross_entropy.backward(dloss, loss_cache, out=tokens.table.grad) →
+        dhidden, _ = tokens.ops.linear_cross_entropy.backward(dloss, loss_cache)
+[layers/cache.py: models/test_decoding_in_steps]
+beams that keep another beam's keys and values
+    (first + self.ops.asarray(beams, "int64")) → (first + 0 * self.ops.asarray(beams, "int64"))
+a cache that keeps the newest position alone
+    return keys[:, :, :stop], values[:, :, :stop] → return keys[:, :, start:stop], values[:, :, start:stop]
+sentences that leave without their memory
+    self.shared = {name: tuple(take(array, sentences) for array in kept) for name, kept in self.shared.items()} →
+        self.shared = {name: tuple(array[: len(sentences)] for array in kept) for name, kept in self.shared.items()}
+[layers/cache.py: layers/test_cache]
+a cache that forgets its past when its room is full
+    self._with_room(keys[:, :, :start], room), self._with_room(values[:, :, :start], room) →
+        self._with_room(keys[:, :, :0], room), self._with_room(values[:, :, :0], room)
+[layers/attention.py: models/test_decoding_in_steps]
+one place in the cache for all layers | past.shared[self.name] = key, value → past.shared["memory"] = key, value
+[layers/attention.py: layers/test_attention_layers]
+the memory's keys and values computed once more at every position
+    \n            if past is None or self.name not in past.shared: →
+        \n            if context.memory is not None or self.name not in past.shared:
+[layers/attention.py: layers/test_layer_gradients]
+an encoder that attends to padding
+    context.memory_mask if self.cross else context.mask → context.memory_mask if self.cross else None
+a memory looked at with the mask of the target | context.memory_mask if self.cross else context.mask → context.mask
+[layers/context.py: layers/test_context]
+a context that never drops
+    return None if self.dropout is None or rate == 0 else self.dropout.at(site, rate) → return None
+[layers/parameter.py: models/test_invariances]
+one dropout site for all layers
+    layer.name, layer.site = name, site_of(name) → layer.name, layer.site = name, site_of("")
+one dropout site for layers of one kind
+    layer.name, layer.site = name, site_of(name) → layer.name, layer.site = name, site_of(name.split(".")[-1])
+[layers/parameter.py: layers/test_context]
+a site that is another one in every process
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) → return hash(name) % 2**64
+[models/model.py: models/test_replicas]
+a replica with weights of its own | self.ops, self.dtype, self.parameters) → self.ops, self.dtype)
+[training/step.py: test_training]
+halves of a batch weighted alike, however many words each has
+    share = part.num_target_tokens / num_targets → share = 1 / len(self.replicas)
+[decoding/search.py: test_decoding]
+length penalty without the 5 of Wu et al. | return ((5 + length) / 6) ** alpha → return (length / 6) ** alpha
+[training/optimizer.py: test_optimizer]
+a warm-up that never decays
+    min(step / self.warmup_steps, (self.warmup_steps / step) ** 0.5) → min(step / self.warmup_steps, 1.0)
+[training/checkpoint.py: test_checkpoint]
+a damaged checkpoint accepted | if hasher.hexdigest().encode() != start[_DIGEST_START:]: → if False:
+"""
 
-# fmt: off
-TRANSFORMER: Mistakes = {
-    ("ops/softmax.py", "ops/test_op_gradients"): [
-        ("softmax gradient with the wrong sign", "dx = dy - np.vecdot", "dx = dy + np.vecdot"),
-    ],
-    ("ops/softmax.py", "ops/test_softmax"): [
-        ("NaN for a row with nothing to attend to",
-         "return np.maximum(np.add.reduce(exponentials, axis=-1, keepdims=True), 1)",
-         "return np.add.reduce(exponentials, axis=-1, keepdims=True)"),
-    ],
-    ("ops/attention.py", "ops/test_attention"): [
-        ("causal mask off by one: a query does not see itself",
-         "mask &= back >= 0", "mask &= back > 0"),
-        ("window off by one", "abs(back) <= window", "abs(back) < window"),
-        ("causal mask aligned top-left where Tq and Tk differ",
-         "first = int(num_keys) - int(num_queries) if offset is None", "first = 0 if offset is None"),
-        ("a window's block does not reach the keys after it",
-         "last + 1 + (0 if causal else window)", "last + 1"),
-        ("a window's blocks overwrite each other's gradients of shared keys",
-         "dkey[:, :, keys] += dkey_block", "dkey[:, :, keys] = dkey_block"),
-        ("padding attended to instead of words",
-         "real = key_mask[:, None, None, :]", "real = ~key_mask[:, None, None, :]"),
-    ],
-    ("ops/attention.py", "ops/test_op_gradients"): [
-        ("missing √d_k", "1 / math.sqrt(query.shape[-1]) if scale is None", "1.0 if scale is None"),
-        ("query's gradient without the scale", "    dquery *= factor\n", ""),
-    ],
-    ("ops/layernorm.py", "ops/test_op_gradients"): [
-        ("variance with Bessel's correction (ddof=1)",
-         "[..., None] / x.shape[-1]", "[..., None] / (x.shape[-1] - 1)"),
-        ("layernorm's mean not differentiated", "    dx -= row_means(dx)\n", ""),
-    ],
-    ("layers/embedding.py", "layers/test_layer_gradients"): [
-        ("missing √d_model", "self.scale = math.sqrt(d_model)", "self.scale = 1.0"),
-    ],
-    ("layers/embedding.py", "layers/test_embedding_layers"): [
-        ("sine and cosine swapped",
-         "table[:, 0::2] = self.ops.sin(angles)", "table[:, 0::2] = self.ops.cos(angles)"),
-    ],
-    ("layers/embedding.py", "models/test_decoding_in_steps"): [
-        ("every step of a translation at position 0",
-         "self.positions.forward(x, context.position)", "self.positions.forward(x)"),
-    ],
-    ("ops/embedding.py", "ops/test_op_gradients"): [
-        ("repeated ids overwrite each other's gradient",
-         "sums = np.add.reduceat(dy.reshape(ids.size, table.shape[1])[order], starts, axis=0)",
-         "sums = dy.reshape(ids.size, table.shape[1])[order][starts]"),
-    ],
-    ("ops/linear.py", "layers/test_layer_gradients"): [
-        ("gradients overwritten instead of added",
-         "    dweight_sum += dweight", "    dweight_sum[...] = dweight"),
-    ],
-    ("ops/relu.py", "ops/test_activations"): [
-        ("rectifier with a gradient at 0", "dy * (y > 0)", "dy * (y >= 0)"),
-    ],
-    ("ops/dropout.py", "ops/test_dropout"): [
-        ("one dropout key for all sites",
-         "for number in (seed, step, site):", "for number in (seed, step):"),
-        ("a dropout mask that depends on how the batch is split",
-         "coordinates = [axes[0] + sentence,", "coordinates = [axes[0],"),
-    ],
-    ("ops/dropout.py", "ops/test_op_gradients"): [
-        ("dropout's gradient without its scale", "return dy * kept * scale", "return dy * kept"),
-    ],
-    ("ops/cross_entropy.py", "ops/test_op_gradients"): [
-        ("label smoothing spread over V − 1 tokens",
-         "probabilities -= smoothing / dtype.type(logits.shape[1])",
-         "probabilities -= smoothing / dtype.type(logits.shape[1] - 1)"),
-        ("smoothing forgotten in the loss",
-         "expected += smoothing * logits.mean(axis=-1)", "expected += 0 * logits.mean(axis=-1)"),
-    ],
-    ("ops/cross_entropy.py", "ops/test_cross_entropy"): [
-        ("loss averaged over padding too",
-         "count = x.dtype.type(max(1, len(rows)))", "count = x.dtype.type(max(1, len(targets)))"),
-        ("small exponentials lost beside a large one",
-         "total = probabilities.sum(axis=-1)", "total = probabilities @ np.ones(logits.shape[1], dtype)"),
-    ],
-    ("ops/adam.py", "ops/test_adam"): [
-        ("Adam without the correction of its first moment",
-         "root_correction / (1 - beta1**step)", "root_correction"),
-        ("Adam's ε beside √v instead of √v̂", "eps * root_correction", "eps"),
-    ],
-    ("layers/norm.py", "layers/test_layer_gradients"): [
-        ("a residual connection without its own gradient",
-         "return dy, self.ops.dropout.backward(dy, cache)", "return 0 * dy, self.ops.dropout.backward(dy, cache)"),
-        ("the gradient of what a pre-norm sub-layer reads past its norm",
-         "return self.backward(dy, cache) if self.pre_norm else dy", "return dy"),
-    ],
-    ("layers/stack.py", "models/test_model_gradients"): [
-        ("the memory's gradient from the first decoder layer only",
-         "dmemory = here if dmemory is None else dmemory + here", "dmemory = here"),
-    ],
-    ("models/objectives.py", "models/test_model_gradients"): [
-        ("tied gradient counted once: the output layer's is lost",
-         "dhidden, _ = tokens.ops.linear_cross_entropy.backward(dloss, loss_cache, out=tokens.table.grad)",
-         "dhidden, _ = tokens.ops.linear_cross_entropy.backward(dloss, loss_cache)"),
-    ],
-    ("layers/cache.py", "models/test_decoding_in_steps"): [
-        ("beams that keep another beam's keys and values",
-         '(first + self.ops.asarray(beams, "int64"))', '(first + 0 * self.ops.asarray(beams, "int64"))'),
-        ("a cache that keeps the newest position alone",
-         "return keys[:, :, :stop], values[:, :, :stop]", "return keys[:, :, start:stop], values[:, :, start:stop]"),
-        ("sentences that leave without their memory",
-         "self.shared = {name: tuple(take(array, sentences) for array in kept) for name, kept in self.shared.items()}",
-         ("self.shared = {name: tuple(array[: len(sentences)] for array in kept) "
-          "for name, kept in self.shared.items()}")),
-    ],
-    ("layers/cache.py", "layers/test_cache"): [
-        ("a cache that forgets its past when its room is full",
-         "self._with_room(keys[:, :, :start], room), self._with_room(values[:, :, :start], room)",
-         "self._with_room(keys[:, :, :0], room), self._with_room(values[:, :, :0], room)"),
-    ],
-    ("layers/attention.py", "models/test_decoding_in_steps"): [
-        ("one place in the cache for all layers",
-         "past.shared[self.name] = key, value", 'past.shared["memory"] = key, value'),
-    ],
-    ("layers/attention.py", "layers/test_attention_layers"): [
-        ("the memory's keys and values computed once more at every position",
-         "            if past is None or self.name not in past.shared:",
-         "            if context.memory is not None or self.name not in past.shared:"),
-    ],
-    ("layers/attention.py", "layers/test_layer_gradients"): [
-        ("an encoder that attends to padding",
-         "context.memory_mask if self.cross else context.mask", "context.memory_mask if self.cross else None"),
-        ("a memory looked at with the mask of the target",
-         "context.memory_mask if self.cross else context.mask", "context.mask"),
-    ],
-    ("layers/context.py", "layers/test_context"): [
-        ("a context that never drops",
-         "return None if self.dropout is None or rate == 0 else self.dropout.at(site, rate)", "return None"),
-    ],
-    ("layers/parameter.py", "models/test_invariances"): [
-        ("one dropout site for all layers",
-         "layer.name, layer.site = name, site_of(name)", 'layer.name, layer.site = name, site_of("")'),
-        ("one dropout site for layers of one kind",
-         "layer.name, layer.site = name, site_of(name)", 'layer.name, layer.site = name, site_of(name.split(".")[-1])'),
-    ],
-    ("layers/parameter.py", "layers/test_context"): [
-        ("a site that is another one in every process",
-         "return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())", "return hash(name) % 2**64"),
-    ],
-    ("models/model.py", "models/test_replicas"): [
-        ("a replica with weights of its own",
-         "self.ops, self.dtype, self.parameters)", "self.ops, self.dtype)"),
-    ],
-    ("training/step.py", "test_training"): [
-        ("halves of a batch weighted alike, however many words each has",
-         "share = part.num_target_tokens / num_targets", "share = 1 / len(self.replicas)"),
-    ],
-    ("decoding/search.py", "test_decoding"): [
-        ("length penalty without the 5 of Wu et al.",
-         "return ((5 + length) / 6) ** alpha", "return (length / 6) ** alpha"),
-    ],
-    ("training/optimizer.py", "test_optimizer"): [
-        ("a warm-up that never decays",
-         "min(step / self.warmup_steps, (self.warmup_steps / step) ** 0.5)", "min(step / self.warmup_steps, 1.0)"),
-    ],
-    ("training/checkpoint.py", "test_checkpoint"): [
-        ("a damaged checkpoint accepted",
-         "if hasher.hexdigest().encode() != start[_DIGEST_START:]:", "if False:"),
-    ],
-}
-
-BASELINES: Mistakes = {
-    ("ops/tanh.py", "ops/test_op_gradients"): [
-        ("tanh's slope as 1 − y", "return dy * (1 - y * y)", "return dy * (1 - y)"),
-    ],
-    ("ops/sigmoid.py", "ops/test_op_gradients"): [
-        ("a sigmoid's slope without its second factor", "return dy * y * (1 - y)", "return dy * y"),
-    ],
-    ("ops/conv1d.py", "ops/test_conv1d"): [
-        ("a causal convolution that sees the future",
-         '"causal": (taps - 1, 0)', '"causal": (taps // 2, taps - 1 - taps // 2)'),
-    ],
-    ("ops/conv1d.py", "ops/test_op_gradients"): [
-        ("a convolution's windows overwrite each other's gradient",
-         "dpadded[:, k : k + length] += dwindows", "dpadded[:, k : k + length] = dwindows"),
-    ],
-    ("ops/additive_attention.py", "ops/test_op_gradients"): [
-        ("additive attention without its mask",
-         "scores = np.where(key_mask[:, None], scores, scores.dtype.type(-np.inf))", "pass"),
-        ("additive attention's features not squared in their slope",
-         "dsum = 1 - features * features", "dsum = 1 - features"),
-    ],
-    ("layers/recurrent.py", "layers/test_layer_gradients"): [
-        ("the state not carried past padding",
-         "tuple(real * new + padding * old for new, old in zip(after, current, strict=True))",
-         "tuple(real * new for new in after)"),
-        ("the gradient not carried past padding",
-         "tuple(old + padding * d for old, d in zip(dold, dafter, strict=True))", "dold"),
-        ("back through time: what the later positions send is dropped",
-         "dafter = (dbefore[0] + dhidden[:, t], *dbefore[1:])", "dafter = (dhidden[:, t], *dbefore[1:])"),
-        ("the recurrent map's gradient from the states after, not before",
-         "before, dgates = hidden[:, :-1]", "before, dgates = hidden[:, 1:]"),
-        ("dropout on what goes to the next position",
-         "            hidden[:, t + 1] = current[0]\n",
-         ("            drop = context.dropout_at(self.site, self.rate)\n"
-          "            current = (self.ops.dropout.forward(current[0], drop)[0], *current[1:])\n"
-          "            hidden[:, t + 1] = current[0]\n")),
-    ],
-    ("layers/cells.py", "layers/test_layer_gradients"): [
-        ("the forget gate's gradient taken for the other gate's",
-         "dkeep = dmemory * memory", "dkeep = dmemory * candidate"),
-        ("the memory's gradient from its output alone, not from later positions",
-         "dmemory = dmemory + self.ops.tanh.backward(dhidden * read, squashed_cache)",
-         "dmemory = self.ops.tanh.backward(dhidden * read, squashed_cache)"),
-        ("the memory's gradient passes the forget gate as if it were open",
-         "dmemory * keep)", "dmemory)"),
-    ],
-    ("layers/additive_attention.py", "layers/test_layer_gradients"): [
-        ("a memory that is keys and values, its gradient from the keys alone",
-         "return dx, dmemory + dvalue", "return dx, dmemory"),
-    ],
-    ("layers/additive_attention.py", "models/test_decoding_in_steps"): [
-        ("a recurrent decoder that attends to padding",
-         "key_mask=context.memory_mask", "key_mask=None"),
-    ],
-    ("layers/convolution.py", "layers/test_layer_gradients"): [
-        ("the encoder's convolutions see what stands in padding", "            x = x * real\n", ""),
-    ],
-    ("layers/convolution.py", "layers/test_baseline_layers"): [
-        ("a search that forgets the newest position instead of the oldest",
-         "(x[:, x.shape[1] - past.shape[1] :],)", "(x[:, : past.shape[1]],)"),
-    ],
-    ("models/baselines/recurrent.py", "models/test_model_gradients"): [
-        ("nothing goes back through the single context vector",
-         "return dstates, dfinals", "return dstates, [tuple(0 * d for d in final) for final in dfinals]"),
-    ],
-    ("models/baselines/convolutional.py", "models/test_model_gradients"): [
-        ("the encoder's values without the gradient of its input",
-         "self.embedding.backward(dhidden + dembedded, embedding_cache)",
-         "self.embedding.backward(dhidden, embedding_cache)"),
-    ],
-    ("layers/cache.py", "models/test_decoding_in_steps"): [
-        ("beams that keep another beam's state",
-         "self.rows = {name: tuple(take(array, rows) for array in kept) for name, kept in self.rows.items()}", "pass"),
-    ],
-}
-# fmt: on
+BASELINES = r"""
+[ops/tanh.py: ops/test_op_gradients]
+tanh's slope as 1 − y | return dy * (1 - y * y) → return dy * (1 - y)
+[ops/sigmoid.py: ops/test_op_gradients]
+a sigmoid's slope without its second factor | return dy * y * (1 - y) → return dy * y
+[ops/conv1d.py: ops/test_op_gradients]
+a causal convolution that sees the future | "causal": (taps - 1, 0) → "causal": (taps // 2, taps - 1 - taps // 2)
+a convolution's windows overwrite each other's gradient
+    dpadded[:, k : k + length] += dwindows → dpadded[:, k : k + length] = dwindows
+[ops/additive_attention.py: ops/test_op_gradients]
+additive attention without its mask | scores = np.where(key_mask[:, None], scores, scores.dtype.type(-np.inf)) → pass
+additive attention's features not squared in their slope | dsum = 1 - features * features → dsum = 1 - features
+[layers/recurrent.py: layers/test_layer_gradients]
+the state not carried past padding
+    tuple(real * new + padding * old for new, old in zip(after, current, strict=True)) →
+        tuple(real * new for new in after)
+the gradient not carried past padding | tuple(old + padding * d for old, d in zip(dold, dafter, strict=True)) → dold
+back through time: what the later positions send is dropped
+    dafter = (dbefore[0] + dhidden[:, t], *dbefore[1:]) → dafter = (dhidden[:, t], *dbefore[1:])
+the recurrent map's gradient from the states after, not before
+    before, dgates = hidden[:, :-1] → before, dgates = hidden[:, 1:]
+dropout on what goes to the next position
+    \n            hidden[:, t + 1] = current[0] →
+        \n            drop = context.dropout_at(self.site, self.rate)\n            current =
+        (self.ops.dropout.forward(current[0], drop)[0], *current[1:])\n            hidden[:, t + 1] = current[0]
+[layers/cells.py: layers/test_layer_gradients]
+the forget gate's gradient taken for the other gate's | dkeep = dmemory * memory → dkeep = dmemory * candidate
+the memory's gradient from its output alone, not from later positions
+    dmemory = dmemory + self.ops.tanh.backward(dhidden * read, squashed_cache) →
+        dmemory = self.ops.tanh.backward(dhidden * read, squashed_cache)
+the memory's gradient passes the forget gate as if it were open | dmemory * keep) → dmemory)
+[layers/additive_attention.py: layers/test_layer_gradients]
+a memory that is keys and values, its gradient from the keys alone | return dx, dmemory + dvalue → return dx, dmemory
+[layers/additive_attention.py: models/test_decoding_in_steps]
+a recurrent decoder that attends to padding | key_mask=context.memory_mask → key_mask=None
+[layers/convolution.py: layers/test_layer_gradients]
+the encoder's convolutions see what stands in padding | \n            x = x * real →
+[layers/convolution.py: models/test_decoding_in_steps]
+a search that forgets the newest position instead of the oldest
+    (x[:, x.shape[1] - past.shape[1] :],) → (x[:, : past.shape[1]],)
+[models/baselines/recurrent.py: models/test_model_gradients]
+nothing goes back through the single context vector
+    return dstates, dfinals → return dstates, [tuple(0 * d for d in final) for final in dfinals]
+[models/baselines/convolutional.py: models/test_model_gradients]
+the encoder's values without the gradient of its input
+    self.embedding.backward(dhidden + dembedded, embedding_cache) → self.embedding.backward(dhidden, embedding_cache)
+[layers/cache.py: models/test_decoding_in_steps]
+beams that keep another beam's state
+    self.rows = {name: tuple(take(array, rows) for array in kept) for name, kept in self.rows.items()} → pass
+"""
 
 
-def breakages(mistakes: Mistakes, package: str = "minitransformer") -> list[Breakage]:
+def breakages(table: str) -> list[Breakage]:
     """The mistakes one by one."""
-    return [
-        Breakage(name, file, before, after, f"tests/{test}.py", package)
-        for (file, test), found in mistakes.items()
-        for name, before, after in found
-    ]
+    found = []
+    for heading, rows in sections(table).items():
+        file, test = heading.split(": ")
+        for name, edit in rows:
+            before, after = before_and_after(edit)
+            found.append(Breakage(name, file, before, after, f"tests/{test}.py"))
+    return found
 
 
 BREAKAGES, BASELINE_BREAKAGES = breakages(TRANSFORMER), breakages(BASELINES)

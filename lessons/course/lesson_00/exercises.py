@@ -7,7 +7,7 @@ import numpy as np
 from minitransformer import gradcheck, ops
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, distinct, gradients_agree, require, several, without_loops
+from ..judging import agree, distinct, farthest, gradients_agree, require, several, without_loops
 
 
 def _linear_backward(dy, x, weight):
@@ -39,10 +39,11 @@ def linear_backward(attempt: Attempt) -> None:
         "an array is reshaped where it must be transposed: `.T` turns it round, `reshape` only cuts the same sequence "
         "of numbers into other rows",
     )
-    require(
-        np.allclose(attempt(2 * dy, x, weight)[1], 2 * dweight),
-        "twice the dy does not give twice the dweight: every term of a gradient is linear in dy",
-    )
+    twice = several(attempt(2 * dy, x, weight), "dx", "dweight", "dbias")
+    for name, once, two in zip(shapes, (dx, dweight, dbias), twice, strict=True):
+        require(
+            np.allclose(two, 2 * once), f"twice the dy does not give twice the {name}: every term of a gradient has dy"
+        )
     doubled = several(attempt(np.concatenate([dy, dy]), np.concatenate([x, x]), weight), "dx", "dweight", "dbias")
     for name, once, twice in (("dweight", dweight, doubled[1]), ("dbias", dbias, doubled[2])):
         require(
@@ -100,6 +101,15 @@ def numerical_gradient(attempt: Attempt) -> None:
         "2ε: is it divided?": 2e-5,
         "ε²: `/ 2 * eps` multiplies by ε, `/ (2 * eps)` divides by it": 1e-10,
     }
+    require(
+        np.abs(slope).max() < 1e3,
+        f"for Σ weights·x a slope is {farthest(np.asarray(slope), 0.0)[1]}: does the division come before the "
+        "subtraction? The difference needs brackets",
+    )
+    require(
+        not np.allclose(slope, weights * begin),
+        "for Σ weights·x each slope is x times too large: the step is ε itself, and not ε times the element",
+    )
     agree("the gradient of Σ weights·x", slope, weights, tolerance=1e-8, factors=factors)
 
     x = 4 * x

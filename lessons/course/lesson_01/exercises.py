@@ -99,6 +99,13 @@ def softmax_backward(attempt: Attempt) -> None:
         )
         require(False, "raising a score lowers the other probabilities: off the diagonal the Jacobian is not zero")
     total = attempt(np.ones_like(dy), y)
+    halves = {
+        "2y: the second half of the sum is taken off, and here it is added": 2 * y,
+        "y − 1: both halves hold y_j, and here the second half has lost it": y - 1,
+        "y − n·y²: in the second half y_j stands before the sum, and y_i stays in it": y - 4 * y**2,
+    }
+    for what, found in halves.items():
+        require(not np.allclose(total, found), f"with dy = 1 everywhere dx must be 0, and here it is {what}")
     require(
         np.allclose(total, 0),
         f"with dy = 1 everywhere dx must be 0, since Σ y is 1 whatever the scores; here it is up to "

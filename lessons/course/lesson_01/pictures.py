@@ -6,26 +6,30 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from ..style import BLUE, COLOURS, GREY, INK, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY
+
+CHOICES = (BLUE, ORANGE, PURPLE)  # what scores are for: three outcomes
+GOAL = GREEN
 
 
 def draw_overflow(shifts: np.ndarray, naive: np.ndarray, stable: np.ndarray) -> None:
     """Probabilities `(S, n)` of the same n scores, all shifted by each of `shifts` `(S,)`, by two programs."""
     _, panels = plt.subplots(1, 2, sharey=True, figsize=(7.2, 2.9))
     for axes, probabilities, title in zip(
-        panels, (naive, stable), ("exp(x) / Σ exp(x)", "the same, after x − max(x)"), strict=True
+        panels, (naive, stable), ("exp(x) / Σ exp(x)", "a softmax that lasts"), strict=True
     ):
-        axes.plot(shifts, probabilities, lw=1.6)
+        for y, colour in zip(probabilities.T, CHOICES, strict=True):
+            axes.plot(shifts, y, lw=1.6, color=colour)
         broken = ~np.isfinite(probabilities).all(axis=1)
         for side, name in ((shifts < 0, "0 / 0"), (shifts > 0, "∞ / ∞")):
             if (broken & side).any():
                 low, high = shifts[broken & side].min(), shifts[broken & side].max()
-                axes.axvspan(low, high, color=VERMILION, alpha=0.15, lw=0)
-                axes.text((low + high) / 2, 0.5, f"{name}\nNaN", ha="center", va="center", color=VERMILION)
+                axes.axvspan(low, high, color=GREY, alpha=0.2, lw=0)
+                axes.text((low + high) / 2, 0.5, f"{name}\nNaN", ha="center", va="center", color=INK)
         axes.set(title=title, xlabel="added to every score", xlim=(shifts[0], shifts[-1]), ylim=(0, 1))
     panels[0].set_ylabel("probability")
     for number, y in enumerate(stable[0]):
-        panels[1].text(shifts[-1], y + 0.02, f"score {number + 1}", ha="right", color=COLOURS[number])
+        panels[1].text(shifts[-1], y + 0.02, f"score {number + 1}", ha="right", color=CHOICES[number])
     plt.show()
 
 
@@ -39,7 +43,7 @@ def draw_jacobians(titles: Sequence[str], probabilities: np.ndarray, jacobians: 
     images = []
     for k, (title, y, jacobian) in enumerate(zip(titles, probabilities, jacobians, strict=True)):
         above, below = panels[0, k], panels[1, k]
-        above.bar(range(n), y, color=BLUE, width=0.8)
+        above.bar(range(n), y, color=GREY, width=0.8)
         above.set(title=title, ylim=(0, 1), yticks=(0, 1))
         images.append(below.imshow(jacobian, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto"))
         below.set(xticks=range(n), yticks=range(n), xlabel="score j", xticklabels=range(1, n + 1))
@@ -68,27 +72,31 @@ def draw_losses_and_slopes(
     `mark` is a minimum, (gap, loss), to point at.
     """
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.0))
-    for name in losses:
-        left.plot(gap, losses[name], label=name)
-        right.plot(gap, slopes[name], label=name)
+    for name, colour in zip(losses, (INK, SKY), strict=True):
+        left.plot(gap, losses[name], label=name, color=colour)
+        right.plot(gap, slopes[name], label=name, color=colour)
     left.set(title="the loss", xlabel=xlabel, ylabel="L", ylim=(0, None))
     right.set(title="its slope by the right answer's score", xlabel=xlabel, ylabel="∂L / ∂x")
     right.axhline(0, color=GREY, lw=0.8)
     if mark is not None:
         for axes, height in ((left, mark[1]), (right, 0.0)):
-            axes.plot(mark[0], height, "o", color=VERMILION, ms=5, zorder=3)
-            axes.axvline(mark[0], color=VERMILION, lw=0.8, ls=":")
+            axes.plot(mark[0], height, "o", color=GOAL, ms=5, zorder=3)
+            axes.axvline(mark[0], color=GOAL, lw=0.8, ls=":")
     left.legend()
     plt.show()
 
 
-def draw_descent(
-    loss: Callable[[np.ndarray], np.ndarray], best: np.ndarray, paths: Mapping[str, np.ndarray], outcomes: str
-) -> None:
-    """Walks over the scores of three outcomes, on the plane where their sum is 0, over the loss's contours.
+def draw_descent(frequencies: np.ndarray, paths: Mapping[str, np.ndarray], outcomes: str) -> None:
+    """Walks over the scores of three outcomes, on the plane where their sum is 0, over the contours of their loss.
 
-    `loss` takes scores `(..., 3)`; `best` `(3,)` is where it is least; each path is `(steps + 1, 3)`.
+    The loss is the mean cross-entropy of outcomes with these `frequencies` `(3,)`; each path is `(steps + 1, 3)`.
     """
+
+    def loss(x: np.ndarray) -> np.ndarray:
+        """The mean loss at scores `(..., 3)`."""
+        return np.log(np.exp(x).sum(axis=-1)) - x @ frequencies
+
+    best = np.log(frequencies) - np.log(frequencies).mean()
     basis = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])  # orthonormal, so right angles stay right
     middle = basis @ best
     across, up = np.linspace(-1.9, 1.9, 121) + middle[0], np.linspace(-1.6, 1.2, 101) + middle[1]
@@ -98,9 +106,9 @@ def draw_descent(
     for axes, (name, path) in zip(panels, paths.items(), strict=True):
         axes.contour(across, up, height, levels=[0.01, 0.05, 0.15, 0.3, 0.5, 0.8], colors=[GREY], linewidths=0.6)
         points = path @ basis.T
-        axes.plot(*points.T, "o-", color=BLUE, ms=2.5, lw=1)
+        axes.plot(*points.T, "o-", color=INK, ms=2.5, lw=0.8)
         axes.plot(*points[0], "s", color=INK, ms=5)
-        axes.plot(*middle, "*", color=VERMILION, ms=9, zorder=3)
+        axes.plot(*middle, "*", color=GOAL, ms=10, zorder=3)
         axes.set(title=name, xlabel=rf"$({first} - {second})\,/\,\sqrt{{2}}$", xlim=across[[0, -1]], ylim=up[[0, -1]])
         axes.set_aspect("equal")
     panels[0].set_ylabel(rf"$({first} + {second} - 2{third})\,/\,\sqrt{{6}}$")
@@ -118,7 +126,7 @@ def draw_regions(
 
     `probabilities` takes places `(..., 2)` and gives `(..., n)`; `floor` is the loss of the truth.
     """
-    colours = np.array([to_rgb(colour) for colour in COLOURS])[: labels.max() + 1]
+    colours = np.array([to_rgb(colour) for colour in CHOICES])
     low, high = points.min(axis=0) - 0.3, points.max(axis=0) + 0.3
     grid = np.stack(np.meshgrid(np.linspace(low[0], high[0], 160), np.linspace(low[1], high[1], 160)), axis=-1)
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.2), width_ratios=(1, 1.1))
@@ -126,8 +134,8 @@ def draw_regions(
     for label, colour in enumerate(colours):
         left.plot(*points[labels == label][:120].T, "o", ms=3.5, color=colour, mec="white", mew=0.4)
     left.set(title="what it learned", xlabel="first feature", ylabel="second feature", aspect="auto")
-    right.plot(losses, color=BLUE, lw=0.8, label="of each step's batch")
-    right.axhline(floor, color=VERMILION, lw=1.2, label="of the truth, on all points")
+    right.plot(losses, color=INK, lw=0.7, label="of each step's batch")
+    right.axhline(floor, color=GOAL, lw=1.6, label="of the truth, on all points")
     right.axhline(np.log(len(colours)), color=GREY, lw=0.8, ls=":", label="log 3: knows nothing")
     right.set(title="the loss falls", xlabel="step", ylabel="cross-entropy (nats)", ylim=(0, 1.6))
     right.legend(loc="upper right")

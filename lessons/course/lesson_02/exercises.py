@@ -1,4 +1,4 @@
-"""Lesson 02: a merge, an encoding that loses nothing, the gradient of a look-up."""
+"""Lesson 02: the gradient of a look-up; a merge, an encoding that loses nothing."""
 
 from itertools import pairwise
 
@@ -26,6 +26,50 @@ def _encode(word, characters, merges):
 
 def _embedding_backward(dy, ids, num_rows):
     return ops.embedding_backward(dy, (ids, np.empty((num_rows, dy.shape[-1])), 1.0))
+
+
+@exercise(answer=_embedding_backward)
+def embedding_backward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    ids = np.array([[2, 0, 2], [2, 4, 1]])
+    dy = rng.standard_normal((2, 3, 3))
+    dtable = attempt(dy, ids, 6)
+    require(isinstance(dtable, np.ndarray), f"it must return one array, not {kind(dtable)}")
+    require(
+        dtable.shape == (6, 3),
+        f"dtable has shape {dtable.shape}, and the table (6, 3): a row for each id, looked up or not",
+    )
+    require(
+        not dtable[[3, 5]].any(), "a row that was never looked up moves nothing: its gradient is 0, and here it is not"
+    )
+    require(dtable[0].any(), "id 0 is an id as any other, and its row is 0 although it was looked up")
+    agree("the row of an id that occurs once", dtable[[0, 1, 4]], dy[[0, 1, 1], [1, 2, 1]])
+    total = dy[0, 0] + dy[0, 2] + dy[1, 0]
+    require(
+        not np.allclose(dtable[2], dy[1, 0]) and not np.allclose(dtable[2], dy[0, 0]),
+        "id 2 occurs three times and only one of its gradients is there: they must add, and `dtable[ids] += dy` writes "
+        "each row once (`np.add.at` writes for each id)",
+    )
+    agree("the row of id 2, which occurs three times,", dtable[2], total, factors={"1/3: add, do not average": 1 / 3})
+    flat = attempt(dy.reshape(6, 3), ids.reshape(6), 6)
+    agree("dtable for ids of one axis", flat, dtable)
+    gradients_agree(
+        lambda ids, table: (table[ids], (ids, len(table))),
+        lambda dy, cache: attempt(dy, *cache),
+        {"ids": ids, "table": rng.standard_normal((6, 3))},
+    )
+    few, many = np.arange(6), np.arange(206)
+    without_loops(
+        lambda: attempt(np.ones((6, 3)), few, 206),
+        lambda: attempt(np.ones((206, 3)), many, 206),
+        "it is right, and loops over the ids in Python, which is too slow for what follows: `np.add.at` adds them all",
+    )
+    without_loops(
+        lambda: attempt(np.ones((6, 3)), few, 6),
+        lambda: attempt(np.ones((6, 3)), few, 206),
+        "it is right, and loops over the rows of the table in Python, which has thousands: `np.add.at` adds all ids to "
+        "their rows",
+    )
 
 
 @exercise(answer=bpe.merge_pair)
@@ -158,47 +202,3 @@ def encode(attempt: Attempt) -> None:
             f"{word!r} gives {found} and must give {right}: bytes are merged as characters are, so they "
             "become ids first",
         )
-
-
-@exercise(answer=_embedding_backward)
-def embedding_backward(attempt: Attempt) -> None:
-    rng = np.random.default_rng(0)
-    ids = np.array([[2, 0, 2], [2, 4, 1]])
-    dy = rng.standard_normal((2, 3, 3))
-    dtable = attempt(dy, ids, 6)
-    require(isinstance(dtable, np.ndarray), f"it must return one array, not {kind(dtable)}")
-    require(
-        dtable.shape == (6, 3),
-        f"dtable has shape {dtable.shape}, and the table (6, 3): a row for each id, looked up or not",
-    )
-    require(
-        not dtable[[3, 5]].any(), "a row that was never looked up moves nothing: its gradient is 0, and here it is not"
-    )
-    require(dtable[0].any(), "id 0 is an id as any other, and its row is 0 although it was looked up")
-    agree("the row of an id that occurs once", dtable[[0, 1, 4]], dy[[0, 1, 1], [1, 2, 1]])
-    total = dy[0, 0] + dy[0, 2] + dy[1, 0]
-    require(
-        not np.allclose(dtable[2], dy[1, 0]) and not np.allclose(dtable[2], dy[0, 0]),
-        "id 2 occurs three times and only one of its gradients is there: they must add, and `dtable[ids] += dy` writes "
-        "each row once (`np.add.at` writes for each id)",
-    )
-    agree("the row of id 2, which occurs three times,", dtable[2], total, factors={"1/3: add, do not average": 1 / 3})
-    flat = attempt(dy.reshape(6, 3), ids.reshape(6), 6)
-    agree("dtable for ids of one axis", flat, dtable)
-    gradients_agree(
-        lambda ids, table: (table[ids], (ids, len(table))),
-        lambda dy, cache: attempt(dy, *cache),
-        {"ids": ids, "table": rng.standard_normal((6, 3))},
-    )
-    few, many = np.arange(6), np.arange(206)
-    without_loops(
-        lambda: attempt(np.ones((6, 3)), few, 206),
-        lambda: attempt(np.ones((206, 3)), many, 206),
-        "it is right, and loops over the ids in Python, which is too slow for what follows: `np.add.at` adds them all",
-    )
-    without_loops(
-        lambda: attempt(np.ones((6, 3)), few, 6),
-        lambda: attempt(np.ones((6, 3)), few, 206),
-        "it is right, and loops over the rows of the table in Python, which has thousands: `np.add.at` adds all ids to "
-        "their rows",
-    )

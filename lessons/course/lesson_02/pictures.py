@@ -1,12 +1,73 @@
-"""Pictures of lesson 02: merge trees, vocabulary against length, word2vec's two modes, words in embedding space."""
+"""Pictures of lesson 02: a look-up and its gradient, merge trees, vocabulary against length, words in a plane."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.patches import Rectangle
 
-from ..style import BLUE, COLOURS, GREY, INK, PALE, VERMILION
+from minitransformer.data.tokenizer import BPETokenizer
+
+from ..style import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PALE, PURPLE
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of tokens, each column as wide as its longest token."""
+    widths = [max(map(len, column)) + 1 for column in zip(*rows, strict=True)]
+    lines = ("".join(f"{token:<{width}}" for token, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def draw_lookup(
+    tokenizer: BPETokenizer,
+    table: np.ndarray,
+    ids: np.ndarray,
+    dy: np.ndarray,
+    dtable: np.ndarray,
+    others: Sequence[int],
+) -> None:
+    """A look-up of `ids` `(T,)` in `table` `(V, C)`, and its gradient: rows, places, and lines between them.
+
+    Of the table, the rows of these ids are drawn, and `others`, which nobody looks up.
+    """
+    rows, tokens = [*dict.fromkeys(ids.tolist()), *others], tokenizer.tokens(ids)
+    places = [1.0 * place for place in range(len(tokens))]
+    heights = np.linspace(0, len(tokens) - 1, len(rows)).tolist()
+    limit, width = 2.5, 1.8
+    _, panels = plt.subplots(1, 2, figsize=(7.4, 3.4))
+    sides = (
+        ("forward: rows are read", table[rows], table[ids], "E", "y"),
+        ("backward: gradients are added", dtable[rows], dy, "dE", "dy"),
+    )
+    for axes, (title, left, right, left_name, right_name) in zip(panels, sides, strict=True):
+        for vectors, at, start in ((left, heights, 0.0), (right, places, 5.0)):
+            for vector, height in zip(vectors, at, strict=True):
+                box = (start, start + width, height - 0.33, height + 0.33)
+                axes.imshow(vector[None], cmap="RdBu_r", vmin=-limit, vmax=limit, extent=box, aspect="auto", zorder=2)
+                axes.add_patch(Rectangle((start, height - 0.33), width, 0.66, fill=False, ec=GREY, lw=0.5, zorder=3))
+        for height, row, label in zip(heights, rows, tokenizer.tokens(rows), strict=True):
+            axes.text(-0.15, height, f"{label}  {row}", ha="right", va="center", fontsize=8, color=INK)
+            looked_up = [place for place, i in zip(places, ids, strict=True) if i == row]
+            for place in looked_up:
+                ends = ((width, height), (5.0, place))
+                start, end = ends if left_name == "E" else ends[::-1]
+                style = {
+                    "arrowstyle": "-|>",
+                    "color": INK,
+                    "lw": 1.8 if len(looked_up) > 1 else 0.6,
+                    "shrinkA": 1,
+                    "shrinkB": 1,
+                }
+                axes.annotate("", end, start, arrowprops=style)
+        for place, token in zip(places, tokens, strict=True):
+            axes.text(5.15 + width, place, token, ha="left", va="center", fontsize=8, color=INK)
+        for place, name in ((width / 2, left_name), (5 + width / 2, right_name)):
+            axes.text(place, -0.75, name, ha="center", va="center", color=INK)
+        axes.set(xlim=(-1.9, 8.2), ylim=(len(tokens) - 0.5, -1.1))
+        axes.set_title(title)
+        axes.axis("off")
+    plt.show()
 
 
 def draw_merge_trees(words: Sequence[str], merges: Sequence[tuple[str, str]], cuts: Sequence[int]) -> None:
@@ -22,13 +83,13 @@ def draw_merge_trees(words: Sequence[str], merges: Sequence[tuple[str, str]], cu
         for joint in tree:
             height = row_of[joint.number]
             (left, low), (right, lower) = ((place, row_of.get(number, 0)) for place, number in joint.parts)
-            axes.plot([left, left, right, right], [low, height, height, lower], color=BLUE, lw=1, zorder=1)
+            axes.plot([left, left, right, right], [low, height, height, lower], color=GREY, lw=1, zorder=1)
             axes.text(
                 joint.place, height, joint.text.replace(" ", "▁"), ha="center", va="center", fontsize=7, zorder=2,
                 bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"},
             )  # fmt: skip
         for cut in cuts:
-            axes.axhline(sum(number <= cut for number in numbers) + 0.5, color=VERMILION, lw=0.8, ls=":", zorder=0)
+            axes.axhline(sum(number <= cut for number in numbers) + 0.5, color=GREEN, lw=1.2, ls=":", zorder=0)
         axes.set(ylim=(-1, len(numbers) + 0.8), xlim=(-0.7, len(word) - 0.3), xticks=[])
         axes.spines["bottom"].set_visible(False)
     panels[0, 0].set_yticks(list(row_of.values()), [f"{number:,}" for number in numbers], fontsize=7)
@@ -37,7 +98,7 @@ def draw_merge_trees(words: Sequence[str], merges: Sequence[tuple[str, str]], cu
         height = sum(number <= cut for number in numbers) + 0.5
         panels[0, -1].text(
             1.0, height, f"{cut} merges", transform=panels[0, -1].get_yaxis_transform(), ha="right", va="bottom",
-            color=VERMILION, fontsize=7,
+            color=GREEN, fontsize=7,
         )  # fmt: skip
     plt.show()
 
@@ -75,7 +136,7 @@ def draw_vocabulary(
 ) -> None:  # fmt: skip
     """Tokens a sentence against the vocabulary's size, for each language; and the share of the tokens that are rare."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.1))
-    for (language, length), colour in zip(lengths.items(), COLOURS, strict=False):
+    for (language, length), colour in zip(lengths.items(), (BLUE, ORANGE), strict=True):
         left.plot(sizes, length, "o-", ms=3, color=colour, label=language)
         left.plot(num_words, word_lengths[language], "*", ms=10, color=colour)
     left.set(xscale="log", xlabel="tokens in the vocabulary", ylabel="tokens in a sentence (mean)", ylim=(0, 85))
@@ -84,30 +145,9 @@ def draw_vocabulary(
     left.annotate("whole words", whole, (0, -16), textcoords="offset points", ha="center")
     left.annotate("characters", (sizes[0], max(v[0] for v in lengths.values())), (7, 2), textcoords="offset points")
     left.legend()
-    right.plot(sizes, 100 * rare, "o-", ms=3, color=BLUE)
+    right.plot(sizes, 100 * rare, "o-", ms=3, color=PURPLE)
     right.set(xscale="log", xlabel="tokens in the vocabulary", ylabel="seen less than ten times (%)", ylim=(0, None))
     right.set_title("… and more tokens hardly seen")
-    plt.show()
-
-
-def draw_two_modes(words: Sequence[str], centre: int, reach: int) -> None:
-    """word2vec's two tasks on one window of a sentence: arrows lead from what is given to what is predicted."""
-    _, panels = plt.subplots(1, 2, figsize=(7.2, 1.9))
-    names = ("CBOW: the neighbours predict the word", "skip-gram: the word predicts each neighbour")
-    for axes, name in zip(panels, names, strict=True):
-        inward = name.startswith("CBOW")
-        for place, word in enumerate(words):
-            near = 0 < abs(place - centre) <= reach
-            height = 1 if place == centre else 0
-            given = (near and inward) or (place == centre and not inward)
-            colour = BLUE if given else VERMILION if near or place == centre else GREY
-            axes.text(place, height, word, ha="center", va="center", color=colour, fontsize=9)
-            if near:
-                ends = [(place, 0.16), (centre + 0.12 * (place - centre), 0.84)]
-                start, end = ends if inward else ends[::-1]
-                axes.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": INK, "lw": 0.9})
-        axes.set(title=name, xlim=(-0.6, len(words) - 0.4), ylim=(-0.25, 1.25))
-        axes.axis("off")
     plt.show()
 
 

@@ -1,11 +1,12 @@
-"""Lesson 03: recurrent networks back through time, and additive attention's scores."""
+"""Lesson 03: additive attention's scores, and recurrent networks back through time."""
 
 import numpy as np
 
 from minitransformer import ops
 
 from ..exercise import Attempt, exercise
-from ..judging import gradients_agree, require, several
+from ..judging import agree, gradients_agree, require, several
+from . import solutions
 
 
 def _rnn_backward(dhidden, hidden, recurrent):
@@ -33,6 +34,72 @@ def _states(projected, first, recurrent):
     for t in range(projected.shape[1]):
         hidden[:, t + 1] = np.tanh(projected[:, t] + hidden[:, t] @ recurrent)
     return hidden
+
+
+@exercise(answer=solutions.additive_scores)
+def additive_scores(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    query, key = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 5, 4))
+    score_weight = rng.standard_normal(4)
+    scores, features = several(attempt(query, key, score_weight), "scores", "features")
+    require(
+        not (scores.shape == (2, 3, 5, 4) and features.shape == (2, 3, 5)),
+        "they are returned in the other order: the scores first, then the features",
+    )
+    require(
+        features.shape != (2, 5, 3, 4),
+        "features has shape (2, 5, 3, 4), a row for each key: the queries' axis comes first, (B, Tq, Tk, C)",
+    )
+    require(
+        scores.shape != (2, 3, 5, 4),
+        "the scores still have an axis of the C numbers: a score is one number, the sum over c of score_weight[c] "
+        "times the feature c",
+    )
+    for name, array, shape in (("features", features, (2, 3, 5, 4)), ("scores", scores, (2, 3, 5))):
+        require(
+            array.shape == shape,
+            f"for 2 sentences of 3 queries and 5 keys, 4 wide, {name} has shape {array.shape} and must have {shape}: "
+            "every query of a sentence meets every key of it",
+        )
+    require(
+        np.abs(features).max() < 1,
+        "a feature lies outside of (−1, 1), where every tanh lies: is the tanh taken at all?",
+    )
+    moved = np.abs(several(attempt(query, key + 1, score_weight), "scores", "features")[1] - features).max()
+    require(moved > 1e-9, "another key makes no other feature: is it query + key inside the tanh?")
+    same = several(attempt(key[:, :3], key[:, :3], score_weight), "scores", "features")[1]
+    require(
+        not np.allclose(same[:, range(3), range(3)], 0),
+        "where the query equals the key the features are 0, as if the one were subtracted from the other: it is their "
+        "sum that goes into the tanh",
+    )
+    opposite = several(attempt(-key[:, :3], key[:, :3], score_weight), "scores", "features")[1]
+    require(
+        np.allclose(opposite[:, range(3), range(3)], 0),
+        "where the query is minus the key, their sum is 0 and so is its tanh, but the features are not 0: is it the "
+        "sum that goes into the tanh, and not a product?",
+    )
+    far = several(attempt(query + 2, key + 3, score_weight), "scores", "features")[1]
+    require(
+        np.allclose(far, np.tanh(query[:, :, None] + key[:, None] + 5)),
+        "the features are not tanh(query + key): the sum comes first, then one tanh of it",
+    )
+    doubled = several(attempt(query, key, 2 * score_weight), "scores", "features")[0]
+    require(np.allclose(doubled, 2 * scores), "twice the score_weight must give twice the scores, and does not")
+    factors = {"1/C: the score is a sum over the C numbers, not their mean": 1 / 4}
+    agree("scores", scores, features @ score_weight, factors=factors)
+    agree("features", features, solutions.additive_scores(query, key, score_weight)[1])
+    for B, Tq, Tk, C in ((3, 4, 4, 6), (1, 1, 7, 2)):
+        query, key = rng.standard_normal((B, Tq, C)), rng.standard_normal((B, Tk, C))
+        weight = rng.standard_normal(C)
+        found = several(attempt(query, key, weight), "scores", "features")
+        right = solutions.additive_scores(query, key, weight)
+        require(
+            all(a.shape == e.shape and np.allclose(a, e) for a, e in zip(found, right, strict=True)),
+            f"with B, Tq, Tk, C = 2, 3, 5, 4 it is right, with {B}, {Tq}, {Tk}, {C} it is wrong: is a number written "
+            "where a length belongs, or an axis of length 1 lost?",
+        )
+    _keeps_float32(attempt(*(array.astype(np.float32) for array in (query, key, weight))))
 
 
 @exercise(answer=_rnn_backward)

@@ -3,6 +3,11 @@
 import numpy as np
 
 
+def additive_scores(query, key, score_weight):
+    features = np.tanh(query[:, :, None] + key[:, None])  # (B, Tq, Tk, C)
+    return features @ score_weight, features
+
+
 def rnn_backward(dhidden, hidden, recurrent):
     B, T, C = dhidden.shape
     dprojected = np.empty_like(dhidden)

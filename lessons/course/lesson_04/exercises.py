@@ -17,6 +17,11 @@ def _weights(query: Any, key: Any, mask: Any = True) -> Any:
     return ops.softmax_forward(np.where(mask, scores, -np.inf))[0]
 
 
+def _attention(query: Any, key: Any, value: Any) -> Any:
+    weights = _weights(query, key)
+    return weights @ value, weights
+
+
 def _attention_backward(dout, query, key, value, weights):
     scale = 1 / math.sqrt(query.shape[-1])
     dweights = dout @ value.swapaxes(-1, -2)
@@ -26,6 +31,79 @@ def _attention_backward(dout, query, key, value, weights):
 
 def _masked_softmax(scores: Any, mask: Any) -> Any:
     return ops.softmax_forward(np.where(mask, scores, -np.inf))[0]
+
+
+@exercise(answer=_attention)
+def attention(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    query, key, value = (rng.standard_normal(shape) for shape in ((5, 8), (4, 8), (4, 3)))
+    out, weights = several(attempt(query, key, value), "out", "weights")
+    require(
+        not (out.shape == (5, 4) and weights.shape == (5, 3)),
+        "the two are returned in the other order: out first, then the weights",
+    )
+    for name, found, shape in (("the weights have", weights, (5, 4)), ("out has", out, (5, 3))):
+        require(
+            found.shape == shape,
+            f"with 5 queries and 4 keys, 8 wide, and values 3 wide {name} shape {found.shape} and must have {shape}",
+        )
+    keeps_float64("out", out)
+    keeps_float64("the weights", weights)
+    scores = query @ key.T / math.sqrt(8)
+    require(
+        not np.allclose(weights, scores),
+        "what is returned as weights are the scores: the softmax makes weights of them",
+    )
+    require(
+        not np.allclose(weights.sum(axis=0), 1),
+        "the weights sum to 1 over the queries, in each column: each query divides itself among the keys, so the "
+        "softmax goes over the last axis",
+    )
+    sums = weights.sum(axis=-1)
+    require(
+        np.allclose(sums, 1),
+        f"the weights of a query sum to {farthest(sums, 1)[1]} and not to 1: nothing may touch them after the softmax, "
+        "which goes over the keys, the last axis",
+    )
+    require((weights >= 0).all(), "a weight is negative: are these the weights that the softmax gave?")
+    names = {
+        "not divided at all": 1,
+        "divided by D: the root is missing": 8,
+        "multiplied by √D: the scores are too large, not too small": 1 / math.sqrt(8),
+        "divided by the root of the number of keys: what they sum over is D": 2,
+        "divided by the root of the number of queries: what they sum over is D": math.sqrt(5),
+        "divided by the root of the values' width: what they sum over is D, the width of the queries": math.sqrt(3),
+    }
+    for name, divisor in names.items():
+        other = ops.softmax_forward(query @ key.T / divisor)[0]
+        require(not np.allclose(weights, other), f"the weights are those of scores that are {name}")
+    agree("weights", weights, _weights(query, key))
+    require(
+        np.allclose(out, weights @ value),
+        "out is not weights @ value: row i of out is the mean of the rows of value with the weights of query i",
+    )
+    large = several(attempt(1e4 * query, key, value), "out", "weights")
+    require(
+        all(np.isfinite(part).all() for part in large),
+        "where the scores are in the thousands there is NaN: the softmax subtracts each row's own largest score before "
+        "the exponential (lesson 01)",
+    )
+    agree("where the scores are in the thousands, weights", large[1], _weights(1e4 * query, key))
+    for leading, Tq, Tk, D, Dv in (((), 3, 6, 11, 2), ((2,), 4, 4, 4, 4), ((2, 3), 1, 5, 2, 3)):
+        shapes = ((*leading, Tq, D), (*leading, Tk, D), (*leading, Tk, Dv))
+        query, key, value = (rng.standard_normal(shape) for shape in shapes)
+        found = several(attempt(query, key, value), "out", "weights")
+        for name, mine, right in zip(("out", "the weights"), found, _attention(query, key, value), strict=True):
+            likely = (
+                "is something transposed or summed over another axis than the last two (.T reverses all axes)"
+                if leading
+                else "is a number written where a length belongs"
+            )
+            require(
+                mine.shape == right.shape and np.allclose(mine, right),
+                f"with queries of shape (5, 8) it is right, with {query.shape} and keys {key.shape} {name} is wrong: "
+                f"{likely}?",
+            )
 
 
 @exercise(answer=_attention_backward)

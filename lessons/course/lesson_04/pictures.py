@@ -1,4 +1,7 @@
-"""Lesson 04's drawings: attention as matrices, the scale, the pull on the scores, masks."""
+"""Lesson 04's drawings: attention as matrices, the scale, the pull on the scores, masks.
+
+Green and purple are signs, orange is the query that is followed, vermilion the way that goes wrong.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -34,7 +37,7 @@ def equation(query: Floats, key: Floats, value: Floats, weights: Floats, out: Fl
         axes.imshow(
             matrix,
             extent=(left, left + width, bottom, bottom + height),
-            cmap="RdBu_r" if signed else "Blues",
+            cmap="PRGn" if signed else "Blues",
             vmin=-reach if signed else 0,
             vmax=reach,
         )
@@ -47,7 +50,7 @@ def equation(query: Floats, key: Floats, value: Floats, weights: Floats, out: Fl
         axes.text(left + width + gaps[operator] / 2, 0, operator, ha="center", va="center", color=INK)
         left += width + gaps[operator]
     axes.set(xlim=(-0.2, left + 0.2), ylim=(-6.2, 5.0), aspect="equal")
-    axes.set_title("Equation 1, every number a square (red positive, blue negative; weights from white, 0, to blue, 1)")
+    axes.set_title("Equation 1, every number a square (green positive, purple negative; weights white, 0, to blue, 1)")
     axes.axis("off")
 
 
@@ -83,7 +86,7 @@ def pulls(values: Floats, weights: Floats, out: Floats, dout: Floats, dscores: F
     axes.fill(*hull.T, color=PALE, alpha=0.6, lw=0, zorder=0)
     reach = np.abs(dscores).max()
     dots = axes.scatter(
-        *values.T, s=60 + 900 * weights, c=-dscores, cmap="RdBu", vmin=-reach, vmax=reach, edgecolor=GREY, zorder=2
+        *values.T, s=60 + 900 * weights, c=-dscores, cmap="PRGn", vmin=-reach, vmax=reach, edgecolor=GREY, zorder=2
     )
     for j, (point, weight) in enumerate(zip(values, weights, strict=True)):
         radius = np.sqrt(60 + 900 * weight) / 2
@@ -98,7 +101,19 @@ def pulls(values: Floats, weights: Floats, out: Floats, dout: Floats, dscores: F
     axes.set(aspect="equal", xlabel="first component of a value", ylabel="second component")
     axes.set_title("Where the answer should go (arrow), and what that does to each key's score")
     axes.margins(0.12)
-    figure.colorbar(dots, label="−dscore: raised (blue), lowered (red)", shrink=0.9)
+    figure.colorbar(dots, label="−dscore: raised (green), lowered (purple)", shrink=0.9)
+
+
+def rates(rates: Floats, scaled: list[float], unscaled: list[float], chance: float) -> None:
+    """The share of queries that found their key against the learning rate, with the scale and without."""
+    _, axes = plt.subplots(figsize=(7.2, 2.8))
+    axes.semilogx(rates, scaled, "o-", color=BLUE, label="divided by √D")
+    axes.semilogx(rates, unscaled, "o-", color=VERMILION, label="as they are")
+    axes.axhline(chance, color=GREY, lw=0.8, ls=":")
+    axes.text(rates[-1], chance + 0.02, "chance", color=GREY, ha="right")
+    axes.set(xlabel="learning rate", ylabel="share of queries that found their key", ylim=(0, 1.05))
+    axes.set_title("The same task, the same start, 50 steps of gradient descent (D = 256)")
+    axes.legend(loc="upper left")
 
 
 def masks(weights: dict[str, Floats], moved: dict[str, NDArray[np.bool_]], mask: NDArray[np.bool_]) -> None:
@@ -112,7 +127,7 @@ def masks(weights: dict[str, Floats], moved: dict[str, NDArray[np.bool_]], mask:
         for i, total in enumerate(weights[name].sum(axis=1)):
             top.text(length - 0.3, i, f"{total:.2f}", va="center", fontsize=7, color=GREY)
         # 0: stays, 1: moves and may, 2: moves and may not
-        bottom.imshow(moved[name] * (1 + ~mask), vmin=0, vmax=2, cmap=ListedColormap(["white", BLUE, VERMILION]))
+        bottom.imshow(moved[name] * (1 + ~mask), vmin=0, vmax=2, cmap=ListedColormap(["white", PALE, VERMILION]))
         leaks = int((moved[name] & ~mask).sum())
         bottom.set_xlabel(f"key j: {leaks} leaks" if leaks else "key j: no leak")
         for each in (top, bottom):
@@ -122,7 +137,9 @@ def masks(weights: dict[str, Floats], moved: dict[str, NDArray[np.bool_]], mask:
             each.tick_params(length=0)
     axes[0, 0].set_ylabel("weights\n\nquery i")
     axes[1, 0].set_ylabel("output i moves\nwith key j\n\nquery i")
-    figure.suptitle("Weights, with each row's sum; and whether key j moves output i (vermilion: it must not)", size=10)
+    figure.suptitle(
+        "Weights, with each row's sum; and whether key j moves output i (grey: it may; red: a leak)", size=10
+    )
 
 
 def _triangle(axes: Axes, length: int) -> None:

@@ -4,6 +4,14 @@ import math
 
 import numpy as np
 
+from minitransformer.ops import softmax_forward
+
+
+def attention(query, key, value):
+    scores = query @ key.swapaxes(-1, -2) / math.sqrt(query.shape[-1])  # (..., Tq, Tk)
+    weights, _ = softmax_forward(scores)  # each row sums to 1
+    return weights @ value, weights
+
 
 def attention_backward(dout, query, key, value, weights):
     dvalue = weights.swapaxes(-1, -2) @ dout  # out = weights @ value

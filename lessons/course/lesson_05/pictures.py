@@ -1,4 +1,7 @@
-"""Lesson 05's drawings: heads as block structure, right and wrong splits, what one head cannot do."""
+"""Lesson 05's drawings: heads as block structure, right and wrong splits, what one head cannot do.
+
+A colour is a head. What is not of one head is drawn in other colours than those of `HEADS`, or in grey.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -6,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.patches import Rectangle
 
-from ..style import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION
 
 HEADS = (BLUE, VERMILION, GREEN, ORANGE)
 
@@ -81,15 +84,15 @@ def splits(before: tuple[np.ndarray, np.ndarray], after: dict[str, tuple[np.ndar
         axes.set(xlim=(-0.2, left), ylim=(time + 0.2, -1.2), aspect="equal")
         axes.axis("off")
     rows[0].set_title("Right: every head gets its columns, at every position")
-    rows[-1].set_title("Wrong: the shape fits, but heads get each other's columns, of a part of the positions")
+    rows[-1].set_title("Wrong: the shape fits, but a head gets columns of all heads, and only some of the positions")
 
 
 def wishes(errors: dict[str, list[float]], maps: dict[str, np.ndarray], places: np.ndarray) -> None:
-    """The errors of training; and attention maps (T, T), with rings at the places (T, 2) that each word wants."""
+    """The errors of training; and attention maps (T, T), with marks at the places (T, 2) that each word wants."""
     figure = plt.figure(figsize=(7.2, 5.0))
     grid = figure.add_gridspec(2, len(maps), height_ratios=(1, 1.05))
     curve = figure.add_subplot(grid[0, :])
-    for (name, values), colour in zip(errors.items(), COLOURS, strict=False):
+    for (name, values), colour in zip(errors.items(), (GREY, PURPLE, SKY), strict=True):
         curve.plot(values, color=colour, lw=1.2, label=name)
     curve.axhline(0.5, color=GREY, lw=0.8, ls=":")
     curve.text(max(map(len, errors.values())), 0.4, "the floor of one head: ½", color=GREY, ha="right")
@@ -98,11 +101,11 @@ def wishes(errors: dict[str, list[float]], maps: dict[str, np.ndarray], places: 
     curve.legend(loc="upper right", ncols=len(errors))
     for column, (name, weights) in enumerate(maps.items()):
         axes = figure.add_subplot(grid[1, column])
-        axes.imshow(weights, vmin=0, vmax=1)
-        for wish, colour in ((0, ORANGE), (1, VERMILION)):
-            label = ("first wish", "second wish")[wish]
+        shade = LinearSegmentedColormap.from_list("head", ["white", HEADS[column - 1] if column else GREY])
+        axes.imshow(weights, vmin=0, vmax=1, cmap=shade)
+        for wish, (label, marker) in enumerate((("first wish", "o"), ("second wish", "s"))):
             spots = places[:, wish], np.arange(len(places))
-            axes.scatter(*spots, s=130, facecolors="none", edgecolors=colour, lw=1.8, label=label)
+            axes.scatter(*spots, s=130, marker=marker, facecolors="none", edgecolors=INK, lw=1.4, label=label)
         axes.set(title=name, xlabel="key: place in the sentence")
         axes.set_xticks(range(len(places)))
         axes.set_yticks(range(len(places)))

@@ -1,19 +1,22 @@
-"""Lesson 06's drawings: tables of positions, their dot products, dials, heads that look at an offset."""
+"""Lesson 06's drawings: tables of positions, their dot products, dials, heads that look at an offset.
+
+Green and purple are signs; blue and orange two positions to start from.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Arc, Circle
 
-from ..style import BLUE, GREY, INK, ORANGE, PALE, VERMILION
+from ..style import BLUE, GREY, INK, ORANGE, PALE
 
 
 def tables(bits: np.ndarray, table: np.ndarray) -> None:
     """Positions in binary (T, bits), the last bit first, beside the sinusoids (T, C)."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.4), width_ratios=(1, 3.2))
-    left.imshow(bits, aspect="auto", cmap="RdBu_r", vmin=-1.5, vmax=1.5)
+    left.imshow(bits, aspect="auto", cmap="PRGn", vmin=-1.5, vmax=1.5)
     left.set(xlabel="bit, the last one first", ylabel="position", title="Binary")
     left.set_xticks(range(bits.shape[1]))
-    drawn = right.imshow(table[:, 0::2], aspect="auto", cmap="RdBu_r", vmin=-1.5, vmax=1.5)
+    drawn = right.imshow(table[:, 0::2], aspect="auto", cmap="PRGn", vmin=-1.5, vmax=1.5)
     right.set(xlabel="pair (of each, the sine)", title="Sinusoids")
     figure.colorbar(drawn, ax=right, label="value", ticks=[-1, 0, 1])
 
@@ -41,7 +44,7 @@ def dials(table: np.ndarray, starts: tuple[int, int], offset: int) -> None:
     for axes, pair in zip(row, chosen, strict=True):
         axes.add_patch(Circle((0, 0), 1, fill=False, ec=GREY, lw=0.8))
         turned = 0.0
-        for start, colour, radius in zip(starts, (BLUE, VERMILION), (0.5, 0.7), strict=True):
+        for start, colour, radius in zip(starts, (BLUE, ORANGE), (0.5, 0.7), strict=True):
             for position, style, width in ((start, ":", 1.6), (start + offset, "-", 2.4)):
                 sine, cosine = table[position, 2 * pair : 2 * pair + 2]
                 # As on a clock: 0 at the top, clockwise. So x is the sine and y the cosine.
@@ -54,10 +57,10 @@ def dials(table: np.ndarray, starts: tuple[int, int], offset: int) -> None:
             turned = (first - second) % 360
             axes.add_patch(Arc((0, 0), 2 * radius, 2 * radius, theta1=second, theta2=first, color=colour, lw=1.2))
         axes.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal", title=f"pair {pair}")
-        axes.text(0, -1.5, f"turned by {turned:.0f}°, twice", ha="center", va="top", color=INK)
+        axes.text(0, -1.5, f"both turned by {turned:.0f}°", ha="center", va="top", color=INK)
         axes.axis("off")
     a, b = starts
-    title = f"From position {a} to {a + offset} (blue) and from {b} to {b + offset} (red): the same turn"
+    title = f"From position {a} to {a + offset} (blue) and from {b} to {b + offset} (orange): the same turn"
     figure.suptitle(title, size=10)
 
 

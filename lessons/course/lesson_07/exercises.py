@@ -1,12 +1,153 @@
-"""Lesson 07: layer normalisation, dropout, and both around a sub-layer."""
+"""Lesson 07: the feed-forward network, layer normalisation, dropout, and all of it around a sub-layer."""
 
 import numpy as np
 
 from minitransformer import ops
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, array, arrays, gradients_agree, require, several, where
+from ..judging import agree, array, arrays, gradients_agree, kind, require, several, where
 from . import solutions
+
+
+@exercise(answer=solutions.feed_forward_forward)
+def feed_forward_forward(attempt: Attempt) -> None:
+    for T, C, F in ((4, 3, 5), (2, 6, 4), (3, 3, 3)):
+        rng = np.random.default_rng(T)
+        x = rng.standard_normal((T, C))
+        weights = [rng.standard_normal(shape) for shape in ((C, F), (F,), (F, C), (C,))]
+        with where(f"for T = {T}, C = {C}, F = {F},"):
+            _judge_feed_forward(attempt, x, *weights)
+
+
+def _judge_feed_forward(attempt: Attempt, x, weight1, bias1, weight2, bias2) -> None:
+    given = x, weight1, bias1, weight2, bias2
+    cache = _y_and_cache(attempt(*given), "x, active, weight1, weight2")
+    y, _ = attempt(*given)
+    hidden = x @ weight1 + bias1
+    active = np.maximum(0, hidden)
+    require(
+        y.shape == x.shape,
+        f"y has shape {y.shape} and must have x's, {x.shape}: two products lead from C to F channels and back",
+    )
+    for likely, hint in (
+        (hidden @ weight2 + bias2, "without the relu between the two products"),
+        (np.maximum(0, active @ weight2 + bias2), "with a second relu at its end: there is one, between the products"),
+        (np.maximum(0, x @ weight1) @ weight2 + bias2, "without bias1"),
+        ((np.maximum(0, x @ weight1) + bias1) @ weight2 + bias2, "with bias1 added after the relu, and not before"),
+        (active @ weight2, "without bias2"),
+        (np.abs(hidden) @ weight2 + bias2, "with the absolute value where max(0, …) belongs"),
+        (x + active @ weight2 + bias2, "with x added: the residual connection comes later, around this function"),
+    ):
+        require(not np.allclose(y, likely), f"y is what equation 2 gives {hint}")
+    if len(x) == x.shape[1] == len(bias1):
+        for likely, hint in (
+            (np.maximum(0, x @ weight1.T + bias1) @ weight2 + bias2, "weight1 transposed"),
+            (active @ weight2.T + bias2, "weight2 transposed"),
+        ):
+            require(not np.allclose(y, likely), f"y is what equation 2 gives with {hint}")
+    agree("y", y, active @ weight2 + bias2)
+    kept, hidden_kept, *both = cache
+    for name, mine, right in (("x", kept, x), ("weight1", both[0], weight1), ("weight2", both[1], weight2)):
+        require(
+            isinstance(mine, np.ndarray) and np.array_equal(mine, right),
+            f"where cache should have {name} it has something else: the order is x, active, weight1, weight2",
+        )
+    require(
+        not np.allclose(hidden_kept, hidden),
+        "the cache has what stands before the relu: `active` is what the relu lets through, with 0 where it is shut",
+    )
+    agree("active, in the cache,", array(hidden_kept, "active"), active)
+
+
+def _y_and_cache(result, names: str) -> tuple:
+    """The cache that a forward returned beside y; it must be a tuple of the named parts."""
+    require(
+        isinstance(result, tuple | list) and len(result) == 2,
+        f"it must return two things, y and cache, and returned {kind(result)}"
+        + (f" of {len(result)}" if isinstance(result, tuple | list) else ""),
+    )
+    y, cache = result
+    array(y, "y")
+    count = len(names.split(", "))
+    require(
+        isinstance(cache, tuple | list) and len(cache) == count,
+        f"cache must be a tuple of {count}, ({names}), and is {kind(cache)}"
+        + (f" of {len(cache)}" if isinstance(cache, tuple | list) else ""),
+    )
+    return tuple(cache)
+
+
+@exercise(answer=solutions.layernorm_forward)
+def layernorm_forward(attempt: Attempt) -> None:
+    for N, C in ((6, 4), (3, 8), (5, 5)):
+        rng = np.random.default_rng(N)
+        x = 3 + 2 * rng.standard_normal((N, C))
+        gamma, beta = rng.standard_normal(C), rng.standard_normal(C)
+        with where(f"for {N} rows of {C} channels,"):
+            _judge_layernorm(attempt, x, gamma, beta, 0.5)
+    x = 1e6 + np.random.default_rng(0).standard_normal((3, 16))
+    y = attempt(x, np.ones(16), np.zeros(16), 1e-5)[0]
+    require(
+        np.isfinite(y).all() and np.allclose(y.std(axis=-1), 1, atol=2e-5),
+        "rows around a million lose their digits: the variance must be the mean of (x − mean)², and not the mean of x² "
+        "less the square of the mean, two numbers that are nearly equal",
+    )
+    constant = attempt(np.full((2, 4), 3.0), np.ones(4), np.full(4, 7.0))[0]
+    require(np.isfinite(constant).all(), "a row of equal numbers gives NaN or infinity: add eps under the root")
+    small = 1e-3 * np.random.default_rng(1).standard_normal((2, 6))
+    given = small, np.ones(6), np.zeros(6)
+    require(
+        np.allclose(attempt(*given)[0], solutions.layernorm_forward(*given)[0]),
+        "where eps is not given it must be 1e-5",
+    )
+
+
+def _judge_layernorm(attempt: Attempt, x, gamma, beta, eps: float) -> None:
+    N = len(x)
+    y = attempt(x, gamma, beta, eps)
+    normed, rstd, kept = _y_and_cache(y, "normed, rstd, gamma")
+    y = y[0]
+    require(y.shape == x.shape, f"y has shape {y.shape} and must have x's, {x.shape}")
+    right, (n, r, _) = solutions.layernorm_forward(x, gamma, beta, eps)
+    centred = x - x.mean(axis=-1, keepdims=True)
+    variance = (centred**2).mean(axis=-1, keepdims=True)
+    over_rows = (x - x.mean(axis=0)) / np.sqrt(x.var(axis=0) + eps)
+    for likely, hint in (
+        (over_rows * gamma + beta, "channels are normed over the rows: each row has a mean and a variance of its own"),
+        (centred / np.sqrt(x.var(axis=-1, ddof=1, keepdims=True) + eps) * gamma + beta,
+         "the variance is divided by C − 1 (ddof=1): layer norm divides by C"),
+        (centred / (np.sqrt(variance) + eps) * gamma + beta, "eps is added to the root: it stands under it"),
+        (centred / (variance + eps) * gamma + beta, "it divides by the variance: the root is missing"),
+        (centred * np.sqrt(variance + eps) * gamma + beta, "it multiplies by the standard deviation: divide by it"),
+        (centred / np.sqrt(variance) * gamma + beta, "eps is not used"),
+        (x / np.sqrt(variance + eps) * gamma + beta, "the mean is not subtracted"),
+        (centred / np.sqrt((x**2).mean(-1, keepdims=True) + eps) * gamma + beta,
+         "the variance is the mean of (x − mean)², and not of x²"),
+        (n, "gamma and beta are not used"),
+        (n * gamma, "beta is not added"),
+        ((n + beta) * gamma, "beta is scaled by gamma: y = gamma · normed + beta"),
+    ):  # fmt: skip
+        require(not np.allclose(y, likely), f"y is wrong: {hint}")
+    agree("y", y, right)
+    require(
+        np.shape(rstd) == (N, 1),
+        f"rstd, in the cache, has shape {np.shape(rstd)} and must have {(N, 1)}: the backward multiplies rows by it, "
+        "so the axis stays (keepdims=True)",
+    )
+    require(
+        not np.allclose(rstd, 1 / r),
+        "rstd, in the cache, is the standard deviation: it must be 1 divided by that",
+    )
+    require(not np.allclose(rstd, r**2), "rstd, in the cache, is 1 / (variance + eps), without the root")
+    require(np.shape(normed) == x.shape, f"normed, in the cache, has shape {np.shape(normed)} and must have {x.shape}")
+    require(not np.allclose(normed, right), "the cache has y where normed should be: before gamma and beta, please")
+    require(not np.allclose(normed, centred), "the cache has x − mean where normed should be: multiply it by rstd")
+    agree("normed, in the cache,", array(normed, "normed"), n)
+    agree("rstd, in the cache,", array(rstd, "rstd"), r)
+    require(
+        isinstance(kept, np.ndarray) and np.array_equal(kept, gamma),
+        "the third part of the cache must be gamma, as it was given",
+    )
 
 
 def _layernorm_backward(dy, normed, rstd, gamma):

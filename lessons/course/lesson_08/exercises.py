@@ -1,4 +1,4 @@
-"""Lesson 08: the gradients of the memory, and the number of parameters."""
+"""Lesson 08: the wiring of the model, the gradients of the memory, and the number of parameters."""
 
 import numpy as np
 
@@ -7,12 +7,62 @@ from minitransformer.costs import num_parameters
 from minitransformer.models import TransformerConfig
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, arrays, gradients_agree, kind, require, where
+from ..judging import agree, array, arrays, gradients_agree, kind, require, where
 from . import solutions
+from .wiring import SUBLAYERS, Parts, check_layer, check_model, whole
 
 
 def _count_parameters(V, C, F, N):
     return num_parameters(TransformerConfig(V, d_model=C, num_heads=1, d_ff=F, num_layers=N))
+
+
+# --- The wiring -----------------------------------------------------------------------------------------------
+
+
+def _layers():
+    """Layers of two sizes, each with x, a memory, and the masks of both attentions."""
+    for B, Tt, Ts, C in ((2, 4, 4, 6), (1, 3, 2, 4)):
+        rng = np.random.default_rng(C)
+        x, memory = rng.standard_normal((B, Tt, C)), rng.standard_normal((B, Ts, C))
+        memory_mask = np.ones((B, 1, 1, Ts), dtype=bool)
+        memory_mask[0, ..., -1] = False
+        yield Parts(rng, C), x, memory, {"self_attention": np.tri(Tt, dtype=bool), "cross_attention": memory_mask}
+
+
+@exercise(answer=solutions.encoder_layer)
+def encoder_layer(attempt: Attempt) -> None:
+    for layer, _, x, masks in _layers():
+        mask = masks["cross_attention"]
+        result = attempt(layer, x, mask)
+        cross = any(call.part.startswith("cross") for call in layer.calls)
+        require(not cross, "a layer of the encoder has no cross-attention: there is no memory yet")
+        check_layer(layer, result, x, ("self_attention", "feed_forward"), {"self_attention": mask})
+
+
+@exercise(answer=solutions.decoder_layer)
+def decoder_layer(attempt: Attempt) -> None:
+    for layer, x, memory, masks in _layers():
+        result = attempt(layer, x, memory, masks["self_attention"], masks["cross_attention"])
+        check_layer(layer, result, x, SUBLAYERS, masks, memory)
+
+
+@exercise(answer=solutions.transformer)
+def transformer(attempt: Attempt) -> None:
+    for sizes in ((2, 5, 4, 6, 11, 0), (3, 3, 7, 4, 8, 2)):
+        noted = whole(*sizes)
+        table, positions = noted.model.table.copy(), noted.model.positions.copy()
+        result = attempt(noted.model, noted.source, noted.target)
+        for name, before in (("table", table), ("positions", positions)):
+            after = getattr(noted.model, name)
+            require(np.array_equal(before, after), f"it writes into model.{name}: the next sentence needs it as it was")
+        check_model(noted, result)
+    lone = whole(1, 4, 1, 6, 11, 0)
+    with where("for one sentence and a target of one token,"):
+        expected = solutions.transformer(lone.model, lone.source, lone.target)
+        agree("what it returns", array(attempt(lone.model, lone.source, lone.target)), expected)
+
+
+# --- The way back ---------------------------------------------------------------------------------------------
 
 
 @exercise(answer=solutions.cross_backward)

@@ -1,16 +1,18 @@
-"""Lesson 08: Figure 1 from a running model, and gradients layer by layer."""
+"""Lesson 08: figure 1 from a running model, where gradients add, beginnings, and gradients layer by layer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Image
+from matplotlib.axes import Axes
+from matplotlib.patches import Circle, FancyBboxPatch
 
 from minitransformer.models import Transformer
 from paper.experiments.figures.architecture import architecture_page
 
-from ..style import BLUE, ORANGE, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, VERMILION
 
 
 def figure_1(model: Transformer, source: np.ndarray, target: np.ndarray) -> Image:
@@ -23,7 +25,7 @@ def figure_1(model: Transformer, source: np.ndarray, target: np.ndarray) -> Imag
 
 def draw_layer_gradients(norms: Mapping[str, np.ndarray]) -> None:
     """Norms of the gradient by layer: each (2, L), the encoder's layers and the decoder's, the lowest first."""
-    styles = zip((VERMILION, BLUE, ORANGE), ("o-", "s-", "^--"), strict=True)
+    styles = zip((BLUE, GREEN, ORANGE), ("o-", "s-", "^--"), strict=True)
     _, both = plt.subplots(1, 2, figsize=(7.2, 3.3), sharey=True)
     for (name, stacks), (colour, style) in zip(norms.items(), styles, strict=True):
         for axes, stack in zip(both, stacks, strict=True):
@@ -32,4 +34,98 @@ def draw_layer_gradients(norms: Mapping[str, np.ndarray]) -> None:
         axes.set(title=title, xlabel="layer (1 is next to the embedding)")
     both[0].set_ylabel("norm of the gradient\nof a layer's parameters")
     both[1].legend(loc="lower right")
+    plt.show()
+
+
+def draw_sums() -> None:
+    """The way back through two layers of an encoder and of a decoder: a circle wherever gradients add."""
+    _, axes = plt.subplots(figsize=(7.2, 7.0))
+    axes.set(xlim=(-0.6, 10.4), ylim=(-1.75, 8.6), aspect="equal")
+    axes.set_axis_off()
+    encoder, decoder = 2.6, 6.4  # where the lanes stand
+    names = ("self-attention", "cross-attention", "feed-forward")
+    top = 7.2
+    for number in range(2):
+        for place, name in enumerate(names):
+            _sublayer(axes, decoder, 3.6 * number + 1.2 * place, name, side=1, memory=name == names[1])
+        for place, name in enumerate(names[::2]):
+            _sublayer(axes, encoder, 1.2 * (2 * number + place), name, side=-1)
+    memory = (encoder, 5.6)
+    axes.plot([encoder, encoder], [memory[1], 4.7], color=INK, lw=1.3, zorder=1)
+    for number in range(2):
+        height = 3.6 * number + 1.2 + 0.55
+        _arrow(axes, (decoder - 0.3, height), memory, PURPLE, f"arc3,rad={0.12 if number else -0.12}")
+    _plus(axes, memory, PURPLE)
+    axes.text(encoder - 0.35, memory[1], "the memory:\none part from\neach layer", ha="right", va="center", fontsize=8)
+    axes.plot([decoder, decoder], [8.0, top - 0.1], color=INK, lw=1.3, zorder=1)
+    _box(axes, decoder, 8.2, "linear: the table", 2.4)
+    table = (4.5, -1.15)
+    _arrow(axes, (encoder, 0), table, GREEN, "arc3,rad=0.15")
+    _arrow(axes, (decoder, 0), table, GREEN, "arc3,rad=-0.15")
+    axes.plot([decoder + 1.2, 10.0, 10.0, 5.0], [8.2, 8.2, table[1], table[1]], color=GREEN, lw=1.3)
+    _arrow(axes, (5.4, table[1]), table, GREEN)
+    _plus(axes, table, GREEN)
+    axes.text(table[0] - 0.35, table[1] - 0.1, "the table of tokens:\nits three uses", ha="right", va="top", fontsize=8)
+    for lane, name in ((encoder, "encoder"), (decoder, "decoder")):
+        left = lane == decoder
+        axes.text(lane + 0.35 if left else lane - 0.35, -0.25, f"embedding\nof the {name}", fontsize=7.5, color=GREY,
+                  ha="left" if left else "right", va="top")  # fmt: skip
+    axes.text(0.0, 8.2, "orange: $x$ goes past a sub-layer and into it\npurple: the memory\ngreen: the table",
+              va="center", fontsize=8, color=INK)  # fmt: skip
+    axes.set_title("The way back: where gradients add")
+    plt.show()
+
+
+def _sublayer(axes: Axes, lane: float, height: float, name: str, side: int, memory: bool = False) -> None:
+    """One residual connection on a lane, from the norm at its top down to the place where its two ways meet."""
+    top, place = height + 1.2, lane + 1.45 * side
+    _arrow(axes, (lane, top), (lane, height))
+    axes.plot([lane, place, place], [top - 0.2, top - 0.2, height + 0.55], color=INK, lw=1.0)
+    axes.plot([place, place], [height + 0.55, height], color=INK, lw=1.0)
+    _arrow(axes, (place, height), (lane, height))
+    uses = "" if name == "feed-forward" else "\nq | k + v" if memory else "\nq + k + v"
+    _box(axes, place, height + 0.55, name + uses)
+    if memory:
+        axes.plot([lane - 0.3, place - side * 0.8], [height + 0.55] * 2, color=PURPLE, lw=1.3, zorder=1)
+    _plus(axes, (lane, height), ORANGE)
+
+
+def _box(axes: Axes, x: float, y: float, name: str, width: float = 1.7) -> None:
+    box = FancyBboxPatch((x - width / 2, y - 0.24), width, 0.48, boxstyle="round,pad=0.02", fc=PALE, ec=INK, zorder=3)
+    axes.add_patch(box)
+    axes.text(x, y, name, ha="center", va="center", fontsize=7.5, zorder=4)
+
+
+def _plus(axes: Axes, place: tuple[float, float], colour: str) -> None:
+    axes.add_patch(Circle(place, 0.19, fc=colour, ec=INK, lw=0.8, zorder=5))
+    axes.text(*place, "+", ha="center", va="center", color="white", fontsize=10, weight="bold", zorder=6)
+
+
+def _arrow(
+    axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str = INK, curve: str = "arc3,rad=0"
+) -> None:
+    style = {"arrowstyle": "-|>", "color": colour, "lw": 1.3, "shrinkB": 8, "shrinkA": 0, "connectionstyle": curve}
+    axes.annotate("", end, start, arrowprops=style, zorder=2)
+
+
+def draw_beginnings(
+    sizes: Mapping[str, Sequence[Sequence[float]]], losses: Mapping[str, Sequence[float]], guessing: float
+) -> None:
+    """Left, sizes along a chain, forward and backward, by name; right, losses of trainings, from small to large."""
+    _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.2))
+    for (name, (forward, backward)), colour in zip(sizes.items(), (ORANGE, BLUE, VERMILION), strict=True):
+        left.semilogy(forward, "o-", ms=3.5, color=colour, label=name)
+        left.semilogy(backward, "--", color=colour, lw=1.2)
+    left.plot([], [], "o-", ms=3.5, color=GREY, label="$x$, forward")
+    left.plot([], [], "--", color=GREY, label="gradient, backward")
+    left.set(xlabel="linear maps below", ylabel="size (root mean square)", title="A chain of linear maps")
+    left.set_ylim(1e-4, 1e6)
+    left.legend(loc="upper center", ncols=2, fontsize=7.5)
+    for (name, values), colour in zip(losses.items(), (ORANGE, BLUE, VERMILION), strict=True):
+        right.plot(np.arange(1, len(values) + 1), values, color=colour, label=name)
+    right.axhline(guessing, color=GREY, lw=0.8, ls=":")
+    right.text(len(next(iter(losses.values()))), guessing + 0.06, "guessing", color=GREY, fontsize=8, ha="right")
+    right.set(xlabel="training step", ylabel="loss (nats a token)", title="A Transformer that reverses six tokens",
+              ylim=(0, None))  # fmt: skip
+    right.legend(loc="lower left")
     plt.show()

@@ -1,4 +1,4 @@
-"""Lesson 09: Adam, accumulation, and what a checkpoint must hold."""
+"""Lesson 09: Adam, the schedule, the training loop, accumulation, and what a checkpoint must hold."""
 
 import copy
 from types import SimpleNamespace
@@ -6,10 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 
 from minitransformer import ops
+from minitransformer.training.optimizer import noam
 
 from ..exercise import Attempt, exercise
 from ..judging import agree, array, arrays, distinct, farthest, kind, require, several
 from . import solutions
+from .loop import Recorder, check_loop
 
 STATE = ("theta", "m", "v", "step", "rng")
 
@@ -151,6 +153,73 @@ def _judge_ten_steps(attempt: Attempt, rng: np.random.Generator) -> None:
             f"with beta1 = 0.7 and beta2 = 0.8, {name} is not what it should be: are the β's that were given used, and "
             "not 0.9 and 0.98?",
         )
+
+
+@exercise(answer=solutions.schedule)
+def schedule(attempt: Attempt) -> None:
+    d, w = 50, 100
+    peak = (d * w) ** -0.5
+
+    def at(step: float, d: int = d, w: int = w) -> float:
+        rate = attempt(step, d, w)
+        require(np.ndim(rate) == 0, f"for one step it must return one number, not an {kind(rate)}")
+        require(np.isfinite(rate), f"at step {step} it gives NaN or infinity")
+        return float(rate)
+
+    require(at(200) > 0, f"at step 200 of a climb of {w} the rate is {at(200):.3g}, and must be above 0")
+    require(
+        not (np.isclose(at(w // 4), 2 * peak) and np.isclose(at(4 * w), 4 * peak)),
+        "it goes along the higher one of the two pieces: the rate follows the lower one, so that it first climbs",
+    )
+    require(
+        np.isclose(at(16 * w), at(4 * w) / 2, rtol=1e-6),
+        f"four times the steps after the climb must give half the rate, and give {at(16 * w) / at(4 * w):.3g} of it",
+    )
+    require(
+        not np.isclose(at(w), peak / np.sqrt(w)) and not np.isclose(at(w), 1 / np.sqrt(w)),
+        f"at step w = {w} the rate is {at(w):.3g} and must be 1 / √(d_model · w), {peak:.3g}: is d_model in it, once?",
+    )
+    require(
+        np.isclose(at(40), 2 * at(20)) and np.isclose(at(1), at(w) / w),
+        f"the climb must be a straight line that begins at 0: at step 1 the rate is {at(1) / at(w):.3g} of the peak, "
+        f"and must be 1 / w, {1 / w:.3g}",
+    )
+    require(
+        np.isclose(at(w), peak),
+        f"at step w = {w} the rate is {distinct(at(w), peak)[0]} and must be 1 / √(d_model · w), "
+        f"{distinct(at(w), peak)[1]}",
+    )
+    for step, width, climb in ((3, 512, 4000), (900, 512, 4000), (50_000, 1024, 4000), (7, 32, 7)):
+        mine, right = at(step, width, climb), noam(step, width, climb)
+        require(
+            np.isclose(mine, right, rtol=1e-9, atol=0),
+            f"at step {step} with d_model = {width} and a climb of {climb} steps the rate is "
+            f"{distinct(mine, right)[0]} and should be {distinct(mine, right)[1]}: does it use the sizes it is given?",
+        )
+    steps = np.arange(1.0, 401.0).reshape(2, 200)
+    result = attempt(steps, d, w)
+    require(
+        np.shape(result) == steps.shape,
+        f"for steps of shape {steps.shape} it returns {kind(result)}: it must work for every step of an array "
+        "(np.minimum compares element by element)",
+    )
+    agree("for an array of steps, the rate", result, np.vectorize(noam)(steps, d, w))
+
+
+@exercise(answer=solutions.train)
+def train(attempt: Attempt) -> None:
+    for clip_norm, steps, every, validates in ((None, 6, 2, True), (0.5, 7, 3, True), (2.0, 4, 2, False)):
+        recorder = Recorder(clip_norm, steps, every if validates else steps + 1)
+        validate = recorder.validate if validates else None
+        arguments = recorder, recorder.batch_of, recorder.rate, steps, recorder.update
+        result = attempt(*arguments, clip_norm=clip_norm, validate=validate, every=every)
+        check_loop(recorder, result)
+    again = Recorder(None, 2, 100)
+    losses, _ = attempt(again, again.batch_of, again.rate, 2, again.update)
+    require(
+        len(losses) == 2,
+        f"a second training of 2 steps returns {len(losses)} losses: the lists must begin empty in every call",
+    )
 
 
 class _Part:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
-from ..style import BLUE, COLOURS, GREY, ORANGE, VERMILION
+from ..style import BLUE, GREEN, GREY, PALE, PURPLE, SKY, VERMILION
 
 GAP = 3
 """Columns between two batches."""
@@ -21,14 +21,14 @@ def draw_batches(companies: Mapping[str, Sequence[np.ndarray]]) -> None:
     canvases = {name: _canvas(batches) for name, batches in companies.items()}
     width = max(canvas.shape[1] for canvas in canvases.values())
     _, rows = plt.subplots(len(canvases), 1, figsize=(7.2, 3.8), sharex=True, sharey=True)
-    colours = ListedColormap(["white", ORANGE, BLUE])
+    colours = ListedColormap(["white", PALE, BLUE])
     for axes, (name, canvas) in zip(rows, canvases.items(), strict=True):
         axes.imshow(canvas, cmap=colours, vmin=0, vmax=2, aspect="auto", interpolation="nearest")
         tokens, padding = (canvas == 2).sum(), (canvas == 1).sum()
         axes.set_title(f"{name}: {padding / (tokens + padding):.0%} padding", loc="left")
         axes.set(ylabel="sentence", xlim=(-0.5, width - 0.5))
     rows[-1].set_xlabel("target token, batch after batch")
-    rows[0].legend(handles=[Patch(color=BLUE, label="token"), Patch(color=ORANGE, label="padding")], ncols=2,
+    rows[0].legend(handles=[Patch(color=BLUE, label="token"), Patch(color=PALE, label="padding")], ncols=2,
                    loc="lower right", bbox_to_anchor=(1, 1), borderpad=0)  # fmt: skip
     plt.show()
 
@@ -36,7 +36,7 @@ def draw_batches(companies: Mapping[str, Sequence[np.ndarray]]) -> None:
 def draw_schedules(schedules: Mapping[str, np.ndarray]) -> None:
     """Learning rates (steps,) against the step, on plain and on logarithmic axes."""
     _, (plain, logarithmic) = plt.subplots(1, 2, figsize=(7.2, 3.0))
-    for (name, rates), colour in zip(schedules.items(), COLOURS, strict=False):
+    for (name, rates), colour in zip(schedules.items(), (BLUE, PURPLE, SKY), strict=False):
         steps = np.arange(1, len(rates) + 1)
         plain.plot(steps, rates, color=colour, label=name)
         logarithmic.loglog(steps, rates, color=colour)
@@ -53,7 +53,7 @@ def draw_trainings(
     floor: float,
 ) -> None:
     """By step: rate, loss (a line: mean of ten steps), gradient of the lowest layer; `floor`: guessing by frequency."""
-    styles = dict(zip(losses, ((VERMILION, "-"), (BLUE, "-"), (ORANGE, "--")), strict=True))
+    styles = dict(zip(losses, ((VERMILION, "-"), (BLUE, "-"), (GREEN, "--")), strict=True))
     _, (above, middle, below) = plt.subplots(3, 1, figsize=(7.2, 6.2), sharex=True, height_ratios=(1, 2.2, 1.8))
     steps = np.arange(1, len(next(iter(rates.values()))) + 1)
     for name, (colour, line) in styles.items():

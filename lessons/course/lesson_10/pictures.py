@@ -52,7 +52,7 @@ def draw_training(
         if column == len(maps) // 2:
             axes.set_xlabel("maps of the last layer, mean of its heads: white 0 to dark 1", fontsize=8)
         for panel in (upper, lower):
-            panel.axvline(step, color=VERMILION, lw=0.7, ls=":")
+            panel.axvline(step, color=INK, lw=0.7, ls=":")
 
 
 def draw_errors(names: Sequence[str], rates: np.ndarray, overall: float, excess: np.ndarray, doubt: np.ndarray) -> None:
@@ -72,26 +72,3 @@ def draw_errors(names: Sequence[str], rates: np.ndarray, overall: float, excess:
         axes.tick_params(axis="y", length=0, labelcolor=INK)
         axes.grid(axis="x")
         axes.set_axisbelow(True)
-
-
-def draw_adjectives(
-    forms: Sequence[str], count: np.ndarray, share: np.ndarray, cut: np.ndarray, met: np.ndarray
-) -> None:
-    """A dot for each adjective: its frequency across, its wrong plurals up; cut into pieces or whole, met or new."""
-    _, axes = plt.subplots(figsize=(7.2, 3.4))
-    for kind, colour, marker, of_kind in ((cut, VERMILION, "^", "in pieces"), (~cut, BLUE, "o", "whole")):
-        for group, fill, of_group in ((met, colour, "met before such nouns"), (~met, "white", "never met there")):
-            chosen = kind & group
-            axes.plot(count[chosen], 100 * share[chosen], marker, color=colour, mfc=fill, ms=6, clip_on=False,
-                      label=f"{of_kind}, {of_group}", zorder=3)  # fmt: skip
-    named = {"wichtigen": (5, 4), "wilden": (5, 4), "warmen": (5, 4), "kalten": (5, 4), "gelben": (5, 4),
-             "weißen": (5, 4), "leeren": (-20, 7), "hungrigen": (-20, 10), "alten": (-8, 7)}  # fmt: skip
-    for form, x, y in zip(forms, count, 100 * share, strict=True):
-        if form in named:
-            axes.annotate(form, (x, y), named[form], textcoords="offset points", fontsize=8, color=INK)
-    axes.set_xscale("log")
-    axes.set_xticks((15, 30, 60, 120, 240, 480), ("15", "30", "60", "120", "240", "480"))
-    axes.minorticks_off()
-    axes.set(xlabel="how often the form occurs in 20,000 training sentences", ylabel="plurals that are wrong (%)",
-             ylim=(0, 100), title="Declined wrongly: forms that are rare, and cut into pieces")  # fmt: skip
-    axes.legend(loc="upper right")

@@ -1,9 +1,12 @@
-"""Lesson 11: a beam search as it went."""
+"""Lesson 11: a beam search as it went; what a key/value cache keeps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..style import GREY, INK, PALE
+import matplotlib.pyplot as plt
+from matplotlib.patches import Patch, Rectangle
+
+from ..style import GREEN, GREY, INK, PALE, VERMILION
 
 Ids = tuple[int, ...]
 
@@ -48,3 +51,42 @@ def draw_beams(
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=len(paths))
+
+
+def draw_cache(written: Sequence[str], source: Sequence[str]) -> None:
+    """What each step of decoding computes and what it keeps, without a cache (above) and with one.
+
+    written: the target's tokens, the begin token first; source: the source's. A row is a step, a column a position.
+    """
+    steps = len(written) - 1
+    parts = (
+        ("query, feed-forward\nand all else", written[:-1]),
+        ("keys and values\nof self-attention", written[:-1]),
+        ("keys and values\nof the source", source),
+    )
+    widths = [len(tokens) for _, tokens in parts]
+    figure, grid = plt.subplots(2, 3, figsize=(7.2, 5.2), width_ratios=widths)
+    for row, (cached, name) in zip(grid, ((False, "without a cache"), (True, "with a cache")), strict=True):
+        for column, (axes, (title, tokens)) in enumerate(zip(row, parts, strict=True)):
+            for step in range(steps):
+                for place in range(len(tokens) if column == 2 else step + 1):
+                    computed = not cached or (step == 0 if column == 2 else place == step)
+                    kept = not computed and column > 0
+                    face = VERMILION if computed else GREEN if kept else "white"
+                    edge = "white" if computed or kept else PALE
+                    axes.add_patch(Rectangle((place - 0.45, step - 0.45), 0.9, 0.9, fc=face, ec=edge))
+            axes.set(xlim=(-0.6, len(tokens) - 0.4), ylim=(steps - 0.4, -0.6), aspect="equal")
+            axes.set_xticks(range(len(tokens)), tokens, rotation=90, color=INK)
+            axes.set_yticks(range(steps), written[1:] if column == 0 else [], color=INK)
+            axes.tick_params(length=0)
+            axes.spines[:].set_visible(False)
+            if not cached:
+                axes.set_title(title)
+        row[0].set_ylabel(name, fontsize=10, color=INK)
+    labels = {
+        VERMILION: "computed in this step",
+        GREEN: "kept from an earlier step",
+        "white": "no longer needed",
+    }
+    handles = [Patch(fc=colour, ec=PALE, label=label) for colour, label in labels.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)

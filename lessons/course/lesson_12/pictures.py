@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, VERMILION
+from ..style import GREEN, GREY, INK, ORANGE, PALE, PURPLE
 
-KINDS = {"encoder": BLUE, "decoder": ORANGE, "cross": GREEN}
+KINDS = {"encoder": PURPLE, "decoder": ORANGE, "cross": GREEN}  # blue is the weights
 NAMES = {"encoder": "encoder,\nself", "decoder": "decoder,\nself", "cross": "decoder,\nto the source"}
 
 
@@ -79,7 +79,7 @@ def draw_bars(axes: Any, costs: Mapping[str, np.ndarray], label: str) -> None:
 
 def draw_pruning(axes: Any, counts: Sequence[int], curves: Mapping[str, np.ndarray], heads: int) -> None:
     """Name → loss after so many heads are gone, on a logarithmic scale."""
-    looks = ((GREY, "o-"), (BLUE, "o-"), (VERMILION, "--"))
+    looks = ((GREY, "o-"), (INK, "o-"), (INK, "--"))  # the colours are those of the kinds
     for (name, curve), (colour, line) in zip(curves.items(), looks, strict=True):
         axes.semilogy(counts, curve, line, ms=3, color=colour, label=name)
     axes.set(xlabel=f"heads removed, of {heads}", ylabel="loss (nats per token)")

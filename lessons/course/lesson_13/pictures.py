@@ -40,14 +40,14 @@ def draw_paths() -> None:
     chain = [(0, 0, 0, 1), *((i, 1, i + 1, 1) for i in range(last))]
     reading = [(i, 0, i, 1) for i in range(POSITIONS)]
     panels = (
-        ("recurrent: 8 steps", VERMILION, 1, reading, chain),
-        ("convolution, k = 5, or\nattention within r = 2: 4 layers", GREEN, 4, near, _climb([0, 2, 4, 6, 8])),
-        ("dilated convolution,\nk = 3: 2 layers", PURPLE, 2, dilated, _climb([0, 2, 8])),
-        ("self-attention: 1 layer", BLUE, 1, everyone, _climb([0, 8])),
+        ("recurrent: 8 steps", (VERMILION,), 1, reading, chain),
+        ("convolution, k = 5, or\nattention within r = 2: 4 layers", (GREEN, ORANGE), 4, near, _climb([0, 2, 4, 6, 8])),
+        ("dilated convolution,\nk = 3: 2 layers", (PURPLE,), 2, dilated, _climb([0, 2, 8])),
+        ("self-attention: 1 layer", (BLUE,), 1, everyone, _climb([0, 8])),
     )
     _, axes = plt.subplots(1, 4, figsize=(7.6, 2.6))
-    for panel, (title, colour, layers, edges, path) in zip(axes, panels, strict=True):
-        _draw_panel(panel, layers, edges, path, colour)
+    for panel, (title, colours, layers, edges, path) in zip(axes, panels, strict=True):
+        _draw_panel(panel, layers, edges, path, colours)
         panel.set_title(title, fontsize=8.5)
     axes[0].text(last / 2, -0.75, "positions 1 to 9", ha="center", color=GREY, fontsize=8)
 
@@ -70,7 +70,7 @@ def draw_costs(
         right.plot(lengths, paths[name], color=colour, lw=1.6, marker="o", ms=3)
     (alone,) = (name for name in times if name not in COLOURS)
     middle.plot(lengths, 1e3 * np.asarray(times[alone]), "--", color=BLUE, lw=1.2, label=alone)
-    right.plot(lengths, paths["dilated"], "--", color=GREEN, lw=1.2, label="Convolutional, dilated")
+    right.plot(lengths, paths["dilated"], "--", color=PURPLE, lw=1.2, label="Convolutional, dilated")
     left.axvline(crossover, color=GREY, lw=0.8, ls=":")
     left.text(crossover * 1.12, 0.02, f"n = {crossover:.0f}", color=GREY, transform=left.get_xaxis_transform())
     for axes, title in (
@@ -94,12 +94,13 @@ def _climb(positions: Sequence[int]) -> list[Edge]:
     return [(a, layer, b, layer + 1) for layer, (a, b) in enumerate(itertools.pairwise(positions))]
 
 
-def _draw_panel(axes: Axes, layers: int, edges: Iterable[Edge], path: Iterable[Edge], colour: str) -> None:
+def _draw_panel(axes: Axes, layers: int, edges: Iterable[Edge], path: Sequence[Edge], colours: Sequence[str]) -> None:
     for x0, y0, x1, y1 in edges:
         axes.plot([x0, x1], [y0, y1], color=GREY, alpha=0.35, lw=0.6, zorder=1)
-    for x0, y0, x1, y1 in path:
-        arrow = {"arrowstyle": "-|>", "color": colour, "lw": 1.8, "shrinkA": 2, "shrinkB": 2, "mutation_scale": 8}
-        axes.annotate("", (x1, y1), (x0, y0), arrowprops=arrow, zorder=2)
+    for beside, colour in enumerate(colours):  # where two layers have the same path, side by side
+        for x0, y0, x1, y1 in path:
+            arrow = {"arrowstyle": "-|>", "color": colour, "lw": 1.8, "shrinkA": 2, "shrinkB": 2, "mutation_scale": 8}
+            axes.annotate("", (x1 + 0.4 * beside, y1), (x0 + 0.4 * beside, y0), arrowprops=arrow, zorder=2)
     for layer in range(layers + 1):
         axes.plot(range(POSITIONS), [layer] * POSITIONS, "o", ms=3.5, color=GREY, zorder=3)
     axes.set(xlim=(-0.6, POSITIONS - 0.4), ylim=(-1, 4.4))

@@ -12,7 +12,7 @@ PARTS = {
     "attention": ("attention", ORANGE),
     "add_layernorm": ("add & norm", GREEN),
     "relu": ("relu", PURPLE),
-    "embedding": ("embedding", GREY),
+    "embedding": ("embedding", PALE),
     "adam": ("Adam", VERMILION),
 }
 
@@ -30,7 +30,7 @@ def stacked_steps(axes: Axes, steps: Mapping[str, Mapping[str, float]], products
         for name, width in zip(names, widths, strict=True):
             left[name] += width
     rest = [max(steps[name]["total"] - left[name], 0.0) for name in names]
-    axes.barh(names, rest, 0.6, [left[name] for name in names], color=PALE, label="everything else")
+    axes.barh(names, rest, 0.6, [left[name] for name in names], color=GREY, label="everything else")
     for y, name in enumerate(names):
         axes.text(steps[name]["total"], y, f" {steps[name]['total']:.0f} ms", va="center", color=INK)
     axes.axvline(products, color=INK, ls=":", lw=1.2, label="products alone")

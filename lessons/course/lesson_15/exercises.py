@@ -1,6 +1,5 @@
-"""Lesson 15: number formats, and kernels over rows."""
+"""Lesson 15: the ladder into Triton, kernels over rows, and number formats."""
 
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -9,12 +8,16 @@ import kernels
 from minitransformer import ops
 
 from ..exercise import Attempt, exercise
-from ..fence import Seen, fence
+from ..fence import fence
 from ..gpu import require, torch
 from ..judging import agree, kind, several
 from ..judging import require as must
 from ..tensors import as_numbers, needs_kernels, tensor
-from . import solutions
+from ..watched import each_once, stays_inside, unwritten, works_alone
+from . import ladder, solutions
+
+add, relu, contiguous = ladder.add, ladder.relu, ladder.contiguous  # in the lesson's order
+row_sums, matmul, max_and_sum = ladder.row_sums, ladder.matmul, ladder.max_and_sum
 
 FLOAT32 = 1e-5  # tolerance
 HALF_ULP = 2.0**-11  # of a float16: what rounding a number once costs, as a share of it
@@ -33,121 +36,6 @@ def _layernorm_backward_rows(dy, x, gamma, mean, rstd, programs):
     cache = x, None, gamma, mean, rstd, layernorm.NO_DROPOUT, x.shape
     with mock.patch.object(layernorm, "programs_at_once", return_value=programs):
         return kernels.layernorm_backward(dy, cache)
-
-
-@exercise(answer=solutions.round_to)
-def round_to(attempt: Attempt) -> None:
-    rng = np.random.default_rng(0)
-    x = (rng.standard_normal(200) * 2.0 ** rng.integers(-8, 8, 200)).astype(np.float32)
-
-    def rounded(x, bits):
-        x = np.asarray(x, np.float32)
-        found = attempt(x, bits)
-        must(np.shape(found) == x.shape, f"it has shape {np.shape(found)} and must have x's, {x.shape}")
-        must(
-            isinstance(found, np.ndarray | np.generic) and found.dtype == np.float32,
-            f"it must return float32, as x is, not {getattr(found, 'dtype', kind(found))}",
-        )
-        return np.asarray(found, np.float64)
-
-    zero = rounded([0.0], 10)[0]
-    must(zero == 0, f"0 becomes {zero:g} and must stay 0: it has no leading 1, and its logarithm is −inf")
-    rounded(np.ones((2, 3)), 10)
-    found = rounded(x, 10)
-    agree("of −x, the result", rounded(-x, 10), -found)
-    for bits in (10, 7):
-        step = 2.0**-bits
-        must(
-            np.allclose(rounded(1024 * x, bits), 1024 * rounded(x, bits), rtol=1e-7),
-            "rounding 1024·x does not give 1024 times what rounding x gives: the spacing of floating-point numbers is "
-            "relative, it doubles with each power of 2",
-        )
-        must(
-            rounded([1 + step], bits)[0] == 1 + step,
-            f"1 + 2^−{bits} has a fraction of {bits} bits and must stay as it is: the leading 1 is not one of them",
-        )
-        must(
-            rounded([1 + step / 4], bits)[0] == 1,
-            f"1 + 2^−{bits + 2} must become 1: the fraction keeps more than {bits} bits",
-        )
-        must(
-            (np.abs(rounded(x, bits)) > np.abs(x)).any(),
-            "no number of 200 moves away from zero: the bits that do not fit are cut off, and must be rounded",
-        )
-        ties = np.array([1 + step / 2, 1 + 1.5 * step])
-        must(
-            np.array_equal(rounded(ties, bits), [1, 1 + 2 * step]),
-            "half-way between two neighbours, x goes to the one whose last bit is 0: 2.5 to 2, but 3.5 to 4",
-        )
-    ends = np.array([1.2e-38, 3.3e38], np.float32)
-    for numbers, bits in ((x, 10), (x, 7), (x, 22), (x, 1), (ends, 7)):
-        found, right = rounded(numbers, bits).astype(np.float32), solutions.round_to(numbers, bits)
-        wrong = np.flatnonzero(found != right)
-        must(
-            not len(wrong),
-            "with {} bits {} becomes {} and should become {}".format(
-                bits, *(str(each[wrong[:1]].squeeze()) for each in (numbers, found, right))
-            ),
-        )
-
-
-def stays_inside(seen: Seen, where: str) -> None:
-    """What is right in the interpreter, where one program comes after the other, may be luck."""
-    must(
-        not seen.stores,
-        f"{where} it is right, but the kernel also writes where there is no array ({seen.stores} lanes, stopped here; "
-        "on a GPU somebody else's memory is overwritten): tl.store wants the mask too",
-    )
-    must(
-        not seen.loads,
-        f"{where} it is right, but the kernel also reads where there is no array ({seen.loads} lanes, stopped here; a "
-        "GPU may crash): tl.load wants the mask too",
-    )
-    must(
-        not seen.races,
-        f"{where} it is right, but a program reads or writes what another has written ({seen.races} lanes): on a GPU "
-        "they run side by side, and who comes first is chance. Each program writes places of its own",
-    )
-    must(
-        not seen.atomics,
-        f"{where} it is right, but it adds with atomic operations: their order is chance, and the sum's last bits with "
-        "it. Each program writes its sum to a row of its own",
-    )
-
-
-def works_alone(seen: Seen, kernel: str, at_most: int, rows: int) -> None:
-    """The kernel must have been launched, and not once for each row."""
-    must(
-        seen.programs,
-        "the numbers are right, and no kernel was launched: PyTorch computed them, array after array through memory. "
-        f"Write {kernel}, and launch it, {kernel}[(programs,)](…)",
-    )
-    must(
-        not seen.interpreted or len(seen.programs) <= at_most,
-        f"for {rows} rows kernels were launched {len(seen.programs)} times: one launch has a grid of programs, "
-        f"{kernel}[(programs,)](…), which run side by side",
-    )
-
-
-def each_once(seen: Seen, **arrays: tuple[str, Any]) -> None:
-    """Kernels must have read, or written, each number of each array once."""
-    for name, (way, array) in arrays.items() if seen.interpreted else ():
-        lanes = getattr(seen, way)(array)
-        must(
-            lanes >= array.numel(),
-            f"the numbers are right, but kernels have {way} {lanes:,} of the {array.numel():,} numbers of {name}: an "
-            "operation of PyTorch before or after the kernel is one more pass through memory",
-        )
-        must(
-            lanes <= array.numel(),
-            f"the numbers are right, but each number of {name} is {way} {lanes / array.numel():.3g} times: keep what "
-            "is loaded, store only what is final. The reason for a kernel is that it passes over memory once",
-        )
-
-
-def unwritten(seen: Seen, array: Any) -> bool:
-    """Whether kernels wrote a part of an array, and left out the rest, which holds anything."""
-    return 0 < seen.written(array) < array.numel()
 
 
 @exercise(answer=_softmax_rows)
@@ -175,7 +63,7 @@ def softmax_rows(attempt: Attempt) -> None:
         "of 3 rows of 8, the first is right and another is not: is there a program for each row?",
     )
     must(right.all(), f"3 rows of 8, a power of two, are off by {off.max():.1g}: is it e^x / Σ e^x?")
-    works_alone(seen, "softmax_rows_kernel", 1, rows=3)
+    works_alone(seen, "softmax_rows_kernel", 1, "3 rows")
 
     for rows, width in ((4, 5), (4, 100), (2, 1100), (3, 1)):
         x = tensor(rng.standard_normal((rows, width)))
@@ -292,7 +180,7 @@ def layernorm_backward_rows(attempt: Attempt) -> None:
     agree("dx", dx, expected[0], tolerance=FLOAT32)
     agree("dgamma, the sum over rows of dy · n with n = (x − mean) · rstd,", dgamma, expected[1], tolerance=FLOAT32)
     agree("dbeta, the sum over rows of dy,", dbeta, expected[2], tolerance=FLOAT32)
-    works_alone(seen, "layernorm_backward_kernel", 3, rows=5)  # its own, and one for each sum over programs
+    works_alone(seen, "layernorm_backward_kernel", 3, "5 rows")  # its own, and one for each sum over programs
 
     for width, lanes in ((12, 16), (1100, 2048)):
         (dx, dgamma, dbeta), expected, _, seen, tensors = case(2, width, 1)
@@ -333,7 +221,7 @@ def layernorm_backward_rows(attempt: Attempt) -> None:
                 "write its sum to a row of its own, also one that had nothing to add, and are all of them added up?",
             )
         stays_inside(seen, f"with {programs} programs for {num_rows} rows")
-        works_alone(seen, "layernorm_backward_kernel", 3, rows=num_rows)
+        works_alone(seen, "layernorm_backward_kernel", 3, f"{num_rows} rows")
         each_once(seen, dy=("read", dy_in), x=("read", x_in), dx=("written", dx_out))
         must(
             not seen.interpreted or any(min(programs, num_rows) <= ran <= programs for ran in seen.programs),
@@ -346,4 +234,60 @@ def layernorm_backward_rows(attempt: Attempt) -> None:
             f"the numbers are right, but beside dx kernels have written {beside:,} numbers, and the partial sums of "
             f"dgamma and dbeta are {least:,}: does PyTorch make them, which loads dy and x a second time? The kernel "
             "has dy and n at hand, and adds them up as it goes",
+        )
+
+
+@exercise(answer=solutions.round_to)
+def round_to(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal(200) * 2.0 ** rng.integers(-8, 8, 200)).astype(np.float32)
+
+    def rounded(x, bits):
+        x = np.asarray(x, np.float32)
+        found = attempt(x, bits)
+        must(np.shape(found) == x.shape, f"it has shape {np.shape(found)} and must have x's, {x.shape}")
+        must(
+            isinstance(found, np.ndarray | np.generic) and found.dtype == np.float32,
+            f"it must return float32, as x is, not {getattr(found, 'dtype', kind(found))}",
+        )
+        return np.asarray(found, np.float64)
+
+    zero = rounded([0.0], 10)[0]
+    must(zero == 0, f"0 becomes {zero:g} and must stay 0: it has no leading 1, and its logarithm is −inf")
+    rounded(np.ones((2, 3)), 10)
+    found = rounded(x, 10)
+    agree("of −x, the result", rounded(-x, 10), -found)
+    for bits in (10, 7):
+        step = 2.0**-bits
+        must(
+            np.allclose(rounded(1024 * x, bits), 1024 * rounded(x, bits), rtol=1e-7),
+            "rounding 1024·x does not give 1024 times what rounding x gives: the spacing of floating-point numbers is "
+            "relative, it doubles with each power of 2",
+        )
+        must(
+            rounded([1 + step], bits)[0] == 1 + step,
+            f"1 + 2^−{bits} has a fraction of {bits} bits and must stay as it is: the leading 1 is not one of them",
+        )
+        must(
+            rounded([1 + step / 4], bits)[0] == 1,
+            f"1 + 2^−{bits + 2} must become 1: the fraction keeps more than {bits} bits",
+        )
+        must(
+            (np.abs(rounded(x, bits)) > np.abs(x)).any(),
+            "no number of 200 moves away from zero: the bits that do not fit are cut off, and must be rounded",
+        )
+        ties = np.array([1 + step / 2, 1 + 1.5 * step])
+        must(
+            np.array_equal(rounded(ties, bits), [1, 1 + 2 * step]),
+            "half-way between two neighbours, x goes to the one whose last bit is 0: 2.5 to 2, but 3.5 to 4",
+        )
+    ends = np.array([1.2e-38, 3.3e38], np.float32)
+    for numbers, bits in ((x, 10), (x, 7), (x, 22), (x, 1), (ends, 7)):
+        found, right = rounded(numbers, bits).astype(np.float32), solutions.round_to(numbers, bits)
+        wrong = np.flatnonzero(found != right)
+        must(
+            not len(wrong),
+            "with {} bits {} becomes {} and should become {}".format(
+                bits, *(str(each[wrong[:1]].squeeze()) for each in (numbers, found, right))
+            ),
         )

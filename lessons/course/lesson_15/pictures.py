@@ -1,4 +1,7 @@
-"""Pictures of lesson 15: number formats, the tile walk, bytes moved, partial sums."""
+"""Pictures of lesson 15: a GPU, the puzzles, the tile walk, partial sums, bytes moved, number formats.
+
+In all of them blue is what is read or moved, orange what is written, red what lies outside of an array.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, SKY, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
 
 LABELS = {"float32": (1.0, 1.3e-7), "tf32": (1e8, 8e-5), "bfloat16": (1.0, 9e-3), "float16": (1e1, 0.25)}
 """Where the right picture's lines are named."""
@@ -15,12 +18,153 @@ LABELS = {"float32": (1.0, 1.3e-7), "tf32": (1e8, 8e-5), "bfloat16": (1.0, 9e-3)
 PROGRAMS = (SKY, "#f3cf86", "#a6d3ae")
 """Light enough to be written on."""
 
+LILAC = "#bfa6cf"
+
+
+def draw_gpu(sizes: Mapping[str, str]) -> None:
+    """A grid of programs, the multiprocessors that they are handed out to, and the memories by their `sizes`."""
+    _, axes = plt.subplots(figsize=(7.2, 4.3))
+
+    def box(
+        x: float, y: float, width: float, height: float, text: str = "", colour: str = "white", **style: Any
+    ) -> None:
+        axes.add_patch(Rectangle((x, y), width, height, facecolor=colour, edgecolor=INK, lw=0.9))
+        axes.text(
+            x + width / 2, y + height / 2, text, ha="center", va="center", **{"fontsize": 8, "color": INK} | style
+        )
+
+    axes.text(0.1, 7.45, "a grid of programs", fontsize=9, color=INK)
+    for program in range(12):
+        row, column = divmod(program, 2)
+        box(0.1 + 0.75 * column, 6.5 - 0.8 * row, 0.65, 0.6, f"{program}", PROGRAMS[program % 3])
+    axes.annotate("", (2.55, 4.8), (1.7, 4.8), arrowprops={"arrowstyle": "-|>", "color": INK})
+    axes.text(2.12, 4.95, "handed\nout", ha="center", va="bottom", fontsize=8, color=GREY)
+    many = f"{sizes['multiprocessors']} multiprocessors. Which program runs where, and when, is not known"
+    axes.text(2.7, 7.45, many, fontsize=9, color=INK)
+    for place, program in enumerate((0, 1, 2)):
+        x = 2.7 + 2.35 * place
+        box(x, 3.0, 2.2, 4.1)
+        box(x + 0.1, 6.3, 2.0, 0.65, f"program {program}, and others", PROGRAMS[program])
+        box(x + 0.1, 5.45, 2.0, 0.7, "calculators,\ntensor cores")
+        box(x + 0.1, 4.5, 2.0, 0.8, f"registers: {sizes['registers']}\nfor the blocks in use", PALE)
+        box(
+            x + 0.1,
+            3.15,
+            2.0,
+            1.2,
+            f"shared memory:\n{sizes['shared memory']}\nwhat a program's\nthreads exchange",
+            PALE,
+        )
+    axes.text(9.8, 5.0, "…", fontsize=14, color=INK, va="center")
+    box(2.7, 1.9, 7.2, 0.65, f"L2 cache: {sizes['L2 cache']}, for all of them", PALE)
+    box(2.7, 0.2, 7.2, 0.95, f"device memory: {sizes['device memory']}. Here lie the arrays", PALE, fontsize=9)
+    for x, text, colour, ends in ((4.4, "read", BLUE, (1.9, 1.15)), (8.0, "write", ORANGE, (1.15, 1.9))):
+        axes.annotate("", (x, ends[0]), (x, ends[1]), arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 2.5})
+        axes.text(x + 0.15, 1.52, text, color=colour, va="center", fontsize=9)
+    axes.text(6.15, 1.52, sizes["bandwidth"], color=INK, va="center", ha="center", fontsize=9)
+    for x in (3.8, 6.15, 8.5):
+        axes.annotate("", (x, 2.55), (x, 3.0), arrowprops={"arrowstyle": "<|-|>", "color": GREY})
+    axes.set(xlim=(0, 10.1), ylim=(0, 7.9))
+    axes.axis("off")
+    plt.show()
+
+
+def draw_time(tasks: Mapping[str, tuple[float, float]]) -> None:
+    """Where time goes: of each task the seconds for its bytes and for its operations, beside the longer of the two."""
+    _, axes = plt.subplots(figsize=(7.2, 0.55 * len(tasks) + 0.9))
+    for place, (moving, computing) in enumerate(tasks.values()):
+        for shift, seconds, colour in ((-0.18, moving, BLUE), (0.18, computing, GREEN)):
+            share = seconds / max(moving, computing)
+            axes.barh(place + shift, share, 0.34, color=colour)
+            axes.text(share + 0.01, place + shift, f"{1e6 * seconds:,.3g} µs", va="center", fontsize=8)
+    axes.set_yticks(range(len(tasks)), list(tasks))
+    axes.tick_params(axis="y", length=0, colors=INK)
+    axes.set(xlim=(0, 1.65), xticks=[], xlabel="time, beside the longer of the two")
+    axes.spines["bottom"].set_visible(False)
+    axes.invert_yaxis()
+    axes.legend(
+        [Rectangle((0, 0), 1, 1, color=BLUE), Rectangle((0, 0), 1, 1, color=GREEN)],
+        ["to move the bytes", "to compute"], loc="center right",
+    )  # fmt: skip
+    plt.show()
+
+
+def draw_lanes(n: int, block: int) -> None:
+    """A vector of n under blocks: the lanes of each program with their positions; those that stick out are red."""
+    blocks = -(-n // block)
+    _, axes = plt.subplots(figsize=(7.2, 1.5))
+    for i in range(blocks * block):
+        inside = i < n
+        colour = PROGRAMS[i // block % 3] if inside else "white"
+        axes.add_patch(Rectangle((i, 0), 1, 1, facecolor=colour, edgecolor=GREY, lw=0.6))
+        axes.text(i + 0.5, 0.5, f"{i}", ha="center", va="center", fontsize=9, color=INK if inside else VERMILION)
+    for program in range(blocks):
+        axes.add_patch(Rectangle((program * block, 0), block, 1, fill=False, edgecolor=INK, lw=1.6))
+        axes.text((program + 0.5) * block, 1.2, f"program {program}: i = {program} · {block} + (0 … {block - 1})",
+                  ha="center", fontsize=9)  # fmt: skip
+    axes.plot([n, n], [-0.25, 1], color=VERMILION, lw=2)
+    axes.text(n - 0.15, -0.45, f"here the vector ends: n = {n}", ha="right", va="center", fontsize=8, color=VERMILION)
+    axes.text((n + blocks * block) / 2, -0.45, "mask off", ha="center", va="center", fontsize=8, color=VERMILION)
+    axes.set(xlim=(-0.1, blocks * block + 0.1), ylim=(-0.7, 1.7))
+    axes.axis("off")
+    plt.show()
+
+
+def draw_product(tiles: tuple[int, int, int], program: tuple[int, int]) -> None:
+    """c = a · b in (M, K, N) `tiles`: what the program of one tile of c walks over."""
+    M, K, N = tiles
+    _, axes = plt.subplots(figsize=(5.4, 3.4))
+    shapes = {"a": (0, K + 0.6, M, K), "b": (K + 0.6, 0, K, N), "c": (K + 0.6, K + 0.6, M, N)}  # x, y, rows, columns
+    for name, (x, y, rows, columns) in shapes.items():
+        for row, column in np.ndindex(rows, columns):
+            walked = (name == "a" and row == program[0]) or (name == "b" and column == program[1])
+            own = name == "c" and (row, column) == program
+            colour = PROGRAMS[0] if walked else "#f3cf86" if own else "white"
+            axes.add_patch(Rectangle((x + column, y + row), 1, 1, facecolor=colour, edgecolor=GREY, lw=0.8))
+            if walked:
+                axes.text(x + column + 0.5, y + row + 0.5, f"step {column if name == 'a' else row}", ha="center",
+                          va="center", fontsize=7.5)  # fmt: skip
+            if own:
+                axes.text(x + column + 0.5, y + row + 0.5, "total", ha="center", va="center", fontsize=8)
+        axes.add_patch(Rectangle((x, y), columns, rows, fill=False, edgecolor=INK, lw=1.4))
+    axes.text(K / 2, K + 0.6 + M + 0.15, "a (M, K)", ha="center", va="top")
+    axes.text(K + 0.6 + N + 0.15, K / 2, "b (K, N)", va="center")
+    axes.text(K + 0.6 + N / 2, K + 0.6 + M + 0.15, "c (M, N)", ha="center", va="top")
+    axes.text(0, 0.2, f"program {program}\nowns one tile of c\nand walks along K", fontsize=8, color=GREY, va="top")
+    axes.set(xlim=(-0.1, K + N + 2.2), ylim=(K + M + 1.3, -0.1), aspect="equal")
+    axes.axis("off")
+    plt.show()
+
+
+def draw_running_maximum(x: np.ndarray, block: int) -> None:
+    """One row in blocks: the numbers, the maximum so far, and what becomes of the sum at each block."""
+    _, axes = plt.subplots(figsize=(7.2, 2.9))
+    axes.bar(np.arange(len(x)) + 0.5, x, 0.8, color=BLUE)
+    m, l, low = -np.inf, 0.0, x.min() - 0.3
+    for first in range(0, len(x), block):
+        part = x[first : first + block]
+        new_m = max(m, part.max())
+        added = np.exp(part - new_m).sum()
+        shrink = np.exp(m - new_m)
+        axes.plot([first, first + block], [new_m] * 2, color=PURPLE, lw=2)
+        lines = [f"m = {new_m:.2f}"]
+        lines += [f"{l:.2f} · {shrink:.2f} + {added:.2f}"] if first else [f"{added:.2f}"]
+        m, l = new_m, l * shrink + added
+        axes.text(first + block / 2, low, "\n".join([*lines, f"l = {l:.2f}"]), ha="center", va="top", fontsize=8.5)
+        axes.axvline(first, color=PALE, lw=1, zorder=0)
+    axes.axhline(0, color=GREY, lw=0.6)
+    axes.text(0.1, x.max() + 0.25, "the maximum so far", color=PURPLE, fontsize=8)
+    axes.set(xlim=(0, len(x)), ylim=(low - 1.9, x.max() + 0.7), xticks=[], ylabel="x")
+    axes.set_yticks(np.arange(np.ceil(x.min()), x.max() + 0.1))
+    axes.spines["bottom"].set_visible(False)
+    plt.show()
+
 
 def draw_formats(formats: Mapping[str, tuple[int, int]], size: Any, errors: Mapping[str, Any]) -> None:
     """Left: the bits of each format, (exponent, fraction). Right: the rounding error of numbers of each `size`."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 2.7), gridspec_kw={"width_ratios": [1.05, 1]})
     for row, (name, (exponent, fraction)) in enumerate(formats.items()):
-        kinds = [("sign", 1, GREY), ("exponent", exponent, ORANGE), ("fraction", fraction, BLUE)]
+        kinds = [("sign", 1, GREY), ("exponent", exponent, PURPLE), ("fraction", fraction, LILAC)]
         place = 0
         for kind, bits, colour in kinds:
             for bit in range(place, place + bits):
@@ -29,14 +173,14 @@ def draw_formats(formats: Mapping[str, tuple[int, int]], size: Any, errors: Mapp
                 left.text(place + bits / 2, row - 0.36, f"{bits}", ha="center", va="bottom", color=colour, fontsize=8)
             place += bits
         left.text(-0.8, row, name, ha="right", va="center", color=INK)
-    for x, (kind, colour) in zip((0, 6, 17), (("sign", GREY), ("exponent", ORANGE), ("fraction", BLUE)), strict=True):
+    for x, (kind, colour) in zip((0, 6, 17), (("sign", GREY), ("exponent", PURPLE), ("fraction", LILAC)), strict=True):
         left.text(x, len(formats) - 0.35, kind, color=colour, fontsize=8, va="top")
     left.set(xlim=(-9, 33), ylim=(len(formats) - 0.1, -0.75))
     left.set_title("Where the bits go")
     left.axis("off")
-    for (name, error), colour in zip(errors.items(), (GREY, GREEN, VERMILION, BLUE), strict=True):
-        right.loglog(size, error, color=colour, lw=1.6)
-        right.text(*LABELS[name], name, color=colour, fontsize=8, ha="center")
+    for (name, error), line in zip(errors.items(), ("-", "--", "-.", ":"), strict=True):
+        right.loglog(size, error, color=INK, lw=1.6, ls=line)
+        right.text(*LABELS[name], name, color=INK, fontsize=8, ha="center")
     right.set(xlabel="size of the number", ylabel="worst relative error", ylim=(1e-8, 3))
     right.set_title("What rounding costs")
     plt.show()

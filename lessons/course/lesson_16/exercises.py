@@ -12,12 +12,12 @@ from minitransformer import gradcheck
 from ..exercise import Attempt, Wrong, exercise
 from ..fence import fence
 from ..gpu import DEVICE, require, torch
-from ..judging import distinct, several
 from ..judging import require as must
+from ..judging import several
 from ..tensors import as_numbers, needs_kernels, tensor
-from . import solutions
+from . import solutions, steps
+from .steps import FLOAT32, attention, worst
 
-FLOAT32 = 2e-5  # tolerance
 TILE = (16, 16)
 
 
@@ -117,6 +117,9 @@ def merge(attempt: Attempt) -> None:
         )
 
 
+attention_scores, attention_lse, attention_out = steps.attention_scores, steps.attention_lse, steps.attention_out
+
+
 @exercise(answer=solutions.causal_blocks)
 def causal_blocks(attempt: Attempt) -> None:
     cases = [((4, 4), 12, 12), ((4, 2), 12, 12), ((2, 4), 12, 12), ((4, 4), 10, 13), ((4, 2), 9, 9), ((4, 4), 9, 5)]
@@ -192,14 +195,14 @@ def flash_forward(attempt: Attempt) -> None:
             must(
                 seen.given(part) and (seen.written(part) or not seen.interpreted),
                 f"a kernel is launched, but {name} is not an array that it wrote: PyTorch made it afterwards, from "
-                "what the kernel wrote or from the scores. Return what the kernel stores, as `launch` does",
+                "what the kernel wrote or from the scores. Return what the kernel stores, as the stub does",
             )
         return out, lse, seen, given
 
     def judge(arrays, hint, causal=False, tile=TILE, tolerance=FLOAT32, found=None):
         """Compare out and lse; the hint says what is new in these arrays, and what is likely wrong."""
         out, lse, seen, given = found or run(arrays, causal, tile)
-        right_out, right_lse = _attention(arrays, causal)
+        right_out, right_lse = attention(arrays, causal)
         must(not (wrong := worst("out", out, right_out, tolerance)), f"{hint} ({wrong})")
         must(
             not (wrong := worst("lse", lse, right_lse, tolerance)),
@@ -226,7 +229,7 @@ def flash_forward(attempt: Attempt) -> None:
     must(
         seen.programs,
         "the numbers are right, and no kernel was launched: PyTorch computed them, and wrote the scores into memory. "
-        "Write flash_forward_kernel, and launch it as `launch` does",
+        "Write flash_forward_kernel, and launch it as the stub does",
     )
     judge(draw(1, 16, 16, D=32), "with D = 16 it is right, with D = 32 it is not: is a number written where D belongs?")
 
@@ -235,7 +238,7 @@ def flash_forward(attempt: Attempt) -> None:
     except Wrong as wrong:
         likely = ". tl.dot wants both sides alike: weights.to(value.dtype)" if "it raises" in str(wrong) else ""
         raise Wrong(f"in float32 it is right, and in float16 {wrong}{likely}") from None
-    right, right_lse = _attention([array.astype(np.float16) for array in (query, key, value)])
+    right, right_lse = attention([array.astype(np.float16) for array in (query, key, value)])
     wrong = worst("out", out, right, 2e-3) or worst("lse", lse, right_lse, 2e-3)
     must(not wrong, f"in float32 it is right, and in float16 {wrong}: are m, l and acc in float32?")
 
@@ -243,9 +246,9 @@ def flash_forward(attempt: Attempt) -> None:
     query, key, value = draw(1, 16, 32)
     arrays = [np.repeat([[-1], [1]], 8, axis=0) * np.abs(query), np.sort(np.abs(key), axis=1), value]
     out, *_ = found = run(arrays)
-    right, _ = _attention(arrays)
+    right, _ = attention(arrays)
     must(
-        worst("out", out, _attention([array[:, :16] for array in arrays])[0]),
+        worst("out", out, attention([array[:, :16] for array in arrays])[0]),
         "of two blocks of keys the first alone is in out: does it visit all of the blocks that stop_ptr tells it?",
     )
     wrong = worst("out", out[:, :8], right[:, :8])
@@ -264,7 +267,7 @@ def flash_forward(attempt: Attempt) -> None:
     query[..., 0], key[..., 0] = np.repeat([100.0, -100.0], 8), 8.0
     arrays = [query, key, value[:, :16]]
     out, *_ = found = run(arrays)
-    right, _ = _attention(arrays)
+    right, _ = attention(arrays)
     for rows, score, likely in (
         (slice(8), "288", "2^288 is beyond float32. Subtract the maximum m from the scores before tl.exp2"),
         (slice(8, 16), "−288", "2^−288 is 0 in float32. Does m begin at LOWEST, has each query its own?"),
@@ -293,7 +296,7 @@ def flash_forward(attempt: Attempt) -> None:
         f"with 2 heads of 21 queries in blocks of 16, {lanes} lanes beyond the last query write what is not theirs, "
         "the next head's or nobody's: each tl.store wants a mask, queries < Tq",
     )
-    right, _ = _attention(arrays)
+    right, _ = attention(arrays)
     wrong = [head for head in range(2) if worst("out", out[head], right[head])]
     must(
         not wrong,
@@ -308,13 +311,13 @@ def flash_forward(attempt: Attempt) -> None:
     )
     must(
         not seen.interpreted or len(seen.programs) == 1,
-        f"for 2 heads kernels were launched {len(seen.programs)} times: one launch is enough, as `launch` does it, "
+        f"for 2 heads kernels were launched {len(seen.programs)} times: one launch is enough, as in the stub, "
         "where a program's head is tl.program_id(1)",
     )
 
     query, key, value = arrays = draw(1, 24, 24)
     out, *_ = found = run(arrays, True)
-    if worst("out", out, _attention(arrays, True)[0]):
+    if worst("out", out, attention(arrays, True)[0]):
         moved, *_ = run([query, np.concatenate([key[:, :12], 3 + key[:, 12:]], axis=1), value], True)
         must(
             np.allclose(out[:, :12], moved[:, :12]),
@@ -365,33 +368,6 @@ def flash_forward(attempt: Attempt) -> None:
             f"causal, with {T} queries and as many keys in tiles of {rows} × {columns}, the numbers are right, but the "
             f"programs read {visits} keys in all, where blocks with {needed} hold all that somebody sees: {likely}",
         )
-
-
-def _attention(arrays, causal=False):
-    """out and lse by the definition, in float64."""
-    query, key, value = (array.astype(np.float64) for array in arrays)
-    (_, Tq, D), Tk = query.shape, key.shape[1]
-    scores = query @ key.mT / math.sqrt(D) * math.log2(math.e)
-    if causal:
-        scores[:, np.arange(Tk) > np.arange(Tq)[:, None] + (Tk - Tq)] = -np.inf
-    m = scores.max(axis=2, keepdims=True)
-    powers = np.exp2(scores - np.where(m == -np.inf, 0.0, m))
-    l = powers.sum(axis=2, keepdims=True)
-    nothing = l == 0
-    l = np.where(nothing, 1.0, l)
-    return powers @ value / l, np.where(nothing, np.inf, m + np.log2(l))[..., 0]
-
-
-def worst(name: str, found: np.ndarray, right: np.ndarray, tolerance: float = FLOAT32) -> str:
-    """Where a result is furthest from what is right, in words; empty where it is right everywhere."""
-    with np.errstate(invalid="ignore"):
-        off = np.where(found == right, 0.0, np.abs(found - right))
-    off = np.where(np.isnan(off), np.inf, off)
-    if off.max() <= tolerance * max(1.0, np.abs(right[np.isfinite(right)]).max(initial=0.0)):
-        return ""
-    place = tuple(int(i) for i in np.unravel_index(off.argmax(), off.shape))
-    shown, must_be = distinct(found[place], right[place])
-    return f"{name} at {place} is {shown} and must be {must_be}"
 
 
 @exercise(answer=solutions.backward_block)

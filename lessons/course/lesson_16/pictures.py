@@ -1,4 +1,7 @@
-"""Pictures of lesson 16: the strip of frames, causal tiles, memory and bytes."""
+"""Pictures of lesson 16: the strip of frames, the four steps, causal tiles, memory and bytes.
+
+In all of them light blue has been seen, blue is in work, orange is what comes out, and purple is the maximum.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from ..style import BLUE, GREY, INK, ORANGE, PALE, SKY, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY
 
 
 def draw_strip(scores: np.ndarray, frames: Sequence[tuple[float, float, np.ndarray]], block: int) -> None:
@@ -22,13 +25,13 @@ def draw_strip(scores: np.ndarray, frames: Sequence[tuple[float, float, np.ndarr
         top.bar(places, scores, color=PALE, width=0.8)
         top.bar(places[: current.start], scores[: current.start], color=SKY, width=0.8)
         top.bar(places[current], scores[current], color=BLUE, width=0.8)
-        top.axhline(m, color=VERMILION, lw=1.2)
+        top.axhline(m, color=PURPLE, lw=1.2)
         top.set_title(f"block {n}\nm = {m:.1f}", fontsize=9)
         weights = np.exp(scores[:stop] - m)
         middle.bar(places[: current.start], weights[: current.start], color=SKY, width=0.8)
         middle.bar(places[current], weights[current], color=BLUE, width=0.8)
         shrink = "" if before is None or before == m else f"\nold ones × {np.exp(before - m):.2f}"
-        middle.set_title(f"ℓ = {l:.2f}{shrink or chr(10)}", fontsize=9, color=VERMILION if shrink else INK)
+        middle.set_title(f"ℓ = {l:.2f}{shrink or chr(10)}", fontsize=9, color=PURPLE if shrink else INK)
         bottom.plot(channels, final, "o", mfc="none", color=GREY, ms=6)
         bottom.plot(channels, acc / l, "o", color=ORANGE, ms=3.5)
         bottom.margins(y=0.15)
@@ -47,19 +50,53 @@ def draw_tiles(reach: Sequence[tuple[int, int]], tile: tuple[int, int], Tq: int,
     QUERIES, KEYS = tile
     _, axes = plt.subplots(figsize=(5.6, 4.2))
     columns = -(-Tk // KEYS)
-    kinds = {"whole: no mask": SKY, "masked": "#f3cf86", "not visited": "white"}
+    kinds = {"whole: no mask": SKY, "masked": PALE, "not visited": "white"}
     for row, (whole, stop) in enumerate(reach):
         for column in range(columns):
             kind = "whole: no mask" if column < whole else "masked" if column < stop else "not visited"
             place = (column * KEYS, row * QUERIES)
             axes.add_patch(Rectangle(place, KEYS, QUERIES, facecolor=kinds[kind], edgecolor=INK, lw=0.9))
     queries, keys = np.nonzero(np.arange(Tk) <= np.arange(Tq)[:, None] + (Tk - Tq))
-    axes.plot(keys + 0.5, queries + 0.5, ".", ms=2.2, color=BLUE)
+    axes.plot(keys + 0.5, queries + 0.5, ".", ms=2.2, color=INK)
     axes.set(xlim=(-0.2, columns * KEYS + 0.2), ylim=(len(reach) * QUERIES + 0.2, -0.2), aspect="equal")
     axes.set(xlabel="key", ylabel="query", xticks=range(0, Tk + 1, KEYS), yticks=range(0, Tq + 1, QUERIES))
     axes.set_title(f"{Tq} queries, {Tk} keys, tiles of {QUERIES} × {KEYS}; a dot: this query sees this key")
     handles = [Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor=INK) for colour in kinds.values()]
     axes.legend(handles, list(kinds), loc="center left", bbox_to_anchor=(1.0, 0.5))
+    plt.show()
+
+
+def draw_steps() -> None:
+    """The four steps to the kernel: what its program of the second block of queries reads, keeps and writes."""
+    _, panels = plt.subplots(2, 2, figsize=(7.2, 3.9))
+    rows, columns, mine = 3, 4, 1
+    titles = "1: a tile of scores", "2: the softmax, m and ℓ", "3: the output, acc", "4: edges, the future, heads"
+    for step, (axes, title) in enumerate(zip(panels.ravel(), titles, strict=True), 1):
+        for shadow in (0.5, 0.25) if step == 4 else ():
+            place = (shadow, -shadow)
+            axes.add_patch(Rectangle(place, columns, rows, facecolor="white", edgecolor=GREY, lw=0.7))
+        for row, column in np.ndindex(rows, columns):
+            future = step == 4 and column > row + 1
+            colour = "white"
+            if row == mine and step == 1:
+                colour = ORANGE if column == 1 else "white"
+            elif row == mine and not future:
+                colour = BLUE if column == 2 else SKY if column < 2 else "white"
+            style = {"facecolor": colour, "edgecolor": PALE if future else GREY, "lw": 0.8}
+            axes.add_patch(Rectangle((column, row), 1, 1, **style))
+            if future:
+                axes.text(column + 0.5, row + 0.5, "×", ha="center", va="center", color=GREY)
+        if step > 1:
+            names = ("m", PURPLE), ("ℓ", PURPLE), *((("acc", ORANGE),) if step > 2 else ())
+            for place, (name, colour) in enumerate(names):
+                x, width = columns + 0.75 + 0.8 * place, 1.5 if name == "acc" else 0.6
+                axes.add_patch(Rectangle((x, mine), width, 1, facecolor="white", edgecolor=colour, lw=1.5))
+                axes.text(x + width / 2, mine + 0.5, name, ha="center", va="center", fontsize=8, color=colour)
+        axes.text(-0.15, rows / 2, "queries", rotation=90, ha="right", va="center", fontsize=8, color=GREY)
+        axes.text(columns / 2, rows + 0.15, "keys", ha="center", va="top", fontsize=8, color=GREY)
+        axes.set(xlim=(-0.8, columns + 4), ylim=(rows + 0.7, -0.6), aspect="equal")
+        axes.set_title(title, fontsize=9, loc="left")
+        axes.axis("off")
     plt.show()
 
 
@@ -73,18 +110,18 @@ def draw_memory(
     """Left: bytes of the largest array, by length. Right: bytes moved, by the rows of a block of queries."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.3))
     far = np.array([64, 65536])
-    for (name, (lengths, sizes)), colour, power in zip(largest.items(), (VERMILION, BLUE), (2, 1), strict=True):
+    for (name, (lengths, sizes)), colour, power in zip(largest.items(), (GREY, GREEN), (2, 1), strict=True):
         left.loglog(lengths, sizes, "o", color=colour, ms=4, label=f"{name}, counted")
         left.loglog(far, sizes[-1] * (far / lengths[-1]) ** power, color=colour, lw=1, ls="--")
     left.set_xscale("log", base=2)
     left.set(xlabel="length T", ylabel="bytes of the largest array, one head")
     left.set_title("Memory against T (dashed: as T², as T)")
     left.legend(loc="upper left", fontsize=8)
-    right.axhline(naive / 1e6, color=VERMILION, lw=1.4)
-    right.text(predicted[0][-1], naive / 1e6 * 0.97, "written out, counted", color=VERMILION, fontsize=8, ha="right",
+    right.axhline(naive / 1e6, color=GREY, lw=1.4)
+    right.text(predicted[0][-1], naive / 1e6 * 0.97, "written out, counted", color=GREY, fontsize=8, ha="right",
                va="top")  # fmt: skip
-    right.plot(predicted[0], predicted[1] / 1e6, color=GREY, lw=1, ls="--", label="predicted")
-    right.plot(moved[0], np.array(moved[1]) / 1e6, "o", color=BLUE, ms=4, label="flash, counted")
+    right.plot(predicted[0], predicted[1] / 1e6, color=GREEN, lw=1, ls="--", label="flash, predicted")
+    right.plot(moved[0], np.array(moved[1]) / 1e6, "o", color=GREEN, ms=4, label="flash, counted")
     right.set_xscale("log", base=2)
     right.set(xlabel="rows of a block of queries", ylabel="megabytes moved, one head", ylim=(0, None))
     right.set_title(f"Bytes moved at T = {length}")

@@ -9,26 +9,28 @@ from matplotlib.axes import Axes
 from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
 from .roofline import Gpu, Work
 
-MARKS = {
-    "relu": ("o", GREY),
-    "dropout": ("s", GREY),
-    "embedding": ("^", GREY),
-    "adam": ("D", VERMILION),
-    "softmax": ("o", BLUE),
-    "layernorm": ("s", BLUE),
-    "add_layernorm": ("D", BLUE),
-    "cross_entropy": ("^", ORANGE),
-    "linear_cross_entropy": ("v", ORANGE),
-    "attention": ("*", GREEN),
+COLOURS = {  # one for each kind of operation, in all of the lesson's pictures; products are grey
+    "relu": SKY,
+    "dropout": SKY,
+    "embedding": SKY,
+    "adam": PURPLE,
+    "softmax": BLUE,
+    "layernorm": BLUE,
+    "add_layernorm": BLUE,
+    "cross_entropy": ORANGE,
+    "linear_cross_entropy": ORANGE,
+    "attention": GREEN,
 }
 
+MARKS = dict(zip(COLOURS, "os^DosD^v*", strict=True))
+
 PARTS = {
-    "linear layers": BLUE,
-    "output layer and loss": SKY,
-    "attention": ORANGE,
-    "add & norm": GREEN,
-    "embedding, relu": PURPLE,
-    "Adam": VERMILION,
+    "linear layers": GREY,
+    "output layer and loss": ORANGE,
+    "attention": GREEN,
+    "add & norm": BLUE,
+    "embedding, relu": SKY,
+    "Adam": PURPLE,
 }
 
 
@@ -43,7 +45,7 @@ def kernel_dots(axes: Axes, works: Sequence[Work], gpu: Gpu, measured: Mapping[i
     """A hollow mark on the roof for each task, where its counts put it; a full one where it was timed, in seconds."""
     named = set()
     for number, work in enumerate(works):
-        mark, colour = MARKS[work.op]
+        mark, colour = MARKS[work.op], COLOURS[work.op]
         style = {"marker": mark, "ms": 11 if mark == "*" else 6, "color": colour, "ls": "none"}
         ceiling = min(gpu.flops, work.intensity * gpu.bandwidth)
         label = None if work.op in named else work.op
@@ -59,11 +61,11 @@ def move(axes: Axes, gpu: Gpu, before: float, after: float, text: str) -> None:
     """A cross on the roof, and an arrow beside it to another intensity."""
     along = np.array([before, *([gpu.ridge] if before < gpu.ridge < after else []), after])
     heights = 1.6 * np.minimum(gpu.flops, along * gpu.bandwidth)  # beside the roof, not over its dots
-    axes.plot(along[:-1], heights[:-1], color=PURPLE, lw=1.5)
-    arrow = {"arrowstyle": "-|>", "color": PURPLE, "lw": 1.5, "shrinkA": 0, "shrinkB": 0}
+    axes.plot(along[:-1], heights[:-1], color=VERMILION, lw=1.5)
+    arrow = {"arrowstyle": "-|>", "color": VERMILION, "lw": 1.5, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", (along[-1], heights[-1]), (along[-2], heights[-2]), arrowprops=arrow)
-    axes.plot(along[0], heights[0] / 1.6, "X", color=PURPLE, ms=7)
-    axes.text(along[0] / 1.2, heights[0], text, fontsize=8, color=PURPLE, ha="right")
+    axes.plot(along[0], heights[0] / 1.6, "X", color=VERMILION, ms=7)
+    axes.text(along[0] / 1.2, heights[0], text, fontsize=8, color=VERMILION, ha="right")
 
 
 def ladder(axes: Axes, rungs: Mapping[str, Mapping[str, float]]) -> None:

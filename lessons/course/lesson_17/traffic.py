@@ -46,7 +46,7 @@ def _tensors(tree: Any) -> Iterable[Tensor]:
 
 
 def _bytes(tensor: Tensor) -> int:
-    """Of the elements that are there: one that is expanded lies in memory once."""
+    """The bytes that a tensor has in memory: an axis that is expanded is there once."""
     there = math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
     return there * tensor.element_size() if tensor.numel() else 0
 
@@ -59,7 +59,7 @@ def launches(call: Callable[[], Any]) -> list[tuple[float, float]]:
 
 
 Counted = dict[str, Sequence[tuple[float, float, float]]]
-"""Of each part of a step: (operations, bytes, how many such launches)."""
+"""(operations, bytes, number of such launches), by the part of a step."""
 
 
 def base_step(sentences: int = 784, length: int = 32) -> dict[str, Counted]:

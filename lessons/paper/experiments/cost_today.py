@@ -1,4 +1,4 @@
-"""What the paper's trainings cost, and would cost today: on this machine, on GPUs that were timed, at best."""
+"""The cost of the paper's trainings then and today: on this machine, on GPUs that were timed, and at best."""
 
 import json
 import math
@@ -30,12 +30,12 @@ from ..published import P100_FLOPS, RUNS, TABLE_2, training_costs
 from ..trials.trial import Trial
 
 LEDGER = Path(__file__).parents[3] / "kernels" / "results"
-"""Where `python -m kernels.bench` writes what it measured on a GPU."""
+"""The folder in which `python -m kernels.bench` keeps its measurements on GPUs."""
 
 
 @dataclass(frozen=True)
 class Chip:
-    """What a data sheet promises: operations a second in `kind` of numbers, dense, and rated power in watts."""
+    """A GPU by its data sheet: dense operations a second in numbers of `kind`, and rated power in watts."""
 
     name: str
     kind: str
@@ -54,7 +54,7 @@ CHIPS = [
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """A training step of the paper's base on a GPU: the fastest a token of ours, with so many tokens on each side."""
+    """A training step of the paper's base on a GPU: the one of ours that is fastest per token."""
 
     gpu: str
     what: str
@@ -63,9 +63,9 @@ class MeasuredStep:
 
 
 def measured_steps(folder: Path = LEDGER) -> Iterator[MeasuredStep]:
-    """What the ledger has of each GPU; nothing where none was timed, or there is no ledger.
+    """The measured step of each GPU in the ledger; none if no GPU was timed or there is no ledger.
 
-    Raises `ValueError` naming a file that is no JSON.
+    Raises `ValueError`, naming the file, for one that is not JSON.
     """
     for path in sorted(folder.glob("*.json")):
         try:
@@ -88,19 +88,19 @@ def _tokens(entry: dict[str, Any]) -> int:
 
 SMOOTHING, LEARNING_RATE = 0.1, 1e-4
 SMALLER = 4
-"""How many times smaller the other batch is."""
+"""The other batch is this many times smaller."""
 
 MARGIN = 1.5
-"""How many times what weights and activations take must be free: temporary arrays come on top."""
+"""Free memory must be this many times that of weights and activations, because of temporary arrays."""
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """A step takes `fixed` seconds (the update of all parameters), and `per_token` for each token of a side.
+    """The time of a step: `fixed` seconds (the update of all parameters), plus `per_token` for each token of a side.
 
-    flops            operations that a token of a side takes: its source's and its target's matrix products
-    tokens_per_side  of the largest batch that was timed
-    rounds           `fixed` and `per_token` by the times of each round alone
+    flops            operations of matrix products for one source and one target token
+    tokens_per_side  those of the largest batch that was timed
+    rounds           `fixed` and `per_token` from the times of each round
     """
 
     fixed: float
@@ -110,11 +110,11 @@ class StepTime:
     rounds: list[tuple[float, float]]
 
     def seconds(self, tokens_per_side: float) -> float:
-        """A step on a batch of that size."""
+        """The seconds of a step on a batch of this size."""
         return self.fixed + self.per_token * tokens_per_side
 
     def between(self, tokens_per_side: float) -> tuple[float, float]:
-        """The least and the most seconds that a round alone, or all of them together, would say."""
+        """The least and the most seconds that follow from a single round or from all together."""
         lines = [(self.fixed, self.per_token), *self.rounds]
         said = [fixed + per_token * tokens_per_side for fixed, per_token in lines]
         return min(said), max(said)
@@ -123,10 +123,10 @@ class StepTime:
 def time_step(
     config: TransformerConfig, ops: Ops, dtype: str, threads: int, sentences: int, length: int, rounds: int = 3
 ) -> StepTime:
-    """Times steps on batches of `sentences` and of a quarter of them, in turn.
+    """Times steps on batches of `sentences` and of a quarter of them, one after the other in each round.
 
-    Of either the fastest counts, and how far single rounds are apart is kept. Random tokens, `length` on each side of a
-    sentence, none of them padding; gradients as the trainer takes them, and Adam. One step before is not counted.
+    The fastest step of each size counts; single rounds are kept too, to show their variation. Sentences have `length`
+    random tokens on each side and no padding. A step is the trainer's, with Adam; a first step is not timed.
     """
     keep_freed_memory()
     model = Transformer(config, ops, dtype)
@@ -149,11 +149,14 @@ def time_step(
 
 def _step(workers: DataParallel, optimizer: Adam, batch: Batch) -> None:
     training_step(workers, optimizer, [batch], learning_rate=LEARNING_RATE, label_smoothing=SMOOTHING)
-    workers.model.ops.to_numpy(workers.model.parameters.data[:1])  # a GPU computes on until something is asked for
+    workers.model.ops.to_numpy(workers.model.parameters.data[:1])  # waits until a GPU has finished the step
 
 
 def _line(tokens: tuple[int, int], times: Sequence[float]) -> tuple[float, float]:
-    """At zero, and a token, of the line through two times; where the larger took no longer, through it and zero."""
+    """The value at zero and the slope per token of the line through two times.
+
+    If the larger batch did not take longer, the line goes through its time and through zero.
+    """
     small, large = tokens
     per_token = (times[1] - times[0]) / (large - small)
     fixed = times[0] - small * per_token
@@ -163,7 +166,7 @@ def _line(tokens: tuple[int, int], times: Sequence[float]) -> tuple[float, float
 
 
 def fits(config: TransformerConfig, sentences: int, length: int, threads: int) -> bool:
-    """Whether there is free memory for `time_step`; False where the system does not tell."""
+    """Whether there is enough free memory for `time_step`; False if the system does not tell."""
     names = ("SC_AVPHYS_PAGES", "SC_PAGE_SIZE")
     if not set(names) <= set(getattr(os, "sysconf_names", {})):
         return False
@@ -183,21 +186,21 @@ MODELS: dict[str, Callable[[], TransformerConfig]] = {"base": TransformerConfig.
 
 LENGTH = 32
 TIMED = {"base": 48, "big": 24}
-"""Sentences of LENGTH tokens of the larger batch that is timed."""
+"""The number of sentences of LENGTH tokens in the larger batch that is timed."""
 
 PUBLISHED, MEASURED, COMPUTED = "published: steps × seconds a step", "extrapolated from measured steps", "computed"
 
 BOLTZMANN, ROOM, BITS = 1.380649e-23, 300.0, 32
-"""Joules a kelvin, kelvin, and the bits that the result of an operation takes in single precision."""
+"""Joules a kelvin, kelvin, and the bits of a result in single precision."""
 
 
 def trials(task: Task, scale: float) -> list[Trial]:
-    """None: steps are timed, nobody trains."""
+    """No trials: steps are timed, and no model is trained."""
     return []
 
 
 def find(context: Context) -> Findings:
-    """Time training steps, and count hours."""
+    """Time training steps, and compute the hours of trainings."""
     runner = context.runner
     threads = available_cores() if runner.ops is numpy_ops else 1
     steps = {}
@@ -224,7 +227,7 @@ def find(context: Context) -> Findings:
 
 
 def _rows(backend: str, threads: int, steps: dict[str, Any], costs: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The paper's own hours; this machine's; those of each GPU of the ledger, where base's steps were timed."""
+    """The hours in the paper, on this machine, and on each GPU of the ledger on which base's steps were timed."""
     hours, base = {name: run.hours for name, run in RUNS.items()}, RUNS["base"]
     yield {"name": f"{base.gpus} × P100, the paper", "origin": PUBLISHED, "hours": hours, "scaled": []}
     here = f"this machine, {backend}, {threads} {'thread' if threads == 1 else 'threads'}"
@@ -235,14 +238,14 @@ def _rows(backend: str, threads: int, steps: dict[str, Any], costs: dict[str, An
 
 
 def _row(name: str, timed: dict[str, float], costs: dict[str, Any]) -> dict[str, Any]:
-    """A row of the table: what was not timed takes the hours of its operations at the speed of base."""
+    """A row of the table. The hours of a model that was not timed follow from its operations at the speed of base."""
     scaled = {model: timed["base"] * costs[model]["needed"] / costs["base"]["needed"] for model in costs}
     missing = [model for model in costs if model not in timed]
     return {"name": name, "origin": MEASURED, "hours": scaled | timed, "scaled": missing}
 
 
 def _limit(chip: Chip, costs: dict[str, Any]) -> dict[str, Any]:
-    """One chip that does nothing but matrix products, and one used as the paper used its own."""
+    """The hours of a chip that computes only matrix products, and of one that is used as well as the paper's."""
     peak = {name: cost["needed"] / chip.flops / 3600 for name, cost in costs.items()}
     return {
         **vars(chip),
@@ -253,7 +256,7 @@ def _limit(chip: Chip, costs: dict[str, Any]) -> dict[str, Any]:
 
 
 def draw(findings: Findings, folder: Path) -> None:
-    """The hours of base and big, as bars."""
+    """Draw the hours of base and big as bars."""
     rows = [*findings["rows"], *findings["limits"]]
     names = [f"1 × {row['name']}, computed" if "used" in row else row["name"] for row in rows]
     hours = [value for row in rows for value in row["hours"].values()]
@@ -275,7 +278,7 @@ def draw(findings: Findings, folder: Path) -> None:
 
 
 def _draw_bar(axes: Axes, y: float, row: dict[str, Any], model: str, colour: str, least: float) -> None:
-    """What is computed in pale, up to the chip's peak, and paler up to the paper's use of it."""
+    """Draw a bar; a computed one is pale up to the hours at the chip's peak, paler up to those at the paper's use."""
     value, ends = row["hours"][model], row.get("used", row["hours"])[model]
     if "used" in row:
         axes.barh(y, ends - least, 0.34, left=least, color=colour, alpha=0.3)
@@ -288,7 +291,7 @@ def _draw_bar(axes: Axes, y: float, row: dict[str, Any], model: str, colour: str
 
 
 def report(findings: Findings) -> list[str]:
-    """What was billed and what is needed; the hours; what energy and physics ask."""
+    """Report billed and needed operations, the hours, and the energy."""
     head = ["operations", "billed, as printed", "billed: steps × seconds × 8 × 9.5e12", "needed", "utilisation"]
     printed = {row.model: row.flops_de or 0 for row in TABLE_2}
     models = {"base": "Transformer (base model)", "big": "Transformer (big)"}
@@ -313,7 +316,7 @@ def report(findings: Findings) -> list[str]:
 
 
 def _hours_table(findings: Findings) -> str:
-    """The hours of every row and limit, with a star where they follow from base's."""
+    """The table of the hours of every row and limit, with a star if they follow from base's."""
     rows = []
     for row in findings["rows"]:
         hours = [duration(value) + " *" * (name in row["scaled"]) for name, value in row["hours"].items()]
@@ -326,7 +329,7 @@ def _hours_table(findings: Findings) -> str:
 
 
 def _timed_lines(findings: Findings) -> Iterator[str]:
-    """What was timed here."""
+    """Sentences on the steps that were timed here."""
     for name, step in findings["steps"].items():
         tokens, (low, high) = RUNS[name].tokens_per_side, step["between"]
         yield paragraph(f"""
@@ -354,7 +357,7 @@ def _physics(findings: Findings) -> str:
 
 
 def duration(hours: float) -> str:
-    """Hours as one reads them: "31 minutes", "11.1 h", "139 days", "2.1 years"."""
+    """Hours as readable text: "31 minutes", "11.1 h", "139 days", "2.1 years"."""
     if hours < 1:
         return f"{60 * hours:.0f} minutes"
     if hours < 100:

@@ -1,4 +1,4 @@
-"""How it is trained (§5): warm-up, where the norm stands, smoothing, dropout, large batches, averaged checkpoints."""
+"""How the paper trains (§5): warm-up, the norm's place, smoothing, dropout, large batches, averaged checkpoints."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -23,18 +23,18 @@ NAME, TITLE, MINUTES, ALONE = "strategy", "How it is trained", 5.5, 10.5
 
 NORMS = {"post-norm": False, "pre-norm": True}
 SCHEDULES = {"warm-up": 1, "a tenth of it": 10, "none": None}
-"""What the base's warm-up is divided by; None leaves one step of it. After it, all follow the same curve of eq. 3."""
+"""The divisors of the base's warm-up; None leaves one step. After the warm-up all follow the same curve of eq. 3."""
 
 COLOURS = dict(zip(SCHEDULES, (BLUE, SKY, VERMILION), strict=True))
 SMALL, RATES = 1000, (0.0, 0.3)
-"""Sentences of the corpus that is small enough to be learned by heart, and rates of dropout on it."""
+"""The sentences of a corpus that is small enough to be learned by heart, and the rates of dropout on it."""
 
 ROWS = {row.name: row for row in TABLE_3}
 PARTS = 4
 
 
 def schedule_trial(norm: str, schedule: str, task: Task, scale: float) -> Trial:
-    """The miniature base with that norm and schedule; post-norm with warm-up is table 3's."""
+    """The miniature base with this norm and schedule; post-norm with warm-up is the trial of table 3."""
     base = trial(BASE, task, scale)
     if norm == "post-norm" and schedule == "warm-up":
         return base
@@ -49,7 +49,7 @@ def schedule_trial(norm: str, schedule: str, task: Task, scale: float) -> Trial:
 
 
 def small_trial(rate: float, task: Task, scale: float) -> Trial:
-    """The miniature base with that rate of dropout on a small corpus."""
+    """The miniature base with this rate of dropout on a small corpus."""
     base = trial(BASE, task, scale)
     text = replace(base.text, sentences=SMALL)
     config = task.transformer(dropout=rate)
@@ -58,7 +58,7 @@ def small_trial(rate: float, task: Task, scale: float) -> Trial:
 
 
 def trials(task: Task, scale: float) -> Sequence[Trial]:
-    """Norms and schedules; dropout on a small corpus; of table 3 the rows on dropout and smoothing, and the seeds."""
+    """Norms and schedules; dropout on a small corpus; and table 3's rows on dropout and smoothing, and its seeds."""
     schedules = [schedule_trial(norm, schedule, task, scale) for norm in NORMS for schedule in SCHEDULES]
     small = [small_trial(rate, task, scale) for rate in RATES] if task.text.dataset == "grammar" else []
     rows = [trial(ROWS[name], task, scale) for name in ("dropout 0.0", "smoothing 0.0")]
@@ -66,7 +66,7 @@ def trials(task: Task, scale: float) -> Sequence[Trial]:
 
 
 def find(context: Context) -> Findings:
-    """What each decision changes, with its interval."""
+    """The effect of each decision, with its interval."""
     task, scale, result = context.task, context.scale, context.runner.result
     base = result(trial(BASE, task, scale))
     runs = {n: {s: result(schedule_trial(n, s, task, scale)) for s in SCHEDULES} for n in NORMS}
@@ -104,7 +104,7 @@ def _rates(trial: Trial) -> dict[str, float]:
 
 
 def _accumulation(context: Context) -> dict[str, float]:
-    """A batch's gradient at once, and summed over its parts, dropout on: the largest difference over the largest."""
+    """The largest difference, over the largest gradient, of a batch's gradient at once and summed over its parts."""
     task, errors = context.task, {}
     data = context.runner.data(trial(BASE, task, context.scale).text)
     whole = Batches(data.train, task.settings.tokens_per_batch).batch(0, 0)
@@ -120,7 +120,7 @@ def _accumulation(context: Context) -> dict[str, float]:
 
 
 def draw(findings: Findings, folder: Path) -> None:
-    """Validation perplexity of each norm and schedule."""
+    """Draw the validation perplexity of each norm and schedule."""
     page = Page(7.4, 3.1, layout="constrained")
     both = page.figure.subplots(1, 2, sharey=True)
     for axes, norm in zip(both, NORMS, strict=True):
@@ -135,7 +135,7 @@ def draw(findings: Findings, folder: Path) -> None:
 
 
 def report(findings: Findings) -> list[str]:
-    """Each decision of §5 and what became of it."""
+    """Report each decision of §5 and its effect."""
     of_seeds = findings["seeds"]
     smoothing = (
         verdict("Smoothing 0.1", "none", metric, gap, of_seeds[metric]) for metric, gap in findings["smoothing"].items()

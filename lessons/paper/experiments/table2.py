@@ -1,4 +1,4 @@
-"""Table 2: what came before the Transformer and two sizes of it, trained at equal cost in two pairs of languages."""
+"""Table 2: the models before the Transformer and two sizes of it, trained at equal cost on two language pairs."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from ..trials.trial import Evaluation, Trial
 NAME, TITLE, MINUTES, ALONE = "table2", "Table 2: translation, at equal cost", 16.5, 16.5
 
 OPERATIONS = 12e12
-"""For each training at scale 1: some 900 steps of the larger Transformer, three to four minutes of one core."""
+"""The operations of each training at scale 1: some 900 steps of the larger Transformer, 3 to 4 minutes of one core."""
 
 TARGETS = {"de": "English→German", "fr": "English→French"}
 SMALLER, LARGER = "Transformer, d_model 64", "Transformer, d_model 128"
@@ -26,7 +26,7 @@ EVALUATION = Evaluation(averaged=True)  # as in §6.1: the last five checkpoints
 
 
 def models(task: Task) -> dict[str, ModelConfig]:
-    """The models, by name. RNN: with LSTM cells, as the recurrent rows of the paper's table have."""
+    """The models, by name. The RNN has LSTM cells, like those in the recurrent rows of the paper's table."""
     text = task.text
     shared: dict[str, Any] = {
         "vocab_size": text.vocab_size,
@@ -50,12 +50,12 @@ def translator(task: Task, scale: float, target: str = "de", model: str = LARGER
 
 
 def trials(task: Task, scale: float) -> Sequence[Trial]:
-    """Each model in each pair of languages."""
+    """Each model for each language pair."""
     return [translator(task, scale, target, model) for target in TARGETS for model in models(task)]
 
 
 def find(context: Context) -> Findings:
-    """The scores, and how far the Transformers are from the other models, and from each other."""
+    """The scores, and the differences of the Transformers from the other models and from each other."""
     task, runner = context.task, context.runner
     found: dict[str, Any] = {
         "task": task.name,
@@ -80,7 +80,7 @@ def find(context: Context) -> Findings:
 
 
 def _rivals(names: Collection[str]) -> dict[str, list[str]]:
-    """What each Transformer is compared with: all that are named before it."""
+    """The models that a Transformer is compared with: all that come before it."""
     return {ours: list(names)[: list(names).index(ours)] for ours in (LARGER, SMALLER)}
 
 
@@ -89,7 +89,7 @@ def _peak(trial: Trial) -> float:
 
 
 def draw(findings: Findings, folder: Path) -> None:
-    """Validation perplexity against operations, for each pair."""
+    """Draw validation perplexity against operations, for each language pair."""
     page = Page(7.4, 3.3, layout="constrained")
     both = page.figure.subplots(1, 2, sharey=True)
     for axes, (target, pair) in zip(both, findings["pairs"].items(), strict=True):
@@ -105,11 +105,11 @@ def draw(findings: Findings, folder: Path) -> None:
 
 
 def report(findings: Findings) -> list[str]:
-    """Ours, the paper's, and where the paper's FLOPs come from."""
+    """Report our results, the paper's, and the origin of the paper's FLOPs."""
     pairs = findings["pairs"]
     rows = [row for pair in pairs.values() for row in pair["models"].values() if row["diverged"] is None]
     flops, epochs = ([row[name] for row in rows] for name in ("flops", "epochs"))
-    spent = dict.fromkeys(map(scientific, (min(flops), max(flops)))) if rows else {}  # one where both read the same
+    spent = dict.fromkeys(map(scientific, (min(flops), max(flops)))) if rows else {}  # one if both look the same
     rates = ", ".join(f"{name} {rate:.2g}" for name, rate in findings["rates"].items())
     if rows:
         blocks = [
@@ -163,7 +163,7 @@ def _ours(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def _still_falling(curves: dict[str, list[dict[str, float]]]) -> list[str]:
-    """How far from its end each training was left: what more steps would bring is not the same for all."""
+    """A sentence on how fast each loss still fell at the end, since more steps would not help all models equally."""
     falls = {name: curve[-2:] for name, curve in curves.items() if len(curve) > 1}
     told = "; ".join(
         f"{name} from {before['perplexity']:.3f} to {last['perplexity']:.3f} in {last['step'] - before['step']:,} steps"

@@ -24,7 +24,7 @@ VOCAB_SIZE = 37_000
 
 @dataclass(frozen=True)
 class Row:
-    """A row of table 3: what differs from the base model, and what the paper found.
+    """A row of table 3: the difference from the base model, and the paper's results.
 
     `overrides` are fields of `TransformerConfig`, `training` those of `TrainingSettings`.
     """
@@ -36,7 +36,7 @@ class Row:
     training: dict[str, Any] = field(default_factory=dict)
 
     def config(self, vocab_size: int = VOCAB_SIZE) -> TransformerConfig:
-        """The paper's own size."""
+        """The row's configuration at the paper's size."""
         return TransformerConfig.base(vocab_size, **self.overrides)
 
 
@@ -74,9 +74,9 @@ BASE = TABLE_3[0]
 
 
 def fitting_vocabulary(row: Row) -> tuple[int, int]:
-    """The smallest and the largest vocabulary with which the row has the parameters printed, rounded to millions.
+    """The smallest and the largest vocabulary with which the row has as many million parameters as the paper prints.
 
-    Raises `ValueError` for a row without a figure of its own.
+    Raises `ValueError` for a row for which the paper prints no number.
     """
     printed = row.published.parameters
     if printed is None:
@@ -90,16 +90,16 @@ def fitting_vocabulary(row: Row) -> tuple[int, int]:
 NAME, TITLE, MINUTES, ALONE = "table3", "Table 3: variations on the Transformer", 22.5, 22.5
 
 OPERATIONS = 5.4e12
-"""For the base's training at scale 1, some 1,000 steps; the other rows take as many steps, whatever they cost."""
+"""The operations of the base's training at scale 1, some 1,000 steps; all other rows take as many steps."""
 
 SHORTENED = {"d_model": 8, "d_ff": 8, "d_k": 8, "d_v": 8, "num_layers": 2}
-"""The paper's sizes over the miniature's: those of a row are divided by the same numbers."""
+"""The paper's sizes divided by the miniature's; the sizes of all rows are divided by these."""
 
 SHORT, LONG = (1, 16), (24, 160)
-"""Tokens on either side of the pairs that length extrapolation trains on, and of those that it asks for besides."""
+"""Tokens on each side of the pairs that length extrapolation trains on, and of the longer ones in its test."""
 
 SEEDS = (1, 2)
-"""Seeds of the base's other trainings, which show what a seed alone changes."""
+"""The seeds of the base's other trainings, which show the effect of the seed alone."""
 
 LAST, AVERAGED = Evaluation("last"), Evaluation("averaged", averaged=True)  # "no checkpoint averaging", §6.2
 LENGTHS = (Evaluation("short", lengths=SHORT), Evaluation("long", lengths=LONG))
@@ -107,10 +107,10 @@ COLOURS = {"A": BLUE, "B": SKY, "C": ORANGE, "D": VERMILION, "E": GREEN, "big": 
 
 
 def miniature(row: Row, task: Task) -> TransformerConfig:
-    """A row's model with every size as much smaller as the miniature base is than the paper's.
+    """A row's model in miniature: every size is divided by the same factor as the base's.
 
-    Paper: big has three times as many steps, and a dropout of 0.3, with which it would not begin to translate in as few
-    as there are here; it gets the base's.
+    Paper: big has a dropout of 0.3 and three times as many steps. With so much dropout and so few steps as here it
+    would not learn to translate, so it gets the base's dropout.
     """
     sizes = {name: value // SHORTENED[name] if name in SHORTENED else value for name, value in row.overrides.items()}
     if row.name == "big":
@@ -128,7 +128,7 @@ def trial(row: Row, task: Task, scale: float, seed: int = 0) -> Trial:
 
 
 def extrapolation(positions: str, task: Task, scale: float) -> Trial:
-    """The base, or learned positions, on short sentences alone, asked for short and for long ones."""
+    """The base, or learned positions, trained on short sentences only, and tested on short and on long ones."""
     steps = scale * task.steps(OPERATIONS, task.transformer())
     text = replace(task.translation(), max_length=SHORT[1])
     config = task.transformer(positions=positions)
@@ -136,14 +136,14 @@ def extrapolation(positions: str, task: Task, scale: float) -> Trial:
 
 
 def trials(task: Task, scale: float) -> Sequence[Trial]:
-    """Every row, the base's other seeds, and the two of length extrapolation."""
+    """Every row, the base's other seeds, and the two trials of length extrapolation."""
     rows = [trial(row, task, scale) for row in TABLE_3]
     seeds = [trial(BASE, task, scale, seed) for seed in SEEDS]
     return [*rows, *seeds, *(extrapolation(positions, task, scale) for positions in ("sinusoidal", "learned"))]
 
 
 def find(context: Context) -> Findings:
-    """Parameters at the paper's size; scores and differences from the base in miniature."""
+    """The parameters at the paper's size; in miniature the scores and the differences from the base."""
     task, runner = context.task, context.runner
     results = {row.name: runner.result(trial(row, task, context.scale)) for row in TABLE_3}
     base = results[BASE.name]
@@ -192,7 +192,7 @@ def _sizes(config: TransformerConfig) -> dict[str, Any]:
 
 
 def draw(findings: Findings, folder: Path) -> None:
-    """Each row's BLEU and perplexity less the base's."""
+    """Draw each row's BLEU and perplexity minus the base's."""
     rows = [row for row in TABLE_3 if row is not BASE and findings["differences"][row.name]["bleu"]]
     page = Page(7.4, 1.0 + 0.24 * len(rows), layout="constrained")
     left, right = page.figure.subplots(1, 2, sharey=True)
@@ -202,7 +202,7 @@ def draw(findings: Findings, folder: Path) -> None:
         colours = [COLOURS[row.group] for row in rows]
         draw_intervals(axes, dict(zip(names, gaps, strict=True)), colours, f"{name} less the base's")
         axes.axvline(0, color=GREY, lw=1)
-    right.invert_yaxis()  # shared with the left one, and so inverted twice
+    right.invert_yaxis()  # again, because both axes share it and each inverted it
     page.save(folder / f"{NAME}-differences.png")
 
 
@@ -222,11 +222,11 @@ CLAIMS = [
     ("(D) without label smoothing BLEU is worse", "smoothing 0.0", "bleu", -1),
     ("big is better", "big", "bleu", 1),
 ]
-"""What the paper's table shows of each group: the claim, its row, the metric, and the sign of its difference."""
+"""The claims of the paper's table about each group: the claim, its row, the metric, and the sign of the difference."""
 
 
 def report(findings: Findings) -> list[str]:
-    """Parameters, scores, and what becomes of each claim."""
+    """Report parameters, scores, and whether each claim holds here."""
     return [
         *_parameter_blocks(findings["parameters"]),
         _training_paragraph(findings),
@@ -298,7 +298,7 @@ def _score_table(findings: Findings) -> str:
 
 
 def _changed_sizes(rows: dict[str, dict[str, int]], name: str) -> str:
-    """What the miniature has in place of the sizes that the row names; of the base all of them."""
+    """The miniature's sizes in place of those that the row names; for the base all sizes."""
     base, row = rows[BASE.name], rows[name]
     shown = [f"{size} {row[size]}" for size in row if row[size] != base[size] or name == BASE.name]
     return f" ({', '.join(shown)})" if shown else ""
@@ -317,7 +317,7 @@ def _gap(found: dict[str, float] | None, digits: int) -> str:
 
 
 def _claim_blocks(findings: Findings) -> list[str]:
-    """Each claim: shown here, contradicted, or not to be told from the choice of sentences or of the seed."""
+    """The claims: those shown here, those contradicted, and those within the variation of test sentences or seeds."""
     bases = [findings["scores"][BASE.name], *findings["seeds"]]
     gap = findings["differences"]["learned positions"]["bleu"]
     learned_ones = verdict("The base with learned positions", "with sinusoids", "bleu", gap, spread(bases, "bleu"))

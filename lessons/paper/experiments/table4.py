@@ -1,7 +1,7 @@
-"""Table 4: models for translation as parsers. A sentence goes in, its linearised tree comes out.
+"""Table 4: translation models as parsers, which translate a sentence into its linearised tree.
 
-A Transformer and a recurrent model with attention learn from few trees and from many, at equal cost; the trees are the
-grammar's whatever the task is. Source: Vaswani 2017, §6.3.
+A Transformer and a recurrent model with attention learn from few trees and from many, at equal cost. The trees are the
+grammar's for every task. Source: Vaswani 2017, §6.3.
 """
 
 import math
@@ -43,19 +43,19 @@ PAPER_NAMES = {TRANSFORMER: "Transformer (4 layers)", RNN: "Vinyals & Kaiser et 
 PUBLISHED = {(row.training, row.parser): row.f1 for row in TABLE_4}
 
 OPERATIONS = 10.2e12
-"""For each training at scale 1: some 4,600 steps of the Transformer, three minutes of one core."""
+"""The operations of each training at scale 1: some 4,600 steps of the Transformer, three minutes of one core."""
 
 EVALUATION = Evaluation(sentences=300, averaged=True, beam=21, length_penalty=0.3, max_extra=300)  # as in §6.3
 
 
 @dataclass(frozen=True)
 class Treebank:
-    """Trees to train on, and what they stand for.
+    """A treebank to train on, in the place of one of the paper's.
 
-    vocab_size  fewer tokens for fewer trees, as in the paper (16,000 and 32,000); words of the test set that the 1,000
-                sentences don't have are spelled
-    dropout     more for fewer trees, which are seen a hundred times; the paper chose it on the development set
-    batch       sentences of a typical batch, the tokens of a sentence and of its tree, padding included
+    vocab_size  smaller for fewer trees, as in the paper (16,000 and 32,000); test words that the 1,000 sentences do not
+                have are spelled in pieces
+    dropout     larger for fewer trees, which are seen a hundred times; the paper chose it on the development set
+    batch       a typical batch: its sentences, and the tokens of a sentence and of its tree, with padding
     """
 
     name: str
@@ -66,7 +66,7 @@ class Treebank:
 
     @property
     def text(self) -> CorpusChoice:
-        """Sentences and their trees."""
+        """The text: sentences and their trees."""
         return replace(GRAMMAR.text, target="tree", sentences=self.sentences, vocab_size=self.vocab_size)
 
 
@@ -82,12 +82,12 @@ def trials(task: Task, scale: float) -> Sequence[Trial]:
 
 
 def parser(model: str, bank: Treebank, scale: float) -> Trial:
-    """The trial of a model on a treebank, for the same number of operations as the others.
+    """The trial of a model on a treebank, with the same number of operations as the others.
 
-    Batches are half as large as the translators', for more steps, and the learning rate is lower. Until a parser has
-    found out how to count the words that it has written, it learns only what trees look like: in short trainings the
-    Transformer did so within 600 steps with these settings; with eight heads, and larger batches or fewer layers, not
-    within 900.
+    Batches are half as large as the translators', for more steps, and the learning rate is lower. Until a parser can
+    count the words that it has written, it learns only the general form of trees. In short trainings the Transformer
+    could count after 600 steps with these settings; with eight heads, and larger batches or fewer layers, it could not
+    after 900.
     """
     config = configuration(model, bank)
     steps = scale * OPERATIONS / step_flops(config, bank.batch)
@@ -96,7 +96,7 @@ def parser(model: str, bank: Treebank, scale: float) -> Trial:
 
 
 def configuration(model: str, bank: Treebank) -> ModelConfig:
-    """About as many operations a step for either; `max_length` holds sources and `EVALUATION.max_extra` tokens more."""
+    """Both models with about equal operations a step; `max_length` is a source plus `EVALUATION.max_extra` tokens."""
     shared: dict[str, Any] = {"vocab_size": bank.vocab_size, "dropout": bank.dropout, "max_length": 512}
     if model == TRANSFORMER:
         return TransformerConfig(d_model=64, num_heads=4, d_ff=256, num_layers=3, init_gain=0.5, **shared)
@@ -106,7 +106,7 @@ def configuration(model: str, bank: Treebank) -> ModelConfig:
 def find(context: Context) -> Findings:
     """The scores of the four parsers, the differences between them, and a parse that went wrong.
 
-    Raises `ValueError` where two parsers were not asked the same sentences.
+    Raises `ValueError` if two parsers were not evaluated on the same sentences.
     """
     runner = context.runner
     parsers = {(bank.name, model): parser(model, bank, context.scale) for bank in TREEBANKS for model in MODELS}
@@ -128,7 +128,7 @@ def find(context: Context) -> Findings:
 
 
 def _row(trial: Trial, result: TrialResult, data: PreparedData) -> dict[str, Any]:
-    """What a training took, and how its parses are."""
+    """The row of a parser: the cost of its training, and the quality of its parses."""
     batches = Batches(data.train, trial.settings.tokens_per_batch, trial.settings.seed)
     row: dict[str, Any] = {
         **scores(result, ("f1",)),
@@ -140,16 +140,16 @@ def _row(trial: Trial, result: TrialResult, data: PreparedData) -> dict[str, Any
     }
     if result.diverged is None:
         answers, trees = result.answers(), {tuple(target) for _, target in data.train}
-        known = sum(tuple(data.tokenizer.encode(tree)) in trees for tree in answers.references)  # words aside
+        known = sum(tuple(data.tokenizer.encode(tree)) in trees for tree in answers.references)  # without the words
         row |= {"exam_seconds": answers.seconds, **_soundness(answers), "known": known}
     return row
 
 
 def _soundness(answers: Answers) -> dict[str, Any]:
-    """How many parses are malformed and why; F1 if all of their constituents are wrong, and F1 of the others alone."""
+    """How many parses are malformed and why; F1 if all their constituents count as wrong, and F1 without them."""
     malformed = answers.statistics[:, 3] > 0
     pairs = zip(answers.hypotheses, answers.references, strict=True)
-    # The reference's brackets in their order, however many words are between them.
+    # Whether the brackets have the reference's order, without regard to the words between them.
     right = np.array([ours.replace("XX", "").split() == theirs.replace("XX", "").split() for ours, theirs in pairs])
     strict = answers.statistics.copy()
     strict[malformed, 0] = 0
@@ -164,13 +164,13 @@ def _soundness(answers: Answers) -> dict[str, Any]:
 
 
 def _example(examples: Sequence[Example]) -> dict[str, str]:
-    """The shortest sentence of the test set, its tree, and how that is written."""
+    """The shortest sentence of the test set, its tree, and the linearised tree."""
     shortest = min(examples, key=lambda each: len(each.tree))
     return {"sentence": shortest.english, "tree": shortest.tree, "linearised": linearise(shortest.tree)}
 
 
 def _mistake(results: Mapping[tuple[str, str], TrialResult], examples: Sequence[Example]) -> dict[str, Any] | None:
-    """The best parser's wrong parse with the fewest wrong constituents, sound ones first; None without any."""
+    """The best parser's wrong parse with the fewest wrong constituents, well-formed ones first; None without any."""
     asked = {key: result.answers() for key, result in results.items() if result.diverged is None}
     if not asked:
         return None
@@ -196,18 +196,18 @@ def _mistake(results: Mapping[tuple[str, str], TrialResult], examples: Sequence[
 
 
 def _words(tree: str) -> list[str]:
-    """The words of a tree `(S (NP (D the) (N dog)) …)`: what is neither a bracket nor a label."""
+    """The words of a tree `(S (NP (D the) (N dog)) …)`: everything except brackets and labels."""
     tokens = tree.replace("(", " ( ").replace(")", " ) ").split()
     return [token for before, token in pairwise(tokens) if token not in "()" and before != "("]
 
 
 def published(trees: str, model: str) -> float:
-    """The F1 of the paper's row that a parser of ours is the miniature of."""
+    """The F1 of the paper's row of which a parser of ours is the miniature."""
     return PUBLISHED[COUNTERPARTS[trees], PAPER_NAMES[model]]
 
 
 def draw(findings: Findings, folder: Path) -> None:
-    """How the four trainings went, and where they arrived beside the paper's."""
+    """Draw the curves of the four trainings, and their scores beside the paper's."""
     page = Page(7.4, 3.3, layout="constrained")
     left, right = page.figure.subplots(1, 2, width_ratios=[1.15, 1.0])
     for row in findings["parsers"]:
@@ -227,7 +227,7 @@ def draw(findings: Findings, folder: Path) -> None:
 
 
 def _draw_scores(axes: Axes, rows: list[dict[str, Any]]) -> None:
-    """A bar with its interval for each parser, and a mark at the paper's."""
+    """Draw a bar with its interval for each parser, and a mark at the paper's score."""
     for place, row in enumerate(rows):
         colour = COLOURS[row["model"]]
         if "f1" in row:
@@ -249,7 +249,7 @@ def _draw_scores(axes: Axes, rows: list[dict[str, Any]]) -> None:
 
 
 def report(findings: Findings) -> list[str]:
-    """Ours beside the paper's, what differs, and what goes wrong."""
+    """Report our scores beside the paper's, the differences, and the errors."""
     return [
         *_introduction(findings),
         _ours(findings["parsers"]),
@@ -315,7 +315,7 @@ def _ours(rows: list[dict[str, Any]]) -> str:
 
 
 def _verdicts(findings: Findings) -> list[str]:
-    """Each difference with its interval, and the paper's; what the loss says of the same models may be different."""
+    """Sentences on each difference with its interval and the paper's, and on the loss, which may say something else."""
     said = []
     for trees, found in findings["between_models"].items():
         printed = published(trees, TRANSFORMER) - published(trees, RNN)

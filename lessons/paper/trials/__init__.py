@@ -1,1 +1,1 @@
-"""Trainings and evaluations that are described, done once, kept, and compared with their uncertainty."""
+"""Trials: trainings with their evaluations, each described, run once, kept, and compared with its uncertainty."""

@@ -1,7 +1,7 @@
-"""How sure a score on a test set is: bootstrap intervals, over the sentences.
+"""Bootstrap intervals: the uncertainty of a score that comes from the choice of the test sentences.
 
-A metric of a whole corpus follows from sums over its sentences. Each sample draws as many sentences as there are, with
-replacement, and scores their sums; the interval holds the middle 95 % of 1,000 samples. Two systems are compared on the
+A metric of a corpus follows from sums over its sentences. Each sample draws as many sentences as the corpus has, with
+replacement, and scores their sums; the interval is the middle 95 % of 1,000 samples. Two systems are compared on the
 same samples, so that a sentence that is hard for both does not count as chance (Koehn 2004, "Statistical significance
 tests for machine translation evaluation").
 """
@@ -20,14 +20,14 @@ SAMPLES, CONFIDENCE = 1000, 95.0
 
 @dataclass(frozen=True)
 class Interval:
-    """A figure and where it may lie."""
+    """A number and its 95 % interval."""
 
     value: float
     low: float
     high: float
 
     def text(self, digits: int = 1, sign: bool = False) -> str:
-        """`25.8 (24.9 to 26.6)`; with `sign`, a plus before what is positive."""
+        """The interval as text, such as `25.8 (24.9 to 26.6)`; with `sign`, positive numbers have a plus."""
         value, low, high = (f"{x:{'+' if sign else ''},.{digits}f}" for x in (self.value, self.low, self.high))
         return f"{value} ({low} to {high})".replace("-", "−")
 
@@ -39,7 +39,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Metric:
-    """A score of a corpus from the sums of its sentences' statistics, `(k,)`."""
+    """A metric: its name, and the score of a corpus from the sums `(k,)` of its sentences' statistics."""
 
     name: str
     score: Callable[[NDArray[np.float64]], float]
@@ -54,7 +54,7 @@ def _bleu(sums: NDArray[np.float64]) -> float:
 
 
 def _f1(sums: NDArray[np.float64]) -> float:
-    """The harmonic mean of matched ÷ written, the precision, and matched ÷ wanted, the recall."""
+    """The harmonic mean of precision (matched ÷ written) and recall (matched ÷ wanted)."""
     matched, written, wanted = sums[:3]
     return float(100 * 2 * matched / max(written + wanted, 1))
 
@@ -71,14 +71,14 @@ BLEU = Metric("BLEU", _bleu)
 F1 = Metric("F1", _f1)
 PERPLEXITY = Metric("perplexity", _perplexity)
 MEAN = Metric("mean", _mean)
-"""The mean of values: statistics `(N, 2)` are a value, and one."""
+"""The mean of values; the statistics `(N, 2)` of each are the value and 1."""
 
 
 def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:
-    """Each sentence's n-grams that match, and those written, for n = 1 to 4, and both lengths, `(N, 10)`."""
+    """For each sentence the n-grams that match and those written, for n = 1 to 4, and both lengths: `(N, 10)`."""
     from sacrebleu.metrics.bleu import BLEU as SacreBLEU
 
-    scorer = SacreBLEU(effective_order=True)  # changes no count, only the score of a sentence alone
+    scorer = SacreBLEU(effective_order=True)  # this changes no count, only the score of a single sentence
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         found = scorer.sentence_score(hypothesis, [reference])
@@ -87,7 +87,7 @@ def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> NDA
 
 
 def bracket_statistics(outputs: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:
-    """Each parse's constituents that match, those written, those wanted, and whether it is malformed, `(N, 4)`."""
+    """For each parse the constituents that match, are written and are wanted, and whether it is malformed: `(N, 4)`."""
     counts = [bracket_counts(*pair) for pair in zip(outputs, references, strict=True)]
     return np.array(counts, dtype=np.float64)
 
@@ -99,9 +99,9 @@ def interval(metric: Metric, statistics: NDArray[np.float64], seed: int = 0) -> 
 
 
 def difference(metric: Metric, ours: NDArray[np.float64], theirs: NDArray[np.float64], seed: int = 0) -> Interval:
-    """Our score less theirs on the same sentences, `(N, k)` each, and its interval.
+    """Our score minus theirs on the same sentences, statistics `(N, k)` each, and its interval.
 
-    Raises `ValueError` where there are none, or not as many of one as of the other.
+    Raises `ValueError` without sentences, or if the two have not equally many.
     """
     if ours.shape != theirs.shape:
         raise ValueError(f"the statistics have shapes {ours.shape} and {theirs.shape}, expected the same sentences")
@@ -111,7 +111,7 @@ def difference(metric: Metric, ours: NDArray[np.float64], theirs: NDArray[np.flo
 
 
 def _samples(statistics: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """The sums of each sample, `(SAMPLES, k)`; the same sentences for the same seed."""
+    """The sums `(SAMPLES, k)` of the samples; the same seed draws the same sentences."""
     count = len(statistics)
     if not count:
         raise ValueError("there are no sentences to score")

@@ -1,4 +1,4 @@
-"""What labelled bracket F1 counts in the linearised trees that a model writes (see `minitransformer.data.trees`).
+"""The counts of labelled bracket F1 in the linearised trees that a model writes (see `minitransformer.data.trees`).
 
 Source: Vaswani 2017, §6.3; Black et al. 1991, "PARSEVAL".
 """
@@ -10,12 +10,12 @@ from typing import NamedTuple
 from minitransformer.data.trees import WORD
 
 Span = tuple[str, int, int]
-"""A constituent's label, its first word and the one after its last."""
+"""A constituent's label, the number of its first word, and that of the word after its last."""
 
 
 @dataclass(frozen=True)
 class Brackets:
-    """The constituents of a linearised tree, how many words it has, and whether it needed no repair."""
+    """The constituents of a linearised tree, its number of words, and whether it needed no repair."""
 
     spans: Counter[Span]
     num_words: int
@@ -23,10 +23,11 @@ class Brackets:
 
 
 def read_brackets(linearised: str) -> Brackets:
-    """The constituents of what a model wrote, repaired where it is no tree.
+    """The constituents of a model's output, repaired if it is not a tree.
 
-    A closing closes the nearest constituent of its label that is open, and those inside it; one without is left out, as
-    is what is no token of a tree and a constituent without words; what is open in the end is closed there.
+    A closing token closes the nearest open constituent with its label, and those inside it; without one it is left out.
+    Tokens that do not belong to a tree and constituents without words are left out too. Constituents that are open at
+    the end are closed there.
     """
     open_: list[tuple[str, int]] = []
     spans: Counter[Span] = Counter()
@@ -61,9 +62,9 @@ def read_brackets(linearised: str) -> Brackets:
 
 
 class BracketCounts(NamedTuple):
-    """Constituents of one parse: those it shares with its reference, its own, the reference's; and whether it is sound.
+    """The constituents of one parse: those shared with its reference, its own, and the reference's.
 
-    `malformed`: it is no tree, or has not as many words as the sentence.
+    `malformed`: the parse is not a tree, or has another number of words than the sentence.
     """
 
     matched: int
@@ -73,13 +74,13 @@ class BracketCounts(NamedTuple):
 
 
 def bracket_counts(output: str, reference: str) -> BracketCounts:
-    """Count a parse's constituents; one matches another of the same label and words, each at most once.
+    """Count a parse's constituents; one matches another with the same label and words, each at most once.
 
-    Parts of speech are no constituents. Raises `ValueError` where the reference is no tree.
+    Parts of speech do not count as constituents. Raises `ValueError` if the reference is not a tree.
     """
     ours, theirs = read_brackets(output), read_brackets(reference)
     if not theirs.well_formed:
-        raise ValueError(f"the reference {reference!r} is no tree")
+        raise ValueError(f"the reference {reference!r} is not a tree")
     sound = ours.well_formed and ours.num_words == theirs.num_words
     shared = ours.spans & theirs.spans
     return BracketCounts(shared.total(), ours.spans.total(), theirs.spans.total(), not sound)

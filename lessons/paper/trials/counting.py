@@ -1,4 +1,4 @@
-"""Counting the floating-point operations of a model by running it: for models that no formula in `costs` describes."""
+"""Counts the floating-point operations of a model by running it, for models without a formula in `costs`."""
 
 import math
 from collections import Counter
@@ -12,26 +12,26 @@ from minitransformer.probe import Call, probe
 
 @dataclass
 class Tally:
-    """Floating-point operations of the matrix products of forwards so far, by op."""
+    """The floating-point operations so far of the matrix products in forwards, by op."""
 
     by_op: Counter[str] = field(default_factory=Counter)
 
     @property
     def forward(self) -> int:
-        """The forward's operations of all ops together."""
+        """The operations of all ops together, in the forward."""
         return self.by_op.total()
 
     @property
     def training(self) -> int:
-        """Forward and backward, which takes two products for each of the forward: one for either factor's gradient."""
+        """Forward and backward together; the backward has two products for each of the forward, one for each factor."""
         return 3 * self.forward
 
 
 def counting(ops: Ops) -> tuple[Ops, Tally]:
-    """A table that does what `ops` does and notes what its matrix products cost, and that note.
+    """A table that computes as `ops` does and counts the operations of matrix products, and the tally of them.
 
-    `(m, k) @ (k, n)` takes 2·m·k·n. What is masked is computed all the same and counts, except outside a window, whose
-    purpose it is to leave that out.
+    `(m, k) @ (k, n)` takes 2·m·k·n. Masked products are computed, so they count, except outside a window, whose purpose
+    is to leave them out.
     """
     tally = Tally()
 
@@ -47,7 +47,7 @@ def _linear(x: Array, weight: Array, bias: Array | None) -> int:
 
 
 def _attention(query: Array, key: Array, value: Array, *, window: int | None = None, **options: Any) -> int:
-    """`query keyᵀ` and `weights value`, over the keys that a window reaches."""
+    """The products `query keyᵀ` and `weights value`, over the keys that a window reaches."""
     batch, heads, num_queries, width = query.shape
     num_keys, offset = key.shape[2], key.shape[2] - query.shape[2]
     pairs = num_queries * num_keys
@@ -63,7 +63,7 @@ def _linear_cross_entropy(x: Array, table: Array, targets: Array, **options: Any
 
 
 def _conv1d(x: Array, weight: Array, bias: Array | None, *, padding: str = "causal") -> int:
-    """At every position of the output one product with the K positions that it sees, zeros at the ends included."""
+    """One product for every output position with the K positions that it sees, including zeros at the ends."""
     batch, time, _ = x.shape
     length = time - weight.shape[0] + 1 if padding == "valid" else time
     return 2 * batch * length * math.prod(weight.shape)
@@ -82,4 +82,4 @@ COSTS: dict[str, Callable[..., int]] = {
     "conv1d": _conv1d,
     "additive_attention": _additive_attention,
 }
-"""Operations of each op that has matrix products, by its forward's arguments."""
+"""For each op with matrix products, a function that counts its operations from the forward's arguments."""

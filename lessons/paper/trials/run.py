@@ -1,4 +1,4 @@
-"""One trial: train, go on where a training stopped, and evaluate the model."""
+"""Runs one trial: trains a model, or resumes its training, and evaluates it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,23 +24,23 @@ from .trial import Answers, Evaluation, Trial, TrialResult
 
 COUNTED_BATCHES = 8
 VALIDATIONS, FEWEST_STEPS = 10, 50
-"""How often a training is validated, if there are at least so many steps from one to the next."""
+"""The number of validations of a training, and the fewest steps between two of them."""
 
 CHECKPOINTS, AVERAGED = 20, 5
-"""How many a training writes, and how many of the last ones are averaged: from 80 % of its steps on.
+"""How many checkpoints a training writes, and how many of the last are averaged: those after 80 % of its steps.
 
-Paper: §6.1's five were written in the last 50 minutes of 12 hours; so short a training is still learning then.
+Paper: §6.1's five were written in the last 50 minutes of 12 hours. A short training still learns in its last part.
 """
 
 
 class Interrupted(Exception):
-    """Trials were stopped before the last was done; the same call goes on."""
+    """The user stopped the trials before the last was done; the same call continues them."""
 
 
 def run_trial(trial: Trial, data: PreparedData, folder: Path, kept: Path, ops: Ops, dtype: str) -> TrialResult:
-    """The result of a trial whose training keeps its checkpoints in `folder`; the model goes to `kept`.
+    """Run a trial and return its result. Its training keeps checkpoints in `folder`; the model is saved as `kept`.
 
-    Raises `Interrupted` where Ctrl-C or SIGTERM stopped the training, which is saved.
+    Raises `Interrupted` if Ctrl-C or SIGTERM stopped the training, which is saved then.
     """
     model = build_model(trial.config, ops, dtype, trial.settings.seed)
     settings = _with_intervals(trial.settings)
@@ -63,7 +63,7 @@ def run_trial(trial: Trial, data: PreparedData, folder: Path, kept: Path, ops: O
             raise Interrupted
     except TrainingDiverged as error:
         diverged = str(error)
-    log = read_log(folder / LOG_NAME) if (folder / LOG_NAME).exists() else []  # none where the first step diverged
+    log = read_log(folder / LOG_NAME) if (folder / LOG_NAME).exists() else []  # no log if the first step diverged
     return TrialResult(
         parameters=model.parameters.count,
         steps=trainer.step,
@@ -78,7 +78,7 @@ def run_trial(trial: Trial, data: PreparedData, folder: Path, kept: Path, ops: O
             if "perplexity" in record
         ],
         diverged=diverged,
-        evaluations={} if diverged else _examine(trial, data, model, folder, kept),
+        evaluations={} if diverged else _evaluate_all(trial, data, model, folder, kept),
     )
 
 
@@ -91,8 +91,10 @@ def _with_intervals(settings: TrainingSettings) -> TrainingSettings:
     )
 
 
-def _examine(trial: Trial, data: PreparedData, model: EncoderDecoder, folder: Path, kept: Path) -> dict[str, Answers]:
-    """The results of all evaluations; the first one's model is kept."""
+def _evaluate_all(
+    trial: Trial, data: PreparedData, model: EncoderDecoder, folder: Path, kept: Path
+) -> dict[str, Answers]:
+    """The results of all evaluations; the model of the first is saved as `kept`."""
     checkpoints, results = list_checkpoints(folder), {}
     for number, evaluation in enumerate(trial.evaluations):
         checkpoint = average_checkpoints(checkpoints[-AVERAGED:] if evaluation.averaged else checkpoints[-1:])
@@ -104,7 +106,7 @@ def _examine(trial: Trial, data: PreparedData, model: EncoderDecoder, folder: Pa
 
 
 def _batch_flops(trial: Trial, data: PreparedData) -> float:
-    """Operations of a batch's forward and backward, padding included: the mean of some spread over an epoch."""
+    """Operations of a batch's forward and backward, with padding: the mean of some batches spread over an epoch."""
     ops, tally = counting(numpy_ops)
     model = build_model(trial.config, ops)
     batches = Batches(data.train, trial.settings.tokens_per_batch, trial.settings.seed)
@@ -120,7 +122,7 @@ BATCH_TOKENS = 1024
 
 
 def evaluate(model: EncoderDecoder, data: PreparedData, evaluation: Evaluation) -> Answers:
-    """The result of one evaluation. Raises `ValueError` where no sentence of the test set is as long as asked for."""
+    """The result of one evaluation. Raises `ValueError` if no test sentence is within its lengths."""
     start = perf_counter()
     pairs = _sentences(data, evaluation)
     encode, eos = data.tokenizer.encode, data.tokenizer.eos_id
@@ -145,7 +147,7 @@ def evaluate(model: EncoderDecoder, data: PreparedData, evaluation: Evaluation) 
 def likelihood(
     model: EncoderDecoder, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> NDArray[np.float64]:
-    """Minus the log-probability of each target and its tokens, `</s>` counted, `(N, 2)`."""
+    """For each target minus its log-probability, and its number of tokens with `</s>`: `(N, 2)`."""
     order = sorted(range(len(sources)), key=lambda i: (len(targets[i]), len(sources[i])))
     rows = np.zeros((len(sources), 2))
     for start in range(0, len(order), SENTENCES_AT_ONCE):

@@ -1,9 +1,9 @@
-"""Runs trials side by side and keeps their results: each is done once, and an interrupted one goes on.
+"""Runs trials side by side and keeps their results: each runs once, and an interrupted one resumes.
 
-data/<text>/           token ids, made once for all trials on that text
+data/<text>/           token ids, made once for all trials on this text
 trainings/<trial>/     checkpoints of a training that has not ended
 models/<trial>.safetensors
-results/<trial>.json   written last: where it stands, the trial is done
+results/<trial>.json   written last: if it exists, the trial is done
 """
 
 import contextlib
@@ -35,18 +35,18 @@ from .run import Interrupted, run_trial
 from .trial import Trial, TrialResult, key_of
 
 EDITION, CHANGE = 4, "dropout draws other masks"
-"""All that trials depend on and do not describe: count it up when models, training or evaluations compute otherwise,
-and say what is different from the edition before."""
+"""Stands for the code, on which results depend beside a trial's description. If models, training or evaluations compute
+something else, add 1, and say what differs from the edition before."""
 
 TOLD_TO_STOP = 128 + signal.SIGTERM
-"""The exit status of a trial's process that ended so, as shells count."""
+"""The exit status of a trial's process after SIGTERM, as in shells."""
 
 
 @dataclass(frozen=True)
 class Runner:
-    """A folder of trials, and what computes them.
+    """Runs trials in a folder, with a table of ops.
 
-    workers  trials at once, each a process with one thread; backends other than NumPy have one, this process
+    workers  trials at a time, each in a process with one thread; backends other than NumPy run them in this process
     say      takes a line about each trial that is done
     """
 
@@ -58,10 +58,10 @@ class Runner:
     say: Callable[[str], None] = print
 
     def run(self, trials: Sequence[Trial]) -> None:
-        """Do those that are not done yet, the longest first.
+        """Run the trials that are not done yet, the longest first.
 
-        Raises `Interrupted` after Ctrl-C or SIGTERM, once what was computing is saved, `BlockingIOError` where another
-        run uses the folder, `FileNotFoundError` for a text without a test set, `ValueError` for a damaged result.
+        Raises `Interrupted` after Ctrl-C or SIGTERM, when unfinished trainings are saved; `BlockingIOError` if another
+        run uses the folder; `FileNotFoundError` for a text without a test set; `ValueError` for a damaged result.
         """
         unique = {self.key(trial): trial for trial in trials}
         with locked(self.folder):
@@ -88,7 +88,7 @@ class Runner:
                 raise
 
     def result(self, trial: Trial) -> TrialResult:
-        """What a trial came to. Raises `FileNotFoundError` where it was not run, `ValueError` for a damaged file."""
+        """The result of a trial. Raises `FileNotFoundError` if it was not run, and `ValueError` for a damaged file."""
         path = self._result(self.key(trial))
         try:
             result = TrialResult.from_dict(unseal(path.read_bytes(), lambda values: "evaluations" in values))
@@ -110,11 +110,11 @@ class Runner:
         return key_of(trial.name, {**trial.describe(), "origin": origin})
 
     def data(self, choice: CorpusChoice) -> PreparedData:
-        """The text of trials that were run."""
+        """The data of a text that trials were run on."""
         return open_prepared(self._data(choice))
 
     def _is_done(self, trial: Trial) -> bool:
-        """Whether its result is there, and the model that it was asked of."""
+        """Whether the trial's result exists, and its model unless it diverged."""
         if not self._result(self.key(trial)).is_file():
             return False
         return self.result(trial).diverged is not None or self.model_path(trial).is_file()
@@ -126,7 +126,7 @@ class Runner:
         return self.folder / "data" / key_of(choice.name, {"text": _fingerprint(choice)})
 
     def _run_side_by_side(self, waiting: list[Trial], progress: "_Progress") -> None:
-        """A process for each trial, `workers` at a time; a signal lets them save and ends all."""
+        """Run a process for each trial, `workers` at a time; after a signal all save and end."""
         context = multiprocessing.get_context("spawn")
         queue, running = list(waiting), dict[int, tuple[BaseProcess, Trial, float]]()
         with stop_request() as stop:
@@ -152,7 +152,7 @@ class Runner:
             raise Interrupted
 
     def _do(self, trial: Trial) -> TrialResult:
-        """Train, ask, and keep the result."""
+        """Train, evaluate, and keep the result."""
         key = self.key(trial)
         training = self.folder / "trainings" / key
         data = self.data(trial.text)
@@ -170,12 +170,12 @@ class Runner:
 
 
 class _Progress:
-    """Says what is done, and about how long the rest takes."""
+    """Reports which trials are done, and about how long the rest takes."""
 
     def __init__(self, done: int, waiting: Sequence[Trial], at_once: int, say: Callable[[str], None]) -> None:
         self.number, self.total = done, done + len(waiting)
         self.work, self.at_once = sum(trial.weight for trial in waiting), at_once
-        self.worked = self.seconds = 0.0  # of what is done: others have begun
+        self.worked = self.seconds = 0.0  # of finished trials only
         self.say, self.start = say, perf_counter()
         if done:
             say(f"{done} of {self.total} trials are done already")
@@ -183,7 +183,7 @@ class _Progress:
             say(f"{len(waiting)} to do, {at_once} at a time, the longest first")
 
     def done(self, trial: Trial, result: TrialResult, seconds: float) -> None:
-        """Tell a trial's result, and how long the rest takes if its seconds are like those of what is done."""
+        """Report a trial's result, and how long the rest takes at the speed of the finished trials."""
         self.number += 1
         self.worked += trial.weight
         self.seconds += seconds
@@ -205,20 +205,20 @@ def _fingerprint(text: CorpusChoice) -> str:
 
 
 def _work(runner: Runner, trial: Trial) -> None:
-    """In a process of its own: it stops when its parent says so or is gone, not at a Ctrl-C that reaches both."""
+    """Runs a trial in its own process, which stops if its parent asks or dies, but ignores a Ctrl-C, meant for both."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TOLD_TO_STOP))  # tidies up, as the default does not
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TOLD_TO_STOP))  # unlike the default it cleans up
     Thread(target=_outlive_nobody, daemon=True).start()
     keep_freed_memory()
     with contextlib.suppress(Interrupted):
         try:
             runner._do(trial)
         except (OSError, CheckpointError) as error:
-            sys.exit(visible(f"{trial.name}: {error}"))  # said in one line; the parent says that it failed
+            sys.exit(visible(f"{trial.name}: {error}"))  # one line for the reason; the parent reports the failure
 
 
 def _outlive_nobody() -> None:
-    """Stop, as if asked to, once the parent has died."""
+    """Send SIGTERM to this process when its parent has died."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -226,7 +226,7 @@ def _outlive_nobody() -> None:
 
 
 def _ending(process: BaseProcess) -> str:
-    """Why a process ended without a result."""
+    """The reason why a process ended without a result."""
     code = process.exitcode or 0
     if code == TOLD_TO_STOP:
         return "stopped by SIGTERM"
@@ -235,10 +235,10 @@ def _ending(process: BaseProcess) -> str:
 
 def _stop(running: dict[int, tuple[BaseProcess, Trial, float]]) -> None:
     for process, *_ in running.values():
-        process.terminate()  # SIGTERM, at which a training saves
+        process.terminate()  # SIGTERM, after which a training saves
     for process, *_ in running.values():
         process.join()
 
 
 def _nothing(line: str) -> None:
-    """Processes side by side leave the talking to their parent."""
+    """Says nothing: only the parent of processes side by side reports."""

@@ -19,17 +19,17 @@ from minitransformer.training import TrainingSettings
 from .counting import counting
 
 NOMINAL_BATCH = (32, 16, 16)
-"""Sentences, and the tokens of each on either side, for costs that are compared before any text is read."""
+"""Sentences, and tokens of each in source and target: a batch to compare costs before any text is read."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a trained model is asked.
+    """How a trained model is evaluated.
 
-    sentences  how many of the test set, from its beginning
-    lengths    only pairs of which both sides have so many tokens with their end mark, the bounds included, or None
-    averaged   ask the mean of the last checkpoints instead of the last
-    beam, length_penalty, max_extra  of the search (Vaswani 2017, §6.1)
+    sentences  the number of sentences, from the beginning of the test set
+    lengths    the least and most tokens, with the end mark, that both sides of a pair may have, or None for all pairs
+    averaged   evaluate the mean of the last checkpoints instead of the last
+    beam, length_penalty, max_extra  options of the search (Vaswani 2017, §6.1)
     """
 
     name: str = "evaluation"
@@ -43,7 +43,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Trial:
-    """One training and its evaluations; the first evaluation's model is kept."""
+    """One training and its evaluations; the model of the first evaluation is kept."""
 
     name: str
     text: CorpusChoice
@@ -52,7 +52,7 @@ class Trial:
     evaluations: tuple[Evaluation, ...] = (Evaluation(),)
 
     def describe(self) -> dict[str, Any]:
-        """All that the result depends on, as JSON holds it."""
+        """Everything that the result depends on, for JSON."""
         return {
             "text": asdict(self.text),
             "config": self.config.to_dict(),
@@ -62,20 +62,20 @@ class Trial:
 
     @cached_property
     def weight(self) -> float:
-        """About how much work it is, to order trials by and to tell how long the rest takes."""
+        """The operations of the training, roughly: to sort trials, and to estimate how long the rest takes."""
         tokens = self.settings.steps * self.settings.accumulate * self.settings.tokens_per_batch
         return tokens / math.prod(NOMINAL_BATCH[:2]) * step_flops(self.config)
 
 
 def key_of(name: str, description: Mapping[str, Any]) -> str:
-    """A name for files that no other description shares."""
+    """A name for the files of a trial or text, different for each description."""
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
     return f"{name.lower().replace(' ', '-')}-{digest[:10]}"
 
 
 @cache
 def step_flops(config: ModelConfig, batch: tuple[int, int, int] = NOMINAL_BATCH) -> float:
-    """Operations of a training step on so many sentences, so long on either side, without padding."""
+    """The operations of a training step on a batch (sentences, tokens of each source, of each target), unpadded."""
     sentences, *lengths = batch
     ops, tally = counting(numpy_ops)
     source, target = (np.full((sentences, length), config.vocab_size - 1) for length in lengths)
@@ -85,10 +85,10 @@ def step_flops(config: ModelConfig, batch: tuple[int, int, int] = NOMINAL_BATCH)
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model answered, sentence by sentence.
+    """The outputs of a model for each sentence, and their statistics.
 
-    statistics  of BLEU or of brackets, `(N, k)` (see `paper.trials.bootstrap`)
-    likelihood  minus the reference's log-probability in nats, and its tokens, `(N, 2)`
+    statistics  those of BLEU or of brackets, `(N, k)` (see `paper.trials.bootstrap`)
+    likelihood  minus the reference's log-probability in nats, and its number of tokens, `(N, 2)`
     """
 
     statistics: NDArray[np.float64]
@@ -100,12 +100,12 @@ class Answers:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a training came to.
+    """The result of a trial.
 
-    pairs     that it was trained on, and how many times over, `epochs`
-    flops     of the matrix products of all its steps, forward and backward, counted on some of its batches
+    pairs     the number of training pairs; `epochs` is how often each was seen
+    flops     operations of the matrix products of all steps, forward and backward, counted on some of the batches
     curve     step, validation perplexity and seconds at each validation
-    diverged  why the training ended early, or None; then there are no evaluations
+    diverged  why the training ended early, without evaluations, or None
     """
 
     parameters: int
@@ -125,13 +125,13 @@ class TrialResult:
         return self.seconds + sum(answers.seconds for answers in self.evaluations.values())
 
     def answers(self, evaluation: str | None = None) -> Answers:
-        """The answers of one evaluation, the first unless named. Raises `ValueError` where the training diverged."""
+        """The answers of one evaluation, by default the first. Raises `ValueError` if the training diverged."""
         if not self.evaluations:
             raise ValueError(f"there was no model to evaluate: {self.diverged}")
         return self.evaluations[evaluation or next(iter(self.evaluations))]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """All fields, for JSON."""
         values = asdict(self)
         for answers in values["evaluations"].values():
             answers |= {name: answers[name].tolist() for name in ("statistics", "likelihood")}

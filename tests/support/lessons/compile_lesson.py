@@ -15,7 +15,7 @@ from kernels.bench import compilation
 
 IMPORTS = "import math\n\nimport numpy as np\nimport torch\nimport triton\nimport triton.language as tl\n\n"
 KEPT = ("@triton.jit", "LOWEST =", "LOG2_E =")
-CONSTANTS = {"BLOCK": 128, "ROWS": 4, "QUERIES": 32, "KEYS": 16, "D": 64, "CAUSAL": True, "MASKED": True}
+CONSTANTS = {"BLOCK": 128, "ROWS": 4, "QUERIES": 32, "KEYS": 16, "D": 64, "TILE": 16, "CAUSAL": True, "MASKED": True}
 NUMBERS = {"scale": 0.2, "dscale": 0.1, "eps": 1e-5}
 FLOAT32 = ("lse_ptr", "delta_ptr", "mean_ptr", "rstd_ptr", "gamma_ptr", "dgamma_ptr", "dbeta_ptr")
 """What a lesson keeps in float32 whatever its numbers are."""

@@ -3,10 +3,6 @@
 import numpy as np
 
 
-def _everything_moves(f, x, eps=1e-5):
-    return np.full_like(x, (f(x + eps) - f(x - eps)) / (2 * eps))
-
-
 def _rows_and_columns(f, x, eps=1e-5):
     slopes = np.empty_like(x)
     for i in range(x.shape[0]):
@@ -15,16 +11,6 @@ def _rows_and_columns(f, x, eps=1e-5):
             up[i, j] += eps
             down[i, j] -= eps
             slopes[i, j] = (f(up) - f(down)) / (2 * eps)
-    return slopes
-
-
-def _raveled(f, x, eps=1e-5):
-    slopes = np.empty(x.shape)
-    for i in range(x.size):
-        up, down = np.copy(x), np.copy(x)
-        up.ravel()[i] += eps
-        down.ravel()[i] -= eps
-        slopes.flat[i] = (f(up) - f(down)) / (2 * eps)
     return slopes
 
 
@@ -66,6 +52,16 @@ def _two_halves(f, x, eps=1e-5):
     return slopes
 
 
+def _times_x(f, x, eps=1e-5):
+    slopes = np.empty_like(x)
+    for index in np.ndindex(x.shape):
+        up, down = x.copy(), x.copy()
+        up[index] *= 1 + eps
+        down[index] *= 1 - eps
+        slopes[index] = (f(up) - f(down)) / (2 * eps)
+    return slopes
+
+
 RIGHT = {
     "linear_backward": [
         lambda dy, x, weight: [np.dot(dy, weight.T), np.dot(dy.T, x).T, np.ones(len(dy)) @ dy],
@@ -75,7 +71,7 @@ RIGHT = {
 }
 
 
-EDITS = r"""
+MISTAKES = r"""
 [numerical_gradient]
 one-sided | f(down) → f(x) | (2 * eps) → eps | is the difference taken from f(x + ε) to f(x − ε)
 divided by ε | (2 * eps) → eps | is it divided by 2ε?
@@ -89,13 +85,23 @@ x is not put back | x.copy(), x.copy() → x, x.copy() | writes into its argumen
 / 2 * eps | / (2 * eps) → / 2 * eps | `/ 2 * eps` multiplies by ε
 not divided | / (2 * eps) → | 2ε: is it divided?
 a larger ε by default | eps=1e-5 → eps=1e-3 | where no ε is given, it is off by 1e-06
-float32 | return gradient → return gradient.astype(np.float32) | is float32, and all that it is made of is float64
+float32 | returns answer.astype(np.float32) | is float32, and all that it is made of is float64
+every element moves at once
+    returns np.full_like(x, (f(x + eps) - f(x - eps)) / (2 * eps)) | with 6 elements moved at once
+one number | returns (f(x + eps) - f(x - eps)) / (2 * eps) | the gradient has shape ()
+two axes only | is _rows_and_columns | `for j in range(x.shape[1]):`, where x is (4,)
+ravel of a copy
+    np.ndindex(x.shape) → range(x.size) | x.copy(), x.copy() → np.copy(x), np.copy(x) | up[index] → up.ravel()[index]
+    down[index] → down.ravel()[index] | gradient[index] → gradient.flat[index] | lies in memory column by column
+moved and moved back | is _moved_back | it moves its argument x and moves it back, which leaves rounding
+no brackets | (f(up) - f(down)) / (2 * eps) → f(up) - f(down) / (2 * eps) | The difference needs brackets
+turned round | f(up) - f(down) → f(down) - f(up) | the gradient of Σ weights·x has the wrong sign
+one axis | return gradient → return gradient.ravel() | the gradient has shape (6,): one slope for each element
+steps of ε times x | is _times_x | the step is ε itself, and not ε times the element
 [linear_backward]
 averaged | x.T @ dy → x.T @ dy / len(dy) | with each row given twice, dweight must double
 mean of the bias | dy.sum( → dy.mean( | with each row given twice, dbias must double
-float32
-    return dx, dweight, dbias → return [np.float32(gradient) for gradient in (dx, dweight, dbias)]
-    a gradient is float32
+float32 | returns [np.float32(gradient) for gradient in answer] | a gradient is float32
 a loop | dbias = dy.sum(axis=0) → dbias = sum([row for row in dy]) | loops over the rows in Python
 an array that is kept
     import numpy as np → import numpy as np\n\nKEPT = np.empty((3, 4)) | x.T @ dy → np.matmul(x.T, dy, out=KEPT)
@@ -103,28 +109,16 @@ an array that is kept
 gathered from call to call
     import numpy as np → import numpy as np\n\nGATHERED = np.zeros((3, 4))
     dweight = x.T @ dy → GATHERED[:] += x.T @ dy\n    dweight = GATHERED.copy()
-    every term of a gradient is linear in dy
+    twice the dy does not give twice the dweight: every term of a gradient has dy
 no axis of length 1 | dy.sum(axis=0) → dy.sum(axis=0).squeeze() | dbias, of shape (), is wrong; its shape must be (1,)
+the sum over rows is missing | returns dy @ weight.T, x.T @ dy, dy | dbias has shape
+in another order | returns x.T @ dy, dy @ weight.T, dy.sum(0) | in the order dx, dweight
+transposed | returns dy @ weight.T, dy.T @ x, dy.sum(0) | dweight has shape
+sign | returns -dy @ weight.T, x.T @ dy, dy.sum(0) | wrong sign
+one array | returns dy @ weight.T | must return 3 arrays
+keepdims | returns dy @ weight.T, x.T @ dy, dy.sum(0, keepdims=True) | shape (1, 4)
+reshaped | returns dy @ weight.reshape(4, 3), x.T @ dy, dy.sum(0) | `reshape` only cuts the same sequence
+without dy | is lambda dy, x, weight: (np.ones_like(dy) @ weight.T, x.T @ dy, dy.sum(0)) | give twice the dx
+the bias's own slope | is lambda dy, x, weight: (dy @ weight.T, x.T @ dy, np.ones(4)) | give twice the dbias
+summed over the outputs | is lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy.sum(1)) | dbias has shape (5,)
 """
-
-WRONG = {
-    "numerical_gradient": {
-        "every element moves at once": (_everything_moves, "with 6 elements moved at once"),
-        "one number": (lambda f, x, eps=1e-5: (f(x + eps) - f(x - eps)) / (2 * eps), "the gradient has shape ()"),
-        "two axes only": (_rows_and_columns, "`for j in range(x.shape[1]):`, where x is (4,)"),
-        "ravel of a copy": (_raveled, "lies in memory column by column"),
-        "moved and moved back": (_moved_back, "it moves its argument x and moves it back, which leaves rounding"),
-    },
-    "linear_backward": {
-        "the sum over rows is missing": (lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy), "dbias has shape"),
-        "in another order": (lambda dy, x, weight: (x.T @ dy, dy @ weight.T, dy.sum(0)), "in the order dx, dweight"),
-        "transposed": (lambda dy, x, weight: (dy @ weight.T, dy.T @ x, dy.sum(0)), "dweight has shape"),
-        "sign": (lambda dy, x, weight: (-dy @ weight.T, x.T @ dy, dy.sum(0)), "wrong sign"),
-        "one array": (lambda dy, x, weight: dy @ weight.T, "must return 3 arrays"),
-        "keepdims": (lambda dy, x, weight: (dy @ weight.T, x.T @ dy, dy.sum(0, keepdims=True)), "shape (1, 4)"),
-        "reshaped": (
-            lambda dy, x, weight: (dy @ weight.reshape(4, 3), x.T @ dy, dy.sum(0)),
-            "`reshape` only cuts the same sequence",
-        ),
-    },
-}

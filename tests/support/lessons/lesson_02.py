@@ -18,10 +18,6 @@ def _overlapping(symbols, pair, new):
     return merged
 
 
-def _from_the_right(symbols, pair, new):
-    return merge_pair(list(symbols)[::-1], pair[::-1], new)[::-1]
-
-
 def _by_letters(symbols, pair, new):
     if isinstance(new, int):
         return merge_pair(list(symbols), pair, new)
@@ -116,7 +112,7 @@ RIGHT = {
 }
 
 
-EDITS = r"""
+MISTAKES = r"""
 [merge]
 only the first | i += 2 → return [*merged, *symbols[i + 2 :]] | every occurrence
 the last symbol is lost | i < len(symbols) → i < len(symbols) - 1 | has no pair (e, s) and must stay as it is
@@ -127,7 +123,15 @@ a list is no tuple | tuple(symbols[i : i + 2]) == pair → symbols[i : i + 2] ==
 is for ==
     tuple(symbols[i : i + 2]) == pair → symbols[i + 1 :] and symbols[i] is pair[0] and symbols[i + 1] is pair[1]
     == is meant, not is
-the list itself | return merged → return merged if new in merged else symbols | it returns the list itself, no copy
+the list itself | returns answer if new in answer else symbols | it returns the list itself, no copy
+overlapping | is _overlapping | no symbol is used twice
+from the right | returns solution(list(symbols)[::-1], pair[::-1], new)[::-1] | from left to right
+letters, not symbols | is _by_letters | though the letters do
+a string | returns "".join(map(str, symbols)) | must return a list
+in a text | is _replaced_in_text | not thes es: a symbol is more than its last letter
+the first left symbol | is _first_left_symbol | an e comes first that no s follows
+one symbol is none
+    returns merge_pair(symbols, pair, new) if len(symbols) > 1 else [] | a must stay a, and becomes nothing
 [encode]
 unknown ones are dropped | 3 + byte for byte in character.encode("utf-8") → [] | an unknown character is lost
 code points | 3 + byte for byte in character.encode("utf-8") → [3 + ord(character)] | comes back as the bytes
@@ -144,14 +148,16 @@ in the dict's order
         key=merges.get) → for oldest in merges:
     a merge's age is its new id, not its place
 learns characters
-    for character in word: → for character in word:\n        characters.setdefault(character, 259 + len(characters))
-    writes into its argument characters
+    word: → word:\n        characters.setdefault(character, 259 + len(characters)) | writes into its argument characters
 uses merges up | merges[oldest]) → merges.pop(oldest)) | writes into its argument merges
 lower case | for character in word: → for character in word.lower(): | 'Ω≈ç√' comes back as the bytes
+one id for all | returns [characters.get(x, 0) for x in word] | is the id of no byte
+fails where nothing is known | returns [characters[x] for x in word] | it raises KeyError: 'ï'; line
+bytes come last | is _bytes_last | bytes are merged as characters are
 [embedding_backward]
 repeated ids are lost | np.add.at(dtable, ids, dy) → dtable[ids] += dy | they must add
 averaged | ids, dy) → ids, dy / np.bincount(ids.ravel())[ids][..., None]) | add, do not average
-divided by the batch | return dtable → return dtable / len(ids) | is 0.5 times what it should be
+divided by the batch | returns answer / len(ids) | is 0.5 times what it should be
 only the rows in use | (num_rows, → (ids.max() + 1, | looked up or not
 off by one | dtable, ids → dtable, ids + 1 | never looked up
 a loop over the ids
@@ -161,33 +167,14 @@ padding has no gradient | return dtable → dtable[0] = 0\n    return dtable | i
 flattened in place
     np.add.at(dtable, ids, dy) → dy.shape = -1, dy.shape[-1]\n    np.add.at(dtable, ids.ravel(), dy)
     writes into its argument dy
-float32 | return dtable → return dtable.astype(np.float32) | is float32, and all that it is made of is float64
-scaled | return dtable → return dtable * dy.shape[-1] ** 0.5 | is 1.73205 times what it should be
-transposed | return dtable → return dtable.T | dtable has shape (3, 6)
+float32 | returns answer.astype(np.float32) | is float32, and all that it is made of is float64
+scaled | returns answer * dy.shape[-1] ** 0.5 | is 1.73205 times what it should be
+transposed | returns answer.T | dtable has shape (3, 6)
+a loop over the rows
+    returns np.stack([dy[ids == row].sum(axis=0) for row in range(num_rows)])
+    loops over the rows of the table in Python
+nothing is returned | return dtable → dtable | it returns None
+one axis of ids only
+    np.add.at(dtable, ids, dy) → np.add.at(dtable, ids[0], dy[0])
+    the row of an id that occurs once
 """
-
-WRONG = {
-    "merge": {
-        "overlapping": (_overlapping, "no symbol is used twice"),
-        "from the right": (_from_the_right, "from left to right"),
-        "letters, not symbols": (_by_letters, "though the letters do"),
-        "a string": (lambda symbols, pair, new: "".join(map(str, symbols)), "must return a list"),
-        "in a text": (_replaced_in_text, "not thes es: a symbol is more than its last letter"),
-        "the first left symbol": (_first_left_symbol, "an e comes first that no s follows"),
-        "one symbol is none": (
-            lambda symbols, pair, new: merge_pair(symbols, pair, new) if len(symbols) > 1 else [],
-            "a must stay a, and becomes nothing",
-        ),
-    },
-    "encode": {
-        "one id for all": (lambda w, c, m: [c.get(x, 0) for x in w], "is the id of no byte"),
-        "fails where nothing is known": (lambda w, c, m: [c[x] for x in w], "it raises KeyError: 'ï'; line"),
-        "bytes come last": (_bytes_last, "bytes are merged as characters are"),
-    },
-    "embedding_backward": {
-        "a loop over the rows": (
-            lambda dy, ids, num_rows: np.stack([dy[ids == row].sum(axis=0) for row in range(num_rows)]),
-            "loops over the rows of the table in Python",
-        )
-    },
-}

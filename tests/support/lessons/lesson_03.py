@@ -35,10 +35,52 @@ def _scores_loops(dscores, features, score_weight):
     return dquery, dkey, dscore_weight
 
 
-RIGHT = {"rnn_backward": [_rnn], "additive_scores_backward": [_scores_loops]}
+def _scores_in_loops(query, key, score_weight):
+    (B, Tq, C), Tk = query.shape, key.shape[1]
+    features = np.empty((B, Tq, Tk, C), query.dtype)
+    for i, j in np.ndindex(Tq, Tk):
+        features[:, i, j] = np.tanh(query[:, i] + key[:, j])
+    return (features * score_weight).sum(axis=-1), features
 
 
-EDITS = r"""
+def _scores_by_einsum(query, key, score_weight):
+    e, f = np.expand_dims(query, 2), np.expand_dims(key, 1)
+    features = np.tanh(np.repeat(e, key.shape[1], axis=2) + f)
+    return [np.einsum("bqkc,c->bqk", features, score_weight), features]
+
+
+RIGHT = {
+    "additive_scores": [_scores_in_loops, _scores_by_einsum],
+    "rnn_backward": [_rnn],
+    "additive_scores_backward": [_scores_loops],
+}
+
+
+MISTAKES = r"""
+[additive_scores]
+no new axes | query[:, :, None] + key[:, None] → query + key | could not be broadcast
+no new axes, as many keys as there are queries
+    query[:, :, None] + key[:, None] → query + key[:, : query.shape[1]] | every query of a sentence meets every key
+the keys' axis first | query[:, :, None] + key[:, None] → query[:, None] + key[:, :, None] | a row for each key
+no tanh | np.tanh(query[:, :, None] + key[:, None]) → query[:, :, None] + key[:, None] | is the tanh taken at all?
+the product | query[:, :, None] + key → query[:, :, None] * key | is it the sum that goes into the tanh
+the difference | query[:, :, None] + key → query[:, :, None] - key | as if the one were subtracted from the other
+tanh of each
+    np.tanh(query[:, :, None] + key[:, None]) → (np.tanh(query[:, :, None]) + np.tanh(key[:, None])) / 2
+    the sum comes first, then one tanh of it
+the key is forgotten | + key[:, None] → + 0 * key[:, None] | another key makes no other feature
+not summed | features @ score_weight → features * score_weight | an axis of the C numbers
+the mean | features @ score_weight → features @ score_weight / len(score_weight) | not their mean
+the other order
+    return features @ score_weight, features → return features, features @ score_weight | in the other order
+scores alone
+    return features @ score_weight, features → return features @ score_weight | not one array of shape (2, 3, 5)
+the score weight is forgotten | features @ score_weight → features.sum(axis=-1) | twice the score_weight
+no axis of length 1 | @ score_weight, features → @ score_weight, features.squeeze() | an axis of length 1 lost
+always float64 | np.tanh(query → np.tanh(np.float64(query) | np.zeros makes float64
+float32
+    return features @ score_weight, features → return np.float32(features @ score_weight), np.float32(features)
+    is float32, and all that it is made of is float64
 [rnn_backward]
 the future is forgotten | + dbefore → | does not reach every position before it
 the loop runs forward | reversed(range(T)) → range(T) | does the loop run from the last
@@ -46,50 +88,33 @@ U is not transposed | recurrent.T → recurrent | dfirst is not dprojected_1 U�
 the slope of the state before | 1 - hidden[:, t + 1] → 1 - hidden[:, t] | with U = 0
 no slope of tanh | dstate * (1 - hidden[:, t + 1] ** 2) → dstate | where every state is 1 or −1
 the state after instead of before | hidden[:, :-1] → hidden[:, 1:] | U multiplied the state before
-averaged over sentences
-    return dprojected, dbefore, drecurrent → return dprojected, dbefore, drecurrent / B | drecurrent must double
+averaged over sentences | returns dprojected, dbefore, drecurrent / B | drecurrent must double
 drecurrent of the last step alone
     hidden[:, :-1].reshape(-1, C).T @ dprojected.reshape(-1, C) → hidden[:, -2].T @ dprojected[:, -1]
     the gradient of recurrent is wrong
-two arrays | return dprojected, dbefore, drecurrent → return dprojected, dbefore | must return 3 arrays
+two arrays | returns dprojected, dbefore | must return 3 arrays
 always float64 | np.empty_like(dhidden) → np.zeros(dhidden.shape) | np.zeros makes float64
-drecurrent transposed
-    return dprojected, dbefore, drecurrent → return dprojected, dbefore, drecurrent.T | drecurrent is transposed
-drecurrent averaged over time
-    return dprojected, dbefore, drecurrent → return dprojected, dbefore, drecurrent / T | 0.2 times the true gradient
+drecurrent transposed | returns dprojected, dbefore, drecurrent.T | drecurrent is transposed
+drecurrent averaged over time | returns dprojected, dbefore, drecurrent / T | 0.2 times the true gradient
 clipped
-    return dprojected, dbefore, drecurrent → return dprojected, dbefore, drecurrent.clip(-5, 5)
-    1000 times the dhidden must give 1000 times the drecurrent
-float32
-    return dprojected, dbefore, drecurrent →
-        return [np.float32(gradient) for gradient in (dprojected, dbefore, drecurrent)]
-    a gradient is float32
+    returns dprojected, dbefore, drecurrent.clip(-5, 5) | 1000 times the dhidden must give 1000 times the drecurrent
+float32 | returns [np.float32(gradient) for gradient in answer] | a gradient is float32
 adds into dhidden | recurrent.T → recurrent.T\n        dhidden[:, t - 1] += dbefore | writes into its argument dhidden
-dfirst without U
-    return dprojected, dbefore → return dprojected, dprojected[:, 0] | as if h_0 had been added without going through U
+dfirst without U | returns dprojected, dprojected[:, 0], drecurrent | as if h_0 had been added without going through U
 cut off after 6 steps | + dbefore → + (dbefore if t >= T - 6 else 0) | or the way back cut off after some steps?
+truncated | is _truncated | reaches 3 of the 5 positions and must reach all
 [additive_scores_backward]
-swapped
-    dsum.sum(axis=2), dsum.sum(axis=1) → dsum.sum(axis=1), dsum.sum(axis=2) | what is summed over is the key's axis
+swapped | returns dsum.sum(axis=1), dsum.sum(axis=2), dscore_weight | what is summed over is the key's axis
 tanh twice | 1 - features**2 → 1 - np.tanh(features) ** 2 | tanh is flat
-without score_weight
-    dscores[..., None] * score_weight → dscores[..., None] + 0 * score_weight | so it is a factor of their gradient
+without score_weight | dscores[..., None] * → dscores[..., None] + 0 * | so it is a factor of their gradient
 averaged over queries | dsum.sum(axis=1) → dsum.mean(axis=1) | query and key enter only as their sum
 dscore_weight averaged
-    dsum.sum(axis=2), dsum.sum(axis=1), dscore_weight →
-        dsum.sum(axis=2), dsum.sum(axis=1), dscore_weight / len(dscores)
-    dscore_weight must double
+    returns dsum.sum(axis=2), dsum.sum(axis=1), dscore_weight / len(dscores) | dscore_weight must double
 dscore_weight through tanh's slope
     (dscores, features, axes → (dscores, 1 - features**2, axes | the gradient of score_weight is wrong
 1 − |features| | features**2 → abs(features) | is not dscore · score_weight · (1 − features²)
-float32
-    return dsum.sum(axis=2), dsum.sum(axis=1), dscore_weight →
-        return [np.float32(g) for g in (dsum.sum(axis=2), dsum.sum(axis=1), dscore_weight)]
-    a gradient is float32
+float32 | returns [np.float32(g) for g in answer] | a gradient is float32
 always float64 | dfeatures = dscores → dfeatures = np.float64(dscores) | np.zeros makes float64
 a score_weight for each sentence
-    np.tensordot(dscores, features, axes=3) → np.einsum("bqk,bqkc->bc", dscores, features)
-    dscore_weight has shape (2, 4)
+    tensordot(dscores, features, axes=3) → einsum("bqk,bqkc->bc", dscores, features) | dscore_weight has shape (2, 4)
 """
-
-WRONG = {"rnn_backward": {"truncated": (_truncated, "reaches 3 of the 5 positions and must reach all")}}

@@ -76,7 +76,25 @@ def _masked_nan_to_num(scores, mask):
     return np.nan_to_num(e / e.sum(axis=-1, keepdims=True))
 
 
+def _equation_1_by_einsum(query, key, value):
+    scores = np.einsum("...id,...jd->...ij", query, key) * query.shape[-1] ** -0.5
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return np.einsum("...ij,...je->...ie", weights, value), weights
+
+
+def _equation_1_in_loops(query, key, value):
+    weights = np.empty((*query.shape[:-1], key.shape[-2]))
+    out = np.empty((*query.shape[:-1], value.shape[-1]))
+    for n in np.ndindex(query.shape[:-1]):
+        scores = key[n[:-1]] @ query[n] / math.sqrt(query.shape[-1])
+        weights[n] = np.exp(scores - np.logaddexp.reduce(scores))
+        out[n] = weights[n] @ value[n[:-1]]
+    return [out, weights]
+
+
 RIGHT = {
+    "attention": [_equation_1_by_einsum, _equation_1_in_loops],
     "attention_backward": [_attention_loops, _attention_through_out],
     "causal_mask": [
         lambda queries, keys: np.tri(queries, keys, keys - queries, dtype=bool),
@@ -90,7 +108,41 @@ RIGHT = {
 }
 
 
-EDITS = r"""
+MISTAKES = r"""
+[attention]
+scores cut off | softmax_forward(scores) → softmax_forward(np.clip(scores, -700, 700)) | are in the thousands, weights
+not divided | key.swapaxes(-1, -2) / math.sqrt(query.shape[-1]) → key.swapaxes(-1, -2) | not divided at all
+divided by D | math.sqrt(query.shape[-1]) → query.shape[-1] | the root is missing
+multiplied by √D | / math.sqrt(query.shape[-1]) → * math.sqrt(query.shape[-1]) | multiplied by √D
+the number of keys | math.sqrt(query.shape[-1]) → math.sqrt(key.shape[-2]) | the root of the number of keys
+the number of queries | math.sqrt(query.shape[-1]) → math.sqrt(len(query)) | the root of the number of queries
+the values' width | math.sqrt(query.shape[-1]) → math.sqrt(value.shape[-1]) | the root of the values' width
+the key as it is | query @ key.swapaxes(-1, -2) → query @ key | mismatch
+softmax over the queries
+    weights, _ = softmax_forward(scores) → weights = softmax_forward(scores.swapaxes(-1, -2))[0].swapaxes(-1, -2)
+    in each column
+softmax over everything
+    weights, _ = softmax_forward(scores) → weights = np.exp(scores) / np.exp(scores).sum() | and not to 1
+the scale after the softmax
+    / math.sqrt(query.shape[-1]) → | return weights @ value, weights →
+        weights = weights / math.sqrt(query.shape[-1])\n    return weights @ value, weights
+    nothing may touch them after the softmax
+the other order | return weights @ value, weights → return weights, weights @ value | in the other order
+out alone | return weights @ value, weights → return weights @ value | not one array of shape (5, 3)
+scores for weights | return weights @ value, weights → return weights @ value, scores | are the scores
+the scores for the weights
+    return weights @ value, weights → return scores @ value, weights
+    out is not weights @ value
+no largest score
+    weights, _ = softmax_forward(scores) → weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+    subtracts each row's own largest
+.T | key.swapaxes(-1, -2) → key.T | it raises ValueError
+axis 1
+    weights, _ = softmax_forward(scores) →
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))\n    weights /= weights.sum(axis=1, keepdims=True)
+    (.T reverses all axes)
+a width of 8 | math.sqrt(query.shape[-1]) → math.sqrt(8) | is a number written where a length belongs
+float32 | return weights @ value, weights → return np.float32(weights @ value), weights | out is float32
 [attention_backward]
 the softmax's sum is missing
     - (dweights * weights).sum(axis=-1, keepdims=True) → | does the softmax's backward subtract
@@ -100,25 +152,18 @@ dquery is not scaled
 dkey is scaled twice
     swapaxes(-1, -2) @ query → swapaxes(-1, -2) @ query / math.sqrt(8)
     dkey is 0.353553 times what it should be everywhere, which is 1/√d_k
-weights normalised over the queries
-    dvalue = weights. → dvalue = (weights / weights.sum(-2, keepdims=True)). | is it weightsᵀ @ dout?
+weights normalised over the queries | weights. → (weights / weights.sum(-2, keepdims=True)). | is it weightsᵀ @ dout?
 sign | dkey = dscores → dkey = -dscores | dkey has the wrong sign everywhere
-dkey and dquery swapped | return dquery, dkey → return dkey, dquery | dquery has shape (2, 3, 4, 8)
+dkey and dquery swapped | returns dkey, dquery, dvalue | dquery has shape (2, 3, 4, 8)
 .T on a batch
-    value.swapaxes(-1, -2)  # (..., Tq, Tk) → value.T
-    `dweights = dout @ value.T`, where dout is (2, 3, 5, 3), value is
+    swapaxes(-1, -2)  # (..., Tq, Tk) → T | `dweights = dout @ value.T`, where dout is (2, 3, 5, 3), value is
 √d_v | query.shape[-1]) → value.shape[-1]) | which is √(d_k/d_v)
 √T_k | query.shape[-1]) → key.shape[-2]) | which is √(d_k/T_k)
 one head for all
-    return dquery, dkey, dvalue →
-        return [np.broadcast_to(g[:, :1], g.shape).copy() if g.ndim > 2 else g for g in (dquery, dkey, dvalue)]
-    whose own dout does
+    returns [np.broadcast_to(g[:, :1], g.shape).copy() if g.ndim > 2 else g for g in answer] | whose own dout does
 a mean that is not weighted | (dweights * weights).sum( → dweights.mean( | dkey does not sum to 0 over the keys
-float32
-    return dquery, dkey, dvalue → return [np.float32(gradient) for gradient in (dquery, dkey, dvalue)]
-    dquery is float32
-in the weights
-    dscores = weights * (dweights → dscores = weights\n    dscores *= (dweights | writes into its argument weights
+float32 | returns [np.float32(gradient) for gradient in answer] | dquery is float32
+in the weights | dscores = weights * ( → dscores = weights\n    dscores *= ( | writes into its argument weights
 the scale of D = 8 | query.shape[-1]) → 8) | which is √(D/8)
 the scale of Tq + Dv | query.shape[-1]) → query.shape[-2] + value.shape[-1]) | with 3, 6, 11, 2 dquery is 1.4
 [causal_mask]
@@ -126,9 +171,7 @@ a query does not see itself | <= → < | cannot see its own position
 True = hide, with the diagonal | <= → >= | that is the future
 True = hide, without the diagonal | <= → > | the first query sees 3 keys and the last one 0
 top left | np.arange(num_keys - num_queries, num_keys) → np.arange(num_queries) | at the bottom right
-numbers
-    return np.arange(num_keys) <= positions[:, None] → return np.tri(num_queries, num_keys, num_keys - num_queries)
-    must be of bool
+numbers | returns np.tri(num_queries, num_keys, num_keys - num_queries) | must be of bool
 one too far | positions[:, None] → positions[:, None] + 1 | the rows see [2, 3, 4, 4] keys and must see [1, 2, 3, 4]
 top left where there are more queries
     positions = → positions = max(0, num_queries - num_keys) +
@@ -137,17 +180,15 @@ at least one key | positions[:, None] → positions[:, None].clip(0) | the rows 
 [moved_by]
 only the value | (query, other_key → (query, key | misses a leak through the keys
 only the key | other_value) - out → value) - out | misses a leak through the values
-multiplied
-    np.cos(np.arange(key.shape[1])) - key[j] → -2 * key[j] | 1 - value[j] → 2 * value[j] | where the values are 0
+multiplied | np.cos(np.arange(key.shape[1])) - key → -2 * key | 1 - value[j] → 2 * value[j] | where the values are 0
 all from j on
     other_key[j] = np.cos(np.arange(key.shape[1])) - key[j] → other_key[j:] = 0.5
     other_value[j] = 1 - value[j] → other_value[j:] += 1 | is one key at a time replaced
 in place | value.copy() → value | writes into its argument value
 all outputs at once | .max(axis=1) > → .max() > | compare row by row
 any difference | > 1e-9 → > 0 | they are rounding
-the sum of a row
-    np.abs(attend → np.abs((attend | - out).max(axis=1) → - out).sum(axis=1)) | whose components sum to 0
-transposed | return moved → return moved.T | a row for each query
+the sum of a row | np.abs(attend → np.abs((attend | - out).max(axis=1) → - out).sum(axis=1)) | whose components sum to 0
+transposed | returns answer.T | a row for each query
 np.isclose
     np.abs(attend → (~np.isclose(attend | - out).max(axis=1) > 1e-9 → , out)).any(axis=1)
     misses a move of 5·10⁻⁹: only what is below 1e-9 is rounding
@@ -168,6 +209,7 @@ numbers | dtype=bool → dtype=int | must be of bool, not int64
 3 queries and 5 keys
     (len(query), len(key)) → (3, 5) | range(len(key)) → range(min(5, len(key))) | moved[:, j] → moved[: len(query), j]
     max(axis=1) → max(axis=1)[:3] | with 4 queries and 2 keys it is wrong
+moved and moved back | is _moved_back | it moves its argument key and moves it back
 [masked_softmax]
 scores × mask | scores = np.where(mask, scores, -np.inf) → scores = scores * mask | A score of 0 still counts as e⁰ = 1
 weights × mask
@@ -181,7 +223,7 @@ weights × mask, divided by their sum
 an empty row | np.where(np.isneginf(largest), 0, largest) → largest | gives NaN
 −10⁹ | -np.inf) → -1e9) | weights that sum to 1, and must give zeros
 no maximum subtracted | scores - np.where(np.isneginf(largest), 0, largest) → scores | subtract each row's maximum
-1e-8 in the sum | np.where(totals == 0, 1, totals) → (totals + 1e-8) | is a small number added
+1e-8 in the sum | returns exponentials / (totals + 1e-8) | is a small number added
 True = hide | np.where(mask, scores, -np.inf) → np.where(mask, -np.inf, scores) | True means 'may attend'
 one maximum for all rows | scores.max(axis=-1, keepdims=True) → scores.max() | each row's own maximum
 the mean for the maximum
@@ -195,10 +237,5 @@ a mask of the scores' shape only
 in the scores
     scores = np.where(mask, scores, -np.inf) → scores[~np.broadcast_to(mask, scores.shape)] = -np.inf
     writes into its argument scores
-float32
-    return exponentials / np.where(totals == 0, 1, totals) →
-        return np.float32(exponentials / np.where(totals == 0, 1, totals))
-    weights is float32, and all that it is made of is float64
+float32 | returns np.float32(answer) | weights is float32, and all that it is made of is float64
 """
-
-WRONG = {"moved_by": {"moved and moved back": (_moved_back, "it moves its argument key and moves it back")}}

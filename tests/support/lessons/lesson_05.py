@@ -4,50 +4,19 @@ import math
 
 import numpy as np
 
-from course.lesson_05.solutions import self_attention_backward
-from minitransformer.layers.attention import merge_heads, split_heads
-from minitransformer.ops import attention_backward, attention_forward
+from minitransformer.ops import attention_backward, attention_forward, attention_weights  # noqa: F401 - in the table
 
 
-def _softmax_of(softmax):
-    """Self-attention with a softmax of one's own: `softmax(scores, causal)`."""
-
-    def self_attention(x, w_qkv, w_out, num_heads, causal=False):
-        query, key, value = (split_heads(part, num_heads) for part in np.split(x @ w_qkv, 3, axis=-1))
-        scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
-        return merge_heads(softmax(scores, causal) @ value) @ w_out
-
-    return self_attention
-
-
-def _exponentials(scores, largest, causal):
-    exponentials = np.exp(np.where(np.tri(scores.shape[-1]) if causal else True, scores, -np.inf) - largest)
+def _without_largest(query, key, causal):
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    exponentials = np.exp(np.where(np.tri(scores.shape[-1]) if causal else True, scores, -np.inf))
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
-
-
-def _masked_afterwards(scores, causal):
-    weights = _exponentials(scores, scores.max(axis=-1, keepdims=True), False)
-    return weights * np.tri(scores.shape[-1]) if causal else weights
-
-
-def _heads_of(x, width):
-    return x.reshape(*x.shape[:2], -1, width).swapaxes(1, 2)
 
 
 def _strided(x, num_heads):
     B, T, C = x.shape
     D, size = C // num_heads, x.itemsize
     return np.lib.stride_tricks.as_strided(x, (B, num_heads, T, D), (T * C * size, D * size, C * size, size))
-
-
-def _causal_for(number):
-    """A backward in which `causal` does not reach the gradient of that number."""
-
-    def backward(*args):
-        right, plain = self_attention_backward(*args), self_attention_backward(*args[:5])
-        return tuple(plain[n] if n == number else right[n] for n in range(3))
-
-    return backward
 
 
 def _split_in_a_loop(x, num_heads):
@@ -120,25 +89,34 @@ RIGHT = {
 }
 
 
-EDITS = r"""
+MISTAKES = r"""
 [split_heads]
-reshape alone
-    x.reshape(B, T, num_heads, C // num_heads).swapaxes(1, 2) → x.reshape(B, num_heads, T, C // num_heads)
-    positions are mixed
+reshape alone | returns x.reshape(B, num_heads, T, C // num_heads) | positions are mixed
 no swap | num_heads).swapaxes(1, 2) → num_heads) | the positions stand before the heads
-every H-th column
-    x.reshape(B, T, num_heads, C // num_heads).swapaxes(1, 2) → x.reshape(B, T, -1, num_heads).transpose(0, 3, 1, 2)
-    not every H-th one
+every H-th column | returns x.reshape(B, T, -1, num_heads).transpose(0, 3, 1, 2) | not every H-th one
+the batch is swapped too
+    returns x.reshape(*x.shape[:2], num_heads, -1).transpose(2, 0, 1, 3) | has become (3, 2, 5, 4)
+in float32 | returns answer.astype(np.float32) | float32, which rounds
+in whole numbers | returns answer.astype(int) | int64, which rounds
+heads four wide | returns x.reshape(B, T, -1, 4).swapaxes(1, 2) | with 4 heads has become (1, 2, 3, 4)
+three heads | returns solution(x, 3) | cannot reshape
+no axis of length 1 | returns answer.squeeze() | has become (4, 3, 2)
+strides of one's own | is _strided | numbers have moved from one sentence to another
+the last head first | returns answer[:, ::-1] | the first has the columns of head 2
 [merge_heads]
-reshape alone | x.swapaxes(1, 2).reshape → x.reshape | positions are mixed
+reshape alone | returns x.reshape(B, T, H * D) | positions are mixed
 interleaved | x.swapaxes(1, 2) → x.transpose(0, 2, 3, 1) | the heads are interleaved
+the sum of the heads | returns x.sum(axis=1) | have become (2, 5, 4)
+in float32 | returns answer.astype(np.float32) | float32, which rounds
+no axis of length 1 | returns answer.squeeze() | have become (3, 8)
+five positions | returns x.swapaxes(1, 2).reshape(-1, 5, 12) | cannot reshape
+the last head first | returns solution(x[:, ::-1]) | in the reverse order
 [self_attention]
-no w_out | merge_heads(mixed) @ w_out → merge_heads(mixed) | the last step
+no w_out | returns merge_heads(mixed) | the last step
 attention over the batch
     merge_heads(mixed) @ w_out → (merge_heads(mixed) @ w_out).reshape(shape)
-    def self_attention(x, w_qkv, w_out, num_heads, causal=False): →
-        def self_attention(x, w_qkv, w_out, num_heads, causal=False):\n    shape, x = x.shape, x.reshape(1, -1,
-        x.shape[-1])
+    self_attention(x, w_qkv, w_out, num_heads, causal=False): →
+        self_attention(x, w_qkv, w_out, num_heads, causal=False):\n    shape, x = x.shape, x.reshape(1, -1, x.shape[-1])
     must stay within a sentence
 keys first | query, key, value = ( → value, query, key = ( | taken in this order?
 queries and keys swapped | query, key, value = ( → key, query, value = ( | the order is queries, keys
@@ -147,7 +125,7 @@ reshape for split and merge
     x.swapaxes(1, 2).reshape → x.reshape | do split and merge mix positions?
 causal is lost | causal=causal → causal=False | is causal passed on?
 always causal | causal=causal → causal=True | is causal always on?
-w_out is transposed | merge_heads(mixed) @ w_out → merge_heads(mixed) @ w_out.T | not its transpose
+w_out is transposed | returns merge_heads(mixed) @ w_out.T | not its transpose
 one head | (part, num_heads) → (part, 1) | heads are independent
 head by head
     np.split(x @ w_qkv, 3, axis=-1)) →
@@ -156,26 +134,23 @@ head by head
 every H-th column
     x.reshape(B, T, num_heads, C // num_heads).swapaxes(1, 2) → x.reshape(B, T, -1, num_heads).transpose(0, 3, 1, 2)
     x.swapaxes(1, 2) → x.transpose(0, 2, 3, 1) | every H-th column goes to a head
-one key for all heads
-    (query, key, value, causal → (query, key[:, :1] + 0 * key, value[:, :1] + 0 * value, causal
-    every head has keys of its own
+one key for all heads | (query, key, → (query, key[:, :1] + 0 * key, value[:, :1] + 0 * | every head has keys of its own
 four heads | (part, num_heads) → (part, 4) | is num_heads used?
 divided by √C | attention_forward(query, → attention_forward(query / np.sqrt(num_heads), | are divided by √C, and
-not divided
-    attention_forward(query, → attention_forward(query * np.sqrt(query.shape[-1]), | are divided by nothing, and
-heads averaged | merge_heads(mixed) @ w_out → merge_heads(mixed) @ w_out / num_heads | are not averaged
-no axis of length 1 | merge_heads(mixed) @ w_out → (merge_heads(mixed) @ w_out).squeeze() | an axis of length 1 stays
-in float32 | merge_heads(mixed) @ w_out → np.float32(merge_heads(mixed) @ w_out) | float32, which rounds
+not divided | attention_forward(query → attention_forward(query * np.sqrt(query.shape[-1]) | are divided by nothing, and
+heads averaged | returns merge_heads(mixed) @ w_out / num_heads | are not averaged
+no axis of length 1 | returns answer.squeeze() | an axis of length 1 stays
+in float32 | returns np.float32(answer) | float32, which rounds
 named otherwise | num_heads, causal=False → heads, causal=False | num_heads) for → heads) for | 'num_heads'
-the scale of C = 8
-    attention_forward(query, → attention_forward(query * np.sqrt(x.shape[-1] / 8),
-    with B = 3, T = 4 and C = 6 it is wrong
+the scale of C = 8 | (query, → (query * np.sqrt(x.shape[-1] / 8), | with B = 3, T = 4 and C = 6 it is wrong
+masked after the softmax
+    returns merge_heads(np.tril(attention_weights(query, key)) @ value) @ w_out if causal else answer
+    masked before the softmax
+no largest score
+    returns merge_heads(_without_largest(query, key, causal) @ value) @ w_out | subtracts each row's own largest
 [self_attention_backward]
-only the values send to x
-    dprojected @ w_qkv.T → np.split(dprojected, 3, -1)[2] @ np.split(w_qkv, 3, 1)[2].T | all send,
-keys and queries swapped
-    for gradient in gradients] → for gradient in (gradients[1], gradients[0], gradients[2])]
-    are dquery and dkey swapped?
+only the values send to x | dprojected @ w_qkv. → np.split(dprojected, 3, -1)[2] @ np.split(w_qkv, 3, 1)[2]. | all send,
+keys and queries swapped | in gradients] → in (gradients[1], gradients[0], gradients[2])] | are dquery and dkey swapped?
 causal is lost | causal=causal → causal=False | causal=True changes nothing
 merged by reshape | merge_heads(gradient) → gradient.reshape(x.shape) | the queries' third
 weights' gradients for each sentence | dw_qkv, dw_out → np.stack([dw_qkv, dw_qkv]), dw_out | those add up
@@ -184,46 +159,12 @@ always causal | causal=causal → causal=True | is it always on?
 two heads | (part, num_heads) → (part, 2) | w_out.T, num_heads → w_out.T, 2 | is num_heads used
 w_out not transposed | dout @ w_out.T → dout @ w_out | w_outᵀ in place of w_out
 dw_out before dw_qkv | dw_qkv, dw_out → dw_out, dw_qkv | in the other order
-in float32
-    return dprojected @ w_qkv.T, dw_qkv, dw_out →
-        return [np.float32(gradient) for gradient in (dprojected @ w_qkv.T, dw_qkv, dw_out)]
-    float32, which rounds
+in float32 | returns [np.float32(gradient) for gradient in answer] | float32, which rounds
 named otherwise
-    num_heads, causal=False → heads, causal=False | num_heads) for → heads) for | w_out.T, num_heads → w_out.T, heads
-    'num_heads'
+    num_heads, causal → heads, causal | num_heads) for → heads) for | w_out.T, num_heads → w_out.T, heads | 'num_heads'
 causal by default | causal=False → causal=True | the contract's default is False
+causal is lost on the way to w_out
+    returns *answer[:2], solution(dout, x, w_qkv, w_out, num_heads)[2] | changes nothing in dw_out
+causal is lost on the way to w_qkv
+    returns answer[0], solution(dout, x, w_qkv, w_out, num_heads)[1], dw_out | changes nothing in dw_qkv
 """
-
-WRONG = {
-    "split_heads": {
-        "the batch is swapped too": (
-            lambda x, n: x.reshape(*x.shape[:2], n, -1).transpose(2, 0, 1, 3),
-            "has become (3, 2, 5, 4)",
-        ),
-        "in float32": (lambda x, n: split_heads(x, n).astype(np.float32), "float32, which rounds"),
-        "in whole numbers": (lambda x, n: split_heads(x, n).astype(int), "int64, which rounds"),
-        "heads four wide": (lambda x, n: _heads_of(x, 4), "with 4 heads has become (1, 2, 3, 4)"),
-        "three heads": (lambda x, n: split_heads(x, 3), "cannot reshape"),
-        "no axis of length 1": (lambda x, n: split_heads(x, n).squeeze(), "has become (4, 3, 2)"),
-        "strides of one's own": (_strided, "numbers have moved from one sentence to another"),
-        "the last head first": (lambda x, n: split_heads(x, n)[:, ::-1], "the first has the columns of head 2"),
-    },
-    "merge_heads": {
-        "the sum of the heads": (lambda x: x.sum(axis=1), "have become (2, 5, 4)"),
-        "in float32": (lambda x: merge_heads(x).astype(np.float32), "float32, which rounds"),
-        "no axis of length 1": (lambda x: merge_heads(x).squeeze(), "have become (3, 8)"),
-        "five positions": (lambda x: x.swapaxes(1, 2).reshape(-1, 5, 12), "cannot reshape"),
-        "the last head first": (lambda x: merge_heads(x[:, ::-1]), "in the reverse order"),
-    },
-    "self_attention": {
-        "masked after the softmax": (_softmax_of(_masked_afterwards), "masked before the softmax"),
-        "no largest score": (
-            _softmax_of(lambda scores, causal: _exponentials(scores, 0, causal)),
-            "subtracts each row's own largest",
-        ),
-    },
-    "self_attention_backward": {
-        "causal is lost on the way to w_out": (_causal_for(2), "changes nothing in dw_out"),
-        "causal is lost on the way to w_qkv": (_causal_for(1), "changes nothing in dw_qkv"),
-    },
-}

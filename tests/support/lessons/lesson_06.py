@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from course.lesson_06.solutions import rotation, sinusoids
+from course.lesson_06.solutions import sinusoids
 
 KEPT = {}
 
@@ -19,10 +19,6 @@ def _kept(num_positions, d_model):
 def _by_least_squares(offset, d_model):
     table = sinusoids(20 * d_model, d_model)
     return np.linalg.lstsq(table[10 : 9 * d_model], table[10 + offset : 9 * d_model + offset], rcond=None)[0]
-
-
-def _shifted(offset, d_model):
-    return np.eye(d_model) + offset * np.eye(d_model, k=1)
 
 
 def _sines_in_loops(num_positions, d_model):
@@ -72,7 +68,7 @@ RIGHT = {
 }
 
 
-EDITS = r"""
+MISTAKES = r"""
 [sinusoids]
 all sines, then all cosines
     table[:, 0::2], table[:, 1::2] → table[:, : d_model // 2], table[:, d_model // 2 :] | in turn
@@ -81,64 +77,51 @@ positions from 1 | np.arange(num_positions) → np.arange(1, num_positions + 1) 
 a frequency for each column
     np.arange(0, d_model, 2) → np.arange(d_model)
     np.sin(angles), np.cos(angles) → np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2]) | the squares of pair
-i/d_model for 2i/d_model
-    np.arange(0, d_model, 2) / d_model) → np.arange(0, d_model, 2) / d_model / 2) | is the exponent 2i/d_model
+i/d_model for 2i/d_model | (0, d_model, 2) / d_model) → (0, d_model, 2) / d_model / 2) | is the exponent 2i/d_model
 frequencies that grow | (-np.arange → (np.arange | with its minus
-transposed | return table → return table.T | a row for each position
-in float32 | return table → return table.astype(np.float32) | float32, which rounds
+transposed | returns answer.T | a row for each position
+in float32 | returns answer.astype(np.float32) | float32, which rounds
 angles in float32
     np.arange(num_positions)[:, None] * frequencies → np.float32(np.arange(num_positions)[:, None] * frequencies)
     computed in float32, on the way?
-rounded | return table → return table.round(5) | the table is right to about 5e-06 only
-a row too many
-    angles = np.arange(num_positions) → num_positions += 1\n    angles = np.arange(num_positions)
-    its shape is (51, 8)
+rounded | returns answer.round(5) | the table is right to about 5e-06 only
+a row too many | angles = np.arange → num_positions += 1\n    angles = np.arange | its shape is (51, 8)
 a width of 8 | np.arange(0, d_model, 2) / d_model) → np.arange(0, d_model, 2) / 8) | with d_model = 64, row 5000
-by way of float32
-    return table → return table.astype(np.float32).astype(float) | the table is right to about 3e-08 only
+by way of float32 | returns answer.astype(np.float32).astype(float) | the table is right to about 3e-08 only
+kept | is _kept | is a table kept from call to call?
 [rotation]
-transposed | return M → return M.T | it turns the hands back
+transposed | returns answer.T | it turns the hands back
 no minus | -np.sin → np.sin | a minus before one of its sines
 one frequency | offset * 10000.0 → offset * 1.0 | each pair has its own ω_i
 sines on the diagonal
     M[cosines, cosines] = np.cos → M[cosines, cosines] = np.sin
     M[cosines, sines] = np.sin → M[cosines, sines] = np.cos | an offset of 0 must leave everything where it is
 another pace | angles = offset → angles = 2 * offset | is not PE[pos + 3]
-in float32 | return M → return M.astype(np.float32) | float32, which rounds
-rounded | return M → return M.round(5) | PE[pos] @ M is right to about
+in float32 | returns answer.astype(np.float32) | float32, which rounds
+rounded | returns answer.round(5) | PE[pos] @ M is right to about
 sines and cosines in halves
-    sines, cosines = np.arange(0, d_model, 2), np.arange(1, d_model, 2) →
-        sines, cosines = np.arange(d_model // 2), np.arange(d_model // 2, d_model)
+    = np.arange(0, d_model, 2), np.arange(1, d_model, 2) → = np.arange(d_model // 2), np.arange(d_model // 2, d_model)
     by up to 0.3: hands turn each for itself
 the size of the offset | angles = offset → angles = abs(offset) | for the offset −5
+a shift of columns | returns np.eye(d_model) + offset * np.eye(d_model, k=1) | it mixes columns of different pairs
+by least squares | is _by_least_squares | outside the blocks of two columns
+a width of 8 | returns solution(offset, 8) | has shape (8, 8) and must have (16, 16)
 [learned_positions_backward]
 averaged | dout.sum → dout.mean | they are not averaged
 over positions
     dtable[: dout.shape[1]] = dout.sum(axis=0) → dtable[:] = dout.sum(axis=(0, 1)) | rows 4 and 5 were not used
 the order turned round | dout.sum(axis=0) → dout.sum(axis=0)[::-1] | the gradient of table is wrong
-in float32 | return dtable → return dtable.astype(np.float32) | float32, which rounds
+in float32 | returns answer.astype(np.float32) | float32, which rounds
 rows counted from the end
     dtable[: dout.shape[1]] → dtable[: -(max_length - dout.shape[1])] | as long as the table, T = max_length, it raises
-a tuple | return dtable → return (dtable,) | an array, not tuple
+a tuple | returns (answer,) | an array, not tuple
+only the rows in use | returns dout.sum(axis=0) | every row of the table
+of each sentence | returns dout | the batch is summed over
+[encoding_length]
+the squared length | returns d_model / 2 | take its root
+as if every column had length 1 | is math.sqrt | how many pairs are there
+one | returns 1.0 | its square is 1
+whole | returns int(math.sqrt(d_model / 2)) | you say 1; a length need not be a whole number
+rounded | returns round(math.sqrt(d_model / 2)) | you say 2; a length need not be a whole number
+the other root | returns -math.sqrt(d_model / 2) | a length is not negative
 """
-
-WRONG = {
-    "sinusoids": {"kept": (_kept, "is a table kept from call to call?")},
-    "encoding_length": {
-        "the squared length": (lambda d_model: d_model / 2, "take its root"),
-        "as if every column had length 1": (math.sqrt, "how many pairs are there"),
-        "one": (lambda d_model: 1.0, "its square is 1"),
-        "whole": (lambda d_model: int(math.sqrt(d_model / 2)), "you say 1; a length need not be a whole number"),
-        "rounded": (lambda d_model: round(math.sqrt(d_model / 2)), "you say 2; a length need not be a whole number"),
-        "the other root": (lambda d_model: -math.sqrt(d_model / 2), "a length is not negative"),
-    },
-    "rotation": {
-        "a shift of columns": (_shifted, "it mixes columns of different pairs"),
-        "by least squares": (_by_least_squares, "outside the blocks of two columns"),
-        "a width of 8": (lambda offset, d_model: rotation(offset, 8), "has shape (8, 8) and must have (16, 16)"),
-    },
-    "learned_positions_backward": {
-        "only the rows in use": (lambda dout, max_length: dout.sum(axis=0), "every row of the table"),
-        "of each sentence": (lambda dout, max_length: dout, "the batch is summed over"),
-    },
-}

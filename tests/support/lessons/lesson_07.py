@@ -5,6 +5,31 @@ import numpy as np
 from minitransformer.ops import layernorm_backward
 
 
+def _feed_forward_by_einsum(x, weight1, bias1, weight2, bias2):
+    hidden = np.einsum("tc,cf->tf", x, weight1) + bias1
+    hidden[hidden < 0] = 0
+    return np.einsum("tf,fc->tc", hidden, weight2) + bias2, (x, hidden, weight1, weight2)
+
+
+def _feed_forward_in_loops(x, weight1, bias1, weight2, bias2):
+    active = np.array([[max(0.0, row @ weight1[:, f] + bias1[f]) for f in range(len(bias1))] for row in x])
+    return [active @ weight2 + bias2, [x, active, weight1, weight2]]
+
+
+def _norm_by_std(x, gamma, beta, eps=1e-5):
+    rstd = (x.var(axis=1) + eps)[:, None] ** -0.5
+    normed = (x - x.mean(axis=1)[:, None]) * rstd
+    return normed * gamma + beta, (normed, rstd, gamma)
+
+
+def _norm_row_by_row(x, gamma, beta, eps=1e-5):
+    normed, rstd = np.empty_like(x), np.empty((len(x), 1))
+    for n, row in enumerate(x):
+        rstd[n] = 1 / np.sqrt(np.var(row) + eps)
+        normed[n] = (row - row.mean()) * rstd[n]
+    return gamma * normed + beta, (normed, rstd, gamma)
+
+
 def _norm_by_jacobians(dy, normed, rstd, gamma):
     C = len(gamma)
     jacobians = rstd[:, :, None] * (np.eye(C) - 1 / C - normed[:, :, None] * normed[:, None, :] / C)
@@ -42,66 +67,106 @@ def _both_branches_in_place(dy, cache, sublayer_backward):
 
 
 RIGHT = {
+    "feed_forward_forward": [_feed_forward_by_einsum, _feed_forward_in_loops],
+    "layernorm_forward": [_norm_by_std, _norm_row_by_row],
     "layernorm_backward": [_norm_by_jacobians, _norm_line_by_line],
     "dropout_forward": [_dropout_in_loops, _off_at_rate_0],
     "add_norm_backward": [_both_branches_in_place],
 }
 
 
-EDITS = r"""
+MISTAKES = r"""
+[feed_forward_forward]
+no relu | np.maximum(0, hidden) → 1 * hidden | gives without the relu
+a second relu | return active @ weight2 + bias2 → return np.maximum(0, active @ weight2 + bias2) | with a second relu
+no first bias | x @ weight1 + bias1 → x @ weight1 | without bias1
+the bias late | @ weight1 + bias1 → @ weight1 | np.maximum(0, hidden) → np.maximum(0, hidden) + bias1 | after the relu
+no second bias | active @ weight2 + bias2 → active @ weight2 | without bias2
+the size of the answer | np.maximum(0, hidden) → np.abs(hidden) | the absolute value
+the residual connection | return active → return x + active | the residual connection comes later
+before the relu | (x, active, weight1 → (x, hidden, weight1 | what stands before the relu
+no cache | bias2, (x, active, weight1, weight2) → bias2 | must return two things, y and cache
+a cache of two | (x, active, weight1, weight2) → (x, active) | cache must be a tuple of 4
+weights first | (x, active, weight1, weight2) → (weight1, active, weight2, x) | the order is x, active
+written into x | hidden = x → x *= 2\n    hidden = x | it writes into its argument x
+a smooth relu | np.maximum(0, hidden) → np.log1p(np.exp(hidden)) | F = 5, y is wrong in 12
+in float32 | np.maximum(0, hidden) → np.maximum(0, hidden).astype("float32") | or a number float32?
+five hidden units
+    active = np.maximum(0, hidden) → active = np.maximum(0, hidden) * (np.arange(len(bias1)) < 4)
+    for T = 4, C = 3, F = 5, y is wrong in
+[layernorm_forward]
+over the rows | axis=-1, keepdims → axis=0, keepdims | normed over the rows
+Bessel's correction | (centred**2).mean(axis=-1, keepdims=True) → x.var(axis=-1, ddof=1, keepdims=True) | by C − 1
+ε outside
+    np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps) →
+        (np.sqrt((centred**2).mean(axis=-1, keepdims=True)) + eps)
+    it stands under it
+no root | 1 / np.sqrt( → 1 / ( | the root is missing
+no ε | + eps → | eps is not used
+its own ε
+    np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps) →
+        np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 0.1)
+    channels, y is wrong in
+the mean left | centred * rstd → x * rstd | the mean is not subtracted
+the mean of squares | (centred**2).mean → (x**2).mean | and not of x²
+gamma and beta forgotten | return gamma * normed + beta → return normed | gamma and beta are not used
+beta forgotten | return gamma * normed + beta → return gamma * normed | beta is not added
+beta inside | gamma * normed + beta → gamma * (normed + beta) | beta is scaled by gamma
+multiplied | normed = centred * rstd → normed = centred / rstd | multiplies by the standard deviation
+a flat rstd | (normed, rstd, gamma) → (normed, rstd[:, 0], gamma) | the axis stays
+the standard deviation kept | (normed, rstd, gamma) → (normed, 1 / rstd, gamma) | is the standard deviation
+y kept | (normed, rstd, gamma) → (gamma * normed + beta, rstd, gamma) | the cache has y where normed
+x − mean kept | (normed, rstd, gamma) → (centred, rstd, gamma) | x − mean where normed
+beta kept | (normed, rstd, gamma) → (normed, rstd, beta) | the third part of the cache must be gamma
+no cache | , (normed, rstd, gamma) → | must return two things
+cancellation
+    (centred**2).mean(axis=-1, keepdims=True) → (x**2).mean(-1, keepdims=True) - x.mean(-1, keepdims=True) ** 2
+    lose their digits
+another default | eps=1e-5 → eps=1e-3 | it must be 1e-5
+in place
+    centred = x - x.mean(axis=-1, keepdims=True) → centred = x\n    centred -= x.mean(axis=-1, keepdims=True)
+    it writes into its argument x
+in float32 | return gamma * normed + beta → return (gamma * normed + beta).astype("float32") | not of float32
 [layernorm_backward]
-statistics as constants | (dnormed - mean - normed * along) → dnormed | does not sum to 0
+statistics as constants | returns rstd * dnormed, dgamma, dbeta | does not sum to 0
 only the mean | - normed * along → | dx · normed is not 0
 means over the rows | .mean(axis=-1, keepdims=True) → .mean(axis=0) | over the channels of each row
 rstd missing | return rstd * → return 1 * | proportional to rstd
 gamma missing | dnormed = dy * gamma → dnormed = dy | with gamma twice as large
-means of dy
-    mean = dnormed.mean → mean = gamma.mean() * dy.mean | along = (dnormed → along = gamma.mean() * (dy
-    right where all of gamma is the same
+means of dy | dnormed. → gamma.mean() * dy. | = (dnormed → = gamma.mean() * (dy | right where all of gamma is the same
 averaged rows | (dy * normed).sum → (dy * normed).mean | dgamma must double
 rows not summed | (dy * normed).sum(axis=0) → dy * normed | dy.sum(axis=0) → dy | dgamma has shape
 dbeta for dgamma | (dy * normed).sum → dy.sum | with normed twice as large dgamma must double
 gamma in dgamma | (dy * normed).sum → (dy * gamma * normed).sum | dgamma depends on gamma
 gamma in dbeta | dy.sum → (dy * gamma).sum | dbeta depends on gamma
 dgamma and dbeta exchanged | along), dgamma, dbeta → along), dbeta, dgamma | dgamma and dbeta are exchanged
-dx last
-    return rstd * (dnormed - mean - normed * along), dgamma, dbeta →
-        return dgamma, dbeta, rstd * (dnormed - mean - normed * along)
-    dx comes first, then dgamma, then dbeta
+dx last | returns dgamma, dbeta, rstd * (dnormed - mean - normed * along) | dx comes first, then dgamma, then dbeta
 projected
     return rstd * (dnormed - mean - normed * along), →
         inside = rstd * (dnormed - mean)\n    along = (inside * normed).sum(axis=-1, keepdims=True) /
         (normed**2).sum(axis=-1, keepdims=True)\n    return inside - normed * along,
     where ε counts
-in float32
-    rstd * (dnormed - mean - normed * along) → (rstd * (dnormed - mean - normed * along)).astype("float32")
-    float32, which rounds
+in float32 | returns (rstd * (dnormed - mean - normed * along)).astype("float32"), dgamma, dbeta | float32, which rounds
 means of 5
     .mean(axis=-1, keepdims=True) → .sum(axis=-1, keepdims=True) / 5
     with 3 rows of 8 dx is wrong: is a number written where C belongs?
 [dropout_forward]
-not divided | x * kept / (1 - rate), kept → x * kept, kept | must make up for what is dropped
-keeps the rate
-    uniform >= rate → uniform < rate | x * kept / (1 - rate), kept → x * kept / rate, kept | the share that is dropped
-divided by the rate | x * kept / (1 - rate), kept → x * kept / (rate or 1), kept | divide by 1 − rate
-multiplied | x * kept / (1 - rate), kept → x * kept * (1 - rate), kept | which is (1 − rate)²: divide
-a mask of its own
-    uniform >= rate → uniform * 1e4 % 1 > 0.4 | x * kept / (1 - rate), kept → x * kept, kept | exactly where `uniform`
-the dropped for the kept | x * kept / (1 - rate), kept → x * kept / (1 - rate), ~kept | what is kept, not
-divided by the share | x * kept / (1 - rate), kept → x * kept / kept.mean(), kept | the share that happened to be kept
+not divided | returns x * kept, kept | must make up for what is dropped
+keeps the rate | uniform >= rate → uniform < rate | x * kept / (1 - rate) → x * kept / rate | the share that is dropped
+divided by the rate | returns x * kept / (rate or 1), kept | divide by 1 − rate
+multiplied | returns x * kept * (1 - rate), kept | which is (1 − rate)²: divide
+a mask of its own | uniform >= rate → uniform * 1e4 % 1 > 0.4 | * kept / (1 - rate), → * kept, | exactly where `uniform`
+the dropped for the kept | returns x * kept / (1 - rate), ~kept | what is kept, not
+divided by the share | returns x * kept / kept.mean(), kept | the share that happened to be kept
 above the rate | >= → > | whose number is exactly the rate
-two axes
-    return x * kept / (1 - rate), kept → rows, columns = x.shape\n    return x * kept / (1 - rate), kept
-    for x of shape (300,) and rate 0.35, it raises
-no mask at rate 0 | x * kept / (1 - rate), kept → x * kept / (1 - rate), kept if rate else None | kept is None
-ones at rate 0
-    x * kept / (1 - rate), kept → x * kept / (1 - rate), kept if rate else 1.0 * kept
-    and rate 0.0, kept holds float64
+two axes | return x * → rows, columns = x.shape\n    return x * | for x of shape (300,) and rate 0.35, it raises
+no mask at rate 0 | returns x * kept / (1 - rate), kept if rate else None | kept is None
+ones at rate 0 | returns x * kept / (1 - rate), kept if rate else 1.0 * kept | and rate 0.0, kept holds float64
 a rate of 0.2 | kept = uniform → rate = rate and 0.2\n    kept = uniform | rate 0.35, kept must be True exactly
-a sum in place of a quotient | x * kept / (1 - rate), kept → x * kept * (1 + rate), kept | which is 1 − rate²
-in float32 | x * kept / (1 - rate), kept → (x * kept / (1 - rate)).astype("float32") | must return 2 arrays
-y in float32 | x * kept / (1 - rate), kept → (x * kept / (1 - rate)).astype("float32"), kept | float32, which rounds
-a mask of numbers | x * kept / (1 - rate), kept → x * kept / (1 - rate), 1.0 * kept | True or False
+a sum in place of a quotient | returns x * kept * (1 + rate), kept | which is 1 − rate²
+in float32 | returns (x * kept / (1 - rate)).astype("float32") | must return 2 arrays
+y in float32 | returns (x * kept / (1 - rate)).astype("float32"), kept | float32, which rounds
+a mask of numbers | returns x * kept / (1 - rate), 1.0 * kept | True or False
 [add_norm_backward]
 no way round | return dsum + → return | is missing
 no mask | dsum * kept / (1 - rate) → dsum | where its output was dropped
@@ -113,12 +178,10 @@ the mask written over | dout = dsum → kept[...] = True\n    dout = dsum | it w
 a rate of 0.4 | dsum * kept / (1 - rate) → dsum * kept / 0.6 | at rate 0.25, what arrives
 divided by the share | dsum * kept / (1 - rate) → dsum * kept / kept.mean() | the share that happened to be kept
 through the sub-layer twice
-    dsum * kept / (1 - rate) → dsum * kept | return dsum + → return sublayer_backward(dout, sublayer_cache) +
-    must be called once
+    dsum * kept / (1 - rate) → dsum * kept | dsum + → sublayer_backward(dout, sublayer_cache) + | must be called once
 dropped on the lane | return dsum → return dout | the other branch, x itself, goes through dropout
 in float32
-    dsum + sublayer_backward(dout, sublayer_cache) → (dsum + sublayer_backward(dout, sublayer_cache)).astype("float32")
-    float32, which rounds
+    returns (dsum + sublayer_backward(dout, sublayer_cache)).astype("float32"), dgamma, dbeta | float32, which rounds
 the lane past the norm | return dsum → return dy | which the norm, and no dropout, stands behind
 means of 6 | .mean(axis=-1, keepdims=True) → .sum(axis=-1, keepdims=True) / 6 | 3 rows of 9 are not: dx is wrong
 """

@@ -4,13 +4,62 @@ import pickle
 
 import numpy as np
 
-from course.lesson_09.solutions import save
-
 
 def _one_rate_for_both_corrections(theta, grad, m, v, step, lr, beta1=0.9, beta2=0.98, eps=1e-9):
     m, v = m + (1 - beta1) * (grad - m), v + (1 - beta2) * (grad * grad - v)
     root = np.sqrt(1 - beta2**step)
     return [theta - lr * root / (1 - beta1**step) * m / (np.sqrt(v) + eps * root), m, v]
+
+
+def _climb_or_fall(step, d_model, warmup_steps):
+    peak = 1 / np.sqrt(d_model * warmup_steps)
+    return np.where(np.less(step, warmup_steps), peak / warmup_steps * step, 1 / np.sqrt(d_model * step))[()]
+
+
+def _peak_times_shape(step, d_model, warmup_steps):
+    ratio = np.asarray(step) / warmup_steps
+    return np.minimum(ratio, 1 / np.sqrt(ratio)) / np.sqrt(d_model * warmup_steps)
+
+
+def _train_clearing_behind(model, batch_of, rate, steps, update, clip_norm=None, validate=None, every=100):
+    parameters = model.parameters
+    parameters.zero_grad()
+    history, seen = [], []
+    m = v = np.zeros(len(parameters.data))
+    step = 0
+    while step < steps:
+        step += 1
+        batch = batch_of(step)
+        loss, cache = model.loss(batch.source, batch.target_in, batch.target_out)
+        model.loss_backward(1.0, cache)
+        length = np.sqrt((parameters.grad**2).sum())
+        scale = 1.0 if clip_norm is None else min(1.0, clip_norm / length)
+        new, m, v = update(parameters.data, scale * parameters.grad, m, v, step, rate(step))
+        parameters.data[...] = new
+        parameters.zero_grad()
+        history += [loss]
+        if validate and not step % every:
+            seen += [np.exp(validate())]
+    return np.array(history), np.array(seen)
+
+
+def _train_clipping_in_place(model, batch_of, rate, steps, update, clip_norm=None, validate=None, every=100):
+    theta, grad = model.parameters.data, model.parameters.grad
+    state = np.zeros_like(theta), np.zeros_like(theta)
+    losses, perplexities = [], []
+    for number in range(steps):
+        batch = batch_of(number + 1)
+        grad[:] = 0
+        loss, cache = model.loss(batch.source, batch.target_in, batch.target_out)
+        losses.append(loss.item())
+        model.loss_backward(1, cache)
+        if clip_norm:
+            grad *= min(1, clip_norm / np.linalg.norm(grad))
+        new, *state = update(theta, grad, *state, number + 1, rate(number + 1))
+        np.copyto(theta, new)
+        if validate and (number + 1) % every == 0:
+            perplexities.append(float(np.exp(validate())))
+    return [losses, perplexities]
 
 
 def _running_mean(parts, gradient):
@@ -39,13 +88,15 @@ def _pickled(run):
 
 
 RIGHT = {
+    "schedule": [_climb_or_fall, _peak_times_shape],
+    "train": [_train_clearing_behind, _train_clipping_in_place],
     "adam_step": [_one_rate_for_both_corrections],
     "accumulate": [_running_mean, _weighted_average],
     "save": [_state_of_the_generator, _pickled],
 }
 
 
-EDITS = r"""
+MISTAKES = r"""
 [adam_step]
 no correction | / (1 - beta1**step) → | / (1 - beta2**step) → | neither m nor v
 only m corrected | / (1 - beta2**step) → | m is corrected for beginning at 0, and v is not
@@ -53,8 +104,7 @@ only v corrected | / (1 - beta1**step) → | v is corrected for beginning at 0, 
 up the hill | theta - lr → theta + lr | where grad is positive theta must fall
 no root | np.sqrt(v_hat) → v_hat | steps of different length
 weights swapped
-    beta1 * m + (1 - beta1) * grad → (1 - beta1) * m + beta1 * grad
-    beta2 * v + (1 - beta2) * grad → (1 - beta2) * v + beta2 * grad
+    beta1 * m + (1 - beta1) → (1 - beta1) * m + beta1 | beta2 * v + (1 - beta2) * grad → (1 - beta2) * v + beta2 * grad
     m is 9 times what it should be everywhere, which is β₁
 no square | grad**2 → abs(grad) | v is the mean of the squares
 ε inside the root | np.sqrt(v_hat) + eps → np.sqrt(v_hat + eps) | outside the root
@@ -65,32 +115,92 @@ no learning rate | lr * m_hat → m_hat | with twice the learning rate
 the gradient for m | lr * m_hat → lr * grad | it must go on with m
 corrected as in step 1 | **step → | step 1 and step 2 are the same
 its own β's | m = beta1 * m + → beta1, beta2 = 0.9, 0.98\n    m = beta1 * m + | beta2 = 0.8, m is not what it should be
-corrected by its own β's
-    beta1**step → 0.9**step | beta2**step → 0.98**step | beta2 = 0.8, theta is not what it should be
+corrected by its own β's | beta1** → 0.9** | beta2**step → 0.98**step | beta2 = 0.8, theta is not what it should be
 its own ε | + eps → + 1e-9 | the first step is 1.000 long and must be 1/(1 + ε)
 its own step
     def adam_step → STEPS = []\n\n\ndef adam_step
     m = beta1 * m + → STEPS.append(step)\n    step = len(STEPS)\n    m = beta1 * m + | keep none of its own
 β divided by the step | **step → / step | 1 − β to the power of the step
-a gradient clipped
-    m = beta1 * m + → grad = grad * min(1, 100 / np.linalg.norm(grad))\n    m = beta1 * m + | is it clipped?
+a gradient clipped | m = beta1 * → grad = grad * min(1, 100 / np.linalg.norm(grad))\n    m = beta1 * | is it clipped?
 weights that decay | return theta → return 0.99 * theta | from theta = 10 it goes another way
 β₂ of others | beta2=0.98 → beta2=0.999 | eps=1e-9 → eps=1e-8 | which is 1 − 0.999
-m first
-    return theta - lr * m_hat / (np.sqrt(v_hat) + eps), m, v → return v, m, theta - lr * m_hat / (np.sqrt(v_hat) + eps)
-    what is returned first is
-in float32
-    return theta - lr * m_hat / (np.sqrt(v_hat) + eps), m, v →
-        return [np.float32(array) for array in (theta - lr * m_hat / (np.sqrt(v_hat) + eps), m, v)]
-    float32, which rounds
+m first | returns v, m, theta - lr * m_hat / (np.sqrt(v_hat) + eps) | what is returned first is
+in float32 | returns [np.float32(array) for array in answer] | float32, which rounds
 named otherwise | step, lr, → step, rate, | lr * m_hat → rate * m_hat | 'lr'
+[schedule]
+no width | d_model**-0.5 * → 1.0 * | is d_model in it, once?
+the larger piece | np.minimum → np.maximum | it first climbs
+the smaller of all | np.minimum(step**-0.5, step → min(step**-0.5, step | it raises ValueError
+no square root | step**-0.5 → step**-1.0 | four times the steps after the climb
+no fall | np.minimum(step**-0.5 → np.minimum(warmup_steps**-0.5 | and give 1 of it
+no climb | np.minimum(step**-0.5, step * warmup_steps**-1.5) → step**-0.5 | the climb must be a straight line
+a climb from 1 on | step * warmup_steps**-1.5 → (step + 1) * warmup_steps**-1.5 | a straight line that begins at 0
+steps from 0 | step * warmup_steps**-1.5 → (step - 1) * warmup_steps**-1.5 | at step 1 the rate is 0 of the peak
+a curved climb | step * warmup_steps**-1.5 → step**2 * warmup_steps**-2.5 | is 0.0001 of the peak
+half of it | d_model**-0.5 → 0.5 * d_model**-0.5 | at step w = 100 the rate is
+its own climb | warmup_steps**-1.5 → 100**-1.5 | does it use the sizes it is given?
+the width twice | d_model**-0.5 * → d_model**-1.0 * | at step w = 100 the rate is 0.0
+[train]
+gradients not cleared | model.parameters.zero_grad()  # backwards add → pass | and of what was in grad before
+cleared once
+    for step in range → model.parameters.zero_grad()\n    for step in range
+    model.parameters.zero_grad()  # backwards add → pass
+    the sum of all gradients so far: clear
+cleared too late
+    model.parameters.zero_grad()  # backwards add → pass
+    grad = model.parameters.grad → model.parameters.zero_grad()\n        grad = model.parameters.grad
+    it is cleared after the backward
+cleared behind each step
+    model.parameters.zero_grad()  # backwards add → pass
+    losses.append(float(loss)) → losses.append(float(loss))\n        model.parameters.zero_grad()
+    before the training: clear it
+steps from 0 | range(1, steps + 1) → range(steps) | steps are counted from 1
+one step too few | range(1, steps + 1) → range(1, steps) | update is called 5 times in 6 steps
+one rate for all | rate(step)) → rate(1)) | in step 2 the learning rate is that of the step before
+the rate of the next step | rate(step)) → rate(step + 1)) | that of the next step
+always the first batch | batch_of(step) → batch_of(1) | batch_of is asked for the steps 1, 1
+no moments
+    m, v = np.zeros_like(theta), np.zeros_like(theta) → pass
+    batch = batch_of → m, v = np.zeros_like(theta), np.zeros_like(theta)\n        batch = batch_of
+    m is 0 where the update must get
+v not handed on | theta[:], m, v = → theta[:], m, _ = | v is 0 where the update must get
+weights not written | theta[:], m, v = → _, m, v = | each step goes on from the last
+a new array | theta[:], m, v = → theta, m, v = | own weights stay where they were
+a new array in its place
+    theta[:], m, v = update(theta, → model.parameters.data, m, v = update(model.parameters.data,
+    it puts a new array in place of parameters.data
+Adam itself | = update(theta, → = adam_step(theta, | is never called
+two backwards
+    model.loss_backward(1.0, cache) → model.loss_backward(1.0, cache)\n        model.loss_backward(1.0, cache)
+    model.loss_backward is called 12 times
+the loss sent back | loss_backward(1.0, → loss_backward(loss, | must get 1.0
+target_out read | batch.source, batch.target_in, batch.target_out → batch.source, batch.target_out, batch.target_in
+    in another order
+not shifted
+    batch.source, batch.target_in, batch.target_out → batch.source, batch.target_out, batch.target_out
+    does not get source, target_in and target_out
+a smoothed loss | batch.target_in, batch.target_out → batch.target_in, batch.target_out, 0.1 | without smoothing
+not clipped | grad = grad * (clip_norm / norm) → pass | is not clipped to 0.5
+always of one length | and norm > clip_norm → | clip only what
+clipped one by one
+    grad = grad * (clip_norm / norm) → grad = np.clip(grad, -clip_norm, clip_norm)
+    its direction stays
+clipped to the square | norm = np.linalg.norm(grad) → norm = (grad**2).sum() | another gradient than this batch has
+validated at every step | and step % every == 0 → | is asked after the steps [1, 2, 3
+losses for perplexities | np.exp(validate()) → validate() | a perplexity is exp(loss)
+always validated | validate is not None and step → step | it raises TypeError
+only the losses | return losses, perplexities → return losses | it must return 2 arrays
+lists that stay
+    def train → LOSSES = []\n\n\ndef train | losses.append → LOSSES.append | return losses, → return LOSSES,
+    a second call changes
+up the hill | losses.append(float(loss)) → losses.append(-float(loss)) | the losses are not those
 [accumulate]
 mean of means | num_targets / n → 1 / len(parts) | each part counts by its share
 sum | num_targets / n → 1 | a sum is not a mean
 sum over targets | num_targets / n → num_targets | the number of its targets
 the loss not weighted
     num_targets / n * part_loss → part_loss / len(parts) | the gradient is right, and the loss is not
-the last part | return loss, grad → return results[-1][:2] | number 1 does not count
+the last part | returns results[-1][:2] | number 1 does not count
 weighted by len | [gradient(part) for → [(*gradient(part)[:2], len(part)) for | it changes with len(part)
 in two passes
     n = sum(num_targets for _, _, num_targets in results) → n = sum(gradient(part)[2] for part in parts)
@@ -100,24 +210,19 @@ sums never cleared
         RESULTS.extend(gradient(part) for part in parts)\n    results = RESULTS
     def accumulate → RESULTS = []\n\n\ndef accumulate | a sum must begin at 0 in every call
 whole shares | num_targets / n → num_targets // n | // makes every share a whole number
-a list | return loss, grad → return loss, list(grad) | grad must be an array, not list
-parts popped
-    gradient(part) for part in parts → gradient(parts.pop()) for _ in range(len(parts))
-    it writes into its argument parts
+a list | returns loss, list(grad) | grad must be an array, not list
+parts popped | (part) for part in parts → (parts.pop()) for _ in range(len(parts)) | it writes into its argument parts
 parts sorted | results = [ → parts.sort(key=len, reverse=True)\n    results = [ | it changes the order of the parts
-a loss in an array | return loss, grad → return np.array([loss]), grad | the loss must be one number
-in float32 | return loss, grad → return loss, grad.astype(np.float32) | float32, which rounds
+a loss in an array | returns np.array([loss]), grad | the loss must be one number
+in float32 | returns loss, grad.astype(np.float32) | float32, which rounds
 in the model's own array
-    num_targets / n * part_grad → part_grad.__imul__(num_targets / n)
-    it writes into an array that `gradient` returned
+    num_targets / n * part_grad → part_grad.__imul__(num_targets / n) | it writes into an array that `gradient` returned
 [save]
 no moments | "m", "v", → | mean of the gradients begins again
 no squares | "v", → | mean of the squares begins again
 no step | "step", → | the schedule and Adam's corrections
 no generator | , "rng" → | batches and dropout masks
-everything
-    {name: copy.deepcopy(getattr(run, name)) for name in ("theta", "m", "v", "step", "rng")} → copy.deepcopy(vars(run))
-    it saves 'model'
+everything | returns copy.deepcopy(vars(run)) | it saves 'model'
 the run's own weights replaced
     return {name → run.theta = run.theta.copy()\n    return {name | the run's own theta is not what it was
 a number drawn | return {name → run.rng.random()\n    return {name | the run's own rng is not what it was
@@ -127,22 +232,10 @@ one dict for all
 copies of one level | copy.deepcopy → copy.copy | shares what moves
 no copies | copy.deepcopy(getattr(run, name)) → getattr(run, name) | what was saved of theta has changed
 the generator itself
-    copy.deepcopy(getattr(run, name)) → getattr(run, name) if name == "rng" else copy.copy(getattr(run, name))
-    a generator moves on with every draw
+    copy.deepcopy → getattr(run, name) if name == "rng" else copy.copy | a generator moves on with every draw
+m not copied | returns {**answer, "m": run.m} | what was saved of m has changed
+another generator | returns {**answer, "rng": np.random.default_rng(0)} | what is saved of rng is not what the run had
+the generator's state | returns {**answer, "rng": run.rng.bit_generator.state} | rng is saved as one dict
+a list | returns [run.theta, run.m, run.v] | must return a dict
+a new name | returns {**answer, "weights": run.theta.copy()} | it saves 'weights'
 """
-
-WRONG = {
-    "save": {
-        "m not copied": (lambda run: save(run) | {"m": run.m}, "what was saved of m has changed"),
-        "another generator": (
-            lambda run: save(run) | {"rng": np.random.default_rng(0)},
-            "what is saved of rng is not what the run had",
-        ),
-        "the generator's state": (
-            lambda run: save(run) | {"rng": run.rng.bit_generator.state},
-            "rng is saved as one dict",
-        ),
-        "a list": (lambda run: [run.theta, run.m, run.v], "must return a dict"),
-        "a new name": (lambda run: save(run) | {"weights": run.theta.copy()}, "it saves 'weights'"),
-    }
-}

@@ -27,11 +27,6 @@ def _first_and_last(part):
     return part[:, 0] + (part[:, -1] if part.shape[1] > 1 else 0)
 
 
-def _renormalised(weights, target_words, source_words):
-    merged = _words(weights, target_words, source_words, lambda part: part.mean(axis=1))
-    return merged / merged.sum(axis=1, keepdims=True)
-
-
 def _by_number(wrong, has, lengths):
     rates = np.array([wrong[lengths == length].mean() for length in np.unique(lengths)])
     return (wrong - rates[lengths - lengths.min()]) @ has / has.sum(axis=0)
@@ -81,59 +76,49 @@ RIGHT = {
 }
 
 
-EDITS = r"""
+MISTAKES = r"""
 [spread]
 0 · log 0 | np.log(safe) → np.log(weights) | 0 · log 0 counts as 0
-the entropy | np.exp(entropy) → entropy | that is the entropy itself
-over everything | np.exp(entropy) → np.exp(entropy).mean() | one number for each row
+the entropy | returns entropy | that is the entropy itself
+over everything | returns answer.mean() | one number for each row
 over queries | axis=-1) → axis=-2) | must return (2, 3)
-the sign | np.exp(entropy) → np.exp(-entropy) | share the weight evenly, the spread
-two bases | np.exp(entropy) → 2**entropy | if the logarithm is of base 2, so is the exponential
+the sign | returns np.exp(-entropy) | share the weight evenly, the spread
+two bases | returns 2**entropy | if the logarithm is of base 2, so is the exponential
 a small number added | np.log(safe) → np.log(weights + 1e-6) | a number added inside the logarithm
-a list | np.exp(entropy) → np.exp(entropy).tolist() | an array, not list
+a list | returns answer.tolist() | an array, not list
 two axes | axis=-1 → axis=min(weights.ndim - 1, 2) | has shape (2, 1, 4, 5)
+the share of the largest | returns 1 / weights.max(axis=-1) | for random weights
+the sum of squares | returns 1 / (weights ** 2).sum(axis=-1) | 1 / Σ p², another measure
+the keys with weight | returns 1.0 * (weights > 0).sum(axis=-1) | the number of keys with any weight
+[word_map]
+columns averaged | returns answer / np.bincount(source_words) | and must sum to 1
+rows summed | returns merged | sums to 2
+the first column | returns _words(weights, target_words, source_words, lambda part: part[:, 0]) | the rows sum to
+renormalised
+    returns (m := answer / np.bincount(source_words)) / m.sum(axis=1, keepdims=True) | a source token cut in two
+the last token's row | returns _words(weights, target_words, source_words, rows=lambda part, axis: part[-1]) | at (1,
+transposed | returns answer.T | must give shape (2, 3)
+the middle row | returns _words(weights, target_words, source_words, rows=np.median) | has three tokens
+columns added once
+    returns _added_once(weights, target_words, source_words, columns=True) | `merged[:, words] += …` adds
+rows added once | returns _added_once(weights, target_words, source_words, rows=True) | `merged[words] += …` adds
+the first column and the last
+    returns _words(weights, target_words, source_words, _first_and_last) | a source word has three
+a list | returns answer.tolist() | an array, not list
+the largest of the rows
+    returns _words(weights, target_words, source_words, rows=np.max) | even where every source token
 [excess_errors]
 plain rates | surprise = wrong - expected → surprise = 1.0 * wrong | the plain error rate
 without a sign | surprise[column].mean() → abs(surprise[column].mean()) | fewer errors than its length
 a sum | surprise[column].mean() → surprise[column].sum() | the blame doubles
 over all sentences
     surprise[column].mean() → surprise[column].sum() / len(wrong) | where a construction itself causes errors
-a list
-    return np.array([surprise[column].mean() for column in has.T]) →
-        return [surprise[column].mean() for column in has.T]
-    an array, not list
+a list | returns [surprise[column].mean() for column in has.T] | an array, not list
 shares of the blame | surprise[column].mean() → surprise[column].sum() / has.sum() | each is judged by itself
+logical or | returns wrong @ has / has.sum(axis=0) | is no sum
+with against without
+    returns np.array([wrong[c].mean() - (wrong[~c].mean() if (~c).any() else wrong[c].mean()) for c in has.T])
+    compared with sentences of the same length
+against those without it | is _against_others | are among them
+a rate for each number | is _by_number | where some lengths have no sentence, it raises IndexError
 """
-
-WRONG = {
-    "spread": {
-        "the share of the largest": (lambda w: 1 / w.max(axis=-1), "for random weights"),
-        "the sum of squares": (lambda w: 1 / (w**2).sum(axis=-1), "1 / Σ p², another measure"),
-        "the keys with weight": (lambda w: 1.0 * (w > 0).sum(axis=-1), "the number of keys with any weight"),
-    },
-    "word_map": {
-        "columns averaged": (lambda w, t, s: _words(w, t, s, lambda part: part.mean(axis=1)), "and must sum to 1"),
-        "rows summed": (lambda w, t, s: _words(w, t, s, rows=np.sum), "sums to 2"),
-        "the first column": (lambda w, t, s: _words(w, t, s, lambda part: part[:, 0]), "the rows sum to"),
-        "renormalised": (_renormalised, "a source token cut in two"),
-        "the last token's row": (lambda w, t, s: _words(w, t, s, rows=lambda part, axis: part[-1]), "at (1,"),
-        "transposed": (lambda w, t, s: _words(w, t, s).T, "must give shape (2, 3)"),
-        "the middle row": (lambda w, t, s: _words(w, t, s, rows=np.median), "has three tokens"),
-        "columns added once": (lambda *args: _added_once(*args, columns=True), "`merged[:, words] += …` adds"),
-        "rows added once": (lambda *args: _added_once(*args, rows=True), "`merged[words] += …` adds"),
-        "the first column and the last": (lambda w, t, s: _words(w, t, s, _first_and_last), "a source word has three"),
-        "a list": (lambda w, t, s: _words(w, t, s).tolist(), "an array, not list"),
-        "the largest of the rows": (lambda w, t, s: _words(w, t, s, rows=np.max), "even where every source token"),
-    },
-    "excess_errors": {
-        "logical or": (lambda wrong, has, lengths: wrong @ has / has.sum(axis=0), "is no sum"),
-        "with against without": (
-            lambda wrong, has, lengths: np.array(
-                [wrong[c].mean() - (wrong[~c].mean() if (~c).any() else wrong[c].mean()) for c in has.T]
-            ),
-            "compared with sentences of the same length",
-        ),
-        "against those without it": (_against_others, "are among them"),
-        "a rate for each number": (_by_number, "where some lengths have no sentence, it raises IndexError"),
-    },
-}

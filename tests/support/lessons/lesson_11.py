@@ -34,10 +34,6 @@ def _grams(tokens, n):
     return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
 
 
-def _cut_at_blanks(corpus):
-    return [" ".join(tokens).split() for tokens in corpus]
-
-
 def _crossed_out(hypotheses, references):
     """Clipped, by crossing out of the reference what has been found."""
     for hypothesis, reference in zip(hypotheses, references, strict=True):
@@ -45,10 +41,6 @@ def _crossed_out(hypotheses, references):
             if token in reference:
                 reference.remove(token)
     return solutions.bleu(hypotheses, references)
-
-
-def _words_alone(corpus):
-    return [[token for token in tokens if token.isalnum()] for tokens in corpus]
 
 
 def _bleu_of_bags(hypotheses, references):
@@ -141,15 +133,14 @@ RIGHT = {
 }
 
 
-EDITS = r"""
+MISTAKES = r"""
 [beam_search]
 goes on after the end
     [extension for extension in best if extension[0][-1] != eos] → best | has ended, and nothing follows an end
 the end is cut off
     return max( → ids, log_prob = max( | ** length_penalty) → ** length_penalty)\n    return ids[:-1], log_prob
     a sentence has one end, and that is eos
-adds probabilities
-    log_prob + log_probs[v] → log_prob + np.exp(log_probs[v]) | the log-probabilities of its tokens add up to
+adds probabilities | + log_probs[v] → + np.exp(log_probs[v]) | the log-probabilities of its tokens add up to
 a place stays open | places -= len(best) - len(beam) → pass | its place is closed
 an empty place closes | places -= len(best) - len(beam) → places = len(beam) | stays open; only a sentence
 the first that ends wins | if not beam: → if not beam or complete: | it went on from 1 prefix
@@ -171,9 +162,7 @@ ids alone
 α is always 0.6
     ((5 + len(found[0])) / 6) ** length_penalty → ((5 + len(found[0])) / 6) ** (0.6 if length_penalty else 0)
     with α = 1 a sentence of 9 tokens wins against one of 3 while its log P is at most 1.399
-0.6, whatever α
-    ((5 + len(found[0])) / 6) ** length_penalty → ((5 + len(found[0])) / 6) ** 0.6
-    the best with a length penalty, and α = 0 asks for none
+0.6, whatever α | ** length_penalty → ** 0.6 | the best with a length penalty, and α = 0 asks for none
 0.6 where none is given | length_penalty=0.0 → length_penalty=0.6 | without a length_penalty
 α squared | ** length_penalty → ** length_penalty**2 | is at most 1.2232 times
 α at most 1 | ** length_penalty → ** min(length_penalty, 1) | with α = 2 a sentence
@@ -181,8 +170,7 @@ ids alone
 8 for 5 | (5 + → (8 + | is at most 1.2985 times
 10 for 5 and 11 for 6 | (5 + len(found[0])) / 6 → (10 + len(found[0])) / 11 | is at most 1.2557 times
 without the end | (5 + → (4 + | is at most 1.4498 times
-the length itself
-    ((5 + len(found[0])) / 6) ** length_penalty → len(found[0]) ** length_penalty | is at most 1.9332 times
+the length itself | ((5 + len(found[0])) / 6) ** → len(found[0]) ** | is at most 1.9332 times
 α as a factor
     ((5 + len(found[0])) / 6) ** length_penalty → (1 + length_penalty * ((5 + len(found[0])) / 6 - 1))
     is at most 1.5 times
@@ -198,24 +186,19 @@ asks for each token
 asks from the beginning
     next_log_probs(prefix) → [next_log_probs(prefix[:t]) for t in range(len(prefix) + 1)][-1]
     it calls next_log_probs 10 times for 4 prefixes
-writes into the row
-    next_log_probs(prefix) → next_log_probs(prefix)\n            log_probs += 1e-12
-    it writes into what next_log_probs returned
+writes into the row | (prefix) → (prefix)\n            log_probs += 1e-12 | it writes into what next_log_probs returned
 those that end ranked by the score
     -extension[1] → -extension[1] / (((5 + len(extension[0])) / 6) ** length_penalty if extension[0][-1] == eos else 1)
     those with the highest log P are kept
 ids that are no whole numbers
     return max( → ids, log_prob = max(
-    ** length_penalty) → ** length_penalty)\n    return tuple(map(float, ids)), log_prob
-    the ids must be whole numbers
+    ** length_penalty) → ** length_penalty)\n    return tuple(map(float, ids)), log_prob | the ids must be whole numbers
 asks with floats | next_log_probs(prefix) → next_log_probs(tuple(map(float, prefix))) | a tuple of whole numbers
 keeps what it found
     def beam_search → KEPT = []\n\n\ndef beam_search
     return max(complete or beam → KEPT.extend(complete or beam)\n    return max(KEPT | is made once, for all calls
-the last that ends
-    return max(complete or beam, key=lambda found: found[1] / ((5 + len(found[0])) / 6) ** length_penalty) →
-        return (complete or beam)[-1]
-    is wanted, whenever it ended
+the last that ends | returns (complete or beam)[-1] | is wanted, whenever it ended
+the end is an extra | is _ends_are_extra | it takes 0, and 2 is more probable
 [cached_step]
 no scale | / np.sqrt(query.shape[-1]) → | divides the scores by 1, and
 divided by D | np.sqrt(query.shape[-1]) → query.shape[-1] | divides the scores by 6, and
@@ -232,26 +215,20 @@ the own key comes too late
     keys = np → new_keys = np | values = np → new_values = np | keys, values\n → new_keys, new_values\n
     scores = (keys → if not keys.shape[1]:\n        keys, values = new_keys, new_values\n    scores = (keys
     a position attends to itself too
-one softmax for all heads
-    scores.max(axis=-1, keepdims=True) → scores.max() | weights.sum(axis=-1, keepdims=True) → weights.sum()
-    the first position's output
+one softmax for all heads | max(axis=-1, keepdims=True) → max() | axis=-1, keepdims=True → | the first position's output
 no largest score | scores - scores.max(axis=-1, keepdims=True) → scores | each head's own largest
 a width of 6 | np.sqrt(query.shape[-1]) → np.sqrt(6) | with three heads of width 4
-lists
-    return (weights[:, None] @ values)[:, 0], keys, values →
-        return [list(array) for array in ((weights[:, None] @ values)[:, 0], keys, values)]
-    mixed must be an array, not list
+lists | returns [list(array) for array in answer] | mixed must be an array, not list
 caches in lists | keys, values\n → list(keys), list(values)\n | keys must be an array, not list
-in float32
-    return (weights[:, None] @ values)[:, 0], keys, values →
-        return [np.float32(array) for array in ((weights[:, None] @ values)[:, 0], keys, values)]
-    float32, which rounds
+in float32 | returns [np.float32(array) for array in answer] | float32, which rounds
+the cache does not grow | returns value, key[:, None], value[:, None] | one position more than before
+a cache of its own | is _Remembering() | it is 2.1502 and should be 1.1502
 [bleu]
 not clipped | (ours & theirs).total() → sum(count for gram, count in ours.items() if gram in theirs) | a stutter
 no brevity penalty | 100 * brevity_penalty → 100 | leaves out the end
 length rewarded | min(1.0, np.exp(1 - reference_length / length)) → np.exp(1 - reference_length / length) | too long
 a fraction | return 100 → return 1 | given in percent
-an arithmetic mean | np.exp(np.mean(np.log(matched / proposed))) → np.mean(matched / proposed) | geometric
+an arithmetic mean | returns 100 * brevity_penalty * np.mean(matched / proposed) | geometric
 lengths sentence by sentence
     brevity_penalty = →
         length = sum(min(len(h), len(r)) for h, r in zip(hypotheses, references, strict=True))\n    brevity_penalty =
@@ -262,36 +239,21 @@ less than no 3-gram | ours.total() → len(hypothesis) - n + 1 | not minus one
 short translations left out | range(1, 5) → range(1, 5 if len(hypothesis) > 3 else 1) | has two words
 letters | tuple(tokens[i : i + n]) → "".join(tokens[i : i + n]) | not their letters
 up to 3 | np.zeros(4) → np.zeros(3) | range(1, 5) → range(1, 4) | over n = 1, 2, 3, 4
-rounded
-    return 100 * brevity_penalty * np.exp(np.mean(np.log(matched / proposed))) →
-        return round(100 * brevity_penalty * np.exp(np.mean(np.log(matched / proposed))), 2)
-    is something rounded
-one token forgiven
-    brevity_penalty = min( → brevity_penalty = 1.0 if length >= reference_length - 1 else min( | is one token short
+rounded | returns round(100 * brevity_penalty * np.exp(np.mean(np.log(matched / proposed))), 2) | is something rounded
+one token forgiven | = min( → = 1.0 if length >= reference_length - 1 else min( | is one token short
 log 0
     if not matched.all():\n        return 0.0 → import math
     np.log(matched / proposed) → [math.log(m / p) for m, p in zip(matched, proposed, strict=True)] | whose score is 0
-the reference's end is not seen
-    range(len(tokens) - n + 1) → range(len(hypothesis) - n + 1) | leaves out the beginning
+the reference's end is not seen | range(len(tokens) - n + 1) → range(len(hypothesis) - n + 1) | leaves out the beginning
+a mean of sentences
+    returns float(np.mean([solution([a], [b]) for a, b in zip(hypotheses, references, strict=True)]))
+    the mean of their scores
+all references in one bag | is _bleu_of_bags | the reference of its own sentence
+crossed out | is _crossed_out | it writes into its argument references
+words alone
+    returns solution(*([list(filter(str.isalnum, tokens)) for tokens in corpus] for corpus in (hypotheses, references)))
+    a comma too many
+cut at blanks
+    returns solution(*([" ".join(tokens).split() for tokens in corpus] for corpus in (hypotheses, references)))
+    a token is a character
 """
-
-WRONG = {
-    "beam_search": {"the end is an extra": (_ends_are_extra, "it takes 0, and 2 is more probable")},
-    "cached_step": {
-        "the cache does not grow": (
-            lambda q, k, v, keys, values: (v, k[:, None], v[:, None]),
-            "one position more than before",
-        ),
-        "a cache of its own": (_Remembering(), "it is 2.1502 and should be 1.1502"),
-    },
-    "bleu": {
-        "a mean of sentences": (
-            lambda h, r: float(np.mean([solutions.bleu([a], [b]) for a, b in zip(h, r, strict=True)])),
-            "the mean of their scores",
-        ),
-        "all references in one bag": (_bleu_of_bags, "the reference of its own sentence"),
-        "crossed out": (_crossed_out, "it writes into its argument references"),
-        "words alone": (lambda h, r: solutions.bleu(_words_alone(h), _words_alone(r)), "a comma too many"),
-        "cut at blanks": (lambda h, r: solutions.bleu(_cut_at_blanks(h), _cut_at_blanks(r)), "a token is a character"),
-    },
-}

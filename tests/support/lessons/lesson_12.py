@@ -35,21 +35,21 @@ RIGHT = {
 }
 
 
-EDITS = r"""
+MISTAKES = r"""
 [looks_at]
 padding counts | [:, :length, :length] → | at offset -1
 a mean of sentences | diagonal.sum → diagonal.mean | diagonal.shape[1] → 1 | the mean is over pairs, not over sentences
 divided by all queries | diagonal.shape[1] → length | is no pair to divide by
 padded keys count | [:, :length, :length] → [:, :length] | at offset +1
-a sum | total / pairs → total | which is the number of pairs
+a sum | returns total | which is the number of pairs
 padded pairs divide | diagonal.shape[1] → sentence.shape[1] - abs(offset) | what padded pairs make of it
 length minus offset, though negative
     diagonal.shape[1] → length - abs(offset) | where the sentence of two tokens has no pair
-one number | total / pairs → (total / pairs).mean() | one number for each head
+one number | returns answer.mean() | one number for each head
 ahead instead of back | real, offset → real, -offset | finds the head that looks one ahead
 weights of 0 left out
     diagonal.shape[1] → (diagonal > 0).sum(axis=1) | total / pairs → total / np.maximum(pairs, 1) | which are pairs too
-a list | total / pairs → list(total / pairs) | an array, not list
+a list | returns list(answer) | an array, not list
 up to 6 tokens | [:, :length, → [:, : min(length, 6), | up to 9 tokens it is wrong
 [without_head]
 columns
@@ -68,5 +68,5 @@ rows of four
     without head 0 of 5 the other heads'
 nearly nothing | blocks[head] = 0 → blocks[head] *= 1e-10 | 0 itself silences it
 nothing | blocks[head] = 0 → pass | still depends on what head 0 mixed
-cut out | blocks.reshape(weight.shape) → np.delete(blocks, head, axis=0).reshape(-1, weight.shape[1]) | the shape stays
+cut out | returns np.delete(blocks, head, axis=0).reshape(-1, weight.shape[1]) | the shape stays
 """

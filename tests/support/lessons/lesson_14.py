@@ -1,31 +1,52 @@
-"""Plausible wrong answers to lesson 14 (see `answers`)."""
+"""Answers to lesson 14: right ones written in another way, and plausible wrong ones (see `answers`)."""
 
-import math
-
-
-def _bytes(m, k, n):
-    return 4 * (m * k + k * n + m * n)
+import numpy as np
 
 
-def _predict(flops=2.0, moved=_bytes, combine=max, call=1.0):
-    def predicted_seconds(m, k, n, machine):
-        slower = combine(flops * m * k * n / machine.flops, moved(m, k, n) / machine.bandwidth)
-        return call * machine.call + slower
-
-    return predicted_seconds
-
-
-def _rest_is_free(shares, times):
-    return 1 / (shares / times).sum()
+def _adam_over_views(data, grad, m, v, step, lr, block=1 << 16, beta1=0.9, beta2=0.98, eps=1e-9):
+    cuts = range(block, data.size, block)
+    for d, g, mean, square in zip(*(np.split(array, cuts) for array in (data, grad, m, v)), strict=True):
+        mean += (1 - beta1) * (g - mean)
+        square += (1 - beta2) * (g * g - square)
+        d -= lr * (mean / (1 - beta1**step)) / (np.sqrt(square / (1 - beta2**step)) + eps)
 
 
-EDITS = r"""
+def _slower_of_two(m, k, n, machine):
+    arithmetic, floats = m * n * (k + k), m * k + k * n + m * n
+    seconds = arithmetic / machine.flops
+    if seconds < floats * 4 / machine.bandwidth:
+        seconds = floats * 4 / machine.bandwidth
+    return seconds + machine.call
+
+
+def _saved(shares, times):
+    time = 1.0
+    for share, faster in zip(shares, times, strict=True):
+        time -= share * (1 - 1 / faster)
+    return 1 / time
+
+
+RIGHT = {"predicted_seconds": [_slower_of_two], "adam_step": [_adam_over_views], "speed_up": [_saved]}
+
+
+MISTAKES = r"""
+[predicted_seconds]
+multiplications only | = 2 * m → = m | a multiplication and an addition are two operations
+the product is not written | (m * k + k * n + m * n) → (m * k + k * n) | the product, 30 × 70, goes through memory too
+elements, not bytes | = 4 * → = | a float32 has 4 bytes
+float64 | = 4 * → = 8 * | a float64 has 8
+one after the other | returns machine.call + arithmetic + memory | so the slower decides
+the faster decides | returns machine.call + min(arithmetic, memory) | not the faster
+no call | returns max(arithmetic, memory) | a call alone is 1.0e-06 s
+no memory | returns machine.call + arithmetic | still have to travel
+the call overlaps | returns max(machine.call, arithmetic, memory) | a call of 0.5 s, which comes on top
+a call where it is the longest
+    returns machine.call if machine.call > 1 else answer | a call of 2 s, which comes on top
 [adam_step]
 everything at once | root = math → block = data.size\n    root = math | is every operation on a slice
 a new array under an old name
     root = math → data, m, v = data.copy(), m.copy(), v.copy()\n    root = math | only makes a new array
-the last block is left out
-    range(0, data.size, block) → range(0, max(data.size // block, 1) * block, block) | the last block may be shorter
+no last block | data.size, block → max(data.size // block, 1) * block, block | the last block may be shorter
 grad is overwritten | grad[part].copy() → grad[part] | it writes into grad
 no bias correction | root = math → step = 10**6\n    root = math | the sum without 1 − beta1^step
 a wide scalar | grad[part].copy() → grad[part] * np.float64(1) | a scalar of type np.float64
@@ -36,49 +57,12 @@ step is a number | root = math → step = 3\n    root = math | with step = 7
 eps inside the root | np.sqrt(v[part], out=g)\n        g += eps → np.sqrt(v[part] + eps, out=g) | outside the root
 block is a number | root = math → block = 4096\n    root = math | is `block` ignored
 eps is 0 by default | eps=1e-9 → eps=0.0 | the contract's default is eps=1e-9
+[speed_up]
+the rest is free | returns 1 / (shares / times).sum() | as if the other half took no time
+the mean of the factors | returns 1 - shares.sum() + (shares * times).sum() | the mean of the speed-ups
+new over old | returns 1 / answer | the new time over the old
+each by itself | returns 1 / (1 - shares + shares / times) | it is one number
+a product | returns np.prod(1 / (1 - shares + shares / times)) | a half becomes 2 times and a quarter 4 times
+the first two parts | returns solution(shares[:2], times[:2]) | where three quarters become
+never slower | returns max(1.0, answer) | times below 1 count too
 """
-
-WRONG = {
-    "predicted_seconds": {
-        "multiplications only": (_predict(flops=1.0), "a multiplication and an addition are two operations"),
-        "the product is not written": (
-            _predict(moved=lambda m, k, n: 4 * (m * k + k * n)),
-            "the product, 30 × 70, goes through memory too",
-        ),
-        "elements, not bytes": (_predict(moved=lambda m, k, n: _bytes(m, k, n) / 4), "a float32 has 4 bytes"),
-        "float64": (_predict(moved=lambda m, k, n: 2 * _bytes(m, k, n)), "a float64 has 8"),
-        "one after the other": (_predict(combine=lambda a, b: a + b), "so the slower decides"),
-        "the faster decides": (_predict(combine=min), "not the faster"),
-        "no call": (_predict(call=0.0), "a call alone is 1.0e-06 s"),
-        "no memory": (lambda m, k, n, machine: machine.call + 2 * m * k * n / machine.flops, "still have to travel"),
-        "the call overlaps": (
-            lambda m, k, n, machine: max(machine.call, _predict(call=0.0)(m, k, n, machine)),
-            "a call of 0.5 s, which comes on top",
-        ),
-        "a call where it is the longest": (
-            lambda m, k, n, machine: max(machine.call, 0) if machine.call > 1 else _predict()(m, k, n, machine),
-            "a call of 2 s, which comes on top",
-        ),
-    },
-    "speed_up": {
-        "the rest is free": (_rest_is_free, "as if the other half took no time"),
-        "the mean of the factors": (
-            lambda shares, times: 1 - shares.sum() + (shares * times).sum(),
-            "the mean of the speed-ups",
-        ),
-        "new over old": (lambda shares, times: 1 - shares.sum() + (shares / times).sum(), "the new time over the old"),
-        "each by itself": (lambda shares, times: 1 / (1 - shares + shares / times), "it is one number"),
-        "a product": (
-            lambda shares, times: math.prod(1 / (1 - s + s / k) for s, k in zip(shares, times, strict=True)),
-            "a half becomes 2 times and a quarter 4 times",
-        ),
-        "the first two parts": (
-            lambda shares, times: 1 / (1 - shares[:2].sum() + (shares[:2] / times[:2]).sum()),
-            "where three quarters become",
-        ),
-        "never slower": (
-            lambda shares, times: max(1.0, 1 / (1 - shares.sum() + (shares / times).sum())),
-            "times below 1 count too",
-        ),
-    },
-}

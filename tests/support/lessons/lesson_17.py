@@ -1,77 +1,51 @@
-"""Plausible wrong answers to lesson 17 (see `answers`)."""
+"""Right answers to lesson 17 written in another way, and plausible wrong ones (see `answers`)."""
 
 import math
-from dataclasses import replace
 
 
-def _limits(combine=max, names=("arithmetic", "memory"), by_seconds=True):
-    def least_seconds(flops, moved, gpu):
-        arithmetic, memory = flops / gpu.flops, moved / gpu.bandwidth
-        first = arithmetic > memory if by_seconds else flops > moved
-        return combine(arithmetic, memory), names[0] if first else names[1]
-
-    return least_seconds
+def _sorted(flops, moved, gpu):
+    return sorted([(moved / gpu.bandwidth, "memory"), (flops / gpu.flops, "arithmetic")])[-1]
 
 
-def _work(flops=4, arrays=4, item=2, squares=4, always=0):
-    def attention_work(T, D, fused):
-        return flops * T * T * D, item * (arrays * T * D + (always if fused else squares) * T * T)
-
-    return attention_work
+def _one_by_one(T, D, fused):
+    moved = 4 * [T * D] + ([] if fused else 2 * [T * T, T * T])
+    return sum(2 * T * T * D for _ in ("scores", "out")), sum(2 * numbers for numbers in moved)
 
 
-def _rounded(C_in, C_out, gpu, rounding=math.floor, memory=2.0, never=math.inf):
-    arithmetic = 2 * C_in * C_out / gpu.flops - memory * (C_in + C_out) / gpu.bandwidth
-    return rounding(2 * C_in * C_out / gpu.bandwidth / arithmetic) if arithmetic > 0 else never
+def _searched(C_in, C_out, gpu):
+    for N in range(1, 20_000):
+        if 2 * N * C_in * C_out / gpu.flops >= 2 * (N * C_in + C_in * C_out + N * C_out) / gpu.bandwidth:
+            return N
+    return math.inf
 
 
-EDITS = r"""
+RIGHT = {"least_seconds": [_sorted], "attention_work": [_one_by_one], "enough_tokens": [_searched]}
 
+MISTAKES = r"""
+[least_seconds]
+one after the other | returns arithmetic + memory, answer[1] | they overlap
+the quicker | returns min(arithmetic, memory), answer[1] | cannot end before the slower
+the names are swapped | "arithmetic" if arithmetic > → "arithmetic" if arithmetic < | the names are swapped
+operations against bytes | if arithmetic > memory → if flops > moved | compare seconds, not operations with bytes
+one gpu's operations | flops / gpu.flops → flops / 8e9 | another gpu
+whole seconds | returns int(answer[0]), answer[1] | 0.3e9 bytes
+other words | "arithmetic" if → "compute" if | and it is 'compute'
+the time alone | returns arithmetic | must return 2 arrays
+[attention_work]
+one product | 2 * (2 * T → (2 * T | there are two products
+the softmax's operations | returns flops + 5 * T * T, answer[1] | count the products alone
+exchanged | returns answer[::-1] | (operations, bytes)
+no output | 4 * T * D → 3 * T * D | query, key, value and out are four
+float32 | returns flops, 4 * numbers | half precision has 2 bytes
+written and read once | 4 * T * T → 2 * T * T | unfused, 2 arrays of T × T
+fused writes the weights | returns flops, answer[1] + 2 * T * T * fused | no T × T array leaves the chip
+[enough_tokens]
+the weights alone
+    token_arithmetic <= token_memory → False | returns math.ceil(gpu.flops / gpu.bandwidth) | no number is enough
+the weights alone, and a guard | returns math.ceil(gpu.flops / gpu.bandwidth) | if only the weights moved
+float32
+    2 * C_in * C_out / gpu.b → 4 * C_in * C_out / gpu.b | 2 * (C_in → 4 * (C_in | a half-precision number has 2 bytes
+rounded down | math.ceil → math.floor | memory still decides
+one too many | returns answer + 1 | would be enough
+a negative number | token_arithmetic <= token_memory → False | for 100 → 100 it says -
 """
-
-WRONG = {
-    "least_seconds": {
-        "one after the other": (_limits(combine=lambda a, b: a + b), "they overlap"),
-        "the quicker": (_limits(combine=min), "cannot end before the slower"),
-        "the names are swapped": (_limits(names=("memory", "arithmetic")), "the names are swapped"),
-        "operations against bytes": (_limits(by_seconds=False), "compare seconds, not operations with bytes"),
-        "one gpu's operations": (
-            lambda flops, moved, gpu: _limits()(flops, moved, replace(gpu, flops=8e9)),
-            "another gpu",
-        ),
-        "whole seconds": (_limits(combine=lambda a, b: int(max(a, b))), "0.3e9 bytes"),
-        "other words": (_limits(names=("compute", "memory")), "and it is 'compute'"),
-        "the time alone": (lambda flops, moved, gpu: flops / gpu.flops, "must return 2 arrays"),
-    },
-    "attention_work": {
-        "one product": (_work(flops=2), "there are two products"),
-        "the softmax's operations": (
-            lambda T, D, fused: (_work()(T, D, fused)[0] + 5 * T * T, _work()(T, D, fused)[1]),
-            "count the products alone",
-        ),
-        "exchanged": (lambda T, D, fused: _work()(T, D, fused)[::-1], "(operations, bytes)"),
-        "no output": (_work(arrays=3, squares=4), "query, key, value and out are four"),
-        "float32": (_work(item=4), "half precision has 2 bytes"),
-        "written and read once": (_work(squares=2), "unfused, 2 arrays of T × T"),
-        "fused writes the weights": (_work(always=1), "no T × T array leaves the chip"),
-    },
-    "enough_tokens": {
-        "the weights alone": (lambda C_in, C_out, gpu: math.ceil(gpu.flops / gpu.bandwidth), "no number is enough"),
-        "the weights alone, and a guard": (
-            lambda C_in, C_out, gpu: math.inf if C_in < 200 else math.ceil(gpu.flops / gpu.bandwidth),
-            "if only the weights moved",
-        ),
-        "float32": (
-            lambda C_in, C_out, gpu: _rounded(C_in, C_out, replace(gpu, bandwidth=gpu.bandwidth / 2), math.ceil),
-            "a half-precision number has 2 bytes",
-        ),
-        "rounded down": (_rounded, "memory still decides"),
-        "one too many": (lambda C_in, C_out, gpu: _rounded(C_in, C_out, gpu) + 2, "would be enough"),
-        "a negative number": (
-            lambda C_in, C_out, gpu: math.ceil(
-                2 * C_in * C_out / gpu.bandwidth / (2 * C_in * C_out / gpu.flops - 2 * (C_in + C_out) / gpu.bandwidth)
-            ),
-            "for 100 → 100 it says -",
-        ),
-    },
-}

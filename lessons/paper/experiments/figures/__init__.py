@@ -1,4 +1,4 @@
-"""The paper's figures, from a live model and from a trained one; the learning rate's schedule and the positions."""
+"""The paper's figures, from a new model and from a trained one; the learning rate's schedule and the positions."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -49,11 +49,11 @@ from .heads import (
 NAME, TITLE, MINUTES, ALONE = "figures", "Figures 1 to 5, the schedule and the positions", 1.0, 6.0
 
 SEARCHED, JUDGED = 1000, 100
-"""Test sentences among which dependencies are looked for; and over which the heads' jobs are measured."""
+"""The test sentences in which dependencies are searched, and those over which the heads' jobs are measured."""
 
 DEPENDENCIES = (BRACKET, SUBJECT, VERB, ARTICLE, ANTECEDENT, NEGATION)
 DRAWN = {"long-distance": (BRACKET, SUBJECT), "agreement": (ARTICLE, ANTECEDENT)}
-"""The counterparts of figures 3 and 4: of these, the one that is resolved best."""
+"""The candidates for the counterparts of figures 3 and 4: the one that is resolved best is drawn."""
 
 
 def trials(task: Task, scale: float) -> list[Trial]:
@@ -62,7 +62,7 @@ def trials(task: Task, scale: float) -> list[Trial]:
 
 
 def find(context: Context) -> Findings:
-    """What the trained model's heads do, and the sentences that are drawn."""
+    """The jobs of the trained model's heads, and the sentences that are drawn."""
     (trial,) = trials(context.task, context.scale)
     assert isinstance(trial.config, TransformerConfig)
     data = context.runner.data(trial.text)
@@ -85,12 +85,12 @@ def find(context: Context) -> Findings:
 
 
 def _has_derivations(text: CorpusChoice) -> bool:
-    """Whether it is known which word depends on which."""
+    """Whether the text's sentences have derivations, which tell which word depends on which."""
     return text.dataset == "grammar"
 
 
 def _batch(data: PreparedData) -> dict[str, Any]:
-    """The first two test sentences, as a model takes them."""
+    """The first two test sentences as a batch."""
     pairs = list(islice(data.choice.pairs("test"), 2))
     sources, targets = ([data.tokenizer.encode(text) for text in side] for side in zip(*pairs, strict=True))
     batch = collate(sources, targets)
@@ -102,7 +102,7 @@ def _batch(data: PreparedData) -> dict[str, Any]:
 
 
 def _resolved(model: Translator, seed: int) -> Findings:
-    """What the grammar's derivations show: every dependency with its best head, and the two that are drawn."""
+    """Every dependency of the grammar's derivations with its best head, and the two that are drawn."""
     examples = list(islice(sample("test", seed), SEARCHED))
     found = {each.name: resolve(observe(model, each, examples), LONGEST) for each in DEPENDENCIES}
     rows = [dependency_row(each, found[each.name]) for each in DEPENDENCIES]
@@ -115,7 +115,7 @@ def _resolved(model: Translator, seed: int) -> Findings:
 
 
 def draw(findings: Findings, folder: Path) -> None:
-    """Figures 1 and 2, the schedule and the positions; of a trained model its heads."""
+    """Draw figures 1 and 2, the schedule, the positions and, if the training succeeded, the model's heads."""
     model = Transformer(TransformerConfig.from_dict(findings["config"]))
     source, target = (np.array(findings["batch"][side]) for side in ("source", "target"))
     architecture_page(model, source, target).save(folder / f"{NAME}-architecture.png")
@@ -130,7 +130,7 @@ def draw(findings: Findings, folder: Path) -> None:
 
 
 def report(findings: Findings) -> list[str]:
-    """The pictures, and how often the heads do what they show."""
+    """Report the pictures, and how often heads do what the pictures show."""
     layers, heads = (findings["config"][name] for name in ("num_layers", "num_heads"))
     trained = [f"Figures 3 to 5 need a trained model, and its training ended early: {findings['diverged']}."]
     return [
@@ -172,7 +172,7 @@ def _heads_blocks(findings: Findings) -> list[str]:
 
 
 def _dependency_blocks(findings: Findings) -> list[str]:
-    """The table of dependencies and their heads; which no head resolves."""
+    """The table of dependencies and their heads, and those that no head resolves."""
     judged = [each for each in findings["dependencies"] if each["sentences"]]
     few = [each["name"] for each in findings["dependencies"] if not each["sentences"]]
     missed = [each["name"] for each in judged if not _resolves(each)]
@@ -203,7 +203,7 @@ def _dependency_blocks(findings: Findings) -> list[str]:
 
 
 def _resolves(found: dict[str, Any]) -> bool:
-    """Whether the head gives more than even attention would, beyond what may be chance."""
+    """Whether the head gives significantly more weight than even attention would."""
     return Interval(*found["beyond"]).low > 0
 
 
@@ -234,7 +234,7 @@ def _said_of_words(found: dict[str, Any], where: str) -> str:
 
 
 def _jobs_blocks(findings: Findings) -> list[str]:
-    """How many heads have which job, and the two that differ most."""
+    """The number of heads with each job, and the two heads that differ most."""
     jobs, different = findings["jobs"], findings["different"]
     counts = {
         kind: Counter(job_of(head, jobs[kind]["even"]) for layer in jobs[kind]["shares"] for head in layer)
@@ -262,7 +262,7 @@ def _jobs_blocks(findings: Findings) -> list[str]:
 
 
 def _described(share: Sequence[float], evenly: Sequence[float]) -> str:
-    """A head's job and how much of its weight that takes."""
+    """A head's job, and the share of its weight that goes there."""
     job = job_of(share, evenly)
     if job == SPREAD:
         return SPREAD
@@ -278,7 +278,7 @@ STEPS = 40_000
 
 
 def draw_schedule(path: str | Path) -> None:
-    """The learning rate of base, of base with half the warm-up, and of big. Source: Vaswani 2017, §5.3, eq. 3."""
+    """Draw the learning rates of base, base with half the warm-up, and big. Source: Vaswani 2017, §5.3, eq. 3."""
     page = Page(7.4, 3.0, layout="constrained")
     axes = page.figure.subplots()
     steps = np.arange(1, STEPS + 1, 20)
@@ -292,7 +292,7 @@ def draw_schedule(path: str | Path) -> None:
 
 
 def draw_positions(path: str | Path, length: int = 100, d_model: int = 128) -> None:
-    """The sinusoids as a map, and the dot products of one position's with all others': they depend on the distance.
+    """Draw the sinusoids as a map, and the dot products of one position's with all others, which depend on distance.
 
     Source: Vaswani 2017, §3.5.
     """

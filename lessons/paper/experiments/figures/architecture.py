@@ -1,4 +1,4 @@
-"""Figures 1 and 2, drawn from a model: what it is made of, and the shapes on the arrows, seen by running it."""
+"""Draws figures 1 and 2 from a model: its parts, and the shapes on the arrows, which come from running it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Kind = Literal["embedding", "attention", "feed-forward", "norm", "linear"]
 
 @dataclass(frozen=True)
 class Stage:
-    """A box of figure 1: what it is, the shape that leaves it, and one inside it that is worth knowing."""
+    """A box of figure 1: its name, the shape of its output, and a shape inside it, with a label."""
 
     kind: Kind
     name: str
@@ -37,7 +37,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class AttentionShapes:
-    """The arrays of one multi-head attention, from its input to its output, by their names in figure 2."""
+    """The shapes in one multi-head attention, from its input to its output, by their names in figure 2."""
 
     x: Shape
     projected: Shape
@@ -51,7 +51,7 @@ class AttentionShapes:
 
 
 def trace(model: Transformer, source: Array, target: Array) -> Trace:
-    """Runs a model like this one, from source `(B, Ts)` and target `(B, Tt)` to logits, and notes each stage."""
+    """Runs a new model of the same configuration on source `(B, Ts)` and target `(B, Tt)`; returns its stages."""
     calls = _forwards(model, lambda twin: twin.forward(source, target))
     embeddings = [i for i, call in enumerate(calls) if call.op == "embedding"]
     *decoder, logits = calls[embeddings[1] :]
@@ -59,7 +59,7 @@ def trace(model: Transformer, source: Array, target: Array) -> Trace:
 
 
 def trace_attention(model: Transformer, source: Array) -> AttentionShapes:
-    """The first attention of the encoder of a model like this one, for source `(B, Ts)`."""
+    """Runs a new model's encoder on source `(B, Ts)`; returns the shapes of its first attention."""
     calls = _forwards(model, lambda twin: twin.encode(source))
     first = next(i for i, call in enumerate(calls) if call.op == "attention")
     projection, attention, output = calls[first - 1 : first + 2]
@@ -78,7 +78,7 @@ def trace_attention(model: Transformer, source: Array) -> AttentionShapes:
 
 
 def _forwards(model: Transformer, run: Callable[[Transformer], Any]) -> list[Call]:
-    """The forwards, but for dropout's, of a model like this one while it runs."""
+    """The forwards, without dropout's, that `run` calls in a new model of the same configuration."""
     calls: list[Call] = []
     run(type(model)(model.config, probe(model.ops, calls.append), model.dtype))
     return [call for call in calls if call.way == "forward" and call.op != "dropout"]
@@ -89,7 +89,7 @@ def _shape_of(call: Call) -> Shape:
 
 
 def _stages(calls: list[Call]) -> list[Stage]:
-    """Ops as the sub-layers that they make up: a norm ends the one before it, with the sum or, pre-norm, after it."""
+    """The sub-layers that calls of ops make up. A norm ends a sub-layer, with the sum in it or, pre-norm, before it."""
     stages: list[Stage] = []
     waiting: list[Call] = []
     for call in calls:
@@ -107,12 +107,12 @@ def _stages(calls: list[Call]) -> list[Stage]:
 
 
 def _added(calls: list[Call]) -> list[Stage]:
-    """A pre-norm sub-layer and the sum with its residual connection; nothing of no calls."""
+    """A pre-norm sub-layer and the sum with its residual connection; nothing if there are no calls."""
     return [*_sublayer(calls), Stage("norm", "Add", _shape_of(calls[-1]))] if calls else []
 
 
 def _sublayer(calls: list[Call]) -> list[Stage]:
-    """Attention or the feed-forward network, told by the op in its middle."""
+    """Attention or the feed-forward network, recognised by the op in its middle."""
     for call in calls:
         out, inside = _shape_of(calls[-1]), _shape_of(call)
         if call.op == "attention":
@@ -128,13 +128,13 @@ ARROW: dict[str, Any] = {"arrowstyle": "-|>", "color": INK, "lw": 0.9, "shrinkA"
 
 
 def box(x: float, y: float, width: float, height: float, face: str, edge: str = INK) -> FancyBboxPatch:
-    """A rectangle with round corners, its lower left one at (x, y), in inches."""
+    """A rectangle with round corners whose lower left corner is at (x, y), in inches."""
     style = "round,pad=0,rounding_size=0.06"
     return FancyBboxPatch((x, y), width, height, boxstyle=style, facecolor=face, edgecolor=edge, linewidth=0.9)
 
 
 def shape_text(shape: Shape) -> str:
-    """A shape as it is written: `(2, 7, 128)`."""
+    """A shape as text: `(2, 7, 128)`."""
     return f"({', '.join(map(str, shape))})"
 
 
@@ -146,14 +146,14 @@ COLOURS: dict[Kind, str] = {
     "linear": "#dfe2f1",
 }
 BOX, GAP, HALF = 0.42, 0.34, 0.8
-"""Inches: a box's height, the room for an arrow, half a box's width."""
+"""In inches: the height of a box, the room for an arrow, and half the width of a box."""
 
 ENCODER, DECODER, WIDTH, FOOT = 2.05, 5.35, 7.4, 0.35
-"""Inches: from the left to the middle of each column, the page's width, and what stands below the first arrow."""
+"""In inches: from the left to the middle of each column, the width of the page, and the room below the first arrow."""
 
 
 def architecture_page(model: Transformer, source: Array, target: Array) -> Page:
-    """Figure 1 for `model`, with the shapes that sentences of source `(B, Ts)` and target `(B, Tt)` take in it.
+    """Draws figure 1 for `model`, with the shapes of a forward of source `(B, Ts)` and target `(B, Tt)`.
 
     After Vaswani 2017, figure 1.
     """
@@ -174,7 +174,7 @@ def architecture_page(model: Transformer, source: Array, target: Array) -> Page:
 
 
 class _Column:
-    """A stack of boxes growing upwards; labels stand at its outer side, −1 for the left and 1 for the right."""
+    """A column of boxes that grows upwards; its labels are on its outer `side`, −1 for left and 1 for right."""
 
     def __init__(self, axes: Axes, x: float, side: int, positions: str) -> None:
         self.axes, self.x, self.side, self.y = axes, x, side, FOOT
@@ -183,7 +183,10 @@ class _Column:
     def draw(
         self, name: str, ids: Shape, stages: Sequence[Stage], num_layers: int, memory: tuple[float, float] | None = None
     ) -> tuple[float, float]:
-        """Embedding, positions and one of the layers; where the column ends. `memory` is where the encoder did."""
+        """Draws embedding, positions and one layer; returns the place where the column ends.
+
+        `memory` is the place where the encoder's column ended.
+        """
         self.label(f"{name}  {shape_text(ids)}")
         embedding, *rest = stages
         self.box(embedding)
@@ -205,7 +208,7 @@ class _Column:
         return self.x, self.y
 
     def box(self, stage: Stage) -> None:
-        """An arrow up from what stands below, and the box; its shape on the arrow that leaves it."""
+        """Draws an arrow to the box, the box, and the shape of its output above it."""
         self.axes.annotate("", (self.x, self.y + GAP), (self.x, self.y), arrowprops=ARROW)
         low = self.y + GAP
         self.axes.add_patch(box(self.x - HALF, low, 2 * HALF, BOX, COLOURS[stage.kind]))
@@ -222,7 +225,7 @@ class _Column:
         self.axes.text(x, self.y + GAP / 2, shape_text(stage.shape), ha=inner, va="center", **style)
 
     def label(self, text: str) -> None:
-        """A line of text where the column begins."""
+        """Writes a line of text below the column."""
         self.axes.text(self.x, self.y - 0.06, text, ha="center", va="top", **text_style([text], SIZE))
 
     def _frame(self, low: float, high: float, text: str) -> None:
@@ -233,13 +236,13 @@ class _Column:
         self.axes.text(place, high - 0.15, text, ha=align, va="center", **text_style([], 11))
 
     def _residual(self, start: float, end: float) -> None:
-        """The way around a sub-layer, on the outer side."""
+        """Draws the residual connection around a sub-layer, on the outer side."""
         x = self.x + self.side * (HALF + 0.2)
         self.axes.plot([self.x, x, x], [start, start, end], color=INK, lw=0.9, solid_joinstyle="round")
         self.axes.annotate("", (self.x + self.side * HALF, end), (x, end), arrowprops=ARROW)
 
     def _bring(self, memory: tuple[float, float], y: float) -> None:
-        """The encoder's output, into the side of a box."""
+        """Draws the arrow from the encoder's output into the side of a box."""
         x, top = memory
         turn = (x + self.x) / 2
         self.axes.plot([x, x, turn, turn], [top, top + GAP, top + GAP, y], color=INK, lw=0.9)
@@ -249,11 +252,11 @@ class _Column:
 
 PURPLE, ORANGE, YELLOW, GREEN, GREYISH = "#e3d3ef", "#ffe2bd", "#f3f4c4", "#cfe9cf", "#eeeeee"
 HEIGHT, STEP, HALF_WIDTH = 0.36, 0.68, 0.72
-"""Inches: of a box, from one to the next, half its width."""
+"""In inches: the height of a box, the distance from one to the next, and half the width of a box."""
 
 
 def attention_page(model: Transformer, source: Array) -> Page:
-    """Figure 2 for the first attention of `model`'s encoder over source `(B, Ts)`, with its shapes.
+    """Draws figure 2 for the first attention of `model`'s encoder over source `(B, Ts)`, with its shapes.
 
     After Vaswani 2017, figure 2.
     """
@@ -268,7 +271,7 @@ def attention_page(model: Transformer, source: Array) -> Page:
 
 
 def _draw_one_head(axes: Axes, shapes: AttentionShapes, d_k: int) -> None:
-    """The left half: what happens in each head, upwards."""
+    """Draws the left half: what happens in each head, from bottom to top."""
     x, foot = 1.55, 0.65
     axes.text(x + 0.3, 4.72, "Scaled Dot-Product Attention", ha="center", **text_style([], 10.5))
     stages: list[tuple[str, str, Shape]] = [
@@ -298,7 +301,7 @@ def _draw_one_head(axes: Axes, shapes: AttentionShapes, d_k: int) -> None:
 
 
 def _draw_heads(axes: Axes, shapes: AttentionShapes) -> None:
-    """The right half: the heads side by side."""
+    """Draws the right half: the heads side by side."""
     x, foot, heads = 5.35, 0.65, shapes.query[1]
     axes.text(x, 4.72, f"Multi-Head Attention, h = {heads}", ha="center", **text_style([], 10.5))
     for place, name in ((x - 1.2, "V"), (x, "K"), (x + 1.2, "Q")):
@@ -322,7 +325,7 @@ def _draw_heads(axes: Axes, shapes: AttentionShapes) -> None:
 
 
 def _stack(axes: Axes, left: float, low: float, width: float, height: float, name: str, colour: str) -> None:
-    """Three boxes, each half hidden by the one before it."""
+    """Draws three boxes, each half hidden by the one before it."""
     for offset in (0.12, 0.06, 0.0):
         axes.add_patch(box(left + offset, low + offset, width, height, colour))
     _word(axes, left + width / 2, low + height / 2, name)

@@ -1,7 +1,7 @@
-"""Which words depend on which, in sentences of the grammar: what a head of attention may be asked to resolve.
+"""Dependencies between words in sentences of the grammar, which a head of attention may resolve.
 
-The grammar's derivation says it, not a tagger. A word is looked for in the text of its sentence, and a sentence counts
-only where the word stands in it once.
+They come from the grammar's derivation, not from a tagger. A word is searched in the text of its sentence, and a
+sentence counts only if the word occurs in it once.
 """
 
 import re
@@ -14,20 +14,20 @@ from minitransformer.grammar.german import HABEN, RELATIVE_PRONOUNS, SEIN, noun_
 from minitransformer.grammar.syntax import ACCUSATIVE, DATIVE, NOMINATIVE, THIRD, Clause, Modal, NounPhrase
 
 Span = tuple[int, int]
-"""From the first character to behind the last."""
+"""The places of the first character and of the one after the last."""
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
 
 FAR = 3
-"""Words that stand between two that depend on each other at a distance, or more."""
+"""The fewest words between two words for a dependency over a distance."""
 
 
 @dataclass(frozen=True)
 class Dependency:
-    """A word that depends on another, and the attention in which that would show.
+    """A kind of dependency between two words, and the attention that would show it.
 
-    find  their places, the dependent's first, in the text of the queries and of the keys; None in other sentences
+    find  gives the places of the dependent and the governor in the texts of queries and keys, or None without them
     """
 
     name: str
@@ -36,7 +36,7 @@ class Dependency:
 
 
 def place(text: str, words: str) -> Span | None:
-    """Where these words stand in the text; None where they don't, or more than once."""
+    """The place of these words in the text; None if they do not occur, or more than once."""
     found = [match.span() for match in re.finditer(rf"\b{re.escape(words)}\b", text, re.IGNORECASE)]
     return found[0] if len(found) == 1 else None
 
@@ -44,7 +44,7 @@ def place(text: str, words: str) -> Span | None:
 def pieces(text: str, tokens: Sequence[str], span: Span) -> list[int] | None:
     """The numbers of the tokens, labelled as in `AttentionMaps`, that spell this part of the text.
 
-    None where they do not spell the text: a character that the tokenizer does not know is written in bytes.
+    None if the tokens do not spell the text, because a character that the tokenizer does not know is written in bytes.
     """
     spelt = [token.removeprefix("·").removeprefix("▁") for token in tokens]
     if "".join(spelt) != text.replace(" ", ""):
@@ -59,7 +59,7 @@ def pieces(text: str, tokens: Sequence[str], span: Span) -> list[int] | None:
 
 
 def _bracket(example: Example) -> tuple[Span, Span] | None:
-    """What closes a German main clause, and the finite verb far before it: "sieht … an", "hat … gesehen"."""
+    """The end of a German main clause, and the finite verb far before it: "sieht … an", "hat … gesehen"."""
     verbs = _german_verbs(example.derivation.main)
     if verbs is None:
         return None
@@ -67,7 +67,7 @@ def _bracket(example: Example) -> tuple[Span, Span] | None:
 
 
 def _verb_and_subject(example: Example) -> tuple[Span, Span] | None:
-    """An English verb, and its subject's noun far before it: a relative clause stands between."""
+    """An English verb, and its subject's noun far before it, with a relative clause between them."""
     clause = example.derivation.main
     subject = clause.subject
     if not isinstance(subject, NounPhrase) or subject.relative is None:
@@ -78,7 +78,7 @@ def _verb_and_subject(example: Example) -> tuple[Span, Span] | None:
 
 
 def _verb_and_its_english(example: Example) -> tuple[Span, Span] | None:
-    """The German word that closes a main clause, and the English verb that it belongs to."""
+    """The German word at the end of a main clause, and the English verb that it belongs to."""
     clause = example.derivation.main
     verbs = _german_verbs(clause)
     if verbs is None:
@@ -88,7 +88,7 @@ def _verb_and_its_english(example: Example) -> tuple[Span, Span] | None:
 
 
 def _article_and_noun(example: Example) -> tuple[Span, Span] | None:
-    """A German article or possessive, and the English noun whose gender it shows; an adjective is between them."""
+    """A German article or possessive, and the English noun whose gender it shows; an adjective stands between."""
     for phrase, case in _noun_phrases(example.derivation.main):
         if phrase.adjective is None or phrase.possessor is not None:
             continue
@@ -114,7 +114,7 @@ def _pronoun_and_antecedent(example: Example) -> tuple[Span, Span] | None:
 
 
 def _kein_and_not(example: Example) -> tuple[Span, Span] | None:
-    """The German "kein", and the English "not" that it is made of together with an article."""
+    """The German "kein", and the English "not" that it translates together with an article."""
     found = [match.span() for match in re.finditer(r"\bkein\w*", example.german, re.IGNORECASE)]
     return _both(found[0] if len(found) == 1 else None, place(example.english, "not"))
 
@@ -132,14 +132,14 @@ def _both(dependent: Span | None, governor: Span | None) -> tuple[Span, Span] | 
 
 
 def _apart(text: str, dependent: Span | None, governor: Span | None) -> tuple[Span, Span] | None:
-    """Both, where the governor stands far before the dependent."""
+    """Both places, if the governor stands far before the dependent; else None."""
     if dependent and governor and len(text[governor[1] : dependent[0]].split()) >= FAR:
         return dependent, governor
     return None
 
 
 def _german_verbs(clause: Clause) -> tuple[str, str] | None:
-    """The finite verb of a main clause and what closes it; None where nothing does."""
+    """The finite verb of a main clause and the verb or prefix at its end; None if there is none at its end."""
     verb, form = clause.verb, clause.form
     person = clause.agrees_with(None).person
     if isinstance(form, Modal):

@@ -1,4 +1,4 @@
-"""What a head of attention does, where its weight lies and what it resolves; and the pictures that show it."""
+"""The jobs of attention heads: where their weight lies and which dependencies they resolve, with pictures."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ from .dependencies import FAR, Dependency, Kind, pieces
 
 END = "</s>"
 JOBS = ("same place", "one before", "one after", "first", "marks", "elsewhere")
-"""Where a weight may lie, as seen from its query: each key counts as the first of these that it is; `marks` are
-punctuation and the end of the sentence. In the decoder the same place is what was written last."""
+"""The places where a weight may lie, relative to its query: a key counts for the first of these that fits it. `marks`
+are punctuation and the end of the sentence. In the decoder the same place is the word written last."""
 
 SPREAD = "no one place"
 
 EVEN = 0.1
-"""A head that puts no more than so much more of its weight anywhere than even attention would has no job."""
+"""A head has a job only if it puts this much more of its weight in one place than even attention would."""
 
 FEWEST = 8
-"""Sentences on which a dependency can be judged."""
+"""The fewest sentences on which a dependency is judged."""
 
 
 def axes_of(maps: AttentionMaps, kind: Kind) -> tuple[list[str], list[str]]:
@@ -48,20 +48,20 @@ def is_mark(token: str) -> bool:
 
 
 def visible(kind: Kind, num_queries: int, num_keys: int) -> NDArray[np.bool_]:
-    """What the mask lets a query see, `(Tq, Tk)`: in the decoder what was read so far."""
+    """Which keys the mask lets each query see, `(Tq, Tk)`: in the decoder those read so far."""
     everything = np.ones((num_queries, num_keys), bool)
     return np.tril(everything) if kind == "decoder" else everything
 
 
 def even(seen: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The weights of a head that attends evenly to all that it may see, `(Tq, Tk)`."""
+    """The weights `(Tq, Tk)` of a head that attends evenly to all keys that it may see."""
     return seen / seen.sum(-1, keepdims=True)
 
 
 def shares(weights: NDArray, keys: Sequence[str], seen: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """How much of the weights `(..., Tq, Tk)` lies where, and how evenly: `(..., 7)`, the mean over the queries.
+    """The shares of the weights `(..., Tq, Tk)` in each place and their evenness: `(..., 7)`, means over the queries.
 
-    The last is the entropy as a part of even attention's, over the queries that may see more than one key.
+    The last is the entropy divided by that of even attention, over the queries that may see more than one key.
     """
     num_queries, num_keys = weights.shape[-2:]
     row, column = np.arange(num_queries)[:, None], np.arange(num_keys)
@@ -79,7 +79,7 @@ def shares(weights: NDArray, keys: Sequence[str], seen: NDArray[np.bool_]) -> ND
 
 
 def job_of(share: Sequence[float], evenly: Sequence[float]) -> str:
-    """Where a head puts most weight beyond even attention's, one of JOBS; SPREAD where that is nowhere by much."""
+    """The one of JOBS where a head exceeds even attention most; SPREAD if it exceeds it nowhere by much."""
     beyond = [ours - theirs for ours, theirs in zip(share[: len(JOBS)], evenly, strict=False)]
     best = max(range(len(JOBS)), key=beyond.__getitem__)
     return JOBS[best] if beyond[best] > EVEN else SPREAD
@@ -90,9 +90,9 @@ class Observation:
     """A dependency in one sentence: every head's weight from the first piece of the dependent to its governor's pieces.
 
     weights  `(layers, heads)`
-    even     that even attention would give
-    query    the row, and `keys` the columns
-    apart    tokens from the one to the other; between two texts None
+    even     the weight that even attention would give
+    query    the row of the dependent; `keys` are the columns of the governor
+    apart    tokens between the two; None if they are in two texts
     """
 
     dependent: str
@@ -106,7 +106,7 @@ class Observation:
 
 
 def observe(translator: Translator, dependency: Dependency, examples: Iterable[Example]) -> list[Observation]:
-    """The dependency wherever it is found, as the model reads the reference translation."""
+    """Observes a dependency in every sentence that has it, while the model reads the reference translation."""
     observations = []
     for example in examples:
         places = dependency.find(example)
@@ -134,11 +134,11 @@ class Resolution:
     """The head that resolves a dependency best: chosen on one half of the sentences, measured on the other.
 
     layer, head  counted from 0
-    weight       its mean over `sentences`
-    beyond       the same less even attention's
-    others       the mean of all heads of this attention, and `even` of even attention
-    apart        tokens from the one to the other, the mean; between two texts None
-    typical      the observation whose weight is the median, of those that are drawn
+    weight       its mean weight over `sentences`
+    beyond       the same minus even attention's
+    others       the mean weight of all heads of this attention; `even` is that of even attention
+    apart        the mean of the tokens between the two; None if they are in two texts
+    typical      the observation with the median weight, among sentences that may be drawn
     """
 
     layer: int
@@ -153,7 +153,7 @@ class Resolution:
 
 
 def resolve(observations: Sequence[Observation], longest: int) -> Resolution | None:
-    """The best head; `typical` has at most `longest` tokens on a side, where there is such. None with too few."""
+    """The best head, or None with too few sentences; `typical` has at most `longest` tokens on a side, if possible."""
     chosen_on, measured_on = observations[::2], observations[1::2]
     if len(measured_on) < FEWEST:
         return None
@@ -182,14 +182,14 @@ def resolve(observations: Sequence[Observation], longest: int) -> Resolution | N
 
 
 LONGEST = 20
-"""Tokens of a sentence that is drawn."""
+"""The most tokens of a sentence that is drawn."""
 
 TITLES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 COLUMNS = {"encoder": ["from", "to"], "decoder": ["writing", "has read"], "cross": ["writing", "source"]}
 
 
 def measured_jobs(maps: Sequence[AttentionMaps], kind: Kind) -> dict[str, Any]:
-    """The mean over the sentences of what each head does, and of what even attention would."""
+    """The mean shares over the sentences of each head, and those of even attention."""
     measured, evenly = [], []
     for each in maps:
         weights, (_, keys) = getattr(each, kind), axes_of(each, kind)
@@ -200,7 +200,7 @@ def measured_jobs(maps: Sequence[AttentionMaps], kind: Kind) -> dict[str, Any]:
 
 
 def most_different(maps: Sequence[AttentionMaps], jobs: dict[str, Any]) -> dict[str, Any]:
-    """The two heads of an encoder layer whose weights lie in the most different places, on a sentence."""
+    """The two heads of one encoder layer whose jobs differ most, and their weights on a sentence."""
     measured = np.array(jobs["encoder"]["shares"])[..., : len(JOBS)]
     layer, one, other = max(
         ((i, *pair) for i, heads in enumerate(measured) for pair in combinations(range(len(heads)), 2)),
@@ -212,7 +212,7 @@ def most_different(maps: Sequence[AttentionMaps], jobs: dict[str, Any]) -> dict[
 
 
 def dependency_row(dependency: Dependency, best: Resolution | None) -> dict[str, Any]:
-    """How well its best head resolves it; `sentences` is 0 where there were too few."""
+    """The row of a dependency: how well its best head resolves it; `sentences` is 0 if there were too few."""
     row: dict[str, Any] = {"name": dependency.name, "kind": dependency.kind, "sentences": 0}
     if best is None:
         return row
@@ -229,7 +229,7 @@ def dependency_row(dependency: Dependency, best: Resolution | None) -> dict[str,
 
 
 def dependency_picture(dependency: Dependency, best: Resolution) -> dict[str, Any]:
-    """The typical sentence: all that the head does, and what the dependent alone does."""
+    """The picture of the typical sentence: all weights of the head, and those of the dependent alone."""
     seen = best.typical
     whole = _panel(seen.maps, dependency.kind, best.layer, best.head, BLUE)
     return {
@@ -241,7 +241,7 @@ def dependency_picture(dependency: Dependency, best: Resolution) -> dict[str, An
 
 
 def sharpest(maps: Sequence[AttentionMaps], kind: Kind) -> dict[str, Any]:
-    """The head with most weight on single words elsewhere, where no derivation says which word depends on which."""
+    """The head with most weight on single words elsewhere, for texts without derivations."""
     measured = np.array(measured_jobs(maps, kind)["shares"])  # (layers, heads, 7)
     elsewhere, evenness = measured[..., JOBS.index("elsewhere")], measured[..., -1]
     layer, head = (int(i) for i in np.unravel_index((elsewhere * (1 - evenness)).argmax(), elsewhere.shape))
@@ -262,7 +262,7 @@ def sharpest(maps: Sequence[AttentionMaps], kind: Kind) -> dict[str, Any]:
 
 
 def _readable(maps: Sequence[AttentionMaps]) -> AttentionMaps:
-    """The longest that may be drawn, or the shortest."""
+    """The longest sentence that may be drawn, or else the shortest."""
     short = [each for each in maps if _length(each) <= LONGEST]
     return max(short, key=_length) if short else min(maps, key=_length)
 
@@ -294,11 +294,11 @@ def head_name(layer: int, head: int) -> str:
 
 
 Jobs = Mapping[str, Mapping[str, Sequence[Any]]]
-"""For each attention its `shares`, `(layers, heads, 7)`, and those of `even` attention, `(7,)`."""
+"""For each attention the `shares` of its heads, `(layers, heads, 7)`, and those of `even` attention, `(7,)`."""
 
 
 def draw_jobs(jobs: Jobs, path: str | Path) -> None:
-    """The attentions side by side; below each, what even attention would give. Raises `OSError` as `Page.save`."""
+    """Draws the attentions side by side, with even attention below each. Raises `OSError` as `Page.save` does."""
     rows = max(np.shape(each["shares"])[0] * np.shape(each["shares"])[1] for each in jobs.values()) + 1
     page = Page(7.4, 1.45 + 0.17 * rows, layout="constrained")
     columns = [*JOBS, "evenness"]
@@ -325,24 +325,24 @@ def draw_jobs(jobs: Jobs, path: str | Path) -> None:
 
 
 LINE, TOP, FOOT = 0.185, 0.62, 0.08
-"""Inches: from a word to the next, and the room above and below them."""
+"""In inches: the distance from a word to the next, and the room above and below them."""
 
 FAINTEST = 0.02
 """The least weight that is drawn."""
 
 THICKEST = 5.0
 WORDS = 1.15
-"""Points of a line of weight 1; inches that a column of words may take."""
+"""The width of a line with weight 1 in points; the widest column of words in inches."""
 
 
 @dataclass(frozen=True)
 class Panel:
     """One head on one sentence.
 
-    queries, keys  words, the queries to the left
+    queries, keys  words, with the queries on the left
     weights        `(Tq, Tk)`
-    columns        what to write above the queries and above the keys
-    shown          the queries whose lines are drawn, all where it is None; their words and `marked` keys are in colour
+    columns        titles above the queries and above the keys
+    shown          the queries whose lines are drawn, all if it is None; their words and `marked` keys are in colour
     """
 
     title: str
@@ -356,9 +356,9 @@ class Panel:
 
 
 def draw_lines(panels: Sequence[Panel], path: str | Path, width: float = 7.4) -> None:
-    """The panels side by side on a page so many inches wide. Raises `OSError` as `Page.save`.
+    """Draws the panels side by side on a page of this width in inches. Raises `OSError` as `Page.save` does.
 
-    Raises `ValueError` where a panel's weights are not one row a query and one column a key.
+    Raises `ValueError` unless a panel's weights have one row for each query and one column for each key.
     """
     for panel in panels:
         if [len(row) for row in panel.weights] != [len(panel.keys)] * len(panel.queries):

@@ -1,4 +1,4 @@
-"""Table 1: layers derived, counted and timed; and what a long path does to a gradient (Vaswani 2017, §4)."""
+"""Table 1: costs of layers by formula, by count and by time; and gradients over long paths (Vaswani 2017, §4)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -39,14 +39,14 @@ MINUTES, ALONE = 1.5, 1.5
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is measured; n is a length, d a width.
+    """The sizes to measure at; n is a length, d a width.
 
-    lengths, width           times against n, at this d, which is one of the lengths
-    widths, length           times against d, at this n
-    counted, counted_widths  operations against n and against d, each at the first of the other
+    lengths, width           for times against n, at this d, which is one of the lengths
+    widths, length           for times against d, at this n
+    counted, counted_widths  for operations against n and against d, each at the first value of the other
     called, paths            lengths at which calls and paths are counted
-    effort                   of the times
-    positions, seeds         of the gradients
+    effort                   how long times are measured
+    positions, seeds         for the gradients
     """
 
     lengths: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -66,12 +66,12 @@ SIZES = Sizes()
 
 
 def trials(task: Task, scale: float) -> Sequence[Trial]:
-    """None: layers are measured at their initial weights."""
+    """No trials: layers are measured with their initial weights."""
     return []
 
 
 def find(context: Context, sizes: Sizes = SIZES) -> Findings:
-    """Count, time with one thread of BLAS, and follow gradients back."""
+    """Count operations, time layers with one BLAS thread, and measure gradients over distance."""
     keep_freed_memory()
     with Threads(1):
         over_n = timed(sizes.lengths, [(n, sizes.width) for n in sizes.lengths], sizes.effort)
@@ -91,7 +91,7 @@ def find(context: Context, sizes: Sizes = SIZES) -> Findings:
 
 
 def draw(findings: Findings, folder: Path) -> None:
-    """`table1-time.png`, time against n and d, and `table1-gradients.png`, gradients against distance."""
+    """Draw `table1-time.png`, time against n and d, and `table1-gradients.png`, gradients against distance."""
     sizes = findings["sizes"]
     labels = f"length n, positions (d = {sizes['width']})", f"width d (n = {sizes['length']})"
     draw_times(findings["over_n"], findings["over_d"], labels, folder / f"{NAME}-time.png")
@@ -100,7 +100,7 @@ def draw(findings: Findings, folder: Path) -> None:
 
 
 def report(findings: Findings) -> list[str]:
-    """The paper's formulas beside what was derived, counted and timed, and gradients over a distance."""
+    """Report the paper's formulas beside what was derived, counted and timed, and gradients over distance."""
     return [
         paragraph(f"""
             n is the length of a sequence, d its width, k = {findings["kernel"]} the convolution's kernel, and
@@ -117,7 +117,7 @@ def report(findings: Findings) -> list[str]:
 
 
 def _counted(kind: LayerType, sizes: Sizes) -> dict[str, Any]:
-    """A row of the table, and what a layer of ours comes to."""
+    """A row of the table: the paper's formulas, and the counts of a layer of ours."""
     points = {
         "n": [(n, sizes.counted_widths[0]) for n in sizes.counted],
         "d": [(sizes.counted[0], d) for d in sizes.counted_widths],
@@ -159,7 +159,7 @@ DERIVED = {
         "A pair takes 4 d, as in self-attention. The paper's r is the whole neighbourhood, 2r + 1 here.",
     ),
 }
-"""For each layer the operations by which positions meet, forward, and why."""
+"""For each layer the operations in the forward by which positions meet, and why."""
 
 
 PATHS: dict[str, tuple[str, Callable[[int, int, int], int]]] = {
@@ -168,11 +168,11 @@ PATHS: dict[str, tuple[str, Callable[[int, int, int], int]]] = {
     CONVOLUTION: ("⌈(n − 1) / ((k − 1) / 2)⌉", lambda n, k, r: math.ceil((n - 1) / (k // 2))),
     RESTRICTED: ("⌈(n − 1) / r⌉", lambda n, k, r: math.ceil((n - 1) / r)),
 }
-"""Hops from one end of n positions to the other, by hand, of n, k and r."""
+"""Hops from one end of n positions to the other, derived by hand from n, k and r."""
 
 
 def _operation_blocks(findings: Findings) -> list[str]:
-    """What the mixing costs: printed, derived, counted."""
+    """The part of the report on the cost of the mixing: printed, derived and counted."""
     sizes, layers = findings["sizes"], findings["layers"]
     (first, *_, n), (d, *_, last) = sizes["counted"], sizes["counted_widths"]
     wrong = [row["name"] for row in layers if row["operations"] != row["derived"]]
@@ -203,7 +203,7 @@ def _operation_blocks(findings: Findings) -> list[str]:
 
 
 def _path_blocks(findings: Findings) -> list[str]:
-    """What must wait, and how far a signal travels."""
+    """The part of the report on sequential operations and path lengths."""
     sizes, layers, k, r = findings["sizes"], findings["layers"], findings["kernel"], findings["window"]
     (shorter, longer), lengths = sizes["called"], sizes["paths"]
     rows = [

@@ -1,7 +1,7 @@
-"""Table 1: what a layer costs, how much of it must wait for itself, and how far a signal has to travel.
+"""Table 1: the cost of a layer, its sequential operations, and the path length of a signal through it.
 
-n is the length of the sequence, d the width, k a convolution's kernel, r a window's reach. The formulas are the
-paper's; the counts come from running our layers. Source: Vaswani 2017, §4, table 1.
+n is the length of the sequence, d the width, k the kernel width of a convolution, r the reach of a window. The formulas
+are the paper's; the counts come from running our layers. Source: Vaswani 2017, §4, table 1.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from minitransformer.layers import Attention, AttentionConfig, FlatParameters, GatedConvolution, Layer, Recurrent
-from minitransformer.ops import Array, Ops, numpy_ops
+from minitransformer.ops import Array, Ops, numpy_ops, without_spurious_warnings
 from minitransformer.probe import Call, probe
 
 from ...trials.counting import counting
@@ -28,9 +28,9 @@ RESTRICTED = "Self-Attention (restricted)"
 class LayerType:
     """A row of table 1, and a layer of ours to count it on.
 
-    `mixing`: the op in which positions meet. For attention that is all that the paper counts; its projections, four
-    products of d × d at each position, come on top; `alone` is a layer without them.
-    `derived`: what `operations` counts of the mixing, by hand, of n and d; n > r.
+    `mixing`: the op in which positions meet. The paper counts only this op for attention; its projections, four
+    products of d × d at each position, are not in the formula, and `alone` is a layer without them.
+    `derived`: the operations of the mixing, derived by hand from n and d, for n > r.
     """
 
     name: str
@@ -44,7 +44,7 @@ class LayerType:
 
 
 class _Attention(Layer):
-    """Attention without its projections: a position is query, key and value as it stands."""
+    """Attention without its projections: each position itself is query, key and value."""
 
     def __init__(self, ops: Ops, window: int | None = None) -> None:
         super().__init__(ops)
@@ -103,19 +103,19 @@ LAYER_TYPES = [
 
 
 def operations(kind: LayerType, n: int, d: int, *, whole: bool = False) -> float:
-    """Floating-point operations of the mixing, or of the whole layer, forward, of one sequence."""
+    """Floating-point operations of the mixing, or of the whole layer, in a forward of one sequence."""
     ops, tally = counting(numpy_ops)
     _layer(kind.make, ops, d).forward(_sequence(n, d))
     return tally.forward if whole else tally.by_op[kind.mixing]
 
 
 def num_calls(kind: LayerType, n: int, d: int = 4) -> int:
-    """How many ops a forward calls, one after the other: each works on all the positions that it is given at once."""
+    """The number of ops that a forward calls, one after the other; each computes all of its positions at once."""
     return _calls(kind, n, d).total()
 
 
 def _calls(kind: LayerType, n: int, d: int) -> Counter[str]:
-    """How often a forward of one sequence calls each op."""
+    """The number of calls of each op in a forward of one sequence."""
     calls: Counter[str] = Counter()
 
     def count(call: Call) -> None:
@@ -126,11 +126,10 @@ def _calls(kind: LayerType, n: int, d: int) -> Counter[str]:
 
 
 def path_length(kind: LayerType, n: int, d: int = 4) -> int:
-    """How many hops a signal takes from one end of a sequence to the other.
+    """The number of hops that a signal takes from one end of a sequence to the other.
 
-    A hop is a layer, whose reach is measured: the largest distance at which an input has a gradient from an output. In
-    a recurrent layer it is a step from one state to the next: of the states, each of which takes a tanh, all but the
-    first.
+    A hop is a layer. Its reach is measured: the largest distance at which an input has a gradient from an output. In a
+    recurrent layer a hop is a step from one state to the next; each state calls tanh once, and the first needs no hop.
     """
     if kind.name == RECURRENT:
         return _calls(kind, n, d)["tanh"] - 1
@@ -139,40 +138,41 @@ def path_length(kind: LayerType, n: int, d: int = 4) -> int:
     dout = np.zeros_like(out)
     dout[:, -1] = 1.0
     gradients = layer.backward(dout, cache)
-    dx = gradients[0] if isinstance(gradients, tuple) else gradients  # attention's has another for the memory
+    dx = gradients[0] if isinstance(gradients, tuple) else gradients  # attention also returns one for the memory
     seen = np.flatnonzero(np.abs(dx[0]).max(axis=1))
     return math.ceil((n - 1) / (n - 1 - seen[0]))
 
 
 def dilated_layers(n: int, k: int) -> int:
-    """How many dilated convolutions it takes until a sequence's last position has heard of its first.
+    """The number of dilated convolutions after which a sequence's last position depends on its first.
 
-    A position of the l-th layer sees itself and the k − 1 before it at multiples of k^l. What has heard of the first
-    position is kept track of, layer by layer; that it comes to ⌈log_k n⌉ is a result.
-    Raises `ValueError` for no position, or a kernel that sees but one. Source: Vaswani 2017, §4.
+    A position of layer l sees itself and k − 1 positions before it, at distances that are multiples of k^l. The
+    function follows, layer by layer, which positions depend on the first; the result is ⌈log_k n⌉.
+    Raises `ValueError` without positions, or for a kernel that sees only one. Source: Vaswani 2017, §4.
     """
     if n < 1 or k < 2:
         raise ValueError(f"there are {n} positions and a kernel of {k}, expected at least 1 and 2")
-    heard, layers = np.arange(n) == 0, 0
-    while not heard[-1]:
+    depends, layers = np.arange(n) == 0, 0  # whether each position depends on the first
+    while not depends[-1]:
         shifts = range(0, min(k**layers * k, n), k**layers)
-        heard = np.logical_or.reduce([np.pad(heard[: n - shift], (shift, 0)) for shift in shifts])
+        depends = np.logical_or.reduce([np.pad(depends[: n - shift], (shift, 0)) for shift in shifts])
         layers += 1
     return layers
 
 
 def seconds(kind: LayerType, n: int, d: int, repeats: int = 5, *, least: float = 0.0, alone: bool = False) -> float:
-    """The least time of a forward and backward of one sequence.
+    """The least time of a forward and backward of one sequence, with ops that check no arguments, as inside a model.
 
-    repeats  at least so many, and as many as `least` seconds hold
-    alone    attention without its projections. Raises `ValueError` for what has none.
+    repeats  the fewest repetitions; there are more until `least` seconds have passed
+    alone    attention without its projections. Raises `ValueError` for a layer that has none.
     """
     make = kind.alone if alone else kind.make
     if make is None:
         raise ValueError(f"a layer of type {kind.name!r} is its mixing: it has no projections to leave out")
-    layer = _layer(make, numpy_ops, d)
+    layer = _layer(make, numpy_ops.unchecked(), d)
     x = _sequence(n, d)
 
+    @without_spurious_warnings
     def once() -> float:
         start = perf_counter()
         out, cache = layer.forward(x)
@@ -189,14 +189,14 @@ def seconds(kind: LayerType, n: int, d: int, repeats: int = 5, *, least: float =
 
 
 def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
-    """The slope of values over sizes, both in logarithms: the e of `values ∝ sizes^e`, by least squares."""
+    """The exponent e in `values ∝ sizes^e`: the slope of their logarithms, by least squares."""
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def two_terms(sizes: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
-    """The a, b ≥ 0 of `values ≈ a · size + b · size²`, by least squares of the deviations relative to the values.
+    """The a, b ≥ 0 in `values ≈ a · size + b · size²`, by least squares of the relative deviations.
 
-    Relative, since the largest sizes would otherwise decide alone. Raises `ValueError` for fewer than two sizes.
+    With absolute deviations the largest sizes alone would decide. Raises `ValueError` for fewer than two sizes.
     """
     if len(sizes) < 2:
         raise ValueError(f"there are {len(sizes)} sizes, expected at least 2 for two terms")
@@ -205,7 +205,7 @@ def two_terms(sizes: Sequence[int], values: Sequence[float]) -> tuple[float, flo
     ones = np.ones(len(size))
     a, b = np.linalg.lstsq(terms, ones)[0]
     if a < 0 or b < 0:
-        # Where the best pair has a negative number, the best pair without one has a zero.
+        # If the best pair has a negative number, the best pair of non-negative numbers has a zero.
         alone = [column @ ones / (column @ column) for column in terms.T]
         misses = [np.linalg.norm(column * factor - 1) for column, factor in zip(terms.T, alone, strict=True)]
         a, b = (alone[0], 0.0) if misses[0] <= misses[1] else (0.0, alone[1])
@@ -213,9 +213,9 @@ def two_terms(sizes: Sequence[int], values: Sequence[float]) -> tuple[float, flo
 
 
 def crossing(sizes: Sequence[int], values: Sequence[float], others: Sequence[float]) -> float | None:
-    """The size from which `values` stay at or above `others`: between two sizes, straight lines in logarithms.
+    """The size from which `values` stay at or above `others`, interpolated between two sizes in logarithms.
 
-    The first size where they are above throughout; `None` where they are below at the last.
+    It is the first size if they are above at all sizes, and `None` if they are below at the last.
     """
     gaps = np.log(values) - np.log(others)
     below = np.flatnonzero(gaps < 0)

@@ -1,8 +1,8 @@
-"""What a long path does: how much of a gradient is left of a signal that has come far.
+"""The effect of a long path: how much of a gradient is left over a distance.
 
-Layers at their initial weights, in front of them noise: of the last position's output, a random direction, and its
-gradient at each position before. Through a recurrent layer it has passed every position between; attention, on top of
-it or by itself, is there in one step (Bengio, Simard, Frasconi 1994; Vaswani 2017, §4).
+The layers have their initial weights, and their input is noise. A random direction of the last position's output has a
+gradient at each position before it. In a recurrent layer this gradient has passed every position between; with
+attention, on top of the layer or alone, it takes one step (Bengio, Simard, Frasconi 1994; Vaswani 2017, §4).
 """
 
 import itertools
@@ -28,7 +28,7 @@ COLOURS = {"RNN": VERMILION, "LSTM": ORANGE, "RNN + attention": GREEN, "Transfor
 
 
 class _LookingBack(Layer):
-    """A recurrent layer, and additive attention of each of its states to all of them, which is added to it."""
+    """A recurrent layer plus additive attention of each of its states to all of them."""
 
     def __init__(self, ops: Ops, cell: str, width: int) -> None:
         super().__init__(ops)
@@ -61,7 +61,7 @@ KINDS: dict[str, Callable[[Ops, int], Layer]] = {
 def gradient_logarithms(kind: str, length: int, seeds: int, width: int = WIDTH) -> np.ndarray:
     """The logarithm of the gradient's norm at each distance, for each seed's weights and noise, `(seeds, length)`.
 
-    The distance is that from the last position, 0 first.
+    The distance is counted from the last position, which comes first with 0.
     """
     return np.array([_logarithms(kind, length, width, seed) for seed in range(seeds)])
 
@@ -71,7 +71,7 @@ def _logarithms(kind: str, length: int, width: int, seed: int) -> np.ndarray:
     layer: Any = KINDS[kind](numpy_ops, width)
     FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64").initialize(seed)
     out, cache = layer.forward(rng.standard_normal((1, length, width)))
-    recurrent = isinstance(out, tuple)  # with a final state, whose gradient is nobody's
+    recurrent = isinstance(out, tuple)  # it has a final state too, which gets no gradient
     dout = np.zeros((1, length, width))
     dout[0, -1] = rng.standard_normal(width)
     dx, _ = layer.backward(dout, None, cache) if recurrent else layer.backward(dout, cache)
@@ -79,7 +79,7 @@ def _logarithms(kind: str, length: int, width: int, seed: int) -> np.ndarray:
 
 
 def draw_distances(norms: dict[str, np.ndarray], path: str | Path) -> None:
-    """Each kind's `gradient_norms`, relative to the nearest position's. Raises `OSError` as `Page.save`."""
+    """Draws each kind's gradient norms, relative to the last position's. Raises `OSError` as `Page.save` does."""
     page = Page(7.4, 3.2, layout="constrained")
     axes = page.figure.subplots()
     for kind, values in norms.items():
@@ -91,7 +91,7 @@ def draw_distances(norms: dict[str, np.ndarray], path: str | Path) -> None:
 
 
 def gradients_left(positions: int, seeds: int) -> dict[str, Any]:
-    """What is left of a gradient, relative to distance 0: logarithms' means over seeds, with their intervals."""
+    """The gradient that is left, relative to distance 0: means of its logarithm over seeds, with their intervals."""
     far = positions - 1
     distances = [*(d for d in (1, 10, 50) if d < far), far]
     near = distances[1]
@@ -115,12 +115,12 @@ def gradients_left(positions: int, seeds: int) -> dict[str, Any]:
 
 
 def _each(values: np.ndarray) -> np.ndarray:
-    """Statistics of seeds for `MEAN`, `(seeds, 2)`."""
+    """The values of all seeds as statistics for `MEAN`, `(seeds, 2)`."""
     return np.stack([values, np.ones(len(values))], axis=1)
 
 
 def gradient_blocks(found: dict[str, Any], sizes: dict[str, Any], name: str) -> list[str]:
-    """The part of the report that goes with the picture of that name."""
+    """The part of the report with the picture of this name."""
     distances, near, far, seeds = found["distances"], found["near"], found["far"], sizes["seeds"]
     rows = (
         [
@@ -158,7 +158,7 @@ def gradient_blocks(found: dict[str, Any], sizes: dict[str, Any], name: str) -> 
 
 
 def _order(more: str, less: str, by: Interval, far: int, seeds: int) -> str:
-    """Two kinds at the largest distance; `by` in natural logarithms."""
+    """A sentence that compares two kinds at the largest distance; `by` is in natural logarithms."""
     tens = Interval(*(x / math.log(10) for x in (by.value, by.low, by.high)))
     text = f"At distance {far}, {more} against {less}, in powers of ten: {tens.text(sign=True)}"
     if not tens.excludes_zero:
@@ -174,7 +174,7 @@ def _late(lost: Interval, seeds: int) -> str:
 
 
 def _decay(slope: Interval) -> tuple[str, str]:
-    """What a position leaves of a gradient, and after how many half is left: the steeper, the fewer."""
+    """A sentence on the factor by which a gradient changes at each position, and on the distance where half is left."""
     left = f"{math.exp(slope.value):.3f}"
     if slope.high >= 0:
         return left, "no decay shown"

@@ -1,4 +1,4 @@
-"""Table 1's layers timed against n and d: in rounds, with what follows from the times and how much that varies."""
+"""Times table 1's layers against n and d, in rounds, and derives exponents and crossings with their variation."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,14 +35,14 @@ ALONE_SUFFIX = ", attention alone"
 
 @dataclass(frozen=True)
 class Series:
-    """What is timed: a layer, or its attention alone."""
+    """A series of times: of a layer, or of its attention alone."""
 
     kind: LayerType
     alone: bool = False
 
     @property
     def name(self) -> str:
-        """As tables and legends have it."""
+        """The name in tables and legends."""
         return self.kind.name + ALONE_SUFFIX if self.alone else self.kind.name
 
 
@@ -51,10 +51,10 @@ SERIES = [Series(kind) for kind in LAYER_TYPES] + [Series(kind, True) for kind i
 
 @dataclass(frozen=True)
 class Effort:
-    """How long a point is timed.
+    """How long each point is timed.
 
-    rounds           each times every point once, so that no layer has a bad minute of the machine's for itself
-    repeats, least   forwards and backwards of a round: at least so many, and as many as so many seconds hold
+    rounds           each round times every point once, so that a slow minute of the machine affects all layers
+    repeats, least   the fewest forwards and backwards in a round; there are more until `least` seconds have passed
     """
 
     rounds: int = 5
@@ -63,12 +63,12 @@ class Effort:
 
 
 Times = dict[str, Any]
-"""Times over some sizes: `sizes`, and of each series, by name, the seconds of each round, `rounds`; the least of each
-size, `best`; and the exponents `lower` and `upper` over either half of the sizes."""
+"""Times over some `sizes`; for each series, by name: `rounds`, the seconds in each round; `best`, the least seconds for
+each size; and the exponents `lower` and `upper` over the two halves of the sizes."""
 
 
 def timed(sizes: Sequence[int], points: Sequence[tuple[int, int]], effort: Effort) -> Times:
-    """The times of all `SERIES`: n and d at each size are `points`. At least three sizes."""
+    """Times all `SERIES` at `points`, the n and d for each size. There must be at least three sizes."""
     taken: dict[str, list[list[float]]] = {series.name: [] for series in SERIES}
     for _ in range(effort.rounds):
         for series in SERIES:
@@ -78,16 +78,16 @@ def timed(sizes: Sequence[int], points: Sequence[tuple[int, int]], effort: Effor
 
 
 def in_rounds(figure: Callable[..., float | None], *rounds: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """A figure that follows from times: `value`, from the least of each size over all rounds, and from each round's.
+    """A number that follows from times: `value` from the least times over all rounds, and a number from each round.
 
-    rounds  of each series that `figure` takes, the seconds by round and size
+    rounds  for each series that `figure` takes, the seconds by round and size
     """
     best = [np.min(each, axis=0).tolist() for each in rounds]
     return {"value": figure(*best), "rounds": [figure(*each) for each in zip(*rounds, strict=True)]}
 
 
 def draw_times(over_n: Times, over_d: Times, labels: tuple[str, str], path: str | Path) -> None:
-    """Time against n and against d, both in logarithms; `labels` of both. Raises `OSError` as `Page.save`."""
+    """Draws time against n and against d on logarithmic axes with `labels`. Raises `OSError` as `Page.save` does."""
     page = Page(7.4, 4.8, layout="constrained")
     left, right = page.figure.subplots(1, 2)
     _draw(left, over_n, "n", labels[0], "forward and backward, ms")
@@ -96,7 +96,7 @@ def draw_times(over_n: Times, over_d: Times, labels: tuple[str, str], path: str 
 
 
 def _fitted(sizes: Sequence[int], rounds: list[list[float]]) -> dict[str, Any]:
-    half = (len(sizes) + 1) // 2  # an odd number's middle one belongs to both
+    half = (len(sizes) + 1) // 2  # with an odd number of sizes the middle one belongs to both halves
     return {
         "rounds": rounds,
         "best": np.min(rounds, axis=0).tolist(),
@@ -133,11 +133,11 @@ PRINTED = {
     RECURRENT: ("1", "2"),
     CONVOLUTION: ("1", "2"),
 }
-"""The paper's exponents of n and of d. Attention with its projections is a sum, which has none."""
+"""The paper's exponents of n and of d. Attention with its projections is a sum and has none."""
 
 
 def compared(over_n: Times, width: int) -> dict[str, Any]:
-    """What the times say of self-attention: its two terms, and where it becomes slower than others."""
+    """Self-attention in the times: its two terms, and the sizes from which it is slower than other layers."""
     lengths = over_n["sizes"]
     rounds = {name: found["rounds"] for name, found in over_n["series"].items()}
     linear, square = two_terms(lengths, over_n["series"][ATTENTION]["best"])
@@ -164,7 +164,7 @@ def compared(over_n: Times, width: int) -> dict[str, Any]:
 
 
 def time_blocks(findings: Findings, name: str) -> list[str]:
-    """Times against n and d, beneath the picture of that name."""
+    """The part of the report on times against n and d, with the picture of this name."""
     sizes, effort = findings["sizes"], findings["sizes"]["effort"]
     return [
         "### Time",
@@ -199,7 +199,7 @@ def _time_table(times: Times, axis: str, title: str, column: int) -> str:
 
 
 def _away_from_theory(findings: Findings) -> str:
-    """Why exponents of times are not those of operations: what calls cost, and memory."""
+    """A paragraph on why exponents of times differ from those of operations: the cost of calls, and memory."""
     fits = [found for axis in ("over_n", "over_d") for found in findings[axis]["series"].values()]
     flatter = sum(found["lower"]["value"] < found["upper"]["value"] for found in fits)
     length, widths = findings["sizes"]["length"], findings["over_d"]["sizes"]
@@ -225,7 +225,7 @@ def _away_from_theory(findings: Findings) -> str:
 
 
 def comparison_blocks(findings: Findings) -> list[str]:
-    """What self-attention's time consists of, and where it costs as much as others."""
+    """The part of the report on the terms of self-attention's time, and where it costs as much as other layers."""
     found, d, lengths = findings["compared"], findings["sizes"]["width"], findings["over_n"]["sizes"]
     whole = {row["name"]: row["whole_at_d"] for row in findings["layers"]}
     linear, square, block, r = found["linear"], found["square"], findings["block"], findings["window"]
@@ -263,7 +263,7 @@ def comparison_blocks(findings: Findings) -> list[str]:
 
 
 def _waiting(shortest: dict[str, Any], at_d: dict[str, Any], n: int, d: int) -> str:
-    """How a recurrent layer's time compares with self-attention's; what is claimed holds in every round."""
+    """A sentence that compares a recurrent layer's time with self-attention's; its claim holds in every round."""
     text = (
         f"At n = {n} a recurrent layer takes {_rounds(shortest)} times as long as self-attention with its "
         f"projections, and {_rounds(at_d)} times as long at n = d = {d}"
@@ -275,13 +275,13 @@ def _waiting(shortest: dict[str, Any], at_d: dict[str, Any], n: int, d: int) -> 
 
 
 def _rounds(found: dict[str, Any]) -> str:
-    """A figure, and from the lowest to the highest what single rounds give, and their least times."""
+    """A number as text, with the lowest and the highest that a single round gives."""
     values = [found["value"], *found["rounds"]]
     return Interval(found["value"], min(values), max(values)).text(2)
 
 
 def _crossing(found: dict[str, Any], lengths: list[int]) -> str:
-    """From which length on; where it never was, in a round, it lies beyond the longest."""
+    """A crossing as text: from which length on; in a round without one it lies beyond the longest."""
     value, rounds = found["value"], [math.inf if each is None else each for each in found["rounds"]]
     if value is None:
         return f"at no n up to {lengths[-1]:,} (single rounds: {_span(rounds, lengths)})"

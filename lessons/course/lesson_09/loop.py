@@ -1,0 +1,257 @@
+"""Lesson 09: a model that notes what a training loop does with it, and the checks of every step."""
+
+import math
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..judging import farthest, require, several
+
+START = np.array([3.0, -2.0, 1.0, 0.5])
+OLD = 7.0
+
+
+class Update(NamedTuple):
+    """What the update of a step was called with."""
+
+    theta: np.ndarray
+    grad: np.ndarray
+    m: np.ndarray
+    v: np.ndarray
+    step: Any
+    lr: Any
+
+
+class Recorder:
+    """A model of four weights, whose loss is a parabola in them, and all else that a loop is given.
+
+    `parameters.grad` holds something old when the training begins. `events`: what the loop asked for, in order.
+    """
+
+    def __init__(self, clip_norm: float | None, steps: int, every: int) -> None:
+        self.clip_norm, self.steps, self.every = clip_norm, steps, every
+        self.weights = START.copy()
+        self.parameters = SimpleNamespace(data=self.weights, grad=np.full(4, OLD), zero_grad=self._zero_grad)
+        self.grad = self.parameters.grad
+        self.events, self.more = list[tuple[str, Any]](), False
+        self.updates, self.returned, self.validated = list[Update](), list[tuple[np.ndarray, ...]](), list[np.ndarray]()
+
+    def _zero_grad(self) -> None:
+        self.grad[:] = 0
+
+    def batch_of(self, step):
+        self.events.append(("batch", step))
+        return SimpleNamespace(
+            source=np.array([step]), target_in=np.array([10 + step]), target_out=np.array([20 + step])
+        )
+
+    def rate(self, step):
+        self.events.append(("rate", step))
+        return 0.05 * step
+
+    def loss(self, source, target_in, target_out, *rest, **options):
+        number = int(np.ravel(source)[0]) if np.size(source) else 0
+        self.events.append(("loss", (source, target_in, target_out)))
+        self.more = self.more or bool(rest or options)
+        return np.float64(self.truth(number, self.weights)[0]), number
+
+    def loss_backward(self, dloss, cache):
+        self.events.append(("backward", dloss))
+        self.grad += float(dloss) * self.truth(cache, self.weights)[1]
+
+    def update(self, theta, grad, m, v, step, lr):
+        self.events.append(("update", step))
+        self.updates.append(Update(np.array(theta), np.array(grad), np.array(m), np.array(v), step, lr))
+        m, v = m + 0.1 * grad, v + 0.01 * grad**2  # a rule of its own, so that adam_step itself is told apart
+        self.returned.append((theta - lr * m, m, v))
+        return self.returned[-1]
+
+    def validate(self):
+        self.events.append(("validate", None))
+        self.validated.append(self.weights.copy())
+        return 1.0 + 0.25 * len(self.validated)
+
+    def truth(self, number: int, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """Loss and gradient of a batch at theta."""
+        away = theta - 0.1 * number * np.arange(4)
+        return float((away**2).sum() / 8), away / 4
+
+
+def check_loop(recorder: Recorder, result) -> None:
+    """Checks a training of some steps: what was asked, in which order, with which arrays, and what came of it."""
+    steps, updates = recorder.steps, recorder.updates
+    _check_calls(recorder)
+    require(
+        recorder.parameters.data is recorder.weights,
+        "it puts a new array in place of parameters.data: the layers hold views into the old one, so write into it, "
+        "data[:] = …",
+    )
+    m = v = np.zeros(4)
+    theta, grads = START, []
+    if len(updates) > 1:
+        moved = recorder.returned[0][0]
+        handed_on = np.array_equal(updates[1].theta, moved) and not np.array_equal(moved, START)
+        require(
+            not (handed_on and np.array_equal(recorder.parameters.data, START)),
+            "theta moves, and the model's own weights stay where they were: write into parameters.data, data[:] = …",
+        )
+        first, second = recorder.truth(1, START)[1], recorder.truth(2, recorder.returned[0][0])[1]
+        require(
+            not (np.allclose(updates[0].grad, OLD + first) and np.allclose(updates[1].grad, second)),
+            "the first step's gradient has also what was in grad before the training: clear it before that step too",
+        )
+    for number, update in enumerate(updates, 1):
+        place = f"in step {number}"
+        require(
+            np.shape(update.theta) == (4,) and np.allclose(update.theta, theta),
+            f"{place} the update gets {update.theta.round(3)} for theta, and the weights are {theta.round(3)}: each "
+            "step goes on from the last",
+        )
+        grads.append(recorder.truth(number, theta)[1])
+        _check_gradient(update.grad, grads, recorder.clip_norm, place)
+        for name, given, right in (("m", update.m, m), ("v", update.v, v)):
+            require(given.shape == (4,), f"{place} {name} has shape {given.shape} and must have theta's, (4,)")
+            require(
+                np.allclose(given, right),
+                f"{place} {name} is {'0' if not given.any() else 'something else'} where the update must get what it "
+                f"returned for {name} in the step before"
+                if number > 1
+                else f"in the first step {name} must be 0",
+            )
+        theta, m, v = recorder.returned[number - 1]
+    require(
+        np.allclose(recorder.weights, theta),
+        "after the training the weights are not what the last update returned: write theta into parameters.data",
+    )
+    _check_results(recorder, result)
+    require(len(updates) == steps, f"it takes {len(updates)} steps where {steps} were asked for")
+
+
+def _check_calls(recorder: Recorder) -> None:
+    """Every step has its batch, loss, backward, rate and update, with the step's number."""
+    steps, events = recorder.steps, recorder.events
+    numbers = {kind: [value for name, value in events if name == kind] for kind in ("batch", "rate", "update")}
+    require(
+        recorder.updates,
+        "the `update` that is given is never called: the lesson, and this check, hand in their own, so call that one",
+    )
+    right = list(range(1, steps + 1))
+    for kind, what in (("update", "`update` gets the steps"), ("batch", "batch_of is asked for the steps")):
+        found = numbers[kind]
+        require(found != [step - 1 for step in right], f"{what} 0 … {steps - 1}: steps are counted from 1")
+        require(
+            len(found) == steps,
+            f"{kind if kind == 'update' else 'batch_of'} is called {len(found)} times in {steps} steps: once in each",
+        )
+        require(found == right, f"{what} {', '.join(map(str, found))}, and not for each of 1 … {steps}")
+    backwards = [value for name, value in events if name == "backward"]
+    losses = [value for name, value in events if name == "loss"]
+    require(len(losses) == steps, f"model.loss is called {len(losses)} times in {steps} steps: once in each")
+    require(
+        len(backwards) == steps, f"model.loss_backward is called {len(backwards)} times in {steps} steps: once in each"
+    )
+    require(
+        all(np.ndim(value) == 0 and value == 1 for value in backwards),
+        "model.loss_backward must get 1.0, the slope of the loss by itself, and then the cache",
+    )
+    require(
+        not recorder.more,
+        "model.loss gets more than source, target_in and target_out: without smoothing and without dropout, please, or "
+        "the losses are no longer those of the data",
+    )
+    for step, (source, target_in, target_out) in enumerate(losses, 1):
+        given = [int(np.ravel(each)[0]) for each in (source, target_in, target_out)]
+        require(
+            sorted(given) != sorted([step, 10 + step, 20 + step]) or given == [step, 10 + step, 20 + step],
+            "model.loss gets the batch's arrays in another order than source, target_in, target_out",
+        )
+        require(
+            given == [step, 10 + step, 20 + step],
+            f"in step {step} model.loss does not get source, target_in and target_out of that step's batch",
+        )
+    for number, update in enumerate(recorder.updates, 1):
+        expected = 0.05 * number
+        for off, why in ((-1, "that of the step before"), (1, "that of the next step")):
+            require(
+                not np.isclose(update.lr, expected + 0.05 * off),
+                f"in step {number} the learning rate is {why}, not its own",
+            )
+        require(
+            np.ndim(update.lr) == 0 and np.isclose(update.lr, expected),
+            f"in step {number} the learning rate is not rate({number})",
+        )
+
+
+def _check_gradient(given: np.ndarray, grads: list[np.ndarray], clip_norm: float | None, place: str) -> None:
+    """The update must get the gradient of this step's batch, alone, clipped if it is too long."""
+    grad, norm = grads[-1], float(np.linalg.norm(grads[-1]))
+    scale = 1.0 if clip_norm is None else min(1.0, clip_norm / norm)
+    right = scale * grad
+    if np.shape(given) == grad.shape and np.allclose(given, right):
+        return
+    old = np.full(4, OLD)
+    for likely, why in (
+        (old + sum(grads), "the sum of all so far, and of what was in grad before: clear it before each backward"),
+        (sum(grads), "the sum of all gradients so far: clear them before each backward"),
+        (np.zeros(4), "0: it is cleared after the backward, and must be cleared before"),
+    ):
+        total = np.asarray(likely)
+        clipped = total * (1.0 if clip_norm is None else min(1.0, clip_norm / max(float(np.linalg.norm(total)), 1e-9)))
+        require(not np.allclose(given, clipped), f"{place} the update gets a gradient that is {why}")
+    if clip_norm is not None:
+        require(
+            not np.allclose(given, grad), f"{place} the gradient has norm {norm:.3g}, and is not clipped to {clip_norm}"
+        )
+        require(
+            not np.allclose(given, clip_norm / norm * grad),
+            f"{place} the gradient has norm {norm:.3g}, which is allowed, and is stretched to {clip_norm}: clip only "
+            "what is longer",
+        )
+        require(
+            not np.allclose(given, np.clip(grad, -clip_norm, clip_norm)),
+            f"{place} each element of the gradient is clipped: scale the whole, so that its direction stays",
+        )
+    index, mine, wanted = farthest(np.asarray(given, dtype=float), right)
+    require(False, f"{place} the update gets another gradient than this batch has: at {index} {mine} and not {wanted}")
+
+
+def _check_results(recorder: Recorder, result) -> None:
+    """Losses and perplexities, and when the validation was asked."""
+    steps, every = recorder.steps, recorder.every
+    losses, perplexities = (list(each) for each in several(result, "losses", "perplexities"))
+    asked = [place for place, (name, _) in enumerate(recorder.events) if name == "validate"]
+    after = [sum(name == "update" for name, _ in recorder.events[:place]) for place in asked]
+    right = [step for step in range(1, steps + 1) if step % every == 0]
+    require(
+        after != [step - 1 for step in right] or not right,
+        f"validate is asked before the update of step {right[:1]}, and must be asked after it",
+    )
+    require(
+        after == right,
+        f"with every = {every} validate is asked after the steps {after}, and must be asked after {right}",
+    )
+    for step, seen in zip(right, recorder.validated, strict=True):
+        require(
+            np.allclose(seen, recorder.returned[step - 1][0]),
+            f"when validate is asked after step {step}, the model does not have its new weights yet",
+        )
+    require(len(losses) == steps, f"it returns {len(losses)} losses for {steps} steps")
+    expected, theta = [], START
+    for number, (after_step, _, _) in enumerate(recorder.returned, 1):
+        expected.append(recorder.truth(number, theta)[0])
+        theta = after_step
+    require(
+        np.allclose(np.asarray(losses, dtype=float), expected),
+        "the losses are not those of the steps' batches, before their updates",
+    )
+    plain = [1.0 + 0.25 * number for number in range(1, len(right) + 1)]
+    require(
+        not (right and np.shape(perplexities) == np.shape(plain) and np.allclose(perplexities, plain)),
+        "the perplexities are the validation losses themselves: a perplexity is exp(loss)",
+    )
+    require(
+        len(perplexities) == len(plain) and np.allclose(perplexities, [math.exp(loss) for loss in plain]),
+        f"there are {len(perplexities)} perplexities, and there must be {len(plain)}: exp(validate()), each time it is "
+        "asked",
+    )

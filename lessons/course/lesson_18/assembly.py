@@ -1,0 +1,241 @@
+"""One file of NumPy from a learner's answers: `assembled()`.
+
+Two modules of this room, `layers.py` and `model.py`, hold what nobody had to write. Their imports say what else the
+file needs: `from ..lesson_04.solutions import causal_mask` stands for the learner's own `causal_mask`, or for the
+course's where the learner's is not yet right. The package's ops, which an answer may call, become those of
+`minitransformer.textbook`. What is left to import is NumPy and Python's own modules.
+"""
+
+import ast
+import hashlib
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minitransformer.atomic import atomic_write
+
+from .. import answers
+from ..exercise import CORRECT, exercises
+
+ROOM = Path(__file__).parent
+SOLUTIONS = re.compile(r"(?:course\.|\.\.)lesson_(\d\d)\.solutions|\.solutions")
+TITLE = '"""My Transformer: Vaswani et al. 2017, "Attention Is All You Need". It needs NumPy, and nothing else."""'
+OURS = "the course's, until yours is right"
+USUAL = {"import numpy as np", "import math", "import json", "import re", "import time"}
+"""Imports at the top of the file; others stay with the answer that has them."""
+SEAL = "# Written by lesson 18; the digest of all above is "
+
+
+class NotNumPyAlone(ValueError):
+    """What an answer needs and the file has to do without: the end of a sentence about the answer."""
+
+
+class Assembled(NamedTuple):
+    """What was put together."""
+
+    text: str
+    own: dict[tuple[str, str], bool]
+    """Whether the answer is the learner's, for each exercise in the file, by lesson and name."""
+    refused: list[str]
+    """Why an answer of the learner's could not be taken."""
+
+
+def assembled() -> Assembled:
+    """The file of the answers that are kept; the course's stands in for one that is not right in it."""
+    refused: dict[tuple[str, str], str] = {}
+    while True:
+        file = _File(refused)
+        for module in ("layers", "model"):
+            file.add((ROOM / f"{module}.py").read_text(encoding="utf-8"))
+        imports = sorted(file.imports, key=lambda line: (line.startswith("from"), line))
+        text = "\n\n\n".join([TITLE, "\n".join(imports), *file.pieces.values()]) + "\n"
+        found = {part: _fault(text, *part) for part, own in file.own.items() if own}
+        if not any(found.values()):
+            reasons = [f"lesson {lesson}, your {name} {why}" for (lesson, name), why in refused.items()]
+            return Assembled(text, file.own, reasons)
+        refused |= {part: why for part, why in found.items() if why}
+
+
+def _fault(text: str, lesson: str, name: str) -> str:
+    """What is wrong with an exercise's answer in the file; nothing where it is right."""
+    try:
+        verdict = exercises(lesson)[name].verdict(answers.loaded(text, name, "my_transformer"))
+    except Exception as problem:
+        return f"raises {type(problem).__name__} in the file"
+    return "" if verdict.state == CORRECT else "is no longer right in the file"
+
+
+def write() -> Path:
+    """Write the file beside the answers that it is made of, say of each part whose it is, and return where it lies."""
+    text, own, refused = assembled()
+    path = answers.folder() / "my_transformer.py"
+    if path.exists() and not _untouched(path.read_bytes()):
+        kept = next(each for number in count(1) if not (each := path.with_name(f"{path.stem}_{number}.py")).exists())
+        path.rename(kept)
+        print(f"{path.name} had changes of yours: it is {kept.name} now")
+    with atomic_write(path) as file:
+        file.write(_sealed(text))
+    print(f"{path.name}: {len(text.splitlines())} lines, {sum(own.values())} of its {len(own)} parts are yours")
+    for lesson in sorted({lesson for lesson, _ in own}):
+        parts = [f"{'✓' if own[lesson, name] else '·'} {name}" for number, name in own if number == lesson]
+        print(f"   {lesson}   {'   '.join(parts)}")
+    print("".join(f"   {reason}: the course's stands in\n" for reason in refused), end="")
+    return path
+
+
+def _sealed(text: str) -> bytes:
+    """The file's bytes, with a last line that tells whether somebody has changed them."""
+    content = text.encode()
+    return content + f"{SEAL}{hashlib.sha256(content).hexdigest()}\n".encode()
+
+
+def _untouched(content: bytes) -> bool:
+    return content == _sealed(content.rpartition(SEAL.encode())[0].decode("utf-8", "replace"))
+
+
+def part(lesson: str, name: str) -> Callable[..., Any]:
+    """The learner's answer to an exercise, or else the course's."""
+    module = f"course.lesson_{lesson}.solutions"
+    try:
+        text = (answers.folder(lesson) / f"{name}.py").read_text(encoding="utf-8")
+        return answers.loaded(text, name, module)
+    except Exception:  # there is none, or what is there is broken: `write` says so
+        return getattr(import_module(module), name)
+
+
+def imported(path: Path) -> Any:
+    """The file as a module."""
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class _File:
+    """What stands in the file so far: `pieces` by name, in their order."""
+
+    def __init__(self, refused: dict[tuple[str, str], str]) -> None:
+        self.imports, self.pieces = set[str](), dict[str, str]()
+        self.own: dict[tuple[str, str], bool] = {}
+        self.refused = refused
+
+    def add(self, text: str, lesson: str = "", exercise: str = "", whose: str = "") -> None:
+        """Add a module, after what it imports: all of it, or an exercise's answer with what the answer uses."""
+        statements = list(_statements(text))
+        defined = {name for node, _ in statements if (name := _defined(node))}
+        others = defined & set(exercises(lesson)) - {exercise} if lesson else set[str]()
+        for name in sorted(others):  # answers to other exercises: once is enough
+            self.exercise(lesson, name)
+        inside, alone = [], True
+        for node, source in statements:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                kept = self.add_import(node, source)
+                inside += kept
+                alone = alone and all(line in USUAL for line in kept)
+            elif _defined(node) not in others:
+                inside.append(source)
+        if not exercise:
+            self.imports |= {line for line in inside if line.startswith(("import ", "from "))}
+            self.pieces |= {_defined(node): source for node, source in statements if _defined(node)}
+            return
+        head = f"# Lesson {lesson}: {whose}\n"
+        if alone and defined - others == {exercise}:
+            self.imports |= {line for line in inside if line in USUAL}
+            self.pieces[exercise] = head + inside[-1]
+        else:  # helpers, constants and imports of its own stay inside a function, out of each other's way
+            body = textwrap.indent("\n\n".join([*inside, f"return {exercise}"]), "    ")
+            self.pieces[exercise] = f"{head}def _{exercise}():\n{body}\n\n\n{exercise} = _{exercise}()"
+
+    def add_import(self, node: ast.Import | ast.ImportFrom, source: str) -> list[str]:
+        """Add what an import stands for, other answers or ops of the textbook; returns what is left of it."""
+        if isinstance(node, ast.Import):
+            self.check(*(alias.name for alias in node.names))
+            return [source]
+        module, left = "." * node.level + (node.module or ""), []
+        lesson = SOLUTIONS.fullmatch(module)
+        for alias in node.names:
+            if lesson:
+                self.exercise(lesson[1] or ROOM.name[-2:], alias.name)
+            elif module.startswith("minitransformer"):
+                self.add_op(alias.name)
+            elif not module.startswith((".", "course.lesson_18")):  # these stand in the file already
+                self.check(module)
+                left.append(f"from {module} import {ast.unparse(alias)}")
+                continue
+            if alias.asname:
+                left.append(f"{alias.asname} = {alias.name}")
+        return left
+
+    def exercise(self, lesson: str, name: str) -> None:
+        """Add the learner's answer, or else the course's."""
+        key = lesson, name
+        if key in self.own:
+            return
+        file = answers.folder(lesson) / f"{name}.py"
+        self.own[key] = file.exists() and key not in self.refused
+        if self.own[key]:
+            before = self.imports.copy(), self.pieces.copy(), self.own.copy()
+            try:
+                self.add(file.read_text(encoding="utf-8"), lesson, name, "mine")
+                return
+            except NotNumPyAlone as reason:
+                self.refused[key] = str(reason)
+            except (SyntaxError, ValueError, OSError):
+                self.refused[key] = "cannot be read as Python"
+            self.imports, self.pieces, self.own = before
+            self.own[key] = False
+        solution = getattr(import_module(f"course.lesson_{lesson}.solutions"), name)
+        self.add("\n\n\n".join(answers.standing_alone(solution)), lesson, name, OURS)
+
+    def add_op(self, name: str) -> None:
+        """Add an op as the textbook prints it. Raises `NotNumPyAlone` for what the textbook does not have."""
+        from minitransformer import textbook
+
+        if name in self.pieces:
+            return
+        function = getattr(textbook, name, None)
+        if function is None or getattr(function, "__module__", "") != textbook.__name__:
+            raise NotNumPyAlone(f"uses minitransformer's {name}, which its textbook does not have")
+        self.pieces[name] = ""  # it is on its way
+        lines = _statements("\n\n\n".join(answers.standing_alone(function)))
+        for node, source in lines:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                self.imports |= set(self.add_import(node, source))
+            else:
+                self.pieces[_defined(node)] = source
+
+    def check(self, *modules: str) -> None:
+        """Raise `NotNumPyAlone` for a module that is neither NumPy's nor Python's own."""
+        for module in modules:
+            if module.split(".")[0] not in {"numpy", *sys.stdlib_module_names} - {"__future__"}:
+                raise NotNumPyAlone(f"imports {module}")
+
+
+def _statements(text: str) -> Iterator[tuple[ast.stmt, str]]:
+    """The statements of a module but its docstring, each with its source and the comments right above it."""
+    lines, tree, end = text.splitlines(), ast.parse(text), 0
+    for node in tree.body:
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))]) - 1
+        above = first
+        while above > end and lines[above - 1].startswith("#"):
+            above -= 1
+        end = node.end_lineno or node.lineno
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            yield node, "\n".join(lines[above:end])
+
+
+def _defined(node: ast.stmt) -> str:
+    """The name that a statement defines; none where it defines none."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return node.name
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        return ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
+    return ""

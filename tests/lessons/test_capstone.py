@@ -1,0 +1,197 @@
+"""The file that lesson 18 makes of a learner's answers: it is right, needs NumPy alone, and holds what is theirs."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from course import answers
+from course.lesson_18.assembly import assembled, imported, part, write
+from course.sources import LESSONS
+from minitransformer.decoding import Translator
+from minitransformer.gradcheck import error
+
+WEIGHTS = LESSONS / "weights" / "en-de.safetensors"
+SENTENCES = ["The old teacher reads a book.", "She is not lazy if the green skirt is blue.", "Zebras? 42!"]
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv(answers.FOLDER, str(tmp_path / "answers"))
+    return tmp_path / "answers"
+
+
+def answer(kept: Path, number: str, name: str, text: str) -> None:
+    (kept / number).mkdir(parents=True, exist_ok=True)
+    (kept / number / f"{name}.py").write_text(text)
+
+
+def test_the_file_imports_numpy_alone(kept, capsys):
+    path = write()
+    names = {
+        alias.name.split(".")[0] if isinstance(node, ast.Import) else (node.module or "")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    assert names - set(sys.stdlib_module_names) == {"numpy"}
+    assert "0 of its" in capsys.readouterr().out
+    subprocess.run([sys.executable, "-I", "-W", "error", path], check=True)
+
+
+def test_it_translates_as_the_package_does(kept):
+    mine = imported(write())
+    model, tokenizer = mine.load(WEIGHTS)
+    package = Translator.from_checkpoint(WEIGHTS)
+    for sentence in SENTENCES:
+        assert tokenizer.encode(sentence) == package.tokenizer.encode(sentence)
+        assert tokenizer.decode(tokenizer.encode(sentence)) == sentence
+    theirs = package.translate(SENTENCES[:2], beam=4)
+    assert [mine.translate(model, tokenizer, sentence) for sentence in SENTENCES[:2]] == theirs
+
+
+def test_its_gradients_are_the_packages(kept):
+    mine = imported(write())
+    package = Translator.from_checkpoint(WEIGHTS).model
+    weights = {name: np.array(weight, np.float64) for name, weight in package.parameters.state_dict().items()}
+    exact = type(package)(package.config, dtype="float64")
+    exact.parameters.load_state_dict(weights)
+    rng = np.random.default_rng(0)
+    batch = rng.integers(3, 2000, (3, 5)), rng.integers(3, 2000, (3, 6)), rng.integers(3, 2000, (3, 6))
+    batch[0][0, 3:], batch[1][1, 4:], batch[2][1, 4:] = 0, 0, 0
+    model = mine.MyTransformer(weights, package.config.num_heads)
+    model.loss_and_gradients(*batch)
+    loss = model.loss_and_gradients(*batch)  # now gradients are there, which must not be added to
+    expected, cache = exact.loss(*batch, 0.1)
+    exact.loss_backward(1.0, cache)
+    assert error(np.array(loss), np.asarray(expected)) < 1e-12
+    for name, parameter in exact.parameters.named.items():
+        assert error(model.gradients[name], parameter.grad) < 1e-9, name
+
+
+def test_it_learns(kept, capsys):
+    mine = imported(write())
+    rng = np.random.default_rng(0)
+    model, _ = mine.load(WEIGHTS)
+    ids = rng.integers(3, 2000, (4, 6))
+
+    def batches():
+        while True:
+            yield ids, ids[:, :-1], ids[:, 1:]
+
+    losses = model.train(batches(), seconds=1.5, warmup_steps=10)
+    assert losses[-1] < losses[0]
+    assert not model.rate, "dropout ends with the training"
+    assert "loss" in capsys.readouterr().out
+
+
+# --- Whose parts they are -------------------------------------------------------------------------------------
+
+
+def test_a_right_answer_takes_the_place_of_the_courses(kept):
+    text = """import numpy as np
+SIDE = 0
+# What comes before.
+def helper(x):
+    return x.sum(axis=SIDE)
+def linear_backward(dy, x, weight):
+    \"\"\"Mine.\"\"\"
+    return dy @ weight.T, x.T @ dy, helper(dy)  # my own words
+"""
+    answer(kept, "00", "linear_backward", text)
+    text = """import numpy
+def helper(n):
+    return numpy.arange(n)
+def causal_mask(a, b):
+    return helper(b) <= helper(a)[:, None] + b - a
+"""
+    answer(kept, "04", "causal_mask", text)
+    file, own, _ = assembled()
+    assert own["00", "linear_backward"]
+    assert not own["04", "attention_backward"]
+    assert "# my own words" in file
+    assert "# What comes before." in file
+    assert "# Lesson 00: mine\n" in file
+    assert file.count("    def helper(") == 2, "two helpers of one name stay two"
+    mine = imported(write())
+    assert mine.causal_mask(2, 3).tolist() == [[True, True, False], [True, True, True]]
+    assert part("04", "causal_mask")(1, 2).tolist() == [[True, True]]
+    assert part("00", "linear_backward")(np.ones((2, 1)), np.ones((2, 1)), np.ones((1, 1)))[2] == 2
+
+
+def test_an_answer_that_uses_the_package_gets_the_textbooks_op(kept):
+    text = """from minitransformer.ops import softmax_forward as soft
+import numpy as np
+def masked_softmax(scores, mask):
+    seen = mask.any(axis=-1, keepdims=True)
+    return np.where(mask, soft(np.where(mask | ~seen, scores, -1e30))[0], 0)
+"""
+    answer(kept, "04", "masked_softmax", text)
+    mine = imported(write())
+    weights = mine.masked_softmax(np.zeros((1, 2)), np.array([[True, False]]))
+    np.testing.assert_array_equal(weights, [[1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("import torch", "imports torch"),
+        (
+            "from minitransformer.ops import attention_mask",
+            "uses minitransformer's attention_mask, which its textbook does not have",
+        ),
+    ],
+)
+def test_an_answer_that_needs_more_than_numpy_is_named_and_the_courses_stands_in(kept, line, said, capsys):
+    answer(kept, "06", "sinusoids", f"{line}\ndef sinusoids(n, d):\n    return 1\n")
+    mine = imported(write())
+    assert mine.sinusoids(3, 4).shape == (3, 4)
+    assert f"lesson 06, your sinusoids {said}: the course's stands in" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "def sinusoids(:",
+        "def sinusoids(n, d):\n    return 1\n",
+        "def sinusoids(n, d):\n    return table[:n]\n",
+        "\xff",
+    ],
+)
+def test_an_answer_that_is_not_right_in_the_file_is_named_and_the_courses_stands_in(kept, text, capsys):
+    answer(kept, "06", "sinusoids", "")
+    (kept / "06" / "sinusoids.py").write_bytes(text.encode("latin-1"))
+    mine = imported(write())
+    assert mine.sinusoids(3, 4).shape == (3, 4)
+    said = capsys.readouterr().out
+    assert "lesson 06, your sinusoids " in said
+    assert "the course's stands in" in said
+
+
+def test_names_of_one_answer_do_not_reach_another(kept):
+    text = """from numpy import max, sum
+import math as m
+load = 3
+def causal_mask(a, b):
+    return sum(max([[0]]) + [[1]]) + m.floor(0.5) > 0 if load > 3 else __import__("numpy").tri(a, b, b - a, bool)
+"""
+    answer(kept, "04", "causal_mask", text)
+    mine = imported(write())
+    assert mine.causal_mask(1, 2).tolist() == [[True, True]]
+    assert mine.load is not None
+    assert mine.max is max if hasattr(mine, "max") else True
+    assert mine.load(WEIGHTS)[0].decoder
+
+
+def test_changes_of_the_file_are_not_lost(kept, capsys):
+    path = write()
+    first = path.read_bytes()
+    assert write().read_bytes() == first
+    path.write_bytes(first + b"# mine\n")
+    write()
+    assert (path.parent / "my_transformer_1.py").read_bytes() == first + b"# mine\n"
+    assert "my_transformer_1.py" in capsys.readouterr().out
