@@ -6,10 +6,13 @@ what lesson 18 puts together.
 """
 
 import ast
+import contextlib
 import inspect
+import io
 import linecache
 import math
 import os
+import stat
 import symtable
 import sys
 import textwrap
@@ -21,11 +24,15 @@ from typing import Any
 
 from minitransformer.atomic import atomic_write
 
-from .sources import LESSONS
+from .limits import Endless, within
+from .sources import LESSONS, parsed
 from .stand_in import StandIn
 
 FOLDER = "COURSE_ANSWERS"  # names another folder than lessons/answers
 CONSTANTS = bool, int, float, complex, str, bytes, tuple, type(None)
+DEFINITIONS = ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef
+LARGEST = 1_000_000  # bytes of an answer
+SECONDS = 60.0  # in which an answer must be loaded: it may import a large package
 NUMBERS = count()  # of the loaded texts
 
 
@@ -34,9 +41,56 @@ def folder(number: str = "") -> Path:
     return Path(os.environ.get(FOLDER) or LESSONS / "answers") / number
 
 
-def answered(number: str) -> set[str]:
-    """The exercises of a lesson that were answered right."""
-    return {path.stem for path in folder(number).glob("*.py")}
+class Damaged(ValueError):
+    """What is kept as an answer, and cannot be one: the end of a sentence about it."""
+
+
+def text_of(number: str, name: str) -> str:
+    """The text of an answer that was found right.
+
+    It is read and never run. Raises `FileNotFoundError` where there is none, and `Damaged` where the file cannot be an
+    answer to this exercise.
+    """
+    try:
+        text = bytes_of(folder(number) / f"{name}.py").decode("utf-8-sig").replace("\r\n", "\n")
+        statements = parsed(text).body
+    except UnicodeDecodeError:
+        raise Damaged("is not in UTF-8") from None
+    except SyntaxError as problem:
+        place = f"line {problem.lineno}: " if problem.lineno else ""
+        raise Damaged(f"is not Python ({place}{problem.msg})") from None
+    for statement in statements:
+        if not isinstance(statement, DEFINITIONS) and not _is_text(statement):
+            raise Damaged(f"does more than define an answer (line {statement.lineno})")
+    found = [each for each in statements if isinstance(each, ast.FunctionDef) and each.name == name]
+    if not found:
+        raise Damaged(f"does not define {name}")
+    if "NotImplementedError" in ast.unparse(found[-1].body[-1]):
+        raise Damaged("is still the stub")
+    return text
+
+
+def bytes_of(path: Path) -> bytes:
+    """What is in a file of the answers' folder. Raises `FileNotFoundError`, or `Damaged` where it cannot be read."""
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise Damaged("is a folder and no file")
+        if not stat.S_ISREG(status.st_mode):
+            raise Damaged("is no ordinary file")  # reading a pipe would wait for ever
+        if status.st_size > LARGEST:
+            raise Damaged(f"is larger than any answer ({status.st_size:,} bytes)")
+        return path.read_bytes()
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise Damaged("is a link that leads nowhere") from None
+        raise
+    except OSError as problem:
+        raise Damaged(f"cannot be read ({problem.strerror})") from None
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 class NotAlone(ValueError):
@@ -52,8 +106,8 @@ def keep(number: str, function: Callable[..., Any], is_right: Callable[[Callable
     text = "\n\n\n".join(part.strip("\n") for part in standing_alone(function)) + "\n"
     try:
         alone = loaded(text, function.__name__)
-    except Exception as problem:
-        raise NotAlone(f"by itself it raises {type(problem).__name__}: {problem}") from None
+    except Damaged as damage:
+        raise NotAlone(f"by itself it {damage}") from None
     if not is_right(alone):
         raise NotAlone("it is not right without what else is in the notebook: put that inside the function")
     with atomic_write(folder(number) / f"{function.__name__}.py") as file:
@@ -61,11 +115,27 @@ def keep(number: str, function: Callable[..., Any], is_right: Callable[[Callable
 
 
 def loaded(text: str, name: str, module: str = "answer") -> Callable[..., Any]:
-    """The function of this name in a module's text. Its source is known, as Triton needs it to be."""
+    """The function of this name in a module's text. Its source is known, as Triton needs it to be.
+
+    What the text prints is dropped. Raises `Damaged` where it raises, ends Python, or does not come back.
+    """
     path = f"<{name} {next(NUMBERS)}>"
     linecache.cache[path] = len(text), None, text.splitlines(keepends=True), path
     namespace: dict[str, Any] = {"__name__": module}
-    exec(compile(text, path, "exec"), namespace)
+
+    def run() -> None:
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(text, path, "exec"), namespace)
+
+    try:
+        within(SECONDS, run)
+    except Endless:
+        raise Damaged("does not come back when it is loaded") from None
+    except (Exception, SystemExit) as problem:
+        text = " ".join(str(problem).split())
+        raise Damaged(f"raises {type(problem).__name__} when it is loaded{text and f': {text}'}") from None
+    if name not in namespace:
+        raise Damaged(f"does not define {name}")
     return namespace[name]
 
 

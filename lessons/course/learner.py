@@ -1,78 +1,164 @@
 """How far a learner is: which exercises are answered right; and a lesson to begin again."""
 
 import json
-import shutil
+import os
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from minitransformer.atomic import atomic_write
 
 from . import answers
-from .sources import checked, notebook_of, number_of, sources, stubs, title
+from .finding import answers_in, cells_in
+from .sources import checked, fingerprint, fresh, notebook_of, number_of, sources, title
+from .survey import survey
+
+
+class Standing(NamedTuple):
+    """How far a learner is."""
+
+    lines: list[str]
+    """Which exercises are answered right."""
+    faults: list[str]
+    """What is wrong in the folder of the answers, a sentence each."""
+
+
+def standing(number: str | None = None) -> Standing:
+    """How far a learner is: in one lesson and how many of all, or lesson by lesson.
+
+    Raises `ValueError` for an unknown lesson.
+    """
+    found, wanted = survey(), [_lesson(number)] if number is not None else sources()
+    lines, total = list[str](), 0
+    for source in sources():
+        names = checked(source)
+        total += len(names)
+        if source in wanted:
+            marks = "   ".join(f"{'✓' if name in found.right[number_of(source)] else '·'} {name}" for name in names)
+            lines += [f"{number_of(source)} · {title(source)}", f"     {marks}"]
+    right = sum(map(len, found.right.values()))
+    faults = [*found.faults[""], *(fault for source in wanted for fault in found.faults[number_of(source)])]
+    return Standing([*lines, f"{right} of the course's {total} exercises are right"], faults)
 
 
 def progress(number: str | None = None) -> None:
-    """Print which exercises are answered right: of one lesson and how many of all, or lesson by lesson."""
-    right = total = 0
-    for source in sources():
-        names, done = checked(source), answers.answered(number_of(source))
-        right, total = right + len(done.intersection(names)), total + len(names)
-        if number in (None, number_of(source)):
-            marks = "   ".join(f"{'✓' if name in done else '·'} {name}" for name in names)
-            print(f"{number_of(source)} · {title(source)}\n     {marks}")
-    print(f"{right} of the course's {total} exercises are right")
+    """Print how far the learner is, as `standing` says it."""
+    lines, faults = standing(number)
+    print("\n".join([*lines, *faults]))
+
+
+# --- A lesson begun again -------------------------------------------------------------------------------------
 
 
 def reset(number: str) -> list[str]:
-    """Begin a lesson again: its stubs go back into the notebook, and its right answers are no longer counted.
+    """Begin a lesson again: its notebook is as the course made it, and its right answers are no longer counted.
 
     Nothing is lost: the notebook as it was and the answers are kept under other names. Returns what was done, a line
-    each. Raises `ValueError` for an unknown lesson, or a notebook that is no longer one.
+    each. Raises `ValueError`, in a sentence that names what is kept where, for an unknown lesson, and where something
+    cannot be written; then the lesson is as it was.
     """
+    source = _lesson(number)
+    notebook, folder = notebook_of(source), answers.folder(number)
+    try:
+        before = notebook.read_bytes() if os.path.lexists(notebook) else None
+    except OSError as problem:
+        raise ValueError(f"lesson {number} is as it was: {_cannot('read', notebook, problem)}") from None
+    found = _found(before, source)
+    try:
+        aside = _put_aside(folder)
+    except OSError as problem:
+        raise ValueError(f"lesson {number} is as it was: {_cannot('rename', folder, problem)}") from None
+    done = [f"the answers that were right are in {_shown(aside)}"] if aside else []
+    if found is None:
+        return done or [f"lesson {number} has no answers"]
+    try:
+        copy = _renew(notebook, before, source)
+    except BaseException as problem:
+        kept = _put_back(aside, folder)
+        if isinstance(problem, OSError):
+            raise ValueError(f"lesson {number} is as it was{kept}: {_cannot('write', notebook, problem)}") from None
+        raise
+    new = f"{notebook.name} is as the course made it, without outputs: load it again where it is open"
+    return [*done, new, *([f"what was there is {copy.name}: it {found}"] if copy else [])]
+
+
+def _lesson(number: str) -> Path:
+    """The source of a lesson. Raises `ValueError` where there is none."""
     source = next((source for source in sources() if number_of(source) == number), None)
     if source is None:
         raise ValueError(f"there is no lesson {number}")
-    done = []
-    notebook = notebook_of(source)
-    before = notebook.read_bytes() if notebook.exists() else None
-    if before is not None and (after := _with_stubs(before, source)) != before:
-        kept = _free(notebook)
-        shutil.copy2(notebook, kept)
-        with atomic_write(notebook) as file:
-            file.write(after)
-        done.append(f"{notebook.name} has its stubs again; your answers are in {kept.name}")
-    if answers.folder(number).is_dir():
-        kept = _free(answers.folder(number))
-        answers.folder(number).rename(kept)
-        done.append(f"the answers that were right are in {kept.parent.name}/{kept.name}")
-    return done or [f"lesson {number} has no answers"]
+    return source
 
 
-def _with_stubs(text: bytes, source: Path) -> bytes:
-    """A notebook with the stubs of its source in its exercises, and no output below what was answered."""
+def _found(content: bytes | None, source: Path) -> str | None:
+    """What a lesson's notebook holds, as a sentence ends; `None` where it is as the course made it."""
+    if content is None:
+        return ""
     try:
-        notebook: Any = json.loads(text)
-        cells = [cell for cell in notebook["cells"] if "exercise" in cell["metadata"].get("tags", [])]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ValueError(f"{notebook_of(source).name} is no notebook") from None
-    fresh = stubs(source)
-    if len(cells) != len(fresh):
-        raise ValueError(
-            f"{notebook_of(source).name} has {len(cells)} exercises, and the lesson {len(fresh)}: "
-            "take the notebook from the course anew"
-        )
-    if all("".join(cell["source"]) == stub for cell, stub in zip(cells, fresh, strict=True)):
-        return text
-    for cell, stub in zip(cells, fresh, strict=True):
-        cell["source"] = stub.splitlines(keepends=True)
+        cells = cells_in(content)
+    except ValueError as why:
+        return str(why)
+    if [(cell.get("cell_type"), cell["source"]) for cell in cells] == [
+        (cell["cell_type"], cell["source"]) for cell in fresh(source)["cells"]
+    ]:
+        return None
+    answered = answers_in(cells, source)
+    parts = [name if times == 1 else f"{name} in {times} cells" for name, times in answered.items()]
+    return f"answers {', '.join(parts)}" if parts else "answers no exercise"
+
+
+def _put_aside(path: Path) -> Path | None:
+    """Rename what lies there, a folder or whatever it is, and return its new place; `None` where there is nothing."""
+    if not os.path.lexists(path):
+        return None
+    return path.rename(_free(path))
+
+
+def _renew(notebook: Path, before: bytes | None, source: Path) -> Path | None:
+    """Write the course's notebook; what was there is copied first, and the copy returned."""
+    copy = _free(notebook) if before is not None else None
+    try:
+        if copy is not None and before is not None:
+            with atomic_write(copy) as file:
+                file.write(before)
+        with atomic_write(notebook) as file:
+            file.write(_written(source))
+    except BaseException:
+        if copy is not None:
+            copy.unlink(missing_ok=True)
+        raise
+    return copy
+
+
+def _put_back(aside: Path | None, folder: Path) -> str:
+    """Undo `_put_aside`; returns what to say where that fails."""
+    try:
+        if aside is not None:
+            aside.rename(folder)
+    except OSError:
+        return f", but for the answers that were right, which are in {_shown(aside)}"
+    return ""
+
+
+def _written(source: Path) -> bytes:
+    """The course's notebook without outputs, as a file holds it."""
+    notebook = fresh(source)
+    notebook["metadata"]["course"] = {"exercises": fingerprint(notebook)}
     for cell in notebook["cells"]:
-        if cell["cell_type"] == "code":
-            cell["outputs"], cell["execution_count"] = [], None
-    return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+        cell["source"] = cell["source"].splitlines(keepends=True)
+    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
 
 
 def _free(path: Path) -> Path:
     """The first name like `04_attention.before-1.ipynb` that nothing has."""
     names = (path.with_name(f"{path.stem}.before-{number}{path.suffix}") for number in count(1))
-    return next(name for name in names if not name.exists())
+    return next(name for name in names if not os.path.lexists(name))
+
+
+def _shown(path: Path | None) -> str:
+    return f"{path.parent.name}/{path.name}" if path else ""
+
+
+def _cannot(what: str, path: Path, problem: OSError) -> str:
+    reason = (problem.strerror or str(problem)).rpartition(": ")[2]  # `atomic_write` says where, too
+    return f"cannot {what} {_shown(path)} ({reason})"

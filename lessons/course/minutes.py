@@ -25,14 +25,14 @@ def minutes(notebook: Any) -> Minutes:
     """How long a learner takes for a lesson."""
     whole = core = 0.0
     optional = 0  # the level of the optional heading above; 0 where there is none
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            taken = len(cell.source.splitlines()) / LINES
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            taken = len(cell["source"].splitlines()) / LINES
             whole, core = whole + taken, core + taken * (not optional)
             continue
-        if "help" in cell.metadata.get("tags", []):
+        if "help" in cell["metadata"].get("tags", []):
             continue  # only for those who open it
-        for level, heading, text in sections(cell.source):
+        for level, heading, text in sections(cell["source"]):
             if level and (not optional or level <= optional):
                 optional = level if heading.endswith("(optional)") else 0
             stars = STARS.match(f"{'#' * level} {heading}")

@@ -2,7 +2,8 @@
 
 `src/NN_name.py` (percent format) becomes `NN_name.ipynb`, executed, outputs kept. A cell tagged "exercise" holds the
 stubs; `solved` puts those of `course/lesson_NN/solutions.py` in their place. A notebook in which somebody has answered
-an exercise is not overwritten, unless `--overwrite` says so. The course's map in `README.md` is written last.
+an exercise, in whatever cell, is not overwritten, unless `--overwrite` says so. The course's map in `README.md` is
+written last.
 """
 
 import argparse
@@ -16,9 +17,12 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
+from minitransformer.atomic import atomic_write
+
 from . import answers, map
+from .finding import answers_in, built_with, cells_in
 from .recorded import RECORD
-from .sources import LESSONS, Notebook, fingerprint, notebook_of, number_of, read_source, sources
+from .sources import LESSONS, Notebook, fingerprint, is_exercise, notebook_of, number_of, read_source, sources
 
 SECONDS_A_CELL = 600
 
@@ -35,12 +39,23 @@ def execute(notebook: Notebook) -> float:
     return time.perf_counter() - started
 
 
-def answered(path: Path) -> bool:
-    """Whether somebody has worked in this notebook: its exercises are not those it was built with."""
+def worked_in(source: Path) -> str:
+    """What keeps a lesson's notebook from being overwritten, as a sentence about it ends; nothing where it may be.
+
+    That is work of a learner's, wherever it stands in the notebook; and a file that is no notebook may hold some.
+    """
+    path = notebook_of(source)
     if not path.exists():
-        return False
-    notebook = nbformat.read(path, as_version=4)
-    return notebook.metadata.get("course", {}).get("exercises") != fingerprint(notebook)
+        return ""
+    content = path.read_bytes()
+    try:
+        cells = cells_in(content)
+    except ValueError as why:
+        return str(why)
+    as_built = built_with(content) == fingerprint({"cells": cells})
+    # The stubs that it was built with may be older than the source's; beside them, no cell answers an exercise.
+    beside = answers_in((cell for cell in cells if not (as_built and is_exercise(cell))), source)
+    return "" if as_built and not beside else "has answers in it"
 
 
 def build(source: Path) -> float:
@@ -49,7 +64,8 @@ def build(source: Path) -> float:
     seconds = execute(notebook)
     notebook.metadata["course"] = {"exercises": fingerprint(notebook), "seconds": round(seconds, 1)}
     nbformat.validate(notebook)
-    nbformat.write(notebook, notebook_of(source))
+    with atomic_write(notebook_of(source)) as file:
+        file.write(f"{nbformat.writes(notebook)}\n".encode())
     map.write_picture(notebook, map.PICTURES / f"{source.stem}.png")
     return seconds
 
@@ -63,10 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = [source for source in sources() if not args.numbers or number_of(source) in args.numbers]
     if unknown := set(args.numbers) - {number_of(source) for source in chosen}:
         parser.error(f"there is no lesson {', '.join(sorted(unknown))}")
-    kept = [] if args.overwrite else [source for source in chosen if answered(notebook_of(source))]
+    kept = [] if args.overwrite else [f"{notebook_of(each).name} {why}" for each in chosen if (why := worked_in(each))]
     if kept:
-        names = ", ".join(notebook_of(source).name for source in kept)
-        parser.error(f"there are answers in {names}: move them away, or --overwrite them")
+        parser.error(f"{'; '.join(kept)}: move what is to be kept away, or --overwrite it")
     with tempfile.TemporaryDirectory() as nobody:
         os.environ |= {RECORD: "1", answers.FOLDER: nobody}
         for source in chosen:

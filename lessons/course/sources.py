@@ -12,9 +12,12 @@ and whatever it alone uses. The answers that tests try on its judges are `tests/
 """
 
 import ast
+import copy
 import hashlib
 import re
 import tomllib
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,31 +65,48 @@ def checked(source: Path) -> list[str]:
 
 def read_source(source: Path) -> Notebook:
     """A source as a notebook without outputs: help folded up, and with the cells that every lesson has."""
-    import jupytext  # here: a learner needs neither
-    import nbformat
+    import nbformat  # here: a learner needs none of the packages that build notebooks
 
-    notebook = jupytext.read(source, fmt="py:percent")
-    notebook.metadata = nbformat.from_dict(METADATA)
-    number, exercise = number_of(source), ""
-    for cell in notebook.cells:
+    return nbformat.from_dict(fresh(source))
+
+
+def fresh(source: Path) -> dict[str, Any]:
+    """The same in plain JSON, as a notebook's file holds it."""
+    cells, number, exercise = cells_of(source), number_of(source), ""
+    for cell in cells:
         if is_exercise(cell):
-            exercise = cell.source
-        elif "help" in cell.metadata.get("tags", []):
-            cell.source = folded(cell.source, exercise, solutions(number))
-    head = notebook.cells[0]
-    whole, core = minutes(notebook)
+            exercise = cell["source"]
+        elif "help" in tags_of(cell):
+            cell["source"] = folded(cell["source"], exercise, solutions(number))
+    head = cells[0]
+    whole, core = minutes({"cells": cells})
     less = "" if core == whole else f"; {core} without what is optional"
-    head.source = head.source.replace("| runs in |", f"| takes | about {whole} minutes{less} |\n| runs in |")
-    notebook.cells.append(nbformat.v4.new_code_cell(f'from course import progress\n\nprogress("{number}")'))
+    head["source"] = head["source"].replace("| runs in |", f"| takes | about {whole} minutes{less} |\n| runs in |")
+    cells.append(_cell("code", f'from course import progress\n\nprogress("{number}")'))
     if address := repository():
-        head.source += f"\n\n{hosted(address, notebook_of(source).name)}"
-        notebook.cells.insert(1, nbformat.v4.new_code_cell(fetching(address)))
-    for place, cell in enumerate(notebook.cells):
-        tags = sorted(TAGS.intersection(cell.metadata.get("tags", [])))
-        cell.id = f"cell-{place:03d}"
-        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
-    notebook.nbformat, notebook.nbformat_minor = 4, 5
-    return notebook
+        head["source"] += f"\n\n{hosted(address, notebook_of(source).name)}"
+        cells.insert(1, _cell("code", fetching(address)))
+    for place, cell in enumerate(cells):
+        cell["id"] = f"cell-{place:03d}"
+    return {"cells": cells, "metadata": copy.deepcopy(METADATA), "nbformat": 4, "nbformat_minor": 5}
+
+
+def cells_of(source: Path) -> list[dict[str, Any]]:
+    """The cells of a source in percent format, in their order."""
+    parts = re.split(r"^# %%(.*)\n", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    cells = []
+    for head, text in zip(parts[1::2], parts[2::2], strict=True):
+        tags = sorted(TAGS.intersection(re.findall(r'"(\w+)"', head)))
+        if head.startswith(" [markdown]"):
+            cells.append(_cell("markdown", re.sub(r"^# ?", "", text.rstrip("\n"), flags=re.MULTILINE), tags))
+        else:
+            cells.append(_cell("code", text.rstrip("\n"), tags))
+    return cells
+
+
+def _cell(kind: str, text: str, tags: Sequence[str] = ()) -> dict[str, Any]:
+    cell = {"cell_type": kind, "metadata": {"tags": list(tags)} if tags else {}, "source": text}
+    return cell | {"execution_count": None, "outputs": []} if kind == "code" else cell
 
 
 def folded(help: str, exercise: str, functions: dict[str, str]) -> str:
@@ -99,12 +119,6 @@ def folded(help: str, exercise: str, functions: dict[str, str]) -> str:
         f"<details><summary>{name}</summary>\n\n{part.strip()}\n\n</details>"
         for name, part in zip(names, parts, strict=True)
     )
-
-
-def stubs(source: Path) -> list[str]:
-    """The exercises of a source as a learner finds them, in their order. It needs none of the building's packages."""
-    cells = re.split(r"^# %%(.*)\n", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return [text.strip("\n") for head, text in zip(cells[1::2], cells[2::2], strict=True) if '"exercise"' in head]
 
 
 # --- On a hosted notebook -------------------------------------------------------------------------------------
@@ -149,7 +163,14 @@ if importlib.util.find_spec("course") is None:  # a hosted notebook: fetch the c
 
 def is_exercise(cell: Any) -> bool:
     """Whether a cell holds a stub for the learner to fill."""
-    return "exercise" in cell.metadata.get("tags", [])
+    return "exercise" in tags_of(cell)
+
+
+def tags_of(cell: Any) -> list[str]:
+    """A cell's tags; none where its metadata are not what they should be."""
+    metadata = cell.get("metadata")
+    tags = metadata.get("tags") if isinstance(metadata, dict) else None
+    return tags if isinstance(tags, list) else []
 
 
 def solutions(number: str) -> dict[str, str]:
@@ -173,9 +194,20 @@ def solved(source: Path) -> Notebook:
 
 def defined(code: str) -> list[str]:
     """The names of the functions that a cell defines."""
-    return [node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
+    return [node.name for node in parsed(code).body if isinstance(node, ast.FunctionDef)]
 
 
-def fingerprint(notebook: Notebook) -> str:
+def parsed(code: str) -> ast.Module:
+    """Python's tree of a text. Raises `SyntaxError` where it is no Python, whatever is wrong with it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of an escape like "\d", for example
+            return ast.parse(code)
+    except (ValueError, RecursionError, MemoryError) as problem:  # a null character, or brackets a thousand deep
+        raise SyntaxError(str(problem) or type(problem).__name__) from None
+
+
+def fingerprint(notebook: Any) -> str:
     """A hash of the exercises as they stand."""
-    return hashlib.sha256("\0".join(c.source for c in notebook.cells if is_exercise(c)).encode()).hexdigest()[:16]
+    texts = [cell["source"] for cell in notebook["cells"] if is_exercise(cell)]
+    return hashlib.sha256("\0".join(texts).encode(errors="surrogatepass")).hexdigest()[:16]

@@ -1,10 +1,14 @@
 """What is kept of a learner's work: right answers, each of which stands on its own, and a lesson begun again."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import jupytext
 import nbformat
 import pytest
 from support.lessons.answers import solution
@@ -15,17 +19,18 @@ from course.__main__ import main
 from course.exercise import CORRECT, exercises
 from course.lesson_18.assembly import part
 from course.sources import (
+    cells_of,
     checked,
     fetching,
     hosted,
-    is_exercise,
     notebook_of,
     number_of,
     read_source,
     solved,
     sources,
-    stubs,
+    tags_of,
 )
+from course.survey import answered
 
 EXERCISES = [(number, name) for number in map(number_of, sources()) for name in exercises(number)]
 
@@ -48,7 +53,7 @@ def run_cell(code: str) -> dict:
 @pytest.mark.parametrize(("number", "name"), EXERCISES)
 def test_a_right_answer_is_kept_in_a_file_that_is_right_by_itself(number, name, kept):
     answers.keep(number, solution(number, name), lambda alone: True)
-    assert answers.answered(number) == {name}
+    assert answered(number) == {name}
     file = kept / number / f"{name}.py"
     assert exercises(number)[name].verdict(run_cell(file.read_text())[name]) == (CORRECT, "")
 
@@ -60,7 +65,7 @@ def test_a_check_keeps_right_answers_alone(kept, capsys):
     assert not kept.exists()
     check(solution("01", "softmax"))
     check(wrong)
-    assert answers.answered("01") == {"softmax"}, "what was right stays right"
+    assert answered("01") == {"softmax"}, "what was right stays right"
     capsys.readouterr()
     course.progress("01")
     said = capsys.readouterr().out
@@ -124,7 +129,7 @@ def test_what_is_kept_is_right_or_not_kept(kept, cell, capsys):
     names = run_cell(f"import numpy as np\n{cell}\n")
     start("04")(names["causal_mask"])
     said = capsys.readouterr().out
-    if answers.answered("04"):
+    if answered("04"):
         assert exercises("04")["causal_mask"].verdict(part("04", "causal_mask")) == (CORRECT, "")
     else:
         assert "but not kept" in said or "wrong" in said
@@ -149,38 +154,404 @@ def test_exercises_are_found_without_importing_their_judges(source):
 
 
 @pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
-def test_stubs_are_read_without_the_packages_that_build_notebooks(source):
-    assert stubs(source) == [cell.source for cell in read_source(source).cells if is_exercise(cell)]
+def test_a_source_is_read_as_jupytext_reads_it(source):
+    """A learner does not have jupytext."""
+    theirs = jupytext.read(source, fmt="py:percent").cells
+    assert [(c["cell_type"], c["source"], tags_of(c)) for c in cells_of(source)] == [
+        (c.cell_type, c.source, c.metadata.get("tags", [])) for c in theirs
+    ]
 
 
-def test_a_lesson_can_be_begun_again_and_nothing_is_lost(kept, tmp_path, monkeypatch, capsys):
-    source = sources()[4]
-    theirs = tmp_path / notebook_of(source).name
-    monkeypatch.setattr(learner, "notebook_of", lambda source: theirs)
-    notebook = nbformat.read(notebook_of(source), as_version=4)
-    notebook.cells = solved(source).cells
-    nbformat.write(notebook, theirs)
+# --- A lesson begun again -------------------------------------------------------------------------------------
+
+LESSON = sources()[4]
+
+
+@pytest.fixture
+def theirs(kept, tmp_path, monkeypatch) -> Path:
+    """A learner's notebook of lesson 04, all exercises answered, and one answer that is kept."""
+    path = tmp_path / notebook_of(LESSON).name
+    monkeypatch.setattr(learner, "notebook_of", lambda source: path)
+    notebook = nbformat.read(notebook_of(LESSON), as_version=4)
+    notebook.cells = solved(LESSON).cells
+    nbformat.write(notebook, path)
     answers.keep("04", solution("04", "causal_mask"), lambda alone: True)
+    return path
+
+
+def is_fresh(path: Path) -> bool:
+    """Whether a notebook is a valid one, as the course makes it."""
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    without_outputs = not any(cell.get("outputs") for cell in notebook.cells)
+    return without_outputs and [cell.source for cell in notebook.cells] == [
+        cell.source for cell in read_source(LESSON).cells
+    ]
+
+
+def test_a_lesson_can_be_begun_again_and_nothing_is_lost(theirs, kept, capsys):
     before = theirs.read_bytes()
     assert main(["reset", "04"]) == 0
     said = capsys.readouterr().out
-    again = nbformat.read(theirs, as_version=4)
-    nbformat.validate(again)
-    assert [cell.source for cell in again.cells] == [cell.source for cell in read_source(source).cells]
-    assert (tmp_path / "04_attention.before-1.ipynb").read_bytes() == before
-    assert "04_attention.before-1.ipynb" in said
-    assert answers.answered("04") == set()
+    assert is_fresh(theirs)
+    copy = theirs.with_name("04_attention.before-1.ipynb")
+    assert copy.read_bytes() == before
+    names = ", ".join(exercises("04"))
+    assert f"what was there is 04_attention.before-1.ipynb: it answers {names}\n" in said
+    assert answered("04") == set()
+    assert "the answers that were right are in answers/04.before-1\n" in said
     assert (kept / "04.before-1" / "causal_mask.py").exists()
-    assert main(["reset", "04"]) == 0
+    assert main(["reset", "4"]) == 0
     assert capsys.readouterr().out == "lesson 04 has no answers\n"
-    for broken in (b"", b"[]", b'{"cells": [{"metadata": {}}]}'):
-        theirs.write_bytes(broken)
-        with pytest.raises(SystemExit):
-            main(["reset", "04"])
-        assert theirs.read_bytes() == broken
-    with pytest.raises(SystemExit):
-        main(["reset", "99"])
-    assert "there is no lesson 99" in capsys.readouterr().err
+    assert main(["reset", "99"]) == 2
+    assert capsys.readouterr().err == "course: error: there is no lesson 99\n"
+
+
+def cell_of(notebook: dict, name: str) -> dict:
+    """The cell that defines a function."""
+    return next(c for c in notebook["cells"] if c["cell_type"] == "code" and f"def {name}(" in "".join(c["source"]))
+
+
+def split(notebook: dict) -> None:
+    cell = cell_of(notebook, "causal_mask")
+    lines = "".join(cell["source"]).splitlines(keepends=True)
+    place = notebook["cells"].index(cell)
+    notebook["cells"][place : place + 1] = [cell | {"source": lines[:1]}, cell | {"source": lines[1:]}]
+
+
+def copied(notebook: dict) -> None:
+    notebook["cells"].insert(0, dict(cell_of(notebook, "causal_mask")))
+
+
+def merged(notebook: dict) -> None:
+    cell, other = cell_of(notebook, "causal_mask"), cell_of(notebook, "attention")
+    cell["source"] = [*other["source"], "\n\n", *cell["source"]]
+    notebook["cells"].remove(other)
+
+
+def merged_with_prose(notebook: dict) -> None:
+    cell = cell_of(notebook, "causal_mask")
+    cell["source"] = ["What I think: it's a triangle.\n", *cell["source"]]
+    cell["cell_type"] = "markdown"
+
+
+def retyped(notebook: dict) -> None:
+    cell = cell_of(notebook, "causal_mask")
+    notebook["cells"].append(cell | {"metadata": {}, "id": "mine", "source": "%time\n" + "".join(cell["source"])})
+    cell["source"] = "raise NotImplementedError"
+
+
+def with_the_stub_below(notebook: dict) -> None:
+    notebook["cells"] = [cell_of(notebook, "causal_mask")]
+    notebook["cells"][0]["source"] += (
+        "\n\n\n",
+        next(cell.source for cell in read_source(LESSON).cells if "def causal_mask(" in cell.source),
+    )
+
+
+def too_deep_to_compare(notebook: dict) -> None:
+    notebook["cells"] = [{"source": f"def causal_mask(a, b):\n    return {'1 + ' * 900}1\n"}]
+
+
+def without_cell_type(notebook: dict) -> None:
+    for cell in notebook["cells"]:
+        del cell["cell_type"]
+
+
+def without_metadata(notebook: dict) -> None:
+    for cell in notebook["cells"]:
+        del cell["metadata"]
+    del notebook["metadata"]
+
+
+def full_of_other_things(notebook: dict) -> None:
+    notebook["cells"] += [None, 7, {}, {"source": 7}, {"source": [7, None]}, {"metadata": [], "source": "\ud800 \0"}]
+    notebook["metadata"] = []
+
+
+def deleted(notebook: dict) -> None:
+    notebook["cells"] = [cell_of(notebook, "causal_mask")]
+
+
+@pytest.mark.parametrize(
+    ("change", "answers_to"),
+    [
+        (split, "causal_mask"),
+        (copied, "causal_mask in 2 cells"),
+        (merged, "attention"),
+        (merged, "causal_mask"),
+        (merged_with_prose, "causal_mask"),
+        (retyped, "causal_mask"),
+        (without_cell_type, "causal_mask"),
+        (without_metadata, "causal_mask"),
+        (full_of_other_things, "causal_mask"),
+        (deleted, "causal_mask\n"),
+        (with_the_stub_below, "causal_mask\n"),
+        (too_deep_to_compare, "causal_mask\n"),
+    ],
+)
+def test_answers_are_found_by_their_functions_however_the_cells_have_changed(theirs, change, answers_to, capsys):
+    notebook = json.loads(theirs.read_bytes())
+    change(notebook)
+    theirs.write_text(json.dumps(notebook))
+    before = theirs.read_bytes()
+    assert main(["reset", "04"]) == 0
+    said = capsys.readouterr().out
+    assert answers_to in said.rpartition("04_attention.before-1.ipynb: it answers ")[2]
+    assert is_fresh(theirs)
+    assert theirs.with_name("04_attention.before-1.ipynb").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda content: content[: len(content) // 2], "is no notebook: its line "),
+        (lambda content: b"", "is empty"),
+        (lambda content: b"[]", "is no notebook: it has no list of cells"),
+        (lambda content: b'{"cells": {}}', "is no notebook: it has no list of cells"),
+        (lambda content: content.replace(b"cells", b"\xff"), "is no notebook: it is not in UTF-8"),
+        (lambda content: b"[" * 100_000, "is no notebook"),
+        (lambda content: b"1" * 5_000, "is no notebook"),
+    ],
+)
+def test_what_is_no_notebook_is_kept_too_and_a_new_one_made(theirs, damage, said, capsys):
+    before = damage(theirs.read_bytes())
+    theirs.write_bytes(before)
+    assert main(["reset", "04"]) == 0
+    assert f"what was there is 04_attention.before-1.ipynb: it {said}" in capsys.readouterr().out
+    assert is_fresh(theirs)
+    assert theirs.with_name("04_attention.before-1.ipynb").read_bytes() == before
+
+
+def test_a_notebook_that_is_missing_is_made_again(theirs, capsys):
+    theirs.unlink()
+    assert main(["reset", "04"]) == 0
+    assert "what was there" not in capsys.readouterr().out
+    assert is_fresh(theirs)
+
+
+def everything(folder: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+
+
+def refusing(monkeypatch, *names: str) -> None:
+    """From now on nothing of these names can be renamed; of a file, neither can what would become it."""
+    rename, replace = Path.rename, os.replace
+
+    def refused(old, new, do):
+        if {Path(old).name, Path(new).name}.intersection(names):
+            raise PermissionError(13, "Permission denied", str(old), None, str(new))
+        return do(old, new)
+
+    monkeypatch.setattr(Path, "rename", lambda self, new: refused(self, new, rename))
+    monkeypatch.setattr(os, "replace", lambda old, new: refused(old, new, replace))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("04", "cannot rename answers/04 (Permission denied)"),
+        ("04_attention.ipynb", "/04_attention.ipynb (Permission denied)"),
+        ("04_attention.before-1.ipynb", "/04_attention.ipynb (Permission denied)"),
+    ],
+)
+def test_where_something_cannot_be_written_a_lesson_is_not_begun_again_by_half(
+    theirs, tmp_path, name, said, monkeypatch, capsys
+):
+    before = everything(tmp_path)
+    with monkeypatch.context() as patch:
+        refusing(patch, name)
+        assert main(["reset", "04"]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith("course: error: lesson 04 is as it was: cannot ")
+    assert err.endswith(f"{said}\n")
+    assert err.count("\n") == 1
+    assert everything(tmp_path) == before
+
+
+def test_where_the_answers_cannot_be_put_back_it_says_where_they_are(theirs, kept, monkeypatch, capsys):
+    before = theirs.read_bytes()
+
+    def fails(*arguments):
+        refusing(monkeypatch, "04.before-1")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(learner, "_renew", fails)
+    assert main(["reset", "04"]) == 2
+    assert capsys.readouterr().err == (
+        "course: error: lesson 04 is as it was, but for the answers that were right, which are in answers/04.before-1: "
+        f"cannot write {theirs.parent.name}/04_attention.ipynb (No space left on device)\n"
+    )
+    assert theirs.read_bytes() == before
+    assert (kept / "04.before-1" / "causal_mask.py").exists()
+
+
+def test_a_lesson_is_as_it_was_after_ctrl_c(theirs, tmp_path, monkeypatch):
+    before = everything(tmp_path)
+    monkeypatch.setattr(learner, "_written", lambda source: os.kill(os.getpid(), signal.SIGINT))
+    assert main(["reset", "04"]) == 130
+    assert everything(tmp_path) == before
+
+
+def test_a_notebook_that_cannot_be_read_is_left_alone(theirs, kept, capsys):
+    theirs.unlink()
+    theirs.mkdir()
+    assert main(["reset", "04"]) == 2
+    said = f"lesson 04 is as it was: cannot read {theirs.parent.name}/04_attention.ipynb (Is a directory)"
+    assert capsys.readouterr().err == f"course: error: {said}\n"
+    assert answered("04") == {"causal_mask"}
+
+
+# --- Answers that are damaged ---------------------------------------------------------------------------------
+
+AGAIN = "it is not counted; move it away and run the check in lesson 04 again"
+MASK = "def causal_mask(a, b):\n    return 1\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "does not define causal_mask"),
+        (b"def causal_mask(:", "is not Python (line 1: invalid syntax)"),
+        (b"x = '\0'\n", "is not Python (source code string cannot contain null bytes)"),
+        (b"(" * 100_000, "is not Python (line 1: too many nested parentheses)"),
+        (b"-" * 100_000 + b"1", "is not Python ("),
+        (MASK.encode() + b"while True:\n    pass\n", "does more than define an answer (line 3)"),
+        (b"import sys\nsys.exit(3)\n" + MASK.encode(), "does more than define an answer (line 2)"),
+        (MASK.encode() + b"print('mine')\n", "does more than define an answer (line 3)"),
+        (b"def causal_mask(a, b):\n    raise NotImplementedError\n", "is still the stub"),
+        (f"# \xe9\n{MASK}".encode("latin-1"), "is not in UTF-8"),
+        (MASK.encode("utf-16"), "is not in UTF-8"),
+        (b"# " + b"x" * 2_000_000, "is larger than any answer (2,000,002 bytes)"),
+    ],
+)
+def test_a_damaged_answer_gets_one_sentence(kept, content, said, capfd):
+    answers.keep("04", solution("04", "attention"), lambda alone: True)
+    (kept / "04" / "causal_mask.py").write_bytes(content)
+    assert main(["progress", "04"]) == 2
+    out, err = capfd.readouterr()
+    assert "✓ attention   · attention_backward   · causal_mask" in out
+    assert f"1 of the course's {len(EXERCISES)} exercises are right" in out
+    assert err.startswith(f"course: answers/04/causal_mask.py {said}")
+    assert err.endswith(f": {AGAIN}\n")
+    assert err.count("\n") == 1
+    course.progress("04")
+    assert capfd.readouterr() == (out + err.removeprefix("course: "), "")
+
+
+def test_what_windows_makes_of_a_file_is_no_damage(kept, capsys):
+    (kept / "04").mkdir(parents=True)
+    (kept / "04" / "causal_mask.py").write_bytes(b"\xef\xbb\xbf" + MASK.replace("\n", "\r\n").encode())
+    assert main(["progress", "04"]) == 0
+    assert "✓ causal_mask" in capsys.readouterr().out
+    assert part("04", "causal_mask")(1, 1) == 1
+
+
+def as_a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def as_a_link_to_nothing(path: Path) -> None:
+    path.symlink_to("nothing")
+
+
+def as_a_link_to_itself(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def as_a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("place", "make", "said"),
+    [
+        ("04/causal_mask.py", as_a_folder, f"answers/04/causal_mask.py is a folder and no file: {AGAIN}"),
+        ("04/causal_mask.py", as_a_link_to_nothing, f"answers/04/causal_mask.py is a link that leads nowhere: {AGAIN}"),
+        ("04/causal_mask.py", as_a_link_to_itself, "answers/04/causal_mask.py cannot be read ("),
+        ("04/causal_mask.py", as_a_pipe, f"answers/04/causal_mask.py is no ordinary file: {AGAIN}"),
+        ("04/causal_mask (1).py", Path.touch, "(1).py is another file of causal_mask: only causal_mask.py is counted"),
+        ("04/Causal_Mask.py", Path.touch, "answers/04/Causal_Mask.py is another file of causal_mask: only "),
+        ("04/causal_mask.py.txt", Path.touch, "causal_mask.py.txt is another file of causal_mask: only "),
+        ("04/mine.py", lambda path: path.write_text(MASK), "answers/04/mine.py is another file of causal_mask: only "),
+        ("04/mine.py", Path.touch, "answers/04/mine.py is not counted: lesson 04 has no exercise of this name"),
+        ("04/\033[2J.py", Path.touch, "answers/04/\\x1b[2J.py is not counted: lesson 04 has no exercise of this name"),
+        ("04", Path.touch, f"answers/04 is a file and no folder: {AGAIN}"),
+        ("04", as_a_link_to_nothing, f"answers/04 is a link that leads nowhere: {AGAIN}"),
+        ("99/causal_mask.py", Path.touch, "answers/99 is not counted: there is no lesson 99"),
+        ("causal_mask.py", Path.touch, "answers/causal_mask.py is not counted: it lies in no lesson's folder"),
+        ("", Path.touch, "answers is a file and no folder: no answer is counted"),
+    ],
+)
+def test_what_is_no_answer_gets_one_sentence(kept, place, make, said, capfd):
+    (kept / place).parent.mkdir(parents=True, exist_ok=True)
+    make(kept / place)
+    assert main(["progress"]) == 2
+    out, err = capfd.readouterr()
+    assert f"0 of the course's {len(EXERCISES)} exercises are right" in out
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("refused", "said"),
+    [
+        ("read_bytes", f"answers/04/causal_mask.py cannot be read (Permission denied): {AGAIN}"),
+        ("04", f"answers/04 cannot be opened (Permission denied): {AGAIN}"),
+        ("answers", "answers cannot be opened (Permission denied): no answer is counted"),
+    ],
+)
+def test_what_may_not_be_read_gets_one_sentence(kept, refused, said, monkeypatch, capfd):
+    """Who runs the tests may be root, whom no permission stops."""
+    answers.keep("04", solution("04", "causal_mask"), lambda alone: True)
+    listdir = os.listdir
+
+    def denied(path: Path) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    if refused == "read_bytes":
+        monkeypatch.setattr(Path, "read_bytes", denied)
+    else:
+        monkeypatch.setattr(os, "listdir", lambda path: denied(path) if path.name == refused else listdir(path))
+    assert main(["progress"]) == 2
+    out, err = capfd.readouterr()
+    assert "· causal_mask" in out
+    assert err == f"course: {said}\n"
+
+
+def test_what_else_lies_beside_answers_is_no_fault(kept, capsys):
+    answers.keep("04", solution("04", "causal_mask"), lambda alone: True)
+    for place in (
+        "my_transformer.py", "my_transformer_1.py", "04.before-1/causal_mask.py", "notes/mine.txt", ".DS_Store",
+        "04/__pycache__/causal_mask.pyc", "04/.ipynb_checkpoints/causal_mask-checkpoint.py", "04/causal_mask.py.7.tmp",
+        "04/causal_mask.py~", "04/notes.txt",
+    ):  # fmt: skip
+        (kept / place).parent.mkdir(parents=True, exist_ok=True)
+        (kept / place).touch()
+    assert main(["progress"]) == 0
+    assert f"1 of the course's {len(EXERCISES)} exercises are right" in capsys.readouterr().out
+
+
+def test_an_unknown_lesson_is_named(kept, capsys):
+    assert main(["progress", "99"]) == 2
+    assert capsys.readouterr().err == "course: error: there is no lesson 99\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("while True:\n    pass", "does not come back when it is loaded"),
+        ("raise SystemExit(3)", "raises SystemExit when it is loaded: 3"),
+        ("1 / 0", "raises ZeroDivisionError when it is loaded: division by zero"),
+        ("print('mine')", "does not define answer"),
+    ],
+)
+def test_loading_an_answer_comes_back_and_prints_nothing(text, said, monkeypatch, capfd):
+    monkeypatch.setattr(answers, "SECONDS", 0.2)
+    with pytest.raises(answers.Damaged, match=f"^{said}$"):
+        answers.loaded(text, "answer")
+    assert capfd.readouterr() == ("", "")
 
 
 # --- On a hosted notebook -------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """The committed notebooks: in step with their sources, executed, small, without warnings."""
 
+import json
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from course import map
 from course.exercise import exercises
 from course.minutes import minutes
-from course.notebooks import answered, execute, main
+from course.notebooks import execute, main, worked_in
 from course.sources import LESSONS, fingerprint, is_exercise, notebook_of, number_of, read_source, solved, sources
 
 each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
@@ -109,21 +111,68 @@ def test_links_to_the_glossary_lead_to_a_word_and_every_word_says_where_it_is_ex
     assert all(re.search(r"\(\d\d(, \d\d)*\)", word) for word in words)
 
 
-def test_an_answered_notebook_is_not_overwritten(tmp_path, monkeypatch, capsys):
-    source = sources()[0]
-    notebook = nbformat.read(notebook_of(source), as_version=4)
-    notebook.cells = solved(source).cells
-    theirs = tmp_path / notebook_of(source).name
-    nbformat.write(notebook, theirs)
-    assert answered(theirs)
-    assert not answered(notebook_of(source))
-    assert not answered(tmp_path / "none.ipynb")
+@pytest.fixture
+def theirs(tmp_path, monkeypatch) -> Path:
+    """A learner's copy of the first notebook, which nobody has worked in yet."""
+    path = tmp_path / notebook_of(sources()[0]).name
+    path.write_bytes(notebook_of(sources()[0]).read_bytes())
+    monkeypatch.setattr("course.notebooks.notebook_of", lambda source: path)
+    return path
+
+
+def in_place(cells: list) -> None:
+    for cell, answer in zip(cells, solved(sources()[0]).cells, strict=True):
+        cell["source"] = answer.source
+
+
+def beside_the_stub(cells: list) -> None:
+    (answer, _) = (cell.source for cell in solved(sources()[0]).cells if is_exercise(cell))
+    cells.append({"source": answer})
+
+
+def in_prose(cells: list) -> None:
+    cells.append({"cell_type": "markdown", "source": ["My answer:\n", "\n", "def linear_backward(dy, x, weight):\n"]})
+
+
+def helpers_alone(cells: list) -> None:
+    next(cell for cell in cells if is_exercise(cell))["source"] = "def helper():\n    return 1\n"
+
+
+@pytest.mark.parametrize("work", [in_place, beside_the_stub, in_prose, helpers_alone])
+def test_a_learners_work_is_not_overwritten_wherever_it_stands(theirs, work, capsys):
+    assert not worked_in(sources()[0])
+    notebook = json.loads(theirs.read_bytes())
+    work(notebook["cells"])
+    theirs.write_text(json.dumps(notebook))
     before = theirs.read_bytes()
-    monkeypatch.setattr("course.notebooks.notebook_of", lambda source: theirs)
     with pytest.raises(SystemExit):
         main(["00"])
-    assert f"there are answers in {theirs.name}" in capsys.readouterr().err
+    assert f"{theirs.name} has answers in it: move " in capsys.readouterr().err
     assert theirs.read_bytes() == before
+
+
+def test_what_is_no_notebook_is_not_overwritten_and_what_is_missing_is_made(theirs, capsys):
+    theirs.write_bytes(theirs.read_bytes()[:5_000])
+    with pytest.raises(SystemExit):
+        main(["00"])
+    assert f"{theirs.name} is no notebook: its line " in capsys.readouterr().err
+    theirs.unlink()
+    assert not worked_in(sources()[0])
+
+
+@each_lesson
+def test_nobody_has_worked_in_a_committed_notebook(source):
+    assert not worked_in(source)
+
+
+def test_a_notebook_with_older_stubs_may_be_overwritten(theirs):
+    notebook = json.loads(theirs.read_bytes())
+    stub = next(cell for cell in notebook["cells"] if is_exercise(cell))
+    stub["source"] = [line.replace("NotImplementedError", "NotImplementedError  # yet") for line in stub["source"]]
+    texts = {"cells": [cell | {"source": "".join(cell["source"])} for cell in notebook["cells"]]}
+    notebook["metadata"]["course"]["exercises"] = fingerprint(texts)
+    theirs.write_text(json.dumps(notebook))
+    assert not worked_in(sources()[0])
 
 
 def test_an_unknown_lesson_is_named(capsys):
