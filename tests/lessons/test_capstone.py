@@ -172,6 +172,21 @@ def test_an_answer_that_is_not_right_in_the_file_is_named_and_the_courses_stands
     assert "the course's stands in" in said
 
 
+@pytest.mark.parametrize("line", ["ROWS = 1 / 0", "raise SystemExit", "while True: pass", "print('mine')"])
+def test_an_answer_that_cannot_be_loaded_does_not_take_the_others_with_it(kept, line, capsys):
+    answer(
+        kept, "04", "causal_mask", "import numpy as np\ndef causal_mask(a, b):\n    return np.tri(a, b, b - a) > 0\n"
+    )
+    answer(kept, "06", "sinusoids", f"{line}\ndef sinusoids(n, d):\n    return 1\n")
+    _, own, refused = assembled()
+    assert own["04", "causal_mask"]
+    assert not own["06", "sinusoids"]
+    assert len(refused) == 1
+    assert refused[0].startswith("lesson 06, your sinusoids ")
+    assert part("06", "sinusoids")(3, 4).shape == (3, 4)
+    assert not capsys.readouterr().out
+
+
 def test_names_of_one_answer_do_not_reach_another(kept):
     text = """from numpy import max, sum
 import math as m

@@ -66,8 +66,8 @@ def _fault(text: str, lesson: str, name: str) -> str:
     """What is wrong with an exercise's answer in the file; nothing where it is right."""
     try:
         verdict = exercises(lesson)[name].verdict(answers.loaded(text, name, "my_transformer"))
-    except Exception as problem:
-        return f"raises {type(problem).__name__} in the file"
+    except answers.Damaged as damage:
+        return f"{damage}, in the file"
     return "" if verdict.state == CORRECT else "is no longer right in the file"
 
 
@@ -103,9 +103,8 @@ def part(lesson: str, name: str) -> Callable[..., Any]:
     """The learner's answer to an exercise, or else the course's."""
     module = f"course.lesson_{lesson}.solutions"
     try:
-        text = (answers.folder(lesson) / f"{name}.py").read_text(encoding="utf-8")
-        return answers.loaded(text, name, module)
-    except Exception:  # there is none, or what is there is broken: `write` says so
+        return answers.loaded(answers.text_of(lesson, name), name, module)
+    except (FileNotFoundError, answers.Damaged):  # there is none, or what is there is broken: `write` says so
         return getattr(import_module(module), name)
 
 
@@ -179,17 +178,18 @@ class _File:
         key = lesson, name
         if key in self.own:
             return
-        file = answers.folder(lesson) / f"{name}.py"
-        self.own[key] = file.exists() and key not in self.refused
+        self.own[key] = key not in self.refused
         if self.own[key]:
             before = self.imports.copy(), self.pieces.copy(), self.own.copy()
             try:
-                self.add(file.read_text(encoding="utf-8"), lesson, name, "mine")
+                text = answers.text_of(lesson, name)
+                self.add(text, lesson, name, "mine")
+                answers.loaded(text, name)  # or one that raises would take the others with it
                 return
-            except NotNumPyAlone as reason:
+            except FileNotFoundError:
+                pass
+            except (NotNumPyAlone, answers.Damaged) as reason:
                 self.refused[key] = str(reason)
-            except (SyntaxError, ValueError, OSError):
-                self.refused[key] = "cannot be read as Python"
             self.imports, self.pieces, self.own = before
             self.own[key] = False
         solution = getattr(import_module(f"course.lesson_{lesson}.solutions"), name)
