@@ -6,12 +6,32 @@ from cycler import cycler
 from minitransformer.plots.page import BLUE, FONT, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
 
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
+AMOUNTS = "Blues"  # the colour map from nothing, white, to much; what draws a matrix uses it unless told otherwise
+SIGNED = "PRGn"  # from purple, negative, over white to green, positive; its limits are ±one number, so that 0 is white
 
-__all__ = ["BLUE", "COLOURS", "GREEN", "GREY", "INK", "ORANGE", "PALE", "PURPLE", "SKY", "VERMILION", "use_style"]
+__all__ = [
+    "AMOUNTS",
+    "BLUE",
+    "COLOURS",
+    "GREEN",
+    "GREY",
+    "INK",
+    "ORANGE",
+    "PALE",
+    "PURPLE",
+    "SIGNED",
+    "SKY",
+    "VERMILION",
+    "use_style",
+]
 
 
 def use_style() -> None:
-    """Set matplotlib's defaults; sequential data in "Blues" or "viridis", signed data in "RdBu_r" around zero."""
+    """Set matplotlib's defaults.
+
+    Amounts, such as attention's weights, are drawn in `AMOUNTS`, numbers with a sign in `SIGNED`. So blue and red are
+    free for what a lesson compares. A lesson that gives each head, or each kind of cell, a colour makes its own map.
+    """
     plt.rcParams.update(
         {
             "figure.figsize": (7.2, 3.2),
@@ -31,7 +51,7 @@ def use_style() -> None:
             "xtick.color": GREY,
             "ytick.color": GREY,
             "legend.frameon": False,
-            "image.cmap": "Blues",
+            "image.cmap": AMOUNTS,
             "image.interpolation": "nearest",
         }
     )

@@ -119,7 +119,7 @@ measured = np.stack([numerical_gradient(lambda x, i=i: softmax(x)[i], x) for i i
 print(f"formula against central differences: {error(jacobian(softmax(x)), measured):.1e}")
 
 # %% [markdown]
-# Here it is for these five scores: made smaller, as they are, and made larger. Red is positive, blue is negative.
+# Here it is for these five scores: made smaller, as they are, and made larger. Green is positive, purple is negative.
 
 # %% tags=["picture"]
 scales = (0.1, 1, 5)

@@ -201,8 +201,9 @@ errors = check_gradients(
 print(f"against central differences {errors['table']:.0e}")
 
 # %% [markdown]
-# Here are both directions for one sentence. Each row of colours is a vector of six numbers (red positive, blue
-# negative). The two lines to *the* are drawn bold: forward the row is read twice, backward two gradients are added.
+# Here are both directions for one sentence. Each row of colours is a vector of six numbers (green positive,
+# purple negative). The two lines to *the* are drawn bold: forward the row is read twice, backward two gradients are
+# added.
 
 # %% tags=["picture"]
 draw_lookup(tokenizer, table, ids, dy, dtable, others=(500, 1000, 1500))

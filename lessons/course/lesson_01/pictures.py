@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SIGNED, SKY
 
 CHOICES = (BLUE, ORANGE, PURPLE)  # what scores are for: three outcomes
 GOAL = GREEN
@@ -45,7 +45,7 @@ def draw_jacobians(titles: Sequence[str], probabilities: np.ndarray, jacobians: 
         above, below = panels[0, k], panels[1, k]
         above.bar(range(n), y, color=GREY, width=0.8)
         above.set(title=title, ylim=(0, 1), yticks=(0, 1))
-        images.append(below.imshow(jacobian, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto"))
+        images.append(below.imshow(jacobian, cmap=SIGNED, vmin=-limit, vmax=limit, aspect="auto"))
         below.set(xticks=range(n), yticks=range(n), xlabel="score j", xticklabels=range(1, n + 1))
         below.set_yticklabels([str(i) for i in range(1, n + 1)])
         below.spines[:].set_visible(False)

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from minitransformer.data.tokenizer import BPETokenizer
 
-from ..style import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PALE, PURPLE
+from ..style import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -44,7 +44,7 @@ def draw_lookup(
         for vectors, at, start in ((left, heights, 0.0), (right, places, 5.0)):
             for vector, height in zip(vectors, at, strict=True):
                 box = (start, start + width, height - 0.33, height + 0.33)
-                axes.imshow(vector[None], cmap="RdBu_r", vmin=-limit, vmax=limit, extent=box, aspect="auto", zorder=2)
+                axes.imshow(vector[None], cmap=SIGNED, vmin=-limit, vmax=limit, extent=box, aspect="auto", zorder=2)
                 axes.add_patch(Rectangle((start, height - 0.33), width, 0.66, fill=False, ec=GREY, lw=0.5, zorder=3))
         for height, row, label in zip(heights, rows, tokenizer.tokens(rows), strict=True):
             axes.text(-0.15, height, f"{label}  {row}", ha="right", va="center", fontsize=8, color=INK)

@@ -10,7 +10,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from ..style import BLUE, GREY, INK, ORANGE, PALE, VERMILION
+from ..style import AMOUNTS, BLUE, GREY, INK, ORANGE, PALE, SIGNED, VERMILION
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ def equation(query: Floats, key: Floats, value: Floats, weights: Floats, out: Fl
         axes.imshow(
             matrix,
             extent=(left, left + width, bottom, bottom + height),
-            cmap="PRGn" if signed else "Blues",
+            cmap=SIGNED if signed else AMOUNTS,
             vmin=-reach if signed else 0,
             vmax=reach,
         )
@@ -86,7 +86,7 @@ def pulls(values: Floats, weights: Floats, out: Floats, dout: Floats, dscores: F
     axes.fill(*hull.T, color=PALE, alpha=0.6, lw=0, zorder=0)
     reach = np.abs(dscores).max()
     dots = axes.scatter(
-        *values.T, s=60 + 900 * weights, c=-dscores, cmap="PRGn", vmin=-reach, vmax=reach, edgecolor=GREY, zorder=2
+        *values.T, s=60 + 900 * weights, c=-dscores, cmap=SIGNED, vmin=-reach, vmax=reach, edgecolor=GREY, zorder=2
     )
     for j, (point, weight) in enumerate(zip(values, weights, strict=True)):
         radius = np.sqrt(60 + 900 * weight) / 2

@@ -7,16 +7,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Arc, Circle
 
-from ..style import BLUE, GREY, INK, ORANGE, PALE
+from ..style import BLUE, GREY, INK, ORANGE, PALE, SIGNED
 
 
 def tables(bits: np.ndarray, table: np.ndarray) -> None:
     """Positions in binary (T, bits), the last bit first, beside the sinusoids (T, C)."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.4), width_ratios=(1, 3.2))
-    left.imshow(bits, aspect="auto", cmap="PRGn", vmin=-1.5, vmax=1.5)
+    left.imshow(bits, aspect="auto", cmap=SIGNED, vmin=-1.5, vmax=1.5)
     left.set(xlabel="bit, the last one first", ylabel="position", title="Binary")
     left.set_xticks(range(bits.shape[1]))
-    drawn = right.imshow(table[:, 0::2], aspect="auto", cmap="PRGn", vmin=-1.5, vmax=1.5)
+    drawn = right.imshow(table[:, 0::2], aspect="auto", cmap=SIGNED, vmin=-1.5, vmax=1.5)
     right.set(xlabel="pair (of each, the sine)", title="Sinusoids")
     figure.colorbar(drawn, ax=right, label="value", ticks=[-1, 0, 1])
 
@@ -25,7 +25,7 @@ def products(matrix: np.ndarray) -> None:
     """Dot products (T, T) of positions, and three of its rows against the offset."""
     length = len(matrix)
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.3), width_ratios=(1, 1.25))
-    drawn = left.imshow(matrix, cmap="Blues")
+    drawn = left.imshow(matrix)
     figure.colorbar(drawn, ax=left, shrink=0.8)
     left.set(xlabel="position q", ylabel="position p", title="$PE_p \\cdot PE_q$")
     rows = (length // 4, length // 2, 3 * length // 4)
