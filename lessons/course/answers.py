@@ -23,6 +23,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from minitransformer.atomic import atomic_write
+from minitransformer.visible import visible
 
 from .limits import Endless, within
 from .sources import LESSONS, parsed
@@ -38,7 +39,13 @@ NUMBERS = count()  # of the loaded texts
 
 def folder(number: str = "") -> Path:
     """Where the answers lie; with a number, those of one lesson."""
-    return Path(os.environ.get(FOLDER) or LESSONS / "answers") / number
+    return Path(os.environ.get(FOLDER) or LESSONS / "answers").expanduser() / number
+
+
+def shown(path: Path) -> str:
+    """A place as it is printed: from the lessons' folder, or in full where it lies elsewhere."""
+    path = path.absolute()
+    return visible(str(path.relative_to(LESSONS) if path.is_relative_to(LESSONS) else path))
 
 
 class Damaged(ValueError):

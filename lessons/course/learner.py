@@ -68,7 +68,7 @@ def reset(number: str) -> list[str]:
         aside = _put_aside(folder)
     except OSError as problem:
         raise ValueError(f"lesson {number} is as it was: {_cannot('rename', folder, problem)}") from None
-    done = [f"the answers that were right are in {_shown(aside)}"] if aside else []
+    done = [f"the answers that were right are in {answers.shown(aside)}"] if aside else []
     if found is None:
         return done or [f"lesson {number} has no answers"]
     try:
@@ -78,8 +78,8 @@ def reset(number: str) -> list[str]:
         if isinstance(problem, OSError):
             raise ValueError(f"lesson {number} is as it was{kept}: {_cannot('write', notebook, problem)}") from None
         raise
-    new = f"{notebook.name} is as the course made it, without outputs: load it again where it is open"
-    return [*done, new, *([f"what was there is {copy.name}: it {found}"] if copy else [])]
+    new = f"{answers.shown(notebook)} is as the course made it, without outputs: load it again where it is open"
+    return [*done, new, *([f"what was there is {answers.shown(copy)}: it {found}"] if copy else [])]
 
 
 def _lesson(number: str) -> Path:
@@ -132,12 +132,13 @@ def _renew(notebook: Path, before: bytes | None, source: Path) -> Path | None:
 
 def _put_back(aside: Path | None, folder: Path) -> str:
     """Undo `_put_aside`; returns what to say where that fails."""
+    if aside is None:
+        return ""
     try:
-        if aside is not None:
-            aside.rename(folder)
+        aside.rename(folder)
+        return ""
     except OSError:
-        return f", but for the answers that were right, which are in {_shown(aside)}"
-    return ""
+        return f", but for the answers that were right, which are in {answers.shown(aside)}"
 
 
 def _written(source: Path) -> bytes:
@@ -155,10 +156,6 @@ def _free(path: Path) -> Path:
     return next(name for name in names if not os.path.lexists(name))
 
 
-def _shown(path: Path | None) -> str:
-    return f"{path.parent.name}/{path.name}" if path else ""
-
-
 def _cannot(what: str, path: Path, problem: OSError) -> str:
     reason = (problem.strerror or str(problem)).rpartition(": ")[2]  # `atomic_write` says where, too
-    return f"cannot {what} {_shown(path)} ({reason})"
+    return f"cannot {what} {answers.shown(path)} ({reason})"

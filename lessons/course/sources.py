@@ -151,7 +151,8 @@ if importlib.util.find_spec("course") is None:  # a hosted notebook: fetch the c
     import subprocess
     import sys
 
-    subprocess.run(["git", "clone", "--quiet", "--depth", "1", "{address}", "minitransformer"], check=True)
+    if not os.path.isdir("minitransformer/lessons"):  # it is there after a restart of the kernel
+        subprocess.run(["git", "clone", "--quiet", "--depth", "1", "{address}", "minitransformer"], check=True)
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "./minitransformer"], check=True)
     os.chdir("minitransformer/lessons")
     sys.path.insert(0, os.getcwd())

@@ -34,7 +34,7 @@ def survey() -> Survey:
     try:
         found = _names(root)
     except answers.Damaged as damage:
-        faults[""].append(f"{_shown(root)} {damage}: no answer is counted")
+        faults[""].append(f"{answers.shown(root)} {damage}: no answer is counted")
         return Survey(right, faults)
     for number, names in lessons.items():
         right[number], faults[number] = _lesson(number, names)
@@ -54,7 +54,7 @@ def _lesson(number: str, names: list[str]) -> tuple[set[str], list[str]]:
     try:
         found = _names(folder)
     except answers.Damaged as damage:
-        return right, [f"{_shown(folder)} {damage}: {again}"]
+        return right, [f"{answers.shown(folder)} {damage}: {again}"]
     for file in found:
         path, name = folder / file, file.removesuffix(".py")
         if file == f"{name}.py" and name in names:
@@ -62,13 +62,13 @@ def _lesson(number: str, names: list[str]) -> tuple[set[str], list[str]]:
                 answers.text_of(number, name)
                 right.add(name)
             except answers.Damaged as damage:
-                faults.append(f"{_shown(path)} {damage}: {again}")
+                faults.append(f"{answers.shown(path)} {damage}: {again}")
             except FileNotFoundError:  # it has just gone
                 continue
         elif name := _meant(path, names):
-            faults.append(f"{_shown(path)} is another file of {name}: only {name}.py is counted")
+            faults.append(f"{answers.shown(path)} is another file of {name}: only {name}.py is counted")
         elif file.endswith(".py"):
-            faults.append(f"{_shown(path)} is not counted: lesson {number} has no exercise of this name")
+            faults.append(f"{answers.shown(path)} is not counted: lesson {number} has no exercise of this name")
     return right, faults
 
 
@@ -77,8 +77,8 @@ def _stray(path: Path) -> str:
     try:
         inside = [name for name in _names(path) if name.endswith(".py")]
     except answers.Damaged:  # a file
-        return f"{_shown(path)} is not counted: it lies in no lesson's folder" if path.suffix == ".py" else ""
-    return f"{_shown(path)} is not counted: there is no lesson {visible(path.name)}" if inside else ""
+        return f"{answers.shown(path)} is not counted: it lies in no lesson's folder" if path.suffix == ".py" else ""
+    return f"{answers.shown(path)} is not counted: there is no lesson {visible(path.name)}" if inside else ""
 
 
 def _names(folder: Path) -> list[str]:
@@ -107,9 +107,3 @@ def _meant(path: Path, names: list[str]) -> str:
     except (answers.Damaged, OSError, ValueError, SyntaxError):
         return ""
     return functions[-1] if functions and functions[-1] in names else ""
-
-
-def _shown(path: Path) -> str:
-    """A place below the answers' folder, safe to print."""
-    root = answers.folder()
-    return visible((Path(root.name) / path.relative_to(root)).as_posix())
