@@ -60,7 +60,9 @@ def reset(number: str) -> list[str]:
     source = _lesson(number)
     notebook, folder = notebook_of(source), answers.folder(number)
     try:
-        before = notebook.read_bytes() if os.path.lexists(notebook) else None
+        before = notebook.read_bytes()
+    except FileNotFoundError:
+        before = None
     except OSError as problem:
         raise ValueError(f"lesson {number} is as it was: {_cannot('read', notebook, problem)}") from None
     found = _found(before, source)
@@ -109,7 +111,9 @@ def _found(content: bytes | None, source: Path) -> str | None:
 
 def _put_aside(path: Path) -> Path | None:
     """Rename what lies there, a folder or whatever it is, and return its new place; `None` where there is nothing."""
-    if not os.path.lexists(path):
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return path.rename(_free(path))
 

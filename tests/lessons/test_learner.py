@@ -383,6 +383,23 @@ def test_where_something_cannot_be_written_a_lesson_is_not_begun_again_by_half(
     assert everything(tmp_path) == before
 
 
+def test_answers_that_may_not_be_seen_are_not_taken_for_none(theirs, kept, tmp_path, monkeypatch, capsys):
+    """Who runs the tests may be root, whom no permission stops."""
+    before, lstat = everything(tmp_path), os.lstat
+
+    def denied(path: Path, **options: Any) -> os.stat_result:
+        if str(path).startswith(f"{kept}/"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return lstat(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "lstat", denied)
+        assert main(["reset", "04"]) == 2
+    said = "lesson 04 is as it was: cannot rename answers/04 (Permission denied)"
+    assert capsys.readouterr().err == f"course: error: {said}\n"
+    assert everything(tmp_path) == before
+
+
 def test_where_the_answers_cannot_be_put_back_it_says_where_they_are(theirs, kept, monkeypatch, capsys):
     before = theirs.read_bytes()
 
