@@ -73,10 +73,15 @@ def reset(number: str) -> list[str]:
     done = [f"the answers that were right are in {answers.shown(aside)}"] if aside else []
     if found is None:
         return done or [f"lesson {number} has no answers"]
+    copy = _free(notebook) if before is not None else None
     try:
-        copy = _renew(notebook, before, source)
+        if copy is not None and before is not None:
+            with atomic_write(copy) as file:
+                file.write(before)
+        with atomic_write(notebook) as file:
+            file.write(_written(source))
     except BaseException as problem:
-        kept = _put_back(aside, folder)
+        kept = _put_back(notebook, before, copy) + _renamed_back(aside, folder)
         if isinstance(problem, OSError):
             raise ValueError(f"lesson {number} is as it was{kept}: {_cannot('write', notebook, problem)}") from None
         raise
@@ -118,31 +123,28 @@ def _put_aside(path: Path) -> Path | None:
     return path.rename(_free(path))
 
 
-def _renew(notebook: Path, before: bytes | None, source: Path) -> Path | None:
-    """Write the course's notebook; what was there is copied first, and the copy returned."""
-    copy = _free(notebook) if before is not None else None
-    try:
-        if copy is not None and before is not None:
-            with atomic_write(copy) as file:
-                file.write(before)
-        with atomic_write(notebook) as file:
-            file.write(_written(source))
-    except BaseException:
-        if copy is not None:
-            copy.unlink(missing_ok=True)
-        raise
-    return copy
-
-
-def _put_back(aside: Path | None, folder: Path) -> str:
-    """Undo `_put_aside`; returns what to say where that fails."""
-    if aside is None:
+def _put_back(notebook: Path, before: bytes | None, copy: Path | None) -> str:
+    """Make a notebook what it was, from its copy; returns what to say where that fails, and then the copy stays."""
+    if copy is None:
         return ""
     try:
-        aside.rename(folder)
+        if notebook.read_bytes() == before:
+            copy.unlink(missing_ok=True)
+        else:
+            copy.replace(notebook)
         return ""
     except OSError:
-        return f", but for the answers that were right, which are in {answers.shown(aside)}"
+        return f", but for its notebook, which was what {answers.shown(copy)} is"
+
+
+def _renamed_back(aside: Path | None, folder: Path) -> str:
+    """Undo `_put_aside`; returns what to say where that fails."""
+    try:
+        if aside is not None:
+            aside.rename(folder)
+        return ""
+    except OSError:
+        return f", but for the answers that were right, which are in {answers.shown(aside or folder)}"
 
 
 def _written(source: Path) -> bytes:

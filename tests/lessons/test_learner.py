@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from course.sources import (
     tags_of,
 )
 from course.survey import answered
+from minitransformer.atomic import atomic_write
 
 EXERCISES = [(number, name) for number in map(number_of, sources()) for name in exercises(number)]
 
@@ -403,11 +405,11 @@ def test_answers_that_may_not_be_seen_are_not_taken_for_none(theirs, kept, tmp_p
 def test_where_the_answers_cannot_be_put_back_it_says_where_they_are(theirs, kept, monkeypatch, capsys):
     before = theirs.read_bytes()
 
-    def fails(*arguments):
+    def fails(source):
         refusing(monkeypatch, "04.before-1")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(learner, "_renew", fails)
+    monkeypatch.setattr(learner, "_written", fails)
     assert main(["reset", "04"]) == 2
     assert capsys.readouterr().err == (
         "course: error: lesson 04 is as it was, but for the answers that were right, which are in answers/04.before-1: "
@@ -415,6 +417,38 @@ def test_where_the_answers_cannot_be_put_back_it_says_where_they_are(theirs, kep
     )
     assert theirs.read_bytes() == before
     assert (kept / "04.before-1" / "causal_mask.py").exists()
+
+
+@pytest.mark.parametrize("problem", [OSError(5, "Input/output error"), KeyboardInterrupt()])
+@pytest.mark.parametrize("again", [True, False])
+def test_a_copy_is_given_up_only_where_the_notebook_is_what_it_was(
+    theirs, tmp_path, problem, again, monkeypatch, capsys
+):
+    """The new notebook may be in its place already, when its folder cannot be written to the disk."""
+    before, replace = everything(tmp_path), Path.replace
+
+    @contextmanager
+    def too_late(path):
+        with atomic_write(path) as file:
+            yield file
+        if path == theirs:
+            raise problem
+
+    def replaced(self, target):
+        if not again:
+            raise OSError(5, "Input/output error")
+        return replace(self, target)
+
+    monkeypatch.setattr(learner, "atomic_write", too_late)
+    monkeypatch.setattr(Path, "replace", replaced)
+    assert main(["reset", "04"]) == (2 if isinstance(problem, OSError) else 130)
+    if again:
+        assert everything(tmp_path) == before
+        return
+    copy = theirs.with_name("04_attention.before-1.ipynb")
+    assert copy.read_bytes() == before[str(theirs)]
+    if isinstance(problem, OSError):
+        assert "but for its notebook, which was what 04_attention.before-1.ipynb is: " in capsys.readouterr().err
 
 
 def test_a_lesson_is_as_it_was_after_ctrl_c(theirs, tmp_path, monkeypatch):
