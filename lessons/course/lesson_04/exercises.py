@@ -282,7 +282,20 @@ def moved_by(attempt: Attempt) -> None:
         "it misses a leak through the keys: a forbidden key in the softmax's denominator moves the output too",
     )
     require(moved[seen].all(), "with attention that is right, outputs do not move with keys that they can see")
-    for number in (0, 1):
+    for part in (slice(0, 1), slice(-1, None)):
+
+        def partly(query, key, value, part=part):
+            return np.ones((3, 5)) @ np.hstack([value[:, part]] * 2)
+
+        def partly_keys(query, key, value, part=part):
+            return np.ones((3, 5)) @ np.hstack([key[:, part]] * 2)
+
+        for name, leak in (("value", partly), ("key", partly_keys)):
+            require(
+                attempt(leak, query, key, value).all(),
+                f"it misses a leak through one component of a {name}: replace the whole row, not a number in it",
+            )
+    for number in (0, 1, 0.5):
         require(
             attempt(only_values, query, key, np.full_like(value, number)).all(),
             f"it misses a leak where the values are {number}: what takes a value's place must differ from it, whatever "

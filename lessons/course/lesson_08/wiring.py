@@ -187,6 +187,7 @@ def whole(B: int, Ts: int, Tt: int, C: int, V: int, pad: int, layers: tuple[int,
     )
     words = [word for word in range(V) if word != pad]
     source, target = rng.choice(words, (B, Ts)), rng.choice(words, (B, Tt))
+    source[0, 0] = target[-1, -1] = pad == 0  # 0, where it is not padding: an id as any other
     source[-1, -2:] = pad
     target[0, 2:][-2:] = pad
     return Whole(model, encoder, decoder, source, target)
@@ -220,6 +221,11 @@ def check_model(whole: Whole, result) -> None:
             )
         for number, call in enumerate(first):
             place = f"self-attention in layer {number} of the {stack}"
+            zero = (ids != 0)[:, None, None, :] & (causal if stack == "decoder" else np.True_)
+            require(
+                model.pad == 0 or not np.array_equal(call.mask, zero),
+                f"{place} hides the id 0: padding is `model.pad`, which is {model.pad} here",
+            )
             if stack == "encoder":
                 _check_mask(call.mask, real, place, (*ids.shape, Ts))
             else:

@@ -212,7 +212,7 @@ the target encoded
     what the encoder begins with is the target
 no padding mask | source_mask = (source != model.pad) → source_mask = (source == source) | may look everywhere
 the mask the other way | source != model.pad → source == model.pad | a mask that says the opposite
-padding is 0 | source != model.pad → source != 0 | padding of the source is hidden, and nothing else
+padding is 0 | source != model.pad → source != 0 | in layer 0 of the encoder hides the id 0: padding
 a mask without axes | [:, None, None, :] → | shared axes have length 1
 the mask of queries | [:, None, None, :] → [:, None, :, None] | in layer 0 of the encoder is transposed
 padding of the target, not the future
@@ -229,7 +229,7 @@ padding of the target in the future
     shows padding of the target in the future too
 padding of the target is 0
     causal, source_mask) → causal & (target != 0)[:, None, None, :], source_mask)
-    has a mask that hides what may be looked at: position t
+    in layer 0 of the decoder hides the id 0: padding
 padding of the source as queries too
     (source != model.pad)[:, None, None, :] →
         (source != model.pad)[:, None, None, :] & (source != model.pad)[:, None, :, None]
@@ -269,7 +269,7 @@ two layers of the encoder
     of the 3 layers of model.encoder 2 ran
 one layer again and again
     in model.encoder: → in model.encoder: | memory = encoder_layer(layer, → memory = encoder_layer(model.encoder[0],
-    the layers of model.encoder run in the order [0, 0]
+    the layers of model.encoder run in the order [0, 0, 0]
 the list used up
     for layer in model.decoder: → while model.decoder:\n        layer = model.decoder.pop(0)
     it changes the list model.decoder
