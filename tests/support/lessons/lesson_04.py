@@ -136,7 +136,8 @@ the scores for the weights
 no largest score
     weights, _ = softmax_forward(scores) → weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
     subtracts each row's own largest
-.T | key.swapaxes(-1, -2) → key.T | it raises ValueError
+.T | key.swapaxes(-1, -2) → key.T | where .T reverses all axes and .swapaxes(-1, -2) the last two, it raises ValueError
+the softmax with its cache | weights, _ = softmax_forward → weights = softmax_forward | the softmax and a cache
 axis 1
     weights, _ = softmax_forward(scores) →
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))\n    weights /= weights.sum(axis=1, keepdims=True)
