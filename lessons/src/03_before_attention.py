@@ -307,8 +307,9 @@ for name, worst in check_gradients(states_forward, lambda dout, cache: rnn_backw
 # ## The LSTM: a memory that is added to, not multiplied (optional)
 #
 # Hochreiter and Schmidhuber (1997) had changed the road in another way. Beside the state $h$ their cell carries a
-# *memory* $c$, also of $C$ numbers, and three gates between 0 and 1: write $i$, keep $f$ (added by Gers and others in
-# 2000) and read $o$. Each is computed from $x_t$ and $h_{t-1}$ by the sigmoid $\sigma(z) = 1/(1 + e^{-z})$:
+# *memory* $c$, also of $C$ numbers, and three gates between 0 and 1: write $i$ (the *input gate*), keep $f$ (the
+# *forget gate*, added by Gers and others in 2000) and read $o$ (the *output gate*). Each is computed
+# from $x_t$ and $h_{t-1}$ by the sigmoid $\sigma(z) = 1/(1 + e^{-z})$:
 #
 # $$ c_t = f_t \odot c_{t-1} + i_t \odot g_t \qquad\qquad h_t = o_t \odot \tanh(c_t) $$
 #

@@ -11,9 +11,9 @@
 # | in the paper | §3.2.1, equation 1, figure 2 (left); masks in §3.2.3 |
 # | in the package | [`attention`](../minitransformer/ops/attention.py), [its proof](../tests/ops/test_attention.py) |
 #
-# In lesson 03 attention was a repair: it let a recurrent decoder look back at every source word. The paper asks what is
-# left if the recurrence goes and only the looking stays. This lesson is that looking, in the form that the paper gave
-# it. Everything else in the Transformer is built around it.
+# In lesson 03 attention was a repair: a recurrent decoder, which writes word by word from a memory, could look back at
+# every source word. The paper asks what is left if the recurrence goes and only the looking stays. This lesson is that
+# looking, in the form that the paper gave it. Everything else in the Transformer is built around it.
 
 # %%
 import math
@@ -316,8 +316,8 @@ for name, mine, other in zip(measured, backward(dout, forward(query, key, value)
     print(f"d{name:<6} against the package {error(mine, other[0, 0]):.1e}   central differences {measured[name]:.1e}")
 
 # %% [markdown]
-# The package's version saves a little more. It scales the `query`, $D$ numbers a row, and not the scores, $T_k$ numbers
-# a row; and it takes the softmax's sum as $\mathrm{d}o_i \cdot o_i$, as in (a). Flash attention lives off that identity
+# The package's version saves a little work. It scales the `query`, $D$ numbers a row, and not the scores, $T_k$ numbers
+# a row; and it takes the softmax's sum as $\mathrm{d}o_i \cdot o_i$, as in (a). Flash attention uses that identity
 # (lesson 16).
 #
 # ### What the scale is worth (optional)
@@ -463,6 +463,9 @@ moved_by = check(moved_by)
 # The weights of four ways above, and below them what moves what. Query $i$ may see the keys below the staircase:
 
 # %%
+if "moved_by" not in globals():  # for those who skip the optional exercise
+    from course.lesson_04.solutions import moved_by
+
 length, D = 6, 8
 query, key, value = (rng.standard_normal((length, D)) for _ in range(3))
 mask = causal_mask(length, length)

@@ -83,7 +83,7 @@ figure_1(model, source, target)
 #
 # ## The parts
 #
-# You have written all parts in lessons 04 to 07. Here they stand together, with the weights of one layer: three
+# All parts are those of lessons 04 to 07. Here they stand together, with the weights of one layer: three
 # sub-layers, and a norm for each. The names are those of the package. `True` in a mask means *may attend*, and a mask
 # must fit $(B, H, T_q, T_k)$ by broadcasting: $H$ heads, $T_q$ queries, $T_k$ keys.
 
@@ -180,7 +180,7 @@ decoder_layer = check(decoder_layer)
 # | `model.table` | $(V, C)$: the vectors of the tokens; it serves source, target and output layer (§3.4) |
 # | `model.positions` | $(\text{longest}, C)$: the sinusoids of lesson 06, a row for each position |
 # | `model.pad` | the id of padding |
-# | `model.encoder`, `model.decoder` | lists of layers, the lowest first |
+# | `model.encoder`, `model.decoder` | lists of layers, the lowest first; the two may differ in length |
 #
 # Three things are easy to forget. The looked-up vectors are multiplied by $\sqrt{C}$ before the positions are added
 # (§3.4). Nobody may look at padding of the source, neither the encoder nor cross-attention. And in the decoder's
@@ -619,11 +619,12 @@ for name, (losses, sharpness) in trainings.items():
 #
 # ## Where does the norm stand?
 #
-# The paper's layer is [**post-norm**](glossary.md#post-norm-pre-norm): $\mathrm{LN}(x + f(x))$. Lesson 07 left a doubt,
-# because the norm stands on the highway. The gradient that comes down the lane past $f$ is divided at every norm by
-# about $\sigma$, the standard deviation of $x + f(x)$. Since $x$ was normed before and $f(x)$ is added to it, $\sigma$
-# is above 1 at the start. It is a toll at every sub-layer. To measure it, we swap an operation of a deep model for one
-# that takes note of $\sigma$. We do it twice: with Xavier's bound, and with half of it, so that $f(x)$ is smaller.
+# The paper's layer is [**post-norm**](glossary.md#post-norm-pre-norm): $\mathrm{LN}(x + f(x))$. A doubt is left:
+# the norm stands on the highway of lesson 07. The gradient that comes down the lane past $f$ is divided at every norm
+# by about $\sigma$, the standard deviation of $x + f(x)$. Since $x$ was normed before and $f(x)$ is added to it,
+# $\sigma$ is above 1 at the start. It is a toll at every sub-layer. To measure it, we swap an operation of a deep model
+# for one that takes note of $\sigma$. We do it twice: with Xavier's bound, and with half of it, so that $f(x)$ is
+# smaller.
 
 
 # %%

@@ -1,5 +1,6 @@
 """The committed notebooks: in step with their sources, executed, small, without warnings."""
 
+import ast
 import json
 import re
 from itertools import pairwise
@@ -10,7 +11,7 @@ import pytest
 
 from course import map
 from course.exercise import exercises
-from course.minutes import minutes
+from course.minutes import minutes, sections
 from course.notebooks import execute, main, worked_in
 from course.sources import LESSONS, fingerprint, is_exercise, notebook_of, number_of, read_source, solved, sources
 
@@ -47,6 +48,32 @@ def test_the_notebook_is_small_and_names_no_place_of_the_machine_that_made_it(so
     text = notebook_of(source).read_text(encoding="utf-8")
     assert len(text.encode()) < LARGEST
     assert not re.search(r"/home/|/root/|/tmp/|/work/|/Users/", text)
+
+
+def _defined(source: str) -> set[str]:
+    """The names that a cell defines, those of its functions' arguments among them."""
+    nodes = list(ast.walk(ast.parse(source)))
+    names = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    names |= {alias.asname or alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    names |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    return names | {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+@each_lesson
+def test_what_is_not_optional_needs_nothing_that_is(source):
+    optional, core, skipped, used = 0, set(), set(), {}
+    for cell in read_source(source).cells:
+        if cell.cell_type == "markdown":
+            for level, heading, _ in sections(cell.source):
+                if level and (not optional or level <= optional):
+                    optional = level if heading.endswith("(optional)") else 0
+        elif optional:
+            skipped |= _defined(cell.source)
+        else:
+            core |= _defined(cell.source)
+            loads = {node.id for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Name)}
+            used |= dict.fromkeys(loads & (skipped - core), cell.source)
+    assert not used
 
 
 @each_lesson

@@ -53,6 +53,7 @@ def embedding_backward(attempt: Attempt) -> None:
     agree("the row of id 2, which occurs three times,", dtable[2], total, factors={"1/3: add, do not average": 1 / 3})
     flat = attempt(dy.reshape(6, 3), ids.reshape(6), 6)
     agree("dtable for ids of one axis", flat, dtable)
+    agree("dtable for ids of three axes", attempt(dy.reshape(2, 1, 3, 3), ids.reshape(2, 1, 3), 6), dtable)
     gradients_agree(
         lambda ids, table: (table[ids], (ids, len(table))),
         lambda dy, cache: attempt(dy, *cache),
@@ -119,8 +120,14 @@ def merge(attempt: Attempt) -> None:
         apart == ["the", "s", "es"],
         f"the s e s with (e, s) must give the s es, not {shown(apart)}: a symbol is more than its last letter",
     )
+    other = merged(list("low"), ("l", "o"), "ol")
+    require(other == ["ol", "w"], f"l o w with (l, o) and new = 'ol' must give ol w: `new` itself, not {shown(other)}")
+    kept = merged([" ", "L", "o"], ("l", "o"), "lo")
+    require(kept == [" ", "L", "o"], f"the symbols ' ' L o with (l, o) must stay as they are, and become {kept}")
     numbers = merged([7, 3, 5, 3, 5], (3, 5), 9)
     require(numbers == [7, 9, 9], f"symbols may be numbers: 7 3 5 3 5 with (3, 5) → 9 gives {shown(numbers)}")
+    numbers = merged([0, 5, 1, 0], (0, 5), 0)
+    require(numbers == [0, 1, 0], f"0 is a number as any other: 0 5 1 0 with (0, 5) → 0 gives {shown(numbers)}")
     require(merged(given, ("e", "s"), "es") is not given, "where nothing is merged it returns the list itself, no copy")
     for few in ([], ["a"]):
         found = merged(few, ("a", "b"), "ab")
@@ -129,7 +136,8 @@ def merge(attempt: Attempt) -> None:
 
 @exercise(answer=_encode)
 def encode(attempt: Attempt) -> None:
-    alphabet = " abcdefghijklmnopqrstuvwxyz"
+    alphabet = " abcdefghijklmnopqrstuvwxyzö"
+    oldest = FIRST_TEXT + len(alphabet)  # the id of the first merge
     characters = {character: FIRST_TEXT + n for n, character in enumerate(alphabet)}
     texts = [*alphabet]
 
@@ -152,6 +160,11 @@ def encode(attempt: Attempt) -> None:
         known == [characters[c] for c in " dog"],
         f"without merges ' dog' is its four characters' ids {[characters[c] for c in ' dog']}, and it gives {known}",
     )
+    known = encoded("hör", {})
+    require(
+        known == [characters[c] for c in "hör"],
+        f"'ö' is in characters, so 'hör' has three ids, {[characters[c] for c in 'hör']}, and it gives {known}",
+    )
     for text in ("naïve", "straße", "日本", "🦔", "e\u0301", "\x00\n", "Ω≈ç√", ""):
         ids = encoded(text, {})
         data = decoded(ids)
@@ -165,7 +178,7 @@ def encode(attempt: Attempt) -> None:
             f"{text!r} comes back as the bytes {data[:8]!r}, and in UTF-8 it is {text.encode()[:8]!r}",
         )
     texts += ["bc", "ab"]
-    younger = {(characters["b"], characters["c"]): 286, (characters["a"], characters["b"]): 287}
+    younger = {(characters["b"], characters["c"]): oldest, (characters["a"], characters["b"]): oldest + 1}
     pieces = [texts[i - FIRST_TEXT] for i in encoded("abc", younger)]
     require(pieces != ["a", "b", "c"], "no merge is made: 'abc' stays a b c though the pair (b, c) has an id in merges")
     require(
@@ -179,26 +192,40 @@ def encode(attempt: Attempt) -> None:
         f"with the same merges in another order in their dict 'abc' becomes {' '.join(pieces)}: a merge's age is its "
         "new id, not its place",
     )
-    texts[-2:] = ["ab", "abc", "abcabc"]
-    chain = {(characters["a"], characters["b"]): 286, (286, characters["c"]): 287, (287, 287): 288}
-    pieces = [texts[i - FIRST_TEXT] for i in encoded("abcabc", chain)]
-    require(
-        pieces == ["abcabc"],
-        f"'abcabc' stops at {' '.join(pieces)}: a merge makes new pairs, so go on until none of them can be merged",
-    )
-    texts[-3:] = ["bc", "ab"]
+    texts[-2:] = [("abc" * 6)[:length] for length in (2, 3, 6, 12, 18)]
+    chain = {
+        (characters["a"], characters["b"]): oldest,
+        (oldest, characters["c"]): oldest + 1,
+        (oldest + 1, oldest + 1): oldest + 2,
+        (oldest + 2, oldest + 2): oldest + 3,
+        (oldest + 3, oldest + 2): oldest + 4,
+    }
+    for word in ("abcabc", "abc" * 6):
+        pieces = [texts[i - FIRST_TEXT] for i in encoded(word, chain)]
+        require(
+            pieces == [word],
+            f"{word!r} stops at {' '.join(pieces)}: a merge makes new pairs, so go on until none of them can be merged",
+        )
+    texts[-5:] = ["bc", "ab"]
     mixed = encoded("ébc→abc", younger)
     require(
         mixed == _encode("ébc→abc", characters, younger),
         f"'ébc→abc' gives {mixed} and should give {_encode('ébc→abc', characters, younger)}",
     )
     first, second = (FIRST_BYTE + byte for byte in "é".encode())
-    of_bytes = {(first, second): 286, (286, characters["b"]): 287}
-    for word, right in (("é", [286]), ("éb", [287])):
+    of_bytes = {(first, second): oldest, (oldest, characters["b"]): oldest + 1}
+    for word, right in (("é", [oldest]), ("éb", [oldest + 1])):
         found = encoded(word, of_bytes)
         require(
             found == right,
-            f"the pair ({first}, {second}), the two bytes of 'é', has the id 286 in merges, (286, b) has 287, and "
-            f"{word!r} gives {found} and must give {right}: bytes are merged as characters are, so they "
-            "become ids first",
+            f"the pair ({first}, {second}), the two bytes of 'é', has the id {oldest} in merges, ({oldest}, b) has "
+            f"{oldest + 1}, and {word!r} gives {found} and must give {right}: bytes are merged as characters are, so "
+            "they become ids first",
         )
+    first, second, third = (FIRST_BYTE + byte for byte in "本".encode())
+    found = encoded("本", {(first, second): oldest, (oldest, third): oldest + 1})
+    require(
+        found == [oldest + 1],
+        f"the three bytes of '本' take two merges to become one id, and it stops at {len(found)} ids: the number of "
+        "merges has no limit, go on until none applies",
+    )

@@ -67,6 +67,13 @@ def additive_scores(attempt: Attempt) -> None:
     )
     moved = np.abs(several(attempt(query, key + 1, score_weight), "scores", "features")[1] - features).max()
     require(moved > 1e-9, "another key makes no other feature: is it query + key inside the tanh?")
+    for changed, other in ((0, 1), (1, 0)):
+        keys = key.copy()
+        keys[changed] += 1
+        require(
+            np.allclose(several(attempt(query, keys, score_weight), "scores", "features")[1][other], features[other]),
+            "the features of a sentence change with the keys of another: each sentence stands for itself",
+        )
     same = several(attempt(key[:, :3], key[:, :3], score_weight), "scores", "features")[1]
     require(
         not np.allclose(same[:, range(3), range(3)], 0),
@@ -86,7 +93,10 @@ def additive_scores(attempt: Attempt) -> None:
     )
     doubled = several(attempt(query, key, 2 * score_weight), "scores", "features")[0]
     require(np.allclose(doubled, 2 * scores), "twice the score_weight must give twice the scores, and does not")
-    factors = {"1/C: the score is a sum over the C numbers, not their mean": 1 / 4}
+    factors = {
+        "1/C: the score is a sum over the C numbers, not their mean": 1 / 4,
+        "1/√C: additive attention's scores are not scaled": 1 / 2,
+    }
     agree("scores", scores, features @ score_weight, factors=factors)
     agree("features", features, solutions.additive_scores(query, key, score_weight)[1])
     for B, Tq, Tk, C in ((3, 4, 4, 6), (1, 1, 7, 2)):
@@ -175,10 +185,11 @@ def rnn_backward(attempt: Attempt) -> None:
         np.allclose(one[1], one[0][:, 0] @ recurrent.T),
         "for a single position dfirst is not dprojected_1 Uᵀ: h_0 went through U on its way into it",
     )
+    require(one[2].any(), "for a single position drecurrent is 0: h_0 went through U as every other state did")
     require(
         np.allclose(one[2], first[:1].T @ one[0][:, 0]),
         "for a single position of one sentence drecurrent is not h_0ᵀ dprojected_1: U multiplied the state before the "
-        "position, not the one that came of it",
+        "position, not the one that came of it, and what came out of the product went into the tanh",
     )
     twice = gradients(np.concatenate([dhidden, dhidden]), np.concatenate([hidden, hidden]), recurrent)
     require(
@@ -229,6 +240,13 @@ def additive_scores_backward(attempt: Attempt) -> None:
         require(gradient.shape == array.shape, f"{name} has shape {gradient.shape} and must have {array.shape}{summed}")
 
     dquery, dkey, _ = found
+    for name, gradient, larger in zip(
+        ("dquery", "dkey", "dscore_weight"), found, gradients(1000 * dscores, features, score_weight), strict=True
+    ):
+        require(
+            np.allclose(larger, 1000 * gradient),
+            f"1000 times the dscores must give 1000 times the {name}, and does not: is something cut, or added?",
+        )
     flat = gradients(dscores, np.sign(features), score_weight)
     require(
         not flat[0].any() and not flat[1].any(),
@@ -279,6 +297,7 @@ def additive_scores_backward(attempt: Attempt) -> None:
 
 
 def _keeps_float32(gradients):
+    require(all(isinstance(gradient, np.ndarray) for gradient in gradients), "it must return arrays, and returns lists")
     require(
         all(gradient.dtype == np.float32 for gradient in gradients),
         "it is right in float64, but given float32, in which the lesson trains, it returns float64: np.zeros makes "

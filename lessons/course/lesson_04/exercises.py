@@ -8,7 +8,7 @@ import numpy as np
 from minitransformer import gradcheck, ops
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, farthest, keeps_float64, kind, require, several
+from ..judging import agree, farthest, keeps_float64, kind, require, several, where
 from . import solutions
 
 
@@ -37,7 +37,12 @@ def _masked_softmax(scores: Any, mask: Any) -> Any:
 def attention(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     query, key, value = (rng.standard_normal(shape) for shape in ((5, 8), (4, 8), (4, 3)))
-    out, weights = several(attempt(query, key, value), "out", "weights")
+    result = attempt(query, key, value)
+    require(
+        not (isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], tuple)),
+        "what is returned as weights is a pair: softmax_forward returns two, the softmax and a cache; take the first",
+    )
+    out, weights = several(result, "out", "weights")
     require(
         not (out.shape == (5, 4) and weights.shape == (5, 3)),
         "the two are returned in the other order: out first, then the weights",
@@ -92,7 +97,9 @@ def attention(attempt: Attempt) -> None:
     for leading, Tq, Tk, D, Dv in (((), 3, 6, 11, 2), ((2,), 4, 4, 4, 4), ((2, 3), 1, 5, 2, 3)):
         shapes = ((*leading, Tq, D), (*leading, Tk, D), (*leading, Tk, Dv))
         query, key, value = (rng.standard_normal(shape) for shape in shapes)
-        found = several(attempt(query, key, value), "out", "weights")
+        axes = ", where .T reverses all axes and .swapaxes(-1, -2) the last two," if leading else ""
+        with where(f"with queries of shape {query.shape}{axes}"):
+            found = several(attempt(query, key, value), "out", "weights")
         for name, mine, right in zip(("out", "the weights"), found, _attention(query, key, value), strict=True):
             likely = (
                 "is something transposed or summed over another axis than the last two (.T reverses all axes)"
@@ -282,7 +289,20 @@ def moved_by(attempt: Attempt) -> None:
         "it misses a leak through the keys: a forbidden key in the softmax's denominator moves the output too",
     )
     require(moved[seen].all(), "with attention that is right, outputs do not move with keys that they can see")
-    for number in (0, 1):
+    for part in (slice(0, 1), slice(-1, None)):
+
+        def partly(query, key, value, part=part):
+            return np.ones((3, 5)) @ np.hstack([value[:, part]] * 2)
+
+        def partly_keys(query, key, value, part=part):
+            return np.ones((3, 5)) @ np.hstack([key[:, part]] * 2)
+
+        for name, leak in (("value", partly), ("key", partly_keys)):
+            require(
+                attempt(leak, query, key, value).all(),
+                f"it misses a leak through one component of a {name}: replace the whole row, not a number in it",
+            )
+    for number in (0, 1, 0.5):
         require(
             attempt(only_values, query, key, np.full_like(value, number)).all(),
             f"it misses a leak where the values are {number}: what takes a value's place must differ from it, whatever "

@@ -11,7 +11,7 @@ from . import solutions
 
 @exercise(answer=solutions.feed_forward_forward)
 def feed_forward_forward(attempt: Attempt) -> None:
-    for T, C, F in ((4, 3, 5), (2, 6, 4), (3, 3, 3)):
+    for T, C, F in ((4, 3, 5), (2, 6, 4), (3, 3, 3), (1, 5, 2)):
         rng = np.random.default_rng(T)
         x = rng.standard_normal((T, C))
         weights = [rng.standard_normal(shape) for shape in ((C, F), (F,), (F, C), (C,))]
@@ -38,7 +38,7 @@ def _judge_feed_forward(attempt: Attempt, x, weight1, bias1, weight2, bias2) -> 
         (np.abs(hidden) @ weight2 + bias2, "with the absolute value where max(0, …) belongs"),
         (x + active @ weight2 + bias2, "with x added: the residual connection comes later, around this function"),
     ):
-        require(not np.allclose(y, likely), f"y is what equation 2 gives {hint}")
+        require(len(x) == 1 or not np.allclose(y, likely), f"y is what equation 2 gives {hint}")
     if len(x) == x.shape[1] == len(bias1):
         for likely, hint in (
             (np.maximum(0, x @ weight1.T + bias1) @ weight2 + bias2, "weight1 transposed"),
@@ -53,8 +53,12 @@ def _judge_feed_forward(attempt: Attempt, x, weight1, bias1, weight2, bias2) -> 
             f"where cache should have {name} it has something else: the order is x, active, weight1, weight2",
         )
     require(
-        not np.allclose(hidden_kept, hidden),
+        (hidden > 0).all() or not np.allclose(hidden_kept, hidden),
         "the cache has what stands before the relu: `active` is what the relu lets through, with 0 where it is shut",
+    )
+    require(
+        not np.array_equal(hidden_kept, hidden > 0),
+        "the cache has where the relu is open: `active` is what it lets through, the numbers themselves",
     )
     agree("active, in the cache,", array(hidden_kept, "active"), active)
 
@@ -79,11 +83,12 @@ def _y_and_cache(result, names: str) -> tuple:
 
 @exercise(answer=solutions.layernorm_forward)
 def layernorm_forward(attempt: Attempt) -> None:
-    for N, C in ((6, 4), (3, 8), (5, 5)):
+    for N, C in ((6, 4), (3, 8), (5, 5), (1, 40)):
         rng = np.random.default_rng(N)
         x = 3 + 2 * rng.standard_normal((N, C))
+        x[0, 0] += C  # in many channels one may be far from the others
         gamma, beta = rng.standard_normal(C), rng.standard_normal(C)
-        with where(f"for {N} rows of {C} channels,"):
+        with where(f"for {N} row{'s' * (N > 1)} of {C} channels,"):
             _judge_layernorm(attempt, x, gamma, beta, 0.5)
     x = 1e6 + np.random.default_rng(0).standard_normal((3, 16))
     y = attempt(x, np.ones(16), np.zeros(16), 1e-5)[0]
@@ -123,11 +128,18 @@ def _judge_layernorm(attempt: Attempt, x, gamma, beta, eps: float) -> None:
         (x / np.sqrt(variance + eps) * gamma + beta, "the mean is not subtracted"),
         (centred / np.sqrt((x**2).mean(-1, keepdims=True) + eps) * gamma + beta,
          "the variance is the mean of (x − mean)², and not of x²"),
+        ((x - x.mean()) / np.sqrt(x.var() + eps) * gamma + beta,
+         "mean and variance are of all numbers: each row has a mean and a variance of its own"),
+        (centred / np.sqrt((centred**2).mean() + eps) * gamma + beta,
+         "the variance is of all rows: each row has a variance of its own"),
+        (centred / np.sqrt((centred**2).sum(axis=-1, keepdims=True) + eps) * gamma + beta,
+         "the variance is a sum: it is the mean of (x − mean)² over the C channels"),
+        (n * beta + gamma, "gamma and beta are exchanged: y = gamma · normed + beta"),
         (n, "gamma and beta are not used"),
         (n * gamma, "beta is not added"),
         ((n + beta) * gamma, "beta is scaled by gamma: y = gamma · normed + beta"),
     ):  # fmt: skip
-        require(not np.allclose(y, likely), f"y is wrong: {hint}")
+        require(N == 1 or not np.allclose(y, likely), f"y is wrong: {hint}")
     agree("y", y, right)
     require(
         np.shape(rstd) == (N, 1),
@@ -249,6 +261,7 @@ def dropout_forward(attempt: Attempt) -> None:
     for rate, shape in ((0.2, (40, 25)), (0.0, (40, 25)), (0.35, (300,)), (0.35, (5, 4, 30))):
         x, uniform = rng.uniform(1, 2, shape), rng.random(shape)
         uniform.flat[7] = rate  # is not below it
+        x.flat[::7], x.flat[1::5] = 0.0, -x.flat[1::5]  # whether one is kept does not depend on what it is
         with where(f"for x of shape {shape} and rate {rate},"):
             _judge_dropout(attempt, x, rate, uniform)
 
@@ -261,13 +274,18 @@ def _judge_dropout(attempt: Attempt, x: np.ndarray, rate: float, uniform: np.nda
     require(kept.dtype == bool, f"kept holds {kept.dtype} and must be True or False")
     array(result[0], "y")
     require(
-        kept.all() or not np.array_equal(kept, y == 0),
+        kept.all() or not np.array_equal(kept[x != 0], y[x != 0] == 0),
         "kept is True where y is 0: it must say what is kept, not what is dropped",
     )
     require(
         rate == 0 or abs(kept.mean() - rate) > 0.1,
         f"it keeps {kept.mean():.0%} of the elements: the rate is the share that is dropped",
     )
+    for numbers, some in (("0", x != 0), ("0 or below", x > 0)):
+        require(
+            not np.array_equal(kept, (uniform >= rate) & some),
+            f"kept is False where x is {numbers}: it is `uniform` that says what is kept, whatever x and y are",
+        )
     differ = kept != (uniform >= rate)
     require(
         not (differ.any() and np.array_equal(differ, uniform == rate)),

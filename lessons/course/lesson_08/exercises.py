@@ -26,7 +26,9 @@ def _layers():
         x, memory = rng.standard_normal((B, Tt, C)), rng.standard_normal((B, Ts, C))
         memory_mask = np.ones((B, 1, 1, Ts), dtype=bool)
         memory_mask[0, ..., -1] = False
-        yield Parts(rng, C), x, memory, {"self_attention": np.tri(Tt, dtype=bool), "cross_attention": memory_mask}
+        mask = np.tri(Tt, k=1, dtype=bool)  # no triangle, which an answer may make itself
+        mask[-1, 1] = False
+        yield Parts(rng, C), x, memory, {"self_attention": mask, "cross_attention": memory_mask}
 
 
 @exercise(answer=solutions.encoder_layer)
@@ -48,15 +50,28 @@ def decoder_layer(attempt: Attempt) -> None:
 
 @exercise(answer=solutions.transformer)
 def transformer(attempt: Attempt) -> None:
-    for sizes in ((2, 5, 4, 6, 11, 0), (3, 3, 7, 4, 8, 2)):
-        noted = whole(*sizes)
+    for sizes, layers in (((2, 5, 4, 6, 11, 0), (3, 2)), ((3, 3, 7, 4, 8, 2), (2, 3))):
+        noted, fresh = whole(*sizes, layers), whole(*sizes, layers)
         table, positions = noted.model.table.copy(), noted.model.positions.copy()
+        stacks = {"encoder": list(noted.model.encoder), "decoder": list(noted.model.decoder)}
         result = attempt(noted.model, noted.source, noted.target)
         for name, before in (("table", table), ("positions", positions)):
             after = getattr(noted.model, name)
             require(np.array_equal(before, after), f"it writes into model.{name}: the next sentence needs it as it was")
+        for name, layers_before in stacks.items():
+            require(
+                getattr(noted.model, name) == layers_before,
+                f"it changes the list model.{name}: the next sentence needs it as it was",
+            )
         check_model(noted, result)
-    lone = whole(1, 4, 1, 6, 11, 0)
+        words = noted.target != noted.model.pad  # what padding gives is not in the loss
+        expected = solutions.transformer(fresh.model, fresh.source, fresh.target)[words]
+        require(
+            np.allclose(result[words], expected),
+            "the layers get what they must, and give something else than `encoder_layer` and `decoder_layer` of "
+            "exercise 1: is a layer wired anew here?",
+        )
+    lone = whole(1, 4, 1, 6, 11, 0, (1, 1))
     with where("for one sentence and a target of one token,"):
         expected = solutions.transformer(lone.model, lone.source, lone.target)
         agree("what it returns", array(attempt(lone.model, lone.source, lone.target)), expected)
@@ -119,6 +134,10 @@ def cross_backward(attempt: Attempt) -> None:
     ):
         if _right(attempt, forward, x, memory, changed) and not _right(attempt, forward, x, memory, weights):
             require(False, f"it is right for {special}, and not for others: {hint}")
+    require(
+        not np.allclose(dx - dout, solutions.cross_backward(dout, forward(x, memory)[1])[0]),
+        "dx has dout added: the residual connection is around cross_forward, and not in it",
+    )
     gradients_agree(forward, attempt, {"x": x, "memory": memory})
 
 

@@ -150,6 +150,11 @@ def _given(mask: Any, name: str, masks: Mapping[str, np.ndarray]) -> None:
     require(mask is not None, f"{name} gets no mask")
     for other, wrong in masks.items():
         require(other == name or not np.array_equal(mask, wrong), f"{name} gets the mask that is meant for {other}")
+    triangle = np.tri(masks[name].shape[-1], dtype=bool)
+    require(
+        not np.array_equal(np.squeeze(mask), triangle) and not np.array_equal(mask, triangle & masks[name]),
+        f"{name} gets a triangle that is made in the layer: where to look is said by the mask that the layer was given",
+    )
     require(np.array_equal(mask, masks[name]), f"{name} gets another mask than the one that the layer was given")
 
 
@@ -157,7 +162,7 @@ def _given(mask: Any, name: str, masks: Mapping[str, np.ndarray]) -> None:
 
 
 class Whole(NamedTuple):
-    """A model of two layers in each stack, the calls of all of a stack in one list, and a source and a target."""
+    """A model, the calls of all layers of a stack in one list, and a source and a target."""
 
     model: SimpleNamespace
     encoder: list[Call]
@@ -166,20 +171,25 @@ class Whole(NamedTuple):
     target: np.ndarray
 
 
-def whole(B: int, Ts: int, Tt: int, C: int, V: int, pad: int) -> Whole:
-    """A model of these sizes; its last sentence is two tokens shorter."""
+def whole(B: int, Ts: int, Tt: int, C: int, V: int, pad: int, layers: tuple[int, int]) -> Whole:
+    """A model of these sizes, with `layers` in the encoder and the decoder.
+
+    The last source is two tokens shorter, and so is the first target, if more than two are left.
+    """
     rng = np.random.default_rng(Ts)
     encoder, decoder = list[Call](), list[Call]()
     model = SimpleNamespace(
         table=rng.standard_normal((V, C)),
         positions=rng.standard_normal((9, C)),
         pad=pad,
-        encoder=[Parts(rng, C, encoder, number) for number in range(2)],
-        decoder=[Parts(rng, C, decoder, number) for number in range(2)],
+        encoder=[Parts(rng, C, encoder, number) for number in range(layers[0])],
+        decoder=[Parts(rng, C, decoder, number) for number in range(layers[1])],
     )
     words = [word for word in range(V) if word != pad]
     source, target = rng.choice(words, (B, Ts)), rng.choice(words, (B, Tt))
+    source[0, 0] = target[-1, -1] = pad == 0  # 0, where it is not padding: an id as any other
     source[-1, -2:] = pad
+    target[0, 2:][-2:] = pad
     return Whole(model, encoder, decoder, source, target)
 
 
@@ -189,37 +199,57 @@ def check_model(whole: Whole, result) -> None:
     Ts, Tt = source.shape[1], target.shape[1]
     real, causal = (source != model.pad)[:, None, None, :], np.tri(Tt, dtype=bool)
     tops = {}
-    for stack, calls, ids, others in (
-        ("encoder", whole.encoder, source, target),
-        ("decoder", whole.decoder, target, source),
+    for stack, layers, calls, ids, others in (
+        ("encoder", model.encoder, whole.encoder, source, target),
+        ("decoder", model.decoder, whole.decoder, target, source),
     ):
         first = [call for call in calls if call.part == "self_attention"]
         last = [call.out for call in calls if call.part == "feed_forward_norm"]
+        order = [call.number for call in first]
         require(first and last, f"no layer of model.{stack} runs")
-        require(len(first) == 2, f"of the 2 layers of model.{stack} {len(first)} ran: go through all, once each")
-        require(first[0].number == 0, f"the layers of model.{stack} run from the last to the first")
-        _check_embedding(first[0].x, ids, others, model, stack)
         require(
-            same(first[1].x, last[0]),
-            f"the second layer of the {stack} does not get what the first one gives: is x handed on?",
+            len(first) == len(layers),
+            f"of the {len(layers)} layers of model.{stack} {len(first)} ran: go through all of its list, once each",
         )
+        require(order != list(range(len(layers)))[::-1], f"the layers of model.{stack} run from the last to the first")
+        require(order == list(range(len(layers))), f"the layers of model.{stack} run in the order {order}")
+        _check_embedding(first[0].x, ids, others, model, stack)
+        for number in range(1, len(layers)):
+            require(
+                same(first[number].x, last[number - 1]),
+                f"layer {number} of the {stack} does not get what the one below it gives: is x handed on?",
+            )
         for number, call in enumerate(first):
             place = f"self-attention in layer {number} of the {stack}"
-            _check_mask(call.mask, real if stack == "encoder" else causal, place, (*ids.shape, ids.shape[1]))
+            zero = (ids != 0)[:, None, None, :] & (causal if stack == "decoder" else np.True_)
+            require(
+                model.pad == 0 or not np.array_equal(call.mask, zero),
+                f"{place} hides the id 0: padding is `model.pad`, which is {model.pad} here",
+            )
+            if stack == "encoder":
+                _check_mask(call.mask, real, place, (*ids.shape, Ts))
+            else:
+                _check_target_mask(call.mask, causal, target != model.pad, place)
         tops[stack] = last
-    for number, call in enumerate(call for call in whole.decoder if call.part == "cross_attention"):
+    require(
+        not any(call.part == "cross_attention" for call in whole.encoder),
+        "a layer of the encoder looks at a memory: `encoder_layer` has none",
+    )
+    cross = [call for call in whole.decoder if call.part == "cross_attention"]
+    require(len(cross) == len(model.decoder), "a layer of the decoder looks at no memory: `decoder_layer` does")
+    *below, memory = tops["encoder"]
+    for number, call in enumerate(cross):
         place = f"cross-attention in layer {number} of the decoder"
         for words, other in (
             ("the embedded source: let it look at what the encoder gives", whole.encoder[0].x),
-            ("what the first layer of the encoder gives: the memory is what the last one gives", tops["encoder"][0]),
-        ):
+            *((f"what layer {n} of the encoder gives: the memory is what the last one gives", out)
+              for n, out in enumerate(below)),
+        ):  # fmt: skip
             require(not same(call.memory, other), f"{place} looks at {words}")
-        require(
-            same(call.memory, tops["encoder"][1]), f"{place} does not look at what the last layer of the encoder gives"
-        )
+        require(same(call.memory, memory), f"{place} does not look at what the last layer of the encoder gives")
         same_sentence = np.tri(Tt, Ts, dtype=bool)
         _check_mask(call.mask, real, place, (*target.shape, Ts), same_sentence)
-    _check_logits(array(result), tops["decoder"][1], model.table)
+    _check_logits(array(result), tops["decoder"][-1], model.table)
 
 
 def _check_embedding(x: np.ndarray, ids: np.ndarray, others: np.ndarray, model: SimpleNamespace, stack: str) -> None:
@@ -236,6 +266,11 @@ def _check_embedding(x: np.ndarray, ids: np.ndarray, others: np.ndarray, model: 
         ("words with positions from row 1 on: the first token has row 0", root * words + positions[1 : T + 1]),
         ("words with positions looked up by their ids: a position is a place in the sentence",
          root * words + positions[ids % len(positions)]),
+        ("words with positions that go on after the source: each sentence begins with row 0",
+         root * words + np.resize(positions[others.shape[1] : others.shape[1] + T], places.shape)),
+        ("words times √V: C is the width, V the number of tokens", np.sqrt(len(table)) * words + places),
+        ("words with padding set to 0: nobody looks at it, so it is looked up as any word",
+         root * words * (ids != model.pad)[..., None] + places),
         (f"the {'target' if stack == 'encoder' else 'source'}", root * table[others] + positions[: others.shape[1]]),
     ):  # fmt: skip
         require(not same(x, other), f"what the {stack} begins with is {likely}")
@@ -273,11 +308,48 @@ def _check_mask(
             not np.array_equal(found, np.broadcast_to(causal, found.shape)),
             f"{place} has the causal mask, which belongs to self-attention: {rule}",
         )
-    require(np.array_equal(found, right), f"{place} has a wrong mask: {rule}")
+    _shows(found, right, place, rule)
+
+
+def _check_target_mask(mask: Any, causal: np.ndarray, real: np.ndarray, place: str) -> None:
+    """As `_check_mask`, for the decoder's self-attention, which may hide the target's padding (`real` is False)."""
+    B, T = real.shape
+    found = _allowed(mask, B, T, T)
+    if found is not None:
+        keys, rows = (causal & real[:, None, None, :], causal & real[:, None, :, None])
+        if np.array_equal(found, np.broadcast_to(keys, found.shape)):
+            return
+        rule = "position t looks at 0 … t"
+        for words, other in (
+            ("hides padding of the target and not the future", real[:, None, None, :]),
+            ("shows padding of the target and hides its words", causal & ~real[:, None, None, :]),
+            ("shows padding of the target in the future too", causal | ~real[:, None, None, :]),
+            ("lets padding of the target see nothing: padding is hidden as a key, not as a query", rows),
+            ("lets padding of the target see nothing: padding is hidden as a key, not as a query", keys & rows),
+        ):
+            require(not np.array_equal(found, np.broadcast_to(other, found.shape)), f"{place} {words}: {rule}")
+    _check_mask(mask, causal, place, (B, T, T))
+
+
+def _shows(found: np.ndarray, right: np.ndarray, place: str, rule: str) -> None:
+    """The mask `found` must be the `right` one."""
+    what = [
+        words
+        for words, wrong in (
+            ("shows what must be hidden", found & ~right),
+            ("hides what may be looked at", right & ~found),
+        )
+        if wrong.any()
+    ]
+    require(not what, f"{place} has a mask that {' and '.join(what)}: {rule}")
 
 
 def _check_logits(logits: np.ndarray, hidden: np.ndarray, table: np.ndarray) -> None:
     right, (V, C) = hidden @ table.T, table.shape
+    require(
+        logits.shape not in (right[:, -1].shape, right[:, -1:].shape) or logits.shape == right.shape,
+        "it returns the logits of one position: each position of the target is asked, all at once",
+    )
     require(
         logits.shape == right.shape,
         f"the logits have shape {logits.shape} and must have (B, Tt, V), {right.shape}: the output layer is the table, "

@@ -101,6 +101,15 @@ def _counted(dy, ids, num_rows):
     return np.stack(channels, axis=1)
 
 
+def _ascii_alone(word, characters, merges):
+    """Right, but every other character is spelled in bytes, known or not."""
+    ids = [id for c in word for id in ([characters[c]] if c in characters and c.isascii() else _spelled(c, {}))]
+    while candidates := [pair for pair in pairwise(ids) if pair in merges]:
+        pair = min(candidates, key=merges.get)
+        ids = merge_pair(ids, pair, merges[pair])
+    return ids
+
+
 RIGHT = {
     "merge": [_merge_recursively, _merge_by_skipping],
     "encode": [_encode_in_one_pass_by_age, _encode_one_place_at_a_time],
@@ -130,6 +139,16 @@ letters, not symbols | is _by_letters | though the letters do
 a string | returns "".join(map(str, symbols)) | must return a list
 in a text | is _replaced_in_text | not thes es: a symbol is more than its last letter
 the first left symbol | is _first_left_symbol | an e comes first that no s follows
+the two joined | merged.append(new) → merged.append(sum(pair) if new == 9 else "".join(pair)) | `new` itself, not lo w
+no spaces
+    merged.append(symbols[i]) → merged.append(symbols[i].strip() if isinstance(symbols[i], str) else symbols[i])
+    must stay as they are, and become ['', 'L', 'o']
+in any case
+    tuple(symbols[i : i + 2]) == pair → tuple(str(s).lower() for s in symbols[i : i + 2]) == tuple(map(str, pair))
+    must stay as they are, and become [' ', 'lo']
+0 is nothing
+    if tuple(symbols[i : i + 2]) == pair → if symbols[i] and tuple(symbols[i : i + 2]) == pair
+    0 is a number as any other
 one symbol is none
     returns merge_pair(symbols, pair, new) if len(symbols) > 1 else [] | a must stay a, and becomes nothing
 [encode]
@@ -153,6 +172,19 @@ uses merges up | merges[oldest]) → merges.pop(oldest)) | writes into its argum
 lower case | for character in word: → for character in word.lower(): | 'Ω≈ç√' comes back as the bytes
 one id for all | returns [characters.get(x, 0) for x in word] | is the id of no byte
 fails where nothing is known | returns [characters[x] for x in word] | it raises KeyError: 'ï'; line
+only ASCII is known | is _ascii_alone | so 'hör' has three ids
+three merges at most
+    while candidates := [pair for pair in pairwise(ids) if pair in merges]: →
+        for _ in range(3):\n        candidates = [pair for pair in pairwise(ids) if pair in merges] or [None]
+    oldest = min(candidates, key=merges.get)\n        ids = →
+        oldest = min(candidates, key=merges.get)\n        ids = ids if oldest is None else
+    'abcabcabcabcabcabc' stops at
+as many merges as letters
+    while candidates := [pair for pair in pairwise(ids) if pair in merges]: →
+        for _ in word:\n        candidates = [pair for pair in pairwise(ids) if pair in merges] or [None]
+    oldest = min(candidates, key=merges.get)\n        ids = →
+        oldest = min(candidates, key=merges.get)\n        ids = ids if oldest is None else
+    it stops at 2 ids
 bytes come last | is _bytes_last | bytes are merged as characters are
 [embedding_backward]
 repeated ids are lost | np.add.at(dtable, ids, dy) → dtable[ids] += dy | they must add
@@ -173,6 +205,10 @@ transposed | returns answer.T | dtable has shape (3, 6)
 a loop over the rows
     returns np.stack([dy[ids == row].sum(axis=0) for row in range(num_rows)])
     loops over the rows of the table in Python
+two axes or one
+    np.add.at(dtable, ids, dy) → B, T = ids.shape if ids.ndim > 1 else (1, len(ids));
+        np.add.at(dtable, ids.reshape(B, T), dy.reshape(B, T, -1))
+    it raises ValueError: too many values to unpack
 nothing is returned | return dtable → dtable | it returns None
 one axis of ids only
     np.add.at(dtable, ids, dy) → np.add.at(dtable, ids[0], dy[0])

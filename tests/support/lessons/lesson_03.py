@@ -76,6 +76,11 @@ the other order
 scores alone
     return features @ score_weight, features → return features @ score_weight | not one array of shape (2, 3, 5)
 the score weight is forgotten | features @ score_weight → features.sum(axis=-1) | twice the score_weight
+the first sentence's keys | + key[:, None]) → + key[:1, None]) | each sentence stands for itself
+divided by √C | features @ score_weight → features @ score_weight / len(score_weight) ** 0.5 | scores are not scaled
+a list
+    return features @ score_weight, features → return (features @ score_weight).tolist(), features
+    and returns lists
 no axis of length 1 | @ score_weight, features → @ score_weight, features.squeeze() | an axis of length 1 lost
 always float64 | np.tanh(query → np.tanh(np.float64(query) | np.zeros makes float64
 float32
@@ -92,6 +97,10 @@ averaged over sentences | returns dprojected, dbefore, drecurrent / B | drecurre
 drecurrent of the last step alone
     hidden[:, :-1].reshape(-1, C).T @ dprojected.reshape(-1, C) → hidden[:, -2].T @ dprojected[:, -1]
     the gradient of recurrent is wrong
+h_0 left out of drecurrent
+    hidden[:, :-1].reshape(-1, C).T @ dprojected.reshape(-1, C) →
+        hidden[:, 1:-1].reshape(-1, C).T @ dprojected[:, 1:].reshape(-1, C)
+    h_0 went through U as every other state did
 two arrays | returns dprojected, dbefore | must return 3 arrays
 always float64 | np.empty_like(dhidden) → np.zeros(dhidden.shape) | np.zeros makes float64
 drecurrent transposed | returns dprojected, dbefore, drecurrent.T | drecurrent is transposed
@@ -113,6 +122,7 @@ dscore_weight averaged
 dscore_weight through tanh's slope
     (dscores, features, axes → (dscores, 1 - features**2, axes | the gradient of score_weight is wrong
 1 − |features| | features**2 → abs(features) | is not dscore · score_weight · (1 − features²)
+clipped | dfeatures = dscores → dfeatures = dscores.clip(-5, 5) | must give 1000 times the dquery
 float32 | returns [np.float32(g) for g in answer] | a gradient is float32
 always float64 | dfeatures = dscores → dfeatures = np.float64(dscores) | np.zeros makes float64
 a score_weight for each sentence

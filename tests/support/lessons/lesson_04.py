@@ -136,7 +136,8 @@ the scores for the weights
 no largest score
     weights, _ = softmax_forward(scores) → weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
     subtracts each row's own largest
-.T | key.swapaxes(-1, -2) → key.T | it raises ValueError
+.T | key.swapaxes(-1, -2) → key.T | where .T reverses all axes and .swapaxes(-1, -2) the last two, it raises ValueError
+the softmax with its cache | weights, _ = softmax_forward → weights = softmax_forward | the softmax and a cache
 axis 1
     weights, _ = softmax_forward(scores) →
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))\n    weights /= weights.sum(axis=1, keepdims=True)
@@ -180,10 +181,12 @@ at least one key | positions[:, None] → positions[:, None].clip(0) | the rows 
 [moved_by]
 only the value | (query, other_key → (query, key | misses a leak through the keys
 only the key | other_value) - out → value) - out | misses a leak through the values
-multiplied | np.cos(np.arange(key.shape[1])) - key → -2 * key | 1 - value[j] → 2 * value[j] | where the values are 0
+multiplied | other_key[j] += 1 → other_key[j] *= -2 | other_value[j] += 1 → other_value[j] *= 2 | where the values are 0
+one number of the value | other_value[j] += 1 → other_value[j, 0] += 1 | one component of a value
+one number of the key | other_key[j] += 1 → other_key[j, -1] += 1 | one component of a key
 all from j on
-    other_key[j] = np.cos(np.arange(key.shape[1])) - key[j] → other_key[j:] = 0.5
-    other_value[j] = 1 - value[j] → other_value[j:] += 1 | is one key at a time replaced
+    other_key[j] += 1 → other_key[j:] = 0.5 | other_value[j] += 1 → other_value[j:] += 1
+    is one key at a time replaced
 in place | value.copy() → value | writes into its argument value
 all outputs at once | .max(axis=1) > → .max() > | compare row by row
 any difference | > 1e-9 → > 0 | they are rounding
@@ -202,9 +205,10 @@ the lengths
     np.abs(attend → np.abs(np.linalg.norm(attend | - out).max(axis=1) → , axis=1) - np.linalg.norm(out, axis=1))
     compare the outputs, not their lengths
 down to 1e-12 | 1e-9 → 1e-12 | 2·10⁻¹⁰ count as moves
-keys set to 0 | np.cos(np.arange(key.shape[1])) - key[j] → 0 | misses a leak where the keys are 0
-keys set to 1 | np.cos(np.arange(key.shape[1])) - key[j] → 1 | misses a leak where the keys are 1
-values set to 1 | 1 - value[j] → 1 | misses a leak where the values are 1
+keys set to 0 | other_key[j] += 1 → other_key[j] = 0 | misses a leak where the keys are 0
+keys set to 1 | other_key[j] += 1 → other_key[j] = 1 | misses a leak where the keys are 1
+values set to 1 | other_value[j] += 1 → other_value[j] = 1 | misses a leak where the values are 1
+1 less the value | other_value[j] += 1 → other_value[j] = 1 - value[j] | misses a leak where the values are 0.5
 numbers | dtype=bool → dtype=int | must be of bool, not int64
 3 queries and 5 keys
     (len(query), len(key)) → (3, 5) | range(len(key)) → range(min(5, len(key))) | moved[:, j] → moved[: len(query), j]

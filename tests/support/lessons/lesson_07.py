@@ -91,6 +91,10 @@ weights first | (x, active, weight1, weight2) → (weight1, active, weight2, x) 
 written into x | hidden = x → x *= 2\n    hidden = x | it writes into its argument x
 a smooth relu | np.maximum(0, hidden) → np.log1p(np.exp(hidden)) | F = 5, y is wrong in 12
 in float32 | np.maximum(0, hidden) → np.maximum(0, hidden).astype("float32") | or a number float32?
+no axis of length 1
+    return active @ weight2 + bias2 → return (active @ weight2 + bias2).squeeze()
+    for T = 1, C = 5, F = 2, y has shape (5,)
+where the relu is open | (x, active, weight1 → (x, hidden > 0, weight1 | the cache has where the relu is open
 five hidden units
     active = np.maximum(0, hidden) → active = np.maximum(0, hidden) * (np.arange(len(bias1)) < 4)
     for T = 4, C = 3, F = 5, y is wrong in
@@ -111,6 +115,16 @@ the mean left | centred * rstd → x * rstd | the mean is not subtracted
 the mean of squares | (centred**2).mean → (x**2).mean | and not of x²
 gamma and beta forgotten | return gamma * normed + beta → return normed | gamma and beta are not used
 beta forgotten | return gamma * normed + beta → return gamma * normed | beta is not added
+gamma and beta exchanged | gamma * normed + beta → beta * normed + gamma | gamma and beta are exchanged
+all rows at once
+    x.mean(axis=-1, keepdims=True) → x.mean() | (centred**2).mean(axis=-1, keepdims=True) → (centred**2).mean()
+    mean and variance are of all numbers
+the variance of all rows | (centred**2).mean(axis=-1, keepdims=True) → (centred**2).mean() | the variance is of all rows
+a sum for the variance | (centred**2).mean( → (centred**2).sum( | the variance is a sum
+no axis of length 1 | return gamma * normed + beta → return (gamma * normed + beta).squeeze() | y has shape (40,)
+cut off
+    centred * rstd → np.clip(centred * rstd, -3, 3)
+    for 1 row of 40 channels, y is wrong
 beta inside | gamma * normed + beta → gamma * (normed + beta) | beta is scaled by gamma
 multiplied | normed = centred * rstd → normed = centred / rstd | multiplies by the standard deviation
 a flat rstd | (normed, rstd, gamma) → (normed, rstd[:, 0], gamma) | the axis stays
@@ -156,6 +170,9 @@ keeps the rate | uniform >= rate → uniform < rate | x * kept / (1 - rate) → 
 divided by the rate | returns x * kept / (rate or 1), kept | divide by 1 − rate
 multiplied | returns x * kept * (1 - rate), kept | which is (1 − rate)²: divide
 a mask of its own | uniform >= rate → uniform * 1e4 % 1 > 0.4 | * kept / (1 - rate), → * kept, | exactly where `uniform`
+what is not 0 is kept | returns x * kept / (1 - rate), x * kept != 0 | kept is False where x is 0: it
+what is positive is kept | returns x * kept / (1 - rate), x * kept > 0 | kept is False where x is 0 or below
+nothing negative | returns np.maximum(x, 0) * kept / (1 - rate), kept | y is wrong in
 the dropped for the kept | returns x * kept / (1 - rate), ~kept | what is kept, not
 divided by the share | returns x * kept / kept.mean(), kept | the share that happened to be kept
 above the rate | >= → > | whose number is exactly the rate

@@ -49,6 +49,21 @@ def _model_by_indices(model, source, target):
     return y @ model.table.swapaxes(0, 1)
 
 
+def _model_without_padding(model, source, target):
+    """Hides padding of the target too, which no word looks at."""
+    real, seen = ((ids != model.pad)[:, None, None, :] for ids in (source, target))
+
+    def embed(ids):
+        return model.table[ids] * np.sqrt(model.table.shape[1]) + model.positions[: ids.shape[1]]
+
+    x, y = embed(source), embed(target)
+    for layer in model.encoder:
+        x = _encoder_in_steps(layer, x, real)
+    for layer in model.decoder:
+        y = _decoder_in_a_loop(layer, y, x, np.tri(target.shape[1], dtype=bool) & seen, real)
+    return y @ model.table.T
+
+
 def _cross_by_einsum(dout, cache):
     *weights, attention_cache = cache
     dquery, dkey, dvalue = (gradient.sum(axis=1) for gradient in attention_backward(dout[:, None], attention_cache))
@@ -78,7 +93,7 @@ def _down_by_index(dx, layers, caches):
 RIGHT = {
     "encoder_layer": [_encoder_in_steps],
     "decoder_layer": [_decoder_in_a_loop],
-    "transformer": [_model_with_full_masks, _model_by_indices],
+    "transformer": [_model_with_full_masks, _model_by_indices, _model_without_padding],
     "cross_backward": [_cross_by_einsum],
     "decoder_backward": [_down_recursively, _down_by_index],
     "count_parameters": [lambda V, C, F, N: V * C + N * (12 * C**2 + 4 * C * F + 24 * C + 2 * F)],
@@ -107,6 +122,9 @@ both of the input
     what feed_forward gets must be what self_attention_norm gives, and is the layer's input
 no mask | self_attention(x, mask) → self_attention(x, None) | self_attention gets no mask
 another mask | self_attention(x, mask) → self_attention(x, ~mask) | another mask than the one
+its own triangle
+    self_attention(x, mask) → self_attention(x, mask & np.tri(x.shape[1], dtype=bool))
+    gets a triangle that is made in the layer
 cross-attention
     return layer.feed_forward_norm →
         x = layer.cross_attention_norm(x + layer.cross_attention(x, x, mask))\n    return layer.feed_forward_norm
@@ -138,6 +156,15 @@ one mask for both
     memory, memory_mask)) → memory, mask))
     cross_attention gets the mask that is meant for self_attention
 no mask on the memory | memory, memory_mask)) → memory, None)) | cross_attention gets no mask
+its own triangle
+    self_attention(x, mask) → self_attention(x, np.tri(x.shape[1], dtype=bool))
+    self_attention gets a triangle that is made in the layer
+its own mask of the memory
+    memory, memory_mask)) → memory, np.ones((1, 1, 1, memory.shape[1]), dtype=bool)))
+    cross_attention gets another mask
+the memory added
+    cross_attention_norm(x + → cross_attention_norm(memory[:, :1] +
+    what cross_attention_norm gets must be the sum of
 no residual around the memory | cross_attention_norm(x + → cross_attention_norm( | the residual connection is missing
 pre-norm
     layer.feed_forward_norm(x + layer.feed_forward(x)) → x + layer.feed_forward(layer.feed_forward_norm(x))
@@ -185,9 +212,36 @@ the target encoded
     what the encoder begins with is the target
 no padding mask | source_mask = (source != model.pad) → source_mask = (source == source) | may look everywhere
 the mask the other way | source != model.pad → source == model.pad | a mask that says the opposite
-padding is 0 | source != model.pad → source != 0 | padding of the source is hidden, and nothing else
+padding is 0 | source != model.pad → source != 0 | in layer 0 of the encoder hides the id 0: padding
 a mask without axes | [:, None, None, :] → | shared axes have length 1
 the mask of queries | [:, None, None, :] → [:, None, :, None] | in layer 0 of the encoder is transposed
+padding of the target, not the future
+    causal, source_mask) → (target != model.pad)[:, None, None, :], source_mask)
+    hides padding of the target and not the future
+padding of the target as queries
+    causal, source_mask) → causal & (target != model.pad)[:, None, :, None], source_mask)
+    padding is hidden as a key, not as a query
+nothing but padding of the target
+    causal, source_mask) → causal & (target == model.pad)[:, None, None, :], source_mask)
+    shows padding of the target and hides its words
+padding of the target in the future
+    causal, source_mask) → np.logical_or(causal, (target == model.pad)[:, None, None, :]), source_mask)
+    shows padding of the target in the future too
+padding of the target is 0
+    causal, source_mask) → causal & (target != 0)[:, None, None, :], source_mask)
+    in layer 0 of the decoder hides the id 0: padding
+padding of the source as queries too
+    (source != model.pad)[:, None, None, :] →
+        (source != model.pad)[:, None, None, :] & (source != model.pad)[:, None, :, None]
+    has a mask that hides what may be looked at: padding
+padding without a vector
+    scale * model.table[target] → scale * model.table[target] * (target != model.pad)[..., None]
+    words with padding set to 0
+√V | np.sqrt(model.table.shape[1]) → np.sqrt(model.table.shape[0]) | words times √V
+positions that go on
+    model.positions[: target.shape[1]] → model.positions[source.shape[1] :][: target.shape[1]]
+    that go on after the source
+the last position alone | return x @ → return x[:, -1:] @ | the logits of one position
 no causal mask
     np.tri(target.shape[1], dtype=bool) → np.ones(target.shape[1], dtype=bool)
     of the decoder may look everywhere
@@ -206,19 +260,43 @@ the source in place of the memory
     looks at the embedded source
 the first layer's memory
     for layer in model.encoder → for layer in model.encoder[:1]
-    of the 2 layers of model.encoder 1 ran
+    of the 3 layers of model.encoder 1 ran
+two layers of the decoder
+    for layer in model.decoder → for layer in model.decoder[:2]
+    of the 3 layers of model.decoder 2 ran
+two layers of the encoder
+    for layer in model.encoder → for layer in model.encoder[:2]
+    of the 3 layers of model.encoder 2 ran
+one layer again and again
+    in model.encoder: → in model.encoder: | memory = encoder_layer(layer, → memory = encoder_layer(model.encoder[0],
+    the layers of model.encoder run in the order [0, 0, 0]
+the list used up
+    for layer in model.decoder: → while model.decoder:\n        layer = model.decoder.pop(0)
+    it changes the list model.decoder
+layers of the encoder in the decoder
+    decoder_layer(layer, x, memory, causal, source_mask) → encoder_layer(layer, x, causal)
+    a layer of the decoder looks at no memory
+layers of the decoder in the encoder
+    memory = encoder_layer(layer, memory, source_mask) →
+        memory = decoder_layer(layer, memory, memory, source_mask, source_mask)
+    a layer of the encoder looks at a memory
+a layer wired anew
+    memory = encoder_layer(layer, memory, source_mask) →
+        memory = layer.self_attention_norm(layer.self_attention(memory, source_mask));
+        memory = layer.feed_forward_norm(memory + layer.feed_forward(memory))
+    is a layer wired anew here?
 the decoder from the top | in model.decoder → in model.decoder[::-1] | run from the last to the first
 x not handed on
     x = decoder_layer → y = decoder_layer
     return x @ → return y @
-    the second layer of the decoder does not get
+    layer 1 of the decoder does not get what the one below it gives
 a layer's own memory
     for layer in model.encoder: →
         memories = []\n    for layer in model.encoder:
     memory = encoder_layer(layer, memory, source_mask) →
         memory = encoder_layer(layer, memory, source_mask)\n        memories.append(memory)
     for layer in model.decoder: → for layer, memory in zip(model.decoder, memories):
-    what the first layer of the encoder gives: the memory
+    what layer 0 of the encoder gives: the memory
 the softmax
     return x @ model.table.T →
         p = np.exp(x @ model.table.T)\n    return p / p.sum(axis=-1, keepdims=True)
@@ -244,6 +322,9 @@ averaged
     dkey[:, 0] @ weight_key.T + dvalue[:, 0] @ weight_value.T →
         (dkey[:, 0] @ weight_key.T + dvalue[:, 0] @ weight_value.T) / 2
     0.5 times the true gradient
+the residual connection
+    dx = dquery[:, 0] @ weight_query.T → dx = dout + dquery[:, 0] @ weight_query.T
+    dx has dout added
 dmemory first | returns dmemory, dx | dx and dmemory are exchanged
 no axis of length 1 | [:, 0] → .squeeze() | only the axis of the one head goes
 in float32 | returns dx.astype("float32"), dmemory | float32, which rounds
