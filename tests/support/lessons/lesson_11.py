@@ -133,6 +133,11 @@ RIGHT = {
 }
 
 
+def _each_pair_once(hypotheses, references):
+    pairs = {(tuple(h), tuple(r)) for h, r in zip(hypotheses, references, strict=True)}
+    return _bleu_as_a_product(*zip(*pairs, strict=True))
+
+
 MISTAKES = r"""
 [beam_search]
 goes on after the end
@@ -246,6 +251,7 @@ up to 3 | np.zeros(4) → np.zeros(3) | range(1, 5) → range(1, 4) | over n = 1
 words alone clipped
     (ours & theirs).total() → sum(min(c, theirs[g]) if n == 1 else c * (g in theirs) for g, c in ours.items())
     all n-grams are clipped
+each pair once | is _each_pair_once | and counts twice
 short pairs left out
     matched[n - 1] += (ours & theirs).total() → matched[n - 1] += (ours & theirs).total() * (len(reference) > 3)
     proposed[n - 1] += ours.total() → proposed[n - 1] += ours.total() * (len(reference) > 3)
