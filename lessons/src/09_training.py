@@ -11,8 +11,8 @@
 # | in the paper | §5.1 (batches), §5.3 (Adam, eq. 3), §5.4, §6.1 (averaging) |
 # | in the package | [`training`](../minitransformer/training): optimizer, step, trainer |
 #
-# The gradient says which way is down, for every weight at once. This lesson is about going there: how many tokens to
-# ask, how far to step, and how to do it for days on machines that stop. One rule of the recipe makes the difference
+# The gradient says which way is down, for every weight at once. This lesson is about going there: how many tokens make
+# a batch, how far to step, and how to do it for days on machines that stop. One rule of the recipe makes the difference
 # between a translator and nothing at all. You will see it.
 
 # %%

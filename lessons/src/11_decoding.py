@@ -416,7 +416,7 @@ print(f"at {lengths[-1]} tokens the cache is {without[-1] / with_cache[-1]:.1f} 
 # %% [markdown]
 # Without the cache the curve bends upwards. With it, it is nearly a line: a new query still meets all earlier keys, but
 # that is little work while sentences are short. The price is memory, for every beam of every sentence. In large models
-# this cache often limits how many readers one machine can serve at once:
+# this cache often limits how many users one machine can serve at once:
 
 # %%
 config = model.config
@@ -602,7 +602,7 @@ print(f"corpus BLEU {ours:.2f}, mean of sentences' BLEU {np.mean([bleu(*pair) fo
 #
 # Where few answers are right, as in translation, beams are still used. Where many are right, as in conversation, models
 # *sample* from $P$, cut to its likely part (nucleus sampling, Holtzman and others 2020). The key/value cache limits how
-# many readers can be served, so models share keys and values among heads to make it smaller (multi-query attention,
+# many users can be served, so models share keys and values among heads to make it smaller (multi-query attention,
 # Shazeer 2019; grouped-query attention, Ainslie and others 2023). BLEU is still reported, but learned metrics agree
 # better with people (Freitag and others 2022, "Stop Using BLEU").
 #

@@ -207,8 +207,8 @@ for kind in KINDS:
 #
 # Resting places are rare. Compare each number with "even", at the end of its line. In the encoder, and in the first
 # layer of the attention to the source, most heads give these tokens about as much as an even head would. In the last
-# layer all heads but one give them less. In the decoder's self-attention many give more: there the resting place is
-# `<s>`, and one head puts about half of its weight on it.
+# layer to the source all heads but one give them less. In the decoder's self-attention many give more: there the
+# resting place is `<s>`, and one head puts about half of its weight on it.
 #
 # ## Does the model need it? Ablation
 #
@@ -313,11 +313,11 @@ for name, heads in (("nothing", []), ("the least", everyone[:1]), ("the most", e
     print(f"   newly wrong {first.total()}" + (f", and first in: {most}" if first else ""))
 
 # %% [markdown]
-# The table counts only sentences that the whole model has right. Without the head that costs most, most sentences still
-# come out right. What goes wrong most often is one word. German builds the perfect of a verb of motion with *ist* and
-# *sind*, and that of most other verbs with *hat* and *haben*. So to write this word, one must already know the verb,
-# and in German the verb stands at the end. In the picture at the top, this head looks at *ran* alone when it writes
-# *ist*.
+# *Newly wrong* counts only sentences that the whole model has right. Without the head that costs most, most sentences
+# still come out right. What goes wrong most often is one word. German builds the perfect of a verb of motion with *ist*
+# and *sind*, and that of most other verbs with *hat* and *haben*. So to write this word, one must already know the
+# verb, and in German the verb stands at the end. In the picture at the top, this head looks at *ran* alone when it
+# writes *ist*.
 #
 # ### A head with a name
 #

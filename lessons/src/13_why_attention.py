@@ -28,7 +28,7 @@
 # | self-attention, restricted to $r$ | $O(r \cdot n \cdot d)$ | $O(1)$ | $O(n/r)$ |
 #
 # $O(n^2 \cdot d)$ means: it grows like $n^2 \cdot d$, up to a constant factor. The constants decide what is faster at
-# the lengths that people use, and the table does not show them. We have all four layers. So we count, and take the
+# the lengths that people use, and the table does not show them. We have all four layers. So we count, and measure the
 # time.
 
 # %%
@@ -106,7 +106,8 @@ print(f"convolution, loops against the package: {error(convolution_loops(x, weig
 # ## Operations
 #
 # We count what lets positions meet. A product of two vectors of $d$ numbers takes $d$ multiplications and $d$
-# additions: $2d$ operations. A vector times a $d \times d$ matrix takes $2d^2$. Then it only matters who meets whom:
+# additions: $2d$ operations. A vector times a $d \times d$ matrix takes $2d^2$. Then it only matters who meets whom
+# (here $k = 5$ and $r = 8$):
 
 # %%
 n, d, k, r = 24, 16, KERNEL_WIDTH, WINDOW
@@ -313,10 +314,11 @@ for name, values in times.items():
 
 # %% [markdown]
 # At these sizes the recurrent layer does not pay for arithmetic but for waiting. A call of NumPy has its price, even if
-# it is given very little, and no two of the layer's calls can be made one. (At the other end, attention may grow faster
-# than its operations do: the weights of all pairs no longer fit into a cache, and are read and written several times.)
-# On a GPU there are thousands of units to keep busy, and waiting costs far more. That is the column *sequential* of the
-# paper's table. It is also the complaint of §1: recurrence "precludes parallelization within training examples".
+# it is given very little, and no two of the layer's calls can be joined into one. (At the other end, attention may grow
+# faster than its operations do: the weights of all pairs no longer fit into a cache, and are read and written several
+# times.) On a GPU there are thousands of units to keep busy, and waiting costs far more. That is the column
+# *sequential* of the paper's table. It is also the complaint of §1: recurrence "precludes parallelization within
+# training examples".
 #
 # ## A window that really saves
 #

@@ -15,7 +15,8 @@
 # their matrix products to a library (BLAS), and both wait for the same memory. This lesson is about the few numbers
 # that decide, and about a habit: **predict, measure, explain the difference.**
 #
-# In all figures, grey stands for the price of calls, blue for that of arithmetic, vermilion for that of memory.
+# In the figures up to the last, grey stands for the price of calls, blue for that of arithmetic, vermilion for that of
+# memory.
 
 # %%
 import json
@@ -106,8 +107,8 @@ plt.show()
 
 # %% [markdown]
 # On the left the call decides. In the middle the caches do, and the rate is several times that of the memory. On the
-# right the array fits into no cache, and the curve falls towards the dashed line. (It may stay above it: a copy touches
-# two arrays, this operation only one.)
+# right the array fits into no cache of its own, and the curve falls to about the dashed line. (It may end above or
+# below it: a copy touches two arrays, this operation only one, and other programs share the last cache.)
 #
 # ### Exercise 1 ★☆☆: predict before measuring
 #
@@ -361,8 +362,9 @@ plt.show()
 
 # %% [markdown]
 # The black lines are measured. On the left the calls decide. On the right the slices outgrow the caches, and the memory
-# decides; the smaller the last cache, the steeper the rise. Between them is a wide valley. The package's block is
-# 65,536 parameters. Here are yours, the printed form and the package's:
+# decides; the smaller the last cache, the steeper the rise. Between them is a wide valley. (It lies above the dotted
+# line: a square root and a division take time too.) The package's block is 65,536 parameters. Here are yours, the
+# printed form and the package's:
 
 # %%
 start_from = parameters(100_000)

@@ -9,7 +9,7 @@ from minitransformer import ops
 from minitransformer.training.optimizer import noam
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, array, arrays, distinct, farthest, kind, require, several
+from ..judging import agree, array, arrays, distinct, farthest, kind, require, several, where
 from . import solutions
 from .loop import Recorder, check_loop
 
@@ -204,6 +204,8 @@ def schedule(attempt: Attempt) -> None:
         "(np.minimum compares element by element)",
     )
     agree("for an array of steps, the rate", result, np.vectorize(noam)(steps, d, w))
+    whole = np.arange(1, 401)
+    agree("for an array of whole numbers, the rate", attempt(whole, d, w), np.vectorize(noam)(whole, d, w))
 
 
 @exercise(answer=solutions.train)
@@ -211,15 +213,17 @@ def train(attempt: Attempt) -> None:
     for clip_norm, steps, every, validates in ((None, 6, 2, True), (0.5, 7, 3, True), (2.0, 4, 2, False)):
         recorder = Recorder(clip_norm, steps, every if validates else steps + 1)
         validate = recorder.validate if validates else None
-        arguments = recorder, recorder.batch_of, recorder.rate, steps, recorder.update
-        result = attempt(*arguments, clip_norm=clip_norm, validate=validate, every=every)
+        result = attempt(*recorder.given, clip_norm=clip_norm, validate=validate, every=every)
         check_loop(recorder, result)
-    again = Recorder(None, 2, 100)
-    losses, _ = attempt(again, again.batch_of, again.rate, 2, again.update)
-    require(
-        len(losses) == 2,
-        f"a second training of 2 steps returns {len(losses)} losses: the lists must begin empty in every call",
-    )
+    recorder = Recorder(0.5, 4, 2)
+    with where("where clip_norm, validate and every are given without their names,"):
+        check_loop(recorder, attempt(*recorder.given, 0.5, recorder.validate, 2))
+    recorder = Recorder(None, 205, 100)
+    with where("where neither clip_norm nor every is given,"):
+        check_loop(recorder, attempt(*recorder.given, validate=recorder.validate))
+    recorder = Recorder(None, 2, 3)
+    with where("where no validate is given,"):
+        check_loop(recorder, attempt(*recorder.given, every=1))
 
 
 class _Part:

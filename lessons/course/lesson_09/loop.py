@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..judging import farthest, require, several
+from ..judging import farthest, keeps_float64, kind, require
 
 START = np.array([3.0, -2.0, 1.0, 0.5])
 OLD = 7.0
@@ -35,6 +35,7 @@ class Recorder:
         self.parameters = SimpleNamespace(data=self.weights, grad=np.full(4, OLD), zero_grad=self._zero_grad)
         self.grad = self.parameters.grad
         self.events, self.more = list[tuple[str, Any]](), False
+        self.given = self, self.batch_of, self.rate, steps, self.update  # what every training is called with
         self.updates, self.returned, self.validated = list[Update](), list[tuple[np.ndarray, ...]](), list[np.ndarray]()
 
     def _zero_grad(self) -> None:
@@ -119,6 +120,8 @@ def check_loop(recorder: Recorder, result) -> None:
                 if number > 1
                 else f"in the first step {name} must be 0",
             )
+        for name, given in zip(("theta", "the gradient", "m", "v"), update[:4], strict=True):
+            keeps_float64(f"{place} {name}", given)
         theta, m, v = recorder.returned[number - 1]
     require(
         np.allclose(recorder.weights, theta),
@@ -131,18 +134,18 @@ def check_loop(recorder: Recorder, result) -> None:
 def _check_calls(recorder: Recorder) -> None:
     """Every step has its batch, loss, backward, rate and update, with the step's number."""
     steps, events = recorder.steps, recorder.events
-    numbers = {kind: [value for name, value in events if name == kind] for kind in ("batch", "rate", "update")}
+    numbers = {event: [value for name, value in events if name == event] for event in ("batch", "rate", "update")}
     require(
         recorder.updates,
         "the `update` that is given is never called: the lesson, and this check, hand in their own, so call that one",
     )
     right = list(range(1, steps + 1))
-    for kind, what in (("update", "`update` gets the steps"), ("batch", "batch_of is asked for the steps")):
-        found = numbers[kind]
+    for event, what in (("update", "`update` gets the steps"), ("batch", "batch_of is asked for the steps")):
+        found = numbers[event]
         require(found != [step - 1 for step in right], f"{what} 0 … {steps - 1}: steps are counted from 1")
         require(
             len(found) == steps,
-            f"{kind if kind == 'update' else 'batch_of'} is called {len(found)} times in {steps} steps: once in each",
+            f"{event if event == 'update' else 'batch_of'} is called {len(found)} times in {steps} steps: once in each",
         )
         require(found == right, f"{what} {', '.join(map(str, found))}, and not for each of 1 … {steps}")
     backwards = [value for name, value in events if name == "backward"]
@@ -199,7 +202,14 @@ def _check_gradient(given: np.ndarray, grads: list[np.ndarray], clip_norm: float
         total = np.asarray(likely)
         clipped = total * (1.0 if clip_norm is None else min(1.0, clip_norm / max(float(np.linalg.norm(total)), 1e-9)))
         require(not np.allclose(given, clipped), f"{place} the update gets a gradient that is {why}")
-    if clip_norm is not None:
+    if clip_norm is None:
+        shrunk = float(np.linalg.norm(given)) / norm
+        require(
+            not (np.shape(given) == grad.shape and shrunk < 1 and np.allclose(given, shrunk * grad)),
+            f"{place} the gradient is scaled from norm {norm:.3g} to {shrunk * norm:.3g}, and clip_norm is None, which "
+            "is no limit",
+        )
+    else:
         require(
             not np.allclose(given, grad), f"{place} the gradient has norm {norm:.3g}, and is not clipped to {clip_norm}"
         )
@@ -219,7 +229,7 @@ def _check_gradient(given: np.ndarray, grads: list[np.ndarray], clip_norm: float
 def _check_results(recorder: Recorder, result) -> None:
     """Losses and perplexities, and when the validation was asked."""
     steps, every = recorder.steps, recorder.every
-    losses, perplexities = (list(each) for each in several(result, "losses", "perplexities"))
+    losses, perplexities = _two_lists(result)
     asked = [place for place, (name, _) in enumerate(recorder.events) if name == "validate"]
     after = [sum(name == "update" for name, _ in recorder.events[:place]) for place in asked]
     right = [step for step in range(1, steps + 1) if step % every == 0]
@@ -229,7 +239,8 @@ def _check_results(recorder: Recorder, result) -> None:
     )
     require(
         after == right,
-        f"with every = {every} validate is asked after the steps {after}, and must be asked after {right}",
+        f"with every = {every} validate is asked after the steps {_listed(after)}, and must be asked after "
+        f"{_listed(right)}",
     )
     for step, seen in zip(right, recorder.validated, strict=True):
         require(
@@ -245,13 +256,35 @@ def _check_results(recorder: Recorder, result) -> None:
         np.allclose(np.asarray(losses, dtype=float), expected),
         "the losses are not those of the steps' batches, before their updates",
     )
+    require(
+        len(perplexities) == len(right),
+        f"there are {len(perplexities)} perplexities, and there must be {len(right)}: exp(validate()), each time it is "
+        "asked, and none where no validate is given",
+    )
     plain = [1.0 + 0.25 * number for number in range(1, len(right) + 1)]
     require(
-        not (right and np.shape(perplexities) == np.shape(plain) and np.allclose(perplexities, plain)),
+        not (right and np.allclose(perplexities, plain)),
         "the perplexities are the validation losses themselves: a perplexity is exp(loss)",
     )
     require(
-        len(perplexities) == len(plain) and np.allclose(perplexities, [math.exp(loss) for loss in plain]),
-        f"there are {len(perplexities)} perplexities, and there must be {len(plain)}: exp(validate()), each time it is "
-        "asked",
+        np.allclose(perplexities, [math.exp(loss) for loss in plain]),
+        f"where validate() gives {plain[:1]} the perplexity is {perplexities[:1]}, and must be its exponential",
     )
+
+
+def _two_lists(result) -> list[list[float]]:
+    """The losses and the perplexities, as the contract has them: two lists of numbers."""
+    require(
+        isinstance(result, tuple | list) and len(result) == 2,
+        f"it must return two lists, losses and perplexities, not {kind(result)}",
+    )
+    for name, numbers in zip(("losses", "perplexities"), result, strict=True):
+        require(isinstance(numbers, list), f"{name} must be a list, as the contract says, not {kind(numbers)}")
+        others = [one for one in numbers if np.ndim(one) or not np.issubdtype(np.asarray(one).dtype, np.number)]
+        require(not others, f"{name} must be a list of numbers, and holds one {kind(others[0]) if others else 0}")
+    return [[float(one) for one in numbers] for numbers in result]
+
+
+def _listed(steps: list[int]) -> str:
+    """Some steps, of which a hint has room for the first."""
+    return f"{steps[:8]}"[:-1] + ", …]" if len(steps) > 8 else f"{steps}"

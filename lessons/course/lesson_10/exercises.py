@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, array, require, where
+from ..judging import agree, array, kind, require, where
 from . import solutions
 
 
@@ -49,6 +49,10 @@ def spread(attempt: Attempt) -> None:
     ):
         require(not np.allclose(result, others), f"for random weights it is {hint}")
     agree("for random weights, the spread", result, solutions.spread(weights), tolerance=1e-6)
+    single = attempt(weights[1])
+    require(
+        np.shape(single) == (), f"for a row alone, of shape (6,), it returns {kind(single)} and must return one number"
+    )
     padded = np.concatenate([weights, np.zeros((4, 3))], axis=1)
     more = array(attempt(padded), single=True)
     agree("with three keys more that get no weight, the spread", more, solutions.spread(weights), tolerance=1e-6)
@@ -178,6 +182,6 @@ def excess_errors(attempt: Attempt) -> None:
         solutions.excess_errors(easy, has, lengths),
     )
     agree("for a construction of few sentences too, the excess", more, solutions.excess_errors(wrong, few, lengths))
-    gaps = np.where(lengths == 6, 11, lengths)  # no sentence has 6 to 10 words
+    gaps = np.where(lengths == 6, 60, lengths)  # no sentence has 6 to 59 words
     with where("where some lengths have no sentence,"):
         agree("the excess", attempt(wrong, has, gaps), solutions.excess_errors(wrong, has, gaps))

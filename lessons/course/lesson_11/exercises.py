@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from itertools import product
+from itertools import permutations, product
 from types import SimpleNamespace
 from typing import Any
 
@@ -329,6 +329,18 @@ def cached_step(attempt: Attempt) -> None:
         "score before the exponential (lesson 01)",
     )
     agree("where one head's scores are in the thousands, mixed", mixed, _cached_step(loud, *new[1:], *earlier)[0])
+    near, values = np.array([0.0, 1.0, 2.0])[:, None] * np.eye(3)[:1], rng.standard_normal((1, 3, 3))
+    for first, order in product((3e3, -3e3), permutations(range(3))):  # the largest at each place
+        keys = (near + np.array([0.0, first, 0.0]))[list(order)]
+        arguments = np.array([[1.0, 1.0, 0.0]]), keys[None, -1], values[:, -1], keys[None, :-1], values[:, :-1]
+        agree(
+            f"where all scores are near {first / np.sqrt(3):+,.0f} and differ by little, mixed",
+            attempt(*arguments)[0],
+            _cached_step(*arguments)[0],
+        )
+    long = [rng.standard_normal((2, 70, size)) for size in (4, 3)]
+    arguments = *rng.standard_normal((2, 2, 4)), rng.standard_normal((2, 3)), *long
+    agree("with 70 earlier positions, mixed", attempt(*arguments)[0], _cached_step(*arguments)[0])
 
 
 def _divisor(attempt: Attempt, query, key, other_key, value_width: int) -> float:
@@ -421,8 +433,22 @@ def bleu(attempt: Attempt) -> None:
         ("one of two translations has two words (no 3-gram, and not minus one)", [["the", "new"], other]),
         ("one of two translations has no token (and the other counts)", [[], other]),
         ("one of two translations has a comma too many (a token as any other)", [[*sentence, ","], other]),
+        ("one of two translations stutters two words at a time (all n-grams are clipped)", [sentence[:2] * 3, other]),
     ):
         _agree_on_bleu(score, name, hypotheses, [sentence, other])
+    brief = ["the", "small", "dog"]
+    _agree_on_bleu(
+        score,
+        "one of two pairs has three words on both sides (no 4-gram, and words all the same)",
+        [["the", "old", "dog"], other],
+        [brief, other],
+    )
+    _agree_on_bleu(
+        score,
+        "one of the pairs stands there twice (and counts twice)",
+        [garbled] * 2 + [other],
+        [sentence] * 2 + [other],
+    )
     blanks = [list("the old dog sees"), list("the  old dog sees")]
     _agree_on_bleu(score, "a token is a character, blanks too (tokens are what they are)", blanks[1:], blanks[:1])
     cut = [["the", "rein", *sentence[2:]]], [["there", "in", *sentence[2:]]]

@@ -89,12 +89,13 @@ def looks_at(attempt: Attempt) -> None:
         tolerance=SINGLE,
     )
     more, lengths = rng.random((3, 4, 9, 9)), np.array([9, 4, 7])
-    found = scored(more, lengths, 2)
-    require(
-        found.shape == (4,) and np.allclose(found, _looks_at(more, lengths, 2), atol=SINGLE),
-        "with sentences of up to 6 tokens it is right, with 3 sentences, 4 heads and up to 9 tokens it is wrong: is a "
-        "number written where B, H or T belongs?",
-    )
+    for offset in (2, -7):
+        found = scored(more, lengths, offset)
+        require(
+            found.shape == (4,) and np.allclose(found, _looks_at(more, lengths, offset), atol=SINGLE),
+            "with sentences of up to 6 tokens it is right, with 3 sentences, 4 heads and up to 9 tokens it is wrong at "
+            f"offset {offset:+d}: is a number written where B, H or T belongs?",
+        )
 
 
 @exercise(answer=solutions.without_head)

@@ -43,7 +43,11 @@ def crossover(attempt: Attempt) -> None:
         abs(attention / other - 1) < 1e-9,
         f"at the length that it returns attention takes {attention / other:.3g} times the other's operations",
     )
-    require(abs(at(3, 6) - 4.5) < 1e-9, f"for d = 3 and c = 6 it returns {at(3, 6):g} and must return 4.5, not rounded")
+    for d, c, right in ((3, 6, 4.5), (1, 1, 0.25), (7, 1.3, 2.275), (4_000_000, 24, 24e6)):
+        require(
+            abs(at(d, c) / right - 1) < 1e-12,
+            f"for d = {d:,} and c = {c} it returns {at(d, c):.12g} and must return {right:.12g}, not rounded",
+        )
 
 
 @exercise(answer=complexity.dilated_layers)
@@ -99,7 +103,8 @@ def window_backward(attempt: Attempt) -> None:
 
     def gradients(dout, query, key, value, r=r):
         _, weights = _window_forward(query, key, value, r)
-        return several(attempt(dout, query, key, value, weights, r), "dquery", "dkey", "dvalue")
+        given = weights.astype(query.dtype)
+        return several(attempt(dout, query, key, value, given, r), "dquery", "dkey", "dvalue")
 
     found = gradients(dout, query, key, value)
     for name, gradient in zip(("dquery", "dkey", "dvalue"), found, strict=True):
@@ -163,12 +168,23 @@ def window_backward(attempt: Attempt) -> None:
         all(gradient.dtype == np.float64 for gradient in found),
         f"of arrays of float64 the gradients are {', '.join(str(gradient.dtype) for gradient in found)}",
     )
-    n, d, r = 1000, 4, 2
+    single = [array.astype(np.float32) for array in (dout, query, key, value)]
+    widened = [
+        f"{name} is {gradient.dtype}"
+        for name, gradient in zip(("dquery", "dkey", "dvalue"), gradients(*single), strict=True)
+        if gradient.dtype != np.float32
+    ]
+    require(
+        not widened,
+        f"of arrays of float32 {' and '.join(widened)}: np.zeros without a dtype and np.sqrt of an int are float64, "
+        "and widen what they meet; np.zeros_like and d**0.5 do not",
+    )
+    n, d, r = 2000, 4, 2
     dout, query, key, value = rng.standard_normal((4, n, d))
     _, weights = _window_forward(query, key, value, r)
     peak = most_memory(lambda: attempt(dout, query, key, value, weights, r))
     require(
-        peak < 4 * n * n,
+        peak < n * n,
         f"the gradients are right, but for n = {n:,} and r = {r} it takes {peak / 2**20:.0f} MiB, as much as arrays of "
         f"({n:,}, {n:,}) do: gather the keys of each window instead",
     )

@@ -18,7 +18,7 @@ def window_backward(dout, query, key, value, weights, r):
     n, d = query.shape
     index = (np.arange(n)[:, None] + np.arange(-r, r + 1)).clip(0, n - 1)  # (n, 2r + 1); at the ends the weights are 0
     dweights = np.einsum("id,iwd->iw", dout, value[index])
-    dscores = weights * (dweights - (dweights * weights).sum(axis=1, keepdims=True)) / np.sqrt(d)
+    dscores = weights * (dweights - (dweights * weights).sum(axis=1, keepdims=True)) / d**0.5
     dquery = np.einsum("iw,iwd->id", dscores, key[index])
     dkey, dvalue = np.zeros_like(key), np.zeros_like(value)
     np.add.at(dkey, index, dscores[..., None] * query[:, None])

@@ -40,7 +40,7 @@ def _train_clearing_behind(model, batch_of, rate, steps, update, clip_norm=None,
         history += [loss]
         if validate and not step % every:
             seen += [np.exp(validate())]
-    return np.array(history), np.array(seen)
+    return list(map(np.array, history)), list(np.array(seen))
 
 
 def _train_clipping_in_place(model, batch_of, rate, steps, update, clip_norm=None, validate=None, every=100):
@@ -60,6 +60,15 @@ def _train_clipping_in_place(model, batch_of, rate, steps, update, clip_norm=Non
         if validate and (number + 1) % every == 0:
             perplexities.append(float(np.exp(validate())))
     return [losses, perplexities]
+
+
+def _like_the_steps(step, rates):
+    """The rates in an array of the steps' own type, as np.zeros_like makes it."""
+    if np.ndim(step) == 0:
+        return rates
+    filled = np.zeros_like(step)
+    filled[...] = rates
+    return filled
 
 
 def _running_mean(parts, gradient):
@@ -139,6 +148,9 @@ steps from 0 | step * warmup_steps**-1.5 → (step - 1) * warmup_steps**-1.5 | a
 a curved climb | step * warmup_steps**-1.5 → step**2 * warmup_steps**-2.5 | is 0.0001 of the peak
 half of it | d_model**-0.5 → 0.5 * d_model**-0.5 | at step w = 100 the rate is
 its own climb | warmup_steps**-1.5 → 100**-1.5 | does it use the sizes it is given?
+in an array like the steps
+    returns _like_the_steps(step, d_model**-0.5 * np.minimum(step**-0.5, step * warmup_steps**-1.5))
+    whole numbers
 the width twice | d_model**-0.5 * → d_model**-1.0 * | at step w = 100 the rate is 0.0
 [train]
 gradients not cleared | model.parameters.zero_grad()  # backwards add → pass | and of what was in grad before
@@ -189,7 +201,24 @@ clipped to the square | norm = np.linalg.norm(grad) → norm = (grad**2).sum() |
 validated at every step | and step % every == 0 → | is asked after the steps [1, 2, 3
 losses for perplexities | np.exp(validate()) → validate() | a perplexity is exp(loss)
 always validated | validate is not None and step → step | it raises TypeError
-only the losses | return losses, perplexities → return losses | it must return 2 arrays
+only the losses | return losses, perplexities → return losses | it must return two lists
+a tuple and an array | returns tuple(losses), np.array(perplexities) | losses must be a list
+an array of perplexities | returns losses, np.array(perplexities) | perplexities must be a list
+each in an array | losses.append(float(loss)) → losses.append(np.array([loss])) | losses must be a list of numbers
+each as text | returns list(map(str, losses)), perplexities | and holds one str
+other logarithms | np.exp(validate()) → 2 ** validate() | must be its exponential
+another default of every | every=100 → every=10 | is asked after the steps [10, 20,
+clipped unasked | clip_norm=None → clip_norm=1.0 | and clip_norm is None, which is no limit
+validated unasked | validate=None → validate=lambda: 0.0 | and none where no validate is given
+parameters in another order
+    clip_norm=None, validate=None, every=100 → validate=None, clip_norm=None, every=100
+    are given without their names
+never more than 100 steps | range(1, steps + 1) → range(1, min(steps, 100) + 1) | called 100 times in 205 steps
+moments of float32
+    np.zeros_like(theta), np.zeros_like(theta) → np.zeros(theta.shape, np.float32), np.zeros(theta.shape, np.float32)
+    in step 1 m is float32
+a gradient of float32
+    grad = model.parameters.grad → grad = model.parameters.grad.astype("f") | the gradient is float32
 lists that stay
     def train → LOSSES = []\n\n\ndef train | losses.append → LOSSES.append | return losses, → return LOSSES,
     a second call changes

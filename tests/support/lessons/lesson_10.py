@@ -89,6 +89,7 @@ a list | returns answer.tolist() | an array, not list
 two axes | axis=-1 → axis=min(weights.ndim - 1, 2) | has shape (2, 1, 4, 5)
 the share of the largest | returns 1 / weights.max(axis=-1) | for random weights
 the sum of squares | returns 1 / (weights ** 2).sum(axis=-1) | 1 / Σ p², another measure
+a row in an array | returns np.atleast_1d(answer) | for a row alone
 the keys with weight | returns 1.0 * (weights > 0).sum(axis=-1) | the number of keys with any weight
 [word_map]
 columns averaged | returns answer / np.bincount(source_words) | and must sum to 1
@@ -120,5 +121,6 @@ with against without
     returns np.array([wrong[c].mean() - (wrong[~c].mean() if (~c).any() else wrong[c].mean()) for c in has.T])
     compared with sentences of the same length
 against those without it | is _against_others | are among them
+up to 29 words | np.unique(lengths) → np.unique(lengths[lengths < 30]) | no sentence, the excess
 a rate for each number | is _by_number | where some lengths have no sentence, it raises IndexError
 """

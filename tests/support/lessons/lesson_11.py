@@ -133,6 +133,11 @@ RIGHT = {
 }
 
 
+def _each_pair_once(hypotheses, references):
+    pairs = {(tuple(h), tuple(r)) for h, r in zip(hypotheses, references, strict=True)}
+    return _bleu_as_a_product(*zip(*pairs, strict=True))
+
+
 MISTAKES = r"""
 [beam_search]
 goes on after the end
@@ -219,6 +224,10 @@ one softmax for all heads | max(axis=-1, keepdims=True) → max() | axis=-1, kee
 no largest score | scores - scores.max(axis=-1, keepdims=True) → scores | each head's own largest
 a width of 6 | np.sqrt(query.shape[-1]) → np.sqrt(6) | with three heads of width 4
 lists | returns [list(array) for array in answer] | mixed must be an array, not list
+exponents at most 50
+    scores - scores.max(axis=-1, keepdims=True) → np.minimum(scores, 50)
+    where all scores are near +1,732
+a window | weights /= → weights[:, :-64] = 0\n    weights /= | with 70 earlier positions
 caches in lists | keys, values\n → list(keys), list(values)\n | keys must be an array, not list
 in float32 | returns [np.float32(array) for array in answer] | float32, which rounds
 the cache does not grow | returns value, key[:, None], value[:, None] | one position more than before
@@ -239,6 +248,14 @@ less than no 3-gram | ours.total() → len(hypothesis) - n + 1 | not minus one
 short translations left out | range(1, 5) → range(1, 5 if len(hypothesis) > 3 else 1) | has two words
 letters | tuple(tokens[i : i + n]) → "".join(tokens[i : i + n]) | not their letters
 up to 3 | np.zeros(4) → np.zeros(3) | range(1, 5) → range(1, 4) | over n = 1, 2, 3, 4
+words alone clipped
+    (ours & theirs).total() → sum(min(c, theirs[g]) if n == 1 else c * (g in theirs) for g, c in ours.items())
+    all n-grams are clipped
+each pair once | is _each_pair_once | and counts twice
+short pairs left out
+    matched[n - 1] += (ours & theirs).total() → matched[n - 1] += (ours & theirs).total() * (len(reference) > 3)
+    proposed[n - 1] += ours.total() → proposed[n - 1] += ours.total() * (len(reference) > 3)
+    words all the same
 rounded | returns round(100 * brevity_penalty * np.exp(np.mean(np.log(matched / proposed))), 2) | is something rounded
 one token forgiven | = min( → = 1.0 if length >= reference_length - 1 else min( | is one token short
 log 0

@@ -50,7 +50,8 @@ ahead instead of back | real, offset → real, -offset | finds the head that loo
 weights of 0 left out
     diagonal.shape[1] → (diagonal > 0).sum(axis=1) | total / pairs → total / np.maximum(pairs, 1) | which are pairs too
 a list | returns list(answer) | an array, not list
-up to 6 tokens | [:, :length, → [:, : min(length, 6), | up to 9 tokens it is wrong
+at most 5 back | real, offset → real, max(offset, -5) | -7
+up to 6 tokens | [:, :length, → [:, : min(length, 6), | it is wrong at offset +2
 [without_head]
 columns
     .reshape(num_heads, -1, weight.shape[1]) →

@@ -12,7 +12,7 @@ def _layers_by_rounding_up(n, k):
 
 def _window_in_loops(dout, query, key, value, weights, r):
     n, d = query.shape
-    dquery, dkey, dvalue = np.zeros((3, n, d))
+    dquery, dkey, dvalue = np.zeros((3, n, d), query.dtype)
     for i in range(n):
         seen = range(max(i - r, 0), min(i + r + 1, n))
         w = weights[i, seen[0] - i + r : seen[-1] - i + r + 1]
@@ -42,7 +42,7 @@ def _all_pairs(dout, query, key, value, weights, r):
     np.add.at(full, (np.arange(n)[:, None], index.clip(0, n - 1)), weights)
     dweights = dout @ value.T
     dscores = full * (dweights - (dweights * full).sum(axis=1, keepdims=True)) / np.sqrt(d)
-    return dscores @ key, dscores.T @ query, full.T @ dout
+    return tuple(array.astype(query.dtype) for array in (dscores @ key, dscores.T @ query, full.T @ dout))
 
 
 MISTAKES = r"""
@@ -50,6 +50,10 @@ MISTAKES = r"""
 n = d whatever the other is | returns d | twice the c gives 1 times the length
 inverted | returns 4 * d / c | twice the c gives 0.5 times the length
 the 4 is forgotten | returns c * d | attention takes 4 times
+rounded to halves | returns round(c * d / 2) / 2 | for d = 1 and c = 1
+at least 1 | returns max(1, c * d / 4) | for d = 1 and c = 1 it returns 1
+in float32 | returns np.float32(c * d / 4) | for d = 7 and c = 1.3 it returns 2.2750
+at most 10,000,000 | returns min(c * d / 4, 1e7) | for d = 4,000,000
 rounded | returns round(c * d / 4) | not rounded
 a root | returns np.sqrt(c * d) / 2 | twice the width gives 1.41 times the length
 the other solution | returns 0 | one length above 0
@@ -70,8 +74,8 @@ repeated places
 repeated values
     np.add.at(dvalue, index, weights[..., None] * dout[:, None]) → dvalue[index] += weights[..., None] * dout[:, None]
     sends to value 0 is lost
-no scale | / np.sqrt(d) → | 2 times the true gradient
-the d of one size | np.sqrt(d) → np.sqrt(4) | is a number written where one of them belongs
+no scale | / d**0.5 → | 2 times the true gradient
+the d of one size | d**0.5 → 2 | is a number written where one of them belongs
 in float32
     returns [np.float32(gradient) for gradient in answer] | a gradient is float32, and all that it is made of is float64
 no mean in the softmax | - (dweights * weights).sum(axis=1, keepdims=True) → | takes the weighted mean
@@ -84,5 +88,10 @@ two arrays | returns dquery, dkey | must return 3 arrays
 the key in the middle for all
     returns (weights * (dout * value).sum(axis=1)[:, None]).sum(axis=1, keepdims=True) * key, dkey, dvalue
     the gradient of query is wrong
+gradients that widen | np.zeros_like(key), np.zeros_like(value) → np.zeros(key.shape), np.zeros(value.shape)
+    of arrays of float32 dkey is float64 and dvalue
+a root that widens | d**0.5 → np.sqrt(d) | of arrays of float32 dquery is float64
+all pairs in a mask | n, d = query.shape → n, d = query.shape\n    seen = np.zeros((n, n), bool)\n    seen[0] = True
+    it takes 5 MiB
 all pairs | is _all_pairs | gather the keys of each window instead
 """
