@@ -28,6 +28,8 @@ class Seen:
     chance."""
     atomics: int = 0
     """Lanes of atomic operations."""
+    rounded: int = 0
+    """Products of float32 blocks whose inputs an A100 and later would round to tf32. (The interpreter does not.)"""
     _read: Counter[int] = field(default_factory=Counter)  # of each storage, by its address
     _written: Counter[int] = field(default_factory=Counter)
     _given: dict[int, Any] = field(default_factory=dict)  # the storages, kept so that no later one has their address
@@ -95,6 +97,7 @@ def _launches() -> Iterator[Seen]:
 
 @contextmanager
 def _lanes() -> Iterator[Seen]:
+    from triton._C.libtriton import ir
     from triton.runtime.interpreter import GridExecutor, TensorHandle, _get_np_dtype
     from triton.runtime.interpreter import InterpreterBuilder as Builder
 
@@ -102,11 +105,12 @@ def _lanes() -> Iterator[Seen]:
     storages: dict[int, int] = {}  # of the running kernel's arguments: the address, and the one behind the last byte
     writers: dict[int, np.ndarray] = {}  # by a storage's address: of each byte, the program that wrote it, or 0
     programs: dict[tuple[int, ...], int] = {}  # numbered from 1
-    launch, load, store, atomic = (
+    launch, load, store, atomic, product = (
         GridExecutor._init_args_hst,
         Builder.create_masked_load,
         Builder.create_masked_store,
         Builder.create_atomic_rmw,
+        Builder.create_dot,
     )
 
     def launched(self: Any, args: Any, kwargs: Any) -> Any:
@@ -157,10 +161,15 @@ def _lanes() -> Iterator[Seen]:
         seen.atomics += int(mask.data.sum())
         return atomic(self, operation, pointers, value, mask, *rest)
 
+    def watched_product(self: Any, a: Any, b: Any, total: Any, precision: Any, *rest: Any) -> Any:
+        seen.rounded += a.data.dtype == np.float32 and precision == ir.INPUT_PRECISION.TF32
+        return product(self, a, b, total, precision, *rest)
+
     with (
         mock.patch.object(GridExecutor, "_init_args_hst", launched),
         mock.patch.object(Builder, "create_masked_load", fenced_load),
         mock.patch.object(Builder, "create_masked_store", fenced_store),
         mock.patch.object(Builder, "create_atomic_rmw", fenced_atomic),
+        mock.patch.object(Builder, "create_dot", watched_product),
     ):
         yield seen

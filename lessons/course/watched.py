@@ -30,6 +30,15 @@ def stays_inside(seen: Seen, where: str) -> None:
     )
 
 
+def multiplies_in_float32(seen: Seen) -> None:
+    """The interpreter never rounds what it multiplies."""
+    must(
+        not seen.rounded,
+        'here it is right, but a tl.dot lacks input_precision="ieee": an A100 and later then round the float32 numbers '
+        "that they multiply to 10 bits of fraction, and are off by about 1e-3",
+    )
+
+
 def works_alone(seen: Seen, kernel: str, at_most: int, work: str) -> None:
     """The kernel must have been launched for this work, and not over and over."""
     must(

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 15 · Triton I: kernels that read each number once
 #
-# **You will be able to** write GPU kernels in Triton, from the sum of two vectors to softmax and layer norm, forward
-# and backward; count the bytes that they move; and say why that count decides how fast they are.
+# **You will be able to** write GPU kernels in Triton, from the sum of two vectors to softmax and, if you like, layer
+# norm's backward; count the bytes that they move; and say why that count decides how fast they are.
 #
 # | | |
 # |---|---|
@@ -39,9 +39,9 @@ print(machine())
 # %% [markdown]
 # ## What a GPU is, and what it is short of
 #
-# A GPU has about a hundred **multiprocessors**, each with some hundred small calculators, and one large memory beside
-# them. A [kernel](glossary.md#kernel) is started as a **grid of programs**: many copies of one function, each with a
-# number. The GPU hands them out to its multiprocessors, in an order that you do not know. Here is an H100:
+# A GPU has about a hundred **multiprocessors**, each with about a hundred small calculators, and one large memory
+# beside them. A [kernel](glossary.md#kernel) is started as a **grid of programs**: many copies of one function, each
+# with a number. The GPU hands them out to its multiprocessors, in an order that you do not know. Here is an H100:
 
 # %%
 draw.draw_gpu(
@@ -137,7 +137,7 @@ def double_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
 
 def double(x):
     y = torch.empty_like(x)  # memory for the result; it holds anything
-    double_kernel[(x.numel() // 4,)](x, y, BLOCK=4)
+    double_kernel[(x.numel() // 4,)](x, y, BLOCK=4)  # numel: how many numbers x has
     return y
 
 
@@ -190,7 +190,7 @@ draw.draw_lanes(n=13, block=8)
 
 # %% [markdown]
 # The idea: both `tl.load(pointers, mask)` and `tl.store(pointers, numbers, mask)` take a mask. Lanes whose mask is
-# off are left out.
+# off are left out. (The larger of a block and a number is `tl.maximum(x, 0.0)`.)
 
 
 # %% tags=["exercise"]
@@ -215,7 +215,7 @@ relu = check(relu)
 #
 # ---
 #
-# `mask = i < n`, for the load and for the store. In Triton the larger of a block and a number is `tl.maximum(x, 0.0)`.
+# `mask = i < n`, for the load and for the store.
 
 # %% [markdown]
 # ### The picture: the tile walk
@@ -230,8 +230,8 @@ relu = check(relu)
 @triton.jit
 def owner_kernel(out_ptr, num_rows, n, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # (R,)
-    column = tl.arange(0, BLOCK)  # (n,)
-    mask = (row < num_rows)[:, None] & (column < n)[None, :]  # (R, n)
+    column = tl.arange(0, BLOCK)  # (B,)
+    mask = (row < num_rows)[:, None] & (column < n)[None, :]  # (R, B)
     tl.store(out_ptr + row[:, None] * n + column[None, :], tl.program_id(0), mask)
 
 
@@ -254,7 +254,7 @@ draw.draw_tile_walk(owner, rows=2, block=16)
 #
 # Rows need not lie one behind the other. In PyTorch as in NumPy, a transposed array is the same memory, read in another
 # order. Its **strides** say how: the number (row, column) is `row * stride_row + column * stride_column` numbers behind
-# the first.
+# the first. (NumPy counts strides in bytes, PyTorch in numbers.)
 #
 # The idea: read by strides, write side by side. The grid has two dimensions: `tl.program_id(0)` counts the tiles down,
 # `tl.program_id(1)` the tiles across. (PyTorch has this kernel, too: `x.contiguous()`.)
@@ -324,7 +324,8 @@ row_sums = check(row_sums)
 # %% [markdown]
 # ### Exercise 5 ★☆☆: a product in tiles
 #
-# The idea: a loop in a kernel, with a total that stays in registers. A program owns one tile of c = a · b. It walks
+# The idea: a loop in a kernel, `for first in range(0, K, TILE):`, with a total that stays in registers; it begins as
+# `tl.zeros((TILE, TILE), tl.float32)`. A program owns one tile of c = a · b. It walks
 # along K, a tile at a time: it loads a tile of a and a tile of b, multiplies them, and adds to its total. The product
 # of two tiles is `tl.dot(a, b, input_precision="ieee")`. (Without the last word, a newer GPU rounds the numbers of a
 # product before it multiplies.)
@@ -357,8 +358,7 @@ matmul = check(matmul)
 #
 # ---
 #
-# Begin with `total = tl.zeros((TILE, TILE), tl.float32)`. The loop is `for first in range(0, K, TILE):`, with
-# `k = first + tl.arange(0, TILE)`; a tile of a is at `a_ptr + row[:, None] * K + k[None, :]`.
+# In the loop, `k = first + tl.arange(0, TILE)`; a tile of a is at `a_ptr + row[:, None] * K + k[None, :]`.
 
 # %% [markdown]
 # No number of c passed through memory before it was final. And each number of a was loaded once for each tile across,
@@ -372,7 +372,8 @@ matmul = check(matmul)
 #
 # $$ e^{x_j - m_{\text{new}}} = e^{x_j - m_{\text{old}}} \cdot e^{m_{\text{old}} - m_{\text{new}}} $$
 #
-# The idea: two numbers that go along with the loop, $m$ and $l$. Look at the second line under each block:
+# The idea: two numbers that go along with the loop, $m$ and $l$. (`tl.max(x, axis=0)` is the largest lane of a block,
+# `tl.exp(x)` its exponential.) Look at the second line under each block:
 
 # %%
 draw.draw_running_maximum(np.random.default_rng(5).standard_normal(32) + np.linspace(-2, 2, 32), block=8)
@@ -419,7 +420,7 @@ max_and_sum = check(max_and_sum)
 #
 # ### Exercise 7 ★★☆: softmax of rows
 #
-# This time the launch is yours. Two details make it the package's kernel. x may be a slice, whose rows lie further
+# This time the launch is yours. Three details make it the package's kernel. x may be a slice, whose rows lie further
 # apart than they are long. And a row of all −∞, a query with nothing to attend to (lesson 04), must give zeros. x may
 # also be float16, a number of 16 bits: store it so, and compute in float32.
 
@@ -489,9 +490,9 @@ for what, off in recorded("15_softmax", softmax_errors).items():
 @triton.jit
 def softmax_backward_kernel(dy_ptr, y_ptr, dx_ptr, num_rows, n, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # (R,)
-    column = tl.arange(0, BLOCK)  # (n,)
+    column = tl.arange(0, BLOCK)  # (B,)
     mask = (row < num_rows)[:, None] & (column < n)[None, :]
-    place = row[:, None] * n + column[None, :]  # (R, n)
+    place = row[:, None] * n + column[None, :]  # (R, B)
     dy = tl.load(dy_ptr + place, mask, other=0.0).to(tl.float32)
     y = tl.load(y_ptr + place, mask, other=0.0).to(tl.float32)
     along = tl.sum(dy * y, axis=1)  # (R,)
@@ -630,7 +631,7 @@ print(f"the same 1000 numbers, added in 200 orders: {len(sums)} different sums, 
 draw.draw_partial_sums(owner=np.arange(7) % 3, terms=rng.integers(-9, 10, (7, 5)))
 
 # %% [markdown]
-# ### Exercise 8 ★★★: layer norm's backward, with partial sums
+# ### Exercise 8 ★★★: layer norm's backward, with partial sums (optional)
 #
 # A loop over rows inside a kernel is `for row in range(tl.program_id(0), num_rows, tl.num_programs(0))`. The final sum
 # over programs may be PyTorch's.
@@ -697,7 +698,8 @@ print("the same bits in a second run:", repeats)
 #
 # Now count. `bytes_moved.of_operations` watches PyTorch's operations: each reads its arguments from memory and writes
 # its result. `bytes_moved.of_kernels` watches the interpreter's loads and stores, lane by lane. It leaves out γ and β,
-# which are short and stay in the caches. The unit is a **pass**: as many bytes as the array has. "PyTorch's operations"
+# which are short and stay in the caches. ("Two sweeps" are kernels for rows too long for one block: they read a row
+# twice.) The unit is a **pass**: as many bytes as the array has. "PyTorch's operations"
 # are the formula put together from small ones. (PyTorch's own `softmax` and `layer_norm` are fused kernels, too.)
 
 # %%
@@ -719,6 +721,7 @@ def count_passes():
     x, other, y, dy = (tensor(rng.standard_normal((ROWS, WIDTH))) for _ in range(4))
     gamma, beta = torch.ones_like(x[0]), torch.zeros_like(x[0])
     _, mean, rstd = layernorm(x, gamma, beta)
+    _, cache = kernels.layernorm_forward(x, gamma, beta)
     ways = [  # what, how, PyTorch's operations, Triton's kernels
         ("softmax", "PyTorch's operations", lambda: softmax_naive(x), None),
         ("softmax", "two sweeps over a row", None, lambda: softmax_online(x)),
@@ -730,8 +733,7 @@ def count_passes():
         ("layer norm", "the kernel above", None, lambda: layernorm(x, gamma, beta)),
         ("layer norm's backward", "PyTorch's operations",
          lambda: layernorm_backward_operations(dy, x, gamma, mean, rstd), None),
-        ("layer norm's backward", "yours, partial sums",
-         None, lambda: layernorm_backward_rows(dy, x, gamma, mean, rstd, 8)),
+        ("layer norm's backward", "one kernel, partial sums", None, lambda: kernels.layernorm_backward(dy, cache)),
         ("Add & Norm", "a sum, then the kernel", lambda: x + other, lambda: layernorm(x, gamma, beta)),
         ("Add & Norm", "the package's, fused", None, lambda: kernels.add_layernorm_forward(x, other, gamma, beta)),
     ]  # fmt: skip

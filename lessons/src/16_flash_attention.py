@@ -610,9 +610,9 @@ for name, worst in check_gradients(blocks_forward, blocks_backward, arrays).item
 #
 # The loop shows the difficulty: dquery sums over blocks of keys, dkey and dvalue sum over blocks of queries. Who owns
 # what? If one kernel did it all, programs would have to add into rows of others, with atomics and in an order that is
-# chance (lesson 15). So there are two kernels: in one, programs own queries and write dquery; in the other, they own
-# keys. Both compute the tiles of weights once more. That makes seven products where five would do, for the same bits in
-# every run.
+# chance (lesson 15, "a sum over all rows"). So there are two kernels: in one, programs own queries and write dquery; in
+# the other, they own keys. Both compute the tiles of weights once more. That makes seven products where five would do,
+# for the same bits in every run.
 
 
 # %%

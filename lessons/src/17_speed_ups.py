@@ -13,9 +13,11 @@
 #
 # You have kernels. Two questions are left. Do they compute the same when a whole model runs on them? And what are they
 # worth? The honest way to answer the second is to say beforehand what the hardware allows, and then to measure on the
-# hardware. **When this was written, none of these kernels had run on a GPU**; the ledger, below, says how that stands.
-# Until it has times, this lesson has *predictions* for GPUs, which are labelled so, and measurements of this machine's
-# processor. On a machine with a GPU, also a hosted notebook, the same cells run and time them there, in half precision.
+# hardware. **When this was written, none of these kernels had run on a GPU**; the ledger, below, says how that stands:
+# it is the file in which `make bench` writes what it checked and timed on a GPU. Until it has times, this lesson has
+# *predictions* for GPUs, which are labelled so, and measurements of this machine's processor. On a machine with a GPU,
+# also a hosted notebook, the same cells run and time them there, in half precision (floats of 16 bits, float16 or
+# bfloat16).
 
 # %%
 import math
@@ -81,8 +83,9 @@ least_seconds = check(least_seconds)
 # $$ t \ge \max\!\left(\frac{F}{P},\, \frac{M}{W}\right)
 #    \qquad\text{so it computes at most}\qquad \frac{F}{t} \le \min\!\left(P,\; \frac{F}{M}\, W\right) $$
 #
-# operations a second. Of the operation, only $I = F/M$ counts, its **intensity**, in operations for each byte. Draw the
-# bound over $I$, and you see a roof. On its slope, memory decides; on its flat part, arithmetic does. They meet at the
+# operations a second. Only one thing about the operation counts: its **intensity** $I = F/M$, in operations a byte.
+# Draw the bound over $I$, and you see a roof. On its slope, memory decides; on its flat part, arithmetic does. They
+# meet at the
 # **ridge**, $I = P/W$ (Williams, Waterman and Patterson 2009).
 #
 # Here is what NVIDIA's data sheets promise, for the numbers that one would train in. (For tensor cores the newer sheets
@@ -104,7 +107,7 @@ print(f"since the paper's P100: arithmetic × {new.flops / old.flops:.0f}, memor
 #
 # A [roofline](glossary.md#roofline) is a theory of any machine, so try it on one that is here: one core of this
 # processor, whose numbers lesson 14 measured. First count. Each addition, multiplication, maximum, exponential or root
-# is one operation. Of a linear layer and of attention only the products count, as is usual. The bytes are the least
+# is one operation. For a linear layer and for attention only the products count, as is usual. The bytes are the least
 # possible: each input is read once, each output is written once, with 4 bytes a number.
 
 # %%
@@ -369,9 +372,7 @@ def off_by(gradient):
     return float(np.abs(gradient - true_gradient).max() / scale)
 
 
-printed_loss = replace(
-    ops.numpy_ops, linear_cross_entropy=textbook_ops.linear_cross_entropy
-)  # without lesson 14's tricks
+printed_loss = replace(ops.numpy_ops, linear_cross_entropy=textbook_ops.linear_cross_entropy)  # the formula as printed
 loss, gradient = loss_and_gradient(ops.numpy_ops)
 line("NumPy, float64", true_loss, 0.0)
 line("NumPy, float32", loss, off_by(gradient))
@@ -384,9 +385,9 @@ line("the same, loss as printed", loss, off_by(gradient))
 #
 # ### A mistake that a swap found (optional)
 #
-# That was not always so. Lesson 14 adds up rows by a product with ones, because that is fast, and the package once
-# added up the exponentials of this loss in the same way. Where a model is sure, one of them is 1 and thousands are
-# tiny:
+# That was not always so. A product with ones adds up the numbers of each row, and for short rows it is faster than
+# `sum` (an optional part of lesson 14 measures it). The package once added up the exponentials of this loss so. Where a
+# model is sure, one of them is 1 and thousands are tiny:
 
 # %%
 rows = np.full((64, 2000), 5e-5, np.float32)
@@ -515,7 +516,7 @@ for name, ledger in ledgers().items():
 # and a compiler, and with them one starts further down. Three things are missing from all of the bars. They leave out
 # the copies between layers. They leave out the launches, each of which costs the host some microseconds (fewer of them
 # help, and so do CUDA graphs: [`graph`](../kernels/graph.py)). And they leave out dropout: our table of PyTorch's
-# operations computes its hash in dozens of passes, so to count it would flatter the kernels.
+# operations computes its random numbers in dozens of passes, so to count it would flatter the kernels.
 #
 # `make bench`, on a GPU, checks every kernel first, then times this ladder and writes the ledger. From then on the
 # lines above show it, and the picture before has full dots.

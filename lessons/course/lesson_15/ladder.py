@@ -11,7 +11,7 @@ from ..gpu import torch
 from ..judging import agree, several
 from ..judging import require as must
 from ..tensors import as_numbers, needs_kernels, tensor
-from ..watched import each_once, stays_inside, works_alone
+from ..watched import each_once, multiplies_in_float32, stays_inside, works_alone
 from . import solutions
 
 CLOSE = 1e-5  # float32, and sums of a few hundred numbers
@@ -240,7 +240,7 @@ def row_sums(attempt: Attempt) -> None:
             f"{where}, and they add {sums[0] - right[0]:.3g} to the sum of row 0: what must they hold to add nothing?",
         )
         stays_inside(seen, f"in rows of {n}")
-        each_once(seen, x=("read", x))
+        each_once(seen, x=("read", x), sums=("written", found))
 
 
 @exercise(answer=solutions.matmul)
@@ -265,6 +265,7 @@ def matmul(attempt: Attempt) -> None:
     )
     agree("a · b of 16 × 16, one tile, one step,", c, a @ b, tolerance=CLOSE)
     works_alone(seen, "matmul_kernel", 1, "one tile")
+    multiplies_in_float32(seen)
 
     c, a, b, seen, _ = product(16, 48, 16)
     parts = [a[:, k : k + 16] @ b[k : k + 16] for k in (0, 16, 32)]
@@ -318,15 +319,15 @@ def max_and_sum(attempt: Attempt) -> None:
     needs_kernels(attempt, None)
     rng = np.random.default_rng(0)
 
-    def run(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Seen, Any]:
-        """m, l; what is right; what was seen; and x as a tensor."""
+    def run(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Seen, list[Any]]:
+        """m, l; what is right; what was seen; and x, m and l as tensors."""
         given = tensor(x)
         found, seen = fenced(lambda: attempt(given))
         several(found, "m", "l")
         m, l = (as_numbers(n, f, (len(x),), torch.float32) for n, f in zip(("m", "l"), found, strict=True))
         exact = given.double().cpu().numpy()
         largest = exact.max(axis=1)
-        return m, l, largest, np.exp(exact - largest[:, None]).sum(axis=1), seen, given
+        return m, l, largest, np.exp(exact - largest[:, None]).sum(axis=1), seen, [given, *found]
 
     x = rng.standard_normal((3, 64))
     m, l, right_m, right_l, seen, _ = run(x)
@@ -378,6 +379,14 @@ def max_and_sum(attempt: Attempt) -> None:
         f"in rows of numbers about −20 the maximum is {m[0]:.3g}: it must begin below all numbers, at −∞",
     )
     agree("in rows of numbers about −20, l", l, right_l, tolerance=CLOSE)
+    m, l, right_m, right_l, *_ = run(rising + 100)
+    agree(
+        "in rows of numbers about 100, whose exponentials are beyond float32, l (each term is e^(x − the maximum so "
+        "far), from the beginning)",
+        l,
+        right_l,
+        tolerance=CLOSE,
+    )
     m, l, right_m, right_l, seen, given = run(rng.standard_normal((2, 100)) - 20)
     where = "rows of 100 in blocks of 64: 28 lanes of the second block stick out"
     must(not seen.loads, f"{where}, and some read nobody's memory: tl.load wants a mask")
@@ -390,4 +399,21 @@ def max_and_sum(attempt: Attempt) -> None:
         f"{where}, and they take part: what must they hold, to be no maximum, and to have an exponential of 0?",
     )
     stays_inside(seen, "in rows of 100")
-    each_once(seen, x=("read", given))
+    each_once(seen, x=("read", given[0]))
+    must(
+        all(seen.given(part) for part in given[1:]),
+        "the numbers are right, but a result is not what the kernel has written: an operation of PyTorch before or "
+        "after the kernel is one more pass through memory",
+    )
+    must(
+        not seen.interpreted or seen.written_beside(given[0]) == 4,
+        f"the numbers are right, but for 2 rows {seen.written_beside(given[0])} numbers are written, and m and l have "
+        "4: they stay in registers until they are final",
+    )
+    lowest = -1e30 * np.arange(1, 101.0)
+    m, l, right_m, right_l, *_ = run(np.stack([lowest, lowest[::-1]]))
+    must(
+        near(m / right_m, 1) and near(l, right_l),
+        f"in rows of numbers of −1e30 and less m is {m[0]:.3g} and l {l[0]:.3g}: m must begin below all numbers, and "
+        "lanes beyond the row must hold less than any of them. Only −inf does",
+    )

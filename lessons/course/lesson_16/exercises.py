@@ -12,11 +12,12 @@ from minitransformer import gradcheck
 from ..exercise import Attempt, Wrong, exercise
 from ..fence import fence
 from ..gpu import DEVICE, require, torch
+from ..judging import keeps_float64, several
 from ..judging import require as must
-from ..judging import several
 from ..tensors import as_numbers, needs_kernels, tensor
+from ..watched import multiplies_in_float32
 from . import solutions, steps
-from .steps import FLOAT32, attention, worst
+from .steps import FLOAT32, adds_long, attention, long_tail, worst
 
 TILE = (16, 16)
 
@@ -39,6 +40,11 @@ def _state(scores, value):
     m = scores.max(axis=1)
     e = np.exp(scores - np.where(m == -np.inf, 0.0, m)[:, None])
     return m, e.sum(axis=1), e @ value
+
+
+def close(found, right):
+    """Whether all numbers are right to the last digits of float64."""
+    return np.allclose(found, right, rtol=1e-9, atol=1e-12)
 
 
 def first(numbers):
@@ -65,13 +71,14 @@ def merge(attempt: Attempt) -> None:
         whole, found = _state(scores, value), merged(*halves(scores, value))
         for name, a, e in zip(("m", "l", "acc"), found, whole, strict=True):
             must(a.shape == e.shape, f"{name} has shape {a.shape} and must have {e.shape}")
-        must(np.allclose(found[0], whole[0]), "m must be the larger of the two maxima, row by row")
+            keeps_float64(name, a)
+        must(close(found[0], whole[0]), "m must be the larger of the two maxima, row by row")
         must(
             np.isfinite(found[1]).all() and np.isfinite(found[2]).all(),
             "l or acc holds NaN or infinity: e^(1000) overflows. Both exponents are an old maximum minus the new one, "
             "and so never above 0",
         )
-        must(np.allclose(found[1], whole[1]) and np.allclose(found[2], whole[2]), hint)
+        must(close(found[1], whole[1]) and close(found[2], whole[2]), hint)
 
     ordered = np.sort(scores, axis=1)
     equal = np.concatenate([scores[:, :4], scores[:, 3::-1]], axis=1)
@@ -94,7 +101,7 @@ def merge(attempt: Attempt) -> None:
     for left, right in ((whole, nothing), (nothing, whole)):
         for a, e in zip(merged(left, right), whole, strict=True):
             must(
-                np.allclose(a, e),
+                close(a, e),
                 "a block in which a query sees nothing (m = −inf, l = 0, acc = 0) must change nothing",
             )
     for a, e in zip(merged(nothing, nothing), nothing, strict=True):
@@ -111,7 +118,7 @@ def merge(attempt: Attempt) -> None:
     right = tuple(part[[1, 0, 2]] for part in right)
     for a, e in zip(merged(left, right), both, strict=True):
         must(
-            np.allclose(a, e),
+            close(a, e),
             "it is right where all queries of a block see nothing, and wrong where some do and others see something: "
             "each row is a case of its own (np.where, not one `if` for all)",
         )
@@ -231,6 +238,7 @@ def flash_forward(attempt: Attempt) -> None:
         "the numbers are right, and no kernel was launched: PyTorch computed them, and wrote the scores into memory. "
         "Write flash_forward_kernel, and launch it as the stub does",
     )
+    multiplies_in_float32(seen)
     judge(draw(1, 16, 16, D=32), "with D = 16 it is right, with D = 32 it is not: is a number written where D belongs?")
 
     try:
@@ -368,6 +376,8 @@ def flash_forward(attempt: Attempt) -> None:
             f"causal, with {T} queries and as many keys in tiles of {rows} × {columns}, the numbers are right, but the "
             f"programs read {visits} keys in all, where blocks with {needed} hold all that somebody sees: {likely}",
         )
+    out, lse, *_ = run([array[None] for array in long_tail()], dtype=torch.float16)
+    adds_long(out[0], lse[0])
 
 
 @exercise(answer=solutions.backward_block)

@@ -11,7 +11,7 @@ from ..gpu import torch
 from ..judging import distinct, several
 from ..judging import require as must
 from ..tensors import as_numbers, needs_kernels, tensor
-from ..watched import each_once, stays_inside, works_alone
+from ..watched import each_once, multiplies_in_float32, stays_inside, works_alone
 from . import solutions
 
 FLOAT32 = 2e-5  # tolerance
@@ -62,10 +62,29 @@ def extreme(rng: np.random.Generator) -> list[np.ndarray]:
     return [query, key, value]
 
 
+def long_tail() -> list[np.ndarray]:
+    """16 queries and 1,024 keys: the first has all of the weight but a hundredth, which the others share."""
+    query, key, value = np.zeros((16, 16)), np.zeros((1024, 16)), np.ones((1024, 16))
+    query[:, 0] = 4.0
+    key[1:, 0] = -11.1  # scores of −16 in base 2: a block of such weights, 2^−12 in all, is lost beside 1 in float16
+    return [query, key, value]
+
+
 def of_one_head(arrays: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """out and lse, in float64, of arrays without a head's axis."""
     out, lse = attention([array[None] for array in arrays])
     return out[0], lse[0]
+
+
+def adds_long(out: np.ndarray, lse: np.ndarray) -> None:
+    """Raise `Wrong` where the sums over a `long_tail` were kept in float16."""
+    right, right_lse = of_one_head([array.astype(np.float16) for array in long_tail()])
+    wrong = worst("out", out, right, 2e-3) or worst("lse", lse, right_lse, 2e-3)
+    must(
+        not wrong,
+        f"in float16, with 1,024 keys whose weights are small beside the first's, {wrong}: in a float16 sum they are "
+        "lost. m, l and acc stay in float32",
+    )
 
 
 @exercise(answer=solutions.attention_scores)
@@ -96,6 +115,7 @@ def attention_scores(attempt: Attempt) -> None:
         f"row of the key, so that the key is transposed ({worst('scores', scores, right)})",
     )
     works_alone(seen, "scores_kernel", 1, "one tile")
+    multiplies_in_float32(seen)
     scores, products, seen, found = run(32, 48, 32)
     right = products / math.sqrt(32) * math.log2(math.e)
     must(
@@ -144,6 +164,7 @@ def attention_lse(attempt: Attempt) -> None:
         "largest of a row, and l is Σ_j 2^(score_j − m)",
     )
     works_alone(seen, "lse_kernel", 1, "16 queries")
+    multiplies_in_float32(seen)
     arrays = ordered(rng)
     lse, right, *_ = run(arrays)
     one = "with one block of keys it is right, with two"
@@ -208,6 +229,7 @@ def attention_out(attempt: Attempt) -> None:
     )
     must(not (wrong := worst("lse", lse, right_lse)), f"out is right, and lse is not ({wrong}): it is m + log2(l)")
     works_alone(seen, "attention_kernel", 1, "16 queries")
+    multiplies_in_float32(seen)
 
     arrays = ordered(rng)
     out, lse, *_ = run(arrays)
@@ -244,3 +266,4 @@ def attention_out(attempt: Attempt) -> None:
         raise Wrong(f"in float32 it is right, and in float16 {wrong}{likely}") from None
     right, _ = of_one_head([array.astype(np.float16) for array in arrays])
     must(not (wrong := worst("out", out, right, 2e-3)), f"in float32 it is right, and in float16 {wrong}")
+    adds_long(*run(long_tail(), torch.float16)[:2])

@@ -87,6 +87,12 @@ def attention_work(attempt: Attempt) -> None:
     factors = {"2: half precision has 2 bytes": 2.0, "½: half precision has 2 bytes": 0.5}
     factors |= {"¾: query, key, value and out are four": 0.75}
     agree("fused, the number of bytes", fused, least, factors=factors)
+    other = answer(5, 12, True)
+    require(
+        other == (1200, 480),
+        f"with T = {T} and D = {D} it is right; fused, with T = 5 and D = 12, it says {other[0]:g} operations and "
+        f"{other[1]:g} bytes, and they are 1200 and 480: is a number written where T or D belongs?",
+    )
     extra = (unfused - fused) / (2 * T * T)
     require(
         abs(extra - 4) < 1e-9,
@@ -102,7 +108,7 @@ def enough_tokens(attempt: Attempt) -> None:
     def answer(C_in: int, C_out: int, gpu: Gpu = gpu) -> float:
         return float(attempt(C_in, C_out, gpu))
 
-    def seconds(N: float, C_in: int, C_out: int) -> tuple[float, float]:
+    def seconds(N: float, C_in: int, C_out: int, gpu: Gpu) -> tuple[float, float]:
         moved = 2 * (N * C_in + C_in * C_out + N * C_out)
         return 2 * N * C_in * C_out / gpu.flops, moved / gpu.bandwidth
 
@@ -112,27 +118,34 @@ def enough_tokens(attempt: Attempt) -> None:
         f"for 100 → 100 it says {narrow:g}, and no number is enough: a token alone brings 400 bytes for 20,000 "
         "operations, where the machine does 100 for each byte; return math.inf",
     )
-    for C_in, C_out in ((900, 900), (400, 1600)):
-        N = answer(C_in, C_out)
+    even = replace(gpu, flops=2.0**36, bandwidth=2.0**30)  # 64 operations for each byte, without rounding
+    N = answer(128, 128, even)
+    require(
+        math.isinf(N),
+        f"where a token's own bytes take exactly as long as its operations it says {N:g}: the weights come on top, so "
+        "memory decides however many tokens there are; return math.inf",
+    )
+    for C_in, C_out, other in ((900, 900, gpu), (400, 1600, gpu), (256, 256, even)):
+        N = answer(C_in, C_out, other)
         require(math.isfinite(N), f"for {C_in} → {C_out} it says {N:g}: this layer is wide enough")
-        weights_only = math.ceil(gpu.flops / gpu.bandwidth)
+        weights_only = math.ceil(other.flops / other.bandwidth)
         require(
             weights_only != N,
             f"for {C_in} → {C_out} it says {N:g}, which would do if only the weights moved: the tokens that go in and "
             "come out move too",
         )
         require(
-            _tokens(1, 2, C_in, C_out, gpu) != N,
+            _tokens(1, 2, C_in, C_out, other) != N,
             f"for {C_in} → {C_out} it says {N:g}, which would be right for half the operations or twice the bytes: a "
             "multiplication and an addition are two operations, a half-precision number has 2 bytes",
         )
-        arithmetic, memory = seconds(N, C_in, C_out)
+        arithmetic, memory = seconds(N, C_in, C_out, other)
         require(
             arithmetic >= memory * (1 - 1e-9),
             f"for {C_in} → {C_out} and {N:g} tokens arithmetic takes {arithmetic:.3e} s and memory {memory:.3e} s: "
             "memory still decides",
         )
-        arithmetic, memory = seconds(N - 1, C_in, C_out)
+        arithmetic, memory = seconds(N - 1, C_in, C_out, other)
         require(arithmetic < memory, f"for {C_in} → {C_out} it says {N:g}, and {N - 1:g} would be enough")
         require(int(N) == N, f"it says {N}, and tokens come whole")
     require(answer(512, 2048, GPUS[-1]) == _enough_tokens(512, 2048, GPUS[-1]), "with another gpu it is wrong")

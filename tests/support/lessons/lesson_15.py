@@ -222,6 +222,9 @@ no other | column < n, other=0.0)\n    tl.store(out_ptr → column < n)\n    tl.
 other is 1
     column < n, other=0.0)\n    tl.store(out_ptr → column < n, other=1.0)\n    tl.store(out_ptr
     they add 3 to the sum of row 0
+every lane stores the sum
+    tl.store(out_ptr + row, tl.sum(x, axis=0)) → tl.store(out_ptr + row + 0 * column, tl.sum(x, axis=0))
+    each number of sums is written 8 times
 rows begin at r · BLOCK
     row * n + column, column < n, other=0.0)\n    tl.store(out_ptr →
         row * BLOCK + column, column < n, other=0.0)\n    tl.store(out_ptr
@@ -239,6 +242,7 @@ one program's tile | row = tl.program_id(0) * TILE + tl.arange → row = tl.aran
 loaded twice
     total += tl.dot → a = tl.load(a_ptr + row[:, None] * K + k[None, :])\n        total += tl.dot
     is read 6 times
+inputs that a newer GPU rounds | tl.dot(a, b, input_precision="ieee") → tl.dot(a, b) | lacks input_precision="ieee"
 no kernel | is lambda a, b: a @ b | no kernel was launched
 [max_and_sum]
 Σ e^x | x - new_m → x | tl.exp(m - new_m) → 1 | it must be Σ e^(x − m)
@@ -256,6 +260,18 @@ lanes beyond are 0
     column < n, other=float("-inf"))\n        new_m → column < n, other=0.0)\n        new_m
     they take part
 no other | column < n, other=float("-inf"))\n        new_m → column < n)\n        new_m | a result is NaN
+divided at the end
+    l = l * tl.exp(m - new_m) + tl.sum(tl.exp(x - new_m), axis=0) → l = l + tl.sum(tl.exp(x), axis=0)
+    tl.store(l_ptr + row, l) → tl.store(l_ptr + row, l * tl.exp(-m))
+    whose exponentials are beyond float32
+the maximum begins at −10⁹ | m, l = float("-inf"), 0.0 → m, l = -1e9, 0.0 | m is -1e+09 and l 0
+lanes beyond are −10⁹
+    column < n, other=float("-inf"))\n        new_m → column < n, other=-1e9)\n        new_m
+    m is -1e+09 and l 28
+stored on the way
+    m = new_m\n    tl.store(m_ptr + row, m)\n → m = new_m\n        tl.store(m_ptr + row, m)\n
+    for 2 rows 6 numbers are written
+the maximum by PyTorch | returns x.amax(dim=1), l | is not what the kernel has written
 loaded twice
     l = l * tl.exp → x = tl.load(x_ptr + row * n + column, column < n, other=float("-inf"))\n        l = l * tl.exp
     each number of x is read 2 times
@@ -278,6 +294,8 @@ rows lie a block apart
     torch.empty((num_rows, n), dtype → torch.empty((num_rows, triton.next_power_of_2(n)), dtype
     row * n + column, y.to → row * BLOCK + column, y.to | return y\n → return y[:, :n]\n | must be contiguous
 a short block | triton.next_power_of_2(n) → 16 | of rows of 100 the kernel writes 16 numbers
+a block of 2048 | triton.next_power_of_2(n) → 2048 | of rows of 5000 the kernel writes 2048 numbers
+a small number in the sum | tl.where(total == 0, 1.0, total) → (total + 1e-6) | is a small number added to the sum?
 the store has no mask | dtype.element_ty), mask) → dtype.element_ty)) | tl.store wants the mask too
 the load has no mask
     column, mask, other=float("-inf")).to(tl.float32) → column).to(tl.float32)\n    x = tl.where(mask, x, float("-inf"))

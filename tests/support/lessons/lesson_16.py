@@ -161,6 +161,9 @@ one case for all queries
     each row is a case of its own
 one maximum for all queries
     m = np.maximum(left[0], right[0]) → m = np.full_like(left[0], max(left[0].max(), right[0].max())) | row by row
+in float32
+    returns tuple(part.astype(np.float32) for part in answer)
+    m is float32
 in place | is _in_place | it writes into its argument left[1]
 one array | returns left[0] | must return 3 arrays
 [attention_scores]
@@ -185,6 +188,7 @@ stored twice
     tl.store(scores_ptr →
         tl.store(scores_ptr + queries[:, None] * Tk + keys[None, :], 0 * scores)\n    tl.store(scores_ptr
     is written 2 times
+inputs that a newer GPU rounds | , input_precision="ieee" → | lacks input_precision="ieee"
 the wrong scale | LOG2_E / math.sqrt(D), D=D → LOG2_E / D, D=D | one tile is wrong
 no kernel
     is lambda query, key: query @ key.T * 1.442695 / query.shape[1] ** 0.5
@@ -221,11 +225,12 @@ all programs take block 0
     queries = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)  # (M,)\n    query = →
         queries = tl.arange(0, QUERIES)  # (M,)\n    query =
     also where lse is stored
+inputs that a newer GPU rounds | , input_precision="ieee" → | lacks input_precision="ieee"
 two walks
     m = tl.full((QUERIES,), LOWEST, tl.float32)\n    l = tl.zeros((QUERIES,), tl.float32)\n    for →
         m = tl.full((QUERIES,), LOWEST, tl.float32)\n    for first in range(0, Tk, KEYS):\n        key =
         load_rows(key_ptr, Tk, first + tl.arange(0, KEYS), D)\n        m = tl.maximum(m, tl.max(tl.dot(query,
-        tl.trans(key)) * scale, axis=1))\n    l = tl.zeros((QUERIES,), tl.float32)\n    for
+        tl.trans(key), input_precision="ieee") * scale, axis=1))\n    l = tl.zeros((QUERIES,), tl.float32)\n    for
     one walk over the keys is enough
 no kernel
     is lambda query, key: _no_flash_kernel(query[None], key[None], key[None])[1][0]
@@ -255,6 +260,10 @@ divided in each block
 the last block alone
     acc = acc * rescale[:, None] + tl.dot → acc = tl.dot
     the largest score in the first, out is wrong
+inputs that a newer GPU rounds | , input_precision="ieee" → | lacks input_precision="ieee"
+acc in float16
+    acc = acc * rescale[:, None] + → acc = acc.to(value.dtype).to(tl.float32) * rescale[:, None] +
+    m, l and acc stay in float32
 weights in float32 | weights.to(value.dtype) → weights | in float16 it raises
 out in float32
     out, lse = torch.empty_like(query), torch.empty(Tq →
@@ -286,6 +295,13 @@ the query is scaled in place
     flash_forward_kernel[(blocks, H)] → query /= 1.0001\n    flash_forward_kernel[(blocks, H)]
     it writes into its argument query
 the scale of D = 16 | LOG2_E / math.sqrt(D) → LOG2_E / 4 | a number written where D belongs
+inputs that a newer GPU rounds | , input_precision="ieee" → | lacks input_precision="ieee"
+acc in float16
+    acc = acc * rescale[:, None] + → acc = acc.to(value.dtype).to(tl.float32) * rescale[:, None] +
+    out at (0, 0) is 0.98
+l in float16
+    l = l * rescale + → l = l.to(value.dtype).to(tl.float32) * rescale +
+    out at (0, 0) is 1.0
 weights in float32 | weights.to(value.dtype) → weights | in float16 it raises
 out in float32 | (query) → (query, dtype=torch.float32) | out is torch.float32 and must be torch.float16
 lse in float16 | ((H, Tq), device → ((H, Tq), dtype=query.dtype, device | lse is torch.float16 and must be torch.float32

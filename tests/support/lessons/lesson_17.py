@@ -37,6 +37,7 @@ the softmax's operations | returns flops + 5 * T * T, answer[1] | count the prod
 exchanged | returns answer[::-1] | (operations, bytes)
 no output | 4 * T * D → 3 * T * D | query, key, value and out are four
 float32 | returns flops, 4 * numbers | half precision has 2 bytes
+the width of one head only | 2 * (2 * T * T * D) → 40 * T * T | where T or D belongs
 written and read once | 4 * T * T → 2 * T * T | unfused, 2 arrays of T × T
 fused writes the weights | returns flops, answer[1] + 2 * T * T * fused | no T × T array leaves the chip
 [enough_tokens]
@@ -47,5 +48,11 @@ float32
     2 * C_in * C_out / gpu.b → 4 * C_in * C_out / gpu.b | 2 * (C_in → 4 * (C_in | a half-precision number has 2 bytes
 rounded down | math.ceil → math.floor | memory still decides
 one too many | returns answer + 1 | would be enough
+rounded up once more | math.ceil → 1 + math.floor | it says 129, and 128 would be enough
+exactly as long | token_arithmetic <= token_memory → token_arithmetic < token_memory | it raises ZeroDivisionError
+exactly as long, and a guard
+    token_arithmetic <= token_memory → token_arithmetic < token_memory
+    / (token_arithmetic - token_memory) → / max(token_arithmetic - token_memory, 1e-300)
+    the weights come on top
 a negative number | token_arithmetic <= token_memory → False | for 100 → 100 it says -
 """
