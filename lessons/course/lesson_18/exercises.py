@@ -181,7 +181,10 @@ def _judge_gradients(attempt: Attempt, V: int, heads: int, label_smoothing: floa
         unsmoothed = solutions.model_gradients(MyTransformer(weights, heads), source, target_in, target_out, 0.0)
         require(not np.isclose(float(loss), float(unsmoothed)), "the loss is not smoothed: hand label_smoothing on")
         told = solutions.model_gradients(MyTransformer(weights, heads), source, target_out, target_out, label_smoothing)
-        require(not np.isclose(float(loss), float(told)), "the decoder reads target_out, the answer: it reads target_in")
+        require(
+            not np.isclose(float(loss), float(told)),
+            "the decoder reads target_out: that is the answer, and it reads target_in",
+        )
     agree("the loss", np.asarray(float(loss)), np.asarray(float(expected)))
     table = mine.gradients["tokens.table"]
     require(

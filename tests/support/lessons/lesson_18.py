@@ -110,8 +110,8 @@ a vocabulary of 11 | target_in, len(table)) → target_in, 11) | with another vo
 a width of 8 | scale = table.shape[1] ** 0.5 → scale = 8**0.5 | with another vocabulary, another width
 smoothed by 0.1 | target_out[real], label_smoothing) → target_out[real], 0.1) | with another vocabulary, another width
 the answer read
-    model.decode(target_in, → model.decode(target_out, | the decoder reads target_out, the answer
-float32 on the way | np.zeros_like(hidden) → np.zeros(hidden.shape, np.float32) | which is little, and more than rounding
+    model.decode(target_in, → model.decode(target_out, | the decoder reads target_out: that is the answer
+float32 on the way | np.zeros_like(hidden) → np.zeros(hidden.shape, np.float32) | or a number float32?
 the table in float32 | "tokens.table"] += dtable → "tokens.table"] += np.float32(dtable) | or a number float32?
 the end not scored | target_out != 0 → target_out >= 3 | the loss
 no loss | return loss → return rows | it must return the loss
