@@ -411,8 +411,8 @@ for forward, backward, given in mistakes:
 # ## What changed since 2017
 #
 # The paper's authors wrote forward passes, and TensorFlow derived the backward passes. PyTorch and JAX do so today, by
-# chaining vector–Jacobian products. But they cannot look into a GPU kernel, so its backward is still written by hand:
-# lessons 15 and 16.
+# chaining vector–Jacobian products. This is called [autograd](glossary.md#autograd). But it cannot look into a GPU
+# kernel, so a kernel's backward is still written by hand: lessons 15 and 16.
 #
 # ## Where next
 #

@@ -153,8 +153,8 @@ print(f"the Jacobian: {4 * vocabulary**2 / 1e9:.1f} GB as float32;   dx: {4 * vo
 #
 # ### Exercise 2 ★☆☆: finish the derivation, and write it
 #
-# Split this sum in two. Of the first half, $\delta_{ij}$ leaves one term. The second half holds a sum that is the same
-# for every $j$. So no matrix is needed.
+# Split this sum in two. In the first half $\delta_{ij}$ leaves only one term. The second half holds a sum that is the
+# same for every $j$. So no matrix is needed.
 
 
 # %% tags=["exercise"]

@@ -65,8 +65,8 @@ print(f"dog, in both:   {error(one[0, 1], other[0, 4]):.1e}")
 # **permutation-equivariant**. The recurrence of lesson 03 knew the order because it read in order. Attention does not
 # read, it looks.
 #
-# (One thing does know the order: a causal mask. The first word sees one word, the second two. Decoders can make do
-# with that, [it turned out](https://arxiv.org/abs/2203.16634). An encoder has no such mask, and knows nothing.)
+# (One thing does know the order: a causal mask. The first word sees one word, the second two. For a decoder this alone
+# [is enough](https://arxiv.org/abs/2203.16634). An encoder has no such mask, and knows nothing.)
 #
 # ## What to add
 #
@@ -82,7 +82,8 @@ print(f"dog, in both:   {error(one[0, 1], other[0, 4]):.1e}")
 #   one.
 #
 # Now make the last idea smooth. Instead of bits that flip, take hands that turn, as on a clock: the first hand is fast,
-# and each next one is slower. What the second hand forgets, the hour hand keeps. That is the paper's encoding:
+# and each next one is slower. What the second hand forgets, the hour hand keeps. That is the paper's [positional
+# encoding](glossary.md#positional-encoding):
 #
 # $$ PE(pos, 2i) = \sin(pos \cdot \omega_i), \qquad PE(pos, 2i + 1) = \cos(pos \cdot \omega_i), \qquad
 #    \omega_i = 10000^{-2i/C} $$

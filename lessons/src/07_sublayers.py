@@ -12,7 +12,7 @@
 # | in the package | [`layernorm`](../minitransformer/ops/layernorm.py), [dropout](../minitransformer/ops/dropout.py) |
 #
 # Attention moves information between positions. The other parts of a layer let it do so again and again, many layers
-# deep. The paper says it in one line of §3.1, to which §5.4 adds the dropout:
+# deep. The paper says it in one line of §3.1, [Add & Norm](glossary.md#add--norm), to which §5.4 adds the dropout:
 #
 # $$ \mathrm{LayerNorm}\big(x + \mathrm{Dropout}(\mathrm{Sublayer}(x))\big) $$
 #
@@ -266,7 +266,7 @@ print(f"the untouched part against dy: {error(by_length[0], top):.1e}")
 #
 # ## Layer normalisation
 #
-# For one position's vector $x$ of $C$ channels:
+# [Layer normalisation](glossary.md#layer-normalisation), for one position's vector $x$ of $C$ channels:
 #
 # $$ m = \frac1C\sum_c x_c \qquad v = \frac1C\sum_c (x_c - m)^2 \qquad r = \frac{1}{\sqrt{v + \epsilon}} \qquad
 #    n_c = (x_c - m)\, r \qquad y_c = \gamma_c\, n_c + \beta_c $$

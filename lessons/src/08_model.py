@@ -317,7 +317,8 @@ print(f"a source word made padding:    logits move by {error(transformer(parts, 
 # * **queries, keys and values**: in self-attention all three are made of the same $x$;
 # * **keys and values** of cross-attention: both are made of the memory;
 # * **the memory itself**: every layer of the decoder looks at it;
-# * **the table of tokens**: it is looked up for the source, looked up for the target, and is the output layer.
+# * **the table of tokens**: it is looked up for the source, looked up for the target, and is the output layer
+#   ([tied weights](glossary.md#tied-weights)).
 #
 # Here is the way back through two layers of each stack, from the loss at the top to the table at the bottom. A circle
 # is a place where gradients add:
@@ -537,8 +538,8 @@ for group, count in parameter_groups(TransformerConfig.base(37_000)).items():
 # ## Where the weights begin
 #
 # Biases begin at 0, $\gamma$ at 1, $\beta$ at 0. Matrices must begin at random numbers: if all columns were equal, all
-# would get equal gradients and stay equal. How large must the random numbers be? Look at one output of a linear map, a
-# sum of $n_{in}$ products:
+# would get equal gradients and stay equal. How large must the random numbers be at this
+# [initialisation](glossary.md#initialisation)? Look at one output of a linear map, a sum of $n_{in}$ products:
 #
 # $$ y_j = \sum_{i=1}^{n_{in}} x_i\, W_{ij} $$
 #

@@ -11,8 +11,9 @@
 # | in the paper | all of it |
 # | in the package | [`textbook.py`](../minitransformer/textbook.py), [`Block`](../minitransformer/layers/block.py) |
 #
-# You wrote attention, heads, positions, norms, the loss, Adam and a beam search, each in a lesson of its own. Whatever
-# a check called *correct* was kept, in the folder `answers` beside the notebooks. Now the parts come together.
+# You wrote attention, heads, positions, norms, perhaps also the loss, Adam and a beam search, each in a lesson of its
+# own. Whatever a check called *correct* was kept, in the folder `answers` beside the notebooks. Now the parts come
+# together, and for those that you left out the course's stand in.
 #
 # Three parts are still missing, and all of them are backwards: through several heads, through a layer of the decoder,
 # and through the whole model. You write these three here. Then the file is made.
@@ -40,8 +41,8 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## What is there already
 #
-# A ✓ is yours. For a part with a dot the course's version stands in; answer its exercise, and yours takes its place the
-# next time you run this cell.
+# A ✓ is yours, and a dot is the course's. Answer the exercise of that name in the lesson before it, and yours takes its
+# place the next time you run this cell.
 
 # %%
 path = write()
@@ -49,10 +50,10 @@ path = write()
 # %% [markdown]
 # What you did not write is the wiring, some 300 lines in two files of this lesson's room,
 # [`layers.py`](course/lesson_18/layers.py) and [`model.py`](course/lesson_18/model.py). Read both: there is nothing in
-# them that you have not seen. Weights and gradients are two dictionaries with the names of a checkpoint. A forward
-# returns what it computed and a cache. A backward takes a gradient and the cache. It adds the gradients of its weights
-# and returns the gradient of its input. This is how several heads are computed, with your `split_heads`,
-# `masked_softmax` and `merge_heads`:
+# them that the lessons have not explained. Weights and gradients are two dictionaries with the same names, such as
+# `decoder.layers.0.feed_forward.expand.weight`. A forward returns what it computed and a cache. A backward takes a
+# gradient and the cache. It adds the gradients of its weights and returns the gradient of its input. This is how
+# several heads are computed, with `split_heads`, `masked_softmax` and `merge_heads`:
 #
 # ```python
 # def multi_head(self, query, key, value, mask):
@@ -63,7 +64,8 @@ path = write()
 #
 # ### Exercise 1 ★☆☆: back through the heads
 #
-# Two lines, with three functions of yours. `part` fetches them from your answers:
+# Two lines, with three functions that you know. `part` fetches them from your answers, or else from the course's, and
+# two more for exercise 3:
 
 # %%
 attention_backward = part("04", "attention_backward")
@@ -119,7 +121,8 @@ for name, gradient in zip(arrays, gradients, strict=True):
 # %% [markdown]
 # ## A layer of the decoder
 #
-# Its forward, as in [lesson 08](08_model.ipynb): three sub-layers, and Add & Norm around each.
+# Its forward, as in [lesson 08](08_model.ipynb): three sub-layers, and Add & Norm around each. `name` is the layer's,
+# such as `decoder.layers.0`.
 #
 # ```python
 # out, self_attention = layers.self_attention(f"{name}.self_attention", x, mask)
@@ -170,7 +173,7 @@ decoder_layer_backward = check(decoder_layer_backward)
 # What is left is to put the loss on top and to lead its gradient down to every weight. The model has these functions:
 #
 # * `model.encode(source)` → the memory, and a cache;
-# * `model.decode(target_in, memory, source)` → the hidden states (B, T, C), and a cache;
+# * `model.decode(target_in, memory, source)` → the hidden states (B, Tt, C), and a cache; the mask needs `source`;
 # * `model.decode_backward(dhidden, cache)` → the gradient of what `embed` returned for the target, and dmemory;
 # * `model.encode_backward(dmemory, cache)` → the gradient of what `embed` returned for the source.
 #
@@ -186,9 +189,10 @@ decoder_layer_backward = check(decoder_layer_backward)
 def model_gradients(model, source, target_in, target_out, label_smoothing=0.1):
     """The loss of a batch; adds the gradient of every weight to `model.gradients`.
 
-    source (B, Ts), target_in and target_out (B, Tt): ids, 0 is padding, which is not scored. The loss is the mean over
-    the tokens of target_out that are no padding; cross_entropy(logits (N, V), targets (N,), label_smoothing) is yours.
-    The table is model.weights["tokens.table"] (V, C), its gradient model.gradients["tokens.table"] → the loss.
+    source (B, Ts), target_in and target_out (B, Tt): ids, 0 is padding. The loss is the mean over the tokens of
+    target_out that are no padding: cross_entropy(logits (N, V), targets (N,), label_smoothing) → loss, dlogits.
+    The table is model.weights["tokens.table"] (V, C), its gradient model.gradients["tokens.table"]. The backward of
+    table[ids] is embedding_backward(dy (..., C), ids (...), V) → (V, C). → the loss.
     """
     raise NotImplementedError
 
@@ -323,8 +327,8 @@ draw_training(losses, SECONDS)
 plt.show()
 
 # %% [markdown]
-# The file is yours. It lies in the folder `answers`; copy it wherever you like, with the weights beside it. If you
-# change it there, and run this lesson again, your changes are kept under another name:
+# The file is yours. It lies in the folder `answers`; copy it wherever you like, with the weights beside it, and use it
+# there:
 #
 # ```python
 # import my_transformer as mine
@@ -332,6 +336,8 @@ plt.show()
 # model, tokenizer = mine.load("en-de.safetensors")
 # print(mine.translate(model, tokenizer, "The old teacher reads a book."))
 # ```
+#
+# If you change it in `answers`, and run this lesson again, your changes are kept under another name.
 #
 # ## Common mistakes, and what they look like
 #
@@ -343,7 +349,8 @@ plt.show()
 # * **Padding in the loss.** It looks very good: padding is easy to predict, and the loss is a mean.
 # * **Gradients that are not cleared** between steps: every step also follows all steps before it.
 #
-# Each of these can be tried in a line of your file. Do it, and see what the referee says:
+# Each of these can be tried in a line or two. Here is the first, in the feed-forward networks: what comes through them
+# is lost, what passes by them is kept.
 
 # %%
 half = mine.MyTransformer(exact.weights, 6)

@@ -7,7 +7,7 @@ import numpy as np
 
 from minitransformer.models import Transformer, TransformerConfig
 
-from ..exercise import Attempt, Wrong, exercise
+from ..exercise import Attempt, exercise
 from ..judging import agree, array, arrays, kind, require, where
 from . import solutions
 from .model import MyTransformer
@@ -60,7 +60,19 @@ def multi_head_backward(attempt: Attempt) -> None:
 
 PARTS = ("self-attention", "its norm", "cross-attention", "its norm", "the feed-forward network", "the last norm")
 KINDS = ("self_attention", "add_norm", "cross_attention", "add_norm", "feed_forward", "add_norm")
-NORM, AROUND, SUBLAYER = (2.0, 3.0, 5.0), (7.0, 11.0, 13.0), (17.0, 19.0, 23.0)  # gains, by place in the layer
+NORM, AROUND, SUBLAYER = (0.2, 0.3, 0.5), (0.7, 1.1, 1.3), (1.7, 1.9, 2.3)  # gains, by place in the layer
+MEMORY = 2, 5, 4  # the shape of dmemory
+
+
+class _Two(tuple[np.ndarray, np.ndarray]):
+    """Two gradients; whoever adds to them both, as if they were one, is told so."""
+
+    __array_ufunc__ = None  # without it NumPy would make one array of the two, or try
+
+    def __add__(self, _: Any) -> Any:
+        raise TypeError("two gradients, as add_norm_backward and cross_attention_backward return, are added as if one")
+
+    __radd__ = __add__
 
 
 class _Layers:
@@ -71,23 +83,21 @@ class _Layers:
 
     def _called(self, kind: str, cache: Any) -> int:
         if not isinstance(cache, int):
-            raise Wrong(f"{kind}_backward was given something that is no part of the layer's cache")
-        require(
-            KINDS[cache] == kind,
-            f"{kind}_backward was given the cache of {PARTS[cache]}: the cache has its parts in the forward's order",
-        )
+            raise ValueError(f"{kind}_backward was given something that is no part of the layer's cache")
+        if KINDS[cache] != kind:
+            raise ValueError(f"{kind}_backward was given the cache of {PARTS[cache]}: they are in the forward's order")
         self.called.append(cache)
         return cache // 2
 
     def add_norm_backward(self, dy, cache):
         place = self._called("add_norm", cache)
-        return NORM[place] * dy, AROUND[place] * dy
+        return _Two((NORM[place] * dy, AROUND[place] * dy))
 
     def self_attention_backward(self, dout, cache):
         return SUBLAYER[self._called("self_attention", cache)] * dout
 
     def cross_attention_backward(self, dout, cache):
-        return SUBLAYER[self._called("cross_attention", cache)] * dout, 100.0 * np.resize(dout, 3)
+        return _Two((SUBLAYER[self._called("cross_attention", cache)] * dout, 10.0 * np.resize(dout, MEMORY)))
 
     def feed_forward_backward(self, dout, cache):
         return SUBLAYER[self._called("feed_forward", cache)] * dout
@@ -95,7 +105,7 @@ class _Layers:
 
 @exercise(answer=solutions.decoder_layer_backward)
 def decoder_layer_backward(attempt: Attempt) -> None:
-    layers, before = _Layers(), np.array([1.0, -1.0])
+    layers, before = _Layers(), np.random.default_rng(0).standard_normal((2, 3, 4))  # which float32 would round
     dx, dmemory = arrays(attempt(layers, before, (0, 1, 2, 3, 4, 5)), "dx", "dmemory")
     for part, name in enumerate(PARTS):
         name = f"{name} (number {part + 1} of the cache)"
@@ -107,7 +117,7 @@ def decoder_layer_backward(attempt: Attempt) -> None:
         f"the parts are taken in the order {', '.join(str(part + 1) for part in layers.called)} of the cache: a "
         "backward goes through the forward from its end",
     )
-    require(dx.shape == (2,), f"dx has shape {dx.shape}: of the tuple, dx is the first and dmemory the second")
+    require(dx.shape == before.shape, f"dx has shape {dx.shape}: of the tuple, dx is the first and dmemory the second")
     through: list[float] = [
         norm + around * sublayer for norm, around, sublayer in zip(NORM, AROUND, SUBLAYER, strict=True)
     ]
@@ -124,12 +134,15 @@ def decoder_layer_backward(attempt: Attempt) -> None:
         "what there is if a sub-layer is given the gradient that passes by, not the one that is its own": (
             math.prod(norm * (1 + sublayer) for norm, sublayer in zip(NORM, SUBLAYER, strict=True)) / right
         ),
+        "what there is if the gradient that goes into Add & Norm is added, not the one that comes out for x": (
+            math.prod(1 + around * sublayer for around, sublayer in zip(AROUND, SUBLAYER, strict=True)) / right
+        ),
     }
     agree("dx", dx, right * before, factors=factors)
     agree(
         "dmemory",
         dmemory,
-        100.0 * AROUND[1] * through[2] * np.resize(before, 3),
+        10.0 * AROUND[1] * through[2] * np.resize(before, MEMORY),
         factors={"the gradient that passes by, not the sub-layer's own": NORM[1] / AROUND[1]},
     )
 
@@ -167,6 +180,11 @@ def _judge_gradients(attempt: Attempt, V: int, heads: int, label_smoothing: floa
         )
         unsmoothed = solutions.model_gradients(MyTransformer(weights, heads), source, target_in, target_out, 0.0)
         require(not np.isclose(float(loss), float(unsmoothed)), "the loss is not smoothed: hand label_smoothing on")
+        told = solutions.model_gradients(MyTransformer(weights, heads), source, target_out, target_out, label_smoothing)
+        require(
+            not np.isclose(float(loss), float(told)),
+            "the decoder reads target_out: that is the answer, and it reads target_in",
+        )
     agree("the loss", np.asarray(float(loss)), np.asarray(float(expected)))
     table = mine.gradients["tokens.table"]
     require(

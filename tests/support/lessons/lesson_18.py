@@ -58,6 +58,8 @@ reshaped only | merge_heads(gradient) → gradient.reshape(len(gradient), -1, do
 dout reshaped | split_heads(dout, query.shape[1]) → dout.reshape(query.shape[:3] + (-1,)) | dquery is wrong
 key and value exchanged | in gradients → in (gradients[0], *gradients[:0:-1]) | dkey is wrong
 half of it | merge_heads(gradient) for → merge_heads(gradient / 2) for | dquery is 0.5 times
+float32 | returns [np.float32(gradient) for gradient in answer] | dquery must be an array of float64
+float32 on the way | split_heads(dout, query → split_heads(dout.astype(np.float32), query | or a number float32?
 [decoder_layer_backward]
 nothing passes by
     dx + layers.feed_forward → layers.feed_forward | dx = dx + dseen → dx = dseen | dx + layers.self → layers.self
@@ -75,10 +77,24 @@ another's cache | add_norm_backward(dx, cross_norm) → add_norm_backward(dx, cr
 the gradient that passes by
     (dout, feed_forward) → (dx, feed_forward) | (dout, cross_attention) → (dx, cross_attention)
     (dout, self_attention) → (dx, self_attention) | is given the gradient that passes by
+what arrives at Add & Norm added
+    dx, dout = layers.add_norm_backward(dx → _, dout = layers.add_norm_backward(dx
+    if the gradient that goes into Add & Norm is added
+two added as if one
+    dseen, dmemory = layers.cross_attention_backward(dout, cross_attention) →
+        dseen = dmemory = layers.cross_attention_backward(dout, cross_attention)
+    two gradients, as add_norm_backward and cross_attention_backward return
+the two before
+    dx = dx + dseen → dx = dseen + dx | dseen, dmemory = layers → dseen = dmemory = layers
+    two gradients, as add_norm_backward and cross_attention_backward return
 exchanged
     return dx + layers.self_attention_backward(dout, self_attention), dmemory →
         return dmemory, dx + layers.self_attention_backward(dout, self_attention)
-    dx has shape (3,)
+    dx has shape (2, 5, 4)
+float32 | returns [np.float32(gradient) for gradient in answer] | dx must be an array of float64, and not of float32
+dmemory in float32 | returns (answer[0], np.float32(answer[1])) | dmemory must be an array of float64
+float32 on the way | dx = dx + dseen → dx = np.float64(np.float32(dx) + np.float32(dseen)) | or a number float32?
+float32 on the way, dmemory | returns (answer[0], np.float64(np.float32(answer[1]))) | dmemory is off by up to
 [model_gradients]
 padding scored | target_out != 0 → target_out >= 0 | the loss counts the padding
 not smoothed | target_out[real], label_smoothing) → target_out[real]) | the loss is not smoothed
@@ -93,6 +109,10 @@ nothing for the table | model.gradients["tokens.table"] += dtable → dtable | h
 a vocabulary of 11 | target_in, len(table)) → target_in, 11) | with another vocabulary
 a width of 8 | scale = table.shape[1] ** 0.5 → scale = 8**0.5 | with another vocabulary, another width
 smoothed by 0.1 | target_out[real], label_smoothing) → target_out[real], 0.1) | with another vocabulary, another width
+the answer read
+    model.decode(target_in, → model.decode(target_out, | the decoder reads target_out: that is the answer
+float32 on the way | np.zeros_like(hidden) → np.zeros(hidden.shape, np.float32) | or a number float32?
+the table in float32 | "tokens.table"] += dtable → "tokens.table"] += np.float32(dtable) | or a number float32?
 the end not scored | target_out != 0 → target_out >= 3 | the loss
 no loss | return loss → return rows | it must return the loss
 """
