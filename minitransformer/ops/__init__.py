@@ -22,7 +22,6 @@ from .arguments import Array, unchecked
 from .arguments import without_spurious_warnings as without_spurious_warnings
 from .arrays import activations, asarray, cast, concatenate, cos, sin, take, to_numpy, zeros
 from .attention import attention_backward, attention_forward, attention_weights
-from .attention import attention_mask as attention_mask
 from .conv1d import conv1d_backward, conv1d_forward
 from .cross_entropy import (
     cross_entropy_backward,
@@ -37,6 +36,8 @@ from .dropout import dropout_mask as dropout_mask
 from .embedding import embedding_backward, embedding_forward
 from .layernorm import add_layernorm_backward, add_layernorm_forward, layernorm_backward, layernorm_forward
 from .linear import linear_backward, linear_forward
+from .pattern import Pattern as Pattern
+from .pattern import attention_mask as attention_mask
 from .relu import relu_backward, relu_forward
 from .sigmoid import sigmoid_backward, sigmoid_forward
 from .softmax import log_softmax, softmax_backward, softmax_forward
