@@ -146,6 +146,12 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "dropout": DROPPING,
         "all options": {"causal": True, "window": 1, "scale": 0.3, **PADDED, **DROPPING},
     },
+    "linear_attention": {
+        "": {},
+        "causal": {"causal": True},
+        "padding": {"key_mask": PADDED["key_mask"], "causal": True},
+        "grouped heads": {"H": 4, "causal": True},
+    },
     "cross_entropy": LOSSES,
     "linear_cross_entropy": LOSSES,
     "conv1d": {**{kind: {"padding": kind} for kind in ("causal", "same", "valid")}, "no bias": {"bias": None}},

@@ -268,6 +268,45 @@ def may_attend(
     return allowed
 
 
+def linear_attention_forward(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    causal: bool = False,
+    key_mask: Array | None = None,
+    feature_map: str = "elu",
+    eps: float = 1e-6,
+) -> tuple[Array, tuple]:
+    """`out_i = Σ_j φ(q_i)·φ(k_j) v_j / (Σ_j φ(q_i)·φ(k_j) + eps)`, φ = elu + 1. Source: Katharopoulos et al. 2020.
+
+    As a matrix of weights, which the fast op never makes. `feature_map` is for the op: there is one.
+    """
+    groups = query.shape[1] // max(1, key.shape[1])
+    key, value = key.repeat(groups, axis=1), value.repeat(groups, axis=1)
+    features, key_features = (np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))) for x in (query, key))
+    time = query.shape[2]
+    allowed = may_attend(time, time, causal, key_mask, None, None)
+    weights = np.where(allowed, features @ key_features.swapaxes(-1, -2), 0)  # (B, H, T, T)
+    total = weights.sum(axis=-1, keepdims=True) + eps
+    out = weights @ value / total
+    return out, (query, key, value, groups, features, key_features, allowed, weights, total, out)
+
+
+def linear_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
+    """Gradients `(dquery, dkey, dvalue)`."""
+    query, key, value, groups, features, key_features, allowed, weights, total, out = cache
+    dmixed = dout / total  # out = mixed / total
+    dtotal = -(dmixed * out).sum(axis=-1, keepdims=True)
+    dvalue = weights.swapaxes(-1, -2) @ dmixed  # mixed = weights @ value
+    dweights = np.where(allowed, dmixed @ value.swapaxes(-1, -2) + dtotal, 0)
+    dfeatures = dweights @ key_features  # weights = features @ key_featuresᵀ
+    dkey_features = dweights.swapaxes(-1, -2) @ features
+    dquery = dfeatures * np.where(query > 0, 1, features)  # φ(x) = exp(x) where x is not positive
+    dkey = dkey_features * np.where(key > 0, 1, key_features)
+    return dquery, sum_groups(dkey, groups), sum_groups(dvalue, groups)
+
+
 def additive_attention_forward(
     query: Array, key: Array, value: Array, score_weight: Array, *, key_mask: Array | None = None
 ) -> tuple[Array, tuple]:

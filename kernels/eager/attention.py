@@ -42,7 +42,7 @@ def attention_from(softmax: Pair) -> Pair:
         scores, scaled_query, scale, capped = _scores(query, key, bias, whole, scale, softcap)
         weights, softmax_cache = softmax.forward(scores)  # (B, H, Tq, Tk)
         dropped, dropout_cache = dropout_forward(weights, dropout)
-        out = (_fold(dropped, key) @ value).reshape(*query.shape[:3], value.shape[3])  # (B, H, Tq, Dv)
+        out = (fold(dropped, key) @ value).reshape(*query.shape[:3], value.shape[3])  # (B, H, Tq, Dv)
         bias_shape = None if bias is None else bias.shape
         return out, (scaled_query, key, value, dropped, softmax_cache, dropout_cache, scale, capped, bias_shape)
 
@@ -50,13 +50,13 @@ def attention_from(softmax: Pair) -> Pair:
         """Gradients `(dquery, dkey, dvalue)`; with a bias, `dbias` too, summed over the axes that were broadcast."""
         scaled_query, key, value, dropped, softmax_cache, dropout_cache, scale, capped, bias_shape = cache
         check_gradient("dout", dout, (*dropped.shape[:3], value.shape[3]), value.dtype, value.device)
-        dout = _fold(dout, key)
-        dvalue = _fold(dropped, key).mT @ dout  # out = dropped @ value
+        dout = fold(dout, key)
+        dvalue = fold(dropped, key).mT @ dout  # out = dropped @ value
         dweights = dropout_backward((dout @ value.mT).reshape(dropped.shape), dropout_cache)
         dscores = softmax.backward(dweights, softmax_cache)
-        dscaled = _fold(dscores if capped is None else dscores * (1 - capped * capped), key)
+        dscaled = fold(dscores if capped is None else dscores * (1 - capped * capped), key)
         dquery = (dscaled @ key).reshape(scaled_query.shape) * scale  # scores = (scale · query) @ keyᵀ
-        dkey = dscaled.mT @ _fold(scaled_query, key)
+        dkey = dscaled.mT @ fold(scaled_query, key)
         if bias_shape is None:
             return dquery, dkey, dvalue
         return dquery, dkey, dvalue, dscores.sum_to_size(bias_shape)
@@ -115,7 +115,7 @@ def _scores(
     """The scores, the scaled query, the scale, and the tanh of the softcap."""
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     scaled_query = query * scale  # (B, H, Tq, D)
-    scores = (_fold(scaled_query, key) @ key.mT).reshape(*query.shape[:3], key.shape[2])  # (B, H, Tq, Tk)
+    scores = (fold(scaled_query, key) @ key.mT).reshape(*query.shape[:3], key.shape[2])  # (B, H, Tq, Tk)
     capped = None
     if softcap is not None:
         capped = torch.tanh(scores / softcap)
@@ -126,7 +126,7 @@ def _scores(
     return scores if mask is None else scores.masked_fill_(~mask, -math.inf), scaled_query, scale, capped
 
 
-def _fold(x: Tensor, key: Tensor) -> Tensor:
+def fold(x: Tensor, key: Tensor) -> Tensor:
     """`(B, H, T, W)` → `(B, Hk, H/Hk·T, W)`: see `minitransformer.ops.attention.fold`."""
     batch, heads, time, width = x.shape
     kv_heads = key.shape[1]

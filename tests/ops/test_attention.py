@@ -3,6 +3,7 @@
 import tracemalloc
 from dataclasses import replace
 from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -218,8 +219,10 @@ def test_what_is_no_pattern_is_refused(fields, message):
 
 
 def test_a_pattern_takes_narrow_integers():
-    narrow = Pattern(window=np.int8(1), block=np.uint8(100), stride=np.int8(100), global_tokens=(np.int8(3),))
-    assert narrow == Pattern(window=1, block=100, stride=100, global_tokens=(3,))
+    one: Any = np.int8(1)
+    hundred: Any = np.uint8(100)
+    narrow = Pattern(window=one, block=hundred, stride=hundred, global_tokens=(one,))
+    assert narrow == Pattern(window=1, block=100, stride=100, global_tokens=(1,))
     allowed = oracles.may_attend(500, 500, pattern=narrow)
     np.testing.assert_array_equal(attention_mask(500, 500, False, None, None, pattern=narrow), allowed[0, 0])
 
@@ -282,3 +285,44 @@ def test_additive_attention_over_many_keys_is_as_accurate_in_float32():
         lambda query, key, value: oracles.additive_attention(query, key, value, query.new_ones(16)),
         lambda rng: qkv(rng, 4, tq=20, tk=20, d=16, dv=16),
     )
+
+
+# --- Linear attention -----------------------------------------------------------------------------------------
+
+
+@settings(max_examples=20)
+@given(
+    chunk=st.integers(1, 4),
+    time=st.integers(1, 9),
+    heads=st.sampled_from([(1, 1), (2, 1), (4, 2)]),
+    padding=st.sampled_from([None, 0.3]),
+    seed=seeds,
+)
+def test_linear_attention_in_chunks(proof: Proof, chunk, time, heads, padding, seed):
+    """A long sequence passes its state from chunk to chunk; here chunks are small, so that short ones are long."""
+    rng, (num_heads, kv_heads) = np.random.default_rng(seed), heads
+    arrays = {"query": normal(rng, 2, num_heads, time, 3)}
+    arrays |= {name: normal(rng, 2, kv_heads, time, width) for name, width in (("key", 3), ("value", 2))}
+    for name in ("query", "key"):  # the feature map bends at 0
+        arrays[name] = np.asarray(arrays[name] + 0.01 * np.sign(arrays[name]))
+    key_mask = None if padding is None else read_only(rng.random((2, time)) >= padding)
+    options = {"causal": True, "key_mask": key_mask}
+    pair = numpy_ops.linear_attention
+    with patch("minitransformer.ops.linear_attention.CHUNK", chunk):
+        forward, oracle = partial(pair.forward, **options), partial(oracles.linear_attention, **options)
+        prove("linear_attention in chunks", forward, pair.backward, oracle, arrays, proof)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_linear_attention_holds_no_weights_and_no_state_of_every_position(causal):
+    """Its memory is a few times that of its input: far from (T, T) and from (T, D, Dv)."""
+    T, D = 2048, 32
+    arrays = qkv(np.random.default_rng(0), 1, 1, tq=T, tk=T, d=D, dv=D)
+    tracemalloc.start()
+    try:
+        out, cache = numpy_ops.linear_attention.forward(*arrays.values(), causal=causal)
+        numpy_ops.linear_attention.backward(out, cache)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * T * D * 8 < min(T * T, T * D * D) * 8

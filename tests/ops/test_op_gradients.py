@@ -53,6 +53,7 @@ OPTIONS: dict[str, dict[str, st.SearchStrategy]] = {
     "attention, window": {"causal": st.booleans(), "window": st.integers(0, 3)},
     "attention, softcap": {"softcap": st.sampled_from([0.5, 1, 3.0])},
     "attention, pattern": {"pattern": patterns, "dropout": rates},
+    "linear_attention": {"causal": st.booleans(), "eps": st.sampled_from([1e-6, 0.1])},
     "conv1d": {"padding": st.sampled_from(["causal", "same", "valid"])},
     "cross_entropy": losses,
     "linear_cross_entropy": losses,
@@ -88,6 +89,9 @@ def arrays_of(declaration: Declaration, sizes: dict[str, Any], rng: np.random.Ge
 
 def fitted(op: str, arrays: dict[str, Any], options: dict[str, Any], rng: np.random.Generator) -> None:
     """Moves numbers off what is no derivative or bends too sharply for differences, and leaves out some targets."""
+    if op == "linear_attention":  # φ bends at 0
+        for name in ("query", "key"):
+            arrays[name] = np.asarray(arrays[name] + 0.01 * np.sign(arrays[name]))
     if op == "relu":
         arrays["x"] = np.asarray(arrays["x"] + 0.1 * np.sign(arrays["x"]))
     if op in ("layernorm", "add_layernorm"):  # rows far from constant: near it, 1/√(var + eps) bends
@@ -138,6 +142,7 @@ DROPPING = {"dropout": Dropout(0.1, key=3)}
 THE_SAME: dict[str, list[dict[str, Any]]] = {
     "attention": [{}, {"causal": True, "window": 1}, DROPPING],
     "dropout": [DROPPING],
+    "linear_attention": [{}, {"causal": True}],
     "conv1d": [{"padding": "causal"}, {"padding": "same"}],
 }
 
@@ -178,6 +183,7 @@ FLOAT32: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("embedding", {"...": (16, 64), "V": 50, "C": 64}, {"scale": 8.0}),
     *(("attention", {}, options) for options in ({}, {"causal": True}, DROPPING, {"softcap": 2.0})),
     ("attention", {"Hk": 2, "B": 8}, {"window": (5, 2)}),
+    *(("linear_attention", {"T": 32, "Hk": heads}, {"causal": heads == 2}) for heads in (2, 4)),
     ("additive_attention", {"B": 2, "Tq": 4, "Tk": 4, "C": 1000, "Dv": 200}, {}),
     *(("conv1d", {"C_in": 16, "C_out": 1000}, {"padding": padding}) for padding in ("causal", "same", "valid")),
     *(("cross_entropy", {"...": (64,)}, {"label_smoothing": smoothing}) for smoothing in (0.0, 0.1)),

@@ -139,6 +139,24 @@ def attention(
     return dropped(weights, dropout) @ value.repeat_interleave(query.shape[1] // max(1, value.shape[1]), dim=1)
 
 
+def linear_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    causal: bool = False,
+    key_mask: np.ndarray | None = None,
+    feature_map: str = "elu",
+    eps: float = 1e-6,
+) -> Tensor:
+    """Every weight by itself, from `F.elu`; each head of keys and values as often as it has queries."""
+    assert feature_map == "elu"
+    key, value = (x.repeat_interleave(query.shape[1] // max(1, x.shape[1]), dim=1) for x in (key, value))
+    allowed = torch.from_numpy(may_attend(query.shape[2], key.shape[2], causal, key_mask=key_mask))
+    weights = torch.einsum("bhid,bhjd->bhij", F.elu(query) + 1, F.elu(key) + 1) * allowed
+    return weights / (weights.sum(-1, keepdim=True) + eps) @ value
+
+
 def conv1d(x: Tensor, weight: Tensor, bias: Tensor | None, *, padding: str = "causal") -> Tensor:
     """`F.conv1d`, which has the channels before the positions and stores its weight `(C_out, C_in, K)`."""
     left, right = {"causal": (len(weight) - 1, 0), "same": (len(weight) // 2,) * 2, "valid": (0, 0)}[padding]
