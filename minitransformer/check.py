@@ -40,7 +40,7 @@ from .layers import (
     TokenEmbedding,
 )
 from .models import ConvolutionalConfig, RecurrentConfig, TransformerConfig, build_model
-from .ops import Array, Dropout, Ops, dropout_key, numpy_ops
+from .ops import Array, Dropout, Ops, Pattern, dropout_key, numpy_ops
 from .ops.arguments import Declaration, random_arguments
 
 TOLERANCE = 1e-6
@@ -104,8 +104,8 @@ def check(case: Case) -> list[CheckResult]:
 
 
 SIZES: dict[str, Any] = {
-    "...": (2, 4), "B": 2, "H": 2, "T": 4, "Tq": 3, "Tk": 4, "D": 3, "Dv": 2, "C": 5, "C_in": 4, "C_out": 3, "K": 3,
-    "N": 8, "V": 5, "n": 5,
+    "...": (2, 4), "B": 2, "H": 2, "Hk": 2, "T": 4, "Tq": 3, "Tk": 4, "D": 3, "Dv": 2, "C": 5, "C_in": 4, "C_out": 3,
+    "K": 3, "N": 8, "V": 5, "n": 5,
 }  # fmt: skip
 """The sizes of the axes that ops declare."""
 
@@ -118,6 +118,12 @@ LOSSES: dict[str, dict[str, Any]] = {
     "ignore_index": {"ignore_index": 0},
 }
 
+PATTERNS = {
+    "blocks": Pattern(causal=True, block=2, summary=1),
+    "strided": Pattern(stride=2, window=(1, 0)),
+    "global tokens": Pattern(window=0, global_tokens=(1,)),
+}
+
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "linear": {"": {}, "no bias": {"bias": None}},
     "add_layernorm": {"": {}, "dropout": DROPPING},
@@ -126,13 +132,25 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "attention": {
         "": {},
         "scale": {"scale": 0.3},
+        "no bias": {"bias": None},
+        "grouped heads": {"H": 4, "Hk": 2},
+        "one key/value head": {"Hk": 1},
+        "softcap": {"softcap": 0.7},
         "padding": PADDED,
         "causal": {"causal": True, "Tq": 4},
         "causal, Tq < Tk": {"causal": True, "Tq": 2},
         "causal, Tq > Tk": {"causal": True, "Tk": 2},
         "window": {"window": 1, "Tq": 4},
+        "window, left and right": {"window": (0, 2), "Tq": 4},
+        **{name: {"pattern": pattern, "Tq": 4} for name, pattern in PATTERNS.items()},
         "dropout": DROPPING,
         "all options": {"causal": True, "window": 1, "scale": 0.3, **PADDED, **DROPPING},
+    },
+    "linear_attention": {
+        "": {},
+        "causal": {"causal": True},
+        "padding": {"key_mask": PADDED["key_mask"], "causal": True},
+        "grouped heads": {"H": 4, "causal": True},
     },
     "cross_entropy": LOSSES,
     "linear_cross_entropy": LOSSES,
@@ -151,7 +169,10 @@ def op_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
             drawn = random_arguments(declaration, SIZES | changes, rng)
             names = [argument.name for argument in declaration.arrays if argument.kind != "mask"]
             arrays = {argument: changes.get(argument, drawn[argument]) for argument in names}
-            options = {key: value for key, value in changes.items() if key not in SIZES and key not in arrays}
+            for argument in declaration.arrays:  # without attention's bias its backward has no gradient of it
+                if argument.broadcast and arrays[argument.name] is None:
+                    del arrays[argument.name]
+            options = {key: value for key, value in changes.items() if key not in (*SIZES, *names)}
             yield Case(f"{name}{label and ', '}{label}", partial(pair.forward, **options), pair.backward, arrays)
 
 

@@ -6,8 +6,8 @@ table, so any model runs and trains on it:
 
     model = Transformer(config, ops=textbook_ops)
 
-Shapes: B sentences, T positions (Tq queries, Tk keys), H heads, D the width of a head (Dv of its values), C any width,
-V the vocabulary, N rows, K the positions that a convolution sees.
+Shapes: B sentences, T positions (Tq queries, Tk keys), H heads (Hk of keys and values), D the width of a head (Dv of
+its values), C any width, V the vocabulary, N rows, K the positions that a convolution sees.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .ops import Dropout, Ops, dropout_mask, entries
+from .ops import Dropout, Ops, Pattern, dropout_mask, entries
 
 Array = np.ndarray
 
@@ -174,52 +174,137 @@ def attention_forward(
     query: Array,
     key: Array,
     value: Array,
+    bias: Array | None = None,
     *,
     causal: bool = False,
     key_mask: Array | None = None,
-    window: int | None = None,
+    window: int | tuple[int | None, int | None] | None = None,
+    pattern: Pattern | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
     dropout: Dropout | None = None,
 ) -> tuple[Array, tuple]:
-    """`softmax(query keyᵀ / √D) value`: query `(B, H, Tq, D)`, key `(B, H, Tk, D)`, value `(B, H, Tk, Dv)`."""
+    """`softmax(query keyᵀ / √D + bias) value`: query `(B, H, Tq, D)`, key `(B, Hk, Tk, D)`, value `(B, Hk, Tk, Dv)`."""
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = query @ key.swapaxes(-1, -2) * scale  # (B, H, Tq, Tk)
-    allowed = may_attend(query.shape[2], key.shape[2], causal, key_mask, window)
+    groups = query.shape[1] // max(1, key.shape[1])  # how many query heads use the same keys and values
+    key, value = key.repeat(groups, axis=1), value.repeat(groups, axis=1)  # (B, H, Tk, D), (B, H, Tk, Dv)
+    scaled = query @ key.swapaxes(-1, -2) * scale  # (B, H, Tq, Tk)
+    capped = scaled if softcap is None else softcap * np.tanh(scaled / softcap)
+    scores = capped if bias is None else capped + bias
+    allowed = may_attend(query.shape[2], key.shape[2], causal, key_mask, window, pattern)
     weights, softmax_cache = softmax_forward(np.where(allowed, scores, scores.dtype.type(-np.inf)))
     dropped, dropout_cache = dropout_forward(weights, dropout)
     out = dropped @ value  # (B, H, Tq, Dv)
-    return out, (query, key, value, scale, softmax_cache, dropped, dropout_cache)
+    return out, (query, key, value, bias, groups, scale, softcap, capped, softmax_cache, dropped, dropout_cache)
 
 
-def attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
-    """Gradients `(dquery, dkey, dvalue)`."""
-    query, key, value, scale, softmax_cache, dropped, dropout_cache = cache
+def attention_backward(dout: Array, cache: tuple) -> tuple[Array, ...]:
+    """Gradients `(dquery, dkey, dvalue)`, and dbias where a bias was given."""
+    query, key, value, bias, groups, scale, softcap, capped, softmax_cache, dropped, dropout_cache = cache
     dvalue = dropped.swapaxes(-1, -2) @ dout  # out = dropped @ value
     ddropped = dout @ value.swapaxes(-1, -2)  # out = dropped @ value
     dweights = dropout_backward(ddropped, dropout_cache)
     dscores = softmax_backward(dweights, softmax_cache)  # 0 where the weight is 0: behind the mask
-    dquery = dscores @ key * scale  # scores = query @ keyᵀ · scale
-    dkey = dscores.swapaxes(-1, -2) @ query * scale
-    return dquery, dkey, dvalue
+    dscaled = (
+        dscores if softcap is None else dscores * (1 - (capped / softcap) ** 2)
+    )  # softcap · tanh(scaled / softcap)
+    dquery = dscaled @ key * scale  # scaled = query @ keyᵀ · scale
+    dkey = dscaled.swapaxes(-1, -2) @ query * scale
+    gradients = dquery, sum_groups(dkey, groups), sum_groups(dvalue, groups)
+    return gradients if bias is None else (*gradients, sum_broadcast(dscores, bias.shape))  # capped + bias
 
 
-def attention_weights(query: Array, key: Array, **options: Any) -> Array:
+def sum_groups(x: Array, groups: int) -> Array:
+    """`(B, H, T, D)` → `(B, H/groups, T, D)`: the gradient of a head that was repeated."""
+    batch, heads, time, width = x.shape
+    return x.reshape(batch, heads // max(1, groups), groups, time, width).sum(axis=2)
+
+
+def sum_broadcast(gradient: Array, shape: tuple[int, ...]) -> Array:
+    """The gradient of an array of this shape that was broadcast: the sum over all axes along which it was."""
+    gradient = gradient.sum(axis=tuple(range(gradient.ndim - len(shape))))
+    return gradient.sum(axis=tuple(i for i, size in enumerate(shape) if size == 1), keepdims=True)
+
+
+def attention_weights(query: Array, key: Array, bias: Array | None = None, **options: Any) -> Array:
     """The matrix `softmax(query keyᵀ / √D)`, `(B, H, Tq, Tk)`: the output of attention to unit vectors as values."""
     unit_vectors = np.broadcast_to(np.eye(key.shape[2], dtype=key.dtype), (*key.shape[:3], key.shape[2]))
-    return attention_forward(query, key, unit_vectors, **options)[0]
+    return attention_forward(query, key, unit_vectors, bias, **options)[0]
 
 
-def may_attend(num_queries: int, num_keys: int, causal: bool, key_mask: Array | None, window: int | None) -> Array:
+def may_attend(
+    num_queries: int,
+    num_keys: int,
+    causal: bool,
+    key_mask: Array | None,
+    window: int | tuple[int | None, int | None] | None,
+    pattern: Pattern | None,
+) -> Array:
     """`True` where a query may attend to a key; broadcasts to `(B, H, Tq, Tk)`. The last query is at the last key."""
-    distance = np.arange(num_keys - num_queries, num_keys)[:, None] - np.arange(num_keys)  # from the query back
-    allowed = np.ones(distance.shape, dtype=bool)
-    if causal:
-        allowed = allowed & (distance >= 0)
+    pattern = Pattern() if pattern is None else pattern
+    causal, window = causal or pattern.causal, pattern.window if window is None else window
+    key_mask = pattern.key_mask if key_mask is None else key_mask
+    query, key = np.arange(num_keys - num_queries, num_keys)[:, None], np.arange(num_keys)  # positions
+    seen = []  # by each part of the pattern: their union is seen, and all if there is none
     if window is not None:
-        allowed = allowed & (abs(distance) <= window)
+        left, right = window if isinstance(window, tuple | list) else (window, window)
+        before = query - key <= (num_keys if left is None else left)
+        after = key - query <= (num_queries if right is None else right)
+        seen.append(before & after)
+    if pattern.block is not None:
+        seen.append(query // pattern.block == key // pattern.block)
+        seen.append(key % pattern.block >= pattern.block - pattern.summary)
+    if pattern.stride is not None:
+        seen.append((query - key) % pattern.stride == 0)
+    if pattern.global_tokens:
+        seen.append(np.isin(query, pattern.global_tokens) | np.isin(key, pattern.global_tokens))
+    allowed = np.ones((num_queries, num_keys), dtype=bool)
+    if seen:
+        allowed = np.any(np.broadcast_arrays(allowed, *seen)[1:], axis=0)
+    if causal:
+        allowed = allowed & (key <= query)
     if key_mask is not None:
         allowed = allowed & key_mask[:, None, None, :]  # (B, Tk): which keys are not padding
     return allowed
+
+
+def linear_attention_forward(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    causal: bool = False,
+    key_mask: Array | None = None,
+    feature_map: str = "elu",
+    eps: float = 1e-6,
+) -> tuple[Array, tuple]:
+    """`out_i = Σ_j φ(q_i)·φ(k_j) v_j / (Σ_j φ(q_i)·φ(k_j) + eps)`, φ = elu + 1. Source: Katharopoulos et al. 2020.
+
+    As a matrix of weights, which the fast op never makes. `feature_map` is for the op: there is one.
+    """
+    groups = query.shape[1] // max(1, key.shape[1])
+    key, value = key.repeat(groups, axis=1), value.repeat(groups, axis=1)
+    features, key_features = (np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))) for x in (query, key))
+    time = query.shape[2]
+    allowed = may_attend(time, time, causal, key_mask, None, None)
+    weights = np.where(allowed, features @ key_features.swapaxes(-1, -2), 0)  # (B, H, T, T)
+    total = weights.sum(axis=-1, keepdims=True) + eps
+    out = weights @ value / total
+    return out, (query, key, value, groups, features, key_features, allowed, weights, total, out)
+
+
+def linear_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
+    """Gradients `(dquery, dkey, dvalue)`."""
+    query, key, value, groups, features, key_features, allowed, weights, total, out = cache
+    dmixed = dout / total  # out = mixed / total
+    dtotal = -(dmixed * out).sum(axis=-1, keepdims=True)
+    dvalue = weights.swapaxes(-1, -2) @ dmixed  # mixed = weights @ value
+    dweights = np.where(allowed, dmixed @ value.swapaxes(-1, -2) + dtotal, 0)
+    dfeatures = dweights @ key_features  # weights = features @ key_featuresᵀ
+    dkey_features = dweights.swapaxes(-1, -2) @ features
+    dquery = dfeatures * np.where(query > 0, 1, features)  # φ(x) = exp(x) where x is not positive
+    dkey = dkey_features * np.where(key > 0, 1, key_features)
+    return dquery, sum_groups(dkey, groups), sum_groups(dvalue, groups)
 
 
 def additive_attention_forward(

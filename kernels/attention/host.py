@@ -8,9 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from minitransformer.ops import Dropout
+from minitransformer.ops import Dropout, Pattern
+from minitransformer.ops.pattern import Window, pattern_of
 
 from .._checks import check_gradient, kernel
+from ..eager.attention import attention_backward as eager_backward
+from ..eager.attention import attention_forward as eager_forward
 from ..hashing import is_active, key_arguments
 from ..launch import on
 from ..tuning import Tile, Tuner, capability
@@ -39,7 +42,7 @@ class Problem:
     device: torch.device
     causal: bool
     key_mask: Tensor | None
-    window: int | None
+    window: Window
     scale: float
     dropout: Dropout | None
     precision: str
@@ -49,11 +52,12 @@ class Problem:
         _, H, Tq, Tk, D, DV = self.shape
         everything = Tq + Tk
         block_d, block_dv = tiles.blocks_of(D, DV)
-        below = everything if self.window is None else min(int(self.window), everything)
+        sides = self.window if isinstance(self.window, tuple) else (self.window, self.window)
+        below, above = (everything if side is None else min(side, everything) for side in sides)
         return {
             "key_mask": self.key_mask,
             "Tq": Tq, "Tk": Tk, "H": H,
-            "below": below, "above": 0 if self.causal else below,
+            "below": below, "above": 0 if self.causal else above,
             "scale": self.scale,
             "D": tiles.whole(D), "DV": tiles.whole(DV), "BLOCK_D": block_d, "BLOCK_DV": block_dv,
             "PRECISION": self.precision,
@@ -75,11 +79,14 @@ def attention_forward(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    bias: Tensor | None = None,
     *,
     causal: bool = False,
     key_mask: Tensor | None = None,
-    window: int | None = None,
+    window: Window = None,
+    pattern: Pattern | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
     dropout: Dropout | None = None,
     precision: str = "ieee",
 ) -> tuple[Tensor, tuple]:
@@ -90,12 +97,18 @@ def attention_forward(
     lets float32 products use tensor cores with 10 bits of mantissa, on NVIDIA's GPUs since the A100.
     Widths that are multiples of 16 need no copies: queries, keys and values are read where they are, and in memory the
     output is `(B, Tq, H, Dv)`, so that merging its heads is a view.
+    Grouped heads, a bias, a softcap and the sparse parts of a pattern but its window have no kernel: such a call is
+    computed in PyTorch's own arithmetic, `kernels.eager`.
     Keys and values that a mask hides must still be finite: they are multiplied by a weight of 0, and 0 · NaN is NaN.
     Only blocks that no query of a program sees are skipped, and the size of a block depends on the GPU.
     Raises `ValueError` for shapes that do not fit, `TypeError` for mixed or other dtypes.
     Source: Vaswani 2017, §3.2.1, eq. 1; Dao et al. 2022; Dao 2023.
     """
-    problem = _problem(query, value, causal, key_mask, window, scale, dropout, precision)
+    whole = pattern_of(pattern, causal, key_mask, window, (key.shape[0], key.shape[2]))
+    sparse = whole.block is not None or whole.stride is not None or whole.global_tokens
+    if query.shape[1] != key.shape[1] or bias is not None or softcap is not None or sparse:
+        return eager_forward(query, key, value, bias, pattern=whole, scale=scale, softcap=softcap, dropout=dropout)
+    problem = _problem(query, value, whole, scale, dropout, precision)
     B, H, Tq, _, _, DV = problem.shape
     out = _empty_heads(B, H, Tq, DV, query)
     lse = torch.empty((B, H, Tq), dtype=torch.float32, device=query.device)
@@ -109,8 +122,13 @@ def attention_forward(
 
 
 @kernel
-def attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients `(dquery, dkey, dvalue)`; in memory each is `(B, T, H, width)`, as the output is."""
+def attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, ...]:
+    """Gradients `(dquery, dkey, dvalue)`, and dbias where a bias was given.
+
+    What the kernels compute is `(B, T, H, width)` in memory, as the output is.
+    """
+    if not isinstance(cache[0], Problem):
+        return eager_backward(dout, cache)
     problem, query, key, value, out, lse = cache
     B, H, Tq, Tk, D, DV = problem.shape
     check_gradient("dout", dout, (B, H, Tq, DV), problem.dtype, problem.device)
@@ -189,9 +207,8 @@ def _dropout_arguments(dropout: Dropout | None) -> dict[str, Any]:
 
 
 def _problem(
-    query: Tensor, value: Tensor, causal: bool, key_mask: Tensor | None, window: int | None, scale: float | None,
-    dropout: Dropout | None, precision: str,
-) -> Problem:  # fmt: skip
+    query: Tensor, value: Tensor, pattern: Pattern, scale: float | None, dropout: Dropout | None, precision: str
+) -> Problem:
     for name, tensor in (("query", query), ("value", value)):
         if tensor.shape[3] > tiles.WIDEST:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected a last axis from 1 to {tiles.WIDEST}")
@@ -200,7 +217,7 @@ def _problem(
     active = dropout if is_active(dropout) else None
     if active is not None and (np.ndim(active.sentence) or np.ndim(active.position)):
         raise ValueError("dropout numbers each row by arrays, expected the numbers of the first sentence and query")
-    key_mask = None if key_mask is None else key_mask.contiguous()
+    key_mask = None if pattern.key_mask is None else pattern.key_mask.contiguous()
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     shape = (*query.shape[:3], value.shape[2], query.shape[3], value.shape[3])
-    return Problem(shape, query.dtype, query.device, causal, key_mask, window, scale, active, precision)
+    return Problem(shape, query.dtype, query.device, pattern.causal, key_mask, pattern.window, scale, active, precision)

@@ -25,16 +25,23 @@ PEAKED = 4.0
 
 
 def declaration_of(op: str) -> Declaration:
-    """What the op takes, as `minitransformer.ops` declares it; but masks, which are options here."""
+    """What the op takes, as `minitransformer.ops` declares it; but masks, which are options here.
+
+    And but attention's bias, for which there is no kernel.
+    """
     declared: Declaration = getattr(reference, functions_of(op)[0]).declaration
-    return replace(declared, arrays=tuple(argument for argument in declared.arrays if argument.kind != "mask"))
+    return replace(
+        declared, arrays=tuple(each for each in declared.arrays if each.kind != "mask" and not each.broadcast)
+    )
 
 
 def shapes(op: str, rows: tuple[int, ...] = (), **sizes: int) -> dict[ArrayArgument, tuple[int, ...]]:
     """The arrays that an op declares, and their shapes; `...` stands for `rows`."""
+    declared = declaration_of(op)
+    sizes = {part: sizes[whole] for part, whole in declared.multiples.items()} | sizes  # as many key as query heads
     return {
         argument: tuple(n for axis in argument.axes for n in (rows if axis == "..." else (sizes[axis],)))
-        for argument in declaration_of(op).arrays
+        for argument in declared.arrays
     }
 
 

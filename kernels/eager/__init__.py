@@ -27,4 +27,5 @@ from .layernorm import (
     layernorm_forward,
 )
 from .linear import linear_backward, linear_forward
+from .linear_attention import linear_attention_backward, linear_attention_forward
 from .softmax import log_softmax, softmax_backward, softmax_forward

@@ -26,7 +26,8 @@ class Transformer(EncoderDecoder[TransformerConfig, Stack, Stack]):
         def note(call: Call) -> None:
             if call.op == "attention" and call.way == "forward":
                 options = {name: value for name, value in call.options.items() if name != "dropout"}
-                weights = self.ops.attention_weights(*call.arguments[:2], **options)
+                query, key, _, *bias = call.arguments
+                weights = self.ops.attention_weights(query, key, *bias, **options)
                 seen.append(self.ops.to_numpy(weights))
 
         self.replica(probe(self.ops, note)).forward(source, target)

@@ -4,7 +4,8 @@
 backward needs; only the pair looks inside it. One line above an op declares what it takes: see `arguments.py`.
 `Ops` is the table of all ops, so that another backend can be swapped in.
 
-Shapes: B sentences, T positions (Tq queries, Tk keys; Ts source, Tt target), H heads, D the width of a head's queries
+Shapes: B sentences, T positions (Tq queries, Tk keys; Ts source, Tt target), H heads (Hk of keys and values: as many or
+a divisor), D the width of a head's queries
 and keys (the paper's d_k), Dv of its values (d_v), C the width of the model (d_model; in an op any width), F of the
 feed-forward network (d_ff), V the vocabulary, N rows of any kind, K beams (in a convolution: the positions that it
 sees), P all parameters.
@@ -22,7 +23,6 @@ from .arguments import Array, unchecked
 from .arguments import without_spurious_warnings as without_spurious_warnings
 from .arrays import activations, asarray, cast, concatenate, cos, sin, take, to_numpy, zeros
 from .attention import attention_backward, attention_forward, attention_weights
-from .attention import attention_mask as attention_mask
 from .conv1d import conv1d_backward, conv1d_forward
 from .cross_entropy import (
     cross_entropy_backward,
@@ -37,6 +37,9 @@ from .dropout import dropout_mask as dropout_mask
 from .embedding import embedding_backward, embedding_forward
 from .layernorm import add_layernorm_backward, add_layernorm_forward, layernorm_backward, layernorm_forward
 from .linear import linear_backward, linear_forward
+from .linear_attention import linear_attention_backward, linear_attention_forward
+from .pattern import Pattern as Pattern
+from .pattern import attention_mask as attention_mask
 from .relu import relu_backward, relu_forward
 from .sigmoid import sigmoid_backward, sigmoid_forward
 from .softmax import log_softmax, softmax_backward, softmax_forward
@@ -80,6 +83,7 @@ class Ops:
     dropout: Final = Pair(dropout_forward, dropout_backward)
     embedding: Final = Pair(embedding_forward, embedding_backward)
     attention: Final = Pair(attention_forward, attention_backward)
+    linear_attention: Final = Pair(linear_attention_forward, linear_attention_backward)
     cross_entropy: Final = Pair(cross_entropy_forward, cross_entropy_backward)
     linear_cross_entropy: Final = Pair(linear_cross_entropy_forward, linear_cross_entropy_backward)
     tanh: Final = Pair(tanh_forward, tanh_backward)

@@ -5,7 +5,8 @@
 
 The line names the arrays, each with its axes. All have one type, float32 or float64, except `ids<V` (integers; the op
 itself checks that they are 0 … V − 1) and `mask:bool`; `bias?` may be `None`. A letter has one size wherever it stands,
-so nothing is broadcast silently; `...` stands for any axes, the same wherever it stands; an axis `C≥1` is not empty. A
+so nothing is broadcast silently, except `bias:broadcast`, which may have 1 in an axis or lack the first ones; `...`
+stands for any axes, the same wherever it stands; an axis `C≥1` is not empty; the size of `Hk|H` divides that of H. A
 keyword names an option and what checks it, `check(name, value)`; an option whose type admits `None` may be `None`.
 
 An error's message is one sentence: the argument, what was given and what was expected. A wrong kind is a `TypeError`, a
@@ -52,6 +53,7 @@ class ArrayArgument:
     kind: str = "float"
     limit: str = ""
     optional: bool = False
+    broadcast: bool = False
 
     def __str__(self) -> str:
         return f"({', '.join(self.axes)}{',' * (len(self.axes) == 1)})"
@@ -59,25 +61,31 @@ class ArrayArgument:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What an op takes: its arrays, the letters of axes that are never empty, and its options with their checks."""
+    """What an op takes: its arrays, the letters of axes that are never empty, and its options with their checks.
+
+    `multiples` names for some letters the one whose size theirs divides.
+    """
 
     arrays: tuple[ArrayArgument, ...]
     not_empty: frozenset[str]
     options: Mapping[str, Check]
+    multiples: Mapping[str, str]
 
     @classmethod
     def read(cls, line: str, options: Mapping[str, Check]) -> "Declaration":
         """Reads a line such as `x ... C≥1, weight C F, bias? F, ids<V ..., key_mask?:bool B Tk`."""
-        arrays, not_empty = [], set()
+        arrays, not_empty, multiples = [], set(), {}
         for part in line.split(","):
             head, *axes = part.split()
             not_empty |= {axis.removesuffix("≥1") for axis in axes if axis.endswith("≥1")}
+            multiples |= dict(axis.split("|") for axis in axes if "|" in axis)
             head, _, limit = head.partition("<")
-            head, is_mask, _ = head.partition(":bool")
-            kind = "ids" if limit else "mask" if is_mask else "float"
-            letters = tuple(axis.removesuffix("≥1") for axis in axes)
-            arrays.append(ArrayArgument(head.removesuffix("?"), letters, kind, limit, head.endswith("?")))
-        return cls(tuple(arrays), frozenset(not_empty), options)
+            head, _, what = head.partition(":")
+            kind = "ids" if limit else "mask" if what == "bool" else "float"
+            letters = tuple(axis.removesuffix("≥1").partition("|")[0] for axis in axes)
+            optional, broadcast = head.endswith("?"), what == "broadcast"
+            arrays.append(ArrayArgument(head.removesuffix("?"), letters, kind, limit, optional, broadcast))
+        return cls(tuple(arrays), frozenset(not_empty), options, multiples)
 
     def check(self, given: Mapping[str, Any]) -> None:
         """Raises unless the arguments, by name, are as declared. A missing one is left to Python's own error."""
@@ -106,6 +114,12 @@ class Declaration:
     def check_shape(self, argument: ArrayArgument, shape: tuple[int, ...], sizes: dict[str, tuple]) -> None:
         """Raises unless a shape fits; writes the size of each new letter into `sizes`."""
         name, axes = argument.name, argument.axes
+        if argument.broadcast:
+            expected = tuple(sizes[axis][0] if axis in sizes else axis for axis in axes)
+            fits = (size in (1, full) for size, full in zip(shape[::-1], expected[::-1], strict=False))
+            if len(shape) > len(axes) or (not all(fits) and sizes.keys() >= set(axes)):
+                raise ValueError(f"{name} has shape {shape}, expected one that can be broadcast to {expected}")
+            return
         has_dots = "..." in axes  # as the first axis
         lead = len(shape) - len(axes) + 1  # the number of axes that the dots stand for
         if lead < 0 if has_dots else lead != 1:
@@ -124,6 +138,10 @@ class Declaration:
                 raise ValueError(f"{name} has shape {shape}, expected {expected} beside {owner} {its_shape}")
             if size == 0 and letter in self.not_empty:
                 raise ValueError(f"{name} has shape {shape}, expected {argument} with {letter} ≥ 1")
+            whole = self.multiples.get(letter)
+            if whole in sizes and sizes[whole][0] % (size or math.inf):
+                of = f"where {letter} divides {whole}, which is {sizes[whole][0]}"
+                raise ValueError(f"{name} has shape {shape}, expected {argument}, {of}")
 
 
 def arguments(line: str, **options: Check) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -230,8 +248,9 @@ def random_arguments(
 ) -> dict[str, np.ndarray]:
     """Draws arrays as declared: standard normal numbers, ids below their limit, random booleans.
 
-    `sizes` gives the size of each letter, and a tuple for `...`.
+    `sizes` gives the size of each letter, and a tuple for `...`; a letter that divides another may be left out.
     """
+    sizes = {small: sizes[large] for small, large in declaration.multiples.items() if large in sizes} | dict(sizes)
     drawn = {}
     for argument in declaration.arrays:
         lead = sizes["..."] if "..." in argument.axes else ()
@@ -294,6 +313,13 @@ def check_number(name: str, value: Any, at_least: float = -math.inf, at_most: fl
 
 
 check_not_negative = partial(check_number, at_least=0.0)
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Raises unless the value is a finite number above 0."""
+    check_not_negative(name, value)
+    if value == 0:
+        raise ValueError(f"{name} is 0, expected a finite number above 0")
 
 
 def check_scalar(name: str, value: Any) -> float:

@@ -109,16 +109,19 @@ def dropout_mask(shape: tuple[int, ...], dropout: Dropout) -> Array:
     The last axis is the channel; the axes before it give the row: `(B, T)` for sentence and position, `(B, H, T)` for
     attention weights, `(N,)` for packed tokens or for the positions of one sentence.
     """
-    rows, width = _row_hashes(shape[:-1], dropout), shape[-1]  # (N,)
+    rows, width = row_hashes(shape[:-1], dropout), shape[-1]  # (N,)
     pairs = np.arange((width + 1) // 2, dtype=np.uint32) * np.uint32(GOLDEN)
-    words = _mix(rows[:, None] + pairs)  # (N, pairs of channels), 32 bits each
+    words = mix(rows[:, None] + pairs)  # (N, pairs of channels), 32 bits each
     # The low half belongs to the even channel and the high half to the odd one, on every machine.
     kept = words.astype("<u4", copy=False).view("<u2") >= dropout.threshold
     return kept[:, :width].reshape(shape)
 
 
-def _row_hashes(shape: tuple[int, ...], dropout: Dropout) -> Array:
-    """One 32-bit hash a row, `(N,)`: the key's low half, each coordinate and the key's high half, mixed in turn."""
+def row_hashes(shape: tuple[int, ...], dropout: Dropout, last: Array | None = None) -> Array:
+    """One 32-bit hash a row, `(N,)`: the key's low half, each coordinate and the key's high half, mixed in turn.
+
+    `last` numbers the last axis, by default 0, 1, …
+    """
     if not 0 <= len(shape) <= 3:
         raise ValueError(f"x has {len(shape) + 1} axes, expected (N, C), (B, T, C) or (B, H, Tq, Tk)")
     sentence, position = np.asarray(dropout.sentence), np.asarray(dropout.position)
@@ -128,15 +131,17 @@ def _row_hashes(shape: tuple[int, ...], dropout: Dropout) -> Array:
             raise ValueError(f"dropout has {given}, expected two arrays {shape}, one number for each row of x (N, C)")
         coordinates = [sentence, position]
     else:
-        axes = np.meshgrid(*map(np.arange, (1,) * (2 - len(shape)) + shape), indexing="ij", sparse=True)
+        numbers = list(map(np.arange, (1,) * (2 - len(shape)) + shape))
+        numbers[-1] = numbers[-1] if last is None else last
+        axes = np.meshgrid(*numbers, indexing="ij", sparse=True)
         coordinates = [axes[0] + sentence, *axes[1:-1], axes[-1] + position]
     hashes = np.array([dropout.key & 0xFFFFFFFF], dtype=np.uint32)  # an array: NumPy warns where a number wraps
     for coordinate in (*coordinates, np.asarray(dropout.key >> 32)):
-        hashes = _mix(hashes ^ coordinate.astype(np.uint32))
+        hashes = mix(hashes ^ coordinate.astype(np.uint32))
     return hashes.reshape(-1)
 
 
-def _mix(x: Array) -> Array:
+def mix(x: Array) -> Array:
     """`lowbias32` of every element, uint32."""
     x = (x ^ x >> np.uint32(16)) * np.uint32(0x7FEB352D)
     x = (x ^ x >> np.uint32(15)) * np.uint32(0x846CA68B)

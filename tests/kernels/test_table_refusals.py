@@ -37,6 +37,9 @@ Refusal = tuple[dict[str, Any], type[Exception], str]
 OPTIONS: dict[str, list[tuple[Any, type[Exception]]]] = {
     "dropout": [(0.1, TypeError)],
     "window": [(-1, ValueError), (1.5, TypeError), (True, TypeError)],
+    "softcap": [(0.0, ValueError), (-1.0, ValueError), ("1", TypeError)],
+    "pattern": [("causal", TypeError)],
+    "feature_map": [("relu", ValueError), (None, TypeError)],
     "scale": [(float("inf"), ValueError), ("1", TypeError)],
     "eps": [(-1.0, ValueError), ("1", TypeError)],
     "beta1": [(-0.1, ValueError)],
@@ -76,18 +79,19 @@ def kinds(given: dict[str, torch.Tensor]) -> Iterator[Refusal]:
 def shapes(call: Call, given: dict[str, torch.Tensor]) -> Iterator[Refusal]:
     """An axis too few; and each axis with another size than where its letter stands too, or empty where it may not."""
     assert call.declaration is not None
-    letters = [axis for argument in call.declaration.arrays for axis in argument.axes]
+    letters = [axis for argument in call.declaration.arrays if not argument.broadcast for axis in argument.axes]
     for argument in call.declaration.arrays:
+        others = {each.name: None for each in call.declaration.arrays if each.broadcast and each is not argument}
         x, says = given[argument.name], rf"(?=.*\b{argument.name}\b).*expected"
-        if argument.axes != ("...",):
+        if argument.axes != ("...",) and not argument.broadcast:
             alone = torch.ones(() if "..." in argument.axes else (2,) * (len(argument.axes) - 1), device=DEVICE)
             yield {argument.name: alone.to(x.dtype)}, ValueError, says
         for place, letter in enumerate(argument.axes):
-            wrong = {1, 7} if letters.count(letter) > 1 else set()
+            wrong = {7} if argument.broadcast else {1, 7} if letters.count(letter) > 1 else set()
             for size in (wrong | ({0} if letter in call.declaration.not_empty else set())) - {SIZES[letter]}:
                 shape = list(x.shape)
                 shape[max(0, place + x.ndim - len(argument.axes))] = size
-                yield {argument.name: torch.zeros(shape, dtype=x.dtype, device=DEVICE)}, ValueError, says
+                yield others | {argument.name: torch.zeros(shape, dtype=x.dtype, device=DEVICE)}, ValueError, says
 
 
 def options(call: Call) -> Iterator[Refusal]:

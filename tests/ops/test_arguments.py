@@ -47,18 +47,19 @@ def test_a_size_that_does_not_fit_is_refused_never_broadcast(op):
     """Each axis of each array whose letter another array has too, or that must not be empty."""
     call = forwards()[op]
     assert call.declaration is not None
-    seen = [axis for argument in call.declaration.arrays for axis in argument.axes]
+    seen = [axis for argument in call.declaration.arrays if not argument.broadcast for axis in argument.axes]
     for argument in call.declaration.arrays:
+        others = {each.name: None for each in call.declaration.arrays if each.broadcast and each is not argument}
         array = call.arrays[argument.name]
         lead = array.ndim - len(argument.axes)
         for place, letter in enumerate(argument.axes):
-            sizes = {1, 7} if seen.count(letter) > 1 else set()
+            sizes = {7} if argument.broadcast else {1, 7} if seen.count(letter) > 1 else set()
             sizes |= {0} & {0 if letter in call.declaration.not_empty else 1}
             for size in sizes - {SIZES[letter]}:
                 shape = list(array.shape)
                 shape[max(0, place + lead)] = size
                 with pytest.raises(ValueError, match=rf"\b{argument.name}\b"):
-                    call(**{argument.name: np.zeros(shape, array.dtype)})
+                    call(**{argument.name: np.zeros(shape, array.dtype)} | others)
 
 
 @every_op
@@ -66,7 +67,7 @@ def test_an_axis_too_few_is_refused(op):
     call = forwards()[op]
     assert call.declaration is not None
     for argument in call.declaration.arrays:
-        if argument.axes != ("...",):
+        if argument.axes != ("...",) and not argument.broadcast:
             alone = np.zeros(() if "..." in argument.axes else (2,) * (len(argument.axes) - 1))
             with pytest.raises(ValueError, match=rf"{argument.name} has shape \S.*, expected .*ax[ei]s"):
                 call(**{argument.name: alone.astype(call.arrays[argument.name].dtype)})
@@ -88,6 +89,12 @@ def convolve(padding: str, time: int = 5, taps: int = 3) -> None:
     ops.conv1d_forward(np.ones((2, time, 2)), np.ones((taps, 2, 3)), np.ones(3), padding=padding)
 
 
+def attend(bias: Any = None, kv_heads: int = 2, **options: Any) -> None:
+    """Four heads of queries."""
+    query, key = np.ones((1, 4, 2, 3)), np.ones((1, kv_heads, 2, 3))
+    ops.attention_forward(query, key, key, bias, **options)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -107,6 +114,28 @@ def convolve(padding: str, time: int = 5, taps: int = 3) -> None:
         (lambda: ops.attention_forward(HEADS, HEADS, HEADS, scale=np.nan), "scale is nan"),
         (lambda: ops.attention_forward(HEADS, HEADS, HEADS, scale=TEXT), "scale must be a number, got str"),
         (lambda: ops.attention_forward(HEADS, HEADS, HEADS, window=-1), "window is -1, expected an integer of 0 or mo"),
+        (lambda: attend(window=(1, -1)), "window's right is -1, expected an integer of 0 or more"),
+        (lambda: attend(window=(1, 2, 3)), r"window has 3 numbers, expected an integer or a pair \(left, right\)"),
+        (lambda: attend(window=(TEXT, None)), "window's left must be an integer, got str"),
+        (lambda: attend(softcap=0.0), "softcap is 0, expected a finite number above 0"),
+        (lambda: attend(softcap=-1), r"softcap is -1.0, expected a finite number in \[0, inf\]"),
+        (lambda: attend(pattern=TEXT), "pattern must be a Pattern or None, got str"),
+        (lambda: attend(window=1, pattern=ops.Pattern(window=1)), "window is given twice, in pattern and beside it"),
+        (
+            lambda: attend(pattern=ops.Pattern(key_mask=IDS[None] > 0), key_mask=IDS[None] > 0),
+            "key_mask is given twice",
+        ),
+        (
+            lambda: attend(pattern=ops.Pattern(key_mask=IDS[None, :1] > 0)),
+            r"key_mask has .*\(1, 1\), expected \(1, 2\)",
+        ),
+        (lambda: attend(np.ones((1, 3, 2, 2))), r"bias has shape \(1, 3, 2, 2\), .* broadcast to \(1, 4, 2, 2\)"),
+        (lambda: attend(np.ones((1, 1, 1, 1, 1))), r"bias has shape \(1, 1, 1, 1, 1\), expected one that can be broad"),
+        (lambda: attend(np.ones((2, 2), np.float32)), "query is float64 and bias is float32: types are never mixed"),
+        (lambda: attend(kv_heads=3), r"key has shape \(1, 3, 2, 3\), .* where Hk divides H, which is 4"),
+        (lambda: attend(kv_heads=8), r"key has shape \(1, 8, 2, 3\), expected \(B, Hk, Tk, D\), where Hk divides H"),
+        (lambda: attend(kv_heads=0), r"key has shape \(1, 0, 2, 3\), expected \(B, Hk, Tk, D\), where Hk divides H"),
+        (lambda: ops.attention_weights(HEADS[:, [0] * 3], HEADS[:, [0] * 2]), "where Hk divides H, which is 3"),
         (lambda: ops.layernorm_forward(X, X[0], X[0], eps=-1.0), r"eps is -1.0, expected .* \[0, inf\]"),
         (lambda: ops.layernorm_forward(X, X[0], X[0], eps=TEXT), "eps must be a number, got str"),
         (lambda: ops.cross_entropy_forward(X, IDS, ignore_index=NUMBER), "ignore_index must be an integer"),
@@ -168,22 +197,25 @@ def test_a_cache_of_something_else_is_refused(op, cache):
 
 
 def test_a_declaration_can_be_read():
-    @arguments("ids<V ..., table V≥1 C, bias? C, real?:bool B T", scale=check_number)
-    def op(ids, table, bias, real=None, scale: float | None = None):
+    @arguments("ids<V ..., table V≥1 C, bias? C, real?:bool B T, some?:broadcast P|T B", scale=check_number)
+    def op(ids, table, bias, real=None, some=None, scale: float | None = None):
         return ids, table, bias, real, scale
 
     declaration = vars(op)["declaration"]
-    told = [(a.name, a.axes, a.kind, a.limit, a.optional) for a in declaration.arrays]
+    told = [(a.name, a.axes, a.kind, a.limit, a.optional, a.broadcast) for a in declaration.arrays]
     assert told == [
-        ("ids", ("...",), "ids", "V", False),
-        ("table", ("V", "C"), "float", "", False),
-        ("bias", ("C",), "float", "", True),
-        ("real", ("B", "T"), "mask", "", True),
+        ("ids", ("...",), "ids", "V", False, False),
+        ("table", ("V", "C"), "float", "", False, False),
+        ("bias", ("C",), "float", "", True, False),
+        ("real", ("B", "T"), "mask", "", True, False),
+        ("some", ("P", "B"), "float", "", True, True),
     ]
+    assert declaration.multiples == {"P": "T"}
     assert declaration.not_empty == {"V"}
     assert set(declaration.options) == {"scale"}
     sizes = {"...": (2, 3), "V": 4, "C": 5, "B": 1, "T": 2}
     drawn: dict[str, Any] = random_arguments(declaration, sizes, np.random.default_rng(0), "float32")
+    assert drawn.pop("some").shape == (2, 1)
     kinds = {name: (array.shape, array.dtype) for name, array in drawn.items()}
     assert kinds == {"ids": ((2, 3), int), "table": ((4, 5), "f4"), "bias": ((5,), "f4"), "real": ((1, 2), bool)}
     assert op(**drawn)[0] is drawn["ids"]
@@ -191,6 +223,8 @@ def test_a_declaration_can_be_read():
         op(**drawn, scale=np.nan)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'bias'"):
         op(drawn["ids"], drawn["table"])  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError, match="missing 2 required positional arguments: 'query' and 'value'"):
+        ops.attention_forward(key=HEADS, bias=HEADS)  # pyright: ignore[reportCallIssue]
 
 
 @every_pair

@@ -3,6 +3,7 @@
 Arrays are drawn from the op's declaration, so a new op needs its oracle alone, and a line for options that it has.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,15 +16,27 @@ from support.declared_ops import declaration_of
 from support.prove import Proof, as_list, batches, normal, prove, prove_float32_accuracy, read_only, seeds
 
 from minitransformer.gradcheck import error
-from minitransformer.ops import Dropout, dropout_key, numpy_ops
+from minitransformer.ops import Dropout, Pattern, dropout_key, numpy_ops
 from minitransformer.ops.arguments import Declaration
 
-SIZES = {"...": batches, "n": st.integers(0, 5), "N": st.integers(0, 5), "V": st.integers(1, 6), "C": st.integers(1, 6)}
-"""By the letters of declarations; any other is 1 to 4, few of each in attention, which has many of them."""
+SIZES = {
+    "...": batches, "n": st.integers(0, 5), "N": st.integers(0, 5), "V": st.integers(1, 6), "C": st.integers(1, 6),
+    "Hk": st.integers(1, 2),
+}  # fmt: skip
+"""By the letters of declarations; any other is 1 to 4, few of each in attention, which has many of them. A letter that
+another divides is this times the other."""
 
 rates = st.sampled_from([None, 0.0, 0.1, 0.25, 0.5, 0.9])
 epsilons = st.sampled_from([1e-5, 1e-3, 0.5])
 losses = {"label_smoothing": st.sampled_from([0.0, 0.1, 0.9]), "ignore_index": st.sampled_from([None, 0, -100])}
+patterns = st.builds(
+    Pattern,
+    causal=st.booleans(),
+    window=st.sampled_from([None, 0, 1, (2, 0), (0, None)]),
+    block=st.sampled_from([None, None, 2, 3]),
+    stride=st.sampled_from([None, None, 2, 3]),
+    global_tokens=st.sampled_from([(), (), (0,), (2, 0)]),
+).flatmap(lambda pattern: st.integers(0, pattern.block or 0).map(lambda count: replace(pattern, summary=count)))
 OPTIONS: dict[str, dict[str, st.SearchStrategy]] = {
     "layernorm": {"eps": epsilons},
     "add_layernorm": {"eps": epsilons, "dropout": rates},
@@ -31,12 +44,16 @@ OPTIONS: dict[str, dict[str, st.SearchStrategy]] = {
     "embedding": {"scale": st.sampled_from([1.0, 3.5])},
     "attention": {
         "causal": st.booleans(),
-        "window": st.sampled_from([None, 0, 1, 2]),
+        "window": st.sampled_from([None, 0, 1, 2, (0, 1), (None, 1), (2, None)]),
         "scale": st.sampled_from([None, 0.7, 0.0]),
+        "softcap": st.sampled_from([None, 0.5, 3.0]),
         "dropout": rates,
     },
     "attention, causal": {"causal": st.just(True)},
     "attention, window": {"causal": st.booleans(), "window": st.integers(0, 3)},
+    "attention, softcap": {"softcap": st.sampled_from([0.5, 1, 3.0])},
+    "attention, pattern": {"pattern": patterns, "dropout": rates},
+    "linear_attention": {"causal": st.booleans(), "eps": st.sampled_from([1e-6, 0.1])},
     "conv1d": {"padding": st.sampled_from(["causal", "same", "valid"])},
     "cross_entropy": losses,
     "linear_cross_entropy": losses,
@@ -55,10 +72,12 @@ def dropout_of(rate: float | None, seed: int) -> Dropout | None:
 
 
 def arrays_of(declaration: Declaration, sizes: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    """What `random_arguments` draws, in any memory layout, and integers of either width."""
+    """What `random_arguments` draws, in any memory layout, integers of either width, and what may be broadcast."""
     arrays = {}
     for argument in declaration.arrays:
         shape = tuple(n for axis in argument.axes for n in (sizes[axis] if axis == "..." else (sizes[axis],)))
+        if argument.broadcast:
+            shape = tuple(n if rng.random() < 0.7 else 1 for n in shape)[rng.integers(len(shape) + 1) :]
         arrays[argument.name] = normal(rng, *shape)
         if argument.kind == "ids":
             width = (np.int32, np.int64)[rng.integers(2)]
@@ -70,6 +89,9 @@ def arrays_of(declaration: Declaration, sizes: dict[str, Any], rng: np.random.Ge
 
 def fitted(op: str, arrays: dict[str, Any], options: dict[str, Any], rng: np.random.Generator) -> None:
     """Moves numbers off what is no derivative or bends too sharply for differences, and leaves out some targets."""
+    if op == "linear_attention":  # φ bends at 0
+        for name in ("query", "key"):
+            arrays[name] = np.asarray(arrays[name] + 0.01 * np.sign(arrays[name]))
     if op == "relu":
         arrays["x"] = np.asarray(arrays["x"] + 0.1 * np.sign(arrays["x"]))
     if op in ("layernorm", "add_layernorm"):  # rows far from constant: near it, 1/√(var + eps) bends
@@ -83,6 +105,8 @@ def fitted(op: str, arrays: dict[str, Any], options: dict[str, Any], rng: np.ran
 
 def prove_op(case: str, arrays: dict[str, Any], options: dict[str, Any], proof: Proof) -> None:
     pair, masks = getattr(numpy_ops, op_of(case)), {"key_mask": arrays.pop("key_mask", None)}
+    if op_of(case) == "attention" and arrays.get("bias", 0) is None:  # it has no gradient then, not even None
+        del arrays["bias"]
     options = options | {name: mask for name, mask in masks.items() if mask is not None}
     oracle = partial(getattr(oracles, op_of(case)), **options)
     prove(case, partial(pair.forward, **options), pair.backward, oracle, arrays, proof)
@@ -97,6 +121,8 @@ def test_an_op_and_its_gradients(proof: Proof, case, data, seed):
     letters = {letter for argument in declaration.arrays for letter in argument.axes}
     few = st.integers(1, 3 if "H" in letters else 4)
     sizes = {letter: data.draw(SIZES.get(letter, few), letter) for letter in sorted(letters)}
+    for part, whole in declaration.multiples.items():
+        sizes[whole] *= sizes[part]
     options = {name: data.draw(values, name) for name, values in OPTIONS.get(case, {}).items()}
     if "dropout" in options:
         options["dropout"] = dropout_of(options["dropout"], seed)
@@ -116,6 +142,7 @@ DROPPING = {"dropout": Dropout(0.1, key=3)}
 THE_SAME: dict[str, list[dict[str, Any]]] = {
     "attention": [{}, {"causal": True, "window": 1}, DROPPING],
     "dropout": [DROPPING],
+    "linear_attention": [{}, {"causal": True}],
     "conv1d": [{"padding": "causal"}, {"padding": "same"}],
 }
 
@@ -132,8 +159,9 @@ THE_SAME: dict[str, list[dict[str, Any]]] = {
 def test_an_axis_may_be_empty(proof: Proof, op, letter):
     """Any but the widths of tables, and what the declaration forbids."""
     rng = np.random.default_rng(0)
-    sizes: dict[str, Any] = dict.fromkeys("B H T Tq Tk D Dv C C_in C_out K N V n".split(), 3) | {"...": (2,)}
+    sizes: dict[str, Any] = dict.fromkeys("B H Hk T Tq Tk D Dv C C_in C_out K N V n".split(), 3) | {"...": (2,)}
     sizes[letter] = (2, 0) if letter == "..." else 0
+    sizes |= {whole: 0 for part, whole in declaration_of(op).multiples.items() if part == letter}
     for options in THE_SAME.get(op, [{}]):
         arrays = arrays_of(declaration_of(op), sizes, rng)
         fitted(op, arrays, options, rng)
@@ -142,7 +170,9 @@ def test_an_axis_may_be_empty(proof: Proof, op, letter):
             prove_op(op, arrays, options, proof)
 
 
-LARGE: dict[str, Any] = {"B": 4, "H": 4, "T": 20, "Tq": 32, "Tk": 32, "D": 16, "Dv": 16, "K": 5, "N": 64, "V": 200}
+LARGE: dict[str, Any] = {
+    "B": 4, "H": 4, "Hk": 4, "T": 20, "Tq": 32, "Tk": 32, "D": 16, "Dv": 16, "K": 5, "N": 64, "V": 200
+}  # fmt: skip
 FLOAT32: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("linear", {"...": (4, 32), "C_in": 16, "C_out": 1024}, {}),
     *((op, {"...": (64, 64)}, {}) for op in ("relu", "tanh", "sigmoid")),
@@ -151,7 +181,9 @@ FLOAT32: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("add_layernorm", {"...": (4, 16), "C": 1200}, DROPPING),
     ("dropout", {"...": (4, 16), "C": 32}, DROPPING),
     ("embedding", {"...": (16, 64), "V": 50, "C": 64}, {"scale": 8.0}),
-    *(("attention", {}, options) for options in ({}, {"causal": True}, DROPPING)),
+    *(("attention", {}, options) for options in ({}, {"causal": True}, DROPPING, {"softcap": 2.0})),
+    ("attention", {"Hk": 2, "B": 8}, {"window": (5, 2)}),
+    *(("linear_attention", {"T": 32, "Hk": heads}, {"causal": heads == 2}) for heads in (2, 4)),
     ("additive_attention", {"B": 2, "Tq": 4, "Tk": 4, "C": 1000, "Dv": 200}, {}),
     *(("conv1d", {"C_in": 16, "C_out": 1000}, {"padding": padding}) for padding in ("causal", "same", "valid")),
     *(("cross_entropy", {"...": (64,)}, {"label_smoothing": smoothing}) for smoothing in (0.0, 0.1)),
@@ -167,7 +199,11 @@ def test_every_op_has_its_accuracy_measured():
 @pytest.mark.parametrize(("op", "sizes", "options"), FLOAT32, ids=lambda value: value if isinstance(value, str) else "")
 def test_float32_is_as_accurate_as_pytorchs(op, sizes, options):
     def draw(rng: np.random.Generator) -> dict[str, Any]:
-        arrays = arrays_of(declaration_of(op), LARGE | sizes, rng)
+        declaration, sizes_here = declaration_of(op), LARGE | sizes
+        arrays = arrays_of(declaration, sizes_here, rng)
+        for argument in declaration.arrays:  # what is broadcast, along the batch alone
+            if argument.broadcast:
+                arrays[argument.name] = normal(rng, *(sizes_here[axis] for axis in argument.axes[1:]))
         return {name: array for name, array in arrays.items() if name != "key_mask"}
 
     pair, oracle = getattr(numpy_ops, op), getattr(oracles, op)

@@ -29,17 +29,58 @@ NaN for a row with nothing to attend to
     return np.maximum(np.add.reduce(exponentials, axis=-1, keepdims=True), 1) →
         return np.add.reduce(exponentials, axis=-1, keepdims=True)
 [ops/attention.py: ops/test_attention]
-causal mask off by one: a query does not see itself | mask &= back >= 0 → mask &= back > 0
-window off by one | abs(back) <= window → abs(back) < window
+causal mask off by one: a query does not see itself
+    past = np.tri(query.shape[2], key.shape[2], key.shape[2] - query.shape[2], dtype=bool) →
+        past = np.tri(query.shape[2], key.shape[2], key.shape[2] - query.shape[2] - 1, dtype=bool)
 causal mask aligned top-left where Tq and Tk differ
-    first = int(num_keys) - int(num_queries) if offset is None → first = 0 if offset is None
-a window's block does not reach the keys after it | last + 1 + (0 if causal else window) → last + 1
-a window's blocks overwrite each other's gradients of shared keys
-    dkey[:, :, keys] += dkey_block → dkey[:, :, keys] = dkey_block
-padding attended to instead of words | real = key_mask[:, None, None, :] → real = ~key_mask[:, None, None, :]
+    past = np.tri(query.shape[2], key.shape[2], key.shape[2] - query.shape[2], dtype=bool) →
+        past = np.tri(query.shape[2], key.shape[2], 0, dtype=bool)
+padding attended to instead of words
+    mask = None if key_mask is None else key_mask[:, None, None, :] →
+        mask = None if key_mask is None else ~key_mask[:, None, None, :]
 [ops/attention.py: ops/test_op_gradients]
-missing √d_k | 1 / math.sqrt(query.shape[-1]) if scale is None → 1.0 if scale is None
+missing √d_k
+    factor = query.dtype.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)\n    if window is not None →
+        factor = query.dtype.type(1.0 if scale is None else scale)\n    if window is not None
 query's gradient without the scale | \n    dquery *= factor →
+key/value head h % Hk serves query head h
+    return x if heads == kv_heads else x.reshape(batch, kv_heads, heads // kv_heads * time, width) →
+        return x if heads == kv_heads else x.reshape(batch, heads // kv_heads, kv_heads, time, width).swapaxes(1, 2)
+        .reshape(batch, kv_heads, heads // kv_heads * time, width)
+bias added before the softcap, and bent by it
+    capped = np.tanh(scores / softcap) → capped = np.tanh((scores if bias is None else scores + bias) / softcap)
+a bias's gradient not summed over an axis that was broadcast
+    return gradient.sum(axis=axes).reshape(shape) →
+        return gradient[tuple(slice(0, 1) if i in axes else slice(None) for i in range(4))].reshape(shape)
+the softcap's slope forgotten | dscores = dscores * (1 - capped * capped) → dscores = dscores * 1
+[ops/pattern.py: ops/test_attention]
+window off by one | (back <= left) & (back >= -right) → (back < left) & (back > -right)
+a window's left and right swapped | masks.append((back <= left) & (back >= -right)) →
+        masks.append((back <= right) & (back >= -left))
+a window's block does not reach the keys after it | end = first - left, last + right + 1 → end = first - left, last + 1
+a causal pattern in which a query does not see itself
+    return key <= query if mask is None else mask & (key <= query) →
+        return key < query if mask is None else mask & (key < query)
+a global token that is not seen by all | masks = [key == token for token in self.global_tokens] →
+        masks = [(key == token) & (query == token) for token in self.global_tokens]
+a global token that does not see all
+    return reduce(or_, [query == token for token in self.global_tokens]) →
+        return reduce(or_, [(query == token) & (query == key) for token in self.global_tokens])
+pairs counted in two pieces | mask = mask & ~earlier(query, key) → mask = mask & True
+[ops/sparse_attention.py: ops/test_attention]
+pieces overwrite each other's gradients of shared keys
+    dkey[:, :, keys] += dkey_part → dkey[:, :, keys] = dkey_part
+each piece its own softmax
+    largest[:, :, queries] = np.maximum(largest[:, :, queries], row_maximum(scores)) →
+        largest[:, :, queries] = row_maximum(scores)
+dropout of a piece numbered from its own first key | words = mix(rows[:, None] + keys.astype(np.uint32) // 2 →
+        words = mix(rows[:, None] + (keys - keys[:1]).astype(np.uint32) // 2
+[ops/linear_attention.py: ops/test_attention]
+linear attention's causal state one chunk late: it holds the chunk itself
+    yield part, past, state\n → yield part, past, state + added\n
+linear attention's query does not see itself | np.tri(size, dtype=bool) → np.tri(size, k=-1, dtype=bool)
+[ops/linear_attention.py: ops/test_op_gradients]
+linear attention's denominator not differentiated | ddenominator = -np.vecdot → ddenominator = -0 * np.vecdot
 [ops/layernorm.py: ops/test_op_gradients]
 variance with Bessel's correction (ddof=1) | [..., None] / x.shape[-1] → [..., None] / (x.shape[-1] - 1)
 layernorm's mean not differentiated | \n    dx -= row_means(dx) →

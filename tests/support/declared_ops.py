@@ -9,8 +9,8 @@ from minitransformer import ops
 from minitransformer.ops.arguments import Declaration, random_arguments
 
 SIZES: dict[str, Any] = {
-    "...": (2,), "B": 1, "H": 1, "T": 2, "Tq": 2, "Tk": 2, "D": 3, "Dv": 3, "C": 3, "C_in": 3, "C_out": 5, "K": 2,
-    "N": 2, "P": 4, "V": 4, "n": 3,
+    "...": (2,), "B": 1, "H": 1, "Hk": 1, "T": 2, "Tq": 2, "Tk": 2, "D": 3, "Dv": 3, "C": 3, "C_in": 3, "C_out": 5,
+    "K": 2, "N": 2, "P": 4, "V": 4, "n": 3,
 }  # fmt: skip
 OPTIONS: dict[str, dict[str, Any]] = {
     "dropout_forward": {"dropout": ops.Dropout(0.5, key=1)},

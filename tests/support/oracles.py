@@ -4,12 +4,15 @@ Each is PyTorch's own function, not our formula typed again. Only the random bit
 draw the same ones, so the mask is multiplied in.
 """
 
+import math
+from typing import Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from minitransformer.ops.dropout import Dropout, dropout_mask
+from minitransformer.ops import Dropout, Pattern, dropout_mask
 
 relu = F.relu
 tanh = torch.tanh
@@ -58,42 +61,100 @@ def embedding(ids: Tensor, table: Tensor, scale: float = 1.0) -> Tensor:
     return F.embedding(ids, table) * scale
 
 
+Window = int | tuple[int | None, int | None] | None
+
+
 def may_attend(
-    num_queries: int, num_keys: int, causal: bool = False, window: int | None = None, key_mask: np.ndarray | None = None
+    num_queries: int,
+    num_keys: int,
+    causal: bool = False,
+    window: Window = None,
+    key_mask: np.ndarray | None = None,
+    pattern: Pattern | None = None,
 ) -> np.ndarray:
     """Who may attend to whom, one pair at a time: `(B or 1, 1, Tq, Tk)` bool, True = may attend.
 
     Query i stands at position `Tk − Tq + i`: the last query sees the last key.
     """
+    pattern = pattern or Pattern()
+    key_mask = pattern.key_mask if key_mask is None else key_mask
     batch = 1 if key_mask is None else len(key_mask)
     mask = np.zeros((batch, 1, num_queries, num_keys), dtype=bool)
     for b, _, i, key in np.ndindex(mask.shape):
         position = num_keys - num_queries + i
         seen = key_mask is None or key_mask[b, key]
-        not_future = not causal or key <= position
-        near = window is None or abs(position - key) <= window
-        mask[b, 0, i, key] = seen and not_future and near
+        not_future = not (causal or pattern.causal) or key <= position
+        reached = in_some_part(position, key, pattern.window if window is None else window, pattern)
+        mask[b, 0, i, key] = seen and not_future and reached
     return mask
+
+
+def in_some_part(query: int, key: int, window: Window, pattern: Pattern) -> bool:
+    """Whether a part of the pattern holds this pair of positions, or it has no parts."""
+    parts = []
+    if window is not None:
+        left, right = window if isinstance(window, tuple) else (window, window)
+        parts.append((left is None or query - left <= key) and (right is None or key <= query + right))
+    if pattern.block is not None:
+        start = next(start for start in range(key, -1, -1) if start % pattern.block == 0)
+        parts.append(start <= query < start + pattern.block)
+        parts.append(key >= start + pattern.block - pattern.summary)
+    if pattern.stride is not None:
+        parts.append(abs(query - key) % pattern.stride == 0)
+    if pattern.global_tokens:
+        parts.append(query in pattern.global_tokens or key in pattern.global_tokens)
+    return any(parts) or not parts
 
 
 def attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    bias: Tensor | None = None,
+    *,
+    scale: float | None = None,
+    softcap: float | None = None,
+    dropout: Dropout | None = None,
+    **seen: Any,
+) -> Tensor:
+    """`F.scaled_dot_product_attention`, to which a bias is a mask of numbers; `seen` is who may attend to whom.
+
+    Its weights, to be dropped, are its output for an identity as value. It knows no softcap: scores that are capped are
+    the mask of queries of 0.
+    """
+    allowed = torch.from_numpy(may_attend(query.shape[2], key.shape[2], **seen))
+    mask = allowed
+    if bias is not None or softcap is not None:
+        numbers = torch.zeros((), dtype=query.dtype) if bias is None else bias
+        if softcap is not None:
+            spread = key.repeat_interleave(query.shape[1] // max(1, key.shape[1]), dim=1)
+            scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
+            numbers = numbers + softcap * torch.tanh(query @ spread.mT * scale / softcap)
+            query, key = torch.zeros_like(query), torch.zeros_like(key)
+        mask = torch.where(allowed, numbers, -torch.inf)
+    if dropout is None:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=True)
+    identity = torch.eye(key.shape[2], dtype=key.dtype).expand(*key.shape[:2], -1, -1)
+    weights = F.scaled_dot_product_attention(query, key, identity, attn_mask=mask, scale=scale, enable_gqa=True)
+    return dropped(weights, dropout) @ value.repeat_interleave(query.shape[1] // max(1, value.shape[1]), dim=1)
+
+
+def linear_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     *,
     causal: bool = False,
     key_mask: np.ndarray | None = None,
-    window: int | None = None,
-    scale: float | None = None,
-    dropout: Dropout | None = None,
+    feature_map: str = "elu",
+    eps: float = 1e-6,
 ) -> Tensor:
-    """`F.scaled_dot_product_attention`. Its weights, to be dropped, are its output for an identity as value."""
-    mask = torch.from_numpy(may_attend(query.shape[2], key.shape[2], causal, window, key_mask))
-    if dropout is None:
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-    identity = torch.eye(key.shape[2], dtype=key.dtype).expand(*key.shape[:2], -1, -1)
-    weights = F.scaled_dot_product_attention(query, key, identity, attn_mask=mask, scale=scale)
-    return dropped(weights, dropout) @ value
+    """Every weight by itself, from `F.elu`; each head of keys and values as often as it has queries."""
+    assert feature_map == "elu"
+    key, value = (x.repeat_interleave(query.shape[1] // max(1, x.shape[1]), dim=1) for x in (key, value))
+    allowed = torch.from_numpy(may_attend(query.shape[2], key.shape[2], causal, key_mask=key_mask))
+    weights = torch.einsum("bhid,bhjd->bhij", F.elu(query) + 1, F.elu(key) + 1) * allowed
+    return weights / (weights.sum(-1, keepdim=True) + eps) @ value
 
 
 def conv1d(x: Tensor, weight: Tensor, bias: Tensor | None, *, padding: str = "causal") -> Tensor:

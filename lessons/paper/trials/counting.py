@@ -3,10 +3,10 @@
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from minitransformer.ops import Array, Ops
+from minitransformer.ops import Array, Ops, Pattern, attention_mask
 from minitransformer.probe import Call, probe
 
 
@@ -46,15 +46,29 @@ def _linear(x: Array, weight: Array, bias: Array | None) -> int:
     return 2 * math.prod(x.shape) * weight.shape[1]
 
 
-def _attention(query: Array, key: Array, value: Array, *, window: int | None = None, **options: Any) -> int:
-    """The products `query keyᵀ` and `weights value`, over the keys that a window reaches."""
+def _attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    bias: Array | None = None,
+    *,
+    window: Any = None,
+    pattern: Pattern | None = None,
+    **options: Any,
+) -> int:
+    """The products `query keyᵀ` and `weights value`, over the keys that a window or a sparse pattern reaches."""
     batch, heads, num_queries, width = query.shape
-    num_keys, offset = key.shape[2], key.shape[2] - query.shape[2]
-    pairs = num_queries * num_keys
-    if window is not None:
-        reached = ((max(0, p - window), min(num_keys, p + window + 1)) for p in range(offset, num_keys))
-        pairs = sum(max(0, stop - start) for start, stop in reached)
+    num_keys = key.shape[2]
+    parts = replace(pattern or Pattern(), causal=False, key_mask=None)  # what only hides saves nothing
+    mask = attention_mask(num_queries, num_keys, False, None, window, pattern=parts)
+    pairs = num_queries * num_keys if mask is None else int(mask.sum())
     return 2 * batch * heads * pairs * (width + value.shape[3])
+
+
+def _linear_attention(query: Array, key: Array, value: Array, **options: Any) -> int:
+    """The state of all keys, `φ(k)ᵀ value` and `Σ φ(k)`, and each query's product with it."""
+    batch, heads, time, width = query.shape
+    return 2 * batch * (key.shape[1] + heads) * time * width * (value.shape[3] + 1)
 
 
 def _linear_cross_entropy(x: Array, table: Array, targets: Array, **options: Any) -> int:
@@ -78,6 +92,7 @@ def _additive_attention(query: Array, key: Array, value: Array, score_weight: Ar
 COSTS: dict[str, Callable[..., int]] = {
     "linear": _linear,
     "attention": _attention,
+    "linear_attention": _linear_attention,
     "linear_cross_entropy": _linear_cross_entropy,
     "conv1d": _conv1d,
     "additive_attention": _additive_attention,

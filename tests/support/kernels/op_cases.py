@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from kernels.bench.cases import SMOOTHED, draw
-from minitransformer.ops import Dropout, numpy_ops
+from minitransformer.ops import Dropout, Pattern, numpy_ops
 
 B, H, T, C, V = 2, 2, 5, 6, 11
 SIZES = {
@@ -14,6 +14,7 @@ SIZES = {
 }  # fmt: skip
 DROPOUT = Dropout(0.4, key=2**40 + 3, sentence=1, position=2)
 MASK = np.array([[True] * 5, [True, False, True, True, False]])
+BIAS = np.random.default_rng(7).standard_normal((B, H, T, T))
 
 WITHOUT_BIAS = {"bias": None}
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {name: (name, {}, {}) for name, _ in numpy_ops.pairs()}
@@ -29,7 +30,27 @@ CASES |= {
     "attention, window": ("attention", {}, {"window": 1, "scale": 0.3}),
     "attention, dropout": ("attention", {}, {"dropout": DROPOUT, "causal": True}),
     "attention, all": ("attention", {}, {"dropout": DROPOUT, "causal": True, "window": 2, "key_mask": MASK}),
+    "attention, causal window to the left": ("attention", {}, {"window": (2, None), "causal": True}),
+    "attention, window, left and right": ("attention", {"Tq": 3}, {"window": (2, 1), "key_mask": MASK}),
+    "attention, window to the right": ("attention", {}, {"window": (0, 3)}),
+    "attention, grouped heads": ("attention", {"H": 4, "Hk": 2}, {"causal": True}),
+    "attention, one key/value head": ("attention", {"Hk": 1}, {"dropout": DROPOUT}),
+    "attention, bias": ("attention", {"bias": BIAS}, {"key_mask": MASK}),
+    "attention, bias of keys": ("attention", {"bias": BIAS[0, 0, 0]}, {}),
+    "attention, bias of heads": (
+        "attention",
+        {"H": 4, "Hk": 2, "bias": BIAS.reshape(4, T, T)[:, :1]},
+        {"softcap": 2.0},
+    ),
+    "attention, softcap": ("attention", {}, {"softcap": 0.7, "causal": True, "dropout": DROPOUT}),
+    "attention, pattern of masks": ("attention", {}, {"pattern": Pattern(causal=True, window=(2, 1))}),
+    "attention, blocks": ("attention", {}, {"pattern": Pattern(causal=True, block=2, summary=1), "key_mask": MASK}),
+    "attention, strided": ("attention", {}, {"pattern": Pattern(stride=2, window=(1, 0)), "dropout": DROPOUT}),
+    "attention, global tokens": ("attention", {"Tq": 4}, {"pattern": Pattern(window=1, global_tokens=(0, 3))}),
     "attention to nothing": ("attention", {"Tk": 0}, {}),
+    "linear_attention, causal": ("linear_attention", {"T": 70, "H": 4, "Hk": 2}, {"causal": True}),
+    "linear_attention, padding": ("linear_attention", {"Hk": 1}, {"key_mask": MASK & [[True], [False]]}),
+    "linear_attention, all": ("linear_attention", {}, {"key_mask": MASK, "causal": True, "eps": 0.1}),
     "conv1d, same": ("conv1d", {}, {"padding": "same"}),
     "conv1d, valid": ("conv1d", {"K": 2}, {"padding": "valid"}),
     "conv1d, no bias": ("conv1d", {"K": 2} | WITHOUT_BIAS, {}),
@@ -47,9 +68,9 @@ CASES |= {
 def arrays_of(case: str, rng: np.random.Generator) -> dict[str, Any]:
     """The arrays of a case, in the op's order."""
     op, changes, _ = CASES[case]
-    sizes: Any = SIZES | {axis: size for axis, size in changes.items() if axis in SIZES}
+    sizes: Any = SIZES | {axis: size for axis, size in changes.items() if axis in SIZES or axis == "Hk"}
     drawn: dict[str, Any] = draw(op, rng, **sizes)
-    return drawn | {name: array for name, array in changes.items() if name in drawn}
+    return drawn | {name: array for name, array in changes.items() if name not in SIZES and name != "Hk"}
 
 
 def ids(rng: np.random.Generator, *shape: int) -> np.ndarray:

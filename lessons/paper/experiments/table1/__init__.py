@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minitransformer.allocator import keep_freed_memory
-from minitransformer.ops.attention import SMALLEST_BLOCK
+from minitransformer.ops.pattern import SMALLEST_BLOCK
 from minitransformer.threads import Threads
 
 from ...experiment import Context, Findings, Task

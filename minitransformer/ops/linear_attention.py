@@ -1,0 +1,131 @@
+"""Linear attention: a feature map in the place of the softmax, so that the cost grows as T, not as T²."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .arguments import Array, arguments, check_flag, check_positive, gradient_of, has_products
+from .attention import fold
+
+CHUNK = 64
+"""With `causal`, queries are taken so many at a time: what came before them is one state, `(D, Dv + 1)`."""
+
+
+def check_feature_map(name: str, value: Any) -> None:
+    """Raises unless the value is "elu"."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {type(value).__name__}")
+    if value != "elu":
+        raise ValueError(f"{name} is {value!r}, expected 'elu'")
+
+
+@arguments(
+    "query B H T D≥1, key B Hk|H T D, value B Hk T Dv≥1, key_mask?:bool B T",
+    causal=check_flag,
+    feature_map=check_feature_map,
+    eps=check_positive,
+)
+@has_products
+def linear_attention_forward(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    causal: bool = False,
+    key_mask: Array | None = None,
+    feature_map: str = "elu",
+    eps: float = 1e-6,
+) -> tuple[Array, tuple]:
+    """`φ(q) Σ_j φ(k_j)ᵀ v_j / (φ(q) · Σ_j φ(k_j) + eps)` with `φ(x) = elu(x) + 1`: `(B, H, T, Dv)`.
+
+    The sums run over the keys that `key_mask (B, T)` leaves, with `causal` over those at or before the query; a query
+    with none gets zeros and sends no gradient. Fewer key/value heads are shared as in `attention_forward`. Time and
+    memory grow as T: no array is `(T, T)` or `(T, D, Dv)`.
+    Source: Katharopoulos et al. 2020, eq. 5 to 9.
+    """
+    features, key_features = _elu_plus_one(query), _elu_plus_one(key)
+    if key_mask is not None:
+        key_features = key_features * key_mask[:, None, :, None]
+    # A column of ones beside the values: its weighted sum is the denominator.
+    extended = np.concatenate([value, np.ones_like(value[..., :1])], axis=-1)  # (B, Hk, T, Dv + 1)
+    sums = np.empty((*query.shape[:3], extended.shape[3]), query.dtype)  # (B, H, T, Dv + 1)
+    for part, past, state in _chunks(key_features, extended, causal):
+        q, k = fold(features[:, :, part], key), key_features[:, :, part]
+        mixed = q @ state  # (B, Hk, H/Hk·chunk, Dv + 1)
+        if past is not None:
+            mixed += _masked(q @ k.swapaxes(-1, -2), past) @ extended[:, :, part]
+        sums[:, :, part] = mixed.reshape(sums[:, :, part].shape)
+    denominator = sums[..., -1:] + query.dtype.type(eps)
+    out = sums[..., :-1] / denominator
+    return out, (key, extended, features, key_features, causal, key_mask, denominator, out)
+
+
+@gradient_of(lambda *cache: (cache[7].shape, cache[7].dtype))
+@has_products
+def linear_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
+    """Gradients `(dquery, dkey, dvalue)`: the states are summed again, and their gradients from the last chunk on."""
+    key, extended, features, key_features, causal, key_mask, denominator, out = cache
+    dnumerator = dout / denominator  # out = numerator / denominator
+    ddenominator = -np.vecdot(dnumerator, out)[..., None]
+    dsums = np.concatenate([dnumerator, ddenominator], axis=-1)  # (B, H, T, Dv + 1)
+    dfeatures = np.empty_like(features)
+    dkey_features, dextended = np.empty_like(key_features), np.empty_like(extended)
+    chunks = list(_places(key.shape[2], causal))
+    for part, past, state in _chunks(key_features, extended, causal):
+        d, k = fold(dsums[:, :, part], key), key_features[:, :, part]
+        dpart = d @ state.swapaxes(-1, -2)  # mixed = q @ state
+        if past is not None:
+            dpart += _masked(d @ extended[:, :, part].swapaxes(-1, -2), past) @ k
+        dfeatures[:, :, part] = dpart.reshape(dfeatures[:, :, part].shape)
+    dstate = np.zeros((*key.shape[:2], key.shape[3], extended.shape[3]), key.dtype)  # of the chunks to come
+    for part, past in reversed(chunks):
+        d, q, k = fold(dsums[:, :, part], key), fold(features[:, :, part], key), key_features[:, :, part]
+        if past is None:  # one chunk: all queries see all keys
+            dstate = q.swapaxes(-1, -2) @ d
+        dkey_features[:, :, part] = extended[:, :, part] @ dstate.swapaxes(-1, -2)  # state = kᵀ @ extended
+        dextended[:, :, part] = k @ dstate
+        if past is not None:
+            dweights = _masked(d @ extended[:, :, part].swapaxes(-1, -2), past)  # mixed += weights @ extended
+            weights = _masked(q @ k.swapaxes(-1, -2), past)
+            dkey_features[:, :, part] += dweights.swapaxes(-1, -2) @ q
+            dextended[:, :, part] += weights.swapaxes(-1, -2) @ d
+            dstate += q.swapaxes(-1, -2) @ d
+    if key_mask is not None:
+        dkey_features *= key_mask[:, None, :, None]
+    dquery = dfeatures * np.minimum(features, 1)  # the slope of φ is 1 above 0, and exp(x) = φ(x) below
+    return dquery, dkey_features * np.minimum(_elu_plus_one(key), 1), dextended[..., :-1].copy()
+
+
+def _elu_plus_one(x: Array) -> Array:
+    """φ: `x + 1` above 0, `exp(x)` below, which is always positive."""
+    return np.maximum(x, 0) + np.exp(np.minimum(x, 0))
+
+
+def _places(time: int, causal: bool) -> Iterator[tuple[slice, Array | None]]:
+    """The chunks, each with the mask of its own queries and keys; one chunk and no mask where nothing is causal."""
+    if not causal:
+        yield slice(0, time), None
+        return
+    for start in range(0, time, CHUNK):
+        size = min(CHUNK, time - start)
+        yield slice(start, start + size), np.tri(size, dtype=bool)
+
+
+def _chunks(key_features: Array, extended: Array, causal: bool) -> Iterator[tuple[slice, Array | None, Array]]:
+    """Each chunk with the state that its queries meet: the sum over all keys, or over those before the chunk."""
+    batch, heads, time, width = key_features.shape
+    state = np.zeros((batch, heads, width, extended.shape[3]), extended.dtype)
+    for part, past in _places(time, causal):
+        added = key_features[:, :, part].swapaxes(-1, -2) @ extended[:, :, part]
+        if past is None:
+            yield part, past, added
+        else:
+            yield part, past, state
+            state = state + added
+
+
+def _masked(weights: Array, past: Array) -> Array:
+    """The weights `(B, Hk, H/Hk·chunk, chunk)` without those of keys after the query."""
+    batch, heads, rows, size = weights.shape
+    return (weights.reshape(batch, heads, rows // max(1, size), size, size) * past).reshape(weights.shape)
