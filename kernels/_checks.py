@@ -17,8 +17,8 @@ from minitransformer.ops.arguments import Declaration, after_check, check_ignore
 
 FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
-EXACT = ("gamma", "beta")
-"""Parameters that may stay in float32 when activations are narrower."""
+EXACT = ("gamma", "beta", "cos", "sin")
+"""Parameters and tables that may stay in float32 when activations are narrower."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,16 +68,21 @@ def check_tensors(declaration: Declaration, given: Mapping[str, Any]) -> torch.d
         if (name := argument.name) not in given or (argument.optional and given[name] is None):
             continue
         tensor = given[name]
+        if argument.or_probabilities and isinstance(tensor, Tensor) and tensor.is_floating_point():
+            argument = argument.as_probabilities()
         check_kind(name, tensor, argument.kind)
         first = first or (name, tensor)
         check_device(name, tensor, *first)
-        if argument.kind == "float":
+        if argument.kind in ("float", "fixed"):
             check_same(name, tensor, *floats.setdefault(name in EXACT, (name, tensor)))
             if tensor.dtype != torch.float32:  # a parameter that is not float32 must have the activations' dtype
                 check_same(name, tensor, *floats.get(False, (name, tensor)))
         declaration.check_shape(argument, tuple(tensor.shape), sizes)
     for argument in declaration.arrays:
         if argument.kind == "ids" and argument.name in given and argument.limit in sizes:
+            if given[argument.name].is_floating_point():
+                check_probabilities(argument.name, given[argument.name])
+                continue
             ignored = check_ignore_index(given.get("ignore_index"))
             check_ids(argument.name, given[argument.name], sizes[argument.limit][0], ignored)
     for name, check in declaration.options.items():
@@ -90,14 +95,20 @@ def check_tensors(declaration: Declaration, given: Mapping[str, Any]) -> torch.d
 
 
 def check_kind(name: str, tensor: Any, kind: str = "float") -> Tensor:
-    """Returns `tensor`. Raises `TypeError` unless it is a tensor of the kind: "float", "ids" or "mask"."""
+    """Returns `tensor`. Raises `TypeError` unless it is a tensor of the kind: "float", "fixed", "ids" or "mask"."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
     dtype = tensor.dtype
     integer = not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
-    fits = {"float": dtype in FLOAT_DTYPES, "ids": integer, "mask": dtype == torch.bool}
+    is_float = dtype in FLOAT_DTYPES
+    fits = {"float": is_float, "fixed": is_float, "ids": integer, "mask": dtype == torch.bool}
     if not fits[kind]:
-        needed = {"float": "of a floating dtype", "ids": "an integer tensor", "mask": "a boolean tensor"}
+        needed = {
+            "float": "of a floating dtype",
+            "fixed": "of a floating dtype",
+            "ids": "an integer tensor",
+            "mask": "a boolean tensor",
+        }
         raise TypeError(f"{name} must be {needed[kind]}, got {dtype}")
     return tensor
 
@@ -151,6 +162,14 @@ def check_ids(name: str, ids: Tensor, limit: int, ignore: int | None = None) -> 
         outside &= wide != ignore
     if outside.any():
         raise ValueError(f"{name} holds {ids[outside][0].item()}, expected ids from 0 to {limit - 1}")
+
+
+def check_probabilities(name: str, tensor: Tensor) -> None:
+    """Raises `ValueError` unless numbers in host memory are from 0 to 1, where rounding errors lie too."""
+    if tensor.device.type == "cpu" and tensor.numel():
+        outside = ~((tensor >= 0) & (tensor <= 1 + max(1e-5, torch.finfo(tensor.dtype).eps)))
+        if outside.any():
+            raise ValueError(f"{name} holds {tensor[outside][0].item()}, expected probabilities from 0 to 1")
 
 
 def check_out(name: str, out: Tensor | None, shape: Any, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -27,6 +27,8 @@ from torch import Tensor
 
 from ._checks import check_loss_options, kernel
 from ._rows import is_token
+from .eager.cross_entropy import TowardsProbabilities, towards_probabilities
+from .eager.cross_entropy import cross_entropy_backward as eager_backward
 from .launch import on, row_block, rows_of
 from .scalars import number, number_arguments
 
@@ -184,11 +186,14 @@ def cross_entropy_forward(
     """`−Σ_v q_v log softmax(logits)_v`, averaged over the targets that count, with `q = (1 − ε)·onehot + ε/V`.
 
     logits `(..., V)`, targets `(...)`, integers in [0, V) or equal to `ignore_index`, which do not count → a float32
-    scalar, 0 if no target counts. The backward reads the logits again. Raises `TypeError` for float64, and `ValueError`
+    scalar, 0 if no target counts. The backward reads the logits again. Probabilities `(..., V)` as targets have no
+    kernel: PyTorch's arithmetic takes them. Raises `TypeError` for float64, and `ValueError`
     for a target out of range in host memory. Targets in a GPU's memory are not checked: one that is out of range makes
     the loss and its row of the gradient NaN.
     Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1).
     """
+    if targets.is_floating_point():
+        return towards_probabilities(logits, targets, label_smoothing, ignore_index)
     ignore_index = check_loss_options(label_smoothing, ignore_index)
     rows, ids = rows_of(logits), targets.reshape(-1).contiguous()  # (N, V), (N,)
     losses, highest, total = (torch.empty(len(rows), dtype=torch.float32, device=rows.device) for _ in range(3))
@@ -206,6 +211,8 @@ def cross_entropy_forward(
 @kernel
 def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
     """`dlogits = dloss · (softmax(logits) − q) / N` for N targets that count; zero where a target is ignored."""
+    if isinstance(cache, TowardsProbabilities):
+        return eager_backward(dloss, cache)
     rows, ids, highest, total, mean, shape, label_smoothing, ignore_index = cache
     scale = number_arguments("dloss", dloss, float, rows)
     dlogits = torch.empty(shape, dtype=rows.dtype, device=rows.device)

@@ -159,11 +159,12 @@ def kept_in_tile(
 
 
 @kernel
-def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> tuple[Tensor, tuple]:
+def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor | None, eps: float = 1e-5) -> tuple[Tensor, tuple]:
     """`y = gamma · (x − mean) / √(var + eps) + beta` over the last axis.
 
-    x `(..., C)`; gamma and beta `(C,)` in x's dtype or in float32. The variance is the biased one and eps is inside the
-    root. Raises `ValueError` for shapes that do not fit, and `TypeError` for dtypes that do not.
+    x `(..., C)`; gamma and beta `(C,)` in x's dtype or in float32; a beta of `None` adds nothing. The variance is the
+    biased one and eps is inside the root. Raises `ValueError` for shapes that do not fit, and `TypeError` for dtypes
+    that do not.
     Source: Ba, Kiros, Hinton 2016, eq. 4; Vaswani 2017, §3.1.
     """
     return _forward(x, None, gamma, beta, eps, NO_DROPOUT)
@@ -181,7 +182,12 @@ def layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor
 
 @kernel
 def add_layernorm_forward(
-    x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
+    x: Tensor,
+    sublayer_out: Tensor,
+    gamma: Tensor,
+    beta: Tensor | None,
+    eps: float = 1e-5,
+    dropout: Dropout | None = None,
 ) -> tuple[Tensor, tuple]:
     """The paper's Add & Norm: `LayerNorm(x + Dropout(sublayer_out))`, in one kernel up to `ONE_BLOCK` channels.
 
@@ -205,7 +211,12 @@ def add_layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Te
 
 @kernel
 def add_layernorm_unfused(
-    x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
+    x: Tensor,
+    sublayer_out: Tensor,
+    gamma: Tensor,
+    beta: Tensor | None,
+    eps: float = 1e-5,
+    dropout: Dropout | None = None,
 ) -> tuple[Tensor, tuple]:
     """`add_layernorm_forward` in three kernels, the step before; its backward is `add_layernorm_backward` too."""
     check_place("sublayer_out", sublayer_out, x.shape, "x", x.device)
@@ -241,11 +252,12 @@ def fits(width: int) -> bool:
 
 
 def _forward(
-    x: Tensor, sublayer_out: Tensor | None, gamma: Tensor, beta: Tensor, eps: float, dropping: dict[str, Any]
+    x: Tensor, sublayer_out: Tensor | None, gamma: Tensor, beta: Tensor | None, eps: float, dropping: dict[str, Any]
 ) -> tuple[Tensor, tuple]:
     """y and the cache of LayerNorm, or of Add & Norm if there is a sublayer_out."""
     rows, added = rows_of(x), None if sublayer_out is None else rows_of(sublayer_out)  # (N, C)
-    gamma, beta = gamma.contiguous(), beta.contiguous()
+    gamma, has_beta = gamma.contiguous(), beta is not None
+    beta = torch.zeros_like(gamma) if beta is None else beta.contiguous()
     num_rows, width = rows.shape
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     mean, rstd = (torch.empty(num_rows, dtype=torch.float32, device=x.device) for _ in range(2))
@@ -259,12 +271,13 @@ def _forward(
                 num_rows, width, rows.stride(0), 0 if added is None else added.stride(0), float(eps), **dropping,
                 ROWS=tile_rows, BLOCK=block, num_warps=row_warps(tile_rows * block),
             )  # fmt: skip
-    return y, (rows, added, gamma, mean, rstd, dropping, x.shape)
+    cache = rows, added, gamma, mean, rstd, dropping, x.shape
+    return y, cache if has_beta else (*cache, None)
 
 
-def _backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor, Any]:
     """Gradients `(dx, dsublayer_out, dgamma, dbeta)`; dsublayer_out is dx itself if nothing was dropped."""
-    rows, added, gamma, mean, rstd, dropping, shape = cache
+    rows, added, gamma, mean, rstd, dropping, shape, *no_beta = cache
     check_gradient("dy", dy, shape, rows.dtype, rows.device)
     dropped = dropping["threshold"] is not None
     dy_rows = rows_of(dy)
@@ -272,10 +285,10 @@ def _backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor, Tensor]
     dx = torch.empty(shape, dtype=dy.dtype, device=dy.device)
     dsublayer_out = torch.empty_like(dx) if dropped else dx
     if not num_rows:
-        return dx, dsublayer_out, torch.zeros_like(gamma), torch.zeros_like(gamma)
+        return dx, dsublayer_out, torch.zeros_like(gamma), None if no_beta else torch.zeros_like(gamma)
     if not fits(width):
         dgamma, dbeta = wide_backward(dy_rows, rows, gamma, mean, rstd, dx)
-        return dx, dx, dgamma, dbeta
+        return dx, dx, dgamma, None if no_beta else dbeta
     tile_rows, block = row_tile(width, ONE_BLOCK)
     tile = tile_rows * block
     programs = min(triton.cdiv(num_rows, tile_rows), programs_at_once(dy, tile))
@@ -287,4 +300,4 @@ def _backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor, Tensor]
             ROWS=tile_rows, BLOCK=block, STAGES=3 if tile <= AT_ONCE else 2, num_warps=min(tile // 256, 16),
         )  # fmt: skip
     dgamma, dbeta = summed_partials(partials, gamma.dtype)
-    return dx, dsublayer_out, dgamma, dbeta
+    return dx, dsublayer_out, dgamma, None if no_beta else dbeta

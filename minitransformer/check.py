@@ -30,9 +30,9 @@ from .layers import (
     FeedForwardConfig,
     FlatParameters,
     GatedConvolution,
-    LayerNorm,
     LearnedPositions,
     Linear,
+    Norm,
     NormConfig,
     Recurrent,
     ResidualConvolution,
@@ -42,6 +42,7 @@ from .layers import (
 from .models import ConvolutionalConfig, RecurrentConfig, TransformerConfig, build_model
 from .ops import Array, Dropout, Ops, Pattern, dropout_key, numpy_ops
 from .ops.arguments import Declaration, random_arguments
+from .ops.gated import ACTIVATIONS
 
 TOLERANCE = 1e-6
 WIDTH = 68
@@ -105,7 +106,7 @@ def check(case: Case) -> list[CheckResult]:
 
 SIZES: dict[str, Any] = {
     "...": (2, 4), "B": 2, "H": 2, "Hk": 2, "T": 4, "Tq": 3, "Tk": 4, "D": 3, "Dv": 2, "C": 5, "C_in": 4, "C_out": 3,
-    "K": 3, "N": 8, "V": 5, "n": 5,
+    "F": 3, "K": 3, "N": 8, "R/2": 2, "V": 5, "n": 5, "channels": 2, "height": 2, "width": 4,
 }  # fmt: skip
 """The sizes of the axes that ops declare."""
 
@@ -117,6 +118,7 @@ LOSSES: dict[str, dict[str, Any]] = {
     "label smoothing": {"label_smoothing": 0.1},
     "ignore_index": {"ignore_index": 0},
 }
+PROBABILITIES = {"targets": np.random.default_rng(0).dirichlet(np.ones(5), size=(2, 4))}
 
 PATTERNS = {
     "blocks": Pattern(causal=True, block=2, summary=1),
@@ -126,7 +128,13 @@ PATTERNS = {
 
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "linear": {"": {}, "no bias": {"bias": None}},
-    "add_layernorm": {"": {}, "dropout": DROPPING},
+    "gelu": {"": {}, "tanh": {"approximate": "tanh"}},
+    "gated": {activation: {"activation": activation} for activation in ACTIVATIONS},
+    "layernorm": {"": {}, "no beta": {"beta": None}},
+    "add_layernorm": {"": {}, "dropout": DROPPING, "no beta": {"beta": None}},
+    "add_rmsnorm": {"": {}, "dropout": DROPPING},
+    "patches": {"": {"size": 2}},
+    "rope": {label: {"D": 5, "interleaved": label == "neighbours"} for label in ("halves", "neighbours")},
     "dropout": {"": DROPPING, "packed rows": {"dropout": PACKED, "...": (4,)}},
     "embedding": {"repeated ids": {}, "scaled": {"scale": 3.0}},
     "attention": {
@@ -152,7 +160,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "padding": {"key_mask": PADDED["key_mask"], "causal": True},
         "grouped heads": {"H": 4, "causal": True},
     },
-    "cross_entropy": LOSSES,
+    "cross_entropy": {**LOSSES, "probabilities": PROBABILITIES | LOSSES["label smoothing"]},
     "linear_cross_entropy": LOSSES,
     "conv1d": {**{kind: {"padding": kind} for kind in ("causal", "same", "valid")}, "no bias": {"bias": None}},
     "additive_attention": {"": {}, "padding": PADDED},
@@ -167,12 +175,16 @@ def op_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
         declaration: Declaration = vars(getattr(numpy_ops, name).forward)["declaration"]
         for label, changes in VARIANTS.get(name, {"": {}}).items():
             drawn = random_arguments(declaration, SIZES | changes, rng)
-            names = [argument.name for argument in declaration.arrays if argument.kind != "mask"]
-            arrays = {argument: changes.get(argument, drawn[argument]) for argument in names}
-            for argument in declaration.arrays:  # without attention's bias its backward has no gradient of it
-                if argument.broadcast and arrays[argument.name] is None:
-                    del arrays[argument.name]
-            options = {key: value for key, value in changes.items() if key not in (*SIZES, *names)}
+            options = {key: value for key, value in changes.items() if key not in SIZES}
+            arrays = {}
+            for argument in declaration.arrays:
+                if argument.kind == "mask":
+                    continue
+                array = options.pop(argument.name, drawn[argument.name])
+                if argument.kind == "fixed" or (argument.or_probabilities and array.dtype.kind == "f"):
+                    options[argument.name] = array  # it has no gradient
+                elif array is not None or not argument.broadcast:  # nor has attention's bias where there is none
+                    arrays[argument.name] = array
             yield Case(f"{name}{label and ', '}{label}", partial(pair.forward, **options), pair.backward, arrays)
 
 
@@ -188,7 +200,7 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
 
     yield case("Linear", Linear(ops, 4, 3, 2), inputs)
     yield case("FeedForward", FeedForward(ops, 4, FeedForwardConfig(6)), inputs)
-    yield case("LayerNorm", LayerNorm(ops, 4, NormConfig()), inputs)
+    yield case("LayerNorm", Norm(ops, 4, NormConfig()), inputs)
     embedding = TokenEmbedding(ops, vocab_size=6, d_model=4)
     yield case("TokenEmbedding", embedding, {"ids": rng.integers(6, size=(2, 3))})
     pair = embedding.logits, embedding.logits_backward

@@ -87,6 +87,71 @@ def sigmoid_backward(dy: Array, cache: Array) -> Array:
     return dy * y * (1 - y)
 
 
+erf = np.vectorize(math.erf, otypes=[np.float64])
+"""`2/√π ∫₀ˣ exp(−t²) dt`, one element at a time."""
+
+
+def gelu_forward(x: Array, approximate: str = "none") -> tuple[Array, tuple]:
+    """`y = x Φ(x)`; Φ(x) is the probability that a standard normal number is below x.
+
+    GPT-2 has the approximation "tanh". Source: Hendrycks & Gimpel 2016, §2.
+    """
+    if approximate == "tanh":
+        below = (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+    else:
+        below = ((1 + erf(x / math.sqrt(2))) / 2).astype(x.dtype)
+    return x * below, (x, below, approximate)
+
+
+def gelu_backward(dy: Array, cache: tuple) -> Array:
+    """`dx = dy (Φ + x Φ′)`: the slope Φ′ is the normal density or, of the approximation with tanh t, (1 − t²)/2 · …"""
+    x, below, approximate = cache
+    if approximate == "tanh":
+        t = 2 * below - 1  # below = (1 + t) / 2
+        slope = (1 - t**2) / 2 * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x**2)
+    else:
+        slope = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    return dy * (below + x * slope)
+
+
+def silu_forward(x: Array) -> tuple[Array, tuple]:
+    """`y = x σ(x)`, σ the sigmoid. Source: Hendrycks & Gimpel 2016, §2; Ramachandran, Zoph, Le 2017."""
+    gate, sigmoid_cache = sigmoid_forward(x)
+    return x * gate, (x, gate, sigmoid_cache)
+
+
+def silu_backward(dy: Array, cache: tuple) -> Array:
+    """`dx = dy σ + dy x σ′`: the product rule."""
+    x, gate, sigmoid_cache = cache
+    return dy * gate + sigmoid_backward(dy * x, sigmoid_cache)
+
+
+def gated_forward(gate: Array, up: Array, activation: str = "silu") -> tuple[Array, tuple]:
+    """`y = activation(gate) up`, gate and up `(..., F)`: SwiGLU, GEGLU, ReGLU, GLU. Source: Shazeer 2020, eq. 5."""
+    forward = {
+        "silu": silu_forward,
+        "gelu": gelu_forward,
+        "gelu_tanh": lambda x: gelu_forward(x, approximate="tanh"),
+        "relu": relu_forward,
+        "sigmoid": sigmoid_forward,
+    }
+    activated, cache = forward[activation](gate)
+    return activated * up, (activated, up, cache, activation)
+
+
+def gated_backward(dy: Array, cache: tuple) -> tuple[Array, Array]:
+    """Gradients `(dgate, dup)`."""
+    activated, up, activation_cache, activation = cache
+    backward = {
+        "silu": silu_backward,
+        "gelu": gelu_backward,
+        "gelu_tanh": gelu_backward,
+        "relu": relu_backward,
+        "sigmoid": sigmoid_backward,
+    }
+    return backward[activation](dy * up, activation_cache), dy * activated  # activated * up
+
+
 def dropout_forward(x: Array, dropout: Dropout | None) -> tuple[Array, Array | None]:
     """`y = x · mask / (1 − rate)`. Source: Srivastava et al. 2014; Vaswani 2017, §5.4."""
     kept = None if dropout is None else dropout_mask(x.shape, dropout) * x.dtype.type(dropout.scale)
@@ -128,21 +193,22 @@ def log_softmax(x: Array) -> Array:
 # --- Layer normalisation: Ba, Kiros, Hinton 2016, eq. 4; Vaswani 2017, §3.1 -----------------------------------
 
 
-def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, tuple]:
+def layernorm_forward(x: Array, gamma: Array, beta: Array | None, eps: float = 1e-5) -> tuple[Array, tuple]:
     """`y = gamma (x − mean) / √(var + eps) + beta` over the last axis: x `(..., C)`, gamma and beta `(C,)`."""
     std = np.sqrt(x.var(axis=-1, keepdims=True) + eps)
     normed = (x - x.mean(axis=-1, keepdims=True)) / std
-    return gamma * normed + beta, (normed, std, gamma)
+    y = gamma * normed
+    return (y if beta is None else y + beta), (normed, std, gamma, beta)
 
 
-def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
+def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array | None]:
     """Gradients `(dx, dgamma, dbeta)`.
 
     y does not change when x moves along (1, …, 1) or along normed, so dx has no component in these two directions.
     """
-    normed, std, gamma = cache
+    normed, std, gamma, beta = cache
     rows = tuple(range(dy.ndim - 1))
-    dbeta = dy.sum(axis=rows)  # … + beta
+    dbeta = None if beta is None else dy.sum(axis=rows)  # y + beta
     dgamma = (dy * normed).sum(axis=rows)  # gamma * normed
     dnormed = dy * gamma
     along_ones = dnormed.mean(axis=-1, keepdims=True)
@@ -152,7 +218,7 @@ def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
 
 
 def add_layernorm_forward(
-    x: Array, sublayer_out: Array, gamma: Array, beta: Array, eps: float = 1e-5, dropout: Dropout | None = None
+    x: Array, sublayer_out: Array, gamma: Array, beta: Array | None, eps: float = 1e-5, dropout: Dropout | None = None
 ) -> tuple[Array, tuple]:
     """The paper's Add & Norm, `LayerNorm(x + Dropout(sublayer_out))`."""
     dropped, dropout_cache = dropout_forward(sublayer_out, dropout)
@@ -160,11 +226,46 @@ def add_layernorm_forward(
     return y, (dropout_cache, norm_cache)
 
 
-def add_layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
+def add_layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array, Array | None]:
     """Gradients `(dx, dsublayer_out, dgamma, dbeta)`: a sum sends its gradient down both branches."""
     dropout_cache, norm_cache = cache
     dx, dgamma, dbeta = layernorm_backward(dy, norm_cache)
     return dx, dropout_backward(dx, dropout_cache), dgamma, dbeta
+
+
+# --- Root mean square normalisation: Zhang & Sennrich 2019, eq. 4 ----------------------------------------------
+
+
+def rmsnorm_forward(x: Array, gamma: Array, eps: float = 1e-6) -> tuple[Array, tuple]:
+    """`y = gamma x / √(mean(x²) + eps)` over the last axis: x `(..., C)`, gamma `(C,)`."""
+    root = np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps)
+    normed = x / root
+    return gamma * normed, (normed, root, gamma)
+
+
+def rmsnorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array]:
+    """Gradients `(dx, dgamma)`: y does not change when x moves along normed, so dx has no such component."""
+    normed, root, gamma = cache
+    dgamma = (dy * normed).sum(axis=tuple(range(dy.ndim - 1)))  # gamma * normed
+    dnormed = dy * gamma
+    along_normed = (dnormed * normed).mean(axis=-1, keepdims=True)
+    return (dnormed - normed * along_normed) / root, dgamma
+
+
+def add_rmsnorm_forward(
+    x: Array, sublayer_out: Array, gamma: Array, eps: float = 1e-6, dropout: Dropout | None = None
+) -> tuple[Array, tuple]:
+    """`RMSNorm(x + Dropout(sublayer_out))`."""
+    dropped, dropout_cache = dropout_forward(sublayer_out, dropout)
+    y, norm_cache = rmsnorm_forward(x + dropped, gamma, eps)
+    return y, (dropout_cache, norm_cache)
+
+
+def add_rmsnorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
+    """Gradients `(dx, dsublayer_out, dgamma)`."""
+    dropout_cache, norm_cache = cache
+    dx, dgamma = rmsnorm_backward(dy, norm_cache)
+    return dx, dropout_backward(dx, dropout_cache), dgamma
 
 
 # --- Attention: Vaswani 2017, §3.2.1, eq. 1 -------------------------------------------------------------------
@@ -332,6 +433,55 @@ def additive_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array
     return dsum.sum(axis=2), dsum.sum(axis=1), dvalue, dscore_weight  # query[:, :, None] + key[:, None]
 
 
+# --- Rotary positions: Su et al. 2021, eq. 34 -----------------------------------------------------------------
+
+
+def rope_forward(x: Array, cos: Array, sin: Array, interleaved: bool = False) -> tuple[Array, tuple]:
+    """Turns each pair of channels: `(a, b) → (a cos − b sin, b cos + a sin)`. x `(B, H, T, D)`, cos, sin `(T, R/2)`.
+
+    Pairs are channels i and i + R/2 or, `interleaved`, 2i and 2i + 1; those from R on stay.
+    """
+    pairs = np.arange(2 * cos.shape[1]).reshape((-1, 2) if interleaved else (2, -1))
+    first, second = pairs.T if interleaved else pairs
+    a, b = x[..., first], x[..., second]  # (B, H, T, R/2)
+    y = x.copy()
+    y[..., first] = a * cos - b * sin
+    y[..., second] = b * cos + a * sin
+    return y, (first, second, cos, sin)
+
+
+def rope_backward(dy: Array, cache: tuple) -> Array:
+    """The gradient dx: cos and sin have none."""
+    first, second, cos, sin = cache
+    da, db = dy[..., first], dy[..., second]
+    dx = dy.copy()
+    dx[..., first] = da * cos + db * sin  # a * cos; a * sin
+    dx[..., second] = db * cos - da * sin  # b * cos; −b * sin
+    return dx
+
+
+# --- Images as sequences: Dosovitskiy et al. 2021, §3.1 -------------------------------------------------------
+
+
+def patches_forward(images: Array, size: int) -> tuple[Array, tuple]:
+    """Squares of size × size pixels as rows: `(B, channels, height, width)` → `(B, T, channels·size²)`."""
+    batch, channels, height, width = images.shape
+    corners = [(i, j) for i in range(0, height, size) for j in range(0, width, size)]
+    y = np.zeros((batch, len(corners), channels * size**2), images.dtype)
+    for t, (i, j) in enumerate(corners):
+        y[:, t] = images[:, :, i : i + size, j : j + size].reshape(batch, channels * size**2)
+    return y, (images.shape, corners, size)
+
+
+def patches_backward(dy: Array, cache: tuple) -> Array:
+    """The gradient dimages: each patch's goes back to where it was cut out."""
+    shape, corners, size = cache
+    dimages = np.zeros(shape, dy.dtype)
+    for t, (i, j) in enumerate(corners):
+        dimages[:, :, i : i + size, j : j + size] = dy[:, t].reshape(*shape[:2], size, size)
+    return dimages
+
+
 # --- Token ids: Vaswani 2017, §3.4 ----------------------------------------------------------------------------
 
 
@@ -354,22 +504,28 @@ def embedding_backward(dy: Array, cache: tuple, out: Array | None = None) -> Arr
 def cross_entropy_forward(
     logits: Array, targets: Array, label_smoothing: float = 0.0, ignore_index: int | None = None
 ) -> tuple[Array, tuple]:
-    """`−Σ_v q_v log softmax(logits)_v` with `q = (1 − ε) onehot + ε/V`: the mean over targets not `ignore_index`."""
+    """`−Σ_v q_v log softmax(logits)_v` with `q = (1 − ε) onehot + ε/V`: the mean over targets not `ignore_index`.
+
+    Targets are ids `(...)`, or probabilities `(..., V)` in the place of onehot.
+    """
     vocab_size = logits.shape[-1]
-    counted = np.ones(targets.shape, dtype=bool) if ignore_index is None else targets != ignore_index
-    ids = np.where(counted, targets, 0)
-    q = (1 - label_smoothing) * np.eye(vocab_size, dtype=logits.dtype)[ids] + label_smoothing / vocab_size
+    if targets.dtype.kind == "f":
+        counted, probabilities = np.ones(targets.shape[:-1], dtype=bool), targets
+    else:
+        counted = np.ones(targets.shape, dtype=bool) if ignore_index is None else targets != ignore_index
+        probabilities = np.eye(vocab_size, dtype=logits.dtype)[np.where(counted, targets, 0)]  # onehot
+    q = (1 - label_smoothing) * probabilities + label_smoothing / vocab_size
     q = q * counted[..., None]  # (..., V)
     count = max(1, int(counted.sum()))
     log_probabilities = log_softmax(logits)
     loss = -np.where(q == 0, 0, q * log_probabilities).sum() / count  # 0 · −inf is 0: a token that is ruled out
-    return loss.astype(logits.dtype), (log_probabilities, q, counted, count)
+    return loss.astype(logits.dtype), (log_probabilities, q, count)
 
 
 def cross_entropy_backward(dloss: Array | float, cache: tuple) -> Array:
-    """`dlogits = dloss (softmax(logits) − q) / N`, zero where a target is ignored."""
-    log_probabilities, q, counted, count = cache
-    return (dloss * (np.exp(log_probabilities) * counted[..., None] - q) / count).astype(q.dtype)
+    """`dlogits = dloss (softmax(logits) Σ_v q_v − q) / N`; the sum is 1, or 0 where a target is ignored."""
+    log_probabilities, q, count = cache
+    return (dloss * (np.exp(log_probabilities) * q.sum(axis=-1, keepdims=True) - q) / count).astype(q.dtype)
 
 
 def linear_cross_entropy_forward(

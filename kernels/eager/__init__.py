@@ -17,15 +17,34 @@ from .cross_entropy import (
     linear_cross_entropy_forward,
 )
 from .dropout import dropout_backward, dropout_forward
-from .elementwise import relu_backward, relu_forward, sigmoid_backward, sigmoid_forward, tanh_backward, tanh_forward
+from .elementwise import (
+    gated_backward,
+    gated_forward,
+    gelu_backward,
+    gelu_forward,
+    relu_backward,
+    relu_forward,
+    sigmoid_backward,
+    sigmoid_forward,
+    silu_backward,
+    silu_forward,
+    tanh_backward,
+    tanh_forward,
+)
 from .embedding import embedding_backward, embedding_forward
 from .layernorm import (
     add_layernorm_backward,
     add_layernorm_forward,
     add_layernorm_from,
+    add_rmsnorm_backward,
+    add_rmsnorm_forward,
     layernorm_backward,
     layernorm_forward,
+    rmsnorm_backward,
+    rmsnorm_forward,
 )
 from .linear import linear_backward, linear_forward
 from .linear_attention import linear_attention_backward, linear_attention_forward
+from .patches import patches_backward, patches_forward
+from .rope import rope_backward, rope_forward
 from .softmax import log_softmax, softmax_backward, softmax_forward

@@ -1,11 +1,15 @@
 """Cross-entropy with label smoothing."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
+from minitransformer.ops.cross_entropy import check_all_count
+
 from .._checks import check_loss_options, check_out, declared
 from .linear import add_product
-from .softmax import log_softmax
+from .softmax import log_softmax, widened
 
 BLOCK_LOGITS = 1 << 24
 """Logits computed at a time by the fused op."""
@@ -17,8 +21,11 @@ def cross_entropy_forward(
 ) -> tuple[Tensor, tuple]:
     """`−Σ_v q_v log softmax(logits)_v`, averaged over the targets that count, `q = (1 − ε)·onehot + ε/V`.
 
-    logits `(..., V)`, targets `(...)` → a scalar, float32 if logits are narrower; 0 if no target counts.
+    logits `(..., V)`, targets `(...)` or probabilities `(..., V)` → a scalar, float32 if logits are narrower; 0 if no
+    target counts.
     """
+    if targets.is_floating_point():
+        return towards_probabilities(logits, targets, label_smoothing, ignore_index)
     ids, counted = _targets(targets, logits.shape[-1], label_smoothing, ignore_index)  # (N,)
     rows = logits.reshape(-1, logits.shape[-1])  # (N, V)
     loss, log_probs = _losses(rows, ids, counted, label_smoothing)
@@ -28,10 +35,33 @@ def cross_entropy_forward(
 
 def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
     """`dlogits = dloss · (softmax(logits) − q) / N` for N targets that count; zero where a target is ignored."""
+    if isinstance(cache, TowardsProbabilities):
+        return (cache.dlogits * dloss).to(cache.dtype)
     log_probs, ids, counted, count, shape, dtype, label_smoothing = cache
     drows = _dlogits(log_probs, ids, counted, label_smoothing)
     drows *= dloss / count
     return drows.reshape(shape).to(dtype)
+
+
+class TowardsProbabilities(NamedTuple):
+    """The cache where targets are probabilities: dlogits for a dloss of 1, and the dtype of the logits."""
+
+    dlogits: Tensor
+    dtype: torch.dtype
+
+
+def towards_probabilities(
+    logits: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None
+) -> tuple[Tensor, TowardsProbabilities]:
+    """The loss where targets are probabilities `(..., V)`: all of them count."""
+    check_loss_options(label_smoothing, ignore_index)
+    check_all_count(ignore_index)
+    q = (1 - label_smoothing) * widened(targets) + label_smoothing / logits.shape[-1]
+    log_probs = log_softmax(logits)
+    count = max(1, logits.shape[:-1].numel())
+    loss = -torch.where(q == 0, 0, q * log_probs).sum() / count  # 0 · −inf is NaN: a token that is ruled out
+    dlogits = (log_probs.exp() * q.sum(-1, keepdim=True) - q) / count
+    return loss, TowardsProbabilities(dlogits, logits.dtype)
 
 
 @declared

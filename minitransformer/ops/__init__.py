@@ -35,13 +35,19 @@ from .dropout import dropout_backward, dropout_forward
 from .dropout import dropout_key as dropout_key
 from .dropout import dropout_mask as dropout_mask
 from .embedding import embedding_backward, embedding_forward
+from .gated import gated_backward, gated_forward
+from .gelu import gelu_backward, gelu_forward
 from .layernorm import add_layernorm_backward, add_layernorm_forward, layernorm_backward, layernorm_forward
 from .linear import linear_backward, linear_forward
 from .linear_attention import linear_attention_backward, linear_attention_forward
+from .patches import patches_backward, patches_forward
 from .pattern import Pattern as Pattern
 from .pattern import attention_mask as attention_mask
 from .relu import relu_backward, relu_forward
+from .rmsnorm import add_rmsnorm_backward, add_rmsnorm_forward, rmsnorm_backward, rmsnorm_forward
+from .rope import rope_backward, rope_forward
 from .sigmoid import sigmoid_backward, sigmoid_forward
+from .silu import silu_backward, silu_forward
 from .softmax import log_softmax, softmax_backward, softmax_forward
 from .tanh import tanh_backward, tanh_forward
 from .topk import topk
@@ -77,11 +83,18 @@ class Ops:
 
     linear: Final = Pair(linear_forward, linear_backward)
     relu: Final = Pair(relu_forward, relu_backward)
+    gelu: Final = Pair(gelu_forward, gelu_backward)
+    silu: Final = Pair(silu_forward, silu_backward)
+    gated: Final = Pair(gated_forward, gated_backward)
     softmax: Final = Pair(softmax_forward, softmax_backward)
     layernorm: Final = Pair(layernorm_forward, layernorm_backward)
     add_layernorm: Final = Pair(add_layernorm_forward, add_layernorm_backward)
+    rmsnorm: Final = Pair(rmsnorm_forward, rmsnorm_backward)
+    add_rmsnorm: Final = Pair(add_rmsnorm_forward, add_rmsnorm_backward)
     dropout: Final = Pair(dropout_forward, dropout_backward)
     embedding: Final = Pair(embedding_forward, embedding_backward)
+    patches: Final = Pair(patches_forward, patches_backward)
+    rope: Final = Pair(rope_forward, rope_backward)
     attention: Final = Pair(attention_forward, attention_backward)
     linear_attention: Final = Pair(linear_attention_forward, linear_attention_backward)
     cross_entropy: Final = Pair(cross_entropy_forward, cross_entropy_backward)

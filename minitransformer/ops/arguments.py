@@ -4,9 +4,10 @@
     def layernorm_forward(x, gamma, beta, eps=1e-5): ...
 
 The line names the arrays, each with its axes. All have one type, float32 or float64, except `ids<V` (integers; the op
-itself checks that they are 0 … V − 1) and `mask:bool`; `bias?` may be `None`. A letter has one size wherever it stands,
-so nothing is broadcast silently, except `bias:broadcast`, which may have 1 in an axis or lack the first ones; `...`
-stands for any axes, the same wherever it stands; an axis `C≥1` is not empty; the size of `Hk|H` divides that of H. A
+itself checks that they are 0 … V − 1) and `mask:bool`. `bias?` may be `None`; `cos:fixed` has no gradient; `targets~V`
+holds ids or, with one axis more, V, probabilities, which have no gradient either. A letter has one size wherever it
+stands, so nothing is broadcast silently, except `bias:broadcast`, which may have 1 in an axis or lack the first ones;
+`...` stands for any axes, the same wherever it stands; an axis `C≥1` is not empty; the size of `Hk|H` divides H's. A
 keyword names an option and what checks it, `check(name, value)`; an option whose type admits `None` may be `None`.
 
 An error's message is one sentence: the argument, what was given and what was expected. A wrong kind is a `TypeError`, a
@@ -46,14 +47,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class ArrayArgument:
-    """An array that an op takes. `kind` is "float", "mask" or "ids"; ids are below the size of the axis `limit`."""
+    """An array that an op takes. `kind` is "float", "fixed" (without a gradient), "mask" or "ids".
+
+    Ids are below the size of the axis `limit`; `or_probabilities`, of ids: there may be probabilities instead.
+    """
 
     name: str
     axes: tuple[str, ...]
     kind: str = "float"
     limit: str = ""
     optional: bool = False
+    or_probabilities: bool = False
     broadcast: bool = False
+
+    def as_probabilities(self) -> "ArrayArgument":
+        """What a floating-point array in the place of ids must be."""
+        return replace(self, axes=(*self.axes, self.limit), kind="fixed", limit="", or_probabilities=False)
 
     def __str__(self) -> str:
         return f"({', '.join(self.axes)}{',' * (len(self.axes) == 1)})"
@@ -79,12 +88,13 @@ class Declaration:
             head, *axes = part.split()
             not_empty |= {axis.removesuffix("≥1") for axis in axes if axis.endswith("≥1")}
             multiples |= dict(axis.split("|") for axis in axes if "|" in axis)
-            head, _, limit = head.partition("<")
+            either = "~" in head
+            head, _, limit = head.replace("~", "<").partition("<")
             head, _, what = head.partition(":")
-            kind = "ids" if limit else "mask" if what == "bool" else "float"
+            kind = "ids" if limit else {"bool": "mask", "": "float", "broadcast": "float"}.get(what, what)
             letters = tuple(axis.removesuffix("≥1").partition("|")[0] for axis in axes)
             optional, broadcast = head.endswith("?"), what == "broadcast"
-            arrays.append(ArrayArgument(head.removesuffix("?"), letters, kind, limit, optional, broadcast))
+            arrays.append(ArrayArgument(head.removesuffix("?"), letters, kind, limit, optional, either, broadcast))
         return cls(tuple(arrays), frozenset(not_empty), options, multiples)
 
     def check(self, given: Mapping[str, Any]) -> None:
@@ -96,7 +106,9 @@ class Declaration:
             if array is None and (argument.optional or argument.name not in given):
                 continue
             array = check_array(argument.name, array)
-            if argument.kind == "float":
+            if argument.or_probabilities and array.dtype.kind == "f":
+                argument = argument.as_probabilities()
+            if argument.kind in ("float", "fixed"):
                 first = first or (argument.name, array.dtype)
                 if array.dtype not in FLOAT_DTYPES:
                     raise TypeError(f"{argument.name} must be float32 or float64, got {array.dtype}")
@@ -255,7 +267,7 @@ def random_arguments(
     for argument in declaration.arrays:
         lead = sizes["..."] if "..." in argument.axes else ()
         shape = (*lead, *(sizes[axis] for axis in argument.axes if axis != "..."))
-        if argument.kind == "float":
+        if argument.kind in ("float", "fixed"):
             drawn[argument.name] = np.asarray(rng.standard_normal(shape), dtype)
         else:
             numbers = np.asarray(rng.integers(sizes.get(argument.limit, 2), size=shape))
@@ -300,6 +312,13 @@ def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> N
         outside &= ids != ignore
     if outside.any():
         raise ValueError(f"{name} holds {ids[outside].flat[0]}, expected ids from 0 to {limit - 1}")
+
+
+def check_probabilities(name: str, array: Array) -> None:
+    """Raises `ValueError` unless all numbers are from 0 to 1, where softmax's rounding errors lie too."""
+    outside = ~((array >= 0) & (array <= 1 + 1e-5))
+    if outside.any():
+        raise ValueError(f"{name} holds {array[outside].flat[0]}, expected probabilities from 0 to 1")
 
 
 # --- Options --------------------------------------------------------------------------------------------------
@@ -360,6 +379,14 @@ def check_ignore_index(ignore_index: Any) -> int | None:
         return None
     check_integer("ignore_index", ignore_index, -(2**31), 2**31 - 1)
     return int(ignore_index)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raises unless the value is one of these names."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be one of {', '.join(choices)}, got {type(value).__name__}")
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}, expected one of {', '.join(choices)}")
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -9,6 +9,7 @@ from .arguments import (
     check_ids,
     check_ignore_index,
     check_number,
+    check_probabilities,
     check_scalar,
     gradient_of,
     has_products,
@@ -19,16 +20,19 @@ BLOCK_LOGITS = 1 << 21
 """Logits computed at a time by the fused op: enough for an efficient product, few enough for any memory."""
 
 
-@arguments("logits ... V≥1, targets<V ...")
+@arguments("logits ... V≥1, targets~V ...")
 def cross_entropy_forward(
     logits: Array, targets: Array, label_smoothing: float = 0.0, ignore_index: int | None = None
 ) -> tuple[Array, tuple]:
     """`−Σ_v q_v log softmax(logits)_v`, averaged over the targets that count, with `q = (1 − ε)·onehot + ε/V`.
 
-    Targets equal to `ignore_index` do not count; it need not be an id of the vocabulary. The value is that of
-    `torch.nn.functional.cross_entropy`, except that no target at all gives 0, not NaN.
+    Targets are ids `(...)`, or probabilities `(..., V)`, which take the place of onehot and have no gradient
+    (distillation: Hinton, Vinyals, Dean 2015). Ids equal to `ignore_index` do not count; it need not be an id of the
+    vocabulary. The value is that of `torch.nn.functional.cross_entropy`, except that no target at all gives 0, not NaN.
     Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1).
     """
+    if targets.dtype.kind == "f":
+        return _towards_probabilities(logits, targets, label_smoothing, ignore_index)
     counted = _counted(targets, logits.shape[-1], label_smoothing, ignore_index)
     rows = logits.reshape(-1, logits.shape[-1])[counted]  # (N, V), a copy
     loss = _loss_in_place(rows, targets.reshape(-1)[counted], label_smoothing)
@@ -115,6 +119,36 @@ def _loss_in_place(logits: Array, ids: Array, label_smoothing: float) -> Array:
     probabilities -= smoothing / dtype.type(logits.shape[1])
     probabilities[target] -= confidence
     return (np.log(total) - expected).sum(dtype=dtype)
+
+
+def _towards_probabilities(
+    logits: Array, targets: Array, label_smoothing: float, ignore_index: int | None
+) -> tuple[Array, tuple]:
+    """What `cross_entropy_forward` returns where targets are probabilities; all of them count."""
+    check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
+    check_all_count(check_ignore_index(ignore_index))
+    check_probabilities("targets", targets)
+    dtype, vocab_size = logits.dtype, logits.shape[-1]
+    q = targets.reshape(-1, vocab_size) * dtype.type(1 - label_smoothing)  # (N, V)
+    q += dtype.type(label_smoothing / vocab_size)
+    rows = logits.reshape(-1, vocab_size)
+    with np.errstate(over="ignore"):  # the lowest number minus the largest is −inf, as exp needs it
+        rows = rows - row_maximum(rows)
+    expected = np.multiply(q, rows, out=np.zeros_like(rows), where=q != 0).sum(axis=-1)  # 0 · −inf is NaN
+    softmax = np.exp(rows, out=rows)
+    total, weight = softmax.sum(axis=-1), q.sum(axis=-1)  # PyTorch too leaves it to the caller that q sums to 1
+    # −Σ_v q_v (z_v − log Σ exp z) = log Σ exp z · Σ_v q_v − Σ_v q_v z_v
+    loss = (np.log(total) * weight - expected).sum(dtype=dtype)
+    softmax *= (weight / total)[:, None]
+    softmax -= q
+    count = dtype.type(max(1, len(q)))
+    return loss / count, (softmax, np.ones(len(q), bool), logits.shape, count)
+
+
+def check_all_count(ignore_index: int | None) -> None:
+    """Raises `ValueError` for an `ignore_index` beside probabilities: none of them is a target to ignore."""
+    if ignore_index is not None:
+        raise ValueError(f"ignore_index is {ignore_index}, expected None where targets are probabilities")
 
 
 def _counted(targets: Array, vocab_size: int, label_smoothing: float, ignore_index: int | None) -> Array:

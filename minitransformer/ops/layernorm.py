@@ -7,10 +7,10 @@ from .arrays import column_sums, row_means
 from .dropout import Dropout, check_dropout, drop, drop_backward
 
 
-@arguments("x ... C≥1, gamma C, beta C", eps=check_not_negative)
+@arguments("x ... C≥1, gamma C, beta? C", eps=check_not_negative)
 @has_products
-def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, tuple]:
-    """`y = gamma · (x − mean) / √(var + eps) + beta` over the last axis.
+def layernorm_forward(x: Array, gamma: Array, beta: Array | None, eps: float = 1e-5) -> tuple[Array, tuple]:
+    """`y = gamma · (x − mean) / √(var + eps) + beta` over the last axis; a beta of `None` adds nothing.
 
     The variance is the biased one (÷ C, not ÷ C − 1) and eps is inside the root.
     Source: Ba, Kiros, Hinton 2016, eq. 4; Vaswani 2017, §3.1.
@@ -20,11 +20,13 @@ def layernorm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) ->
     rstd = 1 / np.sqrt(variance + float(eps))  # (..., 1)
     normed = np.multiply(centred, rstd, out=centred)  # (..., C): mean 0, variance 1
     y = gamma * normed
+    if beta is None:
+        return y, (normed, rstd, gamma, None)
     y += beta
     return y, (normed, rstd, gamma)
 
 
-@gradient_of(lambda normed, rstd, gamma: normed)
+@gradient_of(lambda normed, *_: normed)
 @has_products
 def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dx, dgamma, dbeta)`.
@@ -33,8 +35,8 @@ def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
     change when x moves along (1, …, 1), since the mean is subtracted, or (but for eps) along n, since the standard
     deviation is divided out. So dx has no component in these two directions: the two means subtract it.
     """
-    normed, rstd, gamma = cache
-    dbeta = column_sums(dy)  # y += beta
+    normed, rstd, gamma, *no_beta = cache
+    dbeta = None if no_beta else column_sums(dy)  # y += beta
     dgamma = column_sums(dy * normed)  # y = gamma * normed
     dx = dy * gamma  # dn
     along_normed = np.vecdot(dx, normed)[..., None] / len(gamma)
@@ -47,10 +49,10 @@ def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
 normalise, normalise_backward = unchecked(layernorm_forward), unchecked(layernorm_backward)
 
 
-@arguments("x ... C≥1, sublayer_out ... C, gamma C, beta C", eps=check_not_negative, dropout=check_dropout)
+@arguments("x ... C≥1, sublayer_out ... C, gamma C, beta? C", eps=check_not_negative, dropout=check_dropout)
 @has_products
 def add_layernorm_forward(
-    x: Array, sublayer_out: Array, gamma: Array, beta: Array, eps: float = 1e-5, dropout: Dropout | None = None
+    x: Array, sublayer_out: Array, gamma: Array, beta: Array | None, eps: float = 1e-5, dropout: Dropout | None = None
 ) -> tuple[Array, tuple]:
     """The paper's Add & Norm: `LayerNorm(x + Dropout(sublayer_out))`. Source: Vaswani 2017, §3.1 and §5.4."""
     dropped, dropout_cache = drop(sublayer_out, dropout)

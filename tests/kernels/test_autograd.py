@@ -23,7 +23,11 @@ def arguments(op: str, dtype: str = "float32") -> tuple[dict[str, Any], dict[str
     drawn = arrays_of(op, np.random.default_rng(0))
     arrays = {name: torch.from_numpy(array).to(DEVICE) for name, array in drawn.items()}
     floats = {name: x.to(getattr(torch, dtype)) for name, x in arrays.items() if x.is_floating_point()}
-    return arrays | floats, options
+    tensors = {
+        name: torch.from_numpy(value).to(DEVICE, getattr(torch, dtype)) if isinstance(value, np.ndarray) else value
+        for name, value in options.items()
+    }
+    return arrays | floats, tensors
 
 
 @WITHOUT_TRITON

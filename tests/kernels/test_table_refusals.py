@@ -60,8 +60,10 @@ def tensors(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
     }
 
 
-def kinds(given: dict[str, torch.Tensor]) -> Iterator[Refusal]:
+def kinds(call: Call, given: dict[str, torch.Tensor]) -> Iterator[Refusal]:
     """What is no tensor, of another kind, or elsewhere."""
+    assert call.declaration is not None
+    or_probabilities = {argument.name for argument in call.declaration.arrays if argument.or_probabilities}
     floats = [name for name, x in given.items() if x.is_floating_point()]
     for name, x in given.items():
         yield {name: x.tolist()}, TypeError, f"{name} must be a torch.Tensor, got (list|float)"
@@ -69,7 +71,10 @@ def kinds(given: dict[str, torch.Tensor]) -> Iterator[Refusal]:
         for other in {torch.int64: [torch.bool, torch.float32], torch.bool: [torch.float32]}.get(
             x.dtype, [torch.int64]
         ):
-            yield {name: x.to(other)}, TypeError, f"{name} must be .*, got {other}"
+            if name in or_probabilities and other.is_floating_point:  # as probabilities they lack an axis
+                yield {name: x.to(other)}, ValueError, rf"(?=.*\b{name}\b).*expected"
+            else:
+                yield {name: x.to(other)}, TypeError, f"{name} must be .*, got {other}"
         if len(given) > 1:
             yield {name: x.to("meta")}, ValueError, "expected one device"
     for name in floats[1:]:
@@ -106,7 +111,7 @@ def test_what_is_not_as_declared_is_refused_by_name(backend, name):
     call = forwards()[name]
     op, given = partial(function(backend, name), **call.options), tensors(call.arrays)
     op(**given)
-    for replaced, kind, message in (*kinds(given), *shapes(call, given), *options(call)):
+    for replaced, kind, message in (*kinds(call, given), *shapes(call, given), *options(call)):
         with pytest.raises(kind, match=message):
             op(**given | replaced)
     for missing in call.optional:

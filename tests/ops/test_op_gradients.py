@@ -13,16 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import oracles
 from support.declared_ops import declaration_of
-from support.prove import Proof, as_list, batches, normal, prove, prove_float32_accuracy, read_only, seeds
+from support.prove import Proof, as_list, batches, beside, normal, prove, prove_float32_accuracy, read_only, seeds
 
 from minitransformer.gradcheck import error
 from minitransformer.ops import Dropout, Pattern, dropout_key, numpy_ops
 from minitransformer.ops.arguments import Declaration
 
 SIZES = {
-    "...": batches, "n": st.integers(0, 5), "N": st.integers(0, 5), "V": st.integers(1, 6), "C": st.integers(1, 6),
+    "...": batches,
+    **{letter: st.integers(0, 5) for letter in ("n", "N", "F")},
+    **{letter: st.integers(1, 6) for letter in ("V", "C")},
+    "R/2": st.integers(0, 2),
     "Hk": st.integers(1, 2),
-}  # fmt: skip
+}
 """By the letters of declarations; any other is 1 to 4, few of each in attention, which has many of them. A letter that
 another divides is this times the other."""
 
@@ -38,8 +41,14 @@ patterns = st.builds(
     global_tokens=st.sampled_from([(), (), (0,), (2, 0)]),
 ).flatmap(lambda pattern: st.integers(0, pattern.block or 0).map(lambda count: replace(pattern, summary=count)))
 OPTIONS: dict[str, dict[str, st.SearchStrategy]] = {
+    "gelu": {"approximate": st.sampled_from(["none", "tanh"])},
+    "gated": {"activation": st.sampled_from(["silu", "gelu", "gelu_tanh", "relu", "sigmoid"])},
     "layernorm": {"eps": epsilons},
     "add_layernorm": {"eps": epsilons, "dropout": rates},
+    "rmsnorm": {"eps": epsilons},
+    "add_rmsnorm": {"eps": epsilons, "dropout": rates},
+    "rope": {"interleaved": st.booleans()},
+    "patches": {"size": st.integers(1, 3)},
     "dropout": {"dropout": rates},
     "embedding": {"scale": st.sampled_from([1.0, 3.5])},
     "attention": {
@@ -56,6 +65,7 @@ OPTIONS: dict[str, dict[str, st.SearchStrategy]] = {
     "linear_attention": {"causal": st.booleans(), "eps": st.sampled_from([1e-6, 0.1])},
     "conv1d": {"padding": st.sampled_from(["causal", "same", "valid"])},
     "cross_entropy": losses,
+    "cross_entropy, probabilities": {"label_smoothing": losses["label_smoothing"]},
     "linear_cross_entropy": losses,
 }
 """An op, or a case of it, and what its options are drawn from; ops without options need no line."""
@@ -87,16 +97,27 @@ def arrays_of(declaration: Declaration, sizes: dict[str, Any], rng: np.random.Ge
     return arrays
 
 
+def fixed_of(case: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Takes arrays without a gradient out of the others; in float32 they are what they are in float64."""
+    fixed = {a.name: arrays.pop(a.name) for a in declaration_of(op_of(case)).arrays if a.kind == "fixed"}
+    if case == "cross_entropy, probabilities":
+        del arrays["targets"]
+        weights = np.random.default_rng(0).exponential(size=arrays["logits"].shape)
+        fixed["targets"] = weights / weights.sum(axis=-1, keepdims=True)
+    return {name: array.astype(np.float32).astype(np.float64) for name, array in fixed.items()}
+
+
 def fitted(op: str, arrays: dict[str, Any], options: dict[str, Any], rng: np.random.Generator) -> None:
     """Moves numbers off what is no derivative or bends too sharply for differences, and leaves out some targets."""
+    bent = {"relu": ["x"], "gated": ["gate"]}.get(op, [])
+    for name in bent:
+        arrays[name] = np.asarray(arrays[name] + 0.1 * np.sign(arrays[name]))
     if op == "linear_attention":  # φ bends at 0
         for name in ("query", "key"):
             arrays[name] = np.asarray(arrays[name] + 0.01 * np.sign(arrays[name]))
-    if op == "relu":
-        arrays["x"] = np.asarray(arrays["x"] + 0.1 * np.sign(arrays["x"]))
-    if op in ("layernorm", "add_layernorm"):  # rows far from constant: near it, 1/√(var + eps) bends
+    if op.endswith("norm"):  # rows far from constant: near it, 1/√(var + eps) bends
         arrays["x"] = 0.3 * arrays["x"] + np.linspace(-1, 1, arrays["x"].shape[-1])
-    if op == "add_layernorm":
+    if op in ("add_layernorm", "add_rmsnorm"):
         arrays["sublayer_out"] = 0.1 * arrays["sublayer_out"]
     if options.get("ignore_index") is not None:
         targets = arrays["targets"]
@@ -108,8 +129,9 @@ def prove_op(case: str, arrays: dict[str, Any], options: dict[str, Any], proof: 
     if op_of(case) == "attention" and arrays.get("bias", 0) is None:  # it has no gradient then, not even None
         del arrays["bias"]
     options = options | {name: mask for name, mask in masks.items() if mask is not None}
-    oracle = partial(getattr(oracles, op_of(case)), **options)
-    prove(case, partial(pair.forward, **options), pair.backward, oracle, arrays, proof)
+    fixed = fixed_of(case, arrays)
+    forward, oracle = (partial(f, **options) for f in (pair.forward, getattr(oracles, op_of(case))))
+    prove(case, beside(forward, fixed), pair.backward, beside(oracle, fixed), arrays, proof)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -130,6 +152,10 @@ def test_an_op_and_its_gradients(proof: Proof, case, data, seed):
         sizes["K"] = sizes["K"] // 2 * 2 + 1
     if options.get("padding") == "valid":
         sizes["K"] = min(sizes["K"], sizes["T"])
+    if "R/2" in sizes:
+        sizes["R/2"] = min(sizes["R/2"], sizes["D"] // 2)
+    for side in sizes.keys() & {"height", "width"}:
+        sizes[side] *= options["size"]
     arrays = arrays_of(declaration, sizes, rng)
     for argument in declaration.arrays:
         if argument.optional and data.draw(st.booleans(), f"without {argument.name}"):
@@ -144,6 +170,7 @@ THE_SAME: dict[str, list[dict[str, Any]]] = {
     "dropout": [DROPPING],
     "linear_attention": [{}, {"causal": True}],
     "conv1d": [{"padding": "causal"}, {"padding": "same"}],
+    "patches": [{"size": 3}],
 }
 
 
@@ -159,8 +186,10 @@ THE_SAME: dict[str, list[dict[str, Any]]] = {
 def test_an_axis_may_be_empty(proof: Proof, op, letter):
     """Any but the widths of tables, and what the declaration forbids."""
     rng = np.random.default_rng(0)
-    sizes: dict[str, Any] = dict.fromkeys("B H Hk T Tq Tk D Dv C C_in C_out K N V n".split(), 3) | {"...": (2,)}
+    letters = "B H Hk T Tq Tk D Dv C C_in C_out F K N V n channels height width".split()
+    sizes: dict[str, Any] = dict.fromkeys(letters, 3) | {"...": (2,), "R/2": 1}
     sizes[letter] = (2, 0) if letter == "..." else 0
+    sizes["R/2"] = min(sizes["R/2"], sizes["D"])
     sizes |= {whole: 0 for part, whole in declaration_of(op).multiples.items() if part == letter}
     for options in THE_SAME.get(op, [{}]):
         arrays = arrays_of(declaration_of(op), sizes, rng)
@@ -175,11 +204,20 @@ LARGE: dict[str, Any] = {
 }  # fmt: skip
 FLOAT32: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("linear", {"...": (4, 32), "C_in": 16, "C_out": 1024}, {}),
-    *((op, {"...": (64, 64)}, {}) for op in ("relu", "tanh", "sigmoid")),
+    *((op, {"...": (64, 64)}, {}) for op in ("relu", "tanh", "sigmoid", "gelu", "silu")),
+    ("gelu", {"...": (64, 64)}, {"approximate": "tanh"}),
+    *(
+        ("gated", {"...": (64,), "F": 64}, {"activation": activation})
+        for activation in ("silu", "gelu", "gelu_tanh", "relu", "sigmoid")
+    ),
     ("softmax", {"...": (64,), "n": 64}, {}),
     ("layernorm", {"...": (4, 16), "C": 1200}, {}),
     ("add_layernorm", {"...": (4, 16), "C": 1200}, DROPPING),
+    ("rmsnorm", {"...": (4, 16), "C": 1200}, {}),
+    ("add_rmsnorm", {"...": (4, 16), "C": 1200}, DROPPING),
     ("dropout", {"...": (4, 16), "C": 32}, DROPPING),
+    *(("rope", {"R/2": 6}, {"interleaved": interleaved}) for interleaved in (False, True)),
+    ("patches", {"channels": 3, "height": 16, "width": 16}, {"size": 4}),
     ("embedding", {"...": (16, 64), "V": 50, "C": 64}, {"scale": 8.0}),
     *(("attention", {}, options) for options in ({}, {"causal": True}, DROPPING, {"softcap": 2.0})),
     ("attention", {"Hk": 2, "B": 8}, {"window": (5, 2)}),
@@ -187,27 +225,33 @@ FLOAT32: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("additive_attention", {"B": 2, "Tq": 4, "Tk": 4, "C": 1000, "Dv": 200}, {}),
     *(("conv1d", {"C_in": 16, "C_out": 1000}, {"padding": padding}) for padding in ("causal", "same", "valid")),
     *(("cross_entropy", {"...": (64,)}, {"label_smoothing": smoothing}) for smoothing in (0.0, 0.1)),
+    *(("cross_entropy, probabilities", {"...": (64,)}, {"label_smoothing": smoothing}) for smoothing in (0.0, 0.1)),
     *(("linear_cross_entropy", {"C": 32}, {"label_smoothing": smoothing}) for smoothing in (0.0, 0.1)),
 ]
-"""An op, the sizes of axes beside those of `LARGE`, and options: at least 1,000 numbers of each gradient."""
+"""An op or a case of it, the sizes of axes beside those of `LARGE`, and options: 1,000 numbers or more a gradient."""
 
 
 def test_every_op_has_its_accuracy_measured():
-    assert {op for op, _, _ in FLOAT32} == {op for op, _ in numpy_ops.pairs()}
+    assert {op_of(case) for case, _, _ in FLOAT32} == {op for op, _ in numpy_ops.pairs()}
 
 
-@pytest.mark.parametrize(("op", "sizes", "options"), FLOAT32, ids=lambda value: value if isinstance(value, str) else "")
-def test_float32_is_as_accurate_as_pytorchs(op, sizes, options):
+@pytest.mark.parametrize(
+    ("case", "sizes", "options"), FLOAT32, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_float32_is_as_accurate_as_pytorchs(case, sizes, options):
     def draw(rng: np.random.Generator) -> dict[str, Any]:
-        declaration, sizes_here = declaration_of(op), LARGE | sizes
+        declaration, sizes_here = declaration_of(op_of(case)), LARGE | sizes
         arrays = arrays_of(declaration, sizes_here, rng)
         for argument in declaration.arrays:  # what is broadcast, along the batch alone
             if argument.broadcast:
                 arrays[argument.name] = normal(rng, *(sizes_here[axis] for axis in argument.axes[1:]))
-        return {name: array for name, array in arrays.items() if name != "key_mask"}
+        return {name: array for name, array in arrays.items() if name not in {"key_mask", *fixed}}
 
-    pair, oracle = getattr(numpy_ops, op), getattr(oracles, op)
-    prove_float32_accuracy(partial(pair.forward, **options), pair.backward, partial(oracle, **options), draw)
+    fixed: dict[str, Any] = {}
+    fixed |= fixed_of(case, arrays_of(declaration_of(op_of(case)), LARGE | sizes, np.random.default_rng(0)))
+    pair = getattr(numpy_ops, op_of(case))
+    forward, oracle = (partial(f, **options) for f in (pair.forward, getattr(oracles, op_of(case))))
+    prove_float32_accuracy(beside(forward, fixed), pair.backward, beside(oracle, fixed), draw)
 
 
 @pytest.mark.parametrize(

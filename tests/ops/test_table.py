@@ -10,7 +10,7 @@ from minitransformer.textbook import textbook_ops
 
 PAIRS = """
     linear relu softmax layernorm add_layernorm dropout embedding attention cross_entropy linear_cross_entropy
-    tanh sigmoid conv1d additive_attention linear_attention
+    tanh sigmoid conv1d additive_attention linear_attention gelu silu gated rmsnorm add_rmsnorm patches rope
 """
 
 

@@ -10,9 +10,10 @@ from minitransformer.ops.arguments import Declaration, random_arguments
 
 SIZES: dict[str, Any] = {
     "...": (2,), "B": 1, "H": 1, "Hk": 1, "T": 2, "Tq": 2, "Tk": 2, "D": 3, "Dv": 3, "C": 3, "C_in": 3, "C_out": 5,
-    "K": 2, "N": 2, "P": 4, "V": 4, "n": 3,
+    "K": 2, "F": 3, "N": 2, "P": 4, "R/2": 1, "V": 4, "n": 3, "channels": 2, "height": 2, "width": 4,
 }  # fmt: skip
 OPTIONS: dict[str, dict[str, Any]] = {
+    "patches_forward": {"size": 2},
     "dropout_forward": {"dropout": ops.Dropout(0.5, key=1)},
     "attention_mask": {"num_queries": 2, "num_keys": 2, "causal": True, "window": None},
     "adam_step": {"step": 1, "lr": 0.1},

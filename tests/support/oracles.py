@@ -24,6 +24,22 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return F.linear(x, weight.T, bias)
 
 
+def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    """`F.gelu`."""
+    return F.gelu(x, approximate=approximate)
+
+
+silu = F.silu
+
+
+def gated(gate: Tensor, up: Tensor, activation: str = "silu") -> Tensor:
+    """PyTorch's activation of gate times up; with the sigmoid `F.glu`, whose input holds up and then gate."""
+    if activation == "sigmoid" and gate.shape[-1]:  # F.glu takes no empty axis
+        return F.glu(torch.cat([up, gate], dim=-1), dim=-1)
+    activations = {"silu": F.silu, "gelu": F.gelu, "relu": F.relu, "sigmoid": torch.sigmoid}
+    return activations.get(activation, lambda x: F.gelu(x, approximate="tanh"))(gate) * up
+
+
 def softmax(x: Tensor) -> Tensor:
     """`F.softmax` over the last axis."""
     return F.softmax(x, dim=-1)
@@ -34,9 +50,14 @@ def log_softmax(x: Tensor) -> Tensor:
     return F.log_softmax(x, dim=-1)
 
 
-def layernorm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
+def layernorm(x: Tensor, gamma: Tensor, beta: Tensor | None, eps: float = 1e-5) -> Tensor:
     """`F.layer_norm` over the last axis."""
     return F.layer_norm(x, x.shape[-1:], gamma, beta, eps)
+
+
+def rmsnorm(x: Tensor, gamma: Tensor, eps: float = 1e-6) -> Tensor:
+    """`F.rms_norm` over the last axis."""
+    return F.rms_norm(x, x.shape[-1:], gamma, eps)
 
 
 def dropped(x: Tensor, dropout: Dropout | None = None) -> Tensor:
@@ -50,10 +71,43 @@ dropout = dropped
 
 
 def add_layernorm(
-    x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
+    x: Tensor,
+    sublayer_out: Tensor,
+    gamma: Tensor,
+    beta: Tensor | None,
+    eps: float = 1e-5,
+    dropout: Dropout | None = None,
 ) -> Tensor:
     """`LayerNorm(x + Dropout(sublayer_out))`, each by itself."""
     return layernorm(x + dropped(sublayer_out, dropout), gamma, beta, eps)
+
+
+def add_rmsnorm(
+    x: Tensor, sublayer_out: Tensor, gamma: Tensor, eps: float = 1e-6, dropout: Dropout | None = None
+) -> Tensor:
+    """`RMSNorm(x + Dropout(sublayer_out))`, each by itself."""
+    return rmsnorm(x + dropped(sublayer_out, dropout), gamma, eps)
+
+
+def rope(x: Tensor, cos: np.ndarray, sin: np.ndarray, interleaved: bool = False) -> Tensor:
+    """Pairs of channels as complex numbers, times cos + i sin: a rotation of the plane."""
+    half = cos.shape[1]
+    turning, rest = x[..., : 2 * half], x[..., 2 * half :]
+    if not turning.numel():  # which has no complex form
+        return x.clone()
+    pairs = turning.unflatten(-1, (half, 2) if interleaved else (2, half))  # (B, H, T, R/2, 2) or (B, H, T, 2, R/2)
+    turn = torch.complex(torch.from_numpy(cos), torch.from_numpy(sin)).to(torch.complex(x, x).dtype)
+    turned = torch.view_as_real(torch.complex(*pairs.unbind(-1 if interleaved else -2)) * turn)
+    turned = turned if interleaved else turned.transpose(-1, -2)
+    return torch.cat([turned.reshape(turning.shape), rest], dim=-1)
+
+
+def patches(images: Tensor, size: int) -> Tensor:
+    """`F.unfold`: what a convolution with windows of size × size and as large a stride sees."""
+    if not images.numel():  # F.unfold takes no empty image
+        batch, channels, height, width = images.shape
+        return images.reshape(batch, (height // size) * (width // size), channels * size**2)
+    return F.unfold(images, size, stride=size).transpose(1, 2)
 
 
 def embedding(ids: Tensor, table: Tensor, scale: float = 1.0) -> Tensor:
@@ -182,9 +236,17 @@ def additive_attention(
 
 
 def cross_entropy(
-    logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
+    logits: Tensor,
+    targets: Tensor | np.ndarray,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
 ) -> Tensor:
-    """`F.cross_entropy`, but 0 (not 0/0) where no target counts."""
+    """`F.cross_entropy`, but 0 (not 0/0) where no target counts. Probabilities as targets come as an array."""
+    if isinstance(targets, np.ndarray):
+        if not targets.size:
+            return 0.0 * logits.sum()
+        rows = torch.from_numpy(np.array(targets)).to(logits.dtype).reshape(-1, logits.shape[-1])
+        return F.cross_entropy(logits.reshape(rows.shape), rows, label_smoothing=label_smoothing)
     ignored = -100 if ignore_index is None else ignore_index
     if (targets == ignored).all():
         return 0.0 * logits.sum()

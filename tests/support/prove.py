@@ -153,6 +153,16 @@ def prove_float32_accuracy(
     assert (np.mean(our_errors, axis=0) <= 2 * np.mean(their_errors, axis=0)).all()
 
 
+def beside(function: Callable, fixed: Arrays) -> Callable:
+    """The function with arrays that have no gradient, as keywords, in the type of its first argument."""
+
+    def call(*arrays: Any) -> Any:
+        dtype = arrays[0].detach().numpy().dtype if isinstance(arrays[0], torch.Tensor) else arrays[0].dtype
+        return function(*arrays, **{name: array.astype(dtype) for name, array in fixed.items()})
+
+    return call if fixed else function
+
+
 def autograd(oracle: Callable, arrays: Arrays, dout: np.ndarray) -> tuple[np.ndarray, list]:
     """The output of `oracle` over tensors, and the gradients of its floating-point arrays, by autograd."""
     tensors = [None if a is None else torch.tensor(a.copy(), requires_grad=is_float(a)) for a in arrays.values()]

@@ -6,23 +6,36 @@ import numpy as np
 
 from kernels.bench.cases import SMOOTHED, draw
 from minitransformer.ops import Dropout, Pattern, numpy_ops
+from minitransformer.ops.gated import ACTIVATIONS
 
 B, H, T, C, V = 2, 2, 5, 6, 11
 SIZES = {
     "rows": (B, T), "B": B, "H": H, "Tq": T, "Tk": T, "T": T, "D": 3, "Dv": 4, "C": C, "C_in": C, "C_out": 4, "K": 3,
-    "V": V, "N": B * T, "n": C,
+    "F": 4, "R/2": 2, "V": V, "N": B * T, "n": C, "channels": 3, "height": 4, "width": 6,
 }  # fmt: skip
 DROPOUT = Dropout(0.4, key=2**40 + 3, sentence=1, position=2)
 MASK = np.array([[True] * 5, [True, False, True, True, False]])
 BIAS = np.random.default_rng(7).standard_normal((B, H, T, T))
 
-WITHOUT_BIAS = {"bias": None}
+ANGLES: dict[str, Any] = dict(zip(("cos", "sin"), np.random.default_rng(8).standard_normal((2, T, 2)), strict=True))
+PROBABILITIES = {"targets": np.random.default_rng(9).dirichlet(np.ones(V), size=(B, T))}
+
+WITHOUT_BIAS, WITHOUT_BETA = {"bias": None}, {"beta": None}
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {name: (name, {}, {}) for name, _ in numpy_ops.pairs()}
 CASES |= {
     "linear without bias": ("linear", WITHOUT_BIAS, {}),
     "linear of nothing": ("linear", {"rows": (0, T)}, {}),
     "layernorm": ("layernorm", {}, {"eps": 1e-3}),
+    "layernorm without beta": ("layernorm", WITHOUT_BETA, {}),
     "add_layernorm, dropout": ("add_layernorm", {}, {"dropout": DROPOUT}),
+    "add_layernorm without beta": ("add_layernorm", WITHOUT_BETA, {"dropout": DROPOUT}),
+    "rmsnorm": ("rmsnorm", {}, {"eps": 1e-3}),
+    "add_rmsnorm, dropout": ("add_rmsnorm", {}, {"dropout": DROPOUT}),
+    "gelu, tanh": ("gelu", {}, {"approximate": "tanh"}),
+    **{f"gated, {each}": ("gated", {}, {"activation": each}) for each in ACTIVATIONS},
+    "patches": ("patches", {}, {"size": 2}),
+    "rope": ("rope", {"D": 5}, ANGLES),
+    "rope, neighbours": ("rope", {"D": 5}, ANGLES | {"interleaved": True}),
     "dropout": ("dropout", {}, {"dropout": DROPOUT}),
     "embedding": ("embedding", {}, {"scale": 2.0}),
     "attention, causal": ("attention", {"Tq": 3}, {"causal": True}),
@@ -60,17 +73,22 @@ CASES |= {
     "cross_entropy": ("cross_entropy", {}, SMOOTHED),
     "cross_entropy, plain": ("cross_entropy", {}, {}),
     "cross_entropy of nothing": ("cross_entropy", {"rows": (3,), "targets": np.zeros(3, np.int64)}, SMOOTHED),
+    "cross_entropy, probabilities": ("cross_entropy", {}, PROBABILITIES | {"label_smoothing": 0.1}),
     "linear_cross_entropy": ("linear_cross_entropy", {}, SMOOTHED),
 }
-"""An op, what is not as in `SIZES` (an axis, or an array as it is), and options; each op has a case of its name."""
+"""An op, what is not as in `SIZES` (an axis, or an array as it is), and options; each op has a case of its name.
+
+Among the options are the arrays that have no gradient.
+"""
 
 
 def arrays_of(case: str, rng: np.random.Generator) -> dict[str, Any]:
     """The arrays of a case, in the op's order."""
-    op, changes, _ = CASES[case]
+    op, changes, options = CASES[case]
     sizes: Any = SIZES | {axis: size for axis, size in changes.items() if axis in SIZES or axis == "Hk"}
     drawn: dict[str, Any] = draw(op, rng, **sizes)
-    return drawn | {name: array for name, array in changes.items() if name not in SIZES and name != "Hk"}
+    drawn |= {name: array for name, array in changes.items() if name not in SIZES and name != "Hk"}
+    return {name: array for name, array in drawn.items() if name not in options}
 
 
 def ids(rng: np.random.Generator, *shape: int) -> np.ndarray:
