@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, field, fields
-from typing import Any, Self, cast, get_type_hints
+from typing import Any, Self, cast, get_args, get_type_hints
 
 SMALLEST, LARGEST = 1.2e-38, 3.4e38
 """The bounds of positive numbers in float32: smaller ones become 0 or lose digits, larger ones become infinite."""
@@ -78,6 +78,16 @@ def positive(default: Any = MISSING, help: str = "", least: float = 0.0, most: f
     return _field(default, help, check)
 
 
+def not_negative(default: Any = MISSING, help: str = "") -> Any:
+    """A field for a finite number that is 0 or more."""
+
+    def check(name: str, value: Any) -> None:
+        if not 0 <= _number(name, value) < math.inf:
+            raise ValueError(f"{name} is {value}, expected a finite number that is 0 or more")
+
+    return _field(default, help, check)
+
+
 def flag(default: Any = MISSING, help: str = "") -> Any:
     """A field for True or False."""
 
@@ -111,8 +121,10 @@ def help_of(cls: Any) -> dict[str, str]:
 
 def _restored(kind: Any, value: Any) -> Any:
     """The value of a field; if the field holds a configuration, it is made from its dictionary again."""
-    inner = isinstance(kind, type) and issubclass(kind, Config) and isinstance(value, Mapping)
-    return kind.from_dict(value) if inner else value
+    for each in (kind, *get_args(kind)):  # `RotaryConfig | None` has two
+        if isinstance(each, type) and issubclass(each, Config) and isinstance(value, Mapping):
+            return each.from_dict(value)
+    return value
 
 
 def _field(default: Any, help: str, check: Callable[[str, Any], None]) -> Any:

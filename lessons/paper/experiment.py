@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from minitransformer.data.preparation import CorpusChoice
-from minitransformer.models import ModelConfig, TransformerConfig
+from minitransformer.models import TransformerConfig, TranslationConfig
 from minitransformer.training import TrainingSettings
 
 from .trials.run import CHECKPOINTS
@@ -48,7 +48,7 @@ class Task:
         )
         return replace(config, **self.overrides | overrides)
 
-    def steps(self, operations: float, config: ModelConfig) -> float:
+    def steps(self, operations: float, config: TranslationConfig) -> float:
         """The number of steps that a model of this configuration takes with this many operations and full batches."""
         of_nominal = self.settings.tokens_per_batch / math.prod(NOMINAL_BATCH[:2])
         return operations / (step_flops(config) * of_nominal)

@@ -28,7 +28,7 @@ from ..data.preparation import DATASETS, CorpusChoice, PreparedData, kept_choice
 from ..decoding import Translator
 from ..evaluation import evaluate
 from ..lock import locked
-from ..models import PRESETS, EncoderDecoder, ModelConfig, TransformerConfig, build_model
+from ..models import PRESETS, EncoderDecoder, ModelConfig, TransformerConfig, TranslationConfig, build_model
 from ..ops import numpy_ops
 from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, TrainingSettings, check_new, read_log
 from ..training.checkpoint import Checkpoint, latest, load_checkpoint
@@ -213,6 +213,8 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -
     checkpoint = load_checkpoint(path, with_optimizer=False)
     earlier = TrainingSettings.from_checkpoint(checkpoint, path)
     config = checkpoint.model_config()
+    if not isinstance(config, TranslationConfig):
+        raise ValueError(f"{path} holds a model of kind {config.kind!r}, and this command trains translators")
     wanted = given(args, MODEL_OPTIONS)
     if args.preset:
         wanted = preset_config(args, config.vocab_size).to_dict()
@@ -255,6 +257,8 @@ def train(plan: Plan) -> TrainingOutcome:
         f"{model.parameters.count:,} parameters, {len(plan.data.train):,} training pairs "
         f"({plan.data.train.num_dropped:,} left out), {plan.settings.steps:,} steps; {plan.backend}"
     )
+    if not isinstance(model, EncoderDecoder):
+        raise TypeError(f"a model of kind {model.config.kind!r} does not translate")
     trainer = Trainer(
         model,
         plan.data.train,

@@ -24,7 +24,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..models import ModelConfig
 from ..ops import Array, Ops
 
 MOST_LENGTH_PENALTY = 10
@@ -37,7 +36,7 @@ class Decodable(Protocol):
     ops: Ops
 
     @property
-    def config(self) -> ModelConfig:
+    def config(self) -> Any:
         """The special ids, and the longest sequence."""
         ...
 
@@ -61,6 +60,15 @@ class Hypothesis:
     score: float
     log_prob: float
     ended: bool = True
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a search begins, for a model that continues texts: the last token of each prompt `(B,)`, and how many
+    tokens each may get `(B,)`. Every token may be written."""
+
+    first: np.ndarray
+    limits: np.ndarray
 
 
 def penalty(length: Any, alpha: float) -> Any:
@@ -88,7 +96,7 @@ def greedy_search(
     state = model.start_decoding(source, num_beams=1)
 
     for length in range(1, outputs.shape[1] + 1):
-        token_log_probs, tokens = _best_tokens(model, ids, state, 1)
+        token_log_probs, tokens = _best_tokens(model, ids, state, 1, (model.config.pad_id, model.config.bos_id))
         ids = tokens[:, :, 0]  # (B, 1)
         outputs[:, length - 1] = ids[:, 0]
         log_probs += token_log_probs[:, 0, 0]
@@ -112,14 +120,18 @@ def beam_search(
     length_penalty: float = 0.6,
     n_best: int = 1,
     max_extra: int = 50,
+    start: Start | None = None,
 ) -> list[list[Hypothesis]]:
     """The `n_best` best hypotheses of each sentence, best first; source `(B, Ts)` integers, padded on the right.
 
     The docstring of this file describes the search; the defaults are those of Vaswani 2017, §6.1. Raises `TypeError`
     if source is not of integers; `ValueError` if it is not `(B, Ts)`, n_best is outside 1..num_beams, length_penalty
     outside 0..10 or max_extra below 1; `FloatingPointError` if the model gives NaN.
+
+    A language model continues the prompts in source, which lack their last token: that is in `start`.
     """
-    limits = _longest_outputs(model, source, max_extra)
+    limits = _longest_outputs(model, source, max_extra) if start is None else start.limits
+    forbidden = () if start else (model.config.pad_id, model.config.bos_id)
     _check_length_penalty(length_penalty)
     if not 1 <= n_best <= num_beams:
         raise ValueError(f"n_best is {n_best}, expected 1 to num_beams, which is {num_beams}")
@@ -132,11 +144,12 @@ def beam_search(
     log_probs[:, 0] = 0.0
     to_beat = np.full(len(source), -np.inf)  # the n-th best score so far
     prefixes = np.zeros((len(source), num_beams, limits.max()), dtype=np.int64)
-    ids = np.full((len(source), num_beams), model.config.bos_id)
+    first = start.first if start else np.full(len(source), model.config.bos_id)
+    ids = np.repeat(first[:, None], num_beams, axis=1)
     state = model.start_decoding(source, num_beams=num_beams)
 
     for length in range(1, prefixes.shape[2] + 1):
-        beams, ids, log_probs = _best_extensions(log_probs, *_best_tokens(model, ids, state, num_beams))
+        beams, ids, log_probs = _best_extensions(log_probs, *_best_tokens(model, ids, state, num_beams, forbidden))
         log_probs[np.arange(num_beams) >= slots[:, None]] = -np.inf
         prefixes = np.take_along_axis(prefixes, beams[:, :, None], axis=1)
         prefixes[:, :, length - 1] = ids
@@ -162,15 +175,17 @@ def beam_search(
     return [sorted(found, key=_rank)[:n_best] for found in complete]
 
 
-def _best_tokens(model: Decodable, ids: np.ndarray, state: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _best_tokens(
+    model: Decodable, ids: np.ndarray, state: Any, k: int, forbidden: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
     """Log-probabilities and ids of the k best tokens after each prefix, `(B, K, min(k, V))` in host memory.
 
     A beam of k can't hold more than k extensions of a prefix, so the other tokens never leave the device.
     """
-    ops, config = model.ops, model.config
+    ops = model.ops
     log_probs = ops.log_softmax(model.decode_step(ids, state))  # (B, K, V)
-    log_probs[..., config.pad_id] = -float("inf")
-    log_probs[..., config.bos_id] = -float("inf")
+    for token in forbidden:
+        log_probs[..., token] = -float("inf")
     values, tokens = (ops.to_numpy(best) for best in ops.topk(log_probs, min(k, log_probs.shape[-1])))
     if np.isnan(values).any():  # softmax spreads a NaN over its row, and topk takes NaN for the largest number
         raise FloatingPointError("the model's logits are NaN: its parameters are not finite or far too large")

@@ -88,7 +88,10 @@ class Translator:
             raise CheckpointError(f"{path} holds no tokenizer: it can't translate text")
         try:
             tokenizer = BPETokenizer.from_json(checkpoint.tokenizer)
-            return cls(checkpoint.model(ops, dtype), tokenizer, checkpoint.languages, threads)
+            model = checkpoint.model(ops, dtype)
+            if not isinstance(model, EncoderDecoder):
+                raise ValueError(f"it holds a model of kind {model.config.kind!r}, which does not translate")
+            return cls(model, tokenizer, checkpoint.languages, threads)
         except ValueError as error:
             raise CheckpointError(f"{path}: {error}") from error
 

@@ -7,11 +7,12 @@ from .cache import Cache
 from .cells import LSTMCell, State, TanhCell
 from .context import PLAIN, Context, DropoutStream
 from .convolution import AttendingConvolution, GatedConvolution, ResidualConvolution, StepAttention
-from .embedding import InputEmbedding, LearnedPositions, SinusoidalPositions, TokenEmbedding
+from .embedding import InputEmbedding, PatchEmbedding, TokenEmbedding
 from .feed_forward import FeedForward, FeedForwardConfig
-from .linear import Linear
-from .norm import LayerNorm, NormConfig, ResidualNorm
+from .linear import InitConfig, Linear
+from .norm import Norm, NormConfig, ResidualNorm
 from .parameter import FlatParameters, Layer, Parameter
+from .positions import BiasConfig, LearnedPositions, RelativeBias, Rotary, RotaryConfig, SinusoidalPositions
 from .recurrent import Recurrent, RecurrentStack
 from .stack import Stack, StackConfig
 
@@ -21,6 +22,7 @@ __all__ = [
     "AttendingConvolution",
     "Attention",
     "AttentionConfig",
+    "BiasConfig",
     "Block",
     "BlockConfig",
     "Cache",
@@ -30,18 +32,23 @@ __all__ = [
     "FeedForwardConfig",
     "FlatParameters",
     "GatedConvolution",
+    "InitConfig",
     "InputEmbedding",
     "LSTMCell",
     "Layer",
-    "LayerNorm",
     "LearnedPositions",
     "Linear",
+    "Norm",
     "NormConfig",
     "Parameter",
+    "PatchEmbedding",
     "Recurrent",
     "RecurrentStack",
+    "RelativeBias",
     "ResidualConvolution",
     "ResidualNorm",
+    "Rotary",
+    "RotaryConfig",
     "SinusoidalPositions",
     "Stack",
     "StackConfig",

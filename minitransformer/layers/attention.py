@@ -5,12 +5,14 @@ computes the projections of all heads, and the heads are an axis of the array. S
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
-from ..config import Config, rate, whole
+from ..config import Config, choice, flag, positive, rate, require, whole
 from ..ops import Array, Ops
 from .context import PLAIN, Context
-from .linear import Linear
+from .linear import XAVIER, InitConfig, Linear
 from .parameter import Layer
+from .positions import BiasConfig, RelativeBias, Rotary, RotaryConfig
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,9 @@ class AttentionConfig(Config):
     """d_k is the width of a head's queries and keys, d_v of its values; `dropout` is the rate on the weights.
 
     `window` restricts self-attention to positions at this distance or less (Table 1); attention to the memory has none.
+    `num_kv_heads` heads of keys and values serve all heads of queries (Ainslie et al. 2023; 1: Shazeer 2019). `scale`
+    multiplies the scores, by default 1/√d_k; `softcap` c makes them c·tanh(scores/c) (Gemma 2). `rotary` and
+    `relative` tell self-attention where tokens stand. `kind` "linear": Katharopoulos et al. 2020.
     """
 
     num_heads: int = whole()
@@ -25,11 +30,32 @@ class AttentionConfig(Config):
     d_v: int = whole()
     window: int | None = whole(None, least=0)
     dropout: float = rate(0.0)
+    num_kv_heads: int | None = whole(None)
+    bias: bool = flag(True)
+    scale: float | None = positive(None)
+    softcap: float | None = positive(None)
+    rotary: RotaryConfig | None = None
+    relative: BiasConfig | None = None
+    kind: Literal["softmax", "linear"] = choice("softmax", "linear", default="softmax")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fits = self.num_heads % self.kv_heads == 0
+        require(fits, f"num_kv_heads is {self.num_kv_heads} and does not divide num_heads, {self.num_heads}")
+        width = self.rotary.width or self.d_k if self.rotary else 0
+        require(width <= self.d_k and width % 2 == 0, f"rotary positions turn {width} channels of heads of {self.d_k}")
+        plain = self.window is self.scale is self.softcap is self.relative is None and self.dropout == 0
+        require(plain or self.kind == "softmax", "linear attention has no window, scale, softcap, bias or dropout")
+
+    @property
+    def kv_heads(self) -> int:
+        """The number of heads of keys and values."""
+        return self.num_kv_heads or self.num_heads
 
     def num_parameters(self, d_model: int) -> int:
-        """The number of weights and biases of the four projections."""
-        projected = self.num_heads * (2 * self.d_k + self.d_v)
-        return (d_model + 1) * projected + (self.num_heads * self.d_v + 1) * d_model
+        """The number of weights and biases of the four projections, without a bias of the scores."""
+        projected = self.num_heads * self.d_k + self.kv_heads * (self.d_k + self.d_v)
+        return (d_model + self.bias) * projected + (self.num_heads * self.d_v + self.bias) * d_model
 
 
 def split_heads(x: Array, num_heads: int) -> Array:
@@ -47,8 +73,9 @@ def merge_heads(x: Array) -> Array:
 class Attention(Layer):
     """Every position of x attends to its own sequence or, with `cross`, to the memory.
 
-    With `causal`, in a decoder, it attends only to positions at or before it. `backward` always returns two gradients,
-    dx and dmemory; without `cross` dmemory is `None`.
+    With `causal`, in a decoder, it attends only to positions at or before it. `rotary` and `relative` are the layers
+    that tell where tokens stand; all blocks of a stack share them. `backward` always returns two gradients, dx and
+    dmemory; without `cross` dmemory is `None`.
     """
 
     def __init__(
@@ -59,19 +86,26 @@ class Attention(Layer):
         *,
         causal: bool = False,
         cross: bool = False,
-        gain: float = 1.0,
+        init: InitConfig = XAVIER,
+        rotary: Rotary | None = None,
+        relative: RelativeBias | None = None,
     ) -> None:
         super().__init__(ops)
         self.cross, self.causal, self.window = cross, causal, None if cross else config.window
-        self.num_heads, self.rate = config.num_heads, config.dropout
-        self.key_width, value_width = config.num_heads * config.d_k, config.num_heads * config.d_v
+        self.num_heads, self.kv_heads, self.rate = config.num_heads, config.kv_heads, config.dropout
+        self.scale, self.softcap, self.linear = config.scale, config.softcap, config.kind == "linear"
+        self.rotary, self.relative = rotary, relative
+        self.query_width, self.key_width = config.num_heads * config.d_k, config.kv_heads * config.d_k
+        widths = self.key_width, config.kv_heads * config.d_v
+        options = {"gain": init.gain, "std": init.std, "bias": config.bias}
         # Paper: §3.2.2 has no biases here; they are kept so that the layer equals torch.nn.MultiheadAttention.
         if cross:
-            self.query = Linear(ops, d_model, self.key_width, gain=gain)
-            self.key_value = Linear(ops, d_model, self.key_width, value_width, gain=gain)
+            self.query = Linear(ops, d_model, self.query_width, **options)
+            self.key_value = Linear(ops, d_model, *widths, **options)
         else:
-            self.query_key_value = Linear(ops, d_model, self.key_width, self.key_width, value_width, gain=gain)
-        self.output = Linear(ops, value_width, d_model, gain=gain)
+            self.query_key_value = Linear(ops, d_model, self.query_width, *widths, **options)
+        options["gain"] *= init.residual_gain
+        self.output = Linear(ops, config.num_heads * config.d_v, d_model, **options)
 
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """x `(B, Tq, C)` → `(B, Tq, C)`.
@@ -80,46 +114,70 @@ class Attention(Layer):
         attends to its own past; all beams of a sentence are queries of one attention to the memory, so that the memory
         is not copied.
         """
-        heads, width, past = self.num_heads, self.key_width, context.cache
+        past, mask, turn_cache, bias_cache = context.cache, context.mask, None, None
         if self.cross:
             key_value_cache = None
             if past is None or self.name not in past.shared:
-                projected, key_value_cache = self.key_value.forward(context.memory)  # (B, Tk, H(D + Dv))
-                key, value = split_heads(projected[..., :width], heads), split_heads(projected[..., width:], heads)
+                projected, key_value_cache = self.key_value.forward(context.memory)  # (B, Tk, Hk(D + Dv))
+                key = split_heads(projected[..., : self.key_width], self.kv_heads)
+                value = split_heads(projected[..., self.key_width :], self.kv_heads)
                 if past is not None:
                     past.shared[self.name] = key, value
             else:
                 key, value = past.shared[self.name]
             beams = x.reshape(len(key), context.num_beams * x.shape[1], x.shape[2])  # (B, K·Tq, C)
             projected, query_cache = self.query.forward(beams)  # (B, K·Tq, H·D)
-            query, project_cache = split_heads(projected, heads), (query_cache, key_value_cache)
+            query, project_cache = split_heads(projected, self.num_heads), (query_cache, key_value_cache)
+            mask = context.memory_mask
         else:
-            projected, project_cache = self.query_key_value.forward(x)  # (B, T, H(2·D + Dv))
-            query = split_heads(projected[..., :width], heads)
-            key = split_heads(projected[..., width : 2 * width], heads)
-            value = split_heads(projected[..., 2 * width :], heads)
+            projected, project_cache = self.query_key_value.forward(x)  # (B, T, H·D + Hk(D + Dv))
+            turning = self.query_width + self.key_width
+            both = split_heads(projected[..., :turning], self.num_heads + self.kv_heads)  # (B, H + Hk, T, D)
+            if self.rotary is not None:
+                both, turn_cache = self.rotary.forward(both, context.position)
+            query, key = both[:, : self.num_heads], both[:, self.num_heads :]
+            value = split_heads(projected[..., turning:], self.kv_heads)
             if past is not None:
-                key, value = past.extended(self.name, key, value)
-        mixed, attention_cache = self.ops.attention.forward(
-            query,
-            key,
-            value,
-            causal=self.causal,
-            window=self.window,
-            key_mask=context.memory_mask if self.cross else context.mask,
-            dropout=context.dropout_at(self.site, self.rate),
-        )  # (B, H, Tq, Dv)
+                key, value = past.extended(self.name, key, value, self.window if self.causal else None)
+                if mask is not None:
+                    mask = mask[:, mask.shape[1] - key.shape[2] :]
+        bias = None
+        if self.relative is not None:
+            bias, bias_cache = self.relative.forward(query.shape[2], key.shape[2])
+        if self.linear:
+            causal = self.causal and query.shape[2] > 1  # one query alone is the last, which sees every key
+            mixed, mix_cache = self.ops.linear_attention.forward(query, key, value, causal=causal, key_mask=mask)
+        else:
+            mixed, mix_cache = self.ops.attention.forward(
+                query,
+                key,
+                value,
+                bias,
+                causal=self.causal,
+                window=self.window,
+                key_mask=mask,
+                scale=self.scale,
+                softcap=self.softcap,
+                dropout=context.dropout_at(self.site, self.rate),
+            )  # (B, H, Tq, Dv)
         out, output_cache = self.output.forward(merge_heads(mixed))
-        return out.reshape(x.shape), (project_cache, attention_cache, output_cache)
+        return out.reshape(x.shape), (project_cache, turn_cache, bias_cache, mix_cache, output_cache)
 
     def backward(self, dout: Array, cache: tuple) -> tuple[Array, Array | None]:
         """Returns (dx `(B, Tq, C)`, dmemory `(B, Tk, C)` or `None`); adds into the parameters' gradients."""
-        project_cache, attention_cache, output_cache = cache
+        project_cache, turn_cache, bias_cache, mix_cache, output_cache = cache
         dmixed = split_heads(self.output.backward(dout, output_cache), self.num_heads)  # (B, H, Tq, Dv)
-        gradients = map(merge_heads, self.ops.attention.backward(dmixed, attention_cache))
-        dquery, dkey, dvalue = gradients  # (B, Tq, H·D), (B, Tk, H·D), (B, Tk, H·Dv)
-        if not self.cross:
-            return self.query_key_value.backward(self.ops.concatenate([dquery, dkey, dvalue]), project_cache), None
-        query_cache, key_value_cache = project_cache
-        dx = self.query.backward(dquery, query_cache)
-        return dx, self.key_value.backward(self.ops.concatenate([dkey, dvalue]), key_value_cache)
+        pair = self.ops.linear_attention if self.linear else self.ops.attention
+        dquery, dkey, dvalue, *dbias = pair.backward(dmixed, mix_cache)  # (B, H, Tq, D), (B, Hk, Tk, D), …
+        if self.relative is not None:
+            self.relative.backward(dbias[0], bias_cache)
+        concatenate = self.ops.concatenate
+        if self.cross:
+            query_cache, key_value_cache = project_cache
+            dx = self.query.backward(merge_heads(dquery), query_cache)
+            return dx, self.key_value.backward(concatenate([merge_heads(dkey), merge_heads(dvalue)]), key_value_cache)
+        parts = [dquery, dkey]
+        if self.rotary is not None:
+            parts = [self.rotary.backward(concatenate(parts, axis=1), turn_cache)]  # (B, H + Hk, T, D)
+        dprojected = concatenate(list(map(merge_heads, (*parts, dvalue))))
+        return self.query_key_value.backward(dprojected, project_cache), None

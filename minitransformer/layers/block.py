@@ -2,20 +2,22 @@
 
 from dataclasses import dataclass
 
-from ..config import LARGEST, SMALLEST, Config, flag, positive, rate, whole
+from ..config import Config, flag, rate, whole
 from ..ops import Array, Ops
 from .attention import Attention, AttentionConfig
 from .context import PLAIN, Context
 from .feed_forward import FeedForward, FeedForwardConfig
+from .linear import XAVIER, InitConfig
 from .norm import NormConfig, ResidualNorm
 from .parameter import Layer
+from .positions import RelativeBias, Rotary
 
 
 @dataclass(frozen=True)
 class BlockConfig(Config):
     """A block of width d_model. `causal`: each position sees those at or before it; `cross`: it attends to the memory.
 
-    `dropout` is the rate on each sub-layer's output; matrices start within `init_gain` times Xavier's bound.
+    `dropout` is the rate on each sub-layer's output; `init` says how matrices start.
     """
 
     attention: AttentionConfig
@@ -25,7 +27,7 @@ class BlockConfig(Config):
     causal: bool = flag(False)
     cross: bool = flag(False)
     dropout: float = rate(0.0)
-    init_gain: float = positive(1.0, least=SMALLEST, most=LARGEST)
+    init: InitConfig = XAVIER
 
     def num_parameters(self) -> int:
         """The number of parameters of its sub-layers and of the normalisation of each."""
@@ -43,17 +45,21 @@ class Block(Layer):
     Each of them stands in a residual connection with its normalisation: see `ResidualNorm` for the two orders.
     """
 
-    def __init__(self, ops: Ops, config: BlockConfig) -> None:
+    def __init__(
+        self, ops: Ops, config: BlockConfig, rotary: Rotary | None = None, relative: RelativeBias | None = None
+    ) -> None:
         super().__init__(ops)
-        width, gain, residual = config.d_model, config.init_gain, (config.norm, config.dropout)
-        self.self_attention = Attention(ops, width, config.attention, causal=config.causal, gain=gain)
-        self.self_attention_norm = ResidualNorm(ops, width, *residual)
+        width, attention, norm = config.d_model, config.attention, config.norm
+        self.self_attention = Attention(
+            ops, width, attention, causal=config.causal, init=config.init, rotary=rotary, relative=relative
+        )
+        self.self_attention_norm = ResidualNorm(ops, width, norm, config.dropout)
         self.cross = config.cross
         if self.cross:
-            self.cross_attention = Attention(ops, width, config.attention, cross=True, gain=gain)
-            self.cross_attention_norm = ResidualNorm(ops, width, *residual)
-        self.feed_forward = FeedForward(ops, width, config.feed_forward, gain)
-        self.feed_forward_norm = ResidualNorm(ops, width, *residual)
+            self.cross_attention = Attention(ops, width, attention, cross=True, init=config.init)
+            self.cross_attention_norm = ResidualNorm(ops, width, norm, config.dropout)
+        self.feed_forward = FeedForward(ops, width, config.feed_forward, config.init)
+        self.feed_forward_norm = ResidualNorm(ops, width, norm, config.dropout)
 
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """x `(B, T, C)` → `(B, T, C)`."""

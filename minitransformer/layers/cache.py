@@ -17,24 +17,35 @@ class Cache:
     def __init__(self, ops: Ops, batch: int, num_beams: int) -> None:
         self.ops, self.batch, self.num_beams = ops, batch, num_beams
         self.position = 0
-        self.grown: dict[str, tuple[Array, Array]] = {}  # (B·K, H, room, D) each
+        self.grown: dict[str, tuple[Array, Array, int]] = {}  # (B·K, Hk, room, D) each, and their first position
         self.rows: dict[str, tuple[Array, ...]] = {}  # (B·K, …) each
         self.shared: dict[str, tuple[Array, ...]] = {}  # (B, …) each
 
-    def extended(self, name: str, key: Array, value: Array) -> tuple[Array, Array]:
-        """Stores keys and values `(B·K, H, T, D)` from `position` on, and returns those of all positions so far.
+    def extended(self, name: str, key: Array, value: Array, window: int | None = None) -> tuple[Array, Array]:
+        """Stores keys and values `(B·K, Hk, T, D)` from `position` on, and returns those of all positions so far.
 
-        They are copied into free room, so that a step costs only what it adds.
+        They are copied into free room, so that a step costs only what it adds. With a `window` only the `window`
+        positions before the new ones are returned, and no more are kept than twice as many.
         """
-        start, stop = self.position, self.position + key.shape[2]
-        keys, values = self.grown.get(name) or (key[:, :, :0], value[:, :, :0])
-        room = keys.shape[2]
+        keys, values, first = self.grown.get(name) or (key[:, :, :0], value[:, :, :0], self.position)
+        start, room = self.position - first, keys.shape[2]  # within the arrays
+        stop = start + key.shape[2]
         if room < stop:
-            room = max(2 * room, FIRST_ROOM, stop)
-            keys, values = self._with_room(keys[:, :, :start], room), self._with_room(values[:, :, :start], room)
-            self.grown[name] = keys, values
+            kept = start if window is None else min(start, window)
+            start, stop, old = kept, kept + key.shape[2], slice(start - kept, start)
+            room = max(2 * kept, FIRST_ROOM, stop)
+            keys, values = self._with_room(keys[:, :, old], room), self._with_room(values[:, :, old], room)
+            self.grown[name] = keys, values, self.position - kept
         keys[:, :, start:stop], values[:, :, start:stop] = key, value
-        return keys[:, :, :stop], values[:, :, :stop]
+        seen = slice(0 if window is None else max(start - window, 0), stop)
+        return keys[:, :, seen], values[:, :, seen]
+
+    def spread(self, num_beams: int) -> None:
+        """Gives each sentence, which has one row so far, `num_beams` beams that have the same past."""
+        if num_beams > 1:
+            copies = self.ops.asarray([0] * num_beams, "int64")
+            self._take_rows((self.ops.asarray(range(self.batch), "int64")[:, None] + copies).reshape(-1))
+            self.num_beams = num_beams
 
     def reorder(self, beams: Array) -> None:
         """beams `(B, K)`, on the host: the new beam k of sentence b continues the old beam `beams[b, k]`.
@@ -66,9 +77,10 @@ class Cache:
         """Keeps only these of the B·K rows, in this order; copies growing arrays up to `position` only."""
         take, grown = self.ops.take, self.grown
         self.rows = {name: tuple(take(array, rows) for array in kept) for name, kept in self.rows.items()}
-        for name, kept in grown.items():
-            keys, values = (self._with_room(take(array[:, :, : self.position], rows), array.shape[2]) for array in kept)
-            grown[name] = keys, values
+        for name, (*kept, first) in grown.items():
+            filled = self.position - first
+            keys, values = (self._with_room(take(array[:, :, :filled], rows), array.shape[2]) for array in kept)
+            grown[name] = keys, values, first
 
     def _with_room(self, array: Array, room: int) -> Array:
         """A copy of `(N, H, T, D)` with room for `room` positions."""

@@ -29,11 +29,14 @@ class DropoutStream:
 class Context:
     """What a model hands to its stacks, a stack to its blocks and a block to its layers, unchanged.
 
-    mask         `(B, T)`, `True` = a real position of the sequence, not padding; `None`: all are real
+    mask         `(B, T)`, `True` = a real position of the sequence, not padding; `None`: all are real; with a cache of
+                 all positions so far
     memory       the encoder's output: for a Transformer `(B, Ts, C)`
     memory_mask  `(B, Ts)`, `True` = a real position of the memory; `None`: all are real
     dropout      the dropout of a training step; `None`: nothing is dropped
     cache        what decoding remembers of earlier positions; `None`: the sequence is whole
+    padding      `(B,)`, how many positions of padding stand to the left of each sequence; `None`: none
+    token_types  `(B, T)`, BERT's number of the sentence that each token belongs to
     """
 
     mask: Array | None = None
@@ -41,6 +44,8 @@ class Context:
     memory_mask: Array | None = None
     dropout: DropoutStream | None = None
     cache: Cache | None = None
+    padding: Array | None = None
+    token_types: Array | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.dropout, DropoutStream | None):

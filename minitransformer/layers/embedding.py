@@ -1,27 +1,33 @@
-"""Tokens and positions as vectors."""
+"""The input of a stack: tokens or patches of an image as vectors, with their positions."""
 
 import math
 
 from ..ops import Array, Ops
-from ..ops.initialize import normal
+from ..ops.initialize import constant, normal
 from .context import PLAIN, Context
+from .linear import Linear
+from .norm import Norm
 from .parameter import Layer, Parameter
+from .positions import LearnedPositions, SinusoidalPositions
 
 
 class TokenEmbedding(Layer):
     """One table `(V, C)` for source tokens, target tokens and the output layer. Source: Vaswani 2017, §3.4.
 
-    Look-ups are scaled by √d_model; the output layer is not. Entries start as N(0, 1/d_model), so a scaled look-up has
-    variance 1, which is near that of the sinusoids added to it.
+    Look-ups are multiplied by `scale`, the paper's √d_model unless it is given; the output layer is not. Entries start
+    as N(0, std²), by default 1/d_model, so a look-up of the paper's has variance 1, which is near that of the sinusoids
+    added to it.
     """
 
-    def __init__(self, ops: Ops, vocab_size: int, d_model: int) -> None:
+    def __init__(
+        self, ops: Ops, vocab_size: int, d_model: int, scale: float | None = None, std: float | None = None
+    ) -> None:
         super().__init__(ops)
-        self.scale = math.sqrt(d_model)
-        self.table = Parameter((vocab_size, d_model), normal(1 / math.sqrt(d_model)))
+        self.scale = math.sqrt(d_model) if scale is None else scale
+        self.table = Parameter((vocab_size, d_model), normal(std or 1 / math.sqrt(d_model)))
 
     def forward(self, ids: Array) -> tuple[Array, tuple]:
-        """ids `(B, T)` → `√d_model · table[ids]`, `(B, T, C)`."""
+        """ids `(B, T)` → `scale · table[ids]`, `(B, T, C)`."""
         return self.ops.embedding.forward(ids, self.table.value, self.scale)
 
     def backward(self, dout: Array, cache: tuple) -> None:
@@ -38,86 +44,74 @@ class TokenEmbedding(Layer):
         return dhidden
 
 
-FIRST_POSITIONS = 8192
-"""Rows of the table of sinusoids that a new model makes; it makes more once a sentence is longer."""
+class PatchEmbedding(Layer):
+    """Square patches of an image as vectors, after a learned vector that stands for the class.
 
+    Each patch is a row of channels · size² numbers, and one linear map, ViT's convolution, makes a vector of it. The
+    class's vector comes first. Source: Dosovitskiy et al. 2021, §3.1, eq. 1.
+    """
 
-class SinusoidalPositions(Layer):
-    """`PE(pos, 2i) = sin(pos / 10000^{2i/d_model})`, `PE(pos, 2i+1) = cos(…)`, added. Source: Vaswani 2017, §3.5."""
-
-    def __init__(self, ops: Ops, max_length: int, d_model: int, dtype: str) -> None:
+    def __init__(self, ops: Ops, channels: int, size: int, d_model: int, std: float | None = None) -> None:
         super().__init__(ops)
-        self.max_length, self.d_model, self.dtype = max_length, d_model, dtype
-        self.table = self._encodings(min(max_length, FIRST_POSITIONS))
+        self.size = size
+        self.projection = Linear(ops, channels * size * size, d_model, std=std)
+        self.class_token = Parameter((d_model,), constant(0.0) if std is None else normal(std))
 
-    def forward(self, x: Array, start: int = 0) -> tuple[Array, None]:
-        """x `(B, T, C)` plus the encodings of positions start, …, start + T − 1."""
-        stop = start + x.shape[1]
-        if len(self.table) < stop <= self.max_length:
-            self.table = self._encodings(min(2 * stop, self.max_length))
-        return x + self.table[start:stop], None
+    def forward(self, images: Array) -> tuple[Array, tuple]:
+        """images `(B, channels, height, width)` → `(B, 1 + patches, C)`."""
+        patches, patches_cache = self.ops.patches.forward(images, self.size)  # (B, T, channels·size²)
+        x, projection_cache = self.projection.forward(patches)  # (B, T, C)
+        first = self.ops.zeros((len(x), 1, x.shape[2]), x.dtype) + self.class_token.value
+        return self.ops.concatenate([first, x], axis=1), (patches_cache, projection_cache)
 
-    def backward(self, dout: Array, cache: None) -> Array:
-        """Returns dx, which is dout: a constant was added."""
-        return dout
-
-    def _encodings(self, count: int) -> Array:
-        """The encodings of the first `count` positions, `(count, C)`."""
-        frequencies = [10000 ** (-2 * i / self.d_model) for i in range(self.d_model // 2)]
-        # The angles are Python floats: in float32 the angles of late positions would be wrong by a ten-thousandth.
-        angles = [[math.fmod(pos * f, math.tau) for f in frequencies] for pos in range(count)]
-        angles = self.ops.asarray(angles, self.dtype)
-        table = self.ops.zeros((count, self.d_model), self.dtype)
-        table[:, 0::2] = self.ops.sin(angles)
-        table[:, 1::2] = self.ops.cos(angles)
-        return self.ops.activations(table)
-
-
-class LearnedPositions(Layer):
-    """A learned vector for each position, added: Table 3, row (E). Source: Vaswani 2017, §3.5; Gehring et al. 2017."""
-
-    def __init__(self, ops: Ops, max_length: int, d_model: int) -> None:
-        super().__init__(ops)
-        self.table = Parameter((max_length, d_model), normal(1 / math.sqrt(d_model)))
-
-    def forward(self, x: Array, start: int = 0) -> tuple[Array, slice]:
-        """x `(B, T, C)` plus the vectors of positions start, …, start + T − 1."""
-        places = slice(start, start + x.shape[1])
-        return x + self.table.value[places], places
-
-    def backward(self, dout: Array, cache: slice) -> Array:
-        """Returns dx, which is dout; adds its sum over the batch into the table's gradient."""
-        self.table.grad[cache] += dout.sum(0)
-        return dout
+    def backward(self, dout: Array, cache: tuple) -> Array:
+        """Returns dimages; adds into the parameters' gradients."""
+        patches_cache, projection_cache = cache
+        self.class_token.grad += dout[:, 0].sum(0)
+        return self.ops.patches.backward(self.projection.backward(dout[:, 1:], projection_cache), patches_cache)
 
 
 class InputEmbedding(Layer):
     """The input of a stack: `Dropout(√d_model · table[ids] + positions)`.
 
     Several stacks may share the table of tokens. A recurrent network reads one token after the other and needs no
-    positions: they are `None`.
+    positions: they are `None`. BERT adds a learned vector for the sentence that a token belongs to, its type, and
+    normalises the sum.
     """
 
     def __init__(
         self,
         ops: Ops,
-        tokens: TokenEmbedding,
+        tokens: TokenEmbedding | PatchEmbedding,
         positions: SinusoidalPositions | LearnedPositions | None,
         dropout: float,
+        types: TokenEmbedding | None = None,
+        norm: Norm | None = None,
     ) -> None:
         super().__init__(ops)
         self.tokens, self.positions, self.rate = tokens, positions, dropout
+        self.types, self.norm = types, norm
 
     def forward(self, ids: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
-        """ids `(B, T)` → `(B, T, C)`; with a cache, ids stand at the positions that come next."""
+        """ids `(B, T)`, or images → `(B, T, C)`; with a cache, ids stand at the positions that come next."""
         x, token_cache = self.tokens.forward(ids)
-        x, position_cache = self.positions.forward(x, context.position) if self.positions else (x, None)
+        type_cache = norm_cache = position_cache = None
+        if self.types is not None:
+            kinds, type_cache = self.types.forward(context.token_types)
+            x = x + kinds
+        if self.positions is not None:
+            x, position_cache = self.positions.forward(x, context.position, context.padding)
+        if self.norm is not None:
+            x, norm_cache = self.norm.forward(x)
         x, dropout_cache = self.ops.dropout.forward(x, context.dropout_at(self.site, self.rate))
-        return x, (token_cache, position_cache, dropout_cache)
+        return x, (token_cache, type_cache, position_cache, norm_cache, dropout_cache)
 
     def backward(self, dx: Array, cache: tuple) -> None:
-        """Adds into the gradients of the token table and of learned positions; ids have none."""
-        token_cache, position_cache, dropout_cache = cache
+        """Adds into the gradients of tables and projections; ids and images have none."""
+        token_cache, type_cache, position_cache, norm_cache, dropout_cache = cache
         dx = self.ops.dropout.backward(dx, dropout_cache)
+        dx = self.norm.backward(dx, norm_cache) if self.norm else dx
         dx = self.positions.backward(dx, position_cache) if self.positions else dx
+        if self.types is not None:
+            self.types.backward(dx, type_cache)
         self.tokens.backward(dx, token_cache)

@@ -1,30 +1,59 @@
 """The affine map with its parameters."""
 
+from dataclasses import dataclass
+
+from ..config import LARGEST, SMALLEST, Config, positive
 from ..ops import Array, Ops
-from ..ops.initialize import constants, xavier_uniform
+from ..ops.initialize import constants, normal, xavier_uniform
 from .parameter import Layer, Parameter
 
 
+@dataclass(frozen=True)
+class InitConfig(Config):
+    """How the matrices of a block start: within `gain` times Xavier's bound, or as N(0, std²) where there is a `std`.
+
+    Those whose output is added to the residual stream start `residual_gain` times as large: with 1/√(2L) the variance
+    of the stream does not grow with the number of layers L. Source: Glorot & Bengio 2010; Radford et al. 2019, §2.3.
+    """
+
+    gain: float = positive(1.0, least=SMALLEST, most=LARGEST)
+    std: float | None = positive(None, least=SMALLEST, most=LARGEST)
+    residual_gain: float = positive(1.0, least=SMALLEST, most=LARGEST)
+
+
+XAVIER = InitConfig()
+"""Xavier's bound as it is."""
+
+
 class Linear(Layer):
-    """`y = x @ weight + bias`.
+    """`y = x @ weight + bias`, or `x @ weight` without `bias`.
 
     Several `widths` are several outputs side by side, computed in one product (Q, K and V). Each one's part of the
-    weight starts Xavier-uniform for its own width, times `gain`. The bias starts at `biases`: one value for all, or one
-    for each of as many equal parts.
+    weight starts Xavier-uniform for its own width, times `gain`, or as N(0, (gain · std)²) where there is a `std`. The
+    bias starts at `biases`: one value for all, or one for each of as many equal parts.
     """
 
     def __init__(
-        self, ops: Ops, width_in: int, *widths: int, gain: float = 1.0, biases: tuple[float, ...] = (0.0,)
+        self,
+        ops: Ops,
+        width_in: int,
+        *widths: int,
+        gain: float = 1.0,
+        std: float | None = None,
+        bias: bool = True,
+        biases: tuple[float, ...] = (0.0,),
     ) -> None:
         super().__init__(ops)
-        self.weight = Parameter((width_in, sum(widths)), xavier_uniform(width_in, *widths, gain=gain))
-        self.bias = Parameter((sum(widths),), constants(*biases))
+        start = xavier_uniform(width_in, *widths, gain=gain) if std is None else normal(gain * std)
+        self.weight = Parameter((width_in, sum(widths)), start)
+        self.bias = Parameter((sum(widths),), constants(*biases)) if bias else None
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C_in)` → `(..., C_out)`."""
-        return self.ops.linear.forward(x, self.weight.value, self.bias.value)
+        return self.ops.linear.forward(x, self.weight.value, self.bias.value if self.bias else None)
 
     def backward(self, dy: Array, cache: tuple) -> Array:
         """Returns dx; adds into the gradients of weight and bias."""
-        dx, _, _ = self.ops.linear.backward(dy, cache, out=(self.weight.grad, self.bias.grad))
+        out = self.weight.grad, self.bias.grad if self.bias else None
+        dx, _, _ = self.ops.linear.backward(dy, cache, out=out)
         return dx

@@ -1,9 +1,9 @@
-"""Layer normalisation with its parameters, alone and in a residual connection."""
+"""Normalisation with its parameters, alone and in a residual connection."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from ..config import SMALLEST, Config, flag, positive
+from ..config import SMALLEST, Config, choice, flag, positive
 from ..ops import Array, Ops
 from ..ops.initialize import constant
 from .context import Context
@@ -12,38 +12,55 @@ from .parameter import Layer, Parameter
 
 @dataclass(frozen=True)
 class NormConfig(Config):
-    """`first`: before each sub-layer (pre-norm), not after it as in the paper. `eps`: added to the variance."""
+    """`first`: before each sub-layer (pre-norm), not after it as in the paper. `eps`: added to the variance.
+
+    `kind`: the paper's layer normalisation, or RMS normalisation, which subtracts no mean and has no bias.
+    """
 
     first: bool = flag(False)
     eps: float = positive(1e-5, least=SMALLEST, most=1)  # it should be small: the variance is about 1
+    kind: Literal["layernorm", "rmsnorm"] = choice("layernorm", "rmsnorm", default="layernorm")
+    bias: bool = flag(True)
+
+    @property
+    def has_beta(self) -> bool:
+        """Whether there is a bias: RMS normalisation has none."""
+        return self.bias and self.kind == "layernorm"
 
     def num_parameters(self, d_model: int) -> int:
         """The number of entries of gamma and beta."""
-        return 2 * d_model
+        return (1 + self.has_beta) * d_model
 
 
-class LayerNorm(Layer):
-    """`gamma · (x − mean) / √(var + eps) + beta` over the last axis."""
+class Norm(Layer):
+    """`gamma · (x − mean) / √(var + eps) + beta` over the last axis, or `gamma · x / √(mean x² + eps)`.
+
+    Source: Ba, Kiros, Hinton 2016, eq. 4; Zhang & Sennrich 2019, eq. 4.
+    """
 
     def __init__(self, ops: Ops, d_model: int, config: NormConfig) -> None:
         super().__init__(ops)
-        self.eps = config.eps
+        self.eps, self.rms = config.eps, config.kind == "rmsnorm"
         self.gamma = Parameter((d_model,), constant(1.0), exact=True)
-        self.beta = Parameter((d_model,), constant(0.0), exact=True)
+        self.beta = Parameter((d_model,), constant(0.0), exact=True) if config.has_beta else None
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C)` → `(..., C)`."""
-        return self.ops.layernorm.forward(x, self.gamma.value, self.beta.value, self.eps)
+        if self.rms:
+            return self.ops.rmsnorm.forward(x, self.gamma.value, self.eps)
+        return self.ops.layernorm.forward(x, self.gamma.value, self.beta and self.beta.value, self.eps)
 
     def backward(self, dy: Array, cache: tuple) -> Array:
         """Returns dx; adds into the parameters' gradients."""
-        dx, dgamma, dbeta = self.ops.layernorm.backward(dy, cache)
+        pair = self.ops.rmsnorm if self.rms else self.ops.layernorm
+        dx, dgamma, *dbeta = pair.backward(dy, cache)
         self.gamma.grad += dgamma
-        self.beta.grad += dbeta
+        if self.beta:
+            self.beta.grad += dbeta[0]
         return dx
 
 
-class ResidualNorm(LayerNorm):
+class ResidualNorm(Norm):
     """The residual connection around a sub-layer, with its normalisation and the dropout on the sub-layer's output.
 
         post-norm, the paper's    y = norm(x + dropout(sublayer(x)))
@@ -65,18 +82,23 @@ class ResidualNorm(LayerNorm):
     def leave(self, x: Array, sublayer_out: Array, context: Context) -> tuple[Array, tuple | None]:
         """x and sublayer_out `(..., C)` → `norm(x + dropped)`, or `x + dropped` in pre-norm."""
         dropout = context.dropout_at(self.site, self.rate)
-        if not self.pre_norm:
-            return self.ops.add_layernorm.forward(x, sublayer_out, self.gamma.value, self.beta.value, self.eps, dropout)
-        dropped, dropout_cache = self.ops.dropout.forward(sublayer_out, dropout)
-        return x + dropped, dropout_cache
+        if self.pre_norm:
+            dropped, dropout_cache = self.ops.dropout.forward(sublayer_out, dropout)
+            return x + dropped, dropout_cache
+        if self.rms:
+            return self.ops.add_rmsnorm.forward(x, sublayer_out, self.gamma.value, self.eps, dropout)
+        beta = self.beta and self.beta.value
+        return self.ops.add_layernorm.forward(x, sublayer_out, self.gamma.value, beta, self.eps, dropout)
 
     def leave_backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
         """Returns dx, by the way past the sub-layer, and dsublayer_out."""
         if self.pre_norm:
             return dy, self.ops.dropout.backward(dy, cache)
-        dx, dsublayer_out, dgamma, dbeta = self.ops.add_layernorm.backward(dy, cache)
+        pair = self.ops.add_rmsnorm if self.rms else self.ops.add_layernorm
+        dx, dsublayer_out, dgamma, *dbeta = pair.backward(dy, cache)
         self.gamma.grad += dgamma
-        self.beta.grad += dbeta
+        if self.beta:
+            self.beta.grad += dbeta[0]
         return dx, dsublayer_out
 
     def enter_backward(self, dy: Array, cache: Any) -> Array:

@@ -3,58 +3,85 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ..config import Config, choice, require, whole
+from ..config import Config, choice, flag, positive, require, whole
 from ..ops import Array, Ops
 from .block import Block, BlockConfig
 from .context import PLAIN, Context
-from .embedding import InputEmbedding, LearnedPositions, SinusoidalPositions, TokenEmbedding
-from .norm import LayerNorm
+from .embedding import InputEmbedding, PatchEmbedding, TokenEmbedding
+from .norm import Norm
 from .parameter import Layer
+from .positions import LearnedPositions, RelativeBias, Rotary, SinusoidalPositions
 
 
 @dataclass(frozen=True)
 class StackConfig(Config):
-    """`num_layers` blocks over at most `max_length` tokens with positions; pre-norm stacks end with a norm."""
+    """`num_layers` blocks over at most `max_length` tokens with positions; pre-norm stacks end with a norm.
+
+    `embedding_norm` normalises the input before its dropout, and `token_types` is the number of types of tokens, as in
+    BERT. Learned positions and types start as N(0, embedding_std²), by default 1/d_model. `output_scale` multiplies
+    what leaves the stack.
+    """
 
     block: BlockConfig
     num_layers: int = whole()
-    positions: Literal["sinusoidal", "learned"] = choice("sinusoidal", "learned", default="sinusoidal")
+    positions: Literal["sinusoidal", "sinusoidal_halves", "learned", "none"] = choice(
+        "sinusoidal", "sinusoidal_halves", "learned", "none", default="sinusoidal"
+    )
     max_length: int = whole(512)
+    embedding_norm: bool = flag(False)
+    token_types: int | None = whole(None)
+    embedding_std: float | None = positive(None)
+    output_scale: float = positive(1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         width = self.block.d_model
-        fits = self.positions == "learned" or width % 2 == 0
+        fits = not self.positions.startswith("sinusoidal") or width % 2 == 0
         require(fits, f"d_model is {width}: sinusoidal positions need an even width")
 
     def num_parameters(self) -> int:
         """The number of parameters, without the table of tokens, which belongs to the model."""
-        width, norm = self.block.d_model, self.block.norm
-        positions = self.max_length * width if self.positions == "learned" else 0
-        final_norm = norm.num_parameters(width) if norm.first else 0
-        return positions + self.num_layers * self.block.num_parameters() + final_norm
+        width, norm, attention = self.block.d_model, self.block.norm, self.block.attention
+        vectors = (self.max_length if self.positions == "learned" else 0) + (self.token_types or 0)
+        norms = (norm.first + self.embedding_norm) * norm.num_parameters(width)
+        bias = attention.relative.num_parameters(attention.num_heads) if attention.relative else 0
+        return vectors * width + self.num_layers * self.block.num_parameters() + norms + bias
 
 
 class Stack(Layer):
-    """Maps token ids to one vector for each token. Stacks may share sinusoids; each has its own learned positions."""
+    """Maps token ids, or images, to one vector for each token.
+
+    Stacks may share sinusoids; each has its own learned positions. All blocks share what tells attention the positions.
+    """
 
     def __init__(
         self,
         ops: Ops,
         config: StackConfig,
-        tokens: TokenEmbedding,
+        tokens: TokenEmbedding | PatchEmbedding,
         dtype: str,
         positions: SinusoidalPositions | None = None,
     ) -> None:
         super().__init__(ops)
-        width = config.block.d_model
+        block, length, std = config.block, config.max_length, config.embedding_std
+        width, attention = block.d_model, block.attention
+        places = None
         if config.positions == "learned":
-            places = LearnedPositions(ops, config.max_length, width)
-        else:
-            places = positions or SinusoidalPositions(ops, config.max_length, width, dtype)
-        self.embedding = InputEmbedding(ops, tokens, places, config.block.dropout)
-        self.layers = [Block(ops, config.block) for _ in range(config.num_layers)]
-        self.final_norm = LayerNorm(ops, width, config.block.norm) if config.block.norm.first else None
+            places = LearnedPositions(ops, length, width, std)
+        elif config.positions != "none":
+            halves = config.positions == "sinusoidal_halves"
+            places = positions or SinusoidalPositions(ops, length, width, dtype, halves)
+        types = TokenEmbedding(ops, config.token_types, width, 1.0, std) if config.token_types else None
+        norm = Norm(ops, width, block.norm) if config.embedding_norm else None
+        self.embedding = InputEmbedding(ops, tokens, places, block.dropout, types, norm)
+        rotary = relative = None
+        if attention.rotary:
+            rotary = Rotary(ops, attention.rotary, attention.d_k, length, dtype)
+        if attention.relative:
+            relative = RelativeBias(ops, attention.relative, attention.num_heads, block.causal, dtype)
+        self.layers = [Block(ops, block, rotary, relative) for _ in range(config.num_layers)]
+        self.final_norm = Norm(ops, width, block.norm) if block.norm.first else None
+        self.output_scale = config.output_scale
 
     def forward(self, ids: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """ids `(B, T)` → `(B, T, C)`."""
@@ -64,11 +91,13 @@ class Stack(Layer):
             x, cache = block.forward(x, context)
             caches.append(cache)
         x, norm_cache = self.final_norm.forward(x) if self.final_norm else (x, None)
+        x = x if self.output_scale == 1 else x * self.output_scale
         return x, (embedding_cache, caches, norm_cache)
 
     def backward(self, dx: Array, cache: tuple) -> Array | None:
         """Returns dmemory `(B, Ts, C)`, the sum over the blocks, or `None`; adds into the parameters' gradients."""
         embedding_cache, caches, norm_cache = cache
+        dx = dx if self.output_scale == 1 else dx * self.output_scale
         dx = self.final_norm.backward(dx, norm_cache) if self.final_norm else dx
         dmemory = None
         for block, block_cache in zip(reversed(self.layers), reversed(caches), strict=True):

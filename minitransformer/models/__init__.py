@@ -1,26 +1,44 @@
 """Whole models, built from layers."""
 
 from .baselines import ConvolutionalConfig, ConvolutionalTranslator, RecurrentConfig, RecurrentTranslator
-from .config import DEFAULT_KIND, PRESETS, ModelConfig, TransformerConfig
-from .encoder_decoder import Decoding, EncoderDecoder
+from .bert import BERT, BERTConfig
+from .config import DEFAULT_KIND, PRESETS, ModelConfig, TextConfig, TransformerConfig, TranslationConfig
+from .decoding import Decoding
+from .encoder_decoder import EncoderDecoder
+from .gpt import GPT, GPTConfig
 from .kinds import KINDS, build_model, config_from_dict
+from .marian import MarianConfig
 from .model import Model
+from .objectives import IGNORED
+from .t5 import T5Config
 from .transformer import Transformer
+from .vit import ViT, ViTConfig
 
 __all__ = [
+    "BERT",
     "DEFAULT_KIND",
+    "GPT",
+    "IGNORED",
     "KINDS",
     "PRESETS",
+    "BERTConfig",
     "ConvolutionalConfig",
     "ConvolutionalTranslator",
     "Decoding",
     "EncoderDecoder",
+    "GPTConfig",
+    "MarianConfig",
     "Model",
     "ModelConfig",
     "RecurrentConfig",
     "RecurrentTranslator",
+    "T5Config",
+    "TextConfig",
     "Transformer",
     "TransformerConfig",
+    "TranslationConfig",
+    "ViT",
+    "ViTConfig",
     "build_model",
     "config_from_dict",
 ]

@@ -2,32 +2,21 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Literal, Self, cast
 
 from ..config import LARGEST, SMALLEST, Config, choice, flag, positive, rate, require, whole
-from ..layers import AttentionConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
+from ..layers import AttentionConfig, BlockConfig, FeedForwardConfig, InitConfig, NormConfig, StackConfig
 
 DEFAULT_KIND = "transformer"
 """The kind of model of a configuration that names none: the first files had no field for it."""
 
 
 class ModelConfig(Config, ABC):
-    """The base of each model's configuration, with what the trainer, searches and checkpoints need of all of them."""
+    """The base of each model's configuration, with what trainers and checkpoints need of all of them."""
 
     kind: ClassVar[str]
-    vocab_size: int
     d_model: int
-    max_length: int
-    pad_id: int
-    bos_id: int
-    eos_id: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        specials = (self.pad_id, self.bos_id, self.eos_id)
-        distinct = len(set(specials)) == 3 and all(0 <= token < self.vocab_size for token in specials)
-        require(distinct, f"pad_id, bos_id, eos_id are {specials}, expected three ids below {self.vocab_size}")
 
     @property
     @abstractmethod
@@ -48,15 +37,50 @@ class ModelConfig(Config, ABC):
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """The configuration that `to_dict` wrote.
 
-        Raises `ValueError` for another kind of model, an unknown field or a missing vocab_size.
+        Raises `ValueError` for another kind of model, an unknown field or a missing one that has no default.
         """
         values = dict(values)
         kind = values.pop("kind", DEFAULT_KIND)
         if kind != cls.kind:
             raise ValueError(f"the configuration is of a model of kind {kind!r}, not {cls.kind!r}")
-        if "vocab_size" not in values:
-            raise ValueError("the configuration has no vocab_size")
+        for each in fields(cast(Any, cls)):
+            if each.default is MISSING and each.name not in values:
+                raise ValueError(f"the configuration has no {each.name}")
         return super().from_dict(values)
+
+
+class TextConfig(ModelConfig):
+    """The base of the configurations of models that read tokens; `max_length` is the longest sequence of them."""
+
+    vocab_size: int
+    max_length: int
+
+
+class TranslationConfig(TextConfig):
+    """The base of the configurations of encoder–decoders, with what searches and batches need.
+
+    `embedding_scale` multiplies looked-up vectors, by default √d_model. `tied`: the output layer's table is that of
+    the tokens. `infers_masks`: what equals `pad_id` in a source is padding; a model that begins its target with the
+    padding token is told its masks instead. `output_bias`: the logits have a bias.
+    """
+
+    pad_id: int
+    bos_id: int
+    eos_id: int
+
+    embedding_scale: float | None = None
+    tied: bool = True
+    infers_masks: bool = True
+    output_bias: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        specials = (self.pad_id, self.bos_id, self.eos_id)
+        distinct = len(set(specials)) >= 2 + self.infers_masks and all(
+            0 <= token < self.vocab_size for token in specials
+        )
+        count = "three" if self.infers_masks else "two"
+        require(distinct, f"pad_id, bos_id, eos_id are {specials}, expected {count} ids below {self.vocab_size}")
 
 
 PRESETS = ("demo", "tiny", "base", "big")
@@ -64,7 +88,7 @@ PRESETS = ("demo", "tiny", "base", "big")
 
 
 @dataclass(frozen=True)
-class TransformerConfig(ModelConfig):
+class TransformerConfig(TranslationConfig):
     """The hyper-parameters of a Transformer as the paper names them; the defaults are its base model (table 3).
 
     `encoder` and `decoder` give the same as a tree: a stack of blocks of attention, feed-forward network and norm.
@@ -134,7 +158,7 @@ class TransformerConfig(ModelConfig):
             causal=causal,
             cross=cross,
             dropout=self.dropout,
-            init_gain=self.init_gain,
+            init=InitConfig(self.init_gain),
         )
         return StackConfig(block, num_layers, self.positions, self.max_length)
 

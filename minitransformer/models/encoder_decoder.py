@@ -3,9 +3,12 @@
 from abc import abstractmethod
 from typing import Any, Generic, Protocol, TypeVar
 
-from ..layers import Cache, Context, DropoutStream, TokenEmbedding
+from ..layers import Cache, Context, DropoutStream, Parameter, TokenEmbedding
 from ..ops import Array, Ops, without_spurious_warnings
-from .model import ConfigT, Model
+from ..ops.initialize import constant
+from .config import TranslationConfig
+from .decoding import Decoding
+from .model import Model
 from .objectives import next_token_loss, next_token_loss_backward
 
 
@@ -33,43 +36,63 @@ class Decoder(Protocol):
         ...
 
 
+ConfigT = TypeVar("ConfigT", bound=TranslationConfig)
 EncoderT = TypeVar("EncoderT", bound=Encoder)
 DecoderT = TypeVar("DecoderT", bound=Decoder)
 
 
 class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
-    """A model with an encoder, a decoder and one table of tokens for source, target and output layer."""
+    """A model with an encoder, a decoder and one table of tokens for source, target and output layer.
+
+    Where the configuration is not `tied`, the output layer has a table of its own.
+    """
 
     encoder: EncoderT
     decoder: DecoderT
 
     def _build(self) -> None:
-        self.tokens = TokenEmbedding(self.ops, self.config.vocab_size, self.config.d_model)
+        config = self.config
+        self.tokens = TokenEmbedding(self.ops, config.vocab_size, config.d_model, config.embedding_scale)
         # Ids and targets come in through `tokens`, whose ops check them; inside the stacks nothing can be wrong.
         self.encoder, self.decoder = self._stacks(self.ops.unchecked())
+        self.output = self.tokens if config.tied else TokenEmbedding(self.ops, config.vocab_size, config.d_model)
+        self.logits_bias = Parameter((config.vocab_size,), constant(0.0)) if config.output_bias else None
 
     @abstractmethod
     def _stacks(self, ops: Ops) -> tuple[EncoderT, DecoderT]:
         """The encoder and the decoder, which share `self.tokens` and compute with `ops`."""
 
     @without_spurious_warnings
-    def encode(self, source: Array, dropout: DropoutStream | None = None) -> tuple[Any, tuple]:
-        """source `(B, Ts)` → the memory, the encoder's output."""
+    def encode(
+        self, source: Array, dropout: DropoutStream | None = None, source_mask: Array | None = None
+    ) -> tuple[Any, tuple]:
+        """source `(B, Ts)` → the memory, the encoder's output. source_mask as in `forward`."""
         source = self._ids("source", source)
-        return self.encoder.forward(source, Context(mask=source != self.config.pad_id, dropout=dropout))
+        return self.encoder.forward(source, Context(mask=self._source_mask(source, source_mask), dropout=dropout))
 
     @without_spurious_warnings
-    def forward(self, source: Array, target: Array, dropout: DropoutStream | None = None) -> tuple[Array, tuple]:
+    def forward(
+        self,
+        source: Array,
+        target: Array,
+        dropout: DropoutStream | None = None,
+        *,
+        source_mask: Array | None = None,
+        target_mask: Array | None = None,
+    ) -> tuple[Array, tuple]:
         """source `(B, Ts)`, target `(B, Tt)`, which begins with bos → logits `(B, Tt, V)` of each next token.
 
-        Raises `ValueError` for an id outside the vocabulary and for a sequence longer than `config.max_length`.
+        The masks, of the shapes of source and target, are `True` where a token is real. A target padded on the right
+        needs none: no position sees those after it. Without a mask of the source, tokens equal to `pad_id` are padding,
+        unless the model's targets begin with that token (T5, Marian). Raises `ValueError` for an id outside the
+        vocabulary and for a sequence longer than `config.max_length`.
         """
-        source, target, mask = self._pair(source, target)
+        source, target, mask = self._pair(source, target, source_mask)
         memory, encoder_cache = self.encoder.forward(source, Context(mask=mask, dropout=dropout))
-        # The target needs no mask: its padding stands on the right, and no position sees those after it.
-        context = Context(memory=memory, memory_mask=mask, dropout=dropout)
+        own_mask = self._mask("target_mask", target_mask, target)
+        context = Context(mask=own_mask, memory=memory, memory_mask=mask, dropout=dropout)
         hidden, decoder_cache = self.decoder.forward(target, context)
-        logits, logits_cache = self.tokens.logits(hidden)
+        logits, logits_cache = self._logits(hidden)
         return logits, (encoder_cache, decoder_cache, logits_cache)
 
     @without_spurious_warnings
@@ -77,7 +100,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         """dlogits `(B, Tt, V)`: adds into the gradient of every parameter."""
         encoder_cache, decoder_cache, logits_cache = cache
         dlogits = self.ops.cast(self.ops.asarray(dlogits), self.dtype)
-        dhidden = self.tokens.logits_backward(self.ops.activations(dlogits), logits_cache)
+        dhidden = self._logits_backward(self.ops.activations(dlogits), logits_cache)
         dmemory = self.decoder.backward(dhidden, decoder_cache)
         self.encoder.backward(dmemory, encoder_cache)
 
@@ -99,8 +122,13 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         memory, encoder_cache = self.encoder.forward(source, Context(mask=mask, dropout=dropout))
         context = Context(memory=memory, memory_mask=mask, dropout=dropout)
         hidden, decoder_cache = self.decoder.forward(target, context)
+        if self.logits_bias:
+            logits, logits_cache = self._logits(hidden)
+            targets = self._shaped("target_out", target_out, target)
+            loss, cache = self.ops.cross_entropy.forward(logits, targets, label_smoothing, self.config.pad_id)
+            return loss, (encoder_cache, decoder_cache, (logits_cache, cache))
         loss, loss_cache = next_token_loss(
-            self.tokens, hidden, target_out, label_smoothing, self.config.pad_id, with_grad
+            self.output, hidden, target_out, label_smoothing, self.config.pad_id, with_grad
         )
         return loss, (encoder_cache, decoder_cache, loss_cache)
 
@@ -108,20 +136,24 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
     def loss_backward(self, dloss: float, cache: tuple) -> None:
         """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
         encoder_cache, decoder_cache, loss_cache = cache
-        dhidden = next_token_loss_backward(self.tokens, dloss, loss_cache)
+        if self.logits_bias:
+            logits_cache, loss_cache = loss_cache
+            dhidden = self._logits_backward(self.ops.cross_entropy.backward(dloss, loss_cache), logits_cache)
+        else:
+            dhidden = next_token_loss_backward(self.output, dloss, loss_cache)
         dmemory = self.decoder.backward(dhidden, decoder_cache)
         self.encoder.backward(dmemory, encoder_cache)
 
-    def start_decoding(self, source: Array, num_beams: int = 1) -> "Decoding":
+    def start_decoding(self, source: Array, num_beams: int = 1, source_mask: Array | None = None) -> Decoding:
         """Encodes source `(B, Ts)`; returns the state with which `decode_step` continues each sentence's K beams."""
         if num_beams < 1:
             raise ValueError(f"num_beams is {num_beams}, expected 1 or more")
-        memory, _ = self.encode(source)
-        mask = self.ops.asarray(source) != self.config.pad_id
-        return Decoding(Cache(self.ops, len(mask), num_beams), memory, mask)
+        memory, _ = self.encode(source, source_mask=source_mask)
+        mask = self._source_mask(self.ops.asarray(source), source_mask)
+        return Decoding(Cache(self.ops, len(source), num_beams), memory, mask)
 
     @without_spurious_warnings
-    def decode_step(self, ids: Array, state: "Decoding") -> Array:
+    def decode_step(self, ids: Array, state: Decoding) -> Array:
         """ids `(B, K)`, each beam's newest token (at first bos) → logits `(B, K, V)` of the next one.
 
         `state` moves on by one position. Raises `ValueError` beyond `config.max_length`.
@@ -131,49 +163,34 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         ids = self.ops.asarray(ids)
         if tuple(ids.shape) != state.shape:
             raise ValueError(f"ids has shape {tuple(ids.shape)}, expected (B, K), {state.shape}")
-        context = Context(memory=state.memory, memory_mask=state.memory_mask, cache=state.cache)
-        hidden, _ = self.decoder.forward(ids.reshape(-1, 1), context)  # (B·K, 1, C)
+        hidden, _ = self.decoder.forward(ids.reshape(-1, 1), state.context(1))  # (B·K, 1, C)
         state.cache.position += 1
         state.memory = None  # the cache holds now what the layers need of it
-        return self.tokens.logits(hidden.reshape(*state.shape, hidden.shape[-1]))[0]
+        hidden = hidden.reshape(*state.shape, hidden.shape[-1])
+        logits, _ = self.output.logits(hidden)
+        return logits if self.logits_bias is None else logits + self.logits_bias.value
 
-    def _pair(self, source: Any, target: Any) -> tuple[Array, Array, Array]:
+    def _logits(self, hidden: Array) -> tuple[Array, tuple]:
+        """hidden `(..., C)` → the logits of the output layer, with their bias if there is one."""
+        logits, cache = self.output.logits(hidden)
+        return (logits + self.logits_bias.value if self.logits_bias else logits), cache
+
+    def _logits_backward(self, dlogits: Array, cache: tuple) -> Array:
+        """Returns dhidden; adds into the gradients of the output layer's table and bias."""
+        if self.logits_bias:
+            self.logits_bias.grad += dlogits.reshape(-1, dlogits.shape[-1]).sum(0)
+        return self.output.logits_backward(dlogits, cache)
+
+    def _pair(self, source: Any, target: Any, source_mask: Any = None) -> tuple[Array, Array, Array | None]:
         """Both as arrays of the backend, and the source's mask, `True` where a token is real."""
         source, target = self._ids("source", source), self._ids("target", target)
         if len(source) != len(target):
             raise ValueError(f"source has {len(source)} sentences and target {len(target)}")
-        return source, target, source != self.config.pad_id
+        infers = source_mask is None and self.config.infers_masks
+        mask = source != self.config.pad_id if infers else self._mask("source_mask", source_mask, source)
+        return source, target, mask
 
-
-class Decoding:
-    """The state of an unfinished translation: the layers' cache, and the memory until the layers have read it."""
-
-    def __init__(self, cache: Cache, memory: Any, memory_mask: Array) -> None:
-        self.cache, self.memory = cache, memory
-        self.memory_mask = None if memory_mask.all() else memory_mask  # (B, Ts); None: nothing is padded
-
-    @property
-    def position(self) -> int:
-        """The number of tokens that each beam has."""
-        return self.cache.position
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Sentences and beams, (B, K)."""
-        return self.cache.batch, self.cache.num_beams
-
-    def reorder(self, beams: Array) -> None:
-        """Continues from other beams: see `Cache.reorder`."""
-        self.cache.reorder(beams)
-
-    def select(self, sentences: Array) -> None:
-        """Keeps only these sentences: see `Cache.select`."""
-        self.cache.select(sentences)
-        self.memory, self.memory_mask = self._rows((self.memory, self.memory_mask), sentences)
-
-    def _rows(self, value: Any, sentences: Array) -> Any:
-        """The rows of these sentences of every array `(B, …)` in nested tuples and lists; `None` stays `None`."""
-        if isinstance(value, tuple | list):
-            return type(value)(self._rows(item, sentences) for item in value)
-        ops = self.cache.ops
-        return None if value is None else ops.take(value, ops.asarray(sentences, "int64"))
+    def _source_mask(self, source: Array, given: Any = None) -> Array | None:
+        """The mask that was given, or where the source is not padding; `None` if the model infers no masks."""
+        infers = given is None and self.config.infers_masks
+        return source != self.config.pad_id if infers else self._mask("source_mask", given, source)

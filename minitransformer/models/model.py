@@ -1,11 +1,11 @@
 """The base of all models: a configuration, the layers built from it, and their parameters in one flat array."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from ..layers import FlatParameters, Layer
 from ..ops import Array, Ops, numpy_ops
-from .config import ModelConfig
+from .config import ModelConfig, TextConfig
 
 ConfigT = TypeVar("ConfigT", bound=ModelConfig)
 
@@ -26,11 +26,27 @@ class Model(Layer, ABC, Generic[ConfigT]):
     def _build(self) -> None:
         """Makes the layers, as attributes, from `self.config`."""
 
+    @abstractmethod
+    def loss(self, *inputs: Any, **options: Any) -> tuple[Array, tuple]:
+        """The loss of a batch, the default objective's, and its cache: each model says what a batch is."""
+
+    @abstractmethod
+    def loss_backward(self, dloss: float, cache: tuple) -> None:
+        """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
+
     def _assemble(self, config: ConfigT, ops: Ops, dtype: str) -> None:
         super().__init__(ops)
         self.config, self.dtype = config, dtype
         self._build()
         self.name_layers()
+
+    @classmethod
+    def blank(cls, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32") -> Self:
+        """A model whose weights are zeros: for a caller that copies its own into them."""
+        model = cls.__new__(cls)
+        model._assemble(config, ops, _dtype_name(dtype))
+        model.parameters = FlatParameters(dict(model.named_parameters()), ops, model.dtype)
+        return model
 
     def replica(self, ops: Ops | None = None) -> Self:
         """A model that shares these weights and has gradients of its own: for another thread and part of a batch.
@@ -49,14 +65,23 @@ class Model(Layer, ABC, Generic[ConfigT]):
 
     def _ids(self, name: str, ids: Any) -> Array:
         """Token ids `(B, T)` as an array of the backend. Raises `ValueError` for another shape and for too many."""
-        ids = self.ops.asarray(ids)
+        ids, longest = self.ops.asarray(ids), cast(TextConfig, self.config).max_length
         if ids.ndim != 2:
             raise ValueError(f"{name} has shape {tuple(ids.shape)}, expected (B, T)")
-        if ids.shape[1] > self.config.max_length:
-            raise ValueError(
-                f"{name} has {ids.shape[1]} tokens, more than the model's max_length of {self.config.max_length}"
-            )
+        if ids.shape[1] > longest:
+            raise ValueError(f"{name} has {ids.shape[1]} tokens, more than the model's max_length of {longest}")
         return ids
+
+    def _shaped(self, name: str, array: Any, like: Array) -> Array:
+        """An array of the backend. Raises `ValueError` unless it has the shape of `like`."""
+        array = self.ops.asarray(array)
+        if tuple(array.shape) != tuple(like.shape):
+            raise ValueError(f"{name} has shape {tuple(array.shape)}, expected {tuple(like.shape)}")
+        return array
+
+    def _mask(self, name: str, mask: Any, ids: Array) -> Array | None:
+        """A mask of ids, `True` where a token is real, as an array of the backend; numbers are true unless 0."""
+        return None if mask is None else self._shaped(name, mask, ids) != 0
 
 
 def _dtype_name(dtype: Any) -> str:

@@ -3,18 +3,21 @@
 from ..layers import TokenEmbedding
 from ..ops import Array
 
+IGNORED = -100
+"""A target that does not count, outside every vocabulary; PyTorch's and Hugging Face's number for it."""
+
 
 def next_token_loss(
     tokens: TokenEmbedding,
     hidden: Array,
     targets: Array,
     label_smoothing: float = 0.0,
-    pad_id: int | None = None,
+    ignored: int | None = None,
     with_grad: bool = True,
 ) -> tuple[Array, tuple]:
     """The mean cross-entropy of targets `(B, T)` under the logits `hidden @ tableᵀ`, hidden `(B, T, C)`.
 
-    Targets equal to `pad_id` do not count. The logits are not kept. Source: Vaswani 2017, §5.4 (label smoothing).
+    Targets equal to `ignored` do not count. The logits are not kept. Source: Vaswani 2017, §5.4 (label smoothing).
     """
     batch, time, width = hidden.shape
     targets = tokens.ops.asarray(targets)
@@ -26,7 +29,7 @@ def next_token_loss(
         tokens.table.value,
         wanted,
         label_smoothing=label_smoothing,
-        ignore_index=pad_id,
+        ignore_index=ignored,
         with_grad=with_grad,
     )
     return loss, (cache, hidden.shape)

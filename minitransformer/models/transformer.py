@@ -8,7 +8,7 @@ from .encoder_decoder import EncoderDecoder
 
 
 class Transformer(EncoderDecoder[TransformerConfig, Stack, Stack]):
-    """The paper's model: two stacks of blocks over token ids `(B, T)`, padded on the right with `config.pad_id`."""
+    """Two stacks of blocks over token ids `(B, T)`, padded on the right: the paper's, T5 or Marian."""
 
     def _stacks(self, ops: Ops) -> tuple[Stack, Stack]:
         encoder = Stack(ops, self.config.encoder, self.tokens, self.dtype)
@@ -25,9 +25,9 @@ class Transformer(EncoderDecoder[TransformerConfig, Stack, Stack]):
 
         def note(call: Call) -> None:
             if call.op == "attention" and call.way == "forward":
+                query, key, _, bias = call.arguments
                 options = {name: value for name, value in call.options.items() if name != "dropout"}
-                query, key, _, *bias = call.arguments
-                weights = self.ops.attention_weights(query, key, *bias, **options)
+                weights = self.ops.attention_weights(query, key, bias, **options)
                 seen.append(self.ops.to_numpy(weights))
 
         self.replica(probe(self.ops, note)).forward(source, target)

@@ -35,7 +35,7 @@ import numpy as np
 
 from ..atomic import atomic_write
 from ..data.sentence_pairs import is_language
-from ..models import DEFAULT_KIND, EncoderDecoder, ModelConfig, build_model, config_from_dict
+from ..models import DEFAULT_KIND, Model, ModelConfig, build_model, config_from_dict
 from ..ops import Ops, numpy_ops
 
 VERSION = 1
@@ -102,13 +102,13 @@ class Checkpoint:
             )
         return config
 
-    def model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> EncoderDecoder:
+    def model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> Any:
         """The checkpoint's model, with its weights. Raises as `model_config` and `restore` do."""
         model = build_model(self.model_config(), ops, dtype)
         self.restore(model)
         return model
 
-    def restore(self, model: EncoderDecoder) -> None:
+    def restore(self, model: Model) -> None:
         """Copy the weights into `model`. Raises CheckpointError, naming the fields, names or shapes that differ."""
         config = model.config.to_dict()
         ours, theirs = (each.get("kind", DEFAULT_KIND) for each in (self.config, config))

@@ -26,7 +26,7 @@ from minitransformer.cli.common import one_line
 from minitransformer.costs import parameter_groups
 from minitransformer.data import preparation
 from minitransformer.data.preparation import open_prepared
-from minitransformer.models import PRESETS
+from minitransformer.models import KINDS, PRESETS
 from minitransformer.training import read_log
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -319,6 +319,6 @@ def test_an_unknown_kind_is_one_sentence(trained: Run, tmp_path: Path, command: 
     checkpoint = load_checkpoint(trained.checkpoint)
     path = tmp_path / "a.safetensors"
     save_checkpoint(path, replace(checkpoint, config={"kind": "oracle", **checkpoint.config}))
-    says = "kind 'oracle', which this program does not know: it has transformer, recurrent, convolutional"
+    says = f"kind 'oracle', which this program does not know: it has {', '.join(KINDS)}"
     for arguments in (["info", path], ["translate", path, "A dog."]):
         refuse(command, *arguments, says=says)

@@ -44,7 +44,7 @@ def test_several_positions_at_once_and_of_another_type():
     parts = [[array.astype(np.float32) for array in fresh(t, time)] for t, time in enumerate((3, 40, 1))]
     whole: tuple[np.ndarray, ...] = ()
     for part in parts:
-        whole = cache.extended("a", *part)
+        whole = cache.extended("a", part[0], part[1])
         cache.position += part[0].shape[2]
     for index, array in enumerate(whole):
         np.testing.assert_array_equal(array, np.concatenate([part[index] for part in parts], axis=2))

@@ -28,9 +28,9 @@ from minitransformer.layers import (
     GatedConvolution,
     InputEmbedding,
     Layer,
-    LayerNorm,
     LearnedPositions,
     Linear,
+    Norm,
     NormConfig,
     Recurrent,
     RecurrentStack,
@@ -63,7 +63,7 @@ def layer_cases() -> Iterator[tuple[str, Case]]:
         yield f"Linear {shape}", (partial(Linear, ops, C, 3, 2), {"x": shape}, None)
         yield f"FeedForward {shape}", (partial(FeedForward, ops, C, FeedForwardConfig(5)), {"x": shape}, None)
     for shape, eps, text in options([(5, C), (2, 1, C), (1, 3, C)], [1e-5, 0.1]):
-        yield f"LayerNorm {text}", (partial(LayerNorm, ops, C, NormConfig(eps=eps)), {"x": shape}, None)
+        yield f"LayerNorm {text}", (partial(Norm, ops, C, NormConfig(eps=eps)), {"x": shape}, None)
 
     widths = [(2, 2, 2), (1, 4, 4), (2, 3, 1), (4, 1, 2)]
     for heads, rate, causal, window, mask, text in options(widths, RATES, [False, True], [None, 1], MASKS):
@@ -158,7 +158,7 @@ def test_the_loss_of_the_next_tokens(proof: Proof, label_smoothing, targets):
         {"hidden": normal(np.random.default_rng(0), 2, 2, C)},
         proof,
         component="next_token_loss",
-        call=lambda layer, hidden: next_token_loss(layer, hidden, wanted, label_smoothing, pad_id=0),
+        call=lambda layer, hidden: next_token_loss(layer, hidden, wanted, label_smoothing, ignored=0),
         back=next_token_loss_backward,
         oracle=lambda w, hidden: oracles.cross_entropy(
             F.linear(hidden, w["table"]), torch.tensor(wanted), label_smoothing, ignore_index=0
@@ -235,7 +235,7 @@ def test_options_are_the_configurations():
     assert (own.num_heads, own.window, own.rate, own.causal, own.cross) == (2, 1, 0.5, True, False)
     memory = Attention(numpy_ops, C, attention, cross=True)
     assert (memory.window, memory.rate, memory.causal, memory.cross) == (None, 0.5, False, True)
-    assert LayerNorm(numpy_ops, C, NormConfig(eps=0.1)).eps == 0.1
+    assert Norm(numpy_ops, C, NormConfig(eps=0.1)).eps == 0.1
     config = BlockConfig(
         attention, FeedForwardConfig(5), NormConfig(True, 0.1), C, causal=True, cross=True, dropout=0.3
     )

@@ -25,7 +25,7 @@ def test_sinusoids_are_as_exact_in_float32_at_late_positions_as_at_early_ones():
 
 
 def test_late_positions_are_made_once_a_sentence_reaches_them(monkeypatch):
-    monkeypatch.setattr("minitransformer.layers.embedding.FIRST_POSITIONS", 4)
+    monkeypatch.setattr("minitransformer.layers.positions.FIRST_POSITIONS", 4)
     layer, whole = SinusoidalPositions(numpy_ops, 10**15, 8, "float64"), torch_twins.sinusoids(60, 8).numpy()
     for start, length in ((0, 3), (2, 2), (2, 3), (20, 1), (0, 60)):
         added, _ = layer.forward(np.zeros((1, length, 8)), start)

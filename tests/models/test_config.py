@@ -1,11 +1,12 @@
 """Hyper-parameters: the named sizes, and what can't be a model."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from support.model_cases import config
 
-from minitransformer.layers import AttentionConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
+from minitransformer.layers import AttentionConfig, BlockConfig, FeedForwardConfig, InitConfig, NormConfig, StackConfig
 from minitransformer.models import PRESETS, Transformer, TransformerConfig
 
 TABLE_3 = {  # Vaswani 2017
@@ -53,7 +54,8 @@ def test_the_tree_says_what_the_flat_fields_say(changes):
     for tree, decoder, layers in ((flat.encoder, False, 1), (flat.decoder, True, flat.decoder_layers)):
         attention = AttentionConfig(num_heads=2, d_k=4, d_v=3, window=2, dropout=0.2)
         norm = NormConfig(first=flat.norm_first, eps=1e-3)
-        block = BlockConfig(attention, FeedForwardConfig(7), norm, 6, decoder, decoder, dropout=0.3, init_gain=0.5)
+        shared: dict[str, Any] = {"dropout": 0.3, "init": InitConfig(0.5)}
+        block = BlockConfig(attention, FeedForwardConfig(7), norm, 6, decoder, decoder, **shared)
         assert tree == StackConfig(block, layers, flat.positions, max_length=16)
     model = Transformer(flat)
     counted: Counter[str] = Counter()

@@ -86,20 +86,20 @@ def test_two_states_of_one_model_do_not_meet(config):
 @pytest.mark.parametrize("num_beams", [1, 2, 4])
 def test_searches_find_what_they_find_in_a_sentence_alone(config, num_beams):
     """Whatever stands beside it, and where."""
-    model, lengths, options = moved(config), [3, 5, 4, 1], {"max_extra": 5}
+    model, lengths = moved(config), [3, 5, 4, 1]
     model.parameters.data *= 2  # sharper opinions
     source = ragged(lengths, [1, 1, 1, 1]).source
     together, turned = (
-        beam_search(model, ids, num_beams, n_best=num_beams, **options) for ids in (source, source[::-1])
+        beam_search(model, ids, num_beams, n_best=num_beams, max_extra=5) for ids in (source, source[::-1])
     )
-    greedy = greedy_search(model, source, **options)
+    greedy = greedy_search(model, source, max_extra=5)
     for row, length in enumerate(lengths):
         alone = source[row : row + 1, :length]
-        (found,) = beam_search(model, alone, num_beams, n_best=num_beams, **options)
+        (found,) = beam_search(model, alone, num_beams, n_best=num_beams, max_extra=5)
         for others in (together[row], turned[::-1][row]):
             assert [(h.ids, h.ended) for h in others] == [(h.ids, h.ended) for h in found]
             assert error([(h.score, h.log_prob) for h in others], [(h.score, h.log_prob) for h in found]) <= 1e-12
-        assert greedy_search(model, alone, **options)[0].ids == greedy[row].ids
+        assert greedy_search(model, alone, max_extra=5)[0].ids == greedy[row].ids
         for h in found:  # its log-probability is that of the whole model at once
             ids = np.array([[1, *h.ids] + [2] * h.ended])
             log_probs = numpy_ops.log_softmax(model.forward(alone, ids[:, :-1])[0])

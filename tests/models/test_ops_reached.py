@@ -1,6 +1,7 @@
 """Which ops each configuration reaches, and that a model computes with the table it is given, in its own type."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,16 +9,28 @@ from support.model_cases import BASELINES, MODELS, STREAM, config, every_model, 
 from support.spies import Spies
 
 from minitransformer.gradcheck import error
-from minitransformer.models import EncoderDecoder, Transformer, build_model
+from minitransformer.models import (
+    GPT,
+    EncoderDecoder,
+    GPTConfig,
+    Model,
+    ModelConfig,
+    Transformer,
+    ViT,
+    ViTConfig,
+    build_model,
+)
 from minitransformer.ops import numpy_ops
 from minitransformer.textbook import textbook_ops
 
 BATCH = ragged([4, 2], [3, 4])
+IMAGES = np.random.default_rng(0).standard_normal((2, 1, 4, 4))
 OPTIONS = {"post-norm": {"norm_first": False, "dropout": 0.3}, "pre-norm": {"norm_first": True, "dropout": 0.3}}
 
 
-def run_loss(model: EncoderDecoder) -> float:
-    loss, cache = model.loss(*BATCH, 0.1, STREAM)
+def run_loss(model: Model) -> float:
+    batches = {GPT: (BATCH.source, BATCH.source), ViT: (IMAGES, np.array([0, 2]))}
+    loss, cache = model.loss(*batches.get(type(model), BATCH), 0.1, STREAM)
     model.loss_backward(1.0, cache)
     return loss
 
@@ -114,15 +127,25 @@ def test_ops_reached_by_baselines(kind):
 # --- A swapped op is the one that is called --------------------------------------------------------------------
 
 
+SMALL: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 7, "num_layers": 1, "dropout": 0.3}
+FAMILY: dict[str, ModelConfig] = {
+    "gpt": GPTConfig(11, **SMALL),
+    "gpt, silu": GPTConfig(11, **SMALL, activation="silu"),
+    "gpt, post-norm with rmsnorm": GPTConfig(11, **SMALL, norm="rmsnorm", norm_first=False),
+    "gpt, linear attention": GPTConfig(11, **SMALL, attention="linear", attention_dropout=0.0),
+    "llama": GPTConfig.llama(11, **SMALL),
+    "vit": ViTConfig(3, image_size=4, patch_size=2, channels=1, **SMALL),
+}
 USERS = {
     "layernorm": "pre-norm, learned", "tanh": "tanh", "sigmoid": "lstm", "additive_attention": "tanh, attention",
-    "conv1d": "convolutional",
+    "conv1d": "convolutional", "gelu": "gpt", "silu": "gpt, silu", "gated": "llama", "rmsnorm": "llama",
+    "rope": "llama", "add_rmsnorm": "gpt, post-norm with rmsnorm", "linear_attention": "gpt, linear attention",
+    "patches": "vit", "cross_entropy": "vit",
 }  # fmt: skip
 """For an op that the paper's model has no need of, a model that does."""
-MODEL_OF = {op: MODELS[USERS.get(op, "post-norm")] for op, _ in numpy_ops.pairs()}
-CONTAINED = {"softmax", "cross_entropy"}  # by attention and by the fused loss
-WITHOUT_A_LAYER = {"linear_attention"}
-IN_TRAINING = sorted(set(MODEL_OF) - CONTAINED - WITHOUT_A_LAYER)
+MODEL_OF = {op: (MODELS | FAMILY)[USERS.get(op, "post-norm")] for op, _ in numpy_ops.pairs()}
+CONTAINED = {"softmax"}  # by attention
+IN_TRAINING = sorted(set(MODEL_OF) - CONTAINED)
 
 
 @pytest.mark.parametrize("op", IN_TRAINING)

@@ -86,10 +86,12 @@ variance with Bessel's correction (ddof=1) | [..., None] / x.shape[-1] → [...,
 layernorm's mean not differentiated | \n    dx -= row_means(dx) →
 [layers/embedding.py: layers/test_layer_gradients]
 missing √d_model | self.scale = math.sqrt(d_model) → self.scale = 1.0
-[layers/embedding.py: layers/test_layers]
-sine and cosine swapped | table[:, 0::2] = self.ops.sin(angles) → table[:, 0::2] = self.ops.cos(angles)
+[layers/positions.py: layers/test_layers]
+sine and cosine swapped
+    else slice(0, None, 2)] = sines → else slice(0, None, 2)] = cosines
 [layers/embedding.py: models/test_decoding_in_steps]
-every step of a translation at position 0 | self.positions.forward(x, context.position) → self.positions.forward(x)
+every step of a translation at position 0
+    self.positions.forward(x, context.position, context.padding) → self.positions.forward(x)
 [ops/embedding.py: ops/test_op_gradients]
 repeated ids overwrite each other's gradient
     sums = np.add.reduceat(dy.reshape(ids.size, table.shape[1])[order], starts, axis=0) →
@@ -131,13 +133,13 @@ tied gradient counted once: the output layer's is lost
 beams that keep another beam's keys and values
     (first + self.ops.asarray(beams, "int64")) → (first + 0 * self.ops.asarray(beams, "int64"))
 a cache that keeps the newest position alone
-    return keys[:, :, :stop], values[:, :, :stop] → return keys[:, :, start:stop], values[:, :, start:stop]
+    return keys[:, :, seen], values[:, :, seen] → return keys[:, :, start:stop], values[:, :, start:stop]
 sentences that leave without their memory
     self.shared = {name: tuple(take(array, sentences) for array in kept) for name, kept in self.shared.items()} →
         self.shared = {name: tuple(array[: len(sentences)] for array in kept) for name, kept in self.shared.items()}
 [layers/cache.py: layers/test_cache]
 a cache that forgets its past when its room is full
-    self._with_room(keys[:, :, :start], room), self._with_room(values[:, :, :start], room) →
+    self._with_room(keys[:, :, old], room), self._with_room(values[:, :, old], room) →
         self._with_room(keys[:, :, :0], room), self._with_room(values[:, :, :0], room)
 [layers/attention.py: models/test_decoding_in_steps]
 one place in the cache for all layers | past.shared[self.name] = key, value → past.shared["memory"] = key, value
@@ -147,8 +149,8 @@ the memory's keys and values computed once more at every position
         \n            if context.memory is not None or self.name not in past.shared:
 [layers/attention.py: layers/test_layer_gradients]
 an encoder that attends to padding
-    context.memory_mask if self.cross else context.mask → context.memory_mask if self.cross else None
-a memory looked at with the mask of the target | context.memory_mask if self.cross else context.mask → context.mask
+    context.cache, context.mask, None, None → context.cache, None, None, None
+a memory looked at with the mask of the target | mask = context.memory_mask → mask = context.mask
 [layers/context.py: layers/test_context]
 a context that never drops
     return None if self.dropout is None or rate == 0 else self.dropout.at(site, rate) → return None

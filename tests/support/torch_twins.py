@@ -204,7 +204,7 @@ def attending_convolution(layer: Layer, w: Weights, x: Tensor, embedded: Tensor,
 TWINS: dict[type[Layer], Callable[..., Any]] = {
     layers.Linear: linear,
     layers.FeedForward: feed_forward,
-    layers.LayerNorm: layernorm,
+    layers.Norm: layernorm,
     layers.Attention: attention,
     layers.Block: block,
     layers.TokenEmbedding: lambda layer, w, ids, _: F.embedding(ids, w["table"]) * w["table"].shape[1] ** 0.5,
@@ -295,7 +295,7 @@ def assert_as_configured(model: Any) -> None:
             assert options == (flat.num_heads, flat.attention_dropout, in_decoder and not cross, cross)
             assert cross or layer.window == flat.window
             assert layer.output.weight.shape[0] == flat.num_heads * flat.value_width
-        if isinstance(layer, layers.LayerNorm):
+        if isinstance(layer, layers.Norm):
             assert layer.eps == flat.layernorm_eps
         if isinstance(layer, layers.ResidualNorm):
             assert (layer.pre_norm, layer.rate) == (flat.norm_first, flat.dropout)

@@ -162,7 +162,8 @@ def layernorm_backward_rows(attempt: Attempt) -> None:
         numbers = [as_numbers(name, f, shapes[name], torch.float32) for name, f in zip(shapes, found, strict=True)]
         x64, gamma64 = x.astype(np.float64), gamma.astype(np.float64)
         _, cache = ops.layernorm_forward(x64, gamma64, np.zeros_like(gamma64))
-        return numbers, ops.layernorm_backward(dy.astype(np.float64), cache), x, seen, [*arrays[:2], found[0]]
+        right = [np.asarray(gradient) for gradient in ops.layernorm_backward(dy.astype(np.float64), cache)]
+        return numbers, right, x, seen, [*arrays[:2], found[0]]
 
     # One program, and a width that fills its block.
     (dx, dgamma, dbeta), expected, x, seen, tensors = case(5, 8, 1)

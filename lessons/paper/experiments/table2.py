@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from minitransformer.models import ConvolutionalConfig, ModelConfig, RecurrentConfig
+from minitransformer.models import ConvolutionalConfig, RecurrentConfig, TranslationConfig
 from minitransformer.plots.page import BLUE, GREEN, ORANGE, SKY, VERMILION, Page
 
 from ..charts import finish
@@ -25,7 +25,7 @@ COLOURS = {"RNN": VERMILION, "RNN + attention": ORANGE, "ConvS2S, small": GREEN,
 EVALUATION = Evaluation(averaged=True)  # as in §6.1: the last five checkpoints, beam 4, α = 0.6
 
 
-def models(task: Task) -> dict[str, ModelConfig]:
+def models(task: Task) -> dict[str, TranslationConfig]:
     """The models, by name. The RNN has LSTM cells, like those in the recurrent rows of the paper's table."""
     text = task.text
     shared: dict[str, Any] = {

@@ -19,7 +19,7 @@ from minitransformer.data.batching import Batches
 from minitransformer.data.preparation import CorpusChoice, PreparedData
 from minitransformer.data.trees import linearise
 from minitransformer.grammar import Example, sample
-from minitransformer.models import ModelConfig, RecurrentConfig, TransformerConfig
+from minitransformer.models import RecurrentConfig, TransformerConfig, TranslationConfig
 from minitransformer.plots.page import BLUE, GREY, INK, ORANGE, Page, text_style
 
 from ..charts import finish
@@ -95,7 +95,7 @@ def parser(model: str, bank: Treebank, scale: float) -> Trial:
     return Trial(f"table4 {bank.name} {'RNN' if model == RNN else model}", bank.text, config, settings, (EVALUATION,))
 
 
-def configuration(model: str, bank: Treebank) -> ModelConfig:
+def configuration(model: str, bank: Treebank) -> TranslationConfig:
     """Both models with about equal operations a step; `max_length` is a source plus `EVALUATION.max_extra` tokens."""
     shared: dict[str, Any] = {"vocab_size": bank.vocab_size, "dropout": bank.dropout, "max_length": 512}
     if model == TRANSFORMER:

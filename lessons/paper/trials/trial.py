@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minitransformer.data.preparation import CorpusChoice
-from minitransformer.models import ModelConfig, build_model
+from minitransformer.models import TranslationConfig, build_model
 from minitransformer.ops import numpy_ops
 from minitransformer.training import TrainingSettings
 
@@ -47,7 +47,7 @@ class Trial:
 
     name: str
     text: CorpusChoice
-    config: ModelConfig
+    config: TranslationConfig
     settings: TrainingSettings
     evaluations: tuple[Evaluation, ...] = (Evaluation(),)
 
@@ -74,7 +74,7 @@ def key_of(name: str, description: Mapping[str, Any]) -> str:
 
 
 @cache
-def step_flops(config: ModelConfig, batch: tuple[int, int, int] = NOMINAL_BATCH) -> float:
+def step_flops(config: TranslationConfig, batch: tuple[int, int, int] = NOMINAL_BATCH) -> float:
     """The operations of a training step on a batch (sentences, tokens of each source, of each target), unpadded."""
     sentences, *lengths = batch
     ops, tally = counting(numpy_ops)

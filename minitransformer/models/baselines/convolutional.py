@@ -20,7 +20,7 @@ from ...layers import (
 )
 from ...layers.convolution import ROOT_HALF
 from ...ops import Array, Ops
-from ..config import ModelConfig
+from ..config import TranslationConfig
 from ..encoder_decoder import EncoderDecoder
 
 Memory = tuple[Array, Array]
@@ -28,7 +28,7 @@ Memory = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
-class ConvolutionalConfig(ModelConfig):
+class ConvolutionalConfig(TranslationConfig):
     """The hyper-parameters of a convolutional model; `num_layers` in the encoder, and as many in the decoder.
 
     `kernel_width`, an odd number, is how many positions a convolution sees. Positions are learned, one table for the

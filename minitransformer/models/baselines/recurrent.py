@@ -21,7 +21,7 @@ from ...layers import (
     TokenEmbedding,
 )
 from ...ops import Array, Ops
-from ..config import ModelConfig
+from ..config import TranslationConfig
 from ..encoder_decoder import EncoderDecoder
 
 Memory = tuple[Array, list[State]]
@@ -29,7 +29,7 @@ Memory = tuple[Array, list[State]]
 
 
 @dataclass(frozen=True)
-class RecurrentConfig(ModelConfig):
+class RecurrentConfig(TranslationConfig):
     """The hyper-parameters of a recurrent model; `num_layers` in the encoder, and as many in the decoder.
 
     `max_length` is the longest sequence in tokens, with its begin or end mark; the model itself would read any length.

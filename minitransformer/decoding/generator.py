@@ -1,0 +1,141 @@
+"""The generator from text to text: a language model, its tokenizer, and the choice of each next token."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, Self
+
+import numpy as np
+
+from ..data.tokenizer import BPETokenizer
+from ..models import GPT, IGNORED
+from ..ops import Ops, numpy_ops
+from ..training.checkpoint import CheckpointError, load_checkpoint
+from .sampling import Sampling
+from .search import Start, beam_search
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+SAMPLED = Sampling()
+
+
+class Tokenizer(Protocol):
+    """What turns text into ids and back; `BPETokenizer` and those of `minitransformer.pretrained` do."""
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of ids."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without special tokens."""
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids, without special tokens."""
+        ...
+
+
+class Generator:
+    """Continues texts with a trained language model: `Generator.from_checkpoint(path).generate("Once upon a time")`.
+
+    Raises `ValueError` if the model has fewer tokens than the tokenizer.
+    """
+
+    def __init__(self, model: GPT, tokenizer: Tokenizer) -> None:
+        if model.config.vocab_size < tokenizer.vocab_size:  # a table may have rows for tokens that are not there yet
+            raise ValueError(
+                f"the model has {model.config.vocab_size} tokens and the tokenizer {tokenizer.vocab_size}: "
+                "they don't belong together"
+            )
+        self.model, self.tokenizer = model, tokenizer
+
+    @classmethod
+    def from_checkpoint(cls, path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> Self:
+        """The generator with the model and tokenizer of a checkpoint.
+
+        Raises as `load_checkpoint` does, and `CheckpointError` if the checkpoint has no language model or no tokenizer.
+        """
+        checkpoint = load_checkpoint(path, with_optimizer=False)
+        if checkpoint.tokenizer is None:
+            raise CheckpointError(f"{path} holds no tokenizer: it can't write text")
+        model = checkpoint.model(ops, dtype)
+        if not isinstance(model, GPT):
+            raise CheckpointError(f"{path} holds a model of kind {model.config.kind!r}, not a language model")
+        return cls(model, BPETokenizer.from_json(checkpoint.tokenizer))
+
+    def generate(
+        self, prompts: str | Sequence[str], max_tokens: int = 100, sampling: Sampling = SAMPLED, beam: int | None = None
+    ) -> list[str]:
+        """What the model writes after each prompt, up to the end mark or `max_tokens` tokens, without the prompt.
+
+        A text does not depend on the other prompts. With a `beam` the most probable texts are searched, and nothing is
+        drawn. Raises `ValueError` for a prompt that is as long as the model's longest text, or longer.
+        """
+        encoded = [self._encode(prompt) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
+        if beam is not None:
+            return [self.tokenizer.decode(self._search(ids, max_tokens, beam)) for ids in encoded]
+        written: list[list[int]] = [[] for _ in encoded]
+        for tokens in self._tokens(encoded, max_tokens, sampling):
+            for number, token in tokens:
+                written[number].append(token)
+        return [self.tokenizer.decode(ids) for ids in written]
+
+    def stream(self, prompt: str, max_tokens: int = 100, sampling: Sampling = SAMPLED) -> Iterator[str]:
+        """Yields what `generate` writes piece by piece, each as soon as its characters are whole."""
+        ids: list[int] = []
+        said = ""
+        for tokens in self._tokens([self._encode(prompt)], max_tokens, sampling):
+            ids += [token for _, token in tokens]
+            text = self.tokenizer.decode(ids)
+            if not text.endswith(REPLACEMENT) and len(text) > len(said):  # else a character's bytes are not all there
+                yield text[len(said) :]
+                said = text
+        text = self.tokenizer.decode(ids)
+        if len(text) > len(said):
+            yield text[len(said) :]
+
+    def _encode(self, prompt: str) -> list[int]:
+        """The ids of a prompt, after the mark that begins a text if the model has one.
+
+        Where one mark ends a text and begins the next (GPT-2), only an empty prompt gets it.
+        """
+        config = self.model.config
+        ids, first = self.tokenizer.encode(prompt), config.eos_id if config.bos_id is None else config.bos_id
+        if first is not None and (first != config.eos_id or not ids):
+            ids = [first, *ids]
+        if not ids:
+            raise ValueError("a prompt must hold some text: this model has no mark that begins a text")
+        if len(ids) >= config.max_length:
+            raise ValueError(f"a prompt has {len(ids)} tokens, and the model's texts have at most {config.max_length}")
+        return ids
+
+    def _search(self, ids: list[int], max_tokens: int, beam: int) -> list[int]:
+        """The most probable continuation that a beam search finds."""
+        limit = min(max_tokens, self.model.config.max_length - len(ids))
+        start = Start(first=np.array([ids[-1]]), limits=np.array([limit]))
+        return beam_search(self.model, np.array([ids[:-1]], np.int64), beam, 0.0, start=start)[0][0].ids
+
+    def _tokens(
+        self, prompts: Sequence[Sequence[int]], max_tokens: int, sampling: Sampling
+    ) -> Iterator[list[tuple[int, int]]]:
+        """Yields step by step the next token of each text that has not ended, with the text's number."""
+        config, to_numpy = self.model.config, self.model.ops.to_numpy
+        longest = max(map(len, prompts), default=0)
+        padded = np.full((len(prompts), longest), IGNORED, np.int64)  # on the left
+        for row, prompt in zip(padded, prompts, strict=True):
+            row[longest - len(prompt) :] = prompt
+        running, texts = np.arange(len(prompts)), [list(prompt) for prompt in prompts]
+        state = self.model.start_decoding(padded[:, :-1])
+        ids = padded[:, -1:]
+        for _ in range(min(max_tokens, config.max_length - longest)):
+            logits = to_numpy(self.model.decode_step(ids, state))[:, 0]  # (B, V)
+            chosen = [sampling.choose(logits[i], np.array(texts[n]), int(n)) for i, n in enumerate(running)]
+            goes_on = np.array([token != config.eos_id for token in chosen])
+            yield [(int(n), token) for n, token in zip(running, chosen, strict=True) if token != config.eos_id]
+            if not goes_on.any():
+                return
+            for n, token in zip(running, chosen, strict=True):
+                texts[n].append(token)
+            ids = np.array(chosen)[goes_on][:, None]
+            if not goes_on.all():
+                running = running[goes_on]
+                state.select(np.flatnonzero(goes_on))

@@ -1,0 +1,67 @@
+"""Choosing the next token of a text: the best one, or one drawn from the model's distribution."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..config import Config, not_negative, positive, whole
+
+
+@dataclass(frozen=True)
+class Sampling(Config):
+    """How the next token is chosen. Each rule works on what the one before it left, in this order.
+
+    repetition_penalty  divides the logits above 0, and multiplies those below, of tokens that the text has already
+                        (Keskar et al. 2019, §4.1); above 1 it makes them rarer
+    temperature         divides all logits: below 1 the best tokens gain, above 1 they lose; 0 takes the best token
+    top_k               keeps the k best tokens (Fan et al. 2018, §5.2)
+    top_p               keeps the fewest best tokens whose probabilities sum to p or more (Holtzman et al. 2020, §3.1)
+    min_p               keeps the tokens with at least this share of the best one's probability (Nguyen et al. 2024)
+    seed                the same seed gives the same texts, whatever else is in the batch
+    """
+
+    temperature: float = not_negative(1.0, "divides the logits; 0 takes the best token")
+    top_k: int | None = whole(None, "draw from the k best tokens")
+    top_p: float | None = positive(None, "draw from the best tokens that have this probability together", most=1)
+    min_p: float | None = positive(None, "draw from tokens with this share of the best one's probability", most=1)
+    repetition_penalty: float = positive(1.0, "above 1, tokens that were there already become rarer")
+    seed: int = whole(0, "the same seed gives the same text", least=0)
+
+    def probabilities(self, logits: np.ndarray, earlier: np.ndarray) -> np.ndarray:
+        """logits `(V,)`, and earlier, the ids of the text so far → the probability of each token, `(V,)`."""
+        logits = logits.astype(np.float64)
+        if self.repetition_penalty != 1:
+            seen = np.unique(earlier)
+            penalty = self.repetition_penalty
+            logits[seen] = np.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)
+        if self.temperature == 0:
+            chosen = np.zeros_like(logits)
+            chosen[logits.argmax()] = 1.0
+            return chosen
+        logits = logits / self.temperature
+        if self.top_k is not None and self.top_k < len(logits):
+            logits[logits < np.partition(logits, -self.top_k)[-self.top_k]] = -np.inf
+        probabilities = _softmax(logits)
+        if self.top_p is not None:
+            order = np.argsort(-probabilities, kind="stable")
+            before = np.cumsum(probabilities[order]) - probabilities[order]  # of all better tokens
+            probabilities[order[before >= self.top_p]] = 0.0
+        if self.min_p is not None:
+            probabilities[probabilities < self.min_p * probabilities.max()] = 0.0
+        return probabilities / probabilities.sum()
+
+    def choose(self, logits: np.ndarray, earlier: np.ndarray, text: int) -> int:
+        """The next token of text number `text`. A draw depends on the seed, this number and the text's length alone."""
+        probabilities = self.probabilities(logits, earlier)
+        if not np.isfinite(probabilities).all():
+            raise FloatingPointError("the model's logits are NaN: its parameters are not finite or far too large")
+        if self.temperature == 0:
+            return int(probabilities.argmax())
+        drawn = np.random.default_rng([self.seed, text, len(earlier)]).random()
+        cumulative = np.cumsum(probabilities)
+        return int(np.searchsorted(cumulative, drawn * cumulative[-1], side="right"))
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    exponentials = np.exp(logits - logits.max())
+    return exponentials / exponentials.sum()

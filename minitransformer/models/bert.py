@@ -1,0 +1,281 @@
+"""BERT: an encoder alone, which fills gaps in a text or classifies it. Source: Devlin et al. 2019."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, cast
+
+from ..config import SMALLEST, choice, positive, rate, require, whole
+from ..layers import (
+    AttentionConfig,
+    BlockConfig,
+    Context,
+    DropoutStream,
+    FeedForwardConfig,
+    InitConfig,
+    Layer,
+    Linear,
+    Norm,
+    NormConfig,
+    Parameter,
+    Stack,
+    StackConfig,
+    TokenEmbedding,
+)
+from ..ops import Array, Ops, without_spurious_warnings
+from ..ops.initialize import constant
+from .config import TextConfig
+from .model import Model
+from .objectives import IGNORED
+
+
+@dataclass(frozen=True)
+class BERTConfig(TextConfig):
+    """The hyper-parameters of a BERT; the defaults are its base model, of 110 million parameters.
+
+    `head` says what the model gives: the logits of each token that was masked; the logits of `num_classes` classes of
+    the text, from the pooled first token; or the hidden states. Raises `ValueError` or `TypeError` for values that give
+    no model.
+    """
+
+    kind: ClassVar[str] = "bert"
+
+    vocab_size: int = whole()
+    d_model: int = whole(768, "width of the model")
+    num_heads: int = whole(12, "attention heads; they share d_model")
+    d_ff: int = whole(3072, "width inside the feed-forward layers")
+    num_layers: int = whole(12, "layers")
+    max_length: int = whole(512, "longest sequence in tokens")
+    token_types: int = whole(2, "sentences that a text may have")
+    dropout: float = rate(0.1, "rate on the embeddings and on the output of each sub-layer")
+    attention_dropout: float = rate(0.1, "rate on the attention weights")
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = choice(
+        "relu", "gelu", "gelu_tanh", "silu", default="gelu", help="between the feed-forward network's two maps"
+    )
+    norm_eps: float = positive(1e-12, "what layer normalisation adds to the variance", SMALLEST, 1)
+    init_std: float = positive(0.02, "standard deviation of the matrices at the start", SMALLEST)
+    head: Literal["masked", "classes", "none"] = choice("masked", "classes", "none", default="masked")
+    num_classes: int = whole(2)
+    pad_id: int = whole(0, least=0)
+    mask_id: int | None = whole(None, least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fits = self.d_model % self.num_heads == 0
+        require(fits, f"num_heads is {self.num_heads} and does not divide d_model, {self.d_model}")
+        _ = self.encoder  # each part checks itself
+
+    @property
+    def encoder(self) -> StackConfig:
+        """The model as a tree: post-norm blocks, in which every position sees all others."""
+        width = self.d_model // self.num_heads
+        block = BlockConfig(
+            AttentionConfig(self.num_heads, width, width, dropout=self.attention_dropout),
+            FeedForwardConfig(self.d_ff, self.activation),
+            NormConfig(eps=self.norm_eps),
+            d_model=self.d_model,
+            dropout=self.dropout,
+            init=InitConfig(std=self.init_std),
+        )
+        return StackConfig(
+            block,
+            self.num_layers,
+            "learned",
+            self.max_length,
+            embedding_norm=True,
+            token_types=self.token_types,
+            embedding_std=self.init_std,
+        )
+
+    @property
+    def num_layers_in_all(self) -> int:
+        """The number of layers."""
+        return self.num_layers
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of parameters; the table of tokens, which the masked head shares, counts once."""
+        width = self.d_model
+        square = (width + 1) * width  # of the head's transform, or of the pooler
+        heads = {
+            "masked": square + 2 * width + self.vocab_size,
+            "classes": square + (width + 1) * self.num_classes,
+            "none": square,
+        }
+        return self.vocab_size * width + self.encoder.num_parameters() + heads[self.head]
+
+
+class MaskedHead(Layer):
+    """The logits of masked tokens: `LayerNorm(activation(h W + b)) tableᵀ + bias`. Source: Devlin et al. 2019, §3.1."""
+
+    def __init__(self, ops: Ops, config: BERTConfig, tokens: TokenEmbedding) -> None:
+        super().__init__(ops)
+        self.transform = Linear(ops, config.d_model, config.d_model, std=config.init_std)
+        self.activation = {"relu": ops.relu, "silu": ops.silu}.get(config.activation, ops.gelu)
+        self.options = {"approximate": "tanh"} if config.activation == "gelu_tanh" else {}
+        self.norm = Norm(ops, config.d_model, config.encoder.block.norm)
+        self.tokens = tokens
+        self.bias = Parameter((config.vocab_size,), constant(0.0))
+
+    def forward(self, hidden: Array) -> tuple[Array, tuple]:
+        """hidden `(..., C)` → logits `(..., V)`."""
+        x, transform_cache = self.transform.forward(hidden)
+        x, active_cache = self.activation.forward(x, **self.options)
+        x, norm_cache = self.norm.forward(x)
+        logits, logits_cache = self.ops.linear.forward(x, self.tokens.table.value.swapaxes(0, 1), self.bias.value)
+        return logits, (transform_cache, active_cache, norm_cache, logits_cache)
+
+    def backward(self, dlogits: Array, cache: tuple) -> Array:
+        """Returns dhidden; adds into the gradients of the parameters and of the table of tokens."""
+        transform_cache, active_cache, norm_cache, logits_cache = cache
+        out = self.tokens.table.grad.swapaxes(0, 1), self.bias.grad
+        dx, _, _ = self.ops.linear.backward(dlogits, logits_cache, out=out)
+        dx = self.norm.backward(dx, norm_cache)
+        return self.transform.backward(self.activation.backward(dx, active_cache), transform_cache)
+
+
+class Pooler(Layer):
+    """What stands for a whole text: `tanh(h₀ W + b)` of its first token's hidden state."""
+
+    def __init__(self, ops: Ops, config: BERTConfig) -> None:
+        super().__init__(ops)
+        self.pooler = Linear(ops, config.d_model, config.d_model, std=config.init_std)
+
+    def pool(self, hidden: Array) -> tuple[Array, tuple]:
+        """hidden `(B, T, C)` → `(B, C)`."""
+        x, pooler_cache = self.pooler.forward(hidden[:, 0])
+        pooled, tanh_cache = self.ops.tanh.forward(x)
+        return pooled, (pooler_cache, tanh_cache, hidden)
+
+    def pool_backward(self, dpooled: Array, cache: tuple) -> Array:
+        """Returns dhidden, zero but for the first token; adds into the parameters' gradients."""
+        pooler_cache, tanh_cache, hidden = cache
+        dhidden = self.ops.zeros(tuple(hidden.shape), hidden.dtype)
+        dhidden[:, 0] = self.pooler.backward(self.ops.tanh.backward(dpooled, tanh_cache), pooler_cache)
+        return dhidden
+
+
+class ClassHead(Pooler):
+    """The logits of a text's classes: `Dropout(p) W + b` of the pooled first token p."""
+
+    def __init__(self, ops: Ops, config: BERTConfig) -> None:
+        super().__init__(ops, config)
+        self.rate = config.dropout
+        self.classes = Linear(ops, config.d_model, config.num_classes, std=config.init_std)
+
+    def forward(self, hidden: Array, context: Context) -> tuple[Array, tuple]:
+        """hidden `(B, T, C)` → logits `(B, classes)`."""
+        pooled, pool_cache = self.pool(hidden)
+        pooled, dropout_cache = self.ops.dropout.forward(pooled, context.dropout_at(self.site, self.rate))
+        logits, classes_cache = self.classes.forward(pooled)
+        return logits, (pool_cache, dropout_cache, classes_cache)
+
+    def backward(self, dlogits: Array, cache: tuple) -> Array:
+        """Returns dhidden `(B, T, C)`; adds into the parameters' gradients."""
+        pool_cache, dropout_cache, classes_cache = cache
+        dpooled = self.ops.dropout.backward(self.classes.backward(dlogits, classes_cache), dropout_cache)
+        return self.pool_backward(dpooled, pool_cache)
+
+
+class BERT(Model[BERTConfig]):
+    """A stack of blocks over token ids `(B, T)` in which every position sees all others, and a head."""
+
+    def _build(self) -> None:
+        config, ops = self.config, self.ops.unchecked()
+        self.tokens = TokenEmbedding(self.ops, config.vocab_size, config.d_model, 1.0, config.init_std)
+        self.encoder = Stack(ops, config.encoder, self.tokens, self.dtype)
+        if config.head == "masked":
+            self.head = MaskedHead(ops, config, self.tokens)
+        else:
+            self.head = ClassHead(ops, config) if config.head == "classes" else Pooler(ops, config)
+
+    @without_spurious_warnings
+    def forward(
+        self,
+        ids: Array,
+        token_types: Array | None = None,
+        mask: Array | None = None,
+        dropout: DropoutStream | None = None,
+    ) -> tuple[Array, tuple]:
+        """ids `(B, T)` → logits `(B, T, V)`, `(B, classes)`, or hidden states `(B, T, C)`: see the head.
+
+        token_types `(B, T)` are 0 for the first sentence of a text and 1 for the second, by default all 0; mask
+        `(B, T)` is `True` where a token is real. Raises `ValueError` for an id outside the vocabulary and for a
+        sequence longer than `config.max_length`.
+        """
+        hidden, encoder_cache, context = self._encode(ids, token_types, mask, dropout)
+        head_cache = None
+        if isinstance(self.head, MaskedHead):
+            hidden, head_cache = self.head.forward(hidden)
+        elif isinstance(self.head, ClassHead):
+            hidden, head_cache = self.head.forward(hidden, context)
+        return hidden, (encoder_cache, head_cache)
+
+    @without_spurious_warnings
+    def backward(self, dout: Array, cache: tuple) -> None:
+        """Takes the gradient of what `forward` returned; adds into the gradient of every parameter."""
+        encoder_cache, head_cache = cache
+        dhidden = self.ops.activations(self.ops.cast(self.ops.asarray(dout), self.dtype))
+        if isinstance(self.head, MaskedHead | ClassHead):
+            dhidden = self.head.backward(dhidden, head_cache)
+        self.encoder.backward(dhidden, encoder_cache)
+
+    @without_spurious_warnings
+    def loss(
+        self,
+        ids: Array,
+        targets: Array,
+        token_types: Array | None = None,
+        mask: Array | None = None,
+        label_smoothing: float = 0.0,
+        dropout: DropoutStream | None = None,
+        with_grad: bool = True,
+    ) -> tuple[Array, tuple]:
+        """The mean cross-entropy of the masked tokens, targets `(B, T)` with −100 elsewhere; or of classes `(B,)`.
+
+        Only masked positions go through the head.
+        """
+        hidden, encoder_cache, context = self._encode(ids, token_types, mask, dropout)
+        targets = self.ops.asarray(targets)
+        if isinstance(self.head, MaskedHead):
+            if tuple(targets.shape) != tuple(hidden.shape[:2]):
+                raise ValueError(f"targets have shape {tuple(targets.shape)}, expected that of ids")
+            wanted = targets.reshape(-1)
+            places = self.ops.asarray((self.ops.to_numpy(wanted) != IGNORED).nonzero()[0], "int64")
+            table = hidden.reshape(len(wanted), hidden.shape[2])
+            rows, rows_cache = self.ops.embedding.forward(places, table)  # (N, C)
+            logits, head_cache = self.head.forward(rows)
+            loss, loss_cache = self.ops.cross_entropy.forward(logits, self.ops.take(wanted, places), label_smoothing)
+            return loss, (encoder_cache, (hidden.shape, rows_cache), head_cache, loss_cache)
+        if not isinstance(self.head, ClassHead):
+            raise ValueError("a model without a head has no loss")
+        logits, head_cache = self.head.forward(hidden, context)
+        loss, loss_cache = self.ops.cross_entropy.forward(logits, targets, label_smoothing)
+        return loss, (encoder_cache, None, head_cache, loss_cache)
+
+    @without_spurious_warnings
+    def loss_backward(self, dloss: float, cache: tuple) -> None:
+        """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
+        encoder_cache, rows_cache, head_cache, loss_cache = cache
+        dlogits = self.ops.cross_entropy.backward(dloss, loss_cache)
+        dhidden = cast(MaskedHead | ClassHead, self.head).backward(dlogits, head_cache)
+        if rows_cache is not None:
+            shape, rows_cache = rows_cache
+            dhidden = self.ops.embedding.backward(dhidden, rows_cache).reshape(shape)
+        self.encoder.backward(dhidden, encoder_cache)
+
+    def pooled(self, hidden: Array) -> Array:
+        """Hidden states `(B, T, C)` → `(B, C)`, what stands for the whole text; not for a model with a masked head."""
+        if isinstance(self.head, MaskedHead):
+            raise ValueError("a model with a masked head has no pooler")
+        return self.head.pool(hidden)[0]
+
+    def _encode(
+        self, ids: Any, token_types: Any, mask: Any, dropout: DropoutStream | None
+    ) -> tuple[Array, tuple, Context]:
+        ids = self._ids("ids", ids)
+        if token_types is None:
+            token_types = ids * 0
+        context = Context(
+            self._mask("mask", mask, ids), dropout=dropout, token_types=self._shaped("token_types", token_types, ids)
+        )
+        hidden, cache = self.encoder.forward(ids, context)
+        return hidden, cache, context

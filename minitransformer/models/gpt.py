@@ -1,0 +1,242 @@
+"""Decoder-only language models: GPT-2, Llama and what lies between them."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from ..config import SMALLEST, choice, flag, positive, rate, require, whole
+from ..layers import (
+    AttentionConfig,
+    BiasConfig,
+    BlockConfig,
+    Cache,
+    Context,
+    DropoutStream,
+    FeedForwardConfig,
+    InitConfig,
+    NormConfig,
+    RotaryConfig,
+    Stack,
+    StackConfig,
+    TokenEmbedding,
+)
+from ..ops import Array, without_spurious_warnings
+from .config import TextConfig
+from .decoding import Decoding
+from .model import Model
+from .objectives import IGNORED, next_token_loss, next_token_loss_backward
+
+
+@dataclass(frozen=True)
+class GPTConfig(TextConfig):
+    """The hyper-parameters of a language model; the defaults are GPT-2's (Radford et al. 2019).
+
+    `decoder` gives the same as a tree. `d_k`, the width of a head, defaults to `d_model / num_heads`. `rotary` belongs
+    to the positions "rotary", and `bias` is that of the feed-forward network. Matrices start as N(0, init_std²), those
+    before a residual connection smaller by `√(2 · num_layers)`. Raises `ValueError` or `TypeError` for values that give
+    no model.
+    """
+
+    kind: ClassVar[str] = "gpt"
+
+    vocab_size: int = whole()
+    d_model: int = whole(768, "width of the model")
+    num_heads: int = whole(12, "attention heads")
+    d_ff: int = whole(3072, "width inside the feed-forward layers")
+    num_layers: int = whole(12, "layers")
+    num_kv_heads: int | None = whole(None, "heads of keys and values, which heads of queries share (default: all)")
+    d_k: int | None = whole(None, "width of a head (default: d_model / num_heads)")
+    max_length: int = whole(1024, "longest sequence in tokens")
+    dropout: float = rate(0.1, "rate on the embeddings and on the output of each sub-layer")
+    attention_dropout: float = rate(0.1, "rate on the attention weights")
+    positions: Literal["learned", "rotary", "alibi", "sinusoidal", "none"] = choice(
+        "learned", "rotary", "alibi", "sinusoidal", "none", default="learned", help="how the model knows positions"
+    )
+    rotary: RotaryConfig | None = None
+    norm: Literal["layernorm", "rmsnorm"] = choice("layernorm", "rmsnorm", default="layernorm", help="normalisation")
+    norm_first: bool = flag(True, "normalise before each sub-layer, not after it")
+    norm_eps: float = positive(1e-5, "what normalisation adds to the variance", SMALLEST, 1)
+    norm_bias: bool = flag(True, "layer normalisation has a bias")
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = choice(
+        "relu", "gelu", "gelu_tanh", "silu", default="gelu_tanh", help="between the feed-forward network's two maps"
+    )
+    gated: bool = flag(False, "the activation gates a second map: SwiGLU, GEGLU")
+    bias: bool = flag(True, "the feed-forward network has biases")
+    attention_bias: bool = flag(True, "attention has biases")
+    attention: Literal["softmax", "linear"] = choice("softmax", "linear", default="softmax", help="kind of attention")
+    window: int | None = whole(None, "attention reaches this many tokens back (default: all)", least=0)
+    softcap: float | None = positive(None, "scores stay between plus and minus this")
+    tied: bool = flag(True, "the output layer shares the table of tokens")
+    init_std: float = positive(0.02, "standard deviation of the matrices at the start", SMALLEST)
+    bos_id: int | None = whole(None, least=0)
+    eos_id: int | None = whole(None, least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fits = self.d_k is not None or self.d_model % self.num_heads == 0
+        require(fits, f"num_heads is {self.num_heads} and does not divide d_model, {self.d_model}")
+        for name in ("bos_id", "eos_id"):
+            token = getattr(self, name)
+            require(token is None or token < self.vocab_size, f"{name} is {token}, expected an id below the vocabulary")
+        _ = self.decoder  # each part checks itself
+
+    @property
+    def decoder(self) -> StackConfig:
+        """The model as a tree: each position sees those at or before it."""
+        width = self.d_k or self.d_model // self.num_heads
+        attention = AttentionConfig(
+            self.num_heads,
+            width,
+            width,
+            self.window,
+            self.attention_dropout,
+            self.num_kv_heads,
+            self.attention_bias,
+            softcap=self.softcap,
+            rotary=(self.rotary or RotaryConfig()) if self.positions == "rotary" else None,
+            relative=BiasConfig("alibi") if self.positions == "alibi" else None,
+            kind=self.attention,
+        )
+        block = BlockConfig(
+            attention,
+            FeedForwardConfig(self.d_ff, self.activation, self.gated, self.bias),
+            NormConfig(self.norm_first, self.norm_eps, self.norm, self.norm_bias),
+            d_model=self.d_model,
+            causal=True,
+            dropout=self.dropout,
+            init=InitConfig(std=self.init_std, residual_gain=(2 * self.num_layers) ** -0.5),
+        )
+        positions = self.positions if self.positions in ("learned", "sinusoidal") else "none"
+        return StackConfig(block, self.num_layers, positions, self.max_length, embedding_std=self.init_std)
+
+    @property
+    def num_layers_in_all(self) -> int:
+        """The number of layers."""
+        return self.num_layers
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of parameters; a table that the output layer shares counts once."""
+        return (2 - self.tied) * self.vocab_size * self.d_model + self.decoder.num_parameters()
+
+    @classmethod
+    def gpt2(cls, vocab_size: int = 50257, **overrides: Any) -> "GPTConfig":
+        """GPT-2's smallest model, of 124 million parameters. Source: Radford et al. 2019, table 2."""
+        marks: dict[str, Any] = {"bos_id": vocab_size - 1, "eos_id": vocab_size - 1}
+        return cls(vocab_size, **marks | overrides)
+
+    @classmethod
+    def llama(cls, vocab_size: int = 32_000, **overrides: Any) -> "GPTConfig":
+        """Llama's parts, and the sizes of its smallest model, of 6.7 billion parameters. Source: Touvron et al. 2023.
+
+        Pre-norm with RMS normalisation, SwiGLU, rotary positions, no biases and no dropout.
+        """
+        values = {
+            "d_model": 4096,
+            "num_heads": 32,
+            "d_ff": 11_008,
+            "num_layers": 32,
+            "max_length": 2048,
+            "dropout": 0.0,
+            "attention_dropout": 0.0,
+            "positions": "rotary",
+            "norm": "rmsnorm",
+            "norm_eps": 1e-6,
+            "activation": "silu",
+            "gated": True,
+            "bias": False,
+            "attention_bias": False,
+            "tied": False,
+        }
+        return cls(vocab_size, **values | overrides)
+
+
+class GPT(Model[GPTConfig]):
+    """A stack of causal blocks over token ids `(B, T)`, which gives the logits of each next token."""
+
+    def _build(self) -> None:
+        config, ops = self.config, self.ops
+        self.tokens = TokenEmbedding(ops, config.vocab_size, config.d_model, 1.0, config.init_std)
+        # Ids and targets come in through tables of tokens, whose ops check them; inside the stack nothing can be wrong.
+        self.decoder = Stack(ops.unchecked(), config.decoder, self.tokens, self.dtype)
+        self.output = self.tokens
+        if not config.tied:
+            self.output = TokenEmbedding(ops, config.vocab_size, config.d_model, 1.0, config.init_std)
+
+    @without_spurious_warnings
+    def forward(
+        self, ids: Array, mask: Array | None = None, dropout: DropoutStream | None = None
+    ) -> tuple[Array, tuple]:
+        """ids `(B, T)` → logits `(B, T, V)` of each next token.
+
+        mask `(B, T)` is `True` where a token is real; ids padded on the right need none. Raises `ValueError` for an id
+        outside the vocabulary and for a sequence longer than `config.max_length`.
+        """
+        ids = self._ids("ids", ids)
+        hidden, decoder_cache = self.decoder.forward(ids, Context(self._mask("mask", mask, ids), dropout=dropout))
+        logits, logits_cache = self.output.logits(hidden)
+        return logits, (decoder_cache, logits_cache)
+
+    @without_spurious_warnings
+    def backward(self, dlogits: Array, cache: tuple) -> None:
+        """dlogits `(B, T, V)`: adds into the gradient of every parameter."""
+        decoder_cache, logits_cache = cache
+        dlogits = self.ops.cast(self.ops.asarray(dlogits), self.dtype)
+        dhidden = self.output.logits_backward(self.ops.activations(dlogits), logits_cache)
+        self.decoder.backward(dhidden, decoder_cache)
+
+    @without_spurious_warnings
+    def loss(
+        self,
+        ids: Array,
+        targets: Array,
+        label_smoothing: float = 0.0,
+        dropout: DropoutStream | None = None,
+        with_grad: bool = True,
+    ) -> tuple[Array, tuple]:
+        """The mean cross-entropy of targets `(B, T)`, the tokens after each of ids `(B, T)`; −100 does not count."""
+        ids = self._ids("ids", ids)
+        hidden, decoder_cache = self.decoder.forward(ids, Context(dropout=dropout))
+        loss, loss_cache = next_token_loss(self.output, hidden, targets, label_smoothing, IGNORED, with_grad)
+        return loss, (decoder_cache, loss_cache)
+
+    @without_spurious_warnings
+    def loss_backward(self, dloss: float, cache: tuple) -> None:
+        """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
+        decoder_cache, loss_cache = cache
+        self.decoder.backward(next_token_loss_backward(self.output, dloss, loss_cache), decoder_cache)
+
+    @without_spurious_warnings
+    def start_decoding(self, source: Array, num_beams: int = 1) -> Decoding:
+        """Reads prompts `(B, T)`; returns the state with which `decode_step` continues each prompt's K beams.
+
+        Shorter prompts are padded on the left with −100; T may be 0. Raises `ValueError` as `forward` does.
+        """
+        if num_beams < 1:
+            raise ValueError(f"num_beams is {num_beams}, expected 1 or more")
+        prompts = self._ids("prompts", source)
+        is_padding = prompts == IGNORED
+        state = Decoding(Cache(self.ops, len(prompts), 1), padding=is_padding.sum(1) if is_padding.any() else None)
+        if prompts.shape[1]:
+            self._read(prompts - prompts * is_padding, state)
+        state.cache.spread(num_beams)
+        return state
+
+    @without_spurious_warnings
+    def decode_step(self, ids: Array, state: Decoding) -> Array:
+        """ids `(B, K)`, each beam's newest token → logits `(B, K, V)` of the next one.
+
+        `state` moves on by one position. Raises `ValueError` beyond `config.max_length`.
+        """
+        if state.position >= self.config.max_length:
+            raise ValueError(f"position {state.position} is beyond the model's max_length of {self.config.max_length}")
+        ids = self.ops.asarray(ids)
+        if tuple(ids.shape) != state.shape:
+            raise ValueError(f"ids has shape {tuple(ids.shape)}, expected (B, K), {state.shape}")
+        hidden = self._read(ids.reshape(-1, 1), state)  # (B·K, 1, C)
+        return self.output.logits(hidden.reshape(*state.shape, hidden.shape[-1]))[0]
+
+    def _read(self, ids: Array, state: Decoding) -> Array:
+        """Reads the next tokens `(B·K, T)` of every beam; returns their hidden states `(B·K, T, C)`."""
+        hidden, _ = self.decoder.forward(ids, state.context(ids.shape[1]))
+        state.cache.position += ids.shape[1]
+        return hidden

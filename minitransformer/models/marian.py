@@ -1,0 +1,97 @@
+"""Marian: the paper's encoder–decoder as the Marian toolkit trains it. Source: Junczys-Dowmunt et al. 2018."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ..config import choice, positive, rate, require, whole
+from ..layers import AttentionConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
+from .config import TranslationConfig
+
+
+@dataclass(frozen=True)
+class MarianConfig(TranslationConfig):
+    """The hyper-parameters of a Marian; the defaults are those of its base models. `Transformer` builds it.
+
+    It is the paper's model with all sines of the positions before all cosines, a choice of activation, and a bias of
+    the logits. `embedding_scale` is √d_model unless it is given. A target mostly begins with the padding token, so
+    masks are given and not inferred. Raises `ValueError` or `TypeError` for values that give no model.
+    """
+
+    kind: ClassVar[str] = "marian"
+
+    vocab_size: int = whole()
+    d_model: int = whole(512, "width of the model")
+    num_heads: int = whole(8, "attention heads of the encoder; they share d_model")
+    num_decoder_heads: int | None = whole(None, "attention heads of the decoder, if others than the encoder's")
+    d_ff: int = whole(2048, "width inside the encoder's feed-forward layers")
+    d_decoder_ff: int | None = whole(None, "width inside the decoder's, if another")
+    num_layers: int = whole(6, "layers of the encoder, and of the decoder")
+    num_decoder_layers: int | None = whole(None, "layers of the decoder, if others than the encoder's")
+    dropout: float = rate(0.1, "rate on the embeddings and on the output of each sub-layer")
+    attention_dropout: float = rate(0.0, "rate on the attention weights")
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = choice(
+        "relu", "gelu", "gelu_tanh", "silu", default="silu", help="between the feed-forward network's two maps"
+    )
+    embedding_scale: float | None = positive(None, "what multiplies embeddings (default: the root of d_model)")
+    max_length: int = whole(512, "longest sequence in tokens")
+    pad_id: int = whole(0, least=0)
+    bos_id: int = whole(0, least=0)
+    eos_id: int = whole(1, least=0)
+
+    infers_masks = False
+    output_bias = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for heads in (self.num_heads, self.decoder_heads):
+            require(self.d_model % heads == 0, f"num_heads is {heads} and does not divide d_model, {self.d_model}")
+        _ = self.encoder, self.decoder  # each part checks itself
+
+    @property
+    def encoder(self) -> StackConfig:
+        """The encoder as a tree: every position of the source sees all others."""
+        return self._stack(self.num_layers, self.num_heads, self.d_ff, decodes=False)
+
+    @property
+    def decoder(self) -> StackConfig:
+        """The decoder as a tree: a position of the target sees those at or before it, and the memory."""
+        return self._stack(self.decoder_layers, self.decoder_heads, self.decoder_ff, decodes=True)
+
+    def _stack(self, num_layers: int, heads: int, d_ff: int, decodes: bool) -> StackConfig:
+        width = self.d_model // heads
+        block = BlockConfig(
+            AttentionConfig(heads, width, width, dropout=self.attention_dropout),
+            FeedForwardConfig(d_ff, self.activation),
+            NormConfig(),
+            d_model=self.d_model,
+            causal=decodes,
+            cross=decodes,
+            dropout=self.dropout,
+        )
+        return StackConfig(block, num_layers, "sinusoidal_halves", self.max_length)
+
+    @property
+    def decoder_heads(self) -> int:
+        """The number of attention heads of the decoder."""
+        return self.num_decoder_heads or self.num_heads
+
+    @property
+    def decoder_ff(self) -> int:
+        """The width inside the decoder's feed-forward layers."""
+        return self.d_decoder_ff or self.d_ff
+
+    @property
+    def decoder_layers(self) -> int:
+        """The number of decoder layers."""
+        return self.num_decoder_layers or self.num_layers
+
+    @property
+    def num_layers_in_all(self) -> int:
+        """Layers of the encoder and of the decoder together."""
+        return self.num_layers + self.decoder_layers
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of parameters, with the bias of the logits."""
+        stacks = self.encoder.num_parameters() + self.decoder.num_parameters()
+        return self.vocab_size * (self.d_model + 1) + stacks

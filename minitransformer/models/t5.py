@@ -1,0 +1,97 @@
+"""T5: the encoder–decoder with relative positions, RMS normalisation and no biases. Source: Raffel et al. 2020."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ..config import SMALLEST, choice, flag, positive, rate, whole
+from ..layers import AttentionConfig, BiasConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
+from .config import TranslationConfig
+
+
+@dataclass(frozen=True)
+class T5Config(TranslationConfig):
+    """The hyper-parameters of a T5; the defaults are those of its small model. `Transformer` builds it.
+
+    Scores are not divided by √d_k. One table of biases by distance serves all blocks of a stack. Version 1.1 has a
+    gated feed-forward network (`activation="gelu_tanh", gated=True`) and an output layer of its own (`tied=False,
+    scale_output=False`); `scale_output` multiplies the decoder's output by d_model^−½. A target begins with the padding
+    token, so masks are given and not inferred. Raises `ValueError` or `TypeError` for values that give no model.
+    """
+
+    kind: ClassVar[str] = "t5"
+
+    vocab_size: int = whole()
+    d_model: int = whole(512, "width of the model")
+    num_heads: int = whole(8, "attention heads")
+    d_ff: int = whole(2048, "width inside the feed-forward layers")
+    num_layers: int = whole(6, "layers of the encoder, and of the decoder")
+    num_decoder_layers: int | None = whole(None, "layers of the decoder, if others than the encoder's")
+    d_k: int = whole(64, "width of a head")
+    buckets: int = whole(32, "distances that attention tells apart", least=4)
+    max_distance: int = whole(128, "from this distance on all are one")
+    max_length: int = whole(512, "longest sequence in tokens")
+    dropout: float = rate(0.1, "rate on the embeddings and on the output of each sub-layer")
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = choice(
+        "relu", "gelu", "gelu_tanh", "silu", default="relu", help="between the feed-forward network's two maps"
+    )
+    gated: bool = flag(False, "the activation gates a second map")
+    norm_eps: float = positive(1e-6, "what normalisation adds to the mean square", SMALLEST, 1)
+    tied: bool = flag(True, "the output layer shares the table of tokens")
+    scale_output: bool = flag(True, "multiply the decoder's output by d_model^-0.5")
+    pad_id: int = whole(0, least=0)
+    bos_id: int = whole(0, least=0)
+    eos_id: int = whole(1, least=0)
+
+    embedding_scale = 1.0
+    infers_masks = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.encoder, self.decoder  # each part checks itself
+
+    @property
+    def encoder(self) -> StackConfig:
+        """The encoder as a tree: every position of the source sees all others."""
+        return self._stack(self.num_layers, decodes=False)
+
+    @property
+    def decoder(self) -> StackConfig:
+        """The decoder as a tree: a position of the target sees those at or before it, and the memory."""
+        return self._stack(self.decoder_layers, decodes=True)
+
+    def _stack(self, num_layers: int, decodes: bool) -> StackConfig:
+        attention = AttentionConfig(
+            self.num_heads,
+            self.d_k,
+            self.d_k,
+            bias=False,
+            scale=1.0,
+            relative=BiasConfig("t5", self.buckets, self.max_distance),
+        )
+        block = BlockConfig(
+            attention,
+            FeedForwardConfig(self.d_ff, self.activation, self.gated, bias=False),
+            NormConfig(True, self.norm_eps, "rmsnorm"),
+            d_model=self.d_model,
+            causal=decodes,
+            cross=decodes,
+            dropout=self.dropout,
+        )
+        scale = self.d_model**-0.5 if decodes and self.scale_output else 1.0
+        return StackConfig(block, num_layers, "none", self.max_length, output_scale=scale)
+
+    @property
+    def decoder_layers(self) -> int:
+        """The number of decoder layers."""
+        return self.num_decoder_layers or self.num_layers
+
+    @property
+    def num_layers_in_all(self) -> int:
+        """Layers of the encoder and of the decoder together."""
+        return self.num_layers + self.decoder_layers
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of parameters; the table of tokens counts once, or twice where the output layer has its own."""
+        stacks = self.encoder.num_parameters() + self.decoder.num_parameters()
+        return (2 - self.tied) * self.vocab_size * self.d_model + stacks

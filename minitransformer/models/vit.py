@@ -1,0 +1,142 @@
+"""ViT: an encoder over the patches of an image, which it classifies. Source: Dosovitskiy et al. 2021."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ..config import SMALLEST, choice, positive, rate, require, whole
+from ..layers import (
+    AttentionConfig,
+    BlockConfig,
+    Context,
+    DropoutStream,
+    FeedForwardConfig,
+    InitConfig,
+    Linear,
+    NormConfig,
+    PatchEmbedding,
+    Stack,
+    StackConfig,
+)
+from ..ops import Array, without_spurious_warnings
+from .config import ModelConfig
+from .model import Model
+
+
+@dataclass(frozen=True)
+class ViTConfig(ModelConfig):
+    """The hyper-parameters of a Vision Transformer; the defaults are its base model with patches of 16 × 16.
+
+    An image is square, of `image_size` pixels a side. Raises `ValueError` or `TypeError` for values that give no model.
+    """
+
+    kind: ClassVar[str] = "vit"
+
+    num_classes: int = whole(1000, "classes of images")
+    image_size: int = whole(224, "height and width of an image in pixels")
+    patch_size: int = whole(16, "height and width of a patch")
+    channels: int = whole(3, "numbers of a pixel")
+    d_model: int = whole(768, "width of the model")
+    num_heads: int = whole(12, "attention heads; they share d_model")
+    d_ff: int = whole(3072, "width inside the feed-forward layers")
+    num_layers: int = whole(12, "layers")
+    dropout: float = rate(0.0, "rate on the embeddings and on the output of each sub-layer")
+    attention_dropout: float = rate(0.0, "rate on the attention weights")
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = choice(
+        "relu", "gelu", "gelu_tanh", "silu", default="gelu", help="between the feed-forward network's two maps"
+    )
+    norm_eps: float = positive(1e-12, "what layer normalisation adds to the variance", SMALLEST, 1)
+    init_std: float = positive(0.02, "standard deviation of the matrices at the start", SMALLEST)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fits = self.d_model % self.num_heads == 0
+        require(fits, f"num_heads is {self.num_heads} and does not divide d_model, {self.d_model}")
+        fits = self.image_size % self.patch_size == 0
+        require(fits, f"patch_size is {self.patch_size} and does not divide image_size, {self.image_size}")
+        _ = self.encoder  # each part checks itself
+
+    @property
+    def num_patches(self) -> int:
+        """The number of patches of an image."""
+        return (self.image_size // self.patch_size) ** 2
+
+    @property
+    def encoder(self) -> StackConfig:
+        """The model as a tree: pre-norm blocks over the class's vector and the patches."""
+        width = self.d_model // self.num_heads
+        block = BlockConfig(
+            AttentionConfig(self.num_heads, width, width, dropout=self.attention_dropout),
+            FeedForwardConfig(self.d_ff, self.activation),
+            NormConfig(True, self.norm_eps),
+            d_model=self.d_model,
+            dropout=self.dropout,
+            init=InitConfig(std=self.init_std),
+        )
+        return StackConfig(block, self.num_layers, "learned", 1 + self.num_patches, embedding_std=self.init_std)
+
+    @property
+    def num_layers_in_all(self) -> int:
+        """The number of layers."""
+        return self.num_layers
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of parameters."""
+        patch = self.channels * self.patch_size**2
+        embedding = (patch + 1) * self.d_model + self.d_model  # the projection, and the class's vector
+        return embedding + self.encoder.num_parameters() + (self.d_model + 1) * self.num_classes
+
+
+class ViT(Model[ViTConfig]):
+    """A stack of blocks over the patches of images `(B, channels, height, width)`, which gives logits of classes."""
+
+    def _build(self) -> None:
+        config, ops = self.config, self.ops.unchecked()
+        # Images come in through `patches`, whose op checks them; inside the stack nothing can be wrong.
+        self.patches = PatchEmbedding(self.ops, config.channels, config.patch_size, config.d_model, config.init_std)
+        self.encoder = Stack(ops, config.encoder, self.patches, self.dtype)
+        self.classes = Linear(ops, config.d_model, config.num_classes, std=config.init_std)
+
+    @without_spurious_warnings
+    def forward(self, images: Array, dropout: DropoutStream | None = None) -> tuple[Array, tuple]:
+        """images `(B, channels, height, width)` → logits `(B, classes)`, read from the class's vector.
+
+        Raises `ValueError` for images of another shape than the configuration's.
+        """
+        config, images = self.config, self.ops.asarray(images)
+        expected = config.channels, config.image_size, config.image_size
+        if tuple(images.shape[1:]) != expected:
+            raise ValueError(f"images have shape {tuple(images.shape)}, expected (B, {', '.join(map(str, expected))})")
+        images = self.ops.activations(self.ops.cast(images, self.dtype))
+        hidden, encoder_cache = self.encoder.forward(images, Context(dropout=dropout))
+        logits, classes_cache = self.classes.forward(hidden[:, 0])
+        return logits, (encoder_cache, hidden, classes_cache)
+
+    @without_spurious_warnings
+    def backward(self, dlogits: Array, cache: tuple) -> None:
+        """dlogits `(B, classes)`: adds into the gradient of every parameter."""
+        encoder_cache, hidden, classes_cache = cache
+        dlogits = self.ops.activations(self.ops.cast(self.ops.asarray(dlogits), self.dtype))
+        dhidden = self.ops.zeros(tuple(hidden.shape), hidden.dtype)
+        dhidden[:, 0] = self.classes.backward(dlogits, classes_cache)
+        self.encoder.backward(dhidden, encoder_cache)
+
+    @without_spurious_warnings
+    def loss(
+        self,
+        images: Array,
+        targets: Array,
+        label_smoothing: float = 0.0,
+        dropout: DropoutStream | None = None,
+        with_grad: bool = True,
+    ) -> tuple[Array, tuple]:
+        """The mean cross-entropy of the classes `(B,)` of images `(B, channels, height, width)`."""
+        logits, cache = self.forward(images, dropout)
+        loss, loss_cache = self.ops.cross_entropy.forward(logits, self.ops.asarray(targets), label_smoothing)
+        return loss, (cache, loss_cache)
+
+    @without_spurious_warnings
+    def loss_backward(self, dloss: float, cache: tuple) -> None:
+        """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
+        cache, loss_cache = cache
+        self.backward(self.ops.cross_entropy.backward(dloss, loss_cache), cache)

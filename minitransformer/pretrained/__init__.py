@@ -1,0 +1,172 @@
+"""Weights from and to the files of other libraries: `load(folder)` and `save(model, folder)`.
+
+    model, tokenizer = load("gpt2")
+    logits, _ = model.forward([tokenizer.encode("Once upon a time")])
+
+A folder is what Hugging Face's `save_pretrained` writes: gpt2, llama, bert, t5, vit or marian. It may come from a
+stranger: it holds data and no code, and all sizes are checked before memory is taken.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..allocator import memory_limit
+from ..data.tokenizer import BPETokenizer
+from ..models import (
+    KINDS,
+    BERTConfig,
+    GPTConfig,
+    MarianConfig,
+    Model,
+    ModelConfig,
+    T5Config,
+    TransformerConfig,
+    ViTConfig,
+)
+from ..ops import Ops, numpy_ops
+from . import marian
+from .bert import BERT
+from .download import folder_of
+from .files import (
+    CONFIG,
+    TYPES,
+    WEIGHTS,
+    PretrainedError,
+    Tensor,
+    find_tensors,
+    read_json,
+    some,
+    write_json,
+    write_tensors,
+)
+from .gpt2 import GPT2
+from .llama import LLAMA
+from .names import Architecture, Row
+from .t5 import T5
+from .tokenizers import PretrainedTokenizer, load_tokenizer, save_tokenizer
+from .vit import VIT
+
+__all__ = ["ARCHITECTURES", "PretrainedError", "PretrainedTokenizer", "load", "save"]
+
+ARCHITECTURES = {"gpt2": GPT2, "llama": LLAMA, "bert": BERT, "t5": T5, "vit": VIT, "marian": marian.MARIAN}
+"""By the name that a folder's `config.json` calls `model_type`."""
+
+
+def load(
+    folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32"
+) -> tuple[Any, "PretrainedTokenizer | None"]:
+    """The model in a folder and its tokenizer, `None` where there is none; a name that is no folder is downloaded.
+
+    Raises FileNotFoundError for a missing file and PretrainedError for a folder without a model that can be run here:
+    damaged files, options or kinds of model that are not supported, tensors that are missing or too many.
+    """
+    folder = folder_of(folder_or_name)
+    values = read_json(folder / CONFIG)
+    kind = values.get("model_type")
+    if not isinstance(kind, str) or kind not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise PretrainedError(f"{folder / CONFIG}: model_type {kind!r} is not supported, only {known}")
+    architecture = ARCHITECTURES[kind]
+    tensors = _canonical(architecture, find_tensors(folder))
+    try:
+        config = architecture.from_config(values, {name: tensor.shape for name, tensor in tensors.items()})
+    except (TypeError, ValueError, OverflowError) as error:
+        raise PretrainedError(f"{folder / CONFIG}: {error}") from None
+    if config.num_layers_in_all > len(tensors):
+        layers = config.num_layers_in_all
+        raise PretrainedError(f"{folder} holds {len(tensors):,} tensors, but its configuration has {layers:,} layers")
+    rows = architecture.table(config)
+    _check(folder, architecture, config, rows, tensors)
+    _check_memory(folder, config, dtype)
+    model = KINDS[config.kind][1].blank(config, ops, dtype)
+    _fill(model, rows, tensors)
+    return model, load_tokenizer(folder, kind, values)
+
+
+def _canonical(architecture: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    named = {architecture.canonical(name): tensor for name, tensor in tensors.items()}
+    if len(named) < len(tensors):
+        raise PretrainedError("the folder holds one tensor under two names, an old one and a new one")
+    return named
+
+
+def _check(
+    folder: Path, architecture: Architecture, config: ModelConfig, rows: list[Row], tensors: Mapping[str, Tensor]
+) -> None:
+    """Raises PretrainedError unless the tensors are the table's, in name, shape and type."""
+    shapes = {name: shape for row in rows for name, shape in zip(row.theirs, row.shapes, strict=True)}
+    missing = sorted(shapes.keys() - tensors.keys() - {"final_logits_bias"})
+    if missing:
+        raise PretrainedError(f"{folder} lacks {len(missing):,} tensors of its model: {some(missing)}")
+    ignored = architecture.ignored + (r"|lm_head\.weight" if getattr(config, "tied", False) else "")
+    surplus = sorted(name for name in tensors.keys() - shapes.keys() if not re.fullmatch(ignored, name))
+    if surplus:
+        raise PretrainedError(f"{folder} holds {len(surplus):,} tensors that its model does not have: {some(surplus)}")
+    for name, shape in shapes.items():
+        tensor = tensors.get(name)
+        if tensor is not None and tensor.shape != shape:
+            raise PretrainedError(f"{folder}: {name} has shape {tensor.shape}, but its configuration says {shape}")
+        if tensor is not None and tensor.type not in TYPES:
+            known = ", ".join(TYPES)
+            raise PretrainedError(f"{folder}: {name} is of type {tensor.type}, which is not supported, only {known}")
+
+
+def _fill(model: Model, rows: list[Row], tensors: Mapping[str, Tensor]) -> None:
+    """Copies their tensors into the parameters."""
+    for row in rows:
+        if row.theirs == ("final_logits_bias",) and row.theirs[0] not in tensors:
+            continue  # zeros
+        parameter = model.parameters.named[row.ours]
+        if row.is_as_theirs:
+            flat = parameter.data.reshape(-1)
+            for part, piece in tensors[row.theirs[0]].pieces():
+                flat[part] = model.ops.asarray(piece, model.dtype)
+        else:
+            array = row.to_ours([tensors[name].read() for name in row.theirs], parameter.shape)
+            parameter.data[...] = model.ops.asarray(np.ascontiguousarray(array), model.dtype)
+    model.parameters.refresh()
+
+
+def _check_memory(folder: Path, config: ModelConfig, dtype: str) -> None:
+    """Raises PretrainedError if the weights alone are more than this process may hold."""
+    needed, limit = config.num_parameters * (8 if "64" in str(dtype) else 4), memory_limit()
+    if limit is not None and needed > limit:
+        raise PretrainedError(f"{folder} needs {needed:,} bytes for its weights, and there are {limit:,}")
+
+
+def save(model: Model, folder: str | Path, tokenizer: "PretrainedTokenizer | BPETokenizer | None" = None) -> None:
+    """Write a model, and its tokenizer, as `transformers` reads it with `from_pretrained`. Makes the folder.
+
+    A Transformer of the paper's becomes a Marian. Raises PretrainedError, naming the option, for what the other's
+    files can't express, before anything is written, and OSError for files that can't be.
+    """
+    kind = _kind_of(model.config)
+    architecture, folder = ARCHITECTURES[kind], Path(folder)
+    values = architecture.to_config(model.config)
+    named = {name: model.ops.to_numpy(each.data) for name, each in model.parameters.named.items()}
+    if isinstance(model.config, TransformerConfig):
+        named = marian.in_halves(named, model.config.vocab_size)
+    tensors = {}
+    for row in architecture.table(model.config):
+        tensors |= row.to_theirs(named[row.ours])
+    write_json(folder / CONFIG, {**values, "dtype": model.dtype})
+    if values.get("is_encoder_decoder"):
+        names = ("pad_token_id", "decoder_start_token_id", "eos_token_id", "forced_eos_token_id")
+        write_json(folder / "generation_config.json", {name: values[name] for name in names if name in values})
+    write_tensors(folder / WEIGHTS, tensors)
+    if tokenizer is not None:
+        save_tokenizer(tokenizer, folder)
+
+
+def _kind_of(config: ModelConfig) -> str:
+    """The architecture whose files can hold a model."""
+    if isinstance(config, GPTConfig):
+        return "llama" if config.positions == "rotary" else "gpt2"
+    kinds = {BERTConfig: "bert", T5Config: "t5", ViTConfig: "vit", MarianConfig: "marian", TransformerConfig: "marian"}
+    if type(config) not in kinds:
+        raise PretrainedError(f"a model of kind {config.kind!r} can't be written in another library's files")
+    return kinds[type(config)]

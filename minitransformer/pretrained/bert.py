@@ -1,0 +1,112 @@
+"""BERT's files: of the masked-language model, of a classifier, or of the bare encoder with its pooler."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..models import BERTConfig
+from .names import (
+    ACTIVATION_NAMES,
+    Architecture,
+    Row,
+    Shape,
+    activation,
+    array,
+    layers,
+    linear,
+    norm,
+    require_options,
+    required,
+)
+
+CLASSES = {"masked": "BertForMaskedLM", "classes": "BertForSequenceClassification", "none": "BertModel"}
+
+
+def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> BERTConfig:
+    """The tensors tell which head the model has."""
+    require_options(values, is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
+    require_options(values, tie_word_embeddings=True)
+    head = "masked" if "cls.predictions.bias" in shapes else "classes" if "classifier.weight" in shapes else "none"
+    classes = {"num_classes": (shapes["classifier.weight"] or (0,))[0]} if head == "classes" else {}
+    return BERTConfig(
+        required(values, "vocab_size"),
+        d_model=required(values, "hidden_size"),
+        num_heads=required(values, "num_attention_heads"),
+        d_ff=required(values, "intermediate_size"),
+        num_layers=required(values, "num_hidden_layers"),
+        max_length=values.get("max_position_embeddings", 512),
+        token_types=values.get("type_vocab_size", 2),
+        dropout=values.get("hidden_dropout_prob", 0.1),
+        attention_dropout=values.get("attention_probs_dropout_prob", 0.1),
+        activation=activation(values, "hidden_act", "gelu"),
+        norm_eps=values.get("layer_norm_eps", 1e-12),
+        init_std=values.get("initializer_range", 0.02),
+        pad_id=values.get("pad_token_id") or 0,
+        head=head,
+        **classes,
+    )
+
+
+def to_config(config: BERTConfig) -> dict[str, Any]:
+    """Every BERT of ours is one of theirs."""
+    values = {
+        "model_type": "bert",
+        "architectures": [CLASSES[config.head]],
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.d_model,
+        "num_attention_heads": config.num_heads,
+        "intermediate_size": config.d_ff,
+        "num_hidden_layers": config.num_layers,
+        "max_position_embeddings": config.max_length,
+        "type_vocab_size": config.token_types,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "hidden_act": ACTIVATION_NAMES[config.activation],
+        "layer_norm_eps": config.norm_eps,
+        "initializer_range": config.init_std,
+        "pad_token_id": config.pad_id,
+    }
+    return values | (labels(config.num_classes) if config.head == "classes" else {})
+
+
+def labels(count: int) -> dict[str, Any]:
+    """The names of classes, by which their configuration tells how many there are."""
+    names = {str(i): f"LABEL_{i}" for i in range(count)}
+    return {"id2label": names, "label2id": {name: int(i) for i, name in names.items()}}
+
+
+def table(config: BERTConfig) -> list[Row]:
+    """The rows of a BERT with its head."""
+    width, top = config.d_model, "bert." if config.head != "none" else ""
+    inside, ours = f"{top}embeddings.", "encoder.embedding."
+    rows = [
+        array("tokens.table", f"{inside}word_embeddings.weight", config.vocab_size, width),
+        array(f"{ours}positions.table", f"{inside}position_embeddings.weight", config.max_length, width),
+        array(f"{ours}types.table", f"{inside}token_type_embeddings.weight", config.token_types, width),
+        *norm(f"{ours}norm", f"{inside}LayerNorm", width),
+    ]
+    for ours, theirs in layers(f"{top}encoder.layer.{{}}.", config.num_layers):
+        ours = f"encoder.{ours}"
+        names = [f"{theirs}attention.self.{each}" for each in ("query", "key", "value")]
+        rows += linear(f"{ours}self_attention.query_key_value", names, width, width, width, width)
+        rows += linear(f"{ours}self_attention.output", f"{theirs}attention.output.dense", width, width)
+        rows += norm(f"{ours}self_attention_norm", f"{theirs}attention.output.LayerNorm", width)
+        rows += linear(f"{ours}feed_forward.expand", f"{theirs}intermediate.dense", width, config.d_ff)
+        rows += linear(f"{ours}feed_forward.contract", f"{theirs}output.dense", config.d_ff, width)
+        rows += norm(f"{ours}feed_forward_norm", f"{theirs}output.LayerNorm", width)
+    if config.head == "masked":
+        rows += linear("head.transform", "cls.predictions.transform.dense", width, width)
+        rows += norm("head.norm", "cls.predictions.transform.LayerNorm", width)
+        return [*rows, array("head.bias", "cls.predictions.bias", config.vocab_size)]
+    rows += linear("head.pooler", f"{top}pooler.dense", width, width)
+    return rows + (linear("head.classes", "classifier", width, config.num_classes) if config.head == "classes" else [])
+
+
+BERT = Architecture(
+    from_config,
+    to_config,
+    table,
+    rename=((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias")),
+    # Of a model with both of BERT's pre-training heads the masked one is taken, which needs no pooler.
+    ignored=r"(bert\.)?embeddings\.position_ids|cls\.predictions\.decoder\.(weight|bias)|cls\.seq_relationship\..*"
+    r"|bert\.pooler\.dense\.(weight|bias)",
+)

@@ -1,0 +1,184 @@
+"""Folders of weights: `config.json` and safetensors files, checked before memory is taken for what they promise.
+
+A safetensors file is the length of its header (8 bytes), the header, JSON that gives each tensor's type, shape and
+place, and the tensors one after the other. It is read here by hand, because NumPy knows no bfloat16.
+"""
+
+import errno
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from reprlib import repr as shortened
+from typing import Any
+
+import numpy as np
+
+from ..atomic import atomic_write
+
+WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+LONGEST_HEADER = 100_000_000
+"""Bytes: the limit that safetensors itself sets."""
+
+LONGEST_JSON = 10_000_000
+PIECE = 1 << 20
+TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+"""The types of tensors that are read; those of bfloat16 are the upper halves of float32."""
+
+
+class PretrainedError(ValueError):
+    """A folder that does not hold a model that this program can run, or a model that another's files can't express."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor in a file, not read yet: its type as safetensors calls it, its shape, and its first byte."""
+
+    path: Path
+    type: str
+    shape: tuple[int, ...]
+    start: int
+
+    def read(self) -> np.ndarray:
+        """The tensor; float16 and bfloat16 are widened to float32."""
+        return self._read(0, math.prod(self.shape)).reshape(self.shape)
+
+    def pieces(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """The entries in order, piece by piece with their places, so that a large table is not in memory twice."""
+        count = math.prod(self.shape)
+        for first in range(0, count, PIECE):
+            stop = min(first + PIECE, count)
+            yield slice(first, stop), self._read(first, stop)
+
+    def _read(self, first: int, stop: int) -> np.ndarray:
+        """Entries first, …, stop − 1."""
+        kind = np.dtype(TYPES[self.type])
+        array = np.fromfile(self.path, kind, stop - first, offset=self.start + first * kind.itemsize)
+        if self.type == "BF16":
+            array = (array.astype(np.uint32) << 16).view(np.float32)
+        elif self.type == "F16":
+            array = array.astype(np.float32)
+        return array
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises FileNotFoundError, or PretrainedError for anything else."""
+    try:
+        if path.stat().st_size > LONGEST_JSON:
+            raise PretrainedError(f"{path} has more than {LONGEST_JSON:,} bytes: it is no configuration")
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, "No such file", str(path)) from None
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, PretrainedError):
+            raise
+        raise PretrainedError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise PretrainedError(f"{path} is not a JSON object")
+    return values
+
+
+def find_tensors(folder: Path) -> dict[str, Tensor]:
+    """Every tensor of a folder by name, from one file or from several with an index.
+
+    Raises FileNotFoundError, or PretrainedError for files that are damaged or that run code when they are opened.
+    """
+    if (folder / WEIGHTS).is_file():
+        return _tensors_of(folder / WEIGHTS)
+    if (folder / INDEX).is_file():
+        return _sharded(folder)
+    for path in sorted(folder.glob("pytorch_model*.bin*")):
+        raise PretrainedError(
+            f"{path} is refused: it is a pickle, which runs code when it is opened, and there is no {WEIGHTS} beside it"
+        )
+    raise FileNotFoundError(errno.ENOENT, "No such file", str(folder / WEIGHTS))
+
+
+def _sharded(folder: Path) -> dict[str, Tensor]:
+    places = read_json(folder / INDEX).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+        raise PretrainedError(f"{folder / INDEX} has no weight_map of names of files")
+    found: dict[str, Tensor] = {}
+    for name in sorted(set(places.values())):
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            raise PretrainedError(f"{folder / INDEX} names {shortened(name)}, expected a safetensors file beside it")
+        if not (folder / name).is_file():
+            raise FileNotFoundError(errno.ENOENT, "No such file", str(folder / name))
+        found |= _tensors_of(folder / name)
+    missing = sorted(places.keys() - found.keys())
+    if missing:
+        raise PretrainedError(f"{folder / INDEX} names tensors that its files do not hold: {some(missing)}")
+    return found
+
+
+def _tensors_of(path: Path) -> dict[str, Tensor]:
+    """The tensors that a file's header names, after checks that they lie in the file one after the other."""
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(size - 8, LONGEST_HEADER):
+            raise PretrainedError(f"{path} is truncated or no safetensors file: its header does not fit into it")
+        content = file.read(length)
+    try:
+        header = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise PretrainedError(f"{path} is no safetensors file: its header is not valid JSON ({error})") from None
+    if not isinstance(header, dict):
+        raise PretrainedError(f"{path} is no safetensors file: its header is not a JSON object")
+    header.pop("__metadata__", None)
+    first, places, found = 8 + length, [], {}
+    for name, entry in header.items():
+        entry = entry if isinstance(entry, dict) else {}
+        shape: Any = entry.get("shape")
+        offsets: Any = entry.get("data_offsets")
+        if not _are_whole(shape) or not _are_whole(offsets) or len(offsets) != 2:
+            raise PretrainedError(f"{path} is damaged: its header describes {shortened(name)} wrongly")
+        if entry.get("dtype") in TYPES:  # others are refused when they are wanted: a buffer of integers is not
+            bytes_ = math.prod(shape) * np.dtype(TYPES[entry["dtype"]]).itemsize
+            if offsets[1] - offsets[0] != bytes_:
+                raise PretrainedError(f"{path} is damaged: {shortened(name)} has another size than its shape says")
+        places.append((*offsets, name))
+        found[name] = Tensor(path, str(entry.get("dtype")), tuple(shape), first + offsets[0])
+    stop = 0
+    for start, end, name in sorted(places):
+        if start != stop or end < start:
+            raise PretrainedError(f"{path} is damaged: {shortened(name)} does not follow the tensor before it")
+        stop = end
+    if first + stop != size:
+        problem = "is truncated" if first + stop > size else "is damaged"
+        raise PretrainedError(f"{path} {problem}: it has {size:,} bytes, and its header describes {first + stop:,}")
+    return found
+
+
+def _are_whole(values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+
+
+def some(names: list[str], most: int = 5) -> str:
+    """The first of some names, for a message."""
+    rest = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(name if len(name) < 200 else shortened(name) for name in names[:most]) + rest
+
+
+def write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write float32 or float64 arrays as one safetensors file, which appears whole or not at all."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    stop = 0
+    for name, array in sorted(tensors.items()):
+        kind = {"float32": "F32", "float64": "F64"}[array.dtype.name]
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [stop, stop + array.nbytes]}
+        stop += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with atomic_write(path) as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for _, array in sorted(tensors.items()):
+            file.write(np.ascontiguousarray(array).data)
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a JSON object as one file, which appears whole or not at all."""
+    with atomic_write(path) as file:
+        file.write(json.dumps(dict(values), indent=2).encode() + b"\n")

@@ -1,0 +1,142 @@
+"""Llama's files: their rotary positions turn the halves of a head, as ours do by default."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..layers import RotaryConfig
+from ..models import GPTConfig
+from .files import PretrainedError
+from .names import (
+    ACTIVATION_NAMES,
+    Architecture,
+    Row,
+    Shape,
+    activation,
+    array,
+    layers,
+    linear,
+    norm,
+    require_options,
+    require_ours,
+    required,
+    token,
+)
+
+
+def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> GPTConfig:
+    """Feed-forward and attention biases are theirs to choose; dropout is on the attention weights alone."""
+    heads = required(values, "num_attention_heads")
+    require_options(values, pretraining_tp=1)
+    return GPTConfig.llama(
+        required(values, "vocab_size"),
+        d_model=required(values, "hidden_size"),
+        num_heads=heads,
+        num_kv_heads=values.get("num_key_value_heads") or heads,
+        d_k=values.get("head_dim"),
+        d_ff=required(values, "intermediate_size"),
+        num_layers=required(values, "num_hidden_layers"),
+        max_length=values.get("max_position_embeddings", 2048),
+        attention_dropout=values.get("attention_dropout", 0.0),
+        norm_eps=values.get("rms_norm_eps", 1e-6),
+        activation=activation(values, "hidden_act", "silu"),
+        bias=values.get("mlp_bias", False),
+        attention_bias=values.get("attention_bias", False),
+        tied=values.get("tie_word_embeddings", False),
+        init_std=values.get("initializer_range", 0.02),
+        bos_id=token(values, "bos_token_id", 1),
+        eos_id=token(values, "eos_token_id", 2),
+        rotary=_rotary(values),
+    )
+
+
+def _rotary(values: Mapping[str, Any]) -> RotaryConfig:
+    """Today's `rope_parameters`, or the older `rope_theta` with `rope_scaling`."""
+    name = "rope_parameters" if values.get("rope_parameters") else "rope_scaling"
+    rope = values.get(name) or {}
+    if not isinstance(rope, dict):
+        raise PretrainedError(f"{name} is {rope!r}, expected an object")
+    theta = rope.get("rope_theta", values.get("rope_theta", 10_000.0))
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    require_options({**values, **rope}, partial_rotary_factor=1.0)
+    if kind == "default":
+        return RotaryConfig(theta=theta)
+    if kind != "llama3":
+        raise PretrainedError(f"{name} {kind!r} is not supported, only 'default' and 'llama3'")
+    return RotaryConfig(
+        theta=theta,
+        factor=required(rope, "factor"),
+        low_freq_factor=required(rope, "low_freq_factor"),
+        high_freq_factor=required(rope, "high_freq_factor"),
+        original_max_length=rope.get("original_max_position_embeddings", values.get("max_position_embeddings", 2048)),
+    )
+
+
+def to_config(config: GPTConfig) -> dict[str, Any]:
+    """Raises PretrainedError for a model with parts that Llama does not have."""
+    require_ours(config, "Llama", positions="rotary", norm="rmsnorm", norm_first=True, gated=True)
+    require_ours(config, "Llama", attention="softmax", window=None, softcap=None)
+    attention, rotary = config.decoder.block.attention, config.rotary or RotaryConfig()
+    if rotary.interleaved or (rotary.width or attention.d_k) != attention.d_k:
+        raise PretrainedError("rotary positions of neighbours, or of a part of a head, can't be written as Llama")
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": rotary.theta}
+    if rotary.factor is not None:
+        rope |= {
+            "rope_type": "llama3",
+            "factor": rotary.factor,
+            "low_freq_factor": rotary.low_freq_factor,
+            "high_freq_factor": rotary.high_freq_factor,
+            "original_max_position_embeddings": rotary.original_max_length,
+        }
+    return {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.d_model,
+        "num_attention_heads": config.num_heads,
+        "num_key_value_heads": attention.kv_heads,
+        "head_dim": attention.d_k,
+        "intermediate_size": config.d_ff,
+        "num_hidden_layers": config.num_layers,
+        "max_position_embeddings": config.max_length,
+        "attention_dropout": config.attention_dropout,
+        "rms_norm_eps": config.norm_eps,
+        "hidden_act": ACTIVATION_NAMES[config.activation],
+        "mlp_bias": config.bias,
+        "attention_bias": config.attention_bias,
+        "tie_word_embeddings": config.tied,
+        "initializer_range": config.init_std,
+        "bos_token_id": config.bos_id,
+        "eos_token_id": config.eos_id,
+        "rope_parameters": rope,
+    }
+
+
+def table(config: GPTConfig) -> list[Row]:
+    """The rows of a Llama."""
+    width, attention = config.d_model, config.decoder.block.attention
+    queries, keys = config.num_heads * attention.d_k, attention.kv_heads * attention.d_k
+    rows = [
+        array("tokens.table", "model.embed_tokens.weight", config.vocab_size, width),
+        *norm("decoder.final_norm", "model.norm", width, bias=False),
+    ]
+    for ours, theirs in layers("model.layers.{}.", config.num_layers):
+        ours = f"decoder.{ours}"
+        names = [f"{theirs}self_attn.{each}_proj" for each in "qkv"]
+        biases = config.attention_bias
+        rows += linear(f"{ours}self_attention.query_key_value", names, width, queries, keys, keys, bias=biases)
+        rows += linear(f"{ours}self_attention.output", f"{theirs}self_attn.o_proj", queries, width, bias=biases)
+        names = [f"{theirs}mlp.{each}_proj" for each in ("gate", "up")]
+        rows += linear(f"{ours}feed_forward.expand", names, width, config.d_ff, config.d_ff, bias=config.bias)
+        rows += linear(f"{ours}feed_forward.contract", f"{theirs}mlp.down_proj", config.d_ff, width, bias=config.bias)
+        rows += norm(f"{ours}self_attention_norm", f"{theirs}input_layernorm", width, bias=False)
+        rows += norm(f"{ours}feed_forward_norm", f"{theirs}post_attention_layernorm", width, bias=False)
+    return rows + [array("output.table", "lm_head.weight", config.vocab_size, width)] * (not config.tied)
+
+
+LLAMA = Architecture(
+    from_config,
+    to_config,
+    table,
+    rename=((r"^(?=(embed_tokens|layers|norm)\.)", "model."),),
+    ignored=r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
+)

@@ -1,0 +1,166 @@
+"""Marian's files, and the paper's Transformer in them.
+
+Marian is the paper's model with all sines of the positions before all cosines. So a Transformer of ours becomes a
+Marian if the channels of d_model change places, the even ones first, in every tensor that reads or writes them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..models import MarianConfig, TransformerConfig
+from .names import (
+    ACTIVATION_NAMES,
+    Architecture,
+    Row,
+    Shape,
+    activation,
+    array,
+    layers,
+    linear,
+    norm,
+    require_options,
+    require_ours,
+    required,
+)
+
+
+def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> MarianConfig:
+    """Source and target share one vocabulary."""
+    size, pad = required(values, "vocab_size"), required(values, "pad_token_id")
+    require_options(values, share_encoder_decoder_embeddings=True, normalize_before=False, normalize_embedding=False)
+    require_options(values, add_final_layer_norm=False, static_position_embeddings=True, tie_word_embeddings=True)
+    if values.get("decoder_vocab_size") is not None:
+        require_options(values, decoder_vocab_size=size)
+    return MarianConfig(
+        size,
+        d_model=required(values, "d_model"),
+        num_heads=required(values, "encoder_attention_heads"),
+        num_decoder_heads=required(values, "decoder_attention_heads"),
+        d_ff=required(values, "encoder_ffn_dim"),
+        d_decoder_ff=required(values, "decoder_ffn_dim"),
+        num_layers=required(values, "encoder_layers"),
+        num_decoder_layers=required(values, "decoder_layers"),
+        dropout=values.get("dropout", 0.1),
+        attention_dropout=values.get("attention_dropout", 0.0),
+        activation=activation(values, "activation_function", "gelu"),
+        embedding_scale=None if values.get("scale_embedding", False) else 1.0,
+        max_length=values.get("max_position_embeddings", 1024),
+        pad_id=pad,
+        bos_id=values.get("decoder_start_token_id", pad),
+        eos_id=values.get("eos_token_id", 0),
+    )
+
+
+def to_config(config: MarianConfig | TransformerConfig) -> dict[str, Any]:
+    """Raises PretrainedError for a Transformer that Marian can't express, such as one with pre-norm."""
+    config = as_marian(config)
+    return {
+        "model_type": "marian",
+        "architectures": ["MarianMTModel"],
+        "is_encoder_decoder": True,
+        "vocab_size": config.vocab_size,
+        "decoder_vocab_size": config.vocab_size,
+        "d_model": config.d_model,
+        "encoder_attention_heads": config.num_heads,
+        "decoder_attention_heads": config.decoder_heads,
+        "encoder_ffn_dim": config.d_ff,
+        "decoder_ffn_dim": config.decoder_ff,
+        "encoder_layers": config.num_layers,
+        "decoder_layers": config.decoder_layers,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_function": ACTIVATION_NAMES[config.activation],
+        "scale_embedding": config.embedding_scale is None,
+        "max_position_embeddings": config.max_length,
+        "tie_word_embeddings": True,
+        "share_encoder_decoder_embeddings": True,
+        "pad_token_id": config.pad_id,
+        "decoder_start_token_id": config.bos_id,
+        "bos_token_id": None,
+        "eos_token_id": config.eos_id,
+        "forced_eos_token_id": config.eos_id,
+    }
+
+
+def as_marian(config: MarianConfig | TransformerConfig) -> MarianConfig:
+    """A Transformer's configuration as Marian's. Raises PretrainedError for what Marian can't express."""
+    if isinstance(config, MarianConfig):
+        require_ours(config, "Marian", embedding_scale=None if config.embedding_scale is None else 1.0)
+        return config
+    require_ours(config, "Marian", norm_first=False, positions="sinusoidal", window=None, layernorm_eps=1e-5)
+    for name in ("key_width", "value_width"):
+        require_ours(config, "Marian", **{name: config.d_model // config.num_heads})
+    return MarianConfig(
+        config.vocab_size,
+        d_model=config.d_model,
+        num_heads=config.num_heads,
+        d_ff=config.d_ff,
+        num_layers=config.num_layers,
+        num_decoder_layers=config.num_decoder_layers,
+        dropout=config.dropout,
+        attention_dropout=config.attention_dropout,
+        activation="relu",
+        max_length=config.max_length,
+        pad_id=config.pad_id,
+        bos_id=config.bos_id,
+        eos_id=config.eos_id,
+    )
+
+
+READ = ("query_key_value.weight", "query.weight", "key_value.weight", "expand.weight")
+WRITTEN = ("tokens.table", "output.weight", "output.bias", "contract.weight", "contract.bias", "gamma", "beta")
+"""The endings of the parameters whose first axis, or whose last one, is d_model."""
+
+
+def in_halves(state: Mapping[str, np.ndarray], vocab_size: int) -> dict[str, np.ndarray]:
+    """A Transformer's parameters as Marian's: with the even channels of d_model first, and a bias of the logits."""
+    moved = {}
+    for name, values in state.items():
+        axis = 0 if name.endswith(READ) else -1 if name.endswith(WRITTEN) else None
+        if axis is not None:
+            order = np.arange(values.shape[axis])
+            values = np.take(values, np.concatenate([order[::2], order[1::2]]), axis)
+        moved[name] = values
+    dtype = state["tokens.table"].dtype
+    return moved | {"logits_bias": np.zeros(vocab_size, dtype)}
+
+
+def table(config: MarianConfig | TransformerConfig) -> list[Row]:
+    """The rows of a Marian, and so those of a Transformer of ours once it is one."""
+    config = as_marian(config)
+    return [
+        array("tokens.table", "model.shared.weight", config.vocab_size, config.d_model),
+        array("logits_bias", "final_logits_bias", 1, config.vocab_size),
+        *_stack(config.d_model, "encoder", config.num_layers, config.d_ff),
+        *_stack(config.d_model, "decoder", config.decoder_layers, config.decoder_ff),
+    ]
+
+
+def _stack(width: int, stack: str, count: int, d_ff: int) -> list[Row]:
+    rows = []
+    for ours, theirs in layers(f"model.{stack}.layers.{{}}.", count):
+        ours = f"{stack}.{ours}"
+        names = [f"{theirs}self_attn.{each}_proj" for each in "qkv"]
+        rows += linear(f"{ours}self_attention.query_key_value", names, width, width, width, width)
+        rows += linear(f"{ours}self_attention.output", f"{theirs}self_attn.out_proj", width, width)
+        rows += norm(f"{ours}self_attention_norm", f"{theirs}self_attn_layer_norm", width)
+        if stack == "decoder":
+            names = [f"{theirs}encoder_attn.{each}_proj" for each in "kv"]
+            rows += linear(f"{ours}cross_attention.query", f"{theirs}encoder_attn.q_proj", width, width)
+            rows += linear(f"{ours}cross_attention.key_value", names, width, width, width)
+            rows += linear(f"{ours}cross_attention.output", f"{theirs}encoder_attn.out_proj", width, width)
+            rows += norm(f"{ours}cross_attention_norm", f"{theirs}encoder_attn_layer_norm", width)
+        rows += linear(f"{ours}feed_forward.expand", f"{theirs}fc1", width, d_ff)
+        rows += linear(f"{ours}feed_forward.contract", f"{theirs}fc2", d_ff, width)
+        rows += norm(f"{ours}feed_forward_norm", f"{theirs}final_layer_norm", width)
+    return rows
+
+
+MARIAN = Architecture(
+    from_config,
+    to_config,
+    table,
+    ignored=r"model\.(encoder|decoder)\.(embed_positions|embed_tokens)\.weight",
+)

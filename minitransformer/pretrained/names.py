@@ -1,0 +1,149 @@
+"""The table of names, which serves loading and saving alike: each of our parameters beside their tensors."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..models import ModelConfig
+from .files import PretrainedError
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One of our parameters and their tensors, which stand side by side in it.
+
+    `transposed`: theirs are (out, in), as torch.nn.Linear stores a weight, and ours (in, out). A convolution's kernel
+    `(out, channels, size, size)` is such a weight with its last axes as one.
+    """
+
+    ours: str
+    theirs: tuple[str, ...]
+    shapes: tuple[Shape, ...]
+    transposed: bool = False
+
+    @property
+    def is_as_theirs(self) -> bool:
+        """Whether the parameter is one tensor of theirs with its entries in the same order."""
+        return len(self.theirs) == 1 and not (self.transposed and len(self.shapes[0]) > 1)
+
+    def to_ours(self, tensors: list[np.ndarray], shape: Shape) -> np.ndarray:
+        """Our parameter, of this shape, from their tensors."""
+        if self.transposed:
+            tensors = [tensor.reshape(len(tensor), -1).T for tensor in tensors]
+        return (tensors[0] if len(tensors) == 1 else np.concatenate(tensors, axis=-1)).reshape(shape)
+
+    def to_theirs(self, array: np.ndarray) -> dict[str, np.ndarray]:
+        """Their tensors by name from our parameter, or from its gradient."""
+        if len(self.theirs) == 1:
+            parts = [array]
+        else:
+            widths = [shape[0] if self.transposed else shape[-1] for shape in self.shapes]
+            parts = np.split(array, np.cumsum(widths)[:-1], axis=-1)
+        if self.transposed:
+            parts = [part.T for part in parts]
+        return {name: part.reshape(shape) for name, part, shape in zip(self.theirs, parts, self.shapes, strict=True)}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How one kind of model stands in a folder.
+
+    from_config  our configuration from their `config.json` and the shapes of the tensors by name
+    to_config    theirs from ours; raises PretrainedError, naming the option, for what theirs can't express
+    table        the rows of a configuration
+    rename       pairs of a regular expression and its replacement that turn every name ever used into the table's
+    ignored      a regular expression of names that are no parameters of ours: buffers, and copies of tied tensors
+    """
+
+    from_config: Callable[[Mapping[str, Any], Mapping[str, Shape]], ModelConfig]
+    to_config: Callable[[Any], dict[str, Any]]
+    table: Callable[[Any], list[Row]]
+    rename: tuple[tuple[str, str], ...] = ()
+    ignored: str = r"(?!)"
+
+    def canonical(self, name: str) -> str:
+        """The table's name of a tensor with this name."""
+        for pattern, replacement in self.rename:
+            name = re.sub(pattern, replacement, name)
+        return name
+
+
+def linear(ours: str, theirs: str | list[str], width_in: int, *widths: int, bias: bool = True) -> list[Row]:
+    """The rows of a linear map, or of several side by side, stored as torch.nn.Linear does."""
+    names = [theirs] if isinstance(theirs, str) else theirs
+    weights, biases = (tuple(f"{name}.{kind}" for name in names) for kind in ("weight", "bias"))
+    rows = [Row(f"{ours}.weight", weights, tuple((width, width_in) for width in widths), transposed=True)]
+    return rows + [Row(f"{ours}.bias", biases, tuple((width,) for width in widths))] * bias
+
+
+def norm(ours: str, theirs: str, width: int, bias: bool = True) -> list[Row]:
+    """The rows of a normalisation."""
+    rows = [Row(f"{ours}.gamma", (f"{theirs}.weight",), ((width,),))]
+    return rows + [Row(f"{ours}.beta", (f"{theirs}.bias",), ((width,),))] * bias
+
+
+def array(ours: str, theirs: str, *shape: int) -> Row:
+    """The row of a table or of another single array."""
+    return Row(ours, (theirs,), (shape,))
+
+
+# --- Options --------------------------------------------------------------------------------------------------
+
+ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "silu": "silu",
+    "swish": "silu",
+}
+"""Our names of activations by theirs."""
+
+ACTIVATION_NAMES = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
+
+
+def activation(values: Mapping[str, Any], name: str, default: str) -> Any:
+    """Our name of the activation that an option gives."""
+    theirs = values.get(name, default)
+    if not isinstance(theirs, str) or theirs not in ACTIVATIONS:
+        raise PretrainedError(f"{name} {theirs!r} is not supported, only {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[theirs]
+
+
+def require_options(values: Mapping[str, Any], **supported: Any) -> None:
+    """Raises PretrainedError for the first option that is given with another value than the one supported."""
+    for name, expected in supported.items():
+        if values.get(name, expected) != expected:
+            raise PretrainedError(f"{name} {values[name]!r} is not supported, only {expected!r}")
+
+
+def required(values: Mapping[str, Any], name: str) -> Any:
+    """An option that has no default."""
+    if values.get(name) is None:
+        raise PretrainedError(f"it has no {name}")
+    return values[name]
+
+
+def token(values: Mapping[str, Any], name: str, default: int | None = None) -> int | None:
+    """The id of a special token, of several the first; `None` for one outside the vocabulary."""
+    value = values.get(name, default)
+    value = value[0] if isinstance(value, list) and value else value
+    size = values.get("vocab_size")
+    return value if type(value) is int and type(size) is int and 0 <= value < size else None
+
+
+def require_ours(config: ModelConfig, target: str, **expected: Any) -> None:
+    """Raises PretrainedError for the first field of our configuration that their files can't express."""
+    for name, value in expected.items():
+        if getattr(config, name) != value:
+            raise PretrainedError(f"{name} {getattr(config, name)!r} can't be written as {target}, only {value!r}")
+
+
+def layers(name: str, count: int) -> list[tuple[str, str]]:
+    """Our and their prefixes of each layer: `layers.0.` of a stack, and `name` with the number in it."""
+    return [(f"layers.{i}.", name.format(i)) for i in range(count)]

@@ -1,0 +1,113 @@
+"""T5's files, versions 1.0 and 1.1: the relative bias stands in the first block of each stack."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..models import T5Config
+from .files import PretrainedError
+from .names import ACTIVATION_NAMES, Architecture, Row, Shape, activation, array, layers, linear, norm, required
+
+
+def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> T5Config:
+    """Whether the output layer has a table of its own is told by the tensors: transformers 5 calls every T5 tied."""
+    form = values.get("feed_forward_proj", "relu")
+    name = str(form).removeprefix("gated-")
+    gated = name != form
+    name = "gelu_new" if form == "gated-gelu" else name
+    pad = values.get("pad_token_id", 0)
+    scaled = values.get("scale_decoder_outputs", values.get("tie_word_embeddings") is not False)
+    return T5Config(
+        required(values, "vocab_size"),
+        d_model=required(values, "d_model"),
+        num_heads=required(values, "num_heads"),
+        d_ff=required(values, "d_ff"),
+        num_layers=required(values, "num_layers"),
+        num_decoder_layers=values.get("num_decoder_layers"),
+        d_k=values.get("d_kv", 64),
+        buckets=values.get("relative_attention_num_buckets", 32),
+        max_distance=values.get("relative_attention_max_distance", 128),
+        max_length=values.get("n_positions", 512),
+        dropout=values.get("dropout_rate", 0.1),
+        activation=activation({"feed_forward_proj": name}, "feed_forward_proj", "relu"),
+        gated=gated,
+        norm_eps=values.get("layer_norm_epsilon", 1e-6),
+        tied="lm_head.weight" not in shapes,
+        scale_output=scaled,
+        pad_id=pad,
+        bos_id=values.get("decoder_start_token_id", pad),
+        eos_id=values.get("eos_token_id", 1),
+    )
+
+
+def to_config(config: T5Config) -> dict[str, Any]:
+    """Raises PretrainedError for a gate with the exact gelu, for which they have no name."""
+    form = ACTIVATION_NAMES[config.activation]
+    if config.gated:
+        if config.activation == "gelu":
+            raise PretrainedError("activation 'gelu' with a gate can't be written as T5, whose gates approximate it")
+        form = "gated-" + form.replace("gelu_new", "gelu")
+    return {
+        "model_type": "t5",
+        "architectures": ["T5ForConditionalGeneration"],
+        "is_encoder_decoder": True,
+        "vocab_size": config.vocab_size,
+        "d_model": config.d_model,
+        "num_heads": config.num_heads,
+        "d_ff": config.d_ff,
+        "num_layers": config.num_layers,
+        "num_decoder_layers": config.decoder_layers,
+        "d_kv": config.d_k,
+        "relative_attention_num_buckets": config.buckets,
+        "relative_attention_max_distance": config.max_distance,
+        "n_positions": config.max_length,
+        "dropout_rate": config.dropout,
+        "feed_forward_proj": form,
+        "layer_norm_epsilon": config.norm_eps,
+        "tie_word_embeddings": config.tied,
+        "scale_decoder_outputs": config.scale_output,
+        "pad_token_id": config.pad_id,
+        "decoder_start_token_id": config.bos_id,
+        "eos_token_id": config.eos_id,
+    }
+
+
+def table(config: T5Config) -> list[Row]:
+    """The rows of a T5; the output layer's last."""
+    rows = [array("tokens.table", "shared.weight", config.vocab_size, config.d_model)]
+    rows += _stack(config, "encoder", config.num_layers) + _stack(config, "decoder", config.decoder_layers)
+    return rows + [array("output.table", "lm_head.weight", config.vocab_size, config.d_model)] * (not config.tied)
+
+
+def _stack(config: T5Config, stack: str, count: int) -> list[Row]:
+    width, inner = config.d_model, config.num_heads * config.d_k
+    rows = norm(f"{stack}.final_norm", f"{stack}.final_layer_norm", width, bias=False)
+    bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    rows.append(array(f"{stack}.layers.0.self_attention.relative.table", bias, config.buckets, config.num_heads))
+    for ours, theirs in layers(f"{stack}.block.{{}}.layer.", count):
+        ours = f"{stack}.{ours}"
+        own, cross, last = f"{theirs}0.SelfAttention.", f"{theirs}1.EncDecAttention.", 2 if stack == "decoder" else 1
+        names = [own + each for each in "qkv"]
+        rows += linear(f"{ours}self_attention.query_key_value", names, width, inner, inner, inner, bias=False)
+        rows += linear(f"{ours}self_attention.output", f"{own}o", inner, width, bias=False)
+        rows += norm(f"{ours}self_attention_norm", f"{theirs}0.layer_norm", width, bias=False)
+        if stack == "decoder":
+            rows += linear(f"{ours}cross_attention.query", f"{cross}q", width, inner, bias=False)
+            names = [cross + each for each in "kv"]
+            rows += linear(f"{ours}cross_attention.key_value", names, width, inner, inner, bias=False)
+            rows += linear(f"{ours}cross_attention.output", f"{cross}o", inner, width, bias=False)
+            rows += norm(f"{ours}cross_attention_norm", f"{theirs}1.layer_norm", width, bias=False)
+        inside = f"{theirs}{last}.DenseReluDense."
+        names = [f"{inside}wi_0", f"{inside}wi_1"] if config.gated else [f"{inside}wi"]
+        rows += linear(f"{ours}feed_forward.expand", names, width, *[config.d_ff] * len(names), bias=False)
+        rows += linear(f"{ours}feed_forward.contract", f"{inside}wo", config.d_ff, width, bias=False)
+        rows += norm(f"{ours}feed_forward_norm", f"{theirs}{last}.layer_norm", width, bias=False)
+    return rows
+
+
+T5 = Architecture(
+    from_config,
+    to_config,
+    table,
+    ignored=r"(encoder|decoder)\.embed_tokens\.weight"
+    r"|decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
+)

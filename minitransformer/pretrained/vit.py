@@ -1,0 +1,114 @@
+"""ViT's files: the convolution over patches is our linear map of them, its kernel flattened."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..models import ViTConfig
+from .bert import labels
+from .files import PretrainedError
+from .names import (
+    ACTIVATION_NAMES,
+    Architecture,
+    Row,
+    Shape,
+    activation,
+    array,
+    layers,
+    linear,
+    norm,
+    require_options,
+    required,
+)
+
+
+def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> ViTConfig:
+    """The classifier's tensor tells how many classes there are."""
+    require_options(values, qkv_bias=True)
+    return ViTConfig(
+        num_classes=(shapes.get("classifier.weight") or (1,))[0],
+        image_size=_side(values, "image_size", 224),
+        patch_size=_side(values, "patch_size", 16),
+        channels=values.get("num_channels", 3),
+        d_model=required(values, "hidden_size"),
+        num_heads=required(values, "num_attention_heads"),
+        d_ff=required(values, "intermediate_size"),
+        num_layers=required(values, "num_hidden_layers"),
+        dropout=values.get("hidden_dropout_prob", 0.0),
+        attention_dropout=values.get("attention_probs_dropout_prob", 0.0),
+        activation=activation(values, "hidden_act", "gelu"),
+        norm_eps=values.get("layer_norm_eps", 1e-12),
+        init_std=values.get("initializer_range", 0.02),
+    )
+
+
+def _side(values: Mapping[str, Any], name: str, default: int) -> Any:
+    side = values.get(name, default)
+    if isinstance(side, list):
+        if len(side) != 2 or side[0] != side[1]:
+            raise PretrainedError(f"{name} {side!r} is not supported, only squares")
+        return side[0]
+    return side
+
+
+def to_config(config: ViTConfig) -> dict[str, Any]:
+    """Every ViT of ours is one of theirs."""
+    return {
+        "model_type": "vit",
+        "architectures": ["ViTForImageClassification"],
+        "image_size": config.image_size,
+        "patch_size": config.patch_size,
+        "num_channels": config.channels,
+        "hidden_size": config.d_model,
+        "num_attention_heads": config.num_heads,
+        "intermediate_size": config.d_ff,
+        "num_hidden_layers": config.num_layers,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "hidden_act": ACTIVATION_NAMES[config.activation],
+        "layer_norm_eps": config.norm_eps,
+        "initializer_range": config.init_std,
+        "qkv_bias": True,
+        **labels(config.num_classes),
+    }
+
+
+def table(config: ViTConfig) -> list[Row]:
+    """The rows of a ViT that classifies."""
+    width, size, inside = config.d_model, config.patch_size, "vit.embeddings."
+    kernel = (width, config.channels, size, size)
+    projection = f"{inside}patch_embeddings.projection"
+    rows = [
+        Row("patches.projection.weight", (f"{projection}.weight",), (kernel,), transposed=True),
+        array("patches.projection.bias", f"{projection}.bias", width),
+        array("patches.class_token", f"{inside}cls_token", 1, 1, width),
+        array("encoder.embedding.positions.table", f"{inside}position_embeddings", 1, 1 + config.num_patches, width),
+        *norm("encoder.final_norm", "vit.layernorm", width),
+        *linear("classes", "classifier", width, config.num_classes),
+    ]
+    for ours, theirs in layers("vit.encoder.layer.{}.", config.num_layers):
+        ours = f"encoder.{ours}"
+        names = [f"{theirs}attention.attention.{each}" for each in ("query", "key", "value")]
+        rows += linear(f"{ours}self_attention.query_key_value", names, width, width, width, width)
+        rows += linear(f"{ours}self_attention.output", f"{theirs}attention.output.dense", width, width)
+        rows += linear(f"{ours}feed_forward.expand", f"{theirs}intermediate.dense", width, config.d_ff)
+        rows += linear(f"{ours}feed_forward.contract", f"{theirs}output.dense", config.d_ff, width)
+        rows += norm(f"{ours}self_attention_norm", f"{theirs}layernorm_before", width)
+        rows += norm(f"{ours}feed_forward_norm", f"{theirs}layernorm_after", width)
+    return rows
+
+
+VIT = Architecture(
+    from_config,
+    to_config,
+    table,
+    rename=(  # the names of transformers 5 in memory, which files do not have
+        (r"^vit\.layers\.", "vit.encoder.layer."),
+        (r"\.attention\.q_proj\.", ".attention.attention.query."),
+        (r"\.attention\.k_proj\.", ".attention.attention.key."),
+        (r"\.attention\.v_proj\.", ".attention.attention.value."),
+        (r"\.attention\.o_proj\.", ".attention.output.dense."),
+        (r"\.mlp\.fc1\.", ".intermediate.dense."),
+        (r"\.mlp\.fc2\.", ".output.dense."),
+    ),
+    ignored=r"vit\.pooler\.dense\.(weight|bias)",
+)

@@ -1,0 +1,149 @@
+"""GPT, Llama, BERT, T5 and ViT: the gradient of each loss, decoding in steps, and the choice of the next token.
+
+That their forwards and gradients are Hugging Face's is proved in tests/pretrained.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers.generation.logits_process import (
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from minitransformer.data import BPETokenizer
+from minitransformer.decoding import Generator, Sampling
+from minitransformer.layers import DropoutStream
+from minitransformer.models import GPT, IGNORED, BERTConfig, GPTConfig, T5Config, ViTConfig, build_model
+
+V = 23
+SMALL: dict[str, Any] = {"d_model": 16, "num_heads": 4, "d_ff": 20, "num_layers": 2, "dropout": 0.2}
+GPTS = {
+    "gpt2": GPTConfig(V, **SMALL, max_length=12),
+    "llama": GPTConfig.llama(V, **SMALL | {"dropout": 0.0}, num_kv_heads=2, max_length=12),
+    "window": GPTConfig.llama(V, **SMALL, window=3, max_length=200),
+    "alibi": GPTConfig(V, **SMALL, positions="alibi", softcap=2.0, max_length=12),
+    "linear": GPTConfig(V, **SMALL, attention="linear", attention_dropout=0.0, max_length=12),
+    "post-norm": GPTConfig(V, **SMALL, norm="rmsnorm", norm_first=False, positions="sinusoidal", max_length=12),
+}
+RNG = np.random.default_rng(0)
+IDS, TARGETS = RNG.integers(0, V, (3, 6)), RNG.integers(0, V, (3, 6))
+TARGETS[0, 2:] = IGNORED
+LOSSES: dict[str, tuple[Any, tuple]] = {
+    **{name: (config, (IDS, TARGETS)) for name, config in GPTS.items()},
+    "bert": (BERTConfig(V, **SMALL), (IDS, TARGETS, IDS % 2, TARGETS != 3)),
+    "bert, classes": (BERTConfig(V, **SMALL, head="classes", num_classes=3), (IDS, np.array([2, 0, 1]))),
+    "t5": (T5Config(V, **SMALL, d_k=4, gated=True, activation="gelu_tanh"), (IDS, IDS[::-1], np.abs(TARGETS))),
+    "vit": (
+        ViTConfig(num_classes=3, image_size=8, patch_size=4, channels=2, **SMALL),
+        (RNG.standard_normal((3, 2, 8, 8)), np.array([2, 0, 1])),
+    ),
+}
+
+
+def perturbed(config: Any) -> Any:
+    """A model in float64 whose every parameter differs from its start, so that nothing is 0 or 1 by chance."""
+    model = build_model(config, dtype="float64")
+    for parameter in model.parameters.named.values():
+        parameter.data += 0.1 * RNG.standard_normal(parameter.shape)
+    return model
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_gradient_of_a_loss_is_its_slope_in_any_direction(name):
+    config, inputs = LOSSES[name]
+    inputs = tuple(np.minimum(each, V - 1) if name == "t5" else each for each in inputs)
+    model, dropout = perturbed(config), DropoutStream(1, 2)
+
+    def loss() -> float:
+        return float(model.loss(*inputs, label_smoothing=0.1, dropout=dropout)[0])
+
+    model.parameters.zero_grad()
+    _, cache = model.loss(*inputs, label_smoothing=0.1, dropout=dropout)
+    model.loss_backward(1.0, cache)
+    for each in model.parameters.named.values():
+        direction = RNG.standard_normal(each.shape)
+        direction /= np.linalg.norm(direction)
+        start, step = each.data.copy(), 1e-5
+        each.data[...] = start + step * direction
+        above = loss()
+        each.data[...] = start - step * direction
+        slope = (above - loss()) / (2 * step)
+        each.data[...] = start
+        assert abs(slope - (each.grad * direction).sum()) <= 1e-7, each.name
+
+
+@pytest.mark.parametrize("name", GPTS)
+def test_decoding_in_steps_is_the_forward_also_of_prompts_of_different_lengths(name):
+    model = perturbed(GPTS[name])
+    ids = np.concatenate([IDS, TARGETS % V], axis=1)[:, :10]  # (3, 10)
+    lengths = [2, 4, 1]
+    prompts = np.full((3, 4), IGNORED)
+    for row, length in enumerate(lengths):
+        prompts[row, 4 - length :] = ids[row, :length]
+    state = model.start_decoding(prompts)
+    for step in range(5):
+        newest = np.array([[ids[row, length + step]] for row, length in enumerate(lengths)])
+        logits = model.decode_step(newest, state)[:, 0]
+        for row, length in enumerate(lengths):
+            whole = model.forward(ids[row : row + 1, : length + step + 1])[0][0, -1]
+            assert np.abs(logits[row] - whole).max() <= 1e-11
+        if step == 2:
+            state.select(np.array([2, 0]))
+            ids, lengths = ids[[2, 0]], [lengths[2], lengths[0]]
+
+
+def test_a_cache_with_a_window_does_not_grow():
+    model = perturbed(GPTS["window"])
+    state = model.start_decoding(IDS)
+    for _ in range(150):
+        model.decode_step(IDS[:, :1], state)
+    assert state.position == 156
+    assert max(keys.shape[2] for keys, _, _ in state.cache.grown.values()) <= 32
+
+
+def texts() -> tuple[GPT, BPETokenizer]:
+    tokenizer = BPETokenizer(" abc", [("a", "b")])
+    config = GPTConfig(tokenizer.vocab_size, **SMALL, max_length=40, bos_id=1, eos_id=2)
+    return perturbed(config), tokenizer
+
+
+def test_a_text_does_not_depend_on_the_others_and_streams_as_it_is_generated():
+    model, tokenizer = texts()
+    generator, sampling = Generator(model, tokenizer), Sampling(temperature=2.0, top_k=200, seed=3)
+    prompts = ["ab", "c a b", "b"]
+    together = generator.generate(prompts, 12, sampling)
+    assert together[0] == generator.generate("ab", 12, sampling)[0]
+    assert "".join(generator.stream("ab", 12, sampling)) == together[0]
+    assert together != generator.generate(prompts, 12, Sampling(temperature=2.0, top_k=200, seed=4))
+    greedy = generator.generate(prompts, 6, Sampling(temperature=0))
+    assert greedy == generator.generate(prompts, 6, beam=1)
+    with pytest.raises(ValueError, match="a prompt has 41 tokens, and the model's texts have at most 40"):
+        generator.generate("c" * 39, 5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_probabilities_are_those_of_hugging_faces_rules(seed):
+    rng = np.random.default_rng(seed)
+    logits, earlier = 3 * rng.standard_normal(30), rng.integers(0, 30, 8)
+    rules = Sampling(temperature=0.7, top_k=20, top_p=0.9, min_p=0.02, repetition_penalty=1.3)
+    scores: Any = torch.from_numpy(logits)[None]
+    ids: Any = torch.from_numpy(earlier)[None]
+    for rule in (
+        RepetitionPenaltyLogitsProcessor(1.3),
+        TemperatureLogitsWarper(0.7),
+        TopKLogitsWarper(20),
+        TopPLogitsWarper(0.9),
+        MinPLogitsWarper(0.02),
+    ):
+        scores = rule(ids, scores)
+    expected = torch.softmax(scores, -1)[0].numpy()
+    np.testing.assert_allclose(rules.probabilities(logits, earlier), expected, rtol=0, atol=1e-12)
+    drawn = [rules.choose(logits, earlier, text) for text in range(4000)]
+    frequencies = np.bincount(drawn, minlength=30) / len(drawn)
+    assert np.abs(frequencies - expected).max() < 0.04

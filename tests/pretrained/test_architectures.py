@@ -1,0 +1,107 @@
+"""Every architecture against `transformers`: read from its files, computed here, written, read there again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.pretrained_cases import KINDS, exact, inputs, ours, random_model, rewrite, theirs
+
+from minitransformer.pretrained import ARCHITECTURES, load, save
+
+QUICK, ALL = 5, 14
+CASES = [
+    pytest.param(kind, seed, id=f"{kind}-{seed}", marks=[] if seed < QUICK else pytest.mark.slow)
+    for kind in KINDS
+    for seed in range(ALL)
+]
+
+
+def error(a: Any, b: Any) -> float:
+    a, b = np.asarray(a), np.asarray(b)
+    assert a.shape == b.shape
+    return float(np.abs(a - b).max() / max(1.0, np.abs(b).max()))
+
+
+def old_names(kind: str, folder: Path) -> None:
+    """The names and options of older files."""
+    if kind == "gpt2":
+        blocked = {"h.0.attn.bias": torch.ones(1, 1, 4, 4)}
+        rewrite(folder, lambda t: {k.removeprefix("transformer."): v for k, v in t.items()} | blocked)
+    elif kind == "bert":
+        parts = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
+
+        def change(tensors: Any) -> Any:
+            for new, old in parts:
+                tensors = {name.replace(new, old): tensor for name, tensor in tensors.items()}
+            return tensors
+
+        rewrite(folder, change)
+    elif kind == "vit":
+        rewrite(folder, lambda t: {k.replace("vit.encoder.layer.", "vit.layers."): v for k, v in t.items()})
+    elif kind == "llama":
+        path = folder / "config.json"
+        values = json.loads(path.read_text())
+        rope = values.pop("rope_parameters")
+        values["rope_theta"] = rope.pop("rope_theta")
+        values["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+        path.write_text(json.dumps(values))
+        rewrite(folder, lambda t: t | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(2)})
+    elif kind == "marian":
+        rewrite(folder, lambda t: t | {"model.encoder.embed_positions.weight": torch.ones(2, 2)})
+
+
+@pytest.mark.parametrize(("kind", "seed"), CASES)
+def test_equals_transformers(kind: str, seed: int, tmp_path: Path) -> None:
+    model = random_model(kind, seed)
+    sort = [torch.float32, torch.bfloat16, torch.float16][seed % 3]
+    model.to(sort).save_pretrained(tmp_path, **({"max_shard_size": "2KB"} if seed % 4 == 1 else {}))
+    model = type(model).from_pretrained(tmp_path, dtype=torch.float32).eval()  # its buffers were never narrow
+    if seed % 4 == 2:
+        old_names(kind, tmp_path)
+    given = inputs(kind, model, seed)
+    single, _ = load(tmp_path)
+    with torch.no_grad():
+        wanted = theirs(model, given)
+    if kind == "marian":
+        assert single.config.num_parameters == single.parameters.count
+    assert error(ours(kind, single, given)[0], wanted) <= 1e-5
+
+    double, _ = load(tmp_path, dtype="float64")
+    logits, cache = ours(kind, double, given)
+    with exact(model) as reference:
+        wanted = theirs(reference, given)
+        assert error(logits, wanted.detach()) <= 1e-9
+        dlogits = np.random.default_rng(seed).normal(size=logits.shape)
+        wanted.backward(torch.from_numpy(dlogits))
+    double.backward(dlogits, cache)
+    architecture = ARCHITECTURES[kind]
+    gradients = {architecture.canonical(name): p.grad for name, p in model.named_parameters() if p.requires_grad}
+    rows = architecture.table(double.config)
+    assert {row.ours for row in rows} == set(double.parameters.named)
+    for row in rows:
+        for name, gradient in row.to_theirs(double.parameters.named[row.ours].grad).items():
+            if name not in ("final_logits_bias", "pooler.dense.weight", "pooler.dense.bias"):
+                assert error(gradient, gradients[name]) <= 1e-9, name
+
+
+@pytest.mark.parametrize(("kind", "seed"), CASES)
+def test_goes_back_bit_for_bit(kind: str, seed: int, tmp_path: Path) -> None:
+    model = random_model(kind, seed)
+    model.save_pretrained(tmp_path / "theirs")
+    there, _ = load(tmp_path / "theirs")
+    save(there, tmp_path / "ours")
+    again, report = type(model).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    before, after = model.state_dict(), again.state_dict()
+    assert before.keys() == after.keys()
+    for name, tensor in before.items():
+        assert torch.equal(tensor, after[name]), name
+    given = inputs(kind, model, seed)
+    with torch.no_grad():
+        assert torch.equal(theirs(model, given), theirs(again.eval(), given))
+    here, _ = load(tmp_path / "ours")
+    assert here.config == there.config
+    assert np.array_equal(here.parameters.data, there.parameters.data)

@@ -1,0 +1,180 @@
+"""Folders that hold no model: one sentence each, and no memory taken."""
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.pretrained_cases import random_model, rewrite
+
+from minitransformer.models import GPT, ConvolutionalConfig, GPTConfig, Transformer, TransformerConfig, build_model
+from minitransformer.pretrained import PretrainedError, load, save
+
+
+def options(**changed: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = folder / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
+
+    return change
+
+
+def content(change: Callable[[bytes], bytes], name: str = "model.safetensors") -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        (folder / name).write_bytes(change((folder / name).read_bytes()))
+
+    return write
+
+
+def tensors(change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    return lambda folder: rewrite(folder, change)
+
+
+def only_pickle(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def header(entry: Any) -> Callable[[Path], None]:
+    text = json.dumps({"w": entry}).encode()
+    return content(lambda _: len(text).to_bytes(8, "little") + text)
+
+
+def index(value: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / "model.safetensors").unlink()
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": value}))
+
+    return change
+
+
+NORM = "model.norm.weight"
+YARN = {"rope_type": "yarn", "factor": 2.0}
+BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "no config": (lambda folder: (folder / "config.json").unlink(), "config.json"),
+    "no JSON": (content(lambda _: b"{", "config.json"), "not valid JSON"),
+    "no object": (content(lambda _: b"[]", "config.json"), "not a JSON object"),
+    "deep JSON": (content(lambda _: b"[" * 100_000, "config.json"), "not valid JSON"),
+    "unknown model": (options(model_type="mamba"), "model_type 'mamba' is not supported"),
+    "a list for a model": (options(model_type=["llama"]), "is not supported"),
+    "yarn": (options(rope_parameters=None, rope_scaling=YARN), "rope_scaling 'yarn' is not supported"),
+    "activation": (options(hidden_act="tanh"), "hidden_act 'tanh' is not supported"),
+    "no width": (options(hidden_size=None), "it has no hidden_size"),
+    "a text for a number": (options(num_hidden_layers="many"), "num_layers must be an integer"),
+    "heads": (options(num_key_value_heads=5), "num_kv_heads is 5"),
+    "terabytes": (options(vocab_size=10**12), "has shape"),
+    "layers without end": (options(num_hidden_layers=10**12), "1,000,000,000,000 layers"),
+    "a number without end": (options(hidden_size=10**30), "larger than"),
+    "wrong shape": (tensors(lambda t: t | {NORM: torch.ones(3)}), "norm.weight has shape"),
+    "missing": (
+        tensors(lambda t: {k: v for k, v in t.items() if k != NORM}),
+        "1 tensors of its model: model.norm",
+    ),
+    "surplus": (tensors(lambda t: t | {"extra": torch.ones(3)}), "does not have: extra"),
+    "integers": (tensors(lambda t: t | {NORM: t[NORM].int()}), "of type I32"),
+    "pickle": (only_pickle, "it is a pickle, which runs code"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
+    "truncated": (content(lambda data: data[:-5]), "truncated"),
+    "longer": (content(lambda data: data + b"12345"), "damaged"),
+    "empty": (content(lambda _: b""), "truncated or no safetensors"),
+    "endless header": (content(lambda data: b"\xff" * 8 + data[8:]), "header does not fit"),
+    "no header": (content(lambda data: data[:8] + b"x" + data[9:]), "header is not valid JSON"),
+    "odd header": (header({"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}), "describes 'w' wrongly"),
+    "another size": (
+        header({"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4]}),
+        "another size",
+    ),
+    "beyond the file": (header({"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4 * 10**12]}), "truncated"),
+    "overlap": (header({"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}), "does not follow"),
+    "index upwards": (index({"w": "../secret.safetensors"}), "beside it"),
+    "index of nothing": (index({"w": "gone.safetensors"}), "gone.safetensors"),
+    "index without map": (index(None), "no weight_map"),
+}
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("good")
+    random_model("llama", 0).save_pretrained(folder)
+    load(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_folder_is_refused(name: str, good: Path, tmp_path: Path) -> None:
+    spoil, message = BAD[name]
+    for path in good.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    spoil(tmp_path)
+    tracemalloc.start()
+    with pytest.raises((PretrainedError, FileNotFoundError)) as caught:
+        load(tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
+    assert peak < 20e6
+
+
+def test_a_sparse_file_larger_than_the_memory_is_refused(tmp_path: Path) -> None:
+    model = GPT(GPTConfig(11, d_model=4, num_heads=1, d_ff=4, num_layers=1, max_length=8))
+    save(model, tmp_path)
+    size = 10**12
+    options(vocab_size=size)(tmp_path)
+    path = tmp_path / "model.safetensors"
+    data = path.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    entries = json.loads(data[8:end])
+    stop = 0
+    for name, entry in entries.items():
+        if name != "__metadata__":
+            shape = [size, 4] if "wte" in name else entry["shape"]
+            count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+            entries[name] = {"dtype": "F32", "shape": shape, "data_offsets": [stop, stop + 4 * count]}
+            stop += 4 * count
+    text = json.dumps(entries).encode()
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        try:
+            file.truncate(8 + len(text) + stop)
+        except OSError:
+            pytest.skip("this file system has no such long files")
+    with pytest.raises(PretrainedError, match="bytes for its weights"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (TransformerConfig.demo(64, norm_first=True), "norm_first True can't be written as Marian"),
+        (TransformerConfig.demo(64, positions="learned"), "positions 'learned'"),
+        (TransformerConfig.demo(64, window=3), "window 3"),
+        (TransformerConfig.demo(64, d_k=7), "key_width 7"),
+        (
+            GPTConfig(11, d_model=4, num_heads=2, d_ff=4, num_layers=1, max_length=8, positions="alibi"),
+            "positions",
+        ),
+        (GPTConfig(11, d_model=4, num_heads=2, d_ff=4, num_layers=1, max_length=8, num_kv_heads=1), "num_kv_heads 1"),
+        (ConvolutionalConfig(vocab_size=64), "of kind 'convolutional'"),
+    ],
+)
+def test_what_others_cannot_express_is_refused_by_name(config: Any, message: str, tmp_path: Path) -> None:
+    model = build_model(config)
+    with pytest.raises(PretrainedError, match=message):
+        save(model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_paths_are_not_names(tmp_path: Path) -> None:
+    for path in (tmp_path / "none", str(tmp_path / "none"), "./none", "a/b/c"):
+        with pytest.raises(FileNotFoundError):
+            load(path)
+
+
+def test_dtype_of_the_table_is_kept(tmp_path: Path) -> None:
+    config = TransformerConfig.demo(64, d_model=8, num_heads=2, d_ff=8, num_layers=1)
+    save(Transformer(config, dtype="float64"), tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "float64"

@@ -1,0 +1,60 @@
+"""A Transformer of the paper's, trained here, runs in `transformers` as a Marian."""
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from support.pretrained_cases import exact
+
+from minitransformer.decoding import Translator
+from minitransformer.grammar.generation import sample
+from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.pretrained import load, save
+
+WEIGHTS = Path(__file__).parents[2] / "lessons" / "weights" / "en-de.safetensors"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_same_logits(seed: int, tmp_path: Path) -> None:
+    config = TransformerConfig(29, d_model=8 + 4 * seed, num_heads=2, d_ff=7, num_layers=2, num_decoder_layers=1)
+    model = Transformer(config, dtype="float64", seed=seed)
+    generator = np.random.default_rng(seed)
+    model.parameters.data += generator.normal(size=model.parameters.data.shape) * 0.2
+    source, target = generator.integers(3, 29, (3, 6)), generator.integers(3, 29, (3, 5))
+    source[0, 4:] = config.pad_id
+    target[:, 0] = config.bos_id
+    wanted, _ = model.forward(source, target)
+    save(model, tmp_path)
+    there = transformers.MarianMTModel.from_pretrained(tmp_path, dtype=torch.float64).eval()
+    mask = source != config.pad_id
+    with exact(there), torch.no_grad():
+        tensors = [torch.from_numpy(each) for each in (source, mask, target)]
+        logits = there(input_ids=tensors[0], attention_mask=tensors[1], decoder_input_ids=tensors[2]).logits
+    assert np.abs(logits.numpy() - wanted).max() <= 1e-9 * max(1, np.abs(wanted).max())
+    here, _ = load(tmp_path, dtype="float64")
+    logits, _ = here.forward(source, target, source_mask=mask)
+    assert np.abs(logits - wanted).max() <= 1e-9 * max(1, np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.slow)])
+def test_the_courses_model_translates_the_same(count: int, tmp_path: Path) -> None:
+    translator = Translator.from_checkpoint(WEIGHTS)
+    tokenizer = translator.tokenizer
+    sentences = [example.english for example in islice(sample("test", seed=5), count)]
+    wanted = translator.translate(sentences, beam=1)
+    save(translator.model, tmp_path, tokenizer)
+    there: Any = transformers.MarianMTModel.from_pretrained(tmp_path).eval()
+    found = []
+    for start in range(0, count, 100):
+        sources = [[*tokenizer.encode(text), tokenizer.eos_id] for text in sentences[start : start + 100]]
+        longest = max(map(len, sources))
+        ids = torch.tensor([source + [tokenizer.pad_id] * (longest - len(source)) for source in sources])
+        options = {"attention_mask": ids != tokenizer.pad_id, "num_beams": 1, "do_sample": False}
+        with torch.no_grad():
+            outputs = there.generate(ids, **options, max_new_tokens=100)
+        found += [tokenizer.decode(output) for output in outputs.tolist()]
+    assert found == wanted
