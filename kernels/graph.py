@@ -49,7 +49,8 @@ class Captured:
     """A function of a model and a batch, which adds into the model's gradient, run as graphs of its kernels.
 
     It is called like the function itself and returns the same tensor, which the next call overwrites. A batch that does
-    not begin a step (`first` is not 0) runs without a graph, because a graph does not hold the numbers of sentences.
+    not begin a step (`first` is not 0) runs without a graph, because a graph does not hold the numbers of sentences;
+    so do batches that are not sentence pairs.
     Raises `ValueError` for a sequence longer than the model's max_length.
     """
 
@@ -62,7 +63,7 @@ class Captured:
         self, model: EncoderDecoder, batch: Batch, share: float, label_smoothing: float, dropout: DropoutStream
     ) -> Tensor:
         """Calls the function, or replays its graph; `share` is a number on the host."""
-        if dropout.sentence:
+        if dropout.sentence or not isinstance(batch, Batch):
             return self.function(model, batch, share, label_smoothing, dropout)
         place = model, label_smoothing, _bucket(batch, model.config.max_length)
         if place not in self._graphs:

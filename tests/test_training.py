@@ -93,7 +93,7 @@ def test_the_trainer_s_first_step_by_hand():
     trainer = toy_trainer(None, settings)
     trainer.train()
     model = toy_model()
-    batch = Batches(trainer.dataset, settings.tokens_per_batch, settings.seed).batch(0, 0)
+    batch = trainer.dataset.batches(settings.tokens_per_batch, settings.seed, model.config).batch(0, 0)
     _, cache = model.loss(batch.source, batch.target_in, batch.target_out, 0.2, DropoutStream(settings.seed, 1))
     model.loss_backward(1.0, cache)
     Adam(model.parameters, model.ops).step(noam(1, 16, settings.warmup_steps))
@@ -135,12 +135,12 @@ def test_it_learns_and_logs(tmp_path):
     bleus = iter(range(100))
     settings = replace(SETTINGS, steps=60, accumulate=1, tokens_per_batch=256, peak_lr=None, clip_norm=None)
     model = toy_model(dropout=0.0, attention_dropout=0.0)
-    trainer = toy_trainer(tmp_path, settings, model=model, evaluate_bleu=lambda model: next(bleus))
+    trainer = toy_trainer(tmp_path, settings, model=model, evaluate=lambda model: {"bleu": next(bleus)})
     outcome = trainer.train()
     log = read_log(tmp_path / "log.jsonl")
     assert [record["step"] for record in log] == list(range(1, 61))
     assert log[-1]["loss"] < 0.8 * log[0]["loss"]
-    num_batches, pairs = len(trainer.batches), trainer.dataset
+    num_batches, pairs = len(trainer.batches), backwards(150, seed=0)
     tokens_per_epoch = int(pairs.source_lengths.sum() + pairs.target_lengths.sum()) + 2 * len(pairs)
     for record in log:
         step = record["step"]
@@ -178,9 +178,9 @@ def test_clipping_takes_a_shorter_first_moment():
 def test_divergence_names_the_step_and_keeps_the_last_checkpoint(tmp_path, poison):
     def break_model(model):
         model.parameters.named["tokens.table"].data[...] = poison
-        return 0.0
+        return {}
 
-    trainer = toy_trainer(tmp_path, evaluate_bleu=break_model)
+    trainer = toy_trainer(tmp_path, evaluate=break_model)
     with pytest.raises(TrainingDiverged, match=r"step 10 is (nan|inf).*step-00000008\S* is from before$"):
         trainer.train()
     checkpoint = load_checkpoint(list_checkpoints(tmp_path)[-1])
@@ -196,10 +196,10 @@ def test_what_is_not_finite_is_not_saved_and_takes_no_good_checkpoint_s_place(tm
 
     def spoil(model):
         (trainer.optimizer.v if where == "moments" else model.parameters.data)[3] = poison
-        return 0.0
+        return {}
 
     settings = replace(SETTINGS, valid_interval=8, checkpoint_interval=interval, keep=1)
-    trainer = toy_trainer(tmp_path, settings, evaluate_bleu=spoil)
+    trainer = toy_trainer(tmp_path, settings, evaluate=spoil)
     kept = ["step-00000004"] if interval == 4 else []
     before = r"\S*step-00000004\S* is" if kept else "there is no checkpoint"
     said = f"^step 8 leaves numbers that are not finite: try a lower learning rate, .*; {before} from before$"
@@ -226,7 +226,7 @@ def test_time_limit(tmp_path):
 
 def test_progress_says_what_happens(capfd):
     settings = replace(SETTINGS, steps=9)
-    toy_trainer(None, settings, progress=True, evaluate_bleu=lambda model: 12.5).train()
+    toy_trainer(None, settings, progress=True, evaluate=lambda model: {"bleu": 12.5}).train()
     said = capfd.readouterr()
     assert said.out == ""
     assert "9/9" in said.err

@@ -267,7 +267,7 @@ def train(plan: Plan) -> TrainingOutcome:
         valid=plan.data.valid,
         tokenizer=plan.data.tokenizer,
         languages=plan.data.choice.languages,
-        evaluate_bleu=_validation_bleu(plan),
+        evaluate=_validation_bleu(plan),
         on_validation=lambda: draw_losses(plan.folder),
     )
     if plan.resumes:
@@ -287,13 +287,13 @@ def draw_losses(folder: Path, picture: Path | None = None) -> None:
         plot_loss(records, picture or folder / PICTURE_NAME)
 
 
-def _validation_bleu(plan: Plan) -> Callable[[EncoderDecoder], float]:
+def _validation_bleu(plan: Plan) -> Callable[[EncoderDecoder[Any, Any, Any]], dict[str, float]]:
     """A function that computes a model's BLEU on the first validation sentences, translated greedily."""
     sources, references = plan.data.valid_sentences(plan.bleu_sentences)
 
-    def bleu(model: EncoderDecoder) -> float:
+    def bleu(model: EncoderDecoder[Any, Any, Any]) -> dict[str, float]:
         translator = Translator(model, plan.data.tokenizer, threads=plan.settings.threads)
-        return evaluate(translator.translate(sources, beam=1), references).bleu
+        return {"bleu": evaluate(translator.translate(sources, beam=1), references).bleu}
 
     return bleu
 

@@ -10,12 +10,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .token_dataset import TokenDataset, as_ids
 from .tokenizer import BPETokenizer
+
+if TYPE_CHECKING:
+    from .token_dataset import TokenDataset
 
 PAD_ID, BOS_ID, EOS_ID = BPETokenizer.pad_id, BPETokenizer.bos_id, BPETokenizer.eos_id
 
@@ -38,9 +41,19 @@ class Batch:
     first: int = 0
 
     @property
+    def inputs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """What the loss of an encoder–decoder takes."""
+        return self.source, self.target_in, self.target_out
+
+    @property
     def num_sentences(self) -> int:
         """The number of rows, B."""
         return len(self.source)
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of tokens that are read and written."""
+        return self.num_source_tokens + self.num_target_tokens
 
     @property
     def num_source_tokens(self) -> int:
@@ -51,6 +64,8 @@ class Batch:
     def num_target_tokens(self) -> int:
         """The number of predicted tokens, with </s> and without padding."""
         return int(np.count_nonzero(self.target_out != PAD_ID))
+
+    num_targets = num_target_tokens
 
     def split(self, n: int) -> list["Batch"]:
         """Cut the rows into `n` parts with about equally many tokens, each padded to its own longest sentence.
@@ -65,9 +80,8 @@ class Batch:
         boundaries = np.arange(1, n) * tokens.sum() / n
         cuts = np.searchsorted(end - tokens / 2, boundaries)  # a row belongs to the part that holds its middle
         edges = np.unique([0, *cuts, len(tokens)]).tolist()
-        arrays = (self.source, self.target_in, self.target_out)
         return [
-            Batch(*(_trimmed(ids[start:stop]) for ids in arrays), first=self.first + start)
+            Batch(*(_trimmed(ids[start:stop]) for ids in self.inputs), first=self.first + start)
             for start, stop in pairwise(edges)
         ]
 
@@ -93,6 +107,21 @@ def check_special_ids(pad_id: int, bos_id: int, eos_id: int) -> None:
             f"pad_id, bos_id, eos_id are {pad_id}, {bos_id}, {eos_id} in the model, "
             f"but {PAD_ID}, {BOS_ID}, {EOS_ID} in the data"
         )
+
+
+def as_ids(ids: ArrayLike) -> NDArray[np.int64]:
+    """A sentence's token ids as a new array (T,).
+
+    Raises TypeError if they are not integers, ValueError if one is not positive (0 is padding).
+    """
+    array = np.asarray(ids)
+    if array.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"token ids must be integers, got {array.dtype}")
+    if array.min() <= 0:
+        raise ValueError(f"token ids must be positive (0 is padding), got {array.min()}")
+    return array.astype(np.int64)
 
 
 def collate(sources: Sequence[ArrayLike], targets: Sequence[ArrayLike], first: int = 0) -> Batch:
@@ -124,7 +153,7 @@ class Batches:
 
     def __init__(
         self,
-        dataset: TokenDataset,
+        dataset: "TokenDataset",
         tokens_per_batch: int,
         seed: int = 0,
         vocab_size: int | None = None,

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..atomic import unfinished, unfinished_name
 from ..sealed_json import seal, unseal
+from .batching import Batches, as_ids, check_special_ids
 from .sentence_pairs import StrPath
 
 FORMAT, VERSION = "minitransformer token dataset", 2
@@ -86,6 +87,14 @@ class TokenDataset:
         """The number of pairs of the corpus that are not in the dataset: too long, or with an empty side."""
         return self.num_too_long + self.num_empty
 
+    def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> Batches:
+        """The batches for an encoder–decoder of this configuration; a `seed` of None, for validation, is 0.
+
+        Raises ValueError as `Batches` does, and if the model's special ids are not those of the data.
+        """
+        check_special_ids(config.pad_id, config.bos_id, config.eos_id)
+        return Batches(self, tokens_per_batch, seed or 0, config.vocab_size, config.max_length)
+
     def checksum(self) -> int:
         """The CRC-32 of all ids and offsets as 64-bit integers, whatever type they are stored in."""
         crc = 0
@@ -117,15 +126,17 @@ class TokenDataset:
         progress: bool = False,
         fingerprint: str = "",
         notes: Mapping[str, Any] | None = None,
+        sides: int = 2,
     ) -> "TokenDataset":
         """Write a dataset as a stream, in a folder that appears once it is complete, and open it.
 
-        A pair is left out, and counted, if a side is blank or has more than `max_length` tokens with its special one.
+        A pair is left out, and counted, if a side is blank or has more than `max_length` tokens with its special one;
+        `sides` is 1 if targets are not looked at.
         `fingerprint` and `notes`, which JSON must be able to hold, go into `meta`. Raises ValueError if no pair is left
         or the tokenizer yields an id outside its vocabulary, and as `check_replaceable` does.
         """
         with _complete_folder(Path(folder)) as beside:
-            meta = _write(pairs, tokenizer, beside, max_length, progress)
+            meta = _write(pairs, tokenizer, beside, max_length, progress, sides)
             meta |= {"format": FORMAT, "version": VERSION, "fingerprint": fingerprint, "notes": dict(notes or {})}
             meta |= {"tokenizer": sha256(tokenizer.to_json().encode()), "sha256": _checksums(beside)}
             with open(beside / META, "wb") as file:
@@ -148,23 +159,8 @@ class TokenDataset:
         return cls(ids, offsets, meta["max_id"], meta["num_too_long"], meta["num_empty"], meta)
 
 
-def as_ids(ids: ArrayLike) -> NDArray[np.int64]:
-    """A sentence's token ids as a new array (T,).
-
-    Raises TypeError if they are not integers, ValueError if one is not positive (0 is padding).
-    """
-    array = np.asarray(ids)
-    if array.size == 0:
-        return np.empty(0, dtype=np.int64)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"token ids must be integers, got {array.dtype}")
-    if array.min() <= 0:
-        raise ValueError(f"token ids must be positive (0 is padding), got {array.min()}")
-    return array.astype(np.int64)
-
-
 def _write(
-    pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, folder: Path, max_length: int, progress: bool
+    pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, folder: Path, max_length: int, progress: bool, sides: int
 ) -> dict[str, Any]:
     """Write `ids.bin` and `offsets.bin`; return the type and the counts for `meta.json`."""
     from tqdm.std import tqdm
@@ -174,7 +170,7 @@ def _write(
     with (folder / "ids.bin").open("wb") as ids_file, (folder / "offsets.bin").open("wb") as offsets_file:
         offsets_file.write(struct.pack("<q", 0))
         for pair in tqdm(pairs, desc="tokenizing", unit=" pairs", disable=not progress):
-            if not all(text.strip() for text in pair):
+            if not all(text.strip() for text in pair[:sides]):
                 count["num_empty"] += 1
                 continue
             source, target = map(tokenizer.encode, pair)

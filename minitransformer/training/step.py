@@ -6,15 +6,15 @@ A batch is split over replicas of the model, each in a Python thread, unless the
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
-from ..data.batching import Batch
 from ..layers import DropoutStream
-from ..models import EncoderDecoder
+from ..models import Model
 from ..ops import Array
 from ..threads import Threads
+from .data import TrainingBatch
 from .optimizer import Adam, clip_scale
 
 # If a loss grows beyond all numbers, TrainingDiverged says so; NumPy's warnings before it would only repeat it.
@@ -29,7 +29,7 @@ class TrainingDiverged(RuntimeError):
 def training_step(
     workers: "DataParallel",
     optimizer: Adam,
-    batches: Sequence[Batch],
+    batches: Sequence[TrainingBatch],
     *,
     learning_rate: float,
     label_smoothing: float = 0.1,
@@ -52,13 +52,13 @@ def training_step(
 
 
 def loss_and_gradient(
-    model: EncoderDecoder, batch: Batch, share: float | Array, label_smoothing: float, dropout: DropoutStream | None
+    model: Model[Any], batch: TrainingBatch, share: float | Array, label_smoothing: float, dropout: DropoutStream | None
 ) -> Array:
     """The loss of a batch; adds `share` times its gradient into the gradient of the model's parameters.
 
     It is a function of its own so that `ops.repeated` can make a CUDA graph of it.
     """
-    loss, cache = model.loss(batch.source, batch.target_in, batch.target_out, label_smoothing, dropout)
+    loss, cache = model.loss(*batch.inputs, label_smoothing=label_smoothing, dropout=dropout)
     model.loss_backward(share, cache)
     return loss
 
@@ -71,7 +71,7 @@ class DataParallel:
     depends on a sentence's number, not on its part. Use it as a context manager, like `Threads`.
     """
 
-    def __init__(self, model: EncoderDecoder, threads: int) -> None:
+    def __init__(self, model: Model[Any], threads: int) -> None:
         self.model = model
         threads = 1 if model.ops.has_threads else threads
         self.replicas = [model, *(model.replica() for _ in range(threads - 1))]
@@ -85,17 +85,17 @@ class DataParallel:
     def __exit__(self, *exception: object) -> None:
         self._threads.__exit__(*exception)
 
-    def gradients(self, batches: Sequence[Batch], label_smoothing: float, seed: int, step: int) -> float:
+    def gradients(self, batches: Sequence[TrainingBatch], label_smoothing: float, seed: int, step: int) -> float:
         """The mean loss over all targets of `batches`; writes its gradient to `model.parameters.grad`.
 
         Several batches give the gradient of one batch with all their sentences: each is weighted by its share of the
         targets, and `first` numbers the sentences through the whole step.
         """
-        num_targets = sum(batch.num_target_tokens for batch in batches)
+        num_targets = sum(batch.num_targets for batch in batches)
 
         @without_overflow_warnings  # again, because NumPy keeps this setting for each thread
-        def part_loss(replica: EncoderDecoder, part: Batch) -> float:
-            share = part.num_target_tokens / num_targets
+        def part_loss(replica: Model[Any], part: TrainingBatch) -> float:
+            share = part.num_targets / num_targets
             return share * float(
                 self._run(replica, part, share, label_smoothing, DropoutStream(seed, step, part.first))
             )
@@ -112,16 +112,16 @@ class DataParallel:
             grad += replica.parameters.grad
         return loss
 
-    def mean_loss(self, batches: Iterable[Batch]) -> float:
-        """The negative log-likelihood of a target token, averaged over all of `batches`; no smoothing, no dropout."""
+    def mean_loss(self, batches: Iterable[TrainingBatch]) -> float:
+        """The negative log-likelihood of a target, averaged over all of `batches`; no smoothing, no dropout."""
 
         @without_overflow_warnings
-        def part_loss(replica: EncoderDecoder, part: Batch) -> float:
-            loss, _ = replica.loss(part.source, part.target_in, part.target_out, with_grad=False)
-            return part.num_target_tokens * float(loss)
+        def part_loss(replica: Model[Any], part: TrainingBatch) -> float:
+            loss, _ = replica.loss(*part.inputs, with_grad=False)
+            return part.num_targets * float(loss)
 
         total, num_targets = 0.0, 0
         for batch in batches:
             total += sum(self._threads.map(part_loss, self.replicas, batch.split(len(self.replicas))))
-            num_targets += batch.num_target_tokens
+            num_targets += batch.num_targets
         return total / num_targets

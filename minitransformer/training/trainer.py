@@ -7,7 +7,7 @@ ends with the same bits as one that never stopped.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +19,8 @@ import numpy as np
 
 from ..atomic import remove_unfinished
 from ..data import BPETokenizer
-from ..data.batching import Batch, Batches, check_special_ids
-from ..data.token_dataset import TokenDataset
 from ..lock import locked
-from ..models import EncoderDecoder
+from ..models import Model
 from .checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -34,6 +32,7 @@ from .checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
+from .data import Dataset, TrainingBatch
 from .optimizer import Adam
 from .settings import TrainingSettings
 from .step import DataParallel, TrainingDiverged, training_step
@@ -56,43 +55,40 @@ class TrainingOutcome:
 
 
 class Trainer:
-    """Trains `model` on sentence pairs.
+    """Trains `model`, of any kind, on a dataset that has batches for it: sentence pairs, a text, images.
 
-    dataset, valid  token ids of the training and of the validation pairs
+    dataset, valid  what to train on, and what to validate on
     folder          for checkpoints (`step-*.safetensors`) and `log.jsonl`; None: nothing is written
-    tokenizer       goes into the checkpoints, so that one file is enough to translate
-    languages       source and target; they go into the checkpoints too
-    evaluate_bleu   takes the model and returns the validation BLEU
+    tokenizer       goes into the checkpoints, so that one file is enough to translate or to write
+    languages       source and target of a translator; they go into the checkpoints too
+    evaluate        takes the model and returns more figures of a validation, by name, such as {"bleu": 30.1}
     on_validation   called after a validation, once the log holds its figures
     progress        whether to draw a bar on standard error
 
-    Raises ValueError if the data does not fit the batch size, or the model's vocabulary, special ids or max_length.
+    Raises ValueError if the data does not fit the batch size or the model's configuration.
     """
 
     def __init__(
         self,
-        model: EncoderDecoder,
-        dataset: TokenDataset,
+        model: Model[Any],
+        dataset: Dataset[Any],
         settings: TrainingSettings,
         *,
         folder: str | Path | None = None,
-        valid: TokenDataset | None = None,
+        valid: Dataset[Any] | None = None,
         tokenizer: BPETokenizer | None = None,
         languages: tuple[str, str] | None = None,
-        evaluate_bleu: Callable[[EncoderDecoder], float] | None = None,
+        evaluate: Callable[[Any], Mapping[str, float]] | None = None,
         on_validation: Callable[[], None] | None = None,
         progress: bool = True,
     ) -> None:
-        config = model.config
-        check_special_ids(config.pad_id, config.bos_id, config.eos_id)
         self.model, self.dataset, self.settings = model, dataset, settings
-        tokens, limits = settings.tokens_per_batch, (config.vocab_size, config.max_length)
-        self.batches = Batches(dataset, tokens, settings.seed, *limits)
-        self.valid_batches = Batches(valid, tokens, 0, *limits) if valid is not None else None
+        self.batches = dataset.batches(settings.tokens_per_batch, settings.seed, model.config)
+        self.valid_batches = None if valid is None else valid.batches(settings.tokens_per_batch, None, model.config)
         self.folder = Path(folder) if folder is not None else None
         self.tokenizer = tokenizer.to_json() if tokenizer is not None else None
         self.languages = languages
-        self.evaluate_bleu, self.on_validation = evaluate_bleu, on_validation
+        self.evaluate, self.on_validation = evaluate, on_validation
         self.progress = progress
         self.schedule = settings.schedule(model.config.d_model)
         self.optimizer = Adam(model.parameters, model.ops, (settings.beta1, settings.beta2), settings.eps)
@@ -126,7 +122,7 @@ class Trainer:
         if dtypes != {self.model.dtype}:
             raise CheckpointError(f"{path} holds {', '.join(sorted(dtypes))}, but the model is of {self.model.dtype}")
         if checkpoint.state["data"] != self._data_identity:
-            raise CheckpointError(f"{path} was trained on other data, not on these {len(self.dataset):,} pairs")
+            raise CheckpointError(f"{path} was trained on other data, not on these {len(self.dataset):,} examples")
         if checkpoint.tokenizer != self.tokenizer:
             raise CheckpointError(f"{path} was trained with another tokenizer")
         if path != checkpoint_path(path.parent, checkpoint.step):
@@ -200,7 +196,7 @@ class Trainer:
             )
         except TrainingDiverged as error:
             raise TrainingDiverged(f"{error}: {self._what_helps()}") from None
-        tokens = sum(batch.num_source_tokens + batch.num_target_tokens for batch in batches)
+        tokens = sum(batch.num_tokens for batch in batches)
         self.tokens += tokens
         return {
             "step": step,
@@ -212,18 +208,18 @@ class Trainer:
             "tokens_per_second": tokens / (perf_counter() - start),
         }
 
-    def _batch(self, number: int) -> Batch:
+    def _batch(self, number: int) -> TrainingBatch:
         """Batch `number` of the whole training, counted through all epochs."""
         return self.batches.batch(*divmod(number, len(self.batches)))
 
     def _validate(self, workers: DataParallel) -> dict[str, float]:
-        """The figures of a validation for the log; none without validation pairs."""
+        """The figures of a validation for the log; none without validation data."""
         figures = {}
         if self.valid_batches is not None:
             loss = workers.mean_loss(self.valid_batches.epoch(0))
             figures |= {"validation_loss": loss, "perplexity": math.exp(min(loss, 700.0))}
-        if self.evaluate_bleu is not None:
-            figures["bleu"] = self.evaluate_bleu(self.model)
+        if self.evaluate is not None:
+            figures |= self.evaluate(self.model)
         return figures
 
     def _what_helps(self) -> str:
@@ -290,7 +286,7 @@ class Trainer:
 
     @cached_property
     def _data_identity(self) -> dict[str, int]:
-        """The number of pairs and their checksum: they show if a resumed training gets other data."""
+        """The number of examples and their checksum: they show if a resumed training gets other data."""
         return {"pairs": len(self.dataset), "crc32": self.dataset.checksum()}
 
 

@@ -166,7 +166,7 @@ a site that is another one in every process
 a replica with weights of its own | self.ops, self.dtype, self.parameters) → self.ops, self.dtype)
 [training/step.py: test_training]
 halves of a batch weighted alike, however many words each has
-    share = part.num_target_tokens / num_targets → share = 1 / len(self.replicas)
+    share = part.num_targets / num_targets → share = 1 / len(self.replicas)
 [decoding/search.py: test_decoding]
 length penalty without the 5 of Wu et al. | return ((5 + length) / 6) ** alpha → return (length / 6) ** alpha
 [training/optimizer.py: test_optimizer]
