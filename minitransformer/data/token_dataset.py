@@ -83,6 +83,11 @@ class TokenDataset:
         return map(self.__getitem__, range(len(self)))
 
     @property
+    def ids(self) -> NDArray[np.integer]:
+        """The ids of all sentences, one after another, `(M,)`."""
+        return self._ids
+
+    @property
     def num_dropped(self) -> int:
         """The number of pairs of the corpus that are not in the dataset: too long, or with an empty side."""
         return self.num_too_long + self.num_empty
@@ -126,17 +131,17 @@ class TokenDataset:
         progress: bool = False,
         fingerprint: str = "",
         notes: Mapping[str, Any] | None = None,
-        sides: int = 2,
+        one_sided: bool = False,
     ) -> "TokenDataset":
         """Write a dataset as a stream, in a folder that appears once it is complete, and open it.
 
         A pair is left out, and counted, if a side is blank or has more than `max_length` tokens with its special one;
-        `sides` is 1 if targets are not looked at.
+        of `one_sided` pairs only the source is looked at.
         `fingerprint` and `notes`, which JSON must be able to hold, go into `meta`. Raises ValueError if no pair is left
         or the tokenizer yields an id outside its vocabulary, and as `check_replaceable` does.
         """
         with _complete_folder(Path(folder)) as beside:
-            meta = _write(pairs, tokenizer, beside, max_length, progress, sides)
+            meta = _write(pairs, tokenizer, beside, max_length, progress, one_sided)
             meta |= {"format": FORMAT, "version": VERSION, "fingerprint": fingerprint, "notes": dict(notes or {})}
             meta |= {"tokenizer": sha256(tokenizer.to_json().encode()), "sha256": _checksums(beside)}
             with open(beside / META, "wb") as file:
@@ -160,7 +165,12 @@ class TokenDataset:
 
 
 def _write(
-    pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, folder: Path, max_length: int, progress: bool, sides: int
+    pairs: Iterable[tuple[str, str]],
+    tokenizer: Tokenizer,
+    folder: Path,
+    max_length: int,
+    progress: bool,
+    one_sided: bool,
 ) -> dict[str, Any]:
     """Write `ids.bin` and `offsets.bin`; return the type and the counts for `meta.json`."""
     from tqdm.std import tqdm
@@ -170,7 +180,7 @@ def _write(
     with (folder / "ids.bin").open("wb") as ids_file, (folder / "offsets.bin").open("wb") as offsets_file:
         offsets_file.write(struct.pack("<q", 0))
         for pair in tqdm(pairs, desc="tokenizing", unit=" pairs", disable=not progress):
-            if not all(text.strip() for text in pair[:sides]):
+            if not all(text.strip() for text in pair[: 2 - one_sided]):
                 count["num_empty"] += 1
                 continue
             source, target = map(tokenizer.encode, pair)

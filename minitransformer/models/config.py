@@ -60,8 +60,8 @@ class TranslationConfig(TextConfig):
     """The base of the configurations of encoder–decoders, with what searches and batches need.
 
     `embedding_scale` multiplies looked-up vectors, by default √d_model. `tied`: the output layer's table is that of
-    the tokens. `infers_masks`: what equals `pad_id` in a source is padding; a model that begins its target with the
-    padding token is told its masks instead. `output_bias`: the logits have a bias.
+    the tokens. `output_bias`: the logits have a bias. A model that begins its target with the padding token is told its
+    masks; others infer them.
     """
 
     pad_id: int
@@ -70,8 +70,12 @@ class TranslationConfig(TextConfig):
 
     embedding_scale: float | None = None
     tied: bool = True
-    infers_masks: bool = True
     output_bias: bool = False
+
+    @property
+    def infers_masks(self) -> bool:
+        """Whether what equals `pad_id` in a source is padding."""
+        return True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -38,8 +38,12 @@ class MarianConfig(TranslationConfig):
     bos_id: int = whole(0, least=0)
     eos_id: int = whole(1, least=0)
 
-    infers_masks = False
     output_bias = True
+
+    @property
+    def infers_masks(self) -> bool:
+        """A target begins with the padding token, so masks are given."""
+        return False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,8 +14,9 @@ class T5Config(TranslationConfig):
 
     Scores are not divided by √d_k. One table of biases by distance serves all blocks of a stack. Version 1.1 has a
     gated feed-forward network (`activation="gelu_tanh", gated=True`) and an output layer of its own (`tied=False,
-    scale_output=False`); `scale_output` multiplies the decoder's output by d_model^−½. A target begins with the padding
-    token, so masks are given and not inferred. Raises `ValueError` or `TypeError` for values that give no model.
+    scale_output=False`); `scale_output` multiplies the decoder's output by d_model^−½. Where a target begins with the
+    padding token, as by default, masks are given and not inferred. Raises `ValueError` or `TypeError` for values that
+    give no model.
     """
 
     kind: ClassVar[str] = "t5"
@@ -43,7 +44,11 @@ class T5Config(TranslationConfig):
     eos_id: int = whole(1, least=0)
 
     embedding_scale = 1.0
-    infers_masks = False
+
+    @property
+    def infers_masks(self) -> bool:
+        """Whether what equals `pad_id` is padding: not so where targets begin with that token, as the original's."""
+        return self.bos_id != self.pad_id
 
     def __post_init__(self) -> None:
         super().__post_init__()

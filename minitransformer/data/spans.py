@@ -1,0 +1,99 @@
+"""Span corruption, T5's objective: gaps are cut into a text, and a model fills them (Raffel et al. 2020, §3.1.4).
+
+text    the dog barks at a cat that sleeps
+source  the <0> at a cat <1> sleeps </s>
+target  <0> dog barks <1> that </s>
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .batching import BOS_ID, EOS_ID, Batch, check_special_ids
+from .rows import RowBatches
+from .text import TextDataset
+
+NOISE, MEAN_SPAN = 0.15, 3.0
+"""The share of the tokens that is cut out, and the mean length of a gap."""
+
+SENTINELS = 100
+"""Tokens that mark gaps, the last of the vocabulary; gap i has id `vocab_size - 1 - i`."""
+
+
+class SpanText:
+    """A text whose batches have gaps. A row is a piece of the stream of lines, all of one length: nothing is padded."""
+
+    def __init__(self, text: TextDataset) -> None:
+        self.text = text
+
+    def __len__(self) -> int:
+        """The number of lines."""
+        return len(self.text)
+
+    def checksum(self) -> int:
+        """The CRC-32 of all ids and lengths."""
+        return self.text.checksum()
+
+    def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> RowBatches:
+        """Batches for an encoder–decoder with sentinels; a source has at most `config.max_length` tokens.
+
+        Each epoch cuts the stream elsewhere, and the stream's ends are joined. Raises ValueError for an id that is a
+        sentinel's or outside the vocabulary, and for special ids that are not those of the data.
+        """
+        check_special_ids(config.pad_id, config.bos_id, config.eos_id)
+        self.text.check(config.vocab_size - SENTINELS)
+        stream = self.text.stream
+        length = row_length(min(config.max_length, tokens_per_batch, len(stream)))
+
+        def make(rows: NDArray[np.int64], epoch: int, rng: np.random.Generator) -> Batch:
+            offset = 0 if seed is None else int(np.random.default_rng([seed, epoch]).integers(length))
+            places = (rows[:, None] * length + np.arange(length) + offset) % len(stream)
+            corrupted = [corrupt(row, config.vocab_size, rng) for row in stream[places].astype(np.int64)]
+            source, target = map(np.stack, zip(*corrupted, strict=True))
+            begin = np.full((len(rows), 1), BOS_ID)
+            return Batch(source, np.concatenate((begin, target[:, :-1]), axis=1), target)
+
+        size = max(1, tokens_per_batch // sum(lengths(length)[:1]))
+        return RowBatches(-(-len(stream) // length), size, seed, make)
+
+
+def gaps(length: int) -> tuple[int, int]:
+    """How many of a row's tokens are cut out, and in how many gaps."""
+    noise = min(max(round(NOISE * length), 1), length - 1)
+    return noise, min(max(round(noise / MEAN_SPAN), 1), SENTINELS)
+
+
+def lengths(length: int) -> tuple[int, int]:
+    """The lengths of source and target for a row of this length: both with a sentinel a gap and </s>."""
+    noise, count = gaps(length)
+    return length - noise + count + 1, noise + count + 1
+
+
+def row_length(longest: int) -> int:
+    """The longest row whose source has at most this many tokens. Raises ValueError if there is none."""
+    fitting = [length for length in range(2, 2 * longest) if max(lengths(length)) <= longest]
+    if not fitting:
+        raise ValueError(f"rows of {longest} tokens are too short to cut gaps into them")
+    return fitting[-1]
+
+
+def corrupt(
+    row: NDArray[np.int64], vocab_size: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """row `(T,)` → source and target: kept and cut pieces take turns, and a kept one is first."""
+    noise, count = gaps(len(row))
+    kept, cut = _pieces(len(row) - noise, count, rng), _pieces(noise, count, rng)
+    source, target, place = [], [], 0
+    for number, (keep, drop) in enumerate(zip(kept, cut, strict=True)):
+        sentinel = [vocab_size - 1 - number]
+        source += [row[place : place + keep], sentinel]
+        target += [sentinel, row[place + keep : place + keep + drop]]
+        place += keep + drop
+    return np.concatenate([*source, [EOS_ID]]), np.concatenate([*target, [EOS_ID]])
+
+
+def _pieces(total: int, count: int, rng: np.random.Generator) -> list[int]:
+    """Lengths of `count` pieces of 1 or more that make `total`; every division is as likely as any other."""
+    cuts = np.sort(rng.choice(total - 1, count - 1, replace=False)) + 1
+    return np.diff([0, *cuts, total]).tolist()

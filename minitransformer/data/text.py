@@ -1,0 +1,125 @@
+"""A text for language models: each line is a text of its own, and all of them are one stream of tokens.
+
+    the dog barks </s> a cat sleeps </s> …
+
+A text on disk is a `TokenDataset` of pairs without targets (see `minitransformer.data.token_dataset`).
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .batching import EOS_ID
+from .rows import IGNORED, RowBatches, Rows
+from .sentence_pairs import StrPath
+from .token_dataset import TokenDataset, Tokenizer
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A tokenizer that ends each text with </s>."""
+
+    tokenizer: Tokenizer
+
+    @property
+    def vocab_size(self) -> int:
+        return self.tokenizer.vocab_size
+
+    def encode(self, text: str) -> list[int]:
+        return [*self.tokenizer.encode(text), EOS_ID] if text else []
+
+    def to_json(self) -> str:
+        return self.tokenizer.to_json()
+
+
+class TextDataset:
+    """The lines of a text as token ids, each with </s> at its end. Its batches train a language model.
+
+    lines: a dataset of pairs whose sources are the lines, and whose targets are empty.
+    """
+
+    def __init__(self, lines: TokenDataset) -> None:
+        self.lines = lines
+
+    @classmethod
+    def from_lines(cls, lines: Iterable[Sequence[int]]) -> Self:
+        """A dataset in memory, of lines' ids without </s>. Raises as `TokenDataset.from_pairs` does."""
+        return cls(TokenDataset.from_pairs(([*line, EOS_ID], []) for line in lines))
+
+    @classmethod
+    def build(
+        cls,
+        lines: Iterable[str],
+        tokenizer: Tokenizer,
+        folder: StrPath,
+        max_length: int = sys.maxsize,
+        progress: bool = False,
+        fingerprint: str = "",
+        notes: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Write a dataset as `TokenDataset.build` does; blank lines and those of over `max_length` tokens are left out.
+
+        A line's length counts two special tokens, <s> and </s>.
+        """
+        pairs, ended = ((line, "") for line in lines), _Ended(tokenizer)
+        return cls(TokenDataset.build(pairs, ended, folder, max_length, progress, fingerprint, notes, one_sided=True))
+
+    @classmethod
+    def open(cls, folder: StrPath) -> Self:
+        """Memory-map a dataset that `build` wrote. Raises as `TokenDataset.open` does."""
+        return cls(TokenDataset.open(folder))
+
+    def __len__(self) -> int:
+        """The number of lines."""
+        return len(self.lines)
+
+    def __getitem__(self, index: int) -> NDArray[np.integer]:
+        """The ids of a line, with </s>."""
+        return self.lines[index][0]
+
+    @property
+    def stream(self) -> NDArray[np.integer]:
+        """The ids of all lines, one after another."""
+        return self.lines.ids
+
+    def checksum(self) -> int:
+        """The CRC-32 of all ids and lengths."""
+        return self.lines.checksum()
+
+    def check(self, vocab_size: int) -> None:
+        """Raise ValueError if an id is outside a vocabulary of this size."""
+        if self.lines.max_id >= vocab_size:
+            raise ValueError(
+                f"the dataset holds token id {self.lines.max_id}, but the vocabulary has {vocab_size} tokens"
+            )
+
+    def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> RowBatches:
+        """Batches (ids, targets) of rows of T = `config.max_length` tokens, or fewer if a batch or the text is smaller.
+
+        Each target is the token after its id; the first line follows an </s>. In training each epoch cuts the stream
+        elsewhere and joins its ends, so each token is a target once, but for at most T − 1 that are one twice. In a
+        validation the cuts are at multiples of T and each token is a target exactly once; a token sees those before it
+        in its row alone, so the loss is a little higher than with a context that moves along.
+
+        Raises ValueError for an id outside the vocabulary.
+        """
+        self.check(config.vocab_size)
+        stream = self.stream
+        length = min(config.max_length, tokens_per_batch, len(stream))
+
+        def make(rows: NDArray[np.int64], epoch: int, rng: np.random.Generator) -> Rows:
+            # The offset is the epoch's, not the batch's: all its rows must fit together.
+            offset = 0 if seed is None else int(np.random.default_rng([seed, epoch]).integers(length))
+            places = rows[:, None] * length + np.arange(length)  # (B, T), of targets
+            beyond = places >= len(stream)
+            places = (places + offset) % len(stream)
+            ids, targets = stream[places - 1].astype(np.int64), stream[places].astype(np.int64)
+            if seed is None:
+                targets[beyond] = IGNORED
+            return Rows((ids, targets))
+
+        return RowBatches(-(-len(stream) // length), max(1, tokens_per_batch // length), seed, make)
