@@ -17,8 +17,8 @@ from minitransformer.ops.arguments import Declaration, after_check, check_ignore
 
 FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
-EXACT = ("gamma", "beta", "cos", "sin")
-"""Parameters and tables that may stay in float32 when activations are narrower."""
+EXACT = ("gamma", "beta", "cos", "sin", "state", "total")
+"""Parameters, tables and sums that may stay in float32 when activations are narrower."""
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -408,6 +408,34 @@ def linear_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, 
     return dquery, sum_groups(dkey, groups), sum_groups(dvalue, groups)
 
 
+def linear_attention_step(
+    query: Array,
+    key: Array,
+    value: Array,
+    state: Array | None = None,
+    total: Array | None = None,
+    *,
+    key_mask: Array | None = None,
+    feature_map: str = "elu",
+    eps: float = 1e-6,
+) -> tuple[Array, tuple[Array, Array]]:
+    """Position by position: `S += φ(k)ᵀ v`, `z += φ(k)`, `out = φ(q) S / (φ(q)·z + eps)`; S is state and z total."""
+    batch, heads, time, width = query.shape
+    groups = heads // max(1, key.shape[1])
+    state = np.zeros((*key.shape[:2], width, value.shape[3]), key.dtype) if state is None else state.copy()
+    total = np.zeros((*key.shape[:2], width), key.dtype) if total is None else total.copy()
+    features, key_features = (np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))) for x in (query, key))
+    if key_mask is not None:
+        key_features = key_features * key_mask[:, None, :, None]
+    out = np.empty((batch, heads, time, value.shape[3]), query.dtype)
+    for t in range(time):
+        state += key_features[:, :, t, :, None] * value[:, :, t, None]  # (B, Hk, D, Dv)
+        total += key_features[:, :, t]  # (B, Hk, D)
+        q = features[:, :, t, None]  # (B, H, 1, D)
+        out[:, :, t : t + 1] = q @ state.repeat(groups, axis=1) / (q @ total.repeat(groups, axis=1)[..., None] + eps)
+    return out, (state, total)
+
+
 def additive_attention_forward(
     query: Array, key: Array, value: Array, score_weight: Array, *, key_mask: Array | None = None
 ) -> tuple[Array, tuple]:

@@ -44,7 +44,7 @@ from .layernorm import (
     rmsnorm_forward,
 )
 from .linear import linear_backward, linear_forward
-from .linear_attention import linear_attention_backward, linear_attention_forward
+from .linear_attention import linear_attention_backward, linear_attention_forward, linear_attention_step
 from .patches import patches_backward, patches_forward
 from .rope import rope_backward, rope_forward
 from .softmax import log_softmax, softmax_backward, softmax_forward

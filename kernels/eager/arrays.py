@@ -18,7 +18,8 @@ def plumbing(device: torch.device, dtype: torch.dtype) -> dict[str, Callable[...
         """`data` (tensor, array, list or number) on the device."""
         if not isinstance(data, Tensor):
             data = np.asarray(data)
-            data = torch.from_numpy(data if data.flags.writeable and data.flags.c_contiguous else data.copy())
+            as_it_is = data.flags.writeable and data.flags.c_contiguous and data.size  # an empty one may run backwards
+            data = torch.from_numpy(data if as_it_is else data.copy())
         return data.to(device, None if dtype is None else dtype_of(dtype))
 
     def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Tensor:

@@ -29,16 +29,9 @@ def linear_attention_forward(
         key_features = key_features * key_mask[:, None, :, None]
     # A column of ones beside the values: its weighted sum is the denominator.
     extended = torch.cat([_wide(value), torch.ones_like(key_features[..., :1])], dim=-1)  # (B, Hk, T, Dv + 1)
-    sums = []
-    for part, state in _chunks(key_features, extended, causal):
-        q, k = fold(features[:, :, part], key), key_features[:, :, part]
-        mixed = q @ state  # (B, Hk, H/Hk·chunk, Dv + 1)
-        if causal:
-            mixed = mixed + _past(q @ k.mT) @ extended[:, :, part]
-        sums.append(mixed.reshape(*query.shape[:2], k.shape[2], extended.shape[3]))
-    summed = torch.cat(sums, dim=2)
-    denominator = summed[..., -1:] + eps
-    out = summed[..., :-1] / denominator
+    sums = _sums(features, key_features, extended, causal, 0)
+    denominator = sums[..., -1:] + eps
+    out = sums[..., :-1] / denominator
     return out.to(query.dtype), (query, key, extended, features, key_features, causal, key_mask, denominator, out)
 
 
@@ -74,6 +67,49 @@ def linear_attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, Tenso
     return dquery.to(query.dtype), dkey.to(query.dtype), dextended[..., :-1].to(query.dtype)
 
 
+@declared
+def linear_attention_step(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    state: Tensor | None = None,
+    total: Tensor | None = None,
+    *,
+    key_mask: Tensor | None = None,
+    feature_map: str = "elu",
+    eps: float = 1e-6,
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Causal linear attention that goes on from the sums over earlier keys; returns its output and the new sums.
+
+    state `(B, Hk, D, Dv)` and total `(B, Hk, D)` are float32 where the queries are narrower.
+    """
+    features, key_features = F.elu(_wide(query)) + 1, F.elu(_wide(key)) + 1
+    if key_mask is not None:
+        key_features = key_features * key_mask[:, None, :, None]
+    extended = torch.cat([_wide(value), torch.ones_like(key_features[..., :1])], dim=-1)  # (B, Hk, T, Dv + 1)
+    added = key_features.mT @ extended  # (B, Hk, D, Dv + 1)
+    before = torch.zeros_like(added)
+    if state is not None:
+        before[..., :-1] = state
+    if total is not None:
+        before[..., -1] = total
+    sums, after = _sums(features, key_features, extended, True, before), before + added
+    out = sums[..., :-1] / (sums[..., -1:] + eps)
+    return out.to(query.dtype), (after[..., :-1], after[..., -1])
+
+
+def _sums(features: Tensor, key_features: Tensor, extended: Tensor, causal: bool, before: Tensor | int) -> Tensor:
+    """`Σ_j (φ(q)·φ(k_j)) [v_j, 1]` for every query, `(B, H, T, Dv + 1)`; `before` is the state of earlier keys."""
+    sums = []
+    for part, state in _chunks(key_features, extended, causal, before):
+        q, k = fold(features[:, :, part], key_features), key_features[:, :, part]
+        mixed = q @ state  # (B, Hk, H/Hk·chunk, Dv + 1)
+        if causal:
+            mixed = mixed + _past(q @ k.mT) @ extended[:, :, part]
+        sums.append(mixed.reshape(*features.shape[:2], k.shape[2], extended.shape[3]))
+    return torch.cat(sums, dim=2)
+
+
 def _wide(x: Tensor) -> Tensor:
     """float32 for what is narrower: the sums run over all keys."""
     return x if x.dtype == torch.float64 else x.float()
@@ -86,9 +122,11 @@ def _places(time: int, causal: bool) -> Iterator[slice]:
         yield slice(start, min(start + step, time))
 
 
-def _chunks(key_features: Tensor, extended: Tensor, causal: bool) -> Iterator[tuple[slice, Tensor]]:
+def _chunks(
+    key_features: Tensor, extended: Tensor, causal: bool, before: Tensor | int = 0
+) -> Iterator[tuple[slice, Tensor]]:
     """Each chunk with the state that its queries meet: the sum over all keys, or over those before the chunk."""
-    state = key_features[:, :, :0].mT @ extended[:, :, :0]  # zeros
+    state = key_features[:, :, :0].mT @ extended[:, :, :0] + before  # zeros and what was before
     for part in _places(key_features.shape[2], causal):
         added = key_features[:, :, part].mT @ extended[:, :, part]
         yield part, state if causal else added

@@ -91,6 +91,9 @@ class Attention(Layer):
         relative: RelativeBias | None = None,
     ) -> None:
         super().__init__(ops)
+        require(
+            not cross or config.kind == "softmax", "linear attention is that of a sequence to itself, not to a memory"
+        )
         self.cross, self.causal, self.window = cross, causal, None if cross else config.window
         self.num_heads, self.kv_heads, self.rate = config.num_heads, config.kv_heads, config.dropout
         self.scale, self.softcap, self.linear = config.scale, config.softcap, config.kind == "linear"
@@ -137,16 +140,19 @@ class Attention(Layer):
                 both, turn_cache = self.rotary.forward(both, context.position)
             query, key = both[:, : self.num_heads], both[:, self.num_heads :]
             value = split_heads(projected[..., turning:], self.kv_heads)
-            if past is not None:
+            if past is not None and not self.linear:
                 key, value = past.extended(self.name, key, value, self.window if self.causal else None)
-                if mask is not None:
-                    mask = mask[:, mask.shape[1] - key.shape[2] :]
+            if past is not None and mask is not None:
+                mask = mask[:, mask.shape[1] - key.shape[2] :]
         bias = None
         if self.relative is not None:
             bias, bias_cache = self.relative.forward(query.shape[2], key.shape[2])
-        if self.linear:
-            causal = self.causal and query.shape[2] > 1  # one query alone is the last, which sees every key
-            mixed, mix_cache = self.ops.linear_attention.forward(query, key, value, causal=causal, key_mask=mask)
+        if self.linear and past is not None:
+            before = past.rows.get(self.name, ())
+            mixed, past.rows[self.name] = self.ops.linear_attention_step(query, key, value, *before, key_mask=mask)
+            mix_cache = None
+        elif self.linear:
+            mixed, mix_cache = self.ops.linear_attention.forward(query, key, value, causal=self.causal, key_mask=mask)
         else:
             mixed, mix_cache = self.ops.attention.forward(
                 query,

@@ -39,7 +39,7 @@ from .gated import gated_backward, gated_forward
 from .gelu import gelu_backward, gelu_forward
 from .layernorm import add_layernorm_backward, add_layernorm_forward, layernorm_backward, layernorm_forward
 from .linear import linear_backward, linear_forward
-from .linear_attention import linear_attention_backward, linear_attention_forward
+from .linear_attention import linear_attention_backward, linear_attention_forward, linear_attention_step
 from .patches import patches_backward, patches_forward
 from .pattern import Pattern as Pattern
 from .pattern import attention_mask as attention_mask
@@ -105,6 +105,7 @@ class Ops:
     additive_attention: Final = Pair(additive_attention_forward, additive_attention_backward)
 
     attention_weights: Callable[..., Array] = attention_weights
+    linear_attention_step: Callable[..., tuple[Array, tuple[Array, Array]]] = linear_attention_step
     log_softmax: Callable[[Array], Array] = log_softmax
     topk: Callable[[Array, int], tuple[Array, Array]] = topk
     adam_step: Callable[..., None] = adam_step

@@ -49,13 +49,7 @@ def linear_attention_forward(
         key_features = key_features * key_mask[:, None, :, None]
     # A column of ones beside the values: its weighted sum is the denominator.
     extended = np.concatenate([value, np.ones_like(value[..., :1])], axis=-1)  # (B, Hk, T, Dv + 1)
-    sums = np.empty((*query.shape[:3], extended.shape[3]), query.dtype)  # (B, H, T, Dv + 1)
-    for part, past, state in _chunks(key_features, extended, causal):
-        q, k = fold(features[:, :, part], key), key_features[:, :, part]
-        mixed = q @ state  # (B, Hk, H/Hk·chunk, Dv + 1)
-        if past is not None:
-            mixed += _masked(q @ k.swapaxes(-1, -2), past) @ extended[:, :, part]
-        sums[:, :, part] = mixed.reshape(sums[:, :, part].shape)
+    sums = _sums(features, key_features, extended, causal, 0)
     denominator = sums[..., -1:] + query.dtype.type(eps)
     out = sums[..., :-1] / denominator
     return out, (key, extended, features, key_features, causal, key_mask, denominator, out)
@@ -97,6 +91,56 @@ def linear_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, 
     return dquery, dkey_features * np.minimum(_elu_plus_one(key), 1), dextended[..., :-1].copy()
 
 
+@arguments(
+    "query B H T D≥1, key B Hk|H T D, value B Hk T Dv≥1, state? B Hk D Dv, total? B Hk D, key_mask?:bool B T",
+    feature_map=check_feature_map,
+    eps=check_positive,
+)
+@has_products
+def linear_attention_step(
+    query: Array,
+    key: Array,
+    value: Array,
+    state: Array | None = None,
+    total: Array | None = None,
+    *,
+    key_mask: Array | None = None,
+    feature_map: str = "elu",
+    eps: float = 1e-6,
+) -> tuple[Array, tuple[Array, Array]]:
+    """Causal linear attention that goes on where an earlier step stopped: its output and `(state, total)`.
+
+    `state = Σ_j φ(k_j)ᵀ v_j (B, Hk, D, Dv)` and `total = Σ_j φ(k_j) (B, Hk, D)` are all that later positions need of
+    the earlier ones, however many these are; `None` before the first. For decoding: there is no backward.
+    Source: Katharopoulos et al. 2020, eq. 16 to 20.
+    """
+    features, key_features = _elu_plus_one(query), _elu_plus_one(key)
+    if key_mask is not None:
+        key_features = key_features * key_mask[:, None, :, None]
+    extended = np.concatenate([value, np.ones_like(value[..., :1])], axis=-1)  # (B, Hk, T, Dv + 1)
+    both = key_features.swapaxes(-1, -2) @ extended  # (B, Hk, D, Dv + 1)
+    before = np.zeros_like(both)
+    if state is not None:
+        before[..., :-1] = state
+    if total is not None:
+        before[..., -1] = total
+    sums = _sums(features, key_features, extended, True, before)
+    both += before
+    return sums[..., :-1] / (sums[..., -1:] + query.dtype.type(eps)), (both[..., :-1], both[..., -1])
+
+
+def _sums(features: Array, key_features: Array, extended: Array, causal: bool, before: Array | int) -> Array:
+    """`Σ_j (φ(q)·φ(k_j)) [v_j, 1]` for every query, `(B, H, T, Dv + 1)`; `before` is the state of earlier keys."""
+    sums = np.empty((*features.shape[:3], extended.shape[3]), features.dtype)
+    for part, past, state in _chunks(key_features, extended, causal, before):
+        q, k = fold(features[:, :, part], key_features), key_features[:, :, part]
+        mixed = q @ state  # (B, Hk, H/Hk·chunk, Dv + 1)
+        if past is not None:
+            mixed += _masked(q @ k.swapaxes(-1, -2), past) @ extended[:, :, part]
+        sums[:, :, part] = mixed.reshape(sums[:, :, part].shape)
+    return sums
+
+
 def _elu_plus_one(x: Array) -> Array:
     """φ: `x + 1` above 0, `exp(x)` below, which is always positive."""
     return np.maximum(x, 0) + np.exp(np.minimum(x, 0))
@@ -112,10 +156,12 @@ def _places(time: int, causal: bool) -> Iterator[tuple[slice, Array | None]]:
         yield slice(start, start + size), np.tri(size, dtype=bool)
 
 
-def _chunks(key_features: Array, extended: Array, causal: bool) -> Iterator[tuple[slice, Array | None, Array]]:
+def _chunks(
+    key_features: Array, extended: Array, causal: bool, before: Array | int = 0
+) -> Iterator[tuple[slice, Array | None, Array]]:
     """Each chunk with the state that its queries meet: the sum over all keys, or over those before the chunk."""
     batch, heads, time, width = key_features.shape
-    state = np.zeros((batch, heads, width, extended.shape[3]), extended.dtype)
+    state = np.zeros((batch, heads, width, extended.shape[3]), extended.dtype) + before
     for part, past in _places(time, causal):
         added = key_features[:, :, part].swapaxes(-1, -2) @ extended[:, :, part]
         if past is None:

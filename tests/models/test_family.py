@@ -3,6 +3,7 @@
 That their forwards and gradients are Hugging Face's is proved in tests/pretrained.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,19 @@ def test_a_cache_with_a_window_does_not_grow():
         model.decode_step(IDS[:, :1], state)
     assert state.position == 156
     assert max(keys.shape[2] for keys, _, _ in state.cache.grown.values()) <= 32
+
+
+def test_a_cache_of_linear_attention_does_not_grow():
+    """Each of the two layers keeps one state of every head, `(D, Dv)` and `(D,)`, however long the text is."""
+    model = perturbed(replace(GPTS["linear"], max_length=200))
+    state, sizes = model.start_decoding(IDS), set()
+    for _ in range(150):
+        model.decode_step(IDS[:, :1], state)
+        sizes.add(sum(array.nbytes for arrays in state.cache.rows.values() for array in arrays))
+    assert state.position == 156
+    assert not state.cache.grown
+    heads, width = SMALL["num_heads"], SMALL["d_model"] // SMALL["num_heads"]
+    assert sizes == {SMALL["num_layers"] * len(IDS) * heads * width * (width + 1) * 8}
 
 
 def texts() -> tuple[GPT, BPETokenizer]:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import oracles
+from support.kernels.tables import TOLERANCES, every_table, table
 from support.prove import Proof, normal, prove, prove_float32_accuracy, read_only, seeds
 
 from minitransformer.gradcheck import error
@@ -311,6 +312,32 @@ def test_linear_attention_in_chunks(proof: Proof, chunk, time, heads, padding, s
     with patch("minitransformer.ops.linear_attention.CHUNK", chunk):
         forward, oracle = partial(pair.forward, **options), partial(oracles.linear_attention, **options)
         prove("linear_attention in chunks", forward, pair.backward, oracle, arrays, proof)
+
+
+@every_table
+@pytest.mark.parametrize("padding", [None, 0.4])
+@pytest.mark.parametrize("kv_heads", [1, 2])
+@pytest.mark.parametrize("parts", [[1] * 9, [4, 0, 1, 4], [70, 1, 2]], ids=str)
+def test_linear_attention_is_a_recurrence(backend, dtype, parts, kv_heads, padding):
+    """Some positions after the others, with the sums over those before: what all give at once, and the same sums."""
+    ops, rng, time = table(backend, dtype), np.random.default_rng(0), sum(parts)
+    arrays = [normal(rng, 2, heads, time, width) for heads, width in ((4, 3), (kv_heads, 3), (kv_heads, 2))]
+    real = None if padding is None else rng.random((2, time)) >= padding
+    whole, _ = numpy_ops.linear_attention.forward(*arrays, causal=True, key_mask=real)
+    sums, outs, start = (), [], 0
+    for count in parts:
+        here = slice(start, start + count)
+        mask = None if real is None else ops.asarray(real[:, here])
+        given = (ops.asarray(array[:, :, here], dtype) for array in arrays)
+        out, sums = ops.linear_attention_step(*given, *sums, key_mask=mask)
+        outs.append(ops.to_numpy(out))
+        start += count
+    assert error(np.concatenate(outs, axis=2), whole) <= TOLERANCES[dtype]
+    features = np.where(arrays[1] > 0, arrays[1] + 1, np.exp(arrays[1])) * (
+        1 if real is None else real[:, None, :, None]
+    )
+    for found, expected in zip(sums, (features.swapaxes(2, 3) @ arrays[2], features.sum(axis=2)), strict=True):
+        assert error(ops.to_numpy(found), expected) <= TOLERANCES[dtype]
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -231,7 +231,7 @@ def run(ops: Ops, name: str, *arrays: Any, **options: Any) -> np.ndarray:
     """An op of a table, between NumPy's arrays."""
 
     def given(x: Any) -> Any:
-        return ops.asarray(np.ascontiguousarray(x)) if isinstance(x, np.ndarray) else x
+        return ops.asarray(x) if isinstance(x, np.ndarray) else x
 
     entry = getattr(ops, name)
     function = entry.forward if isinstance(entry, Pair) else entry
