@@ -109,7 +109,7 @@ def test_a_stop_signal_saves_and_changes_nothing(tmp_path, uninterrupted, number
 def test_stopping_twice_between_checkpoints(tmp_path, uninterrupted):
     """In one process: a stop asked for during validation, and another before the next checkpoint."""
     for stop_at in (9, 18):
-        trainer = toy_trainer(tmp_path, evaluate=lambda model: signal.raise_signal(signal.SIGINT) or {})
+        trainer = toy_trainer(tmp_path, evaluate=lambda *_: signal.raise_signal(signal.SIGINT) or {})
         if stop_at > 9:
             trainer.resume()
         outcome = trainer.train()
@@ -123,7 +123,7 @@ def test_stopping_twice_between_checkpoints(tmp_path, uninterrupted):
 
 def test_no_space_left_loses_nothing(tmp_path, uninterrupted):
     with ExitStack() as disk:
-        trainer = toy_trainer(tmp_path, evaluate=lambda _: disk.enter_context(largest_file(10_000)) or {})
+        trainer = toy_trainer(tmp_path, evaluate=lambda *_: disk.enter_context(largest_file(10_000)) or {})
         with pytest.raises(OSError, match=r"cannot write .*step-00000012.safetensors: File too large"):
             trainer.train()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -263,7 +263,7 @@ def test_a_checkpoint_of_another_training_is_neither_removed_nor_gone_past(tmp_p
 
 
 def test_a_file_that_appears_while_training_is_not_pruned(tmp_path):
-    def drop_a_file(model):
+    def drop_a_file(model, figures):
         (tmp_path / "step-00000001.safetensors").write_bytes(b"weights of mine")
         return {}
 

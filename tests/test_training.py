@@ -135,7 +135,7 @@ def test_it_learns_and_logs(tmp_path):
     bleus = iter(range(100))
     settings = replace(SETTINGS, steps=60, accumulate=1, tokens_per_batch=256, peak_lr=None, clip_norm=None)
     model = toy_model(dropout=0.0, attention_dropout=0.0)
-    trainer = toy_trainer(tmp_path, settings, model=model, evaluate=lambda model: {"bleu": next(bleus)})
+    trainer = toy_trainer(tmp_path, settings, model=model, evaluate=lambda model, figures: {"bleu": next(bleus)})
     outcome = trainer.train()
     log = read_log(tmp_path / "log.jsonl")
     assert [record["step"] for record in log] == list(range(1, 61))
@@ -176,7 +176,7 @@ def test_clipping_takes_a_shorter_first_moment():
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf, 1e38])
 def test_divergence_names_the_step_and_keeps_the_last_checkpoint(tmp_path, poison):
-    def break_model(model):
+    def break_model(model, figures):
         model.parameters.named["tokens.table"].data[...] = poison
         return {}
 
@@ -194,7 +194,7 @@ def test_divergence_names_the_step_and_keeps_the_last_checkpoint(tmp_path, poiso
 def test_what_is_not_finite_is_not_saved_and_takes_no_good_checkpoint_s_place(tmp_path, poison, where, interval):
     """It goes bad just before the checkpoint of step 8, of which one is kept."""
 
-    def spoil(model):
+    def spoil(model, figures):
         (trainer.optimizer.v if where == "moments" else model.parameters.data)[3] = poison
         return {}
 
@@ -226,7 +226,7 @@ def test_time_limit(tmp_path):
 
 def test_progress_says_what_happens(capfd):
     settings = replace(SETTINGS, steps=9)
-    toy_trainer(None, settings, progress=True, evaluate=lambda model: {"bleu": 12.5}).train()
+    toy_trainer(None, settings, progress=True, evaluate=lambda model, figures: {"bleu": 12.5}).train()
     said = capfd.readouterr()
     assert said.out == ""
     assert "9/9" in said.err

@@ -1,12 +1,18 @@
-"""Train a Transformer. The preset gives every hyper-parameter; each option overrides one. `info --preset NAME` shows a
-preset's sizes.
+"""Train a Transformer, or with --kind a GPT, BERT, T5 or ViT. A translator's preset, or another kind's recipe, gives
+every hyper-parameter; each option overrides one. `info --preset NAME` shows a preset's sizes.
 
 examples:
   {program} train --dataset multi30k --preset tiny --out runs/captions
   {program} train --dataset grammar --target fr --preset demo --steps 1000
   {program} train --data my_corpus --source en --target it --vocab-size 4000
+  {program} train --kind gpt --text stories.txt --out runs/stories
+  {program} train --kind bert --dataset grammar
+  {program} train --kind vit
   {program} train --resume runs/captions
   {program} train --resume runs/captions --steps 8000
+
+A GPT learns the next token, a BERT masked ones (of 15 %: 80 % hidden, 10 % replaced, 10 % kept), a T5 to fill gaps in
+a --text or to translate a --dataset, a ViT scikit-learn's handwritten digits.
 
 The folder gets the checkpoints (step-*.safetensors), log.jsonl (one line a step), loss.png, and in data/ the
 tokenizer and the token ids. Ctrl-C saves and says how to go on; a killed training goes on from its last checkpoint.
@@ -16,7 +22,6 @@ While one runs, minitransformer.lock stands there and keeps others out.
 import argparse
 import os
 import shlex
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,11 +29,9 @@ from typing import Any
 
 from ..config import help_of
 from ..costs import least_training_bytes
-from ..data.preparation import DATASETS, CorpusChoice, PreparedData, kept_choice, open_prepared, prepare
-from ..decoding import Translator
-from ..evaluation import evaluate
+from ..data.preparation import DATASETS, CorpusChoice, PreparedData, TextChoice, kept_choice, open_prepared, prepare
 from ..lock import locked
-from ..models import PRESETS, EncoderDecoder, ModelConfig, TransformerConfig, TranslationConfig, build_model
+from ..models import PRESETS, ModelConfig, TransformerConfig, build_model
 from ..ops import numpy_ops
 from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, TrainingSettings, check_new, read_log
 from ..training.checkpoint import Checkpoint, latest, load_checkpoint
@@ -49,12 +52,13 @@ from .common import (
     whole_number,
 )
 from .errors import INTERRUPTED
+from .kinds import KINDS, example_of, kind_of, longest_line, material, model_options, sized, varied_options
 from .outputs import check_output
 
-CORPUS_OPTIONS = ("dataset", "data", "source", "target", "vocab_size", "sentences")
+CORPUS_OPTIONS = ("dataset", "data", "text", "source", "target", "vocab_size", "sentences")
 
-MODEL_OPTIONS = {name: text for name, text in help_of(TransformerConfig).items() if text}
-"""Help for each field of TransformerConfig that a training may choose."""
+MODEL_OPTIONS = model_options()
+"""The class that declares each option of a model."""
 
 SETTINGS_OPTIONS = help_of(TrainingSettings)
 
@@ -77,25 +81,24 @@ PRESET_SETTINGS: dict[str, dict[str, Any]] = {
 }
 """How each preset is trained by default: `base` and `big` as in the paper, §5.3 and Table 3."""
 
-VOCAB_SIZE = 8000
-"""The default number of tokens of a vocabulary, for text other than the grammar's."""
-
 MOST_SENTENCES = 100_000_000
 """The most sentences that the grammar writes: twenty times the paper's 4.5 million pairs, gigabytes of tokens."""
+
+ENGLISH_VOCAB_SIZE = 1000
+"""The default number of tokens of a vocabulary for the grammar's English alone."""
 
 HELP = "train a model on the grammar, on Multi30k or on your own text"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that determines a training. A validation translates `bleu_sentences` sentences to compute BLEU."""
+    """Everything that determines a training; images need no prepared data."""
 
     folder: Path
     config: ModelConfig
     settings: TrainingSettings
-    data: PreparedData
+    data: PreparedData | None
     resumes: bool = False
-    bleu_sentences: int = 500
     backend: Backend = NUMPY
 
 
@@ -107,24 +110,34 @@ def add_options(parser: Parser) -> None:
     help_text = "go on with the training in FOLDER, or in that of --out; all but the backend is known from there"
     add_option(group, "--resume", "FOLDER", path_name, help_text, nargs="?", const=True)
     add_backend_options(group)
+    help_text = "what to train (default: translation, the paper's model)"
+    group.add_argument("--kind", choices=KINDS, help=help_text)
     group = parser.add_argument_group("the text")
     corpus = group.add_mutually_exclusive_group()
     help_text = "the built-in grammar's sentences (default), or 29,000 image captions (downloaded once)"
     corpus.add_argument("--dataset", choices=DATASETS, help=help_text)
     help_text = "your own text: train.en and train.de with as many lines, valid.en and valid.de; .gz too"
     add_option(corpus, "--data", "DIR", path_name, help_text)
+    help_text = "a text for --kind gpt, bert or t5: each line is a text of its own, the last 5 %% validate; .gz too"
+    add_option(corpus, "--text", "FILE", path_name, help_text)
     add_option(group, "--source", "LANG", language, "language to translate from, the files' suffix (default: en)")
     help_text = "language to translate into: de (default), fr, or your files' suffix"
     add_option(group, "--target", "LANG", language, help_text)
-    help_text = f"tokens of the joint vocabulary (default: {VOCAB_SIZE}; grammar {CorpusChoice.vocab_size})"
+    sizes = f"{KINDS['translation'].vocab_size}, grammar {CorpusChoice.vocab_size}"
+    sizes += f"; of one language {KINDS['gpt'].vocab_size}, grammar {ENGLISH_VOCAB_SIZE}"
+    help_text = f"tokens of the joint vocabulary (default: {sizes})"
     add_option(group, "--vocab-size", "N", positive_int, help_text)
-    help_text = f"pairs that the grammar writes for training (default: {CorpusChoice.sentences})"
+    help_text = f"sentences that the grammar writes for training (default: {CorpusChoice.sentences})"
     add_option(group, "--sentences", "N", whole_number(most=MOST_SENTENCES), help_text)
     group = parser.add_argument_group("the model")
-    group.add_argument("--preset", choices=PRESETS, help="sizes, and how to train them, to start from (default: tiny)")
-    add_field_options(group, TransformerConfig, MODEL_OPTIONS, PRESET_SIZES)
+    help_text = "sizes of a translator, and how to train them, to start from (default: tiny)"
+    group.add_argument("--preset", choices=PRESETS, help=help_text)
+    for cls in dict.fromkeys(MODEL_OPTIONS.values()):
+        texts = {name: text for name, text in help_of(cls).items() if MODEL_OPTIONS.get(name) is cls}
+        add_field_options(group, cls, texts, {*PRESET_SIZES, *varied_options()})
     group = parser.add_argument_group("the training")
-    add_field_options(group, TrainingSettings, SETTINGS_OPTIONS, set().union(*PRESET_SETTINGS.values()))
+    recipes = [*PRESET_SETTINGS.values(), *(kind.settings for kind in KINDS.values())]
+    add_field_options(group, TrainingSettings, SETTINGS_OPTIONS, set().union(*recipes))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -140,7 +153,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         say(f"to go on: {invocation()} train --resume {shlex.quote(str(plan.folder))}{_backend_options(args)}")
     if outcome.checkpoint is not None:
-        say(f'try it:   {invocation()} translate {shlex.quote(str(outcome.checkpoint))} "A dog runs."')
+        reads = "lines" if plan.data is not None and plan.data.choice.languages is None else "pairs"
+        example = example_of(kind_of(plan.config), reads).format(model=shlex.quote(str(outcome.checkpoint)))
+        say(f"try it:   {invocation()} {example}")
     return INTERRUPTED if outcome.reason == "interrupted" else 0
 
 
@@ -152,22 +167,30 @@ def _backend_options(args: argparse.Namespace) -> str:
 
 def new_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -> Plan:
     """The plan of a new training, from its preset and options; enters the lock of its folder into `locks`."""
-    dataset = None if args.data else args.dataset or "grammar"
-    if args.sentences is not None and dataset != "grammar":
+    name = args.kind or "translation"
+    kind = KINDS[name]
+    reads = reading(name, args)
+    dataset = None if args.data or args.text else args.dataset or "grammar"
+    if args.sentences is not None and (dataset != "grammar" or reads == "images"):
         raise ValueError("--sentences goes with --dataset grammar, which writes as many as it is asked for")
-    vocab_size = args.vocab_size or (CorpusChoice.vocab_size if dataset == "grammar" else VOCAB_SIZE)
-    config = preset_config(args, vocab_size)
-    settings = TrainingSettings(**PRESET_SETTINGS[args.preset or "tiny"] | given(args, SETTINGS_OPTIONS))
+    small = ENGLISH_VOCAB_SIZE if reads == "lines" else CorpusChoice.vocab_size
+    vocab_size = args.vocab_size or (small if dataset == "grammar" else kind.vocab_size)
+    config = new_config(name, args, vocab_size, reads)
+    recipe = kind.settings or PRESET_SETTINGS[args.preset or "tiny"]
+    settings = TrainingSettings(**dict(recipe) | given(args, SETTINGS_OPTIONS))
     check_memory(config, settings, backend)
-    choice = CorpusChoice(
+    text = {"text": os.path.realpath(args.text) if args.text else None} if reads == "lines" else {}
+    choice = (TextChoice if reads == "lines" else CorpusChoice)(
         dataset=dataset,
         data=os.path.realpath(args.data) if args.data else None,
         vocab_size=vocab_size,
-        max_length=config.max_length,
+        max_length=longest_line(name, reads, config),
+        **text,
         **given(args, ("source", "target", "sentences", "seed")),
     )
-    folder = Path(args.out or f"runs/{choice.name}-{args.preset or 'tiny'}")
-    check_output("--out", folder / PICTURE_NAME, [args.data])
+    corpus = "digits" if reads == "images" else choice.name
+    folder = Path(args.out or f"runs/{corpus}-{args.preset or ('tiny' if name == 'translation' else name)}")
+    check_output("--out", folder / PICTURE_NAME, [args.data, args.text])
     locks.enter_context(locked(folder))
     if latest(folder) is not None:
         raise FileExistsError(
@@ -175,7 +198,42 @@ def new_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -> Pl
         )
     check_new(folder)
     say(f"training in {folder}")
-    return Plan(folder, config, settings, prepare(folder / "data", choice, progress_wanted()), backend=backend)
+    data = None if reads == "images" else prepare(folder / "data", choice, progress_wanted())
+    return Plan(folder, config, settings, data, backend=backend)
+
+
+def reading(name: str, args: argparse.Namespace) -> str:
+    """What a model of this kind reads: "pairs", "lines" or "images". Raises ValueError for options of other data."""
+    kinds = KINDS[name].reads
+    if args.text and "lines" not in kinds:
+        raise ValueError(f"--text goes with --kind gpt, bert or t5: --kind {name} reads {kinds[0]}")
+    if kinds == ("images",):
+        for option in ("dataset", "data", "source", "target", "vocab_size"):
+            if getattr(args, option) is not None:
+                option = option.replace("_", "-")
+                raise ValueError(f"--{option} is of texts, and --kind {name} reads scikit-learn's digits")
+    if "pairs" not in kinds and args.target is not None:
+        raise ValueError(f"--target is of translations, and --kind {name} reads one language")
+    if name != "translation" and args.preset is not None:
+        raise ValueError(f"--preset is of translators: --kind {name} has one recipe, and options to change it")
+    return kinds[0] if not args.text else "lines"
+
+
+def new_config(name: str, args: argparse.Namespace, vocab_size: int, reads: str) -> ModelConfig:
+    """The configuration of a new model of this kind with the options that were given."""
+    check_options(name, args)
+    if name == "translation":
+        return preset_config(args, vocab_size)
+    values = dict(KINDS[name].model) | sized(name, reads, vocab_size) | given(args, KINDS[name].options)
+    return KINDS[name].config(**values)
+
+
+def check_options(name: str, args: argparse.Namespace) -> None:
+    """Raise ValueError, naming it, for an option of a model that models of this kind do not have."""
+    for option in given(args, MODEL_OPTIONS):
+        if option not in KINDS[name].options:
+            having = ", ".join(other for other, kind in KINDS.items() if option in kind.options)
+            raise ValueError(f"--{option.replace('_', '-')} is not an option of --kind {name}, but of {having}")
 
 
 def check_memory(config: ModelConfig, settings: TrainingSettings, backend: Backend) -> None:
@@ -191,7 +249,7 @@ def check_memory(config: ModelConfig, settings: TrainingSettings, backend: Backe
 
 def preset_config(args: argparse.Namespace, vocab_size: int) -> TransformerConfig:
     """The preset's configuration with the options that were given."""
-    overrides = given(args, MODEL_OPTIONS)
+    overrides = given(args, KINDS["translation"].options)
     if args.preset == "big" and args.target == "fr":
         overrides = {"language_pair": "en-fr"} | overrides
     return getattr(TransformerConfig, args.preset or "tiny")(vocab_size, **overrides)
@@ -204,7 +262,7 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -
     folder = Path(args.out if args.resume is True else args.resume)
     if args.out is not None and Path(args.out) != folder:
         raise ValueError(f"--resume {folder} and --out {args.out} name two folders, and a training has one")
-    check_output("--resume", folder / PICTURE_NAME, [args.data])
+    check_output("--resume", folder / PICTURE_NAME, [args.data, args.text])
     if latest(folder) is not None:  # only then: locking makes the folder
         locks.enter_context(locked(folder))
     path = latest(folder)  # again: another training may have written meanwhile
@@ -213,16 +271,21 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -
     checkpoint = load_checkpoint(path, with_optimizer=False)
     earlier = TrainingSettings.from_checkpoint(checkpoint, path)
     config = checkpoint.model_config()
-    if not isinstance(config, TranslationConfig):
-        raise ValueError(f"{path} holds a model of kind {config.kind!r}, and this command trains translators")
+    name = kind_of(config)
+    if args.kind not in (None, name):
+        raise ValueError(f"{path} holds a model of --kind {name}, not {args.kind}")
+    reads = reading(name, args)
+    check_options(name, args)
     wanted = given(args, MODEL_OPTIONS)
-    if args.preset:
+    if args.preset and isinstance(config, TransformerConfig):
         wanted = preset_config(args, config.vocab_size).to_dict()
     _refuse_changes(f"the model in {path}", config.to_dict(), wanted)
     settings = replace(earlier, **given(args, SETTINGS_OPTIONS))
     check_memory(config, settings, backend)
-    data = resumed_data(folder / "data", checkpoint, _wanted_corpus(args))
-    _refuse_changes(f"the data in {folder / 'data'}", vars(data.choice), _wanted_corpus(args))
+    data = None
+    if reads != "images":
+        data = resumed_data(folder / "data", checkpoint, _wanted_corpus(args))
+        _refuse_changes(f"the data in {folder / 'data'}", vars(data.choice), _wanted_corpus(args))
     say(f"going on with the training in {folder} after step {checkpoint.step}")
     return Plan(folder, config, settings, data, resumes=True, backend=backend)
 
@@ -253,21 +316,21 @@ def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) ->
 def train(plan: Plan) -> TrainingOutcome:
     """Train as planned, and draw `loss.png` into the folder of the checkpoints and the log."""
     model = build_model(plan.config, plan.backend.ops, plan.backend.dtype, plan.settings.seed)
+    data = material(kind_of(plan.config), plan.data, plan.settings.threads)
+    left_out = f" ({plan.data.train.num_dropped:,} left out)" if plan.data else ""
     say(
-        f"{model.parameters.count:,} parameters, {len(plan.data.train):,} training pairs "
-        f"({plan.data.train.num_dropped:,} left out), {plan.settings.steps:,} steps; {plan.backend}"
+        f"{model.parameters.count:,} parameters, {len(data.train):,} {data.examples}{left_out}, "
+        f"{plan.settings.steps:,} steps; {plan.backend}"
     )
-    if not isinstance(model, EncoderDecoder):
-        raise TypeError(f"a model of kind {model.config.kind!r} does not translate")
     trainer = Trainer(
         model,
-        plan.data.train,
+        data.train,
         plan.settings,
         folder=plan.folder,
-        valid=plan.data.valid,
-        tokenizer=plan.data.tokenizer,
-        languages=plan.data.choice.languages,
-        evaluate=_validation_bleu(plan),
+        valid=data.valid,
+        tokenizer=plan.data and plan.data.tokenizer,
+        languages=plan.data and plan.data.choice.languages,
+        evaluate=data.figures,
         on_validation=lambda: draw_losses(plan.folder),
     )
     if plan.resumes:
@@ -287,21 +350,10 @@ def draw_losses(folder: Path, picture: Path | None = None) -> None:
         plot_loss(records, picture or folder / PICTURE_NAME)
 
 
-def _validation_bleu(plan: Plan) -> Callable[[EncoderDecoder[Any, Any, Any]], dict[str, float]]:
-    """A function that computes a model's BLEU on the first validation sentences, translated greedily."""
-    sources, references = plan.data.valid_sentences(plan.bleu_sentences)
-
-    def bleu(model: EncoderDecoder[Any, Any, Any]) -> dict[str, float]:
-        translator = Translator(model, plan.data.tokenizer, threads=plan.settings.threads)
-        return {"bleu": evaluate(translator.translate(sources, beam=1), references).bleu}
-
-    return bleu
-
-
 def _wanted_corpus(args: argparse.Namespace) -> dict[str, Any]:
     wanted = given(args, CORPUS_OPTIONS)
-    if "data" in wanted:
-        wanted |= {"dataset": None, "data": os.path.realpath(wanted["data"])}
+    for name in wanted.keys() & {"data", "text"}:
+        wanted |= {"dataset": None, name: os.path.realpath(wanted[name])}
     return wanted
 
 

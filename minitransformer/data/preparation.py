@@ -15,17 +15,18 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, Self, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from ..atomic import atomic_write, remove_unfinished
 from ..grammar import pairs as grammar_pairs
 from ..grammar import sample
 from ..sealed_json import seal, unseal
 from . import multi30k
-from .sentence_pairs import Corpus, SentencePair, corpus_from_folder
+from .sentence_pairs import Corpus, SentencePair, corpus_from_folder, read_lines
+from .text import TextDataset
 from .token_dataset import META, TokenDataset, check_replaceable, file_sha256, read_meta, sha256
 from .tokenizer import BPETokenizer
 from .trees import linearise
@@ -38,6 +39,7 @@ GRAMMAR_LANGUAGES: dict[str, Literal["german", "french"]] = {"de": "german", "fr
 GRAMMAR_VALIDATION = 1000
 FINGERPRINT_SENTENCES = 500
 TOKENIZER_SENTENCES = 20_000  # of the grammar: in these every word occurs many times
+HELD_OUT = 20  # one line of a file in so many is for validation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,16 +74,18 @@ class CorpusChoice:
             raise ValueError(f"the grammar writes de, fr and tree, not {self.target!r}")
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The choice whose `asdict` gave `values`. Raises ValueError for anything else."""
-        kinds = get_type_hints(cls)
+    def from_dict(cls, values: dict[str, Any]) -> "CorpusChoice":
+        """The choice, of a corpus or of a text, whose `asdict` gave `values`. Raises ValueError for anything else."""
+        if "text" in values and cls is CorpusChoice:
+            return TextChoice.from_dict(values)
+        kinds = {each.name: get_type_hints(cls)[each.name] for each in fields(cls)}
         if values.keys() != kinds.keys() or not all(isinstance(values[name], kind) for name, kind in kinds.items()):
             raise ValueError("it does not say which text it was")
         return cls(**values)
 
     @property
-    def languages(self) -> tuple[str, str]:
-        """Source and target."""
+    def languages(self) -> tuple[str, str] | None:
+        """Source and target; None for a text."""
         return self.source, self.target
 
     @property
@@ -115,11 +119,53 @@ class CorpusChoice:
         return map(SentencePair._make, grammar_pairs(split, self.seed, GRAMMAR_LANGUAGES[self.target], count))
 
 
+@dataclass(frozen=True, kw_only=True)
+class TextChoice(CorpusChoice):
+    """Which text a language model reads: the lines of the file `text`, or the source's side of a corpus.
+
+    Of a file the last line in 20 is for validation, at least one.
+    """
+
+    text: str | None = None
+
+    @property
+    def languages(self) -> tuple[str, str] | None:
+        """None: a text is not translated."""
+        return None
+
+    @property
+    def name(self) -> str:
+        """A short name for folders."""
+        name = self.dataset or Path(self.text or self.data or "").name.split(".")[0]
+        return name if self.text else f"{name}-{self.source}"
+
+    def corpus(self) -> Corpus | None:
+        """The files of a corpus; None for the grammar and for a file."""
+        return None if self.text else super().corpus()
+
+    def lines(self, split: Split, corpus: Corpus | None = None) -> Iterator[str]:
+        """The lines of a split; `corpus`, if given, saves finding the files again.
+
+        Raises ValueError if a file has fewer than two.
+        """
+        if self.text is None:
+            return (pair.source for pair in self.pairs(split, corpus))
+        count = sum(1 for _ in read_lines(self.text))
+        if count < 2:
+            raise ValueError(
+                f"{self.text} has {count} lines, and a text needs two: one to train on, one for validation"
+            )
+        kept = count - max(1, count // HELD_OUT)
+        return islice(read_lines(self.text), kept) if split == "train" else islice(read_lines(self.text), kept, None)
+
+
 def fingerprint_of(choice: CorpusChoice, corpus: Corpus | None = None) -> str:
     """A hash of the choice and of every byte of its files; for the grammar, of its first sentences."""
     corpus = corpus or choice.corpus()
     digest = hashlib.sha256(json.dumps(asdict(choice)).encode())
-    if corpus is None:
+    if isinstance(choice, TextChoice) and choice.text:
+        digest.update(bytes.fromhex(file_sha256(Path(choice.text))))
+    elif corpus is None:
         first = islice(choice.pairs("train"), FINGERPRINT_SENTENCES)
         digest.update("".join(chain.from_iterable(first)).encode())
     else:
@@ -162,11 +208,16 @@ def prepare(folder: Path, choice: CorpusChoice, progress: bool = False) -> Prepa
     _check_replaceable(folder)
     for name in (DESCRIPTION, TOKENIZER):
         (folder / name).unlink(missing_ok=True)
-    sentences = islice(choice.pairs("train", corpus), TOKENIZER_SENTENCES if corpus is None else None)
-    tokenizer = BPETokenizer.train(chain.from_iterable(sentences), choice.vocab_size)
+    count = TOKENIZER_SENTENCES if choice.dataset == "grammar" else None
+    if isinstance(choice, TextChoice):
+        texts, build, examples = islice(choice.lines("train", corpus), count), TextDataset.build, choice.lines
+    else:
+        pairs = islice(choice.pairs("train", corpus), count)
+        texts, build, examples = chain.from_iterable(pairs), TokenDataset.build, choice.pairs
+    tokenizer = BPETokenizer.train(texts, choice.vocab_size)
     for split in DATASET_FOLDERS:
-        pairs = choice.pairs(split, corpus)
-        TokenDataset.build(pairs, tokenizer, folder / split, choice.max_length, progress, fingerprint, asdict(choice))
+        lines_or_pairs: Any = examples(split, corpus)
+        build(lines_or_pairs, tokenizer, folder / split, choice.max_length, progress, fingerprint, asdict(choice))
     tokenizer.save(folder / TOKENIZER)
     _write_description(folder)
     return open_prepared(folder)

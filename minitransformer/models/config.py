@@ -60,8 +60,8 @@ class TranslationConfig(TextConfig):
     """The base of the configurations of encoder–decoders, with what searches and batches need.
 
     `embedding_scale` multiplies looked-up vectors, by default √d_model. `tied`: the output layer's table is that of
-    the tokens. `output_bias`: the logits have a bias. A model that begins its target with the padding token is told its
-    masks; others infer them.
+    the tokens. `output_bias`: the logits have a bias. `pad_may_begin`: the padding token may be the one that begins a
+    target, and then masks are given and not inferred.
     """
 
     pad_id: int
@@ -71,19 +71,15 @@ class TranslationConfig(TextConfig):
     embedding_scale: float | None = None
     tied: bool = True
     output_bias: bool = False
-
-    @property
-    def infers_masks(self) -> bool:
-        """Whether what equals `pad_id` in a source is padding."""
-        return True
+    pad_may_begin: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         specials = (self.pad_id, self.bos_id, self.eos_id)
-        distinct = len(set(specials)) >= 2 + self.infers_masks and all(
+        distinct = len(set(specials)) >= 3 - self.pad_may_begin and all(
             0 <= token < self.vocab_size for token in specials
         )
-        count = "three" if self.infers_masks else "two"
+        count = "two" if self.pad_may_begin else "three"
         require(distinct, f"pad_id, bos_id, eos_id are {specials}, expected {count} ids below {self.vocab_size}")
 
 

@@ -186,11 +186,10 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         source, target = self._ids("source", source), self._ids("target", target)
         if len(source) != len(target):
             raise ValueError(f"source has {len(source)} sentences and target {len(target)}")
-        infers = source_mask is None and self.config.infers_masks
-        mask = source != self.config.pad_id if infers else self._mask("source_mask", source_mask, source)
-        return source, target, mask
+        return source, target, self._source_mask(source, source_mask)
 
     def _source_mask(self, source: Array, given: Any = None) -> Array | None:
-        """The mask that was given, or where the source is not padding; `None` if the model infers no masks."""
-        infers = given is None and self.config.infers_masks
-        return source != self.config.pad_id if infers else self._mask("source_mask", given, source)
+        """The mask that was given, or where the source is not padding; `None` if that token begins targets too."""
+        if given is None and self.config.pad_id != self.config.bos_id:
+            return source != self.config.pad_id
+        return self._mask("source_mask", given, source)

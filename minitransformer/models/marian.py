@@ -39,11 +39,7 @@ class MarianConfig(TranslationConfig):
     eos_id: int = whole(1, least=0)
 
     output_bias = True
-
-    @property
-    def infers_masks(self) -> bool:
-        """A target begins with the padding token, so masks are given."""
-        return False
+    pad_may_begin = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -44,11 +44,7 @@ class T5Config(TranslationConfig):
     eos_id: int = whole(1, least=0)
 
     embedding_scale = 1.0
-
-    @property
-    def infers_masks(self) -> bool:
-        """Whether what equals `pad_id` is padding: not so where targets begin with that token, as the original's."""
-        return self.bos_id != self.pad_id
+    pad_may_begin = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

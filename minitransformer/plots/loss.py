@@ -1,8 +1,8 @@
-"""A picture of a training: losses, BLEU and learning rate over the steps."""
+"""A picture of a training: losses, a score and learning rate over the steps."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,32 +13,52 @@ from .page import BLUE, GREEN, GREY, INK, PALE, VERMILION, Page, printable, text
 UNITS = (1e9, "billion "), (1e6, "million "), (1e3, "thousand "), (1.0, "")
 
 
-def plot_loss(records: Iterable[Mapping[str, Any]], path: str | Path, title: str = "") -> None:
-    """Draws the losses over the steps and, below them, BLEU and learning rate if they are known.
+class Score(NamedTuple):
+    """A figure of a validation: its key in the log, its name, how it is written, and which is the best."""
 
-    Each record is a line of the log: `step`, and any of `loss`, `validation_loss`, `bleu`, `learning_rate` and `tokens`
-    (seen so far: a second scale at the top). The training loss is drawn as logged, with label smoothing, so it may lie
-    above the validation loss. Raises `ValueError` if no record has a loss, and `OSError`, naming the path, if it can't
-    be written.
+    key: str
+    name: str
+    form: str
+    best: Callable[..., Any]
+    least: float
+    """The scale reaches as far as this at least."""
+
+
+SCORES = (
+    Score("bleu", "BLEU", "{:.1f}", max, 1.0),
+    Score("bits_per_byte", "bits per byte", "{:.3f}", min, 0.1),
+    Score("accuracy", "accuracy, percent", "{:.1f}", max, 1.0),
+)
+
+
+def plot_loss(records: Iterable[Mapping[str, Any]], path: str | Path, title: str = "") -> None:
+    """Draws the losses over the steps and, below them, a score of the validation and the learning rate if known.
+
+    Each record is a line of the log: `step`, and any of `loss`, `validation_loss`, `bleu`, `bits_per_byte`, `accuracy`,
+    `learning_rate` and `tokens` (seen so far: a second scale at the top). The training loss is drawn as logged, with
+    label smoothing, so it may lie above the validation loss. Raises `ValueError` if no record has a loss, and
+    `OSError`, naming the path, if it can't be written.
     """
     records = list(records)
-    loss, validation, bleu, rate, tokens = (
-        _series(records, key) for key in ("loss", "validation_loss", "bleu", "learning_rate", "tokens")
+    loss, validation, rate, tokens = (
+        _series(records, key) for key in ("loss", "validation_loss", "learning_rate", "tokens")
     )
+    score = next((each for each in SCORES if len(_series(records, each.key))), SCORES[0])
+    scores = _series(records, score.key)
     if not len(loss):
         raise ValueError("no record has a step and a finite loss: there is nothing to draw")
-    heights = [3.4] + [1.5] * bool(len(bleu)) + [1.1] * bool(len(rate))
+    heights = [3.4] + [1.5] * bool(len(scores)) + [1.1] * bool(len(rate))
     page = Page(8.0, 1.0 + sum(heights), layout="constrained")
     panels = page.figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     _draw_losses(panels[0], loss, validation)
-    if len(bleu):
-        _draw_points(panels[1], bleu, GREEN, "validation", "{:.1f}", max)
-        _finish(panels[1], "BLEU", 0.0, 1.25 * max(bleu[:, 1].max(), 1.0))
+    if len(scores):
+        _draw_points(panels[1], scores, GREEN, "validation", score.form, score.best)
+        _finish(panels[1], score.name, 0.0, 1.25 * max(scores[:, 1].max(), score.least))
     if len(rate):
         panels[-1].plot(*rate.T, color=GREY, linewidth=1.4, marker=_marker(rate))
         _finish(panels[-1], "learning rate", 0.0, 1.15 * max(rate[:, 1].max(), 1e-12))
     panels[-1].set_xlabel("optimiser step", fontsize=9, color=INK)
-    panels[-1].set_xlim(0, 1.01 * max(series[:, 0].max(initial=1) for series in (loss, validation, bleu, rate)))
+    panels[-1].set_xlim(0, 1.01 * max(series[:, 0].max(initial=1) for series in (loss, validation, scores, rate)))
     _add_token_scale(panels[0], tokens)
     panels[0].set_title(printable(title), loc="left", **text_style([title], 11))
     page.save(path)

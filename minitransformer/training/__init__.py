@@ -1,5 +1,6 @@
 """Training: it repeats exactly from its seed, survives any kill, and resumes as if it had never stopped."""
 
+from .data import Dataset
 from .settings import TrainingSettings
 from .step import DataParallel, TrainingDiverged, training_step
 from .trainer import Trainer, TrainingOutcome
@@ -9,6 +10,7 @@ __all__ = [
     "LOG_NAME",
     "PICTURE_NAME",
     "DataParallel",
+    "Dataset",
     "Trainer",
     "TrainingDiverged",
     "TrainingOutcome",

@@ -10,7 +10,14 @@ from typing import Any
 
 from ..visible import visible
 
-FIGURES = {"validation_loss": "validation loss", "perplexity": "perplexity", "bleu": "BLEU"}
+FIGURES = {
+    "validation_loss": "validation loss",
+    "perplexity": "perplexity",
+    "bleu": "BLEU",
+    "bits_per_byte": "bits per byte",
+    "accuracy": "accuracy in percent",
+}
+"""The figures of a validation, as a user reads them."""
 
 
 @contextmanager

@@ -61,7 +61,8 @@ class Trainer:
     folder          for checkpoints (`step-*.safetensors`) and `log.jsonl`; None: nothing is written
     tokenizer       goes into the checkpoints, so that one file is enough to translate or to write
     languages       source and target of a translator; they go into the checkpoints too
-    evaluate        takes the model and returns more figures of a validation, by name, such as {"bleu": 30.1}
+    evaluate        takes the model and the figures of a validation so far (`validation_loss`, `perplexity`) and
+                    returns more of them, such as {"bleu": 30.1}
     on_validation   called after a validation, once the log holds its figures
     progress        whether to draw a bar on standard error
 
@@ -78,7 +79,7 @@ class Trainer:
         valid: Dataset[Any] | None = None,
         tokenizer: BPETokenizer | None = None,
         languages: tuple[str, str] | None = None,
-        evaluate: Callable[[Any], Mapping[str, float]] | None = None,
+        evaluate: Callable[[Any, Mapping[str, float]], Mapping[str, float]] | None = None,
         on_validation: Callable[[], None] | None = None,
         progress: bool = True,
     ) -> None:
@@ -219,7 +220,7 @@ class Trainer:
             loss = workers.mean_loss(self.valid_batches.epoch(0))
             figures |= {"validation_loss": loss, "perplexity": math.exp(min(loss, 700.0))}
         if self.evaluate is not None:
-            figures |= self.evaluate(self.model)
+            figures |= self.evaluate(self.model, figures)
         return figures
 
     def _what_helps(self) -> str:

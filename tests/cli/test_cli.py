@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from support.cli_runs import SMALL, Command, Run, refuse, write_corpus
@@ -21,7 +22,7 @@ from minitransformer import (
     load_checkpoint,
     save_checkpoint,
 )
-from minitransformer.cli import COMMANDS, demo, main, train
+from minitransformer.cli import COMMANDS, demo, kinds, main, train
 from minitransformer.cli.common import one_line
 from minitransformer.costs import parameter_groups
 from minitransformer.data import preparation
@@ -59,8 +60,10 @@ def test_training_leaves_checkpoints_a_log_a_picture_and_its_data_as_options_say
 
 
 def test_every_hyper_parameter_is_an_option() -> None:
-    marks = {"vocab_size", "pad_id", "bos_id", "eos_id"}
-    assert train.MODEL_OPTIONS.keys() == {field.name for field in fields(TransformerConfig)} - marks
+    marks = {"vocab_size", "pad_id", "bos_id", "eos_id", "mask_id"}
+    other = {"rotary", "head", *kinds.OF_THE_DATA}  # a tree of its own; the objective's; the data's
+    every = {field.name for kind in kinds.KINDS.values() for field in fields(cast(Any, kind.config))}
+    assert train.MODEL_OPTIONS.keys() == every - marks - other
     assert train.SETTINGS_OPTIONS.keys() == {field.name for field in fields(TrainingSettings)}
 
 
