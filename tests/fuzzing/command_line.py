@@ -47,11 +47,17 @@ STRAY = ["--", "", "--frobnicate", "-x", "A dog.", "--out"]
 PATIENCE = 48
 """Layers: a training with more, if they fit into memory, takes longer than a test has."""
 
+TINY_VIT = ["--d-model", "16", "--num-heads", "2", "--d-ff", "16", "--num-layers", "1", "--steps", "2"]
+
 BASES: dict[str, list[tuple[list[str], list[str]]]] = {
     "demo": [([], ["--out", "demo"])],
     "train": [
         ([], ["--data", "text", "--out", "new", *SMALL]),
         ([], ["--resume", "run", "--steps", "6"]),
+        ([], ["--kind", "gpt", "--text", "text/train.en", "--out", "new", *SMALL]),
+        ([], ["--kind", "bert", "--data", "text", "--out", "new", *SMALL]),
+        ([], ["--kind", "t5", "--text", "text/train.en", "--out", "new", *SMALL]),
+        ([], ["--kind", "vit", "--out", "new", "--patch-size", "4", *TINY_VIT]),
         ([], ["--dataset", "grammar", "--out", "new", *SMALL, "--sentences", "60", "--max-length", "200"]),
     ],
     "translate": [
@@ -126,7 +132,7 @@ def sentence(text: str) -> bool:
 RULES: dict[str, Fine] = {
     "warmup_steps valid_interval checkpoint_interval keep max_length length batch_size workers demo.steps": whole(1),
     "steps seed window": whole(0),
-    "vocab_size d_model num_heads d_ff d_k d_v": whole(1, 100_000),
+    "vocab_size d_model num_heads num_kv_heads d_ff d_k d_v buckets max_distance patch_size": whole(1, 100_000),
     "num_layers num_decoder_layers": whole(1, PATIENCE),
     "info.vocab_size": whole(3),
     "tokens_per_batch": whole(2),
@@ -139,14 +145,16 @@ RULES: dict[str, Fine] = {
     "minutes clip_norm peak_lr": real(0, 1e309, above=True),
     "paper.minutes": real(0, 525_600, above=True),
     "label_smoothing beta1 beta2 dropout attention_dropout": real(0, 1, below=True),
-    "eps layernorm_eps": real(1.2e-38, 1),
-    "init_gain": real(1.2e-38, 3.4e38),
+    "eps layernorm_eps norm_eps": real(1.2e-38, 1),
+    "softcap": real(0, 1e309, above=True),
+    "init_gain init_std": real(1.2e-38, 3.4e38),
     "length_penalty": real(0, 10),
     "translate.sentences": sentence,
     "out work": to_fill,
     "output attention": to_write,
     "resume": named("run"),
     "data": named("text"),
+    "text": named(*TEXTS),
     "checkpoint checkpoints": named(*MODELS),
     "file input reference": named(*TEXTS, "empty", "/dev/null", "model", "run/log.jsonl"),
     "source": ("en", "de").__contains__,
