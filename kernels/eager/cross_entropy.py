@@ -29,7 +29,7 @@ def cross_entropy_forward(
     ids, counted = _targets(targets, logits.shape[-1], label_smoothing, ignore_index)  # (N,)
     rows = logits.reshape(-1, logits.shape[-1])  # (N, V)
     loss, log_probs = _losses(rows, ids, counted, label_smoothing)
-    count = counted.sum().clamp(min=1)
+    count = counted.sum().clamp(min=1).to(loss.dtype)  # a number divided by an integer tensor would be float32
     return loss / count, (log_probs, ids, counted, count, logits.shape, logits.dtype, label_smoothing)
 
 

@@ -27,8 +27,9 @@ def cross_entropy_forward(
     """`−Σ_v q_v log softmax(logits)_v`, averaged over the targets that count, with `q = (1 − ε)·onehot + ε/V`.
 
     Targets are ids `(...)`, or probabilities `(..., V)`, which take the place of onehot and have no gradient
-    (distillation: Hinton, Vinyals, Dean 2015). Ids equal to `ignore_index` do not count; it need not be an id of the
-    vocabulary. The value is that of `torch.nn.functional.cross_entropy`, except that no target at all gives 0, not NaN.
+    (distillation: Hinton, Vinyals, Dean 2015); that they add up to 1 is left to the caller. Ids equal to `ignore_index`
+    do not count; it need not be an id of the vocabulary. The value is that of `torch.nn.functional.cross_entropy`,
+    except that no target at all gives 0, not NaN.
     Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1).
     """
     if targets.dtype.kind == "f":
@@ -136,7 +137,7 @@ def _towards_probabilities(
         rows = rows - row_maximum(rows)
     expected = np.multiply(q, rows, out=np.zeros_like(rows), where=q != 0).sum(axis=-1)  # 0 · −inf is NaN
     softmax = np.exp(rows, out=rows)
-    total, weight = softmax.sum(axis=-1), q.sum(axis=-1)  # PyTorch too leaves it to the caller that q sums to 1
+    total, weight = softmax.sum(axis=-1), q.sum(axis=-1)
     # −Σ_v q_v (z_v − log Σ exp z) = log Σ exp z · Σ_v q_v − Σ_v q_v z_v
     loss = (np.log(total) * weight - expected).sum(dtype=dtype)
     softmax *= (weight / total)[:, None]

@@ -26,7 +26,9 @@ from minitransformer.ops import (
     attention_weights,
     numpy_ops,
     pattern,
+    sparse_attention,
 )
+from minitransformer.ops.attention import scores_backward, scores_forward
 
 
 def qkv(rng: np.random.Generator, *lead: int, tq=2, tk=3, d=2, dv=2) -> dict[str, np.ndarray]:
@@ -132,6 +134,34 @@ def test_a_sparse_pattern_costs_what_it_keeps(name, dropout):
     both = (attention_backward(out, each) for each in (cache, masked_cache))
     for gradient, wanted in zip(*both, strict=True):
         assert error(gradient, wanted) <= 1e-12
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_no_score_is_computed_that_no_piece_holds(name):
+    """Counted where they are computed, forward and backward; twice the length has twice as many."""
+    counts = []
+    for time in (LONG, 2 * LONG):
+        computed, gradients = [], []
+
+        def forward(*given, computed=computed):
+            computed.append(scores_forward(*given))
+            return computed[-1]
+
+        def backward(dscores, *given, gradients=gradients):
+            gradients.append(dscores)
+            return scores_backward(dscores, *given)
+
+        with (
+            patch.object(sparse_attention, "scores_forward", forward),
+            patch.object(sparse_attention, "scores_backward", backward),
+        ):
+            arrays = qkv(np.random.default_rng(0), 1, 1, tq=time, tk=time)
+            attention_backward(*attention_forward(*arrays.values(), pattern=COSTS[name][0]))
+        held = sum(mask.shape[-2] * mask.shape[-1] for _, _, mask in COSTS[name][0].pieces(time, time) or [])
+        assert sum(scores.size for scores, _ in computed) == sum(each.size for each in gradients) == held
+        counts.append(held)
+    if name not in ("blocks", "strided"):  # where every query meets a part of all keys
+        assert counts[1] <= 2.1 * counts[0]
 
 
 @pytest.mark.parametrize("name", ["attention", *PATTERNS])

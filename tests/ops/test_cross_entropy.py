@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support import oracles
+from support.kernels.tables import TOLERANCES, every_checking_table, every_table, table
 from support.prove import autograd, evaluate, normal, prove_float32_accuracy
 
 from minitransformer.gradcheck import error
@@ -140,6 +141,53 @@ def test_float32_losses(forward, backward, smoothing):
     theirs = evaluate(oracle, x, table, targets)
     exact = evaluate(oracle, x.astype(np.float64), table.astype(np.float64), targets)
     assert error(ours, exact) <= 2 * error(theirs, exact)
+
+
+# --- Targets that are probabilities ---------------------------------------------------------------------------
+
+
+@every_table
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_probabilities_that_are_all_on_one_token_are_its_id(backend, dtype, smoothing):
+    ops, rng = table(backend, dtype), np.random.default_rng(0)
+    logits, ids = ops.asarray(rng.standard_normal((2, 7, 5)), dtype), rng.integers(5, size=(2, 7))
+    both = []
+    for targets in (ops.asarray(ids), ops.asarray(np.eye(5)[ids], dtype)):
+        loss, cache = ops.cross_entropy.forward(logits, targets, smoothing)
+        both.append((float(loss), ops.to_numpy(ops.cross_entropy.backward(2.0, cache))))
+    for one, other in zip(*both, strict=True):
+        assert error(one, other) <= 8 * np.finfo(dtype).eps
+
+
+@every_table
+def test_probabilities_that_do_not_add_up_to_1_are_taken_as_they_are(backend, dtype):
+    """As in PyTorch: a row of zeros has no loss, and half of the probabilities half of it."""
+    ops, rng = table(backend, dtype), np.random.default_rng(0)
+    logits, targets = rng.standard_normal((3, 5)), rng.dirichlet(np.ones(5), 3) * np.array([[0], [0.5], [1]])
+    loss, cache = ops.cross_entropy.forward(ops.asarray(logits, dtype), ops.asarray(targets, dtype))
+    dlogits = ops.to_numpy(ops.cross_entropy.backward(1.0, cache))
+    expected, (gradient,) = autograd(
+        lambda x: torch.nn.functional.cross_entropy(x, torch.from_numpy(targets)), {"logits": logits}, np.ones(())
+    )
+    assert max(error(float(loss), expected), error(dlogits, gradient)) <= TOLERANCES[dtype]
+    assert not dlogits[0].any()
+
+
+@every_checking_table
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (-0.1, "targets holds -0.1.*, expected probabilities from 0 to 1"),
+        (1.001, "targets holds 1.00.*, expected probabilities from 0 to 1"),
+        (np.nan, "targets holds nan, expected probabilities from 0 to 1"),
+        (0.5, "ignore_index is 0, expected None where targets are probabilities"),
+    ],
+)
+def test_what_is_no_probability_is_refused(backend, dtype, wrong, message):
+    ops, targets = table(backend, dtype), np.array([[0.5, wrong, 0.0]])
+    options = {"ignore_index": 0} if wrong == 0.5 else {}
+    with pytest.raises(ValueError, match=message):
+        ops.cross_entropy.forward(ops.asarray(np.ones((1, 3)), dtype), ops.asarray(targets, dtype), **options)
 
 
 @pytest.mark.parametrize("logits", [[0.0, -np.inf, 1.0], [1e308, -1e308, 0.0]])

@@ -1,5 +1,8 @@
 """Ops where numbers are large, small or missing, and where a derivative ends."""
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,6 +21,8 @@ from minitransformer.ops import (
     softmax_backward,
     softmax_forward,
 )
+from minitransformer.ops.normal import ENOUGH, NEAR, erf
+from minitransformer.ops.normal import normal as normal_distribution
 
 
 def test_relu_s_subgradient_at_zero_is_zero():
@@ -46,6 +51,44 @@ def test_an_element_alone_is_an_array_too_and_nan_is_not_hidden(name, dtype):
     assert np.isnan(pair.forward(np.asarray(np.nan, dtype))[0])
 
 
+FLOAT32_MAX = np.finfo(np.float32).max
+
+
+@pytest.mark.parametrize(("name", "options"), [("gelu", {}), ("gelu", {"approximate": "tanh"}), ("silu", {})])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_smooth_rectifier_far_from_zero(name, options: dict[str, Any], dtype):
+    """x or 0, and a slope of 1 or 0; infinities and NaN give what they give in PyTorch."""
+    pair, x = getattr(numpy_ops, name), np.array([-FLOAT32_MAX, -1e30, -1e4, 1e4, 1e30, FLOAT32_MAX], dtype)
+    y, cache = pair.forward(x, **options)
+    np.testing.assert_array_equal(y, np.maximum(x, 0))
+    np.testing.assert_array_equal(pair.backward(np.ones(6, dtype), cache), x > 0)
+    edges = np.array([-np.inf, np.nan, np.inf])
+    with np.errstate(invalid="ignore"):
+        y, _ = pair.forward(edges.astype(dtype), **options)
+    np.testing.assert_array_equal(y, evaluate(getattr(oracles, name), edges))
+
+
+def test_erf_is_exact_but_for_a_few_units_of_its_last_place():
+    """Over all that float64 tells from 0 and 1, and densely where the two fractions meet."""
+    small = np.logspace(-300, 0, 5001)
+    x = np.concatenate(
+        [np.linspace(-ENOUGH - 1, ENOUGH + 1, 50001), np.linspace(NEAR - 0.01, NEAR + 0.01, 5001), small]
+    )
+    expected = np.array([math.erf(number) for number in x])
+    assert (np.abs(erf(x) - expected) / np.spacing(np.abs(expected))).max() <= 6
+    assert erf(np.array([0.0, -0.0, np.inf, -np.inf])).tolist() == [0.0, -0.0, 1.0, -1.0]
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [(np.float64, 2.5e-16), (np.float32, 3e-7)])
+def test_the_normal_distribution(dtype, largest):
+    x = np.linspace(-12, 12, 20001).astype(dtype)
+    below, density = normal_distribution(x)
+    assert below.dtype == density.dtype == dtype
+    assert np.abs(below - [math.erfc(-number / math.sqrt(2)) / 2 for number in x.tolist()]).max() <= largest
+    expected = [math.exp(-number * number / 2) / math.sqrt(2 * math.pi) for number in x.tolist()]
+    assert np.abs(density - expected).max() <= largest
+
+
 def test_eps_defaults_to_that_of_pytorch():
     rng = np.random.default_rng(0)
     x, gamma, beta = 1e-3 * normal(rng, 4, 8), normal(rng, 8), normal(rng, 8)
@@ -66,9 +109,6 @@ def test_constant_rows_give_beta_exactly(width, dtype):
 def test_eps_may_be_0():
     y, _ = layernorm_forward(np.array([[1.0, -1.0]]), np.ones(2), np.zeros(2), eps=0.0)
     np.testing.assert_allclose(y, [[1.0, -1.0]], rtol=1e-12)
-
-
-FLOAT32_MAX = np.finfo(np.float32).max
 
 
 @given(batch=batches, n=st.integers(0, 5), seed=seeds)
