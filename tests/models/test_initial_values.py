@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.model_cases import config
 
-from minitransformer.models import Transformer
+from minitransformer.models import GPTConfig, Transformer, build_model
 
 SIZES = {"vocab_size": 300, "d_model": 64, "num_heads": 2, "d_k": 40, "d_v": 10, "d_ff": 90, "positions": "learned"}
 WIDTHS = {  # of the parts that share a matrix: each starts by its own fan
@@ -53,6 +53,15 @@ def test_embeddings_start_normal_with_variance_one_over_d_model(name):
     assert table.std() == pytest.approx(1 / 8, rel=0.02)
     assert abs(table.mean()) < 0.02 / 8
     assert np.mean(abs(table) < table.std()) == pytest.approx(0.6827, abs=0.01)  # normal, not uniform
+
+
+def test_gpts_matrices_start_as_gpt_2s():
+    """N(0, 0.02²), and those that write into the residual stream of 2L sub-layers smaller by √(2L)."""
+    named = build_model(GPTConfig(300, d_model=64, num_heads=2, d_ff=128, num_layers=8), seed=3).parameters.named
+    for name, parameter in named.items():
+        if name.endswith(("weight", "table")):
+            into_residual = name.endswith(("output.weight", "contract.weight"))
+            assert parameter.data.std() == pytest.approx(0.02 / (4 if into_residual else 1), rel=0.05), name
 
 
 def test_a_seed_gives_the_same_model_in_every_type(model):

@@ -1,9 +1,13 @@
-"""T5's buckets of distances, one by one, against `transformers`."""
+"""T5's buckets of distances and ALiBi's lines, one by one, against `transformers`."""
 
 import pytest
 import torch
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
+from minitransformer.gradcheck import error
+from minitransformer.layers.positions import BiasConfig, RelativeBias
+from minitransformer.ops import numpy_ops
 from minitransformer.ops.buckets import bucket_of
 
 
@@ -13,3 +17,16 @@ def test_every_distance_has_the_same_bucket(buckets: int, most: int, causal: boo
     distances = range(-1100, 1101)
     wanted = T5Attention._relative_position_bucket(torch.tensor(distances), not causal, buckets, most)
     assert [bucket_of(distance, buckets, most, causal) for distance in distances] == wanted.tolist()
+
+
+@pytest.mark.parametrize("num_heads", [1, 4, 16])
+def test_every_head_has_the_same_line(num_heads: int) -> None:
+    """Theirs is of a key's position, ours of its distance: before the query a row differs by one number.
+
+    Their slopes are float32.
+    """
+    bias, _ = RelativeBias(numpy_ops, BiasConfig("alibi"), num_heads, True, "float64").forward(3, 7)
+    theirs = build_alibi_tensor(torch.ones(1, 7), num_heads, torch.float64).reshape(num_heads, 1, 7).numpy()
+    for query, position in enumerate((4, 5, 6)):
+        ours = bias[0, :, query, : position + 1]  # (H, keys)
+        assert error(ours, theirs[:, 0, : position + 1] - theirs[:, 0, position, None]) <= 1e-6

@@ -78,11 +78,50 @@ dropout of a piece numbered from its own first key | words = mix(rows[:, None] +
 [ops/linear_attention.py: ops/test_attention]
 linear attention's causal state one chunk late: it holds the chunk itself
     yield part, past, state\n → yield part, past, state + added\n
+linear attention in decoding divided by the newest keys alone | \n        before[..., -1] = total → \n        pass
 linear attention's query does not see itself | np.tri(size, dtype=bool) → np.tri(size, k=-1, dtype=bool)
 [ops/linear_attention.py: ops/test_op_gradients]
 linear attention's denominator not differentiated | ddenominator = -np.vecdot → ddenominator = -0 * np.vecdot
+[ops/gelu.py: ops/test_op_gradients]
+gelu's cubic term with a digit missing | CUBIC = 0.044715 → CUBIC = 0.04475
+the approximation of gelu in place of erf | if approximate == "tanh": → if approximate:
+[ops/normal.py: ops/test_edges]
+erf's fraction for small numbers used too far out | NEAR = 0.46875 → NEAR = 0.75
+[ops/silu.py: ops/test_op_gradients]
+silu's slope as if its gate were constant | return y, gate + y * (1 - gate) → return y, gate
+[ops/gated.py: ops/test_op_gradients]
+the gate's gradient without what it is multiplied with | dgate = backward(dy * up, → dgate = backward(dy,
+[ops/rope.py: ops/test_op_gradients]
+rotary positions: neighbours paired for halves, and halves for neighbours | if interleaved: → if not interleaved:
+rotary positions that turn the other way
+    return turned(x, cos, sin, interleaved), → return turned(x, cos, -sin, interleaved),
+rotary gradients turned once more, not back | return turned(dy, cos, -sin, → return turned(dy, cos, sin,
+[ops/patches.py: ops/test_patches]
+a patch's rows and columns swapped | split.transpose(0, 2, 4, 1, 3, 5) → split.transpose(0, 2, 4, 1, 5, 3)
+[ops/rmsnorm.py: ops/test_op_gradients]
+RMS normalisation that subtracts the mean | normed = x * rstd → normed = (x - x.mean(-1, keepdims=True)) * rstd
+RMS normalisation with eps beside the root
+    rstd = 1 / np.sqrt(mean_square + float(eps)) → rstd = 1 / (np.sqrt(mean_square) + float(eps))
+[ops/buckets.py: pretrained/test_relative_buckets]
+T5's bucket of the query's own position that of a later key | if distance > 0 → if distance >= 0
+[layers/positions.py: pretrained/test_relative_buckets]
+ALiBi's first head without a slope of its own: h from 0 | for h in range(1, self.num_heads + 1)] →
+        for h in range(self.num_heads)]
+[models/t5.py: pretrained/test_architectures]
+T5's scores divided by √d_k | scale=1.0, → scale=None,
+[models/gpt.py: models/test_initial_values]
+GPT-2's residual layers that start as large as all others
+    residual_gain=(2 * self.num_layers) ** -0.5 → residual_gain=1.0
+[models/bert.py: pretrained/test_architectures]
+BERT's pooler on the second token | x, pooler_cache = self.pooler.forward(hidden[:, 0]) →
+        x, pooler_cache = self.pooler.forward(hidden[:, 1])
+[models/vit.py: pretrained/test_architectures]
+ViT's classes read from the last patch | self.classes.forward(hidden[:, 0]) → self.classes.forward(hidden[:, -1])
+[pretrained/llama.py: pretrained/test_architectures]
+Llama's gate and up swapped | for each in ("gate", "up")] → for each in ("up", "gate")]
 [ops/layernorm.py: ops/test_op_gradients]
 variance with Bessel's correction (ddof=1) | [..., None] / x.shape[-1] → [..., None] / (x.shape[-1] - 1)
+a gradient for a beta that is not there | dbeta = None if no_beta else column_sums(dy) → dbeta = column_sums(dy)
 layernorm's mean not differentiated | \n    dx -= row_means(dx) →
 [layers/embedding.py: layers/test_layer_gradients]
 missing √d_model | self.scale = math.sqrt(d_model) → self.scale = 1.0
@@ -112,6 +151,8 @@ label smoothing spread over V − 1 tokens
 smoothing forgotten in the loss | expected += smoothing * logits.mean(axis=-1) → expected += 0 * logits.mean(axis=-1)
 [ops/cross_entropy.py: ops/test_cross_entropy]
 loss averaged over padding too | count = x.dtype.type(max(1, len(rows))) → count = x.dtype.type(max(1, len(targets)))
+probabilities that do not add up to 1 taken as if they did
+    softmax *= (weight / total)[:, None] → softmax /= total[:, None]
 small exponentials lost beside a large one
     total = probabilities.sum(axis=-1) → total = probabilities @ np.ones(logits.shape[1], dtype)
 [ops/adam.py: ops/test_adam]

@@ -14,6 +14,7 @@ def sections(table: str) -> dict[str, list[list[str]]]:
     """The lines under each heading, as lists of columns."""
     table = table.replace("\n        ", " ").replace("\n    ", " | ")
     _, *parts = re.split(r"^\[(.+)\]\n", table, flags=re.MULTILINE)  # a heading, its lines, a heading, …
+    assert len(parts) == 2 * len(set(parts[::2])), "a heading stands twice: the lines of the first would be lost"
     return {
         heading: [[column.strip() for column in line.split(" | ")] for line in lines.splitlines()]
         for heading, lines in zip(parts[::2], parts[1::2], strict=True)
