@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .batching import BOS_ID, PAD_ID, Batches, pad
-from .rows import IGNORED, Rows
+from .lines import LineBatches
+from .rows import IGNORED
 from .text import TextDataset
 from .tokenizer import FIRST_BYTE
 
@@ -31,7 +31,7 @@ class MaskedText:
         """The CRC-32 of all ids and lengths."""
         return self.text.checksum()
 
-    def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> "MaskedBatches":
+    def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> LineBatches:
         """Batches (ids, targets, None, mask) of rows of about the same length.
 
         Raises ValueError for an id outside the vocabulary, a line that is too long for the model or for a batch, and a
@@ -40,32 +40,9 @@ class MaskedText:
         if config.mask_id is None:
             raise ValueError("the model has no mask_id, the token that hides others")
         self.text.check(config.mask_id)
-        return MaskedBatches(self.text, tokens_per_batch, seed, config)
-
-
-class MaskedBatches:
-    """The lines of each of `Batches`' batches, with tokens hidden by chance; what is hidden follows from its place."""
-
-    def __init__(self, text: TextDataset, tokens_per_batch: int, seed: int | None, config: Any) -> None:
-        # `Batches` counts one special token a line, and here the other one is counted already.
-        self._batches = Batches(text.lines, tokens_per_batch, seed or 0, config.vocab_size, config.max_length)
-        self._text, self._seed, self._mask_id = text, seed, config.mask_id
-
-    def __len__(self) -> int:
-        """The number of batches in an epoch."""
-        return len(self._batches)
-
-    def batch(self, epoch: int, index: int) -> Rows:
-        """Batch `index` of `epoch`; the batches before it are not made."""
-        epoch = 0 if self._seed is None else epoch
-        ids = pad([[BOS_ID, *self._text[line]] for line in self._batches.indices(epoch, index)])
-        rng = np.random.default_rng([self._seed or 0, epoch, index])
-        hidden, targets = hide(ids, self._mask_id, rng)
-        return Rows((hidden, targets, None, ids != PAD_ID))
-
-    def epoch(self, epoch: int, start: int = 0) -> Any:
-        """The batches of `epoch` in order, from batch `start` on."""
-        return (self.batch(epoch, index) for index in range(start, len(self)))
+        return LineBatches(
+            self.text, tokens_per_batch, seed, config, lambda ids, lines, rng: hide(ids, config.mask_id, rng)
+        )
 
 
 def hide(ids: NDArray[np.int64], mask_id: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

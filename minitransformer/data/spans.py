@@ -54,7 +54,7 @@ class SpanText:
             begin = np.full((len(rows), 1), BOS_ID)
             return Batch(source, np.concatenate((begin, target[:, :-1]), axis=1), target)
 
-        size = max(1, tokens_per_batch // sum(lengths(length)[:1]))
+        size = max(1, tokens_per_batch // max(lengths(length)))
         return RowBatches(-(-len(stream) // length), size, seed, make)
 
 

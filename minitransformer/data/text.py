@@ -46,7 +46,7 @@ class TextDataset:
         self.lines = lines
 
     @classmethod
-    def from_lines(cls, lines: Iterable[Sequence[int]]) -> Self:
+    def from_lines(cls, lines: Iterable[Sequence[int] | NDArray[np.integer]]) -> Self:
         """A dataset in memory, of lines' ids without </s>. Raises as `TokenDataset.from_pairs` does."""
         return cls(TokenDataset.from_pairs(([*line, EOS_ID], []) for line in lines))
 

@@ -1,7 +1,7 @@
 """BERT: an encoder alone, which fills gaps in a text or classifies it. Source: Devlin et al. 2019."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self, cast
 
 from ..config import SMALLEST, choice, positive, rate, require, whole
 from ..layers import (
@@ -186,6 +186,19 @@ class BERT(Model[BERTConfig]):
             self.head = MaskedHead(ops, config, self.tokens)
         else:
             self.head = ClassHead(ops, config) if config.head == "classes" else Pooler(ops, config)
+
+    def with_head(self, head: Literal["masked", "classes", "none"], num_classes: int = 2, seed: int = 0) -> Self:
+        """A new model with a copy of this one's encoder and a new head, drawn from `seed`: the start of a fine-tuning.
+
+        Source: Devlin 2019, §3.2.
+        """
+        config = replace(self.config, head=head, num_classes=num_classes)
+        model = type(self)(config, self.ops, self.dtype, seed)
+        ours, theirs = self.parameters.state_dict(), model.parameters.state_dict()
+        model.parameters.load_state_dict(
+            {name: value if name.startswith("head.") else ours[name] for name, value in theirs.items()}
+        )
+        return model
 
     @without_spurious_warnings
     def forward(

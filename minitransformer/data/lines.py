@@ -1,0 +1,50 @@
+"""Batches of a text's lines for an encoder: each row is `<s> line </s>`, a text as a reader has it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .batching import BOS_ID, PAD_ID, Batches, pad
+from .rows import Rows
+from .text import TextDataset
+
+Ids = NDArray[np.int64]
+
+
+class LineBatches:
+    """Batches (ids, targets, None, mask) of lines of about the same length, padded; each line once an epoch.
+
+    `make(ids, lines, rng)` takes the ids `(B, T)` of the lines with the numbers `lines`, and gives the ids that the
+    model sees and the targets. It draws what it needs from `rng`, which follows from the seed, the epoch and the
+    number of the batch. Without a seed, all epochs are the first one. Raises ValueError as `Batches` does.
+    """
+
+    def __init__(
+        self,
+        text: TextDataset,
+        tokens_per_batch: int,
+        seed: int | None,
+        config: Any,
+        make: Callable[[Ids, Ids, np.random.Generator], tuple[Ids, Ids]],
+    ) -> None:
+        # `Batches` counts one special token a line, <s>: the other one is in the text already.
+        self._batches = Batches(text.lines, tokens_per_batch, seed or 0, config.vocab_size, config.max_length)
+        self._text, self._seed, self._make = text, seed, make
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        return len(self._batches)
+
+    def batch(self, epoch: int, index: int) -> Rows:
+        """Batch `index` of `epoch`; the batches before it are not made."""
+        epoch = 0 if self._seed is None else epoch
+        lines = self._batches.indices(epoch, index)
+        ids = pad([[BOS_ID, *self._text[line]] for line in lines])  # (B, T)
+        seen, targets = self._make(ids, lines, np.random.default_rng([self._seed or 0, epoch, index]))
+        return Rows((seen, targets, None, ids != PAD_ID))
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Rows]:
+        """The batches of `epoch` in order, from batch `start` on."""
+        return (self.batch(epoch, index) for index in range(start, len(self)))
