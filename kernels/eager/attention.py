@@ -1,6 +1,7 @@
 """Scaled dot-product attention, composed from a softmax."""
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,13 +11,16 @@ from minitransformer.ops.pattern import Window, pattern_of
 
 from .._checks import check_gradient, declared
 from .dropout import dropout_backward, dropout_forward
+from .scores import fold, scores_backward, scores_forward
 from .softmax import softmax_backward, softmax_forward
+from .sparse_attention import InPieces, backward_in_pieces, forward_in_pieces
 
 
-def attention_from(softmax: Pair) -> Pair:
+def attention_from(softmax: Pair, *, in_pieces: bool = False) -> Pair:
     """Attention made of two products and any softmax pair; scores and weights are stored, `(B, H, Tq, Tk)` each.
 
-    With it a whole model uses a softmax kernel: `dataclasses.replace(ops, attention=attention_from(softmax))`.
+    With it a whole model uses a softmax kernel: `dataclasses.replace(ops, attention=attention_from(softmax))`. With
+    `in_pieces` a sparse pattern on a long sequence costs what it keeps, and has a softmax of its own.
     """
 
     @declared
@@ -39,24 +43,30 @@ def attention_from(softmax: Pair) -> Pair:
         query `(B, H, Tq, D)`, key `(B, Hk, Tk, D)`, value `(B, Hk, Tk, Dv)` → `(B, H, Tq, Dv)`.
         """
         whole = pattern_of(pattern, causal, key_mask, window, (key.shape[0], key.shape[2]))
-        scores, scaled_query, scale, capped = _scores(query, key, bias, whole, scale, softcap)
+        scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+        if in_pieces:
+            pieces = whole.pieces(query.shape[2], key.shape[2], partial(torch.arange, device=query.device))
+            if pieces is not None:
+                return forward_in_pieces(query, key, value, bias, pieces, scale, softcap, dropout)
+        mask = attention_mask(query.shape[2], key.shape[2], query.device, pattern=whole)
+        scores, capped = scores_forward(query, key, bias, mask, scale, softcap)
         weights, softmax_cache = softmax.forward(scores)  # (B, H, Tq, Tk)
         dropped, dropout_cache = dropout_forward(weights, dropout)
         out = (fold(dropped, key) @ value).reshape(*query.shape[:3], value.shape[3])  # (B, H, Tq, Dv)
         bias_shape = None if bias is None else bias.shape
-        return out, (scaled_query, key, value, dropped, softmax_cache, dropout_cache, scale, capped, bias_shape)
+        return out, (query, key, value, dropped, softmax_cache, dropout_cache, scale, capped, bias_shape)
 
     def attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, ...]:
         """Gradients `(dquery, dkey, dvalue)`; with a bias, `dbias` too, summed over the axes that were broadcast."""
-        scaled_query, key, value, dropped, softmax_cache, dropout_cache, scale, capped, bias_shape = cache
+        if isinstance(cache, InPieces):
+            return backward_in_pieces(dout, cache)
+        query, key, value, dropped, softmax_cache, dropout_cache, scale, capped, bias_shape = cache
         check_gradient("dout", dout, (*dropped.shape[:3], value.shape[3]), value.dtype, value.device)
         dout = fold(dout, key)
         dvalue = fold(dropped, key).mT @ dout  # out = dropped @ value
         dweights = dropout_backward((dout @ value.mT).reshape(dropped.shape), dropout_cache)
         dscores = softmax.backward(dweights, softmax_cache)
-        dscaled = fold(dscores if capped is None else dscores * (1 - capped * capped), key)
-        dquery = (dscaled @ key).reshape(scaled_query.shape) * scale  # scores = (scale · query) @ keyᵀ
-        dkey = dscaled.mT @ fold(scaled_query, key)
+        dquery, dkey = scores_backward(dscores, query, key, scale, capped)
         if bias_shape is None:
             return dquery, dkey, dvalue
         return dquery, dkey, dvalue, dscores.sum_to_size(bias_shape)
@@ -64,7 +74,7 @@ def attention_from(softmax: Pair) -> Pair:
     return Pair(attention_forward, attention_backward)
 
 
-attention = attention_from(Pair(softmax_forward, softmax_backward))
+attention = attention_from(Pair(softmax_forward, softmax_backward), in_pieces=True)
 attention_forward, attention_backward = attention.forward, attention.backward
 
 
@@ -83,7 +93,9 @@ def attention_weights(
 ) -> Tensor:
     """The softmax matrix `(B, H, Tq, Tk)`, for pictures and for teaching."""
     whole = pattern_of(pattern, causal, key_mask, window, (key.shape[0], key.shape[2]))
-    return softmax_forward(_scores(query, key, bias, whole, scale, softcap)[0])[0]
+    mask = attention_mask(query.shape[2], key.shape[2], query.device, pattern=whole)
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+    return softmax_forward(scores_forward(query, key, bias, mask, scale, softcap)[0])[0]
 
 
 def attention_mask(
@@ -107,27 +119,3 @@ def attention_mask(
         real = whole.key_mask[:, None, None, keys]  # (B, 1, 1, Tk)
         mask = real if mask is None else mask & real
     return mask
-
-
-def _scores(
-    query: Tensor, key: Tensor, bias: Tensor | None, pattern: Pattern, scale: float | None, softcap: float | None
-) -> tuple[Tensor, Tensor, float, Tensor | None]:
-    """The scores, the scaled query, the scale, and the tanh of the softcap."""
-    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
-    scaled_query = query * scale  # (B, H, Tq, D)
-    scores = (fold(scaled_query, key) @ key.mT).reshape(*query.shape[:3], key.shape[2])  # (B, H, Tq, Tk)
-    capped = None
-    if softcap is not None:
-        capped = torch.tanh(scores / softcap)
-        scores = capped * softcap
-    if bias is not None:
-        scores = scores + bias
-    mask = attention_mask(query.shape[2], key.shape[2], query.device, pattern=pattern)
-    return scores if mask is None else scores.masked_fill_(~mask, -math.inf), scaled_query, scale, capped
-
-
-def fold(x: Tensor, key: Tensor) -> Tensor:
-    """`(B, H, T, W)` → `(B, Hk, H/Hk·T, W)`: see `minitransformer.ops.attention.fold`."""
-    batch, heads, time, width = x.shape
-    kv_heads = key.shape[1]
-    return x if heads == kv_heads else x.reshape(batch, kv_heads, heads // kv_heads * time, width)

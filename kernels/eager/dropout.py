@@ -8,6 +8,7 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout
 from minitransformer.ops.dropout import GOLDEN
+from minitransformer.ops.pattern import Places
 
 from .._checks import check_gradient, check_key, check_rows_numbered, declared
 
@@ -33,17 +34,37 @@ def dropout_backward(dy: Tensor, cache: tuple | None) -> Tensor:
     return dy * kept * scale
 
 
-def dropout_mask(shape: tuple[int, ...], dropout: Dropout, device: torch.device) -> Tensor:
-    """The boolean mask, `True` = kept, for an x of this shape: the same as the reference's."""
+def drop_piece(
+    weights: Tensor, dropout: Dropout | None, num_queries: int, num_keys: int, queries: Places, keys: Places
+) -> tuple[Tensor, tuple | None]:
+    """`dropout_forward` of some of attention's weights, those of these of all queries and keys."""
+    if dropout is None or dropout.threshold == 0:
+        return weights, None
+    places = (torch.arange(n, device=weights.device)[at] for n, at in ((num_queries, queries), (num_keys, keys)))
+    kept = dropout_mask(tuple(weights.shape), dropout, weights.device, *places)
+    return weights * kept * dropout.scale, (kept, dropout.scale, weights.dtype)
+
+
+def dropout_mask(
+    shape: tuple[int, ...],
+    dropout: Dropout,
+    device: torch.device,
+    last: Tensor | None = None,
+    channel: Tensor | None = None,
+) -> Tensor:
+    """The boolean mask, `True` = kept, for an x of this shape: the same as the reference's.
+
+    `last` and `channel` number the last two axes, by default 0, 1, …
+    """
     if not 1 <= len(shape) <= 4:
         raise ValueError(f"x has {len(shape)} axes, expected (N, C), (B, T, C) or (B, H, Tq, Tk)")
-    rows = _row_hashes(shape[:-1], dropout, device)  # (...)
-    channel = torch.arange(shape[-1], device=device)
+    rows = _row_hashes(shape[:-1], dropout, device, last)  # (...)
+    channel = torch.arange(shape[-1], device=device) if channel is None else channel
     words = _mix((rows[..., None] + (channel >> 1) * GOLDEN) & LOW_32)  # (..., C)
     return (words >> 16 * (channel & 1)) & 0xFFFF >= dropout.threshold  # the even channel's are the low half
 
 
-def _row_hashes(shape: tuple[int, ...], dropout: Dropout, device: torch.device) -> Tensor:
+def _row_hashes(shape: tuple[int, ...], dropout: Dropout, device: torch.device, last: Tensor | None = None) -> Tensor:
     """A hash for each row: the key's low half, each coordinate and the key's high half, mixed one after the other."""
     sentence, position = dropout.sentence, dropout.position
     if np.ndim(sentence) or np.ndim(position):
@@ -56,6 +77,7 @@ def _row_hashes(shape: tuple[int, ...], dropout: Dropout, device: torch.device) 
             torch.arange(length, device=device).reshape(-1, *(1,) * (len(lengths) - 1 - axis))
             for axis, length in enumerate(lengths)
         ]
+        axes[-1] = axes[-1] if last is None else last
         coordinates = [axes[0] + sentence, *axes[1:-1], axes[-1] + position]
     # Numbers stay numbers: as tensors they would have to be copied to the device, which a graph can't capture.
     hashes: Any

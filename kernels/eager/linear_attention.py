@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._checks import check_gradient, declared
-from .attention import fold
+from .scores import fold
 
 CHUNK = 64
 

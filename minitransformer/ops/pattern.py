@@ -119,16 +119,17 @@ class Pattern:
             return key <= query if mask is None else mask & (key <= query)
         return mask
 
-    def pieces(self, num_queries: int, num_keys: int) -> list[Piece] | None:
+    def pieces(self, num_queries: int, num_keys: int, arange: Callable[..., Array] = np.arange) -> list[Piece] | None:
         """The pieces of the matrix of scores that hold all pairs that attend, each pair in one of them.
 
-        `None` where they would save little: then the whole matrix is one piece.
+        `None` where they would save little: then the whole matrix is one piece. The masks are arrays of the library,
+        and on the device, for which `arange` makes positions.
         """
         parts = self._parts()
         if not parts or num_keys <= 2 * self._block_size:
             return None
         first = num_keys - num_queries
-        queries_at, keys_at = np.arange(first, num_keys)[:, None], np.arange(num_keys)[None]
+        queries_at, keys_at = arange(first, num_keys)[:, None], arange(num_keys)[None]
         found = []
         for i, (part, pieces) in enumerate(parts):
             for queries, keys in pieces(num_queries, num_keys):

@@ -1,5 +1,6 @@
 """Who attends to whom, in dot-product and in additive attention; windows in blocks; dropout on the weights."""
 
+import math
 import tracemalloc
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from support import oracles
 from support.kernels.tables import TOLERANCES, every_table, table
 from support.prove import Proof, normal, prove, prove_float32_accuracy, read_only, seeds
 
+from kernels.eager import sparse_attention as eager_sparse_attention
 from minitransformer.gradcheck import error
 from minitransformer.ops import (
     Dropout,
@@ -28,7 +30,6 @@ from minitransformer.ops import (
     pattern,
     sparse_attention,
 )
-from minitransformer.ops.attention import scores_backward, scores_forward
 
 
 def qkv(rng: np.random.Generator, *lead: int, tq=2, tk=3, d=2, dv=2) -> dict[str, np.ndarray]:
@@ -136,10 +137,45 @@ def test_a_sparse_pattern_costs_what_it_keeps(name, dropout):
         assert error(gradient, wanted) <= 1e-12
 
 
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize(
+    ("kv_heads", "bias_shape", "options"),
+    [
+        (2, None, {}),
+        (1, (2, 2, 9, 9), {"softcap": 1.5, "dropout": Dropout(0.4, key=2**40 + 3, sentence=3, position=2)}),
+        (2, (2, 1, 9), {"scale": 0.3}),
+    ],
+    ids=["plain", "all", "bias of keys"],
+)
+@pytest.mark.parametrize("padding", [False, True])
+def test_tensors_in_pieces_give_what_the_whole_gives(name, dtype, kv_heads, bias_shape, options, padding):
+    rng, ops, arrays = np.random.default_rng(0), table("torch", dtype), qkv(np.random.default_rng(1), 2, 2, tq=9, tk=9)
+    arrays |= {each: arrays[each][:, :kv_heads] for each in ("key", "value")}
+    if bias_shape is not None:
+        arrays["bias"] = rng.standard_normal(bias_shape)
+    real = rng.random((2, 9)) < 0.7 if padding else None
+    with patch.object(Pattern, "pieces", lambda *_: None):
+        expected, cache = attention_forward(*arrays.values(), pattern=replace(PATTERNS[name], key_mask=real), **options)
+        dout = rng.standard_normal(expected.shape)
+        gradients = attention_backward(dout, cache)
+    with patch.object(pattern, "SMALLEST_BLOCK", 1):
+        whole = replace(PATTERNS[name], key_mask=None if real is None else ops.asarray(real))
+        tensors = [ops.asarray(array, dtype) for array in arrays.values()]
+        out, cache = ops.attention.forward(*tensors, pattern=whole, **options)
+        assert in_pieces(cache)
+        found = ops.attention.backward(ops.asarray(dout, dtype), cache)
+    for ours, wanted in zip((out, *found), (expected, *gradients), strict=True):
+        assert ops.to_numpy(ours).dtype == dtype
+        assert error(ops.to_numpy(ours), wanted) <= TOLERANCES[dtype]
+
+
 @pytest.mark.parametrize("name", COSTS)
-def test_no_score_is_computed_that_no_piece_holds(name):
+@pytest.mark.parametrize(("backend", "module"), [("numpy", sparse_attention), ("torch", eager_sparse_attention)])
+def test_no_score_is_computed_that_no_piece_holds(name, backend, module):
     """Counted where they are computed, forward and backward; twice the length has twice as many."""
-    counts = []
+    ops, counts = table(backend), []
+    scores_forward, scores_backward = module.scores_forward, module.scores_backward
     for time in (LONG, 2 * LONG):
         computed, gradients = [], []
 
@@ -152,13 +188,15 @@ def test_no_score_is_computed_that_no_piece_holds(name):
             return scores_backward(dscores, *given)
 
         with (
-            patch.object(sparse_attention, "scores_forward", forward),
-            patch.object(sparse_attention, "scores_backward", backward),
+            patch.object(module, "scores_forward", forward),
+            patch.object(module, "scores_backward", backward),
         ):
-            arrays = qkv(np.random.default_rng(0), 1, 1, tq=time, tk=time)
-            attention_backward(*attention_forward(*arrays.values(), pattern=COSTS[name][0]))
+            arrays = qkv(np.random.default_rng(0), 1, 1, tq=time, tk=time).values()
+            tensors = (ops.asarray(array, "float32") for array in arrays)
+            ops.attention.backward(*ops.attention.forward(*tensors, pattern=COSTS[name][0]))
         held = sum(mask.shape[-2] * mask.shape[-1] for _, _, mask in COSTS[name][0].pieces(time, time) or [])
-        assert sum(scores.size for scores, _ in computed) == sum(each.size for each in gradients) == held
+        for found in ([scores for scores, _ in computed], gradients):
+            assert sum(math.prod(scores.shape) for scores in found) == held
         counts.append(held)
     if name not in ("blocks", "strided"):  # where every query meets a part of all keys
         assert counts[1] <= 2.1 * counts[0]

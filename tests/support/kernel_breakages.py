@@ -181,7 +181,7 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("relu's gradient at 0",
          "tl.where(y > 0, dy, 0.0)", "tl.where(y >= 0, dy, 0.0)"),
     ],
-    ("eager/attention.py", "test_conformance"): [
+    ("eager/scores.py", "test_conformance"): [
         ("PyTorch's attention masked by multiplying",
          "scores.masked_fill_(~mask, -math.inf)", "scores.mul_(mask)"),
     ],

@@ -1,0 +1,36 @@
+"""The scores of scaled dot-product attention, of all pairs or of a piece; see `minitransformer.ops.attention`."""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def scores_forward(
+    query: Tensor, key: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float, softcap: float | None
+) -> tuple[Tensor, Tensor | None]:
+    """The scores `(B, H, Tq, Tk)`, −inf where `mask` is false; and the tanh of the softcap, for the backward."""
+    scores = (fold(query * scale, key) @ key.mT).reshape(*query.shape[:3], key.shape[2])
+    capped = None
+    if softcap is not None:
+        capped = torch.tanh(scores / softcap)
+        scores = capped * softcap
+    if bias is not None:
+        scores = scores + bias
+    return scores if mask is None else scores.masked_fill_(~mask, -math.inf), capped
+
+
+def scores_backward(
+    dscores: Tensor, query: Tensor, key: Tensor, scale: float, capped: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Gradients `(dquery, dkey)`."""
+    dscaled = fold(dscores if capped is None else dscores * (1 - capped * capped), key)
+    dquery = (dscaled @ key).reshape(query.shape) * scale  # scores = (query * scale) @ keyᵀ
+    return dquery, dscaled.mT @ fold(query * scale, key)
+
+
+def fold(x: Tensor, key: Tensor) -> Tensor:
+    """`(B, H, T, W)` → `(B, Hk, H/Hk·T, W)`: see `minitransformer.ops.attention.fold`."""
+    batch, heads, time, width = x.shape
+    kv_heads = key.shape[1]
+    return x if heads == kv_heads else x.reshape(batch, kv_heads, heads // kv_heads * time, width)
