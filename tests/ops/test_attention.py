@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import oracles
 from support.kernels.tables import TOLERANCES, every_table, table
+from support.patterns import PATTERNS
 from support.prove import Proof, normal, prove, prove_float32_accuracy, read_only, seeds
 
 from kernels.eager import sparse_attention as eager_sparse_attention
@@ -46,22 +47,6 @@ def either(op: str, rng: np.random.Generator, batch=2, tq=3, tk=4) -> dict[str, 
 
 
 either_op = pytest.mark.parametrize("op", ["attention", "additive_attention"])
-
-
-PATTERNS = {
-    "window": Pattern(window=1),
-    "window, left and right": Pattern(window=(2, 1)),
-    "window, right": Pattern(window=(0, 3)),
-    "causal window": Pattern(window=2, causal=True),
-    "blocks": Pattern(block=3),
-    "blocks and summaries, causal": Pattern(block=3, summary=1, causal=True),
-    "strided": Pattern(stride=3, window=1),
-    "strided, causal": Pattern(stride=2, window=(2, 0), causal=True),
-    "global tokens": Pattern(window=1, global_tokens=(0, 4)),
-    "global tokens alone, causal": Pattern(global_tokens=(1,), causal=True),
-    "all parts": Pattern(window=1, block=2, summary=1, stride=4, global_tokens=(2, 20)),
-}
-"""Each costs what it keeps."""
 
 
 def in_pieces(cache: tuple) -> bool:
@@ -135,39 +120,6 @@ def test_a_sparse_pattern_costs_what_it_keeps(name, dropout):
     both = (attention_backward(out, each) for each in (cache, masked_cache))
     for gradient, wanted in zip(*both, strict=True):
         assert error(gradient, wanted) <= 1e-12
-
-
-@pytest.mark.parametrize("name", PATTERNS)
-@pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize(
-    ("kv_heads", "bias_shape", "options"),
-    [
-        (2, None, {}),
-        (1, (2, 2, 9, 9), {"softcap": 1.5, "dropout": Dropout(0.4, key=2**40 + 3, sentence=3, position=2)}),
-        (2, (2, 1, 9), {"scale": 0.3}),
-    ],
-    ids=["plain", "all", "bias of keys"],
-)
-@pytest.mark.parametrize("padding", [False, True])
-def test_tensors_in_pieces_give_what_the_whole_gives(name, dtype, kv_heads, bias_shape, options, padding):
-    rng, ops, arrays = np.random.default_rng(0), table("torch", dtype), qkv(np.random.default_rng(1), 2, 2, tq=9, tk=9)
-    arrays |= {each: arrays[each][:, :kv_heads] for each in ("key", "value")}
-    if bias_shape is not None:
-        arrays["bias"] = rng.standard_normal(bias_shape)
-    real = rng.random((2, 9)) < 0.7 if padding else None
-    with patch.object(Pattern, "pieces", lambda *_: None):
-        expected, cache = attention_forward(*arrays.values(), pattern=replace(PATTERNS[name], key_mask=real), **options)
-        dout = rng.standard_normal(expected.shape)
-        gradients = attention_backward(dout, cache)
-    with patch.object(pattern, "SMALLEST_BLOCK", 1):
-        whole = replace(PATTERNS[name], key_mask=None if real is None else ops.asarray(real))
-        tensors = [ops.asarray(array, dtype) for array in arrays.values()]
-        out, cache = ops.attention.forward(*tensors, pattern=whole, **options)
-        assert in_pieces(cache)
-        found = ops.attention.backward(ops.asarray(dout, dtype), cache)
-    for ours, wanted in zip((out, *found), (expected, *gradients), strict=True):
-        assert ops.to_numpy(ours).dtype == dtype
-        assert error(ops.to_numpy(ours), wanted) <= TOLERANCES[dtype]
 
 
 @pytest.mark.parametrize("name", COSTS)

@@ -185,6 +185,17 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("PyTorch's attention masked by multiplying",
          "scores.masked_fill_(~mask, -math.inf)", "scores.mul_(mask)"),
     ],
+    ("eager/sparse_attention.py", "test_pieces"): [
+        ("each piece of PyTorch's attention its own largest score",
+         "torch.maximum(largest[:, :, queries], scores.detach().amax(-1, keepdim=True))",
+         "scores.detach().amax(-1, keepdim=True)"),
+        ("pieces of PyTorch's attention overwrite each other's gradients of shared keys",
+         "dvalue[:, :, keys] += ", "dvalue[:, :, keys] = "),
+    ],
+    ("eager/dropout.py", "test_pieces"): [
+        ("PyTorch's dropout of a piece numbered from its own first query",
+         "axes[-1] if last is None else last", "axes[-1]"),
+    ],
     ("eager/arrays.py", "test_conformance"): [
         ("the best tokens: ties by chance",
          "places, n).amin(-1, keepdim=True)", "places, -1).amax(-1, keepdim=True)"),
