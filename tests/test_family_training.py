@@ -84,7 +84,7 @@ def subject_is_plural(example: Example) -> bool:
 
 @pytest.mark.slow
 def test_a_model_that_filled_gaps_learns_a_class_from_fewer_texts() -> None:
-    """300 sentences with a class: a masked model's encoder, and the same from scratch, three seeds of each."""
+    """Is the main clause's subject plural? 100 steps on 300 sentences, after masked training and from scratch."""
     lines = [example.english for example in islice(sample("train", 0), 20_000)]
     tokenizer = BPETokenizer.train(lines, vocab_size=700)
     text = TextDataset.from_lines(tokenizer.encode(line) for line in lines)
@@ -110,5 +110,4 @@ def test_a_model_that_filled_gaps_learns_a_class_from_fewer_texts() -> None:
         for model, found in ((start, tuned), (BERT(start.config, seed=seed), scratch)):
             Trainer(model, train, settings, progress=False).train()
             found.append(accuracy(model, test.batches(4096, None, model.config).epoch(0)))
-    print("tuned", tuned, "scratch", scratch)
-    assert min(tuned) > max(scratch) + 5
+    assert min(tuned) > max(scratch) + 5  # percent: 83.3 to 85.0 against 71.7 to 74.4

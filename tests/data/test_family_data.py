@@ -73,6 +73,21 @@ def test_batches_follow_from_seed_epoch_and_number(name: str) -> None:
         batches.batch(0, len(batches))
 
 
+@pytest.mark.parametrize("name", ["text", "spans"])
+def test_each_epoch_cuts_the_stream_elsewhere(name: str) -> None:
+    dataset, config = DATASETS[name]
+    batches: Any = dataset.batches(10**6, 0, config)  # one batch
+    cuts = [sorted(batches.batch(epoch, 0).inputs[0][:, 0].tolist()) for epoch in range(8)]
+    assert len({tuple(cut) for cut in cuts}) > 4
+
+
+def test_each_epoch_hides_other_tokens() -> None:
+    batches = MaskedText(a_text(1)).batches(64, 0, a_config())
+    assert len(batches) == 1
+    places = {(batches.batch(epoch, 0).targets != IGNORED).tobytes() for epoch in range(20)}
+    assert len(places) > 2
+
+
 @pytest.mark.parametrize("name", DATASETS)
 def test_split_keeps_every_row_its_number_and_its_targets(name: str) -> None:
     dataset, config = DATASETS[name]

@@ -215,6 +215,33 @@ a warm-up that never decays
     min(step / self.warmup_steps, (self.warmup_steps / step) ** 0.5) → min(step / self.warmup_steps, 1.0)
 [training/checkpoint.py: test_checkpoint]
 a damaged checkpoint accepted | if hasher.hexdigest().encode() != start[_DIGEST_START:]: → if False:
+[data/text.py: data/test_family_data]
+a target that is the token itself | ids, targets = stream[places - 1].astype → ids, targets = stream[places].astype
+a validation that asks for the first tokens again to fill its last row | targets[beyond] = IGNORED → pass
+rows cut at the same places in every epoch | integers(length))\n            places → integers(1))\n            places
+[data/masked.py: data/test_family_data]
+fewer masks than the paper draws, and more random tokens
+    CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1 → CHOSEN, MASKED, RANDOM = 0.15, 0.75, 0.15
+<s> and </s> hidden as words are | is_text = ids >= FIRST_BYTE → is_text = ids > 0
+the loss of every token, as if all were masked
+    return hidden, np.where(chosen, ids, IGNORED) → return hidden, np.where(is_text, ids, IGNORED)
+a short text without a target | counts = np.maximum(1, → counts = np.maximum(0,
+[data/lines.py: data/test_family_data]
+the same masks in every epoch | [self._seed or 0, epoch, index] → [self._seed or 0, index]
+padding attended to instead of text | (seen, targets, None, ids != PAD_ID) → (seen, targets, None, ids == PAD_ID)
+[data/labelled.py: data/test_family_data]
+classes in the order of the batch, not of its lines | self.classes[lines]) → self.classes[: len(lines)])
+[data/spans.py: data/test_family_data]
+a gap without its sentinel in the target | target += [sentinel, row → target += [row
+sentinels that count up | sentinel = [vocab_size - 1 - number] → sentinel = [vocab_size - SENTINELS + number]
+gaps of length 0 | rng.choice(total - 1, count - 1, replace=False)) + 1 → rng.choice(total - 1, count - 1))
+[data/rows.py: data/test_family_data]
+the parts of a batch whose rows are numbered from 0 each | self.first + start) → self.first)
+[data/digits.py: data/test_family_data]
+digits trained on that are held out too | for which in (~held_out, held_out)) → for which in (held_out >= 0, held_out))
+[models/bert.py: test_family_training]
+a fine-tuning that begins from scratch
+    name: value if name.startswith("head.") else ours[name] → name: value if name else ours[name]
 """
 
 BASELINES = r"""
