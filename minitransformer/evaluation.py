@@ -1,9 +1,14 @@
 """Scores: BLEU of translations as papers report it, the share that is exactly right, a classifier's accuracy."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import numpy as np
+
+from .models import IGNORED
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,54 @@ def accuracy(model: Any, batches: Iterable[Any]) -> float:
         right += int((found == targets).sum())
         count += batch.num_targets
     return 100 * right / count
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """How well a language model predicts a text: natural logarithms summed over all tokens, and what they spread over.
+
+    nats        the sum of −log p(token | tokens before it)
+    num_tokens  how many tokens that are
+    num_bytes   how many bytes of UTF-8
+    """
+
+    nats: float
+    num_tokens: int
+    num_bytes: int
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the nats for a token: it depends on the vocabulary."""
+        return math.exp(min(self.nats / self.num_tokens, 700.0))
+
+    @property
+    def bits_per_byte(self) -> float:
+        """The bits for a byte: models with different vocabularies compare."""
+        return self.nats / math.log(2) / self.num_bytes
+
+
+def text_nats(model: Any, ids: Sequence[int], first: int, stride: int | None = None) -> float:
+    """Σ −log p(token | tokens before it) over a text's ids under a language model; the first follows `first`.
+
+    The text is read in windows of `model.config.max_length` tokens, each `stride` after the one before it (default:
+    half a window). A window's last `stride` tokens count, so that each has a context of at least the others; the first
+    window's tokens all count. Raises `ValueError` for a stride outside 1..max_length.
+    """
+    longest = model.config.max_length
+    stride = max(1, longest // 2) if stride is None else stride
+    if not 1 <= stride <= longest:
+        raise ValueError(f"stride is {stride}, expected 1 to {longest}")
+    tokens = np.array([first, *ids], np.int64)
+    total, done = 0.0, 0
+    while done < len(ids):
+        stop = min(done + (stride if done else longest), len(ids))
+        start = max(0, stop - longest)
+        targets = tokens[start + 1 : stop + 1].copy()
+        targets[: done - start] = IGNORED
+        loss, _ = model.loss(tokens[None, start:stop], targets[None], with_grad=False)
+        total += float(loss) * (stop - done)
+        done = stop
+    return total
 
 
 def evaluate(hypotheses: Sequence[str], references: Sequence[str]) -> Evaluation:

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable, Sequence
 
 from .. import __version__
-from . import average, check, demo, evaluate, info, train, translate
+from . import average, check, classify, demo, evaluate, fill, generate, info, train, translate
 from .common import Parser, invocation
 from .errors import BROKEN_PIPE, ERROR, INTERRUPTED, complain, drop_output, message_of, prepare_streams
 
-COMMANDS = (demo, train, translate, evaluate, average, info, check)
+COMMANDS = (demo, train, translate, generate, fill, classify, evaluate, average, info, check)
 
 EXAMPLES = """\
 examples:

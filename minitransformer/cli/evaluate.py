@@ -1,22 +1,27 @@
-"""Translate a test set and compare the result with its references.
+"""Translate a test set and compare the result with its references, or see how well a language model predicts a text.
 
 examples:
   {program} evaluate runs/captions/step-00004000.safetensors --dataset multi30k
   {program} evaluate runs/captions/step-00004000.safetensors --dataset multi30k --split valid --beam 1
   {program} evaluate model.safetensors --input test.en --reference test.de --output translated.de
   {program} evaluate model.safetensors --data my_corpus --source en --target it
+  {program} evaluate runs/stories/step-00003000.safetensors --text more-stories.txt
+  {program} evaluate gpt2 --text wikipedia.txt --stride 256
 
-BLEU is sacrebleu's, on text as it is; its signature says how it was computed.
+BLEU is sacrebleu's, on text as it is; its signature says how it was computed. With --text, CHECKPOINT is a
+GPT's, or a folder with a GPT-2 or a Llama as `transformers` saves it.
 """
 
 import argparse
 from pathlib import Path
+from typing import Any
 
-from ..data import multi30k
+from ..data import BPETokenizer, multi30k
 from ..data.preparation import DATASETS, CorpusChoice
-from ..data.sentence_pairs import ParallelFiles
+from ..data.sentence_pairs import ParallelFiles, read_lines
 from ..decoding import Translator
-from ..evaluation import evaluate
+from ..evaluation import TextScore, evaluate, text_nats
+from ..models import GPT
 from .backend import add_backend_options, chosen_backend
 from .common import (
     Parser,
@@ -27,10 +32,12 @@ from .common import (
     language,
     one_line,
     path_name,
+    positive_int,
     progress_wanted,
     say,
     write_lines,
 )
+from .opened import open_model, with_tokenizer
 from .outputs import check_output
 
 HELP = "BLEU and exact matches on a test set"
@@ -43,6 +50,9 @@ def add_options(parser: Parser) -> None:
     add_option(group, "--input", "FILE", path_name, "sentences, one a line; goes with --reference")
     add_option(group, "--reference", "FILE", path_name, "their translations, line by line")
     group.add_argument("--dataset", choices=DATASETS, help="a built-in test set")
+    add_option(group, "--text", "FILE", path_name, "a text for a language model (UTF-8, .gz too)")
+    help_text = "new tokens in each of the windows that read the text (default: half a window)"
+    add_option(group, "--stride", "N", positive_int, help_text)
     add_option(group, "--data", "DIR", path_name, "a folder with test.en and test.de, as for `train`")
     help_text = "part of --dataset or --data (default: test)"
     group.add_argument("--split", choices=("test", "valid"), default="test", help=help_text)
@@ -57,6 +67,8 @@ def add_options(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Translate the test set, write the translations and print their scores."""
+    if args.text is not None or args.stride is not None:
+        return evaluate_text(args)
     check_options(args)
     cache = multi30k.default_cache_dir() if args.dataset == "multi30k" else None
     check_output("--output", args.output, [args.checkpoint, args.input, args.reference, args.data, cache])
@@ -78,6 +90,43 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         say(f"{'translations':20}    {args.output}")
     return 0
+
+
+def evaluate_text(args: argparse.Namespace) -> int:
+    """Print the perplexity of a text, and the bits for a byte of it."""
+    others = [name for name in ("input", "reference", "dataset", "data", "output") if getattr(args, name) is not None]
+    if args.text is None:
+        raise ValueError("--stride goes with --text")
+    if others:
+        raise ValueError(f"--{others[0]} does not go with --text")
+    backend = chosen_backend(args)
+    with heavy_work():
+        model, tokenizer = with_tokenizer(args.checkpoint, open_model(args.checkpoint, backend))
+        if not isinstance(model, GPT):
+            raise ValueError(f"{args.checkpoint} holds a model of kind {model.config.kind!r}, not a language model")
+        score = score_of(model, tokenizer, list(read_lines(args.text)), args.stride)
+    say(f"{'tokens':20}{score.num_tokens:12,}")
+    say(f"{'bytes':20}{score.num_bytes:12,}")
+    say(f"{'perplexity':20}{score.perplexity:12.3f}")
+    say(f"{'bits per byte':20}{score.bits_per_byte:12.4f}")
+    return 0
+
+
+def score_of(model: GPT, tokenizer: Any, lines: list[str], stride: int | None) -> TextScore:
+    """How well a model predicts lines. For a tokenizer of ours each is a text of its own, without its blank lines."""
+    mark = model.config.eos_id if model.config.bos_id is None else model.config.bos_id
+    if isinstance(tokenizer, BPETokenizer):
+        lines = [line for line in lines if line.strip()]
+        ids = [token for line in lines for token in (*tokenizer.encode(line), tokenizer.eos_id)]
+        num_bytes = sum(len(line.encode()) + 1 for line in lines)
+    else:
+        text = "".join(line + "\n" for line in lines)
+        ids, num_bytes = tokenizer.encode(text), len(text.encode())
+    if mark is None:  # the first token has nothing before it
+        mark, ids = (ids or [0])[0], ids[1:]
+    if not ids:
+        raise ValueError("the text is empty")
+    return TextScore(text_nats(model, ids, mark, stride), len(ids), num_bytes)
 
 
 def check_options(args: argparse.Namespace) -> None:

@@ -207,6 +207,10 @@ def reading(name: str, args: argparse.Namespace) -> str:
     kinds = KINDS[name].reads
     if args.text and "lines" not in kinds:
         raise ValueError(f"--text goes with --kind gpt, bert or t5: --kind {name} reads {kinds[0]}")
+    if args.text:
+        for option in ("source", "target"):
+            if getattr(args, option) is not None:
+                raise ValueError(f"--{option} is of a corpus, and --text has one language")
     if kinds == ("images",):
         for option in ("dataset", "data", "source", "target", "vocab_size"):
             if getattr(args, option) is not None:

@@ -1,5 +1,6 @@
-"""Decoding: the searches for the most probable target, and a translator from text to text."""
+"""Decoding: searches and sampling, and what goes from text to text: translator, generator, filler."""
 
+from .filler import Filler, Guess
 from .generator import Generator
 from .sampling import Sampling
 from .search import MOST_LENGTH_PENALTY, Decodable, Hypothesis, beam_search, greedy_search, penalty
@@ -9,7 +10,9 @@ __all__ = [
     "MOST_LENGTH_PENALTY",
     "AttentionMaps",
     "Decodable",
+    "Filler",
     "Generator",
+    "Guess",
     "Hypothesis",
     "Sampling",
     "Translation",

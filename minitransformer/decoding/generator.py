@@ -65,33 +65,38 @@ class Generator:
     def generate(
         self, prompts: str | Sequence[str], max_tokens: int = 100, sampling: Sampling = SAMPLED, beam: int | None = None
     ) -> list[str]:
-        """What the model writes after each prompt, up to the end mark or `max_tokens` tokens, without the prompt.
+        """What the model writes after each prompt, up to the end mark or `max_tokens` tokens; the prompt is left out.
 
         A text does not depend on the other prompts. With a `beam` the most probable texts are searched, and nothing is
         drawn. Raises `ValueError` for a prompt that is as long as the model's longest text, or longer.
         """
         encoded = [self._encode(prompt) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
         if beam is not None:
-            return [self.tokenizer.decode(self._search(ids, max_tokens, beam)) for ids in encoded]
+            return [self._after(ids, self._search(ids, max_tokens, beam)) for ids in encoded]
         written: list[list[int]] = [[] for _ in encoded]
         for tokens in self._tokens(encoded, max_tokens, sampling):
             for number, token in tokens:
                 written[number].append(token)
-        return [self.tokenizer.decode(ids) for ids in written]
+        return list(map(self._after, encoded, written))
 
     def stream(self, prompt: str, max_tokens: int = 100, sampling: Sampling = SAMPLED) -> Iterator[str]:
         """Yields what `generate` writes piece by piece, each as soon as its characters are whole."""
-        ids: list[int] = []
+        encoded, ids = self._encode(prompt), list[int]()
         said = ""
-        for tokens in self._tokens([self._encode(prompt)], max_tokens, sampling):
+        for tokens in self._tokens([encoded], max_tokens, sampling):
             ids += [token for _, token in tokens]
-            text = self.tokenizer.decode(ids)
+            text = self._after(encoded, ids)
             if not text.endswith(REPLACEMENT) and len(text) > len(said):  # else a character's bytes are not all there
                 yield text[len(said) :]
                 said = text
-        text = self.tokenizer.decode(ids)
+        text = self._after(encoded, ids)
         if len(text) > len(said):
             yield text[len(said) :]
+
+    def _after(self, prompt: list[int], ids: list[int]) -> str:
+        """The text of ids after a prompt. Alone it might lack the space in front, which tokenizers take off a text."""
+        before, both = (self.tokenizer.decode(each) for each in (prompt, [*prompt, *ids]))
+        return both[len(before) :] if both.startswith(before) else self.tokenizer.decode(ids)
 
     def _encode(self, prompt: str) -> list[int]:
         """The ids of a prompt, after the mark that begins a text if the model has one.

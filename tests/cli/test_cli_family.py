@@ -1,14 +1,21 @@
-"""`train --kind`: every kind of model through the command line, resumed with the same bits, and what is refused."""
+"""The family at the command line: `train --kind`, `generate`, `fill`, `classify`, and `evaluate --text`."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from support.cli_runs import Command, refuse
 
+from minitransformer.data import BPETokenizer
+from minitransformer.data.digits import digits
 from minitransformer.data.preparation import open_prepared
+from minitransformer.decoding import Filler, Generator, Sampling
+from minitransformer.evaluation import accuracy, text_nats
+from minitransformer.models import BERTConfig, GPTConfig, ViTConfig, build_model
+from minitransformer.pretrained import save
 from minitransformer.training import read_log
-from minitransformer.training.checkpoint import load_checkpoint
+from minitransformer.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 TRAINING = [*("--tokens-per-batch", "512", "--valid-interval", "2", "--checkpoint-interval", "2", "--threads", "1")]
 TINY = [*("--d-model", "16", "--num-heads", "2", "--d-ff", "16", "--num-layers", "1"), *TRAINING]
@@ -72,6 +79,7 @@ def test_options_of_other_kinds_are_refused_by_name(tmp_path: Path, command: Com
         ),
         (["--kind", "vit", "--max-length", "9"], "--max-length is not an option of --kind vit, but of"),
         (["--kind", "bert", "--gated"], "--gated is not an option of --kind bert, but of gpt, t5"),
+        (["--kind", "t5", "--text", text, "--source", "en"], "--source is of a corpus, and --text has one language"),
         (["--kind", "gpt", "--target", "fr"], "--target is of translations, and --kind gpt reads one language"),
         (["--kind", "gpt", "--preset", "demo"], "--preset is of translators"),
         (["--text", text], "--text goes with --kind gpt, bert or t5: --kind translation reads pairs"),
@@ -96,3 +104,130 @@ def test_a_resumed_training_keeps_its_kind_and_its_text(tmp_path: Path, command:
     other.write_text("a\nb\n")
     refuse(command, "train", "--resume", folder, "--text", other, says="other.txt")
     assert command("train", "--resume", folder, "--text", text, "--steps", "3")[0] == 0
+
+
+SHAPE: dict[str, Any] = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_layers": 1}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Path:
+    """A folder with a checkpoint of each kind, and the language model as another library has it."""
+    folder = tmp_path_factory.mktemp("models")
+    tokenizer = BPETokenizer.train(text.read_text().split("\n"), 330)
+    configs = {
+        "gpt": GPTConfig(330, **SHAPE, max_length=32, bos_id=2, eos_id=2, init_std=0.3),
+        "bert": BERTConfig(331, **SHAPE, max_length=32, mask_id=330, init_std=0.3),
+        "classes": BERTConfig(331, **SHAPE, max_length=32, head="classes", num_classes=3),
+        "vit": ViTConfig(10, 8, 2, 1, **SHAPE),
+    }
+    for name, config in configs.items():
+        weights = build_model(config, seed=2).parameters.state_dict()
+        if name == "gpt":  # no bytes: libraries show those that are no UTF-8 in different ways
+            weights["decoder.final_norm.beta"][0] = 9.0
+            weights["tokens.table"][3:259, 0], weights["tokens.table"][259:, 0] = -1.0, 1.0
+        save_checkpoint(folder / name, Checkpoint(config.to_dict(), weights, tokenizer=tokenizer.to_json()))
+    save(load_checkpoint(folder / "gpt").model(), folder / "gpt2", tokenizer)
+    return folder
+
+
+def test_generate_streams_what_the_generator_writes(command: Command, models: Path) -> None:
+    generator = Generator.from_checkpoint(models / "gpt")
+    expected = [generator.generate("The dog", 9, Sampling(top_k=20, seed=seed))[0] for seed in (4, 5)]
+    options = ["--max-tokens", "9", "--top-k", "20", "--seed", "4", "--samples", "2"]
+    status, out, _ = command("generate", models / "gpt", "The dog", *options)
+    assert (status, out) == (0, "".join(f"The dog{text}\n" for text in expected))
+    assert command("generate", models / "gpt2", "The dog", *options)[1] == out  # a folder of another library's
+    (best,) = generator.generate("The dog", 5, beam=3)
+    assert command("generate", models / "gpt", "The dog", "--max-tokens", "5", "--beam", "3")[1] == f"The dog{best}\n"
+
+
+def test_a_continuation_keeps_its_space(models: Path) -> None:
+    """Tokenizers take the space off the front of a text; in the middle it belongs there."""
+    generator = Generator.from_checkpoint(models / "gpt")
+    tokenizer = generator.tokenizer
+    ids = tokenizer.encode("The dog sees the cat.")
+    assert generator._after(ids[:2], ids[2:]) == tokenizer.decode(ids)[len(tokenizer.decode(ids[:2])) :]
+    assert "".join(generator.stream("The dog", 12)) == generator.generate("The dog", 12)[0]
+
+
+def test_fill_gives_the_softmax_of_each_gap(command: Command, models: Path) -> None:
+    filler = Filler.from_checkpoint(models / "bert")
+    tokenizer, model = filler.tokenizer, filler.model
+    left, right = tokenizer.encode("The old"), tokenizer.encode("sees.")
+    logits, _ = model.forward([[1, *left, 330, *right, 2]])
+    row = np.exp(logits[0, 1 + len(left)].astype(np.float64))
+    row /= row.sum()
+    best = np.argsort(-row)[:3]
+    expected = [(tokenizer.decode([token]).strip(), row[token]) for token in best]
+    (guesses,) = filler.fill("The old [MASK] sees.", 3)
+    for (token, probability), guess in zip(expected, guesses, strict=True):
+        assert guess.text == token
+        assert guess.probability == pytest.approx(probability, rel=1e-5)
+    status, out, _ = command("fill", models / "bert", "The old [MASK] sees. [MASK]!", "--count", "3")
+    assert status == 0
+    assert [line.count("\t") for line in out.splitlines()] == [1, 1, 1, 0, 1, 1, 1]
+
+
+def test_classify_digits_pictures_and_texts(command: Command, models: Path, tmp_path: Path) -> None:
+    from matplotlib.image import imsave
+
+    _, valid = digits()
+    model = load_checkpoint(models / "vit").model()
+    logits, _ = model.forward(valid.images[[3, 8]])
+    status, out, _ = command("classify", models / "vit", "--digits", "3", "8")
+    assert status == 0
+    assert [line.split("\t")[1] for line in out.splitlines()] == [str(each) for each in logits.argmax(1)]
+    assert out.startswith(f"digit 3, a {valid.classes[3]}\t")
+    large = np.kron((valid.images[3, 0] + 1) / 2, np.ones((4, 4)))  # 32 × 32 pixels, averaged down to 8 × 8
+    imsave(tmp_path / "digit.png", large, cmap="gray", vmin=0, vmax=1)
+    _, picture, _ = command("classify", models / "vit", tmp_path / "digit.png")
+    assert picture.split("\t")[1] == out.split("\t")[1]
+    status, texts, _ = command("classify", models / "classes", "The dog sees.", "A cat.")
+    assert (status, len(texts.splitlines())) == (0, 2)
+    batches = valid.batches(4096, None, model.config)
+    right = np.concatenate([model.forward(batch.inputs[0])[0].argmax(1) for batch in batches.epoch(0)]) == valid.classes
+    assert accuracy(model, batches.epoch(0)) == pytest.approx(100 * right.mean())
+
+
+@pytest.mark.parametrize("stride", [1, 7, 16, 32])
+def test_a_text_s_nats_are_summed_over_windows(models: Path, stride: int) -> None:
+    """Every token once, each with a context of at least `longest − stride` tokens where there are so many."""
+    model = load_checkpoint(models / "gpt").model(dtype="float64")
+    ids = np.random.default_rng(0).integers(3, 330, 75).tolist()
+    tokens, expected = [2, *ids], 0.0
+    for place in range(1, len(tokens)):
+        start = 0 if place <= 32 else min(32 + stride * -(-(place - 32) // stride), 75) - 32
+        logits, _ = model.forward([tokens[start:place]])
+        expected -= logits[0, -1, tokens[place]] - np.log(np.exp(logits[0, -1]).sum())
+    assert text_nats(model, ids, 2, stride) == pytest.approx(expected, rel=1e-12)
+
+
+def test_evaluate_a_text(command: Command, models: Path, text: Path) -> None:
+    status, out, _ = command("evaluate", models / "gpt", "--text", text)
+    assert status == 0
+    figures = {line[:20].strip(): float(line[20:].replace(",", "")) for line in out.splitlines()}
+    nats = figures["tokens"] * np.log(figures["perplexity"])
+    assert figures["bits per byte"] == pytest.approx(nats / np.log(2) / figures["bytes"], rel=1e-3)
+    assert figures["bytes"] == len(text.read_bytes()) - 256  # without the blank lines
+
+
+def test_what_a_model_is_not_for_is_said_in_one_sentence(command: Command, models: Path, tmp_path: Path) -> None:
+    gpt, bert, vit = (models / name for name in ("gpt", "bert", "vit"))
+    for arguments, says in (
+        (["generate", bert, "A"], "holds a model of kind 'bert', which does not continue texts"),
+        (["generate", gpt, "dog " * 50], "and the model's texts have at most 32"),
+        (["generate", gpt, "A", "--beam", "2", "--top-k", "3"], "a --beam draws nothing"),
+        (["generate", gpt, "A", "--file", "x"], "prompts and --file do not go together"),
+        (["generate", tmp_path / "none" / "deeper", "A"], "No such folder"),
+        (["fill", gpt, "A [MASK]."], "can't fill gaps"),
+        (["fill", bert, "A dog."], "there is no [MASK] in the text"),
+        (["classify", vit], "name what to classify"),
+        (["classify", vit, "--digits", "400"], "there are 364 held-out digits"),
+        (["classify", vit, gpt], "cannot identify image file"),
+        (["classify", bert, "A dog."], "can't classify that"),
+        (["evaluate", bert, "--text", __file__], "not a language model"),
+        (["evaluate", gpt, "--stride", "3"], "--stride goes with --text"),
+        (["evaluate", gpt, "--text", __file__, "--stride", "33"], "stride is 33, expected 1 to 32"),
+        (["translate", gpt, "A dog."], "kind 'gpt', which does not translate"),
+    ):
+        refuse(command, *arguments, says=says)

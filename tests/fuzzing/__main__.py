@@ -13,6 +13,7 @@ from pathlib import Path
 # Before NumPy, PyTorch and Triton are imported.
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 os.environ.pop("TRITON_INTERPRET", None)
+os.environ["HF_HUB_OFFLINE"] = "1"  # a name that is no folder is not looked for on the network
 TESTS, ROOT = Path(__file__).parents[1:3]
 sys.path[:0] = map(str, (TESTS, ROOT, ROOT / "lessons"))
 

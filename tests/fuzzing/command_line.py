@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from forked import Attack, Outcome
 from support.cli_runs import SMALL
-from world import ESCAPES, MODELS, TEXTS
+from world import ESCAPES, FAMILY, MODELS, TEXTS
 
 from minitransformer.cli import build_parser
 from paper import command as paper
@@ -36,7 +36,7 @@ WORDS = [
     *("cuda:99", "mps", "meta", "abacus", "table1", "all", "A dog."),
 ]
 PLACES = [
-    *(*MODELS, *TEXTS, "text", "run", "folder", "run/data", "run/log.jsonl", "./model", "text/../model"),
+    *(*MODELS, *FAMILY, *TEXTS, "text", "run", "folder", "run/data", "run/log.jsonl", "./model", "text/../model"),
     *("truncated", "flipped", "latin", "utf16", "zeros", "long", "empty", "loop", "loop/x", "dangling"),
     *("nowhere", "nowhere/deep", "fresh", "fresh/deep", "model/inside", ".", "..", "/", "/nowhere/at/all"),
     *("/dev/null", "/dev/full", "/dev/zero", "/proc/self/mem", "n" * 300, "d/" * 2500 + "x"),
@@ -66,7 +66,11 @@ BASES: dict[str, list[tuple[list[str], list[str]]]] = {
         (["model", "A dog."], ["--attention", "maps.png"]),
         (["model"], []),
     ],
+    "generate": [(["gpt", "A dog"], ["--max-tokens", "5"]), (["gpt"], ["--file", "few.en", "--max-tokens", "3"])],
+    "fill": [(["bert", "A [MASK] sleeps."], [])],
+    "classify": [(["vit"], ["--digits", "1", "2"])],
     "evaluate": [
+        (["gpt"], ["--text", "few.en"]),
         (["model"], ["--input", "few.en", "--reference", "few.de", "--beam", "1"]),
         (["model"], ["--data", "text", "--output", "out.de"]),
     ],
@@ -154,8 +158,21 @@ RULES: dict[str, Fine] = {
     "output attention": to_write,
     "resume": named("run"),
     "data": named("text"),
-    "text": named(*TEXTS),
-    "checkpoint checkpoints": named(*MODELS),
+    "train.text evaluate.text": named(*TEXTS),
+    "fill.text": lambda text: "[MASK]" in text,
+    "generate.model": named("gpt"),
+    "fill.model": named("bert"),
+    "classify.model": named("vit"),
+    "generate.prompts": lambda text: not re.search("[\ud800-\udfff]", text),
+    "classify.inputs": lambda text: False,
+    "digits": whole(0, 363),
+    "max_tokens samples count": whole(1),
+    "stride": whole(1, 48),
+    "temperature": real(0, 1e309),
+    "top_k": whole(1),
+    "top_p min_p": real(0, 1, above=True),
+    "repetition_penalty": real(0, 1e309, above=True),
+    "checkpoint checkpoints": named(*MODELS, *FAMILY),
     "file input reference": named(*TEXTS, "empty", "/dev/null", "model", "run/log.jsonl"),
     "source": ("en", "de").__contains__,
     "target": ("en", "de", "tree").__contains__,
@@ -214,6 +231,8 @@ def _judge(hostile: Sequence[Hostile], unclear: bool, attack: Attack, outcome: O
             return f"it wrote over {name}, which it reads"
         if not any(os.path.realpath(name).startswith(os.path.realpath(each)) for each in told if each):
             return f"it changed {name}"
+    resumes = "run" in told and "--resume" in attack.argv  # then --out may name the same folder
+    hostile = [each for each in hostile if not (resumes and each.action.dest == "out" and _same(each.value, "run"))]
     accepted = [] if unclear or outcome.status == 2 else [each for each in hostile if not each.is_fine]
     if accepted:
         return f"it accepted {accepted[0].value!r:.200} for {accepted[0].action.dest}"
@@ -258,10 +277,11 @@ def _attack(hostile: tuple[Hostile, ...], draw: random.Random) -> Attack:
             option = each.action.option_strings[0]
             _remove(option, options)
             options += [f"{option}={each.value}"] if draw.random() < 0.5 else [option, each.value]
-        elif each.action.dest == "checkpoint":
-            positionals[:1] = [each.value]
+        elif each.action.dest in ("checkpoint", "model", "text"):
+            place = int(each.action.dest == "text")
+            positionals[place : place + 1] = [each.value]
         else:  # the last one, which is a list
-            first = int(command == "translate")
+            first = int(command in ("translate", "generate", "classify"))
             positionals[first + draw.randrange(2) :] = [each.value]
     argv = [command, *positionals, *options] if draw.random() < 0.5 else [command, *options, *positionals]
     unclear = any(each.value.startswith("-") and len(each.value) > 1 for each in hostile)  # it looks like an option

@@ -16,7 +16,9 @@ from support.cli_runs import SMALL, make_demo_small, quick_picture, write_corpus
 
 from minitransformer import RecurrentConfig, RecurrentTranslator, check, load_checkpoint, plots, save_checkpoint
 from minitransformer.cli import demo, main
+from minitransformer.data import BPETokenizer
 from minitransformer.data.preparation import CorpusChoice
+from minitransformer.models import BERTConfig, GPTConfig, ViTConfig, build_model
 from minitransformer.plots.page import text_width
 from minitransformer.training import TrainingSettings, trainer
 from minitransformer.training.checkpoint import Checkpoint
@@ -33,6 +35,7 @@ ESCAPES = "\x1b[31mred\x1b[0m"
 """What turns a terminal's text red."""
 
 MODELS = ("model", "link", "old", "run/step-00000002.safetensors", "run/step-00000004.safetensors", "recurrent")
+FAMILY = ("gpt", "bert", "vit")
 TEXTS = (
     *("few.en", "few.de", "red" + ESCAPES, "line\nbreak", "-dash"),
     *("text/test.en", "text/test.de", "text/valid.en", "text/valid.de", "text/train.en", "text/train.de"),
@@ -50,6 +53,7 @@ def make_world(folder: Path) -> None:
     shutil.copy(checkpoint, folder / "model")
     shutil.copy(run / "step-00000002.safetensors", folder / "old")
     _write_recurrent(folder / "recurrent", load_checkpoint(checkpoint))
+    _write_family(folder, str(load_checkpoint(checkpoint).tokenizer))
     content = checkpoint.read_bytes()
     (folder / "truncated").write_bytes(content[:-100])
     (folder / "flipped").write_bytes(content[:500] + bytes([content[500] ^ 1]) + content[501:])
@@ -73,6 +77,20 @@ def _write_recurrent(path: Path, trained: Checkpoint) -> None:
     model.parameters.data *= np.float32(2)
     weights, state = model.parameters.state_dict(), {"languages": ["en", "de"]}
     save_checkpoint(path, Checkpoint(config.to_dict(), weights, tokenizer=trained.tokenizer, state=state))
+
+
+def _write_family(folder: Path, tokenizer: str) -> None:
+    """A small model of each other kind that a command reads."""
+    size = BPETokenizer.from_json(tokenizer).vocab_size
+    shape: dict[str, Any] = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_layers": 1}
+    configs = (
+        GPTConfig(size, **shape, max_length=48, bos_id=2, eos_id=2),
+        BERTConfig(size + 1, **shape, max_length=48, mask_id=size),
+        ViTConfig(10, 8, 4, 1, **shape),
+    )
+    for name, config in zip(FAMILY, configs, strict=True):
+        weights = build_model(config, seed=1).parameters.state_dict()
+        save_checkpoint(folder / name, Checkpoint(config.to_dict(), weights, tokenizer=tokenizer))
 
 
 def warm_up() -> None:

@@ -1,0 +1,103 @@
+"""Continue texts with a language model, which writes token by token.
+
+examples:
+  {program} generate runs/stories/step-00003000.safetensors "Once upon a time"
+  {program} generate gpt2 "Once upon a time" --temperature 0.8 --top-p 0.9 --samples 3
+  {program} generate my-llama --file prompts.txt --temperature 0 --max-tokens 40
+
+MODEL is a checkpoint of `train --kind gpt`, a folder with a GPT-2 or a Llama as `transformers` saves it, or a name on
+the Hugging Face hub. Without a prompt the model begins of itself, if it has a mark that begins a text. A text ends
+where the model ends it, or after --max-tokens tokens.
+"""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..config import help_of
+from ..data.sentence_pairs import read_lines
+from ..decoding import Generator, Sampling
+from ..models import GPT
+from ..visible import visible
+from .backend import add_backend_options, chosen_backend
+from .common import (
+    MOST_BEAMS,
+    Parser,
+    add_field_options,
+    add_option,
+    given,
+    heavy_work,
+    path_name,
+    positive_int,
+    whole_number,
+)
+from .opened import open_model, with_tokenizer
+
+SAMPLING_OPTIONS = help_of(Sampling)
+
+HELP = "continue a text with a language model: GPT, GPT-2, Llama"
+
+
+def add_options(parser: Parser) -> None:
+    """Declare the options of `generate`."""
+    add_option(parser, "model", "MODEL", path_name, "a checkpoint, a folder of `save_pretrained`, or a hub's name")
+    prompts = parser.add_argument("prompts", nargs="*", metavar="PROMPT", help="texts to continue")
+    add_option(parser, "--file", "FILE", path_name, "continue each line of a file (UTF-8, .gz too)")
+    add_option(parser, "--max-tokens", "N", positive_int, "tokens to write at most (default: 100)", default=100)
+    add_option(parser, "--samples", "N", positive_int, "texts for each prompt (default: 1)", default=1)
+    help_text = "search for the most probable text with a beam of this width, and draw nothing"
+    add_option(parser, "--beam", "N", whole_number(most=MOST_BEAMS), help_text)
+    group = parser.add_argument_group("how the next token is chosen")
+    add_field_options(group, Sampling, SAMPLING_OPTIONS, ())
+    add_backend_options(parser)
+    parser.set_defaults(trailing=prompts)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print each prompt with what the model writes after it, as it is written."""
+    if args.prompts and args.file is not None:
+        raise ValueError("prompts and --file do not go together")
+    chosen = given(args, SAMPLING_OPTIONS)
+    if args.beam is not None and (chosen or args.samples > 1):
+        raise ValueError("a --beam draws nothing: it does not go with --samples or the options of sampling")
+    sampling = Sampling(**chosen)
+    backend = chosen_backend(args)
+    with heavy_work():
+        model, tokenizer = with_tokenizer(args.model, open_model(args.model, backend))
+        if not isinstance(model, GPT):
+            raise ValueError(f"{args.model} holds a model of kind {model.config.kind!r}, which does not continue texts")
+        generator = Generator(model, tokenizer)
+        for prompt in prompts(args):
+            for number in range(args.samples):
+                write(generator, prompt, replace(sampling, seed=sampling.seed + number), args)
+    return 0
+
+
+def prompts(args: argparse.Namespace) -> Iterator[str]:
+    """The prompts of the file or of the arguments. Raises ValueError for one that is not UTF-8."""
+    if args.file is not None:
+        yield from read_lines(args.file)
+        return
+    for number, prompt in enumerate(args.prompts or [""], start=1):
+        if any("\ud800" <= character <= "\udfff" for character in prompt):  # Python's mark for bytes not in UTF-8
+            raise ValueError(f"prompt {number} is not UTF-8")
+        yield prompt
+
+
+def write(generator: Generator, prompt: str, sampling: Sampling, args: argparse.Namespace) -> None:
+    """Print a prompt, and what comes after it as soon as it is there."""
+    if args.beam is not None:
+        (text,) = generator.generate(prompt, args.max_tokens, beam=args.beam)
+        print(clean(prompt + text))
+        return
+    pieces = generator.stream(prompt, args.max_tokens, sampling)
+    first = next(pieces, "")  # before the prompt is printed: it may be too long for the model
+    print(clean(prompt + (first if prompt else first.lstrip(" "))), end="", flush=True)
+    for piece in pieces:
+        print(clean(piece), end="", flush=True)
+    print()
+
+
+def clean(text: str) -> str:
+    """A text whose control characters are shown; lines may end."""
+    return "\n".join(map(visible, text.split("\n")))

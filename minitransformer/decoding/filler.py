@@ -1,0 +1,101 @@
+"""The filler: it guesses the tokens that are masked in a text, with a BERT."""
+
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from ..data.batching import BOS_ID, EOS_ID
+from ..data.tokenizer import BPETokenizer
+from ..models import BERT, BERTConfig, Model
+from ..ops import Ops, numpy_ops
+from ..training.checkpoint import CheckpointError, load_checkpoint
+from .generator import Tokenizer
+
+MASK = "[MASK]"
+PLACEHOLDER = "\ue000"
+"""A private character, which no text has: it holds a mask's place while our tokenizer cuts the text into tokens."""
+
+
+class Guess(NamedTuple):
+    """A token's text and its probability."""
+
+    text: str
+    probability: float
+
+
+class Filler:
+    """Fills gaps: `Filler.from_checkpoint(path).fill("The [MASK] barks.")`.
+
+    Raises `ValueError` for a model that is no BERT with a masked head, or that has fewer tokens than the tokenizer.
+    """
+
+    def __init__(self, model: Model[BERTConfig], tokenizer: Tokenizer) -> None:
+        if not isinstance(model, BERT) or model.config.head != "masked":
+            raise ValueError(f"a model of kind {model.config.kind!r} without a masked head can't fill gaps")
+        if model.config.vocab_size < tokenizer.vocab_size:
+            raise ValueError(
+                f"the model has {model.config.vocab_size} tokens and the tokenizer {tokenizer.vocab_size}: "
+                "they don't belong together"
+            )
+        self.model, self.tokenizer = model, tokenizer
+
+    @classmethod
+    def from_checkpoint(cls, path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> Self:
+        """The filler with the model and tokenizer of a checkpoint.
+
+        Raises as `load_checkpoint` does, and `CheckpointError` if the checkpoint can't fill gaps.
+        """
+        checkpoint = load_checkpoint(path, with_optimizer=False)
+        if checkpoint.tokenizer is None:
+            raise CheckpointError(f"{path} holds no tokenizer: it can't read text")
+        try:
+            return cls(checkpoint.model(ops, dtype), BPETokenizer.from_json(checkpoint.tokenizer))
+        except ValueError as error:
+            raise CheckpointError(f"{path}: {error}") from None
+
+    def fill(self, text: str, count: int = 5) -> list[list[Guess]]:
+        """The `count` most probable tokens of each [MASK] in a text, the best first; each gap on its own.
+
+        Raises `ValueError` for a text without a [MASK], and for one that is too long for the model.
+        """
+        ids, mask_id = self._encode(text)
+        gaps = np.flatnonzero(ids == mask_id)
+        if not len(gaps):
+            raise ValueError(f"there is no {MASK} in the text {text!r}")
+        logits, _ = self.model.forward(ids[None])
+        logits = self.model.ops.to_numpy(logits)[0, gaps].astype(np.float64)  # (gaps, V)
+        probabilities = np.exp(logits - logits.max(1, keepdims=True))
+        probabilities /= probabilities.sum(1, keepdims=True)
+        best = np.argsort(-probabilities, axis=1, kind="stable")[:, :count]
+        return [
+            [Guess(self.tokenizer.decode([int(token)]).strip(), float(row[token])) for token in tokens]
+            for row, tokens in zip(probabilities, best, strict=True)
+        ]
+
+    def _encode(self, text: str) -> tuple[np.ndarray, int]:
+        """The ids of a text with the marks around it, `(T,)`, and the id that stands for a gap."""
+        inner = getattr(self.tokenizer, "inner", None)
+        if inner is not None:  # of the package tokenizers, which knows its marks
+            mask_id = inner.token_to_id(MASK)
+            if mask_id is None:
+                raise ValueError(f"the tokenizer has no {MASK}")
+            return np.array(inner.encode(text).ids, np.int64), mask_id
+        mask_id = self.model.config.mask_id
+        if mask_id is None:
+            raise ValueError("the model has no mask_id, the token that hides others")
+        place = self.tokenizer.encode(PLACEHOLDER)  # a space's token, and the character's bytes
+        ids = self.tokenizer.encode(text.replace(MASK, PLACEHOLDER))
+        for pattern in (place, place[1:]):  # the second, where no space stood before the gap
+            ids = _replaced(ids, pattern, mask_id)
+        return np.array([BOS_ID, *ids, EOS_ID], np.int64), mask_id
+
+
+def _replaced(ids: list[int], pattern: list[int], replacement: int) -> list[int]:
+    """The ids with one in the place of every occurrence of a pattern."""
+    found, place = list[int](), 0
+    while place < len(ids):
+        matches = ids[place : place + len(pattern)] == pattern
+        found.append(replacement if matches else ids[place])
+        place += len(pattern) if matches else 1
+    return found
