@@ -164,15 +164,16 @@ class ClassHead(Pooler):
     def forward(self, hidden: Array, context: Context) -> tuple[Array, tuple]:
         """hidden `(B, T, C)` → logits `(B, classes)`."""
         pooled, pool_cache = self.pool(hidden)
-        pooled, dropout_cache = self.ops.dropout.forward(pooled, context.dropout_at(self.site, self.rate))
-        logits, classes_cache = self.classes.forward(pooled)
+        # A mask belongs to a text's number, so each text is a row of one token: (B, 1, C).
+        pooled, dropout_cache = self.ops.dropout.forward(pooled[:, None], context.dropout_at(self.site, self.rate))
+        logits, classes_cache = self.classes.forward(pooled[:, 0])
         return logits, (pool_cache, dropout_cache, classes_cache)
 
     def backward(self, dlogits: Array, cache: tuple) -> Array:
         """Returns dhidden `(B, T, C)`; adds into the parameters' gradients."""
         pool_cache, dropout_cache, classes_cache = cache
-        dpooled = self.ops.dropout.backward(self.classes.backward(dlogits, classes_cache), dropout_cache)
-        return self.pool_backward(dpooled, pool_cache)
+        dpooled = self.classes.backward(dlogits, classes_cache)[:, None]
+        return self.pool_backward(self.ops.dropout.backward(dpooled, dropout_cache)[:, 0], pool_cache)
 
 
 class BERT(Model[BERTConfig]):
