@@ -1,10 +1,12 @@
 """The encoder–decoder Transformer of Vaswani et al. 2017, figure 1, with its backward pass."""
 
+from ..inside import attention_maps
 from ..layers import SinusoidalPositions, Stack
 from ..ops import Array, Ops
-from ..probe import Call, probe
 from .config import TransformerConfig
 from .encoder_decoder import EncoderDecoder
+
+SIDES = ("encoder", "decoder")
 
 
 class Transformer(EncoderDecoder[TransformerConfig, Stack, Stack]):
@@ -21,15 +23,7 @@ class Transformer(EncoderDecoder[TransformerConfig, Stack, Stack]):
 
         A layer's array is `(B, H, Tq, Tk)`: how much each query takes from each key.
         """
-        seen: list[Array] = []
-
-        def note(call: Call) -> None:
-            if call.op == "attention" and call.way == "forward":
-                query, key, _, bias = call.arguments
-                options = {name: value for name, value in call.options.items() if name != "dropout"}
-                weights = self.ops.attention_weights(query, key, bias, **options)
-                seen.append(self.ops.to_numpy(weights))
-
-        self.replica(probe(self.ops, note)).forward(source, target)
-        encoder, decoder = seen[: self.config.num_layers], seen[self.config.num_layers :]
-        return {"encoder": encoder, "decoder": decoder[0::2], "cross": decoder[1::2]}
+        maps = attention_maps(self, source, target)
+        cross = [name for name in maps if "cross" in name]
+        own = {side: [name for name in maps if name.startswith(side) and name not in cross] for side in SIDES}
+        return {kind: [maps[name] for name in names] for kind, names in {**own, "cross": cross}.items()}

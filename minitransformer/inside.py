@@ -1,0 +1,48 @@
+"""Models seen from inside: what each layer attends to, and what the model would say after each layer."""
+
+from typing import Any
+
+import numpy as np
+
+from .layers import Attention, Stack
+from .ops import Array
+from .probe import Call, probe
+
+
+def attention_maps(model: Any, *inputs: Any, **options: Any) -> dict[str, np.ndarray]:
+    """Every layer's attention weights `(B, H, Tq, Tk)`, by the layer's name, in the order in which they are computed.
+
+    inputs and options are those of `model.forward`. Works for every model with attention and every backend: the weights
+    are computed again from what the layer gave to the op. Raises `ValueError` for a model without softmax attention.
+    """
+    seen: list[np.ndarray] = []
+
+    def note(call: Call) -> None:
+        if call.op == "attention" and call.way == "forward":
+            query, key, _, bias = call.arguments
+            kept = {name: value for name, value in call.options.items() if name != "dropout"}
+            seen.append(model.ops.to_numpy(model.ops.attention_weights(query, key, bias, **kept)))
+
+    names = [name for name, layer in model.named_layers() if isinstance(layer, Attention) and not layer.linear]
+    if not names:
+        raise ValueError(f"a {model.config.kind} model has no attention maps: it has no softmax attention")
+    model.replica(probe(model.ops, note)).forward(*inputs, **options)
+    return dict(zip(names, seen, strict=True))
+
+
+def logit_lens(model: Any, *inputs: Any, **options: Any) -> np.ndarray:
+    """What the model's output layer says after each layer: logits `(layers + 1, B, T, V)`, of classes without `T`.
+
+    Entry n is the model cut off after n layers, with its final norm; the last entry is the model's own logits. For an
+    encoder–decoder the decoder is cut. inputs and options are those of `model.forward`, which runs layers + 1 times.
+    Raises `ValueError` for a model without a stack of blocks. Source: nostalgebraist 2020, "interpreting GPT".
+    """
+    cut = model.replica()
+    stack = getattr(cut, "decoder", None) or getattr(cut, "encoder", None)
+    if not isinstance(stack, Stack):
+        raise ValueError(f"a {model.config.kind} model has no logit lens: it has no stack of blocks")
+    layers, logits = stack.layers, list[Array]()
+    for count in range(len(layers) + 1):
+        stack.layers = layers[:count]
+        logits.append(model.ops.to_numpy(cut.forward(*inputs, **options)[0]))
+    return np.stack(logits)

@@ -1,0 +1,82 @@
+"""Attention maps and the logit lens of every architecture against what `transformers` shows of itself."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.pretrained_cases import KINDS, exact, inputs, ours, random_model
+from torch import Tensor
+
+from minitransformer.inside import attention_maps, logit_lens
+from minitransformer.models import RecurrentConfig, build_model
+from minitransformer.pretrained import load
+
+SEEDS = [0, 1]
+
+
+class Called:
+    """A model whose `forward` is another function of the same inputs: `ours` gives each kind its arguments."""
+
+    def __init__(self, function: Any, model: Any) -> None:
+        self.function, self.model = function, model
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        return self.function(self.model, *inputs, **options)
+
+
+def lens_of_theirs(kind: str, model: Any, hidden: Any) -> list[Tensor]:
+    """The output layer on each layer's hidden states, the last of which has been normalised or is left out."""
+    if kind == "gpt2":
+        return [model.lm_head(model.transformer.ln_f(each)) for each in hidden[:-1]]
+    if kind == "llama":
+        return [model.lm_head(model.model.norm(each)) for each in hidden[:-1]]
+    if kind == "vit":
+        return [model.classifier(model.vit.layernorm(each)[:, 0]) for each in hidden[:-1]]
+    if kind == "t5":
+        scale = model.config.d_model**-0.5 if model.config.scale_decoder_outputs else 1.0
+        return [model.lm_head(model.decoder.final_layer_norm(each) * scale) for each in hidden[:-1]]
+    if kind == "marian":
+        return [model.lm_head(each) + model.final_logits_bias for each in hidden[:-1]]
+    if hasattr(model, "cls"):
+        return [model.cls(each) for each in hidden[:-1]]
+    return [model.classifier(model.bert.pooler(each)) for each in hidden[:-1]]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_layer_is_as_transformers_shows_it(
+    kind: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    softmax = torch.nn.functional.softmax
+    monkeypatch.setattr(torch.nn.functional, "softmax", lambda x, dim, dtype=None: softmax(x, dim))  # not in float32
+    model = random_model(kind, seed)
+    model.save_pretrained(tmp_path)
+    given = inputs(kind, model, seed)
+    with exact(model) as twin, torch.no_grad():
+        twin.set_attn_implementation("eager")  # the only one that shows its weights
+        tensors = {name: torch.from_numpy(array) for name, array in given.items()}
+        out = twin(**tensors, output_attentions=True, output_hidden_states=True)
+        if kind in ("t5", "marian"):
+            pairs = zip(out.decoder_attentions, out.cross_attentions, strict=True)
+            weights = [*out.encoder_attentions, *(each for pair in pairs for each in pair)]
+            hidden = out.decoder_hidden_states
+        else:
+            weights, hidden = out.attentions, out.hidden_states
+        lens = [*lens_of_theirs(kind, twin, hidden), out.logits]
+    mine, _ = load(tmp_path, dtype="float64")
+    maps: Any = ours(kind, Called(attention_maps, mine), given)
+    assert len(maps) == len(weights)
+    for (name, array), tensor in zip(maps.items(), weights, strict=True):
+        np.testing.assert_allclose(array, tensor, rtol=0, atol=1e-9, err_msg=name)
+    logits = ours(kind, Called(logit_lens, mine), given)
+    np.testing.assert_allclose(logits, torch.stack(lens), rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(logits[-1], ours(kind, mine, given)[0])
+
+
+def test_models_without_attention_or_blocks_say_so() -> None:
+    model = build_model(RecurrentConfig(vocab_size=9, d_model=8))
+    for look in (attention_maps, logit_lens):
+        with pytest.raises(ValueError, match=f"a {model.config.kind} model has no"):
+            look(model, [[3]], [[1]])
