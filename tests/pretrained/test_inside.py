@@ -1,4 +1,4 @@
-"""Attention maps and the logit lens of every architecture against what `transformers` shows of itself."""
+"""Attention maps, the logit lens and the perplexity of a text against what `transformers` computes."""
 
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import torch
 from support.pretrained_cases import KINDS, exact, inputs, ours, random_model
 from torch import Tensor
 
+from minitransformer.evaluation import text_nats
 from minitransformer.inside import attention_maps, logit_lens
 from minitransformer.models import RecurrentConfig, build_model
 from minitransformer.pretrained import load
@@ -80,3 +81,23 @@ def test_models_without_attention_or_blocks_say_so() -> None:
     for look in (attention_maps, logit_lens):
         with pytest.raises(ValueError, match=f"a {model.config.kind} model has no"):
             look(model, [[3]], [[1]])
+
+
+@pytest.mark.parametrize("stride", [1, 4])
+def test_a_text_s_perplexity_is_that_of_transformers(stride: int, tmp_path: Path) -> None:
+    """Over windows that move along, each token counted once with its window's context."""
+    model = random_model("gpt2", 3)
+    model.save_pretrained(tmp_path)
+    longest = model.config.n_positions
+    tokens = np.random.default_rng(0).integers(0, model.config.vocab_size, 2 * longest + 3)
+    expected, done = 0.0, 0
+    with exact(model) as twin, torch.no_grad():
+        while done < len(tokens) - 1:
+            stop = min(done + (stride if done else longest), len(tokens) - 1)
+            start = max(0, stop - longest)
+            logits = twin(input_ids=torch.from_numpy(tokens[None, start:stop])).logits[0, done - start :]
+            targets = torch.from_numpy(tokens[done + 1 : stop + 1])
+            expected += float(torch.nn.functional.cross_entropy(logits, targets, reduction="sum"))
+            done = stop
+    mine, _ = load(tmp_path, dtype="float64")
+    assert text_nats(mine, tokens[1:].tolist(), int(tokens[0]), stride) == pytest.approx(expected, rel=1e-9)
