@@ -101,12 +101,14 @@ class Attention(Layer):
         self.query_width, self.key_width = config.num_heads * config.d_k, config.kv_heads * config.d_k
         widths = self.key_width, config.kv_heads * config.d_v
         options = {"gain": init.gain, "std": init.std, "bias": config.bias}
+        # Whatever multiplies the scores, they start as large as with 1/√d_k: T5's queries are smaller instead.
+        query_gain = 1.0 if config.scale is None else 1 / (config.scale * config.d_k**0.5)
         # Paper: §3.2.2 has no biases here; they are kept so that the layer equals torch.nn.MultiheadAttention.
         if cross:
-            self.query = Linear(ops, d_model, self.query_width, **options)
+            self.query = Linear(ops, d_model, self.query_width, first_gain=query_gain, **options)
             self.key_value = Linear(ops, d_model, *widths, **options)
         else:
-            self.query_key_value = Linear(ops, d_model, self.query_width, *widths, **options)
+            self.query_key_value = Linear(ops, d_model, self.query_width, *widths, first_gain=query_gain, **options)
         options["gain"] *= init.residual_gain
         self.output = Linear(ops, config.num_heads * config.d_v, d_model, **options)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ..config import LARGEST, SMALLEST, Config, positive
 from ..ops import Array, Ops
-from ..ops.initialize import constants, normal, xavier_uniform
+from ..ops.initialize import constants, normal, scaled, xavier_uniform
 from .parameter import Layer, Parameter
 
 
@@ -30,7 +30,8 @@ class Linear(Layer):
 
     Several `widths` are several outputs side by side, computed in one product (Q, K and V). Each one's part of the
     weight starts Xavier-uniform for its own width, times `gain`, or as N(0, (gain · std)²) where there is a `std`. The
-    bias starts at `biases`: one value for all, or one for each of as many equal parts.
+    bias starts at `biases`: one value for all, or one for each of as many equal parts. `first_gain` multiplies the
+    first part of the weight.
     """
 
     def __init__(
@@ -42,9 +43,12 @@ class Linear(Layer):
         std: float | None = None,
         bias: bool = True,
         biases: tuple[float, ...] = (0.0,),
+        first_gain: float = 1.0,
     ) -> None:
         super().__init__(ops)
         start = xavier_uniform(width_in, *widths, gain=gain) if std is None else normal(gain * std)
+        if first_gain != 1.0:
+            start = scaled(start, first_gain, widths[0])
         self.weight = Parameter((width_in, sum(widths)), start)
         self.bias = Parameter((sum(widths),), constants(*biases)) if bias else None
 

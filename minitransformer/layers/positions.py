@@ -186,14 +186,16 @@ class BiasConfig(Config):
 class RelativeBias(Layer):
     """A bias of every head's scores that depends on how far a key stands from the query.
 
-    T5's table `(buckets, H)` is learned; all blocks of a stack share it. ALiBi subtracts `2^(−8h/H) · distance` for
-    heads h = 1, …, H. Source: Raffel et al. 2020, §2.1; Press, Smith, Lewis 2022, §3.
+    T5's table `(buckets, H)` is learned, from N(0, std²) on; all blocks of a stack share it. ALiBi subtracts
+    `2^(−8h/H) · distance` for heads h = 1, …, H. Source: Raffel et al. 2020, §2.1; Press, Smith, Lewis 2022, §3.
     """
 
-    def __init__(self, ops: Ops, config: BiasConfig, num_heads: int, causal: bool, dtype: str) -> None:
+    def __init__(
+        self, ops: Ops, config: BiasConfig, num_heads: int, causal: bool, dtype: str, std: float = 1.0
+    ) -> None:
         super().__init__(ops)
         self.config, self.num_heads, self.causal, self.dtype = config, num_heads, causal, dtype
-        self.table = Parameter((config.buckets, num_heads), normal(1.0)) if config.kind == "t5" else None
+        self.table = Parameter((config.buckets, num_heads), normal(std)) if config.kind == "t5" else None
         self.reach, self.by_distance = -1, self.ops.zeros(0)
 
     def forward(self, num_queries: int, num_keys: int) -> tuple[Array, tuple | None]:

@@ -78,7 +78,8 @@ class Stack(Layer):
         if attention.rotary:
             rotary = Rotary(ops, attention.rotary, attention.d_k, length, dtype)
         if attention.relative:
-            relative = RelativeBias(ops, attention.relative, attention.num_heads, block.causal, dtype)
+            std = block.d_model**-0.5
+            relative = RelativeBias(ops, attention.relative, attention.num_heads, block.causal, dtype, std)
         self.layers = [Block(ops, block, rotary, relative) for _ in range(config.num_layers)]
         self.final_norm = Norm(ops, width, block.norm) if block.norm.first else None
         self.output_scale = config.output_scale

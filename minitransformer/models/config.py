@@ -59,9 +59,8 @@ class TextConfig(ModelConfig):
 class TranslationConfig(TextConfig):
     """The base of the configurations of encoder–decoders, with what searches and batches need.
 
-    `embedding_scale` multiplies looked-up vectors, by default √d_model. `tied`: the output layer's table is that of
-    the tokens. `output_bias`: the logits have a bias. `pad_may_begin`: the padding token may be the one that begins a
-    target, and then masks are given and not inferred.
+    `embedding_scale` multiplies looked-up vectors, by default √d_model. `tied`: the output layer's table is that of the tokens. `output_bias`: the logits have a bias.
+    `pad_may_begin`: the padding token may be the one that begins a target, and then masks are given and not inferred.
     """
 
     pad_id: int
@@ -72,6 +71,11 @@ class TranslationConfig(TextConfig):
     tied: bool = True
     output_bias: bool = False
     pad_may_begin: bool = False
+
+    @property
+    def embedding_std(self) -> float | None:
+        """The standard deviation of the table of tokens at the start; `None`: 1/√d_model."""
+        return None
 
     def __post_init__(self) -> None:
         super().__post_init__()

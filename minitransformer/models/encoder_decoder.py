@@ -52,10 +52,11 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
 
     def _build(self) -> None:
         config = self.config
-        self.tokens = TokenEmbedding(self.ops, config.vocab_size, config.d_model, config.embedding_scale)
+        shape = config.vocab_size, config.d_model
+        self.tokens = TokenEmbedding(self.ops, *shape, config.embedding_scale, config.embedding_std)
         # Ids and targets come in through `tokens`, whose ops check them; inside the stacks nothing can be wrong.
         self.encoder, self.decoder = self._stacks(self.ops.unchecked())
-        self.output = self.tokens if config.tied else TokenEmbedding(self.ops, config.vocab_size, config.d_model)
+        self.output = self.tokens if config.tied else TokenEmbedding(self.ops, *shape)
         self.logits_bias = Parameter((config.vocab_size,), constant(0.0)) if config.output_bias else None
 
     @abstractmethod

@@ -46,6 +46,11 @@ class T5Config(TranslationConfig):
     embedding_scale = 1.0
     pad_may_begin = True
 
+    @property
+    def embedding_std(self) -> float | None:
+        """1 where the output is multiplied by d_model^−½, so that logits are of order one at the start."""
+        return 1.0 if self.scale_output else None
+
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.encoder, self.decoder  # each part checks itself

@@ -23,6 +23,17 @@ def xavier_uniform(fan_in: int, *fans_out: int, gain: float = 1.0) -> Initialize
     return draw
 
 
+def scaled(draw: Initializer, gain: float, columns: int) -> Initializer:
+    """Draws as `draw`, and multiplies the first columns by `gain`."""
+
+    def scale(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        values = draw(generator, shape)
+        values[:, :columns] *= gain
+        return values
+
+    return scale
+
+
 def normal(std: float) -> Initializer:
     """Draws from N(0, std²)."""
     return lambda generator, shape: generator.normal(0.0, std, shape)
