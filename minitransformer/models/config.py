@@ -59,8 +59,9 @@ class TextConfig(ModelConfig):
 class TranslationConfig(TextConfig):
     """The base of the configurations of encoder–decoders, with what searches and batches need.
 
-    `embedding_scale` multiplies looked-up vectors, by default √d_model. `tied`: the output layer's table is that of the tokens. `output_bias`: the logits have a bias.
-    `pad_may_begin`: the padding token may be the one that begins a target, and then masks are given and not inferred.
+    `embedding_scale` multiplies looked-up vectors, by default √d_model. `tied`: the output layer's table is that of the
+    tokens. `output_bias`: the logits have a bias. `pad_may_begin`: the padding token may be the one that begins a
+    target, and then masks are given and not inferred.
     """
 
     pad_id: int
