@@ -48,8 +48,8 @@ class T5Config(TranslationConfig):
 
     @property
     def embedding_std(self) -> float | None:
-        """1 where the output is multiplied by d_model^−½, so that logits are of order one at the start."""
-        return 1.0 if self.scale_output else None
+        """1, as the original's, unless the table gives the logits too and these are not multiplied by d_model^−½."""
+        return 1.0 if self.scale_output or not self.tied else None
 
     def __post_init__(self) -> None:
         super().__post_init__()
