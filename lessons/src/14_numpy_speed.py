@@ -216,7 +216,7 @@ print(f"{flops / 1e9:.1f} GFLOP: {products_ms:.1f} ms on {CORES} cores, and ever
 
 # %%
 NAIVE = "add_layernorm", "attention", "relu", "linear_cross_entropy", "embedding", "adam_step"
-naive_ops = replace(numpy_ops, **{name: getattr(textbook_ops, name) for name in NAIVE})  # minitransformer/textbook.py
+naive_ops = replace(numpy_ops, **{name: getattr(textbook_ops, name) for name in NAIVE})  # minitransformer/textbook/
 
 
 def training_step(ops):

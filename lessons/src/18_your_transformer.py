@@ -9,7 +9,7 @@
 # | you know | the parts, from lessons 00 to [11](11_decoding.ipynb); above all the [whole model](08_model.ipynb) |
 # | runs in | 150 s at most on 2 cores; no GPU, no PyTorch, no network |
 # | in the paper | all of it |
-# | in the package | [`textbook.py`](../minitransformer/textbook.py), [`Block`](../minitransformer/layers/block.py) |
+# | in the package | [`textbook`](../minitransformer/textbook/paper.py), [`Block`](../minitransformer/layers/block.py) |
 #
 # You wrote attention, heads, positions, norms, perhaps also the loss, Adam and a beam search, each in a lesson of its
 # own. Whatever a check called *correct* was kept, in the folder `answers` beside the notebooks. Now the parts come
@@ -369,5 +369,5 @@ print(f"the loss says nothing; the gradients do: {sum(value > 1e-9 for value in 
 # ## Where next
 #
 # Make it yours in earnest: pre-norm, a key/value cache for `search`, or a decoder alone on a text that you like. The
-# package's [`textbook.py`](../minitransformer/textbook.py) has the plain arithmetic of all parts, and
+# package's [`textbook`](../minitransformer/textbook/paper.py) has the plain arithmetic of all parts, and
 # [lesson 14](14_numpy_speed.ipynb) says how to make it fast.

@@ -202,7 +202,7 @@ class _File:
         if name in self.pieces:
             return
         function = getattr(textbook, name, None)
-        if function is None or getattr(function, "__module__", "") != textbook.__name__:
+        if function is None or getattr(function, "__module__", "").rpartition(".")[0] != textbook.__name__:
             raise NotNumPyAlone(f"uses minitransformer's {name}, which its textbook does not have")
         self.pieces[name] = ""  # it is on its way
         lines = _statements("\n\n\n".join(answers.standing_alone(function)))
