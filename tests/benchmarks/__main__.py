@@ -8,6 +8,7 @@
     tokenization   learning and encoding byte pairs, against `tokenizers` and subword-nmt
     growth         time and memory against length, width, layers, batch and vocabulary
     memory         whether a long training grows it
+    language       `train --kind gpt` on Multi30k's English, all of it and by turns, against PyTorch
     imports        seconds that `import minitransformer` takes beyond NumPy's
 
 Each writes `results/RACE.json`; then the pictures beside them and README's table are made from these files.
@@ -15,6 +16,7 @@ Leave the machine alone meanwhile: on two busy cores the contestants that share 
 """
 
 import argparse
+import os
 import shlex
 import subprocess
 import sys
@@ -39,7 +41,11 @@ from workloads import (
     save_batches,
 )
 
+from minitransformer.cli.kinds import KINDS
+from minitransformer.data.preparation import TextChoice, prepare
+
 DROPOUTS = (0.0, 0.1)
+LANGUAGE_STEPS = 1000
 PEERS: dict[str, dict[str, Any]] = {
     "PyTorch eager": {},
     "PyTorch fused Adam": {"fused": True},
@@ -181,6 +187,24 @@ def memory(arguments: argparse.Namespace) -> Iterator[Race]:
                 yield {"shape": shape, "steps": steps} | _contestants(found)
 
 
+def language(arguments: argparse.Namespace) -> Iterator[Race]:
+    """The recipe of `train --kind gpt` on English captions: bits for a byte in the end, and the time of a step."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = os.path.realpath(arguments.data) if arguments.data else None
+        dataset = None if data else "multi30k"
+        size = KINDS["gpt"].vocab_size
+        prepare(Path(folder), TextChoice(dataset=dataset, data=data, vocab_size=size, max_length=sys.maxsize))
+        common = {"folder": folder, "steps": LANGUAGE_STEPS}
+        jobs = {
+            "ours": Job("language_jobs", "numpy_training", common),
+            "PyTorch eager": Job("language_jobs", "torch_training", common),
+            "PyTorch fused Adam": Job("language_jobs", "torch_training", common | {"fused": True}),
+        }
+        found = race(jobs, arguments.rounds, arguments.threads, _same_bits)
+        bits = {name: result.answer for name, result in found.items()}
+        yield {"steps": LANGUAGE_STEPS, "bits_per_byte": bits} | _contestants(found)
+
+
 def imports(arguments: argparse.Namespace) -> Iterator[Race]:
     """In fresh interpreters, the package alone and with what a training or a translation needs."""
     for statement in ("import minitransformer", "from minitransformer import Trainer, Translator"):
@@ -204,6 +228,13 @@ def _same_losses(answers: dict[str, Any]) -> None:
             trained = len(ours) == 2 and i == 1  # a race over one batch without dropout gives both
             if abs(a - b) > (1e-4 * a if trained else 1e-4):
                 raise SystemExit(f"the losses differ: ours {ours}, {name} {losses}")
+
+
+def _same_bits(answers: dict[str, float]) -> None:
+    """To one percent: dropout differs."""
+    ours = answers["ours"]
+    if any(abs(bits - ours) > 0.01 * ours for bits in answers.values()):
+        raise SystemExit(f"bits per byte differ by more than one percent: {answers}")
 
 
 def _same_translations(answers: dict[str, Any]) -> None:
@@ -236,7 +267,7 @@ def _text_file(lines: list[str]) -> Iterator[Path]:
 
 RACES = {
     each.__name__: each
-    for each in (training, steps, tricks, ragged, translation, tokenization, growth, memory, imports)
+    for each in (training, steps, tricks, ragged, translation, tokenization, growth, memory, language, imports)
 }
 
 
