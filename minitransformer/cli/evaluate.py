@@ -94,7 +94,8 @@ def run(args: argparse.Namespace) -> int:
 
 def evaluate_text(args: argparse.Namespace) -> int:
     """Print the perplexity of a text, and the bits for a byte of it."""
-    others = [name for name in ("input", "reference", "dataset", "data", "output") if getattr(args, name) is not None]
+    pairs_only = ("input", "reference", "dataset", "data", "source", "target", "output")
+    others = [name for name in pairs_only if getattr(args, name) is not None]
     if args.text is None:
         raise ValueError("--stride goes with --text")
     if others:

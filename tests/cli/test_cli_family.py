@@ -227,6 +227,7 @@ def test_what_a_model_is_not_for_is_said_in_one_sentence(command: Command, model
         (["classify", bert, "A dog."], "can't classify that"),
         (["evaluate", bert, "--text", __file__], "not a language model"),
         (["evaluate", gpt, "--stride", "3"], "--stride goes with --text"),
+        (["evaluate", gpt, "--text", __file__, "--target", "en"], "--target does not go with --text"),
         (["evaluate", gpt, "--text", __file__, "--stride", "33"], "stride is 33, expected 1 to 32"),
         (["translate", gpt, "A dog."], "kind 'gpt', which does not translate"),
     ):
