@@ -3,11 +3,10 @@
 import matplotlib.pyplot as plt
 from cycler import cycler
 
-from minitransformer.plots.page import BLUE, FONT, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
+from minitransformer.plots.page import BLUE, FONT, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, SKY, VERMILION
 
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
 AMOUNTS = "Blues"  # the colour map from nothing, white, to much; what draws a matrix uses it unless told otherwise
-SIGNED = "PRGn"  # from purple, negative, over white to green, positive; its limits are ±one number, so that 0 is white
 
 __all__ = [
     "AMOUNTS",

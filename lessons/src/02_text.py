@@ -123,8 +123,8 @@ print("the whole test text comes back:", all(tokenizer.decode(tokenizer.encode(t
 # A [batch](glossary.md#batch) is a rectangle $(B, T)$ of ids, with a row for each of $B$ sentences. Sentences have
 # different lengths, so shorter ones are filled up with `<pad>`, id 0. [Padding](glossary.md#padding) must not count
 # anywhere: the loss skips it, and attention will mask it (lesson 04). The target comes twice, shifted by one.
-# `target_in` is what the decoder has read, beginning with `<s>` (start, [BOS](glossary.md#bos-eos)). `target_out` is
-# what it should say next, ending with `</s>` (end, EOS). Lesson 03 uses both.
+# `target_in` is what a translator has written so far, beginning with `<s>` (start, [BOS](glossary.md#bos-eos)).
+# `target_out` is what it should write next, ending with `</s>` (end, EOS). Lesson 03 uses both.
 
 # %%
 chosen = sorted(training[:40], key=lambda example: len(example.english))[:3]

@@ -343,7 +343,8 @@ for num_heads, (errors, _) in trained.items():
 #
 # ## How many heads?
 #
-# That is the price of many heads. By (a), all that head $h$ can bring is $x\,(W^V_h W^O_h)$, and all that it can see is
+# Many heads have a price: each of them is narrow. By (a), all that head $h$ can bring is $x\,(W^V_h W^O_h)$, and all
+# that it can see is
 #
 # $$ s_{ij} \propto x_i \,\big(W^Q_h {W^K_h}^\top\big)\, x_j^\top $$
 #

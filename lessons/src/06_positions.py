@@ -204,9 +204,9 @@ print(f"the first offset at which the product is below half of its maximum: {hal
 # %% [markdown]
 # On the left the same stripe moves down the diagonal: every position sees its surroundings in the same way, wherever it
 # stands. On the right three rows of that matrix, each drawn from its own position: they lie on each other. Near
-# positions are alike. Far ones are on the whole less so, since hands of many speeds agree only near zero; but the
-# slowest hardly turn at all, so the product does not fall to 0. And the curve is symmetric, so it cannot tell *before*
-# from *after*. Something else can.
+# positions are alike. Far positions are mostly less alike, because hands of many speeds agree only near zero. But the
+# slowest hands hardly turn at all, so the product does not fall to 0. And the curve is symmetric, so it cannot tell
+# *before* from *after*. Something else can.
 #
 # ## An offset is a rotation
 #

@@ -575,12 +575,12 @@ class Run:
             batch = batches.batch(0, int(self.rng.integers(len(batches))))
             dropout = DropoutStream(seed=int(self.rng.integers(2**31)), step=0)
             self.model.parameters.zero_grad()
-            _, cache = self.model.loss(batch.source, batch.target_in, batch.target_out, 0.1, dropout)
-            self.model.loss_backward(1.0, cache)
-            grad = self.model.parameters.grad
-            self.theta[:], self.m, self.v = adam_step(
-                self.theta, grad, self.m, self.v, self.step, with_warmup(self.step)
+            _, cache = self.model.loss(
+                batch.source, batch.target_in, batch.target_out, label_smoothing=0.1, dropout=dropout
             )
+            self.model.loss_backward(1.0, cache)
+            grad, rate = self.model.parameters.grad, with_warmup(self.step)
+            self.theta[:], self.m, self.v = adam_step(self.theta, grad, self.m, self.v, step=self.step, lr=rate)
 
 
 def restore(run, saved):

@@ -239,7 +239,8 @@ mine = imported(path)
 # ### It translates
 #
 # The weights are those of the course, which lessons 10 to 12 looked into. Your file reads them by itself: a checkpoint
-# is a header in JSON with the arrays behind it. Write sentences of your own; the grammar's words are in lesson 10.
+# is a header in JSON with the arrays behind it. Write sentences of your own. The words that it knows are those of
+# the grammar: they stand in [its lexicon](../minitransformer/grammar/lexicon).
 
 # %%
 sentences = [
@@ -350,14 +351,16 @@ plt.show()
 # * **Gradients that are not cleared** between steps: every step also follows all steps before it.
 #
 # Each of these can be tried in a line or two. Here is the first, in the feed-forward networks: what comes through them
-# is lost, what passes by them is kept.
+# is lost, what passes by them is kept. Only the weights of the decoder's last norm stay right: no feed-forward network
+# lies between them and the loss.
 
 # %%
 half = mine.MyTransformer(exact.weights, 6)
 half.feed_forward_backward = lambda dout, cache: 0 * dout  # the gradient through the feed-forward networks is lost
 half.loss_and_gradients(*batch)
 wrong = {name: error(half.gradients[name], found[name]) for name in found}
-print(f"the loss says nothing; the gradients do: {sum(value > 1e-9 for value in wrong.values())} of {len(wrong)} wrong")
+count = sum(value > 1e-9 for value in wrong.values())
+print(f"the loss is as before; of {len(wrong)} weights, the gradients of {count} are wrong")
 
 # %% [markdown]
 # ## What changed since 2017

@@ -16,6 +16,7 @@ from ..atomic import atomic_write
 INK, GREY, PALE = "#222222", "#7a7a7a", "#e3e8ee"
 # Colour-blind readers can tell these apart.
 BLUE, SKY, ORANGE, VERMILION, GREEN, PURPLE = "#2166ac", "#92c5de", "#e69f00", "#d6604d", "#1b7837", "#762a83"
+SIGNED = "PRGn"  # colours from purple, negative, over white to green, positive; limits ±one number, so that 0 is white
 FONT = "DejaVu Sans"  # comes with matplotlib
 NO_GLYPH = "□"
 SHARPEST, LARGEST_SIDE = 200.0, 6_000  # dots an inch, pixels

@@ -63,6 +63,7 @@ def draw_errors(epsilons: np.ndarray, errors: Mapping[str, np.ndarray]) -> None:
     axes.loglog(epsilons, 1e-16 / epsilons, color=INK, lw=1, alpha=0.5)
     axes.text(1.5e-14, 3e-2, "10⁻¹⁶/ε", color=INK)
     axes.axvline(1e-5, color=GREY, lw=0.8, ls=":")
+    axes.text(1.3e-5, 0.6, "ε = 10⁻⁵", color=GREY, fontsize=8)
     axes.set(xlabel="ε", ylabel="relative error of the slope", ylim=(1e-13, 3))
     axes.set_title("The derivative of sin at 1, by differences")
     axes.legend(loc="lower left")

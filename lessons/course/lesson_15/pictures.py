@@ -79,7 +79,7 @@ def draw_time(tasks: Mapping[str, tuple[float, float]]) -> None:
             axes.text(share + 0.01, place + shift, f"{1e6 * seconds:,.3g} µs", va="center", fontsize=8)
     axes.set_yticks(range(len(tasks)), list(tasks))
     axes.tick_params(axis="y", length=0, colors=INK)
-    axes.set(xlim=(0, 1.65), xticks=[], xlabel="time, beside the longer of the two")
+    axes.set(xlim=(0, 1.65), xticks=[], xlabel="time; the longer of each pair has the full length")
     axes.spines["bottom"].set_visible(False)
     axes.invert_yaxis()
     axes.legend(

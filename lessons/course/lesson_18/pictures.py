@@ -14,6 +14,6 @@ def draw_training(losses, seconds):
     if len(losses) >= 20:
         axes.plot(steps[19:], np.convolve(losses, np.ones(20) / 20, "valid"), color=BLUE, linewidth=2)
     axes.axhline(np.log(2000), color=GREY, linestyle=":", linewidth=1)
-    axes.text(len(losses), np.log(2000), "all tokens alike", color=GREY, ha="right", va="bottom")
+    axes.text(len(losses), np.log(2000), "every token equally likely: ln 2000", color=GREY, ha="right", va="bottom")
     axes.set(title=f"{seconds} seconds of training, with your own gradients", xlabel="step", ylabel="loss")
     return figure

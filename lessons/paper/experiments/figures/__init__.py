@@ -15,7 +15,7 @@ from minitransformer.grammar import sample
 from minitransformer.layers import SinusoidalPositions
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.ops import numpy_ops
-from minitransformer.plots.page import BLUE, GREEN, GREY, INK, SKY, VERMILION, Page
+from minitransformer.plots.page import BLUE, GREEN, GREY, INK, SIGNED, SKY, VERMILION, Page
 from minitransformer.training.optimizer import noam
 
 from ...charts import finish
@@ -299,7 +299,7 @@ def draw_positions(path: str | Path, length: int = 100, d_model: int = 128) -> N
     table = np.asarray(SinusoidalPositions(numpy_ops, length, d_model, "float64").table)  # (length, d_model)
     page = Page(7.4, 3.2, layout="constrained")
     left, right = page.figure.subplots(1, 2, width_ratios=[1.15, 1.0])
-    image = left.imshow(table, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
+    image = left.imshow(table, aspect="auto", cmap=SIGNED, vmin=-1, vmax=1, interpolation="nearest")
     page.figure.colorbar(image, ax=left, pad=0.02).ax.tick_params(labelsize=7.5, colors=GREY)
     finish(left, "dimension", "position")
     for position, colour, width in ((20, BLUE, 4.5), (50, VERMILION, 2.7), (80, GREEN, 1.0)):  # they lie on each other
