@@ -2,7 +2,7 @@
 
 from .baselines import ConvolutionalConfig, ConvolutionalTranslator, RecurrentConfig, RecurrentTranslator
 from .bert import BERT, BERTConfig
-from .config import DEFAULT_KIND, PRESETS, ModelConfig, TextConfig, TransformerConfig, TranslationConfig
+from .config import DEFAULT_KIND, PRESETS, ModelConfig, StacksConfig, TextConfig, TransformerConfig, TranslationConfig
 from .decoding import Decoding
 from .encoder_decoder import EncoderDecoder
 from .gpt import GPT, GPTConfig
@@ -32,6 +32,7 @@ __all__ = [
     "ModelConfig",
     "RecurrentConfig",
     "RecurrentTranslator",
+    "StacksConfig",
     "T5Config",
     "TextConfig",
     "Transformer",

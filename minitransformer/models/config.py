@@ -88,12 +88,49 @@ class TranslationConfig(TextConfig):
         require(distinct, f"pad_id, bos_id, eos_id are {specials}, expected {count} ids below {self.vocab_size}")
 
 
+class StacksConfig(TranslationConfig):
+    """The base of the configurations that `Transformer` builds: encoder and decoder are stacks of blocks."""
+
+    num_layers: int
+    num_decoder_layers: int | None
+
+    @property
+    def encoder(self) -> StackConfig:
+        """The encoder as a tree: every position of the source sees all others."""
+        return self._stack(decodes=False)
+
+    @property
+    def decoder(self) -> StackConfig:
+        """The decoder as a tree: a position of the target sees those at or before it, and the memory."""
+        return self._stack(decodes=True)
+
+    @abstractmethod
+    def _stack(self, decodes: bool) -> StackConfig: ...
+
+    @property
+    def decoder_layers(self) -> int:
+        """The number of decoder layers."""
+        return self.num_decoder_layers or self.num_layers
+
+    @property
+    def num_layers_in_all(self) -> int:
+        """Layers of the encoder and of the decoder together."""
+        return self.num_layers + self.decoder_layers
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of parameters; the table of tokens counts once, or twice where the output layer has its own."""
+        output = self.vocab_size * (self.output_bias + (not self.tied) * self.d_model)
+        stacks = self.encoder.num_parameters() + self.decoder.num_parameters()
+        return self.vocab_size * self.d_model + output + stacks
+
+
 PRESETS = ("demo", "tiny", "base", "big")
 """The named sizes of `TransformerConfig`: each is a classmethod of it."""
 
 
 @dataclass(frozen=True)
-class TransformerConfig(TranslationConfig):
+class TransformerConfig(StacksConfig):
     """The hyper-parameters of a Transformer as the paper names them; the defaults are its base model (table 3).
 
     `encoder` and `decoder` give the same as a tree: a stack of blocks of attention, feed-forward network and norm.
@@ -141,17 +178,7 @@ class TransformerConfig(TranslationConfig):
         require(fits, f"num_heads is {self.num_heads} and does not divide d_model, {self.d_model}")
         _ = self.encoder, self.decoder  # each part checks itself
 
-    @property
-    def encoder(self) -> StackConfig:
-        """The encoder as a tree: every position of the source sees all others."""
-        return self._stack(self.num_layers, causal=False, cross=False)
-
-    @property
-    def decoder(self) -> StackConfig:
-        """The decoder as a tree: a position of the target sees those at or before it, and the memory."""
-        return self._stack(self.decoder_layers, causal=True, cross=True)
-
-    def _stack(self, num_layers: int, causal: bool, cross: bool) -> StackConfig:
+    def _stack(self, decodes: bool) -> StackConfig:
         attention = AttentionConfig(
             self.num_heads, self.key_width, self.value_width, self.window, self.attention_dropout
         )
@@ -160,23 +187,13 @@ class TransformerConfig(TranslationConfig):
             FeedForwardConfig(self.d_ff),
             NormConfig(self.norm_first, self.layernorm_eps),
             d_model=self.d_model,
-            causal=causal,
-            cross=cross,
+            causal=decodes,
+            cross=decodes,
             dropout=self.dropout,
             init=InitConfig(self.init_gain),
         )
+        num_layers = self.decoder_layers if decodes else self.num_layers
         return StackConfig(block, num_layers, self.positions, self.max_length)
-
-    @property
-    def num_layers_in_all(self) -> int:
-        """Layers of the encoder and of the decoder together."""
-        return self.num_layers + self.decoder_layers
-
-    @property
-    def num_parameters(self) -> int:
-        """The number of parameters; the table of tokens, shared by source, target and output, counts once."""
-        stacks = self.encoder.num_parameters() + self.decoder.num_parameters()
-        return self.vocab_size * self.d_model + stacks
 
     @property
     def key_width(self) -> int:
@@ -187,11 +204,6 @@ class TransformerConfig(TranslationConfig):
     def value_width(self) -> int:
         """d_v: the width of one head's values."""
         return self.d_v or self.d_model // self.num_heads
-
-    @property
-    def decoder_layers(self) -> int:
-        """The number of decoder layers."""
-        return self.num_decoder_layers or self.num_layers
 
     @classmethod
     def demo(cls, vocab_size: int = 2400, **overrides: Any) -> "TransformerConfig":

@@ -5,11 +5,11 @@ from typing import ClassVar, Literal
 
 from ..config import choice, positive, rate, require, whole
 from ..layers import AttentionConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
-from .config import TranslationConfig
+from .config import StacksConfig
 
 
 @dataclass(frozen=True)
-class MarianConfig(TranslationConfig):
+class MarianConfig(StacksConfig):
     """The hyper-parameters of a Marian; the defaults are those of its base models. `Transformer` builds it.
 
     It is the paper's model with all sines of the positions before all cosines, a choice of activation, and a bias of
@@ -47,17 +47,8 @@ class MarianConfig(TranslationConfig):
             require(self.d_model % heads == 0, f"num_heads is {heads} and does not divide d_model, {self.d_model}")
         _ = self.encoder, self.decoder  # each part checks itself
 
-    @property
-    def encoder(self) -> StackConfig:
-        """The encoder as a tree: every position of the source sees all others."""
-        return self._stack(self.num_layers, self.num_heads, self.d_ff, decodes=False)
-
-    @property
-    def decoder(self) -> StackConfig:
-        """The decoder as a tree: a position of the target sees those at or before it, and the memory."""
-        return self._stack(self.decoder_layers, self.decoder_heads, self.decoder_ff, decodes=True)
-
-    def _stack(self, num_layers: int, heads: int, d_ff: int, decodes: bool) -> StackConfig:
+    def _stack(self, decodes: bool) -> StackConfig:
+        heads, d_ff = (self.decoder_heads, self.decoder_ff) if decodes else (self.num_heads, self.d_ff)
         width = self.d_model // heads
         block = BlockConfig(
             AttentionConfig(heads, width, width, dropout=self.attention_dropout),
@@ -68,6 +59,7 @@ class MarianConfig(TranslationConfig):
             cross=decodes,
             dropout=self.dropout,
         )
+        num_layers = self.decoder_layers if decodes else self.num_layers
         return StackConfig(block, num_layers, "sinusoidal_halves", self.max_length)
 
     @property
@@ -79,19 +71,3 @@ class MarianConfig(TranslationConfig):
     def decoder_ff(self) -> int:
         """The width inside the decoder's feed-forward layers."""
         return self.d_decoder_ff or self.d_ff
-
-    @property
-    def decoder_layers(self) -> int:
-        """The number of decoder layers."""
-        return self.num_decoder_layers or self.num_layers
-
-    @property
-    def num_layers_in_all(self) -> int:
-        """Layers of the encoder and of the decoder together."""
-        return self.num_layers + self.decoder_layers
-
-    @property
-    def num_parameters(self) -> int:
-        """The number of parameters, with the bias of the logits."""
-        stacks = self.encoder.num_parameters() + self.decoder.num_parameters()
-        return self.vocab_size * (self.d_model + 1) + stacks

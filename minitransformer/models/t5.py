@@ -5,18 +5,19 @@ from typing import ClassVar, Literal
 
 from ..config import SMALLEST, choice, flag, positive, rate, whole
 from ..layers import AttentionConfig, BiasConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
-from .config import TranslationConfig
+from .config import StacksConfig
 
 
 @dataclass(frozen=True)
-class T5Config(TranslationConfig):
+class T5Config(StacksConfig):
     """The hyper-parameters of a T5; the defaults are those of its small model. `Transformer` builds it.
 
-    Scores are not divided by √d_k. One table of biases by distance serves all blocks of a stack. Version 1.1 has a
-    gated feed-forward network (`activation="gelu_tanh", gated=True`) and an output layer of its own (`tied=False,
-    scale_output=False`); `scale_output` multiplies the decoder's output by d_model^−½. Where a target begins with the
-    padding token, as by default, masks are given and not inferred. Raises `ValueError` or `TypeError` for values that
-    give no model.
+    Scores are not divided by √d_k: the first queries are smaller instead. That suits Adafactor, which T5 was trained
+    with and whose steps grow with the weights; Adam's have one size and soon turn small queries, so a training here has
+    `scaled_scores`. One table of biases by distance serves all blocks of a stack. Version 1.1 has a gated feed-forward
+    network (`activation="gelu_tanh", gated=True`) and an output layer of its own (`tied=False, scale_output=False`);
+    `scale_output` multiplies the decoder's output by d_model^−½. Where a target begins with the padding token, as by
+    default, masks are given and not inferred. Raises `ValueError` or `TypeError` for values that give no model.
     """
 
     kind: ClassVar[str] = "t5"
@@ -39,6 +40,7 @@ class T5Config(TranslationConfig):
     norm_eps: float = positive(1e-6, "what normalisation adds to the mean square", SMALLEST, 1)
     tied: bool = flag(True, "the output layer shares the table of tokens")
     scale_output: bool = flag(True, "multiply the decoder's output by d_model^-0.5")
+    scaled_scores: bool = flag(False, "divide attention's scores by √d_k, which T5 leaves to the weights")
     pad_id: int = whole(0, least=0)
     bos_id: int = whole(0, least=0)
     eos_id: int = whole(1, least=0)
@@ -55,23 +57,13 @@ class T5Config(TranslationConfig):
         super().__post_init__()
         _ = self.encoder, self.decoder  # each part checks itself
 
-    @property
-    def encoder(self) -> StackConfig:
-        """The encoder as a tree: every position of the source sees all others."""
-        return self._stack(self.num_layers, decodes=False)
-
-    @property
-    def decoder(self) -> StackConfig:
-        """The decoder as a tree: a position of the target sees those at or before it, and the memory."""
-        return self._stack(self.decoder_layers, decodes=True)
-
-    def _stack(self, num_layers: int, decodes: bool) -> StackConfig:
+    def _stack(self, decodes: bool) -> StackConfig:
         attention = AttentionConfig(
             self.num_heads,
             self.d_k,
             self.d_k,
             bias=False,
-            scale=1.0,
+            scale=None if self.scaled_scores else 1.0,
             relative=BiasConfig("t5", self.buckets, self.max_distance),
         )
         block = BlockConfig(
@@ -84,20 +76,5 @@ class T5Config(TranslationConfig):
             dropout=self.dropout,
         )
         scale = self.d_model**-0.5 if decodes and self.scale_output else 1.0
+        num_layers = self.decoder_layers if decodes else self.num_layers
         return StackConfig(block, num_layers, "none", self.max_length, output_scale=scale)
-
-    @property
-    def decoder_layers(self) -> int:
-        """The number of decoder layers."""
-        return self.num_decoder_layers or self.num_layers
-
-    @property
-    def num_layers_in_all(self) -> int:
-        """Layers of the encoder and of the decoder together."""
-        return self.num_layers + self.decoder_layers
-
-    @property
-    def num_parameters(self) -> int:
-        """The number of parameters; the table of tokens counts once, or twice where the output layer has its own."""
-        stacks = self.encoder.num_parameters() + self.decoder.num_parameters()
-        return (2 - self.tied) * self.vocab_size * self.d_model + stacks

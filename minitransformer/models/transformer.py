@@ -3,13 +3,13 @@
 from ..inside import attention_maps
 from ..layers import SinusoidalPositions, Stack
 from ..ops import Array, Ops
-from .config import TransformerConfig
+from .config import StacksConfig
 from .encoder_decoder import EncoderDecoder
 
 SIDES = ("encoder", "decoder")
 
 
-class Transformer(EncoderDecoder[TransformerConfig, Stack, Stack]):
+class Transformer(EncoderDecoder[StacksConfig, Stack, Stack]):
     """Two stacks of blocks over token ids `(B, T)`, padded on the right: the paper's, T5 or Marian."""
 
     def _stacks(self, ops: Ops) -> tuple[Stack, Stack]:

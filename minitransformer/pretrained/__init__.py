@@ -28,7 +28,7 @@ from ..models import (
     ViTConfig,
 )
 from ..ops import Ops, numpy_ops
-from . import marian
+from . import marian, t5
 from .bert import BERT
 from .download import folder_of
 from .files import (
@@ -46,13 +46,12 @@ from .files import (
 from .gpt2 import GPT2
 from .llama import LLAMA
 from .names import Architecture, Row
-from .t5 import T5
 from .tokenizers import PretrainedTokenizer, load_tokenizer, save_tokenizer
 from .vit import VIT
 
 __all__ = ["ARCHITECTURES", "PretrainedError", "PretrainedTokenizer", "load", "save"]
 
-ARCHITECTURES = {"gpt2": GPT2, "llama": LLAMA, "bert": BERT, "t5": T5, "vit": VIT, "marian": marian.MARIAN}
+ARCHITECTURES = {"gpt2": GPT2, "llama": LLAMA, "bert": BERT, "t5": t5.T5, "vit": VIT, "marian": marian.MARIAN}
 """By the name that a folder's `config.json` calls `model_type`."""
 
 
@@ -150,6 +149,8 @@ def save(model: Model, folder: str | Path, tokenizer: "PretrainedTokenizer | BPE
     named = {name: model.ops.to_numpy(each.data) for name, each in model.parameters.named.items()}
     if isinstance(model.config, TransformerConfig):
         named = marian.in_halves(named, model.config.vocab_size)
+    if isinstance(model.config, T5Config) and model.config.scaled_scores:
+        named = t5.with_small_queries(named, model.config)
     tensors = {}
     for row in architecture.table(model.config):
         tensors |= row.to_theirs(named[row.ours])

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from ..models import T5Config
 from .files import PretrainedError
 from .names import ACTIVATION_NAMES, Architecture, Row, Shape, activation, array, layers, linear, norm, required
@@ -102,6 +104,18 @@ def _stack(config: T5Config, stack: str, count: int) -> list[Row]:
         rows += linear(f"{ours}feed_forward.contract", f"{inside}wo", config.d_ff, width, bias=False)
         rows += norm(f"{ours}feed_forward_norm", f"{theirs}{last}.layer_norm", width, bias=False)
     return rows
+
+
+def with_small_queries(named: Mapping[str, np.ndarray], config: T5Config) -> dict[str, np.ndarray]:
+    """Parameters with which scores need no factor: the queries' maps hold the 1/√d_k of a model with scaled scores."""
+    inner, small = config.num_heads * config.d_k, {}
+    for name, weight in named.items():
+        if name.endswith(("query.weight", "query_key_value.weight")):
+            weight = np.concatenate(
+                (weight[:, :inner] * config.d_k**-0.5, weight[:, inner:]), axis=1, dtype=weight.dtype
+            )
+        small[name] = weight
+    return small
 
 
 T5 = Architecture(

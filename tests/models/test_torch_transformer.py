@@ -85,6 +85,7 @@ def as_torch_names_it(ours: Mapping[str, Tensor], norm_first: bool) -> dict[str,
 
 def torch_twin(model: Transformer) -> TorchModel:
     """`TorchModel` with copies of the model's weights; loading is strict, so none is left out."""
+    assert isinstance(model.config, TransformerConfig)
     twin = TorchModel(model.config).double()
     state = {name: torch.tensor(value) for name, value in model.parameters.state_dict().items()}
     twin.load_state_dict(as_torch_names_it(state, model.config.norm_first))

@@ -1,4 +1,4 @@
-"""A Transformer of the paper's, trained here, runs in `transformers` as a Marian."""
+"""What is trained here runs in `transformers`: the paper's Transformer as a Marian, T5 without a factor of scores."""
 
 from itertools import islice
 from pathlib import Path
@@ -12,15 +12,26 @@ from support.pretrained_cases import exact
 
 from minitransformer.decoding import Translator
 from minitransformer.grammar.generation import sample
-from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.models import T5Config, Transformer, TransformerConfig
 from minitransformer.pretrained import load, save
 
 WEIGHTS = Path(__file__).parents[2] / "lessons" / "weights" / "en-de.safetensors"
 
 
+@pytest.mark.parametrize("theirs", [transformers.MarianMTModel, transformers.T5ForConditionalGeneration])
 @pytest.mark.parametrize("seed", range(3))
-def test_same_logits(seed: int, tmp_path: Path) -> None:
-    config = TransformerConfig(29, d_model=8 + 4 * seed, num_heads=2, d_ff=7, num_layers=2, num_decoder_layers=1)
+def test_same_logits(seed: int, theirs: Any, tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {
+        "d_model": 8 + 4 * seed,
+        "num_heads": 2,
+        "d_ff": 7,
+        "num_layers": 2,
+        "num_decoder_layers": 1,
+    }
+    if theirs is transformers.MarianMTModel:
+        config = TransformerConfig(29, **sizes)
+    else:
+        config = T5Config(29, **sizes, d_k=6, scaled_scores=True, scale_output=False, bos_id=1, eos_id=2)
     model = Transformer(config, dtype="float64", seed=seed)
     generator = np.random.default_rng(seed)
     model.parameters.data += generator.normal(size=model.parameters.data.shape) * 0.2
@@ -29,7 +40,7 @@ def test_same_logits(seed: int, tmp_path: Path) -> None:
     target[:, 0] = config.bos_id
     wanted, _ = model.forward(source, target)
     save(model, tmp_path)
-    there = transformers.MarianMTModel.from_pretrained(tmp_path, dtype=torch.float64).eval()
+    there = theirs.from_pretrained(tmp_path, dtype=torch.float64).eval()
     mask = source != config.pad_id
     with exact(there), torch.no_grad():
         tensors = [torch.from_numpy(each) for each in (source, mask, target)]

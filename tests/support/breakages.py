@@ -108,7 +108,7 @@ T5's bucket of the query's own position that of a later key | if distance > 0 �
 ALiBi's first head without a slope of its own: h from 0 | for h in range(1, self.num_heads + 1)] →
         for h in range(self.num_heads)]
 [models/t5.py: pretrained/test_architectures]
-T5's scores divided by √d_k | scale=1.0, → scale=None,
+T5's scores divided by √d_k | scale=None if self.scaled_scores else 1.0 → scale=None
 [models/gpt.py: models/test_initial_values]
 GPT-2's residual layers that start as large as all others
     residual_gain=(2 * self.num_layers) ** -0.5 → residual_gain=1.0

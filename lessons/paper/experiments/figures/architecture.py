@@ -164,7 +164,7 @@ def architecture_page(model: Transformer, source: Array, target: Array) -> Page:
     axes = page.axes(0, 0, page.width, page.height)
     axes.set(xlim=(0, page.width), ylim=(0, page.height))
     axes.set_axis_off()
-    positions = "+ Positional\nEncoding" if model.config.positions == "sinusoidal" else "+ Learned\nPositions"
+    positions = "+ Positional\nEncoding" if model.config.encoder.positions == "sinusoidal" else "+ Learned\nPositions"
     encoder, column = _Column(axes, ENCODER, -1, positions), _Column(axes, DECODER, 1, positions)
     memory = encoder.draw("Inputs", tuple(source.shape), traced.encoder, layers[0])
     column.draw("Outputs, shifted right", tuple(target.shape), traced.decoder, layers[1], memory)
@@ -265,7 +265,7 @@ def attention_page(model: Transformer, source: Array) -> Page:
     axes = page.axes(0, 0, page.width, page.height)
     axes.set(xlim=(0, page.width), ylim=(0, page.height))
     axes.set_axis_off()
-    _draw_one_head(axes, shapes, model.config.key_width)
+    _draw_one_head(axes, shapes, model.config.encoder.block.attention.d_k)
     _draw_heads(axes, shapes)
     return page
 
