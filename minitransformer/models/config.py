@@ -61,7 +61,7 @@ class TranslationConfig(TextConfig):
 
     `embedding_scale` multiplies looked-up vectors, by default √d_model. `tied`: the output layer's table is that of the
     tokens. `output_bias`: the logits have a bias. `pad_may_begin`: the padding token may be the one that begins a
-    target, and then masks are given and not inferred.
+    target.
     """
 
     pad_id: int

@@ -9,7 +9,7 @@ from ..ops.initialize import constant
 from .config import TranslationConfig
 from .decoding import Decoding
 from .model import Model
-from .objectives import next_token_loss, next_token_loss_backward
+from .objectives import IGNORED, next_token_loss, next_token_loss_backward
 
 
 class Encoder(Protocol):
@@ -83,10 +83,9 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
     ) -> tuple[Array, tuple]:
         """source `(B, Ts)`, target `(B, Tt)`, which begins with bos → logits `(B, Tt, V)` of each next token.
 
-        The masks, of the shapes of source and target, are `True` where a token is real. A target padded on the right
-        needs none: no position sees those after it. Without a mask of the source, tokens equal to `pad_id` are padding,
-        unless the model's targets begin with that token (T5, Marian). Raises `ValueError` for an id outside the
-        vocabulary and for a sequence longer than `config.max_length`.
+        The masks, of the shapes of source and target, are `True` where a token is real. Without a mask of the source,
+        tokens equal to `pad_id` are padding. A target padded on the right needs no mask: no position sees those after
+        it. Raises `ValueError` for an id outside the vocabulary and for a sequence longer than `config.max_length`.
         """
         source, target, mask = self._pair(source, target, source_mask)
         memory, encoder_cache = self.encoder.forward(source, Context(mask=mask, dropout=dropout))
@@ -114,23 +113,26 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         label_smoothing: float = 0.0,
         dropout: DropoutStream | None = None,
         with_grad: bool = True,
+        *,
+        source_mask: Array | None = None,
     ) -> tuple[Array, tuple]:
-        """The mean cross-entropy of the tokens of target_out `(B, Tt)` that are not padding.
+        """The mean cross-entropy of the tokens of target_out `(B, Tt)`; those equal to `pad_id` or −100 do not count.
 
-        target_in is target_out moved right by one, with bos in front. Evaluation passes `with_grad=False`.
+        target_in is target_out moved right by one, with bos in front and `pad_id` for −100; source_mask as in
+        `forward`. Evaluation passes `with_grad=False`.
         """
-        source, target, mask = self._pair(source, target_in)
+        source, target, mask = self._pair(source, target_in, source_mask)
+        targets, pad_id = self.ops.asarray(target_out), self.config.pad_id
+        targets = targets + (pad_id - IGNORED) * (targets == IGNORED)  # where it is −100: pad_id
         memory, encoder_cache = self.encoder.forward(source, Context(mask=mask, dropout=dropout))
         context = Context(memory=memory, memory_mask=mask, dropout=dropout)
         hidden, decoder_cache = self.decoder.forward(target, context)
         if self.logits_bias:
             logits, logits_cache = self._logits(hidden)
-            targets = self._shaped("target_out", target_out, target)
-            loss, cache = self.ops.cross_entropy.forward(logits, targets, label_smoothing, self.config.pad_id)
+            targets = self._shaped("target_out", targets, target)
+            loss, cache = self.ops.cross_entropy.forward(logits, targets, label_smoothing, pad_id)
             return loss, (encoder_cache, decoder_cache, (logits_cache, cache))
-        loss, loss_cache = next_token_loss(
-            self.output, hidden, target_out, label_smoothing, self.config.pad_id, with_grad
-        )
+        loss, loss_cache = next_token_loss(self.output, hidden, targets, label_smoothing, pad_id, with_grad)
         return loss, (encoder_cache, decoder_cache, loss_cache)
 
     @without_spurious_warnings
@@ -190,7 +192,5 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         return source, target, self._source_mask(source, source_mask)
 
     def _source_mask(self, source: Array, given: Any = None) -> Array | None:
-        """The mask that was given, or where the source is not padding; `None` if that token begins targets too."""
-        if given is None and self.config.pad_id != self.config.bos_id:
-            return source != self.config.pad_id
-        return self._mask("source_mask", given, source)
+        """The mask that was given, or else where the source is not padding."""
+        return source != self.config.pad_id if given is None else self._mask("source_mask", given, source)

@@ -1,6 +1,7 @@
 """Every architecture against `transformers`: read from its files, computed here, written, read there again."""
 
 import json
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from support.pretrained_cases import KINDS, exact, inputs, ours, random_model, rewrite, theirs
 
+from minitransformer.models import IGNORED
 from minitransformer.pretrained import ARCHITECTURES, load, save
 
 QUICK, ALL = 5, 14
@@ -23,6 +25,11 @@ def error(a: Any, b: Any) -> float:
     a, b = np.asarray(a), np.asarray(b)
     assert a.shape == b.shape
     return float(np.abs(a - b).max() / max(1.0, np.abs(b).max()))
+
+
+def padded(ids: np.ndarray, lengths: list[int], pad: int) -> np.ndarray:
+    """The first ids of each row, and padding after them."""
+    return np.where(np.arange(ids.shape[1]) < np.array(lengths)[:, None], ids, pad)
 
 
 def old_names(kind: str, folder: Path) -> None:
@@ -53,6 +60,19 @@ def old_names(kind: str, folder: Path) -> None:
         rewrite(folder, lambda t: t | {"model.encoder.embed_positions.weight": torch.ones(2, 2)})
 
 
+def same_gradients(kind: str, ours: Any, theirs: Any, without: Container[str] = ()) -> None:
+    """The gradient of every parameter of ours is that of their tensors."""
+    architecture = ARCHITECTURES[kind]
+    tensors = (*theirs.named_parameters(), *theirs.named_buffers())
+    gradients = {architecture.canonical(name): each.grad for name, each in tensors if each.requires_grad}
+    rows = architecture.table(ours.config)
+    assert {row.ours for row in rows} == set(ours.parameters.named)
+    for row in rows:
+        for name, gradient in row.to_theirs(ours.parameters.named[row.ours].grad).items():
+            if name not in without:
+                assert error(gradient, gradients[name]) <= 1e-9, name
+
+
 @pytest.mark.parametrize(("kind", "seed"), CASES)
 def test_equals_transformers(kind: str, seed: int, tmp_path: Path) -> None:
     model = random_model(kind, seed)
@@ -77,14 +97,40 @@ def test_equals_transformers(kind: str, seed: int, tmp_path: Path) -> None:
         dlogits = np.random.default_rng(seed).normal(size=logits.shape)
         wanted.backward(torch.from_numpy(dlogits))
     double.backward(dlogits, cache)
-    architecture = ARCHITECTURES[kind]
-    gradients = {architecture.canonical(name): p.grad for name, p in model.named_parameters() if p.requires_grad}
-    rows = architecture.table(double.config)
-    assert {row.ours for row in rows} == set(double.parameters.named)
-    for row in rows:
-        for name, gradient in row.to_theirs(double.parameters.named[row.ours].grad).items():
-            if name not in ("final_logits_bias", "pooler.dense.weight", "pooler.dense.bias"):
-                assert error(gradient, gradients[name]) <= 1e-9, name
+    same_gradients(kind, double, model, {"final_logits_bias", "pooler.dense.weight", "pooler.dense.bias"})
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("kind", ["t5", "marian"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_loss_of_padded_sentences_is_theirs(kind: str, seed: int, smoothing: float, tmp_path: Path) -> None:
+    """Of any lengths. The padding token, with which targets begin too, is padding everywhere else."""
+    theirs = random_model(kind, seed)
+    theirs.save_pretrained(tmp_path)
+    model, _ = load(tmp_path, dtype="float64")
+    pad, start = model.config.pad_id, model.config.bos_id
+    assert pad == start
+    source = padded(inputs(kind, theirs, seed)["input_ids"], [9, 4, 1], pad)
+    labels = padded(inputs(kind, theirs, seed + 1)["input_ids"][:, :6], [3, 6, 2], IGNORED)
+    target_in = np.where(labels == IGNORED, pad, labels)[:, :-1]
+    target_in = np.concatenate([np.full((3, 1), start), target_in], axis=1)
+    with exact(theirs) as reference:
+        if kind == "marian":
+            reference.final_logits_bias.requires_grad_()  # theirs is fixed; ours is learnt
+        arrays = {"input_ids": source, "attention_mask": (source != pad).astype(int), "labels": labels}
+        tensors = {name: torch.from_numpy(each) for name, each in arrays.items()}
+        out = reference(**tensors)
+        wanted, flat = out.loss, (out.logits.flatten(0, 1), tensors["labels"].flatten())
+        if smoothing:  # their own computes in float32
+            wanted = torch.nn.functional.cross_entropy(*flat, label_smoothing=smoothing)
+        wanted.backward()
+    for masks in ({}, {"source_mask": source != pad}):
+        for targets in (labels, np.where(labels == IGNORED, pad, labels)):
+            model.parameters.zero_grad()
+            loss, cache = model.loss(source, target_in, targets, smoothing, **masks)
+            model.loss_backward(1.0, cache)
+            assert error(loss, wanted.item()) <= 1e-9
+            same_gradients(kind, model, reference)
 
 
 @pytest.mark.parametrize(("kind", "seed"), CASES)

@@ -109,6 +109,12 @@ ALiBi's first head without a slope of its own: h from 0 | for h in range(1, self
         for h in range(self.num_heads)]
 [models/t5.py: pretrained/test_architectures]
 T5's scores divided by √d_k | scale=None if self.scaled_scores else 1.0 → scale=None
+[models/encoder_decoder.py: pretrained/test_architectures]
+padding attended to by models whose targets begin with that token
+    return source != self.config.pad_id if given is None → return None if given is None
+[models/encoder_decoder.py: models/test_family]
+a bias of the logits without its gradient
+    self.logits_bias.grad += dlogits.reshape(-1, dlogits.shape[-1]).sum(0) → pass
 [models/gpt.py: models/test_initial_values]
 GPT-2's residual layers that start as large as all others
     residual_gain=(2 * self.num_layers) ** -0.5 → residual_gain=1.0
