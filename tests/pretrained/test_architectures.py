@@ -104,7 +104,7 @@ def test_equals_transformers(kind: str, seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["t5", "marian"])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_loss_of_padded_sentences_is_theirs(kind: str, seed: int, smoothing: float, tmp_path: Path) -> None:
-    """Of any lengths. The padding token, with which targets begin too, is padding everywhere else."""
+    """Rows of any lengths; the padding token, with which targets begin too, is padding everywhere else."""
     theirs = random_model(kind, seed)
     theirs.save_pretrained(tmp_path)
     model, _ = load(tmp_path, dtype="float64")
