@@ -10,7 +10,7 @@ import torch
 import transformers
 from support.pretrained_cases import exact
 
-from minitransformer.decoding import Translator
+from minitransformer.decoding import Translator, beam_search
 from minitransformer.grammar.generation import sample
 from minitransformer.models import T5Config, Transformer, TransformerConfig
 from minitransformer.pretrained import load, save
@@ -51,21 +51,24 @@ def test_same_logits(seed: int, theirs: Any, tmp_path: Path) -> None:
     assert np.abs(logits - wanted).max() <= 1e-9 * max(1, np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.slow)])
-def test_the_courses_model_translates_the_same(count: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("count", "beam"), [(20, 1), (20, 4), pytest.param(1000, 1, marks=pytest.mark.slow)])
+def test_the_courses_model_translates_the_same(count: int, beam: int, tmp_path: Path) -> None:
+    """There, and here once it is loaded as a Marian, whose channels have changed places."""
     translator = Translator.from_checkpoint(WEIGHTS)
     tokenizer = translator.tokenizer
     sentences = [example.english for example in islice(sample("test", seed=5), count)]
-    wanted = translator.translate(sentences, beam=1)
+    wanted = translator.translate(sentences, beam=beam, length_penalty=0.0)
     save(translator.model, tmp_path, tokenizer)
     there: Any = transformers.MarianMTModel.from_pretrained(tmp_path).eval()
-    found = []
+    here, _ = load(tmp_path)
+    found: dict[str, list[str]] = {"there": [], "here": []}
     for start in range(0, count, 100):
         sources = [[*tokenizer.encode(text), tokenizer.eos_id] for text in sentences[start : start + 100]]
         longest = max(map(len, sources))
         ids = torch.tensor([source + [tokenizer.pad_id] * (longest - len(source)) for source in sources])
-        options = {"attention_mask": ids != tokenizer.pad_id, "num_beams": 1, "do_sample": False}
+        options = {"num_beams": beam, "do_sample": False, "length_penalty": 0.0}
         with torch.no_grad():
-            outputs = there.generate(ids, **options, max_new_tokens=100)
-        found += [tokenizer.decode(output) for output in outputs.tolist()]
-    assert found == wanted
+            outputs = there.generate(ids, attention_mask=ids != tokenizer.pad_id, **options, max_new_tokens=100)
+        found["there"] += [tokenizer.decode(output) for output in outputs.tolist()]
+        found["here"] += [tokenizer.decode(best.ids) for (best,) in beam_search(here, ids.numpy(), beam, 0.0)]
+    assert found == {"there": wanted, "here": wanted}
