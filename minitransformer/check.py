@@ -22,6 +22,7 @@ from .layers import (
     AttendingConvolution,
     Attention,
     AttentionConfig,
+    BiasConfig,
     Block,
     BlockConfig,
     Context,
@@ -34,17 +35,35 @@ from .layers import (
     Linear,
     Norm,
     NormConfig,
+    PatchEmbedding,
     Recurrent,
+    RelativeBias,
     ResidualConvolution,
+    Rotary,
+    RotaryConfig,
     StepAttention,
     TokenEmbedding,
 )
-from .models import ConvolutionalConfig, RecurrentConfig, TransformerConfig, build_model
+from .models import (
+    IGNORED,
+    BERTConfig,
+    ConvolutionalConfig,
+    GPTConfig,
+    MarianConfig,
+    ModelConfig,
+    RecurrentConfig,
+    T5Config,
+    TransformerConfig,
+    ViTConfig,
+    build_model,
+)
 from .ops import Array, Dropout, Ops, Pattern, dropout_key, numpy_ops
 from .ops.arguments import Declaration, random_arguments
 from .ops.gated import ACTIVATIONS
 
 TOLERANCE = 1e-6
+SAMPLES = 8
+"""Coordinates of each parameter of a model whose layers have been checked in full."""
 WIDTH = 68
 """The width of a row's name in characters: the longest name of a parameter fits."""
 
@@ -65,13 +84,17 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Case:
-    """A pair of functions and the arrays to check it at; with `rows`, each array gets a row of its own."""
+    """A pair of functions and the arrays to check it at; with `rows`, each array gets a row of its own.
+
+    With `samples`, only so many coordinates of each array, drawn at random, are checked.
+    """
 
     component: str
     forward: Callable
     backward: Callable
     arrays: dict[str, Array | None]
     rows: bool = False
+    samples: int | None = None
 
 
 def run_checks(ops: Ops = numpy_ops, report: Callable[[str], Any] = print) -> list[CheckResult]:
@@ -96,7 +119,7 @@ def run_checks(ops: Ops = numpy_ops, report: Callable[[str], Any] = print) -> li
 def check(case: Case) -> list[CheckResult]:
     """Check one case; returns its row or rows."""
     try:
-        errors = check_gradients(case.forward, case.backward, case.arrays, tolerance=TOLERANCE)
+        errors = check_gradients(case.forward, case.backward, case.arrays, tolerance=TOLERANCE, samples=case.samples)
     except GradientError as wrong:
         return [CheckResult(case.component, np.inf, str(wrong))]
     if case.rows:
@@ -200,12 +223,17 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
 
     yield case("Linear", Linear(ops, 4, 3, 2), inputs)
     yield case("FeedForward", FeedForward(ops, 4, FeedForwardConfig(6)), inputs)
+    gated = FeedForwardConfig(6, "silu", gated=True, bias=False)
+    yield case("FeedForward, gated", FeedForward(ops, 4, gated), inputs)
     yield case("LayerNorm", Norm(ops, 4, NormConfig()), inputs)
+    yield case("RMSNorm", Norm(ops, 4, NormConfig(kind="rmsnorm")), inputs)
     embedding = TokenEmbedding(ops, vocab_size=6, d_model=4)
     yield case("TokenEmbedding", embedding, {"ids": rng.integers(6, size=(2, 3))})
     pair = embedding.logits, embedding.logits_backward
     yield case("TokenEmbedding, output layer", embedding, inputs, pair=pair)
     yield case("LearnedPositions", LearnedPositions(ops, max_length=4, d_model=4), inputs)
+    patches = PatchEmbedding(ops, channels=2, size=2, d_model=4)
+    yield case("PatchEmbedding", patches, {"images": rng.standard_normal((2, 2, 2, 4))})
 
     heads = AttentionConfig(num_heads=2, d_k=3, d_v=2)
     yield case("Attention", Attention(ops, 4, heads), longer, masked)
@@ -213,7 +241,19 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     yield case("Attention, window", Attention(ops, 4, replace(heads, window=1)), inputs, PLAIN)
     attention = Attention(ops, 4, replace(heads, dropout=0.3), cross=True)
     yield case("Attention, to the memory, dropout", attention, inputs | memory, dropping)
-    for label, norm in (("post-norm", NormConfig()), ("pre-norm", NormConfig(first=True))):
+    shared = AttentionConfig(num_heads=4, d_k=2, d_v=2, num_kv_heads=2, bias=False)
+    yield case("Attention, grouped heads", Attention(ops, 4, shared), longer, masked)
+    rotary = Rotary(ops, RotaryConfig(), shared.d_k, 4, "float64")
+    yield case("Attention, rotary positions", Attention(ops, 4, shared, causal=True, rotary=rotary), inputs, PLAIN)
+    relative = RelativeBias(ops, BiasConfig(buckets=4, max_distance=3), heads.num_heads, causal=False, dtype="float64")
+    yield case("Attention, relative bias", Attention(ops, 4, heads, relative=relative), longer, masked)
+    linear = replace(shared, kind="linear")
+    yield case("Attention, linear, causal", Attention(ops, 4, linear, causal=True), longer, masked)
+    for label, norm in (
+        ("post-norm", NormConfig()),
+        ("pre-norm", NormConfig(first=True)),
+        ("post-norm, RMS", NormConfig(kind="rmsnorm")),
+    ):
         config = BlockConfig(heads, FeedForwardConfig(6), norm, d_model=4, dropout=0.3)
         yield case(f"Block, {label}", Block(ops, config), longer, dropping)
         decoder = Block(ops, replace(config, causal=True, cross=True))
@@ -224,8 +264,8 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
         yield case(f"Recurrent, {cell}", recurrent, longer, pair=_over_time(recurrent, dropping))
     states = {"states": memory["memory"]}
     yield case("AdditiveAttention", AdditiveAttention(ops, 4), inputs | states, Context(memory_mask=mask))
-    gated = GatedConvolution(ops, 4, 2, causal=True, dropout=0.3)
-    yield case("GatedConvolution, causal", gated, inputs, Context(dropout=stream))
+    convolution = GatedConvolution(ops, 4, 2, causal=True, dropout=0.3)
+    yield case("GatedConvolution, causal", convolution, inputs, Context(dropout=stream))
     yield case("ResidualConvolution", ResidualConvolution(ops, 4, 3), longer, masked)
     keys_and_values = {"keys": memory["memory"], "values": memory["memory"] + 1}
     for layer in (StepAttention(ops, 4), AttendingConvolution(ops, 4, 3)):
@@ -249,25 +289,38 @@ def _over_time(layer: Recurrent, context: Context) -> tuple[Callable, Callable]:
 
 
 def model_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
-    """Every parameter of whole models: the paper's, one by one; the paper's with other options; the baselines."""
+    """Every parameter of whole models: all entries of the paper's, some of each in the others."""
     source, target_in = np.array([[5, 6, 7, 2], [8, 2, 0, 0]]), np.array([[1, 3, 4], [1, 5, 0]])
-    batch = {"source": source, "target_in": target_in, "target_out": np.array([[3, 4, 2], [5, 2, 0]])}
-    options = {**batch, "label_smoothing": 0.1, "dropout": DropoutStream(seed=1, step=2)}
-    small: dict[str, Any] = {"vocab_size": 9, "d_model": 4, "num_layers": 1, "dropout": 0.2, "max_length": 4}
-    paper = TransformerConfig(**{**small, "num_layers": 2}, num_heads=2, d_ff=5)
-    configs = {
-        "Transformer": paper,
-        "Transformer, pre-norm, learned positions": replace(
-            paper, num_layers=1, norm_first=True, positions="learned", window=1, attention_dropout=0.2, d_k=3, d_v=1
-        ),
-        "RecurrentTranslator, tanh": RecurrentConfig(**small, cell="tanh", attention=False),
-        "RecurrentTranslator, lstm, attention": RecurrentConfig(**small, cell="lstm"),
-        "ConvolutionalTranslator": ConvolutionalConfig(**small),
+    pairs = source, target_in, np.array([[3, 4, 2], [5, 2, 0]])
+    text = source, np.array([[6, 7, 2, IGNORED], [2, 8, IGNORED, IGNORED]])
+    images = rng.standard_normal((2, 1, 4, 4)), np.array([2, 0])
+    baseline: dict[str, Any] = {"d_model": 4, "num_layers": 1, "dropout": 0.2}
+    small: dict[str, Any] = baseline | {"num_heads": 2, "d_ff": 5}
+    paper = TransformerConfig(9, **{**small, "num_layers": 2}, max_length=4)
+    others = replace(
+        paper, num_layers=1, norm_first=True, positions="learned", window=1, attention_dropout=0.2, d_k=3, d_v=1
+    )
+    configs: dict[str, tuple[ModelConfig, tuple]] = {
+        "Transformer": (paper, pairs),
+        "Transformer, pre-norm, learned positions": (others, pairs),
+        "GPT": (GPTConfig(9, **small, max_length=4), text),
+        "GPT, Llama's parts": (GPTConfig.llama(9, **small, num_kv_heads=1, max_length=4), text),
+        "GPT, linear attention": (GPTConfig(9, **small, attention="linear", attention_dropout=0.0, max_length=4), text),
+        "BERT": (BERTConfig(9, **small, max_length=4), (*text, source % 2)),
+        "BERT, classes": (BERTConfig(9, **small, max_length=4, head="classes"), (source, np.array([1, 0]))),
+        "T5": (T5Config(9, **small, d_k=2, buckets=4, max_distance=3), pairs),
+        "Marian": (MarianConfig(9, **small, num_decoder_heads=1, max_length=4), pairs),
+        "ViT": (ViTConfig(3, image_size=4, patch_size=2, channels=1, **small), images),
+        "RecurrentTranslator, tanh": (RecurrentConfig(9, **baseline, cell="tanh", attention=False), pairs),
+        "RecurrentTranslator, lstm, attention": (RecurrentConfig(9, **baseline, cell="lstm"), pairs),
+        "ConvolutionalTranslator": (ConvolutionalConfig(9, **baseline, max_length=4), pairs),
     }
-    for name, config in configs.items():
+    options: dict[str, Any] = {"label_smoothing": 0.1, "dropout": DropoutStream(seed=1, step=2)}
+    for name, (config, batch) in configs.items():
         model = build_model(config, ops, dtype="float64")
-        pair = partial(model.loss, **options), model.loss_backward
-        yield layer_case(name, model, {}, rng=rng, pair=pair, rows=config is paper)
+        pair = partial(model.loss, *batch, **options), model.loss_backward
+        case = layer_case(name, model, {}, rng=rng, pair=pair)
+        yield replace(case, rows=True) if config is paper else replace(case, samples=SAMPLES)
 
 
 def layer_case(
@@ -278,7 +331,6 @@ def layer_case(
     *,
     rng: np.random.Generator,
     pair: tuple[Callable, Callable] | None = None,
-    rows: bool = False,
 ) -> Case:
     """A case of a `Layer`, as a function of its inputs and its parameters.
 
@@ -305,4 +357,4 @@ def layer_case(
         return [*(d for d in dinputs if d is not None), *(parameter.grad for parameter in parameters.named.values())]
 
     drawn = {name: 0.7 * rng.standard_normal(parameter.shape) for name, parameter in parameters.named.items()}
-    return Case(component, layer_forward, layer_backward, {**inputs, **drawn}, rows)
+    return Case(component, layer_forward, layer_backward, {**inputs, **drawn})

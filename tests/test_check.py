@@ -3,7 +3,6 @@
 import dataclasses
 import subprocess
 import sys
-from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from support.prove import Proof
 
 from minitransformer import check
 from minitransformer.check import TOLERANCE, run_checks
-from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.models import KINDS, Transformer, TransformerConfig
 from minitransformer.ops import Pair, numpy_ops
 
 LINES: list[str] = []
@@ -37,10 +36,14 @@ def test_every_op_layer_and_parameter_has_a_row(results):
     assert len(set(rows)) == len(rows)
     for name, _ in numpy_ops.pairs():
         assert any(row.split(",")[0] == name for row in rows), name
-    for layer in ("Linear", "FeedForward", "LayerNorm", "TokenEmbedding", "LearnedPositions", "Attention", "Block"):
-        assert any(row.startswith(layer) for row in rows)
-    for name in ("Recurrent", "GatedConvolution", "AttendingConvolution", "RecurrentT", "ConvolutionalTranslator"):
-        assert any(row.startswith(name) for row in rows)
+    layers = "Linear FeedForward LayerNorm RMSNorm TokenEmbedding PatchEmbedding LearnedPositions Attention Block"
+    baselines = "Recurrent GatedConvolution AttendingConvolution RecurrentT ConvolutionalT"
+    models = " ".join(config.__name__.removesuffix("Config") for config, _ in KINDS.values())
+    for name in f"{layers} {baselines} {models}".split():
+        assert any(row.startswith(name) for row in rows), name
+    for option in ("rotary positions", "grouped heads", "relative bias", "linear, causal"):
+        assert f"Attention, {option}" in rows
+    assert "FeedForward, gated" in rows
     model = Transformer(TransformerConfig(vocab_size=9, d_model=4, num_heads=2, d_ff=5, num_layers=2))
     assert {f"Transformer: {name}" for name in model.parameters.named} <= set(rows)
 
@@ -52,7 +55,8 @@ def test_report_is_a_table(results):
 
 def test_a_broken_op_is_found_alone_and_inside_what_uses_it(monkeypatch):
     """Three coordinates of each array are enough to see it."""
-    monkeypatch.setattr(check, "check_gradients", partial(check.check_gradients, samples=3))
+    whole = check.check_gradients
+    monkeypatch.setattr(check, "check_gradients", lambda *given, **options: whole(*given, **options | {"samples": 3}))
 
     def relu_backward(dy, cache):
         return dy * np.sign(cache) * 1.002
@@ -64,9 +68,14 @@ def test_a_broken_op_is_found_alone_and_inside_what_uses_it(monkeypatch):
     assert [result.component for result in wrong] == [
         "relu",
         "FeedForward",
-        *(f"{kind}, {norm}" for norm in ("post-norm", "pre-norm") for kind in ("Block", "Block of a decoder")),
+        *(
+            f"{kind}, {norm}"
+            for norm in ("post-norm", "pre-norm", "post-norm, RMS")
+            for kind in ("Block", "Block of a decoder")
+        ),
         "Transformer",
         "Transformer, pre-norm, learned positions",
+        "T5",
     ]
     assert "1.002 times the true gradient" in wrong[0].complaint
     assert sum(line.endswith("WRONG") for line in lines) == len(wrong)
