@@ -35,7 +35,7 @@ def translator() -> Translator:
 
 
 def encoded(translator: Translator, sentence: str) -> np.ndarray:
-    return np.array([[*translator.tokenizer.encode(sentence), translator.tokenizer.eos_id]])
+    return np.array([[*translator.tokenizer.encode(sentence), translator.model.config.eos_id]])
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 25, 1000])

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from ..data.digits import digits
+from ..decoding import with_tokenizer
 from ..models import BERT, ViT
 from .backend import add_backend_options, chosen_backend
 from .common import Parser, add_option, heavy_work, one_line, path_name, whole_number
-from .opened import open_model, with_tokenizer
+from .opened import open_model
 
 HELP = "classify images with a ViT, or texts with a BERT"
 

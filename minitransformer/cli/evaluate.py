@@ -19,7 +19,7 @@ from typing import Any
 from ..data import BPETokenizer, multi30k
 from ..data.preparation import DATASETS, CorpusChoice
 from ..data.sentence_pairs import ParallelFiles, read_lines
-from ..decoding import Translator
+from ..decoding import with_tokenizer
 from ..evaluation import TextScore, evaluate, text_nats
 from ..models import GPT
 from .backend import add_backend_options, chosen_backend
@@ -37,7 +37,7 @@ from .common import (
     say,
     write_lines,
 )
-from .opened import open_model, with_tokenizer
+from .opened import open_model, open_translator
 from .outputs import check_output
 
 HELP = "BLEU and exact matches on a test set"
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     check_output("--output", args.output, [args.checkpoint, args.input, args.reference, args.data, cache])
     backend = chosen_backend(args)
     with heavy_work():
-        translator = Translator.from_checkpoint(args.checkpoint, backend.ops, backend.dtype, args.threads)
+        translator = open_translator(args.checkpoint, backend, args.threads)
         sources, references = read_test_set(args, translator.languages)
         translations = translator.translate(
             sources, args.beam, args.length_penalty, truncate=args.truncate, progress=progress_wanted()
@@ -102,7 +102,7 @@ def evaluate_text(args: argparse.Namespace) -> int:
         raise ValueError(f"--{others[0]} does not go with --text")
     backend = chosen_backend(args)
     with heavy_work():
-        model, tokenizer = with_tokenizer(args.checkpoint, open_model(args.checkpoint, backend))
+        model, tokenizer, _ = with_tokenizer(args.checkpoint, open_model(args.checkpoint, backend))
         if not isinstance(model, GPT):
             raise ValueError(f"{args.checkpoint} holds a model of kind {model.config.kind!r}, not a language model")
         score = score_of(model, tokenizer, list(read_lines(args.text)), args.stride)

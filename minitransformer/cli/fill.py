@@ -1,27 +1,31 @@
-"""Guess the tokens that are masked in a text.
+"""Guess what stands in the gaps of a text.
 
 examples:
   {program} fill runs/grammar-en-bert/step-00004000.safetensors "The [MASK] reads a book."
   {program} fill bert-base-uncased "Paris is the [MASK] of France." --count 3
+  {program} fill t5-small "The <extra_id_0> reads <extra_id_1> book."
 
-MODEL is a checkpoint of `train --kind bert`, a folder with a BERT as `transformers` saves it, or a name on the Hugging
-Face hub. Each [MASK] gets lines of its own: a token and its probability, separated by a tab.
+MODEL is a checkpoint of `train --kind bert` or of `train --kind t5 --text`, a folder with a BERT or a T5 as
+`transformers` saves it, or a name on the Hugging Face hub. A BERT's gap is a [MASK], one token; a T5's gaps have any
+length and are numbered from 0. Each gap gets lines of its own: what may stand there and its probability, separated by a
+tab. A T5's probability is that of all gaps together.
 """
 
 import argparse
 
-from ..decoding.filler import MASK, Filler
+from ..decoding import Filler, SpanFiller, with_tokenizer
+from ..models import T5Config
 from .backend import add_backend_options, chosen_backend
 from .common import Parser, add_option, heavy_work, one_line, path_name, positive_int
-from .opened import open_model, with_tokenizer
+from .opened import open_model
 
-HELP = "guess the masked tokens of a text with a BERT"
+HELP = "guess what stands in the gaps of a text with a BERT or a T5"
 
 
 def add_options(parser: Parser) -> None:
     """Declare the options of `fill`."""
     add_option(parser, "model", "MODEL", path_name, "a checkpoint, a folder of `save_pretrained`, or a hub's name")
-    add_option(parser, "text", "TEXT", str, f"a text with {MASK} for each token to guess")
+    add_option(parser, "text", "TEXT", str, "a text with [MASK] or <extra_id_0> for each gap")
     add_option(parser, "--count", "N", positive_int, "guesses for each gap (default: 5)", default=5)
     add_backend_options(parser)
 
@@ -32,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("the text is not UTF-8")
     backend = chosen_backend(args)
     with heavy_work():
-        filler = Filler(*with_tokenizer(args.model, open_model(args.model, backend)))
+        model, tokenizer, _ = with_tokenizer(args.model, open_model(args.model, backend))
+        filler = SpanFiller(model, tokenizer) if isinstance(model.config, T5Config) else Filler(model, tokenizer)
         gaps = filler.fill(args.text, args.count)
     for number, guesses in enumerate(gaps):
         if number:

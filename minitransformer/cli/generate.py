@@ -16,8 +16,8 @@ from dataclasses import replace
 
 from ..config import help_of
 from ..data.sentence_pairs import read_lines
-from ..decoding import Generator, Sampling
-from ..models import GPT
+from ..decoding import Generator, Sampling, with_tokenizer
+from ..models import GPT, EncoderDecoder
 from ..visible import visible
 from .backend import add_backend_options, chosen_backend
 from .common import (
@@ -31,7 +31,7 @@ from .common import (
     positive_int,
     whole_number,
 )
-from .opened import open_model, with_tokenizer
+from .opened import open_model
 
 SAMPLING_OPTIONS = help_of(Sampling)
 
@@ -63,9 +63,12 @@ def run(args: argparse.Namespace) -> int:
     sampling = Sampling(**chosen)
     backend = chosen_backend(args)
     with heavy_work():
-        model, tokenizer = with_tokenizer(args.model, open_model(args.model, backend))
+        model, tokenizer, _ = with_tokenizer(args.model, open_model(args.model, backend))
         if not isinstance(model, GPT):
-            raise ValueError(f"{args.model} holds a model of kind {model.config.kind!r}, which does not continue texts")
+            advice = "; `translate` shows what it writes" * isinstance(model, EncoderDecoder)
+            raise ValueError(
+                f"{args.model} holds a model of kind {model.config.kind!r}, which does not continue texts{advice}"
+            )
         generator = Generator(model, tokenizer)
         for prompt in prompts(args):
             for number in range(args.samples):

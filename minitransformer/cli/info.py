@@ -1,12 +1,17 @@
-"""Show what is in a checkpoint, or what a preset comes to.
+"""Show what is in a checkpoint or another model, or what a preset comes to.
 
 examples:
   {program} info runs/demo/model.safetensors
+  {program} info gpt2
   {program} info --preset base
   {program} info --preset tiny --vocab-size 4000 --length 64
+
+CHECKPOINT is also a folder of a model as `transformers` saves it, or a name on the Hugging Face hub.
 """
 
 import argparse
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,9 @@ from ..costs import flops_per_token, inference_bytes, parameter_groups, training
 from ..models import PRESETS, TransformerConfig
 from ..training import TrainingSettings
 from ..training.checkpoint import Checkpoint, load_checkpoint
+from .backend import NUMPY
 from .common import Parser, add_checkpoint_argument, add_option, as_bytes, given, positive_int, say
+from .opened import is_checkpoint, open_model
 
 BATCH_TOKENS = 4096
 THREADS = 2
@@ -41,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.vocab_size is not None:
         raise ValueError("--vocab-size goes with --preset; a checkpoint has its own")
+    if not is_checkpoint(args.checkpoint):
+        return say_folder(args.checkpoint)
     checkpoint = load_checkpoint(args.checkpoint)
     config = checkpoint.model_config()
     say_section(args.checkpoint, checkpoint_rows(Path(args.checkpoint), checkpoint))
@@ -48,8 +57,26 @@ def run(args: argparse.Namespace) -> int:
         say_transformer(config, args.length)
     else:  # only a Transformer's costs are known
         say_section("configuration", config.to_dict())
-        say_parameters({name: array.size for name, array in checkpoint.parameters.items()})
+        say_parameters(of_all_layers({name: array.size for name, array in checkpoint.parameters.items()}))
     return 0
+
+
+def say_folder(name: str) -> int:
+    """Print what a folder of another library's holds."""
+    model, tokenizer, _ = open_model(name, NUMPY)
+    tokens = None if tokenizer is None else f"{tokenizer.vocab_size:,} tokens"
+    say_section(name, {"memory of the weights, float32": as_bytes(4 * model.parameters.count), "tokenizer": tokens})
+    say_section("configuration", model.config.to_dict())
+    say_parameters(of_all_layers({name: each.data.size for name, each in model.parameters.named.items()}))
+    return 0
+
+
+def of_all_layers(counts: dict[str, int]) -> dict[str, int]:
+    """The numbers of parameters by name, those of the same part in all layers together."""
+    together = Counter[str]()
+    for name, count in counts.items():
+        together[re.sub(r"\.\d+\.", ".*.", name)] += count
+    return dict(together)
 
 
 def say_transformer(config: TransformerConfig, length: int) -> None:

@@ -5,11 +5,14 @@ examples:
   {program} translate runs/demo/model.safetensors --file english.txt > german.txt
   {program} translate runs/demo/model.safetensors --n-best 4 "The dog sleeps."
   {program} translate runs/demo/model.safetensors --attention maps.png "The dog sleeps."
+  {program} translate Helsinki-NLP/opus-mt-en-de "The dog sleeps."
   {program} translate runs/demo/model.safetensors
 
-The last one asks for sentences, or reads them from standard input, one a line. Each line gives one line, in the same
-order; an empty line gives an empty one. With --n-best each sentence gives N lines: its number, the score (the
-log-probability over the length penalty) and the translation, separated by tabs.
+CHECKPOINT is also a folder with a Marian or a T5 as `transformers` saves it, or a name on the Hugging Face hub. A T5's
+task stands before the sentence: "translate English to German: The dog sleeps." Without a sentence the command asks
+for them, or reads them from standard input, one a line. Each line gives one line, in the same order; an empty line
+gives an empty one. With --n-best each sentence gives N lines: its number, the score (the log-probability over the
+length penalty) and the translation, separated by tabs.
 """
 
 import argparse
@@ -31,6 +34,7 @@ from .common import (
     positive_int,
     say,
 )
+from .opened import open_translator
 from .outputs import STANDARD_INPUT, STANDARD_OUTPUT, check_output
 
 HELP = "translate sentences, with scores and attention maps if you like"
@@ -66,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     check_output("standard output", STANDARD_OUTPUT, [args.file, standard_in])  # it would read its own output
     backend = chosen_backend(args)
     with heavy_work():
-        translator = Translator.from_checkpoint(args.checkpoint, backend.ops, backend.dtype, args.threads)
+        translator = open_translator(args.checkpoint, backend, args.threads)
         if standard_in is not None and not args.attention and sys.stdin is not None and sys.stdin.isatty():
             return converse(translator, args)
         sentences = checked(input_lines(args), translator, args.truncate)

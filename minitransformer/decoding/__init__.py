@@ -1,9 +1,12 @@
-"""Decoding: searches and sampling, and what goes from text to text: translator, generator, filler."""
+"""Decoding: searches and sampling, and what goes from text to text: translator, generator, fillers."""
 
 from .filler import Filler, Guess
 from .generator import Generator
+from .opened import Opened, open_checkpoint, with_tokenizer
 from .sampling import Sampling
 from .search import MOST_LENGTH_PENALTY, Decodable, Hypothesis, beam_search, greedy_search, penalty
+from .span_filler import SpanFiller
+from .tokenizer import Tokenizer
 from .translator import AttentionMaps, Translation, Translator, search
 
 __all__ = [
@@ -14,11 +17,16 @@ __all__ = [
     "Generator",
     "Guess",
     "Hypothesis",
+    "Opened",
     "Sampling",
+    "SpanFiller",
+    "Tokenizer",
     "Translation",
     "Translator",
     "beam_search",
     "greedy_search",
+    "open_checkpoint",
     "penalty",
     "search",
+    "with_tokenizer",
 ]

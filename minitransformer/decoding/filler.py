@@ -1,20 +1,21 @@
 """The filler: it guesses the tokens that are masked in a text, with a BERT."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from ..data.batching import BOS_ID, EOS_ID
-from ..data.tokenizer import BPETokenizer
 from ..models import BERT, BERTConfig, Model
 from ..ops import Ops, numpy_ops
-from ..training.checkpoint import CheckpointError, load_checkpoint
-from .generator import Tokenizer
+from ..training.checkpoint import CheckpointError
+from .opened import open_checkpoint, with_tokenizer
+from .tokenizer import Tokenizer, check_vocabulary
 
 MASK = "[MASK]"
-PLACEHOLDER = "\ue000"
-"""A private character, which no text has: it holds a mask's place while our tokenizer cuts the text into tokens."""
+FIRST_PLACE = 0xE000
+"""Private characters, which no text has, hold the gaps' places while our tokenizer cuts a text into tokens."""
 
 
 class Guess(NamedTuple):
@@ -33,11 +34,7 @@ class Filler:
     def __init__(self, model: Model[BERTConfig], tokenizer: Tokenizer) -> None:
         if not isinstance(model, BERT) or model.config.head != "masked":
             raise ValueError(f"a model of kind {model.config.kind!r} without a masked head can't fill gaps")
-        if model.config.vocab_size < tokenizer.vocab_size:
-            raise ValueError(
-                f"the model has {model.config.vocab_size} tokens and the tokenizer {tokenizer.vocab_size}: "
-                "they don't belong together"
-            )
+        check_vocabulary(model.config, tokenizer)
         self.model, self.tokenizer = model, tokenizer
 
     @classmethod
@@ -46,11 +43,9 @@ class Filler:
 
         Raises as `load_checkpoint` does, and `CheckpointError` if the checkpoint can't fill gaps.
         """
-        checkpoint = load_checkpoint(path, with_optimizer=False)
-        if checkpoint.tokenizer is None:
-            raise CheckpointError(f"{path} holds no tokenizer: it can't read text")
+        model, tokenizer, _ = with_tokenizer(path, open_checkpoint(path, ops, dtype))
         try:
-            return cls(checkpoint.model(ops, dtype), BPETokenizer.from_json(checkpoint.tokenizer))
+            return cls(model, tokenizer)
         except ValueError as error:
             raise CheckpointError(f"{path}: {error}") from None
 
@@ -84,11 +79,20 @@ class Filler:
         mask_id = self.model.config.mask_id
         if mask_id is None:
             raise ValueError("the model has no mask_id, the token that hides others")
-        place = self.tokenizer.encode(PLACEHOLDER)  # a space's token, and the character's bytes
-        ids = self.tokenizer.encode(text.replace(MASK, PLACEHOLDER))
-        for pattern in (place, place[1:]):  # the second, where no space stood before the gap
-            ids = _replaced(ids, pattern, mask_id)
-        return np.array([BOS_ID, *ids, EOS_ID], np.int64), mask_id
+        return np.array([BOS_ID, *encode_marks(self.tokenizer, text, {MASK: mask_id}), EOS_ID], np.int64), mask_id
+
+
+def encode_marks(tokenizer: Tokenizer, text: str, marks: Mapping[str, int]) -> list[int]:
+    """The ids of a text in which each mark, a word that our tokenizer does not know, becomes one id."""
+    places = [(chr(FIRST_PLACE + number), mark) for number, mark in enumerate(marks.values())]
+    for mark, (place, _) in zip(marks, places, strict=True):
+        text = text.replace(mark, place)
+    ids = tokenizer.encode(text)
+    for place, mark in places:
+        alone = tokenizer.encode(place)  # a space's token, and the character's bytes
+        for pattern in (alone, alone[1:]):  # the second, where no space stood before the gap
+            ids = _replaced(ids, pattern, mark)
+    return ids
 
 
 def _replaced(ids: list[int], pattern: list[int], replacement: int) -> list[int]:

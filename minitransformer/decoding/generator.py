@@ -1,37 +1,21 @@
 """The generator from text to text: a language model, its tokenizer, and the choice of each next token."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 
-from ..data.tokenizer import BPETokenizer
 from ..models import GPT, IGNORED
 from ..ops import Ops, numpy_ops
-from ..training.checkpoint import CheckpointError, load_checkpoint
+from ..training.checkpoint import CheckpointError
+from .opened import open_checkpoint, with_tokenizer
 from .sampling import Sampling
 from .search import Start, beam_search
+from .tokenizer import Tokenizer, check_vocabulary
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 SAMPLED = Sampling()
-
-
-class Tokenizer(Protocol):
-    """What turns text into ids and back; `BPETokenizer` and those of `minitransformer.pretrained` do."""
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of ids."""
-        ...
-
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text, without special tokens."""
-        ...
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids, without special tokens."""
-        ...
 
 
 class Generator:
@@ -41,11 +25,7 @@ class Generator:
     """
 
     def __init__(self, model: GPT, tokenizer: Tokenizer) -> None:
-        if model.config.vocab_size < tokenizer.vocab_size:  # a table may have rows for tokens that are not there yet
-            raise ValueError(
-                f"the model has {model.config.vocab_size} tokens and the tokenizer {tokenizer.vocab_size}: "
-                "they don't belong together"
-            )
+        check_vocabulary(model.config, tokenizer)
         self.model, self.tokenizer = model, tokenizer
 
     @classmethod
@@ -54,13 +34,10 @@ class Generator:
 
         Raises as `load_checkpoint` does, and `CheckpointError` if the checkpoint has no language model or no tokenizer.
         """
-        checkpoint = load_checkpoint(path, with_optimizer=False)
-        if checkpoint.tokenizer is None:
-            raise CheckpointError(f"{path} holds no tokenizer: it can't write text")
-        model = checkpoint.model(ops, dtype)
+        model, tokenizer, _ = with_tokenizer(path, open_checkpoint(path, ops, dtype))
         if not isinstance(model, GPT):
             raise CheckpointError(f"{path} holds a model of kind {model.config.kind!r}, not a language model")
-        return cls(model, BPETokenizer.from_json(checkpoint.tokenizer))
+        return cls(model, tokenizer)
 
     def generate(
         self, prompts: str | Sequence[str], max_tokens: int = 100, sampling: Sampling = SAMPLED, beam: int | None = None

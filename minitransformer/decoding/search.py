@@ -81,8 +81,8 @@ def greedy_search(
 ) -> list[Hypothesis]:
     """Takes the best token at every step; returns one hypothesis for each sentence of source.
 
-    source is `(B, Ts)` integers, padded on the right. `length_penalty` changes only the reported score. Raises as
-    `beam_search` does.
+    source is `(B, Ts)` integers, padded on the right with the model's `pad_id`. `length_penalty` changes only the
+    reported score. Raises as `beam_search` does.
     """
     limits = _longest_outputs(model, source, max_extra)
     _check_length_penalty(length_penalty)
@@ -122,11 +122,12 @@ def beam_search(
     max_extra: int = 50,
     start: Start | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `n_best` best hypotheses of each sentence, best first; source `(B, Ts)` integers, padded on the right.
+    """The `n_best` best hypotheses of each sentence, best first.
 
-    The docstring of this file describes the search; the defaults are those of Vaswani 2017, §6.1. Raises `TypeError`
-    if source is not of integers; `ValueError` if it is not `(B, Ts)`, n_best is outside 1..num_beams, length_penalty
-    outside 0..10 or max_extra below 1; `FloatingPointError` if the model gives NaN.
+    source is `(B, Ts)` integers, padded on the right with the model's `pad_id`. The docstring of this file describes
+    the search; the defaults are those of Vaswani 2017, §6.1. Raises `TypeError` if source is not of integers;
+    `ValueError` if it is not `(B, Ts)`, n_best is outside 1..num_beams, length_penalty outside 0..10 or max_extra below
+    1; `FloatingPointError` if the model gives NaN.
 
     A language model continues the prompts in source, which lack their last token: that is in `start`.
     """

@@ -13,8 +13,10 @@ from ..data.tokenizer import BPETokenizer
 from ..models import EncoderDecoder, Transformer
 from ..ops import Ops, numpy_ops
 from ..threads import Threads
-from ..training.checkpoint import CheckpointError, load_checkpoint
+from ..training.checkpoint import CheckpointError
+from .opened import open_checkpoint, with_tokenizer
 from .search import Hypothesis, beam_search, greedy_search
+from .tokenizer import Tokenizer, check_vocabulary
 
 SMALLEST_PART = 256
 """Padded source tokens: batches are not made smaller than this to give each thread one."""
@@ -52,6 +54,8 @@ class AttentionMaps:
 class Translator:
     """Translates text with a trained model: `Translator.from_checkpoint(path).translate(["A dog runs."])`.
 
+    A Marian or a T5 of another library's comes with its tokenizer: `Translator(*load(folder)).translate(…)`.
+
     languages: those that the model translates from and into, if they are known; threads: how many share the sentences,
     one for each core by default. Raises `ValueError` if the vocabularies or special ids of model and tokenizer differ.
     """
@@ -59,16 +63,14 @@ class Translator:
     def __init__(
         self,
         model: EncoderDecoder,
-        tokenizer: BPETokenizer,
+        tokenizer: Tokenizer,
         languages: tuple[str, str] | None = None,
         threads: int | None = None,
     ) -> None:
-        if model.config.vocab_size != tokenizer.vocab_size:
-            raise ValueError(
-                f"the model has {model.config.vocab_size} tokens and the tokenizer {tokenizer.vocab_size}: "
-                "they don't belong together"
-            )
-        check_special_ids(model.config.pad_id, model.config.bos_id, model.config.eos_id)
+        own = isinstance(tokenizer, BPETokenizer)
+        check_vocabulary(model.config, tokenizer, exactly=own)
+        if own:
+            check_special_ids(model.config.pad_id, model.config.bos_id, model.config.eos_id)
         self.model = model
         self.tokenizer = tokenizer
         self.languages = languages
@@ -83,15 +85,11 @@ class Translator:
         Raises as `load_checkpoint` does, and `CheckpointError` if the checkpoint has no tokenizer or one that does not
         belong to its model.
         """
-        checkpoint = load_checkpoint(path, with_optimizer=False)
-        if checkpoint.tokenizer is None:
-            raise CheckpointError(f"{path} holds no tokenizer: it can't translate text")
+        model, tokenizer, languages = with_tokenizer(path, open_checkpoint(path, ops, dtype))
         try:
-            tokenizer = BPETokenizer.from_json(checkpoint.tokenizer)
-            model = checkpoint.model(ops, dtype)
             if not isinstance(model, EncoderDecoder):
                 raise ValueError(f"it holds a model of kind {model.config.kind!r}, which does not translate")
-            return cls(model, tokenizer, checkpoint.languages, threads)
+            return cls(model, tokenizer, languages, threads)
         except ValueError as error:
             raise CheckpointError(f"{path}: {error}") from error
 
@@ -156,13 +154,13 @@ class Translator:
         (source_ids,) = self._encode([source], truncate)
         if not source_ids:
             raise ValueError("the source sentence is empty: there is nothing to attend to")
-        eos = self.tokenizer.eos_id
+        eos = self.model.config.eos_id
         if target is None:
             ((_, ((best,),)),) = search(self.model, [source_ids], beam=beam, length_penalty=length_penalty)
             target_ids = best.ids + [eos] * best.ended
         else:
             target_ids = self._encode([target], truncate=False)[0] or [eos]
-        target_inputs = [self.tokenizer.bos_id, *target_ids[:-1]]
+        target_inputs = [self.model.config.bos_id, *target_ids[:-1]]
         maps = self.model.attention_maps(pad([source_ids]), pad([target_inputs]))
         weights = {kind: np.stack([layer[0] for layer in layers]) for kind, layers in maps.items()}
         sources, targets, inputs = (
@@ -172,19 +170,19 @@ class Translator:
 
     def _encode(self, sentences: str | Iterable[str], truncate: bool) -> list[list[int]]:
         """Token ids of each sentence with `</s>`, none for a blank one. Checks all before any is translated."""
-        longest = self.model.config.max_length
+        longest, eos = self.model.config.max_length, self.model.config.eos_id
         encoded = []
         for number, sentence in enumerate([sentences] if isinstance(sentences, str) else sentences, start=1):
             if not isinstance(sentence, str):
                 raise TypeError(f"sentence {number} must be a str, but is of type {type(sentence).__name__}")
-            ids = [*self.tokenizer.encode(sentence), self.tokenizer.eos_id] if sentence.strip() else []
+            ids = [*self.tokenizer.encode(sentence), eos] if sentence.strip() else []
             if len(ids) > longest:
                 if not truncate:
                     raise ValueError(
                         f"sentence {number} has {len(ids)} tokens with its end mark, but the model takes at most "
                         f"{longest}: split it, or ask for it to be truncated"
                     )
-                ids = [*ids[: longest - 1], self.tokenizer.eos_id]
+                ids = [*ids[: longest - 1], eos]
             encoded.append(ids)
         return encoded
 
@@ -209,7 +207,7 @@ def search(
     options = {"length_penalty": length_penalty, "max_extra": max_extra}
 
     def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
-        padded = pad([sources[i] for i in batch])
+        padded = pad([sources[i] for i in batch], model.config.pad_id)
         if beam == n_best == 1:
             return [[hypothesis] for hypothesis in greedy_search(model, padded, **options)]
         return beam_search(model, padded, beam, n_best=n_best, **options)

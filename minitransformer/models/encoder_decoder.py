@@ -148,12 +148,16 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         self.encoder.backward(dmemory, encoder_cache)
 
     def start_decoding(self, source: Array, num_beams: int = 1, source_mask: Array | None = None) -> Decoding:
-        """Encodes source `(B, Ts)`; returns the state with which `decode_step` continues each sentence's K beams."""
+        """Encodes source `(B, Ts)`; returns the state with which `decode_step` continues each sentence's K beams.
+
+        Without a mask tokens equal to `pad_id` are padding, in every model: a source holds none of its own.
+        """
         if num_beams < 1:
             raise ValueError(f"num_beams is {num_beams}, expected 1 or more")
-        memory, _ = self.encode(source, source_mask=source_mask)
-        mask = self._source_mask(self.ops.asarray(source), source_mask)
-        return Decoding(Cache(self.ops, len(source), num_beams), memory, mask)
+        source = self.ops.asarray(source)
+        mask = source != self.config.pad_id if source_mask is None else source_mask
+        memory, _ = self.encode(source, source_mask=mask)
+        return Decoding(Cache(self.ops, len(source), num_beams), memory, self._source_mask(source, mask))
 
     @without_spurious_warnings
     def decode_step(self, ids: Array, state: Decoding) -> Array:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ..allocator import memory_limit
-from ..data.tokenizer import BPETokenizer
 from ..models import (
     KINDS,
     BERTConfig,
@@ -55,9 +54,7 @@ ARCHITECTURES = {"gpt2": GPT2, "llama": LLAMA, "bert": BERT, "t5": t5.T5, "vit":
 """By the name that a folder's `config.json` calls `model_type`."""
 
 
-def load(
-    folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32"
-) -> tuple[Any, "PretrainedTokenizer | None"]:
+def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> tuple[Any, Any]:
     """The model in a folder and its tokenizer, `None` where there is none; a name that is no folder is downloaded.
 
     Raises FileNotFoundError for a missing file and PretrainedError for a folder without a model that can be run here:
@@ -137,11 +134,12 @@ def _check_memory(folder: Path, config: ModelConfig, dtype: str) -> None:
         raise PretrainedError(f"{folder} needs {needed:,} bytes for its weights, and there are {limit:,}")
 
 
-def save(model: Model, folder: str | Path, tokenizer: "PretrainedTokenizer | BPETokenizer | None" = None) -> None:
+def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     """Write a model, and its tokenizer, as `transformers` reads it with `from_pretrained`. Makes the folder.
 
-    A Transformer of the paper's becomes a Marian. Raises PretrainedError, naming the option, for what the other's
-    files can't express, before anything is written, and OSError for files that can't be.
+    tokenizer: a `BPETokenizer`, or one that was loaded. A Transformer of the paper's becomes a Marian. Raises
+    PretrainedError, naming the option, for what the other's files can't express, before anything is written, and
+    OSError for files that can't be.
     """
     kind = _kind_of(model.config)
     architecture, folder = ARCHITECTURES[kind], Path(folder)

@@ -33,6 +33,10 @@ class PretrainedTokenizer:
         """The text of ids; special tokens are left out."""
         return self.inner.decode([int(each) for each in ids], skip_special_tokens=True)
 
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """Each id as the vocabulary writes it."""
+        return [str(self.inner.id_to_token(int(each))) for each in ids]
+
 
 class MarianTokenizer:
     """Marian's tokenizer: sentencepiece cuts source and target texts, and `vocab.json` numbers the pieces of both."""
@@ -65,7 +69,12 @@ class MarianTokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """The target text of ids; special tokens are left out."""
         special = (self.pad_id, self.bos_id, self.eos_id)
-        return self.target.decode_pieces([self.pieces.get(int(i), "") for i in ids if int(i) not in special])
+        text = self.target.decode_pieces([self.pieces.get(int(i), "") for i in ids if int(i) not in special])
+        return text.replace("▁", " ").strip()  # a piece of the source's language alone keeps its mark
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """Each id as the vocabulary writes it."""
+        return [self.pieces.get(int(each), "<unk>") for each in ids]
 
 
 def load_tokenizer(folder: Path, kind: str, values: Mapping[str, Any]) -> Any:

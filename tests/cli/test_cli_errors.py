@@ -296,7 +296,7 @@ def test_ctrl_c_outside_a_training(command: Command, monkeypatch: pytest.MonkeyP
     def interrupt(*_: object, **__: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.translate.Translator, "from_checkpoint", interrupt)
+    monkeypatch.setattr(cli.translate, "open_translator", interrupt)
     status, _, err = command("translate", "model.safetensors", "A dog.")
     assert (status, err) == (130, "\nminitransformer: interrupted\n")
 
@@ -309,7 +309,7 @@ def test_bugs_keep_their_traceback(command: Command, monkeypatch: pytest.MonkeyP
         int("three")
 
     for bug in (misuse_numpy, misuse_python):
-        monkeypatch.setattr(cli.translate.Translator, "from_checkpoint", bug)
+        monkeypatch.setattr(cli.translate, "open_translator", bug)
         with pytest.raises(ValueError):
             command("translate", "model.safetensors", "A dog.")
 

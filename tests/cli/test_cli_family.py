@@ -10,9 +10,9 @@ from support.cli_runs import Command, refuse
 from minitransformer.data import BPETokenizer
 from minitransformer.data.digits import digits
 from minitransformer.data.preparation import open_prepared
-from minitransformer.decoding import Filler, Generator, Sampling
+from minitransformer.decoding import Filler, Generator, Sampling, SpanFiller, beam_search
 from minitransformer.evaluation import accuracy, text_nats
-from minitransformer.models import BERTConfig, GPTConfig, ViTConfig, build_model
+from minitransformer.models import BERTConfig, GPTConfig, T5Config, ViTConfig, build_model
 from minitransformer.pretrained import save
 from minitransformer.training import read_log
 from minitransformer.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -119,6 +119,7 @@ def models(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Path:
         "bert": BERTConfig(331, **SHAPE, max_length=32, mask_id=330, init_std=0.3),
         "classes": BERTConfig(331, **SHAPE, max_length=32, head="classes", num_classes=3),
         "vit": ViTConfig(10, 8, 2, 1, **SHAPE),
+        "t5": T5Config(430, **SHAPE, d_k=8, max_length=32, bos_id=1, eos_id=2),
     }
     for name, config in configs.items():
         weights = build_model(config, seed=2).parameters.state_dict()
@@ -168,6 +169,39 @@ def test_fill_gives_the_softmax_of_each_gap(command: Command, models: Path) -> N
     assert [line.count("\t") for line in out.splitlines()] == [1, 1, 1, 0, 1, 1, 1]
 
 
+def test_a_t5_fills_gaps_of_any_length(command: Command, models: Path) -> None:
+    """What stands between two marks of an output; its probability is the product of its tokens'."""
+    filler = SpanFiller.from_checkpoint(models / "t5")
+    tokenizer, config = filler.tokenizer, filler.model.config
+    text, marks = "The <extra_id_0> sees <extra_id_1>.", (429, 428)
+    gaps = filler.fill(text, 3)
+    source = [*tokenizer.encode("The"), 429, *tokenizer.encode("sees"), 428, *tokenizer.encode(".")[1:], 2]
+    found = beam_search(filler.model, np.array([source]), 4, 0.0, n_best=3)[0]
+    for each, guesses in zip(found, zip(*gaps, strict=True), strict=True):
+        written = [*each.ids, config.eos_id][: len(each.ids) + each.ended]
+        logits = filler.model.forward([source], [[config.bos_id, *written[:-1]]])[0][0].astype(np.float64)
+        nats = logits[np.arange(len(written)), written].sum() - np.log(np.exp(logits).sum(1)).sum()
+        assert guesses[0].probability == guesses[1].probability == pytest.approx(np.exp(nats), rel=1e-3)
+    known = tokenizer.encode("dog cat")
+    for ids, says in (
+        ([429, *known, 428, *known[:1], 2], ["dog cat", "dog"]),
+        ([428, *known], ["", "dog cat"]),
+        ([429, 428], ["", ""]),
+    ):
+        assert [filler._between(ids, mark) for mark in marks] == says
+    status, out, _ = command("fill", models / "t5", text, "--count", "3")
+    assert (status, [line.count("\t") for line in out.splitlines()]) == (0, [1, 1, 1, 0, 1, 1, 1])
+
+
+def test_info_of_every_kind(command: Command, models: Path) -> None:
+    for name in ("gpt", "bert", "vit", "t5", "gpt2"):
+        status, out, _ = command("info", models / name)
+        assert status == 0
+        last = out.split("\n  all ")[1]
+        assert int(last.replace(",", "")) == load_checkpoint(models / name.removesuffix("2")).model().parameters.count
+    assert "330 tokens" in out
+
+
 def test_classify_digits_pictures_and_texts(command: Command, models: Path, tmp_path: Path) -> None:
     from matplotlib.image import imsave
 
@@ -212,7 +246,7 @@ def test_evaluate_a_text(command: Command, models: Path, text: Path) -> None:
 
 
 def test_what_a_model_is_not_for_is_said_in_one_sentence(command: Command, models: Path, tmp_path: Path) -> None:
-    gpt, bert, vit = (models / name for name in ("gpt", "bert", "vit"))
+    gpt, bert, vit, t5 = (models / name for name in ("gpt", "bert", "vit", "t5"))
     for arguments, says in (
         (["generate", bert, "A"], "holds a model of kind 'bert', which does not continue texts"),
         (["generate", gpt, "dog " * 50], "and the model's texts have at most 32"),
@@ -221,6 +255,11 @@ def test_what_a_model_is_not_for_is_said_in_one_sentence(command: Command, model
         (["generate", tmp_path / "none" / "deeper", "A"], "No such folder"),
         (["fill", gpt, "A [MASK]."], "can't fill gaps"),
         (["fill", bert, "A dog."], "there is no [MASK] in the text"),
+        (["fill", t5, "A dog."], "the gaps of a text are <extra_id_0>, <extra_id_1>, … in this order"),
+        (["fill", t5, "A <extra_id_1>."], "in this order"),
+        (["fill", t5, "A <extra_id_0>." + " dog" * 50], "and the model reads 32"),
+        (["generate", t5, "A dog"], "does not continue texts; `translate` shows what it writes"),
+        (["info", tmp_path], "is a folder without a model"),
         (["classify", vit], "name what to classify"),
         (["classify", vit, "--digits", "400"], "there are 364 held-out digits"),
         (["classify", vit, gpt], "cannot identify image file"),

@@ -55,7 +55,7 @@ def test_same_logits(seed: int, theirs: Any, tmp_path: Path) -> None:
 def test_the_courses_model_translates_the_same(count: int, beam: int, tmp_path: Path) -> None:
     """There, and here once it is loaded as a Marian, whose channels have changed places."""
     translator = Translator.from_checkpoint(WEIGHTS)
-    tokenizer = translator.tokenizer
+    tokenizer, config = translator.tokenizer, translator.model.config
     sentences = [example.english for example in islice(sample("test", seed=5), count)]
     wanted = translator.translate(sentences, beam=beam, length_penalty=0.0)
     save(translator.model, tmp_path, tokenizer)
@@ -63,12 +63,12 @@ def test_the_courses_model_translates_the_same(count: int, beam: int, tmp_path: 
     here, _ = load(tmp_path)
     found: dict[str, list[str]] = {"there": [], "here": []}
     for start in range(0, count, 100):
-        sources = [[*tokenizer.encode(text), tokenizer.eos_id] for text in sentences[start : start + 100]]
+        sources = [[*tokenizer.encode(text), config.eos_id] for text in sentences[start : start + 100]]
         longest = max(map(len, sources))
-        ids = torch.tensor([source + [tokenizer.pad_id] * (longest - len(source)) for source in sources])
+        ids = torch.tensor([source + [config.pad_id] * (longest - len(source)) for source in sources])
         options = {"num_beams": beam, "do_sample": False, "length_penalty": 0.0}
         with torch.no_grad():
-            outputs = there.generate(ids, attention_mask=ids != tokenizer.pad_id, **options, max_new_tokens=100)
+            outputs = there.generate(ids, attention_mask=ids != config.pad_id, **options, max_new_tokens=100)
         found["there"] += [tokenizer.decode(output) for output in outputs.tolist()]
         found["here"] += [tokenizer.decode(best.ids) for (best,) in beam_search(here, ids.numpy(), beam, 0.0)]
     assert found == {"there": wanted, "here": wanted}

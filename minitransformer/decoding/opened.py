@@ -1,0 +1,37 @@
+"""What a checkpoint holds for decoding: its model, and the tokenizer of its texts."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..data.tokenizer import BPETokenizer
+from ..models import Model
+from ..ops import Ops, numpy_ops
+from ..training.checkpoint import CheckpointError, load_checkpoint
+
+
+class Opened(NamedTuple):
+    """A model and its tokenizer, `None` if it has none; `languages`: those that it translates, if they are known."""
+
+    model: Model[Any]
+    tokenizer: Any
+    languages: tuple[str, str] | None = None
+
+
+def open_checkpoint(path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> Opened:
+    """The model of a checkpoint with its tokenizer.
+
+    Raises as `load_checkpoint` does, and `CheckpointError` for a tokenizer that is damaged.
+    """
+    checkpoint = load_checkpoint(path, with_optimizer=False)
+    try:
+        tokenizer = BPETokenizer.from_json(checkpoint.tokenizer) if checkpoint.tokenizer else None
+        return Opened(checkpoint.model(ops, dtype), tokenizer, checkpoint.languages)
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def with_tokenizer(path: str | Path, opened: Opened) -> Opened:
+    """The same. Raises `CheckpointError` if there is no tokenizer."""
+    if opened.tokenizer is None:
+        raise CheckpointError(f"{path} holds no tokenizer: it can't read or write text")
+    return opened
