@@ -54,6 +54,9 @@ average --last 2 {run} --output {another}
 [has the name of a training's own checkpoint: choose another name]
 average --last 2 {run} --output {another}/step-00000009.safetensors
 average --last 2 {run} --output {another}
+[is a folder without a model: name a checkpoint, or a folder with a config.json]
+translate {run} {short}
+translate {checkpoint} {short}
 [tokens with its end mark, but the model takes at most … split it, or add --truncate]
 translate {checkpoint} {long}
 translate {checkpoint} {long} --truncate
