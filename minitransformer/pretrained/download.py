@@ -5,7 +5,7 @@ from pathlib import Path
 
 from .files import PretrainedError
 
-WANTED = ["*.json", "*.safetensors", "*.txt", "*.spm"]
+WANTED = ["*.json", "*.safetensors", "*.txt", "*.spm", "*.model"]
 """What is downloaded of a repository: no pickles and no code."""
 
 

@@ -1,24 +1,46 @@
 """Tokenizers from and to other libraries' files: `tokenizer.json` through the package tokenizers, and Marian's."""
 
+import errno
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any
 
 from ..atomic import atomic_write
 from ..data.bpe import LONGEST_WORD
 from ..data.tokenizer import SPECIAL_TOKENS, BPETokenizer
 from .files import PretrainedError, read_json, write_json
+from .names import token
 
-FILE = "tokenizer.json"
+FILE, CONFIG, OLDER = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
+LARGEST = 100_000_000
+"""Bytes: a larger file of a tokenizer is refused."""
+
+VOCABULARIES = {
+    "GPT2Tokenizer": ("vocab.json", "merges.txt"),
+    "BertTokenizer": ("vocab.txt",),
+    "T5Tokenizer": ("spiece.model",),
+    "LlamaTokenizer": ("tokenizer.model",),
+    "MarianTokenizer": ("source.spm", "target.spm", "vocab.json"),
+}
+"""The files that stand for `tokenizer.json` in older folders, by the class of `transformers` that wrote them."""
+
+CLASSES = {name.removesuffix("Tokenizer").lower(): name for name in VOCABULARIES}
+"""The class that a kind of model has where the folder names none."""
 
 
 class PretrainedTokenizer:
-    """A tokenizer of the package tokenizers with the methods of ours; `inner` is the package's own."""
+    """A tokenizer of the package tokenizers with the methods of ours.
 
-    def __init__(self, inner: Any, pad_id: int | None = None, bos_id: int | None = None, eos_id: int | None = None):
-        self.inner, self.pad_id, self.bos_id, self.eos_id = inner, pad_id, bos_id, eos_id
+    inner: the package's own; options: what `tokenizer_config.json` says; values: the model's `config.json`, whose ids
+    of special tokens go first.
+    """
+
+    def __init__(self, inner: Any, options: Mapping[str, Any], values: Mapping[str, Any]):
+        self.inner, self.options = inner, options
+        self.pad_id, self.bos_id, self.eos_id = _special_ids(options, values, inner.token_to_id)
 
     @property
     def vocab_size(self) -> int:
@@ -37,24 +59,41 @@ class PretrainedTokenizer:
         """Each id as the vocabulary writes it."""
         return [str(self.inner.id_to_token(int(each))) for each in ids]
 
+    def save(self, folder: Path) -> None:
+        """Write `tokenizer.json`, and the options beside it."""
+        with atomic_write(folder / FILE) as file:
+            file.write(self.inner.to_str().encode())
+        if self.options:
+            write_json(folder / CONFIG, self.options)
+
 
 class MarianTokenizer:
-    """Marian's tokenizer: sentencepiece cuts source and target texts, and `vocab.json` numbers the pieces of both."""
+    """Marian's tokenizer: sentencepiece cuts source and target texts, and `vocab.json` numbers the pieces of both.
 
-    def __init__(self, folder: Path, pad_id: int | None, bos_id: int | None, eos_id: int | None):
+    A source text may begin with the code of a target language, such as `>>de<<`, where the vocabulary has one; options
+    and values are as in `PretrainedTokenizer`. Raises PretrainedError for files of other content, or if the package
+    sentencepiece is missing.
+    """
+
+    def __init__(self, folder: Path, options: Mapping[str, Any], values: Mapping[str, Any]):
         try:
             from sentencepiece import SentencePieceProcessor  # pyright: ignore[reportMissingImports]
         except ImportError:
             message = "Marian's tokenizer needs the package sentencepiece: pip install sentencepiece"
             raise PretrainedError(f"{folder}: {message}") from None
-        self.pad_id, self.bos_id, self.eos_id = pad_id, bos_id, eos_id
-        self.source, self.target = (
-            SentencePieceProcessor(model_file=str(folder / f"{name}.spm")) for name in ("source", "target")
-        )
+        try:
+            self.source, self.target = (
+                SentencePieceProcessor(model_proto=(folder / f"{name}.spm").read_bytes())
+                for name in ("source", "target")
+            )
+        except RuntimeError:
+            raise PretrainedError(f"{folder}: source.spm and target.spm must be models of sentencepiece") from None
         self.ids: dict[str, int] = read_json(folder / "vocab.json")
         if "<unk>" not in self.ids or not all(type(each) is int for each in self.ids.values()):
             raise PretrainedError(f"{folder / 'vocab.json'} does not number pieces, with <unk> among them")
-        self.pieces = {index: piece for piece, index in self.ids.items()}
+        self.pieces, self.options = {index: piece for piece, index in self.ids.items()}, options
+        named = {"pad_token": "<pad>", "eos_token": "</s>", **options}
+        self.pad_id, self.bos_id, self.eos_id = _special_ids(named, values, self.ids.get)
 
     @property
     def vocab_size(self) -> int:
@@ -63,52 +102,110 @@ class MarianTokenizer:
 
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
         """The ids of a source text; with `special_tokens` its end mark after them."""
-        ids = [self.ids.get(piece, self.ids["<unk>"]) for piece in self.source.encode(text, out_type=str)]
+        pieces = []
+        for part in re.split(r"(</s>|<unk>|<pad>)", text):
+            if part in SPECIAL:
+                pieces.append(part)
+            else:
+                code, part = re.fullmatch(r"(>>.*?<<|)(.*)", part, re.DOTALL).groups()  # pyright: ignore
+                pieces += [code] * bool(code) + self.source.encode(part, out_type=str)
+        ids = [self.ids.get(piece, self.ids["<unk>"]) for piece in pieces]
         return ids + [self.eos_id] * (special_tokens and self.eos_id is not None)  # pyright: ignore
 
     def decode(self, ids: Iterable[int]) -> str:
         """The target text of ids; special tokens are left out."""
-        special = (self.pad_id, self.bos_id, self.eos_id)
-        text = self.target.decode_pieces([self.pieces.get(int(i), "") for i in ids if int(i) not in special])
-        return text.replace("▁", " ").strip()  # a piece of the source's language alone keeps its mark
+        pieces = [self.pieces.get(int(index), "<unk>") for index in ids]
+        text = self.target.decode_pieces([piece for piece in pieces if piece not in SPECIAL])
+        return text.replace("▁", " ").strip()  # it leaves pieces of the source's as they are
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Each id as the vocabulary writes it."""
         return [self.pieces.get(int(each), "<unk>") for each in ids]
 
+    def save(self, folder: Path) -> None:
+        """Write the three files, and the options beside them."""
+        for name, model in (("source", self.source), ("target", self.target)):
+            with atomic_write(folder / f"{name}.spm") as file:
+                file.write(model.serialized_model_proto())
+        write_json(folder / "vocab.json", self.ids)
+        write_json(folder / CONFIG, {"tokenizer_class": "MarianTokenizer", **self.options})
+
+
+SPECIAL = ("</s>", "<unk>", "<pad>")
+"""Marian's special tokens."""
+
 
 def load_tokenizer(folder: Path, kind: str, values: Mapping[str, Any]) -> Any:
-    """The tokenizer in a folder, `None` if there is none. Raises PretrainedError for a package that is missing."""
-    specials = [values.get(f"{name}_token_id") for name in ("pad", "bos", "eos")]
-    pad, bos, eos = (each if type(each) is int else None for each in specials)
-    if (folder / FILE).is_file():
-        try:
-            from tokenizers import Tokenizer
-        except ImportError:
-            message = "its tokenizer needs the package tokenizers: pip install tokenizers"
-            raise PretrainedError(f"{folder}: {message}") from None
-        try:
-            inner = Tokenizer.from_file(str(folder / FILE))
-        except Exception as error:  # the package raises bare Exceptions
-            raise PretrainedError(f"{folder / FILE} is not a tokenizer: {error}") from None
-        return PretrainedTokenizer(inner, pad, bos, eos)
-    if kind == "marian" and (folder / "source.spm").is_file():
-        return MarianTokenizer(folder, pad, bos, eos)
-    return None
+    """The tokenizer in a folder, `None` if there is none; `values` are those of the model's configuration.
+
+    Raises PretrainedError for a package that is missing and for files of other content, FileNotFoundError for one that
+    is missing beside another.
+    """
+    options = _options(folder)
+    name = str(options.get("tokenizer_class") or values.get("tokenizer_class") or CLASSES.get(kind)).removesuffix(
+        "Fast"
+    )
+    files = (FILE,) if (folder / FILE).is_file() else VOCABULARIES.get(name, ())
+    if not any((folder / file).is_file() for file in files):
+        others = {file for each in VOCABULARIES.values() for file in each if (folder / file).is_file()}
+        if name not in VOCABULARIES and others:
+            raise PretrainedError(f"{folder}: its tokenizer, {shortened(name)}, is not supported without {FILE}")
+        return None
+    for file in files:
+        if not (folder / file).is_file():
+            raise FileNotFoundError(errno.ENOENT, "No such file", str(folder / file))
+        if (folder / file).stat().st_size > LARGEST:
+            raise PretrainedError(f"{folder / file} has more than {LARGEST:,} bytes: it is no tokenizer's")
+    if name == "MarianTokenizer" and FILE not in files:
+        return MarianTokenizer(folder, options, values)
+    try:
+        from . import vocabularies
+    except ImportError:
+        message = "its tokenizer needs the package tokenizers: pip install tokenizers"
+        raise PretrainedError(f"{folder}: {message}") from None
+    try:
+        inner = vocabularies.read(folder / FILE) if FILE in files else vocabularies.BUILDERS[name](folder, options)
+    except PretrainedError:
+        raise
+    except Exception as error:  # the package raises bare Exceptions
+        raise PretrainedError(f"{folder / files[0]} is not a tokenizer: {error}") from None
+    return PretrainedTokenizer(inner, options, values)
+
+
+def _special_ids(
+    options: Mapping[str, Any], values: Mapping[str, Any], id_of: Callable[[str], int | None]
+) -> list[int | None]:
+    """The ids that pad, begin and end a text: as the model's configuration says, or else the tokenizer's."""
+    ids = []
+    for name in ("pad", "bos", "eos"):
+        index, text = token(values, f"{name}_token_id"), options.get(f"{name}_token")
+        text = text.get("content") if isinstance(text, dict) else text
+        ids.append(id_of(text) if index is None and isinstance(text, str) else index)
+    return ids
+
+
+def _options(folder: Path) -> dict[str, Any]:
+    """What `tokenizer_config.json` says, or where it does not list tokens, the older `special_tokens_map.json`."""
+    options, older = ({} if not (folder / name).is_file() else read_json(folder / name) for name in (CONFIG, OLDER))
+    if "added_tokens_decoder" not in options:
+        options |= {
+            name: {"__type": "AddedToken", **value} if isinstance(value, dict) else value
+            for name, value in older.items()
+        }
+    return options
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Write a tokenizer, ours or one that was loaded, as `tokenizer.json`."""
+    """Write a tokenizer, ours or one that was loaded, as `transformers` reads it."""
     if isinstance(tokenizer, BPETokenizer):
         with atomic_write(folder / FILE) as file:
             file.write(json.dumps(bpe_as_json(tokenizer), ensure_ascii=False).encode())
         names = {f"{name}_token": token for name, token in zip(("pad", "bos", "eos"), SPECIAL_TOKENS, strict=True)}
-        write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **names})
-    elif isinstance(tokenizer, PretrainedTokenizer):
-        with atomic_write(folder / FILE) as file:
-            file.write(tokenizer.inner.to_str().encode())
+        write_json(folder / CONFIG, {"tokenizer_class": "PreTrainedTokenizerFast", **names})
+    elif isinstance(tokenizer, PretrainedTokenizer | MarianTokenizer):
+        tokenizer.save(folder)
     else:
-        raise PretrainedError(f"a {type(tokenizer).__name__} can't be written as {FILE}")
+        raise PretrainedError(f"a {type(tokenizer).__name__} can't be written for another library")
 
 
 def bpe_as_json(tokenizer: BPETokenizer) -> dict[str, Any]:

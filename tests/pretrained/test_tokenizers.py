@@ -78,7 +78,8 @@ def test_a_damaged_tokenizer_is_refused(tmp_path: Path) -> None:
 
 def test_marians_tokenizer_names_the_package_that_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random_model("marian", 0).save_pretrained(tmp_path)
-    (tmp_path / "source.spm").touch()
+    for name in ("source.spm", "target.spm", "vocab.json"):
+        (tmp_path / name).touch()
     monkeypatch.setitem(__import__("sys").modules, "sentencepiece", None)
     with pytest.raises(PretrainedError, match="pip install sentencepiece"):
         load(tmp_path)

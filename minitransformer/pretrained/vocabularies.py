@@ -1,0 +1,216 @@
+"""Tokenizers of older folders, which have no `tokenizer.json`: the package tokenizers builds them from a vocabulary.
+
+    GPT2Tokenizer    vocab.json, merges.txt   byte-pair encoding of bytes
+    BertTokenizer    vocab.txt                WordPiece: the longest known piece, again and again
+    T5Tokenizer      spiece.model             Unigram: the most probable pieces; and the marks of gaps
+    LlamaTokenizer   tokenizer.model          byte-pair encoding; an unknown character falls back to its bytes
+
+The two `.model` files are sentencepiece's. What a folder leaves open is as the classes of these names in
+`transformers` have it, and so is what sentencepiece itself does otherwise: to a Llama's text that begins with a space
+no other one is added, and after a special token a T5's text begins anew.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, processors
+from tokenizers.models import BPE, Unigram, WordPiece
+
+from .files import PretrainedError, read_json
+
+MARKS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+"""The special tokens that have a name; ones that are not in the vocabulary get the next ids in this order."""
+
+SPACE = "▁"
+UNIGRAM, BYTE_PAIRS = 1, 2
+"""The kinds of sentencepiece's models."""
+
+CONTROL, USER_DEFINED = 3, 4
+"""The kinds of its pieces that stand for themselves."""
+
+LONGEST_PIECE = 1000
+
+Options = Mapping[str, Any]
+
+
+def read(path: Path) -> Tokenizer:
+    """What `tokenizer.json` holds."""
+    return Tokenizer.from_file(str(path))
+
+
+def gpt2(folder: Path, options: Options) -> Tokenizer:
+    """Byte-pair encoding of a text's bytes, each written as a character that can be printed."""
+    inner = Tokenizer(BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
+    prefix = flag(options, "add_prefix_space", False)
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    inner.decoder = decoders.ByteLevel()
+    end = "<|endoftext|>"
+    marks = add_marks(inner, folder, options, bos=end, eos=end, unk=end)
+    _surround(inner, marks, flag(options, "add_bos_token", False), flag(options, "add_eos_token", False))
+    return inner
+
+
+def bert(folder: Path, options: Options) -> Tokenizer:
+    """WordPiece within the words and signs of a cleaned text; `do_lower_case` takes off accents too."""
+    if not flag(options, "do_basic_tokenize", True):
+        raise PretrainedError(f"{folder}: do_basic_tokenize False is not supported without tokenizer.json")
+    with open(folder / "vocab.txt", encoding="utf-8") as file:
+        vocabulary = {line.rstrip("\n"): index for index, line in enumerate(file)}
+    unknown = mark(options.get("unk_token") or "[UNK]").content
+    if unknown not in vocabulary:
+        raise PretrainedError(f"{folder / 'vocab.txt'} holds no {unknown!r}, which stands for unknown words")
+    inner = Tokenizer(WordPiece(vocabulary, unk_token=unknown))
+    inner.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=flag(options, "tokenize_chinese_chars", True),
+        strip_accents=flag(options, "strip_accents", None),
+        lowercase=flag(options, "do_lower_case", True),
+    )
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.decoder = decoders.WordPiece(prefix="##")
+    names = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
+    marks = add_marks(inner, folder, options, **names)
+    first, last = marks["cls"], marks["sep"]
+    inner.post_processor = processors.TemplateProcessing(
+        single=[first, "$A", last],
+        pair=[first, "$A", last, "$B:1", f"{last}:1"],
+        special_tokens=[(each, inner.token_to_id(each)) for each in (first, last)],
+    )
+    return inner
+
+
+def t5(folder: Path, options: Options) -> Tokenizer:
+    """Sentencepiece's unigrams, then the marks of gaps: `<extra_id_0>` has the last id."""
+    proto = sentencepiece_of(folder / "spiece.model", model_type=UNIGRAM, byte_fallback=False)
+    count = options.get("extra_ids", 100)
+    if type(count) is not int or not 0 <= count <= 10_000:
+        raise PretrainedError(f"{folder}: extra_ids is {count!r}, expected a whole number of at most 10,000")
+    gaps = [f"<extra_id_{number}>" for number in reversed(range(count))]
+    pieces = [(piece.piece, piece.score) for piece in proto.pieces] + [(gap, 0.0) for gap in gaps]
+    inner = Tokenizer(Unigram(pieces, unk_id=proto.trainer_spec.unk_id, byte_fallback=False))
+    if proto.normalizer_spec.precompiled_charsmap:
+        inner.normalizer = normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)
+    inner.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="always")]
+    )
+    inner.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme="always")
+    marks = add_marks(inner, folder, options, *_fixed(proto), *gaps, eos="</s>", unk="<unk>", pad="<pad>")
+    _surround(inner, marks, begins=False, ends=True)
+    return inner
+
+
+def llama(folder: Path, options: Options) -> Tokenizer:
+    """Sentencepiece's byte pairs; a merge is as old as the piece that it makes."""
+    proto = sentencepiece_of(folder / "tokenizer.model", model_type=BYTE_PAIRS, byte_fallback=True)
+    if proto.normalizer_spec.precompiled_charsmap:
+        raise PretrainedError(f"{folder / 'tokenizer.model'} normalises texts, which is not supported for Llama")
+    ids = {piece.piece: index for index, piece in enumerate(proto.pieces)}
+    merges = [
+        (piece[:cut], piece[cut:])
+        for piece in ids
+        for cut in range(1, len(piece))
+        if piece[:cut] in ids and piece[cut:] in ids
+    ]
+    inner = Tokenizer(BPE(ids, merges, fuse_unk=True, byte_fallback=True))
+    prefix = flag(options, "add_prefix_space", True)
+    scheme = ("always" if flag(options, "legacy", False) else "first") if prefix else "never"
+    inner.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme, split=False)
+    steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    inner.decoder = decoders.Sequence(steps + [decoders.Strip(" ", 1, 0)] * prefix)
+    marks = add_marks(inner, folder, options, *_fixed(proto), bos="<s>", eos="</s>", unk="<unk>")
+    _surround(inner, marks, flag(options, "add_bos_token", False), flag(options, "add_eos_token", False))
+    return inner
+
+
+BUILDERS = {"GPT2Tokenizer": gpt2, "BertTokenizer": bert, "T5Tokenizer": t5, "LlamaTokenizer": llama}
+"""By the name that a folder calls its `tokenizer_class`."""
+
+
+def flag(options: Options, name: str, default: Any) -> Any:
+    """An option that is true or false."""
+    value = options.get(name)
+    if value is not None and type(value) is not bool:
+        raise PretrainedError(f"{name} is {value!r}, expected true or false")
+    return default if value is None else value
+
+
+def mark(value: Any) -> AddedToken:
+    """A special token, which a folder writes as its text or as an object with options."""
+    values: dict[str, Any] = value if isinstance(value, dict) else {"content": value}
+    names = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    given = {name: flag(values, name, None) for name in names if values.get(name) is not None}
+    if not isinstance(values.get("content"), str) or not values["content"]:
+        raise PretrainedError(f"a special token is {value!r}, expected a text")
+    return AddedToken(values["content"], **{"special": True, **given})
+
+
+def add_marks(inner: Tokenizer, folder: Path, options: Options, *more: Any, **defaults: str) -> dict[str, str]:
+    """Let a tokenizer find special tokens in texts, and leave them out of what it decodes; gives those with a name.
+
+    Tokens of `added_tokens_decoder`, or of the older file `added_tokens.json`, have the ids that they name. Raises
+    PretrainedError where that can't be.
+    """
+    marks = {name: mark(value) for name in MARKS if (value := options.get(f"{name}_token", defaults.get(name)))}
+    others = options.get("extra_special_tokens") or options.get("additional_special_tokens") or []
+    tokens = [*marks.values(), *map(mark, [*(others.values() if isinstance(others, dict) else others), *more])]
+    named, added = {token.content for token in tokens}, _added(folder, options)
+    for index in sorted(added):
+        token = mark({"special": added[index].get("content") in named, **added[index]})
+        inner.add_tokens([token])
+        if inner.token_to_id(token.content) != index:
+            raise PretrainedError(f"{folder}: {token.content!r} can't have the id {index}")
+    known = {token["content"] for token in added.values()}
+    inner.add_tokens([token for token in tokens if token.content not in known])
+    return {name: token.content for name, token in marks.items()}
+
+
+def _fixed(proto: Any) -> list[dict[str, Any]]:
+    """Sentencepiece's pieces that are never cut."""
+    pieces = [piece for piece in proto.pieces if piece.type in (CONTROL, USER_DEFINED)]
+    return [{"content": each.piece, "special": each.type == CONTROL, "normalized": False} for each in pieces]
+
+
+def _added(folder: Path, options: Options) -> dict[int, dict[str, Any]]:
+    """The tokens that were added to the vocabulary, by id."""
+    listed = options.get("added_tokens_decoder")
+    if listed is None and (folder / "added_tokens.json").is_file():
+        listed = {str(index): {"content": token} for token, index in read_json(folder / "added_tokens.json").items()}
+    listed = listed or {}
+    if not isinstance(listed, dict) or not all(k.isdecimal() and isinstance(v, dict) for k, v in listed.items()):
+        raise PretrainedError(f"{folder}: added_tokens_decoder does not give tokens by id")
+    return {int(index): token for index, token in listed.items()}
+
+
+def _surround(inner: Tokenizer, marks: Mapping[str, str], begins: bool, ends: bool) -> None:
+    """Put the marks that begin and end a text around it, for those who ask for special tokens."""
+    first = [marks["bos"]] if begins and "bos" in marks else []
+    last = [marks["eos"]] if ends and "eos" in marks else []
+    inner.post_processor = processors.TemplateProcessing(
+        single=[*first, "$A", *last],
+        pair=[*first, "$A", *last, *first, "$B", *last],
+        special_tokens=[(each, inner.token_to_id(each)) for each in {*first, *last}],
+    )
+
+
+def sentencepiece_of(path: Path, **expected: Any) -> Any:
+    """The model in sentencepiece's file. Raises PretrainedError for another file, or a model of another kind."""
+    try:
+        from google.protobuf.message import DecodeError
+        from sentencepiece import sentencepiece_model_pb2 as formats
+    except ImportError:
+        packages = "sentencepiece protobuf"
+        raise PretrainedError(f"{path} needs the packages {packages}: pip install {packages}") from None
+    proto: Any = formats.ModelProto()  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        proto.ParseFromString(path.read_bytes())
+    except DecodeError:
+        raise PretrainedError(f"{path} is not a model of sentencepiece") from None
+    if any(len(piece.piece) > LONGEST_PIECE for piece in proto.pieces):
+        raise PretrainedError(f"{path} has a piece of more than {LONGEST_PIECE:,} characters")
+    for name, value in expected.items():
+        if getattr(proto.trainer_spec, name) != value:
+            raise PretrainedError(
+                f"{path} has {name} {getattr(proto.trainer_spec, name)!r}, only {value!r} is supported"
+            )
+    return proto
