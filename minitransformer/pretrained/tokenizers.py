@@ -67,6 +67,10 @@ class PretrainedTokenizer:
             write_json(folder / CONFIG, self.options)
 
 
+SPECIAL = ("</s>", "<unk>", "<pad>")
+"""Marian's special tokens."""
+
+
 class MarianTokenizer:
     """Marian's tokenizer: sentencepiece cuts source and target texts, and `vocab.json` numbers the pieces of both.
 
@@ -103,14 +107,15 @@ class MarianTokenizer:
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
         """The ids of a source text; with `special_tokens` its end mark after them."""
         pieces = []
-        for part in re.split(r"(</s>|<unk>|<pad>)", text):
+        for part in re.split(f"({'|'.join(SPECIAL)})", text):
             if part in SPECIAL:
                 pieces.append(part)
             else:
-                code, part = re.fullmatch(r"(>>.*?<<|)(.*)", part, re.DOTALL).groups()  # pyright: ignore
-                pieces += [code] * bool(code) + self.source.encode(part, out_type=str)
+                code = re.match(">>.*?<<", part, re.DOTALL)
+                pieces += [code[0]] if code else []
+                pieces += self.source.encode(part[code.end() :] if code else part, out_type=str)
         ids = [self.ids.get(piece, self.ids["<unk>"]) for piece in pieces]
-        return ids + [self.eos_id] * (special_tokens and self.eos_id is not None)  # pyright: ignore
+        return ids if self.eos_id is None or not special_tokens else [*ids, self.eos_id]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The target text of ids; special tokens are left out."""
@@ -131,10 +136,6 @@ class MarianTokenizer:
         write_json(folder / CONFIG, {"tokenizer_class": "MarianTokenizer", **self.options})
 
 
-SPECIAL = ("</s>", "<unk>", "<pad>")
-"""Marian's special tokens."""
-
-
 def load_tokenizer(folder: Path, kind: str, values: Mapping[str, Any]) -> Any:
     """The tokenizer in a folder, `None` if there is none; `values` are those of the model's configuration.
 
@@ -142,9 +143,8 @@ def load_tokenizer(folder: Path, kind: str, values: Mapping[str, Any]) -> Any:
     is missing beside another.
     """
     options = _options(folder)
-    name = str(options.get("tokenizer_class") or values.get("tokenizer_class") or CLASSES.get(kind)).removesuffix(
-        "Fast"
-    )
+    name = options.get("tokenizer_class") or values.get("tokenizer_class") or CLASSES.get(kind)
+    name = str(name).removesuffix("Fast")
     files = (FILE,) if (folder / FILE).is_file() else VOCABULARIES.get(name, ())
     if not any((folder / file).is_file() for file in files):
         others = {file for each in VOCABULARIES.values() for file in each if (folder / file).is_file()}
