@@ -1,4 +1,4 @@
-"""Translate a test set and compare the result with its references, or see how well a language model predicts a text.
+"""Translate a test set and compare the result with its references, or see how good a language model is.
 
 examples:
   {program} evaluate runs/captions/step-00004000.safetensors --dataset multi30k
@@ -7,9 +7,11 @@ examples:
   {program} evaluate model.safetensors --data my_corpus --source en --target it
   {program} evaluate runs/stories/step-00003000.safetensors --text more-stories.txt
   {program} evaluate gpt2 --text wikipedia.txt --stride 256
+  {program} evaluate runs/grammar-en-gpt/step-00003000.safetensors --samples 400
 
-BLEU is sacrebleu's, on text as it is; its signature says how it was computed. With --text, CHECKPOINT is a
-GPT's, or a folder with a GPT-2 or a Llama as `transformers` saves it.
+BLEU is sacrebleu's, on text as it is; its signature says how it was computed. With --text or --samples, CHECKPOINT is a
+GPT's, or a folder with a GPT-2 or a Llama as `transformers` saves it. With --samples the model writes sentences, and
+the grammar's parser judges them.
 """
 
 import argparse
@@ -19,10 +21,11 @@ from typing import Any
 from ..data import BPETokenizer, multi30k
 from ..data.preparation import DATASETS, CorpusChoice
 from ..data.sentence_pairs import ParallelFiles, read_lines
-from ..decoding import with_tokenizer
+from ..decoding import Generator, Sampling, with_tokenizer
 from ..evaluation import TextScore, evaluate, text_nats
+from ..grammar import translate
 from ..models import GPT
-from .backend import add_backend_options, chosen_backend
+from .backend import Backend, add_backend_options, chosen_backend
 from .common import (
     Parser,
     add_checkpoint_argument,
@@ -35,12 +38,17 @@ from .common import (
     positive_int,
     progress_wanted,
     say,
+    whole_number,
     write_lines,
 )
 from .opened import open_model, open_translator
 from .outputs import check_output
 
-HELP = "BLEU and exact matches on a test set"
+HELP = "BLEU and exact matches on a test set; a language model's perplexity"
+
+MOST_SAMPLES = 10_000
+TOGETHER = 250
+"""Sentences that a language model writes at a time."""
 
 
 def add_options(parser: Parser) -> None:
@@ -53,6 +61,8 @@ def add_options(parser: Parser) -> None:
     add_option(group, "--text", "FILE", path_name, "a text for a language model (UTF-8, .gz too)")
     help_text = "new tokens in each of the windows that read the text (default: half a window)"
     add_option(group, "--stride", "N", positive_int, help_text)
+    help_text = "sentences that a language model writes and the grammar's parser judges"
+    add_option(group, "--samples", "N", whole_number(most=MOST_SAMPLES), help_text)
     add_option(group, "--data", "DIR", path_name, "a folder with test.en and test.de, as for `train`")
     help_text = "part of --dataset or --data (default: test)"
     group.add_argument("--split", choices=("test", "valid"), default="test", help=help_text)
@@ -69,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
     """Translate the test set, write the translations and print their scores."""
     if args.text is not None or args.stride is not None:
         return evaluate_text(args)
+    if args.samples is not None:
+        return evaluate_samples(args)
     check_options(args)
     cache = multi30k.default_cache_dir() if args.dataset == "multi30k" else None
     check_output("--output", args.output, [args.checkpoint, args.input, args.reference, args.data, cache])
@@ -94,23 +106,59 @@ def run(args: argparse.Namespace) -> int:
 
 def evaluate_text(args: argparse.Namespace) -> int:
     """Print the perplexity of a text, and the bits for a byte of it."""
-    pairs_only = ("input", "reference", "dataset", "data", "source", "target", "output")
-    others = [name for name in pairs_only if getattr(args, name) is not None]
     if args.text is None:
         raise ValueError("--stride goes with --text")
-    if others:
-        raise ValueError(f"--{others[0]} does not go with --text")
+    check_alone("text", args, "samples")
     backend = chosen_backend(args)
     with heavy_work():
-        model, tokenizer, _ = with_tokenizer(args.checkpoint, open_model(args.checkpoint, backend))
-        if not isinstance(model, GPT):
-            raise ValueError(f"{args.checkpoint} holds a model of kind {model.config.kind!r}, not a language model")
+        model, tokenizer = open_language_model(args.checkpoint, backend)
         score = score_of(model, tokenizer, list(read_lines(args.text)), args.stride)
     say(f"{'tokens':20}{score.num_tokens:12,}")
     say(f"{'bytes':20}{score.num_bytes:12,}")
     say(f"{'perplexity':20}{score.perplexity:12.3f}")
     say(f"{'bits per byte':20}{score.bits_per_byte:12.4f}")
     return 0
+
+
+def evaluate_samples(args: argparse.Namespace) -> int:
+    """Print how many of a language model's own sentences are grammatical."""
+    check_alone("samples", args)
+    backend = chosen_backend(args)
+    with heavy_work():
+        model, tokenizer = open_language_model(args.checkpoint, backend)
+        generator, sentences = Generator(model, tokenizer), list[str]()
+        while missing := min(args.samples - len(sentences), TOGETHER):
+            sampling = Sampling(seed=len(sentences))
+            sentences += generator.generate([""] * missing, model.config.max_length, sampling)
+    right = sum(is_sentence(each.strip()) for each in sentences)
+    say(f"{'sentences':20}{len(sentences):8,}")
+    say(f"{'different':20}{len(set(sentences)):8,}")
+    say(f"{'grammatical':20}{100 * right / len(sentences):8.2f} %")
+    return 0
+
+
+def is_sentence(text: str) -> bool:
+    """Whether the grammar forms a text."""
+    try:
+        translate(text)
+    except ValueError:
+        return False
+    return True
+
+
+def check_alone(name: str, args: argparse.Namespace, *more: str) -> None:
+    """Raise ValueError if an option is given that is of pairs, or one of `more`."""
+    for other in ("input", "reference", "dataset", "data", "source", "target", "output", *more):
+        if getattr(args, other) is not None:
+            raise ValueError(f"--{other} does not go with --{name}")
+
+
+def open_language_model(name: str, backend: Backend) -> tuple[GPT, Any]:
+    """A language model and its tokenizer. Raises ValueError for another model."""
+    model, tokenizer, _ = with_tokenizer(name, open_model(name, backend))
+    if not isinstance(model, GPT):
+        raise ValueError(f"{name} holds a model of kind {model.config.kind!r}, not a language model")
+    return model, tokenizer
 
 
 def score_of(model: GPT, tokenizer: Any, lines: list[str], stride: int | None) -> TextScore:

@@ -245,6 +245,15 @@ def test_evaluate_a_text(command: Command, models: Path, text: Path) -> None:
     assert figures["bytes"] == len(text.read_bytes()) - 256  # without the blank lines
 
 
+def test_the_parser_judges_what_a_language_model_writes(
+    command: Command, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = iter(["A dog sleeps.", "A dog sleep.", " A dog sleeps.", "", "Every cat runs."] * 60)
+    monkeypatch.setattr(Generator, "generate", lambda self, prompts, *rest: [next(written) for _ in prompts])
+    status, out, _ = command("evaluate", models / "gpt", "--samples", "300")
+    assert (status, out.split()[1::2]) == (0, ["300", "5", "60.00"])
+
+
 def test_what_a_model_is_not_for_is_said_in_one_sentence(command: Command, models: Path, tmp_path: Path) -> None:
     gpt, bert, vit, t5 = (models / name for name in ("gpt", "bert", "vit", "t5"))
     for arguments, says in (
@@ -266,6 +275,9 @@ def test_what_a_model_is_not_for_is_said_in_one_sentence(command: Command, model
         (["classify", bert, "A dog."], "can't classify that"),
         (["evaluate", bert, "--text", __file__], "not a language model"),
         (["evaluate", gpt, "--stride", "3"], "--stride goes with --text"),
+        (["evaluate", bert, "--samples", "3"], "not a language model"),
+        (["evaluate", gpt, "--samples", "3", "--dataset", "grammar"], "--dataset does not go with --samples"),
+        (["evaluate", gpt, "--text", __file__, "--samples", "3"], "--samples does not go with --text"),
         (["evaluate", gpt, "--text", __file__, "--target", "en"], "--target does not go with --text"),
         (["evaluate", gpt, "--text", __file__, "--stride", "33"], "stride is 33, expected 1 to 32"),
         (["translate", gpt, "A dog."], "kind 'gpt', which does not translate"),

@@ -71,6 +71,7 @@ BASES: dict[str, list[tuple[list[str], list[str]]]] = {
     "classify": [(["vit"], ["--digits", "1", "2"])],
     "evaluate": [
         (["gpt"], ["--text", "few.en"]),
+        (["gpt"], ["--samples", "3"]),
         (["model"], ["--input", "few.en", "--reference", "few.de", "--beam", "1"]),
         (["model"], ["--data", "text", "--output", "out.de"]),
     ],
@@ -167,6 +168,7 @@ RULES: dict[str, Fine] = {
     "classify.inputs": lambda text: False,
     "digits": whole(0, 363),
     "max_tokens samples count": whole(1),
+    "evaluate.samples": whole(1, 10_000),
     "stride": whole(1, 48),
     "temperature": real(0, 1e309),
     "top_k": whole(1),
