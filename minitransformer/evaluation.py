@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .models import IGNORED
+from .ops import cross_entropy_forward
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ def text_nats(model: Any, ids: Sequence[int], first: int, stride: int | None = N
 
     The text is read in windows of `model.config.max_length` tokens, each `stride` after the one before it (default:
     half a window). A window's last `stride` tokens count, so that each has a context of at least the others; the first
-    window's tokens all count. Raises `ValueError` for a stride outside 1..max_length.
+    window's tokens all count. Of a float32 model's logits too, probabilities and sum are float64. Raises `ValueError`
+    for a stride outside 1..max_length.
     """
     longest = model.config.max_length
     stride = max(1, longest // 2) if stride is None else stride
@@ -86,10 +87,11 @@ def text_nats(model: Any, ids: Sequence[int], first: int, stride: int | None = N
     while done < len(ids):
         stop = min(done + (stride if done else longest), len(ids))
         start = max(0, stop - longest)
-        targets = tokens[start + 1 : stop + 1].copy()
-        targets[: done - start] = IGNORED
-        loss, _ = model.loss(tokens[None, start:stop], targets[None], with_grad=False)
-        total += float(loss) * (stop - done)
+        logits, _ = model.forward(tokens[None, start:stop])  # (1, T, V)
+        rows = model.ops.to_numpy(logits)[0, done - start :]
+        for row, target in zip(rows, tokens[done + 1 : stop + 1], strict=True):
+            loss, _ = cross_entropy_forward(row.astype(np.float64), target[...])
+            total += float(loss)
         done = stop
     return total
 

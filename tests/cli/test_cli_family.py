@@ -223,6 +223,16 @@ def test_classify_digits_pictures_and_texts(command: Command, models: Path, tmp_
     assert accuracy(model, batches.epoch(0)) == pytest.approx(100 * right.mean())
 
 
+def test_a_text_s_nats_are_float64_whatever_the_model_computes_in(models: Path) -> None:
+    model = load_checkpoint(models / "gpt").model(dtype="float32")
+    ids = np.random.default_rng(0).integers(3, 330, 32)
+    logits = model.forward([[2, *ids[:-1]]])[0][0].astype(np.float64)
+    expected = np.log(np.exp(logits).sum(1)) - logits[np.arange(32), ids]
+    assert text_nats(model, ids.tolist(), 2) == pytest.approx(expected.sum(), rel=1e-14)
+    with pytest.raises(ValueError, match="targets"):
+        text_nats(model, [5, 330], 2)
+
+
 @pytest.mark.parametrize("stride", [1, 7, 16, 32])
 def test_a_text_s_nats_are_summed_over_windows(models: Path, stride: int) -> None:
     """Every token once, each with a context of at least `longest − stride` tokens where there are so many."""
