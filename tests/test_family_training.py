@@ -2,20 +2,29 @@
 
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+from transformers import BertConfig, BertForMaskedLM
 
 from minitransformer.cli.kinds import KINDS
 from minitransformer.data import BPETokenizer
 from minitransformer.data.digits import digits
 from minitransformer.data.labelled import LabelledText
 from minitransformer.data.masked import MaskedText
+from minitransformer.data.rows import IGNORED
 from minitransformer.data.text import TextDataset
+from minitransformer.decoding import Filler
 from minitransformer.evaluation import accuracy
 from minitransformer.grammar import Example, sample
 from minitransformer.models import BERT, GPT, BERTConfig, GPTConfig, ViT, ViTConfig
+from minitransformer.pretrained import load, save
 from minitransformer.training import Trainer, TrainingSettings
 
 BRIEFLY = {"label_smoothing": 0.0, "clip_norm": 1.0, "threads": 2}
@@ -74,6 +83,43 @@ def test_the_recipe_for_digits_reads_97_in_100(seed: int) -> None:
     settings = TrainingSettings(**dict(recipe.settings) | {"seed": seed, "valid_interval": 10**6})
     Trainer(model, train, settings, progress=False).train()
     assert accuracy(model, valid.batches(4096, None, config).epoch(0)) >= 97
+
+
+def test_a_loaded_bert_goes_on_with_masked_tokens(tmp_path: Path) -> None:
+    """Its marks lie among the words: they are neither hidden nor drawn. What it learns are two words' order."""
+    words = "[PAD] a b [UNK] [CLS] [SEP] c d [MASK] e f".split()
+    inner = tokenizers.Tokenizer(WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    inner.add_special_tokens([word for word in words if word[0] == "["])
+    inner.pre_tokenizer = Whitespace()
+    inner.post_processor = TemplateProcessing("[CLS] $A [SEP]", special_tokens=[("[CLS]", 4), ("[SEP]", 5)])
+    inner.save(str(tmp_path / "tokenizer.json"))
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "hidden_dropout_prob": 0.0,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
+    BertForMaskedLM(BertConfig(vocab_size=len(words), **sizes)).save_pretrained(tmp_path)
+
+    model, tokenizer = load(tmp_path)
+    assert tokenizer is not None
+    assert (model.config.mask_id, tokenizer.words) == (8, [1, 2, 6, 7, 9, 10])
+    lines = [line for pair in ("a b", "c d", "e f") for line in [f"{pair} {pair} {pair}"] * 20]
+    text = TextDataset.from_marked(tokenizer.encode(line, special_tokens=True) for line in lines)
+    data, settings = MaskedText(text, tokenizer.words), {"warmup_steps": 5, "peak_lr": 1e-2, **BRIEFLY}
+    for batch in data.batches(64, 0, model.config).epoch(0):
+        ids, targets, mask = (np.array(batch.inputs[i]) for i in (0, 1, 3))
+        assert np.isin(targets[targets != IGNORED], tokenizer.words).all()
+        assert np.isin(ids[:, 1:-1], [*tokenizer.words, 8]).all()
+        assert (ids[:, 0] == 4).all()
+        assert (ids[:, -1] == 5).all()
+        assert mask.all()
+    Trainer(model, data, TrainingSettings(steps=200, tokens_per_batch=256, **settings), progress=False).train()
+    guesses = Filler(model, tokenizer).fill("a b a [MASK] a b", 1)
+    assert [(guess.text, guess.probability > 0.8) for (guess,) in guesses] == [("b", True)]
+    save(model, tmp_path / "tuned", tokenizer)
+    assert load(tmp_path / "tuned")[0].config == model.config
 
 
 def subject_is_plural(example: Example) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .batching import BOS_ID, PAD_ID, Batches, pad
+from .batching import PAD_ID, Batches, pad
 from .rows import Rows
 from .text import TextDataset
 
@@ -41,7 +41,7 @@ class LineBatches:
         """Batch `index` of `epoch`; the batches before it are not made."""
         epoch = 0 if self._seed is None else epoch
         lines = self._batches.indices(epoch, index)
-        ids = pad([[BOS_ID, *self._text[line]] for line in lines])  # (B, T)
+        ids = pad([[self._text.begin, *self._text[line]] for line in lines])  # (B, T)
         seen, targets = self._make(ids, lines, np.random.default_rng([self._seed or 0, epoch, index]))
         return Rows((seen, targets, None, ids != PAD_ID))
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .lines import LineBatches
 from .rows import IGNORED
@@ -17,11 +17,13 @@ CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1
 class MaskedText:
     """A text whose batches hide tokens: a row is `<s> line </s>`, padded, so that rows are texts as a reader has them.
 
+    words: the ids that may be hidden and that take the place of others, if the tokenizer is not ours: those of a
+    `PretrainedTokenizer` are its `words`.
     Source: Devlin 2019, §3.1 and appendix A.1; masks are drawn anew each epoch, as in RoBERTa (Liu et al. 2019, §4.1).
     """
 
-    def __init__(self, text: TextDataset) -> None:
-        self.text = text
+    def __init__(self, text: TextDataset, words: ArrayLike | None = None) -> None:
+        self.text, self.words = text, None if words is None else np.asarray(words, np.int64)
 
     def __len__(self) -> int:
         """The number of lines."""
@@ -39,24 +41,32 @@ class MaskedText:
         """
         if config.mask_id is None:
             raise ValueError("the model has no mask_id, the token that hides others")
-        self.text.check(config.mask_id)
+        self.text.check(config.mask_id if self.words is None else config.vocab_size)
         return LineBatches(
-            self.text, tokens_per_batch, seed, config, lambda ids, lines, rng: hide(ids, config.mask_id, rng)
+            self.text,
+            tokens_per_batch,
+            seed,
+            config,
+            lambda ids, lines, rng: hide(ids, config.mask_id, rng, self.words),
         )
 
 
-def hide(ids: NDArray[np.int64], mask_id: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def hide(
+    ids: NDArray[np.int64], mask_id: int, rng: np.random.Generator, words: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """ids `(B, T)` → the ids with some hidden, and the targets: what was there, −100 where nothing is asked.
 
-    Of each row's tokens, the special ones aside, 15 % are targets, rounded, and at least one. Of the targets 80 %
-    become `mask_id`, 10 % any token of the text's vocabulary, and 10 % stay.
+    Of each row's words 15 % are targets, rounded, and at least one; other tokens are special. Of the targets 80 %
+    become `mask_id`, 10 % any word, and 10 % stay. Words are by default the ids from our tokenizer's first byte up to
+    the mask.
     """
-    is_text = ids >= FIRST_BYTE
+    words = np.arange(FIRST_BYTE, mask_id) if words is None else words
+    is_text = np.isin(ids, words)
     counts = np.maximum(1, np.rint(CHOSEN * is_text.sum(1))).astype(int)  # (B,)
     order = np.where(is_text, rng.random(ids.shape), 2.0).argsort(1).argsort(1)  # a token's place in a random order
     chosen = (order < counts[:, None]) & is_text
     kind = rng.random(ids.shape)
     hidden = np.where(chosen & (kind < MASKED), mask_id, ids)
     by_chance = chosen & (kind >= MASKED) & (kind < MASKED + RANDOM)
-    hidden[by_chance] = rng.integers(FIRST_BYTE, mask_id, by_chance.sum())
+    hidden[by_chance] = words[rng.integers(len(words), size=by_chance.sum())]
     return hidden, np.where(chosen, ids, IGNORED)

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .batching import EOS_ID
+from .batching import BOS_ID, EOS_ID
 from .rows import IGNORED, RowBatches, Rows
 from .sentence_pairs import StrPath
 from .token_dataset import TokenDataset, Tokenizer
@@ -39,16 +39,30 @@ class _Ended:
 class TextDataset:
     """The lines of a text as token ids, each with </s> at its end. Its batches train a language model.
 
-    lines: a dataset of pairs whose sources are the lines, and whose targets are empty.
+    lines: a dataset of pairs whose sources are the lines, and whose targets are empty; begin: what stands before a
+    line that an encoder reads.
     """
 
-    def __init__(self, lines: TokenDataset) -> None:
-        self.lines = lines
+    def __init__(self, lines: TokenDataset, begin: int = BOS_ID) -> None:
+        self.lines, self.begin = lines, begin
 
     @classmethod
     def from_lines(cls, lines: Iterable[Sequence[int] | NDArray[np.integer]]) -> Self:
         """A dataset in memory, of lines' ids without </s>. Raises as `TokenDataset.from_pairs` does."""
         return cls(TokenDataset.from_pairs(([*line, EOS_ID], []) for line in lines))
+
+    @classmethod
+    def from_marked(cls, rows: Iterable[Sequence[int]]) -> Self:
+        """A dataset in memory, of lines' ids with another tokenizer's marks around them: BERT's [CLS] and [SEP].
+
+        Raises ValueError if the rows do not begin with one mark, and as `TokenDataset.from_pairs` does.
+        """
+        rows = list(rows)
+        begins = {row[0] if len(row) else None for row in rows}
+        begin = begins.pop() if len(begins) == 1 else None
+        if begin is None:
+            raise ValueError("rows must all begin with the same mark")
+        return cls(TokenDataset.from_pairs((row[1:], []) for row in rows), begin)
 
     @classmethod
     def build(

@@ -9,6 +9,7 @@ stranger: it holds data and no code, and all sizes are checked before memory is 
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +79,12 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
     rows = architecture.table(config)
     _check(folder, architecture, config, rows, tensors)
     _check_memory(folder, config, dtype)
+    tokenizer = load_tokenizer(folder, kind, values)
+    if isinstance(config, BERTConfig) and config.mask_id is None and tokenizer is not None:
+        config = replace(config, mask_id=tokenizer.mask_id)
     model = KINDS[config.kind][1].blank(config, ops, dtype)
     _fill(model, rows, tensors)
-    return model, load_tokenizer(folder, kind, values)
+    return model, tokenizer
 
 
 def _canonical(architecture: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

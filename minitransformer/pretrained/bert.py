@@ -16,6 +16,7 @@ from .names import (
     norm,
     require_options,
     required,
+    token,
 )
 
 CLASSES = {"masked": "BertForMaskedLM", "classes": "BertForSequenceClassification", "none": "BertModel"}
@@ -41,6 +42,7 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> BERTC
         norm_eps=values.get("layer_norm_eps", 1e-12),
         init_std=values.get("initializer_range", 0.02),
         pad_id=values.get("pad_token_id") or 0,
+        mask_id=token(values, "mask_token_id"),
         head=head,
         **classes,
     )
@@ -64,6 +66,7 @@ def to_config(config: BERTConfig) -> dict[str, Any]:
         "layer_norm_eps": config.norm_eps,
         "initializer_range": config.init_std,
         "pad_token_id": config.pad_id,
+        "mask_token_id": config.mask_id,
     }
     return values | (labels(config.num_classes) if config.head == "classes" else {})
 

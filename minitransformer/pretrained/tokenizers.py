@@ -47,6 +47,17 @@ class PretrainedTokenizer:
         """The number of ids."""
         return self.inner.get_vocab_size()
 
+    @property
+    def mask_id(self) -> int | None:
+        """The id of [MASK], which hides other tokens from a BERT; `None` if there is none."""
+        return self.inner.token_to_id("[MASK]")
+
+    @property
+    def words(self) -> list[int]:
+        """All ids but those of special tokens."""
+        special = {index for index, token in self.inner.get_added_tokens_decoder().items() if token.special}
+        return sorted(set(self.inner.get_vocab().values()) - special)
+
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
         """The ids of a text; with `special_tokens` those that its model expects around it, such as BERT's [CLS]."""
         return self.inner.encode(text, add_special_tokens=special_tokens).ids

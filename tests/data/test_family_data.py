@@ -169,19 +169,25 @@ def test_hiding_touches_targets_alone_and_can_be_undone(lines: list[list[int]], 
     assert sorted(seen) == sorted([BOS_ID, *line, EOS_ID] for line in lines)
 
 
-def test_of_the_targets_80_in_100_are_masked_10_random_and_10_kept() -> None:
+OURS = np.arange(FIRST_BYTE, MASK)
+THEIRS = np.setdiff1d(np.arange(1, MASK + 3), [MASK // 2, 7, MASK])  # the mask and another mark among the words
+
+
+@pytest.mark.parametrize(("mask", "words"), [(MASK, None), (MASK // 2, THEIRS)], ids=["ours", "another's"])
+def test_of_the_targets_80_in_100_are_masked_10_random_and_10_kept(mask: int, words: Any) -> None:
     """Within five standard deviations of binomial counts; a token drawn by chance is the old one in 1 of 397."""
-    ids = np.random.default_rng(0).integers(FIRST_BYTE, WORDS, (500, 200))
-    hidden, targets = hide(ids, MASK, np.random.default_rng(1))
+    known = OURS if words is None else words
+    ids = known[np.random.default_rng(0).integers(len(known), size=(500, 200))]
+    hidden, targets = hide(ids, mask, np.random.default_rng(1), words)
     asked = targets != IGNORED
     n = int(asked.sum())
     assert n == 500 * 30
     assert (hidden[~asked] == ids[~asked]).all()
-    masked, kept = hidden[asked] == MASK, hidden[asked] == ids[asked]
+    masked, kept = hidden[asked] == mask, hidden[asked] == ids[asked]
     for count, share in ((masked, 0.8), (kept, 0.1), (~masked & ~kept, 0.1)):
         assert abs(count.sum() - share * n) < 5 * np.sqrt(n * share * (1 - share)) + n * 0.1 / 397
     drawn = hidden[asked][~masked & ~kept]
-    assert FIRST_BYTE <= drawn.min() < drawn.max() < MASK
+    assert np.isin(drawn, known).all()
     assert len(np.unique(drawn)) > 370  # of 397 ids, about 388 are among 1,500 draws
     per_place = asked.sum(0)  # (200,): every place is as likely
     assert abs(per_place - 75).max() < 5 * np.sqrt(500 * 0.15 * 0.85)

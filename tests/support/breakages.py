@@ -221,6 +221,8 @@ a warm-up that never decays
     min(step / self.warmup_steps, (self.warmup_steps / step) ** 0.5) → min(step / self.warmup_steps, 1.0)
 [training/checkpoint.py: test_checkpoint]
 a damaged checkpoint accepted | if hasher.hexdigest().encode() != start[_DIGEST_START:]: → if False:
+[evaluation.py: cli/test_cli_family]
+a text's bits summed from probabilities in float32 | row.astype(np.float64) → row
 [data/text.py: data/test_family_data]
 a target that is the token itself | ids, targets = stream[places - 1].astype → ids, targets = stream[places].astype
 a validation that asks for the first tokens again to fill its last row | targets[beyond] = IGNORED → pass
@@ -228,7 +230,9 @@ rows cut at the same places in every epoch | integers(length))\n            plac
 [data/masked.py: data/test_family_data]
 fewer masks than the paper draws, and more random tokens
     CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1 → CHOSEN, MASKED, RANDOM = 0.15, 0.75, 0.15
-<s> and </s> hidden as words are | is_text = ids >= FIRST_BYTE → is_text = ids > 0
+<s> and </s> hidden as words are | words = np.arange(FIRST_BYTE, mask_id) → words = np.arange(1, mask_id)
+special tokens drawn by chance
+    words[rng.integers(len(words), size=by_chance.sum())] → rng.integers(words[-1] + 1, size=by_chance.sum())
 the loss of every token, as if all were masked
     return hidden, np.where(chosen, ids, IGNORED) → return hidden, np.where(is_text, ids, IGNORED)
 a short text without a target | counts = np.maximum(1, → counts = np.maximum(0,
