@@ -41,6 +41,7 @@ from .layers import (
     ResidualConvolution,
     Rotary,
     RotaryConfig,
+    SparseConfig,
     StepAttention,
     TokenEmbedding,
 )
@@ -247,6 +248,8 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     yield case("Attention, rotary positions", Attention(ops, 4, shared, causal=True, rotary=rotary), inputs, PLAIN)
     relative = RelativeBias(ops, BiasConfig(buckets=4, max_distance=3), heads.num_heads, causal=False, dtype="float64")
     yield case("Attention, relative bias", Attention(ops, 4, heads, relative=relative), longer, masked)
+    sparse = replace(heads, window=0, sparse=SparseConfig(global_tokens=1))
+    yield case("Attention, sparse", Attention(ops, 4, sparse), longer, masked)
     linear = replace(shared, kind="linear")
     yield case("Attention, linear, causal", Attention(ops, 4, linear, causal=True), longer, masked)
     for label, norm in (

@@ -41,7 +41,7 @@ def test_every_op_layer_and_parameter_has_a_row(results):
     models = " ".join(config.__name__.removesuffix("Config") for config, _ in KINDS.values())
     for name in f"{layers} {baselines} {models}".split():
         assert any(row.startswith(name) for row in rows), name
-    for option in ("rotary positions", "grouped heads", "relative bias", "linear, causal"):
+    for option in ("rotary positions", "grouped heads", "relative bias", "sparse", "linear, causal"):
         assert f"Attention, {option}" in rows
     assert "FeedForward, gated" in rows
     model = Transformer(TransformerConfig(vocab_size=9, d_model=4, num_heads=2, d_ff=5, num_layers=2))

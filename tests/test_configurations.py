@@ -11,17 +11,31 @@ import pytest
 
 from minitransformer import RecurrentConfig, TransformerConfig
 from minitransformer.config import Config
-from minitransformer.layers import AttentionConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
-from minitransformer.models import ConvolutionalConfig
+from minitransformer.layers import (
+    AttentionConfig,
+    BiasConfig,
+    BlockConfig,
+    FeedForwardConfig,
+    NormConfig,
+    RotaryConfig,
+    SparseConfig,
+    StackConfig,
+)
+from minitransformer.models import BERTConfig, ConvolutionalConfig, GPTConfig, MarianConfig, T5Config, ViTConfig
 from minitransformer.training import TrainingSettings
 
 BLOCK = BlockConfig(AttentionConfig(num_heads=2, d_k=2, d_v=1), FeedForwardConfig(5), NormConfig(), d_model=4)
 TRANSFORMER = TransformerConfig(vocab_size=11, d_model=6, num_heads=2, d_ff=7, num_layers=1, window=3)
 CONVOLUTIONAL, RECURRENT = ConvolutionalConfig(vocab_size=11), RecurrentConfig(vocab_size=11)
+GPT = GPTConfig.llama(
+    11, d_model=8, num_heads=2, window=3, sparse=SparseConfig(stride=3), rotary=RotaryConfig(theta=5e5)
+)
 SETTINGS = TrainingSettings(steps=5, minutes=2.5, peak_lr=0.005, threads=1)
 CONFIGS: list[Any] = [
     *(TRANSFORMER, RECURRENT, CONVOLUTIONAL, SETTINGS),
+    *(GPT, BERTConfig(11), T5Config(11), MarianConfig(11), ViTConfig(image_size=8, patch_size=4)),
     *(StackConfig(BLOCK, 2), BLOCK, BLOCK.attention, BLOCK.feed_forward, BLOCK.norm),
+    *(RotaryConfig(), BiasConfig(), SparseConfig(block=4, summary=2)),
 ]
 every_config = pytest.mark.parametrize("config", CONFIGS, ids=lambda config: type(config).__name__)
 
@@ -29,11 +43,11 @@ HOSTILE: dict[Any, list[Any]] = {
     int: [-1, 2**63, 2**70, 2.5, math.nan, True, "2", [1]],
     float: [-0.1, math.nan, math.inf, True, "0.1", [0.1]],
     bool: [0, 1, "yes", math.nan],
-    str: ["rotary", 3, ["lstm"]],
+    str: ["sideways", 3, ["lstm"]],
 }
 """What no field of a type may hold; `None` is tried where it is not the default."""
 
-MAY_BE_0 = {"window", "steps", "seed", "pad_id", "bos_id", "eos_id"}
+MAY_BE_0 = {"window", "summary", "global_tokens", "steps", "seed", "pad_id", "bos_id", "eos_id", "mask_id"}
 RATES = {"dropout", "attention_dropout", "label_smoothing", "beta1", "beta2"}
 
 
@@ -87,6 +101,14 @@ def test_a_part_refuses_an_unknown_field_too():
         (CONVOLUTIONAL, {"eos_id": 11}, r"are \(0, 1, 11\), expected three ids below 11"),
         (CONVOLUTIONAL, {"kernel_width": 4}, "kernel_width is 4, expected an odd number"),
         (RECURRENT, {"cell": "gru"}, "cell is 'gru', expected 'tanh' or 'lstm'"),
+        (GPT, {"num_heads": 3}, "num_heads is 3 and does not divide d_model, 8"),
+        (GPT, {"num_kv_heads": 4}, "num_kv_heads is 4 and does not divide num_heads, 2"),
+        (GPT, {"rotary": RotaryConfig(6)}, "rotary positions turn 6 channels of heads of 4"),
+        (GPT, {"attention": "linear"}, "linear attention has no window, scale, softcap, bias or dropout"),
+        (GPT, {"window": None, "sparse": SparseConfig(global_tokens=1)}, "needs a window, a block or a stride"),
+        (SparseConfig(block=2), {"summary": 3}, "summary is 3, expected at most block, which is 2"),
+        (BERTConfig(11), {"num_heads": 5}, "num_heads is 5 and does not divide d_model, 768"),
+        (ViTConfig(), {"patch_size": 15}, "patch_size is 15 and does not divide image_size, 224"),
         (BLOCK.norm, {"eps": 0.0}, "eps is 0.0, expected a finite number above 0"),
         (StackConfig(BLOCK, 1), {"block": replace(BLOCK, d_model=5)}, "need an even width"),
         (SETTINGS, {"accumulate": 0}, "accumulate is 0, expected 1 to 4096"),

@@ -14,6 +14,7 @@ from .norm import Norm, NormConfig, ResidualNorm
 from .parameter import FlatParameters, Layer, Parameter
 from .positions import BiasConfig, LearnedPositions, RelativeBias, Rotary, RotaryConfig, SinusoidalPositions
 from .recurrent import Recurrent, RecurrentStack
+from .sparse import SparseConfig
 from .stack import Stack, StackConfig
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "Rotary",
     "RotaryConfig",
     "SinusoidalPositions",
+    "SparseConfig",
     "Stack",
     "StackConfig",
     "State",

@@ -13,6 +13,7 @@ from .context import PLAIN, Context
 from .linear import XAVIER, InitConfig, Linear
 from .parameter import Layer
 from .positions import BiasConfig, RelativeBias, Rotary, RotaryConfig
+from .sparse import SparseConfig, bias_of
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class AttentionConfig(Config):
     `window` restricts self-attention to positions at this distance or less (Table 1); attention to the memory has none.
     `num_kv_heads` heads of keys and values serve all heads of queries (Ainslie et al. 2023; 1: Shazeer 2019). `scale`
     multiplies the scores, by default 1/√d_k; `softcap` c makes them c·tanh(scores/c) (Gemma 2). `rotary` and
-    `relative` tell self-attention where tokens stand. `kind` "linear": Katharopoulos et al. 2020.
+    `relative` tell self-attention where tokens stand. `kind` "linear": Katharopoulos et al. 2020. `sparse` adds pairs
+    outside the window.
     """
 
     num_heads: int = whole()
@@ -37,6 +39,7 @@ class AttentionConfig(Config):
     rotary: RotaryConfig | None = None
     relative: BiasConfig | None = None
     kind: Literal["softmax", "linear"] = choice("softmax", "linear", default="softmax")
+    sparse: SparseConfig | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,8 +47,10 @@ class AttentionConfig(Config):
         require(fits, f"num_kv_heads is {self.num_kv_heads} and does not divide num_heads, {self.num_heads}")
         width = self.rotary.width or self.d_k if self.rotary else 0
         require(width <= self.d_k and width % 2 == 0, f"rotary positions turn {width} channels of heads of {self.d_k}")
-        plain = self.window is self.scale is self.softcap is self.relative is None and self.dropout == 0
+        plain = self.window is self.scale is self.softcap is self.relative is self.sparse is None and self.dropout == 0
         require(plain or self.kind == "softmax", "linear attention has no window, scale, softcap, bias or dropout")
+        near = (self.window, self.sparse.block, self.sparse.stride) if self.sparse else (0,)
+        require(near != (None, None, None), "sparse attention needs a window, a block or a stride")
 
     @property
     def kv_heads(self) -> int:
@@ -94,7 +99,8 @@ class Attention(Layer):
         require(
             not cross or config.kind == "softmax", "linear attention is that of a sequence to itself, not to a memory"
         )
-        self.cross, self.causal, self.window = cross, causal, None if cross else config.window
+        self.cross, self.causal, self.window = cross, causal, None if cross or config.sparse else config.window
+        self.pattern = config.sparse.pattern(config.window) if config.sparse and not cross else None
         self.num_heads, self.kv_heads, self.rate = config.num_heads, config.kv_heads, config.dropout
         self.scale, self.softcap, self.linear = config.scale, config.softcap, config.kind == "linear"
         self.rotary, self.relative = rotary, relative
@@ -149,6 +155,10 @@ class Attention(Layer):
         bias = None
         if self.relative is not None:
             bias, bias_cache = self.relative.forward(query.shape[2], key.shape[2])
+        pattern = self.pattern
+        if pattern is not None and context.padding is not None:
+            hidden = bias_of(self.ops, pattern, query.shape[2], key.shape[2], context.padding, query.dtype)
+            bias, pattern = hidden if bias is None else bias + hidden, None
         if self.linear and past is not None:
             before = past.rows.get(self.name, ())
             mixed, past.rows[self.name] = self.ops.linear_attention_step(query, key, value, *before, key_mask=mask)
@@ -163,6 +173,7 @@ class Attention(Layer):
                 bias,
                 causal=self.causal,
                 window=self.window,
+                pattern=pattern,
                 key_mask=mask,
                 scale=self.scale,
                 softcap=self.softcap,

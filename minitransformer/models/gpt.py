@@ -15,6 +15,7 @@ from ..layers import (
     InitConfig,
     NormConfig,
     RotaryConfig,
+    SparseConfig,
     Stack,
     StackConfig,
     TokenEmbedding,
@@ -31,9 +32,9 @@ class GPTConfig(TextConfig):
     """The hyper-parameters of a language model; the defaults are GPT-2's (Radford et al. 2019).
 
     `decoder` gives the same as a tree. `d_k`, the width of a head, defaults to `d_model / num_heads`. `rotary` belongs
-    to the positions "rotary", and `bias` is that of the feed-forward network. Matrices start as N(0, init_std²), those
-    before a residual connection smaller by `√(2 · num_layers)`. Raises `ValueError` or `TypeError` for values that give
-    no model.
+    to the positions "rotary", `sparse` adds keys to those in the window, and `bias` is the feed-forward network's.
+    Matrices start as N(0, init_std²), those before a residual connection smaller by `√(2 · num_layers)`. Raises
+    `ValueError` or `TypeError` for values that give no model.
     """
 
     kind: ClassVar[str] = "gpt"
@@ -64,6 +65,7 @@ class GPTConfig(TextConfig):
     attention_bias: bool = flag(True, "attention has biases")
     attention: Literal["softmax", "linear"] = choice("softmax", "linear", default="softmax", help="kind of attention")
     window: int | None = whole(None, "attention reaches this many tokens back (default: all)", least=0)
+    sparse: SparseConfig | None = None
     softcap: float | None = positive(None, "scores stay between plus and minus this")
     tied: bool = flag(True, "the output layer shares the table of tokens")
     init_std: float = positive(0.02, "standard deviation of the matrices at the start", SMALLEST)
@@ -95,6 +97,7 @@ class GPTConfig(TextConfig):
             rotary=(self.rotary or RotaryConfig()) if self.positions == "rotary" else None,
             relative=BiasConfig("alibi") if self.positions == "alibi" else None,
             kind=self.attention,
+            sparse=self.sparse,
         )
         block = BlockConfig(
             attention,

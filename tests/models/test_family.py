@@ -19,7 +19,7 @@ from transformers.generation.logits_process import (
 
 from minitransformer.data import BPETokenizer
 from minitransformer.decoding import Generator, Sampling
-from minitransformer.layers import DropoutStream
+from minitransformer.layers import DropoutStream, SparseConfig
 from minitransformer.models import GPT, IGNORED, BERTConfig, GPTConfig, MarianConfig, T5Config, ViTConfig, build_model
 
 V = 23
@@ -29,6 +29,9 @@ GPTS = {
     "llama": GPTConfig.llama(V, **SMALL | {"dropout": 0.0}, num_kv_heads=2, max_length=12),
     "window": GPTConfig.llama(V, **SMALL, window=3, max_length=200),
     "alibi": GPTConfig(V, **SMALL, positions="alibi", softcap=2.0, max_length=12),
+    "global tokens": GPTConfig.llama(V, **SMALL, window=1, sparse=SparseConfig(global_tokens=2), max_length=12),
+    "strided": GPTConfig(V, **SMALL, window=2, sparse=SparseConfig(stride=3), positions="alibi", max_length=12),
+    "blocks": GPTConfig(V, **SMALL, sparse=SparseConfig(block=3, summary=1), max_length=12),
     "linear": GPTConfig(V, **SMALL, attention="linear", attention_dropout=0.0, max_length=12),
     "post-norm": GPTConfig(V, **SMALL, norm="rmsnorm", norm_first=False, positions="sinusoidal", max_length=12),
 }

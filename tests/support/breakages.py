@@ -107,6 +107,9 @@ T5's bucket of the query's own position that of a later key | if distance > 0 �
 [layers/positions.py: pretrained/test_relative_buckets]
 ALiBi's first head without a slope of its own: h from 0 | for h in range(1, self.num_heads + 1)] →
         for h in range(self.num_heads)]
+[layers/sparse.py: models/test_family]
+global tokens and blocks of a prompt counted from its padding
+    before = padding[:, None, None, None] → before = 0 * padding[:, None, None, None]
 [models/t5.py: pretrained/test_architectures]
 T5's scores divided by √d_k | scale=None if self.scaled_scores else 1.0 → scale=None
 [models/encoder_decoder.py: pretrained/test_architectures]

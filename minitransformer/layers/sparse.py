@@ -1,0 +1,48 @@
+"""Sparse self-attention: which pairs of positions it keeps beside those within a window."""
+
+from dataclasses import dataclass
+
+from ..config import Config, require, whole
+from ..ops import Array, Ops, Pattern
+
+HIDDEN = 1e9
+"""What is subtracted from a hidden score; its exponential is 0."""
+
+
+@dataclass(frozen=True)
+class SparseConfig(Config):
+    """The keys that a query sees besides those in attention's window; the cost is that of the pairs that are kept.
+
+    block, summary  the query's own block of positions, and the last `summary` positions of every block: the Sparse
+                    Transformer's fixed pattern
+    stride          keys whose distance is a multiple of it: the strided one, with a window of the same size
+    global_tokens   so many tokens at the start, which all see and which see all: Longformer's, with a window
+
+    Sources: Child et al. 2019, §4.2 and §4.3; Beltagy et al. 2020, §3.1.
+    """
+
+    block: int | None = whole(None)
+    summary: int = whole(0, least=0)
+    stride: int | None = whole(None)
+    global_tokens: int = whole(0, least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        block = self.block or 0
+        require(self.summary <= block, f"summary is {self.summary}, expected at most block, which is {self.block}")
+
+    def pattern(self, window: int | None) -> Pattern:
+        """These parts and the window as the value that ops take."""
+        everywhere = tuple(range(self.global_tokens))
+        return Pattern(False, window, self.block, self.summary, self.stride, everywhere)
+
+
+def bias_of(ops: Ops, pattern: Pattern, num_queries: int, num_keys: int, padding: Array, dtype: str) -> Array:
+    """A bias `(B, 1, Tq, Tk)` that hides what the pattern hides in rows with `padding` `(B,)` positions before them.
+
+    An op counts positions from the first column; the blocks and the first tokens of these rows begin later.
+    """
+    before = padding[:, None, None, None]
+    key = ops.asarray(range(num_keys), "int64") - before  # (B, 1, 1, Tk)
+    query = ops.asarray(range(num_keys - num_queries, num_keys), "int64")[:, None] - before  # (B, 1, Tq, 1)
+    return ops.cast(pattern.allows(query, key), dtype) * HIDDEN - HIDDEN
