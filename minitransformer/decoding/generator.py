@@ -1,5 +1,6 @@
 """The generator from text to text: a language model, its tokenizer, and the choice of each next token."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
@@ -15,6 +16,9 @@ from .search import Start, beam_search
 from .tokenizer import Tokenizer, check_vocabulary
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+BYTE = re.compile("<0x[0-9A-F]{2}>$")
+"""A token of one byte: if the bytes of a run are no UTF-8 in the end, some tokenizers take back its characters."""
+
 SAMPLED = Sampling()
 
 
@@ -57,13 +61,14 @@ class Generator:
         return list(map(self._after, encoded, written))
 
     def stream(self, prompt: str, max_tokens: int = 100, sampling: Sampling = SAMPLED) -> Iterator[str]:
-        """Yields what `generate` writes piece by piece, each as soon as its characters are whole."""
+        """Yields what `generate` writes piece by piece, each as soon as no later token can change its characters."""
         encoded, ids = self._encode(prompt), list[int]()
         said = ""
         for tokens in self._tokens([encoded], max_tokens, sampling):
             ids += [token for _, token in tokens]
             text = self._after(encoded, ids)
-            if not text.endswith(REPLACEMENT) and len(text) > len(said):  # else a character's bytes are not all there
+            is_whole = not text.endswith(REPLACEMENT) and not BYTE.match("".join(self.tokenizer.tokens(ids[-1:])))
+            if is_whole and len(text) > len(said):
                 yield text[len(said) :]
                 said = text
         text = self._after(encoded, ids)

@@ -14,7 +14,10 @@ import tokenizers
 import transformers
 from support.pretrained_cases import random_model, tr
 
+from minitransformer.data.tokenizer import BPETokenizer
+from minitransformer.decoding import Generator
 from minitransformer.grammar.generation import sample
+from minitransformer.models import GPT, GPTConfig
 from minitransformer.pretrained import PretrainedError, load, save
 from minitransformer.pretrained.tokenizers import load_tokenizer
 
@@ -219,3 +222,39 @@ def test_a_vocabulary_must_be_whole(folders: Path, tmp_path: Path) -> None:
         file.truncate(10**9)
     with pytest.raises(PretrainedError, match="more than 100,000,000 bytes"):
         load_tokenizer(folder, "gpt2", {})
+
+
+class Script:
+    """Chooses tokens that are written down, where a `Sampling` draws."""
+
+    def __init__(self, ids: list[int]) -> None:
+        self.ids = iter(ids)
+
+    def choose(self, *_: Any) -> int:
+        """The next token."""
+        return next(self.ids)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "ours"])
+def test_a_stream_is_the_text_of_all_its_tokens(kind: str, folders: Path) -> None:
+    """Also where tokens are parts of characters, whole or broken, and spaces, which some tokenizers take off."""
+    ours = BPETokenizer.train(texts(), 600)
+    tokenizer: Any = ours if kind == "ours" else load_tokenizer(folders / kind, kind, {})
+    size, draw = tokenizer.vocab_size, random.Random(2)
+    config = GPTConfig(size, d_model=4, num_heads=1, d_ff=4, num_layers=1, max_length=90, bos_id=1, eos_id=None)
+    generator = Generator(GPT(config), tokenizer)
+    bytes_ = [index for index in range(size) if re.fullmatch("<0x..>|[^ -~]", tokenizer.tokens([index])[0])]
+    whole = [text for text in texts() if text.strip() and "<" not in text and len(tokenizer.encode(text)) < 40]
+    pieces = 0
+    for prompt, text in zip(draw.choices(["", *whole], k=100), draw.choices(whole, k=100), strict=True):
+        ids = tokenizer.encode(text)
+        broken = [draw.choice(draw.choice([bytes_, range(3, size)])) for _ in range(draw.randrange(1, 12))]
+        for written in (ids, [*ids[-9:], *broken, *ids[:9]]):
+            given: list[Any] = [Script(written), Script(written)]
+            streamed = list(generator.stream(prompt, len(written), given[0]))
+            assert ["".join(streamed)] == generator.generate(prompt, len(written), given[1])
+            before = [1, *tokenizer.encode(prompt)]
+            start, everything = tokenizer.decode(before), tokenizer.decode([*before, *written])
+            assert not everything.startswith(start) or "".join(streamed) == everything[len(start) :]
+            pieces += len(streamed)
+    assert pieces > 700
