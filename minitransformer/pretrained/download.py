@@ -3,16 +3,18 @@
 import errno
 from pathlib import Path
 
-from .files import PretrainedError
+from .files import CONFIG, INDEX, PretrainedError
+from .tokenizers import TOKENIZER_FILES
 
-WANTED = ["*.json", "*.safetensors", "*.txt", "*.spm", "*.model"]
-"""What is downloaded of a repository: no pickles and no code."""
+WANTED = [CONFIG, "model*.safetensors", INDEX, *TOKENIZER_FILES]
+"""What is downloaded of a repository: no pickles, no code, and nothing in the folders of other programs."""
 
 
 def folder_of(folder_or_name: str | Path) -> Path:
     """The folder itself, or the one into which the repository of this name was downloaded.
 
-    Raises FileNotFoundError for a path without a folder and PretrainedError for a name that can't be downloaded.
+    What is on this machine already is not downloaded again. Raises FileNotFoundError for a path without a folder and
+    PretrainedError for a name that can't be downloaded.
     """
     folder = Path(folder_or_name)
     if folder.is_dir():
@@ -21,14 +23,23 @@ def folder_of(folder_or_name: str | Path) -> Path:
     if isinstance(folder_or_name, Path) or name.count("/") > 1 or name.startswith((".", "/", "~")) or folder.exists():
         raise FileNotFoundError(errno.ENOENT, "No such folder", name)
     try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+        from huggingface_hub import errors, snapshot_download
     except ImportError:
         raise PretrainedError(
             f"{name} is no folder; to download it by name, install huggingface_hub: pip install huggingface_hub"
         ) from None
     try:
-        return Path(snapshot_download(name, allow_patterns=WANTED))
-    except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        folder = Path(snapshot_download(name, allow_patterns=WANTED, ignore_patterns=["*/*"]))
+    except errors.GatedRepoError:
+        reason = "its owner asks for consent: give it on the model's page, then log in with `hf auth login`"
+    except errors.RepositoryNotFoundError:
+        reason = "the hub has no such model, or it is private: then log in with `hf auth login`"
+    except errors.LocalEntryNotFoundError:
+        reason = "the hub can't be reached, or it fails, and the model was not downloaded before"
+    except Exception as error:  # huggingface_hub has many kinds of its own
         reason = " ".join(str(error).split())[:300]
-        raise PretrainedError(f"{name} is no folder, and it can't be downloaded: {reason}") from None
+    else:
+        if not any(folder.glob("*.safetensors")):
+            raise PretrainedError(f"{name} has no safetensors files on the hub, the only weights that are read")
+        return folder
+    raise PretrainedError(f"{name} is no folder, and it can't be downloaded: {reason}")

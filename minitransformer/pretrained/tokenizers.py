@@ -27,6 +27,10 @@ VOCABULARIES = {
 }
 """The files that stand for `tokenizer.json` in older folders, by the class of `transformers` that wrote them."""
 
+ADDED = "added_tokens.json"
+TOKENIZER_FILES = sorted({FILE, CONFIG, OLDER, ADDED, *(name for names in VOCABULARIES.values() for name in names)})
+"""All that tokenizers are read from."""
+
 CLASSES = {name.removesuffix("Tokenizer").lower(): name for name in VOCABULARIES}
 """The class that a kind of model has where the folder names none."""
 
@@ -196,13 +200,13 @@ def _special_ids(
 
 
 def _options(folder: Path) -> dict[str, Any]:
-    """What `tokenizer_config.json` says, or where it does not list tokens, the older `special_tokens_map.json`."""
-    options, older = ({} if not (folder / name).is_file() else read_json(folder / name) for name in (CONFIG, OLDER))
+    """What `tokenizer_config.json` says, and if it lists no tokens, the older files of special and of added ones."""
+    options, special, added = (read_json(folder / n) if (folder / n).is_file() else {} for n in (CONFIG, OLDER, ADDED))
     if "added_tokens_decoder" not in options:
-        options |= {
-            name: {"__type": "AddedToken", **value} if isinstance(value, dict) else value
-            for name, value in older.items()
-        }
+        for name, value in special.items():
+            options[name] = {"__type": "AddedToken", **value} if isinstance(value, dict) else value
+        if added:
+            options["added_tokens_decoder"] = {str(index): {"content": token} for token, index in added.items()}
     return options
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers.models import BPE, Unigram, WordPiece
 
-from .files import PretrainedError, read_json
+from .files import PretrainedError
 
 MARKS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 """The special tokens that have a name; ones that are not in the vocabulary get the next ids in this order."""
@@ -148,8 +148,7 @@ def mark(value: Any) -> AddedToken:
 def add_marks(inner: Tokenizer, folder: Path, options: Options, *more: Any, **defaults: str) -> dict[str, str]:
     """Let a tokenizer find special tokens in texts, and leave them out of what it decodes; gives those with a name.
 
-    Tokens of `added_tokens_decoder`, or of the older file `added_tokens.json`, have the ids that they name. Raises
-    PretrainedError where that can't be.
+    Those of `added_tokens_decoder` have the ids that it names. Raises PretrainedError where that can't be.
     """
     marks = {name: mark(value) for name in MARKS if (value := options.get(f"{name}_token", defaults.get(name)))}
     others = options.get("extra_special_tokens") or options.get("additional_special_tokens") or []
@@ -173,10 +172,7 @@ def _fixed(proto: Any) -> list[dict[str, Any]]:
 
 def _added(folder: Path, options: Options) -> dict[int, dict[str, Any]]:
     """The tokens that were added to the vocabulary, by id."""
-    listed = options.get("added_tokens_decoder")
-    if listed is None and (folder / "added_tokens.json").is_file():
-        listed = {str(index): {"content": token} for token, index in read_json(folder / "added_tokens.json").items()}
-    listed = listed or {}
+    listed = options.get("added_tokens_decoder") or {}
     if not isinstance(listed, dict) or not all(k.isdecimal() and isinstance(v, dict) for k, v in listed.items()):
         raise PretrainedError(f"{folder}: added_tokens_decoder does not give tokens by id")
     return {int(index): token for index, token in listed.items()}

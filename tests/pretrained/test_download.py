@@ -1,4 +1,4 @@
-"""A name that is no folder is downloaded, here from a server on this machine; no pickle and no code comes with it."""
+"""A name that is no folder is downloaded, here from a server on this machine: what is needed, once, and no code."""
 
 import json
 import os
@@ -15,21 +15,30 @@ from support.pretrained_cases import random_model
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 PROGRAM = """
 import sys
+from minitransformer.cli import main
 from minitransformer.pretrained import load
-try:
-    model, tokenizer = load(sys.argv[1])
-    print(model.config.kind, model.parameters.count, tokenizer)
-except ValueError as error:
-    print(type(error).__name__, error)
+for name in sys.argv[1:]:
+    if name != "some/model":
+        print(main(["generate", name, "Once"]))
+    else:
+        model, tokenizer = load(name)
+        print(model.config.kind, model.parameters.count, tokenizer.decode(tokenizer.encode("the dog")))
 """
+WANTED = {"config.json", "model.safetensors", "vocab.json", "merges.txt"}
+ERRORS = {"gated": (403, "GatedRepo"), "other": (401, "RepoNotFound"), "broken": (500, None)}
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[tuple[str, Path, list[str]]]:
-    folder, asked = tmp_path / "there", []
+def server(tmp_path: Path) -> Iterator[tuple[ThreadingHTTPServer, list[str]]]:
+    """A hub with the repository some/model, and the paths of the files that it was asked for."""
+    folder, sent = tmp_path / "there", list[str]()
     random_model("gpt2", 0).save_pretrained(folder)
-    (folder / "pytorch_model.bin").write_bytes(b"a pickle")
-    (folder / "modeling.py").write_text("raise SystemExit")
+    (folder / "vocab.json").write_text(json.dumps({letter: number for number, letter in enumerate("thedogĠ")}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    for name in ("pytorch_model.bin", "modeling.py", "README.md", "onnx/config.json", "onnx/model.safetensors"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"nothing that is needed")
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
     class Hub(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -40,22 +49,27 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path, list[str]]]:
 
         def answer(self, with_body: bool) -> None:
             path = self.path.partition("?")[0]
-            asked.append(path)
-            body, status = b"{}", 404
-            if path.startswith("/api/models/some/model/tree/"):
-                sizes = {each.name: each.stat().st_size for each in folder.iterdir()}
-                entries = [{"type": "file", "path": name, "size": size, "oid": name} for name, size in sizes.items()]
-                body, status = json.dumps(entries).encode(), 200
-            elif path.startswith("/api/models/some/model"):
-                files = [{"rfilename": each.name} for each in folder.iterdir()]
-                values = {"_id": "1", "id": "some/model", "modelId": "some/model", "sha": COMMIT, "siblings": files}
-                body, status = json.dumps({**values, "private": False, "tags": [], "downloads": 0}).encode(), 200
-            elif path.startswith("/some/model/resolve/"):
-                body, status = (folder / path.rpartition("/")[2]).read_bytes(), 200
+            repository, _, rest = path.removeprefix("/api/models").removeprefix("/some/").partition("/")
+            name = rest.partition("/")[2].partition("/")[2]  # resolve/main/name
+            body, status, code = b"{}", *ERRORS.get(repository, (404, None))
+            if repository in ("model", "pickled"):
+                there = files if repository == "model" else {"config.json": b"{}", "pytorch_model.bin": b""}
+                if path.startswith("/api/models") and rest.startswith("tree"):
+                    entries = [{"type": "file", "path": n, "size": len(b), "oid": n} for n, b in there.items()]
+                    body, status = json.dumps(entries).encode(), 200
+                elif path.startswith("/api/models"):
+                    values = {"_id": "1", "id": f"some/{repository}", "sha": COMMIT, "private": False, "tags": []}
+                    values |= {"siblings": [{"rfilename": name} for name in there], "downloads": 0}
+                    body, status = json.dumps(values).encode(), 200
+                elif name in there:
+                    body, status = there[name], 200
+                    sent.extend([name] * with_body)
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.send_header("ETag", f'"{abs(hash(body)):x}"')
             self.send_header("X-Repo-Commit", COMMIT)
+            if code:
+                self.send_header("X-Error-Code", code)
             self.end_headers()
             if with_body:
                 self.wfile.write(body)
@@ -66,28 +80,41 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path, list[str]]]:
     hub = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     thread = threading.Thread(target=hub.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{hub.server_port}", tmp_path / "home", asked
+    yield hub, sent
     hub.shutdown()
     thread.join()
     hub.server_close()
 
 
-def run(name: str, endpoint: str, home: Path) -> str:
+def run(home: Path, endpoint: str, *names: str, offline: bool = False) -> tuple[list[str], list[str]]:
+    """The lines that the program says of each name on standard output and on standard error."""
     environment = {k: v for k, v in os.environ.items() if "proxy" not in k.lower() and not k.startswith("HF_")}
     environment |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-    environment |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, name], env=environment, capture_output=True, text=True, timeout=60
-    )
+    environment |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_OFFLINE": str(int(offline))}
+    command = [sys.executable, "-c", PROGRAM, *names]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.splitlines(), done.stderr.splitlines()
 
 
-def test_a_model_is_downloaded_by_name(server: tuple[str, Path, list[str]]) -> None:
-    endpoint, home, asked = server
+def test_a_model_is_downloaded_by_name(server: tuple[ThreadingHTTPServer, list[str]], tmp_path: Path) -> None:
+    hub, sent = server
+    endpoint = f"http://127.0.0.1:{hub.server_port}"
     count = sum(p.numel() for p in random_model("gpt2", 0).parameters())
-    assert run("some/model", endpoint, home).split() == ["gpt", str(count), "None"]
-    assert not any(path.endswith((".bin", ".py")) for path in asked)
-    found = run("some/other", endpoint, home)
-    assert found.startswith("PretrainedError some/other is no folder, and it can't be downloaded: ")
-    assert found.count("\n") == 1
+    wanted = [f"gpt {count} the dog"]
+    refused = ["some/gated", "some/other", "some/broken", "some/pickled", "not a name"]
+    said, errors = run(tmp_path, endpoint, "some/model", *refused)
+    assert said == [*wanted, *["2"] * len(refused)]
+    assert sorted(sent) == sorted([*WANTED, "config.json"])  # that of the pickled one
+    reasons = ("its owner asks for consent", "no such model", "or it fails", "no safetensors files", "")
+    for name, reason, line in zip(refused, reasons, errors, strict=True):
+        assert name in line
+        assert reason in line
+    sent.clear()
+    assert run(tmp_path, endpoint, "some/model")[0] == wanted
+    assert sent == []
+    assert run(tmp_path, "http://127.0.0.1:9", "some/model")[0] == wanted
+    said, errors = run(tmp_path, endpoint, "some/model", "some/new", offline=True)
+    assert said == [*wanted, "2"]
+    assert "the hub can't be reached" in errors[0]
+    assert len(errors) == 1
