@@ -5,21 +5,36 @@ from typing import Any
 
 from ..models import BERTConfig
 from .names import (
-    ACTIVATION_NAMES,
+    NEEDED,
     Architecture,
     Row,
     Shape,
-    activation,
     array,
     layers,
     linear,
     norm,
+    read_options,
     require_options,
-    required,
     token,
+    write_options,
 )
 
 CLASSES = {"masked": "BertForMaskedLM", "classes": "BertForSequenceClassification", "none": "BertModel"}
+
+OPTIONS = {
+    "vocab_size": ("vocab_size", NEEDED),
+    "d_model": ("hidden_size", NEEDED),
+    "num_heads": ("num_attention_heads", NEEDED),
+    "d_ff": ("intermediate_size", NEEDED),
+    "num_layers": ("num_hidden_layers", NEEDED),
+    "max_length": ("max_position_embeddings", 512),
+    "token_types": ("type_vocab_size", 2),
+    "dropout": ("hidden_dropout_prob", 0.1),
+    "attention_dropout": ("attention_probs_dropout_prob", 0.1),
+    "activation": ("hidden_act", "gelu"),
+    "norm_eps": ("layer_norm_eps", 1e-12),
+    "init_std": ("initializer_range", 0.02),
+}
 
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> BERTConfig:
@@ -27,20 +42,9 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> BERTC
     require_options(values, is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
     require_options(values, tie_word_embeddings=True)
     head = "masked" if "cls.predictions.bias" in shapes else "classes" if "classifier.weight" in shapes else "none"
-    classes = {"num_classes": (shapes["classifier.weight"] or (0,))[0]} if head == "classes" else {}
+    classes: dict[str, Any] = {"num_classes": (shapes["classifier.weight"] or (0,))[0]} if head == "classes" else {}
     return BERTConfig(
-        required(values, "vocab_size"),
-        d_model=required(values, "hidden_size"),
-        num_heads=required(values, "num_attention_heads"),
-        d_ff=required(values, "intermediate_size"),
-        num_layers=required(values, "num_hidden_layers"),
-        max_length=values.get("max_position_embeddings", 512),
-        token_types=values.get("type_vocab_size", 2),
-        dropout=values.get("hidden_dropout_prob", 0.1),
-        attention_dropout=values.get("attention_probs_dropout_prob", 0.1),
-        activation=activation(values, "hidden_act", "gelu"),
-        norm_eps=values.get("layer_norm_eps", 1e-12),
-        init_std=values.get("initializer_range", 0.02),
+        **read_options(values, OPTIONS),
         pad_id=values.get("pad_token_id") or 0,
         mask_id=token(values, "mask_token_id"),
         head=head,
@@ -53,18 +57,7 @@ def to_config(config: BERTConfig) -> dict[str, Any]:
     values = {
         "model_type": "bert",
         "architectures": [CLASSES[config.head]],
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.d_model,
-        "num_attention_heads": config.num_heads,
-        "intermediate_size": config.d_ff,
-        "num_hidden_layers": config.num_layers,
-        "max_position_embeddings": config.max_length,
-        "type_vocab_size": config.token_types,
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.attention_dropout,
-        "hidden_act": ACTIVATION_NAMES[config.activation],
-        "layer_norm_eps": config.norm_eps,
-        "initializer_range": config.init_std,
+        **write_options(config, OPTIONS),
         "pad_token_id": config.pad_id,
         "mask_token_id": config.mask_id,
     }

@@ -5,39 +5,43 @@ from typing import Any
 
 from ..models import GPTConfig
 from .names import (
-    ACTIVATION_NAMES,
+    NEEDED,
     Architecture,
     Row,
     Shape,
-    activation,
     array,
     layers,
     norm,
+    read_options,
     require_options,
     require_ours,
-    required,
     token,
+    write_options,
 )
+
+OPTIONS = {
+    "vocab_size": ("vocab_size", NEEDED),
+    "d_model": ("n_embd", NEEDED),
+    "num_heads": ("n_head", NEEDED),
+    "num_layers": ("n_layer", NEEDED),
+    "max_length": ("n_positions", 1024),
+    "dropout": ("resid_pdrop", 0.1),
+    "attention_dropout": ("attn_pdrop", 0.1),
+    "norm_eps": ("layer_norm_epsilon", 1e-5),
+    "activation": ("activation_function", "gelu_new"),
+    "tied": ("tie_word_embeddings", True),
+    "init_std": ("initializer_range", 0.02),
+}
 
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> GPTConfig:
     """One rate of dropout serves both the embeddings and the sub-layers: the sub-layers'."""
     require_options(values, scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
-    width = required(values, "n_embd")
+    shared = read_options(values, OPTIONS)
     inner = values.get("n_inner")
     return GPTConfig(
-        required(values, "vocab_size"),
-        d_model=width,
-        num_heads=required(values, "n_head"),
-        d_ff=4 * width if inner is None else inner,
-        num_layers=required(values, "n_layer"),
-        max_length=values.get("n_positions", 1024),
-        dropout=values.get("resid_pdrop", 0.1),
-        attention_dropout=values.get("attn_pdrop", 0.1),
-        norm_eps=values.get("layer_norm_epsilon", 1e-5),
-        activation=activation(values, "activation_function", "gelu_new"),
-        tied=values.get("tie_word_embeddings", True),
-        init_std=values.get("initializer_range", 0.02),
+        **shared,
+        d_ff=4 * shared["d_model"] if inner is None else inner,
         bos_id=token(values, "bos_token_id"),
         eos_id=token(values, "eos_token_id"),
     )
@@ -56,19 +60,9 @@ def to_config(config: GPTConfig) -> dict[str, Any]:
     return {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
-        "vocab_size": config.vocab_size,
-        "n_embd": config.d_model,
-        "n_head": config.num_heads,
+        **write_options(config, OPTIONS),
         "n_inner": config.d_ff,
-        "n_layer": config.num_layers,
-        "n_positions": config.max_length,
-        "resid_pdrop": config.dropout,
         "embd_pdrop": config.dropout,
-        "attn_pdrop": config.attention_dropout,
-        "layer_norm_epsilon": config.norm_eps,
-        "activation_function": ACTIVATION_NAMES[config.activation],
-        "tie_word_embeddings": config.tied,
-        "initializer_range": config.init_std,
         "bos_token_id": config.bos_id,
         "eos_token_id": config.eos_id,
     }

@@ -7,42 +7,47 @@ from ..layers import RotaryConfig
 from ..models import GPTConfig
 from .files import PretrainedError
 from .names import (
-    ACTIVATION_NAMES,
+    NEEDED,
     Architecture,
     Row,
     Shape,
-    activation,
     array,
     layers,
     linear,
     norm,
+    read_options,
     require_options,
     require_ours,
     required,
     token,
+    write_options,
 )
+
+OPTIONS = {
+    "vocab_size": ("vocab_size", NEEDED),
+    "d_model": ("hidden_size", NEEDED),
+    "num_heads": ("num_attention_heads", NEEDED),
+    "d_ff": ("intermediate_size", NEEDED),
+    "num_layers": ("num_hidden_layers", NEEDED),
+    "max_length": ("max_position_embeddings", 2048),
+    "attention_dropout": ("attention_dropout", 0.0),
+    "norm_eps": ("rms_norm_eps", 1e-6),
+    "activation": ("hidden_act", "silu"),
+    "bias": ("mlp_bias", False),
+    "attention_bias": ("attention_bias", False),
+    "tied": ("tie_word_embeddings", False),
+    "init_std": ("initializer_range", 0.02),
+}
 
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> GPTConfig:
     """Feed-forward and attention biases are theirs to choose; dropout is on the attention weights alone."""
-    heads = required(values, "num_attention_heads")
     require_options(values, pretraining_tp=1)
+    shared = read_options(values, OPTIONS)
     return GPTConfig.llama(
-        required(values, "vocab_size"),
-        d_model=required(values, "hidden_size"),
-        num_heads=heads,
-        num_kv_heads=values.get("num_key_value_heads") or heads,
+        **shared,
+        num_kv_heads=values.get("num_key_value_heads") or shared["num_heads"],
         d_k=values.get("head_dim"),
-        d_ff=required(values, "intermediate_size"),
-        num_layers=required(values, "num_hidden_layers"),
-        max_length=values.get("max_position_embeddings", 2048),
-        attention_dropout=values.get("attention_dropout", 0.0),
-        norm_eps=values.get("rms_norm_eps", 1e-6),
-        activation=activation(values, "hidden_act", "silu"),
-        bias=values.get("mlp_bias", False),
-        attention_bias=values.get("attention_bias", False),
-        tied=values.get("tie_word_embeddings", False),
-        init_std=values.get("initializer_range", 0.02),
         bos_id=token(values, "bos_token_id", 1),
         eos_id=token(values, "eos_token_id", 2),
         rotary=_rotary(values),
@@ -90,21 +95,9 @@ def to_config(config: GPTConfig) -> dict[str, Any]:
     return {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.d_model,
-        "num_attention_heads": config.num_heads,
+        **write_options(config, OPTIONS),
         "num_key_value_heads": attention.kv_heads,
         "head_dim": attention.d_k,
-        "intermediate_size": config.d_ff,
-        "num_hidden_layers": config.num_layers,
-        "max_position_embeddings": config.max_length,
-        "attention_dropout": config.attention_dropout,
-        "rms_norm_eps": config.norm_eps,
-        "hidden_act": ACTIVATION_NAMES[config.activation],
-        "mlp_bias": config.bias,
-        "attention_bias": config.attention_bias,
-        "tie_word_embeddings": config.tied,
-        "initializer_range": config.init_std,
         "bos_token_id": config.bos_id,
         "eos_token_id": config.eos_id,
         "rope_parameters": rope,

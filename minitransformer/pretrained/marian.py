@@ -11,42 +11,47 @@ import numpy as np
 
 from ..models import MarianConfig, TransformerConfig
 from .names import (
-    ACTIVATION_NAMES,
+    NEEDED,
     Architecture,
     Row,
     Shape,
-    activation,
     array,
     layers,
     linear,
     norm,
+    read_options,
     require_options,
     require_ours,
     required,
+    write_options,
 )
+
+OPTIONS = {
+    "vocab_size": ("vocab_size", NEEDED),
+    "d_model": ("d_model", NEEDED),
+    "num_heads": ("encoder_attention_heads", NEEDED),
+    "num_decoder_heads": ("decoder_attention_heads", NEEDED),
+    "d_ff": ("encoder_ffn_dim", NEEDED),
+    "d_decoder_ff": ("decoder_ffn_dim", NEEDED),
+    "num_layers": ("encoder_layers", NEEDED),
+    "num_decoder_layers": ("decoder_layers", NEEDED),
+    "dropout": ("dropout", 0.1),
+    "attention_dropout": ("attention_dropout", 0.0),
+    "activation": ("activation_function", "gelu"),
+    "max_length": ("max_position_embeddings", 1024),
+}
 
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> MarianConfig:
     """Source and target share one vocabulary."""
-    size, pad = required(values, "vocab_size"), required(values, "pad_token_id")
+    pad = required(values, "pad_token_id")
     require_options(values, share_encoder_decoder_embeddings=True, normalize_before=False, normalize_embedding=False)
     require_options(values, add_final_layer_norm=False, static_position_embeddings=True, tie_word_embeddings=True)
     if values.get("decoder_vocab_size") is not None:
-        require_options(values, decoder_vocab_size=size)
+        require_options(values, decoder_vocab_size=required(values, "vocab_size"))
     return MarianConfig(
-        size,
-        d_model=required(values, "d_model"),
-        num_heads=required(values, "encoder_attention_heads"),
-        num_decoder_heads=required(values, "decoder_attention_heads"),
-        d_ff=required(values, "encoder_ffn_dim"),
-        d_decoder_ff=required(values, "decoder_ffn_dim"),
-        num_layers=required(values, "encoder_layers"),
-        num_decoder_layers=required(values, "decoder_layers"),
-        dropout=values.get("dropout", 0.1),
-        attention_dropout=values.get("attention_dropout", 0.0),
-        activation=activation(values, "activation_function", "gelu"),
+        **read_options(values, OPTIONS),
         embedding_scale=None if values.get("scale_embedding", False) else 1.0,
-        max_length=values.get("max_position_embeddings", 1024),
         pad_id=pad,
         bos_id=values.get("decoder_start_token_id", pad),
         eos_id=values.get("eos_token_id", 0),
@@ -60,20 +65,12 @@ def to_config(config: MarianConfig | TransformerConfig) -> dict[str, Any]:
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
         "is_encoder_decoder": True,
-        "vocab_size": config.vocab_size,
+        **write_options(config, OPTIONS),
         "decoder_vocab_size": config.vocab_size,
-        "d_model": config.d_model,
-        "encoder_attention_heads": config.num_heads,
         "decoder_attention_heads": config.decoder_heads,
-        "encoder_ffn_dim": config.d_ff,
         "decoder_ffn_dim": config.decoder_ff,
-        "encoder_layers": config.num_layers,
         "decoder_layers": config.decoder_layers,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "activation_function": ACTIVATION_NAMES[config.activation],
         "scale_embedding": config.embedding_scale is None,
-        "max_position_embeddings": config.max_length,
         "tie_word_embeddings": True,
         "share_encoder_decoder_embeddings": True,
         "pad_token_id": config.pad_id,

@@ -1,4 +1,4 @@
-"""The table of names, which serves loading and saving alike: each of our parameters beside their tensors."""
+"""Tables that serve loading and saving alike: our parameters beside their tensors, our fields beside their options."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -105,6 +105,32 @@ ACTIVATIONS = {
 """Our names of activations by theirs."""
 
 ACTIVATION_NAMES = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
+
+
+NEEDED: Any = object()
+"""The default of an option that no file may lack."""
+
+Options = Mapping[str, tuple[str, Any]]
+"""Fields of ours that mean the same there: by our name theirs, and the value where a file has none."""
+
+
+def read_options(values: Mapping[str, Any], options: Options) -> dict[str, Any]:
+    """Our fields from their configuration. Raises PretrainedError for a missing one and an unknown activation."""
+    found = {}
+    for ours, (theirs, default) in options.items():
+        if ours == "activation":
+            found[ours] = activation(values, theirs, default)
+        else:
+            found[ours] = required(values, theirs) if default is NEEDED else values.get(theirs, default)
+    return found
+
+
+def write_options(config: ModelConfig, options: Options) -> dict[str, Any]:
+    """Theirs from our fields."""
+    found = {theirs: getattr(config, ours) for ours, (theirs, _) in options.items()}
+    if "activation" in options:
+        found[options["activation"][0]] = ACTIVATION_NAMES[found[options["activation"][0]]]
+    return found
 
 
 def activation(values: Mapping[str, Any], name: str, default: str) -> Any:

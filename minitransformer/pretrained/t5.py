@@ -7,7 +7,35 @@ import numpy as np
 
 from ..models import T5Config
 from .files import PretrainedError
-from .names import ACTIVATION_NAMES, Architecture, Row, Shape, activation, array, layers, linear, norm, required
+from .names import (
+    ACTIVATION_NAMES,
+    NEEDED,
+    Architecture,
+    Row,
+    Shape,
+    activation,
+    array,
+    layers,
+    linear,
+    norm,
+    read_options,
+    write_options,
+)
+
+OPTIONS = {
+    "vocab_size": ("vocab_size", NEEDED),
+    "d_model": ("d_model", NEEDED),
+    "num_heads": ("num_heads", NEEDED),
+    "d_ff": ("d_ff", NEEDED),
+    "num_layers": ("num_layers", NEEDED),
+    "num_decoder_layers": ("num_decoder_layers", None),
+    "d_k": ("d_kv", 64),
+    "buckets": ("relative_attention_num_buckets", 32),
+    "max_distance": ("relative_attention_max_distance", 128),
+    "max_length": ("n_positions", 512),
+    "dropout": ("dropout_rate", 0.1),
+    "norm_eps": ("layer_norm_epsilon", 1e-6),
+}
 
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> T5Config:
@@ -19,20 +47,9 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> T5Con
     pad = values.get("pad_token_id", 0)
     scaled = values.get("scale_decoder_outputs", values.get("tie_word_embeddings") is not False)
     return T5Config(
-        required(values, "vocab_size"),
-        d_model=required(values, "d_model"),
-        num_heads=required(values, "num_heads"),
-        d_ff=required(values, "d_ff"),
-        num_layers=required(values, "num_layers"),
-        num_decoder_layers=values.get("num_decoder_layers"),
-        d_k=values.get("d_kv", 64),
-        buckets=values.get("relative_attention_num_buckets", 32),
-        max_distance=values.get("relative_attention_max_distance", 128),
-        max_length=values.get("n_positions", 512),
-        dropout=values.get("dropout_rate", 0.1),
+        **read_options(values, OPTIONS),
         activation=activation({"feed_forward_proj": name}, "feed_forward_proj", "relu"),
         gated=gated,
-        norm_eps=values.get("layer_norm_epsilon", 1e-6),
         tied="lm_head.weight" not in shapes,
         scale_output=scaled,
         pad_id=pad,
@@ -52,19 +69,8 @@ def to_config(config: T5Config) -> dict[str, Any]:
         "model_type": "t5",
         "architectures": ["T5ForConditionalGeneration"],
         "is_encoder_decoder": True,
-        "vocab_size": config.vocab_size,
-        "d_model": config.d_model,
-        "num_heads": config.num_heads,
-        "d_ff": config.d_ff,
-        "num_layers": config.num_layers,
-        "num_decoder_layers": config.decoder_layers,
-        "d_kv": config.d_k,
-        "relative_attention_num_buckets": config.buckets,
-        "relative_attention_max_distance": config.max_distance,
-        "n_positions": config.max_length,
-        "dropout_rate": config.dropout,
+        **write_options(config, OPTIONS) | {"num_decoder_layers": config.decoder_layers},
         "feed_forward_proj": form,
-        "layer_norm_epsilon": config.norm_eps,
         "tie_word_embeddings": config.tied,
         "scale_decoder_outputs": config.scale_output,
         "pad_token_id": config.pad_id,

@@ -7,18 +7,31 @@ from ..models import ViTConfig
 from .bert import labels
 from .files import PretrainedError
 from .names import (
-    ACTIVATION_NAMES,
+    NEEDED,
     Architecture,
     Row,
     Shape,
-    activation,
     array,
     layers,
     linear,
     norm,
+    read_options,
     require_options,
-    required,
+    write_options,
 )
+
+OPTIONS = {
+    "channels": ("num_channels", 3),
+    "d_model": ("hidden_size", NEEDED),
+    "num_heads": ("num_attention_heads", NEEDED),
+    "d_ff": ("intermediate_size", NEEDED),
+    "num_layers": ("num_hidden_layers", NEEDED),
+    "dropout": ("hidden_dropout_prob", 0.0),
+    "attention_dropout": ("attention_probs_dropout_prob", 0.0),
+    "activation": ("hidden_act", "gelu"),
+    "norm_eps": ("layer_norm_eps", 1e-12),
+    "init_std": ("initializer_range", 0.02),
+}
 
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> ViTConfig:
@@ -28,16 +41,7 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> ViTCo
         num_classes=(shapes.get("classifier.weight") or (1,))[0],
         image_size=_side(values, "image_size", 224),
         patch_size=_side(values, "patch_size", 16),
-        channels=values.get("num_channels", 3),
-        d_model=required(values, "hidden_size"),
-        num_heads=required(values, "num_attention_heads"),
-        d_ff=required(values, "intermediate_size"),
-        num_layers=required(values, "num_hidden_layers"),
-        dropout=values.get("hidden_dropout_prob", 0.0),
-        attention_dropout=values.get("attention_probs_dropout_prob", 0.0),
-        activation=activation(values, "hidden_act", "gelu"),
-        norm_eps=values.get("layer_norm_eps", 1e-12),
-        init_std=values.get("initializer_range", 0.02),
+        **read_options(values, OPTIONS),
     )
 
 
@@ -57,16 +61,7 @@ def to_config(config: ViTConfig) -> dict[str, Any]:
         "architectures": ["ViTForImageClassification"],
         "image_size": config.image_size,
         "patch_size": config.patch_size,
-        "num_channels": config.channels,
-        "hidden_size": config.d_model,
-        "num_attention_heads": config.num_heads,
-        "intermediate_size": config.d_ff,
-        "num_hidden_layers": config.num_layers,
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.attention_dropout,
-        "hidden_act": ACTIVATION_NAMES[config.activation],
-        "layer_norm_eps": config.norm_eps,
-        "initializer_range": config.init_std,
+        **write_options(config, OPTIONS),
         "qkv_bias": True,
         **labels(config.num_classes),
     }
