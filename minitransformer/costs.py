@@ -4,8 +4,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from .layers import Stack, TokenEmbedding
-from .models import ModelConfig, TransformerConfig
+from .layers import Stack, StackConfig, TokenEmbedding
+from .models import BERTConfig, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
 from .ops import numpy_ops
 
 FLOAT_BYTES = 4
@@ -15,7 +15,10 @@ LAYER_BYTES = 20_000
 
 @dataclass(frozen=True)
 class Flops:
-    """Floating-point operations for one source token and for one target token, forward."""
+    """Floating-point operations for one source token and for one target token, forward.
+
+    A model that only encodes has no targets, and one that only decodes no sources: there the number is 0.
+    """
 
     source: float
     target: float
@@ -23,7 +26,7 @@ class Flops:
     @property
     def training(self) -> float:
         """A training step's, per source or target token: the backward has two products for each of the forward."""
-        return 3 * (self.source + self.target) / 2
+        return 3 * (self.source + self.target) / ((self.source > 0) + (self.target > 0))
 
 
 def parameter_groups(config: TransformerConfig) -> dict[str, int]:
@@ -37,35 +40,56 @@ def parameter_groups(config: TransformerConfig) -> dict[str, int]:
     return dict(groups)
 
 
-def num_parameters(config: TransformerConfig) -> int:
+def num_parameters(config: ModelConfig) -> int:
     """The number of parameters: the sum of `parameter_groups`, in closed form."""
     return config.num_parameters
 
 
-def flops_per_token(config: TransformerConfig, length: int) -> Flops:
+def flops_per_token(config: StacksConfig | GPTConfig | BERTConfig | ViTConfig, length: int) -> Flops:
     """The forward's floating-point operations per token, with `length` tokens in source and in target.
 
     Only matrix products count; the rest is a few percent. `(m, k) @ (k, n)` takes 2·m·k·n operations. So a weight costs
     2 for each token, and a query over n keys costs 2·n·(d_k + d_v) in each of H heads, for `query keyᵀ` and for the
-    weighted sum. Let A = 2·C·H·(d_k + d_v) be the cost of two of attention's four projections (query and output, or key
-    and value), and S = 2·n·H·(d_k + d_v):
+    weighted sum. Let Q = 2·C·H·(d_k + d_v) be the cost of attention's projections of queries and outputs, K the same
+    with H_k heads, that of keys and values, and S = 2·n·H·(d_k + d_v), or 2·(H + H_k)·d_k·(d_v + 1) where attention is
+    linear. The feed-forward network has M = 2 matrices, or 3 where it is gated:
 
-        encoder layer, for a source token    2A (projections) + S + 4·C·F (feed-forward)
-        decoder layer, for a target token    2A + S (self) + A + S (cross: query, output) + 4·C·F
-        decoder layer, for a source token    A (cross: keys and values of the memory)
+        encoder layer, for a source token    Q + K (projections) + S + 2·M·C·F (feed-forward)
+        decoder layer, for a target token    Q + K + S (self) + Q + S (cross: query, output) + 2·M·C·F
+        decoder layer, for a source token    K (cross: keys and values of the memory)
         output layer, for a target token     2·C·V
 
-    Masks save nothing: the products are computed in full and then masked. The saving by a window on long sequences is
-    left out.
+    BERT's masked head adds 2·C·(C + V) for each token. What happens once a text is divided by its tokens: BERT's pooler
+    and classes, 2·C·(C + classes); ViT's patches and classes, for images, whose `length` is their own.
+
+    Masks save nothing: the products are computed in full and then masked. The saving by a window or a sparse pattern on
+    long sequences is left out.
     """
-    width = config.num_heads * (config.key_width + config.value_width)
-    half = 2 * config.d_model * width  # A
-    mixing = 2 * length * width  # S
-    feed_forward = 4 * config.d_model * config.d_ff
-    return Flops(
-        source=config.num_layers * (2 * half + mixing + feed_forward) + config.decoder_layers * half,
-        target=config.decoder_layers * (3 * half + 2 * mixing + feed_forward) + 2 * config.d_model * config.vocab_size,
-    )
+    width = config.d_model
+    if isinstance(config, ViTConfig):
+        tokens = 1 + config.num_patches
+        patches = 2 * config.num_patches * config.channels * config.patch_size**2 * width
+        return Flops(_stack(config.encoder, tokens)[0] + (patches + 2 * width * config.num_classes) / tokens, 0)
+    if isinstance(config, BERTConfig):
+        heads = {"masked": width + config.vocab_size, "classes": (width + config.num_classes) / length, "none": 0}
+        return Flops(_stack(config.encoder, length)[0] + 2 * width * heads[config.head], 0)
+    encoded = 0 if isinstance(config, GPTConfig) else _stack(config.encoder, length)[0]
+    decoded, of_memory = _stack(config.decoder, length)
+    return Flops(encoded + of_memory, decoded + 2 * width * config.vocab_size)
+
+
+def _stack(config: StackConfig, length: int) -> tuple[int, int]:
+    """The operations of all blocks for one of their own tokens, and for one of the memory."""
+    block, attention, network = config.block, config.block.attention, config.block.feed_forward
+    both = attention.d_k + attention.d_v
+    queries, keys = (2 * block.d_model * heads * both for heads in (attention.num_heads, attention.kv_heads))  # Q, K
+    across = 2 * length * attention.num_heads * both  # S
+    within = across
+    if attention.kind == "linear":
+        within = 2 * (attention.num_heads + attention.kv_heads) * attention.d_k * (attention.d_v + 1)
+    feed_forward = 2 * (2 + network.gated) * block.d_model * network.d_ff
+    own = queries + keys + within + block.cross * (queries + across) + feed_forward
+    return config.num_layers * own, config.num_layers * block.cross * keys
 
 
 def training_bytes(config: TransformerConfig, num_parameters: int, tokens: int, length: int, threads: int) -> int:
@@ -99,10 +123,17 @@ def activations(config: TransformerConfig, length: int) -> int:
     return config.num_layers * encoder_layer + config.decoder_layers * decoder_layer + 2 * config.d_model
 
 
-def inference_bytes(config: TransformerConfig, num_parameters: int, length: int, beam: int) -> int:
-    """Memory to translate a sentence: weights, the memory's keys and values, and those of each beam's output."""
-    cached = config.decoder_layers * config.num_heads * (config.key_width + config.value_width) * length
-    return FLOAT_BYTES * (num_parameters + (1 + beam) * cached)
+def inference_bytes(config: StacksConfig | GPTConfig, num_parameters: int, length: int, beam: int) -> int:
+    """Memory to write `length` tokens: weights, each beam's keys and values, and the memory's if there is one.
+
+    Linear attention keeps a state of one size instead. What a window lets go is left out.
+    """
+    block, attention = config.decoder.block, config.decoder.block.attention
+    kept = (attention.d_k + attention.d_v) * length
+    if attention.kind == "linear":
+        kept = attention.d_k * (attention.d_v + 1)
+    cached = config.decoder.num_layers * attention.kv_heads * kept
+    return FLOAT_BYTES * (num_parameters + (block.cross + beam) * cached)
 
 
 def _part(path: str) -> str:

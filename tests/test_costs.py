@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from minitransformer import ConvolutionalConfig, RecurrentConfig, Transformer, TransformerConfig
 from minitransformer.costs import activations, inference_bytes, least_training_bytes, parameter_groups, training_bytes
 from minitransformer.layers import DropoutStream
-from minitransformer.models import ModelConfig, build_model
+from minitransformer.models import (
+    BERTConfig,
+    GPTConfig,
+    MarianConfig,
+    ModelConfig,
+    T5Config,
+    ViTConfig,
+    build_model,
+)
+from minitransformer.training.optimizer import Adam
 
 SIZES: dict[str, Any] = {"vocab_size": 50, "d_model": 32, "num_heads": 2, "d_ff": 64, "num_layers": 2, "max_length": 64}
 VARIANTS: list[dict[str, Any]] = [
@@ -63,6 +72,29 @@ def test_what_any_training_takes_is_less_than_what_one_takes() -> None:
     assert least_training_bytes(config, threads=3) > least + 4 * parameters
 
 
+FAMILY: list[ModelConfig] = [
+    TransformerConfig(**SIZES),
+    GPTConfig(**SIZES),
+    GPTConfig.llama(**SIZES),
+    BERTConfig(**SIZES),
+    T5Config(**SIZES, d_k=16),
+    MarianConfig(**SIZES),
+    ViTConfig(image_size=8, patch_size=2, **{name: SIZES[name] for name in ("d_model", "num_heads", "d_ff")}),
+]
+
+
+@pytest.mark.parametrize("config", FAMILY, ids=lambda config: config.kind)
+def test_two_replicas_and_an_optimiser_take_what_any_training_takes(config: ModelConfig) -> None:
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    model = build_model(config)
+    kept = model.replica(), Adam(model.parameters, model.ops)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept[0].parameters.data is model.parameters.data
+    assert least_training_bytes(config, threads=2) == pytest.approx(after - before, rel=0.15)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_activations_are_what_a_forward_keeps(variant: dict[str, Any]) -> None:
     config = TransformerConfig(**SIZES | variant, dropout=0.0)
@@ -82,8 +114,27 @@ def test_memory_grows_with_what_it_is_for() -> None:
     one = training_bytes(config, parameters, tokens=0, length=LENGTH, threads=1)
     assert one == 4 * 4 * parameters  # weights, gradient, two moments
     assert training_bytes(config, parameters, tokens=0, length=LENGTH, threads=3) == one + 2 * 4 * parameters
-    model = Transformer(config)
-    state = model.start_decoding(np.full((1, LENGTH), 5), num_beams=3)
-    model.decode_step(np.ones((1, 3), np.int64), state)
-    memory = sum(array.size for kept in state.cache.shared.values() for array in kept)
-    assert inference_bytes(config, parameters, LENGTH, beam=3) == 4 * (parameters + 4 * memory)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TransformerConfig(**SIZES),
+        GPTConfig(**SIZES, num_kv_heads=1),
+        GPTConfig(**SIZES, attention="linear", attention_dropout=0.0),
+        T5Config(**SIZES, d_k=5),
+    ],
+    ids=str,
+)
+def test_what_decoding_keeps_is_counted(config: Any) -> None:
+    model = build_model(config)
+    ids = np.full((1, LENGTH), 5)
+    state = model.start_decoding(ids[:, : LENGTH - 1] if isinstance(config, GPTConfig) else ids, num_beams=3)
+    while state.position < LENGTH:
+        model.decode_step(np.ones((1, 3), np.int64), state)
+    kept = [array for arrays in (state.cache.shared | state.cache.rows).values() for array in arrays]
+    kept += [
+        array[:, :, : state.position] for keys, values, _ in state.cache.grown.values() for array in (keys, values)
+    ]
+    parameters = model.parameters.count
+    assert inference_bytes(config, parameters, LENGTH, beam=3) == 4 * (parameters + sum(array.size for array in kept))

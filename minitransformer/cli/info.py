@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..costs import flops_per_token, inference_bytes, parameter_groups, training_bytes
-from ..models import PRESETS, TransformerConfig
+from ..models import PRESETS, BERTConfig, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
 from ..training import TrainingSettings
 from ..training.checkpoint import Checkpoint, load_checkpoint
 from .backend import NUMPY
@@ -49,26 +49,32 @@ def run(args: argparse.Namespace) -> int:
     if args.vocab_size is not None:
         raise ValueError("--vocab-size goes with --preset; a checkpoint has its own")
     if not is_checkpoint(args.checkpoint):
-        return say_folder(args.checkpoint)
+        return say_folder(args.checkpoint, args.length)
     checkpoint = load_checkpoint(args.checkpoint)
     config = checkpoint.model_config()
     say_section(args.checkpoint, checkpoint_rows(Path(args.checkpoint), checkpoint))
     if isinstance(config, TransformerConfig):
         say_transformer(config, args.length)
-    else:  # only a Transformer's costs are known
-        say_section("configuration", config.to_dict())
-        say_parameters(of_all_layers({name: array.size for name, array in checkpoint.parameters.items()}))
+    else:
+        say_model(config, {name: array.size for name, array in checkpoint.parameters.items()}, args.length)
     return 0
 
 
-def say_folder(name: str) -> int:
+def say_folder(name: str, length: int) -> int:
     """Print what a folder of another library's holds."""
     model, tokenizer, _ = open_model(name, NUMPY)
     tokens = None if tokenizer is None else f"{tokenizer.vocab_size:,} tokens"
     say_section(name, {"memory of the weights, float32": as_bytes(4 * model.parameters.count), "tokenizer": tokens})
-    say_section("configuration", model.config.to_dict())
-    say_parameters(of_all_layers({name: each.data.size for name, each in model.parameters.named.items()}))
+    say_model(model.config, {name: each.data.size for name, each in model.parameters.named.items()}, length)
     return 0
+
+
+def say_model(config: ModelConfig, sizes: dict[str, int], length: int) -> None:
+    """Print a configuration, the parameters, whose sizes are given by name, and the costs of what is made of blocks."""
+    say_section("configuration", config.to_dict())
+    say_parameters(of_all_layers(sizes))
+    if isinstance(config, StacksConfig | GPTConfig | BERTConfig | ViTConfig):
+        say_costs(config, sum(sizes.values()), length)
 
 
 def of_all_layers(counts: dict[str, int]) -> dict[str, int]:
@@ -84,7 +90,7 @@ def say_transformer(config: TransformerConfig, length: int) -> None:
     say_section("configuration", config.to_dict())
     groups = parameter_groups(config)
     say_parameters(groups)
-    say_section(f"costs, with {length} tokens in a sentence", cost_rows(config, sum(groups.values()), length))
+    say_costs(config, sum(groups.values()), length)
 
 
 def say_parameters(counts: dict[str, int]) -> None:
@@ -111,18 +117,24 @@ def checkpoint_rows(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
     return rows
 
 
-def cost_rows(config: TransformerConfig, num_parameters: int, length: int) -> dict[str, str]:
-    """The rows about FLOPs and memory."""
+def say_costs(config: StacksConfig | GPTConfig | BERTConfig | ViTConfig, num_parameters: int, length: int) -> None:
+    """Print FLOPs and, of models for which it is known, memory."""
     flops = flops_per_token(config, length)
-    training = training_bytes(config, num_parameters, BATCH_TOKENS, length, THREADS)
-    translation = inference_bytes(config, num_parameters, length, BEAM)
-    return {
-        "forward, a source token": f"{flops.source / 1e6:,.2f} MFLOP",
-        "forward, a target token": f"{flops.target / 1e6:,.2f} MFLOP",
-        "training, a token": f"{flops.training / 1e6:,.2f} MFLOP",
-        f"memory to train ({BATCH_TOKENS} tokens a batch, {THREADS} threads)": f"about {as_bytes(training)}",
-        f"memory to translate (a sentence, beam {BEAM})": as_bytes(translation),
-    }
+    rows = {"forward, a source token": flops.source, "forward, a target token": flops.target}
+    if not flops.source or not flops.target:
+        rows = {"forward, a token": flops.source or flops.target}
+    rows = {name: f"{count / 1e6:,.2f} MFLOP" for name, count in rows.items()}
+    rows["training, a token"] = f"{flops.training / 1e6:,.2f} MFLOP"
+    if isinstance(config, TransformerConfig):
+        training = training_bytes(config, num_parameters, BATCH_TOKENS, length, THREADS)
+        rows[f"memory to train ({BATCH_TOKENS} tokens a batch, {THREADS} threads)"] = f"about {as_bytes(training)}"
+    if isinstance(config, StacksConfig | GPTConfig):
+        task = "translate" if isinstance(config, StacksConfig) else "write"
+        writing = inference_bytes(config, num_parameters, length, BEAM)
+        rows[f"memory to {task} (a sentence, beam {BEAM})"] = as_bytes(writing)
+    images = isinstance(config, ViTConfig)
+    where = f"{1 + config.num_patches} tokens in an image" if images else f"{length} tokens in a sentence"
+    say_section(f"costs, with {where}", rows)
 
 
 def say_section(title: str, rows: dict[str, Any]) -> None:

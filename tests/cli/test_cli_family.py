@@ -1,5 +1,6 @@
 """The family at the command line: `train --kind`, `generate`, `fill`, `classify`, and `evaluate --text`."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -197,8 +198,9 @@ def test_info_of_every_kind(command: Command, models: Path) -> None:
     for name in ("gpt", "bert", "vit", "t5", "gpt2"):
         status, out, _ = command("info", models / name)
         assert status == 0
-        last = out.split("\n  all ")[1]
-        assert int(last.replace(",", "")) == load_checkpoint(models / name.removesuffix("2")).model().parameters.count
+        total, costs = out.split("\n  all ")[1].split("\n", maxsplit=1)
+        assert re.search(r"^  forward, a (source )?token +[0-9.]+ MFLOP$", costs, re.MULTILINE)
+        assert int(total.replace(",", "")) == load_checkpoint(models / name.removesuffix("2")).model().parameters.count
     assert "330 tokens" in out
 
 

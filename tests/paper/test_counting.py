@@ -7,12 +7,18 @@ import pytest
 
 from minitransformer.costs import flops_per_token
 from minitransformer.models import (
+    BERTConfig,
     ConvolutionalConfig,
     ConvolutionalTranslator,
+    GPTConfig,
+    MarianConfig,
     RecurrentConfig,
     RecurrentTranslator,
+    T5Config,
     Transformer,
     TransformerConfig,
+    ViTConfig,
+    build_model,
 )
 from minitransformer.ops import numpy_ops
 from paper.trials.counting import Tally, counting
@@ -43,6 +49,37 @@ def test_a_transformer_costs_what_is_derived(options: dict[str, Any]) -> None:
     each = flops_per_token(config, TS)
     assert tally.forward == B * TS * (each.source + each.target)
     assert tally.training == 2 * B * TS * each.training
+
+
+SMALL: dict[str, Any] = {"d_model": C, "num_heads": 4, "d_ff": 24, "num_layers": 2}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        GPTConfig(V, **SMALL),
+        GPTConfig.llama(V, **SMALL, num_kv_heads=2, d_k=6),
+        GPTConfig(V, **SMALL, attention="linear", attention_dropout=0.0, num_kv_heads=1),
+        *(BERTConfig(V, **SMALL), BERTConfig(V, **SMALL, head="classes", num_classes=3)),
+        BERTConfig(V, **SMALL, head="none"),
+        T5Config(V, **SMALL, d_k=3, gated=True, num_decoder_layers=1),
+        MarianConfig(V, **SMALL, num_decoder_heads=2, d_decoder_ff=7),
+        ViTConfig(3, image_size=8, patch_size=4, channels=2, **SMALL),
+    ],
+    ids=str,
+)
+def test_a_model_of_the_family_costs_what_is_derived(config: Any) -> None:
+    rng = np.random.default_rng(0)
+    ids, tokens = rng.integers(3, V, (B, TS)), B * TS
+    inputs = (ids, ids) if isinstance(config, T5Config | MarianConfig) else (ids,)
+    if isinstance(config, ViTConfig):
+        inputs, tokens = (rng.standard_normal((B, 2, 8, 8)),), B * (1 + 4)
+    ops, tally = counting(numpy_ops)
+    build_model(config, ops).forward(*inputs)
+    each = flops_per_token(config, TS)
+    assert tally.forward == pytest.approx(tokens * (each.source + each.target), rel=1e-12)
+    sides = len(inputs)
+    assert tally.training == pytest.approx(sides * tokens * each.training, rel=1e-12)
 
 
 @pytest.mark.parametrize(("cell", "gates"), [("tanh", 1), ("lstm", 4)])

@@ -15,6 +15,7 @@ from minitransformer.models import RecurrentConfig, build_model
 from minitransformer.pretrained import load
 
 SEEDS = [0, 1]
+PAIR = ("self", "cross")
 
 
 class Called:
@@ -60,17 +61,19 @@ def test_every_layer_is_as_transformers_shows_it(
         tensors = {name: torch.from_numpy(array) for name, array in given.items()}
         out = twin(**tensors, output_attentions=True, output_hidden_states=True)
         if kind in ("t5", "marian"):
-            pairs = zip(out.decoder_attentions, out.cross_attentions, strict=True)
-            weights = [*out.encoder_attentions, *(each for pair in pairs for each in pair)]
             hidden = out.decoder_hidden_states
+            weights = {f"encoder.layers.{i}.self_attention": each for i, each in enumerate(out.encoder_attentions)}
+            for i, pair in enumerate(zip(out.decoder_attentions, out.cross_attentions, strict=True)):
+                weights |= {f"decoder.layers.{i}.{name}_attention": each for name, each in zip(PAIR, pair, strict=True)}
         else:
-            weights, hidden = out.attentions, out.hidden_states
+            hidden, stack = out.hidden_states, "encoder" if kind in ("bert", "vit") else "decoder"
+            weights = {f"{stack}.layers.{i}.self_attention": each for i, each in enumerate(out.attentions)}
         lens = [*lens_of_theirs(kind, twin, hidden), out.logits]
     mine, _ = load(tmp_path, dtype="float64")
     maps: Any = ours(kind, Called(attention_maps, mine), given)
-    assert len(maps) == len(weights)
-    for (name, array), tensor in zip(maps.items(), weights, strict=True):
-        np.testing.assert_allclose(array, tensor, rtol=0, atol=1e-9, err_msg=name)
+    assert list(maps) == list(weights)
+    for name, array in maps.items():
+        np.testing.assert_allclose(array, weights[name], rtol=0, atol=1e-9, err_msg=name)
     logits = ours(kind, Called(logit_lens, mine), given)
     np.testing.assert_allclose(logits, torch.stack(lens), rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(logits[-1], ours(kind, mine, given)[0])

@@ -110,6 +110,23 @@ ALiBi's first head without a slope of its own: h from 0 | for h in range(1, self
 [layers/sparse.py: models/test_family]
 global tokens and blocks of a prompt counted from its padding
     before = padding[:, None, None, None] → before = 0 * padding[:, None, None, None]
+[inside.py: pretrained/test_inside]
+attention maps without the bias of the scores
+    model.ops.attention_weights(query, key, bias, **kept) → model.ops.attention_weights(query, key, None, **kept)
+attention maps in the order in which layers are declared, not computed
+    return dict(zip(names, seen, strict=True)) → return dict(zip(sorted(names), seen, strict=True))
+a logit lens that cuts the encoder where there is a decoder
+    getattr(cut, "decoder", None) or getattr(cut, "encoder", None) →
+        getattr(cut, "encoder", None) or getattr(cut, "decoder", None)
+a logit lens one layer late | in range(len(layers) + 1): → in range(1, len(layers) + 2):
+[costs.py: paper/test_counting]
+keys and values counted for every head of queries
+    (attention.num_heads, attention.kv_heads)) → (attention.num_heads,) * 2)
+a gated network counted as one of two matrices | 2 * (2 + network.gated) → 2 * 2
+[costs.py: test_costs]
+a cache that grows with linear attention | if attention.kind == "linear":\n        kept → if False:\n        kept
+[check.py: test_check]
+a check that accepts whatever it is given | tolerance=TOLERANCE, samples → tolerance=1e9, samples
 [models/t5.py: pretrained/test_architectures]
 T5's scores divided by √d_k | scale=None if self.scaled_scores else 1.0 → scale=None
 [models/encoder_decoder.py: pretrained/test_architectures]
