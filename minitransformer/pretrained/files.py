@@ -16,19 +16,31 @@ from typing import Any
 import numpy as np
 
 from ..atomic import atomic_write
+from ..visible import visible
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 LONGEST_HEADER = 100_000_000
 """Bytes: the limit that safetensors itself sets."""
 
 LONGEST_JSON = 10_000_000
+LONGEST_MESSAGE = 1000
+MOST_AXES = 8
 PIECE = 1 << 20
 TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 """The types of tensors that are read; those of bfloat16 are the upper halves of float32."""
 
 
 class PretrainedError(ValueError):
-    """A folder that does not hold a model that this program can run, or a model that another's files can't express."""
+    """A folder that does not hold a model that this program can run, or a model that another's files can't express.
+
+    Whatever names the folder holds, the message is one line of at most LONGEST_MESSAGE characters, and shows those that
+    a terminal would obey.
+    """
+
+    def __init__(self, message: str) -> None:
+        message = visible(message)
+        most = LONGEST_MESSAGE - 3
+        super().__init__(message if len(message) <= most else f"{message[: most - 200]} … {message[-200:]}")
 
 
 @dataclass(frozen=True)
@@ -64,19 +76,32 @@ class Tensor:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file. Raises FileNotFoundError, or PretrainedError for anything else."""
+    if not path.is_file():  # a pipe or a device would never end
+        raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
+    with open(path, "rb") as file:
+        content = file.read(LONGEST_JSON + 1)
+    if len(content) > LONGEST_JSON:
+        raise PretrainedError(f"{path} has more than {LONGEST_JSON:,} bytes: it is no configuration")
     try:
-        if path.stat().st_size > LONGEST_JSON:
-            raise PretrainedError(f"{path} has more than {LONGEST_JSON:,} bytes: it is no configuration")
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, "No such file", str(path)) from None
+        values = _parsed(content)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, PretrainedError):
-            raise
         raise PretrainedError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(values, dict):
         raise PretrainedError(f"{path} is not a JSON object")
     return values
+
+
+def _parsed(content: bytes) -> Any:
+    """What a JSON text says. Raises ValueError or RecursionError, also for an object with one key twice."""
+
+    def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values = dict(pairs)
+        if len(values) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise ValueError(f"it has {shortened(max(names, key=names.count))} twice")
+        return values
+
+    return json.loads(content.decode(), object_pairs_hook=no_key_twice)
 
 
 def find_tensors(folder: Path) -> dict[str, Tensor]:
@@ -121,7 +146,7 @@ def _tensors_of(path: Path) -> dict[str, Tensor]:
             raise PretrainedError(f"{path} is truncated or no safetensors file: its header does not fit into it")
         content = file.read(length)
     try:
-        header = json.loads(content)
+        header = _parsed(content)
     except (ValueError, RecursionError) as error:
         raise PretrainedError(f"{path} is no safetensors file: its header is not valid JSON ({error})") from None
     if not isinstance(header, dict):
@@ -134,12 +159,13 @@ def _tensors_of(path: Path) -> dict[str, Tensor]:
         offsets: Any = entry.get("data_offsets")
         if not _are_whole(shape) or not _are_whole(offsets) or len(offsets) != 2:
             raise PretrainedError(f"{path} is damaged: its header describes {shortened(name)} wrongly")
-        if entry.get("dtype") in TYPES:  # others are refused when they are wanted: a buffer of integers is not
-            bytes_ = math.prod(shape) * np.dtype(TYPES[entry["dtype"]]).itemsize
+        kind = str(entry.get("dtype"))
+        if kind in TYPES:  # others are refused when they are wanted: a buffer of integers is not
+            bytes_ = math.prod(shape) * np.dtype(TYPES[kind]).itemsize
             if offsets[1] - offsets[0] != bytes_:
                 raise PretrainedError(f"{path} is damaged: {shortened(name)} has another size than its shape says")
         places.append((*offsets, name))
-        found[name] = Tensor(path, str(entry.get("dtype")), tuple(shape), first + offsets[0])
+        found[name] = Tensor(path, kind, tuple(shape), first + offsets[0])
     stop = 0
     for start, end, name in sorted(places):
         if start != stop or end < start:
@@ -152,7 +178,9 @@ def _tensors_of(path: Path) -> dict[str, Tensor]:
 
 
 def _are_whole(values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+    """Whether these are a few whole numbers, each small enough for a file's size."""
+    few = isinstance(values, list) and len(values) <= MOST_AXES
+    return few and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
 
 
 def some(names: list[str], most: int = 5) -> str:

@@ -1,9 +1,7 @@
 """A model that the command line trained in a second, and a way to run commands in this process."""
 
-import os
-
 import pytest
-from support.cli_runs import SMALL, Command, Run, quick_picture, write_corpus
+from support.cli_runs import SMALL, Command, Run, in_this_process, quick_picture, write_corpus
 
 from minitransformer.cli import main
 from minitransformer.cli.train import draw_losses
@@ -19,14 +17,7 @@ def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Command:
     """Runs a command in this process: its exit status, standard output and standard error."""
-
-    def run(*arguments: str | os.PathLike[str]) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main([os.fspath(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
+    return in_this_process(capsys)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,8 @@
 """Folders that hold no model: one sentence each, and no memory taken."""
 
 import json
+import math
+import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.cli_runs import in_this_process, refuse
 from support.pretrained_cases import random_model, rewrite
 
 from minitransformer.models import GPT, ConvolutionalConfig, GPTConfig, Transformer, TransformerConfig, build_model
@@ -38,8 +41,24 @@ def only_pickle(folder: Path) -> None:
 
 
 def header(entry: Any) -> Callable[[Path], None]:
-    text = json.dumps({"w": entry}).encode()
+    return raw_header(json.dumps({"w": entry}).encode())
+
+
+def raw_header(text: bytes) -> Callable[[Path], None]:
     return content(lambda _: len(text).to_bytes(8, "little") + text)
+
+
+def link(name: str, target: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to(target)
+
+    return change
+
+
+def pipe(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
 
 
 def index(value: Any) -> Callable[[Path], None]:
@@ -57,6 +76,21 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no JSON": (content(lambda _: b"{", "config.json"), "not valid JSON"),
     "no object": (content(lambda _: b"[]", "config.json"), "not a JSON object"),
     "deep JSON": (content(lambda _: b"[" * 100_000, "config.json"), "not valid JSON"),
+    "one key twice": (
+        content(lambda _: b'{"model_type": 1, "model_type": 2}', "config.json"),
+        "it has 'model_type' twice",
+    ),
+    "a configuration as long as a film": (
+        content(lambda _: b" " * (10**7 + 1), "config.json"),
+        "more than 10,000,000 b",
+    ),
+    "a pipe": (pipe, "config.json"),
+    "a device": (link("config.json", "/dev/zero"), "config.json"),
+    "weights from a device": (link("model.safetensors", "/dev/zero"), "model.safetensors"),
+    "a link to itself": (link("model.safetensors", "model.safetensors"), "model.safetensors"),
+    "no number": (options(rms_norm_eps=math.nan), "norm_eps is nan"),
+    "an infinite number": (options(rope_parameters={"rope_type": "default", "rope_theta": math.inf}), "theta is inf"),
+    "a long word": (options(model_type="long" * 1000), "model_type 'longlong"),
     "unknown model": (options(model_type="mamba"), "model_type 'mamba' is not supported"),
     "a list for a model": (options(model_type=["llama"]), "is not supported"),
     "yarn": (options(rope_parameters=None, rope_scaling=YARN), "rope_scaling 'yarn' is not supported"),
@@ -88,6 +122,18 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "beyond the file": (header({"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4 * 10**12]}), "truncated"),
     "overlap": (header({"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}), "does not follow"),
+    "a deep header": (raw_header(b"[" * 100_000), "header is not valid JSON"),
+    "a tensor twice": (raw_header(b'{"w": {}, "w": {}}'), "it has 'w' twice"),
+    "many axes": (header({"dtype": "F32", "shape": [10**4000] * 300, "data_offsets": [0, 4]}), "describes 'w' wrongly"),
+    "no type": (
+        header({"dtype": [], "shape": [0], "data_offsets": [0, 0]}),
+        "holds 1 tensors, but its configuration has",
+    ),
+    "a name that clears the screen": (
+        tensors(lambda t: t | {"\x1b[2J": torch.ones(3)}),
+        r"does not have: \x1b[2J",
+    ),
+    "index from the root": (index({"w": "/etc/passwd"}), "beside it"),
     "index upwards": (index({"w": "../secret.safetensors"}), "beside it"),
     "index of nothing": (index({"w": "gone.safetensors"}), "gone.safetensors"),
     "index without map": (index(None), "no weight_map"),
@@ -103,7 +149,8 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_folder_is_refused(name: str, good: Path, tmp_path: Path) -> None:
+def test_a_bad_folder_is_refused(name: str, good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By `load`, and at the command line with status 2."""
     spoil, message = BAD[name]
     for path in good.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -115,8 +162,9 @@ def test_a_bad_folder_is_refused(name: str, good: Path, tmp_path: Path) -> None:
     tracemalloc.stop()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 1000
+    assert len(str(caught.value)) <= 1000
     assert peak < 20e6
+    refuse(in_this_process(capsys), "generate", tmp_path, "A", says=message)
 
 
 def test_a_sparse_file_larger_than_the_memory_is_refused(tmp_path: Path) -> None:

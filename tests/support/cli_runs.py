@@ -9,9 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from minitransformer import TrainingSettings, TransformerConfig
 from minitransformer.atomic import atomic_write
-from minitransformer.cli import demo
+from minitransformer.cli import demo, main
 from minitransformer.data import preparation
 from minitransformer.grammar import pairs
 
@@ -65,6 +67,18 @@ def quick_picture(*arguments: object, **_: object) -> None:
     """In the place of `plot_loss` and `plot_attention`: drawn in no time, and written as ever."""
     with atomic_write(next(each for each in arguments if isinstance(each, str | Path))) as file:
         file.write(b"a picture")
+
+
+def in_this_process(capsys: pytest.CaptureFixture[str]) -> Command:
+    """A function that runs a command here: its exit status, standard output and standard error."""
+
+    def run(*arguments: str | os.PathLike[str]) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main([os.fspath(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
 
 
 def refuse(command: Command, *arguments: str | os.PathLike[str], says: str) -> str:
