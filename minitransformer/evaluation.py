@@ -76,7 +76,7 @@ def text_nats(model: Any, ids: Sequence[int], first: int, stride: int | None = N
     The text is read in windows of `model.config.max_length` tokens, each `stride` after the one before it (default:
     half a window). A window's last `stride` tokens count, so that each has a context of at least the others; the first
     window's tokens all count. Of a float32 model's logits too, probabilities and sum are float64. Raises `ValueError`
-    for a stride outside 1..max_length.
+    for a stride outside 1..max_length, and `FloatingPointError` for a sum that is not finite.
     """
     longest = model.config.max_length
     stride = max(1, longest // 2) if stride is None else stride
@@ -93,6 +93,8 @@ def text_nats(model: Any, ids: Sequence[int], first: int, stride: int | None = N
             loss, _ = cross_entropy_forward(row.astype(np.float64), target[...])
             total += float(loss)
         done = stop
+    if not math.isfinite(total):
+        raise FloatingPointError(f"the text's loss is {total}: the model's parameters are not finite or far too large")
     return total
 
 

@@ -28,17 +28,22 @@ class Sampling(Config):
     seed: int = whole(0, "the same seed gives the same text", least=0)
 
     def probabilities(self, logits: np.ndarray, earlier: np.ndarray) -> np.ndarray:
-        """logits `(V,)`, and earlier, the ids of the text so far → the probability of each token, `(V,)`."""
+        """logits `(V,)`, and earlier, the ids of the text so far → the probability of each token, `(V,)`.
+
+        Raises `FloatingPointError` for logits that are NaN or without a finite maximum.
+        """
         logits = logits.astype(np.float64)
         if self.repetition_penalty != 1:
             seen = np.unique(earlier)
             penalty = self.repetition_penalty
             logits[seen] = np.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)
+        logits = logits / (self.temperature or 1)
+        if not np.isfinite(logits.max()):  # it is NaN if any is
+            raise FloatingPointError("the model's logits are NaN: its parameters are not finite or far too large")
         if self.temperature == 0:
             chosen = np.zeros_like(logits)
             chosen[logits.argmax()] = 1.0
             return chosen
-        logits = logits / self.temperature
         if self.top_k is not None and self.top_k < len(logits):
             logits[logits < np.partition(logits, -self.top_k)[-self.top_k]] = -np.inf
         probabilities = _softmax(logits)
@@ -53,8 +58,6 @@ class Sampling(Config):
     def choose(self, logits: np.ndarray, earlier: np.ndarray, text: int) -> int:
         """The next token of text number `text`. A draw depends on the seed, this number and the text's length alone."""
         probabilities = self.probabilities(logits, earlier)
-        if not np.isfinite(probabilities).all():
-            raise FloatingPointError("the model's logits are NaN: its parameters are not finite or far too large")
         if self.temperature == 0:
             return int(probabilities.argmax())
         drawn = np.random.default_rng([self.seed, text, len(earlier)]).random()
