@@ -7,25 +7,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .lines import LineBatches
-from .text import TextDataset
+from .text import TextDataset, TextTask
 
 
-class LabelledText:
+class LabelledText(TextTask):
     """The lines of a text, each with its class; a row is `<s> line </s>`, padded.
 
     Raises ValueError unless there are as many classes as lines, and a class is 0 or more.
     """
 
     def __init__(self, text: TextDataset, classes: ArrayLike) -> None:
-        self.text, self.classes = text, np.asarray(classes, np.int64)  # (N,)
+        super().__init__(text)
+        self.classes = np.asarray(classes, np.int64)  # (N,)
         if self.classes.shape != (len(text),):
             raise ValueError(f"classes have shape {self.classes.shape}, but the text has {len(text)} lines")
         if self.classes.min() < 0:
             raise ValueError(f"classes must be 0 or more, got {self.classes.min()}")
-
-    def __len__(self) -> int:
-        """The number of lines."""
-        return len(self.text)
 
     def checksum(self) -> int:
         """The CRC-32 of all ids, lengths and classes."""

@@ -7,14 +7,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from .lines import LineBatches
 from .rows import IGNORED
-from .text import TextDataset
+from .text import TextDataset, TextTask
 from .tokenizer import FIRST_BYTE
 
 CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1
 """The share of a text's tokens that are targets; of these the share that is masked, and that is replaced by chance."""
 
 
-class MaskedText:
+class MaskedText(TextTask):
     """A text whose batches hide tokens: a row is `<s> line </s>`, padded, so that rows are texts as a reader has them.
 
     words: the ids that may be hidden and that take the place of others, if the tokenizer is not ours: those of a
@@ -23,15 +23,8 @@ class MaskedText:
     """
 
     def __init__(self, text: TextDataset, words: ArrayLike | None = None) -> None:
-        self.text, self.words = text, None if words is None else np.asarray(words, np.int64)
-
-    def __len__(self) -> int:
-        """The number of lines."""
-        return len(self.text)
-
-    def checksum(self) -> int:
-        """The CRC-32 of all ids and lengths."""
-        return self.text.checksum()
+        super().__init__(text)
+        self.words = None if words is None else np.asarray(words, np.int64)
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> LineBatches:
         """Batches (ids, targets, None, mask) of rows of about the same length.

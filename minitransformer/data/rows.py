@@ -93,3 +93,8 @@ class RowBatches:
         if self._seed is None:
             return np.arange(self._num_rows)
         return np.random.default_rng([self._seed, epoch, 0]).permutation(self._num_rows)
+
+
+def first_cut(seed: int | None, epoch: int, length: int) -> int:
+    """Where an epoch, not a batch, first cuts a stream into rows: all rows must fit together. 0 without a seed."""
+    return 0 if seed is None else int(np.random.default_rng([seed, epoch]).integers(length))

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batching import BOS_ID, EOS_ID, Batch, check_special_ids
-from .rows import RowBatches
-from .text import TextDataset
+from .rows import RowBatches, first_cut
+from .text import TextTask
 
 NOISE, MEAN_SPAN = 0.15, 3.0
 """The share of the tokens that is cut out, and the mean length of a gap."""
@@ -21,19 +21,8 @@ SENTINELS = 100
 """Tokens that mark gaps, the last of the vocabulary; gap i has id `vocab_size - 1 - i`."""
 
 
-class SpanText:
+class SpanText(TextTask):
     """A text whose batches have gaps. A row is a piece of the stream of lines, all of one length: nothing is padded."""
-
-    def __init__(self, text: TextDataset) -> None:
-        self.text = text
-
-    def __len__(self) -> int:
-        """The number of lines."""
-        return len(self.text)
-
-    def checksum(self) -> int:
-        """The CRC-32 of all ids and lengths."""
-        return self.text.checksum()
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> RowBatches:
         """Batches for an encoder–decoder with sentinels; a source has at most `config.max_length` tokens.
@@ -47,8 +36,7 @@ class SpanText:
         length = row_length(min(config.max_length, tokens_per_batch, len(stream)))
 
         def make(rows: NDArray[np.int64], epoch: int, rng: np.random.Generator) -> Batch:
-            offset = 0 if seed is None else int(np.random.default_rng([seed, epoch]).integers(length))
-            places = (rows[:, None] * length + np.arange(length) + offset) % len(stream)
+            places = (rows[:, None] * length + np.arange(length) + first_cut(seed, epoch, length)) % len(stream)
             corrupted = [corrupt(row, config.vocab_size, rng) for row in stream[places].astype(np.int64)]
             source, target = map(np.stack, zip(*corrupted, strict=True))
             begin = np.full((len(rows), 1), BOS_ID)

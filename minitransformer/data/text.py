@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batching import BOS_ID, EOS_ID
-from .rows import IGNORED, RowBatches, Rows
+from .rows import IGNORED, RowBatches, Rows, first_cut
 from .sentence_pairs import StrPath
 from .token_dataset import TokenDataset, Tokenizer
 
@@ -126,14 +126,27 @@ class TextDataset:
         length = min(config.max_length, tokens_per_batch, len(stream))
 
         def make(rows: NDArray[np.int64], epoch: int, rng: np.random.Generator) -> Rows:
-            # The offset is the epoch's, not the batch's: all its rows must fit together.
-            offset = 0 if seed is None else int(np.random.default_rng([seed, epoch]).integers(length))
             places = rows[:, None] * length + np.arange(length)  # (B, T), of targets
             beyond = places >= len(stream)
-            places = (places + offset) % len(stream)
+            places = (places + first_cut(seed, epoch, length)) % len(stream)
             ids, targets = stream[places - 1].astype(np.int64), stream[places].astype(np.int64)
             if seed is None:
                 targets[beyond] = IGNORED
             return Rows((ids, targets))
 
         return RowBatches(-(-len(stream) // length), max(1, tokens_per_batch // length), seed, make)
+
+
+class TextTask:
+    """A text whose batches follow an objective of their own: the base of such datasets."""
+
+    def __init__(self, text: TextDataset) -> None:
+        self.text = text
+
+    def __len__(self) -> int:
+        """The number of lines."""
+        return len(self.text)
+
+    def checksum(self) -> int:
+        """The CRC-32 of all ids and lengths."""
+        return self.text.checksum()

@@ -246,7 +246,7 @@ a text's bits summed from probabilities in float32 | row.astype(np.float64) → 
 [data/text.py: data/test_family_data]
 a target that is the token itself | ids, targets = stream[places - 1].astype → ids, targets = stream[places].astype
 a validation that asks for the first tokens again to fill its last row | targets[beyond] = IGNORED → pass
-rows cut at the same places in every epoch | integers(length))\n            places → integers(1))\n            places
+rows cut at the same places in every epoch | first_cut(seed, epoch, length) → first_cut(seed, 0, length)
 [data/masked.py: data/test_family_data]
 fewer masks than the paper draws, and more random tokens
     CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1 → CHOSEN, MASKED, RANDOM = 0.15, 0.75, 0.15
