@@ -267,12 +267,12 @@ def test_the_parser_judges_what_a_language_model_writes(
 
 
 def test_a_model_whose_weights_are_no_numbers_writes_nothing(command: Command, models: Path, tmp_path: Path) -> None:
-    checkpoint = load_checkpoint(models / "gpt")
-    checkpoint.parameters["decoder.final_norm.beta"][0] = np.nan
-    save_checkpoint(tmp_path / "gpt", checkpoint)
+    generator = Generator.from_checkpoint(models / "gpt")
+    generator.model.parameters.data[...] = np.nan
+    save(generator.model, tmp_path, generator.tokenizer)
     for options in ([], ["--temperature", "0"], ["--beam", "2"]):
-        refuse(command, "generate", tmp_path / "gpt", "The dog", *options, says="logits are NaN")
-    refuse(command, "evaluate", tmp_path / "gpt", "--text", __file__, says="the text's loss is nan")
+        refuse(command, "generate", tmp_path, "The dog", *options, says="logits are NaN")
+    refuse(command, "evaluate", tmp_path, "--text", __file__, says="the text's loss is nan")
 
 
 def test_what_a_model_is_not_for_is_said_in_one_sentence(command: Command, models: Path, tmp_path: Path) -> None:
