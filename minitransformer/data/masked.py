@@ -10,6 +10,9 @@ from .rows import IGNORED
 from .text import TextDataset, TextTask
 from .tokenizer import FIRST_BYTE
 
+MASK = "[MASK]"
+"""A masked token in a text."""
+
 CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1
 """The share of a text's tokens that are targets; of these the share that is masked, and that is replaced by chance."""
 

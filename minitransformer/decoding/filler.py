@@ -7,13 +7,13 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from ..data.batching import BOS_ID, EOS_ID
+from ..data.masked import MASK
 from ..models import BERT, BERTConfig, Model
 from ..ops import Ops, numpy_ops
 from ..training.checkpoint import CheckpointError
 from .opened import open_checkpoint, with_tokenizer
 from .tokenizer import Tokenizer, check_vocabulary
 
-MASK = "[MASK]"
 FIRST_PLACE = 0xE000
 """Private characters, which no text has, hold the gaps' places while our tokenizer cuts a text into tokens."""
 

@@ -162,7 +162,7 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
         write_json(folder / "generation_config.json", {name: values[name] for name in names if name in values})
     write_tensors(folder / WEIGHTS, tensors)
     if tokenizer is not None:
-        save_tokenizer(tokenizer, folder)
+        save_tokenizer(tokenizer, folder, model.config)
 
 
 def _kind_of(config: ModelConfig) -> str:

@@ -9,8 +9,10 @@ from reprlib import repr as shortened
 from typing import Any
 
 from ..atomic import atomic_write
-from ..data.bpe import LONGEST_WORD
+from ..data.masked import MASK
 from ..data.tokenizer import SPECIAL_TOKENS, BPETokenizer
+from ..models import BERTConfig, ModelConfig
+from .bpe import bpe_as_json
 from .files import PretrainedError, read_json, write_json
 from .names import token
 
@@ -210,74 +212,17 @@ def _options(folder: Path) -> dict[str, Any]:
     return options
 
 
-def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Write a tokenizer, ours or one that was loaded, as `transformers` reads it."""
+def save_tokenizer(tokenizer: Any, folder: Path, config: ModelConfig) -> None:
+    """Write a tokenizer, ours or one that was loaded, as `transformers` reads it; `config` is its model's."""
     if isinstance(tokenizer, BPETokenizer):
         with atomic_write(folder / FILE) as file:
-            file.write(json.dumps(bpe_as_json(tokenizer), ensure_ascii=False).encode())
+            file.write(json.dumps(bpe_as_json(tokenizer, config), ensure_ascii=False).encode())
         names = {f"{name}_token": token for name, token in zip(("pad", "bos", "eos"), SPECIAL_TOKENS, strict=True)}
+        if isinstance(config, BERTConfig):
+            names |= {"cls_token": names["bos_token"], "sep_token": names["eos_token"]}
+            names |= {"mask_token": MASK} if config.mask_id == tokenizer.vocab_size else {}
         write_json(folder / CONFIG, {"tokenizer_class": "PreTrainedTokenizerFast", **names})
     elif isinstance(tokenizer, PretrainedTokenizer | MarianTokenizer):
         tokenizer.save(folder)
     else:
         raise PretrainedError(f"a {type(tokenizer).__name__} can't be written for another library")
-
-
-def bpe_as_json(tokenizer: BPETokenizer) -> dict[str, Any]:
-    """Our tokenizer in the format of the package tokenizers, which gives the same ids for every text.
-
-    Special tokens are in the vocabulary but not "added", so that no text is encoded as one.
-    """
-    words = [*SPECIAL_TOKENS, *(f"<0x{byte:02X}>" for byte in range(256)), *tokenizer.characters]
-    words += [left + right for left, right in tokenizer.merges]
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [],
-        "normalizer": {"type": "Prepend", "prepend": " "},
-        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": _words()}, "behavior": "Isolated", "invert": False},
-        "post_processor": None,
-        "decoder": {
-            "type": "Sequence",
-            "decoders": [
-                {"type": "ByteFallback"},
-                {"type": "Fuse"},
-                {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-            ],
-        },
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": True,
-            "ignore_merges": False,
-            "vocab": {word: index for index, word in enumerate(words)},
-            "merges": [list(merge) for merge in tokenizer.merges],
-        },
-    }
-
-
-def _words() -> str:
-    """`WORD_PATTERN` for another engine, with every class of characters spelt out as Python means it."""
-    letter, digit, space = (_characters(re.compile(each)) for each in (r"[^\W\d_]", r"\d", r"\s"))
-    most = LONGEST_WORD - 1
-    return (
-        f" ?[{letter}]{{1,{most}}}| ?[{digit}]{{1,{most}}}| ?[^{letter}{digit}{space}_]{{1,{most}}}| ?_{{1,{most}}}"
-        f"|[{space}]{{1,{LONGEST_WORD}}}(?![^{space}])|[{space}]"
-    )
-
-
-def _characters(pattern: Any) -> str:
-    """The characters that a pattern matches, as ranges for a class of a regular expression."""
-    ranges: list[list[int]] = []
-    for code in range(0x110000):
-        if not 0xD800 <= code <= 0xDFFF and pattern.match(chr(code)):
-            if ranges and ranges[-1][1] == code - 1:
-                ranges[-1][1] = code
-            else:
-                ranges.append([code, code])
-    return "".join(f"\\x{{{first:X}}}-\\x{{{last:X}}}" for first, last in ranges)

@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import hypothesis.strategies as st
@@ -10,8 +11,10 @@ import tokenizers
 import transformers
 from support.pretrained_cases import random_model
 
+from minitransformer.data.masked import MASK
 from minitransformer.data.tokenizer import BPETokenizer
-from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.decoding import Filler, SpanFiller
+from minitransformer.models import BERT, BERTConfig, T5Config, Transformer, TransformerConfig, build_model
 from minitransformer.pretrained import PretrainedError, PretrainedTokenizer, load, save
 
 TEXTS = ["The old teacher reads a book. <s> 1234 __init__", "Der Hund bellt; die Katze schläft!", "eins, zwei — drei  "]
@@ -32,7 +35,7 @@ def theirs(ours: BPETokenizer, tmp_path_factory: pytest.TempPathFactory) -> toke
     assert (tokenizer.vocab_size, tokenizer.pad_id, tokenizer.eos_id) == (ours.vocab_size, ours.pad_id, ours.eos_id)
     assert tokenizer.decode(tokenizer.encode(TEXTS[0])) == TEXTS[0]
     fast = transformers.AutoTokenizer.from_pretrained(folder)
-    assert fast(TEXTS[1])["input_ids"] == ours.encode(TEXTS[1])
+    assert fast(TEXTS[1])["input_ids"] == [*ours.encode(TEXTS[1]), ours.eos_id]
     assert fast.decode([*ours.encode(TEXTS[1]), ours.eos_id], skip_special_tokens=True) == TEXTS[1]
     return tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
 
@@ -43,7 +46,7 @@ def theirs(ours: BPETokenizer, tmp_path_factory: pytest.TempPathFactory) -> toke
 @hypothesis.example(text="a" * 200 + " " * 200 + "1" * 100)
 def test_same_ids_for_any_text(text: str, ours: BPETokenizer, theirs: tokenizers.Tokenizer) -> None:
     ids = ours.encode(text)
-    assert theirs.encode(text).ids == ids
+    assert theirs.encode(text, add_special_tokens=False).ids == ids
     assert theirs.decode(ids) == ours.decode(ids)
 
 
@@ -52,7 +55,7 @@ def test_every_character_is_of_the_same_kind(ours: BPETokenizer, theirs: tokeniz
     random.Random(1).shuffle(letters)
     for start in range(0, len(letters), 4096):
         text = "a".join(letters[start : start + 4096])
-        assert theirs.encode(text).ids == ours.encode(text)
+        assert theirs.encode(text, add_special_tokens=False).ids == ours.encode(text)
 
 
 def test_a_loaded_tokenizer_is_written_as_it_was(tmp_path: Path) -> None:
@@ -83,3 +86,32 @@ def test_marians_tokenizer_names_the_package_that_it_needs(tmp_path: Path, monke
     monkeypatch.setitem(__import__("sys").modules, "sentencepiece", None)
     with pytest.raises(PretrainedError, match="pip install sentencepiece"):
         load(tmp_path)
+
+
+def test_a_bert_of_ours_fills_gaps_there_and_from_its_folder(ours: BPETokenizer, tmp_path: Path) -> None:
+    size = ours.vocab_size
+    config = BERTConfig(size + 1, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_length=40, mask_id=size)
+    filler = Filler(BERT(config, seed=3), ours)
+    filler.model.parameters.data *= 8
+    save(filler.model, tmp_path, ours)
+    again: Any = Filler(*load(tmp_path))
+    there = transformers.pipeline("fill-mask", str(tmp_path))
+    for text in ("The [MASK] teacher reads [MASK].", "[MASK] Hund bellt; [MASK]  [MASK] schläft!", "eins [MASK]"):
+        guesses = filler.fill(text)
+        assert again.fill(text) == guesses
+        theirs: Any = there(text)
+        for gap, found in zip(guesses, theirs if text.count(MASK) > 1 else [theirs], strict=True):
+            assert [each["token_str"].strip() for each in found] == [guess.text for guess in gap]
+            assert [each["score"] for each in found] == pytest.approx([guess.probability for guess in gap], rel=1e-4)
+
+
+def test_a_t5_of_ours_fills_gaps_from_its_folder(ours: BPETokenizer, tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1, "bos_id": 1, "eos_id": 2}
+    filler: Any = SpanFiller(build_model(T5Config(ours.vocab_size + 100, **sizes), seed=3), ours)
+    save(filler.model, tmp_path, ours)
+    again: Any = SpanFiller(*load(tmp_path))
+    there = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    text = "The <extra_id_0> teacher reads <extra_id_1>."
+    assert again.fill(text, 3) == filler.fill(text, 3)
+    assert again.tokenizer.encode(text, special_tokens=True) == there(text)["input_ids"]
+    assert there(text)["input_ids"].count(ours.vocab_size + 98) == 1
