@@ -1,17 +1,14 @@
 """The filler: it guesses the tokens that are masked in a text, with a BERT."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
 from ..data.batching import BOS_ID, EOS_ID
 from ..data.masked import MASK
 from ..models import BERT, BERTConfig, Model
-from ..ops import Ops, numpy_ops
-from ..training.checkpoint import CheckpointError
-from .opened import open_checkpoint, with_tokenizer
+from .opened import FromCheckpoint
 from .tokenizer import Tokenizer, check_vocabulary
 
 FIRST_PLACE = 0xE000
@@ -25,7 +22,7 @@ class Guess(NamedTuple):
     probability: float
 
 
-class Filler:
+class Filler(FromCheckpoint):
     """Fills gaps: `Filler.from_checkpoint(path).fill("The [MASK] barks.")`.
 
     Raises `ValueError` for a model that is no BERT with a masked head, or that has fewer tokens than the tokenizer.
@@ -36,18 +33,6 @@ class Filler:
             raise ValueError(f"a model of kind {model.config.kind!r} without a masked head can't fill gaps")
         check_vocabulary(model.config, tokenizer)
         self.model, self.tokenizer = model, tokenizer
-
-    @classmethod
-    def from_checkpoint(cls, path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> Self:
-        """The filler with the model and tokenizer of a checkpoint.
-
-        Raises as `load_checkpoint` does, and `CheckpointError` if the checkpoint can't fill gaps.
-        """
-        model, tokenizer, _ = with_tokenizer(path, open_checkpoint(path, ops, dtype))
-        try:
-            return cls(model, tokenizer)
-        except ValueError as error:
-            raise CheckpointError(f"{path}: {error}") from None
 
     def fill(self, text: str, count: int = 5) -> list[list[Guess]]:
         """The `count` most probable tokens of each [MASK] in a text, the best first; each gap on its own.

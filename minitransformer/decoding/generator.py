@@ -2,15 +2,11 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Self
 
 import numpy as np
 
 from ..models import GPT, IGNORED
-from ..ops import Ops, numpy_ops
-from ..training.checkpoint import CheckpointError
-from .opened import open_checkpoint, with_tokenizer
+from .opened import FromCheckpoint
 from .sampling import Sampling
 from .search import Start, beam_search
 from .tokenizer import Tokenizer, check_vocabulary
@@ -22,26 +18,17 @@ BYTE = re.compile("<0x[0-9A-F]{2}>$")
 SAMPLED = Sampling()
 
 
-class Generator:
+class Generator(FromCheckpoint):
     """Continues texts with a trained language model: `Generator.from_checkpoint(path).generate("Once upon a time")`.
 
-    Raises `ValueError` if the model has fewer tokens than the tokenizer.
+    Raises `ValueError` for a model that is no language model, or that has fewer tokens than the tokenizer.
     """
 
     def __init__(self, model: GPT, tokenizer: Tokenizer) -> None:
+        if not isinstance(model, GPT):
+            raise ValueError(f"a model of kind {model.config.kind!r} does not continue texts")
         check_vocabulary(model.config, tokenizer)
         self.model, self.tokenizer = model, tokenizer
-
-    @classmethod
-    def from_checkpoint(cls, path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> Self:
-        """The generator with the model and tokenizer of a checkpoint.
-
-        Raises as `load_checkpoint` does, and `CheckpointError` if the checkpoint has no language model or no tokenizer.
-        """
-        model, tokenizer, _ = with_tokenizer(path, open_checkpoint(path, ops, dtype))
-        if not isinstance(model, GPT):
-            raise CheckpointError(f"{path} holds a model of kind {model.config.kind!r}, not a language model")
-        return cls(model, tokenizer)
 
     def generate(
         self, prompts: str | Sequence[str], max_tokens: int = 100, sampling: Sampling = SAMPLED, beam: int | None = None

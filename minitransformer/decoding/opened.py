@@ -1,7 +1,7 @@
 """What a checkpoint holds for decoding: its model, and the tokenizer of its texts."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from ..data.tokenizer import BPETokenizer
 from ..models import Model
@@ -35,3 +35,22 @@ def with_tokenizer(path: str | Path, opened: Opened) -> Opened:
     if opened.tokenizer is None:
         raise CheckpointError(f"{path} holds no tokenizer: it can't read or write text")
     return opened
+
+
+class FromCheckpoint:
+    """The base of what is made of a model and its tokenizer, and so of a checkpoint that holds both."""
+
+    def __init__(self, model: Any, tokenizer: Any) -> None: ...
+
+    @classmethod
+    def from_checkpoint(cls, path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> Self:
+        """The same with the model and the tokenizer of a checkpoint.
+
+        Raises as `load_checkpoint` does, and `CheckpointError` for a checkpoint without a tokenizer or with a model of
+        another kind.
+        """
+        model, tokenizer, _ = with_tokenizer(path, open_checkpoint(path, ops, dtype))
+        try:
+            return cls(model, tokenizer)
+        except ValueError as error:
+            raise CheckpointError(f"{path}: {error}") from error

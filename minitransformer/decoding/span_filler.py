@@ -2,18 +2,14 @@
 
 import math
 import re
-from pathlib import Path
-from typing import Self
 
 import numpy as np
 
 from ..data.batching import EOS_ID
 from ..data.spans import SENTINELS
 from ..models import EncoderDecoder, Model, T5Config
-from ..ops import Ops, numpy_ops
-from ..training.checkpoint import CheckpointError
 from .filler import Guess, encode_marks
-from .opened import open_checkpoint, with_tokenizer
+from .opened import FromCheckpoint
 from .search import beam_search
 from .tokenizer import Tokenizer, check_vocabulary
 
@@ -22,7 +18,7 @@ WIDTH = 4
 """The least width of the search."""
 
 
-class SpanFiller:
+class SpanFiller(FromCheckpoint):
     """Fills gaps of any length: `SpanFiller.from_checkpoint(path).fill("The <extra_id_0> barks.")`.
 
     Raises `ValueError` for a model that is no T5, or that has fewer tokens than the tokenizer.
@@ -33,18 +29,6 @@ class SpanFiller:
             raise ValueError(f"a model of kind {model.config.kind!r} can't fill gaps of any length: a T5 can")
         check_vocabulary(model.config, tokenizer)
         self.model, self.tokenizer = model, tokenizer
-
-    @classmethod
-    def from_checkpoint(cls, path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> Self:
-        """The filler with the model and tokenizer of a checkpoint.
-
-        Raises as `load_checkpoint` does, and `CheckpointError` if the checkpoint can't fill gaps.
-        """
-        model, tokenizer, _ = with_tokenizer(path, open_checkpoint(path, ops, dtype))
-        try:
-            return cls(model, tokenizer)
-        except ValueError as error:
-            raise CheckpointError(f"{path}: {error}") from None
 
     def fill(self, text: str, count: int = 5) -> list[list[Guess]]:
         """What stands in each gap by the `count` most probable outputs that a beam search finds, the best first.

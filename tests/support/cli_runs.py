@@ -88,7 +88,7 @@ def refuse(command: Command, *arguments: str | os.PathLike[str], says: str) -> s
     lines = [line for line in err.splitlines() if line and "%|" not in line]  # the training's bar may be there
     assert len(lines) == 1, err
     assert lines[0].startswith("minitransformer: error: ")
-    assert says in lines[0]
+    assert says in lines[0], lines[0]
     return lines[0]
 
 
