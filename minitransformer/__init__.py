@@ -1,7 +1,8 @@
-"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), from scratch in NumPy.
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017) and its family, from scratch in NumPy.
 
-    from minitransformer import Translator
+    from minitransformer import Generator, Translator, pretrained
     Translator.from_checkpoint("runs/demo/model.safetensors").translate(["The old teacher reads a book."])
+    Generator(*pretrained.load("gpt2")).generate("Once upon a time")
 
 Importing the package is fast: the names below are loaded when they are first used.
 """
@@ -17,16 +18,25 @@ if TYPE_CHECKING:
     from minitransformer.data.batching import Batch, Batches
     from minitransformer.data.token_dataset import TokenDataset
     from minitransformer.data.tokenizer import BPETokenizer
-    from minitransformer.decoding import Translator
+    from minitransformer.decoding import Filler, Generator, Sampling, Translator
     from minitransformer.evaluation import evaluate
     from minitransformer.gradcheck import check_gradients
+    from minitransformer.inside import attention_maps, logit_lens
     from minitransformer.models import (
+        BERT,
+        GPT,
+        BERTConfig,
         ConvolutionalConfig,
         ConvolutionalTranslator,
+        GPTConfig,
+        MarianConfig,
         RecurrentConfig,
         RecurrentTranslator,
+        T5Config,
         Transformer,
         TransformerConfig,
+        ViT,
+        ViTConfig,
     )
     from minitransformer.training import Trainer, TrainingDiverged, TrainingSettings
     from minitransformer.training.checkpoint import (
@@ -40,6 +50,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BERT",
+    "GPT",
+    "BERTConfig",
     "BPETokenizer",
     "Batch",
     "Batches",
@@ -47,8 +60,14 @@ __all__ = [
     "CheckpointError",
     "ConvolutionalConfig",
     "ConvolutionalTranslator",
+    "Filler",
+    "GPTConfig",
+    "Generator",
+    "MarianConfig",
     "RecurrentConfig",
     "RecurrentTranslator",
+    "Sampling",
+    "T5Config",
     "TokenDataset",
     "Trainer",
     "TrainingDiverged",
@@ -56,11 +75,15 @@ __all__ = [
     "Transformer",
     "TransformerConfig",
     "Translator",
+    "ViT",
+    "ViTConfig",
     "__version__",
+    "attention_maps",
     "average_checkpoints",
     "check_gradients",
     "evaluate",
     "load_checkpoint",
+    "logit_lens",
     "save_checkpoint",
 ]
 
@@ -68,16 +91,17 @@ _NAMES_IN = {
     "data.batching": "Batch Batches",
     "data.token_dataset": "TokenDataset",
     "data.tokenizer": "BPETokenizer",
-    "decoding": "Translator",
+    "decoding": "Filler Generator Sampling Translator",
     "evaluation": "evaluate",
     "gradcheck": "check_gradients",
-    "models": "ConvolutionalConfig ConvolutionalTranslator RecurrentConfig RecurrentTranslator Transformer "
-    "TransformerConfig",
+    "inside": "attention_maps logit_lens",
+    "models": "BERT BERTConfig ConvolutionalConfig ConvolutionalTranslator GPT GPTConfig MarianConfig RecurrentConfig "
+    "RecurrentTranslator T5Config Transformer TransformerConfig ViT ViTConfig",
     "training": "Trainer TrainingDiverged TrainingSettings",
     "training.checkpoint": "Checkpoint CheckpointError average_checkpoints load_checkpoint save_checkpoint",
 }
 _HOME_OF = {name: module for module, names in _NAMES_IN.items() for name in names.split()}
-_MODULES = ("data", "decoding", "gradcheck", "layers", "models", "ops", "plots", "training")
+_MODULES = ("data", "decoding", "gradcheck", "layers", "models", "ops", "plots", "pretrained", "training")
 
 
 def __getattr__(name: str) -> Any:
