@@ -1,7 +1,7 @@
 """The filler: it guesses the tokens that are masked in a text, with a BERT."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,12 +55,13 @@ class Filler(FromCheckpoint):
 
     def _encode(self, text: str) -> tuple[np.ndarray, int]:
         """The ids of a text with the marks around it, `(T,)`, and the id that stands for a gap."""
-        inner = getattr(self.tokenizer, "inner", None)
+        inner: Any = getattr(self.tokenizer, "inner", None)
         if inner is not None:  # of the package tokenizers, which knows its marks
-            mask_id = inner.token_to_id(MASK)
+            mask = getattr(self.tokenizer, "mask_token", MASK)
+            mask_id = inner.token_to_id(mask)
             if mask_id is None:
-                raise ValueError(f"the tokenizer has no {MASK}")
-            return np.array(inner.encode(text).ids, np.int64), mask_id
+                raise ValueError(f"the tokenizer has no {mask}")
+            return np.array(inner.encode(text.replace(MASK, mask)).ids, np.int64), mask_id
         mask_id = self.model.config.mask_id
         if mask_id is None:
             raise ValueError("the model has no mask_id, the token that hides others")

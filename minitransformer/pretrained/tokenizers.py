@@ -54,6 +54,11 @@ class PretrainedTokenizer:
         return self.inner.get_vocab_size()
 
     @property
+    def mask_token(self) -> str:
+        """What stands for a masked token in a text."""
+        return _text(self.options.get("mask_token")) or MASK
+
+    @property
     def mask_id(self) -> int | None:
         """The id of [MASK], which hides other tokens from a BERT; `None` if there is none."""
         return self.inner.token_to_id("[MASK]")
@@ -195,10 +200,15 @@ def _special_ids(
     """The ids that pad, begin and end a text: as the model's configuration says, or else the tokenizer's."""
     ids = []
     for name in ("pad", "bos", "eos"):
-        index, text = token(values, f"{name}_token_id"), options.get(f"{name}_token")
-        text = text.get("content") if isinstance(text, dict) else text
-        ids.append(id_of(text) if index is None and isinstance(text, str) else index)
+        index, text = token(values, f"{name}_token_id"), _text(options.get(f"{name}_token"))
+        ids.append(id_of(text) if index is None and text else index)
     return ids
+
+
+def _text(value: Any) -> str | None:
+    """The text of a special token, which options give as it is or with options of its own."""
+    value = value.get("content") if isinstance(value, dict) else value
+    return value if isinstance(value, str) else None
 
 
 def _options(folder: Path) -> dict[str, Any]:

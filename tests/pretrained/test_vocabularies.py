@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import sentencepiece
 import tokenizers
+import torch
 import transformers
 from support.pretrained_cases import random_model, tr
 
 from minitransformer.data.tokenizer import BPETokenizer
-from minitransformer.decoding import Generator
+from minitransformer.decoding import Filler, Generator
 from minitransformer.grammar.generation import sample
 from minitransformer.models import GPT, GPTConfig
 from minitransformer.pretrained import PretrainedError, load, save
@@ -162,6 +163,19 @@ def test_special_ids_are_the_configurations_or_the_tokenizers(folders: Path, tmp
     assert load_tokenizer(folders / "gpt2", "gpt2", {}).eos_id is None
     marian = load_tokenizer(folders / "marian", "marian", {})
     assert marian.decode([marian.eos_id, *marian.encode("the"), marian.pad_id]) == "the"
+
+
+@pytest.mark.parametrize("mask", ["[MASK]", "<hide>"])
+def test_an_old_berts_gaps_are_filled(mask: str, folders: Path, tmp_path: Path) -> None:
+    folder = copied(folders / "bert", tmp_path / "bert", mask_token=mask)
+    torch.manual_seed(1)
+    sizes = {"vocab_size": 401, "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    tr.BertForMaskedLM(tr.BertConfig(**sizes, intermediate_size=8, initializer_range=0.5)).save_pretrained(folder)
+    filler: Any = Filler(*load(folder))
+    there: Any = transformers.pipeline("fill-mask", str(folder))(f"The {mask} Barks")
+    (guesses,) = filler.fill("The [MASK] Barks")
+    assert [guess.text for guess in guesses] == [each["token_str"].strip() for each in there]
+    assert [guess.probability for guess in guesses] == pytest.approx([each["score"] for each in there], rel=1e-4)
 
 
 def test_added_tokens_have_the_ids_that_their_file_says(folders: Path, tmp_path: Path) -> None:

@@ -145,6 +145,14 @@ BERT's pooler on the second token | x, pooler_cache = self.pooler.forward(hidden
 ViT's classes read from the last patch | self.classes.forward(hidden[:, 0]) → self.classes.forward(hidden[:, -1])
 [pretrained/llama.py: pretrained/test_architectures]
 Llama's gate and up swapped | for each in ("gate", "up")] → for each in ("up", "gate")]
+[pretrained/vocabularies.py: pretrained/test_vocabularies]
+T5's gaps numbered upwards | for number in reversed(range(count))] → for number in range(count)]
+Llama's newest piece merged first | for piece in ids\n → for piece in reversed(ids)\n
+[pretrained/tokenizers.py: pretrained/test_vocabularies]
+Marian's code of a language cut into pieces | part[code.end() :] if code else part → part
+[decoding/generator.py: pretrained/test_vocabularies]
+a stream that does not wait for the end of a run of bytes
+    and not BYTE.match("".join(self.tokenizer.tokens(ids[-1:]))) → and True
 [ops/layernorm.py: ops/test_op_gradients]
 variance with Bessel's correction (ddof=1) | [..., None] / x.shape[-1] → [..., None] / (x.shape[-1] - 1)
 a gradient for a beta that is not there | dbeta = None if no_beta else column_sums(dy) → dbeta = column_sums(dy)
