@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 from matplotlib.text import Text
 
-from minitransformer.plots import plot_attention, plot_loss, plot_one_attention
+from minitransformer.plots import plot_attention, plot_logit_lens, plot_loss, plot_one_attention
 from minitransformer.plots.loss import smoothed
 from minitransformer.plots.page import NO_GLYPH, Page, fitted, printable, text_style, text_width
 
@@ -89,8 +89,22 @@ def test_labels_never_run_into_each_other(pages, num_targets, num_sources):
     for title in titles:
         plot_attention(weights_of(layers, 2, num_targets, num_sources), *labels, "grid.png", title)
         plot_one_attention(weights_of(num_targets, num_sources), *labels, "one.png", title)
+        logits = np.log(weights_of(3, num_targets, 6))
+        plot_logit_lens(logits, labels[1], lambda ids: [sources[each] for each in ids], "lens.png", title)
     for page in pages:
         assert_every_text_has_its_place(page)
+
+
+def test_a_lens_shows_the_most_probable_token_of_each_layer_and_how_probable_it_is(pages, tmp_path):
+    logits = np.zeros((2, 4, 3))
+    logits[0, :, 1], logits[1, :, 2] = 1.0, 50.0  # e / (e + 2) = 0.576; 1
+    plot_logit_lens(logits, TARGET, lambda ids: [SOURCE[each] for each in ids], tmp_path / "lens.png")
+    (axes,) = pages[0].figure.axes
+    texts = {tuple(map(float, text.get_position())): text.get_text() for text in axes.texts}
+    assert [texts[place] for place in sorted(texts)] == [SOURCE[1], SOURCE[2]] * 4  # from below, column by column
+    (mesh,) = axes.collections
+    np.testing.assert_allclose(np.asarray(mesh.get_array()).reshape(2, 4), [[math.e / (math.e + 2)] * 4, [1.0] * 4])
+    assert [label.get_text() for label in axes.get_xticklabels()] == TARGET
 
 
 def test_a_large_page_gets_fewer_dots(tmp_path):
@@ -197,6 +211,8 @@ def test_bad_input_is_named(tmp_path):
         plot_one_attention(weights_of(5, 4), SOURCE, TARGET, tmp_path / "a.png")
     with pytest.raises(ValueError, match="none of them 0"):
         plot_one_attention(np.zeros((0, 0)), [], [], tmp_path / "a.png")
+    with pytest.raises(ValueError, match=r"logits has shape \(3, 4, 9\), expected \(layers \+ 1, 5 tokens, V\)"):
+        plot_logit_lens(np.zeros((3, 4, 9)), SOURCE, str, tmp_path / "a.png")
     with pytest.raises(ValueError, match="no record has a step and a finite loss"):
         plot_loss([{"step": 1, "bleu": 3.0}, {"step": 2, "loss": float("inf")}], tmp_path / "a.png")
     assert not list(tmp_path.iterdir())

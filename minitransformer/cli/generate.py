@@ -4,6 +4,7 @@ examples:
   {program} generate runs/stories/step-00003000.safetensors "Once upon a time"
   {program} generate gpt2 "Once upon a time" --temperature 0.8 --top-p 0.9 --samples 3
   {program} generate my-llama --file prompts.txt --temperature 0 --max-tokens 40
+  {program} generate gpt2 "The old teacher reads a" --lens lens.png
 
 MODEL is a checkpoint of `train --kind gpt`, a folder with a GPT-2 or a Llama as `transformers` saves it, or a name on
 the Hugging Face hub. Without a prompt the model begins of itself, if it has a mark that begins a text. A text ends
@@ -32,6 +33,7 @@ from .common import (
     whole_number,
 )
 from .opened import open_model
+from .outputs import check_output
 
 SAMPLING_OPTIONS = help_of(Sampling)
 
@@ -47,6 +49,8 @@ def add_options(parser: Parser) -> None:
     add_option(parser, "--samples", "N", positive_int, "texts for each prompt (default: 1)", default=1)
     help_text = "search for the most probable text with a beam of this width, and draw nothing"
     add_option(parser, "--beam", "N", whole_number(most=MOST_BEAMS), help_text)
+    help_text = "draw what the model would say after each layer, at each token of the one prompt"
+    add_option(parser, "--lens", "FILE.png", path_name, help_text)
     group = parser.add_argument_group("how the next token is chosen")
     add_field_options(group, Sampling, SAMPLING_OPTIONS, ())
     add_backend_options(parser)
@@ -60,6 +64,9 @@ def run(args: argparse.Namespace) -> int:
     chosen = given(args, SAMPLING_OPTIONS)
     if args.beam is not None and (chosen or args.samples > 1):
         raise ValueError("a --beam draws nothing: it does not go with --samples or the options of sampling")
+    if args.lens is not None and (len(args.prompts) != 1 or args.file is not None):
+        raise ValueError(f"--lens draws one prompt, got {'a file' if args.file else len(args.prompts)}")
+    check_output("--lens", args.lens, [args.model])
     sampling = Sampling(**chosen)
     backend = chosen_backend(args)
     with heavy_work():
@@ -70,6 +77,8 @@ def run(args: argparse.Namespace) -> int:
                 f"{args.model} holds a model of kind {model.config.kind!r}, which does not continue texts{advice}"
             )
         generator = Generator(model, tokenizer)
+        if args.lens is not None:
+            draw_lens(generator, args.prompts[0], args.lens)
         for prompt in prompts(args):
             for number in range(args.samples):
                 write(generator, prompt, replace(sampling, seed=sampling.seed + number), args)
@@ -99,6 +108,16 @@ def write(generator: Generator, prompt: str, sampling: Sampling, args: argparse.
     for piece in pieces:
         print(clean(piece), end="", flush=True)
     print()
+
+
+def draw_lens(generator: Generator, prompt: str, path: str) -> None:
+    """Draw what the model would say after each layer, at each token of the prompt."""
+    from ..inside import logit_lens
+    from ..plots import plot_logit_lens
+
+    ids, names = generator.encode(prompt), generator.tokenizer.tokens
+    title = "What the model would say next, after each of its layers"
+    plot_logit_lens(logit_lens(generator.model, [ids])[:, 0], names(ids), names, path, title)
 
 
 def clean(text: str) -> str:

@@ -38,7 +38,7 @@ class Generator(FromCheckpoint):
         A text does not depend on the other prompts. With a `beam` the most probable texts are searched, and nothing is
         drawn. Raises `ValueError` for a prompt that is as long as the model's longest text, or longer.
         """
-        encoded = [self._encode(prompt) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
+        encoded = [self.encode(prompt) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
         if beam is not None:
             return [self._after(ids, self._search(ids, max_tokens, beam)) for ids in encoded]
         written: list[list[int]] = [[] for _ in encoded]
@@ -49,7 +49,7 @@ class Generator(FromCheckpoint):
 
     def stream(self, prompt: str, max_tokens: int = 100, sampling: Sampling = SAMPLED) -> Iterator[str]:
         """Yields what `generate` writes piece by piece, each as soon as no later token can change its characters."""
-        encoded, ids = self._encode(prompt), list[int]()
+        encoded, ids = self.encode(prompt), list[int]()
         said = ""
         for tokens in self._tokens([encoded], max_tokens, sampling):
             ids += [token for _, token in tokens]
@@ -62,15 +62,11 @@ class Generator(FromCheckpoint):
         if len(text) > len(said):
             yield text[len(said) :]
 
-    def _after(self, prompt: list[int], ids: list[int]) -> str:
-        """The text of ids after a prompt. Alone it might lack the space in front, which tokenizers take off a text."""
-        before, both = (self.tokenizer.decode(each) for each in (prompt, [*prompt, *ids]))
-        return both[len(before) :] if both.startswith(before) else self.tokenizer.decode(ids)
-
-    def _encode(self, prompt: str) -> list[int]:
+    def encode(self, prompt: str) -> list[int]:
         """The ids of a prompt, after the mark that begins a text if the model has one.
 
-        Where one mark ends a text and begins the next (GPT-2), only an empty prompt gets it.
+        Where one mark ends a text and begins the next (GPT-2), only an empty prompt gets it. Raises `ValueError` for a
+        prompt without a token, and for one that leaves no room in the model's longest text.
         """
         config = self.model.config
         ids, first = self.tokenizer.encode(prompt), config.eos_id if config.bos_id is None else config.bos_id
@@ -81,6 +77,11 @@ class Generator(FromCheckpoint):
         if len(ids) >= config.max_length:
             raise ValueError(f"a prompt has {len(ids)} tokens, and the model's texts have at most {config.max_length}")
         return ids
+
+    def _after(self, prompt: list[int], ids: list[int]) -> str:
+        """The text of ids after a prompt. Alone it might lack the space in front, which tokenizers take off a text."""
+        before, both = (self.tokenizer.decode(each) for each in (prompt, [*prompt, *ids]))
+        return both[len(before) :] if both.startswith(before) else self.tokenizer.decode(ids)
 
     def _search(self, ids: list[int], max_tokens: int, beam: int) -> list[int]:
         """The most probable continuation that a beam search finds."""

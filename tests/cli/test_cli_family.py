@@ -13,7 +13,9 @@ from minitransformer.data.digits import digits
 from minitransformer.data.preparation import open_prepared
 from minitransformer.decoding import Filler, Generator, Sampling, SpanFiller, beam_search
 from minitransformer.evaluation import accuracy, text_nats
+from minitransformer.inside import logit_lens
 from minitransformer.models import BERTConfig, GPTConfig, T5Config, ViTConfig, build_model
+from minitransformer.plots import plot_logit_lens
 from minitransformer.pretrained import save
 from minitransformer.training import read_log
 from minitransformer.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -141,6 +143,18 @@ def test_generate_streams_what_the_generator_writes(command: Command, models: Pa
     assert command("generate", models / "gpt2", "The dog", *options)[1] == out  # a folder of another library's
     (best,) = generator.generate("The dog", 5, beam=3)
     assert command("generate", models / "gpt", "The dog", "--max-tokens", "5", "--beam", "3")[1] == f"The dog{best}\n"
+
+
+def test_generate_draws_what_each_layer_would_say(command: Command, models: Path, tmp_path: Path) -> None:
+    status, out, _ = command("generate", models / "gpt", "The dog", "--max-tokens", "3", "--lens", tmp_path / "a.png")
+    assert (status, out.startswith("The dog")) == (0, True)
+    generator = Generator.from_checkpoint(models / "gpt")
+    ids, names = generator.encode("The dog"), generator.tokenizer.tokens
+    plot_logit_lens(
+        logit_lens(generator.model, [ids])[:, 0], names(ids), names, tmp_path / "b.png",
+        "What the model would say next, after each of its layers",
+    )  # fmt: skip
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_a_continuation_keeps_its_space(models: Path) -> None:
@@ -281,6 +295,9 @@ def test_what_a_model_is_not_for_is_said_in_one_sentence(command: Command, model
         (["generate", bert, "A"], "holds a model of kind 'bert', which does not continue texts"),
         (["generate", gpt, "dog " * 50], "and the model's texts have at most 32"),
         (["generate", gpt, "A", "--beam", "2", "--top-k", "3"], "a --beam draws nothing"),
+        (["generate", gpt, "A", "dog", "--lens", tmp_path / "a.png"], "--lens draws one prompt, got 2"),
+        (["generate", gpt, "--file", "x", "--lens", tmp_path / "a.png"], "--lens draws one prompt, got a file"),
+        (["generate", gpt, "A", "--lens", gpt], "would replace what is read"),
         (["generate", gpt, "A", "--file", "x"], "prompts and --file do not go together"),
         (["generate", tmp_path / "none" / "deeper", "A"], "No such folder"),
         (["fill", gpt, "A [MASK]."], "can't fill gaps"),

@@ -66,7 +66,11 @@ BASES: dict[str, list[tuple[list[str], list[str]]]] = {
         (["model", "A dog."], ["--attention", "maps.png"]),
         (["model"], []),
     ],
-    "generate": [(["gpt", "A dog"], ["--max-tokens", "5"]), (["gpt"], ["--file", "few.en", "--max-tokens", "3"])],
+    "generate": [
+        (["gpt", "A dog"], ["--max-tokens", "5"]),
+        (["gpt"], ["--file", "few.en", "--max-tokens", "3"]),
+        (["gpt", "A dog"], ["--lens", "maps.png", "--max-tokens", "3"]),
+    ],
     "fill": [(["bert", "A [MASK] sleeps."], [])],
     "classify": [(["vit"], ["--digits", "1", "2"])],
     "evaluate": [
@@ -156,7 +160,7 @@ RULES: dict[str, Fine] = {
     "length_penalty": real(0, 10),
     "translate.sentences": sentence,
     "out work": to_fill,
-    "output attention": to_write,
+    "output attention lens": to_write,
     "resume": named("run"),
     "data": named("text"),
     "train.text evaluate.text": named(*TEXTS),
