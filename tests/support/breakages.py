@@ -129,6 +129,9 @@ a cache that grows with linear attention | if attention.kind == "linear":\n     
 a check that accepts whatever it is given | tolerance=TOLERANCE, samples → tolerance=1e9, samples
 [models/t5.py: pretrained/test_architectures]
 T5's scores divided by √d_k | scale=None if self.scaled_scores else 1.0 → scale=None
+[pretrained/files.py: pretrained/test_folders]
+a header that describes one tensor twice, of which the last description counts
+    if len(values) < len(pairs): → if False:
 [models/encoder_decoder.py: pretrained/test_architectures]
 padding attended to by models whose targets begin with that token
     return source != self.config.pad_id if given is None → return None if given is None
