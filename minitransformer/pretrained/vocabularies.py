@@ -71,6 +71,8 @@ def bert(folder: Path, options: Options) -> Tokenizer:
     inner.decoder = decoders.WordPiece(prefix="##")
     names = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
     marks = add_marks(inner, folder, options, **names)
+    if not {"cls", "sep"} <= marks.keys():
+        raise PretrainedError(f"{folder} names no cls_token or no sep_token, which stand around a BERT's text")
     first, last = marks["cls"], marks["sep"]
     inner.post_processor = processors.TemplateProcessing(
         single=[first, "$A", last],
@@ -152,7 +154,10 @@ def add_marks(inner: Tokenizer, folder: Path, options: Options, *more: Any, **de
     """
     marks = {name: mark(value) for name in MARKS if (value := options.get(f"{name}_token", defaults.get(name)))}
     others = options.get("extra_special_tokens") or options.get("additional_special_tokens") or []
-    tokens = [*marks.values(), *map(mark, [*(others.values() if isinstance(others, dict) else others), *more])]
+    others = list(others.values()) if isinstance(others, dict) else others
+    if not isinstance(others, list):
+        raise PretrainedError(f"{folder}: extra_special_tokens is {others!r}, expected a list")
+    tokens = [*marks.values(), *map(mark, [*others, *more])]
     named, added = {token.content for token in tokens}, _added(folder, options)
     for index in sorted(added):
         token = mark({"special": added[index].get("content") in named, **added[index]})

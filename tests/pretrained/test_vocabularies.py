@@ -203,6 +203,13 @@ BAD = [
         "'BertJapaneseTokenizer'",
     ),
     ("bert", "tokenizer_config.json", '{"mask_token": 3}', "a special token is 3"),
+    ("bert", "tokenizer_config.json", '{"sep_token": null}', "names no cls_token or no sep_token"),
+    (
+        "bert",
+        "tokenizer_config.json",
+        '{"extra_special_tokens": true}',
+        "extra_special_tokens is True, expected a list",
+    ),
     ("bert", "tokenizer_config.json", '{"added_tokens_decoder": [1]}', "does not give tokens by id"),
     ("t5", "spiece.model", "no model", "spiece.model is not a model of sentencepiece"),
     ("t5", "spiece.model", "../llama/tokenizer.model", "has model_type 2, only 1 is supported"),
