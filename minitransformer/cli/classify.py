@@ -18,6 +18,7 @@ import numpy as np
 
 from ..data.digits import digits
 from ..decoding import with_tokenizer
+from ..decoding.sampling import softmax_of
 from ..models import BERT, ViT
 from .backend import add_backend_options, chosen_backend
 from .common import Parser, add_option, heavy_work, one_line, path_name, whole_number
@@ -54,9 +55,7 @@ def run(args: argparse.Namespace) -> int:
             )
         else:
             raise ValueError(f"{args.model} holds a model of kind {model.config.kind!r}, which can't classify that")
-        logits = model.ops.to_numpy(logits).astype(np.float64)
-    probabilities = np.exp(logits - logits.max(1, keepdims=True))
-    probabilities /= probabilities.sum(1, keepdims=True)
+        probabilities = softmax_of(model.ops.to_numpy(logits))  # (N, classes)
     for name, row in zip(names, probabilities, strict=True):
         print(f"{one_line(name)}\t{row.argmax()}\t{row.max():.4f}")
     return 0

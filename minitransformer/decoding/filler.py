@@ -9,6 +9,7 @@ from ..data.batching import BOS_ID, EOS_ID
 from ..data.masked import MASK
 from ..models import BERT, BERTConfig, Model
 from .opened import FromCheckpoint
+from .sampling import softmax_of
 from .tokenizer import Tokenizer, check_vocabulary
 
 FIRST_PLACE = 0xE000
@@ -44,9 +45,7 @@ class Filler(FromCheckpoint):
         if not len(gaps):
             raise ValueError(f"there is no {MASK} in the text {text!r}")
         logits, _ = self.model.forward(ids[None])
-        logits = self.model.ops.to_numpy(logits)[0, gaps].astype(np.float64)  # (gaps, V)
-        probabilities = np.exp(logits - logits.max(1, keepdims=True))
-        probabilities /= probabilities.sum(1, keepdims=True)
+        probabilities = softmax_of(self.model.ops.to_numpy(logits)[0, gaps])  # (gaps, V)
         best = np.argsort(-probabilities, axis=1, kind="stable")[:, :count]
         return [
             [Guess(self.tokenizer.decode([int(token)]).strip(), float(row[token])) for token in tokens]

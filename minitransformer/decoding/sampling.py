@@ -38,15 +38,14 @@ class Sampling(Config):
             penalty = self.repetition_penalty
             logits[seen] = np.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)
         logits = logits / (self.temperature or 1)
-        if not np.isfinite(logits.max()):  # it is NaN if any is
-            raise FloatingPointError("the model's logits are NaN: its parameters are not finite or far too large")
+        _largest(logits)
         if self.temperature == 0:
             chosen = np.zeros_like(logits)
             chosen[logits.argmax()] = 1.0
             return chosen
         if self.top_k is not None and self.top_k < len(logits):
             logits[logits < np.partition(logits, -self.top_k)[-self.top_k]] = -np.inf
-        probabilities = _softmax(logits)
+        probabilities = softmax_of(logits)
         if self.top_p is not None:
             order = np.argsort(-probabilities, kind="stable")
             before = np.cumsum(probabilities[order]) - probabilities[order]  # of all better tokens
@@ -65,6 +64,19 @@ class Sampling(Config):
         return int(np.searchsorted(cumulative, drawn * cumulative[-1], side="right"))
 
 
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    exponentials = np.exp(logits - logits.max())
-    return exponentials / exponentials.sum()
+def softmax_of(logits: np.ndarray) -> np.ndarray:
+    """The probabilities of logits `(..., V)` in float64.
+
+    Raises `FloatingPointError` for logits that are NaN or without a finite maximum.
+    """
+    logits = logits.astype(np.float64)
+    exponentials = np.exp(logits - _largest(logits))
+    return exponentials / exponentials.sum(-1, keepdims=True)
+
+
+def _largest(logits: np.ndarray) -> np.ndarray:
+    """The maximum over the last axis, `(..., 1)`. Raises `FloatingPointError` where it is not finite."""
+    largest = logits.max(-1, keepdims=True)
+    if not np.isfinite(largest).all():  # it is NaN if any is
+        raise FloatingPointError("the model's logits are NaN: its parameters are not finite or far too large")
+    return largest

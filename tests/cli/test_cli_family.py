@@ -287,6 +287,12 @@ def test_a_model_whose_weights_are_no_numbers_writes_nothing(command: Command, m
     for options in ([], ["--temperature", "0"], ["--beam", "2"]):
         refuse(command, "generate", tmp_path, "The dog", *options, says="logits are NaN")
     refuse(command, "evaluate", tmp_path, "--text", __file__, says="the text's loss is nan")
+    for name, arguments in (("bert", ["fill", "A [MASK]."]), ("classes", ["classify", "A dog."])):
+        checkpoint = load_checkpoint(models / name)
+        model = checkpoint.model()
+        model.parameters.data[...] = np.nan
+        save(model, tmp_path / name, BPETokenizer.from_json(checkpoint.tokenizer or ""))
+        refuse(command, arguments[0], tmp_path / name, arguments[1], says="logits are NaN")
 
 
 def test_what_a_model_is_not_for_is_said_in_one_sentence(command: Command, models: Path, tmp_path: Path) -> None:
