@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, cast
 
-from ..config import SMALLEST, choice, positive, rate, require, whole
+from ..config import SMALLEST, choice, positive, rate, whole
 from ..layers import (
     AttentionConfig,
     BlockConfig,
@@ -22,7 +22,7 @@ from ..layers import (
 )
 from ..ops import Array, Ops, without_spurious_warnings
 from ..ops.initialize import constant
-from .config import TextConfig
+from .config import TextConfig, head_width
 from .model import Model
 from .objectives import IGNORED
 
@@ -59,14 +59,12 @@ class BERTConfig(TextConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fits = self.d_model % self.num_heads == 0
-        require(fits, f"num_heads is {self.num_heads} and does not divide d_model, {self.d_model}")
         _ = self.encoder  # each part checks itself
 
     @property
     def encoder(self) -> StackConfig:
         """The model as a tree: post-norm blocks, in which every position sees all others."""
-        width = self.d_model // self.num_heads
+        width = head_width(self.d_model, self.num_heads)
         block = BlockConfig(
             AttentionConfig(self.num_heads, width, width, dropout=self.attention_dropout),
             FeedForwardConfig(self.d_ff, self.activation),
@@ -84,11 +82,6 @@ class BERTConfig(TextConfig):
             token_types=self.token_types,
             embedding_std=self.init_std,
         )
-
-    @property
-    def num_layers_in_all(self) -> int:
-        """The number of layers."""
-        return self.num_layers
 
     @property
     def num_parameters(self) -> int:

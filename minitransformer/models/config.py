@@ -17,6 +17,7 @@ class ModelConfig(Config, ABC):
 
     kind: ClassVar[str]
     d_model: int
+    num_layers: int
 
     @property
     @abstractmethod
@@ -24,9 +25,9 @@ class ModelConfig(Config, ABC):
         """The number of parameters, computed without making the model; tied ones count once."""
 
     @property
-    @abstractmethod
     def num_layers_in_all(self) -> int:
         """Layers of the encoder and of the decoder together."""
+        return self.num_layers
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, for JSON, and the kind unless it is the default."""
@@ -47,6 +48,12 @@ class ModelConfig(Config, ABC):
             if each.default is MISSING and each.name not in values:
                 raise ValueError(f"the configuration has no {each.name}")
         return super().from_dict(values)
+
+
+def head_width(d_model: int, num_heads: int) -> int:
+    """The width of each of the heads that share d_model. Raises ValueError unless they share it evenly."""
+    require(d_model % num_heads == 0, f"num_heads is {num_heads} and does not divide d_model, {d_model}")
+    return d_model // num_heads
 
 
 class TextConfig(ModelConfig):
@@ -91,8 +98,11 @@ class TranslationConfig(TextConfig):
 class StacksConfig(TranslationConfig):
     """The base of the configurations that `Transformer` builds: encoder and decoder are stacks of blocks."""
 
-    num_layers: int
     num_decoder_layers: int | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.encoder, self.decoder  # each part checks itself
 
     @property
     def encoder(self) -> StackConfig:
@@ -171,13 +181,6 @@ class TransformerConfig(StacksConfig):
     bos_id: int = whole(1, least=0)
     eos_id: int = whole(2, least=0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        shared = self.d_k is None or self.d_v is None
-        fits = not shared or self.d_model % self.num_heads == 0
-        require(fits, f"num_heads is {self.num_heads} and does not divide d_model, {self.d_model}")
-        _ = self.encoder, self.decoder  # each part checks itself
-
     def _stack(self, decodes: bool) -> StackConfig:
         attention = AttentionConfig(
             self.num_heads, self.key_width, self.value_width, self.window, self.attention_dropout
@@ -198,12 +201,12 @@ class TransformerConfig(StacksConfig):
     @property
     def key_width(self) -> int:
         """d_k: the width of one head's queries and keys."""
-        return self.d_k or self.d_model // self.num_heads
+        return self.d_k or head_width(self.d_model, self.num_heads)
 
     @property
     def value_width(self) -> int:
         """d_v: the width of one head's values."""
-        return self.d_v or self.d_model // self.num_heads
+        return self.d_v or head_width(self.d_model, self.num_heads)
 
     @classmethod
     def demo(cls, vocab_size: int = 2400, **overrides: Any) -> "TransformerConfig":

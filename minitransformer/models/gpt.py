@@ -21,7 +21,7 @@ from ..layers import (
     TokenEmbedding,
 )
 from ..ops import Array, without_spurious_warnings
-from .config import TextConfig
+from .config import TextConfig, head_width
 from .decoding import Decoding
 from .model import Model
 from .objectives import IGNORED, next_token_loss, next_token_loss_backward
@@ -74,8 +74,6 @@ class GPTConfig(TextConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fits = self.d_k is not None or self.d_model % self.num_heads == 0
-        require(fits, f"num_heads is {self.num_heads} and does not divide d_model, {self.d_model}")
         for name in ("bos_id", "eos_id"):
             token = getattr(self, name)
             require(token is None or token < self.vocab_size, f"{name} is {token}, expected an id below the vocabulary")
@@ -84,7 +82,7 @@ class GPTConfig(TextConfig):
     @property
     def decoder(self) -> StackConfig:
         """The model as a tree: each position sees those at or before it."""
-        width = self.d_k or self.d_model // self.num_heads
+        width = self.d_k or head_width(self.d_model, self.num_heads)
         attention = AttentionConfig(
             self.num_heads,
             width,
@@ -110,11 +108,6 @@ class GPTConfig(TextConfig):
         )
         positions = self.positions if self.positions in ("learned", "sinusoidal") else "none"
         return StackConfig(block, self.num_layers, positions, self.max_length, embedding_std=self.init_std)
-
-    @property
-    def num_layers_in_all(self) -> int:
-        """The number of layers."""
-        return self.num_layers
 
     @property
     def num_parameters(self) -> int:

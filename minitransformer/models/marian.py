@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ..config import choice, positive, rate, require, whole
+from ..config import choice, positive, rate, whole
 from ..layers import AttentionConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
-from .config import StacksConfig
+from .config import StacksConfig, head_width
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,9 @@ class MarianConfig(StacksConfig):
     output_bias = True
     pad_may_begin = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for heads in (self.num_heads, self.decoder_heads):
-            require(self.d_model % heads == 0, f"num_heads is {heads} and does not divide d_model, {self.d_model}")
-        _ = self.encoder, self.decoder  # each part checks itself
-
     def _stack(self, decodes: bool) -> StackConfig:
         heads, d_ff = (self.decoder_heads, self.decoder_ff) if decodes else (self.num_heads, self.d_ff)
-        width = self.d_model // heads
+        width = head_width(self.d_model, heads)
         block = BlockConfig(
             AttentionConfig(heads, width, width, dropout=self.attention_dropout),
             FeedForwardConfig(d_ff, self.activation),

@@ -53,10 +53,6 @@ class T5Config(StacksConfig):
         """1, as the original's, unless the table gives the logits too and these are not multiplied by d_model^−½."""
         return 1.0 if self.scale_output or not self.tied else None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.encoder, self.decoder  # each part checks itself
-
     def _stack(self, decodes: bool) -> StackConfig:
         attention = AttentionConfig(
             self.num_heads,

@@ -18,7 +18,7 @@ from ..layers import (
     StackConfig,
 )
 from ..ops import Array, without_spurious_warnings
-from .config import ModelConfig
+from .config import ModelConfig, head_width
 from .model import Model
 
 
@@ -49,8 +49,6 @@ class ViTConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fits = self.d_model % self.num_heads == 0
-        require(fits, f"num_heads is {self.num_heads} and does not divide d_model, {self.d_model}")
         fits = self.image_size % self.patch_size == 0
         require(fits, f"patch_size is {self.patch_size} and does not divide image_size, {self.image_size}")
         _ = self.encoder  # each part checks itself
@@ -63,7 +61,7 @@ class ViTConfig(ModelConfig):
     @property
     def encoder(self) -> StackConfig:
         """The model as a tree: pre-norm blocks over the class's vector and the patches."""
-        width = self.d_model // self.num_heads
+        width = head_width(self.d_model, self.num_heads)
         block = BlockConfig(
             AttentionConfig(self.num_heads, width, width, dropout=self.attention_dropout),
             FeedForwardConfig(self.d_ff, self.activation),
@@ -73,11 +71,6 @@ class ViTConfig(ModelConfig):
             init=InitConfig(std=self.init_std),
         )
         return StackConfig(block, self.num_layers, "learned", 1 + self.num_patches, embedding_std=self.init_std)
-
-    @property
-    def num_layers_in_all(self) -> int:
-        """The number of layers."""
-        return self.num_layers
 
     @property
     def num_parameters(self) -> int:
