@@ -5,7 +5,7 @@ examples:
   {program} translate runs/demo/model.safetensors --file english.txt > german.txt
   {program} translate runs/demo/model.safetensors --n-best 4 "The dog sleeps."
   {program} translate runs/demo/model.safetensors --attention maps.png "The dog sleeps."
-  {program} translate Helsinki-NLP/opus-mt-en-de "The dog sleeps."
+  {program} translate t5-small "translate English to German: The dog sleeps."
   {program} translate runs/demo/model.safetensors
 
 CHECKPOINT is also a folder with a Marian or a T5 as `transformers` saves it, or a name on the Hugging Face hub. A T5's
