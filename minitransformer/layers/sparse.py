@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from ..config import Config, require, whole
 from ..ops import Array, Ops, Pattern
 
-HIDDEN = 1e9
-"""What is subtracted from a hidden score; its exponential is 0."""
+HIDDEN = 2.0**15
+"""What is subtracted from a hidden score: its exponential is 0, and float16 and bfloat16 have this number exactly."""
 
 
 @dataclass(frozen=True)
