@@ -68,7 +68,7 @@ class TranslationConfig(TextConfig):
 
     `embedding_scale` multiplies looked-up vectors, by default √d_model. `tied`: the output layer's table is that of the
     tokens. `output_bias`: the logits have a bias. `pad_may_begin`: the padding token may be the one that begins a
-    target.
+    target, and then a source's mask is given and not inferred.
     """
 
     pad_id: int

@@ -13,8 +13,9 @@ class MarianConfig(StacksConfig):
     """The hyper-parameters of a Marian; the defaults are those of its base models. `Transformer` builds it.
 
     It is the paper's model with all sines of the positions before all cosines, a choice of activation, and a bias of
-    the logits. `embedding_scale` is √d_model unless it is given. A target mostly begins with the padding token.
-    Raises `ValueError` or `TypeError` for values that give no model.
+    the logits. `embedding_scale` is √d_model unless it is given. Where a target begins with the padding token, as by
+    default, a source's mask is given and not inferred. Raises `ValueError` or `TypeError` for values that give no
+    model.
     """
 
     kind: ClassVar[str] = "marian"

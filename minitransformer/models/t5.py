@@ -16,8 +16,9 @@ class T5Config(StacksConfig):
     with and whose steps grow with the weights; Adam's have one size and soon turn small queries, so a training here has
     `scaled_scores`. One table of biases by distance serves all blocks of a stack. Version 1.1 has a gated feed-forward
     network (`activation="gelu_tanh", gated=True`) and an output layer of its own (`tied=False, scale_output=False`);
-    `scale_output` multiplies the decoder's output by d_model^−½. A target mostly begins with the padding token.
-    Raises `ValueError` or `TypeError` for values that give no model.
+    `scale_output` multiplies the decoder's output by d_model^−½. Where a target begins with the padding token, as by
+    default, a source's mask is given and not inferred. Raises `ValueError` or `TypeError` for values that give no
+    model.
     """
 
     kind: ClassVar[str] = "t5"

@@ -100,11 +100,13 @@ def test_equals_transformers(kind: str, seed: int, tmp_path: Path) -> None:
     same_gradients(kind, double, model, {"final_logits_bias", "pooler.dense.weight", "pooler.dense.bias"})
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("smoothing", "masked"), [(0.0, True), (0.1, True), (0.0, False)])
 @pytest.mark.parametrize("kind", ["t5", "marian"])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_loss_of_padded_sentences_is_theirs(kind: str, seed: int, smoothing: float, tmp_path: Path) -> None:
-    """Rows of any lengths; the padding token, with which targets begin too, is padding everywhere else."""
+def test_the_loss_of_padded_sentences_is_theirs(
+    kind: str, seed: int, smoothing: float, masked: bool, tmp_path: Path
+) -> None:
+    """Rows of any lengths. As there, a source's padding is attended to unless a mask is given."""
     theirs = random_model(kind, seed)
     theirs.save_pretrained(tmp_path)
     model, _ = load(tmp_path, dtype="float64")
@@ -117,20 +119,21 @@ def test_the_loss_of_padded_sentences_is_theirs(kind: str, seed: int, smoothing:
     with exact(theirs) as reference:
         if kind == "marian":
             reference.final_logits_bias.requires_grad_()  # theirs is fixed; ours is learnt
-        arrays = {"input_ids": source, "attention_mask": (source != pad).astype(int), "labels": labels}
+        arrays = {"input_ids": source, "labels": labels}
+        arrays |= {"attention_mask": (source != pad).astype(int)} if masked else {}
         tensors = {name: torch.from_numpy(each) for name, each in arrays.items()}
         out = reference(**tensors)
         wanted, flat = out.loss, (out.logits.flatten(0, 1), tensors["labels"].flatten())
         if smoothing:  # their own computes in float32
             wanted = torch.nn.functional.cross_entropy(*flat, label_smoothing=smoothing)
         wanted.backward()
-    for masks in ({}, {"source_mask": source != pad}):
-        for targets in (labels, np.where(labels == IGNORED, pad, labels)):
-            model.parameters.zero_grad()
-            loss, cache = model.loss(source, target_in, targets, smoothing, **masks)
-            model.loss_backward(1.0, cache)
-            assert error(loss, wanted.item()) <= 1e-9
-            same_gradients(kind, model, reference)
+    for targets in (labels, np.where(labels == IGNORED, pad, labels)):
+        model.parameters.zero_grad()
+        mask = source != pad if masked else None
+        loss, cache = model.loss(source, target_in, targets, smoothing, source_mask=mask)
+        model.loss_backward(1.0, cache)
+        assert error(loss, wanted.item()) <= 1e-9
+        same_gradients(kind, model, reference)
 
 
 @pytest.mark.parametrize(("kind", "seed"), CASES)

@@ -133,8 +133,8 @@ T5's scores divided by √d_k | scale=None if self.scaled_scores else 1.0 → sc
 a header that describes one tensor twice, of which the last description counts
     if len(values) < len(pairs): → if False:
 [models/encoder_decoder.py: pretrained/test_architectures]
-padding attended to by models whose targets begin with that token
-    return source != self.config.pad_id if given is None → return None if given is None
+a source's mask inferred though targets begin with the padding token
+    if given is None and self.config.pad_id != self.config.bos_id: → if given is None:
 [models/encoder_decoder.py: models/test_family]
 a bias of the logits without its gradient
     self.logits_bias.grad += dlogits.reshape(-1, dlogits.shape[-1]).sum(0) → pass
