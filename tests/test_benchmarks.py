@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from minitransformer.models import GPT, GPTConfig
+from minitransformer.pretrained import save
+
 BENCHMARKS = Path(__file__).parent / "benchmarks"
 
 
@@ -98,6 +101,16 @@ def test_pytorch_translates_as_ours_does(benchmark, num_beams):
     ours, pytorch = (benchmark(module).translation for module in ("numpy_jobs", "torch_jobs"))
     with ours(1, 2, num_beams) as (expected, _), pytorch(1, 2, num_beams) as (translations, _):
         assert translations == expected
+
+
+@pytest.mark.usefixtures("restored_torch_threads")
+def test_hugging_face_continues_as_ours_does(benchmark, tmp_path):
+    shape = {"d_model": 16, "num_heads": 2, "d_ff": 32, "num_layers": 2, "init_std": 0.3}
+    save(GPT(GPTConfig.gpt2(vocab_size=50, max_length=32, bos_id=None, eos_id=None, **shape)), tmp_path)
+    jobs, options = benchmark("continuation_jobs"), {"folder": str(tmp_path), "prompt": 7, "new": 9}
+    with jobs.numpy_continuation(1, **options) as (expected, _), jobs.torch_continuation(1, **options) as (found, work):
+        assert len(set(expected)) > 1
+        assert found == expected == work()
 
 
 def test_ratios_are_taken_pair_by_pair(benchmark):

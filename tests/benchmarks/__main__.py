@@ -9,6 +9,7 @@
     growth         time and memory against length, width, layers, batch and vocabulary
     memory         whether a long training grows it
     language       `train --kind gpt` on Multi30k's English, all of it and by turns, against PyTorch
+    continuation   GPT-2 of 124 million parameters continues a text, and reads one, against Hugging Face `generate`
     imports        seconds that `import minitransformer` takes beyond NumPy's
 
 Each writes `results/RACE.json`; then the pictures beside them and README's table are made from these files.
@@ -43,6 +44,8 @@ from workloads import (
 
 from minitransformer.cli.kinds import KINDS
 from minitransformer.data.preparation import TextChoice, prepare
+from minitransformer.models import GPT, GPTConfig
+from minitransformer.pretrained import save
 
 DROPOUTS = (0.0, 0.1)
 LANGUAGE_STEPS = 1000
@@ -205,6 +208,22 @@ def language(arguments: argparse.Namespace) -> Iterator[Race]:
         yield {"steps": LANGUAGE_STEPS, "bits_per_byte": bits} | _contestants(found)
 
 
+def continuation(arguments: argparse.Namespace) -> Iterator[Race]:
+    """The same weights, drawn by chance: 64 tokens after a prompt of 64, then one token after prompts of 64 and 512."""
+    with tempfile.TemporaryDirectory() as folder:
+        save(GPT(GPTConfig.gpt2(bos_id=None, eos_id=None)), folder)
+        for prompt, new in ((64, 64), (64, 1), (512, 1)):
+            common = {"folder": folder, "prompt": prompt, "new": new}
+            theirs = {"": {}, ", 1 thread": {"torch_threads": 1}}
+            jobs = {"ours": Job("continuation_jobs", "numpy_continuation", common, warm_up=1)}
+            for name, options in theirs.items():
+                jobs[f"Hugging Face{name}"] = Job(
+                    "continuation_jobs", "torch_continuation", common | options, warm_up=1
+                )
+            found = race(jobs, arguments.rounds, arguments.threads, _same_continuations)
+            yield {"prompt": prompt, "new": new} | _contestants(found)
+
+
 def imports(arguments: argparse.Namespace) -> Iterator[Race]:
     """In fresh interpreters, the package alone and with what a training or a translation needs."""
     for statement in ("import minitransformer", "from minitransformer import Trainer, Translator"):
@@ -247,6 +266,11 @@ def _same_translations(answers: dict[str, Any]) -> None:
             raise SystemExit(f"the translations differ: ours {ours}, {name} {theirs}")
 
 
+def _same_continuations(answers: dict[str, list[int]]) -> None:
+    if len(set(map(tuple, answers.values()))) > 1:
+        raise SystemExit(f"the continuations differ: {answers}")
+
+
 @contextmanager
 def _busy_core() -> Iterator[None]:
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
@@ -267,8 +291,10 @@ def _text_file(lines: list[str]) -> Iterator[Path]:
 
 RACES = {
     each.__name__: each
-    for each in (training, steps, tricks, ragged, translation, tokenization, growth, memory, language, imports)
-}
+    for each in (
+        training, steps, tricks, ragged, translation, tokenization, growth, memory, language, continuation, imports
+    )
+}  # fmt: skip
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ Race = dict[str, Any]
 
 def readme_section() -> str:
     """Everything between README's two marks."""
-    parts = [_training(), _memory(), _translation(), _tokenization(), _machine()]
+    parts = [_training(), _memory(), _translation(), _continuation(), _tokenization(), _machine()]
     return "\n".join(parts)
 
 
@@ -127,6 +127,16 @@ def _translation() -> str:
     return _table(heads, rows)
 
 
+def _continuation() -> str:
+    rows = []
+    for race in _races("continuation"):
+        new, best = race["new"], _best_peer(race)
+        what = f"a token, {race['prompt']} → {new} tokens" if new > 1 else f"a prompt of {race['prompt']}"
+        ratio = f"{_ratio(race, best)}{', 1 thread' * best.endswith('1 thread')}"
+        rows.append([what, f"{1000 * _median(race) / new:,.1f}", ratio])
+    return _table(["GPT-2, 124 M parameters, one text", "NumPy, ms", "Hugging Face `generate` ÷ NumPy"], rows)
+
+
 def _tokenization() -> str:
     rows = []
     for race in _races("tokenization"):
@@ -141,7 +151,9 @@ def _tokenization() -> str:
 def _machine() -> str:
     report = results.read("training")
     machine = report["machine"]
-    rounds, translated = (len(_seconds(_races(section)[0], "ours")) for section in ("training", "translation"))
+    rounds, translated, continued = (
+        len(_seconds(_races(section)[0], "ours")) for section in ("training", "translation", "continuation")
+    )
     real, large = (
         ", ".join(f"{_memory_of(race):,.0f}" for race in _races("memory") if race["shape"] == shape)
         for shape in (TRANSLATION_SHAPE, "B")
@@ -149,12 +161,12 @@ def _machine() -> str:
     alone, all_of_it = (1000 * statistics.median(race["contestants"]["ours"]["seconds"]) for race in _races("imports"))
     return (
         f"Times: ratios above 1 are in NumPy's favour, median of {rounds} rounds, of {translated} for "
-        "translations (least to most). "
+        f"translations and {continued} for continuations (least to most). "
         f"{machine['processor']}, {machine['cores']} cores, {report['threads']} threads each; "
         f"Python {machine['python']}, NumPy {machine['numpy']} ({machine['blas']}), PyTorch {machine['torch']}, "
         f"Transformers {machine['transformers']}. *Memory kept* lends PyTorch our setting of the allocator; "
-        "in translation all have it. *A core busy* is beside a process that does nothing but keep one of the cores "
-        "busy. PyTorch and Hugging Face translate with 1 and with 2 threads, and the better is shown. "
+        "in translation and continuation all have it. *A core busy* is beside a process that does nothing but keep one "
+        "of the cores busy. PyTorch and Hugging Face decode with 1 and with 2 threads, and the better is shown. "
         f"After 6, 102 and 1,002 steps training has taken {real} MB on real batches, {large} MB with shape B. "
         f"Importing `minitransformer` takes {alone:.1f} ms beyond NumPy's own, "
         f"with all that trains and translates {all_of_it:.0f} ms.\n"
