@@ -35,8 +35,9 @@ class Generator(FromCheckpoint):
     ) -> list[str]:
         """What the model writes after each prompt, up to the end mark or `max_tokens` tokens; the prompt is left out.
 
-        A text does not depend on the other prompts. With a `beam` the most probable texts are searched, and nothing is
-        drawn. Raises `ValueError` for a prompt that is as long as the model's longest text, or longer.
+        A text does not depend on the other prompts, but that all end where that of the longest prompt is as long as the
+        model's longest text. With a `beam` the most probable texts are searched, and nothing is drawn. Raises
+        `ValueError` for a prompt that is as long as the model's longest text, or longer.
         """
         encoded = [self.encode(prompt) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
         if beam is not None:
