@@ -83,10 +83,9 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
     ) -> tuple[Array, tuple]:
         """source `(B, Ts)`, target `(B, Tt)`, which begins with bos → logits `(B, Tt, V)` of each next token.
 
-        The masks, of the shapes of source and target, are `True` where a token is real. A target padded on the right
-        needs none: no position sees those after it. Without a mask of the source, tokens equal to `pad_id` are padding,
-        unless the model's targets begin with that token (T5, Marian). Raises `ValueError` for an id outside the
-        vocabulary and for a sequence longer than `config.max_length`.
+        Masks are `True` where a token is real. A target padded on the right needs none: no position sees those after.
+        Without a mask of the source, tokens equal to `pad_id` are padding, unless targets begin with that token (T5,
+        Marian). Raises `ValueError` for an id outside the vocabulary and for more than `config.max_length` of them.
         """
         source, target, mask = self._pair(source, target, source_mask)
         memory, encoder_cache = self.encoder.forward(source, Context(mask=mask, dropout=dropout))
@@ -198,6 +197,5 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
 
     def _source_mask(self, source: Array, given: Any = None) -> Array | None:
         """The mask that was given, or where the source is not padding; `None` if that token begins targets too."""
-        if given is None and self.config.pad_id != self.config.bos_id:
-            return source != self.config.pad_id
-        return self._mask("source_mask", given, source)
+        infers = given is None and self.config.pad_id != self.config.bos_id
+        return source != self.config.pad_id if infers else self._mask("source_mask", given, source)

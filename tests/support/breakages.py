@@ -134,7 +134,7 @@ a header that describes one tensor twice, of which the last description counts
     if len(values) < len(pairs): → if False:
 [models/encoder_decoder.py: pretrained/test_architectures]
 a source's mask inferred though targets begin with the padding token
-    if given is None and self.config.pad_id != self.config.bos_id: → if given is None:
+    given is None and self.config.pad_id != self.config.bos_id → given is None
 [models/encoder_decoder.py: models/test_family]
 a bias of the logits without its gradient
     self.logits_bias.grad += dlogits.reshape(-1, dlogits.shape[-1]).sum(0) → pass
