@@ -45,7 +45,7 @@ STRAY = ["--", "", "--frobnicate", "-x", "A dog.", "--out"]
 """What a word of a command line may become that somebody mistyped."""
 
 PATIENCE = 48
-"""Layers: a training with more, if they fit into memory, takes longer than a test has."""
+"""Layers of a training, or samples of a text: with more of them, if they fit into memory, a test takes too long."""
 
 TINY_VIT = ["--d-model", "16", "--num-heads", "2", "--d-ff", "16", "--num-layers", "1", "--steps", "2"]
 
@@ -163,7 +163,7 @@ RULES: dict[str, Fine] = {
     "output attention lens": to_write,
     "resume": named("run"),
     "data": named("text"),
-    "train.text evaluate.text": named(*TEXTS),
+    "train.text evaluate.text": named(*TEXTS, "run/log.jsonl"),
     "fill.text": lambda text: "[MASK]" in text,
     "generate.model": named("gpt"),
     "fill.model": named("bert"),
@@ -269,8 +269,9 @@ def _pool(action: argparse.Action) -> list[str]:
     if action.choices is not None:
         return [*map(str, action.choices), *WORDS, *NUMBERS[:5], *PLACES[:5]]
     if action.metavar in ("N", "X"):
-        slow = whole(PATIENCE + 1, 100_000) if "layers" in action.dest else whole(1, 0)
-        return [value for value in (*NUMBERS, *WORDS[:12]) if not slow(value)]
+        most = {"num_layers": 100_000, "num_decoder_layers": 100_000, "samples": 2**63}  # more is refused
+        is_slow = whole(PATIENCE + 1, most.get(action.dest, 0))
+        return [value for value in (*NUMBERS, *WORDS[:12]) if not is_slow(value)]
     return [*PLACES, *WORDS, *NUMBERS[:3]]
 
 
