@@ -131,8 +131,8 @@ def check_no_gradients(given: Mapping[str, Any]) -> None:
         for name, value in given.items():
             if isinstance(value, Tensor) and value.requires_grad:
                 raise ValueError(
-                    f"{name} requires a gradient, which autograd would lose here: pass it with .detach(), "
-                    "or call under torch.no_grad()"
+                    f"{name} requires a gradient, which autograd would lose here: call kernels.functional, "
+                    "pass it with .detach(), or call under torch.no_grad()"
                 )
 
 
@@ -203,6 +203,17 @@ def check_key(key: Tensor) -> Tensor:
     if key.dtype != torch.int32 or tuple(key.shape) != (2,):
         raise ValueError(f"dropout's key is a {key.dtype} tensor of shape {tuple(key.shape)}, expected two int32")
     return key
+
+
+def check_slopes(name: str, slopes: Tensor, of: str, query: Tensor) -> Tensor:
+    """Returns ALiBi's slopes for a query `(B, H, Tq, D)`. Raises unless they are float32, `(H,)` or `(B, H)`."""
+    if check_kind(name, slopes).dtype != torch.float32:
+        raise TypeError(f"{name} is {slopes.dtype}, expected torch.float32")
+    B, H = query.shape[:2]
+    if tuple(slopes.shape) not in ((H,), (B, H)):
+        raise ValueError(f"{name} has shape {tuple(slopes.shape)}, expected {(H,)} or {(B, H)}")
+    check_device(name, slopes, of, query)
+    return slopes
 
 
 def check_rows_numbered(sentence: Tensor, position: Tensor, shape: Any) -> None:

@@ -19,21 +19,22 @@ PROCESSORS_INTERPRETED = 8
 programs, and some of them take several tiles."""
 
 
-def row_tile(width: int, most: int) -> tuple[int, int]:
+def row_tile(width: int, most: int, tile: int = TILE) -> tuple[int, int]:
     """(rows, columns) of a program's tile: one row of at most `most` elements, or several short ones."""
     block = row_block(width, most)
-    return max(TILE // block, 1), block
+    return max(tile // block, 1), block
 
 
-def programs_at_once(tensor: Tensor, tile: int) -> int:
+def programs_at_once(tensor: Tensor, tile: int, elements: int = AT_ONCE) -> int:
     """The number of programs, each with a tile of `tile` elements, that the tensor's GPU runs at the same time.
 
-    Each program keeps sums, which are added up in the end; their number depends only on the device and the shape.
+    A processor works on `elements` at once. The number depends only on the device and the shape: so does the order in
+    which sums that each program keeps are added up in the end.
     """
     processors = PROCESSORS_INTERPRETED
     if tensor.is_cuda:
         processors = torch.cuda.get_device_properties(tensor.device).multi_processor_count
-    return processors * max(AT_ONCE // tile, 1)
+    return processors * max(elements // tile, 1)
 
 
 @triton.jit
@@ -50,8 +51,11 @@ def store_tile(ptr, stride, row, column, mask, values):
 
 @triton.jit
 def rounded_product(a, b):
-    """`a · b`, rounded. If c is subtracted from `a * b`, a compiler may compute `fma(a, b, −c)` instead, in which the
-    product is not rounded. Then, if c is the same product, the result is a rounding error and not 0."""
+    """`a · b`, rounded. If c is added to `a * b`, a compiler may compute `fma(a, b, c)`, and round only the sum.
+
+    Then `a · b − c`, where c is the same product, is a rounding error and not 0. And where lanes add up each other's
+    products, each would round all but its own: lanes that hold the same sum would disagree about its last bit.
+    """
     return tl.fma(a, b, 0.0)
 
 
@@ -62,12 +66,10 @@ def is_token(id, V):
 
 
 @triton.jit
-def store_partials(partials_ptr, width, column, first, second):
-    """Adds up a program's two arrays of sums `(R, C)` over R, and stores them in partials `(2, programs, width)`."""
-    partials_ptr += tl.program_id(0).to(tl.int64) * width
-    tl.store(partials_ptr + column, tl.sum(first, axis=0), column < width)
-    partials_ptr += tl.num_programs(0).to(tl.int64) * width
-    tl.store(partials_ptr + column, tl.sum(second, axis=0), column < width)
+def store_partials(partials_ptr, which: tl.constexpr, width, column, sums):
+    """Adds up a program's sums `(R, C)` over R, and stores them as those of `which` in `(sums, programs, width)`."""
+    partials_ptr += (which * tl.num_programs(0) + tl.program_id(0)).to(tl.int64) * width
+    tl.store(partials_ptr + column, tl.sum(sums, axis=0), column < width)
 
 
 @triton.jit(do_not_specialize=["num_partials"])

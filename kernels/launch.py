@@ -41,6 +41,6 @@ def blocks_of_rows(num_rows: int, width: int, elements: int) -> tuple[tuple[int,
     return (-(-num_rows // rows), -(-width // block)), options
 
 
-def row_warps(block: int) -> int:
+def row_warps(block: int, most: int = 16) -> int:
     """The warps for `block` elements: 8 to 32 elements a thread, which allows 16-byte loads and needs few registers."""
-    return min(max(block // 512, 1), 16)
+    return min(max(block // 512, 1), most)

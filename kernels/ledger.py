@@ -1,6 +1,10 @@
-"""`python -m kernels.ledger` lists what a GPU has verified, and what has changed since: see `kernels.bench.ledger`."""
+"""`python -m kernels.ledger` lists what a GPU has verified, what has changed since, and what times are predicted.
+
+See `kernels.bench.ledger` and `kernels.predict`.
+"""
 
 from .bench.ledger import report
+from .bench.predictions import described
 
 if __name__ == "__main__":
-    print("\n".join(report()))
+    print("\n".join([*report(), *described()]))

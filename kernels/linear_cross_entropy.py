@@ -26,17 +26,15 @@ import triton.language as tl
 from torch import Tensor
 
 from ._checks import check_loss_options, check_out, kernel
+from ._logits import group_of, load_logits, multiple, row_arguments
 from .cross_entropy import (
     CHANGING,
     PER_ROW,
     cross_entropy_forward_kernel,
     cross_entropy_naive,
-    load_logits,
     load_targets,
     logit_gradients,
     mean_loss,
-    multiple,
-    row_arguments,
     row_losses,
     token_of,
 )
@@ -55,7 +53,8 @@ ELEMENTS = 2048
 @triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
 def logits_to_gradients_kernel(
     logits_ptr, targets_ptr, losses_ptr, num_rows, V, stride, label_smoothing, ignore_index,
-    SMOOTHING: tl.constexpr, PADDING: tl.constexpr, ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    SMOOTHING: tl.constexpr, PADDING: tl.constexpr, ALIGNED: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Writes the losses of a few rows of logits, and `softmax − q` over the logits; zeros if a target is ignored."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -63,7 +62,7 @@ def logits_to_gradients_kernel(
     token = token_of(target, V)
     row_ptr = logits_ptr + row.to(tl.int64) * multiple(stride, ALIGNED)
     loss, highest, total = row_losses(
-        row_ptr, token, counted, V, label_smoothing, SMOOTHING, PADDING, ALIGNED, ROWS, BLOCK
+        row_ptr, token, counted, V, label_smoothing, SMOOTHING, PADDING, ALIGNED, GROUP, ROWS, BLOCK
     )
     tl.store(losses_ptr + row, loss, row < num_rows)
     tl.debug_barrier()  # every thread must read the target's logit before another overwrites it
@@ -179,6 +178,7 @@ def _losses(
     padding = logits.stride(0) - logits.shape[1]
     arguments = row_arguments(logits, ids, label_smoothing, ignore_index, padding)
     arguments |= {"losses_ptr": losses, "SMOOTHING": bool(label_smoothing), "PADDING": padding}
+    arguments["GROUP"] = group_of(logits, arguments)
     grid = (triton.cdiv(len(logits), arguments["ROWS"]),)
     with on(logits):
         if with_grad:

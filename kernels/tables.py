@@ -54,7 +54,7 @@ def triton_entries() -> dict[str, Any]:
     """The entries of a table that are Triton kernels."""
     import kernels
 
-    return entries({name: getattr(kernels, name) for name in kernels.__all__})
+    return entries({name: getattr(kernels, name) for op in kernels.KERNELS for name in kernels.functions_of(op)})
 
 
 def _dtype(dtype: Any, known: tuple[str, ...]) -> torch.dtype:

@@ -22,14 +22,18 @@ from typing import Any, NamedTuple, cast
 
 import torch
 import triton
+from torch import Tensor
+from triton.errors import TritonError
 from triton.runtime.cache import get_cache_manager
-from triton.runtime.errors import OutOfResources, PTXASError
 
 from .availability import interpreting
 
 KIBIBYTE = 1024
 SECONDS_TO_COMPILE = 1.5
 """Seconds that one candidate takes, roughly."""
+
+WITH_ROLES = 12
+"""The warps of a kernel in which they have roles: 4 fetch and twice 4 compute. No other kernel has so many."""
 
 
 class Tile(NamedTuple):
@@ -39,6 +43,11 @@ class Tile(NamedTuple):
     columns: int
     num_warps: int
     num_stages: int
+
+    @property
+    def specialised(self) -> bool:
+        """Whether the kernel is the one in which warps have roles."""
+        return self.num_warps == WITH_ROLES
 
 
 @dataclass(frozen=True)
@@ -88,29 +97,34 @@ def _read_capability(index: int) -> Capability:
 
 
 class Tuner:
-    """Chooses the fastest tile of one kernel."""
+    """Chooses the fastest tile of one kernel, or of two: `specialised` does the same for the tiles that say so."""
 
-    def __init__(self, kernel: Any) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Any, specialised: Any = None) -> None:
+        self.kernel, self.specialised = kernel, specialised
         self._chosen: dict[tuple, Tile] = {}
 
-    def __call__(self, candidates: Sequence[Tile], key: tuple, launch: Callable[[Tile], None]) -> Tile:
+    def __call__(
+        self, candidates: Sequence[Tile], key: tuple, launch: Callable[[Tile], None], results: Sequence[Tensor] = ()
+    ) -> Tile:
         """The fastest of `candidates`, the first of which is the default; `launch` runs the kernel with one.
 
         `key` holds everything that the fastest may depend on, with size classes rather than sizes, because candidates
-        are measured again for each new key.
+        are measured again for each new key. A candidate that does not compile, does not fit this GPU, or does not write
+        into `results` what the default writes is left out, and the reason is printed and kept.
         """
         chosen = self._chosen.get(key)
         if chosen is None:
             if len(candidates) == 1 or not may_tune():
                 return candidates[0]
-            chosen = self._chosen[key] = self._remembered_or_measured(candidates, key, launch)
+            chosen = self._chosen[key] = self._remembered_or_measured(candidates, key, launch, results)
         return chosen
 
-    def _remembered_or_measured(self, candidates: Sequence[Tile], key: tuple, launch: Callable[[Tile], None]) -> Tile:
+    def _remembered_or_measured(
+        self, candidates: Sequence[Tile], key: tuple, launch: Callable[[Tile], None], results: Sequence[Tensor]
+    ) -> Tile:
         """On disk another GPU, Triton, kernel or list of candidates is another choice."""
-        name = self.kernel.__name__
-        choice = (torch.cuda.get_device_name(), triton.__version__, self.kernel.cache_key, key, candidates)
+        name, sources = self.kernel.__name__, [kernel.cache_key for kernel in (self.kernel, self.specialised) if kernel]
+        choice = (torch.cuda.get_device_name(), triton.__version__, *sources, key, candidates)
         on_disk, file = get_cache_manager(hashlib.sha256(repr(choice).encode()).hexdigest()), f"{name}.tile.json"
         path = on_disk.get_file(file)
         if path is not None:
@@ -119,11 +133,31 @@ class Tuner:
         seconds = math.ceil(len(candidates) * SECONDS_TO_COMPILE)
         said = f"kernels: tuning {name} ({what}) over {len(candidates)} tiles: about {seconds} s, once"
         print(said, file=sys.stderr, flush=True)
-        milliseconds = {tile: measure(launch, tile) for tile in candidates}
+        milliseconds, left_out, expected = {}, [], None
+        for tile in candidates:
+            try:
+                for result in results:
+                    result.fill_(math.nan)  # so that a candidate that writes nothing is noticed
+                milliseconds[tile] = measure(launch, tile)
+                if expected is None:
+                    expected = [result.clone() for result in results]
+                elif not all(map(agree, results, expected)):
+                    raise RuntimeError("it computes other numbers than the default")
+            except (TritonError, RuntimeError) as error:  # the latter from passes of the compiler and from CUDA
+                milliseconds[tile] = math.inf
+                reason = f"{type(error).__name__}: {error}"
+                left_out.append([*tile, reason])
+                print(f"kernels: {name} without {tile}: {reason.splitlines()[0]}", file=sys.stderr, flush=True)
         chosen = min(candidates, key=milliseconds.__getitem__)
-        record = {"tile": chosen, "milliseconds": [[*tile, time] for tile, time in milliseconds.items()]}
-        on_disk.put(json.dumps(record), file, binary=False)
+        times = [[*tile, time] for tile, time in milliseconds.items()]
+        on_disk.put(json.dumps({"tile": chosen, "milliseconds": times, "left out": left_out}), file, binary=False)
         return chosen
+
+
+def agree(found: Tensor, expected: Tensor) -> bool:
+    """Whether two results differ by no more than rounding does: by 1/32 of the largest number of a row."""
+    allowed = expected.abs().nan_to_num(posinf=0.0).amax(-1, keepdim=True) / 32
+    return bool(((found == expected) | ((found - expected).abs() <= allowed)).all())
 
 
 def may_tune() -> bool:
@@ -134,8 +168,5 @@ def may_tune() -> bool:
 
 
 def measure(launch: Callable[[Tile], None], tile: Tile) -> float:
-    """The median of a kernel's milliseconds; infinite for a tile that does not fit this GPU."""
-    try:
-        return cast(float, triton.testing.do_bench(lambda: launch(tile), warmup=10, rep=50, return_mode="median"))
-    except (OutOfResources, PTXASError, torch.OutOfMemoryError):  # measuring takes memory too
-        return math.inf
+    """The median of a kernel's milliseconds."""
+    return cast(float, triton.testing.do_bench(lambda: launch(tile), warmup=10, rep=50, return_mode="median"))

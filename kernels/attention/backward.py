@@ -19,6 +19,8 @@ from .blocks import (
     blocks_of_keys,
     blocks_of_queries,
     count_blocks,
+    key_head,
+    list_of,
     load_numbers,
     load_rows,
     locate,
@@ -35,22 +37,26 @@ from .dropping import (
     kept_weights_transposed,
     paired_order,
 )
+from .scores import distance, load_bias, load_slope, tanh
 
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def attention_dquery_kernel(
-    query, key, value, out, dout, dquery, lse_ptr, delta_ptr, hash_ptr, key_mask, Tq, Tk, H, below, above, scale,
+    query, key, value, out, dout, dquery, lse_ptr, delta_ptr, hash_ptr, key_mask, bias, slopes,
+    Tq, Tk, H, below, above, sparse, visits, scale, softcap,
     key_ptr, key_low, key_high, threshold, dropout_scale, sentence, position,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
+    HOISTED: tl.constexpr,
 ):  # fmt: skip
     """Writes dquery, and for the other kernel delta and, with dropout, the rows' hashes, `(B, H, Tq)` each."""
     block, head, b, h = locate(Tq, H, QUERIES)
     block = tl.cdiv(Tq, QUERIES) - 1 - block  # as in the forward
-    queries = block * QUERIES + tl.arange(0, QUERIES)  # (M,)
-    query_block = load_rows(query, b, h, queries, queries < Tq, D, BLOCK_D)  # (M, D)
-    dout_block = load_rows(dout, b, h, queries, queries < Tq, DV, BLOCK_DV)  # (M, Dv)
-    out_block = load_rows(out, b, h, queries, queries < Tq, DV, BLOCK_DV)  # (M, Dv)
+    rows, span, kv_head = tl.arange(0, QUERIES), tl.arange(0, KEYS), key_head(h, GROUP)
+    queries = block * QUERIES + rows  # (M,)
+    query_block = load_rows(query, b, h, block * QUERIES, rows, queries < Tq, D, BLOCK_D)  # (M, D)
+    dout_block = load_rows(dout, b, h, block * QUERIES, rows, queries < Tq, DV, BLOCK_DV)  # (M, Dv)
+    out_block = load_rows(out, b, h, block * QUERIES, rows, queries < Tq, DV, BLOCK_DV)  # (M, Dv)
     lse = tl.load(lse_ptr + head * Tq + queries, queries < Tq, other=float("inf"))  # (M,)
     delta = tl.sum(dout_block.to(tl.float32) * out_block.to(tl.float32), 1)  # (M,)
     tl.store(delta_ptr + head * Tq + queries, delta, queries < Tq)
@@ -58,64 +64,103 @@ def attention_dquery_kernel(
         row_hash = hash_queries(key_ptr, key_low, key_high, sentence, position, b, h, queries)
         tl.store(hash_ptr + head * Tq + queries, row_hash.to(tl.int32, bitcast=True), queries < Tq)
 
+    if slopes is not None:
+        slope = load_slope(slopes, b, h)
     dquery_block = tl.zeros((QUERIES, BLOCK_D), tl.float32)
-    blocks = blocks_of_keys(block, Tq, Tk, below, above, key_mask, b, QUERIES, KEYS)
+    listed = list_of(visits, block, Tk, KEYS)
+    blocks = blocks_of_keys(block, Tq, Tk, below, above, listed, key_mask, b, QUERIES, KEYS)
     for MASKED in tl.static_range(2):
         for n in range(count_blocks(blocks, MASKED)):
-            first_key = nth_block(n, blocks, MASKED) * KEYS
-            keys = first_key + tl.arange(0, KEYS)  # (N,)
+            first_key = nth_block(n, blocks, listed, MASKED) * KEYS
+            keys = first_key + span  # (N,)
             if threshold is not None:
                 pair_hash = hash_pairs(row_hash, first_key, KEYS)
             present = keys < Tk if MASKED else None
-            key_block = load_rows(key, b, h, keys, present, D, BLOCK_D)  # (N, D)
-            value_block = load_rows(value, b, h, keys, present, DV, BLOCK_DV)  # (N, Dv)
+            key_block = load_rows(key, b, kv_head, first_key, span, present, D, BLOCK_D, HOISTED)  # (N, D)
+            value_block = load_rows(value, b, kv_head, first_key, span, present, DV, BLOCK_DV, HOISTED)  # (N, Dv)
             scores = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)  # (M, N)
-            scores *= scale * LOG2_E
+            if softcap is not None:
+                capped = tanh(scores * (scale / softcap))
+                scores = capped * (softcap * LOG2_E)
+            else:
+                scores *= scale * LOG2_E
+            if slopes is not None:
+                scores -= slope * distance(queries[:, None] + (Tk - Tq), keys[None, :])
+            if bias is not None:
+                within = (queries < Tq)[:, None] & (keys < Tk)[None, :]
+                scores += load_bias(bias, b, h, queries[:, None], keys[None, :], within)
             if MASKED:
-                seen = sees(queries[:, None] + (Tk - Tq), keys[None, :], below, above)
+                seen = sees(queries[:, None] + (Tk - Tq), keys[None, :], below, above, sparse, Tk)
                 scores = tl.where(seen & real_keys(key_mask, b, keys, Tk)[None, :], scores, float("-inf"))
             weights = tl.exp2(scores - lse[:, None])
             dweights = tl.dot(dout_block, tl.trans(value_block), input_precision=PRECISION)  # (M, N)
             if threshold is not None:
                 dweights = tl.where(kept_weights(pair_hash, threshold), dweights * dropout_scale, 0.0)
             dscores = weights * (dweights - delta[:, None])
+            if softcap is not None:
+                dscores *= 1 - capped * capped
             dquery_block = tl.dot(dscores.to(key_block.dtype), key_block, dquery_block, input_precision=PRECISION)
     store_rows(dquery, b, h, queries, queries < Tq, dquery_block * scale, D, BLOCK_D)
 
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def attention_dkey_dvalue_kernel(
-    query, key, value, dout, dkey, dvalue, lse_ptr, delta_ptr, hash_ptr, key_mask, Tq, Tk, H, below, above, scale,
+    query, key, value, dout, dkey, dvalue, lse_ptr, delta_ptr, hash_ptr, key_mask, bias, slopes,
+    Tq, Tk, H, below, above, sparse, visits, scale, softcap,
     key_ptr, key_low, key_high, threshold, dropout_scale, sentence, position,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
+    HOISTED: tl.constexpr,
 ):  # fmt: skip
-    """Writes dkey and dvalue. The weights are computed transposed, keys as rows, as both products need them."""
-    block, head, b, h = locate(Tk, H, KEYS)
+    """Writes dkey and dvalue. The weights are computed transposed, keys as rows, as both products need them.
+
+    A program has one head of keys and visits the queries of all `GROUP` heads that share it.
+    """
+    block, head, b, h = locate(Tk, H // GROUP, KEYS)
+    span = tl.arange(0, QUERIES)
     keys = block * KEYS + paired_order(KEYS)  # (N,)
     real = real_keys(key_mask, b, keys, Tk)  # (N,)
-    key_block = load_rows(key, b, h, keys, real, D, BLOCK_D)  # (N, D)
-    value_block = load_rows(value, b, h, keys, real, DV, BLOCK_DV)  # (N, Dv)
+    key_block = load_rows(key, b, h, block * KEYS, paired_order(KEYS), real, D, BLOCK_D)  # (N, D)
+    value_block = load_rows(value, b, h, block * KEYS, paired_order(KEYS), real, DV, BLOCK_DV)  # (N, Dv)
 
     dkey_block = tl.zeros((KEYS, BLOCK_D), tl.float32)
     dvalue_block = tl.zeros((KEYS, BLOCK_DV), tl.float32)
-    blocks = blocks_of_queries(block, Tq, Tk, below, above, real, QUERIES, KEYS)
+    listed = list_of(visits, block, Tq, QUERIES)
+    blocks = blocks_of_queries(block, Tq, Tk, below, above, listed, real, QUERIES, KEYS)
     for MASKED in tl.static_range(2):
-        for n in range(count_blocks(blocks, MASKED)):
-            queries = nth_block(n, blocks, MASKED) * QUERIES + tl.arange(0, QUERIES)  # (M,)
-            rows = head * Tq + queries
+        count = count_blocks(blocks, MASKED)
+        for n in range(GROUP * count):
+            member = 0 if GROUP == 1 else n // count
+            first_query = nth_block(n - member * count, blocks, listed, MASKED) * QUERIES
+            queries = first_query + span  # (M,)
+            rows = (head * GROUP + member) * Tq + queries
             present = queries < Tq if MASKED else None
             if threshold is not None:
                 row_hash = load_numbers(hash_ptr + rows, present, 0).to(tl.uint32, bitcast=True)  # (M,)
                 pair_hash = hash_pairs_transposed(row_hash, block * KEYS, KEYS)
-            query_block = load_rows(query, b, h, queries, present, D, BLOCK_D)  # (M, D)
-            dout_block = load_rows(dout, b, h, queries, present, DV, BLOCK_DV)  # (M, Dv)
+            query_block = load_rows(
+                query, b, h * GROUP + member, first_query, span, present, D, BLOCK_D, HOISTED
+            )  # (M, D)
+            dout_block = load_rows(
+                dout, b, h * GROUP + member, first_query, span, present, DV, BLOCK_DV, HOISTED
+            )  # (M, Dv)
             lse = load_numbers(lse_ptr + rows, present, float("inf"))  # (M,)
             delta = load_numbers(delta_ptr + rows, present, 0.0)  # (M,)
+            if slopes is not None:
+                slope = load_slope(slopes, b, h * GROUP + member)
             scores = tl.dot(key_block, tl.trans(query_block), input_precision=PRECISION)  # (N, M)
-            scores *= scale * LOG2_E
+            if softcap is not None:
+                capped = tanh(scores * (scale / softcap))
+                scores = capped * (softcap * LOG2_E)
+            else:
+                scores *= scale * LOG2_E
+            if slopes is not None:
+                scores -= slope * distance(queries[None, :] + (Tk - Tq), keys[:, None])
+            if bias is not None:
+                within = (queries < Tq)[None, :] & (keys < Tk)[:, None]
+                scores += load_bias(bias, b, h * GROUP + member, queries[None, :], keys[:, None], within)
             if MASKED:
-                seen = sees(queries[None, :] + (Tk - Tq), keys[:, None], below, above)
+                seen = sees(queries[None, :] + (Tk - Tq), keys[:, None], below, above, sparse, Tk)
                 scores = tl.where(seen, scores, float("-inf"))
             weights = tl.exp2(scores - lse[None, :])
             dropped = weights
@@ -128,6 +173,8 @@ def attention_dkey_dvalue_kernel(
             if threshold is not None:
                 dweights = tl.where(kept, dweights * dropout_scale, 0.0)
             dscores = weights * (dweights - delta[None, :])
+            if softcap is not None:
+                dscores *= 1 - capped * capped
             dkey_block = tl.dot(dscores.to(query_block.dtype), query_block, dkey_block, input_precision=PRECISION)
 
     # Keys that are padding were computed too, as rows of zeros. Their gradients are in rows of their own, cleared here.

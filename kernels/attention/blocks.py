@@ -18,7 +18,7 @@ DROPOUT = ("key_ptr", "key_low", "key_high", "threshold", "dropout_scale", "sent
 """Arguments that are None without dropout. They are not passed as one tuple, because Triton would compile a kernel for
 each tuple's content, and keys change."""
 
-UNSPECIALIZED = ["Tq", "Tk", "H", "below", "above", "scale", *DROPOUT]
+UNSPECIALIZED = ["Tq", "Tk", "H", "below", "above", "scale", "softcap", *DROPOUT]
 """Arguments that change from batch to batch: Triton must not compile another kernel if one is 1 or a multiple of 16."""
 
 
@@ -31,12 +31,34 @@ class Heads(NamedTuple):
     stride_t: int
 
 
+class Padding(NamedTuple):
+    """Which keys are real, as a kernel takes it."""
+
+    real: Any  # (B, Tk) bool
+    ends: Any  # (B, 2) int32: what `padding_ends_kernel` writes
+
+
+class Sparse(NamedTuple):
+    """The parts of a pattern beside its window, as a kernel takes them; `None` for a part that it lacks."""
+
+    ahead: int  # how far after its own position a query sees keys at all: 0 if causal
+    block: int | None
+    stride: int | None
+    by_all: Any  # (2, Tk) bool: which keys every query sees, and which queries see every key
+
+
 @triton.jit
 def locate(length, H, BLOCK: tl.constexpr):
     """This program's block of a sequence, and its head: as one of all `B · H`, and as sentence b and its head h."""
     num_blocks = tl.cdiv(length, BLOCK)
     head = tl.program_id(0) // num_blocks
     return tl.program_id(0) % num_blocks, head.to(tl.int64), (head // H).to(tl.int64), (head % H).to(tl.int64)
+
+
+@triton.jit
+def key_head(h, GROUP: tl.constexpr):
+    """The head of keys and values that query head h reads: `GROUP` neighbours share one."""
+    return h if GROUP == 1 else h // GROUP
 
 
 # --- Which blocks ---------------------------------------------------------------------------------------------
@@ -54,17 +76,22 @@ def reach(first, last, below, above, length):
     return start, stop, inner_start, inner_stop
 
 
-@triton.jit
-def without_padding(start, stop, inner_stop, key_mask, b, Tk, CHUNK: tl.constexpr = 512):
-    """The stops of a reach, moved back: the outer to the end of the real keys, the inner to the first padding."""
+@triton.jit(do_not_specialize=["Tk"])
+def padding_ends_kernel(real_ptr, ends_ptr, Tk, CHUNK: tl.constexpr):
+    """Writes how many keys of a sentence lie before its first padding, and how many up to its last real one: `(B, 2)`.
+
+    A program has a sentence. So the many programs of the other kernels need not look through its mask.
+    """
+    b = tl.program_id(0).to(tl.int64)
     first_padding = tl.full((CHUNK,), 2**31 - 1, tl.int32)
     after_real = tl.full((CHUNK,), 0, tl.int32)
-    for chunk in range(start, stop, CHUNK):
+    for chunk in range(0, Tk, CHUNK):
         keys = chunk + tl.arange(0, CHUNK)
-        real = tl.load(key_mask + b * Tk + keys, keys < stop, other=False)
+        real = tl.load(real_ptr + b * Tk + keys, keys < Tk, other=False)
         first_padding = tl.minimum(first_padding, tl.where(real, first_padding, keys))
         after_real = tl.maximum(after_real, tl.where(real, keys + 1, 0))
-    return tl.max(after_real, 0), tl.minimum(inner_stop, tl.min(first_padding, 0))
+    tl.store(ends_ptr + 2 * b, tl.min(first_padding, 0))
+    tl.store(ends_ptr + 2 * b + 1, tl.max(after_real, 0))
 
 
 @triton.jit
@@ -81,19 +108,36 @@ def in_blocks(start, stop, inner_start, inner_stop, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def blocks_of_keys(block, Tq, Tk, below, above, key_mask, b, QUERIES: tl.constexpr, KEYS: tl.constexpr):
+def places_in(listed):
+    """What `in_blocks` returns, of places in a list of `visits`: those that need no mask come first."""
+    return 0, 0, tl.load(listed), tl.load(listed + 1)
+
+
+@triton.jit
+def list_of(visits, block, length, BLOCK: tl.constexpr):
+    """The list of the blocks, of a sequence of `length`, that a block visits; `None` where a band says it."""
+    return None if visits is None else visits + tl.cast(block, tl.int64) * (2 + tl.cdiv(length, BLOCK))
+
+
+@triton.jit
+def blocks_of_keys(block, Tq, Tk, below, above, listed, key_mask, b, QUERIES: tl.constexpr, KEYS: tl.constexpr):
     """The blocks of keys that a block of queries sees, as `in_blocks` returns them."""
+    if listed is not None:
+        return places_in(listed)
     first = block * QUERIES + (Tk - Tq)
     last = tl.minimum(first + QUERIES, Tk) - 1
     start, stop, inner_start, inner_stop = reach(first, last, below, above, Tk)
     if key_mask is not None:
-        stop, inner_stop = without_padding(start, stop, inner_stop, key_mask, b, Tk)
+        inner_stop = tl.minimum(inner_stop, tl.load(key_mask.ends + 2 * b))
+        stop = tl.minimum(stop, tl.load(key_mask.ends + 2 * b + 1))
     return in_blocks(start, stop, inner_start, inner_stop, KEYS)
 
 
 @triton.jit
-def blocks_of_queries(block, Tq, Tk, below, above, real, QUERIES: tl.constexpr, KEYS: tl.constexpr):
+def blocks_of_queries(block, Tq, Tk, below, above, listed, real, QUERIES: tl.constexpr, KEYS: tl.constexpr):
     """The blocks of queries that see a block of keys, as `in_blocks` returns them; none if all keys are padding."""
+    if listed is not None:
+        return places_in(listed)
     first = block * KEYS - (Tk - Tq)
     last = tl.minimum(first + KEYS, Tq) - 1
     # The queries that see a key lie from `above` before it to `below` after it.
@@ -111,7 +155,7 @@ def count_blocks(blocks, MASKED: tl.constexpr):
 
 
 @triton.jit
-def nth_block(n, blocks, MASKED: tl.constexpr):
+def nth_block(n, blocks, listed, MASKED: tl.constexpr):
     """The n-th block that needs a mask, before or after the inner blocks, or without MASKED the n-th inner block."""
     first, inner_first, inner_last, _ = blocks
     if MASKED:
@@ -119,6 +163,18 @@ def nth_block(n, blocks, MASKED: tl.constexpr):
         block += tl.where(block >= inner_first, inner_last - inner_first, 0)
     else:
         block = inner_first + n
+    return block if listed is None else tl.load(listed + 2 + block)
+
+
+@triton.jit
+def block_in_order(n, blocks, listed, MASKED: tl.constexpr):
+    """The n-th of all blocks, inner ones first; without MASKED n is the place of an inner one."""
+    if listed is not None:
+        return tl.load(listed + 2 + n)  # lists have this order
+    block = nth_block(n, blocks, None, False)
+    if MASKED:
+        inner = count_blocks(blocks, False)
+        block = tl.where(n < inner, block, nth_block(n - inner, blocks, None, True))
     return block
 
 
@@ -126,13 +182,21 @@ def nth_block(n, blocks, MASKED: tl.constexpr):
 
 
 @triton.jit
-def load_rows(x, b, h, rows, present, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr):
-    """Loads rows of a head of x, `(rows, BLOCK_WIDTH)`: zeros beyond the width and for rows that are not present.
+def load_rows(
+    x, b, h, first, span, present, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr, HOISTED: tl.constexpr = False
+):  # fmt: skip
+    """Loads rows `first + span` of a head of x, `(rows, BLOCK_WIDTH)`: zeros beyond its width and where not present.
 
-    `present=None` means that all are.
+    `present=None` means that all are. `HOISTED` in a loop in which only `first` changes: all of the addresses but the
+    start is then computed before the loop, and stays in registers.
     """
     column = tl.arange(0, BLOCK_WIDTH)
-    ptrs = x.ptr + b * x.stride_b + h * x.stride_h + rows.to(tl.int64)[:, None] * x.stride_t + column[None, :]
+    head = x.ptr + b * x.stride_b + h * x.stride_h
+    if HOISTED:
+        start = head + tl.cast(first, tl.int64) * x.stride_t
+        ptrs = start + (span.to(tl.int64)[:, None] * x.stride_t + column[None, :])
+    else:
+        ptrs = head + (first + span).to(tl.int64)[:, None] * x.stride_t + column[None, :]
     mask = None if present is None else present[:, None]
     if WIDTH < BLOCK_WIDTH:
         within = (column < WIDTH)[None, :]
@@ -159,9 +223,37 @@ def store_rows(x, b, h, rows, present, block, WIDTH: tl.constexpr, BLOCK_WIDTH: 
 
 
 @triton.jit
-def sees(positions, keys, below, above):
+def store_softmax(
+    out, lse_ptr, b, h, queries, present, m, l, acc, dropout_scale, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr
+):  # fmt: skip
+    """Stores the output of an online softmax and its log-sum-exps, which begin at `lse_ptr`.
+
+    m is the largest score of each query, l is `Σ_j 2^(scores_j − m)`, acc is `Σ_j 2^(scores_j − m) value_j`.
+    """
+    nothing = l == 0.0
+    l = tl.where(nothing, 1.0, l)
+    acc /= l[:, None]
+    if dropout_scale is not None:
+        acc *= dropout_scale
+    store_rows(out, b, h, queries, present, acc, WIDTH, BLOCK_WIDTH)
+    # For a query that sees nothing lse is +inf, so that the backward's weights 2^(scores − lse) are 0.
+    tl.store(lse_ptr + queries, tl.where(nothing, float("inf"), m + tl.log2(l)), present)
+
+
+@triton.jit
+def sees(positions, keys, below, above, sparse, Tk):
     """Whether queries at `positions` may attend to keys; the two broadcast against each other."""
-    return (keys >= positions - below) & (keys <= positions + above)
+    seen = (keys >= positions - below) & (keys <= positions + above)
+    if sparse is not None:
+        if sparse.block is not None:  # division rounds towards 0: positions before the first key need a block as well
+            seen |= tl.where(positions < 0, -1, positions // sparse.block) == keys // sparse.block
+        if sparse.stride is not None:
+            seen |= (positions - keys) % sparse.stride == 0
+        if sparse.by_all is not None:
+            seen |= tl.load(sparse.by_all + keys, keys < Tk, other=False)
+            seen |= tl.load(sparse.by_all + Tk + positions, (positions >= 0) & (positions < Tk), other=False)
+        seen &= keys <= positions + sparse.ahead
+    return seen
 
 
 @triton.jit
@@ -169,5 +261,5 @@ def real_keys(key_mask, b, keys, Tk):
     """Whether keys are within the sequence and not padding."""
     real = keys < Tk
     if key_mask is not None:
-        real = tl.load(key_mask + b * Tk + keys, real, other=False)
+        real = tl.load(key_mask.real + b * Tk + keys, real, other=False)
     return real

@@ -9,52 +9,98 @@ import triton.language as tl
 from .blocks import (
     LOG2_E,
     UNSPECIALIZED,
+    block_in_order,
     blocks_of_keys,
     count_blocks,
+    key_head,
+    list_of,
     load_rows,
     locate,
     nth_block,
     real_keys,
     sees,
-    store_rows,
+    store_softmax,
 )
 from .dropping import hash_pairs, hash_queries, kept_weights
+from .scores import distance, load_bias, load_slope, tanh
 
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def attention_forward_kernel(
-    query, key, value, out, lse_ptr, key_mask, Tq, Tk, H, below, above, scale,
+    query, key, value, out, lse_ptr, key_mask, bias, slopes,
+    Tq, Tk, H, below, above, sparse, visits, scale, softcap,
     key_ptr, key_low, key_high, threshold, dropout_scale, sentence, position,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
+    LEAD: tl.constexpr, HOISTED: tl.constexpr,
 ):  # fmt: skip
-    """Writes out, and for the backward `lse = log2 Σ_j 2^scores_ij`, `(B, H, Tq)`. The scale must not be negative."""
+    """Writes out, and for the backward `lse = log2 Σ_j 2^scores_ij`, `(B, H, Tq)`. The scale must not be negative.
+
+    With `LEAD = 1` the product of queries and keys is a block ahead: it is issued before the softmax of the block
+    before it, so that tensor cores that work asynchronously need not wait for the softmax.
+    """
     block, head, b, h = locate(Tq, H, QUERIES)
     block = tl.cdiv(Tq, QUERIES) - 1 - block  # causal attention's longest blocks first: short ones fill the gaps
+    span, kv_head = tl.arange(0, KEYS), key_head(h, GROUP)
     queries = block * QUERIES + tl.arange(0, QUERIES)  # (M,)
-    query_block = load_rows(query, b, h, queries, queries < Tq, D, BLOCK_D)  # (M, D)
+    query_block = load_rows(query, b, h, block * QUERIES, tl.arange(0, QUERIES), queries < Tq, D, BLOCK_D)  # (M, D)
+    if softcap is not None:
+        squeezed, scale = scale / softcap, softcap
     scale *= LOG2_E
+    if slopes is not None:
+        slope = load_slope(slopes, b, h)
     if threshold is not None:
         row_hash = hash_queries(key_ptr, key_low, key_high, sentence, position, b, h, queries)
 
     m = tl.full((QUERIES,), float("-inf"), tl.float32)  # the largest score so far
     l = tl.zeros((QUERIES,), tl.float32)  # Σ_j 2^(scores_j − m)
     acc = tl.zeros((QUERIES, BLOCK_DV), tl.float32)  # Σ_j 2^(scores_j − m) value_j
-    blocks = blocks_of_keys(block, Tq, Tk, below, above, key_mask, b, QUERIES, KEYS)
+    listed = list_of(visits, block, Tk, KEYS)
+    blocks = blocks_of_keys(block, Tq, Tk, below, above, listed, key_mask, b, QUERIES, KEYS)
+    if LEAD:
+        inner = count_blocks(blocks, False)
+        total = inner + count_blocks(blocks, True)
+        first_key = block_in_order(0, blocks, listed, True) * KEYS
+        there = (first_key + span < Tk) & (total > 0)
+        key_block = load_rows(key, b, kv_head, first_key, span, there, D, BLOCK_D)  # (N, D)
+        ahead = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)  # (M, N)
     for MASKED in tl.static_range(2):
-        for n in range(count_blocks(blocks, MASKED)):
-            first_key = nth_block(n, blocks, MASKED) * KEYS
-            keys = first_key + tl.arange(0, KEYS)  # (N,)
+        start, stop = 0, count_blocks(blocks, MASKED)
+        if LEAD:  # the last inner block is the first of the loop with masks, so that neither loop needs a branch
+            start, stop = tl.maximum(inner - 1, 0) if MASKED else 0, total if MASKED else inner - 1
+        for n in range(start, stop):
+            place = block_in_order(n, blocks, listed, MASKED) if LEAD else nth_block(n, blocks, listed, MASKED)
+            first_key = place * KEYS
+            keys = first_key + span  # (N,)
+            if LEAD:
+                later = tl.minimum(n + 1, total - 1) if MASKED else n + 1
+                next_key = block_in_order(later, blocks, listed, MASKED) * KEYS
+                exist = (next_key + span < Tk) & (n + 1 < total) if MASKED else None
+                scores = ahead
+                key_block = load_rows(key, b, kv_head, next_key, span, exist, D, BLOCK_D, HOISTED)
+                ahead = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)
             if threshold is not None:  # computed here because it would take more registers where it is used
                 pair_hash = hash_pairs(row_hash, first_key, KEYS)
             present = keys < Tk if MASKED else None
-            key_block = load_rows(key, b, h, keys, present, D, BLOCK_D)  # (N, D)
-            value_block = load_rows(value, b, h, keys, present, DV, BLOCK_DV)  # (N, Dv)
-            scores = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)  # (M, N)
+            if not LEAD:
+                key_block = load_rows(key, b, kv_head, first_key, span, present, D, BLOCK_D, HOISTED)
+            value_block = load_rows(value, b, kv_head, first_key, span, present, DV, BLOCK_DV, HOISTED)  # (N, Dv)
+            if not LEAD:
+                scores = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)
+            if softcap is not None:
+                scores = tanh(scores * squeezed)
             if MASKED:
-                seen = sees(queries[:, None] + (Tk - Tq), keys[None, :], below, above)
+                seen = sees(queries[:, None] + (Tk - Tq), keys[None, :], below, above, sparse, Tk)
                 seen &= real_keys(key_mask, b, keys, Tk)[None, :]
-                scores = tl.where(seen, scores * scale, float("-inf"))
+            if MASKED or bias is not None or slopes is not None:
+                scores *= scale
+                if slopes is not None:
+                    scores -= slope * distance(queries[:, None] + (Tk - Tq), keys[None, :])
+                if bias is not None:
+                    within = (queries < Tq)[:, None] & (keys < Tk)[None, :]
+                    scores += load_bias(bias, b, h, queries[:, None], keys[None, :], within)
+                if MASKED:
+                    scores = tl.where(seen, scores, float("-inf"))
                 new_m = tl.maximum(m, tl.max(scores, 1))
                 shift = tl.where(new_m == float("-inf"), 0.0, new_m)  # no key seen yet: −inf − (−inf) would be NaN
                 weights = tl.exp2(scores - shift[:, None])
@@ -69,11 +115,4 @@ def attention_forward_kernel(
             acc = tl.dot(weights.to(value_block.dtype), value_block, acc * rescale[:, None], input_precision=PRECISION)
             m = new_m
 
-    nothing = l == 0.0
-    l = tl.where(nothing, 1.0, l)
-    acc /= l[:, None]
-    if threshold is not None:
-        acc *= dropout_scale
-    store_rows(out, b, h, queries, queries < Tq, acc, DV, BLOCK_DV)
-    # For a query that sees nothing lse is +inf, so that the backward's weights 2^(scores − lse) are 0.
-    tl.store(lse_ptr + head * Tq + queries, tl.where(nothing, float("inf"), m + tl.log2(l)), queries < Tq)
+    store_softmax(out, lse_ptr + head * Tq, b, h, queries, queries < Tq, m, l, acc, dropout_scale, DV, BLOCK_DV)

@@ -1,35 +1,42 @@
-"""The host's side of attention: checks, layouts, and launches of one forward and two backward kernels."""
+"""The host's side of attention: checks, layouts, and launches of one forward and up to three backward kernels."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextvars import copy_context
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+import triton
 from torch import Tensor
 
 from minitransformer.ops import Dropout, Pattern
 from minitransformer.ops.pattern import Window, pattern_of
 
-from .._checks import check_gradient, kernel
-from ..eager.attention import attention_backward as eager_backward
-from ..eager.attention import attention_forward as eager_forward
+from .._checks import check_gradient, check_slopes, kernel
+from ..eager.arrays import side_by_side
 from ..hashing import is_active, key_arguments
 from ..launch import on
 from ..tuning import Tile, Tuner, capability
 from . import tiles
 from .backward import attention_dkey_dvalue_kernel, attention_dquery_kernel
-from .blocks import DROPOUT, Heads
+from .blocks import DROPOUT, Heads, Padding, Sparse, padding_ends_kernel
+from .dbias import attention_dbias_kernel
 from .forward import attention_forward_kernel
+from .scores import Bias, Slopes
+from .specialised import specialised_attention_forward_kernel
+from .visits import seen_by_all, visits_of
 
 TUNED_FROM = 2**33
 """Multiplications, Tq · Tk · (D + Dv) in each head, from which tiles are tuned: about 50 µs of a large GPU. Smaller
 problems use the default tile."""
 
 TUNERS = {
-    "forward": Tuner(attention_forward_kernel),
+    "forward": Tuner(attention_forward_kernel, specialised_attention_forward_kernel),
     "dquery": Tuner(attention_dquery_kernel),
     "dkey_dvalue": Tuner(attention_dkey_dvalue_kernel),
+    "dbias": Tuner(attention_dbias_kernel),
 }
 
 
@@ -40,38 +47,69 @@ class Problem:
     shape: tuple[int, int, int, int, int, int]  # B, H, Tq, Tk, D, Dv
     dtype: torch.dtype
     device: torch.device
-    causal: bool
-    key_mask: Tensor | None
-    window: Window
+    group: int  # heads of queries for each head of keys and values
+    pattern: Pattern  # without its key mask
+    padding: Padding | None
+    bias: Tensor | None
+    slopes: Tensor | None
     scale: float
+    softcap: float | None
     dropout: Dropout | None
     precision: str
+    apart: bool = False  # whether each gradient has memory of its own
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the pattern is more than a band."""
+        return self.pattern.block is not None or self.pattern.stride is not None or bool(self.pattern.global_tokens)
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing but a band: no padding, and nothing that is done with a score."""
+        more = self.padding, self.bias, self.slopes, self.softcap, self.dropout
+        return not self.sparse and self.scale != 0 and all(option is None for option in more)
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of every kernel."""
         _, H, Tq, Tk, D, DV = self.shape
-        everything = Tq + Tk
+        everything, pattern = Tq + Tk, self.pattern
         block_d, block_dv = tiles.blocks_of(D, DV)
-        sides = self.window if isinstance(self.window, tuple) else (self.window, self.window)
-        below, above = (everything if side is None else min(side, everything) for side in sides)
+        below, above = (min(side, everything) for side in pattern.reach)
+        ahead, sparse = 0 if pattern.causal else everything, None
+        if self.sparse:
+            if pattern.window is None:
+                below = above = -1  # no key is so near
+            sparse = Sparse(ahead, pattern.block, pattern.stride, seen_by_all(pattern, Tk, self.device))
         return {
-            "key_mask": self.key_mask,
+            "key_mask": self.padding,
+            "bias": None if self.bias is None else _bias(self.bias),
+            "slopes": None if self.slopes is None else Slopes(self.slopes, (self.slopes.ndim - 1) * H),
             "Tq": Tq, "Tk": Tk, "H": H,
-            "below": below, "above": 0 if self.causal else above,
-            "scale": self.scale,
+            "below": below, "above": min(above, ahead), "sparse": sparse,
+            "scale": self.scale, "softcap": self.softcap,
             "D": tiles.whole(D), "DV": tiles.whole(DV), "BLOCK_D": block_d, "BLOCK_DV": block_dv,
-            "PRECISION": self.precision,
+            "GROUP": self.group, "PRECISION": self.precision,
             **_dropout_arguments(self.dropout),
         }  # fmt: skip
+
+    def visits(self, queries: int, keys: int, by_keys: bool) -> Tensor | None:
+        """Which blocks a block of this size visits; `None` where the kernel sees that by itself."""
+        if not self.sparse:
+            return None
+        _, _, Tq, Tk, _, _ = self.shape
+        return visits_of(self.pattern, (Tq, Tk), (queries, keys), self.padding is not None, by_keys, self.device)
 
     def tuning_key(self) -> tuple:
         """Everything that the fastest tile may depend on, with lengths rounded up to a power of 2."""
         _, _, Tq, Tk, D, DV = self.shape
-        band = "window" if self.window is not None else "causal" if self.causal else "full"
+        kind = "sparse" if self.sparse else "window" if self.pattern.window is not None else "full"
+        band = "causal" if self.pattern.causal and kind == "full" else kind
         lengths = f"{tiles.block_of(Tq)}×{tiles.block_of(Tk)}"
-        padding = "no padding" if self.key_mask is None else "padding"
+        padding = "no padding" if self.padding is None else "padding"
         dropout = "no dropout" if self.dropout is None else "dropout"
-        return self.dtype, self.precision, f"D {D}×{DV}", f"T {lengths}", band, padding, dropout, self.device
+        given = {"bias": self.bias, "slopes": self.slopes, "softcap": self.softcap}
+        more = f"{self.group} heads share", *(name for name, option in given.items() if option is not None)
+        return self.dtype, self.precision, f"D {D}×{DV}", f"T {lengths}", band, padding, dropout, *more, self.device
 
 
 @kernel
@@ -88,27 +126,26 @@ def attention_forward(
     scale: float | None = None,
     softcap: float | None = None,
     dropout: Dropout | None = None,
+    slopes: Tensor | None = None,
     precision: str = "ieee",
 ) -> tuple[Tensor, tuple]:
-    """`softmax(scale · query keyᵀ) value`, with `scale = 1/√D` unless it is given, in memory that grows as T.
+    """`softmax(scale · query keyᵀ + bias) value`, with `scale = 1/√D` unless it is given, in memory that grows as T.
 
-    query `(B, H, Tq, D)`, key `(B, H, Tk, D)`, value `(B, H, Tk, Dv)` → `(B, H, Tq, Dv)`, D and Dv from 1 to 256;
+    query `(B, H, Tq, D)`, key `(B, Hk, Tk, D)`, value `(B, Hk, Tk, Dv)` → `(B, H, Tq, Dv)`, D and Dv from 1 to 256;
     float32, float16 or bfloat16. The options are those of `minitransformer.ops.attention_forward`; `precision="tf32"`
-    lets float32 products use tensor cores with 10 bits of mantissa, on NVIDIA's GPUs since the A100.
+    lets float32 products use tensor cores with 10 bits of mantissa, on NVIDIA's GPUs since the A100. ALiBi's `slopes`,
+    float32, `(H,)` or `(B, H)`, lower the score of query i and key j by `slope · |Tk − Tq + i − j|`, after the softcap;
+    they are constants, without a gradient.
     Widths that are multiples of 16 need no copies: queries, keys and values are read where they are, and in memory the
     output is `(B, Tq, H, Dv)`, so that merging its heads is a view.
-    Grouped heads, a bias, a softcap and the sparse parts of a pattern but its window have no kernel: such a call is
-    computed in PyTorch's own arithmetic, `kernels.eager`.
     Keys and values that a mask hides must still be finite: they are multiplied by a weight of 0, and 0 · NaN is NaN.
     Only blocks that no query of a program sees are skipped, and the size of a block depends on the GPU.
     Raises `ValueError` for shapes that do not fit, `TypeError` for mixed or other dtypes.
-    Source: Vaswani 2017, §3.2.1, eq. 1; Dao et al. 2022; Dao 2023.
+    Source: Vaswani 2017, §3.2.1, eq. 1; Dao et al. 2022; Dao 2023; Ainslie et al. 2023 (grouped heads); Press, Smith,
+    Lewis 2022, §3 (ALiBi).
     """
     whole = pattern_of(pattern, causal, key_mask, window, (key.shape[0], key.shape[2]))
-    sparse = whole.block is not None or whole.stride is not None or whole.global_tokens
-    if query.shape[1] != key.shape[1] or bias is not None or softcap is not None or sparse:
-        return eager_forward(query, key, value, bias, pattern=whole, scale=scale, softcap=softcap, dropout=dropout)
-    problem = _problem(query, value, whole, scale, dropout, precision)
+    problem = _problem(query, key, value, bias, slopes, whole, scale, softcap, dropout, precision)
     B, H, Tq, _, _, DV = problem.shape
     out = _empty_heads(B, H, Tq, DV, query)
     lse = torch.empty((B, H, Tq), dtype=torch.float32, device=query.device)
@@ -117,59 +154,112 @@ def attention_forward(
         # The kernel finds the largest score before it applies the scale; a negative scale would make it the smallest.
         positive_query = _heads(-query) if problem.scale < 0 else cache[1]
         arguments = problem.arguments() | {"scale": abs(problem.scale)}
-        _launch("forward", problem, Tq, positive_query, *cache[2:], **arguments)
+        _launch("forward", problem, positive_query, *cache[2:], **arguments)
     return out[..., :DV], cache
+
+
+def attention_cache(
+    out: Tensor,
+    lse: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    *,
+    slopes: Tensor | None,
+    pattern: Pattern,
+    scale: float | None,
+    softcap: float | None,
+    dropout: Dropout | None,
+) -> tuple:
+    """The cache of `attention_forward` from its output, its log-sum-exps and its arguments.
+
+    Each gradient gets memory of its own, because PyTorch lets no two outputs of an operator share it.
+    """
+    problem = _problem(query, key, value, bias, slopes, pattern, scale, softcap, dropout, "ieee")
+    return replace(problem, apart=True), _heads(query), _heads(key), _heads(value), _heads(out), lse
 
 
 @kernel
 def attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, ...]:
-    """Gradients `(dquery, dkey, dvalue)`, and dbias where a bias was given.
+    """Gradients `(dquery, dkey, dvalue)`; with a bias, `dbias` too, summed over the axes that were broadcast.
 
-    What the kernels compute is `(B, T, H, width)` in memory, as the output is.
+    The first three are `(B, T, heads, width)` in memory, as the output is. Where queries, keys and values (or two of
+    them) are parts of one projection's rows, so are their gradients: to join them is a view, not a copy.
     """
-    if not isinstance(cache[0], Problem):
-        return eager_backward(dout, cache)
     problem, query, key, value, out, lse = cache
-    B, H, Tq, Tk, D, DV = problem.shape
+    B, H, Tq, _, D, DV = problem.shape
     check_gradient("dout", dout, (B, H, Tq, DV), problem.dtype, problem.device)
-    dquery, dkey, dvalue = (_empty_heads(B, H, *shape, dout) for shape in ((Tq, D), (Tk, D), (Tk, DV)))
+    dquery, dkey, dvalue = _empty_gradients([query.ptr, key.ptr, value.ptr], problem.apart)
     delta = torch.empty_like(lse)
     hashes = None if problem.dropout is None else torch.empty(lse.shape, dtype=torch.int32, device=lse.device)
     arguments = problem.arguments()
-    received = _heads(dout)
+    received, rows = _heads(dout), (lse, delta, hashes)
     if dquery.numel():
-        _launch(
-            "dquery", problem, Tq, query, key, value, out, received, _heads(dquery), lse, delta, hashes, **arguments
-        )
+        _launch("dquery", problem, query, key, value, out, received, _heads(dquery), *rows, **arguments)
     if dkey.numel():
         gradients = _heads(dkey), _heads(dvalue)
-        _launch("dkey_dvalue", problem, Tk, query, key, value, received, *gradients, lse, delta, hashes, **arguments)
-    return dquery[..., :D], dkey[..., :D], dvalue[..., :DV]
+        _launch("dkey_dvalue", problem, query, key, value, received, *gradients, *rows, **arguments)
+    gradients = dquery[..., :D], dkey[..., :D], dvalue[..., :DV]
+    if problem.bias is None:
+        return gradients
+    dbias = torch.empty(problem.bias.shape, dtype=problem.dtype, device=problem.device)
+    if dbias.numel():
+        place = _bias(dbias)
+        sums = {f"SUM_{axis}": size == 1 for axis, size in zip("BHQK", place.ptr.shape, strict=True)}
+        _launch("dbias", problem, query, key, value, received, place, *rows, **arguments, **sums, B=B)
+    return *gradients, dbias
 
 
-def _launch(name: str, problem: Problem, length: int, *operands: Any, **arguments: Any) -> None:
-    """Launch a kernel in which each program owns a block of a sequence of `length`, with the best tile."""
+def _launch(name: str, problem: Problem, *operands: Any, **arguments: Any) -> None:
+    """Launch a kernel with the best tile."""
     tuner = TUNERS[name]
     B, H, Tq, Tk, D, DV = problem.shape
     device = capability(problem.device)
     arguments["PRECISION"] = precision = tiles.usable(problem.precision, device, problem.dtype)
+    by_keys, family = name == "dkey_dvalue", tiles.family(device, problem.dtype, precision)
 
     def launch(tile: Tile) -> None:
         rows, columns, num_warps, num_stages = tile
-        queries, keys = (columns, rows) if name == "dkey_dvalue" else (rows, columns)
-        grid = (-(-length // rows) * B * H,)
-        tuner.kernel[grid](
-            *operands, **arguments, QUERIES=queries, KEYS=keys, num_warps=num_warps, num_stages=num_stages
-        )
+        queries, keys = (columns, rows) if by_keys else (rows, columns)
+        if name == "dbias":
+            sizes, steps = arguments["bias"].ptr.shape, (1, 1, queries, keys)
+        else:
+            sizes, steps = (B, H // problem.group, Tk) if by_keys else (B, H, Tq), (1, 1, rows)
+            arguments["visits"] = problem.visits(queries, keys, by_keys)
+            arguments.update(tiles.schedule(name, family, tile, D, DV, problem.padding is not None))
+        grid = (math.prod(-(-size // step) for size, step in zip(sizes, steps, strict=True)),)
+        how = {"QUERIES": queries, "KEYS": keys, "num_warps": num_warps, "num_stages": num_stages}
+        if tile.specialised:
+            copy_context().run(_launch_specialised, grid, operands, arguments, **how)
+        else:
+            tuner.kernel[grid](*operands, **arguments, **how)
 
-    family = tiles.family(device, problem.dtype, precision)
-    dropout = problem.dropout is not None
-    choices = tiles.candidates(name, family, D, DV, problem.dtype.itemsize, dropout, device.shared_memory)
+    more = problem.dropout, problem.bias, problem.slopes, problem.softcap
+    masks = problem.sparse or any(option is not None for option in more)
+    given, itemsize = (problem.bias is not None, problem.slopes is not None), problem.dtype.itemsize
+    plain = problem.plain and all(rows.stride_t > 0 for rows in operands[:3])  # a descriptor's rows lie apart
+    results = (operands[3].ptr, operands[4]) if name == "forward" else ()
+    choices = tiles.candidates(name, family, D, DV, itemsize, masks, device.shared_memory, *given, plain)
     with on(operands[0].ptr):
         if B * H * Tq * Tk * (D + DV) < TUNED_FROM:
-            launch(tiles.fitted(choices[0], family, length, Tq + Tk - length))
+            launch(tiles.fitted(choices[0], family, *((Tk, Tq) if by_keys else (Tq, Tk))))
         else:
-            launch(tuner(choices, problem.tuning_key(), launch))
+            launch(tuner(choices, (*problem.tuning_key(), plain and "plain"), launch, results))
+
+
+def _launch_specialised(grid: tuple[int], operands: tuple, arguments: dict[str, Any], KEYS: int, **how: int) -> None:
+    """Launch the forward in which warps have roles, in a context of its own: the allocator is forgotten afterwards.
+
+    Triton is told the warps of one role, and adds the others.
+    """
+    kernel = specialised_attention_forward_kernel
+    Tq, Tk, below, above = (arguments[name] for name in ("Tq", "Tk", "below", "above"))
+    hidden = {"EARLIER": below < Tk - 1, "LATER": above < Tq - 1 or Tk % KEYS > 0}
+    taken = {name: value for name, value in arguments.items() if name in kernel.arg_names}
+    device = operands[0].ptr.device
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=device))
+    kernel[grid](*operands, **taken, **hidden, KEYS=KEYS, **how | {"num_warps": 4})
 
 
 # --- Layouts --------------------------------------------------------------------------------------------------
@@ -195,6 +285,27 @@ def _empty_heads(B: int, H: int, T: int, width: int, like: Tensor) -> Tensor:
     return torch.empty((B, T, H, tiles.whole(width)), dtype=like.dtype, device=like.device).transpose(1, 2)
 
 
+def _empty_gradients(operands: list[Tensor], apart: bool) -> Iterator[Tensor]:
+    """Empty gradients of operands `(B, heads, T, width)`, each in memory `(B, T, heads, width)`.
+
+    Neighbours in the rows of one array have gradients that are neighbours in the rows of one array, unless `apart`.
+    """
+    while operands:
+        most = 1 if apart else len(operands)
+        count = next(n for n in range(most, 0, -1) if n == 1 or _in_one_row(operands[:n]))
+        together, operands = operands[:count], operands[count:]
+        B, _, T, _ = together[0].shape
+        rows = together[0].new_empty((B, T, sum(x.shape[1] * x.shape[3] for x in together)))
+        for x, part in zip(together, rows.split([x.shape[1] * x.shape[3] for x in together], -1), strict=True):
+            yield part.unflatten(-1, (x.shape[1], x.shape[3])).transpose(1, 2)
+
+
+def _in_one_row(operands: list[Tensor]) -> bool:
+    """Whether the heads of these `(B, heads, T, width)` follow each other in every row `(B, T)` of one array."""
+    dense = all(x.stride(1) == x.shape[3] for x in operands)
+    return dense and side_by_side([x.transpose(1, 2).flatten(2) for x in operands]) is not None
+
+
 def _dropout_arguments(dropout: Dropout | None) -> dict[str, Any]:
     if dropout is None:
         return dict.fromkeys(DROPOUT)
@@ -203,11 +314,35 @@ def _dropout_arguments(dropout: Dropout | None) -> dict[str, Any]:
     return key | {"sentence": int(dropout.sentence), "position": int(dropout.position)}
 
 
+def _padding(real: Tensor) -> Padding:
+    """A key mask as kernels take it, looked through once."""
+    ends = torch.empty((len(real), 2), dtype=torch.int32, device=real.device)
+    if ends.numel():
+        with on(ends):
+            padding_ends_kernel[(len(real),)](real, ends, real.shape[1], CHUNK=512)
+    return Padding(real, ends)
+
+
+def _bias(x: Tensor) -> Bias:
+    """A bias of up to four axes as kernels take it; rows may lie anywhere."""
+    x = x.reshape((1,) * (4 - x.ndim) + tuple(x.shape))
+    return Bias(x, *(0 if size == 1 else step for size, step in zip(x.shape, x.stride(), strict=True)))
+
+
 # --- The problem ----------------------------------------------------------------------------------------------
 
 
 def _problem(
-    query: Tensor, value: Tensor, pattern: Pattern, scale: float | None, dropout: Dropout | None, precision: str
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    slopes: Tensor | None,
+    pattern: Pattern,
+    scale: float | None,
+    softcap: float | None,
+    dropout: Dropout | None,
+    precision: str,
 ) -> Problem:
     for name, tensor in (("query", query), ("value", value)):
         if tensor.shape[3] > tiles.WIDEST:
@@ -217,7 +352,20 @@ def _problem(
     active = dropout if is_active(dropout) else None
     if active is not None and (np.ndim(active.sentence) or np.ndim(active.position)):
         raise ValueError("dropout numbers each row by arrays, expected the numbers of the first sentence and query")
-    key_mask = None if pattern.key_mask is None else pattern.key_mask.contiguous()
+    if slopes is not None:
+        slopes = check_slopes("slopes", slopes, "query", query).contiguous()
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
-    shape = (*query.shape[:3], value.shape[2], query.shape[3], value.shape[3])
-    return Problem(shape, query.dtype, query.device, pattern.causal, key_mask, pattern.window, scale, active, precision)
+    return Problem(
+        (*query.shape[:3], value.shape[2], query.shape[3], value.shape[3]),
+        query.dtype,
+        query.device,
+        query.shape[1] // max(key.shape[1], 1),
+        replace(pattern, key_mask=None),
+        None if pattern.key_mask is None else _padding(pattern.key_mask.contiguous()),
+        bias,
+        slopes,
+        scale,
+        None if softcap is None else float(softcap),
+        active,
+        precision,
+    )

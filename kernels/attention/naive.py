@@ -12,7 +12,7 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout
 
-from ..eager.attention import attention_mask
+from ..eager.attention import alibi_bias, attention_mask
 from ..eager.dropout import dropout_forward
 
 NEVER = float("-inf")
@@ -23,18 +23,29 @@ def attention_naive(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    bias: Tensor | None = None,
     *,
     scale: float | None = None,
+    softcap: float | None = None,
+    slopes: Tensor | None = None,
     dropout: Dropout | None = None,
     **seen: Any,
 ) -> Tensor:
-    """`softmax(scale · query keyᵀ) value` exactly as written; shapes and options as in `attention_forward`.
+    """`softmax(scale · query keyᵀ + bias) value` exactly as written; shapes and options as in `attention_forward`.
 
     The scores and then the weights are `(B, H, Tq, Tk)` arrays in memory: the first product writes them; the scale, the
     mask, the softmax and the zeros read and write them; the second product reads them. That is 10 · Tq · Tk numbers for
     each head, and only (D + Dv) · (Tq + Tk) for inputs and output: at T = 4096 and D = 128, 80 times as many.
     """
+    if query.shape[1] != key.shape[1]:
+        key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
     scores = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)  # (B, H, Tq, Tk)
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    if slopes is not None:
+        scores = scores + alibi_bias(slopes, query.shape[2], key.shape[2]).to(scores.dtype)
+    if bias is not None:
+        scores = scores + bias
     mask = _mask(query, key, **seen)
     scores = scores.masked_fill(~mask, NEVER)
     weights = torch.softmax(scores, dim=-1).masked_fill(~mask.any(-1, keepdim=True), 0.0)  # no key: zeros, not 0/0

@@ -27,8 +27,8 @@ BEFORE_3_7 = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7)
 TILES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
     # Warp groups compute products (wgmma, tcgen05) with 227 KiB: operands stay in shared memory, results in registers.
     "hopper": {
-        ("forward", 64): [(128, 64, 4, 3), (128, 128, 8, 2), (128, 64, 8, 3), (64, 64, 4, 3), (64, 128, 4, 2)],
-        ("forward", 128): [(128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 3), (64, 64, 4, 2)],
+        ("forward", 64): [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (128, 64, 4, 3), (64, 128, 4, 2)],
+        ("forward", 128): [(128, 64, 8, 3), (128, 128, 8, 2), (128, 64, 8, 2), (64, 64, 4, 3), (64, 64, 4, 2)],
         ("forward", 256): [(128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 8, 2), (64, 32, 4, 2)],
         ("dquery", 64): [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3)],
         ("dquery", 128): [(128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 4, 2), (64, 64, 4, 3)],
@@ -107,7 +107,7 @@ TILES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
     # float32 in full precision: no tensor cores. A thread holds whole rows and columns of its part of a product.
     "full": {
         ("forward", 64): [(32, 32, 8, 2), (32, 16, 8, 2), (16, 32, 8, 2)],
-        ("forward", 128): [(32, 16, 8, 2), (64, 16, 8, 2), (16, 32, 8, 2)],
+        ("forward", 128): [(32, 16, 8, 2), (16, 32, 8, 2)],
         ("forward", 256): [(16, 32, 8, 2), (16, 16, 8, 2)],
         ("dquery", 64): [(32, 32, 8, 2), (64, 16, 8, 2), (32, 16, 8, 2)],
         ("dquery", 128): [(32, 16, 8, 2)],
@@ -174,6 +174,9 @@ TILES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
     },
 }
 
+SPECIALISED = {64: [(128, 128, 12, 3), (256, 64, 12, 3)], 128: [(128, 128, 12, 2), (128, 64, 12, 3)]}
+"""The tiles of `specialised.py` for heads of each width, on Hopper."""
+
 DIFFERS_FROM = {
     "hopper before Triton 3.7": "hopper",
     "blackwell": "hopper",
@@ -238,27 +241,66 @@ def family(device: Capability, dtype: torch.dtype, precision: str) -> str:
 
 
 @cache
-def candidates(name: str, family: str, D: int, DV: int, itemsize: int, dropout: bool, room: int) -> list[Tile]:
+def candidates(
+    name: str, family: str, D: int, DV: int, itemsize: int, masks: bool, room: int,
+    bias: bool = False, slopes: bool = False, plain: bool = False,
+) -> list[Tile]:  # fmt: skip
     """The tiles of a kernel for these head widths and numbers of `itemsize` bytes, the default first.
 
+    `masks` says that more is done with a score: dropout, a bias, slopes, a softcap or a sparse pattern. With a `bias`
+    tiles are half as large, but on Hopper; with `slopes` beside it a quarter on RTX cards. dbias has dquery's tiles,
+    but loads nothing ahead and takes half the rows of the widest heads: four operands change with each block.
+    `plain` says that the forward may take specialised tiles: there is nothing but a band. They come last.
     `room` is the GPU's shared memory for a program, in bytes. Raises `ValueError` if no tile fits into it.
     """
     if family == "interpreter":
         return [INTERPRETER]
     blocks = blocks_of(D, DV)
     table, width = TABLES[family], max(*blocks, 64)
+    if name == "dbias":
+        half = 2 if max(D, DV) > 128 else 1
+        found = (
+            tile._replace(rows=max(tile.rows // half, SMALLEST), num_stages=1)
+            for tile in candidates("dquery", family, D, DV, itemsize, masks, room, bias, slopes)
+        )
+        return list(dict.fromkeys(found))
     variants = [name]
-    if dropout or blocks != (whole(D), whole(DV)):
+    if masks or blocks != (whole(D), whole(DV)):
         variants.insert(0, f"{name} with masks")
     if blocks[0] != blocks[1]:
         variants.insert(0, f"{name} of unequal widths")
     tiles = [Tile(*tile) for tile in next(table[key, width] for key in variants if (key, width) in table)]
     if itemsize == 4 and family not in FOR_FLOAT32:  # the tables are for numbers half as long
         tiles = [Tile(max(rows // 2, SMALLEST), max(columns // 2, SMALLEST), *rest) for rows, columns, *rest in tiles]
+    halvings = 0 if not bias or family == "hopper" else 2 if slopes and family == "consumer" else 1
+    for _ in range(halvings):  # a block of the bias takes registers too
+        tiles = [
+            tile._replace(columns=tile.columns // 2)
+            if tile.columns > 32
+            else tile._replace(rows=max(tile.rows // 2, SMALLEST))
+            for tile in tiles
+        ]
+    if name == "forward" and plain and D == DV and family in ("hopper", "hopper before Triton 3.7"):
+        tiles += [Tile(*tile) for tile in SPECIALISED.get(D, ())]
     fitting = [tile for tile in tiles if loaded_ahead(tile, blocks, itemsize) <= room]
     if not fitting:
         raise ValueError(f"heads {max(D, DV)} wide need more than this GPU's {room // KIBIBYTE} KiB of shared memory")
     return fitting
+
+
+def schedule(name: str, family: str, tile: Tile, D: int, DV: int, padding: bool) -> dict[str, int | bool]:
+    """What a kernel may use registers for that a tile leaves, on Hopper: found by compiling, as the tiles were.
+
+    LEAD     blocks that the forward's product of queries and keys is ahead of the softmax: each thread holds the scores
+             of two blocks then. None with padding: the loop with its masks would not load ahead any more
+    HOISTED  whether the addresses of the blocks that a loop loads are computed before it
+    """
+    width = max(blocks_of(D, DV))
+    threads, scores = 32 * tile.num_warps, tile.rows * tile.columns
+    roomy = family == "interpreter" or (family == "hopper" and width <= 128)
+    addresses = 16 if name == "dkey_dvalue" else 32
+    found: dict[str, int | bool] = {"HOISTED": roomy and tile.columns * width <= addresses * threads}
+    return found | {"LEAD": int(roomy and not padding and scores <= 32 * threads)} if name == "forward" else found
 
 
 def loaded_ahead(tile: Tile, blocks: tuple[int, int], itemsize: int) -> int:

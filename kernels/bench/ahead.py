@@ -120,9 +120,14 @@ def compiling(machine: Shapes, claims: Path) -> Iterator[list[str]]:
             compiled.append(fn.name)
         return not mine
 
-    def every_tile(tuner: Tuner, candidates: Sequence[Any], key: tuple, launch: Callable[[Any], None]) -> Any:
+    def every_tile(
+        tuner: Tuner, candidates: Sequence[Any], key: tuple, launch: Callable[[Any], None], results: Sequence[Any] = ()
+    ) -> Any:
         for tile in candidates:
-            launch(tile)
+            try:
+                launch(tile)
+            except Exception:  # tuning leaves it out
+                traceback.print_exc()
         return candidates[0]
 
     with (

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from minitransformer import ops as reference
-from minitransformer.ops import Dropout
+from minitransformer.ops import Dropout, Pattern
 from minitransformer.ops.arguments import ArrayArgument, Declaration, random_arguments
+from minitransformer.ops.gated import ACTIVATIONS
 
 from .. import functions_of
 
@@ -27,7 +28,7 @@ PEAKED = 4.0
 def declaration_of(op: str) -> Declaration:
     """What the op takes, as `minitransformer.ops` declares it; but masks, which are options here.
 
-    And but attention's bias, for which there is no kernel.
+    And but attention's bias, which it may lack: the cases that have one add it.
     """
     declared: Declaration = getattr(reference, functions_of(op)[0]).declaration
     return replace(
@@ -82,15 +83,23 @@ def cases(op: str, full: bool) -> Iterator[Case]:
     for sizes in large if full else tiny:
         for chosen in options or [{}]:
             arrays = draw(op, rng, **dict(zip(axes.split(), sizes, strict=True)))
-            if "logits" in arrays:
-                arrays["logits"] *= PEAKED
             if op == "layernorm":
                 arrays["x"] += 3  # a mean that matters
-            yield Case(", ".join(map(str, [*sizes, *(chosen if len(options) > 1 else ())])), arrays, chosen)
+            said = [value if isinstance(value, str) else option for option, value in chosen.items()]
+            yield Case(", ".join(map(str, [*sizes, *(said if len(options) > 1 else ())])), arrays, chosen)
 
 
 SIZES: dict[str, tuple] = {
     "relu": ("rows", [[(3, 5)], [(3, 1000)]], [[(3, 5)], [(1000, 2049)]]),
+    "gelu": (
+        "rows", [[(3, 5)], [(3, 1000)]], [[(3, 5)], [(1000, 2049)]],
+        {"approximate": "none"}, {"approximate": "tanh"},
+    ),
+    "silu": ("rows", [[(3, 5)], [(3, 1000)]], [[(3, 5)], [(1000, 2049)]]),
+    "gated": (
+        "rows F", [[(3,), 5], [(3,), 1000]], [[(3,), 5], [(1000,), 2049]],
+        *({"activation": activation} for activation in ACTIVATIONS),
+    ),
     "dropout": (
         "rows C", [[(2, 3), 7], [(2, 2, 5), 9]], [[(100,), 512], [(2, 3, 70), 3001]], {"dropout": DROPOUT}
     ),
@@ -101,12 +110,21 @@ SIZES: dict[str, tuple] = {
         "rows C", [[(2, 3), 5], [(2, 20), 130]], [[(2, 3), 5], [(3, 300), 512], [(2, 9), 8200]],
         {}, {"dropout": DROPOUT},
     ),
-    "cross_entropy": (
-        "rows V", [[(7,), 11], [(5,), 1100]], [[(7,), 11], [(300,), 37_000], [(5,), 128_001]], {}, SMOOTHED
+    "rmsnorm": (
+        "rows C", [[(3,), 5], [(40,), 130]], [[(3,), 5], [(1000,), 512], [(70,), 4097], [(9,), 8200]], {"eps": 1e-3}
+    ),
+    "add_rmsnorm": (
+        "rows C", [[(2, 3), 5], [(2, 20), 130]], [[(2, 3), 5], [(3, 300), 512], [(2, 9), 8200]],
+        {}, {"dropout": DROPOUT},
     ),
     "embedding": (
         "rows V C", [[(2, 5), 7, 6], [(2, 35), 3, 40]], [[(2, 5), 7, 6], [(50, 100), 1000, 512], [(4, 500), 3, 5000]],
         {"scale": 1.5},
+    ),
+    "rope": (
+        "B H T D R/2", [[2, 3, 5, 7, 2], [1, 4, 1, 8, 4], [2, 6, 20, 16, 8]],
+        [[2, 3, 5, 7, 2], [64, 12, 1, 128, 64], [2, 40, 300, 128, 64], [2, 9, 300, 80, 16], [1, 2, 3, 5000, 2300]],
+        {}, {"interleaved": True},
     ),
     "adam": ("P", [[7], [1100]], [[7], [1_000_003]]),
 }  # fmt: skip
@@ -133,10 +151,48 @@ def _attention(rng: np.random.Generator, full: bool) -> Iterator[Case]:
     for name in every if full else ("padding", "negative scale", "everything"):
         yield Case(name, drawn(**square), every[name])
     yield Case("tf32", drawn(**square), tf32=True)
+
+    def biased(*shape: int, **sizes: int) -> dict[str, np.ndarray]:
+        return drawn(**square | sizes) | {"bias": rng.standard_normal(shape)}
+
+    group = {"H": 6, "Hk": 2} if full else {"H": 2, "Hk": 1}
+    block, far = (64, 129) if full else (7, 17)
+    pattern = Pattern(True, 2, block, 1, far, (1, T - 4))
+    yield Case("grouped heads, a bias for all sentences", biased(1, group["H"], T, T, **group), {"causal": True})
+    yield Case("softcap, a bias of keys", biased(2, 1, 1, T), {"softcap": 2.0, "key_mask": scattered})
+    yield Case("pattern", drawn(**square), {"pattern": pattern})
+    slopes = rng.random((2, group["H"]), np.float32)
+    if full:
+        window = {"window": (window, 3)}
+        yield Case("grouped heads", drawn(**square | group), {"dropout": DROPOUT})
+        yield Case("one head of keys, window to both sides", drawn(**square | {"Hk": 1}), window)
+        for shape in ((2, H, T, T), (T, T), (2, 1, T, 1), (1, 1, 1, 1)):
+            yield Case(f"a bias {shape}", biased(*shape), {"dropout": DROPOUT} | window)
+        yield Case("slopes", drawn(**square), {"slopes": slopes[0, :H]})
+        yield Case("slopes, causal", drawn(**square | group), {"slopes": slopes, "causal": True})
+        yield Case("slopes, 130 × 257", drawn(**square | {"Tq": 130, "Tk": 257}), {"slopes": slopes[:, :H]} | window)
+        both_ways = Pattern(window=9, global_tokens=(0, 77))
+        yield Case("a pattern without causality", drawn(**square), {"pattern": both_ways})
+    more = {"pattern": pattern, "softcap": 2.0, "key_mask": scattered, "dropout": DROPOUT}
+    for name, own in {"": {}, ", slopes": {"slopes": slopes}}.items():
+        arrays = biased(2, group["H"], T, T, **group)
+        yield Case(f"grouped heads, a bias, a pattern and everything{name}", arrays, more | own)
     for Tq, Tk in ((1, 300), (130, 257), (257, 130), (1100, 1100)) if full else ((18, 5),):
         yield Case(f"causal, {Tq} × {Tk}", drawn(**square | {"B": 1, "Tq": Tq, "Tk": Tk}), {"causal": True})
     for D, Dv in ((1, 3), (40, 72), (128, 128), (256, 64)) if full else ((20, 5),):
         yield Case(f"everything, {D} and {Dv} wide", drawn(**square | {"D": D, "Dv": Dv}), everything)
+
+
+def _linear_attention(rng: np.random.Generator, full: bool) -> Iterator[Case]:
+    for T, D, Dv, H, Hk in (
+        ((1, 3, 5, 1, 1), (1100, 64, 64, 6, 2), (300, 40, 128, 4, 4)) if full else ((40, 3, 5, 2, 1),)
+    ):
+        padding = np.stack([rng.random(T) < 0.7, np.zeros(T, bool)])  # and a sentence without a key
+        for name, options in {
+            "all": {}, "padding": {"key_mask": padding}, "causal": {"causal": True, "eps": 1e-3, "key_mask": padding},
+        }.items():  # fmt: skip
+            arrays = draw("linear_attention", rng, B=2, H=H, Hk=Hk, T=T, D=D, Dv=Dv)
+            yield Case(f"{name}, {T}, {D} and {Dv} wide, {H} of {Hk} heads", arrays, options)
 
 
 def _softmax(rng: np.random.Generator, full: bool) -> Iterator[Case]:
@@ -145,6 +201,19 @@ def _softmax(rng: np.random.Generator, full: bool) -> Iterator[Case]:
     x = PEAKED * draw("softmax", rng, (3,), n=100)["x"]
     x[0], x[1, 1:] = -np.inf, -np.inf
     yield Case("nothing but −inf", {"x": x})
+
+
+def _cross_entropy(rng: np.random.Generator, full: bool) -> Iterator[Case]:
+    """Ids as targets, and at last probabilities."""
+    for N, V in ((7, 11), (300, 37_000), (5, 128_001)) if full else ((7, 11), (5, 1100), (1, 4099)):
+        for options in ({}, SMOOTHED):
+            arrays = draw("cross_entropy", rng, (N,), V=V)
+            yield Case(", ".join(map(str, (N, V, *options))), arrays | {"logits": PEAKED * arrays["logits"]}, options)
+        logits = PEAKED * draw("cross_entropy", rng, (N,), V=V)["logits"]
+        targets = np.exp(logits[::-1] - logits.max())
+        targets /= targets.sum(-1, keepdims=True)
+        arrays = {"logits": logits, "targets": targets}
+        yield Case(f"{N}, {V}, probabilities", arrays, {"label_smoothing": 0.1})
 
 
 def _linear_cross_entropy(rng: np.random.Generator, full: bool) -> Iterator[Case]:
@@ -157,5 +226,11 @@ def _linear_cross_entropy(rng: np.random.Generator, full: bool) -> Iterator[Case
         yield Case(", ".join(map(str, (N, C, V, *options))), arrays, options, float32=N == 2000)
 
 
-OF_ITS_OWN = {"attention": _attention, "softmax": _softmax, "linear_cross_entropy": _linear_cross_entropy}
+OF_ITS_OWN = {
+    "attention": _attention,
+    "linear_attention": _linear_attention,
+    "softmax": _softmax,
+    "cross_entropy": _cross_entropy,
+    "linear_cross_entropy": _linear_cross_entropy,
+}
 """Cases that are more than sizes times options."""

@@ -12,6 +12,7 @@ from .ledger import BACKWARD, BOTH, FORWARD, OURS, Entry, Ledger, entries, numbe
 COLOURS = {
     OURS: "#d6604d", "online": "#f4a582", "sweeps": "#f4a582", "unfused": "#f0c8b4", "naive": GREY, "NumPy": GREY,
     "FlashAttention-2": "#4393c3", "cuDNN": "#2166ac", "memory-efficient": "#92c5de", "math": "#8073ac",
+    "FlexAttention": "#4dac26",
     "PyTorch": "#4393c3", "PyTorch, fused": "#92c5de", "torch.compile": "#2166ac", "Liger": "#8073ac",
 }  # fmt: skip
 

@@ -22,8 +22,10 @@ from torch import Tensor
 import kernels
 import minitransformer.ops as reference
 from minitransformer.gradcheck import error
+from minitransformer.ops.attention import sum_to
 
 from .._checks import EXACT
+from ..eager.attention import alibi_bias
 from . import peers
 from .cases import Case, cases
 from .machine import Machine, name_of
@@ -100,8 +102,12 @@ def poisoned() -> Iterator[None]:
 
 
 def as_layers_do(x: Tensor) -> Tensor:
-    """Heads as layers hand them over, `(B, T, H, D)` in memory; anything else as it is."""
-    return x.transpose(1, 2).contiguous().transpose(1, 2) if x.ndim == 4 else x
+    """Heads as layers hand them over, in memory a part of a projection `(B, T, heads, D)`; anything else as it is."""
+    if x.ndim != 4:
+        return x
+    B, H, T, D = x.shape
+    heads = torch.full((B, T, H + 2, D), torch.nan, dtype=x.dtype, device=x.device)[:, :, 1:-1].transpose(1, 2)
+    return heads.copy_(x)
 
 
 @dataclass
@@ -145,7 +151,7 @@ class Computed:
         op_forward, backward = forward or getattr(kernels, f"{op}_forward"), getattr(kernels, f"{op}_backward")
         before = [tensor.clone() for tensor in tensors]
         out, cache = op_forward(*tensors, **options, **({"precision": "tf32"} if case.tf32 else {}))
-        received: Any = float(case.arrays["targets"].size) if "targets" in case.arrays else None
+        received: Any = float(_rows(case.arrays["targets"])) if "targets" in case.arrays else None
         if received is None:  # not a loss, which is a mean: this makes the gradients of its rows of order one
             received = given(_rounded(np.random.default_rng(1).standard_normal(out.shape), dtype), dtype)
             tensors, before = [*tensors, received], [*before, received.clone()]
@@ -176,10 +182,13 @@ def findings_of(
     """
     found = Computed.of(op, case, dtype, device, **how)
     arrays = [_rounded(array, dtype) for array in case.arrays.values()]
-    expected, cache = getattr(reference, f"{op}_forward")(*arrays, **case.options)
+    forward, backward = (getattr(reference, f"{op}_{way}") for way in ("forward", "backward"))
+    if "slopes" in case.options:
+        forward, backward = _forward_with_slopes, _backward_with_slopes
+    expected, cache = forward(*arrays, **case.options)
     _require(found.out.shape == np.shape(expected), f"the output is {tuple(found.out.shape)}")
     dout = found.received if isinstance(found.received, float) else _numpy(found.received)
-    wanted = _floats(getattr(reference, f"{op}_backward")(dout, cache))
+    wanted = _floats(backward(dout, cache))
     _require(all(map(_same_bits, found.gradients, found.again)), "a second backward gives other bits")
     _require(all(map(_same_bits, found.tensors, found.before)), "an input was written into")
     count = len(found.gradients)
@@ -199,12 +208,33 @@ def findings_of(
         yield Finding("the loss without gradients", error(_numpy(found.loss_alone), expected), allowed[0])
 
 
+def _forward_with_slopes(
+    query: np.ndarray,
+    key: np.ndarray,
+    value: np.ndarray,
+    bias: np.ndarray | None = None,
+    *,
+    slopes: np.ndarray,
+    **options: Any,
+) -> tuple[np.ndarray, tuple]:
+    """The reference's attention, to which ALiBi's slopes are a bias."""
+    lines = alibi_bias(torch.from_numpy(slopes).double(), query.shape[2], key.shape[2]).numpy()
+    out, cache = reference.attention_forward(query, key, value, lines if bias is None else lines + bias, **options)
+    return out, (cache, None if bias is None else bias.shape)
+
+
+def _backward_with_slopes(dout: np.ndarray, cache: tuple) -> tuple[np.ndarray, ...]:
+    inner, bias_shape = cache
+    *gradients, dbias = reference.attention_backward(dout, inner)
+    return tuple(gradients) if bias_shape is None else (*gradients, sum_to(bias_shape, dbias))
+
+
 def _allowed(
     peer: Callable[..., Tensor], tensors: list[Tensor], options: dict, received: Any, expected: Any, wanted: list
 ) -> list[float]:
     """What PyTorch's own function in the same dtype is off by, times the factors; at least the result's rounding."""
     leaves = [tensor.requires_grad_() if tensor.is_floating_point() else tensor for tensor in tensors]
-    floats = [leaf for leaf in leaves if leaf.requires_grad]
+    floats = [leaf for leaf in leaves if leaf.requires_grad][: len(wanted)]  # not targets that are probabilities
     out = peer(*leaves, **options)
     dout = torch.full_like(out, received) if isinstance(received, float) else received
     gradients = torch.autograd.grad(out, floats, dout)
@@ -263,6 +293,11 @@ def adam_findings(op: str, case: Case, dtype: torch.dtype, device: str) -> Itera
 def _require(condition: bool, otherwise: str) -> None:
     if not condition:
         raise Refused(otherwise)
+
+
+def _rows(targets: np.ndarray) -> int:
+    """How many targets there are: ids, or rows of probabilities."""
+    return len(targets) if targets.dtype.kind == "f" else targets.size
 
 
 def _same_bits(a: Tensor, b: Tensor) -> bool:

@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,10 +83,13 @@ def compile_for(target: str) -> list[Row]:
 
 
 @contextmanager
-def pretending(target: str, shared_memory: int = 0, warp_size: int = 0) -> Iterator[list[Any]]:
+def pretending(
+    target: str, shared_memory: int = 0, warp_size: int = 0, then: Callable[..., None] | None = None
+) -> Iterator[list[Any]]:
     """Launches compile for `target` instead; each kernel is collected here with what was made of it.
 
-    The bytes of shared memory and the threads of a warp are those of `TARGETS` and `WARP_SIZES` unless given.
+    The bytes of shared memory and the threads of a warp are those of `TARGETS` and `WARP_SIZES` unless given. `then`
+    is called after each with the kernel, what was made of it, the grid, and the arguments by name.
     """
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
@@ -98,10 +101,16 @@ def pretending(target: str, shared_memory: int = 0, warp_size: int = 0) -> Itera
     gpu = GPUTarget(kind, int(arch) if kind == "cuda" else arch, warp_size or WARP_SIZES.get(arch, 32))
     launches: list[Any] = []
     launch: Any = JITFunction.run
+    touched: dict[int, Any] = {}
 
     def compile_only(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+        if id(kernel) not in touched:
+            touched[id(kernel)] = kernel
+            kernel.device_caches.clear()  # what is compiled for one GPU must not be taken for the other
         made = launch(kernel, *arguments, grid=grid, warmup=True, **options)
         launches.append((kernel, made))
+        if then is not None:
+            then(kernel, made, grid, dict(zip(kernel.arg_names, arguments, strict=False)) | options)
         return made
 
     setattr(JITFunction, "run", compile_only)  # noqa: B010 - a method for another, which a checker would refuse
@@ -113,6 +122,9 @@ def pretending(target: str, shared_memory: int = 0, warp_size: int = 0) -> Itera
             yield launches
     finally:
         setattr(JITFunction, "run", launch)  # noqa: B010
+        driver.set_active(cast(Any, None))  # Triton looks again for the one that is there
+        for kernel in touched.values():
+            kernel.device_caches.clear()
 
 
 def describe(function: Any, kernel: Any) -> Row:
@@ -121,6 +133,8 @@ def describe(function: Any, kernel: Any) -> Row:
     constants = {function.arg_names[path[0]]: value for path, value in source.constants.items()}
     assembly = kernel.asm["ptx" if "ptx" in kernel.asm else "amdgcn"]
     usage = _nvidia_usage(assembly, kernel.asm["cubin"]) if "cubin" in kernel.asm else _amd_usage(assembly)
+    if "ttg.warp_specialize" in kernel.asm["ttgir"]:
+        usage["roles"] = _roles(kernel.asm["ttgir"], assembly)
     return {
         "kernel": function.fn.__name__,
         "dtype": next(kind for kind in _flat(source.signature.values()) if kind.startswith("*")).removeprefix("*"),
@@ -156,6 +170,22 @@ def _nvidia_usage(assembly: str, cubin: bytes) -> Row:
     return usage | {"loops": loops_of_products(said)} if hopper else usage
 
 
+def _roles(ttgir: str, ptx: str) -> Row:
+    """Which registers the groups of warps of a specialised kernel ask for, and what the accelerator fetches.
+
+    Registers are those of a thread in each group that computes, and in the one that fetches, which gives up the rest.
+    """
+    requested = re.search(r"requestedRegisters = array<i32: ([\d, ]+)>", ttgir)
+    left = re.search(r"setmaxnreg\.dec\S+\s+(\d+)", ptx)
+    assert requested is not None, ttgir
+    assert left is not None, ptx
+    return {
+        "computing": [int(count) for count in requested[1].split(",")],
+        "fetching": int(left[1]),
+        "fetches": ptx.count("cp.async.bulk.tensor"),
+    }
+
+
 def said_by(tool: str, cubin: bytes, *options: str) -> str:
     """What one of NVIDIA's tools, which Triton brings along, says of machine code."""
     import triton
@@ -168,17 +198,28 @@ def said_by(tool: str, cubin: bytes, *options: str) -> str:
 
 
 def loops_of_products(sass: str) -> list[Row]:
-    """Each loop with products in machine code as `cuobjdump -sass` prints it: its instructions, and those `WATCHED`."""
+    """Each loop with products in machine code as `cuobjdump -sass` prints it: its instructions, and those `WATCHED`.
+
+    A jump from behind a loop to a place in or before it is none: warps that wait try again, or are told another role.
+    """
     code = [(int(place, 16), text) for place, text in re.findall(r"^\s+/\*([0-9a-f]{4,})\*/\s+(.*?);", sass, re.M)]
-    loops = []
+    loops, last = [], -1
     for end, text in code:
         back = re.search(r"\bBRA\S* .*\b0x([0-9a-f]+)", text)
-        if back and int(back[1], 16) < end:
+        if back and last < int(back[1], 16) < end:
             inside = [text for place, text in code if int(back[1], 16) <= place <= end]
             counts = {name: sum(bool(re.search(rf"\b{name}\b", text)) for text in inside) for name in WATCHED}
             if counts["HGMMA"]:
-                loops.append({"instructions": len(inside)} | counts)
+                loops.append({"instructions": len(inside)} | counts | {"in flight": exponentials_in_flight(inside)})
+                last = end
     return loops
+
+
+def exponentials_in_flight(loop: list[str]) -> int:
+    """How many exponentials of a loop are computed after a product was issued and before the first wait for one."""
+    issued = next(i for i, text in enumerate(loop) if "HGMMA" in text)
+    waited = next((i for i, text in enumerate(loop) if i > issued and "WARPGROUP.DEPBAR" in text), len(loop))
+    return sum("MUFU.EX2" in text for text in loop[issued:waited])
 
 
 def _amd_usage(assembly: str) -> Row:

@@ -8,14 +8,16 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from minitransformer.ops import Dropout
+from minitransformer.ops import Dropout, Pattern
+from minitransformer.ops.gated import ACTIVATIONS
 
 from .._checks import EXACT
 from ..tuning import Tile
-from .cases import SMOOTHED, shapes
+from .cases import SMOOTHED, draw, shapes
 from .machine import name_of
 
 DROPPING = {"dropout": Dropout(0.1, key=1)}
@@ -30,8 +32,8 @@ WIDTHS = (1, 20, 100, WIDTH, 1000, 5000, 8192, 10_000, 20_000, 32_768, 131_072)
 FEW_WIDTHS = (WIDTH, 10_000, 131_072)
 """Widths of rows elsewhere."""
 
-MOST_TILES = 6
-"""No table of attention's tiles has more."""
+MOST_TILES = 7
+"""No kernel of attention has more to choose from, the specialised ones included."""
 
 
 Example = tuple[str, Callable[[], Any]]
@@ -70,18 +72,34 @@ def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
     N = 64
     for C in widths:
         sizes = {"rows": (N,), "C": C, "n": C}
-        for op in ("softmax", "layernorm", "add_layernorm"):
+        for op in ("softmax", "layernorm", "add_layernorm", "rmsnorm", "add_rmsnorm"):
             yield f"{op}, {C} wide", call_of(op, dtype, {}, **sizes)
-        yield f"add_layernorm, dropout, {C} wide", call_of("add_layernorm", dtype, DROPPING, **sizes)
+        for op in ("add_layernorm", "add_rmsnorm"):
+            yield f"{op}, dropout, {C} wide", call_of(op, dtype, DROPPING, **sizes)
         yield f"dropout, {C} wide", call_of("dropout", dtype, DROPPING, **sizes)
         yield f"embedding, {C} wide", call_of("embedding", dtype, {"scale": 2.0}, (2, TIME), V=N, C=C)
         yield f"cross_entropy, {C} wide", call_of("cross_entropy", dtype, SMOOTHED, (N,), V=C)
         for V, width in ((C, 8), (100, C)):  # logits are as wide as the table is long, gradients as it is wide
             call = call_of("linear_cross_entropy", dtype, SMOOTHED, N=N, C=width, V=V)
             yield f"linear_cross_entropy, table {V}×{width}", call
+        yield (
+            f"cross_entropy, probabilities, {C} wide",
+            partial(_both, "cross_entropy", *torch.zeros(2, N, C, dtype=dtype)),
+        )
     all_count = {"label_smoothing": SMOOTHED["label_smoothing"]}
     yield "cross_entropy, none ignored", call_of("cross_entropy", dtype, all_count, (N,), V=widths[-1])
-    yield "relu", call_of("relu", dtype, {}, (4096,))
+    for op in ("relu", "silu", "gelu"):
+        yield op, call_of(op, dtype, {}, (4096,))
+    for D, options in ((64, {"causal": True}), (40, PADDING)):
+        sizes = {"B": 1, "H": 4, "Hk": 2, "T": TIME, "D": D, "Dv": D}
+        yield f"linear_attention, {D} wide", call_of("linear_attention", dtype, options, **sizes)
+    for D, pairs, interleaved in ((128, 64, False), (128, 64, True), (64, 16, False), (80, 40, True), (100, 50, False)):
+        sizes = {"B": 1, "H": 12, "T": TIME, "D": D, "R/2": pairs}
+        said = f"{2 * pairs} of {D} wide" + ", neighbours" * interleaved
+        yield f"rope, {said}", call_of("rope", dtype, {"interleaved": interleaved}, **sizes)
+    yield "gelu, tanh", call_of("gelu", dtype, {"approximate": "tanh"}, (4096,))
+    for activation in ACTIVATIONS:
+        yield f"gated, {activation}", call_of("gated", dtype, {"activation": activation}, (N,), F=WIDTH)
     if dtype == torch.float32:
         flat = torch.zeros(4096)
         yield "adam_step", partial(kernels.adam_step, flat, flat, flat, flat, step=1, lr=0.1)
@@ -91,9 +109,11 @@ def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
 PADDING = {"key_mask": torch.ones(1, TIME, dtype=torch.bool)}
 OPTIONS = {"": {}, ", padding": PADDING, ", dropout": DROPPING, ", padding and dropout": PADDING | DROPPING}
 ALONE, PADDED, DROPPED, BOTH = OPTIONS
+BANDS = {", causal": {"causal": True}, ", window": {"window": 32}}
+"""What only the specialised forward is compiled for anew: its masks are left out of the kernel where it needs none."""
 
 Case = tuple[int, int, str]
-"""Head widths of queries and of values, and a key of `OPTIONS`."""
+"""Head widths of queries and of values, and a key of `OPTIONS` or `BANDS`."""
 
 USUAL: list[Case] = [(64, 64, ALONE), (64, 64, DROPPED), (128, 128, PADDED), (128, 128, BOTH)]
 UNUSUAL: list[Case] = [(80, 80, ALONE), (40, 72, BOTH), (256, 256, BOTH)]
@@ -101,11 +121,26 @@ MANY: list[Case] = [
     *((width, width, options) for width in (64, 128) for options in OPTIONS),
     *((width, width, BOTH) for width in (32, 48, 80, 256)),
     *((16, 16, PADDED), (256, 256, PADDED), (40, 72, BOTH), (16, 256, BOTH)),
+    *((width, width, band) for width in (64, 128) for band in BANDS),
 ]
 IEEE: list[Case] = [(64, 64, ALONE), (64, 64, BOTH), (128, 128, ALONE), (128, 128, BOTH), (256, 256, BOTH)]
 """Cases with products of float32 as it is."""
 TF32: list[Case] = [(64, 64, BOTH), (128, 128, PADDED), (128, 128, BOTH), (256, 256, BOTH)]
 """Cases with products of float32 rounded to tf32."""
+
+
+SPARSE = Pattern(causal=True, window=32, block=64, summary=4, stride=100, global_tokens=(0, 9))
+WITH_MORE: dict[str, tuple[int, int, tuple[int, ...] | None, dict[str, Any]]] = {
+    "grouped heads": (128, 4, None, {"causal": True}),
+    "softcap": (128, 4, None, {"softcap": 50.0}),
+    "slopes": (128, 2, None, {"slopes": torch.zeros(2), "causal": True}),
+    "a bias for all sentences": (64, 2, (1, 2, TIME, TIME), {}),
+    "a bias of keys": (64, 4, (1, 1, 1, TIME), DROPPING | PADDING),
+    "a pattern": (64, 2, None, {"pattern": SPARSE}),
+    "a pattern and everything": (64, 4, (1, 4, TIME, TIME), {"pattern": SPARSE, "softcap": 50.0} | DROPPING | PADDING),
+    "slopes and more": (64, 4, (4, TIME, TIME), {"slopes": torch.zeros(4), "pattern": SPARSE} | DROPPING | PADDING),
+}
+"""Head width, heads of queries for two of keys, the shape of a bias, and options; each with the default tiles."""
 
 
 def _attention(dtype: torch.dtype, half: torch.dtype, every_tile: bool) -> Iterator[Example]:
@@ -117,11 +152,16 @@ def _attention(dtype: torch.dtype, half: torch.dtype, every_tile: bool) -> Itera
     else:
         cases = [(case, "ieee") for case in IEEE] + [(case, "tf32") for case in TF32[0 if every_tile else 1 :]]
     for (D, DV, options), precision in cases:
-        chosen = OPTIONS[options] | {"precision": precision}
+        chosen = (OPTIONS | BANDS)[options] | {"precision": precision}
         call = call_of("attention", dtype, chosen, B=1, H=2, Tq=TIME, Tk=TIME, D=D, Dv=DV)
         widths = f"{D} wide" if D == DV else f"{D} and {DV} wide"
         for number in range(MOST_TILES if every_tile else 1):
             yield f"attention, {widths}{options}, {precision}", partial(_with_tile, number, call)
+    for name, (D, H, bias, options) in WITH_MORE.items():
+        arrays = draw("attention", np.random.default_rng(0), B=1, H=H, Hk=2, Tq=TIME, Tk=TIME, D=D, Dv=D)
+        tensors = [torch.zeros(x.shape, dtype=dtype) for x in arrays.values()]
+        given = {} if bias is None else {"bias": torch.zeros(bias, dtype=dtype)}
+        yield f"attention with {name}", partial(_both, "attention", *tensors, **given, **options)
 
 
 def _with_tile(number: int, call: Callable[[], Any]) -> None:

@@ -2,8 +2,9 @@
 
 `kernels/results/<gpu>.json` holds, for each op, a hash of its code (`fingerprint`), the errors that were found or why
 its check failed, versions and date; and section by section the times of the op and of its peers in the same run.
-`python -m kernels.bench` on a GPU writes it. The hashes are compared with those of the code as it is: that needs no
-GPU, nor PyTorch.
+`python -m kernels.bench` on a GPU writes it. `kernels/results/machine.json` says which kernels were executed as machine
+code on a CPU; `python -m kernels.machine` writes it. The hashes are compared with those of the code as it is: that
+needs no GPU, nor PyTorch.
 """
 
 import json
@@ -18,6 +19,8 @@ from .fingerprint import fingerprint
 from .supervisor import NO_TIME
 
 RESULTS = Path(__file__).parents[1] / "results"
+MANIFEST = "machine.json"
+DTYPES = ("float32", "float16", "bfloat16")
 
 Ledger = dict[str, Any]
 
@@ -25,6 +28,9 @@ Entry = dict[str, Any]
 """A task and what was found: `op`, `what`, `size`, `date`, and `contestants`, each with `ms` or why it `failed`."""
 
 OURS = "ours"
+
+FLEX = "FlexAttention"
+"""A contestant that compiles for seconds: it comes after all others."""
 
 FORWARD, BACKWARD, BOTH = "forward", "backward", "forward + backward"
 """What is timed of a pair."""
@@ -126,16 +132,32 @@ def state(op: str, ledger: Ledger) -> str:
     return f"{'verified' if same else 'changed since it was verified'} on {entry['date']}"
 
 
+def manifest(folder: Path = RESULTS) -> dict[str, Any]:
+    """What was executed as machine code: of each op the hash of its source, the day, and what was found by dtype."""
+    path = folder / MANIFEST
+    return read(path)["ops"] if path.exists() else {}
+
+
+def machine_state(op: str, executed: dict[str, Any]) -> str:
+    """What the manifest says of an op."""
+    entry = executed.get(op)
+    if entry is None:
+        return "not yet executed as machine code"
+    changed = "" if entry["hash"] == current(op) else "changed since it was "
+    return f"{changed}executed as machine code on {entry['date']}"
+
+
 def report(folder: Path = RESULTS) -> list[str]:
     """The lines that `python -m kernels.ledger` prints."""
-    found = ledgers(folder)
-    if not found:
-        return [f"not yet verified on a GPU: {', '.join(KERNELS)}", "to verify them, on a machine with one: make bench"]
-    width = max(map(len, KERNELS))
+    found, executed, width = ledgers(folder), manifest(folder), max(map(len, KERNELS))
     lines = []
+    if not found:
+        lines.append(f"not yet verified on a GPU: {', '.join(KERNELS)}")
+        lines.append("to verify them, on a machine with one: make bench")
     for gpu, ledger in found.items():
         lines.append(gpu)
         for op in KERNELS:
             lines.append(f"  {op:{width}}  {state(op, ledger)}")
             lines += [f"  {'':{width}}    {reason}" for reason in ledger["ops"].get(op, {}).get("failed", [])]
-    return lines
+    lines.append("machine code of a gfx1100, on a CPU")
+    return lines + [f"  {op:{width}}  {machine_state(op, executed)}" for op in KERNELS]

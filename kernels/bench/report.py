@@ -7,17 +7,37 @@
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 from .. import KERNELS
-from .ledger import BACKWARD, BOTH, FORWARD, RESULTS, Ledger, current, entries, ledgers, number, state, task_of, timed
+from .ledger import (
+    BACKWARD,
+    BOTH,
+    DTYPES,
+    FORWARD,
+    OURS,
+    RESULTS,
+    Ledger,
+    current,
+    entries,
+    ledgers,
+    machine_state,
+    manifest,
+    number,
+    state,
+    task_of,
+    timed,
+)
+from .predictions import Table, predicted, stale, table_for
 
 README = Path(__file__).parents[2] / "README.md"
 BEGIN, END = "<!-- kernels: made by python -m kernels.bench.report -->\n", "<!-- end of kernels -->\n"
 
-DTYPES = ("float32", "float16", "bfloat16")
-
 LENGTHS, WIDTH, COLUMNS = (4096, 16_384), 128, (512, 2048, 4096, 131_072)
 """What README shows of attention and of rows; pictures show all."""
+
+PREDICTED = "predicted of ours"
+"""The column of `kernels.predict`, before what was measured."""
 
 RUNGS = ("unfused", "online", "naive")
 """Earlier versions of our kernels: their columns come last."""
@@ -26,10 +46,21 @@ RUNGS = ("unfused", "online", "naive")
 def section(folder: Path = RESULTS) -> str:
     """Everything between README's two marks."""
     found = [ledger for ledger in ledgers(folder).values() if not ledger["smoke"]]
+    executed = _executed(manifest(folder))
     if not found:
-        rows = [[f"`{op}`", what, "not yet verified on a GPU"] for op, (_, what) in KERNELS.items()]
-        return _table(["op", "its kernels", "state"], rows)
-    return "\n".join(part for ledger in found for part in _of_a_gpu(ledger) if part)
+        return executed + "\nNot yet verified on a GPU: there is none here.\n"
+    parts = (part for ledger in found for part in _of_a_gpu(ledger, table_for(ledger["gpu"], folder)) if part)
+    return executed + "\n" + "\n".join(parts)
+
+
+def _executed(found: dict[str, Any]) -> str:
+    """A table of what was executed as machine code, with the worst errors."""
+    rows = []
+    for op, (_, what) in KERNELS.items():
+        errors = found.get(op, {"dtypes": {}})["dtypes"]
+        worst = [f"{errors[dtype]['error']:.1e}" if dtype in errors else "–" for dtype in DTYPES]
+        rows.append([f"`{op}`", what, machine_state(op, found), *worst])
+    return _table(["op", "its kernels", "state", *(f"worst error, {dtype}" for dtype in DTYPES)], rows)
 
 
 def main() -> None:
@@ -43,12 +74,13 @@ def main() -> None:
     README.write_text(before + BEGIN + section() + END + after, encoding="utf-8")
 
 
-def _of_a_gpu(ledger: Ledger) -> list[str]:
+def _of_a_gpu(ledger: Ledger, table: Table | None) -> list[str]:
+    """The parts of its section; `table` is what was predicted of this GPU."""
     targets = "".join(f"- {line}\n" for line in targets_met(ledger))
-    return [_heading(ledger), _verified(ledger), *_times(ledger), _steps(ledger), targets]
+    return [_heading(ledger, table), _verified(ledger), *_times(ledger, table), _steps(ledger, table), targets]
 
 
-def _heading(ledger: Ledger) -> str:
+def _heading(ledger: Ledger, table: Table | None) -> str:
     """The GPU, what it ran, when, and which times are no longer those of the code as it is."""
     stamps = [(entry["date"], entry["versions"]) for entry in ledger["ops"].values()]
     for part in ledger["sections"].values():
@@ -56,8 +88,10 @@ def _heading(ledger: Ledger) -> str:
     ran = [f"{date}: {', '.join(map(' '.join, versions.items()))}" for date, versions in stamps]
     hashes = [part["hashes"] for part in ledger["sections"].values()]
     changed = [op for op in KERNELS if any(each.get(op) != current(op) for each in hashes)]
-    stale = f"; changed since they were timed: {', '.join(changed)}" if changed else ""
-    return f"**{ledger['gpu']}** ({'; '.join(dict.fromkeys(ran))}){stale}\n"
+    since = f"; changed since they were timed: {', '.join(changed)}" if changed else ""
+    old = stale(table) if table else []
+    since += f"; changed since they were predicted: {', '.join(old)}" if old else ""
+    return f"**{ledger['gpu']}** ({'; '.join(dict.fromkeys(ran))}){since}\n"
 
 
 def _verified(ledger: Ledger) -> str:
@@ -69,35 +103,41 @@ def _verified(ledger: Ledger) -> str:
     return _table(["op", "its kernels", "state", *(f"worst error, {dtype}" for dtype in DTYPES)], rows)
 
 
-def _times(ledger: Ledger) -> list[str]:
+def _times(ledger: Ledger, table: Table | None) -> list[str]:
     """Tables of tasks down and contestants across."""
     attention, rows = entries(ledger, "attention"), entries(ledger, "rows")
     attention = [entry for entry in attention if entry["size"]["Tk"] in LENGTHS and entry["size"]["D"] == WIDTH]
     rows = [entry for entry in rows if entry["size"].get("columns", COLUMNS[0]) in COLUMNS]
+    moved, multiplied = ([entry for entry in rows if work in entry] for work in ("moved", "flops"))
     return [
-        _measured("attention: TFLOP/s, and how much of a product's", attention, "tflops"),
-        _measured("GB/s, and how much of a copy's", [entry for entry in rows if "moved" in entry], "gbs"),
-        _measured("TFLOP/s, and how much of a product's", [entry for entry in rows if "flops" in entry], "tflops"),
+        _measured("attention: TFLOP/s, and how much of a product's", attention, "tflops", table),
+        _measured("GB/s, and how much of a copy's", moved, "gbs", table),
+        _measured("TFLOP/s, and how much of a product's", multiplied, "tflops", table),
     ]
 
 
-def _measured(head: str, found: list, measure: str) -> str:
-    """A table of these tasks."""
+def _measured(head: str, found: list, measure: str, table: Table | None) -> str:
+    """A table of these tasks; beside our times what was predicted of them."""
     names = sorted({name: None for entry in found for name in timed(entry)}, key=lambda name: name in RUNGS)
+    names = [PREDICTED, *names] if table else names
     rows = []
     for entry in found:
-        each = [timed(entry).get(name) for name in names]
-        rows.append([task_of(entry), *(f"{number(c[measure])} ({c['share']:.0%})" if c else "–" for c in each)])
+        each = timed(entry) | {PREDICTED: predicted(entry, table)}
+        cells = [each.get(name) or {} for name in names]
+        said = [f"{number(cell[measure])} ({cell['share']:.0%})" if measure in cell else "–" for cell in cells]
+        rows.append([task_of(entry), *said])
     return _table([head, *names], rows) if rows else ""
 
 
-def _steps(ledger: Ledger) -> str:
+def _steps(ledger: Ledger, table: Table | None) -> str:
     """A table of training steps."""
     rows, steps = [], entries(ledger, "swap")
     for entry in steps:
-        for found in timed(entry).values():
+        expected = (predicted(entry, table) or {}).get("ms")
+        for who, found in timed(entry).items():
             part = found.get("estimated_from")
             mark = f", estimated from {part['sentences']} of {entry['size']['sentences']} sentences" if part else ""
+            mark += f", predicted {number(expected)} ms" if expected and who == OURS else ""
             rows.append([entry["what"] + mark, number(found["ms"]), number(found["hours"])])
     if not rows:
         return ""

@@ -18,9 +18,11 @@ from minitransformer.ops import Dropout
 from ..adam import adam_step_naive
 from ..cross_entropy import cross_entropy_naive
 from ..dropout import dropout_naive
+from ..elementwise import gated_naive
 from ..embedding import embedding_backward_naive
 from ..layernorm import add_layernorm_unfused, layernorm_naive, layernorm_sweeps
 from ..linear_cross_entropy import linear_cross_entropy_naive
+from ..rmsnorm import add_rmsnorm_unfused, rmsnorm_naive
 from ..softmax import softmax_naive, softmax_online
 from . import peers
 from .cases import SMOOTHED, is_elementwise, shapes
@@ -42,6 +44,8 @@ Rungs = Mapping[str, Mapping[str, Prepare]]
 
 def tasks(machine: Machine) -> Iterator[Task]:
     """All of them, op by op; those that targets name come first, in case that the time does not suffice."""
+    yield from _linear_attention(machine)
+    yield from _rope(machine)
     yield from _adam(machine)
 
     def rows_of(*columns: int) -> list[Size]:
@@ -56,11 +60,17 @@ def tasks(machine: Machine) -> Iterator[Task]:
     rungs = {FORWARD: {"naive": of_function(layernorm_naive), "sweeps": of_function(layernorm_sweeps)}}
     yield from pair("layernorm", widths, both_ways, peers.layernorm, rungs, {}, "liger_layer_norm", {"eps": 1e-5})
 
-    def dropped(x: Tensor, sublayer_out: Tensor, *rest: Tensor) -> Tensor:
-        return peers.layernorm(x + F.dropout(sublayer_out, RATE), *rest)
+    rungs = {FORWARD: {"naive": of_function(rmsnorm_naive)}}
+    yield from pair("rmsnorm", widths, both_ways, peers.rmsnorm, rungs, {}, "liger_rms_norm", {"eps": 1e-6})
 
+    def dropped(norm: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        return lambda x, sublayer_out, *rest: norm(x + F.dropout(sublayer_out, RATE), *rest)
+
+    passes = {FORWARD: _passes(3), BACKWARD: _passes(5)}
     rungs = {FORWARD: {"unfused": of_function(partial(add_layernorm_unfused, **DROPPING))}}
-    yield from pair("add_layernorm", widths, {FORWARD: _passes(3), BACKWARD: _passes(5)}, dropped, rungs, DROPPING)
+    yield from pair("add_layernorm", widths, passes, dropped(peers.layernorm), rungs, DROPPING)
+    rungs = {FORWARD: {"unfused": of_function(partial(add_rmsnorm_unfused, **DROPPING))}}
+    yield from pair("add_rmsnorm", widths[:1], passes, dropped(peers.rmsnorm), rungs, DROPPING)
 
     sizes = machine.size([{"rows": 8192, "V": 37_000}, {"rows": 2048, "V": 128_000}], [{"rows": 8, "V": 50}])
     rungs = {BOTH: {"naive": of_function(partial(cross_entropy_naive, **SMOOTHED))}}
@@ -71,7 +81,12 @@ def tasks(machine: Machine) -> Iterator[Task]:
     rungs = {FORWARD: {"naive": of_function(softmax_naive), "online": of_function(softmax_online)}}
     yield from pair("softmax", sizes, both_ways, peers.softmax, rungs, {}, "liger_softmax")
 
-    yield from pair("relu", rows_of(machine.size(2048, 32)), both_ways, peers.relu)
+    usual = rows_of(machine.size(2048, 32))
+    for op in ("relu", "gelu", "silu"):
+        yield from pair(op, usual, both_ways, getattr(peers, op))
+    rungs = {FORWARD: {"naive": of_function(gated_naive)}}
+    passes = {FORWARD: _passes(3), BACKWARD: _passes(5)}
+    yield from pair("gated", usual, passes, peers.gated, rungs, {}, "liger_swiglu")
 
     N, V, C = machine.size((2**18, 37_000, 512), (32, 50, 32))
     moved = {FORWARD: lambda size: 2 * N * C, BACKWARD: lambda size: (N + V) * C}
@@ -123,7 +138,7 @@ def _drawn(machine: Machine, op: str, size: Size) -> tuple[tuple, Tensor | None]
     rows, width = size["rows"], size.get("columns", size.get("C", 1))
     leading = (rows, width) if is_elementwise(op) else (rows,)
     inputs = {}
-    for argument, shape in shapes(op, leading, N=rows, C=width, n=width, V=size.get("V", 1)).items():
+    for argument, shape in shapes(op, leading, N=rows, C=width, F=width, n=width, V=size.get("V", 1)).items():
         drawn = machine.randint(1, size["V"], *shape) if argument.kind == "ids" else machine.randn(*shape)
         inputs[argument.name] = drawn / width**0.5 if argument.name == "table" else drawn
     return tuple(inputs.values()), None if "targets" in inputs else machine.randn(rows, width)
@@ -142,6 +157,51 @@ def _naive_embedding(inputs: tuple, dout: Tensor | None) -> Call:
     _, cache = kernels.embedding_forward(*inputs)
     assert dout is not None
     return lambda: embedding_backward_naive(dout, cache)
+
+
+def _linear_attention(machine: Machine) -> Iterator[Task]:
+    """Causal, against the formula with all weights."""
+    B, H, D = machine.size((4, 16, 64), (1, 2, 8))
+    causal = partial(peers.linear_attention, causal=True)
+    for T in machine.size((1024, 4096), (70,)):
+        size = {"B": B, "H": H, "Tq": T, "Tk": T, "D": D}
+
+        def drawn(T: int = T) -> tuple[tuple, Tensor]:
+            query, key, value, dout = (machine.randn(B, H, T, D) for _ in range(4))
+            return (query, key, value), dout
+
+        for what, count in {FORWARD: 4, BACKWARD: 8}.items():
+            contestants: dict[str, Prepare] = {
+                OURS: of_pair("linear_attention", what, causal=True),
+                "PyTorch": of_autograd(causal, what),
+                "torch.compile": of_autograd(machine.compiled(causal), what),
+            }
+            work = {"moved": float(count * B * H * T * D * machine.dtype.itemsize)}
+            yield task(machine, "linear_attention", what, size, work, drawn, contestants)
+
+
+def _rope(machine: Machine) -> Iterator[Task]:
+    """Halves, of the queries and the keys of a projection, as attention's layer hands them over.
+
+    Liger's turns queries and keys in one call, and in place: no other contestant does that.
+    """
+    B, H, Hk, T, D = machine.size((4, 32, 8, 4096, 128), (1, 2, 1, 20, 8))
+    angles = dict(zip(("cos", "sin"), machine.randn(2, T, D // 2), strict=True))
+    formula = partial(peers.rope, **angles)
+
+    def drawn() -> tuple[tuple, Tensor]:
+        heads = machine.randn(B, T, H + 2 * Hk, D)[:, :, : H + Hk].transpose(1, 2)
+        return (heads,), machine.randn(B, T, H + Hk, D).transpose(1, 2)
+
+    size = {"B": B, "H": H + Hk, "T": T, "D": D}
+    work = {"moved": 2.0 * B * (H + Hk) * T * D * machine.dtype.itemsize}
+    for what in (FORWARD, BACKWARD):
+        contestants: dict[str, Prepare] = {
+            OURS: of_pair("rope", what, **angles),
+            "PyTorch": of_autograd(formula, what),
+            "torch.compile": of_autograd(machine.compiled(formula), what),
+        }
+        yield task(machine, "rope", what, size, work, drawn, contestants)
 
 
 def _adam(machine: Machine) -> Iterator[Task]:

@@ -1,8 +1,9 @@
 """A run of the bench: sections one after the other, each result in the ledger as soon as it is there.
 
 In a section that is timed, first our kernels are measured, each alone: that is what must not be lost. Then all
-contestants of a task side by side, ours once more, so that their ratio is one of the same minute. Tasks that an earlier
-run has measured with the same code and the same versions come last, and keep what they have until then.
+contestants of a task side by side, ours once more, so that their ratio is one of the same minute; but FlexAttention,
+which compiles for seconds, after all others. Tasks that an earlier run has measured with the same code and the same
+versions come last, and keep what they have until then.
 """
 
 import json
@@ -21,7 +22,8 @@ from minitransformer.threads import available_cores
 
 from .. import KERNELS
 from . import ledger, report, work
-from .ledger import LATE, OURS, RESULTS, Entry, current
+from .ledger import FLEX, LATE, OURS, RESULTS, Entry, current
+from .predictions import predicted, table_for
 from .supervisor import FORK, NO_TIME, SPAWN, Ended, Job, nothing, reason_of, supervise
 
 SECTIONS = ("checks", "attention", "rows", "swap")
@@ -54,6 +56,7 @@ class Rounds:
         alone = [(n, OURS) for n, e in enumerate(self.entries) if "failed" in e["contestants"].get(OURS, {})]
         numbers = sorted(self._found, key=lambda number: complete(self.entries[number]))
         beside = [(number, name) for number in numbers for name in self.entries[number]["contestants"]]
+        beside.sort(key=lambda unit: unit[1] == FLEX)
         again = (unit for unit in beside if unit not in alone or len(self.entries[unit[0]]["contestants"]) > 1)
         self.waiting: deque[Unit] = deque([*alone, *again])
 
@@ -110,6 +113,7 @@ class Run:
         name = self.machine["name"]
         self.path, kept = ledger.path_of(folder, "smoke" if smoke else name), ledger.path_of(RESULTS, name)
         self.ledger = ledger.opened(self.path if smoke or self.path.exists() else kept, name, smoke)
+        self.predictions = table_for(name)
         self.failures: list[str] = self.ledger["failures"]
         self.stamp = {"date": datetime.now(UTC).date().isoformat(), "versions": self.machine["versions"]}
         self.hashes = {op: current(op) for op in KERNELS}
@@ -258,7 +262,9 @@ class Run:
         if died or rounds.settled(number):
             tried = {name: found for name, found in entry["contestants"].items() if found != LATE}
             times = (f"{name} {ledger.number(f['ms'])} ms" if "ms" in f else f"{name} –" for name, f in tried.items())
-            print(f"{ledger.task_of(entry)}: {'; '.join(times)}", flush=True)
+            expected = (predicted(entry, self.predictions) or {}).get("ms")
+            beside = f" (ours was predicted: {ledger.number(expected)} ms)" if expected else ""
+            print(f"{ledger.task_of(entry)}: {'; '.join(times)}{beside}", flush=True)
             self._write()
 
     # --- What all share -------------------------------------------------------------------------------------------

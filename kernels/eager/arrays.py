@@ -61,8 +61,22 @@ def to_numpy(tensor: Tensor) -> np.ndarray:
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int = -1) -> Tensor:
-    """The tensors joined along an existing axis."""
-    return torch.cat(tuple(tensors), dim=axis)
+    """The tensors joined along an existing axis: a view where they lie side by side already, else a copy."""
+    joined = side_by_side(tensors, axis)
+    return torch.cat(tuple(tensors), dim=axis) if joined is None else joined
+
+
+def side_by_side(tensors: Sequence[Tensor], axis: int = -1) -> Tensor | None:
+    """The tensors joined along the axis as a view, if each begins in one buffer where the one before it ends."""
+    parts = [each.movedim(axis, -1) for each in tensors]
+    first, length = parts[0], 0
+    for part in parts:
+        alike = part.dtype == first.dtype and part.shape[:-1] == first.shape[:-1] and part.stride() == first.stride()
+        follows = part.storage_offset() == first.storage_offset() + length * first.stride(-1)
+        if not (alike and follows and part.untyped_storage() == first.untyped_storage()):
+            return None
+        length += part.shape[-1]
+    return first.as_strided((*first.shape[:-1], length), first.stride()).movedim(-1, axis)
 
 
 def cast(tensor: Tensor, dtype: Any) -> Tensor:

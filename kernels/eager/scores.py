@@ -5,11 +5,14 @@ import math
 import torch
 from torch import Tensor
 
+from .softmax import widened
+
 
 def scores_forward(
     query: Tensor, key: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float, softcap: float | None
 ) -> tuple[Tensor, Tensor | None]:
     """The scores `(B, H, Tq, Tk)`, −inf where `mask` is false; and the tanh of the softcap, for the backward."""
+    query, key = _exact(query), _exact(key)
     scores = (fold(query * scale, key) @ key.mT).reshape(*query.shape[:3], key.shape[2])
     capped = None
     if softcap is not None:
@@ -23,10 +26,16 @@ def scores_forward(
 def scores_backward(
     dscores: Tensor, query: Tensor, key: Tensor, scale: float, capped: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Gradients `(dquery, dkey)`."""
-    dscaled = fold(dscores if capped is None else dscores * (1 - capped * capped), key)
+    """Gradients `(dquery, dkey)`, in the dtype of the scores' product."""
+    query, key = _exact(query), _exact(key)
+    dscaled = fold(dscores if capped is None else dscores * (1 - capped * capped), key).to(query.dtype)
     dquery = (dscaled @ key).reshape(query.shape) * scale  # scores = (query * scale) @ keyᵀ
     return dquery, dscaled.mT @ fold(query * scale, key)
+
+
+def _exact(x: Tensor) -> Tensor:
+    """In float32, where float16 would overflow; on a GPU, whose float32 products are many times slower, as it is."""
+    return x if x.is_cuda else widened(x)
 
 
 def fold(x: Tensor, key: Tensor) -> Tensor:

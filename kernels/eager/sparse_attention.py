@@ -35,12 +35,16 @@ def forward_in_pieces(
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
+    bias_shape: torch.Size | None,
     pieces: Iterable[Piece],
     scale: float,
     softcap: float | None,
     dropout: Dropout | None,
 ) -> tuple[Tensor, InPieces]:
-    """The scores of all pieces, each query's largest score and its sum, and then the weights."""
+    """The scores of all pieces, each query's largest score and its sum, and then the weights.
+
+    `bias_shape` is that of the part of the bias that has a gradient.
+    """
     shape, wide = query.shape[:3], widened(query[:, :, :0]).dtype
     largest = query.new_full((*shape, 1), torch.finfo(wide).min, dtype=wide)
     sums, out = torch.zeros_like(largest), query.new_zeros((*shape, value.shape[3]), dtype=wide)
@@ -64,7 +68,7 @@ def forward_in_pieces(
         out[:, :, queries] += (fold(dropped, key) @ value[:, :, keys]).reshape(*weights.shape[:3], value.shape[3])
         kept.append((queries, keys, weights, dropped, dropout_cache, capped))
     out = out.to(query.dtype)
-    return out, InPieces(query, key, value, kept, scale, out, None if bias is None else bias.shape)
+    return out, InPieces(query, key, value, kept, scale, out, bias_shape)
 
 
 def backward_in_pieces(dout: Tensor, cache: InPieces) -> tuple[Tensor, ...]:
@@ -80,7 +84,7 @@ def backward_in_pieces(dout: Tensor, cache: InPieces) -> tuple[Tensor, ...]:
         dvalue[:, :, keys] += fold(dropped, key).mT @ dpart
         ddropped = (dpart @ value[:, :, keys].mT).reshape(weights.shape)
         dweights = widened(dropout_backward(ddropped, dropout_cache))
-        dscores = ((dweights - sums[:, :, queries]) * widened(weights)).to(query.dtype)
+        dscores = (dweights - sums[:, :, queries]) * widened(weights)
         dquery_part, dkey_part = scores_backward(dscores, query[:, :, queries], key[:, :, keys], scale, capped)
         dquery[:, :, queries] += dquery_part
         dkey[:, :, keys] += dkey_part

@@ -110,7 +110,7 @@ def keep(number: str, function: Callable[..., Any], is_right: Callable[[Callable
     Raises `NotAlone` where it is not, such as for an answer that uses an array of the notebook; `OSError` where it
     cannot be written, or where Python does not know the source.
     """
-    text = "\n\n\n".join(part.strip("\n") for part in standing_alone(function)) + "\n"
+    text = text_alone(function)
     try:
         alone = loaded(text, function.__name__)
     except Damaged as damage:
@@ -144,6 +144,11 @@ def loaded(text: str, name: str, module: str = "answer") -> Callable[..., Any]:
     if name not in namespace:
         raise Damaged(f"does not define {name}")
     return namespace[name]
+
+
+def text_alone(function: Callable[..., Any]) -> str:
+    """The text of a module that has what a function needs, and the function itself last; raises as `standing_alone`."""
+    return "\n\n\n".join(part.strip("\n") for part in standing_alone(function)) + "\n"
 
 
 def standing_alone(function: Callable[..., Any]) -> list[str]:

@@ -121,7 +121,7 @@ def exercise(
 
 
 def exercises(number: str) -> dict[str, Exercise]:
-    """The exercises of a lesson, "00" to "18", by name in their order. Raises `ValueError` for an unknown lesson."""
+    """The exercises of a lesson, "00" to "26", by name in their order. Raises `ValueError` for an unknown lesson."""
     if not room(number).is_dir():
         raise ValueError(f"there is no lesson {number!r}")
     module = import_module(f"{__package__}.{room(number).name}.exercises")

@@ -2,12 +2,12 @@
 # # 17 · Swapping the kernels in: the roofline, and what a speed-up may be
 #
 # **You will be able to** say what a kernel can gain at most before you write it, and swap it into a model that then
-# computes the same.
+# computes the same; and, if you like, read what the compiler made of it, and find a race that the interpreter hides.
 #
 # | | |
 # |---|---|
 # | you know | lessons [14](14_numpy_speed.ipynb), [15](15_triton_rows.ipynb) and [16](16_flash_attention.ipynb) |
-# | runs in | at most 20 s on 2 cores, in Triton's interpreter; without PyTorch with recorded results; or on a GPU |
+# | runs in | at most 40 s on 2 cores, in Triton's interpreter; without PyTorch with recorded results; or on a GPU |
 # | in the paper | §5.2: eight P100 GPUs |
 # | in the package | [`kernels`](../kernels/__init__.py), their tables [`Ops`](../kernels/tables.py) |
 #
@@ -21,7 +21,9 @@
 
 # %%
 import math
+import textwrap
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -30,11 +32,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from course import recorded, start
-from course.gpu import DEVICE, MISSING, machine, require  # before anything else imports triton
+from course.compiled import compiled, dissected
+from course.gpu import DEVICE, MISSING, machine, require, tl, torch, triton  # before anything else imports triton
+from course.lesson_17.machine_code import abridged, draw_execution, lines_of
 from course.lesson_17.pictures import COLOURS, kernel_dots, ladder, move, roof
 from course.lesson_17.roofline import GPUS, WORKS, Gpu, gpu_named
 from course.measuring import blas_threads, race, this_machine
 from course.style import GREY, INK
+from course.tensors import numpy, tensor
 from kernels.bench.ledger import entries, ledgers, report
 from minitransformer import Transformer, TransformerConfig, Translator, ops
 from minitransformer.costs import flops_per_token
@@ -521,6 +526,206 @@ for name, ledger in ledgers().items():
 # `make bench`, on a GPU, checks every kernel first, then times this ladder and writes the ledger. From then on the
 # lines above show it, and the picture before has full dots.
 #
+# ## What the compiler made of it (optional)
+#
+# You write kernels in blocks, and a GPU knows no blocks. It has **threads**, and 32 of them, the *lanes* of a
+# [wave](glossary.md#wave), execute one instruction together. (NVIDIA says *warp*.) By default a program is launched as
+# four waves, which go their own ways. Between your blocks and these waves stands the compiler.
+#
+# To look at what it makes, you need no GPU. Here it compiles for an AMD gfx1100, whose instructions are documented, and
+# [`kernels.machine`](../kernels/machine/__init__.py) executes them in NumPy, one by one. In this notebook Triton
+# interprets, so that happens in a process beside it. Take the softmax of lesson 15 in its shortest form, for rows of
+# exactly 128 numbers:
+
+
+# %%
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(y_ptr + i, e / tl.sum(e, axis=0))
+
+
+def softmax_of_128(x):
+    y = torch.empty_like(x)
+    softmax_kernel[(len(x),)](x, y, BLOCK=128)
+    return y
+
+
+scores = rng.standard_normal((3, 128))
+
+
+def softmax_twice():
+    """The largest error in the interpreter and as machine code, and how many waves a program has."""
+    truth, found = ops.softmax_forward(scores)[0], compiled(softmax_of_128, scores)
+    here = numpy(softmax_of_128(tensor(scores)))
+    return error(here, truth), error(np.array(found["returned"]), truth), found["launches"][0]["waves"]
+
+
+here, there, num_waves = recorded("17_softmax", softmax_twice)
+print(f"off by {here:.0e} here, by {there:.0e} as machine code; {num_waves} waves of 32 lanes: a number for each")
+
+# %% [markdown]
+# And this is what it was compiled to, under the line of Python that it comes from. Of several instructions of one kind
+# in a row the first is shown:
+
+# %%
+found = recorded("17_machine-code", lambda: dissected(softmax_of_128, np.zeros((1, 128))))
+for python, instructions in lines_of(found["code"]):
+    print(python)
+    print(*abridged(instructions, first=21 if "tl.max" in python else 4), sep="\n")
+print("in all", dict(Counter(kind for kind, *_ in found["code"])))
+log2_e = np.uint32(0x3FB8AA3B).view(np.float32)
+print(f"0x3fb8aa3b is {log2_e:.6f}, log₂ e is {math.log2(math.e):.6f}. Where it stands, or v_exp:")
+print(*(f"    {text}" for _, text, *_ in found["code"] if "0x3fb8aa3b" in text or "v_exp" in text), sep="\n")
+
+# %% [markdown]
+# Four things to see:
+#
+# * **To ask is not to wait.** `buffer_load` asks memory for a number and goes on. `s_waitcnt` stands where the number
+#   is needed. What can be done meanwhile, the compiler puts between the two.
+# * **Within a wave, lanes read each other's registers.** `v_mov_b32_dpp … row_shr:8` reads the register of the lane 8
+#   places before. After steps of 8, 4, 2 and 1, and one more across the middle (`permlanex16`), the last lane has the
+#   maximum of all 32. No memory is touched.
+# * **Between waves there is only memory.** Each wave stores its maximum in shared memory (`ds_store`), and loads those
+#   of the others (`ds_load`). Between the two stands a [barrier](glossary.md#barrier), `s_barrier`: a wave waits there
+#   until all waves of its program have come. The compiler put it there, for `tl.max` is its own.
+# * **An exponential is a product first.** `v_exp_f32` computes $2^x$, so x is multiplied by $\log_2 e$ before. And a
+#   division is a whole series of instructions, the last ones before the store.
+#
+# The executor can also tell who executed what, and when. In the picture, chance decides at each turn which waves go on.
+# Below, all numbers of the row are equal. So each exponential is 1, and a lane's register says how many of them it has
+# added up:
+
+# %%
+draw_execution(found)
+
+# %% [markdown]
+# Above: between barriers nobody knows which wave is ahead, and no wave passes a barrier before the last one has come.
+# Below: five additions for the 32 lanes of a wave, then two more for the sums of the four waves. The last lane of each
+# half has what counts. The others compute too, and nobody reads what.
+#
+# ### A race that the interpreter cannot see
+#
+# A block has no `x[i - 1]`: a lane cannot be named. When a thread needs what another one computed, the way is through
+# memory: store, and load at another place. Here each exponential is compared with its left neighbour:
+
+
+# %%
+@triton.jit
+def steps_kernel(x_ptr, e_ptr, y_ptr, BARRIER: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    e = tl.exp(tl.load(x_ptr + i))
+    tl.store(e_ptr + i, e)
+    if BARRIER:
+        tl.debug_barrier()
+    left = tl.load(e_ptr + i - 1, i > 0, other=0.0)  # what the thread before has stored
+    tl.store(y_ptr + i, e - left)
+
+
+def steps(x, barrier=False):
+    """e^(x_i) − e^(x_(i − 1)), of 128 numbers."""
+    e, y = torch.empty_like(x), torch.empty_like(x)
+    steps_kernel[(1,)](x, e, y, BARRIER=barrier, BLOCK=128)
+    return y
+
+
+def steps_with_a_barrier(x):
+    return steps(x, barrier=True)
+
+
+def wrong_in_the_interpreter():
+    """In how many of 100 runs the result is wrong."""
+    rows = rng.standard_normal((100, 128))
+    return sum(error(numpy(steps(tensor(x))), np.diff(np.exp(x), prepend=0.0)) > 1e-5 for x in rows)
+
+
+if DEVICE == "cpu":
+    print("wrong in", recorded("17_interpreted", wrong_in_the_interpreter), "of 100 runs in the interpreter")
+
+# %% [markdown]
+# The interpreter has no threads. It stores the whole block, then it loads the whole block. As machine code:
+
+# %%
+numbers = rng.standard_normal(128)
+for name, function in (("without", steps), ("with", steps_with_a_barrier)):
+    ran = recorded(f"17_{name}-barrier", lambda function=function: compiled(function, numbers))
+    print(textwrap.fill(f"{name} a barrier: {ran['fault'] or 'no fault'}", 110, subsequent_indent="    "))
+    if ran["fault"]:
+        number = int(ran["fault"].split("byte ")[1].split()[0]) // 4
+        print(f"    (that is number {number}, which wave {number // 32} stores)")
+    else:
+        print(f"    off by {error(np.array(ran['returned']), np.diff(np.exp(numbers), prepend=0.0)):.0e}")
+
+# %% [markdown]
+# The fault names the kernel, its line, the instruction, the program, the wave, the lane and the byte. Wave 1 needs the
+# last number of wave 0, and nothing says that wave 0 has stored it. This is a [race](glossary.md#race): the result
+# depends on who comes first. On a GPU it may come out right a thousand times, and wrong on another GPU, or on a day
+# when other programs run. `tl.debug_barrier()` mends it. (In the interpreter it does nothing.)
+#
+# The executor does not wait for a wrong result: it notes for every byte which wave touched it since the last barrier.
+# It also sees programs that write to one place, for which there is no barrier, and accesses beside the arrays.
+#
+# ### Exercise 4 ★★☆: running sums, and who waits for whom
+#
+# The running sums of a row are $y_i = x_0 + \dots + x_i$. Threads find them together, in rounds: to each number add the
+# one at distance 1 before it, to each of these sums the one at distance 2, then at distance 4, and so on. After the
+# rounds with all distances below $n$, each number has added up all before it. In every round the threads hand their
+# sums on through y. (`tl.cumsum` does the same in registers and shared memory. Do without it.) A loop whose distance
+# doubles is `while distance < n:`.
+
+
+# %% tags=["exercise"]
+@triton.jit
+def running_sums_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """A row of y, y_i = x_0 + … + x_i, of n ≤ BLOCK numbers; rows lie one behind the other."""
+    raise NotImplementedError
+
+
+def running_sums(x):
+    """The running sums of each row of x (N, n), float32, rows one behind the other → (N, n).
+
+    The same whichever wave comes first: as machine code without a race.
+    """
+    num_rows, n = x.shape
+    y = torch.empty_like(x)
+    running_sums_kernel[(num_rows,)](x, y, n, BLOCK=triton.next_power_of_2(n))
+    return y
+
+
+# %%
+running_sums = check(running_sums)
+
+# %% [markdown] tags=["help"]
+# In a round each thread stores its sum, then loads another one's. What must have happened before anybody loads? And
+# what must have happened before anybody stores the sums of the next round over these?
+#
+# ---
+#
+# Keep a thread's own sum in a register, `total`. A round is: store `total`, a barrier, add what lies `distance` before
+# (where `i >= distance`, else 0), a barrier, double the distance. After the last round, store once more.
+
+# %% [markdown]
+# One barrier in a round is a tempting half of the answer. In the interpreter, none at all is right, too. Now in every
+# order that the executor has:
+
+
+# %%
+def in_every_order():
+    """The largest error of the running sums, how many different results there were, and the executor's orders."""
+    from kernels.machine import ORDERS
+
+    x = rng.standard_normal((3, 200))
+    results = [np.array(compiled(running_sums, x, order=order)["returned"]) for order in ORDERS]
+    different = len({result.tobytes() for result in results})
+    return error(results[0], np.cumsum(x, axis=1)), different, list(ORDERS)
+
+
+off, different, orders = recorded("17_running-sums", in_every_order)
+print(f"waves go {', '.join(orders)}: {different} result, off by {off:.0e}")
+
+# %% [markdown]
 # ## Common mistakes, and what they look like
 #
 # * **Half a swap.** The forward is from one table, the backward from another: the cache is not what the backward

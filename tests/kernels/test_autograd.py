@@ -14,7 +14,10 @@ from minitransformer.gradcheck import error
 
 OPS = sorted({op for op, _, _ in CASES.values()})
 KERNELS = [op for op in OPS if f"{op}_forward" in kernels.__all__ and op != "linear"]
-MESSAGE = r"requires a gradient, which autograd would lose here: pass it with \.detach\(\), or call under torch\.no_"
+MESSAGE = (
+    r"requires a gradient, which autograd would lose here: call kernels\.functional, pass it with \.detach\(\), "
+    r"or call under torch\.no_grad"
+)
 
 
 def arguments(op: str, dtype: str = "float32") -> tuple[dict[str, Any], dict[str, Any]]:

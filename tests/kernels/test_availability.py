@@ -24,7 +24,8 @@ def test_importing_loads_nothing_and_never_initialises_cuda():
     program = (
         "import sys, kernels; assert not {'torch', 'triton', 'numpy'} & set(sys.modules), 'import loads too much';"
         "import torch; torch.cuda._lazy_init = lambda: sys.exit('CUDA is initialised');"
-        "dir(kernels); ops = kernels.torch_ops('cpu'); ops.relu.forward(torch.ones(2)); kernels.relu_forward"
+        "dir(kernels); ops = kernels.torch_ops('cpu'); ops.relu.forward(torch.ones(2)); kernels.relu_forward;"
+        "kernels.tables.triton_entries(); assert 'transformers' not in sys.modules, 'a table needs no transformers'"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 

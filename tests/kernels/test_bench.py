@@ -26,6 +26,7 @@ pytest.importorskip("triton")
 
 from kernels.bench.cases import cases
 from kernels.bench.checks import Refused, check
+from kernels.bench.ledger import BOTH, FLEX, FORWARD
 from kernels.bench.machine import REPEAT_MS, WARM_UP_MS, Machine
 from kernels.bench.race import Bench
 from kernels.bench.reference import Reference
@@ -98,10 +99,19 @@ def test_every_section_has_its_times(written, section):
 def test_what_is_compared(written):
     attention, rows, swap = (ledger.entries(written, section) for section in TIMED)
     assert {entry["size"]["kind"] for entry in attention} == {
-        "full", "causal", "padding", "scattered padding", "window", "dropout", "cross"
+        "full", "causal", "padding", "scattered padding", "window", "dropout", "cross", "grouped heads", "bias",
+        "softcap", "alibi", "pattern",
     }  # fmt: skip
+    known = set()
     for entry in attention:
-        assert entry["contestants"].keys() >= {"ours", "FlashAttention-2", "cuDNN", "math"}
+        task, flex = (entry["size"]["kind"], entry["what"]), entry["contestants"].get(FLEX)
+        assert bool(flex) == (task not in known and task[0] not in ("full", "cross", "dropout"))
+        known.add(task)
+        if flex and "ms" not in flex:
+            assert entry["what"] == BOTH
+            assert "does not support backward on CPU" in flex["failed"]
+        peers = set() if entry["size"]["kind"] == "softcap" else {"FlashAttention-2", "cuDNN", "math"}
+        assert entry["contestants"].keys() >= {"ours", *peers}
         assert ("naive" in entry["contestants"]) == (entry["size"]["kind"] != "dropout")
     assert {entry["op"] for entry in rows} == set(KERNELS) - {"attention"}
     for entry in rows:
@@ -203,11 +213,32 @@ def test_a_rate_is_the_work_over_the_time():
     assert bench.timed(lambda: [lambda: None], flops=1e6).keys() == {"ms", "peak_mb", "tflops", "share"}
 
 
-@pytest.mark.parametrize("shape", [s for s in attention.shapes(SMOKE) if s.kind != "causal"], ids=str)
+@pytest.mark.parametrize("shape", [s for s in attention.shapes(SMOKE) if s.window or not s.causal], ids=str)
 def test_pairs_are_counted_as_the_mask_has_them(shape):
     mask = shape.mask("cpu")
     everything = torch.ones(shape.B, 1, shape.Tq, shape.Tk, dtype=torch.bool)
     assert shape.pairs() == (everything if mask is None else everything & mask).sum().item()
+
+
+@pytest.mark.parametrize("shape", {s.kind: s for s in attention.shapes(SMOKE) if s.kind != "dropout"}.values(), ids=str)
+def test_contestants_compute_the_same(shape):
+    """All that run here: of PyTorch's backends a CPU has few, and a GPU not all for each mask."""
+    inputs, dout = shape.draw(SMOKE)
+    prepares = attention.contestants(shape, FORWARD, SMOKE, with_flex=True)
+    calls = {name: prepare(inputs, dout) for name, prepare in prepares.items()}
+    (out, _), bound = calls.pop("ours")(), 1e-5 if SMOKE.dtype == torch.float32 else 0.03
+    compared = set()
+    for name, call in calls.items():
+        try:
+            found = call()
+        except RuntimeError as error:
+            assert "No available kernel" in str(error) or "No viable backend" in str(error)  # noqa: PT017
+            continue
+        torch.testing.assert_close(found, out, atol=bound, rtol=bound)
+        compared.add(name)
+    assert ("math" in compared) == (shape.kind != "softcap")
+    assert (FLEX in compared) == (shape.kind not in ("full", "cross"))
+    assert "naive" in compared
 
 
 def test_times_on_a_gpu_are_medians_over_inputs_that_take_turns(monkeypatch):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kernels.bench.ledger import LATE, entries
+from kernels.bench.ledger import FLEX, LATE, entries
 from kernels.bench.run import Rounds
 
 TODAY: dict[str, Any] = {"versions": {"torch": "9.0"}, "hashes": {"relu": "r", "softmax": "s"}}
@@ -37,6 +37,13 @@ def test_ours_come_first_and_then_everybody_side_by_side():
     beside = [(number, name) for number in (0, 1) for name in ("ours", *PEERS)]
     assert list(begun("relu", "softmax").waiting) == [(0, "ours"), (1, "ours"), *beside]
     assert list(begun("training step").waiting) == [(0, "ours")]  # who is alone is measured once
+
+
+def test_who_compiles_for_seconds_comes_after_all_others():
+    tasks = [entry | {"contestants": {FLEX: LATE} | entry["contestants"]} for entry in planned("relu", "softmax")]
+    *others, before_last, last = Rounds(tasks, {}, TODAY, "2030-01-02").waiting
+    assert (before_last, last) == ((0, FLEX), (1, FLEX))
+    assert others == list(begun("relu", "softmax").waiting)
 
 
 def test_what_was_found_stands_at_once_and_the_rest_is_late():

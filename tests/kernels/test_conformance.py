@@ -1,16 +1,23 @@
 """Every op of every backend against PyTorch's own function in float64: one test body."""
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import oracles
 from support.kernels.op_cases import CASES, B, C, T, V, arrays_of, ids
 from support.kernels.tables import TOLERANCES, every_table, table
+from support.kernels.traffic import Traffic
 from support.prove import autograd
 
+import kernels
+import kernels.linear_cross_entropy as fused
+from kernels import eager
+from kernels.eager.arrays import concatenate
 from minitransformer.gradcheck import error
 from minitransformer.ops import Ops, numpy_ops
 from minitransformer.textbook import textbook_ops
@@ -127,6 +134,21 @@ def test_products_of_narrow_numbers_are_added_unrounded(dtype):
     assert ops.to_numpy(dtable)[:, 0] == pytest.approx([-2347 / 2, 2347 / 2], rel=1e-6)
 
 
+def test_on_a_gpu_narrow_numbers_are_added_into_float32_by_one_product():
+    """Tensors without memory take its way: no operand is copied, and no product rounded."""
+    shapes = ((5, 4), (4, 3), (5, 3), (3, 4))
+    x, weight, dy, vocabulary = (torch.empty(shape, dtype=torch.bfloat16, device="meta") for shape in shapes)
+    with Traffic() as traffic:
+        _, cache = eager.linear_forward(x, weight, None)
+        eager.linear_backward(dy, cache, out=(torch.empty(4, 3, device="meta"), None))
+    assert [name for name in traffic.operations if "mm" in name or "copy" in name] == ["mm", "mm", "addmm"]
+    targets = torch.empty(5, dtype=torch.int64, device="meta")
+    mean = torch.empty(2, device="meta")
+    with mock.patch.multiple(fused, _losses=mock.DEFAULT, mean_loss=lambda *_: mean), Traffic() as traffic:
+        kernels.linear_cross_entropy_forward(x, vocabulary, targets)
+    assert [name for name in traffic.operations if "mm" in name or "copy" in name] == ["mm", "mm", "addmm"]
+
+
 @every_table
 def test_evaluation_keeps_no_gradient(backend, dtype):
     ops, rng = table(backend, dtype), np.random.default_rng(0)
@@ -181,6 +203,30 @@ def test_the_best_tokens(backend, dtype):
     np.testing.assert_array_equal(ops.to_numpy(indices), np.argsort(-large, kind="stable")[:30])
     with pytest.raises(ValueError, match="k is 6"):
         ops.topk(ops.asarray(x, dtype), 6)
+
+
+def test_what_lies_side_by_side_is_joined_without_a_copy():
+    x = torch.randn(2, 4, 6, 8)
+    for axis in (0, 1, 2, -1, -3):
+        parts = x.split([1, x.shape[axis] - 1], axis)
+        assert torch.equal(concatenate(parts, axis), x)
+        assert concatenate(parts, axis).data_ptr() == x.data_ptr()
+    before, after = x[..., 2:4], x[..., 4:7]
+    assert torch.equal(concatenate([before.swapaxes(0, 1), after.swapaxes(0, 1)]), x[..., 2:7].swapaxes(0, 1))
+    for apart in (
+        [after, before],
+        [before, before],
+        [before, x[..., 5:7]],
+        [before, after.clone()],
+        [before, x.clone()[..., 4:7]],
+        [x.as_strided((2, 3), (8, 1)), x.as_strided((2, 3), (16, 1), 3)],
+    ):
+        joined = concatenate(apart)
+        assert torch.equal(joined, torch.cat(apart, -1))
+        assert joined.is_contiguous()
+        assert joined.data_ptr() != apart[0].data_ptr()
+    with pytest.raises(RuntimeError, match="must match"):
+        concatenate([before, after[:1]])
 
 
 @every_table

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import json
 import shutil
 import subprocess
 import sys
@@ -85,37 +86,45 @@ def test_the_hash_is_the_same_in_every_version_of_python():
 @pytest.mark.parametrize(
     ("file", "before", "after", "seen"),
     [
-        pytest.param("relu.py", "BLOCK = 2048", "BLOCK = 4096", True, id="a constant"),
-        pytest.param("relu.py", "BLOCK = 2048", "BLOCK = 2048\nBLOCK *= 2", True, id="a constant made of itself"),
-        pytest.param("relu.py", '"""The rectifier', '# A comment.\n"""The rectifier', False, id="a comment"),
-        pytest.param("relu.py", "`y = max(0, x)`", "The rectifier", False, id="a docstring"),
+        pytest.param("elementwise.py", "ELEMENTS = 2048", "ELEMENTS = 4096", True, id="a constant"),
+        pytest.param(
+            "elementwise.py", "ELEMENTS = 2048", "ELEMENTS = 2048\nELEMENTS *= 2", True, id="a constant made of itself"
+        ),
+        pytest.param("elementwise.py", '"""Activations', '# A comment.\n"""Activations', False, id="a comment"),
+        pytest.param("elementwise.py", "`y = max(0, x)`", "The rectifier", False, id="a docstring"),
         pytest.param("softmax.py", "def inverse(", "MORE = 1\n\n\ndef inverse(", False, id="another op"),
     ],
 )
 def test_which_changes_of_a_file_are_seen(copy, file, before, after, seen):
-    hashed = copy.fingerprint("relu", "relu_forward", "relu_backward")
+    hashed = copy.fingerprint("elementwise", "relu_forward", "relu_backward")
     path = copy.ROOT / "kernels" / file
     text = path.read_text(encoding="utf-8")
     assert before in text
     path.write_text(text.replace(before, after), encoding="utf-8")
     for cached in (copy.definitions, copy.imports, copy._tree, copy.mentioned):
         cached.cache_clear()
-    assert (copy.fingerprint("relu", "relu_forward", "relu_backward") != hashed) == seen
+    assert (copy.fingerprint("elementwise", "relu_forward", "relu_backward") != hashed) == seen
 
 
 def test_a_name_that_is_not_there():
-    with pytest.raises(ValueError, match=r"relu\.py has no rectify"):
-        fingerprint.fingerprint("relu", "rectify")
+    with pytest.raises(ValueError, match=r"elementwise\.py has no rectify"):
+        fingerprint.fingerprint("elementwise", "rectify")
 
 
 def test_what_is_reported(tmp_path):
     hashes = {"relu": ledger.current("relu"), "softmax": "0" * 64}
     ops = {op: {"hash": value, "date": "2030-01-02"} for op, value in hashes.items()}
     ledger.write(tmp_path / "gpu.json", {"gpu": "NVIDIA X1", "ops": ops})
-    gpu, *lines = ledger.report(tmp_path)
-    assert gpu == "NVIDIA X1"
-    said = dict(line.split(maxsplit=1) for line in lines)
-    assert set(said) == set(KERNELS)
+    executed = {op: {"hash": value, "date": "2030-01-03"} for op, value in hashes.items()}
+    (tmp_path / ledger.MANIFEST).write_text(json.dumps({"ops": executed}), encoding="utf-8")
+    lines = ledger.report(tmp_path)
+    assert lines[0] == "NVIDIA X1"
+    middle = lines.index("machine code of a gfx1100, on a CPU")
+    said, on_a_cpu = (dict(line.split(maxsplit=1) for line in part) for part in (lines[1:middle], lines[middle + 1 :]))
+    assert set(said) == set(on_a_cpu) == set(KERNELS)
+    assert on_a_cpu["relu"] == "executed as machine code on 2030-01-03"
+    assert on_a_cpu["softmax"] == "changed since it was executed as machine code on 2030-01-03"
+    assert on_a_cpu["dropout"] == "not yet executed as machine code"
     assert said["relu"] == "verified on 2030-01-02"
     assert said["softmax"] == "changed since it was verified on 2030-01-02"
     assert said["dropout"] == "not yet verified"

@@ -17,7 +17,7 @@ import kernels
 from minitransformer import Trainer, TrainingSettings
 from minitransformer.decoding import beam_search, greedy_search, translator
 from minitransformer.gradcheck import error
-from minitransformer.layers import SparseConfig
+from minitransformer.layers import RotaryConfig, SparseConfig
 from minitransformer.models import IGNORED, GPTConfig, Transformer, build_model
 from minitransformer.ops import numpy_ops
 from minitransformer.threads import Threads
@@ -71,6 +71,21 @@ def test_logits_their_gradients_and_attention_maps(backend, dtype):
         found.append([each.ops.to_numpy(logits), each.ops.to_numpy(each.parameters.grad), *maps])
     for expected, actual in zip(*found, strict=True):
         assert isinstance(actual, np.ndarray)
+        assert error(actual, expected) <= TOLERANCES[dtype]
+
+
+@every_table
+@pytest.mark.parametrize("rotary", [RotaryConfig(), RotaryConfig(4, interleaved=True)], ids=["halves", "neighbours"])
+def test_rotary_positions(backend, dtype, rotary):
+    """Queries and keys are parts of one projection; a token alone has angles that stand further down."""
+    sizes: dict[str, Any] = {"d_model": 12, "num_heads": 2, "num_kv_heads": 1, "d_ff": 8, "num_layers": 1}
+    ids, found = np.array([[3, 4, 5, 6, 7], [1, 8, 2, 4, 9]]), []
+    for each in models(backend, dtype, GPTConfig(11, **sizes, max_length=16, positions="rotary", rotary=rotary)):
+        logits, cache = each.forward(ids)
+        each.backward(np.ones(logits.shape), cache)
+        next_logits = each.decode_step(ids[:, :1], each.start_decoding(ids))
+        found.append([each.ops.to_numpy(array) for array in (logits, each.parameters.grad, next_logits)])
+    for expected, actual in zip(*found, strict=True):
         assert error(actual, expected) <= TOLERANCES[dtype]
 
 

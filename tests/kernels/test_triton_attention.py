@@ -9,15 +9,27 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import oracles
-from support.kernels.prove_kernel import DEVICE, DTYPES, assert_same_bits, check, on_device, prove_kernel, qkv, seeds
+from support.kernels.prove_kernel import (
+    DEVICE,
+    DTYPES,
+    assert_same_bits,
+    check,
+    on_device,
+    prove_kernel,
+    qkv,
+    seeds,
+    to_numpy,
+)
 from support.kernels.traffic import Traffic, counted_loads
 
 import kernels
 from kernels.attention import attention_naive, attention_online, host, tiles
-from kernels.tuning import Tile
+from kernels.eager.arrays import concatenate
+from kernels.tuning import WITH_ROLES, Tile
 from minitransformer import ops
 from minitransformer.gradcheck import error
-from minitransformer.ops import Dropout, Pair, dropout_mask
+from minitransformer.layers.attention import merge_heads, split_heads
+from minitransformer.ops import Dropout, Pair, Pattern, dropout_mask
 
 BLOCK = tiles.INTERPRETER.rows
 lengths = st.integers(1, BLOCK + 5)
@@ -41,18 +53,32 @@ def prove_attention(arrays, dtype=torch.float32, **options):
     tk=lengths,
     d=widths,
     dv=widths,
+    group=st.sampled_from([1, 1, 3]),
     causal=st.booleans(),
-    window=st.sampled_from([None, 0, 1, 5, BLOCK + 2, 100]),
+    window=st.sampled_from([None, 0, 1, 5, BLOCK + 2, 100, (3, 1), (None, 2), (BLOCK + 1, None)]),
     scale=st.sampled_from([None, 0.7, 0.0, -0.3]),
     padding=st.sampled_from([None, 0.3, 0.8, 1.0]),
     rate=st.sampled_from([None, 0.5]),
+    softcap=st.sampled_from([None, None, 0.7, 50.0]),
+    biased=st.sampled_from([None, (1, 1, 1, 1), (0, 1, 1, 1), (0, 0, 1, 1), (1, 0, 0, 1), (1, 1, 1, 0), (0, 0, 0, 0)]),
+    sloped=st.sampled_from([None, None, "for all sentences", "for each sentence"]),
     seed=seeds,
 )
-def test_attention(dtype, batch, heads, tq, tk, d, dv, causal, window, scale, padding, rate, seed):
+def test_attention(
+    dtype, batch, heads, tq, tk, d, dv, group, causal, window, scale, padding, rate, softcap, biased, sloped, seed
+):
     key_mask = None if padding is None else np.random.default_rng(seed).random((batch, tk)) >= padding
+    arrays = qkv(seed, batch, heads, tq, tk, d, dv, group)
+    if biased is not None:
+        shape = (size if has else 1 for size, has in zip((batch, heads * group, tq, tk), biased, strict=True))
+        arrays["bias"] = np.random.default_rng(seed).standard_normal(tuple(shape))
+    slopes = np.random.default_rng(seed).random((batch, heads * group), np.float32)
+    own = {} if sloped is None else {"slopes": slopes if sloped == "for each sentence" else slopes[0]}
     prove_attention(
-        qkv(seed, batch, heads, tq, tk, d, dv),
+        arrays,
         dtype,
+        **own,
+        softcap=softcap,
         causal=causal,
         window=window,
         scale=scale,
@@ -61,14 +87,146 @@ def test_attention(dtype, batch, heads, tq, tk, d, dv, causal, window, scale, pa
     )
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@settings(max_examples=10)
+@given(
+    tq=st.integers(1, 3 * BLOCK),
+    tk=st.integers(1, 3 * BLOCK),
+    causal=st.booleans(),
+    window=st.sampled_from([None, 2, (0, 3)]),
+    block=st.sampled_from([None, 1, 7, BLOCK, 40]),
+    summary=st.integers(0, 1),
+    stride=st.sampled_from([None, 1, 5, BLOCK + 3, 40]),
+    tokens=st.lists(st.integers(0, 60), max_size=2),
+    padding=st.booleans(),
+    seed=seeds,
+)
+def test_patterns(dtype, tq, tk, causal, window, block, summary, stride, tokens, padding, seed):
+    key_mask = np.random.default_rng(seed).random((1, tk)) >= 0.3 if padding else None
+    pattern = Pattern(causal, window, block, summary if block else 0, stride, tuple(tokens))
+    prove_attention(qkv(seed, tq=tq, tk=tk), dtype, pattern=pattern, key_mask=key_mask)
+
+
+SLOPES = np.array([[0.5, 0.25, 0.0, 0.1], [1.5, -0.25, 0.03, 0.7]], np.float32)
+"""For two sentences and four heads. A slope may be 0, and a negative one draws attention to what is far."""
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("options", "bias"),
+    [
+        ({}, None),
+        ({"causal": True}, None),
+        ({"causal": True, "softcap": 2.0, "scale": -0.7}, None),
+        ({"window": (BLOCK + 2, 3), "dropout": Dropout(0.3, key=9)}, (1, 4, 21, 40)),
+        ({"pattern": Pattern(True, 3, 20, 1, 33, (30,)), "key_mask": np.arange(80).reshape(2, 40) % 7 != 3}, (40,)),
+    ],
+    ids=str,
+)
+def test_slopes(dtype, options, bias):
+    """ALiBi with every option, in blocks that need a mask and in others: four heads of queries for two of keys."""
+    arrays = qkv(batch=2, heads=2, tq=21, tk=40, group=2)
+    if bias is not None:
+        arrays["bias"] = np.random.default_rng(0).standard_normal(bias)
+    for slopes in (SLOPES,) if options else (SLOPES, SLOPES[0]):
+        prove_attention(arrays, dtype, slopes=slopes, **options)
+
+
+def test_slopes_equal_the_formula():
+    """In float64, by PyTorch's autograd; slopes lie anywhere in memory."""
+    query, key, value = (x.double().requires_grad_() for x in on_device(qkv(batch=2, heads=2, tq=20, tk=35, group=2)))
+    slopes = torch.from_numpy(SLOPES).to(DEVICE).t().contiguous().t()
+    near = torch.arange(35, device=DEVICE) - torch.arange(15, 35, device=DEVICE)[:, None]  # (Tq, Tk)
+    scores = query @ key.repeat_interleave(2, 1).mT / 2 - slopes.double()[:, :, None, None] * near.abs()
+    expected = scores.masked_fill(near > 0, -torch.inf).softmax(-1) @ value.repeat_interleave(2, 1)
+    narrow = [x.detach().float() for x in (query, key, value)]
+    out, cache = kernels.attention_forward(*narrow, causal=True, slopes=slopes)
+    check("output", out, to_numpy(expected), 1e-6)
+    wanted = torch.autograd.grad(expected, (query, key, value), expected.detach())
+    for found, reference in zip(kernels.attention_backward(expected.detach().float(), cache), wanted, strict=True):
+        check("gradient", found, to_numpy(reference), 2e-6)
+
+
+def test_slopes_hide_nothing_and_cost_no_array():
+    """Slopes of 0 change a sum's order at most; and nothing is Tq × Tk."""
+    T = 3 * BLOCK
+    tensors = on_device(qkv(tq=T, tk=T, d=16, dv=16))
+    with Traffic() as traffic:
+        out, cache = kernels.attention_forward(*tensors, slopes=torch.zeros(1, device=DEVICE))
+        kernels.attention_backward(out, cache)
+    assert traffic.largest == 16 * T
+    torch.testing.assert_close(out, kernels.attention_forward(*tensors)[0], atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("slopes", "error", "message"),
+    [
+        (torch.ones(4, dtype=torch.float64), TypeError, r"^slopes is torch.float64, expected torch.float32$"),
+        (torch.ones(2), ValueError, r"^slopes has shape \(2,\), expected \(4,\) or \(2, 4\)$"),
+        (torch.ones(1, 4), ValueError, r"^slopes has shape \(1, 4\), expected \(4,\) or \(2, 4\)$"),
+        (torch.ones(4, device="meta"), ValueError, r"^query is on \w+(:0)? and slopes on meta, expected one device$"),
+        (torch.ones(4).requires_grad_(), ValueError, r"^slopes requires a gradient, which autograd would lose here"),
+        ([0.5] * 4, TypeError, r"^slopes must be a torch.Tensor, got list$"),
+    ],
+    ids=str,
+)
+def test_slopes_that_are_refused(slopes, error, message):
+    if isinstance(slopes, torch.Tensor) and slopes.device.type == "cpu":
+        slopes = slopes.to(DEVICE)
+    with pytest.raises(error, match=message):
+        kernels.attention_forward(*on_device(qkv(batch=2, heads=4)), slopes=slopes)
+
+
 @pytest.mark.parametrize(
     ("tile", "tq"), [(Tile(16, 32, 4, 1), 70), (Tile(32, 16, 4, 1), 37), (Tile(64, 32, 4, 1), 70)], ids=str
 )
 def test_tiles_of_any_shape(monkeypatch, tile, tq):
     monkeypatch.setattr(tiles, "candidates", lambda *_: (tile,))
     key_mask = np.arange(70)[None] % 7 != 3
-    dropout = Dropout(0.3, key=9)
-    prove_attention(qkv(tq=tq, tk=70), causal=True, window=25, key_mask=key_mask, dropout=dropout)
+    options = {"key_mask": key_mask, "dropout": Dropout(0.3, key=9), "softcap": 2.0}
+    bias = {"bias": np.random.default_rng(0).standard_normal((1, 1, tq, 70))}
+    prove_attention(qkv(tq=tq, tk=70), causal=True, window=25, key_mask=key_mask, dropout=options["dropout"])
+    options |= {"slopes": SLOPES[0, :2], "pattern": Pattern(True, 3, 48, 1, 33, (40,))}
+    prove_attention(qkv(tq=tq, tk=70, group=2) | bias, **options)
+
+
+@pytest.mark.skipif(DEVICE == "cuda" and torch.cuda.get_device_capability()[0] != 9, reason="Hopper's alone")
+@pytest.mark.parametrize("dtype", DTYPES[1:] if DEVICE == "cuda" else DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("rows_off", "columns_off", "options"),
+    [
+        (5, 6, {}),
+        (0, 0, {}),
+        (5, 6, {"causal": True}),
+        (0, -60, {"causal": True}),
+        (5, 0, {"causal": True, "window": 7}),
+        (5, 6, {"window": (33, 3), "scale": -0.3}),
+        (0, 0, {"window": (None, 2), "scale": 0.7}),
+        (0, 6, {"window": (0, None)}),
+    ],
+)
+def test_warps_with_roles_compute_the_same(monkeypatch, dtype, rows_off, columns_off, options):
+    """With a part of a block at the ends, or without; and with queries that see nothing."""
+    tile = Tile(*(tiles.SPECIALISED[64][0] if DEVICE == "cuda" else (16, 32, WITH_ROLES, 1)))
+    rows, columns, *_ = tile
+    assert tile.specialised
+    monkeypatch.setattr(tiles, "candidates", lambda name, *_: (tile if name == "forward" else Tile(64, 64, 4, 2),))
+    arrays = qkv(heads=1, tq=2 * rows + rows_off, tk=2 * columns + columns_off, d=64, dv=64, group=2)
+    prove_attention(arrays, dtype, **options)
+
+
+@pytest.mark.parametrize("options", [{"causal": True}, {"pattern": Pattern(True, 3, 20, 1, 33, (40,))}], ids=str)
+def test_a_product_ahead_of_the_softmax_changes_no_bit(monkeypatch, options):
+    """Whether it is ahead depends on the GPU and the tile, and so does what is computed before a loop."""
+    tensors = on_device(qkv(heads=2, tq=37, tk=70))
+    options = options | {"dropout": Dropout(0.3, key=9), "key_mask": torch.arange(70, device=DEVICE)[None] % 7 != 3}
+    found = []
+    for lead in (0, 1):
+        ahead = {"forward": {"LEAD": lead, "HOISTED": bool(lead)}}
+        monkeypatch.setattr(tiles, "schedule", lambda name, *_: ahead.get(name, {"HOISTED": bool(lead)}))  # noqa: B023
+        out, cache = kernels.attention_forward(*tensors, **options)
+        found.append((out, *kernels.attention_backward(torch.ones_like(out), cache)))
+    assert_same_bits(*found)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +284,9 @@ def test_earlier_rungs(rung, causal, window):
         (Tile(16, 16, 4, 1), {"window": 9}),
         (Tile(64, 32, 4, 2), {"causal": True, "window": 20}),
         (Tile(32, 64, 4, 2), {"causal": True, "window": 20}),
+        (Tile(16, 16, 4, 1), {"pattern": Pattern(True, block=16, summary=1)}),
+        (Tile(16, 16, 4, 1), {"pattern": Pattern(window=0, global_tokens=(3,))}),
+        (Tile(32, 16, 4, 1), {"pattern": Pattern(stride=60, block=32)}),
     ],
     ids=str,
 )
@@ -235,6 +396,19 @@ def test_nothing_to_attend_to_gives_zeros_and_no_gradient():
         assert gradient[1].any()
 
 
+def test_a_bias_of_minus_infinity_hides():
+    """All keys of a query, whole blocks, or single keys."""
+    query, key, value = on_device(qkv(tq=40, tk=40))
+    hidden = torch.arange(40, device=DEVICE)[None] < torch.tensor([0, 17, 5, 40] * 10, device=DEVICE)[:, None]
+    bias = torch.zeros(40, 40, device=DEVICE).masked_fill(hidden, -torch.inf)
+    out, cache = kernels.attention_forward(query, key, value, bias)
+    expected, expected_cache = ops.attention_forward(*map(to_numpy, (query, key, value, bias)))
+    check("output", out, expected, 1e-5)
+    wanted = ops.attention_backward(expected, expected_cache)
+    for gradient, reference in zip(kernels.attention_backward(out, cache), wanted, strict=True):
+        check("gradient", gradient, reference, 1e-5)
+
+
 def test_one_query_at_a_time_equals_all_at_once():
     """What a key/value cache does: query t meets the first t + 1 keys; dropout is told which query it is."""
     query, key, value = on_device(qkv(batch=2, tq=20, tk=20))
@@ -322,6 +496,47 @@ def test_passes_over_what_is_as_large_as_the_scores(attention, options, passes):
     with Traffic(2 * 3 * 7 * 11) as traffic:
         attention(*tensors, **options)
     assert traffic.passes == passes
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["", "with rotary positions between"])
+@pytest.mark.parametrize(("kv_heads", "dv"), [(2, 16), (1, 32)])
+def test_the_gradients_of_one_projection_are_parts_of_one_array(turned, kv_heads, dv):
+    """As the layer joins them: where queries, keys and values lay side by side, without a copy, with the same bits."""
+    B, T, H, D = 2, 5, 2, 16
+    heads = (H, kv_heads, kv_heads)
+    widths = [H * D, kv_heads * D, kv_heads * dv]
+    rows = torch.randn(B, T, sum(widths), device=DEVICE).split(widths, -1)
+    query, key, value = (split_heads(part, count) for part, count in zip(rows, heads, strict=True))
+    if turned:  # then query and key are those of another array
+        query, key = torch.cat([query, key], 1).transpose(1, 2).contiguous().transpose(1, 2).split([H, kv_heads], 1)
+    out, cache = kernels.attention_forward(query, key, value)
+    found = kernels.attention_backward(out, cache)
+    apart = kernels.attention_backward(
+        out, kernels.attention_forward(query.clone(), key.contiguous(), value.contiguous())[1]
+    )
+    assert_same_bits(found, apart)
+    both = concatenate(found[:2], axis=1)
+    assert both.data_ptr() == found[0].data_ptr()
+    assert torch.equal(both, torch.cat(apart[:2], 1))
+    merged = [merge_heads(each) for each in found]
+    joined = concatenate(merged)
+    assert (joined.data_ptr() == found[0].data_ptr()) == (not turned)
+    assert joined.is_contiguous()
+    assert torch.equal(joined, torch.cat([merge_heads(each) for each in apart], -1))
+
+
+def test_the_gradients_of_keys_and_values_of_a_memory_are_parts_of_one_array():
+    query, memory = torch.randn(2, 2, 3, 16, device=DEVICE), torch.randn(2, 7, 64, device=DEVICE)
+    key, value = split_heads(memory[..., :32], 2), split_heads(memory[..., 32:], 2)
+    out, cache = kernels.attention_forward(query, key, value)
+    _, dkey, dvalue = kernels.attention_backward(out, cache)
+    joined = concatenate([merge_heads(dkey), merge_heads(dvalue)])
+    assert joined.data_ptr() == dkey.data_ptr()
+    assert joined.is_contiguous()
+    rest = {"slopes": None, "pattern": Pattern(), "scale": None, "softcap": None, "dropout": None}
+    cache = host.attention_cache(out, cache[-1], query, key, value, None, **rest)
+    for each in kernels.attention_backward(out, cache)[1:]:  # PyTorch lets an operator's outputs share no memory
+        assert each.untyped_storage().nbytes() == each.nbytes
 
 
 def test_nothing_is_as_large_as_the_scores():

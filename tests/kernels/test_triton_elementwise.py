@@ -1,32 +1,130 @@
-"""ReLU and dropout: one pass over memory each."""
+"""Activations, alone and gated, and dropout: one pass over memory each."""
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kernels.prove_kernel import DEVICE, DTYPES, assert_same_bits, few, on_device, prove_kernel, seeds
+from support.kernels.prove_kernel import (
+    DEVICE,
+    DTYPES,
+    assert_same_bits,
+    check,
+    few,
+    on_device,
+    prove_kernel,
+    seeds,
+    to_numpy,
+)
+from torch import Tensor
 
 import kernels
 from kernels.bench.cases import draw
 from kernels.dropout import dropout_naive
+from kernels.eager.arrays import concatenate
+from kernels.elementwise import gated_naive
+from kernels.functional.rows import _gated_kept
+from minitransformer import ops
 from minitransformer.ops import Dropout, dropout_mask
+from minitransformer.ops.gated import ACTIVATIONS
 
 shapes = st.sampled_from([(3,), (2, 5), (2, 3, 4), (2, 0, 4), (0,), (2, 3, 2, 7), (1, 4500), (70, 33)])
 
 
+ALONE: dict[str, tuple[str, dict]] = {
+    "relu": ("relu", {}),
+    "silu": ("silu", {}),
+    "gelu": ("gelu", {}),
+    "gelu, tanh": ("gelu", {"approximate": "tanh"}),
+}
+"""The activations of one array, and their options."""
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", ALONE)
 @few
 @given(shape=shapes, seed=seeds)
-def test_relu(dtype, shape, seed):
-    x = np.random.default_rng(seed).standard_normal(shape)
-    prove_kernel("relu", {"x": x}, dtype)
+def test_an_activation(dtype, name, shape, seed):
+    op, options = ALONE[name]
+    x = 3 * np.random.default_rng(seed).standard_normal(shape)
+    prove_kernel(op, {"x": x}, dtype, **options)
 
 
-def test_relu_keeps_nan():
-    y, _ = kernels.relu_forward(torch.tensor([float("nan"), -1.0, 2.0], device=DEVICE))
-    assert torch.isnan(y[0])
-    assert y[1:].tolist() == [0.0, 2.0]
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@few
+@given(shape=shapes, seed=seeds)
+def test_gated(dtype, activation, shape, seed):
+    gate, up = np.random.default_rng(seed).standard_normal((2, *shape))
+    prove_kernel("gated", {"gate": gate, "up": up}, dtype, activation=activation)
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_activations_of_very_large_numbers_and_of_nan(name):
+    """Nothing overflows: an activation is 0 or x there, and its slope 0 or 1. At 0 relu's is 0, the others' ½."""
+    op, options = ALONE[name]
+    x = torch.tensor([-3e38, -1e20, -200.0, 0.0, 200.0, 1e20, 3e38, torch.nan], device=DEVICE)
+    with np.errstate(over="ignore"):  # of the interpreter's: a square that is infinite
+        y, cache = getattr(kernels, f"{op}_forward")(x, **options)
+        dx = getattr(kernels, f"{op}_backward")(torch.ones_like(x), cache)
+    assert y.tolist()[:-1] == [0, 0, 0, 0, *x[4:-1].tolist()]
+    assert dx.tolist()[:-1] == [0, 0, 0, 0 if op == "relu" else 0.5, 1, 1, 1]
+    assert y[-1].isnan()
+
+
+def test_the_small_numbers_of_gelu_keep_their_digits():
+    """`x · σ(2u)` is x/2 + O(x²): a tanh computed as a difference of exponentials would be rounded to 2⁻²⁴."""
+    x = torch.logspace(-30, -4, 50, device=DEVICE)
+    expected, _ = ops.gelu_forward(to_numpy(x), approximate="tanh")
+    y, _ = kernels.gelu_forward(x, approximate="tanh")
+    np.testing.assert_allclose(to_numpy(y), expected, rtol=1e-6)
+
+
+def test_parts_of_a_projection_are_taken_as_they_lie(monkeypatch):
+    """As a gated feed-forward network hands over the halves of its first map: no copy is made."""
+    gate, up, dy = (torch.randn(2, 5, parts * 33, device=DEVICE)[..., -33:] for parts in (2, 3, 1))
+    expected, expected_cache = kernels.gated_forward(gate.clone(), up.clone())
+    wanted = kernels.gated_backward(dy, expected_cache)
+    monkeypatch.setattr(Tensor, "contiguous", None)
+    y, cache = kernels.gated_forward(gate, up)
+    assert_same_bits((y, *kernels.gated_backward(dy, cache)), (expected, *wanted))
+
+
+def test_the_gradients_of_halves_are_halves():
+    """Joined without a copy, with the bits of gradients that lie apart, which those of separate arrays do."""
+    projected, dy = torch.randn(2, 5, 66, device=DEVICE), torch.randn(2, 5, 33, device=DEVICE)
+    gate, up = projected[..., :33], projected[..., 33:]
+    halves = kernels.gated_backward(dy, kernels.gated_forward(gate, up)[1])
+    apart = kernels.gated_backward(dy, kernels.gated_forward(gate.clone(), up.clone())[1])
+    assert_same_bits(halves, apart)
+    assert concatenate(halves).data_ptr() == halves[0].data_ptr()
+    assert concatenate(halves).is_contiguous()
+    assert concatenate(apart).data_ptr() != apart[0].data_ptr()
+    for each in kernels.gated_backward(dy, _gated_kept().cache([], gate, up, "silu")):  # an operator's may not share it
+        assert each.untyped_storage().nbytes() == each.nbytes
+    swapped = kernels.gated_backward(dy, kernels.gated_forward(up, gate)[1])  # neighbours in the other order
+    assert_same_bits(swapped, kernels.gated_backward(dy, kernels.gated_forward(up.clone(), gate.clone())[1]))
+
+
+def test_the_naive_rung_of_gated():
+    gate, up = torch.randn(2, 5, 7, device=DEVICE)
+    check("output", gated_naive(gate, up), to_numpy(kernels.gated_forward(gate, up)[0]), 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (lambda x: kernels.gelu_forward(x, approximate="sigmoid"), ValueError, "approximate is 'sigmoid'"),
+        (lambda x: kernels.gated_forward(x, x, activation="tanh"), ValueError, "activation is 'tanh'"),
+        (lambda x: kernels.gated_forward(x, x[:1]), ValueError, r"up has shape \(1, 3\), expected \(2, 3\)"),
+        (lambda x: kernels.gated_forward(x, x.half()), TypeError, "types are never mixed"),
+        (lambda x: kernels.silu_forward(x.double()), TypeError, "x is torch.float64"),
+        (lambda x: kernels.silu_backward(x[:1], kernels.silu_forward(x)[1]), ValueError, "dy has shape"),
+    ],
+)
+def test_what_activations_refuse(call, error, says):
+    with pytest.raises(error, match=says):
+        call(torch.ones(2, 3, device=DEVICE))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

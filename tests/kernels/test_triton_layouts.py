@@ -10,7 +10,7 @@ from torch import Tensor
 
 import kernels
 from kernels.bench.cases import SMOOTHED, draw
-from kernels.layernorm import ONE_BLOCK
+from kernels.norms import ONE_BLOCK
 from kernels.softmax import ONE_PASS, ONE_PASS_BACKWARD
 from minitransformer import ops
 from minitransformer.ops import Dropout
@@ -21,7 +21,7 @@ DROPPING = {"dropout": Dropout(0.5, key=1)}
 
 def drawn(op: str, dtype: torch.dtype, width: int) -> list[Tensor]:
     """Three rows of an op so wide, or two heads of attention."""
-    sizes = {"rows": (3,), "N": 3, "n": width, "C": width, "V": width if op == "cross_entropy" else 3}
+    sizes = {"rows": (3,), "N": 3, "n": width, "C": width, "F": width, "V": width if op == "cross_entropy" else 3}
     arrays = draw(op, np.random.default_rng(0), **sizes, B=2, H=1, Tq=5, Tk=7, D=width, Dv=width)
     return on_device(arrays, dtype)
 
@@ -35,8 +35,8 @@ def several(found: Any) -> tuple:
     ("op", "width", "bound"),
     [
         *(("softmax", n, 1e-6) for n in (7, ONE_PASS_BACKWARD + 1)),
-        *((op, width, 1e-6) for op in ("layernorm", "add_layernorm") for width in (7, ONE_BLOCK + 1)),
-        *((op, 4, 0.0) for op in ("attention", "embedding", "relu", "dropout")),
+        *((op, width, 1e-6) for op in ("layernorm", "add_layernorm", "add_rmsnorm") for width in (7, ONE_BLOCK + 1)),
+        *((op, 4, 0.0) for op in ("attention", "embedding", "relu", "gated", "dropout")),
     ],
 )
 def test_an_expanded_gradient(op, width, bound):
@@ -73,7 +73,9 @@ def far_apart(rows: Tensor) -> Tensor:
     [
         *(("softmax", n, {}, EPS) for n in (10, ONE_PASS + 1)),
         *(("add_layernorm", width, DROPPING, EPS) for width in (10, ONE_BLOCK + 1)),
+        *(("rmsnorm", width, {}, EPS) for width in (10, ONE_BLOCK + 1)),
         ("cross_entropy", 5, SMOOTHED, EPS),
+        ("gated", 5, {}, EPS),
         ("embedding", 4, {}, 0.0),  # sums of whole numbers
     ],
 )

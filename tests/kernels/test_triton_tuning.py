@@ -1,15 +1,18 @@
 """Which tile a kernel takes: by the GPU's kind, by the problem's size, and by measuring."""
 
+import importlib
 import json
 from types import SimpleNamespace
 
 import pytest
 import torch
 from support.kernels.prove_kernel import DEVICE
+from triton.runtime.errors import OutOfResources, PTXASError
 
 from kernels import tuning
 from kernels.attention import host, tiles
-from kernels.tuning import KIBIBYTE, Capability, Tile, Tuner, capability, pretending
+from kernels.tuning import KIBIBYTE, WITH_ROLES, Capability, Tile, Tuner, capability, pretending
+from minitransformer.ops import Dropout, Pattern
 
 H100, A100, RTX, T4 = (
     Capability("cuda", arch, kib * KIBIBYTE) for arch, kib in ((90, 227), (80, 163), (89, 99), (75, 64))
@@ -27,9 +30,11 @@ def measured(monkeypatch, tmp_path) -> list[Tile]:
     tiles_measured = []
 
     def measure(launch, tile):
-        launch(tile)
         tiles_measured.append(tile)
-        return {FAST: 1.0, SLOW: 2.0, NO_ROOM: float("inf")}[tile]
+        launch(tile)
+        if tile == NO_ROOM:
+            raise OutOfResources(512, 227, "shared memory")
+        return {FAST: 1.0, SLOW: 2.0}[tile]
 
     def cache(digest):
         path = tmp_path / digest
@@ -55,8 +60,71 @@ def test_each_candidate_is_measured_once_and_the_fastest_taken(measured, capsys)
     for _ in range(2):
         assert choose([SLOW, NO_ROOM, FAST], (torch.float16, "causal"), launched.append) == FAST
     assert measured == launched == [SLOW, NO_ROOM, FAST]
-    said = capsys.readouterr().err
-    assert said == "kernels: tuning some_kernel (float16, causal) over 3 tiles: about 5 s, once\n"
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "kernels: tuning some_kernel (float16, causal) over 3 tiles: about 5 s, once"
+    assert second.startswith(f"kernels: some_kernel without {NO_ROOM}: OutOfResources: ")
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (RuntimeError("PassManager::run failed"), "RuntimeError: PassManager::run failed"),
+        (PTXASError("too many registers\nlog"), "PTXASError: PTXAS error: too many registers"),
+        (torch.OutOfMemoryError("no room"), "OutOfMemoryError: no room"),
+    ],
+    ids=str,
+)
+def test_a_candidate_that_fails_is_left_out_with_its_reason(measured, capsys, tmp_path, failure, said):
+    def launch(tile):
+        if tile == FAST:
+            raise failure
+
+    assert tuner()([SLOW, FAST], ("key",), launch) == SLOW
+    assert capsys.readouterr().err.splitlines()[1] == f"kernels: some_kernel without {FAST}: {said}"
+    (record,) = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
+    assert record["left out"] == [[*FAST, f"{type(failure).__name__}: {failure}"]]
+    measured.clear()
+    assert tuner()([SLOW, FAST], ("key",), launch) == SLOW
+    assert not measured
+
+
+def test_what_is_no_failure_of_a_candidate_is_raised(measured):
+    def launch(tile):
+        raise TypeError("a mistake")
+
+    with pytest.raises(TypeError, match="a mistake"):
+        tuner()([SLOW, FAST], ("key",), launch)
+
+
+def test_where_every_candidate_fails_the_default_is_left_to_say_why(measured):
+    def launch(tile):
+        raise RuntimeError("no driver")
+
+    assert tuner()([SLOW, FAST], ("key",), launch) == SLOW
+
+
+@pytest.mark.parametrize(("off", "chosen"), [(0.0, FAST), (0.02, FAST), (0.2, SLOW), (float("nan"), SLOW)])
+def test_a_candidate_that_computes_something_else_is_left_out(measured, capsys, off, chosen):
+    """Rounding may differ, by a little of the largest number of a row; infinities must be the same."""
+    result = torch.empty(2, 4)
+
+    def launch(tile):
+        result.copy_(torch.tensor([[1.0, 0.5, 0.0, float("inf")], [0.1, 0.0, 0.0, 0.0]]))
+        if tile == FAST:
+            result[0, 1] += off
+
+    assert tuner()([SLOW, FAST], ("key",), launch, [result]) == chosen
+    assert ("it computes other numbers than the default" in capsys.readouterr().err) == (chosen == SLOW)
+
+
+def test_a_candidate_that_writes_nothing_is_left_out(measured):
+    result = torch.empty(4)
+
+    def launch(tile):
+        if tile == SLOW:
+            result.fill_(1.0)
+
+    assert tuner()([SLOW, FAST], ("key",), launch, [result]) == SLOW
 
 
 def test_another_process_remembers_the_choice(measured, tmp_path):
@@ -185,6 +253,85 @@ def test_tiles_without_room_are_left_out():
         chosen(16)
 
 
+@pytest.mark.parametrize("family", tiles.TABLES)
+def test_only_hopper_has_specialised_tiles_and_only_for_what_they_can_do(family):
+    def specialised(name="forward", D=64, DV=64, itemsize=2, plain=True):
+        found = tiles.candidates(name, family, D, DV, itemsize, False, 227 * KIBIBYTE, False, plain=plain)
+        assert not found[0].specialised
+        return [tile for tile in found if tile.specialised]
+
+    hopper = family in ("hopper", SERIALISING)
+    for width, table in tiles.SPECIALISED.items():
+        assert specialised(D=width, DV=width) == (table if hopper else [])
+    assert specialised(name="dquery") == specialised(plain=False) == []
+    assert specialised(D=80, DV=80) == specialised(D=64, DV=128) == specialised(D=48, DV=48) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "plain"),
+    [
+        ({}, True),
+        ({"causal": True}, True),
+        ({"window": (3, 1), "scale": -0.3}, True),
+        ({"scale": 0.0}, False),
+        ({"softcap": 2.0}, False),
+        ({"dropout": Dropout(0.1, key=1)}, False),
+        ({"key_mask": torch.ones(1, 20, dtype=torch.bool, device=DEVICE)}, False),
+        ({"bias": torch.zeros(20, 20, device=DEVICE)}, False),
+        ({"pattern": Pattern(block=5)}, False),
+    ],
+    ids=str,
+)
+def test_specialised_tiles_are_for_plain_problems(monkeypatch, options, plain):
+    said = []
+    monkeypatch.setattr(tiles, "candidates", lambda *given: said.append(given[-1]) or [tiles.INTERPRETER])
+    x = torch.randn(1, 1, 20, 16, device=DEVICE)
+    host.attention_forward(x, x, x, **options)
+    host.attention_forward(x, x[:, :, :1].expand_as(x), x, **options)  # the accelerator wants rows that lie apart
+    assert said == [plain, False]
+
+
+@pytest.mark.parametrize(
+    ("tq", "tk", "options", "earlier", "later"),
+    [
+        (32, 64, {}, False, False),
+        (32, 63, {}, False, True),
+        (32, 64, {"causal": True}, False, True),
+        (1, 64, {"causal": True}, False, False),
+        (32, 64, {"window": (63, 31)}, False, False),
+        (32, 64, {"window": (62, 31)}, True, False),
+        (32, 64, {"window": (63, 30)}, False, True),
+    ],
+)
+def test_a_specialised_launch_has_masks_where_something_is_hidden_and_scratch_for_descriptors(
+    monkeypatch, tq, tk, options, earlier, later
+):
+    """Scratch comes from an allocator, which nobody has to set and which replaces nobody's."""
+
+    class Recorder:
+        arg_names = ("Tq", "Tk", "below", "above", "scale")
+
+        def __getitem__(self, grid):
+            return self.launch
+
+        def launch(self, *operands, **arguments):
+            launched.append(arguments | {"scratch": allocator().get()(256, 128, None)})
+
+    def allocator():
+        return importlib.import_module("triton.runtime._allocation")._allocator
+
+    launched, before = [], allocator().get()
+    monkeypatch.setattr(host, "specialised_attention_forward_kernel", Recorder())
+    monkeypatch.setattr(tiles, "candidates", lambda *_: [Tile(16, 16, WITH_ROLES, 1)])
+    query, key = (torch.randn(1, 1, length, 16, device=DEVICE) for length in (tq, tk))
+    host.attention_forward(query, key, key, **options)
+    (arguments,) = launched
+    assert (arguments["EARLIER"], arguments["LATER"]) == (earlier, later)
+    assert arguments["scratch"].nbytes == 256
+    assert arguments["scratch"].device == query.device
+    assert allocator().get() is before
+
+
 @pytest.mark.parametrize(
     ("device", "dtype", "used"),
     [
@@ -201,6 +348,23 @@ def test_tf32_is_used_where_there_is_any(device, dtype, used):
     assert tiles.usable("ieee", device, dtype) == "ieee"
 
 
+@pytest.mark.parametrize(
+    ("name", "family", "tile", "width", "found"),
+    [
+        ("forward", "hopper", (128, 64, 8, 3), 128, {"LEAD": 1, "HOISTED": True}),
+        ("forward", "hopper", (64, 64, 4, 3), 64, {"LEAD": 1, "HOISTED": True}),
+        ("forward", "hopper", (128, 128, 8, 2), 128, {"LEAD": 0, "HOISTED": False}),
+        ("forward", "hopper", (128, 32, 8, 3), 256, {"LEAD": 0, "HOISTED": False}),
+        ("forward", "ampere", (128, 64, 8, 3), 64, {"LEAD": 0, "HOISTED": False}),
+        ("dquery", "hopper", (128, 64, 8, 2), 128, {"HOISTED": True}),
+        ("dkey_dvalue", "hopper", (128, 64, 8, 2), 128, {"HOISTED": False}),
+    ],
+)
+def test_what_registers_are_left_for(name, family, tile, width, found):
+    assert tiles.schedule(name, family, Tile(*tile), width, width, padding=False) == found
+    assert not tiles.schedule(name, family, Tile(*tile), width, width, padding=True).get("LEAD")
+
+
 def test_short_sequences_take_small_tiles():
     tile = Tile(128, 64, 8, 2)
     assert tiles.fitted(tile, "hopper", 1, 1) == Tile(16, 16, 4, 2)
@@ -211,7 +375,7 @@ def test_short_sequences_take_small_tiles():
 def test_only_large_problems_are_tuned(monkeypatch):
     tuned = []
 
-    def tune(self, candidates, key, launch):
+    def tune(self, candidates, key, launch, results):
         tuned.append(key)
         return candidates[0]
 

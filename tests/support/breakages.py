@@ -243,8 +243,36 @@ a site that is another one in every process
 [models/model.py: models/test_replicas]
 a replica with weights of its own | self.ops, self.dtype, self.parameters) → self.ops, self.dtype)
 [training/step.py: test_training]
-halves of a batch weighted alike, however many words each has
-    share = part.num_targets / num_targets → share = 1 / len(self.replicas)
+shards weighted by their sentences, however many words each has
+    weight = part.num_targets / num_targets →
+        weight = part.num_sentences / sum(batch.num_sentences for batch in batches)
+[training/step.py: test_distributed]
+a loss that is of one process's shards | losses = self.processes.sum(losses) → pass
+[training/shards.py: test_distributed]
+shards added in the order in which they come
+    while self._subtrees and self._subtrees[-1][1] == size and first % (2 * size): → while self._subtrees:
+slices that leave the last piece to nobody | edges = [*(piece.start for piece in pieces(size)), size] →
+        edges = [piece.start for piece in pieces(size)]
+[training/sharded_adam.py: test_distributed]
+a norm of one slice only | sum(self.processes.sum(squares).tolist()) → sum(squares.tolist())
+moments of one slice only in the checkpoint | gather(self.processes, flat)\n        return flat → return flat
+16-bit parameters of the others' slices a step behind | self.parameters.refresh() → pass
+[training/optimizer.py: test_distributed]
+moments of a foreign slice
+    self.m[...], self.v[...] = m[self.part], v[self.part] →
+        self.m[...], self.v[...] = m[: len(self.m)], v[: len(self.v)]
+[training/distributed.py: test_distributed]
+what stops one process is told to nobody | if not self.any(error is not None): → if error is None:
+orphans on one of several machines that stop all
+    return "interrupted" if requests else "its launcher ended" if orphans == self.size else None →
+        return "interrupted" if requests else "its launcher ended" if orphans else None
+a process that waits is heard in one collective only | f"waits/{self.rank}", "") → f"waits/{self.size - self.rank}", "")
+[training/agreement.py: test_launch]
+activations that may have another type in each process | on {device}, {activations}" → on {device}"
+[training/trainer.py: test_distributed]
+a request to stop that the other processes do not hear
+    reason = reason or self.processes.reason_to_stop(stop.requested) →
+        reason = reason or ("interrupted" if stop.requested else None)
 [decoding/search.py: test_decoding]
 length penalty without the 5 of Wu et al. | return ((5 + length) / 6) ** alpha → return (length / 6) ** alpha
 [training/optimizer.py: test_optimizer]

@@ -1,14 +1,24 @@
 """Lesson 17: the roofline, and swapping kernels in."""
 
 import math
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 
-from ..exercise import Attempt, exercise
+import numpy as np
+
+from ..compiled import compiled
+from ..exercise import Attempt, Wrong, exercise
+from ..fence import fence
 from ..judging import agree, require, several
+from ..limits import Endless
+from ..tensors import as_numbers, needs_kernels, tensor
+from ..watched import stays_inside, works_alone
 from . import solutions
 from .roofline import GPUS, Gpu
 
 MEMORY, ARITHMETIC = "memory", "arithmetic"
+FLOAT32 = 1e-5  # tolerance
 
 
 def _tokens(operations, item, C_in, C_out, gpu):
@@ -149,3 +159,78 @@ def enough_tokens(attempt: Attempt) -> None:
         require(arithmetic < memory, f"for {C_in} → {C_out} it says {N:g}, and {N - 1:g} would be enough")
         require(int(N) == N, f"it says {N}, and tokens come whole")
     require(answer(512, 2048, GPUS[-1]) == _enough_tokens(512, 2048, GPUS[-1]), "with another gpu it is wrong")
+
+
+@exercise(answer=solutions.running_sums)
+def running_sums(attempt: Attempt) -> None:
+    needs_kernels(attempt, None)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 128))
+    given = tensor(x)
+    with fence() as seen:
+        found = attempt(given)
+    y, right = as_numbers("what it returns", found, x.shape), np.cumsum(x, axis=1)
+    for distances, why in (
+        ([], "nothing is added up: it is x"),
+        ([1], "each number has its left neighbour added, and no more: the distance doubles, 1, 2, 4, … below n"),
+        ([1, 2, 4, 8, 16, 32], "the last round is missing: half of a row, n / 2, is a distance too"),
+        (range(1, 128), "terms are added many times: the distance doubles from round to round, 1, 2, 4, … below n"),
+    ):
+        require(not np.allclose(y, _in_rounds(x, distances), rtol=1e-3, atol=1e-4), f"in rows of 128 {why}")
+    require(not np.isnan(y[1]).all(), "only row 0 is written: row r begins at r · n, in x and in y")
+    sums = x[1]
+    for distance in (1, 2, 4, 8, 16, 32, 64):
+        sums = sums + np.concatenate([y[0], sums])[128 - distance : 256 - distance]
+    require(
+        not np.allclose(y[1], sums, rtol=1e-3),
+        "row 1 is wrong: the first numbers of a row have no left neighbour at this distance, and what lies there in "
+        "memory is the row before. Who adds is where i >= distance",
+    )
+    agree("the running sums of 2 rows of 128", y, right, tolerance=FLOAT32)
+    works_alone(seen, "running_sums_kernel", 1, "2 rows")
+    stays_inside(seen, "in rows of 128")
+    require(
+        not seen.interpreted or seen.written_beside(given) >= 2 * x.size,
+        "the numbers are right, and no thread reads what another has stored: tl.cumsum does it in registers and shared "
+        "memory. Write down what it is made of, with y in the place of shared memory",
+    )
+    x = rng.standard_normal((3, 200))
+    with fence() as seen:
+        found = attempt(tensor(x))
+    y, right = as_numbers("what it returns", found, x.shape), np.cumsum(x, axis=1)
+    agree("the running sums of 3 rows of 200", y, right, tolerance=FLOAT32)
+    stays_inside(seen, "in rows of 200")
+    for order in ("together", "in reverse"):
+        y = _as_machine_code(attempt, x, order)
+        agree("in the interpreter it is right; as machine code what it returns", y, right, tolerance=FLOAT32)
+
+
+def _in_rounds(x: np.ndarray, distances: Iterable[int]) -> np.ndarray:
+    """What comes of adding to each number the one at a distance before it, round after round."""
+    with np.errstate(all="ignore"):
+        for distance in distances:
+            x = x + np.pad(x, ((0, 0), (distance, 0)))[:, : x.shape[1]]
+    return x
+
+
+def _as_machine_code(attempt: Attempt, x: np.ndarray, order: str) -> np.ndarray:
+    """What the executor returns. Raises `Wrong` for what it refuses."""
+    before = "in the interpreter it is right; as machine code"
+    try:
+        found = compiled(attempt.function, x, order=order)
+    except Endless as endless:
+        raise Wrong(f"{before} {endless}") from None
+    require(not found["raises"], f"in the interpreter it is right, and it does not compile: {found['raises']}")
+    fault, launch = re.sub(r", '[^']*'", "", found["fault"], count=1), found["launches"][0]
+    why = "all waves must have stored before any of them loads"
+    if " writes " in fault:
+        why = "all waves must have loaded before any of them stores the next round's sums"
+    if not launch["barriers"]:
+        why = "nothing makes the waves wait for each other: tl.debug_barrier() does"
+    require(not fault, f"{before}, {fault}: {why}")
+    require(
+        launch["waves"] > 1,
+        "a program is launched as one wave, so nobody is there to race with: leave num_warps as it is, and make the "
+        "waves wait",
+    )
+    return np.asarray(found["returned"])

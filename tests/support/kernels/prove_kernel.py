@@ -54,10 +54,11 @@ def prove_kernel(
 
 
 def qkv(
-    seed: int = 0, batch: int = 1, heads: int = 1, tq: int = 3, tk: int = 4, d: int = 4, dv: int = 4
+    seed: int = 0, batch: int = 1, heads: int = 1, tq: int = 3, tk: int = 4, d: int = 4, dv: int = 4, group: int = 1
 ) -> dict[str, np.ndarray]:
-    """Queries, keys and values for attention."""
-    return draw("attention", np.random.default_rng(seed), B=batch, H=heads, Tq=tq, Tk=tk, D=d, Dv=dv)
+    """Queries, keys and values for attention; `group` heads of queries share a head of keys and values."""
+    rng = np.random.default_rng(seed)
+    return draw("attention", rng, B=batch, H=heads * group, Hk=heads, Tq=tq, Tk=tk, D=d, Dv=dv)
 
 
 def on_device(arrays: Mapping[str, Any] | Sequence[Any], dtype: torch.dtype = torch.float32) -> list[Any]:

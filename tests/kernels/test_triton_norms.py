@@ -1,4 +1,4 @@
-"""LayerNorm and Add & Norm: rows in one block, rows swept block by block, and the rungs below."""
+"""LayerNorm, RMSNorm, and Add & Norm with each: rows in one block, rows swept block by block, and the rungs below."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, on_device, prove_kernel, seeds, to_numpy
+from support.kernels.traffic import Traffic
 from torch import Tensor
 
 import kernels
 from kernels import _rows
 from kernels._rows import summed_partials
-from kernels.layernorm import ONE_BLOCK, add_layernorm_unfused, layernorm_naive, layernorm_sweeps
+from kernels.layernorm import add_layernorm_unfused, layernorm_naive, layernorm_sweeps
+from kernels.norms import ONE_BLOCK
+from kernels.rmsnorm import add_rmsnorm_unfused, rmsnorm_naive
 from minitransformer import ops
 from minitransformer.ops import Dropout, dropout_mask
 
@@ -21,69 +24,89 @@ MANY = 40 if DEVICE == "cuda" else 1
 """Times as many rows give each of a GPU's programs several tiles too."""
 
 dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+norms = pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
 
 
-def arrays(shape: tuple[int, ...], seed: int, *names: str) -> dict[str, np.ndarray]:
-    """Rows far from constant, where 1/√(var + eps) is steep, and gamma and beta."""
+def arrays(norm: str, shape: tuple[int, ...], seed: int, *names: str) -> dict[str, np.ndarray]:
+    """Rows far from constant, where 1/√(var + eps) is steep, and gamma and LayerNorm's beta."""
     rng = np.random.default_rng(seed)
     rows = {name: 0.3 * rng.standard_normal(shape) + np.linspace(-1, 1, shape[-1]) for name in ("x", *names)}
-    return rows | {name: rng.standard_normal(shape[-1]) for name in ("gamma", "beta")}
+    parameters = ("gamma", "beta") if norm == "layernorm" else ("gamma",)
+    return rows | {name: rng.standard_normal(shape[-1]) for name in parameters}
 
 
 @dtypes
-def test_programs_with_several_tiles_each(dtype, monkeypatch):
-    """A tile is 32 such rows, and the last one is not full; as if on one processor, two programs have five tiles."""
+@norms
+@pytest.mark.parametrize("rows", [(6, 25), (6, 200)])
+def test_programs_with_several_tiles_each(dtype, norm, rows, monkeypatch):
+    """The last tile is not full. As if on one processor, a program has up to three tiles of 32 rows in the backward,
+    and in the forward, of 16 rows and for 1200, up to five."""
     monkeypatch.setattr(_rows, "PROCESSORS_INTERPRETED", 1)
-    inputs = arrays((30 * MANY if DEVICE == "cuda" else 6, 25, 33), 0, "sublayer_out")
-    prove_kernel("add_layernorm", inputs, dtype, dropout=Dropout(0.2, key=7, sentence=2, position=3))
+    inputs = arrays(norm, (rows[0] * MANY, rows[1], 33), 0, "sublayer_out")
+    prove_kernel(f"add_{norm}", inputs, dtype, dropout=Dropout(0.2, key=7, sentence=2, position=3))
 
 
 @dtypes
+@norms
 @pytest.mark.parametrize("rows", [0, 3 * MANY])
 @pytest.mark.parametrize("width", [ONE_BLOCK, ONE_BLOCK + 1, 2 * ONE_BLOCK + 300])
-def test_wide_rows(dtype, rows, width):
-    prove_kernel("layernorm", arrays((rows, width), width), dtype)
+def test_wide_rows(dtype, norm, rows, width):
+    prove_kernel(norm, arrays(norm, (rows, width), width), dtype)
 
 
 @dtypes
+@norms
 @pytest.mark.parametrize("width", [ONE_BLOCK, ONE_BLOCK + 1])
 @pytest.mark.parametrize("dropout", [pytest.param(None, marks=pytest.mark.slow), Dropout(0.3, key=1)])
-def test_add_layernorm_of_wide_rows(dtype, width, dropout):
-    prove_kernel("add_layernorm", arrays((1, 2, width), width, "sublayer_out"), dtype, dropout=dropout)
+def test_add_and_norm_of_wide_rows(dtype, norm, width, dropout):
+    prove_kernel(f"add_{norm}", arrays(norm, (1, 2, width), width, "sublayer_out"), dtype, dropout=dropout)
 
 
 @dtypes
+@norms
 @few
 @given(shape=shapes, eps=epsilons, seed=seeds)
-def test_layernorm(dtype, shape, eps, seed):
-    prove_kernel("layernorm", arrays(shape, seed), dtype, eps=eps)
+def test_a_norm(dtype, norm, shape, eps, seed):
+    prove_kernel(norm, arrays(norm, shape, seed), dtype, eps=eps)
 
 
 @dtypes
+@norms
 @few
 @given(shape=shapes, eps=epsilons, rate=st.sampled_from([None, 0.0, 0.1, 0.7]), seed=seeds, packed=st.booleans())
-def test_add_layernorm(dtype, shape, eps, rate, seed, packed):
+def test_add_and_norm(dtype, norm, shape, eps, rate, seed, packed):
     dropout = None if rate is None else Dropout(rate, key=seed << 31 | 5, sentence=2, position=3)
     if rate and packed and len(shape) == 2:
         rng = np.random.default_rng(seed)
         dropout = Dropout(rate, seed, *(rng.integers(0, 9, shape[0]) for _ in range(2)))
-    prove_kernel("add_layernorm", arrays(shape, seed, "sublayer_out"), dtype, eps=eps, dropout=dropout)
+    prove_kernel(f"add_{norm}", arrays(norm, shape, seed, "sublayer_out"), dtype, eps=eps, dropout=dropout)
 
 
 @dtypes
+@pytest.mark.parametrize(("norm", "unfused"), [("layernorm", add_layernorm_unfused), ("rmsnorm", add_rmsnorm_unfused)])
 @pytest.mark.parametrize("dropout", [None, Dropout(0.4, key=9)])
-def test_the_unfused_rung(dtype, dropout):
-    inputs = arrays((2, 30, 96), 1, "sublayer_out")
-    prove_kernel("add_layernorm", inputs, dtype, add_layernorm_unfused, dropout=dropout)
+def test_the_unfused_rung(dtype, norm, unfused, dropout):
+    prove_kernel(f"add_{norm}", arrays(norm, (2, 30, 96), 1, "sublayer_out"), dtype, unfused, dropout=dropout)
+
+
+RUNGS = {"naive": ("layernorm", layernorm_naive, 12), "sweeps": ("layernorm", layernorm_sweeps, None)} | {
+    "RMSNorm, naive": ("rmsnorm", rmsnorm_naive, 7)
+}
 
 
 @pytest.mark.parametrize("width", [1, 5, 100])
-@pytest.mark.parametrize("rung", [layernorm_naive, layernorm_sweeps])
+@pytest.mark.parametrize("rung", RUNGS)
 def test_the_earlier_rungs(rung, width):
-    inputs = arrays((2, 3, width), width)
-    expected, _ = ops.layernorm_forward(*inputs.values(), eps=0.1)
-    y = rung(*on_device(inputs), eps=0.1)
+    """They compute the same, PyTorch's operations in as many passes as the files say."""
+    norm, function, passes = RUNGS[rung]
+    inputs = arrays(norm, (2, 3, width), width)
+    expected, _ = getattr(ops, f"{norm}_forward")(*inputs.values(), eps=0.1)
+    tensors = on_device(inputs)
+    with Traffic(2 * 3 * width) as traffic:
+        y = function(*tensors, eps=0.1)
     check("output", y, expected, 1e-5)
+    if passes is not None and width > 1:
+        assert traffic.passes == passes
 
 
 @pytest.mark.parametrize(("programs", "width"), [(1, 5000), (3, 70), (600, 33)])

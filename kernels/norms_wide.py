@@ -1,9 +1,9 @@
-"""LayerNorm of rows too wide for one block: it sweeps over each row, block by block.
+"""Both norms of rows too wide for one block: they sweep over each row, block by block. RMSNorm's mean is `None`.
 
-The forward reads x twice: the first sweep computes mean and variance together. The formula of Chan, Golub and LeVeque
-(1979) combines the mean and the centred squares of a block with those of the blocks before it, without subtracting
-large numbers from each other. The backward reads x and dy twice for dx, and once more, by columns, for dgamma and
-dbeta. A row's second read often comes from the cache, because it starts at the end, which was read last.
+The forward reads x twice: LayerNorm's first sweep computes mean and variance together. The formula of Chan, Golub and
+LeVeque (1979) combines the mean and the centred squares of a block with those of the blocks before it, without
+subtracting large numbers from each other. The backward reads x and dy twice for dx, and once more, by columns, for
+dgamma and dbeta. A row's second read often comes from the cache, because it starts at the end, which was read last.
 """
 
 import torch
@@ -34,22 +34,26 @@ def wide_forward_kernel(
     for start in range(0, width, BLOCK):
         mask = start + lane < width
         x = load_float32(x_ptr, start + lane, mask)
-        count = tl.minimum(width - start, BLOCK)
-        block_mean = tl.div_rn(tl.sum(x, axis=0), count.to(tl.float32))
-        centred = tl.where(mask, x - block_mean, 0.0)
-        beyond = block_mean - mean
-        share = tl.div_rn(count.to(tl.float32), (start + count).to(tl.float32))
-        mean += beyond * share
-        squares += tl.sum(centred * centred, axis=0) + beyond * beyond * share * start
+        if mean_ptr is not None:
+            count = tl.minimum(width - start, BLOCK)
+            block_mean = tl.div_rn(tl.sum(x, axis=0), count.to(tl.float32))
+            x = tl.where(mask, x - block_mean, 0.0)
+            beyond = block_mean - mean
+            share = tl.div_rn(count.to(tl.float32), (start + count).to(tl.float32))
+            mean += beyond * share
+            squares += beyond * beyond * share * start
+        squares += tl.sum(x * x, axis=0)
     rstd = tl.rsqrt(squares / width + eps)
     last = (width - 1) // BLOCK * BLOCK
     for done in range(0, width, BLOCK):
         channel = last - done + lane
         mask = channel < width
-        normed = (load_float32(x_ptr, channel, mask) - mean) * rstd
-        y = normed * load_float32(gamma_ptr, channel, mask) + load_float32(beta_ptr, channel, mask)
+        y = (load_float32(x_ptr, channel, mask) - mean) * rstd * load_float32(gamma_ptr, channel, mask)
+        if beta_ptr is not None:
+            y += load_float32(beta_ptr, channel, mask)
         tl.store(y_ptr + channel, y.to(y_ptr.dtype.element_ty), mask)
-    tl.store(mean_ptr + row, mean)
+    if mean_ptr is not None:
+        tl.store(mean_ptr + row, mean)
     tl.store(rstd_ptr + row, rstd)
 
 
@@ -62,7 +66,7 @@ def wide_dx_kernel(
     dy_ptr += row * stride_dy
     x_ptr += row * stride_x
     dx_ptr += row * width
-    mean = tl.load(mean_ptr + row)
+    mean = 0.0 if mean_ptr is None else tl.load(mean_ptr + row)
     rstd = tl.load(rstd_ptr + row)
     lane = tl.arange(0, BLOCK)
     sum_dnormed = tl.zeros((BLOCK,), tl.float32)
@@ -72,7 +76,8 @@ def wide_dx_kernel(
         mask = channel < width
         dnormed = load_float32(dy_ptr, channel, mask) * load_float32(gamma_ptr, channel, mask)
         normed = tl.where(mask, (load_float32(x_ptr, channel, mask) - mean) * rstd, 0.0)
-        sum_dnormed += dnormed
+        if mean_ptr is not None:
+            sum_dnormed += dnormed
         sum_along += dnormed * normed
     mean_dnormed = tl.sum(sum_dnormed, axis=0) / width
     along_normed = tl.sum(sum_along, axis=0) / width
@@ -91,20 +96,24 @@ def wide_partials_kernel(
     dy_ptr, x_ptr, mean_ptr, rstd_ptr, partials_ptr, num_rows, width, stride_dy, stride_x,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Sums dy · n and dy over this program's tiles of rows, in a block of channels: partials `(2, programs, C)`."""
+    """Sums dy · n, and with a mean dy, over this program's tiles of rows, in a block of channels: partials."""
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     dgamma = tl.zeros((ROWS, BLOCK), tl.float32)
-    dbeta = tl.zeros((ROWS, BLOCK), tl.float32)
+    if mean_ptr is not None:
+        dbeta = tl.zeros((ROWS, BLOCK), tl.float32)
     for first in range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS):
         row = first + tl.arange(0, ROWS)  # (R,)
         mask = (row < num_rows)[:, None] & (channel < width)[None, :]
-        mean = tl.load(mean_ptr + row, row < num_rows, other=0.0)
         rstd = tl.load(rstd_ptr + row, row < num_rows, other=0.0)
         dy = load_tile(dy_ptr, stride_dy, row, channel, mask)
         x = load_tile(x_ptr, stride_x, row, channel, mask)
-        dgamma += dy * (x - mean[:, None]) * rstd[:, None]
-        dbeta += dy
-    store_partials(partials_ptr, width, channel, dgamma, dbeta)
+        if mean_ptr is not None:
+            x -= tl.load(mean_ptr + row, row < num_rows, other=0.0)[:, None]
+            dbeta += dy
+        dgamma += dy * x * rstd[:, None]
+    store_partials(partials_ptr, 0, width, channel, dgamma)
+    if mean_ptr is not None:
+        store_partials(partials_ptr, 1, width, channel, dbeta)
 
 
 @triton.jit
@@ -113,8 +122,10 @@ def load_float32(ptr, index, mask):
     return tl.load(ptr + index, mask, other=0.0).to(tl.float32)
 
 
-def wide_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float, y: Tensor, mean: Tensor, rstd: Tensor) -> None:
-    """Write y, and the mean and 1/std of each row of x `(N, C)`."""
+def wide_forward(
+    x: Tensor, gamma: Tensor, beta: Tensor | None, eps: float, y: Tensor, mean: Tensor | None, rstd: Tensor
+) -> None:
+    """Write y, and for each row of x `(N, C)` the mean, if there is a place for it, and the factor `rstd`."""
     num_rows, width = x.shape
     if num_rows:
         with on(x):
@@ -123,14 +134,15 @@ def wide_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float, y: Tensor, 
             )
 
 
-def wide_backward(dy: Tensor, x: Tensor, gamma: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor) -> Tensor:
-    """Write dx; return dgamma and dbeta, stacked `(2, C)`."""
+def wide_backward(dy: Tensor, x: Tensor, gamma: Tensor, mean: Tensor | None, rstd: Tensor, dx: Tensor) -> Tensor:
+    """Write dx; return dgamma and LayerNorm's dbeta, stacked."""
     num_rows, width = x.shape
     partials_rows, block = PARTIALS_TILE
     blocks = triton.cdiv(width, block)
     at_once = programs_at_once(x, partials_rows * block)  # over all blocks of channels
     programs = min(triton.cdiv(num_rows, partials_rows), triton.cdiv(at_once, blocks))
-    partials = torch.empty((2, programs, width), dtype=torch.float32, device=x.device)
+    sums = 1 if mean is None else 2
+    partials = torch.empty((sums, programs, width), dtype=torch.float32, device=x.device)
     with on(x):
         wide_dx_kernel[(num_rows,)](
             dy, x, gamma, mean, rstd, dx, width, dy.stride(0), x.stride(0), BLOCK=SWEEP, num_warps=row_warps(SWEEP)

@@ -1,0 +1,232 @@
+"""Activations, alone and gated: relu, gelu, silu, and `gated`, which is `activation(gate) · up`.
+
+They compute little for each number, so memory limits their speed. Passes over an array of gated:
+
+    naive     `gated_naive`: PyTorch's activation, then its product with up: 2 reads and 1 write of the activation
+              beside 1 + 1, 5 passes. For the backward autograd keeps gate, up and the activation
+    fused     gate and up are read and y is written: 3 passes. The backward reads dy, gate and up, computes the
+              activation again, and writes dgate and dup: 5 passes, and only gate and up are kept
+
+Where gate and up are the halves of one projection's rows, dgate and dup are the halves of one array: the projection's
+backward needs them joined, and a copy would be 4 passes more.
+
+An activation alone is one pass each way: forward 1 + 1, backward 2 + 1. All are one kernel, since they differ only in a
+line or two of arithmetic. Rows need not touch in memory.
+
+What is left: in the epilogue of the product before it relu's forward would cost no pass. `kernels.predict` finds 2.5 %
+of a training step of the paper's base on an H200 in it. But PyTorch's door to that epilogue is private, and linear and
+relu would have to be one op in every table.
+
+tanh never occurs: `(1 + tanh(u)) / 2 = σ(2u)`, so gelu's approximation is `x · σ(2u)`, as silu is `x · σ(x)`. σ is
+computed from `e^−|x|`, which never overflows, and without a difference that would cancel.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ._checks import check_gradient, kernel
+from .eager.arrays import side_by_side
+from .launch import blocks_of_rows, on, rows_of
+
+ELEMENTS = 2048
+"""Elements that a program works on: 16 for each of 128 threads."""
+
+
+@triton.jit
+def activated(x, ACTIVATION: tl.constexpr):
+    """The activation of x and its slope there, for an x in float32. The compiler leaves out what is not used."""
+    if ACTIVATION == "relu":
+        y = tl.where(x < 0, 0.0, x)  # NaN stays NaN
+        slope = tl.where(x > 0, 1.0, 0.0)
+    elif ACTIVATION == "sigmoid":
+        y = sigmoid(x)
+        slope = y * (1 - y)
+    elif ACTIVATION == "silu":
+        below = sigmoid(x)
+        y = x * below
+        slope = below + y * (1 - below)
+    elif ACTIVATION == "gelu":
+        below = 0.5 + 0.5 * tl.erf(x * 0.7071067811865476)  # √½
+        y = x * below
+        slope = below + x * tl.exp(-0.5 * x * x) * 0.3989422804014327  # 1/√(2π)
+    else:
+        tl.static_assert(ACTIVATION == "gelu_tanh")
+        below = sigmoid(1.5957691216057308 * x * (1 + 0.044715 * x * x))  # 2 √(2/π)
+        y = x * below
+        product = y * (1 - below)  # 0 for a large x: it comes first, so that x³ never overflows
+        slope = below + 1.5957691216057308 * (product + 0.134145 * (product * x) * x)  # 3 · 0.044715
+    return y, slope
+
+
+@triton.jit
+def sigmoid(x):
+    """`1 / (1 + e⁻ˣ)`, which is `e^x / (e^x + 1)`."""
+    small = tl.exp(-tl.abs(x))
+    return tl.where(x < 0, small, 1.0) / (1 + small)
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+def activation_forward_kernel(
+    x_ptr, up_ptr, y_ptr, num_rows, width, stride_x, stride_up,
+    ACTIVATION: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """`y = activation(x)`, times up if there is one, for a block of rows and channels `(N, C)`."""
+    row, channel, mask = block_of_rows(num_rows, width, ROWS, BLOCK)
+    y, _ = activated(load_block(x_ptr, stride_x, row, channel, mask), ACTIVATION)
+    if up_ptr is not None:
+        y *= load_block(up_ptr, stride_up, row, channel, mask)
+    store_block(y_ptr, width, row, channel, mask, y)
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+def activation_backward_kernel(
+    dy_ptr, x_ptr, up_ptr, dx_ptr, dup_ptr, num_rows, width, stride_dy, stride_x, stride_up, stride_dx, stride_dup,
+    ACTIVATION: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """dx, and dup if there is an up, for a block of rows and channels `(N, C)`."""
+    row, channel, mask = block_of_rows(num_rows, width, ROWS, BLOCK)
+    y, slope = activated(load_block(x_ptr, stride_x, row, channel, mask), ACTIVATION)
+    dy = load_block(dy_ptr, stride_dy, row, channel, mask)
+    if up_ptr is not None:
+        store_block(dup_ptr, stride_dup, row, channel, mask, dy * y)
+        dy *= load_block(up_ptr, stride_up, row, channel, mask)
+    store_block(dx_ptr, stride_dx, row, channel, mask, dy * slope)
+
+
+@triton.jit
+def block_of_rows(num_rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """This program's rows `(R, 1)` and channels `(1, C)`, in 64 bits, and which of them there are `(R, C)`."""
+    blocks = tl.cdiv(width, BLOCK)
+    row = (tl.program_id(0) // blocks).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    channel = (tl.program_id(0) % blocks).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    return row, channel, (row < num_rows) & (channel < width)
+
+
+@triton.jit
+def load_block(ptr, stride, row, channel, mask):
+    """A block of an `(N, C)` array in float32."""
+    return tl.load(ptr + row * stride + channel, mask, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def store_block(ptr, stride, row, channel, mask, values):
+    """Writes a block in the array's own dtype."""
+    tl.store(ptr + row * stride + channel, values.to(ptr.dtype.element_ty), mask)
+
+
+@kernel
+def relu_forward(x: Tensor) -> tuple[Tensor, Tensor]:
+    """`y = max(0, x)`, element-wise, for any shape. Source: Vaswani 2017, §3.3, eq. 2."""
+    y = _forward("relu", x)
+    return y, y
+
+
+@kernel
+def relu_backward(dy: Tensor, cache: Tensor) -> Tensor:
+    """`dx = dy · [x > 0]`; the subgradient at 0 is 0. It needs only y, which the next layer keeps anyway."""
+    return _backward("relu", dy, cache)[0]
+
+
+@kernel
+def gelu_forward(x: Tensor, approximate: str = "none") -> tuple[Tensor, tuple]:
+    """`y = x · Φ(x)`, element-wise: Φ(x) is the probability that a standard normal number is below x.
+
+        approximate="none"    Φ(x) = (1 + erf(x / √2)) / 2
+        approximate="tanh"    Φ(x) ≈ (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2
+
+    Raises `ValueError` for another `approximate`, `TypeError` for float64 and for integers.
+    Source: Hendrycks & Gimpel 2016, §2.
+    """
+    activation = "gelu_tanh" if approximate == "tanh" else "gelu"
+    return _forward(activation, x), (activation, x)
+
+
+@kernel
+def gelu_backward(dy: Tensor, cache: tuple) -> Tensor:
+    """`dx = dy · (Φ(x) + x Φ′(x))`, with Φ computed again."""
+    activation, x = cache
+    return _backward(activation, dy, x)[0]
+
+
+@kernel
+def silu_forward(x: Tensor) -> tuple[Tensor, Tensor]:
+    """`y = x · σ(x)`, element-wise, with `σ(x) = 1 / (1 + e⁻ˣ)`. Source: Hendrycks & Gimpel 2016, §2."""
+    return _forward("silu", x), x
+
+
+@kernel
+def silu_backward(dy: Tensor, cache: Tensor) -> Tensor:
+    """`dx = dy · (σ(x) + x σ(x) (1 − σ(x)))`, with σ computed again."""
+    return _backward("silu", dy, cache)[0]
+
+
+@kernel
+def gated_forward(gate: Tensor, up: Tensor, activation: str = "silu") -> tuple[Tensor, tuple]:
+    """`y = activation(gate) · up`, element-wise; gate and up `(..., F)`, which may be halves of one projection.
+
+    `activation`: `"silu"` (SwiGLU), `"gelu"` or `"gelu_tanh"` (GEGLU), `"relu"` (ReGLU), `"sigmoid"` (GLU). Raises
+    `ValueError` for another one or for shapes that differ, `TypeError` for float64 and for integers.
+    Source: Shazeer 2020, eqs. 5 and 6; Dauphin et al. 2017 (GLU).
+    """
+    halves = side_by_side([gate, up]) is not None
+    return _forward(activation, gate, up), (activation, gate, up, halves)
+
+
+@kernel
+def gated_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor]:
+    """Gradients `(dgate, dup)`: `dy · up · activation′(gate)` and `dy · activation(gate)`, computed again.
+
+    They are halves of one array where gate and up are.
+    """
+    dgate, dup = _backward(cache[0], dy, *cache[1:])
+    assert dup is not None
+    return dgate, dup
+
+
+def gated_naive(gate: Tensor, up: Tensor) -> Tensor:
+    """SwiGLU in PyTorch's operations: the first step."""
+    activation = torch.nn.functional.silu(gate)  # reads gate, writes
+    return activation * up  # reads both, writes
+
+
+def _forward(activation: str, x: Tensor, up: Tensor | None = None) -> Tensor:
+    """`activation(x)`, times up if there is one."""
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if x.numel():
+        (x_rows, up_rows), strides, (num_rows, width) = _as_rows(x, up)
+        (tall, wide), options = blocks_of_rows(num_rows, width, ELEMENTS)
+        with on(x):
+            activation_forward_kernel[(tall * wide,)](
+                x_rows, up_rows, y, num_rows, width, *strides, ACTIVATION=activation, **options
+            )
+    return y
+
+
+def _backward(
+    activation: str, dy: Tensor, x: Tensor, up: Tensor | None = None, halves: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """The gradients of x and of up, in memory of their own or as halves of one array."""
+    check_gradient("dy", dy, x.shape, x.dtype, x.device)
+    if halves:
+        dx, dup = x.new_empty((*x.shape[:-1], 2 * x.shape[-1])).tensor_split(2, -1)
+    else:
+        dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        dup = None if up is None else torch.empty_like(dx)
+    if x.numel():
+        rows, strides, (num_rows, width) = _as_rows(dy, x, up, dx, dup)
+        (tall, wide), options = blocks_of_rows(num_rows, width, ELEMENTS)
+        with on(x):
+            activation_backward_kernel[(tall * wide,)](
+                *rows, num_rows, width, *strides, ACTIVATION=activation, **options
+            )
+    return dx, dup
+
+
+def _as_rows(*tensors: Tensor | None) -> tuple[list[Tensor | None], list[int], tuple[int, int]]:
+    """Tensors of one shape as `(N, C)`, the strides of their rows, and N and C; all in one row where they are dense."""
+    dense = all(each is None or each.is_contiguous() for each in tensors)
+    rows = [each if each is None else each.reshape(1, -1) if dense else rows_of(each) for each in tensors]
+    first = next(each for each in rows if each is not None)
+    return rows, [0 if each is None else each.stride(0) for each in rows], (first.shape[0], first.shape[1])

@@ -1,0 +1,59 @@
+"""The pairs as PyTorch's functions: autograd, `torch.compile` and autocast know them, and nothing else need change.
+
+    from kernels.functional import layer_norm
+    y = layer_norm(x, (x.shape[-1],), weight)    # F.layer_norm's arguments
+    y.sum().backward()
+
+Names, arguments, layouts and shapes are those of `torch.nn.functional`, and of flash-attention's `flash_attn_func`.
+What is not supported is refused by a sentence; nothing is ignored.
+
+Where it runs: float32, float16 and bfloat16 on a GPU run in the Triton kernel if the op has one; everything else, a
+plain CPU and float64 among it, runs in PyTorch's own arithmetic, `kernels.eager`. With TRITON_INTERPRET=1 the kernels
+run on a CPU too, to check them. So the same code works everywhere.
+
+Where they differ from their namesakes: sums are in float32 whatever the dtype, so that a loss of half-precision logits
+is float32. A loss is 0 if no target counts (in PyTorch NaN). A query with nothing to attend to gets zeros. Gradients
+can be taken once; a gradient of a gradient is refused, and so is a derivative in forward mode. Of two dtypes in a sum
+or a gate the wider one is the output's, as in PyTorch. An output may be changed in place, except one that the backward
+reads again, softmax's and in a kernel attention's, as in PyTorch.
+
+Under autocast, attention and `linear_cross_entropy` compute in its dtype. On a GPU norms, softmax and cross-entropy
+take their input in float32, as PyTorch's do.
+"""
+
+from .attention import flash_attn_func, linear_attention, scaled_dot_product_attention
+from .losses import cross_entropy, linear_cross_entropy
+from .rows import (
+    add_layer_norm,
+    add_rms_norm,
+    dropout,
+    embedding,
+    geglu,
+    gelu,
+    layer_norm,
+    rms_norm,
+    rope,
+    silu,
+    softmax,
+    swiglu,
+)
+
+__all__ = [
+    "add_layer_norm",
+    "add_rms_norm",
+    "cross_entropy",
+    "dropout",
+    "embedding",
+    "flash_attn_func",
+    "geglu",
+    "gelu",
+    "layer_norm",
+    "linear_attention",
+    "linear_cross_entropy",
+    "rms_norm",
+    "rope",
+    "scaled_dot_product_attention",
+    "silu",
+    "softmax",
+    "swiglu",
+]

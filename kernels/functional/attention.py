@@ -1,0 +1,216 @@
+"""Attention in PyTorch's layout, `(B, H, T, D)`, and in flash-attention's, `(B, T, H, D)`."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from minitransformer.ops.pattern import pattern_of
+
+from .._checks import check_device, check_slopes
+from .operators import Kept, draw_key, dropout_of, heads_merge, in_autocast_dtype, operator
+
+
+def _call(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    slopes: Tensor | None,
+    key_mask: Tensor | None,
+    dropout_key: Tensor | None,
+    causal: bool,
+    left: int | None,
+    right: int | None,
+    scale: float,
+    softcap: float | None,
+    dropout_p: float,
+) -> tuple[tuple, dict[str, Any]]:
+    """What the pair's forward is called with."""
+    options: dict[str, Any] = {"causal": causal, "key_mask": key_mask, "scale": scale, "softcap": softcap}
+    if left is not None or right is not None:
+        options["window"] = (left, right)
+    if slopes is not None:
+        options["slopes"] = slopes
+    if dropout_key is not None:
+        options["dropout"] = dropout_of(dropout_key, dropout_p)
+    return (query, key, value, bias), options
+
+
+def _kept() -> Kept:
+    """The output, and the log-sum-exp of each query's scores."""
+    from ..attention.host import attention_cache
+
+    def lse_like(query: Tensor, *_: object) -> list[Tensor]:
+        return [query.new_empty(query.shape[:3], dtype=torch.float32)]
+
+    def cache(kept: list[Tensor], *inputs: Any) -> tuple:
+        (query, key, value, bias), options = _call(*inputs)
+        shape = key.shape[0], key.shape[2]
+        pattern = pattern_of(None, options["causal"], options["key_mask"], options.get("window"), shape)
+        rest = {name: options.get(name) for name in ("slopes", "scale", "softcap", "dropout")}
+        return attention_cache(*kept, query, key, value, bias, pattern=pattern, **rest)
+
+    return Kept(lambda cache: [cache[5]], lse_like, cache, and_output=True)
+
+
+_attention = operator(
+    "attention",
+    "Tensor query, Tensor key, Tensor value, Tensor? bias, Tensor? slopes, Tensor? key_mask, Tensor? dropout_key, "
+    "bool causal, SymInt? left, SymInt? right, float scale, float? softcap, float dropout_p",
+    ["query", "key", "value", "bias"],
+    lambda query, key, value, *_: query.new_empty((*query.shape[:3], value.shape[3])),
+    kept={"triton": _kept}, call=_call, layout=heads_merge,
+)  # fmt: skip
+
+
+_linear_attention = operator(
+    "linear_attention", "Tensor query, Tensor key, Tensor value, Tensor? key_mask, bool causal, float eps",
+    ["query", "key", "value"], lambda query, key, value, *_: query.new_empty((*query.shape[:3], value.shape[3])),
+    call=lambda query, key, value, key_mask, causal, eps: (
+        (query, key, value), {"key_mask": key_mask, "causal": causal, "eps": eps}
+    ),
+    layout=heads_merge,
+)  # fmt: skip
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """`softmax(scale · query keyᵀ + mask) value`, as `F.scaled_dot_product_attention`.
+
+    query `(B, H, Tq, D)`, key `(B, Hk, Tk, D)`, value `(B, Hk, Tk, Dv)` → `(B, H, Tq, Dv)`; all may come without the
+    heads. `is_causal` is aligned at the first key, as in PyTorch: query i sees the keys 0 … i. A boolean `attn_mask`
+    says who may attend; a floating one, of float32 or of the query's dtype, is added in the latter. It broadcasts to
+    `(B, H, Tq, Tk)`, and one that only hides keys, `(B, 1, 1, Tk)`, costs least. Dropout is drawn from PyTorch's
+    generator.
+    Raises `ValueError` for shapes that do not fit, for heads that differ without `enable_gqa`, and for a mask beside
+    `is_causal`.
+    """
+    if query.ndim == 3 and key.ndim == 3 and value.ndim == 3:
+        mask = attn_mask[:, None] if attn_mask is not None and attn_mask.ndim == 3 else attn_mask
+        query, key, value = query[:, None], key[:, None], value[:, None]
+        return scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal, scale)[:, 0]
+    _check_axes(query=query, key=key, value=value)
+    if is_causal and attn_mask is not None:
+        raise ValueError("attn_mask is given beside is_causal, expected one of them")
+    if key.shape[1] != query.shape[1] and not enable_gqa:
+        raise ValueError(f"key has {key.shape[1]} heads and query {query.shape[1]}: to group them, set enable_gqa")
+    Tq, Tk = query.shape[2], key.shape[2]
+    right = None
+    if is_causal and Tq != Tk:  # the pair's `causal` is aligned at the last key
+        key, value = key[:, :, :Tq], value[:, :, :Tq]
+        is_causal, right = Tq < Tk, None if Tq < Tk else Tq - Tk
+    bias, key_mask = _masks(attn_mask, query, key)
+    return _attend(query, key, value, bias, None, key_mask, dropout_p, is_causal, (None, right), scale, None)
+
+
+def flash_attn_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Tensor:
+    """Attention with flash-attention's arguments: q `(B, Tq, H, D)`, k and v `(B, Tk, Hk, D)` → `(B, Tq, H, D)`.
+
+    Query head h uses key head `h // (H/Hk)`. `causal` and `window_size`, (left, right) with −1 for no limit, are
+    aligned at the last key: query i stands at position `Tk − Tq + i`. A `softcap` above 0 bends scores into ±softcap.
+    `alibi_slopes`, float32, `(H,)` or `(B, H)`, lower the score of query i and key j by `slope · |Tk − Tq + i − j|`.
+    Dropout is drawn from PyTorch's generator. `deterministic` changes nothing: each run gives the same bits.
+    Raises `ValueError` for shapes that do not fit, slopes that require a gradient, and `return_attn_probs`.
+    """
+    _check_axes(q=q, k=k, v=v)
+    if return_attn_probs:
+        raise ValueError("return_attn_probs is True, expected False: these kernels never make the weights")
+    pair = isinstance(window_size, tuple | list) and len(window_size) == 2
+    if not pair or not all(isinstance(side, int | torch.SymInt) for side in window_size):
+        raise TypeError(f"window_size is {window_size!r}, expected two integers (left, right)")
+    sides = tuple(None if side < 0 else side for side in window_size)
+    query, key, value = (x.transpose(1, 2) for x in (q, k, v))
+    if alibi_slopes is not None and check_slopes("alibi_slopes", alibi_slopes, "q", query).requires_grad:
+        raise ValueError("alibi_slopes requires a gradient, and attention has none for it: pass it with .detach()")
+    cap = softcap if softcap else None
+    out = _attend(query, key, value, None, alibi_slopes, None, dropout_p, causal, sides, softmax_scale, cap)
+    return out.transpose(1, 2)
+
+
+def linear_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_mask: Tensor | None = None,
+    is_causal: bool = False,
+    eps: float = 1e-6,
+) -> Tensor:
+    """`φ(q) Σ_j φ(k_j)ᵀ v_j / (φ(q) · Σ_j φ(k_j) + eps)`, `φ(x) = elu(x) + 1`: attention whose time grows as T.
+
+    query `(B, H, T, D)`, key `(B, Hk, T, D)`, value `(B, Hk, T, Dv)` → `(B, H, T, Dv)`; keys `(B, T)` that are `False`
+    in `key_mask` are padding. The backward runs the forward again and keeps only the inputs.
+    Source: Katharopoulos et al. 2020.
+    """
+    query, key, value = in_autocast_dtype(query, key, value)
+    return _linear_attention(query, key, value, key_mask, is_causal, eps)
+
+
+def padded_attention(
+    query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None, dropout_p: float, causal: bool, scale: float
+) -> Tensor:
+    """Attention where the keys `(B, Tk)` that are `False` are padding, and `causal` is aligned at the last key."""
+    return _attend(query, key, value, None, None, key_mask, dropout_p, causal, (None, None), scale, None)
+
+
+def _attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    slopes: Tensor | None,
+    key_mask: Tensor | None,
+    dropout_p: float,
+    causal: bool,
+    window: tuple[int | None, ...],
+    scale: float | None,
+    softcap: float | None,
+) -> Tensor:
+    query, key, value, bias = in_autocast_dtype(query, key, value, bias)
+    scale = 1 / math.sqrt(query.shape[3]) if scale is None else float(scale)
+    drawn = draw_key(query, dropout_p)
+    return _attention(query, key, value, bias, slopes, key_mask, drawn, causal, *window, scale, softcap, dropout_p)
+
+
+def _masks(mask: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """A mask as the pair takes it: what is added to scores, and which keys are not padding."""
+    if mask is None:
+        return None, None
+    check_device("attn_mask", mask, "query", query)
+    if mask.dtype not in (torch.bool, torch.float32, query.dtype):
+        raise TypeError(f"attn_mask is {mask.dtype}, expected torch.bool, torch.float32 or query's {query.dtype}")
+    whole = (*query.shape[:3], key.shape[2])
+    if mask.ndim > 4 or any(size not in (1, full) for size, full in zip(mask.shape[::-1], whole[::-1], strict=False)):
+        raise ValueError(f"attn_mask has shape {tuple(mask.shape)}, expected one that broadcasts to {whole}")
+    if mask.dtype != torch.bool:
+        return mask.to(query.dtype), None
+    if mask.ndim == 4 and mask.shape[1] == mask.shape[2] == 1:
+        return None, mask[:, 0, 0].expand(whole[0], whole[3])
+    return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf), None
+
+
+def _check_axes(**tensors: Tensor) -> None:
+    for name, tensor in tensors.items():
+        if tensor.ndim != 4:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected four axes")

@@ -1,0 +1,144 @@
+"""Cross-entropy, and the output projection with its loss in one."""
+
+import torch
+from torch import Tensor
+
+from .operators import Kept, in_autocast_dtype, in_float32, operator
+
+
+def _scalar(x: Tensor, *_: object) -> Tensor:
+    return x.new_empty((), dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+
+
+def _cross_entropy_kept() -> Kept:
+    from ..launch import rows_of
+    from ..soft_cross_entropy import TowardsProbabilities
+
+    def tensors(cache: tuple) -> list[Tensor]:
+        if isinstance(cache, TowardsProbabilities):
+            return [cache.highest, cache.ratio]
+        return list(cache[2:5])  # the maxima, the sums, (mean, count)
+
+    def like(logits: Tensor, targets: Tensor, *_: object) -> list[Tensor]:
+        rows = logits.shape[:-1].numel()
+        if targets.is_floating_point():
+            return [logits.new_empty((rows,), dtype=torch.float32) for _ in range(2)]
+        return [logits.new_empty(shape, dtype=torch.float32) for shape in ((rows,), (rows,), (2,))]
+
+    def cache(
+        kept: list[Tensor], logits: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None
+    ) -> tuple:
+        if targets.is_floating_point():
+            highest, ratio = kept
+            probabilities = rows_of(targets)
+            return TowardsProbabilities(rows_of(logits), probabilities, highest, ratio, label_smoothing, logits.shape)
+        ids = targets.reshape(-1).contiguous()
+        return rows_of(logits), ids, *kept, logits.shape, label_smoothing, ignore_index
+
+    return Kept(tensors, like, cache)
+
+
+def _linear_cross_entropy_kept(num_kept: int) -> Kept:
+    """The gradients dx and dtable, which the forward computes; the kernel's are still to be divided by the count."""
+
+    def tensors(cache: tuple | None) -> list[Tensor]:
+        return [] if cache is None else list(cache[:num_kept])
+
+    def like(x: Tensor, table: Tensor, *options: object) -> list[Tensor]:
+        if not options[-1]:
+            return []
+        wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+        mean = [x.new_empty(2, dtype=torch.float32)] if num_kept == 3 else []
+        return [x.new_empty(x.shape), table.new_empty(table.shape, dtype=wide), *mean]
+
+    def cache(kept: list[Tensor], x: Tensor, table: Tensor, *options: object) -> tuple | None:
+        return (*kept, table.dtype) if kept else None
+
+    return Kept(tensors, like, cache)
+
+
+_cross_entropy = operator(
+    "cross_entropy",
+    "Tensor logits, Tensor targets, float label_smoothing, int? ignore_index",
+    ["logits"], _scalar, kept={"triton": _cross_entropy_kept},
+)  # fmt: skip
+_linear_cross_entropy = operator(
+    "linear_cross_entropy",
+    "Tensor x, Tensor table, Tensor targets, float label_smoothing, int? ignore_index, bool with_grad",
+    ["x", "table"], _scalar,
+    kept={"triton": lambda: _linear_cross_entropy_kept(3), "eager": lambda: _linear_cross_entropy_kept(2)},
+)  # fmt: skip
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """`−Σ_v q_v log softmax(input)_v`, averaged over the targets that count, as `F.cross_entropy`, in float32.
+
+    input `(C,)`, `(N, C)` or `(N, C, d1, …)`; target the classes `()`, `(N,)` or `(N, d1, …)`, or probabilities in the
+    input's shape. `reduction="sum"` adds the losses up. The loss is 0 if no target counts.
+    Raises `ValueError` for class weights, for `reduction="none"`, and for probabilities that require a gradient.
+    """
+    _check_options(weight, reduction)
+    if target.requires_grad:
+        raise ValueError("target requires a gradient, and the loss has none for it: pass it with .detach()")
+    (input,) = in_float32(input)
+    axis = min(1, input.ndim - 1)
+    logits, ignored = input.movedim(axis, -1), ignore_index  # (N, d1, …, C)
+    if target.is_floating_point():
+        if target.shape != input.shape:
+            raise ValueError(f"target has shape {tuple(target.shape)}, expected probabilities {tuple(input.shape)}")
+        target, ignored = target.movedim(axis, -1).to(input.dtype), None
+    return _reduced(_cross_entropy(logits, target, label_smoothing, ignored), target, ignored, reduction)
+
+
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: None = None,
+    weight: None = None,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """`cross_entropy(input @ linear_weightᵀ, target)` without all logits at once, as `F.linear_cross_entropy`.
+
+    input `(..., C)`, linear_weight `(V, C)`, target the classes `(...)` → a float32 scalar. Where a gradient is needed,
+    the forward computes it already. Raises `ValueError` for what `cross_entropy` refuses, and for a bias.
+    """
+    _check_options(weight, reduction)
+    if linear_bias is not None:
+        raise ValueError("linear_bias is given, expected None: the projection has no bias")
+    if target.is_floating_point():
+        raise TypeError(f"target is {target.dtype}, expected classes: for probabilities use cross_entropy")
+    if target.shape != input.shape[:-1]:
+        raise ValueError(f"target has shape {tuple(target.shape)}, expected classes {tuple(input.shape[:-1])}")
+    x, table = in_autocast_dtype(input, linear_weight)
+    target = target.reshape(-1)
+    with_grad = torch.is_grad_enabled() and (x.requires_grad or table.requires_grad)
+    loss = _linear_cross_entropy(x.reshape(-1, x.shape[-1]), table, target, label_smoothing, ignore_index, with_grad)
+    return _reduced(loss, target, ignore_index, reduction)
+
+
+def _check_options(weight: object, reduction: str) -> None:
+    if weight is not None:
+        raise ValueError("weight is given, expected None: the kernels count all classes alike")
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"reduction is {reduction!r}, expected 'mean' or 'sum': the kernels add the losses up")
+
+
+def _reduced(mean: Tensor, target: Tensor, ignore_index: int | None, reduction: str) -> Tensor:
+    """The mean itself, or the sum of the losses."""
+    if reduction == "mean":
+        return mean
+    if ignore_index is None:  # probabilities: every row counts
+        return mean * target.shape[:-1].numel()
+    return mean * (target.long() != ignore_index).sum()  # in 8 bits −100 would be class 156

@@ -1,0 +1,215 @@
+"""A pair as an operator of PyTorch's: autograd takes its backward, and `torch.compile` sees it as one node.
+
+An operator's inputs and outputs are tensors and numbers, but a pair's cache is any Python value. So the forward
+returns, beside its output, only those tensors of the cache that are not cheap to make again (`Kept`), and the backward,
+an operator too, makes the cache from them and from the inputs. A pair without a `Kept` runs its forward again.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
+
+import kernels
+from minitransformer.ops import Dropout, Pair
+
+from .. import eager
+from ..availability import interpreting
+
+Arguments = tuple[Any, ...]
+KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The tensors that a pair's forward hands to its backward, beside the inputs.
+
+    tensors  takes them out of a cache
+    like     makes empty ones of the same shapes from the inputs: `torch.compile` traces with these
+    cache    makes the cache from (kept tensors, *inputs); with `and_output` the output is the first of them
+    """
+
+    tensors: Callable[[Any], list[Tensor]]
+    like: Callable[..., list[Tensor]]
+    cache: Callable[..., Any]
+    and_output: bool = False
+
+
+RECEIVED = object()
+"""Saved in the place of an input that lends only its shape and dtype: the received gradient, which has them too."""
+
+NOTHING = Kept(lambda cache: [], lambda *inputs: [], lambda kept, *inputs: None)
+
+
+def runs_in_triton(name: str, x: Tensor) -> bool:
+    """Whether the op has a kernel that takes such a tensor here."""
+    interpreted = x.device.type == "cpu" and interpreting() and x.dtype != torch.bfloat16
+    there = (x.is_cuda or interpreted) and x.dtype in KERNEL_DTYPES
+    return there and name in kernels.KERNELS and find_spec("triton") is not None
+
+
+def owned(x: Tensor) -> Tensor:
+    """x, contiguous, in memory of its own: PyTorch lets no two outputs of an operator share it."""
+    alone = x.untyped_storage().nbytes() == x.numel() * x.element_size()
+    return x.contiguous() if alone else x.clone(memory_format=torch.contiguous_format)
+
+
+def heads_merge(x: Tensor) -> Tensor:
+    """x `(B, H, T, D)` with `(B, T, H, D)` in memory, so that merging the heads is a view; a copy if need be."""
+    return x.transpose(1, 2).contiguous().transpose(1, 2) if x.ndim == 4 else x.contiguous()
+
+
+def operator(
+    name: str,
+    schema: str,
+    differentiable: Sequence[str],
+    output: Callable[..., Tensor],
+    *,
+    kept: dict[str, Callable[[], Kept]] | None = None,
+    call: Callable[..., tuple[Arguments, dict[str, Any]]] = lambda *inputs: (inputs, {}),
+    saved: Callable[..., Arguments] = lambda out, *inputs: inputs,
+    layout: Callable[[Tensor], Tensor] = owned,
+) -> Callable[..., Tensor]:
+    """Registers `minitransformer::name` and `minitransformer::name_backward`; returns a function of the inputs.
+
+    name            the pair's, in `kernels` and in `kernels.eager`; the first input decides which of them runs
+    schema          the inputs' types and names, as in `torch.library`
+    differentiable  the names of the inputs that the pair's backward has gradients for, in its order
+    output          an empty output, made from the inputs
+    kept            by backend, "triton" or "eager": a function that returns a `Kept`
+    call            what the pair's forward is called with
+    saved           what is saved in the place of the inputs; a tensor, a number or `RECEIVED`
+    layout          brings a tensor into the layout in memory that outputs and gradients always have
+    """
+    names = [argument.split()[1] for argument in schema.split(", ")]
+    places = [names.index(each) for each in differentiable]
+
+    def backend(x: Tensor) -> tuple[Pair, Kept | None]:
+        where, package = ("triton", kernels) if runs_in_triton(name, x) else ("eager", eager)
+        pair = Pair(getattr(package, f"{name}_forward"), getattr(package, f"{name}_backward"))
+        return pair, kept[where]() if kept and where in kept else None
+
+    def forward(*inputs: Any) -> list[Tensor]:
+        pair, keep = backend(inputs[0])
+        arguments, options = call(*inputs)
+        with torch.no_grad(), without_autocast(inputs[0]):
+            out, cache = pair.forward(*arguments, **options)
+            return [layout(out).detach(), *(keep or NOTHING).tensors(cache)]  # no view: it may be changed in place
+
+    def traced_forward(*inputs: Any) -> list[Tensor]:
+        return [layout(output(*inputs)), *(backend(inputs[0])[1] or NOTHING).like(*inputs)]
+
+    def backward(dout: Tensor, tensors: list[Tensor], *inputs: Any) -> list[Tensor]:
+        pair, keep = backend(inputs[0])
+        arguments, options = call(*inputs)
+        with torch.no_grad(), without_autocast(inputs[0]):
+            cache = keep.cache(tensors, *inputs) if keep else pair.forward(*arguments, **options)[1]
+            gradients = pair.backward(dout, cache)
+        found: list[Tensor] = []
+        for gradient in gradients if isinstance(gradients, tuple) else (gradients,):
+            if gradient is not None:  # the two of a sum may be one tensor, and no two outputs share memory
+                again = any(gradient.data_ptr() == each.data_ptr() for each in found if each.numel())
+                found.append(layout(gradient.clone() if again else gradient))
+        return found
+
+    def traced_backward(dout: Tensor, tensors: list[Tensor], *inputs: Any) -> list[Tensor]:
+        given = (inputs[place] for place in places)
+        return [layout(x.new_empty(x.shape)) for x in given if x is not None]
+
+    def save(ctx: Any, inputs: Arguments, output: list[Tensor]) -> None:
+        keep = backend(inputs[0])[1] or NOTHING
+        tensors, values = output if keep.and_output else output[1:], saved(output[0], *inputs)
+        ctx.num_kept = len(tensors)
+        ctx.numbers = {place: value for place, value in enumerate(values) if not isinstance(value, Tensor)}
+        ctx.save_for_backward(*tensors, *(value for value in values if isinstance(value, Tensor)))
+
+    def differentiate(ctx: Any, received: list[Tensor | None]) -> Arguments:
+        found: list[Tensor | None] = [None] * len(names)
+        if received[0] is not None:
+            saved_tensors = ctx.saved_tensors  # once: under checkpointing a second look is refused
+            tensors, given = saved_tensors[: ctx.num_kept], iter(saved_tensors[ctx.num_kept :])
+            inputs = [ctx.numbers[place] if place in ctx.numbers else next(given) for place in range(len(names))]
+            inputs = [received[0] if value is RECEIVED else value for value in inputs]
+            gradients = iter(backward_operator(received[0], list(tensors), *inputs))
+            for place in places:
+                found[place] = None if inputs[place] is None else next(gradients)
+        return tuple(found)
+
+    def refuse(ctx: Any, received: Any) -> None:
+        raise RuntimeError(f"{name}: the gradient of a gradient is asked for, and a pair has no second backward")
+
+    custom_op, qualified = partial(torch.library.custom_op, mutates_args=()), f"minitransformer::{name}"
+    forward_operator = custom_op(qualified, forward, schema=f"({schema}) -> Tensor[]")
+    forward_operator.register_fake(traced_forward)
+    forward_operator.register_autograd(differentiate, setup_context=save)
+    gradients_schema = f"(Tensor dout, Tensor[] kept, {schema}) -> Tensor[]"
+    backward_operator = custom_op(f"{qualified}_backward", backward, schema=gradients_schema)
+    backward_operator.register_fake(traced_backward)
+    backward_operator.register_autograd(refuse)
+
+    def function(*inputs: Any) -> Tensor:
+        if any(isinstance(value, Tensor) and unpack_dual(value).tangent is not None for value in inputs):
+            raise RuntimeError(f"{name}: a derivative in forward mode is asked for, and a pair has only a backward")
+        return forward_operator(*inputs)[0]
+
+    return function
+
+
+# --- Dropout ---------------------------------------------------------------------------------------------------
+
+
+def draw_key(x: Tensor, dropout_p: float) -> Tensor | None:
+    """What a mask is computed from, drawn from PyTorch's generator; None where nothing is dropped."""
+    drops = Dropout(dropout_p, key=0).threshold > 0
+    return torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=x.device) if drops else None
+
+
+def dropout_of(key: Tensor | None, dropout_p: float) -> Dropout | None:
+    """The pairs' dropout."""
+    return None if key is None else Dropout(dropout_p, key=key)
+
+
+# --- Types ----------------------------------------------------------------------------------------------------
+
+
+def promoted(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in the dtype of `x + y`: under autocast one of them may come from a product and the other not."""
+    dtype = torch.promote_types(x.dtype, y.dtype)
+    return x.to(dtype), y.to(dtype)
+
+
+def in_autocast_dtype(*tensors: Tensor | None) -> list[Any]:
+    """The floating tensors in autocast's dtype where it is on: what PyTorch does for products."""
+    return _cast(tensors, lambda kind: torch.get_autocast_dtype(kind))
+
+
+def in_float32(*tensors: Tensor | None) -> list[Any]:
+    """The floating tensors in float32 where a GPU's autocast is on: what PyTorch does for norms, softmax and losses."""
+    return _cast(tensors, lambda kind: None if kind == "cpu" else torch.float32)
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    """Autocast off: the inputs have their types, and a pair's own products in float32 are meant to be that."""
+    kind = x.device.type
+    return torch.autocast(kind, enabled=False) if _autocasts(kind) else nullcontext()
+
+
+def _autocasts(kind: str) -> bool:
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # a meta tensor has none
+
+
+def _cast(tensors: Sequence[Tensor | None], dtype_for: Callable[[str], torch.dtype | None]) -> list[Any]:
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor | None):
+            raise TypeError(f"expected a torch.Tensor, got {type(tensor).__name__}")
+    kind = next(tensor.device.type for tensor in tensors if tensor is not None)
+    dtype = dtype_for(kind) if _autocasts(kind) else None
+    if dtype is None:
+        return list(tensors)
+    return [tensor if tensor is None or tensor.dtype not in KERNEL_DTYPES else tensor.to(dtype) for tensor in tensors]

@@ -1,0 +1,297 @@
+"""What works on rows or on single elements: softmax, norms, activations, dropout, embeddings, rotary positions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .operators import RECEIVED, Kept, draw_key, dropout_of, heads_merge, in_float32, operator, promoted
+
+
+def _like_first(x: Tensor, *_: object) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def _norm_kept(centred: bool) -> Kept:
+    """Keeps 1/σ of each row, and LayerNorm's mean before it."""
+    from ..launch import rows_of
+    from ..norms import NO_DROPOUT, Normalised
+
+    def tensors(cache: Normalised) -> list[Tensor]:
+        return [cache.rstd] if cache.mean is None else [cache.mean, cache.rstd]
+
+    def like(x: Tensor, *_: object) -> list[Tensor]:
+        count = x.shape[:-1].numel()
+        return [x.new_empty(count, dtype=torch.float32) for _ in range(1 + centred)]
+
+    def cache(kept: list[Tensor], x: Tensor, gamma: Tensor, *rest: Any) -> Normalised:
+        *mean, rstd = kept
+        beta = rest[0] if centred else None
+        return Normalised(
+            rows_of(x), None, gamma.contiguous(), beta is not None, *(mean or [None]), rstd, NO_DROPOUT, x.shape
+        )
+
+    return Kept(tensors, like, cache)
+
+
+def _add_norm_kept(name: str, centred: bool) -> Kept:
+    """As `_norm_kept`; of rows that are too wide for one block nothing: their forward runs again."""
+    import kernels
+
+    from ..launch import rows_of
+    from ..norms import Normalised, dropping_of, fits
+
+    norm = _norm_kept(centred)
+
+    def tensors(cache: tuple) -> list[Tensor]:
+        return norm.tensors(cache[0]) if fits(cache[0].rows.shape[1]) else []
+
+    def like(x: Tensor, *_: object) -> list[Tensor]:
+        return norm.like(x) if fits(x.shape[-1]) else []
+
+    def cache(kept: list[Tensor], *inputs: Any) -> tuple:
+        arguments, options = _add_norm_call(*inputs)
+        if not kept:
+            return getattr(kernels, f"{name}_forward")(*arguments, **options)[1]
+        x, sublayer_out, gamma, *_ = arguments
+        dropping = dropping_of(options["dropout"], x)
+        mean, rstd = kept if centred else (None, *kept)
+        has_beta = centred and arguments[3] is not None
+        rows = rows_of(x), rows_of(sublayer_out)
+        return Normalised(*rows, gamma.contiguous(), has_beta, mean, rstd, dropping, x.shape), None
+
+    return Kept(tensors, like, cache)
+
+
+def _add_norm_call(*inputs: Any) -> tuple[tuple, dict[str, Any]]:
+    *arguments, eps, dropout_key, dropout_p = inputs
+    return tuple(arguments), {"eps": eps, "dropout": dropout_of(dropout_key, dropout_p)}
+
+
+def _dropout_kept() -> Kept:
+    """Keeps nothing: the mask is computed again, and of x only the shape and the type are needed."""
+
+    def cache(kept: list[Tensor], dy: Tensor, dropout_key: Tensor, dropout_p: float) -> tuple:
+        return dropout_of(dropout_key, dropout_p), dy.shape, dy.dtype, dy.device
+
+    return Kept(lambda cache: [], lambda *inputs: [], cache)
+
+
+def _embedding_kept() -> Kept:
+    """Nothing but the inputs."""
+
+    def cache(kept: list[Tensor], table: Tensor, ids: Tensor) -> tuple:
+        return ids.contiguous(), table.shape, table.dtype, 1.0
+
+    return Kept(lambda cache: [], lambda *inputs: [], cache)
+
+
+def _softmax_kept() -> Kept:
+    return Kept(lambda cache: [], lambda x: [], lambda kept, y: y)
+
+
+def _rope_kept() -> Kept:
+    """Nothing: of x only the shape and the type are needed."""
+
+    def cache(kept: list[Tensor], dy: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> tuple:
+        return cos, sin, interleaved, dy.shape, dy.dtype
+
+    return Kept(lambda cache: [], lambda *inputs: [], cache)
+
+
+def _gated_kept() -> Kept:
+    """Nothing but the inputs; the gradients are not halves of one array."""
+    return Kept(lambda cache: [], lambda *_: [], lambda kept, gate, up, activation: (activation, gate, up, False))
+
+
+_softmax = operator(
+    "softmax", "Tensor x", ["x"], _like_first,
+    kept={"triton": _softmax_kept, "eager": _softmax_kept}, saved=lambda y, x: (y,),
+)  # fmt: skip
+_layernorm = operator(
+    "layernorm", "Tensor x, Tensor gamma, Tensor? beta, float eps", ["x", "gamma", "beta"], _like_first,
+    kept={"triton": lambda: _norm_kept(centred=True)},
+)  # fmt: skip
+_rmsnorm = operator(
+    "rmsnorm", "Tensor x, Tensor gamma, float eps", ["x", "gamma"], _like_first,
+    kept={"triton": lambda: _norm_kept(centred=False)},
+)  # fmt: skip
+_add_layernorm = operator(
+    "add_layernorm",
+    "Tensor x, Tensor sublayer_out, Tensor gamma, Tensor? beta, float eps, Tensor? dropout_key, float dropout_p",
+    ["x", "sublayer_out", "gamma", "beta"], _like_first, call=_add_norm_call,
+    kept={"triton": lambda: _add_norm_kept("add_layernorm", centred=True)},
+)  # fmt: skip
+_add_rmsnorm = operator(
+    "add_rmsnorm", "Tensor x, Tensor sublayer_out, Tensor gamma, float eps, Tensor? dropout_key, float dropout_p",
+    ["x", "sublayer_out", "gamma"], _like_first, call=_add_norm_call,
+    kept={"triton": lambda: _add_norm_kept("add_rmsnorm", centred=False)},
+)  # fmt: skip
+_dropout = operator(
+    "dropout", "Tensor x, Tensor dropout_key, float dropout_p", ["x"], _like_first,
+    call=lambda x, key, rate: ((x, dropout_of(key, rate)), {}),
+    kept={"triton": _dropout_kept}, saved=lambda y, x, *drawn: (RECEIVED, *drawn),
+)  # fmt: skip
+_embedding = operator(
+    "embedding", "Tensor table, Tensor ids", ["table"],
+    lambda table, ids: table.new_empty((*ids.shape, table.shape[1])),
+    call=lambda table, ids: ((ids, table), {}), kept={"triton": _embedding_kept},
+)  # fmt: skip
+_gelu = operator("gelu", "Tensor x, str approximate", ["x"], _like_first)
+_silu = operator("silu", "Tensor x", ["x"], _like_first)
+_gated = operator(
+    "gated", "Tensor gate, Tensor up, str activation", ["gate", "up"], _like_first, kept={"triton": _gated_kept}
+)
+_rope = operator(
+    "rope", "Tensor x, Tensor cos, Tensor sin, bool interleaved", ["x"], _like_first,
+    kept={"triton": _rope_kept, "eager": _rope_kept}, layout=heads_merge,
+    saved=lambda y, x, *angles: (RECEIVED, *angles),
+)  # fmt: skip
+
+
+def softmax(input: Tensor, dim: int = -1, dtype: torch.dtype | None = None) -> Tensor:
+    """`exp(x_i) / Σ_j exp(x_j)` along `dim`, as `F.softmax`; a row of all −inf gives zeros (in PyTorch NaN)."""
+    (x,) = in_float32(input if dtype is None else input.to(dtype))
+    return _softmax(x.movedim(dim, -1)).movedim(-1, dim)
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """`weight · (x − mean) / √(var + eps) + bias` over the last axes, as `F.layer_norm`.
+
+    weight and bias have the input's dtype or are float32. Raises `ValueError` unless the input ends in
+    `normalized_shape`, and weight and bias have it.
+    """
+    x, weight, bias = in_float32(input, weight, bias)
+    rows, gamma, beta = _flat(x, normalized_shape, weight, bias)
+    return _layernorm(rows, gamma, beta, eps).reshape(x.shape)
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """`weight · x / √(mean(x²) + eps)` over the last axes, as `F.rms_norm`.
+
+    An eps of `None` is that of float32, or of float64 for such an input. weight and errors are as in `layer_norm`.
+    """
+    x, weight = in_float32(input, weight)
+    rows, gamma, _ = _flat(x, normalized_shape, weight, None)
+    if eps is None:
+        eps = torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps
+    return _rmsnorm(rows, gamma, eps).reshape(x.shape)
+
+
+def add_layer_norm(
+    input: Tensor,
+    sublayer_out: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """Add & Norm in one kernel: `layer_norm(input + dropout(sublayer_out))` over the last axis.
+
+    input and sublayer_out `(..., C)`, of which the wider dtype is the output's, weight and bias `(C,)`. Dropout is
+    drawn from PyTorch's generator; pass 0 when the model does not train. Raises `ValueError` for two shapes.
+    Source: Vaswani 2017, §3.1 and §5.4.
+    """
+    x, sublayer_out, weight, bias = in_float32(input, sublayer_out, weight, bias)
+    rows = _summands(x, sublayer_out)
+    return _add_layernorm(*rows, weight, bias, eps, draw_key(x, dropout_p), dropout_p).reshape(x.shape)
+
+
+def add_rms_norm(
+    input: Tensor, sublayer_out: Tensor, weight: Tensor, eps: float = 1e-6, dropout_p: float = 0.0
+) -> Tensor:
+    """Add & Norm with `rms_norm`; the arguments are as in `add_layer_norm`."""
+    x, sublayer_out, weight = in_float32(input, sublayer_out, weight)
+    rows = _summands(x, sublayer_out)
+    return _add_rmsnorm(*rows, weight, eps, draw_key(x, dropout_p), dropout_p).reshape(x.shape)
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """Zeros with probability p, and what stays divided by 1 − p, as `F.dropout`; p below 1, in steps of 1/65536.
+
+    Only two numbers of PyTorch's generator are drawn and kept: the mask is computed from them, and again backwards.
+    """
+    key = draw_key(input, p if training else 0.0)
+    return input if key is None else _dropout(_rows(torch.atleast_1d(input)), key, p).reshape(input.shape)
+
+
+def embedding(input: Tensor, weight: Tensor) -> Tensor:
+    """The rows of weight `(V, C)` with the ids of input `(...)`, as `F.embedding`. Gradients of equal ids are summed in
+    float32 in an order that never changes."""
+    return _embedding(weight, input)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """`x · Φ(x)`, exact or with `approximate="tanh"`, as `F.gelu`."""
+    return _gelu(input, approximate)
+
+
+def silu(input: Tensor) -> Tensor:
+    """`x · σ(x)`, as `F.silu`."""
+    return _silu(input)
+
+
+def swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """`silu(gate) · up`, of two arrays of one shape, in the wider dtype of both. Source: Shazeer 2020."""
+    return _gated(*promoted(gate, up), "silu")
+
+
+def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
+    """`gelu(gate) · up`, of two arrays of one shape, in the wider dtype of both. Source: Shazeer 2020."""
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"approximate is {approximate!r}, expected 'none' or 'tanh'")
+    return _gated(*promoted(gate, up), "gelu" if approximate == "none" else "gelu_tanh")
+
+
+def rope(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:
+    """Turns pairs of the first R channels of x `(B, H, T, D)` by the angles of cos and sin `(T, R/2)`.
+
+    A pair is (i, i + R/2), as in Llama, or with `interleaved` (2i, 2i + 1). The output is `(B, T, H, D)` in memory, as
+    attention's, and x, which may be a part of a projection, is not kept for the backward. Angles have no gradient:
+    raises `ValueError` if cos or sin requires one. Source: Su et al. 2021.
+    """
+    for name, table in (("cos", cos), ("sin", sin)):
+        if table.requires_grad:
+            raise ValueError(f"{name} requires a gradient, and rope has none for angles: pass it with .detach()")
+    return _rope(x, cos, sin, interleaved)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """x `(..., C)` as `(N, C)`."""
+    return x.reshape(-1, x.shape[-1]) if x.numel() else x.reshape(x.shape[:-1].numel(), x.shape[-1])
+
+
+def _summands(x: Tensor, sublayer_out: Tensor) -> tuple[Tensor, Tensor]:
+    """What Add & Norm adds up, as `(N, C)` in one dtype."""
+    if x.shape != sublayer_out.shape:
+        raise ValueError(
+            f"input has shape {tuple(x.shape)} and sublayer_out {tuple(sublayer_out.shape)}, expected one shape"
+        )
+    x, sublayer_out = promoted(x, sublayer_out)
+    return _rows(x), _rows(sublayer_out)
+
+
+def _flat(
+    x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The input as rows `(..., C)`, a weight `(C,)`, ones where none is given, and a bias `(C,)`."""
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not shape or tuple(x.shape[-len(shape) :]) != shape:
+        raise ValueError(f"input has shape {tuple(x.shape)}, expected its last axes to be normalized_shape {shape}")
+    if 0 in shape:
+        raise ValueError(f"normalized_shape is {shape}, expected axes that are not empty")
+    for name, parameter in (("weight", weight), ("bias", bias)):
+        if parameter is not None and tuple(parameter.shape) != shape:
+            raise ValueError(f"{name} has shape {tuple(parameter.shape)}, expected normalized_shape {shape}")
+    gamma = x.new_ones(shape) if weight is None else weight
+    beta = None if bias is None else bias.flatten()
+    return x.flatten(-len(shape)), gamma.flatten(), beta

@@ -1,0 +1,91 @@
+"""Linear attention in chunks: both ways, grouped heads, padding, any length; and the rung below."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, on_device, prove_kernel, seeds, to_numpy
+from support.kernels.traffic import Traffic
+
+import kernels
+from kernels.bench.cases import draw
+from kernels.linear_attention import CHUNKS, WIDEST, linear_attention_naive
+from minitransformer import ops
+
+CHUNK = CHUNKS["ieee"]
+dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
+
+def arrays(T: int, D: int = 5, Dv: int = 7, H: int = 2, Hk: int = 1, seed: int = 0) -> dict[str, np.ndarray]:
+    """Queries, keys and values of two sentences."""
+    return draw("linear_attention", np.random.default_rng(seed), B=2, H=H, Hk=Hk, T=T, D=D, Dv=Dv)
+
+
+@dtypes
+@few
+@given(
+    T=st.sampled_from([1, CHUNK - 1, CHUNK, 2 * CHUNK, 2 * CHUNK + 3]),
+    heads=st.sampled_from([(1, 1), (2, 2), (4, 2), (3, 1)]),
+    widths=st.sampled_from([(1, 1), (5, 7), (16, 16), (33, 20)]),
+    causal=st.booleans(),
+    padded=st.booleans(),
+    eps=st.sampled_from([1e-6, 0.1]),
+    seed=seeds,
+)
+def test_linear_attention(dtype, T, heads, widths, causal, padded, eps, seed):
+    options: dict[str, Any] = {"causal": causal, "eps": eps}
+    if padded:  # the first key is real, so that a causal query always sees one
+        options["key_mask"] = np.random.default_rng(seed).random((2, T)) < 0.6
+        options["key_mask"][:, 0] = True
+    prove_kernel("linear_attention", arrays(T, *widths, *heads, seed=seed), dtype, **options)
+
+
+@dtypes
+@pytest.mark.parametrize("causal", [False, True])
+def test_nothing_to_attend_to(dtype, causal):
+    """A sentence of padding alone gives zeros, and so do empty ones."""
+    mask = np.stack([np.ones(20, bool), np.zeros(20, bool)])
+    prove_kernel("linear_attention", arrays(20), dtype, causal=causal, key_mask=mask)
+    prove_kernel("linear_attention", arrays(0), dtype, causal=causal)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_wide_heads(causal):
+    """As wide as registers hold, and wider, where PyTorch's arithmetic takes over."""
+    for width in (WIDEST, WIDEST + 1):
+        prove_kernel("linear_attention", arrays(20, width, width), torch.float32, causal=causal)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_rung_below(causal):
+    given, mask = arrays(20, H=4, Hk=2), np.arange(20) % 3 != 1
+    mask = np.stack([mask, mask[::-1]])
+    expected, _ = ops.linear_attention_forward(*given.values(), causal=causal, key_mask=mask)
+    tensors = on_device(given)
+    out = linear_attention_naive(*tensors, causal=causal, key_mask=torch.from_numpy(mask).to(DEVICE))
+    check("output", out, expected, 1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_nothing_is_as_large_as_the_weights(causal):
+    """Nor does anything but the states grow with the number of chunks."""
+    T = 12 * CHUNK
+    tensors = on_device(draw("linear_attention", np.random.default_rng(0), B=1, H=1, Hk=1, T=T, D=3, Dv=3))
+    with Traffic() as traffic:
+        out, cache = kernels.linear_attention_forward(*tensors, causal=causal)
+        kernels.linear_attention_backward(out, cache)
+    assert traffic.largest <= T * 4 < T * T
+    with Traffic() as traffic:
+        linear_attention_naive(*tensors, causal=causal)
+    assert traffic.largest == T * T
+
+
+def test_a_future_token_changes_nothing():
+    tensors = on_device(arrays(2 * CHUNK + 5))
+    whole, _ = kernels.linear_attention_forward(*tensors, causal=True)
+    for t in (1, CHUNK, CHUNK + 3):
+        part, _ = kernels.linear_attention_forward(*(x[:, :, :t] for x in tensors), causal=True)
+        np.testing.assert_allclose(to_numpy(part), to_numpy(whole[:, :, :t]), rtol=1e-6, atol=1e-6)

@@ -1,0 +1,130 @@
+"""Proofs of kernels as machine code, in a process of its own: `python machine_proofs.py WHAT` prints what it found."""
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+from kernels.attention import tiles
+from kernels.bench import checks, ledger
+from kernels.bench.cases import Case, draw
+from kernels.machine import ORDERS, Emulation, Fault, emulating, proof
+from kernels.tuning import WITH_ROLES, Tile
+
+SOME = ("softmax", "layernorm", "cross_entropy", "attention")
+"""Ops whose barriers are left out: those that hand numbers from wave to wave."""
+
+
+def sample(count: str) -> list[str]:
+    """Prove some pairs of an op and a dtype."""
+    return [f"{pair} {proof.prove(pair)['assembly']}" for pair in proof.sample(int(count))]
+
+
+def stale() -> list[str]:
+    """The pairs whose instructions are not in the manifest."""
+    return [str(pair) for pair in proof.stale(ledger.manifest())]
+
+
+def results(op: str, dtype: torch.dtype, **how: Any) -> tuple[list[torch.Tensor], Emulation]:
+    """Everything that an op computes in its first case."""
+    case = next(checks.cases_in(op, dtype, proof.TINY))
+    with emulating(**how) as emulation, checks.poisoned():
+        if op == "adam":
+            stepped = checks.Stepped.of(case, dtype, "cpu")
+            found = [stepped.norm, *stepped.tensors.values(), stepped.shadow]
+        else:
+            computed = checks.Computed.of(op, case, dtype, "cpu")
+            found = [computed.out, *computed.gradients]
+    return found, emulation
+
+
+def roles() -> list[str]:
+    """What of the forward in which warps have roles is off: the compiler makes loads of its descriptors for AMD."""
+    usual, wrong = tiles.candidates, []
+    tile = Tile(16, 32, WITH_ROLES, 1)
+    with patch.object(tiles, "candidates", lambda name, *rest: (tile,) if name == "forward" else usual(name, *rest)):
+        for (Tq, Tk), options in (((37, 64), {}), ((37, 70), {"causal": True}), ((50, 50), {"window": (33, 3)})):
+            arrays = draw("attention", np.random.default_rng(0), B=1, H=2, Hk=1, Tq=Tq, Tk=Tk, D=16, Dv=16)
+            for dtype in (torch.float32, torch.bfloat16):
+                with emulating() as emulation, checks.poisoned():
+                    findings = list(checks.findings_of("attention", Case("", arrays, options), dtype, "cpu"))
+                names = {launch.program.name for launch in emulation.launches}
+                wrong += [] if "specialised_attention_forward_kernel" in names else [f"launched {names}"]
+                wrong += [f"{dtype}, {options}: {each}" for each in findings if not each.error <= each.allowed]
+    return wrong
+
+
+def same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
+    """Whether all bits are equal, NaN's too."""
+    pairs = zip(found, expected, strict=True)
+    return all(torch.equal(*(x.flatten().contiguous().view(torch.uint8) for x in pair)) for pair in pairs)
+
+
+def orders(op: str) -> list[str]:
+    """The orders in which an op computes other bits."""
+    wrong = []
+    for dtype in (torch.float32, torch.bfloat16):
+        expected, _ = results(op, dtype)
+        wrong += [f"{dtype}, {order}" for order in ORDERS[1:] if not same(results(op, dtype, order=order)[0], expected)]
+    return wrong
+
+
+def with_barrier(number: int, as_what: str) -> Callable[[str], str]:
+    """Writes something else for the barrier of this number, in every kernel that has so many."""
+
+    def rewrite(assembly: str) -> str:
+        places = [found.span() for found in re.finditer(r"^\ts_barrier$", assembly, re.M)]
+        if number >= len(places):
+            return assembly
+        start, stop = places[number]
+        return assembly[:start] + as_what + assembly[stop:]
+
+    return rewrite
+
+
+def barriers() -> dict[str, int]:
+    """How many barriers were left out, how many of these were noticed, and how often unnoticed bits were others.
+
+    Barriers that no wave comes by do not count: a kernel may end there, and nothing changes.
+    """
+    found = {"left out": 0, "noticed": 0, "other bits": 0}
+    for op in SOME:
+        expected, emulation = results(op, torch.float32)
+        programs = [launch.program for launch in emulation.launches]
+        for number in range(max(sum(each.name == "s_barrier" for each in one.instructions) for one in programs)):
+            if _changed(op, with_barrier(number, "\ts_endpgm"), ORDERS[:1], expected) == (False, False):
+                continue
+            found["left out"] += 1
+            noticed, others = _changed(op, with_barrier(number, ""), ORDERS, expected)
+            found["noticed"] += noticed
+            found["other bits"] += others
+    return found
+
+
+def _changed(op: str, rewrite: Callable[[str], str], orders: tuple[str, ...], expected: list) -> tuple[bool, bool]:
+    """Whether a fault is found; and if not, whether other bits are computed."""
+    for order in orders:
+        try:
+            computed, _ = results(op, torch.float32, order=order, rewrite=rewrite)
+        except Fault:
+            return True, False
+        if not same(computed, expected):
+            return False, True
+    return False, False
+
+
+WHAT: dict[str, Callable[..., Any]] = {
+    "sample": sample,
+    "stale": stale,
+    "roles": roles,
+    "orders": orders,
+    "barriers": barriers,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(WHAT[sys.argv[1]](*sys.argv[2:])))
