@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from .layers import Stack, StackConfig, TokenEmbedding
 from .models import BERTConfig, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
 from .ops import numpy_ops
+from .training.shards import TreeSum
 
 FLOAT_BYTES = 4
 LAYER_BYTES = 20_000
@@ -102,9 +103,23 @@ def training_bytes(config: TransformerConfig, num_parameters: int, tokens: int, 
 
 
 def least_training_bytes(config: ModelConfig, threads: int, dtype: str = "float32") -> int:
-    """The part of this memory that even the smallest batch needs, and that of the layers' objects in each thread."""
+    """The part of this memory that even the smallest batch needs, and that of the layers' objects in each thread.
+
+    threads: how many gradients are kept, which for shards are those of `most_gradients`.
+    """
     parameters = (1 + threads + 2) * config.num_parameters * (2 if dtype == "float64" else 1)
     return FLOAT_BYTES * parameters + LAYER_BYTES * config.num_layers_in_all * threads
+
+
+def most_gradients(shards: range, threads: int) -> int:
+    """The most gradients that a step keeps at a time: one for each thread, and the sums of shards in the tree."""
+    tree, most = TreeSum[None](lambda left, right: None), 0
+    for start in range(shards.start, shards.stop, threads):
+        together = range(start, min(start + threads, shards.stop))
+        most = max(most, len(tree.sums) + len(together))
+        for shard in together:
+            tree.push(shard, None)
+    return max(most, 1)
 
 
 def activations(config: TransformerConfig, length: int) -> int:

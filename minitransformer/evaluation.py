@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,19 +32,21 @@ class Accuracy(NamedTuple):
     percent: float
 
 
-def accuracy(model: Any, batches: Iterable[Any]) -> float:
+def accuracy(model: Any, batches: Iterable[Any], map: Callable[..., Iterable[Any]] = map) -> float:
     """The share of the targets of all batches to which the model gives the highest logit, in percent.
 
-    The second of a batch's inputs are its targets, −100 where none counts; `model.forward` takes the others.
+    The second of a batch's inputs are its targets, −100 where none counts; `model.forward` takes the others. `map` may
+    be another that computes the same, such as one that shares out the batches over processes.
     """
-    right = count = 0
-    for batch in batches:
+
+    def counts(batch: Any) -> tuple[int, int]:
         first, targets, *others = batch.inputs
         logits, _ = model.forward(first, *others)
         found = model.ops.to_numpy(logits).argmax(-1)
-        right += int((found == targets).sum())
-        count += batch.num_targets
-    return 100 * right / count
+        return int((found == targets).sum()), batch.num_targets
+
+    right, count = zip(*map(counts, batches), strict=True)
+    return 100 * sum(right) / sum(count)
 
 
 @dataclass(frozen=True)
@@ -70,29 +73,34 @@ class TextScore:
         return self.nats / math.log(2) / self.num_bytes
 
 
-def text_nats(model: Any, ids: Sequence[int], first: int, stride: int | None = None) -> float:
+def text_nats(
+    model: Any, ids: Sequence[int], first: int, stride: int | None = None, map: Callable[..., Iterable[Any]] = map
+) -> float:
     """Σ −log p(token | tokens before it) over a text's ids under a language model; the first follows `first`.
 
     The text is read in windows of `model.config.max_length` tokens, each `stride` after the one before it (default:
     half a window). A window's last `stride` tokens count, so that each has a context of at least the others; the first
-    window's tokens all count. Of a float32 model's logits too, probabilities and sum are float64. Raises `ValueError`
-    for a stride outside 1..max_length, and `FloatingPointError` for a sum that is not finite.
+    window's tokens all count. Of a float32 model's logits too, probabilities and sum are float64. `map` is as in
+    `accuracy`. Raises `ValueError` for a stride outside 1..max_length, and `FloatingPointError` for a sum that is not
+    finite.
     """
     longest = model.config.max_length
     stride = max(1, longest // 2) if stride is None else stride
     if not 1 <= stride <= longest:
         raise ValueError(f"stride is {stride}, expected 1 to {longest}")
     tokens = np.array([first, *ids], np.int64)
-    total, done = 0.0, 0
-    while done < len(ids):
-        stop = min(done + (stride if done else longest), len(ids))
+    edges = sorted({0, *range(longest, len(ids), stride), len(ids)})
+
+    def window_nats(window: tuple[int, int]) -> float:
+        """−log p of the tokens from one edge to the next."""
+        done, stop = window
         start = max(0, stop - longest)
         logits, _ = model.forward(tokens[None, start:stop])  # (1, T, V)
         rows = model.ops.to_numpy(logits)[0, done - start :]
-        for row, target in zip(rows, tokens[done + 1 : stop + 1], strict=True):
-            loss, _ = cross_entropy_forward(row.astype(np.float64), target[...])
-            total += float(loss)
-        done = stop
+        pairs = zip(rows, tokens[done + 1 : stop + 1], strict=True)
+        return sum(float(cross_entropy_forward(row.astype(np.float64), target[...])[0]) for row, target in pairs)
+
+    total = sum(map(window_nats, pairwise(edges)))
     if not math.isfinite(total):
         raise FloatingPointError(f"the text's loss is {total}: the model's parameters are not finite or far too large")
     return total

@@ -121,7 +121,7 @@ def test_ratios_are_taken_pair_by_pair(benchmark):
 
 def test_readme_and_steps_say_what_was_measured(benchmark):
     report = benchmark("report")
-    for page, section in ((report.README, report.readme_section()), (report.STEPS_PAGE, report.steps_section())):
+    for page, section in report.sections():
         text = page.read_text(encoding="utf-8")
         assert report.BEGIN + section + report.END in text, "run python tests/benchmarks/report.py"
 

@@ -259,6 +259,15 @@ def test_average_of_unlike_checkpoints(tmp_path, checkpoint, change, message):
         average_checkpoints([tmp_path / "a", tmp_path / "b"])
 
 
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_average_of_whole_numbers(tmp_path, checkpoint, order):
+    save_checkpoint(tmp_path / "a", checkpoint)
+    whole = {name: np.ones(array.shape, np.int32) for name, array in checkpoint.parameters.items()}
+    save_checkpoint(tmp_path / "b", replace(checkpoint, parameters=whole))
+    with pytest.raises(CheckpointError, match="is of type int32, expected floats"):
+        average_checkpoints([tmp_path / name for name in order])
+
+
 def test_average_of_nothing():
     with pytest.raises(ValueError, match="paths is empty"):
         average_checkpoints([])

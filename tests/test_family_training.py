@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
+import torch
 from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
@@ -100,6 +101,7 @@ def test_a_loaded_bert_goes_on_with_masked_tokens(tmp_path: Path) -> None:
         "num_attention_heads": 2,
         "intermediate_size": 16,
     }
+    torch.manual_seed(0)
     BertForMaskedLM(BertConfig(vocab_size=len(words), **sizes)).save_pretrained(tmp_path)
 
     model, tokenizer = load(tmp_path)

@@ -39,7 +39,7 @@ def sources() -> list[Path]:
 
 
 def number_of(source: Path) -> str:
-    """A lesson's number, "00" to "18"."""
+    """A lesson's number, "00" to "26"."""
     return source.name[:2]
 
 

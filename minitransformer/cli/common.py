@@ -2,24 +2,29 @@
 
 import argparse
 import math
+import os
 import re
 import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import fields
 from itertools import takewhile
 from pathlib import Path
 from reprlib import repr as shortened
-from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from ..allocator import keep_freed_memory
 from ..atomic import atomic_write
 from ..data.sentence_pairs import is_language
 from ..decoding import MOST_LENGTH_PENALTY
 from ..threads import MOST_THREADS
+from ..training.distributed import TIMEOUT
 from ..visible import visible
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 MOST_BEAMS = 1000
 """The widest beam. From a few dozen on translations get worse (Koehn & Knowles 2017, figure 10, up to 1,000)."""
@@ -108,6 +113,12 @@ def add_checkpoint_argument(parser: argparse.ArgumentParser, **more: Any) -> Non
     add_option(parser, "checkpoint", "CHECKPOINT", path_name, "a file that `train` or `demo` saved", **more)
 
 
+def add_timeout_option(parser: argparse._ActionsContainer) -> None:
+    """Add the option for how long processes wait for each other."""
+    help_text = f"how long a process of several waits for the others (default: {TIMEOUT:g})"
+    add_option(parser, "--timeout", "SECONDS", number(0.1, 1e6), help_text, default=TIMEOUT)
+
+
 def add_translation_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the search, with the paper's defaults (Vaswani 2017, §6.1), and `--threads`."""
     beam, penalty = whole_number(most=MOST_BEAMS), number(0, MOST_LENGTH_PENALTY)
@@ -172,6 +183,25 @@ def heavy_work() -> Iterator[None]:
     keep_freed_memory()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+
+
+def in_groups(
+    function: Callable[[list[T]], list[R]], items: Sequence[T], groups: int, map: Callable[..., Iterable[list[R]]] = map
+) -> list[R]:
+    """`function` of all items, in order; it gets `groups` parts of them in turn, which `map` may share out."""
+    results = dict[int, R]()
+    for group, found in enumerate(map(function, [list(items[group::groups]) for group in range(groups)])):
+        results |= zip(range(group, len(items), groups), found, strict=True)
+    return [results[i] for i in range(len(items))]
+
+
+@contextmanager
+def silent_unless(speaks: bool) -> Iterator[None]:
+    """A block that prints nothing unless it `speaks`: of several processes one does."""
+    with ExitStack() as stack:
+        if not speaks:
+            stack.enter_context(redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
         yield
 
 

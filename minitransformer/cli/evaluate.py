@@ -11,10 +11,14 @@ examples:
 
 BLEU is sacrebleu's, on text as it is; its signature says how it was computed. With --text or --samples, CHECKPOINT is a
 GPT's, or a folder with a GPT-2 or a Llama as `transformers` saves it. With --samples the model writes sentences, and
-the grammar's parser judges them.
+the grammar's parser judges them. Under torchrun processes share the sentences, or the text; one to eight of them give
+the same result. All of them need the same model, test set and options.
 """
 
 import argparse
+import zlib
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +29,25 @@ from ..decoding import Generator, Sampling, with_tokenizer
 from ..evaluation import TextScore, evaluate, text_nats
 from ..grammar import translate
 from ..models import GPT
+from ..training.agreement import facts_of
+from ..training.distributed import Processes
+from ..training.shards import SHARDS
 from .backend import Backend, add_backend_options, chosen_backend
 from .common import (
     Parser,
     add_checkpoint_argument,
     add_option,
+    add_timeout_option,
     add_translation_options,
     heavy_work,
+    in_groups,
     language,
     one_line,
     path_name,
     positive_int,
     progress_wanted,
     say,
+    silent_unless,
     whole_number,
     write_lines,
 )
@@ -73,27 +83,46 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--truncate", action="store_true", help="cut sentences that are too long instead of stopping")
     add_option(parser, "--output", "FILE", path_name, "write the translations, one a line")
     add_backend_options(parser)
+    add_timeout_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Translate the test set, write the translations and print their scores."""
+    """Evaluate what the options name: translations, a language model on a text, or what it writes."""
     if args.text is not None or args.stride is not None:
-        return evaluate_text(args)
-    if args.samples is not None:
-        return evaluate_samples(args)
-    check_options(args)
-    cache = multi30k.default_cache_dir() if args.dataset == "multi30k" else None
-    check_output("--output", args.output, [args.checkpoint, args.input, args.reference, args.data, cache])
+        evaluate_it = evaluate_text
+        check_text_options(args)
+    elif args.samples is not None:
+        evaluate_it = evaluate_samples
+        check_alone("samples", args)
+    else:
+        evaluate_it = evaluate_translations
+        check_options(args)
     backend = chosen_backend(args)
-    with heavy_work():
+    with heavy_work(), Processes.join(backend.device, args.timeout) as processes, silent_unless(processes.first):
+        processes.where = "in the evaluation"
+        return evaluate_it(args, backend, processes)
+
+
+def evaluate_translations(args: argparse.Namespace, backend: Backend, processes: Processes) -> int:
+    """Translate the test set, write the translations and print their scores."""
+    with processes.together():
         translator = open_translator(args.checkpoint, backend, args.threads)
         sources, references = read_test_set(args, translator.languages)
-        translations = translator.translate(
-            sources, args.beam, args.length_penalty, truncate=args.truncate, progress=progress_wanted()
-        )
-        hypotheses = [one_line(text) for text in translations]  # scored as they are written
-    if args.output:
-        write_lines(Path(args.output), hypotheses)
+        translator.encode(sources, args.truncate)  # refuses what is too long
+    agree(processes, args, translator.model, sources, references)
+    translate = partial(
+        translator.translate,
+        beam=args.beam,
+        length_penalty=args.length_penalty,
+        truncate=args.truncate,
+        progress=processes.first and progress_wanted(),
+    )
+    groups = max(SHARDS, processes.size) if processes.launched else 1  # a sentence's batch decides its last bits
+    translations = in_groups(translate, sources, groups, shared_map(processes))
+    hypotheses = [one_line(text) for text in translations]  # scored as they are written
+    with processes.together():
+        if args.output and processes.first:
+            write_lines(Path(args.output), hypotheses)
     score = evaluate(hypotheses, references)
     say(f"{'sentences':20}{score.num_sentences:8,}")
     say(f"{'BLEU, cased':20}{score.bleu:8.2f}    {score.signature}")
@@ -104,15 +133,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def evaluate_text(args: argparse.Namespace) -> int:
+def evaluate_text(args: argparse.Namespace, backend: Backend, processes: Processes) -> int:
     """Print the perplexity of a text, and the bits for a byte of it."""
-    if args.text is None:
-        raise ValueError("--stride goes with --text")
-    check_alone("text", args, "samples")
-    backend = chosen_backend(args)
-    with heavy_work():
+    with processes.together():
         model, tokenizer = open_language_model(args.checkpoint, backend)
-        score = score_of(model, tokenizer, list(read_lines(args.text)), args.stride)
+        lines = list(read_lines(args.text))
+    agree(processes, args, model, lines)
+    score = score_of(model, tokenizer, lines, args.stride, shared_map(processes))
     say(f"{'tokens':20}{score.num_tokens:12,}")
     say(f"{'bytes':20}{score.num_bytes:12,}")
     say(f"{'perplexity':20}{score.perplexity:12.3f}")
@@ -120,21 +147,38 @@ def evaluate_text(args: argparse.Namespace) -> int:
     return 0
 
 
-def evaluate_samples(args: argparse.Namespace) -> int:
+def evaluate_samples(args: argparse.Namespace, backend: Backend, processes: Processes) -> int:
     """Print how many of a language model's own sentences are grammatical."""
-    check_alone("samples", args)
-    backend = chosen_backend(args)
-    with heavy_work():
+    with processes.together():
         model, tokenizer = open_language_model(args.checkpoint, backend)
-        generator, sentences = Generator(model, tokenizer), list[str]()
-        while missing := min(args.samples - len(sentences), TOGETHER):
-            sampling = Sampling(seed=len(sentences))
-            sentences += generator.generate([""] * missing, model.config.max_length, sampling)
+        generator = Generator(model, tokenizer)
+    agree(processes, args, model)
+
+    def write(start: int) -> list[str]:
+        number = min(args.samples - start, TOGETHER)
+        return generator.generate([""] * number, model.config.max_length, Sampling(seed=start))
+
+    written = shared_map(processes)(write, range(0, args.samples, TOGETHER))
+    sentences = [each for some in written for each in some]
     right = sum(is_sentence(each.strip()) for each in sentences)
     say(f"{'sentences':20}{len(sentences):8,}")
     say(f"{'different':20}{len(set(sentences)):8,}")
     say(f"{'grammatical':20}{100 * right / len(sentences):8.2f} %")
     return 0
+
+
+def agree(processes: Processes, args: argparse.Namespace, model: Any, *texts: list[str]) -> None:
+    """Raise ValueError, naming it, if a process has another model, test set or option than the first one."""
+    lines = [line for text in texts for line in text]
+    checksum = zlib.crc32("\n".join(lines).encode())
+    options = {name: getattr(args, name) for name in ("beam", "length_penalty", "truncate", "stride", "samples")}
+    test_set = {"test set": f"{len(lines):,} lines with the checksum {checksum}"}
+    processes.agree(**test_set, options=options, **facts_of(model))
+
+
+def shared_map(processes: Processes) -> Callable[..., list[Any]]:
+    """`map` whose work the processes share, as long as their launcher lives."""
+    return partial(processes.map, while_launched=True)
 
 
 def is_sentence(text: str) -> bool:
@@ -144,6 +188,13 @@ def is_sentence(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def check_text_options(args: argparse.Namespace) -> None:
+    """Raise ValueError for --stride without --text, and for an option of pairs or samples beside it."""
+    if args.text is None:
+        raise ValueError("--stride goes with --text")
+    check_alone("text", args, "samples")
 
 
 def check_alone(name: str, args: argparse.Namespace, *more: str) -> None:
@@ -161,7 +212,9 @@ def open_language_model(name: str, backend: Backend) -> tuple[GPT, Any]:
     return model, tokenizer
 
 
-def score_of(model: GPT, tokenizer: Any, lines: list[str], stride: int | None) -> TextScore:
+def score_of(
+    model: GPT, tokenizer: Any, lines: list[str], stride: int | None, map: Callable[..., Iterable[Any]] = map
+) -> TextScore:
     """How well a model predicts lines. For a tokenizer of ours each is a text of its own, without its blank lines."""
     mark = model.config.eos_id if model.config.bos_id is None else model.config.bos_id
     if isinstance(tokenizer, BPETokenizer):
@@ -175,11 +228,13 @@ def score_of(model: GPT, tokenizer: Any, lines: list[str], stride: int | None) -
         mark, ids = (ids or [0])[0], ids[1:]
     if not ids:
         raise ValueError("the text is empty")
-    return TextScore(text_nats(model, ids, mark, stride), len(ids), num_bytes)
+    return TextScore(text_nats(model, ids, mark, stride, map), len(ids), num_bytes)
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raise ValueError unless the options name one test set."""
+    """Raise ValueError unless the options name one test set, and an output that overwrites none of it."""
+    cache = multi30k.default_cache_dir() if args.dataset == "multi30k" else None
+    check_output("--output", args.output, [args.checkpoint, args.input, args.reference, args.data, cache])
     files = [args.input is not None, args.reference is not None]
     if [any(files), args.dataset is not None, args.data is not None].count(True) != 1:
         raise ValueError("name one test set: --input FILE with --reference FILE, or --dataset, or --data DIR")

@@ -16,7 +16,9 @@ from ..data.text import TextDataset
 from ..decoding import Translator
 from ..evaluation import accuracy, evaluate
 from ..models import BERTConfig, GPTConfig, ModelConfig, T5Config, TransformerConfig, ViTConfig
-from ..training import Dataset
+from ..training import Dataset, TrainingSettings
+from ..training.distributed import ALONE, Processes
+from .common import in_groups
 
 BLEU_SENTENCES = 500
 """How many sentences a validation translates to compute BLEU."""
@@ -156,16 +158,19 @@ class Material:
     examples: str
 
 
-def material(name: str, data: PreparedData | None, threads: int) -> Material:
-    """What a kind of model makes of the prepared data; images need none."""
+def material(
+    name: str, data: PreparedData | None, settings: TrainingSettings, processes: Processes = ALONE
+) -> Material:
+    """What a kind of model makes of the prepared data; images need none. The processes share each validation."""
     if data is None:
         train, valid = digits()
-        return Material(train, valid, partial(_accuracy, valid), "images")
+        return Material(train, valid, partial(_accuracy, valid, processes), "images")
     if data.choice.languages is not None:
-        return Material(data.train, data.valid, partial(_bleu, data, threads), "training pairs")
+        return Material(data.train, data.valid, partial(_bleu, data, settings, processes), "training pairs")
     train, valid = TextDataset(data.train), TextDataset(data.valid)
     if name == "bert":
-        return Material(MaskedText(train), MaskedText(valid), partial(_accuracy, MaskedText(valid)), "training lines")
+        train, valid = MaskedText(train), MaskedText(valid)
+        return Material(train, valid, partial(_accuracy, valid, processes), "training lines")
     if name == "t5":
         return Material(SpanText(train), SpanText(valid), lambda model, figures: {}, "training lines")
     num_bytes = sum(len(data.tokenizer.decode(line).encode("utf-8", "replace")) + 1 for line in valid)
@@ -177,13 +182,18 @@ def _bits_per_byte(tokens_per_byte: float, model: Any, figures: Mapping[str, flo
     return {"bits_per_byte": figures["validation_loss"] * tokens_per_byte / log(2)}
 
 
-def _accuracy(valid: Dataset[Any], model: Any, figures: Mapping[str, float]) -> dict[str, float]:
+def _accuracy(valid: Dataset[Any], processes: Processes, model: Any, figures: Mapping[str, float]) -> dict[str, float]:
     """The share of the targets that the model finds most probable, in percent."""
-    return {"accuracy": accuracy(model, valid.batches(4096, None, model.config).epoch(0))}
+    return {"accuracy": accuracy(model, valid.batches(4096, None, model.config).epoch(0), processes.map)}
 
 
-def _bleu(data: PreparedData, threads: int, model: Any, figures: Mapping[str, float]) -> dict[str, float]:
-    """The BLEU of greedy translations of the first validation sentences."""
+def _bleu(
+    data: PreparedData, settings: TrainingSettings, processes: Processes, model: Any, figures: Mapping[str, float]
+) -> dict[str, float]:
+    """The BLEU of greedy translations of the first validation sentences, which are shared out in as many groups as a
+    batch.
+    """
     sources, references = data.valid_sentences(BLEU_SENTENCES)
-    translator = Translator(model, data.tokenizer, threads=threads)
-    return {"bleu": evaluate(translator.translate(sources, beam=1), references).bleu}
+    translator = Translator(model, data.tokenizer, threads=settings.threads)
+    translations = in_groups(partial(translator.translate, beam=1), sources, settings.shards or 1, processes.map)
+    return {"bleu": evaluate(translations, references).bleu}

@@ -10,6 +10,7 @@ examples:
   {program} train --kind vit
   {program} train --resume runs/captions
   {program} train --resume runs/captions --steps 8000
+  torchrun --standalone --nproc-per-node 2 -m minitransformer train --dataset multi30k
 
 A GPT learns the next token, a BERT masked ones (of 15 %: 80 % hidden, 10 % replaced, 10 % kept), a T5 to fill gaps in
 a --text or to translate a --dataset, a ViT scikit-learn's handwritten digits.
@@ -17,29 +18,47 @@ a --text or to translate a --dataset, a ViT scikit-learn's handwritten digits.
 The folder gets the checkpoints (step-*.safetensors), log.jsonl (one line a step), loss.png, and in data/ the
 tokenizer and the token ids. Ctrl-C saves and says how to go on; a killed training goes on from its last checkpoint.
 While one runs, minitransformer.lock stands there and keeps others out.
+
+Under torchrun processes share each step. They need the folder in common, the first one writes, and the result has the
+same bits for every number of processes. What torchrun starts again goes on from the last checkpoint.
 """
 
 import argparse
+import errno
 import os
 import shlex
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..config import help_of
-from ..costs import least_training_bytes
-from ..data.preparation import DATASETS, CorpusChoice, PreparedData, TextChoice, kept_choice, open_prepared, prepare
+from ..costs import least_training_bytes, most_gradients
+from ..data.preparation import (
+    DATASETS,
+    CorpusChoice,
+    PreparedData,
+    TextChoice,
+    is_made_from,
+    kept_choice,
+    open_prepared,
+    prepare,
+)
 from ..lock import locked
 from ..models import PRESETS, ModelConfig, TransformerConfig, build_model
 from ..ops import numpy_ops
 from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, TrainingSettings, check_new, read_log
 from ..training.checkpoint import Checkpoint, latest, load_checkpoint
+from ..training.distributed import ALONE, Processes
+from ..training.launch import is_torchrun, torchrun_command
+from ..training.shards import SHARDS, share
 from .backend import NUMPY, Backend, add_backend_options, chosen_backend
 from .common import (
     Parser,
     add_field_options,
     add_option,
+    add_timeout_option,
     as_bytes,
     given,
     heavy_work,
@@ -49,6 +68,7 @@ from .common import (
     positive_int,
     progress_wanted,
     say,
+    silent_unless,
     whole_number,
 )
 from .errors import INTERRUPTED
@@ -92,7 +112,10 @@ HELP = "train a model on the grammar, on Multi30k or on your own text"
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that determines a training; images need no prepared data."""
+    """Everything that determines a training; images need no prepared data.
+
+    corpus  what the options of a new training say of its text
+    """
 
     folder: Path
     config: ModelConfig
@@ -100,6 +123,8 @@ class Plan:
     data: PreparedData | None
     resumes: bool = False
     backend: Backend = NUMPY
+    processes: Processes = ALONE
+    corpus: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def add_options(parser: Parser) -> None:
@@ -110,6 +135,7 @@ def add_options(parser: Parser) -> None:
     help_text = "go on with the training in FOLDER, or in that of --out; all but the backend is known from there"
     add_option(group, "--resume", "FOLDER", path_name, help_text, nargs="?", const=True)
     add_backend_options(group)
+    add_timeout_option(group)
     help_text = "what to train (default: translation, the paper's model)"
     group.add_argument("--kind", choices=KINDS, help=help_text)
     group = parser.add_argument_group("the text")
@@ -145,18 +171,35 @@ def run(args: argparse.Namespace) -> int:
     if args.dtype == "float16":
         raise ValueError("small gradients are 0 in float16: train in bfloat16 or float32 (float16 is for translating)")
     backend = chosen_backend(args)
-    with heavy_work(), ExitStack() as locks:
-        plan = resumed_plan(args, backend, locks) if args.resume else new_plan(args, backend, locks)
-        outcome = train(plan)
+    with (
+        heavy_work(),
+        Processes.join(backend.device, args.timeout) as processes,
+        silent_unless(processes.first),
+        ExitStack() as locks,
+    ):
+        make, plan = (resumed_plan if args.resume else new_plan), None
+        with processes.together(patient=True):  # the first process prepares what the others then find
+            if processes.first:
+                plan = make(args, backend, processes, locks)
+        with processes.together():
+            plan = plan or make(args, backend, processes, locks)
+        processes.agree(**plan.corpus)
+        report(args, plan, outcome := train(plan))
+    # A training that was asked to stop has failed in a shell's eyes, and torchrun would start it again.
+    return INTERRUPTED if outcome.reason == "interrupted" and not processes.launched else 0
+
+
+def report(args: argparse.Namespace, plan: Plan, outcome: TrainingOutcome) -> None:
+    """Say where the result is, and what to do with it."""
     if outcome.reason == "finished":
         say(str(outcome))  # otherwise the trainer has said it above the progress bar
     else:
-        say(f"to go on: {invocation()} train --resume {shlex.quote(str(plan.folder))}{_backend_options(args)}")
+        again = torchrun_command() if plan.processes.launched and is_torchrun() else invocation()
+        say(f"to go on: {again} train --resume {shlex.quote(str(plan.folder))}{_backend_options(args)}")
     if outcome.checkpoint is not None:
         reads = "lines" if plan.data is not None and plan.data.choice.languages is None else "pairs"
         example = example_of(kind_of(plan.config), reads).format(model=shlex.quote(str(outcome.checkpoint)))
         say(f"try it:   {invocation()} {example}")
-    return INTERRUPTED if outcome.reason == "interrupted" else 0
 
 
 def _backend_options(args: argparse.Namespace) -> str:
@@ -165,8 +208,11 @@ def _backend_options(args: argparse.Namespace) -> str:
     return "".join(f" --{name} {value}" for name, value in chosen.items() if value not in (None, "numpy"))
 
 
-def new_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -> Plan:
-    """The plan of a new training, from its preset and options; enters the lock of its folder into `locks`."""
+def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, locks: ExitStack) -> Plan:
+    """The plan of a new training, from its preset and options; the first process locks its folder and makes its data.
+
+    Under torchrun, which starts a command again if it fails, a training that this command began goes on.
+    """
     name = args.kind or "translation"
     kind = KINDS[name]
     reads = reading(name, args)
@@ -177,29 +223,63 @@ def new_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -> Pl
     vocab_size = args.vocab_size or (small if dataset == "grammar" else kind.vocab_size)
     config = new_config(name, args, vocab_size, reads)
     recipe = kind.settings or PRESET_SETTINGS[args.preset or "tiny"]
-    settings = TrainingSettings(**dict(recipe) | given(args, SETTINGS_OPTIONS))
-    check_memory(config, settings, backend)
-    text = {"text": os.path.realpath(args.text) if args.text else None} if reads == "lines" else {}
-    choice = (TextChoice if reads == "lines" else CorpusChoice)(
-        dataset=dataset,
-        data=os.path.realpath(args.data) if args.data else None,
-        vocab_size=vocab_size,
-        max_length=longest_line(name, reads, config),
-        **text,
-        **given(args, ("source", "target", "sentences", "seed")),
-    )
+    shards = {"shards": SHARDS} if processes.launched else {}
+    settings = TrainingSettings(**shards | dict(recipe) | given(args, SETTINGS_OPTIONS))
+    check_memory(config, settings, backend, processes)
+    choice = new_choice(args, reads, dataset, vocab_size, longest_line(name, reads, config))
     corpus = "digits" if reads == "images" else choice.name
     folder = Path(args.out or f"runs/{corpus}-{args.preset or ('tiny' if name == 'translation' else name)}")
     check_output("--out", folder / PICTURE_NAME, [args.data, args.text])
-    locks.enter_context(locked(folder))
-    if latest(folder) is not None:
-        raise FileExistsError(
-            f"{folder} already holds a training: add --resume to go on with it, or choose another --out"
-        )
-    check_new(folder)
-    say(f"training in {folder}")
-    data = None if reads == "images" else prepare(folder / "data", choice, progress_wanted())
-    return Plan(folder, config, settings, data, backend=backend)
+    if processes.first:
+        locks.enter_context(locked(folder))
+    path, wants_data = latest(folder), reads != "images"
+    if processes.first:
+        if path is not None and not (
+            processes.launched and began(path, config, settings, choice if wants_data else None)
+        ):
+            raise FileExistsError(
+                f"{folder} already holds a training: add --resume to go on with it, or choose another --out"
+            )
+        check_new(folder)
+        say(f"training in {folder}" if path is None else f"going on with the training in {folder}")
+    data = None
+    if wants_data:
+        data = prepare(folder / "data", choice, progress_wanted()) if processes.first else found_data(folder / "data")
+    return Plan(folder, config, settings, data, path is not None, backend, processes, vars(choice))
+
+
+def new_choice(
+    args: argparse.Namespace, reads: str, dataset: str | None, vocab_size: int, max_length: int
+) -> CorpusChoice:
+    """The text that the options name, and how it becomes tokens."""
+    text = {"text": os.path.realpath(args.text) if args.text else None} if reads == "lines" else {}
+    return (TextChoice if reads == "lines" else CorpusChoice)(
+        dataset=dataset,
+        data=os.path.realpath(args.data) if args.data else None,
+        vocab_size=vocab_size,
+        max_length=max_length,
+        **text,
+        **given(args, ("source", "target", "sentences", "seed")),
+    )
+
+
+def began(path: Path, config: ModelConfig, settings: TrainingSettings, choice: CorpusChoice | None) -> bool:
+    """Whether a checkpoint is of a training of this model, with these settings, on this text if it reads one."""
+    checkpoint = load_checkpoint(path, with_optimizer=False)
+    try:
+        settings.check_continues(TrainingSettings.from_checkpoint(checkpoint, path))
+    except ValueError:
+        return False
+    return checkpoint.config == config.to_dict() and (choice is None or is_made_from(path.parent / "data", choice))
+
+
+def found_data(folder: Path) -> PreparedData:
+    """What the first process has prepared, opened by another. Raises FileNotFoundError if that one does not see it."""
+    try:
+        return open_prepared(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        what = "is not the folder in which the first process prepared the data: all processes need it in common"
+        raise FileNotFoundError(errno.ENOENT, f"{folder} {what}") from None
 
 
 def reading(name: str, args: argparse.Namespace) -> str:
@@ -240,14 +320,17 @@ def check_options(name: str, args: argparse.Namespace) -> None:
             raise ValueError(f"--{option.replace('_', '-')} is not an option of --kind {name}, but of {having}")
 
 
-def check_memory(config: ModelConfig, settings: TrainingSettings, backend: Backend) -> None:
+def check_memory(config: ModelConfig, settings: TrainingSettings, backend: Backend, processes: Processes) -> None:
     """Raise ValueError if weights, gradients and Adam's moments alone need more memory than the backend has."""
     threads = settings.threads if backend.ops is numpy_ops else 1
-    needed, available = least_training_bytes(config, threads, backend.dtype), backend.memory()
+    gradients = most_gradients(share(settings.shards or threads, processes.rank, processes.size), threads)
+    of_threads = f"a gradient for each of {threads} threads"
+    held = of_threads if settings.shards is None else f"{gradients} gradients at a time"
+    needed, available = least_training_bytes(config, gradients, backend.dtype), backend.memory()
     if available is not None and needed > available:
         raise ValueError(
             f"a model of {config.num_parameters:,} parameters takes at least {as_bytes(needed)} of memory to train: "
-            f"weights, a gradient for each of {threads} threads, Adam's two moments; there are {as_bytes(available)}"
+            f"weights, {held}, Adam's two moments; there are {as_bytes(available)}"
         )
 
 
@@ -259,19 +342,20 @@ def preset_config(args: argparse.Namespace, vocab_size: int) -> TransformerConfi
     return getattr(TransformerConfig, args.preset or "tiny")(vocab_size, **overrides)
 
 
-def resumed_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -> Plan:
-    """The plan of the training in a folder; enters its lock into `locks`. Options may not change what it computes."""
+def resumed_plan(args: argparse.Namespace, backend: Backend, processes: Processes, locks: ExitStack) -> Plan:
+    """The plan of the training in a folder, which the first process locks. Options may not change what it computes."""
     if args.resume is True and args.out is None:
         raise ValueError("--resume needs the folder of the training: --resume FOLDER")
     folder = Path(args.out if args.resume is True else args.resume)
     if args.out is not None and Path(args.out) != folder:
         raise ValueError(f"--resume {folder} and --out {args.out} name two folders, and a training has one")
     check_output("--resume", folder / PICTURE_NAME, [args.data, args.text])
-    if latest(folder) is not None:  # only then: locking makes the folder
+    if latest(folder) is not None and processes.first:  # only if there is one: locking makes the folder
         locks.enter_context(locked(folder))
     path = latest(folder)  # again: another training may have written meanwhile
     if path is None:
-        raise FileNotFoundError(f"there is no checkpoint to resume from in {folder}")
+        shared = "" if processes.first else ": all processes need the folder in common"
+        raise FileNotFoundError(f"there is no checkpoint to resume from in {folder}{shared}")
     checkpoint = load_checkpoint(path, with_optimizer=False)
     earlier = TrainingSettings.from_checkpoint(checkpoint, path)
     config = checkpoint.model_config()
@@ -285,13 +369,18 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, locks: ExitStack) -
         wanted = preset_config(args, config.vocab_size).to_dict()
     _refuse_changes(f"the model in {path}", config.to_dict(), wanted)
     settings = replace(earlier, **given(args, SETTINGS_OPTIONS))
-    check_memory(config, settings, backend)
+    if processes.size > 1 and settings.shards is None:
+        raise ValueError(
+            f"the training in {folder} has no --shards that {processes.size} processes could share: it goes on in one"
+        )
+    check_memory(config, settings, backend, processes)
     data = None
     if reads != "images":
-        data = resumed_data(folder / "data", checkpoint, _wanted_corpus(args))
-        _refuse_changes(f"the data in {folder / 'data'}", vars(data.choice), _wanted_corpus(args))
+        wanted = _wanted_corpus(args)
+        data = resumed_data(folder / "data", checkpoint, wanted) if processes.first else found_data(folder / "data")
+        _refuse_changes(f"the data in {folder / 'data'}", vars(data.choice), wanted)
     say(f"going on with the training in {folder} after step {checkpoint.step}")
-    return Plan(folder, config, settings, data, resumes=True, backend=backend)
+    return Plan(folder, config, settings, data, True, backend, processes)
 
 
 def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) -> PreparedData:
@@ -319,8 +408,22 @@ def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) ->
 
 def train(plan: Plan) -> TrainingOutcome:
     """Train as planned, and draw `loss.png` into the folder of the checkpoints and the log."""
+    with plan.processes.together():
+        trainer = trainer_of(plan)
+    outcome = trainer.train()
+    if plan.processes.first:
+        draw_losses(plan.folder)
+    return outcome
+
+
+def trainer_of(plan: Plan) -> Trainer:
+    """The trainer that a plan describes, resumed where the plan goes on with a training."""
+    if plan.settings.shards is not None and plan.backend.ops.has_threads:
+        from kernels import availability
+
+        availability.use_threads(1)  # of the CPU: with another number results would have other bits
     model = build_model(plan.config, plan.backend.ops, plan.backend.dtype, plan.settings.seed)
-    data = material(kind_of(plan.config), plan.data, plan.settings.threads)
+    data = material(kind_of(plan.config), plan.data, plan.settings, plan.processes)
     left_out = f" ({plan.data.train.num_dropped:,} left out)" if plan.data else ""
     say(
         f"{model.parameters.count:,} parameters, {len(data.train):,} {data.examples}{left_out}, "
@@ -336,12 +439,11 @@ def train(plan: Plan) -> TrainingOutcome:
         languages=plan.data and plan.data.choice.languages,
         evaluate=data.figures,
         on_validation=lambda: draw_losses(plan.folder),
+        processes=plan.processes,
     )
     if plan.resumes:
         trainer.resume()
-    outcome = trainer.train()
-    draw_losses(plan.folder)
-    return outcome
+    return trainer
 
 
 def draw_losses(folder: Path, picture: Path | None = None) -> None:

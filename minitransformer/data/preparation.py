@@ -254,6 +254,15 @@ def kept_choice(folder: Path) -> CorpusChoice | None:
     return None if description is None else CorpusChoice.from_dict(description["choice"])
 
 
+def is_made_from(folder: Path, choice: CorpusChoice) -> bool:
+    """Whether the data in `folder` was made from this choice, and its text is still the same.
+
+    Raises ValueError if the data is damaged, and FileNotFoundError if a file of the text is missing.
+    """
+    description = _description(folder)
+    return description is not None and description["fingerprint"] == fingerprint_of(choice)
+
+
 def _description(folder: Path) -> dict[str, Any] | None:
     """The content of `corpus.json` or, without that file, what a dataset says of its text; None without either."""
     path = folder / DESCRIPTION

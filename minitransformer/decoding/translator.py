@@ -124,7 +124,7 @@ class Translator:
         """The n_best ≤ beam best translations of each sentence, best first, with scores; the rest as in `translate`."""
         from tqdm.std import tqdm
 
-        sources = self._encode(sentences, truncate)
+        sources = self.encode(sentences, truncate)
         results: list[list[Translation]] = [[Translation("", 0.0)] for _ in sources]
         with tqdm(total=len(sources), unit=" sentences", desc="translate", disable=not progress) as bar:
             options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best}
@@ -151,7 +151,7 @@ class Translator:
         """
         if not isinstance(self.model, Transformer):
             raise ValueError(f"a {self.model.config.kind} model has no attention maps: a Transformer has")
-        (source_ids,) = self._encode([source], truncate)
+        (source_ids,) = self.encode([source], truncate)
         if not source_ids:
             raise ValueError("the source sentence is empty: there is nothing to attend to")
         eos = self.model.config.eos_id
@@ -159,7 +159,7 @@ class Translator:
             ((_, ((best,),)),) = search(self.model, [source_ids], beam=beam, length_penalty=length_penalty)
             target_ids = best.ids + [eos] * best.ended
         else:
-            target_ids = self._encode([target], truncate=False)[0] or [eos]
+            target_ids = self.encode([target], truncate=False)[0] or [eos]
         target_inputs = [self.model.config.bos_id, *target_ids[:-1]]
         maps = self.model.attention_maps(pad([source_ids]), pad([target_inputs]))
         weights = {kind: np.stack([layer[0] for layer in layers]) for kind, layers in maps.items()}
@@ -168,8 +168,8 @@ class Translator:
         )
         return AttentionMaps(sources, targets, inputs, weights["encoder"], weights["decoder"], weights["cross"])
 
-    def _encode(self, sentences: str | Iterable[str], truncate: bool) -> list[list[int]]:
-        """Token ids of each sentence with `</s>`, none for a blank one. Checks all before any is translated."""
+    def encode(self, sentences: str | Iterable[str], truncate: bool) -> list[list[int]]:
+        """Token ids of each sentence with `</s>`, none for a blank one. Raises as `translate` does."""
         longest, eos = self.model.config.max_length, self.model.config.eos_id
         encoded = []
         for number, sentence in enumerate([sentences] if isinstance(sentences, str) else sentences, start=1):

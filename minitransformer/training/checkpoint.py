@@ -91,9 +91,7 @@ class Checkpoint:
             config = config_from_dict(self.config)
         except (TypeError, ValueError) as error:
             raise CheckpointError(f"no model can be made from the checkpoint: {error}") from error
-        for name, array in self.parameters.items():
-            if array.dtype.kind != "f":
-                raise CheckpointError(f"the checkpoint's {name} is of type {array.dtype}, expected floats")
+        self.check_floats()
         held = sum(array.size for array in self.parameters.values())
         if held != config.num_parameters or len(self.parameters) < config.num_layers_in_all:
             raise CheckpointError(
@@ -101,6 +99,12 @@ class Checkpoint:
                 f"of a model of {config.num_parameters:,} in {config.num_layers_in_all:,} layers"
             )
         return config
+
+    def check_floats(self) -> None:
+        """Raise CheckpointError, naming it, for a weight that is not of floating-point numbers."""
+        for name, array in self.parameters.items():
+            if array.dtype.kind != "f":
+                raise CheckpointError(f"the checkpoint's {name} is of type {array.dtype}, expected floats")
 
     def model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> Any:
         """The checkpoint's model, with its weights. Raises as `model_config` and `restore` do."""
@@ -258,16 +262,18 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
     The paper averages the last 5 checkpoints of its base model and the last 20 of its big one, written every 10 minutes
     (Vaswani 2017, §6.1); here the interval is in steps. The result has the step, tokenizer and languages of the last
     checkpoint and no optimiser state. Raises ValueError without paths, and CheckpointError if configurations,
-    tokenizers or shapes differ.
+    tokenizers or shapes differ, or if weights are not floats.
     """
     if not paths:
         raise ValueError("paths is empty: there is no checkpoint to average")
     first = last = load_checkpoint(paths[0], with_optimizer=False)
+    first.check_floats()
     shapes = {name: array.shape for name, array in first.parameters.items()}
     totals = {name: array.astype(np.float64) for name, array in first.parameters.items()}
     steps = [first.step]
     for path in paths[1:]:
         last = load_checkpoint(path, with_optimizer=False)
+        last.check_floats()
         differences = (
             _differences(last.config, first.config, "it", "the first")
             or ("" if last.tokenizer == first.tokenizer else "their tokenizers differ")

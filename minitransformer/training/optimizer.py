@@ -14,30 +14,39 @@ class Adam:
         v = β₂ v + (1 - β₂) g²             v̂ = v / (1 - β₂ᵗ)
         θ = θ - lr · m̂ / (√v̂ + ε)
 
-    m and v are flat arrays like the parameters, so that a step is one operation. Raises ValueError if a beta is outside
-    [0, 1) or eps is not positive.
+    m and v are flat arrays like the parameters, so that a step is one operation. `part` is the slice of the flat
+    parameters that is updated, by default all of them. Raises ValueError if a beta is outside [0, 1) or eps is not
+    positive.
     """
 
     def __init__(
-        self, parameters: FlatParameters, ops: Ops, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9
+        self,
+        parameters: FlatParameters,
+        ops: Ops,
+        betas: tuple[float, float] = (0.9, 0.98),
+        eps: float = 1e-9,
+        part: slice = slice(None),
     ) -> None:
         if not all(0 <= beta < 1 for beta in betas):
             raise ValueError(f"betas must be in [0, 1), got {betas}")
         if not eps > 0:
             raise ValueError(f"eps must be positive, got {eps}")
         self.parameters, self.ops, self.betas, self.eps = parameters, ops, betas, eps
-        self.num_steps = 0
-        self.m = ops.zeros(parameters.data.shape, parameters.dtype)  # (P,)
-        self.v = ops.zeros(parameters.data.shape, parameters.dtype)  # (P,)
+        self.num_steps, self.part = 0, part
+        size = len(parameters.data[part])
+        self.m = ops.zeros(size, parameters.dtype)  # (P,), or less: the part's
+        self.v = ops.zeros(size, parameters.dtype)
 
     def step(self, learning_rate: float, grad_scale: float = 1.0) -> None:
         """Update every parameter in place from `grad_scale` times its gradient."""
         self.num_steps += 1
-        parameters = self.parameters
+        parameters, part = self.parameters, self.part
+        if not len(self.m):
+            return
         # Tables of 16-bit activations have a shadow, and an adam_step that takes one.
-        narrow = {} if parameters.shadow is parameters.data else {"shadow": parameters.shadow}
+        narrow = {} if parameters.shadow is parameters.data else {"shadow": parameters.shadow[part]}
         self.ops.adam_step(
-            parameters.data, parameters.grad, self.m, self.v,
+            parameters.data[part], parameters.grad[part], self.m, self.v,
             step=self.num_steps, lr=learning_rate, beta1=self.betas[0], beta2=self.betas[1], eps=self.eps,
             grad_scale=grad_scale, **narrow,
         )  # fmt: skip
@@ -48,12 +57,14 @@ class Adam:
 
     def state_dict(self) -> dict[str, Array]:
         """`num_steps`, and each parameter's moments as `m.<name>` and `v.<name>`, in host memory."""
-        state = {name: self.ops.to_numpy(moment) for name, moment in self._moments().items()}
+        moments = self._moments(self._whole(self.m), self._whole(self.v))
+        state = {name: self.ops.to_numpy(moment) for name, moment in moments.items()}
         return {"num_steps": self.ops.to_numpy(self.ops.asarray(self.num_steps))} | state
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
         """Load what `state_dict` returned. Raises ValueError, and changes nothing, if it does not fit the model."""
-        moments = self._moments()
+        m, v = (self.ops.zeros(self.parameters.data.shape, self.parameters.dtype) for _ in "mv")
+        moments = self._moments(m, v)
         expected = {name: tuple(moment.shape) for name, moment in moments.items()} | {"num_steps": ()}
         given = {name: tuple(array.shape) for name, array in state.items()}
         if given != expected:
@@ -64,12 +75,19 @@ class Adam:
             raise ValueError(f"the optimiser's moments must be floats and num_steps an integer, not so: {mistyped}")
         for name, moment in moments.items():
             moment[...] = self.ops.asarray(state[name], self.parameters.dtype)
+        self.m[...], self.v[...] = m[self.part], v[self.part]
         self.num_steps = int(state["num_steps"])
 
-    def _moments(self) -> dict[str, Array]:
-        """Named views into m and v."""
-        m, v = self.parameters.views(self.m), self.parameters.views(self.v)
-        return {f"m.{name}": view for name, view in m.items()} | {f"v.{name}": view for name, view in v.items()}
+    def _moments(self, m: Array, v: Array) -> dict[str, Array]:
+        """The moments of each parameter, as views into flat arrays."""
+        views = {"m": self.parameters.views(m), "v": self.parameters.views(v)}
+        return {f"{letter}.{name}": view for letter, named in views.items() for name, view in named.items()}
+
+    def _whole(self, moment: Array) -> Array:
+        """A flat array of the moments of all parameters."""
+        flat = self.ops.zeros(self.parameters.data.shape, self.parameters.dtype)
+        flat[self.part] = moment
+        return flat
 
 
 def clip_scale(norm: float, clip_norm: float | None) -> float:

@@ -8,6 +8,7 @@ from ..config import SMALLEST, Config, positive, rate, whole
 from ..threads import MOST_THREADS
 from .checkpoint import Checkpoint, CheckpointError
 from .optimizer import Schedule
+from .shards import MOST_SHARDS
 
 MOST_ACCUMULATED = 4096  # all of a step's batches are in memory at once; at the default size these have 16 M tokens
 RESUMED = {"settings", "data", "tokens"}
@@ -36,6 +37,9 @@ class TrainingSettings(Config):
     eps: float = positive(1e-9, "Adam's ε", SMALLEST, 1)  # in float32 less is 0, and with more Adam is no longer Adam
     seed: int = whole(0, "of the initial weights, the order of the data and dropout", least=0)
     threads: int = whole(2, "threads that share a batch", most=MOST_THREADS)
+    shards: int | None = whole(
+        None, "parts of a batch that processes share (default: 8 under torchrun, else one a thread)", most=MOST_SHARDS
+    )
     valid_interval: int = whole(1000, "steps from one validation to the next")
     checkpoint_interval: int = whole(1000, "steps from one checkpoint to the next")
     keep: int = whole(5, "how many checkpoints stay")

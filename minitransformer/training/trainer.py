@@ -7,10 +7,11 @@ ends with the same bits as one that never stopped.
 """
 
 import math
+import zlib
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -21,6 +22,7 @@ from ..atomic import remove_unfinished
 from ..data import BPETokenizer
 from ..lock import locked
 from ..models import Model
+from .agreement import facts_of
 from .checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -33,8 +35,10 @@ from .checkpoint import (
     save_checkpoint,
 )
 from .data import Dataset, TrainingBatch
+from .distributed import ALONE, Processes
 from .optimizer import Adam
 from .settings import TrainingSettings
+from .sharded_adam import ShardedAdam
 from .step import DataParallel, TrainingDiverged, training_step
 from .terminal import progress_bar, say_above, show_step, stop_request
 from .training_log import LOG_NAME, TrainingLog
@@ -45,7 +49,7 @@ class TrainingOutcome:
     """The last step of a training, why it stopped there, and its checkpoint; `str` gives a line for the user."""
 
     step: int
-    reason: Literal["finished", "out of time", "interrupted"]
+    reason: Literal["finished", "out of time", "interrupted", "its launcher ended"]
     checkpoint: Path | None
 
     def __str__(self) -> str:
@@ -65,8 +69,11 @@ class Trainer:
                     returns more of them, such as {"bleu": 30.1}
     on_validation   called after a validation, once the log holds its figures
     progress        whether to draw a bar on standard error
+    processes       those that share each step, by default this one alone (see `sharded_adam.py`). All of them have the
+                    same data and settings; the first one writes, and a request to stop any of them stops all
 
-    Raises ValueError if the data does not fit the batch size or the model's configuration.
+    Raises ValueError if the data does not fit the batch size or the model's configuration, and for several processes
+    without a number of shards in the settings.
     """
 
     def __init__(
@@ -82,7 +89,10 @@ class Trainer:
         evaluate: Callable[[Any, Mapping[str, float]], Mapping[str, float]] | None = None,
         on_validation: Callable[[], None] | None = None,
         progress: bool = True,
+        processes: Processes = ALONE,
     ) -> None:
+        if processes.size > 1 and settings.shards is None:
+            raise ValueError(f"{processes.size} processes share a training by its shards, but shards is None")
         self.model, self.dataset, self.settings = model, dataset, settings
         self.batches = dataset.batches(settings.tokens_per_batch, settings.seed, model.config)
         self.valid_batches = None if valid is None else valid.batches(settings.tokens_per_batch, None, model.config)
@@ -90,10 +100,16 @@ class Trainer:
         self.tokenizer = tokenizer.to_json() if tokenizer is not None else None
         self.languages = languages
         self.evaluate, self.on_validation = evaluate, on_validation
-        self.progress = progress
+        self.progress, self.processes = progress and processes.first, processes
+        self._writes = self.folder is not None and processes.first
         self.schedule = settings.schedule(model.config.d_model)
-        self.optimizer = Adam(model.parameters, model.ops, (settings.beta1, settings.beta2), settings.eps)
-        self.tokens = 0
+        options = (settings.beta1, settings.beta2), settings.eps
+        self.optimizer = (
+            Adam(model.parameters, model.ops, *options)
+            if settings.shards is None
+            else ShardedAdam(model.parameters, model.ops, *options, processes)
+        )
+        self.tokens = self._moments_checksum = 0
 
     @property
     def step(self) -> int:
@@ -133,6 +149,7 @@ class Trainer:
         if self.step != checkpoint.step:
             raise CheckpointError(f"{path} is of step {checkpoint.step}, its optimiser of {self.step}")
         self.tokens = checkpoint.state["tokens"]
+        self._moments_checksum = reduce(lambda crc, m: zlib.crc32(m.tobytes(), crc), checkpoint.optimizer.values(), 0)
 
     def train(self) -> TrainingOutcome:
         """Train up to `settings.steps`, or until the time is up or Ctrl-C (SIGINT, SIGTERM) asks to stop.
@@ -140,40 +157,67 @@ class Trainer:
         It always finishes and saves the current step. Raises TrainingDiverged, naming the step, if the loss, the
         gradient or the parameters are no longer finite, and writes no such checkpoint; OSError if a file cannot be
         written; FileExistsError if `folder` holds a training that was not resumed, or another file under a name that it
-        needs; ValueError if its log is damaged; BlockingIOError if another process writes there.
+        needs; ValueError if its log is damaged; BlockingIOError if another training writes there. What one of several
+        processes raises, the others raise as `PeerError`; ValueError, naming it, if one has other data or settings;
+        ConnectionError if one is lost.
         """
-        with locked(self.folder) if self.folder is not None else nullcontext():
-            return self._train()
+        with ExitStack() as lock:
+            with self.processes.together():
+                log = self._opened_log(lock)
+            self.processes.agree(**self._facts())
+            return self._train(log)
 
-    def _train(self) -> TrainingOutcome:
-        settings, start = self.settings, perf_counter()
+    def _opened_log(self, lock: ExitStack) -> TrainingLog:
+        """The log, once `lock` holds its folder; one that writes nothing in other processes than the first."""
+        if not self._writes or self.folder is None:
+            return TrainingLog(None)
+        lock.enter_context(locked(self.folder))
         self._prepare_folder()
-        log = TrainingLog(self.folder / LOG_NAME if self.folder is not None else None, self.step)
+        return TrainingLog(self.folder / LOG_NAME, self.step)
+
+    def _facts(self) -> dict[str, Any]:
+        """What must be the same in all processes, or they would compute different trainings."""
+        return {
+            "settings": self.settings.to_dict() | {"threads": None},  # first: the parameters follow from the seed
+            "training set": "{pairs:,} examples with the checksum {crc32}".format(**self._data_identity),
+            "step": self.step,
+            **facts_of(self.model),
+            "checksum of the moments": self._moments_checksum,
+        }
+
+    def _train(self, log: TrainingLog) -> TrainingOutcome:
+        settings, start = self.settings, perf_counter()
         earlier = log.seconds
         reason = "finished" if self.step >= settings.steps else None
         with (
             stop_request() as stop,
-            DataParallel(self.model, settings.threads) as workers,
+            DataParallel(self.model, settings.threads, settings.shards, self.processes) as workers,
             progress_bar(self.step, settings.steps, self.progress) as bar,
         ):
             while reason is None:
                 record = self._train_step(workers)
                 if self.step == settings.steps:
                     reason = "finished"
-                elif settings.minutes is not None and perf_counter() - start > 60 * settings.minutes:
+                elif settings.minutes is not None and self.processes.any(
+                    perf_counter() - start > 60 * settings.minutes
+                ):
                     reason = "out of time"
                 validates = reason is not None or self.step % settings.valid_interval == 0
                 if validates:
                     record |= self._validate(workers)
-                if reason is None and stop.requested:
-                    reason = "interrupted"
-                log.write(record | {"seconds": earlier + perf_counter() - start})
-                show_step(bar, record)
-                if reason is not None or self.step % settings.checkpoint_interval == 0:
-                    log.sync()
-                    self._save()
-                if validates and self.on_validation is not None:
-                    self.on_validation()
+                reason = reason or self.processes.reason_to_stop(stop.requested)
+                saves = self.folder is not None and (
+                    reason is not None or self.step % settings.checkpoint_interval == 0
+                )
+                checkpoint = self._checkpoint() if saves else None
+                with self.processes.together():
+                    log.write(record | {"seconds": earlier + perf_counter() - start})
+                    show_step(bar, record)
+                    if checkpoint is not None:
+                        log.sync()
+                        self._save(checkpoint)
+                    if validates and self.on_validation is not None and self.processes.first:
+                        self.on_validation()
             outcome = TrainingOutcome(self.step, reason, self.last_checkpoint)
             if reason != "finished":
                 say_above(bar, str(outcome))
@@ -183,6 +227,7 @@ class Trainer:
         """Take one optimiser step; returns its record for the log."""
         start = perf_counter()
         settings, step = self.settings, self.step + 1
+        self.processes.where = f"in step {step}"
         batches = [self._batch(self.step * settings.accumulate + i) for i in range(settings.accumulate)]
         learning_rate = self.schedule(step)
         try:
@@ -216,6 +261,7 @@ class Trainer:
     def _validate(self, workers: DataParallel) -> dict[str, float]:
         """The figures of a validation for the log; none without validation data."""
         figures = {}
+        self.processes.where = f"in the validation after step {self.step}"
         if self.valid_batches is not None:
             loss = workers.mean_loss(self.valid_batches.epoch(0))
             figures |= {"validation_loss": loss, "perplexity": math.exp(min(loss, 700.0))}
@@ -260,10 +306,9 @@ class Trainer:
         except (ValueError, LookupError, TypeError):  # settings of another training, or none
             return False
 
-    def _save(self) -> None:
-        if self.folder is None:
-            return
-        checkpoint = Checkpoint(
+    def _checkpoint(self) -> Checkpoint:
+        """The checkpoint of this step; all processes make it, since each has a part of the moments."""
+        return Checkpoint(
             config=self.model.config.to_dict(),
             parameters=self.model.parameters.state_dict(),
             optimizer=self.optimizer.state_dict(),
@@ -276,10 +321,13 @@ class Trainer:
                 "tokens": self.tokens,
             },
         )
+
+    def _save(self, checkpoint: Checkpoint) -> None:
         if not _is_finite(checkpoint):
             raise TrainingDiverged(f"step {self.step} leaves numbers that are not finite: {self._what_helps()}")
-        save_checkpoint(checkpoint_path(self.folder, self.step), checkpoint)
-        self._prune()
+        if self._writes and self.folder is not None:
+            save_checkpoint(checkpoint_path(self.folder, self.step), checkpoint)
+            self._prune()
 
     def _prune(self) -> None:
         if self.folder is not None:

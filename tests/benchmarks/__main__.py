@@ -10,6 +10,7 @@
     memory         whether a long training grows it
     language       `train --kind gpt` on Multi30k's English, all of it and by turns, against PyTorch
     continuation   GPT-2 of 124 million parameters continues a text, and reads one, against Hugging Face `generate`
+    processes      a training step that processes share, against threads of one; what they send each other
     imports        seconds that `import minitransformer` takes beyond NumPy's
 
 Each writes `results/RACE.json`; then the pictures beside them and README's table are made from these files.
@@ -37,6 +38,7 @@ from workloads import (
     NUM_RAGGED_BATCHES,
     TARGET_TOKENS,
     TRANSLATION_SHAPE,
+    configuration,
     ragged_batches,
     real_text,
     save_batches,
@@ -224,6 +226,33 @@ def continuation(arguments: argparse.Namespace) -> Iterator[Race]:
             yield {"prompt": prompt, "new": new} | _contestants(found)
 
 
+def processes(arguments: argparse.Namespace) -> Iterator[Race]:
+    """Two processes and two threads; what 1 to 8 processes do; what sending early would hide of a slow link."""
+    for shape in ("S", "M"):
+        jobs = {
+            f"{count} process{'es' * (count > 1)}, {shards or 'no'} shards": Job(
+                "process_jobs", "shared_training", {"shape": shape, "processes": count, "shards": shards}
+            )
+            for count, shards in ((1, None), (1, 2), (1, 8), (2, 2), (2, 8))
+        }
+        yield {"varies": "who", "shape": shape} | _contestants(race(jobs, arguments.rounds, arguments.threads))
+    for shape, computes in (("S", False), ("M", False), ("S", True)):
+        for count in (1, 2, 4, 8):
+            options = {"shape": shape, "processes": count, "shards": 8, "computes": computes}
+            found = race({"ours": Job("process_jobs", "shared_training", options)}, arguments.rounds, threads=1)
+            size = configuration(shape).num_parameters
+            yield {"varies": "processes", "parameters": size} | options | _contestants(found)
+    for shards in (1, 4):
+        for speed in (10.0, 40.0, 160.0):
+            options = {"shape": "S", "shards": shards, "megabytes_per_second": speed}
+            jobs = {
+                name: Job("process_jobs", "overlapped", options | {"overlap": overlap})
+                for name, overlap in (("after the backward", False), ("beside it", True))
+            }
+            found = race(jobs, arguments.rounds, threads=1)
+            yield {"varies": "link", "part": found["beside it"].answer[0]} | options | _contestants(found)
+
+
 def imports(arguments: argparse.Namespace) -> Iterator[Race]:
     """In fresh interpreters, the package alone and with what a training or a translation needs."""
     for statement in ("import minitransformer", "from minitransformer import Trainer, Translator"):
@@ -292,7 +321,8 @@ def _text_file(lines: list[str]) -> Iterator[Path]:
 RACES = {
     each.__name__: each
     for each in (
-        training, steps, tricks, ragged, translation, tokenization, growth, memory, language, continuation, imports
+        training, steps, tricks, ragged, translation, tokenization, growth, memory, language, continuation, processes,
+        imports,
     )
 }  # fmt: skip
 

@@ -1,5 +1,6 @@
 """README's tables and the pictures of the races, from `results/*.json`: `python tests/benchmarks/report.py`."""
 
+import json
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,13 +11,16 @@ import results
 from matplotlib.axes import Axes
 from race import Ratio
 from steps import SHAPES, STEPS, TRICKS
+from workloads import SHAPES as SHAPES_RACED
 from workloads import TRANSLATION_SHAPE
 
 from minitransformer import costs
 from minitransformer.models import TransformerConfig
 from minitransformer.plots.page import GREY, INK, Page
 
-README, STEPS_PAGE = Path(__file__).parents[2] / "README.md", Path(__file__).parent / "STEPS.md"
+README = Path(__file__).parents[2] / "README.md"
+STEPS_PAGE, PROCESSES_PAGE = (Path(__file__).parent / name for name in ("STEPS.md", "PROCESSES.md"))
+LEDGER = README.parent / "kernels" / "results" / "predicted-nvidia-h200.json"
 BEGIN, END = "<!-- measured: made by tests/benchmarks/report.py -->\n", "<!-- end of measured -->\n"
 PEER_COLOURS = ("#92c5de", "#4393c3", "#2166ac", "#8073ac")
 OURS = "#d6604d"
@@ -26,8 +30,13 @@ Race = dict[str, Any]
 
 def readme_section() -> str:
     """Everything between README's two marks."""
-    parts = [_training(), _memory(), _translation(), _continuation(), _tokenization(), _machine()]
+    parts = [_training(), _memory(), _translation(), _continuation(), _tokenization(), _shared(), _machine()]
     return "\n".join(parts)
+
+
+def sections() -> list[tuple[Path, str]]:
+    """The pages, and for each what stands between its two marks."""
+    return [(README, readme_section()), (STEPS_PAGE, steps_section()), (PROCESSES_PAGE, processes_section())]
 
 
 def steps_section() -> str:
@@ -73,10 +82,10 @@ def _as_printed(op: str) -> list[str]:
 
 
 def main() -> None:
-    """Draws the pictures and writes the sections of README and of `STEPS.md`."""
+    """Draws the pictures and writes the sections of the pages."""
     _draw_training()
     _draw_growth()
-    for page, section in ((README, readme_section()), (STEPS_PAGE, steps_section())):
+    for page, section in sections():
         before, rest = page.read_text(encoding="utf-8").split(BEGIN)
         _, after = rest.split(END)
         page.write_text(before + BEGIN + section + END + after, encoding="utf-8")
@@ -145,6 +154,107 @@ def _tokenization() -> str:
         what = f"encoding, words {race['encode']}" if race["encode"] else "learning 8,000 tokens"
         rows.append([what, ours, *(str(_ratio(race, name)) for name in ("tokenizers", "subword-nmt"))])
     heads = ["byte pairs of Multi30k", "minitransformer", "`tokenizers` (Rust) ÷ ours", "subword-nmt ÷ ours"]
+    return _table(heads, rows)
+
+
+ALONE = "1 process, no shards"
+
+
+def _shared() -> str:
+    """A training step shared by two processes, against the same machine's threads."""
+    rows = []
+    for race in _varying("who"):
+        others = [name for name in race["contestants"] if name != ALONE]
+        faster = [Ratio.of(_seconds(race, ALONE), _seconds(race, name)) for name in others]
+        rows.append([_shape(race), f"{1000 * _median(race, ALONE):,.1f}", *map(str, faster)])
+    heads = [f"{name}: speed" for name in _varying("who")[0]["contestants"] if name != ALONE]
+    return _table(["a training step, dropout 0.1, two threads in all", f"{ALONE}, ms", *heads], rows)
+
+
+def _varying(what: str) -> list[Race]:
+    return [race for race in _races("processes") if race["varies"] == what]
+
+
+def processes_section() -> str:
+    """What processes send each other here, and what a model of it says; links that are slow; many GPUs on paper."""
+    points = _varying("processes")
+    talks = {(race["shape"], race["processes"]): race for race in points if not race["computes"]}
+    latency, per_byte = _fitted_talk(talks)
+    rows = []
+    for (shape, count), race in talks.items():
+        sent, predicted = _bytes_sent(race), latency * (count > 1) * count + per_byte * count * _bytes_sent(race)
+        rows.append(
+            [
+                shape,
+                f"{count}",
+                f"{sent / 1e6:,.1f} MB",
+                _ms(race),
+                "fitted" if count == 2 else f"{1000 * predicted:,.1f}",
+            ]
+        )
+    talk = _table(["shape", "processes", "each sends", "exchange and gather, ms", "predicted from two, ms"], rows)
+    steps = [race for race in points if race["computes"]]
+    alone, rows = _median(steps[0]), []
+    for race in steps:
+        count = race["processes"]
+        predicted = alone / min(count, CORES) + _median(talks[race["shape"], count])
+        rows.append([race["shape"], f"{count}", _ms(race), f"{1000 * predicted:,.1f}"])
+    step = _table(["shape", "processes", "a step with 8 shards, ms", "one's time ÷ cores + exchange, ms"], rows)
+    rows = []
+    for race in _varying("link"):
+        after, beside = "after the backward", "beside it"
+        saved = Ratio.of(_seconds(race, after), _seconds(race, beside))
+        share = 4 * TransformerConfig(**SHAPES_RACED[race["shape"]], max_length=128).num_parameters / 1e6
+        slow = 1000 * share / race["megabytes_per_second"]
+        times = [f"{1000 * _median(race, name):,.0f}" for name in (after, beside)]
+        rows.append([f"{race['shards']}", f"{race['megabytes_per_second']:g} MB/s: {slow:,.0f} ms", *times, str(saved)])
+    heads = [
+        "shards of a process",
+        "sending the gradient",
+        "after the backward, ms",
+        "from the encoder on, ms",
+        "speed",
+    ]
+    return "\n".join([talk, step, _table(heads, rows), _on_paper()])
+
+
+CORES = 2
+
+
+def _bytes_sent(race: Race) -> float:
+    """What each of n processes sends in a step: (n − 1)/n of the parameters, twice, in float32."""
+    return 2 * (race["processes"] - 1) / race["processes"] * 4 * race["parameters"]
+
+
+def _fitted_talk(talks: dict[tuple[str, int], Race]) -> tuple[float, float]:
+    """Seconds for each process, and for each byte that any sends: one machine's memory carries them all."""
+    pairs = [race for (_, count), race in talks.items() if count == 2]
+    rows = [[race["processes"], race["processes"] * _bytes_sent(race)] for race in pairs]
+    latency, per_byte = np.linalg.solve(rows, [_median(race) for race in pairs])
+    return float(latency), float(per_byte)
+
+
+LINK, LINK_SHARE, TOKENS, PAPER_VOCABULARY = 50e9, 0.8, 25_088, 37_000
+"""400 Gb/s in bytes a second, the share of it that a collective is assumed to reach, and the paper's batch."""
+
+
+def _on_paper() -> str:
+    """The paper's models on H200s that are joined by 400 Gb/s each."""
+    ledger = json.loads(LEDGER.read_text(encoding="utf-8"))
+    (step,) = (entry for entry in ledger["entries"] if entry["op"] == "training step")
+    sizes = {name: getattr(TransformerConfig, name)(PAPER_VOCABULARY) for name in ("base", "big")}
+    work = {name: costs.flops_per_token(config, step["size"]["length"]).training for name, config in sizes.items()}
+    rows = []
+    for name, config in sizes.items():
+        alone = 1e-3 * step["ms"] * work[name] / work["base"]
+        for what, share in (("a batch for each GPU", 1.0), ("one batch, shared out", None)):
+            for count in (8, 64):
+                computing = alone * (share or 1 / count)
+                sending = 2 * (count - 1) / count * 4 * config.num_parameters / (LINK * LINK_SHARE)
+                speed = (count if share else 1) * alone / (computing + sending)
+                times = [f"{1000 * seconds:,.1f}" for seconds in (computing, sending)]
+                rows.append([name, what, f"{count}", *times, f"{speed:,.1f}", f"{100 * speed / count:,.0f} %"])
+    heads = ["model", "25,000 tokens on each side are", "GPUs", "computing, ms", "sending, ms", "speed", "of n times"]
     return _table(heads, rows)
 
 

@@ -64,6 +64,8 @@ def train_anew(command: Command, data: Path, folder: Path, *options: str, says: 
         (["translate", "m", "--file", ""], "--file: expected the name of a file or folder"),
         (["translate", "m", "--attention", ""], "--attention: expected the name of a file or folder"),
         (["evaluate", "m", "--output", ""], "--output: expected the name of a file or folder"),
+        (["explore", "m", "--out", ""], "--out: expected the name of a file or folder"),
+        (["explore", "m", "--out", "a.html", "--examples", ""], "--examples: expected the name of a file or folder"),
         (["average", "a", "--output", "c", ""], "CHECKPOINT: expected the name of a file or folder"),
         (["train", "--source", ""], "--source: expected a language, the suffix of files such as en, got ''"),
         (["train", "--target", "../de"], "--target: expected a language"),

@@ -50,6 +50,8 @@ def names_of(path: Path) -> Iterator[Path | str]:
         (["evaluate", "model", "--data", "text", "--split", "valid", "--output"], "text/valid.en"),
         (["translate", "model", "A dog.", "--attention"], "model"),
         (["translate", "model", "--file", "test.en", "--attention"], "test.en"),
+        (["explore", "model", "--out"], "model"),
+        (["explore", "model", "--examples", "test.en", "--out"], "test.en"),
         (["average", "run/step-00000002.safetensors", "run/step-00000004.safetensors", "--output"],
          "run/step-00000002.safetensors"),
         (["average", "--last", "1", "run", "--output"], "run/step-00000004.safetensors"),

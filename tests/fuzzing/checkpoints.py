@@ -29,6 +29,7 @@ COMMANDS: dict[str, list[str]] = {
     "translate": ["translate", "crafted", "A dog sleeps."],
     "evaluate": ["evaluate", "crafted", "--input", "few.en", "--reference", "few.de", "--beam", "1"],
     "average": ["average", "crafted", "old", "--output", "average"],
+    "explore": ["explore", "crafted", "--out", "page.html"],
     "resume": ["train", "--resume", "run", "--steps", "6"],
 }
 
@@ -184,6 +185,8 @@ def _entries(parts: Parts) -> Iterator[Crafted]:
         of_optimizer = name.startswith(OPTIMIZER_PREFIX)
         for key, values in (("shape", SHAPES), ("data_offsets", OFFSETS), ("dtype", TYPES)):
             for value in [*values, DELETE, DEEP[:2000] + DEEP[-2000:]]:
+                if value == json.dumps(parts.entries[name][key]):  # a number's shape is [] as it is
+                    continue
                 text = _with(parts.entries, (name, key), value)
                 fine = UNLESS_RESUMED if of_optimizer and value == '"I32"' else NEVER  # as many bytes
                 yield Crafted(f"{name}'s {key} = {value:.60}", partial(parts.file, entries=text), fine)

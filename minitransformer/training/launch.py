@@ -1,0 +1,114 @@
+"""How the processes that a launcher, such as `torchrun`, has started know themselves and find each other.
+
+A launcher tells a process by environment variables: its number RANK, from 0; how many there are, WORLD_SIZE; where the
+first one is, MASTER_ADDR and MASTER_PORT; and LOCAL_RANK, its number on its machine.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+ADDRESS = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+class LostError(ConnectionError):
+    """Another process, or the launcher, has ended or does not answer."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A process's number, that on its machine, and how many processes there are."""
+
+    rank: int
+    local_rank: int
+    size: int
+
+
+def launched_place() -> Place | None:
+    """This process's place; None if no launcher has started it.
+
+    Raises ValueError, naming it, for a variable that is wrong, or that is missing although there are several processes.
+    """
+    size = world_size()
+    missing = [name for name in ADDRESS if not os.environ.get(name)]
+    if missing and size > 1:
+        raise ValueError(f"WORLD_SIZE is {size}, but {missing[0]} is not set: start it with torchrun")
+    if missing:
+        return None
+    _number("MASTER_PORT", 1, 65535)
+    return Place(_number("RANK", 0, size - 1), _number("LOCAL_RANK", 0, size - 1, default="0"), size)
+
+
+def world_size() -> int:
+    """How many processes there are, 1 without a launcher. Raises ValueError if the variable is not a number."""
+    return _number("WORLD_SIZE", 1, 10**6, default="1")
+
+
+def _number(name: str, least: int, most: int, default: str = "") -> int:
+    text = os.environ.get(name, default)
+    if not (text.isascii() and text.isdigit() and least <= int(text[:20]) <= most):
+        raise ValueError(f"the launcher's variable {name} is {text[:50]!r}, expected a number from {least} to {most}")
+    return int(text)
+
+
+def is_torchrun() -> bool:
+    """Whether the launcher is torchrun, which stays until its processes have ended."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def torchrun_command() -> str:
+    """How to start this module again with torchrun: on one machine in full."""
+    if os.environ.get("GROUP_WORLD_SIZE") != "1":
+        return "torchrun OPTIONS -m minitransformer"
+    return f"torchrun --standalone --nproc-per-node {os.environ.get('LOCAL_WORLD_SIZE')} -m minitransformer"
+
+
+def meet(dist: Any, place: Place, backend: str, timeout: float) -> Any:
+    """The store that all processes see, once all have come; `dist` is `torch.distributed`, which then can send.
+
+    Raises LostError if they do not come within `timeout` seconds.
+    """
+    limit = timedelta(seconds=timeout)
+    try:
+        store = next(dist.rendezvous("env://", timeout=limit))[0]
+        store = dist.PrefixStore(_session(store, place.rank, place.size, timeout), store)
+        dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=limit)
+    except (RuntimeError, ValueError) as error:
+        raise LostError(f"the processes did not find each other: {error}") from None
+    return store
+
+
+def _session(store: Any, rank: int, size: int, timeout: float) -> str:
+    """A name for this start of the processes, the same in all of them.
+
+    When torchrun starts them again, its store still holds the addresses of those before. So each says hello by a new
+    name, and the first one tells everybody its own until all have come in. Raises RuntimeError after `timeout` seconds.
+    """
+    name, deadline = uuid4().hex, time.monotonic() + timeout
+    store.set(f"hello/{rank}", name)
+    if rank:
+        store.wait([f"welcome/{name}"], timedelta(seconds=timeout))
+        found = store.get(f"welcome/{name}").decode()
+        store.set(f"in/{found}/{rank}", "")
+        return found
+    missing = set(range(1, size))
+    while missing:
+        for other in sorted(missing):
+            if store.check([f"hello/{other}"]):
+                store.set(f"welcome/{store.get(f'hello/{other}').decode()}", name)
+            if store.check([f"in/{name}/{other}"]):
+                missing.remove(other)
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"waited {timeout:g} s for {named(missing)}")
+        time.sleep(0.02)
+    return name
+
+
+def named(ranks: Iterable[int]) -> str:
+    """Such as `process 3` or `processes 1, 3`."""
+    names = sorted(ranks)
+    return f"process{'es' if len(names) > 1 else ''} {', '.join(map(str, names))}"
