@@ -1,10 +1,12 @@
 # make demo · make test are all the set-up there is: each makes .venv where it is missing and installs what it needs.
 # PYTHON=/path/to/python uses that interpreter instead, as it is, and installs nothing.
 
-.PHONY: help demo paper lessons notebooks test test-all bench bench-cpu lint
+.PHONY: help demo explorer page paper lessons notebooks test test-all bench bench-cpu lint
 
 help:
 	@echo 'make demo      install the core, train a small translator, show what it learned (minutes)'
+	@echo 'make explorer  write runs/explorer.html: the course'\''s translator, seen at work in a browser'
+	@echo 'make page      build the page of the explorer from its sources, with Node'
 	@echo 'make paper     the paper'\''s tables and figures in miniature (an hour; ARGS="table1 --minutes 3" for a part)'
 	@echo 'make lessons   set up Jupyter and open the course'
 	@echo 'make notebooks rebuild the course'\''s executed notebooks from their sources (ARGS="00 01" for some)'
@@ -56,6 +58,17 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-chec
 
 demo: $(core_ready)
 	$(PYTHON) -m minitransformer demo
+
+explorer: $(core_ready)
+	$(PYTHON) -m minitransformer explore lessons/weights/en-de.safetensors --out runs/explorer.html
+
+# Who changes the explorer's sources builds its page again: it is committed, so that nobody else needs Node.
+page: minitransformer/explorer/node_modules
+	cd minitransformer/explorer && npm run --silent build
+
+minitransformer/explorer/node_modules: minitransformer/explorer/package-lock.json
+	cd minitransformer/explorer && npm ci --no-fund --no-audit
+	@touch $@
 
 paper: $(core_ready)
 	PYTHONPATH=lessons $(PYTHON) -m paper $(ARGS)

@@ -8,14 +8,20 @@ traceback.
 
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from .. import __version__
-from . import average, check, classify, demo, evaluate, fill, generate, info, train, translate
+from ..training.launch import world_size
+from . import average, check, classify, demo, evaluate, explore, fill, generate, info, train, translate
 from .common import Parser, invocation
 from .errors import BROKEN_PIPE, ERROR, INTERRUPTED, complain, drop_output, message_of, prepare_streams
 
-COMMANDS = (demo, train, translate, generate, fill, classify, evaluate, average, info, check)
+SHARING = (train, evaluate)
+"""The commands that several processes share."""
+
+COMMANDS = (demo, train, translate, generate, fill, classify, evaluate, explore, average, info, check)
 
 EXAMPLES = """\
 examples:
@@ -42,8 +48,15 @@ def build_parser() -> Parser:
         name = command.__name__.rpartition(".")[2]
         one = commands.add_parser(name, help=command.HELP, description=description.replace("\n", " "), epilog=epilog)
         command.add_options(one)
-        one.set_defaults(run=command.run)
+        one.set_defaults(run=command.run if command in SHARING else partial(run_alone, command.run, name))
     return parser
+
+
+def run_alone(run: Callable[[Namespace], int], name: str, args: Namespace) -> int:
+    """Run a command of one process. Raises ValueError if a launcher has started several."""
+    if world_size() > 1:
+        raise ValueError(f"only train and evaluate share their work among processes: run {name} without torchrun")
+    return run(args)
 
 
 def main(

@@ -1,0 +1,174 @@
+"""What the page holds of a model: its configuration, its tokenizer and its weights, as JSON in the template.
+
+`src/engine/types.js` describes the same for the reader of the JavaScript (`Payload`).
+"""
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data.tokenizer import BPETokenizer
+from ..decoding import Generator, Tokenizer, Translator
+from ..layers import AttentionConfig, BiasConfig, StackConfig
+from ..models import GPT, Transformer
+from ..ops.buckets import bucket_of
+from .storage import StorageLoss, quantised
+
+MOST_PARAMETERS = 20_000_000
+"""A page with more would take long to open: 20 million float32 are 107 MB."""
+
+TEMPLATE = Path(__file__).with_name("page.html")
+PLACEHOLDER = b"%PAYLOAD%"
+PAGE_BYTES = 200_000
+"""About what a page weighs beside the weights."""
+
+
+def check_model(model: Any, tokenizer: Tokenizer) -> None:
+    """Raises `ValueError`, in one sentence, for a model that the page can't show."""
+    if not isinstance(model, Transformer | GPT):
+        other = getattr(getattr(model, "config", None), "kind", type(model).__name__)
+        raise ValueError(f"the explorer shows models that translate or continue texts, not one of kind {other!r}")
+    count, kind = model.parameters.count, model.config.decoder.block.attention.kind
+    if kind != "softmax":
+        raise ValueError(f"the model's attention is {kind!r}: the explorer shows weights, which only softmax has")
+    if count > MOST_PARAMETERS:
+        as_float32, as_int8 = ((PAGE_BYTES + size * count * 4 / 3) / 1e6 for size in (4, 1))
+        raise ValueError(
+            f"the model has {count:,} parameters and its page would weigh {as_float32:,.0f} MB, or {as_int8:,.0f} MB "
+            f"as int8: the explorer takes at most {MOST_PARAMETERS:,} parameters"
+        )
+    if not isinstance(tokenizer, BPETokenizer):
+        raise ValueError("the model's tokenizer is another library's: the explorer cuts text with this library's own")
+    _ = Generator(model, tokenizer) if isinstance(model, GPT) else Translator(model, tokenizer)  # they belong together
+    if not np.isfinite(model.ops.to_numpy(model.parameters.data)).all():
+        raise ValueError("the model's parameters are not finite: there is nothing to see")
+
+
+def payload(
+    model: Any,
+    tokenizer: Any,
+    name: str,
+    languages: tuple[str, str] | None,
+    examples: Sequence[str],
+    loss: StorageLoss | None = None,
+) -> dict[str, Any]:
+    """The payload of a model that `check_model` accepts; matrices are int8 where a loss says what that changes."""
+    tensors, weights = _stored(model, int8=loss is not None)
+    return {
+        "format": "minitransformer explorer",
+        "version": 1,
+        "name": name,
+        "languages": list(languages) if languages else None,
+        "examples": list(examples),
+        "config": model_config(model),
+        "tokenizer": {"characters": tokenizer.characters, "merges": [list(merge) for merge in tokenizer.merges]},
+        "storage": "float32" if loss is None else "int8",
+        "loss": None if loss is None else _camel(loss._asdict()),
+        "tensors": tensors,
+        "weights": base64.b64encode(weights).decode(),
+    }
+
+
+def in_page(content: Mapping[str, Any]) -> bytes:
+    """The template with a payload in it. No text of the payload can end the element that holds it: `<` is escaped."""
+    text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
+    before, _, after = TEMPLATE.read_bytes().partition(PLACEHOLDER)
+    return before + text.encode("ascii") + after
+
+
+def model_config(model: Any) -> dict[str, Any]:
+    """The model as a tree, with what the page would otherwise have to compute as Python does."""
+    config, is_gpt = model.config, isinstance(model, GPT)
+    scale = model.tokens.scale
+    return {
+        "kind": "gpt" if is_gpt else "transformer",
+        "vocabSize": config.vocab_size,
+        "dModel": config.d_model,
+        "maxLength": config.max_length,
+        "padId": None if is_gpt else config.pad_id,
+        "bosId": config.bos_id,
+        "eosId": config.eos_id,
+        "embeddingScale": scale,
+        "tied": config.tied,
+        "outputBias": not is_gpt and config.output_bias,
+        "encoder": None if is_gpt else _stack(config.encoder),
+        "decoder": _stack(config.decoder),
+    }
+
+
+def _stack(stack: StackConfig) -> dict[str, Any]:
+    block, norm = stack.block, stack.block.norm
+    feed_forward = block.feed_forward
+    return {
+        "numLayers": stack.num_layers,
+        "positions": stack.positions,
+        "outputScale": stack.output_scale,
+        "block": {
+            "causal": block.causal,
+            "cross": block.cross,
+            "attention": _attention(block.attention, block.causal),
+            "feedForward": {
+                "dFf": feed_forward.d_ff,
+                "activation": feed_forward.activation,
+                "gated": feed_forward.gated,
+            },
+            "norm": {"first": norm.first, "eps": norm.eps, "kind": norm.kind},
+        },
+    }
+
+
+def _attention(attention: AttentionConfig, causal: bool) -> dict[str, Any]:
+    rotary, relative, sparse = attention.rotary, attention.relative, attention.sparse
+    return {
+        "numHeads": attention.num_heads,
+        "numKvHeads": attention.kv_heads,
+        "dK": attention.d_k,
+        "dV": attention.d_v,
+        "scale": attention.d_k**-0.5 if attention.scale is None else attention.scale,
+        "softcap": attention.softcap,
+        "window": attention.window,
+        "sparse": sparse and _camel(sparse.to_dict()),
+        "rotary": rotary and {"frequencies": rotary.frequencies(attention.d_k), "interleaved": rotary.interleaved},
+        "relative": relative and _relative(relative, attention.num_heads, causal),
+    }
+
+
+def _relative(relative: BiasConfig, num_heads: int, causal: bool) -> dict[str, Any]:
+    """ALiBi's slopes, or T5's bucket of every distance up to the one from which on all are one."""
+    if relative.kind == "alibi":
+        return {"kind": "alibi", "slopes": [2 ** (-8 * head / num_heads) for head in range(1, num_heads + 1)]}
+    reach = relative.max_distance
+    buckets = [bucket_of(each, relative.buckets, reach, causal) for each in range(-reach, reach + 1)]
+    return {"kind": "t5", "buckets": buckets, "reach": reach}
+
+
+def _stored(model: Any, int8: bool) -> tuple[list[dict[str, Any]], bytes]:
+    """Where each array stands, and the bytes of all; every array begins at a multiple of 4 bytes."""
+    tensors, data = list[dict[str, Any]](), bytearray()
+
+    def put(array: np.ndarray, dtype: str) -> int:
+        offset = len(data)
+        data.extend(np.ascontiguousarray(array, dtype).tobytes())
+        data.extend(bytes(-len(data) % 4))
+        return offset
+
+    for name, parameter in model.parameters.named.items():
+        array = np.asarray(model.ops.to_numpy(parameter.value), np.float32)
+        entry: dict[str, Any] = {"name": name, "shape": list(array.shape), "scalesOffset": None}
+        if int8 and array.ndim == 2:
+            integers, scales = quantised(array)
+            entry |= {"offset": put(integers, "int8"), "scalesOffset": put(scales, "<f4")}
+        else:
+            entry["offset"] = put(array, "<f4")
+        tensors.append(entry)
+    return tensors, bytes(data)
+
+
+def _camel(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with names as JavaScript writes them: num_heads becomes numHeads."""
+    return {re.sub("_(.)", lambda found: found[1].upper(), name): value for name, value in values.items()}

@@ -1,0 +1,212 @@
+/**
+ * Multi-head attention: of a sequence to itself, or of the decoder to the memory, which is the encoder's output.
+ *
+ *     headᵢ = softmax(scale · queryᵢ keyᵢᵀ + biasᵢ) valueᵢ        out = Concat(head₁, …, head_h) W^O
+ *
+ * Source: Vaswani 2017, §3.2; grouped heads: Ainslie et al. 2023; softcap: Gemma Team 2024.
+ *
+ * @module attention
+ */
+
+/**
+ * @import { AttentionConfig, AttentionKind, AttentionTrace, HeadTrace } from "./types.js"
+ * @import { Interventions, Matrix, StackName } from "./types.js"
+ */
+/** @import { Linear } from "./linear.js" */
+import { isHeadOff, maskedPositions, placesOf } from "./interventions.js";
+import { linearBackward, linearForward } from "./linear.js";
+import {
+  add,
+  addColumns,
+  columns,
+  matrixOf,
+  product,
+  productWithTransposed,
+  rowNorms,
+  scaled,
+  stacked,
+  transposedProduct,
+  zeros,
+} from "./matrix.js";
+import { allows } from "./pattern.js";
+import { relativeBias, turned } from "./positions.js";
+import { softmaxBackward, softmaxForward } from "./softmax.js";
+
+/**
+ * query reads x; keyValue, whose outputs are keys and then values, reads x or the memory; relativeTable: T5's table of
+ * biases, (buckets, H).
+ * @typedef {object} Attention
+ * @property {StackName} stack
+ * @property {number} layer
+ * @property {AttentionKind} kind
+ * @property {AttentionConfig} config
+ * @property {boolean} causal
+ * @property {Linear} query
+ * @property {Linear} keyValue
+ * @property {Linear} output
+ * @property {Matrix | null} relativeTable
+ */
+
+/**
+ * What a pass tells its layers. `start`: position of the first row of x; `memory` (Ts, C): the encoder's output.
+ * @typedef {{ start: number, memory: Matrix | null, off: Interventions }} Pass
+ */
+
+/**
+ * x (Tq, C) → (Tq, C). With `past`, the trace of the positions before, x holds those that follow.
+ *
+ * @param {Attention} layer @param {Matrix} x @param {Pass} pass @param {AttentionTrace | null} past
+ * @returns {{ out: Matrix, trace: AttentionTrace }}
+ */
+export function attentionForward(layer, x, pass, past) {
+  const { config, kind, stack } = layer;
+  const { numHeads, numKvHeads, dK, dV } = config;
+  const isSelf = kind === "self_attention";
+  const rotary = isSelf ? config.rotary : null;
+  const relative = isSelf ? config.relative : null;
+  const places = placesOf(pass.off, stack, pass.start, x.rows);
+  const queries = linearForward(layer.query, x); // (Tq, H·D)
+  const { keys, values } = keysAndValues(layer, x, pass, past); // Hk of (Tk, D) and (Tk, Dv)
+  const numKeys = keys[0].rows;
+  const keyPlaces = isSelf ? placesOf(pass.off, stack, 0, numKeys) : [];
+  const mask = maskOf(layer, pass, x.rows, numKeys);
+
+  const mixed = zeros(x.rows, numHeads * dV);
+  const heads = Array.from({ length: numHeads }, (_, head) => {
+    const shared = Math.floor((head * numKvHeads) / numHeads);
+    const key = keys[shared];
+    const value = values[shared];
+    let query = columns(queries, head * dK, dK); // (Tq, D)
+    if (rotary) query = turned(rotary, query, places);
+    const bias = relative ? relativeBias(relative, layer.relativeTable, head, places, keyPlaces) : null;
+    let scores = scaled(productWithTransposed(query, key), config.scale); // (Tq, Tk)
+    if (config.softcap) scores = capped(scores, config.softcap);
+    if (bias) scores = add(scores, bias);
+    const masked = { ...scores, data: scores.data.map((score, place) => (mask[place] ? score : -Infinity)) };
+    const weights = softmaxForward(masked);
+    const output = product(weights, value); // (Tq, Dv)
+    const isOff = isHeadOff(pass.off, stack, layer.layer, kind, head);
+    if (!isOff) addColumns(mixed, head * dV, output);
+    return withNorms({ query, key, value, bias, scores, masked, weights, output, isOff }, layer.output, head * dV);
+  });
+  const out = linearForward(layer.output, mixed); // (Tq, C)
+  return { out, trace: { kind, scale: config.scale, softcap: config.softcap, heads, mixed } };
+}
+
+/**
+ * Returns dx and, of cross-attention, dmemory. It is for whole sequences: without a past.
+ *
+ * @param {Attention} layer @param {Matrix} dout (T, C) @param {AttentionTrace} trace @param {Pass} pass
+ * @returns {{ dx: Matrix, dmemory: Matrix | null }}
+ */
+export function attentionBackward(layer, dout, trace, pass) {
+  const { config, kind, stack } = layer;
+  const { numHeads, numKvHeads, dK, dV, softcap } = config;
+  const isSelf = kind === "self_attention";
+  const rotary = isSelf ? config.rotary : null;
+  const numKeys = trace.heads[0].key.rows;
+  const dmixed = linearBackward(layer.output, dout); // out = mixed @ W^O + b
+  const dqueries = zeros(dout.rows, numHeads * dK);
+  const dkeysValues = zeros(numKeys, numKvHeads * (dK + dV));
+
+  trace.heads.forEach(({ query, key, value, bias, scores, weights, isOff }, head) => {
+    if (isOff) return; // mixed += output, unless the head is off
+    const shared = Math.floor((head * numKvHeads) / numHeads);
+    const doutput = columns(dmixed, head * dV, dV); // (Tq, Dv)
+    const dvalue = transposedProduct(weights, doutput); // output = weights @ value
+    const dweights = productWithTransposed(doutput, value); // output = weights @ value
+    let dscores = softmaxBackward(dweights, weights); // weights = softmax(masked)
+    if (softcap) dscores = cappedBackward(dscores, scores, bias, softcap); // scores = softcap · tanh(scores / softcap)
+    dscores = scaled(dscores, config.scale); // scores = scale · query keyᵀ
+    let dquery = product(dscores, key); // scores = query keyᵀ
+    let dkey = transposedProduct(dscores, query); // scores = query keyᵀ
+    if (rotary) {
+      dquery = turned(rotary, dquery, placesOf(pass.off, stack, 0, dquery.rows), -1); // query = turned(query)
+      dkey = turned(rotary, dkey, placesOf(pass.off, stack, 0, numKeys), -1); // key = turned(key)
+    }
+    addColumns(dqueries, head * dK, dquery);
+    addColumns(dkeysValues, shared * dK, dkey);
+    addColumns(dkeysValues, numKvHeads * dK + shared * dV, dvalue);
+  });
+  const dx = linearBackward(layer.query, dqueries); // queries = x @ W^Q + b
+  const dread = linearBackward(layer.keyValue, dkeysValues); // keys and values = (x or memory) @ W^KV + b
+  return isSelf ? { dx: add(dx, dread), dmemory: null } : { dx, dmemory: dread };
+}
+
+/**
+ * The keys and values of every key head, those of the past first. The memory's are computed once.
+ * @param {Attention} layer @param {Matrix} x @param {Pass} pass @param {AttentionTrace | null} past
+ */
+function keysAndValues({ config, kind, stack, keyValue }, x, pass, past) {
+  const { numHeads, numKvHeads, dK, dV } = config;
+  const isSelf = kind === "self_attention";
+  const earlier = past ? past.heads.filter((_, head) => head % (numHeads / numKvHeads) === 0) : null; // one a key head
+  if (earlier && !isSelf) return { keys: earlier.map(({ key }) => key), values: earlier.map(({ value }) => value) };
+
+  const read = isSelf ? x : /** @type {Matrix} */ (pass.memory);
+  const projected = linearForward(keyValue, read); // (Tk, Hk(D + Dv))
+  const places = placesOf(pass.off, stack, pass.start, read.rows);
+  const keys = Array.from({ length: numKvHeads }, (_, i) => {
+    const key = columns(projected, i * dK, dK);
+    const placed = isSelf && config.rotary ? turned(config.rotary, key, places) : key;
+    return earlier ? stacked(earlier[i].key, placed) : placed;
+  });
+  const values = Array.from({ length: numKvHeads }, (_, i) => {
+    const value = columns(projected, numKvHeads * dK + i * dV, dV);
+    return earlier ? stacked(earlier[i].value, value) : value;
+  });
+  return { keys, values };
+}
+
+/**
+ * Which keys each query may attend to, row by row, (Tq · Tk).
+ * @param {Attention} layer @param {Pass} pass @param {number} numQueries @param {number} numKeys @returns {boolean[]}
+ */
+function maskOf({ config, kind, stack, causal }, pass, numQueries, numKeys) {
+  const isSelf = kind === "self_attention";
+  const isMasked = maskedPositions(pass.off, isSelf ? stack : "encoder", numKeys);
+  const pattern = { causal, window: config.window, sparse: config.sparse };
+  return Array.from({ length: numQueries * numKeys }, (_, place) => {
+    const query = pass.start + Math.floor(place / numKeys);
+    const key = place % numKeys;
+    return !isMasked[key] && (!isSelf || allows(pattern, query, key));
+  });
+}
+
+/** `softcap · tanh(scores / softcap)`. @param {Matrix} scores @param {number} softcap @returns {Matrix} */
+function capped(scores, softcap) {
+  return { ...scores, data: scores.data.map((score) => softcap * Math.tanh(score / softcap)) };
+}
+
+/**
+ * @param {Matrix} dcapped @param {Matrix} scores with the bias @param {Matrix | null} bias @param {number} softcap
+ */
+function cappedBackward(dcapped, scores, bias, softcap) {
+  const data = dcapped.data.map((dscore, place) => {
+    const tanh = (scores.data[place] - (bias ? bias.data[place] : 0)) / softcap;
+    return dscore * (1 - tanh * tanh); // capped = softcap · tanh(scores / softcap)
+  });
+  return { ...dcapped, data };
+}
+
+/**
+ * A head's trace with the sizes of its values, which are computed when somebody looks.
+ * @param {Omit<HeadTrace, "valueNorms" | "projectedNorms">} head @param {Linear} output
+ * @param {number} first row of W^O @returns {HeadTrace}
+ */
+function withNorms(head, { weight }, first) {
+  /** @type {Float32Array | null} */
+  let projected = null;
+  return {
+    ...head,
+    get valueNorms() {
+      return rowNorms(head.value);
+    },
+    get projectedNorms() {
+      const last = first + head.value.cols;
+      const own = matrixOf(last - first, weight.cols, weight.data.subarray(first * weight.cols, last * weight.cols));
+      projected ??= rowNorms(product(head.value, own)); // (Tk, C)
+      return projected;
+    },
+  };
+}

@@ -1,0 +1,83 @@
+/**
+ * A stack of blocks over token ids: an encoder, or a decoder. Source: Vaswani 2017, §3.1.
+ *
+ * @module stack
+ */
+
+/** @import { LayerTrace, Matrix, StackConfig, StackName, StackTrace } from "./types.js" */
+/** @import { Pass } from "./attention.js" */
+/** @import { Block } from "./block.js" */
+/** @import { Norm } from "./norm.js" */
+import { blockBackward, blockForward } from "./block.js";
+import { placesOf } from "./interventions.js";
+import { add, row, scaled, zeros } from "./matrix.js";
+import { normBackward, normForward } from "./norm.js";
+import { positionVectors } from "./positions.js";
+
+/**
+ * tokens: the table of tokens, (V, C), whose rows are multiplied by `embeddingScale`; positionTable: learned positions.
+ * @typedef {object} Stack
+ * @property {StackName} name
+ * @property {StackConfig} config
+ * @property {Matrix} tokens
+ * @property {number} embeddingScale
+ * @property {Matrix | null} positionTable
+ * @property {Block[]} blocks
+ * @property {Norm | null} finalNorm
+ */
+
+/**
+ * ids (T) → a trace whose `output` is (T, C). With `past`, the trace of the positions before, ids follow those.
+ * @param {Stack} stack @param {readonly number[]} ids @param {Pass} pass @param {StackTrace | null} past
+ * @returns {StackTrace}
+ */
+export function stackForward(stack, ids, pass, past) {
+  const embedding = embed(stack, ids); // (T, C)
+  const places = placesOf(pass.off, stack.name, pass.start, ids.length);
+  const positions = positionVectors(stack.config.positions, embedding.cols, stack.positionTable, places);
+  const input = positions ? add(embedding, positions) : embedding;
+  /** @type {LayerTrace[]} */
+  const layers = [];
+  let x = input;
+  stack.blocks.forEach((block, i) => {
+    layers.push(blockForward(block, x, pass, past ? past.layers[i] : null));
+    x = layers[i].output;
+  });
+  const { finalNorm, output } = leave(stack, x);
+  return { name: stack.name, ids: [...ids], embedding, positions, input, layers, finalNorm, output };
+}
+
+/**
+ * Returns dembedding (T, C), before positions are added, and dmemory, the sum over the blocks.
+ * @param {Stack} stack @param {Matrix} doutput (T, C) @param {StackTrace} trace @param {Pass} pass
+ * @returns {{ dembedding: Matrix, dmemory: Matrix | null }}
+ */
+export function stackBackward(stack, doutput, trace, pass) {
+  let dx = scaled(doutput, stack.config.outputScale); // output = outputScale · finalNorm(x)
+  if (stack.finalNorm && trace.finalNorm) dx = normBackward(stack.finalNorm, dx, trace.finalNorm);
+  /** @type {Matrix | null} */
+  let dmemory = null;
+  for (let i = stack.blocks.length - 1; i >= 0; i--) {
+    const back = blockBackward(stack.blocks[i], dx, trace.layers[i], pass);
+    dx = back.dx;
+    if (back.dmemory) dmemory = dmemory ? add(dmemory, back.dmemory) : back.dmemory; // every block reads the memory
+  }
+  return { dembedding: dx, dmemory }; // input = embedding + positions
+}
+
+/**
+ * How a residual stream x (T, C) leaves the stack: through the final norm of pre-norm stacks, times the output's scale.
+ * @param {Stack} stack @param {Matrix} x
+ */
+export function leave(stack, x) {
+  const finalNorm = stack.finalNorm ? normForward(stack.finalNorm, x) : null;
+  const normed = finalNorm ? finalNorm.output : x;
+  return { finalNorm, output: stack.config.outputScale === 1 ? normed : scaled(normed, stack.config.outputScale) };
+}
+
+/** `embeddingScale · table[ids]`. @param {Stack} stack @param {readonly number[]} ids @returns {Matrix} */
+function embed({ tokens, embeddingScale }, ids) {
+  const x = zeros(ids.length, tokens.cols);
+  ids.forEach((id, t) => row(x, t).set(row(tokens, id).map((value) => value * embeddingScale)));
+  return x;
+}

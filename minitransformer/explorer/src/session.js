@@ -1,0 +1,242 @@
+/** A sentence on its way through the model: what is read, what has been written so far, and the traces of both. */
+
+import { NO_INTERVENTIONS } from "./engine/interventions.js";
+
+/** @typedef {import("./engine/types.js").Engine} Engine */
+/** @typedef {import("./engine/types.js").Interventions} Interventions */
+/** @typedef {import("./engine/types.js").SearchNode} SearchNode */
+/** @typedef {import("./engine/types.js").SearchStep} SearchStep */
+/** @typedef {import("./engine/types.js").Token} Token */
+/** @typedef {import("./engine/types.js").Trace} Trace */
+/** @typedef {import("./state.js").State} State */
+
+const GPT_TOKENS = 40; // that a language model writes in this page
+
+/** One search, or one text that is drawn, step by step. */
+export class Writing {
+  /**
+   * @param {Engine} engine
+   * @param {number[] | null} source
+   * @param {number[]} start what stands in the decoder before anything is written
+   * @param {{ beams: number, penalty: number, temperature: number, seed: number | null }} choice
+   * @param {Interventions} interventions
+   * @param {number[]} prefix
+   */
+  constructor(engine, source, start, choice, interventions, prefix) {
+    const inputs = { source, target: start };
+    this.engine = engine;
+    this.source = source;
+    this.start = start;
+    this.interventions = interventions;
+    /** @type {SearchNode[]} */
+    this.nodes = [];
+    /** @type {SearchStep | null} */
+    this.last = null;
+    /** @type {number[]} */
+    this.written = [];
+    this.best = 0; // the node that `written` ends in
+    this.done = false;
+    const room = engine.config.maxLength - start.length;
+    const maxTokens = engine.translates ? null : Math.max(0, Math.min(GPT_TOKENS, room));
+    if (choice.seed !== null && !engine.translates) {
+      const { temperature, seed } = choice;
+      this.steps = this.sampled(
+        engine.sample(inputs, { temperature, topK: 40, seed, maxTokens, prefix, interventions }),
+      );
+    } else {
+      const { beams, penalty } = choice;
+      this.steps = this.searched(
+        engine.search(inputs, { beams, lengthPenalty: penalty, maxTokens, prefix, interventions }),
+      );
+    }
+  }
+
+  /** Take one step; false if there is none left. */
+  step() {
+    if (!this.done) this.done = Boolean(this.steps.next().done);
+    return !this.done;
+  }
+
+  finish() {
+    while (this.step());
+    return this;
+  }
+
+  /** @param {import("./engine/types.js").Search} search */
+  *searched(search) {
+    for (;;) {
+      const { value, done } = search.next();
+      if (done) {
+        const { hypotheses, nodes } = value;
+        this.nodes = nodes;
+        if (hypotheses.length) this.follow(hypotheses[0].node);
+        return;
+      }
+      this.last = value;
+      for (const node of value.nodes) this.nodes[node.id] = node;
+      const kept = value.nodes.find(({ status }) => status === "kept" || status === "forced");
+      if (kept) this.follow(kept.id);
+      yield;
+    }
+  }
+
+  /** @param {import("./engine/types.js").SampledText} text */
+  *sampled(text) {
+    for (;;) {
+      const { value, done } = text.next();
+      if (done) return;
+      this.written.push(value.token.id);
+      yield;
+    }
+  }
+
+  /** @param {number} id of a node */
+  follow(id) {
+    this.best = id;
+    this.written = this.path(id).map(({ token }) => /** @type {Token} */ (token).id);
+  }
+
+  /**
+   * @param {number} id
+   * @returns {SearchNode[]} from the first token to this one
+   */
+  path(id) {
+    const path = [];
+    for (let node = this.nodes[id]; node?.token; node = this.nodes[node.parent]) path.push(node);
+    return path.reverse();
+  }
+
+  /** What the decoder reads when it writes the last of these tokens. */
+  get inputs() {
+    return { source: this.source, target: [...this.start, ...this.written.slice(0, -1)] };
+  }
+
+  get text() {
+    return this.engine.decode(this.written);
+  }
+}
+
+/** The model's run on the sentence, and the changed model's. */
+export class Session {
+  /** @param {Engine} engine */
+  constructor(engine) {
+    this.engine = engine;
+    this.isCut = false;
+    /** @type {number[]} */
+    this.source = [];
+    /** @type {Writing | null} */
+    this.original = null;
+    /** @type {Map<string, Trace>} */
+    this.traces = new Map();
+    /** @type {Map<string, Writing>} */
+    this.changes = new Map();
+    this.key = "";
+    /** @type {string | null} */
+    this.text = null;
+  }
+
+  /**
+   * Begin anew if the state asks for something else than before. Another text waits to be started; the same one,
+   * searched in another way, is written at once.
+   * @param {State} state
+   */
+  read(state) {
+    const { text, beams, penalty, seed } = state;
+    const key = JSON.stringify([text, beams, penalty, seed, seed === null ? 0 : state.temperature]);
+    if (key === this.key) return;
+    const again = this.text === text;
+    [this.key, this.text] = [key, text];
+    this.restart(state);
+    if (again) this.original?.finish();
+  }
+
+  /** @param {State} state */
+  restart(state) {
+    this.traces.clear();
+    this.changes.clear();
+    const read = this.begin(state.text);
+    this.isCut = read?.isCut ?? false;
+    this.source = read?.source ?? [];
+    this.original = read && new Writing(this.engine, read.source, read.start, state, NO_INTERVENTIONS, []);
+  }
+
+  /**
+   * @param {string} text
+   * @returns {{ source: number[] | null, start: number[], isCut: boolean } | null} null where there is nothing to read
+   */
+  begin(text) {
+    if (!this.engine.translates) {
+      const { ids, isCut } = this.engine.encodeTarget(text);
+      return ids.length ? { source: null, start: ids, isCut } : null;
+    }
+    const { ids, isCut } = this.engine.encodeSource(text);
+    return ids.length ? { source: ids, start: this.engine.encodeTarget("").ids, isCut } : null;
+  }
+
+  /**
+   * The changed model's own run, to its end; null where nothing has been changed.
+   * @param {State} state
+   */
+  changed(state) {
+    if (!this.original || !isChanged(state)) return null;
+    const { off, prefix, edited, beams, penalty, seed, temperature } = state;
+    const key = JSON.stringify([off, prefix, edited, beams, penalty, seed, temperature]);
+    let writing = this.changes.get(key);
+    if (!writing) {
+      const read = this.begin(edited ?? state.text);
+      if (!read) return null;
+      const first = this.prefixIds(prefix);
+      writing = new Writing(this.engine, read.source, read.start, state, withinSentence(off, read), first).finish();
+      if (this.changes.size > 8) this.changes.clear();
+      this.changes.set(key, writing);
+    }
+    return writing;
+  }
+
+  /** @param {string} prefix */
+  prefixIds(prefix) {
+    const { ids } = this.engine.encodeTarget(prefix);
+    return prefix.trim() ? ids.slice(this.engine.encodeTarget("").ids.length) : [];
+  }
+
+  /**
+   * The run that the views show.
+   * @param {State} state
+   */
+  shown(state) {
+    return (state.changed && this.changed(state)) || this.original;
+  }
+
+  /**
+   * @param {Writing} writing
+   * @param {number[]} [written] what is written in place of its own tokens
+   */
+  trace(writing, written = writing.written) {
+    const inputs = { source: writing.source, target: [...writing.start, ...written.slice(0, -1)] };
+    const key = JSON.stringify([inputs, writing.interventions]);
+    let trace = this.traces.get(key);
+    if (!trace) {
+      trace = this.engine.trace(inputs, writing.interventions);
+      if (this.traces.size > 8) this.traces.clear();
+      this.traces.set(key, trace);
+    }
+    return trace;
+  }
+}
+
+/** @param {State} state */
+export function isChanged({ off, prefix, edited, text }) {
+  return Object.values(off).some((places) => places.length) || Boolean(prefix.trim()) || (edited ?? text) !== text;
+}
+
+/**
+ * The places of positions that this sentence has: an edited one may be shorter.
+ * @param {Interventions} off
+ * @param {{ source: number[] | null, start: number[] }} read
+ * @returns {Interventions}
+ */
+function withinSentence(off, { source, start }) {
+  /** @param {{ stack: string, position: number }} place */
+  const exists = ({ stack, position }) => position < (stack === "encoder" ? (source ?? []).length : start.length);
+  return { ...off, masked: off.masked.filter(exists), unplaced: off.unplaced.filter(exists) };
+}

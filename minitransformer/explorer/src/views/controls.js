@@ -1,0 +1,130 @@
+/** What a visitor presses and moves. A control is made once and changes the state; `show` brings it in step. */
+
+import { h } from "./dom.js";
+import { labelOf } from "./tokens.js";
+
+/** @typedef {{ element: HTMLElement, show: () => void }} Control */
+
+let numbers = 0;
+
+/**
+ * One of several: a row of buttons.
+ * @template T
+ * @param {string} label
+ * @param {() => { value: T, text: string, hint?: string }[]} options
+ * @param {() => T} get
+ * @param {(value: T) => void} set
+ * @returns {Control}
+ */
+export function choice(label, options, get, set) {
+  const element = h("div", { class: "choice", role: "group", "aria-label": label });
+  const show = () => {
+    const focused = element.contains(document.activeElement) ? document.activeElement?.textContent : null;
+    element.replaceChildren(
+      h("span", { class: "label", "aria-hidden": "true" }, label),
+      h(
+        "span",
+        { class: "segments" },
+        ...options().map(({ value, text, hint }) =>
+          h(
+            "button",
+            {
+              type: "button",
+              title: hint,
+              "aria-pressed": String(value === get()),
+              onclick: () => set(value),
+            },
+            text,
+          ),
+        ),
+      ),
+    );
+    if (focused) [...element.querySelectorAll("button")].find((each) => each.textContent === focused)?.focus();
+  };
+  return { element, show };
+}
+
+/**
+ * One of the tokens of a text. `current` is the number of the chosen one, or of the last where there are fewer.
+ * @param {string} label
+ * @param {() => import("../engine/types.js").Token[]} tokens
+ * @param {() => number} get
+ * @param {(number: number) => void} set
+ * @returns {Control & { current: () => number }}
+ */
+export function tokenChoice(label, tokens, get, set) {
+  const current = () => Math.min(get(), Math.max(0, tokens().length - 1));
+  const options = () => {
+    const shown = tokens();
+    return shown.map((_, value) => ({ value, text: labelOf(shown, value) }));
+  };
+  return { ...choice(label, options, current, set), current };
+}
+
+/**
+ * @param {string} label
+ * @param {() => boolean} get
+ * @param {(value: boolean) => void} set
+ * @param {string} [hint]
+ * @returns {Control}
+ */
+export function checkbox(label, get, set, hint) {
+  const box = h("input", { type: "checkbox", onchange: () => set(box.checked) });
+  return { element: h("label", { class: "check", title: hint }, box, label), show: () => void (box.checked = get()) };
+}
+
+/**
+ * @param {string} label
+ * @param {{ least: number, most: number, step: number }} range
+ * @param {() => number} get
+ * @param {(value: number) => void} set
+ * @param {(value: number) => string} [text]
+ * @returns {Control}
+ */
+export function slider(label, { least, most, step }, get, set, text = String) {
+  const id = `slider-${(numbers += 1)}`;
+  const output = h("output", { for: id });
+  const bar = h("input", { id, type: "range", min: least, max: most, step, oninput: () => set(Number(bar.value)) });
+  const show = () => {
+    bar.value = String(get());
+    output.textContent = text(get());
+  };
+  return { element: h("div", { class: "slider" }, h("label", { for: id }, label), bar, output), show };
+}
+
+/**
+ * @param {...Control} controls
+ * @returns {Control}
+ */
+export function controls(...controls) {
+  const element = h("div", { class: "controls" }, ...controls.map((each) => each.element));
+  return { element, show: () => controls.forEach((each) => each.show()) };
+}
+
+/**
+ * Arrow keys move the focus among elements that stand in rows and columns; one of them is in the order of Tab.
+ * @param {Element} parent
+ * @param {(SVGElement | HTMLElement)[][]} rows
+ */
+export function rove(parent, rows) {
+  const cells = rows.flat();
+  cells.forEach((cell, i) => cell.setAttribute("tabindex", i === 0 ? "0" : "-1"));
+  parent.addEventListener("keydown", (event) => {
+    const { key, target } = /** @type {KeyboardEvent} */ (event);
+    const row = rows.findIndex((cells) => cells.includes(/** @type {SVGElement} */ (target)));
+    if (row < 0) return;
+    const column = rows[row].indexOf(/** @type {SVGElement} */ (target));
+    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[key] ?? [
+      0, 0,
+    ];
+    if (key === "Enter" || key === " ")
+      /** @type {SVGElement} */ (target).dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    else if (!down && !right) return;
+    event.preventDefault();
+    const next = rows[row + down]?.[column + right];
+    if (!next) return;
+    /** @type {SVGElement} */ (target).setAttribute("tabindex", "-1");
+    next.setAttribute("tabindex", "0");
+    next.focus();
+  });
+}

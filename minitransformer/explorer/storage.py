@@ -1,0 +1,100 @@
+"""Weights as int8: a quarter of the bytes, and what that changes in what the model says."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..decoding import Generator, Tokenizer, Translator, greedy_search
+from ..decoding.search import Start, beam_search
+from ..models import GPT
+from ..ops import numpy_ops
+
+LARGEST = 127
+LONGEST_CONTINUATION = 30
+
+
+class StorageLoss(NamedTuple):
+    """What int8 changes: differences of log-probabilities of the model's own greedy outputs, in nats, and how many
+    greedy outputs of as many sentences stay the same.
+    """
+
+    sentences: int
+    max_difference: float
+    mean_difference: float
+    equal_outputs: int
+
+
+def quantised(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A matrix as int8 with one scale for each row: entry (i, j) is about `integers[i, j] * scales[i]`."""
+    scales = np.abs(array).max(axis=1) / LARGEST
+    scales = np.where(scales > 0, scales, 1).astype(np.float32)
+    return np.rint(array / scales[:, None]).astype(np.int8), scales
+
+
+def dequantised(integers: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """The float32 matrix that the page makes of it."""
+    return integers.astype(np.float32) * scales[:, None]
+
+
+def stored_as_int8(model: Any) -> Any:
+    """The model with the weights that the page has after int8."""
+    twin = type(model).blank(model.config, numpy_ops, "float32")
+    for name, parameter in model.parameters.named.items():
+        array = np.asarray(model.ops.to_numpy(parameter.value), np.float32)
+        twin.parameters.named[name].value[...] = dequantised(*quantised(array)) if array.ndim == 2 else array
+    return twin
+
+
+def measure_loss(model: Any, tokenizer: Tokenizer, sentences: Sequence[str]) -> StorageLoss:
+    """What int8 changes on these sentences, or beginnings of texts for a GPT."""
+    changed = stored_as_int8(model)
+    differences, equal, count = list[float](), 0, 0
+    for source in _encoded(model, tokenizer, sentences):
+        output = _greedy(model, source)
+        before, after = (_log_probs(each, source, output) for each in (model, changed))
+        differences += np.abs(before - after).tolist()
+        equal += _greedy(changed, source) == output
+        count += 1
+    if not differences:
+        return StorageLoss(count, 0.0, 0.0, equal)
+    return StorageLoss(count, max(differences), sum(differences) / len(differences), equal)
+
+
+def _encoded(model: Any, tokenizer: Tokenizer, sentences: Sequence[str]) -> Iterable[list[int]]:
+    """The ids of each sentence that is not blank, cut to the model's longest."""
+    if isinstance(model, GPT):
+        generator = Generator(model, tokenizer)
+        longest = model.config.max_length - 1
+        return [_prompt(generator, tokenizer, text, longest) for text in sentences if text.strip()]
+    return [ids for ids in Translator(model, tokenizer).encode(sentences, truncate=True) if ids]
+
+
+def _prompt(generator: Generator, tokenizer: Tokenizer, text: str, longest: int) -> list[int]:
+    """A prompt's ids, of as many characters as the model has room for."""
+    while len(tokenizer.encode(text)) + 1 > longest and len(text) > 1:
+        text = text[: len(text) // 2]
+    return generator.encode(text)
+
+
+def _greedy(model: Any, source: list[int]) -> list[int]:
+    """What the model writes, with the end mark where it ended."""
+    if isinstance(model, GPT):
+        limit = min(LONGEST_CONTINUATION, model.config.max_length - len(source))
+        start = Start(first=np.array([source[-1]]), limits=np.array([limit]))
+        found = beam_search(model, np.array([source[:-1]], np.int64), 1, 0.0, start=start)[0][0]
+    else:
+        (found,) = greedy_search(model, np.array([source]))
+    end: Any = model.config.eos_id  # a model without this mark never ends
+    return [*found.ids, *[end] * found.ended]
+
+
+def _log_probs(model: Any, source: list[int], output: list[int]) -> np.ndarray:
+    """The log-probability of each token of an output."""
+    if isinstance(model, GPT):
+        logits, _ = model.forward(np.array([source + output[:-1]]))
+        logits = logits[:, len(source) - 1 :]
+    else:
+        logits, _ = model.forward(np.array([source]), np.array([[model.config.bos_id, *output[:-1]]]))
+    log_probs = numpy_ops.log_softmax(np.asarray(model.ops.to_numpy(logits), np.float32))[0]  # (T, V)
+    return log_probs[np.arange(len(output)), output].astype(np.float64)

@@ -1,0 +1,63 @@
+// Runs calls of the engine, or of one of its modules, that Python asks for, and writes what they return.
+//
+//   node run_engine.mjs SOURCES < {"payload": …, "calls": [{"name": …, "args": […], "pick": […]}]}
+//
+// An argument {"result": n} stands for what call n returned. `pick` lists paths into the result; null: all of it.
+// Typed arrays leave as {"float32": base64} or {"float64": base64}, −Infinity as "-Infinity"; a call that throws leaves
+// {"error": message}.
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const sources = process.argv[2];
+const load = (name) => import(pathToFileURL(join(sources, name)));
+const { payload, calls } = JSON.parse(readFileSync(0, "utf8"));
+const { createEngine } = await load("engine.js");
+const engine = payload && createEngine(payload);
+
+/** A generator's steps and its result; other values as they are. */
+function finished(value) {
+  if (typeof value?.next !== "function") return value;
+  const steps = [];
+  for (;;) {
+    const { done, value: item } = value.next();
+    if (done) return { steps, result: item };
+    steps.push(item);
+  }
+}
+
+function plain(value) {
+  if (value instanceof Float32Array || value instanceof Float64Array) {
+    const bytes = Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("base64");
+    return { [value instanceof Float32Array ? "float32" : "float64"]: bytes };
+  }
+  if (Array.isArray(value)) return value.map(plain);
+  if (value !== null && typeof value === "object") {
+    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, plain(item)]));
+  }
+  return typeof value === "number" && !Number.isFinite(value) ? String(value) : value;
+}
+
+const at = (value, path) => path.split(".").reduce((part, name) => part[name], value);
+const results = [];
+const answers = [];
+for (const { name, args, pick } of calls) {
+  try {
+    const [file, exported] = name.includes(":") ? name.split(":") : [null, name];
+    const given = args.map((arg) => (Object.hasOwn(arg ?? {}, "result") ? results[arg.result] : arg));
+    const called = file ? (await load(file))[exported] : engine[exported];
+    const start = performance.now();
+    const value = finished(called(...given));
+    const milliseconds = performance.now() - start;
+    results.push(value);
+    answers.push({
+      value: pick ? pick.map((path) => plain(at(value, path))) : plain(value),
+      milliseconds,
+    });
+  } catch (error) {
+    results.push(null);
+    answers.push({ error: `${error.name}: ${error.message}` });
+  }
+}
+process.stdout.write(JSON.stringify(answers));

@@ -1,0 +1,132 @@
+"""The page in a browser: what a visitor does and sees, and what no visitor can do; Chromium, without a network."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.explorer_engine import COURSE, input_gradients
+
+from minitransformer.data import BPETokenizer
+from minitransformer.decoding import Generator, Translator, beam_search, open_checkpoint
+from minitransformer.explorer import explore
+from minitransformer.models import GPT, GPTConfig, Transformer, TransformerConfig
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SENTENCE = "The old teacher reads a book in the garden."
+PROMPT = "the old teacher"
+EDITED = "young"
+MUST = "MINITRANSFORMER_BROWSER"
+"""With this variable set a browser that is missing is an error, not a reason to skip."""
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+MISSING = [
+    what
+    for what, there in {
+        "Node": shutil.which("node"),
+        "Chromium": CHROMIUM,
+        "what `make page` installs": (ROOT / "minitransformer/explorer/node_modules/playwright-core").exists(),
+    }.items()
+    if not there
+]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(MISSING) and MUST not in os.environ, reason=f"not on this machine: {', '.join(MISSING)}"),
+]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A translator, a language model, a vocabulary that is markup, and what the library says of them."""
+    folder = tmp_path_factory.mktemp("pages")
+    model, tokenizer, languages = open_checkpoint(COURSE)
+    assert isinstance(model, Transformer)
+    assert isinstance(tokenizer, BPETokenizer)
+    explore(model, tokenizer, folder / "translator.html", name=COURSE.name, languages=languages)
+    expected = {**translated(model, tokenizer), **continued(folder), **odd(folder)}
+    (folder / "expected.json").write_text(json.dumps(expected), "utf-8")
+    return folder
+
+
+def translated(model: Transformer, tokenizer: BPETokenizer) -> dict[str, Any]:
+    """The sentence's translation, by the library."""
+    translator = Translator(model, tokenizer, threads=1)
+    maps = translator.attention(SENTENCE)
+    (source,) = translator.encode([SENTENCE], truncate=False)
+    written = [*beam_search(model, np.array([source]), num_beams=4)[0][0].ids, model.config.eos_id]
+    target = [model.config.bos_id, *written[:-1]]
+    log_probs = log_probs_of(model, source, target)
+    changed, _, _ = open_checkpoint(COURSE)
+    assert isinstance(changed, Transformer)
+    for name, parameter in changed.parameters.named.items():
+        if name.startswith("decoder.layers.0.") and (".output." in name or ".contract." in name):
+            parameter.value[...] = 0
+    edited = " ".join([*SENTENCE.split()[:1], EDITED, *SENTENCE.split()[2:]])
+    exact = open_checkpoint(COURSE, dtype="float64").model
+    gradient, _ = input_gradients(exact, source, target, 1, written[1])
+    searches = {str(penalty): translator.translate_n_best([SENTENCE], 1, 4, penalty)[0][0] for penalty in (0.6, 2.0)}
+    layer = model.config.num_layers - 1
+    return {
+        "sentence": SENTENCE,
+        "translation": searches["0.6"].text,
+        "tokens": {"source": maps.source_tokens, "target": maps.target_tokens},
+        "cross": {"layer": layer, "weights": maps.cross[layer].tolist()},
+        "logProbs": log_probs[np.arange(len(written)), written].tolist(),
+        "layers": model.config.num_layers,
+        "scale": model.config.decoder.block.attention.d_k**-0.5,
+        "beams": {name: {"text": found.text, "score": found.score} for name, found in searches.items()},
+        "without_layer": {
+            "text": Translator(changed, tokenizer, threads=1).translate([SENTENCE])[0],
+            "original_log_prob": float(log_probs_of(changed, source, target)[np.arange(len(written)), written].sum()),
+        },
+        "edited": {"word": EDITED, "text": translator.translate([edited])[0]},
+        "gradient": np.linalg.norm(gradient, axis=1).tolist(),
+    }
+
+
+def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> np.ndarray:
+    """`(T, V)` log-probabilities of what follows each token of the target."""
+    logits, _ = model.forward(np.array([source]), np.array([target]))
+    return model.ops.log_softmax(logits)[0]
+
+
+def continued(folder: Path) -> dict[str, Any]:
+    """A small language model with random weights, and how it goes on."""
+    tokenizer = BPETokenizer.train([PROMPT, SENTENCE.lower()] * 3, vocab_size=300)
+    config = GPTConfig(
+        vocab_size=tokenizer.vocab_size, d_model=32, num_heads=4, num_layers=2, d_ff=64, max_length=64
+    )  # fmt: skip
+    model = GPT(config)
+    explore(model, tokenizer, folder / "gpt.html", name="gpt", examples=[PROMPT])
+    text = Generator(model, tokenizer).generate(PROMPT, max_tokens=40, beam=1)[0].strip()
+    return {"prompt": PROMPT, "continuation": text}
+
+
+def odd(folder: Path) -> dict[str, Any]:
+    """A vocabulary whose tokens are markup."""
+    text = "<b>x</b> </script><script>alert(1)</script> <img src=x onerror=alert(2)> &amp; %PAYLOAD% "
+    tokenizer = BPETokenizer.train([text], vocab_size=320)
+    config = TransformerConfig(
+        vocab_size=tokenizer.vocab_size, d_model=16, num_heads=2, num_layers=1, d_ff=32, max_length=120,
+        pad_id=0, bos_id=1, eos_id=2,
+    )  # fmt: skip
+    explore(Transformer(config), tokenizer, folder / "odd.html", name="<b>odd</b>", examples=[text, "</script>"])
+    return {"odd": text}
+
+
+@pytest.mark.parametrize("name", ["visitor", "hostile"])
+def test_in_a_browser(pages: Path, name: str) -> None:
+    assert not MISSING, f"not on this machine: {', '.join(MISSING)}"
+    result = subprocess.run(
+        ["node", "--test", "--test-reporter=spec", HERE / "browser" / f"{name}.test.mjs"],
+        env={**os.environ, "EXPLORER_PAGES": str(pages), "EXPLORER_CHROMIUM": CHROMIUM or ""},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
