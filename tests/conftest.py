@@ -7,6 +7,7 @@ from typing import Any
 import hypothesis
 import pytest
 import torch
+from support.making_breakages import Workshop
 from support.prove import Proof
 from threadpoolctl import threadpool_limits
 
@@ -39,6 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _answers_of_tests_are_no_learners(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["COURSE_ANSWERS"] = str(tmp_path_factory.mktemp("answers"))
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    """Where mistakes are made in a copy of the code."""
+    return Workshop(tmp_path_factory.mktemp("workshop"))
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,10 @@
 """A check that can't fail proves nothing: each known mistake in the explorer's JavaScript must be refused."""
 
-from pathlib import Path
-
 import pytest
 from support.breakages import Breakage
 from support.explorer_breakages import EXPLORER_BREAKAGES
 from support.explorer_engine import needs_node
-from support.making_breakages import assert_it_fits_the_code, assert_it_is_refused, assert_right_code_is_accepted
+from support.making_breakages import Workshop, assert_it_fits_the_code
 
 each_breakage = pytest.mark.parametrize("breakage", EXPLORER_BREAKAGES, ids=lambda breakage: breakage.name)
 
@@ -19,11 +17,11 @@ def test_breakages_fit_the_code(breakage: Breakage) -> None:
 @pytest.mark.slow
 @needs_node
 @each_breakage
-def test_breakage_is_refused(breakage: Breakage, tmp_path: Path) -> None:
-    assert_it_is_refused(breakage, tmp_path)
+def test_breakage_is_refused(breakage: Breakage, workshop: Workshop) -> None:
+    workshop.assert_it_is_refused(breakage)
 
 
 @pytest.mark.slow
 @needs_node
-def test_the_same_tests_accept_the_code_as_it_is(tmp_path: Path) -> None:
-    assert_right_code_is_accepted(EXPLORER_BREAKAGES, tmp_path)
+def test_the_same_tests_accept_the_code_as_it_is(workshop: Workshop) -> None:
+    workshop.assert_right_code_is_accepted(EXPLORER_BREAKAGES)

@@ -1,11 +1,9 @@
 """A check that can't fail proves nothing: each known mistake in a kernel is made in a copy, and must be refused."""
 
-from pathlib import Path
-
 import pytest
 from support.breakages import Breakage
 from support.kernel_breakages import KERNEL_BREAKAGES
-from support.making_breakages import assert_it_fits_the_code, assert_it_is_refused, assert_right_code_is_accepted
+from support.making_breakages import Workshop, assert_it_fits_the_code
 
 
 @pytest.mark.parametrize("breakage", KERNEL_BREAKAGES, ids=lambda breakage: breakage.name)
@@ -15,13 +13,13 @@ def test_breakages_fit_the_code(breakage: Breakage) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("breakage", KERNEL_BREAKAGES, ids=lambda breakage: breakage.name)
-def test_breakage_is_refused(breakage: Breakage, tmp_path: Path) -> None:
-    assert_it_is_refused(breakage, tmp_path)
+def test_breakage_is_refused(breakage: Breakage, workshop: Workshop) -> None:
+    workshop.assert_it_is_refused(breakage)
 
 
 @pytest.mark.slow
-def test_the_same_tests_accept_the_code_as_it_is(tmp_path: Path) -> None:
-    assert_right_code_is_accepted(KERNEL_BREAKAGES, tmp_path)
+def test_the_same_tests_accept_the_code_as_it_is(workshop: Workshop) -> None:
+    workshop.assert_right_code_is_accepted(KERNEL_BREAKAGES)
 
 
 def test_there_are_enough() -> None:

@@ -1,15 +1,20 @@
 """Mistakes made in a copy of the code, on which tests run that must refuse them."""
 
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from support.breakages import Breakage
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ("minitransformer", "kernels", "tests", "lessons/course", "lessons/paper")
+LIBRARIES = ["numpy", "torch", "triton.language", "pytest", "safetensors"]
+"""What most proofs import, and what takes longer to import than a proof takes."""
 
 
 def assert_it_fits_the_code(breakage: Breakage) -> None:
@@ -17,34 +22,72 @@ def assert_it_fits_the_code(breakage: Breakage) -> None:
     assert code.count(breakage.before) == 1, f"{breakage.file} has changed: bring this breakage up to date"
 
 
-def assert_it_is_refused(breakage: Breakage, folder: Path) -> None:
-    """Copies everything into the folder, makes the mistake there, and runs the test that must fail."""
-    copy_into(folder)
-    file = folder / breakage.package / breakage.file
-    code = file.read_text(encoding="utf-8")
-    file.write_text(code.replace(breakage.before, breakage.after), encoding="utf-8")
-    result = run_proof(folder, breakage.refused_by)
-    assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout + result.stderr
+class Workshop:
+    """A copy of the packages and their tests: mistakes are made there one after the other, and mended again.
+
+    Each proof runs in a process of its own, forked from one that has the libraries but nothing of ours.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.output = folder / "copy", folder / "output"
+        skip = shutil.ignore_patterns("__pycache__", ".*", "node_modules")
+        for name in PACKAGES:
+            shutil.copytree(ROOT / name, self.folder / name, ignore=skip)
+        shutil.copy(ROOT / "pyproject.toml", self.folder)
+        self._processes = multiprocessing.get_context("forkserver")
+        self._processes.set_forkserver_preload(LIBRARIES)
+
+    def assert_it_is_refused(self, breakage: Breakage) -> None:
+        """With the mistake the test that is meant to refuse it fails."""
+        with self._made(breakage):
+            code = self._proof(breakage.refused_by)
+            said = self.output.read_text(encoding="utf-8")
+            assert code == pytest.ExitCode.TESTS_FAILED, said
+            assert "1 failed" in said, said  # a process that dies of an exception has the same code
+
+    def assert_right_code_is_accepted(self, breakages: list[Breakage]) -> None:
+        """The same tests pass without any mistake."""
+        targets = sorted({breakage.refused_by for breakage in breakages})
+        assert self._proof(*targets) == pytest.ExitCode.OK, self.output.read_text(encoding="utf-8")
+
+    @contextmanager
+    def _made(self, breakage: Breakage) -> Iterator[None]:
+        file = self.folder / breakage.package / breakage.file
+        code = file.read_text(encoding="utf-8")
+        try:
+            _write(file, code.replace(breakage.before, breakage.after))
+            yield
+        finally:
+            _write(file, code)
+
+    def _proof(self, *targets: str) -> int | None:
+        """Runs the quick tests under `targets` on the copy; returns pytest's exit code."""
+        process = self._processes.Process(target=_run_proof, args=(self.folder, self.output, targets))
+        process.start()
+        process.join()
+        return process.exitcode
 
 
-def assert_right_code_is_accepted(breakages: list[Breakage], folder: Path) -> None:
-    """The same tests pass in a copy without any mistake."""
-    copy_into(folder)
-    result = run_proof(folder, *sorted({breakage.refused_by for breakage in breakages}))
-    assert result.returncode == pytest.ExitCode.OK, result.stdout + result.stderr
+def _write(file: Path, code: str) -> None:
+    """What was compiled goes too: Python knows it by whole seconds and the file's size, which both may be the same."""
+    file.write_text(code, encoding="utf-8")
+    for compiled in file.parent.glob(f"__pycache__/{file.stem}.*"):
+        compiled.unlink()
 
 
-def copy_into(folder: Path) -> None:
-    """A copy of the packages and their tests."""
-    skip = shutil.ignore_patterns("__pycache__", ".*", "node_modules")
-    for name in ("minitransformer", "kernels", "tests", "lessons/course", "lessons/paper"):
-        shutil.copytree(ROOT / name, folder / name, ignore=skip)
-    shutil.copy(ROOT / "pyproject.toml", folder)
-
-
-def run_proof(folder: Path, *targets: str) -> subprocess.CompletedProcess[str]:
-    """The quick tests under `targets`, on the folder's own code."""
+def _run_proof(folder: Path, output: Path, targets: tuple[str, ...]) -> None:
+    """In a new process: what is imported from here on comes from the folder."""
+    with output.open("wb") as file:
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
+    sys.path[:] = [str(folder), *(path for path in sys.path if not _is_ours(path))]
+    for name in [name for name, module in sys.modules.items() if _is_ours(getattr(module, "__file__", None) or "/")]:
+        del sys.modules[name]
+    os.chdir(folder)
+    os.environ["PYTHONPATH"] = str(folder)
     options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=breakages"]
-    command = [sys.executable, "-m", "pytest", *options, *targets]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    sys.exit(pytest.main([*options, *targets]))
+
+
+def _is_ours(path: str) -> bool:
+    return Path(path).is_relative_to(ROOT) and not Path(path).is_relative_to(sys.prefix)
