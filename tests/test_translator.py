@@ -1,7 +1,9 @@
 """The translator: what comes back is in order, whole, and does not depend on what else was asked."""
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import active_children
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from minitransformer.data.tokenizer import BPETokenizer
 from minitransformer.decoding import Translation, Translator, beam_search, greedy_search, search
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.training.checkpoint import Checkpoint, CheckpointError, save_checkpoint
+from minitransformer.workers import Workers
 
 TEXT = [
     "the old dog sleeps in the garden .",
@@ -50,11 +53,53 @@ def test_translations_come_back_in_order_whatever_the_batches(translator, beam, 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_translations_do_not_depend_on_the_number_of_threads(translator, beam, monkeypatch):
-    monkeypatch.setattr("minitransformer.decoding.translator.SMALLEST_PART", 1)
+    monkeypatch.setattr("minitransformer.decoding.batches.SMALLEST_PART", 1)
     expected = translator.translate(SENTENCES, beam=beam)
     for threads in (1, 2, 3):
         shared = Translator(translator.model, translator.tokenizer, threads=threads)
         assert shared.translate(SENTENCES, beam=beam) == expected
+
+
+@pytest.mark.skipif(not Workers.supported(), reason="processes are forked on Linux alone")
+def test_translations_do_not_depend_on_who_shares_them(translator, monkeypatch):
+    monkeypatch.setattr("minitransformer.decoding.batches.SMALLEST_PART", 1)
+    expected = translator.translate_n_best(SENTENCES, n_best=2, beam=3)
+    forked = Translator(translator.model, translator.tokenizer, threads=2, forks=True)
+    assert forked.translate_n_best(SENTENCES, n_best=2, beam=3) == expected
+    streamed = itertools.chain.from_iterable(forked.stream(iter(SENTENCES), n_best=2, beam=3, first=1, window=3))
+    assert [[best.text for best in each] for each in streamed] == [[best.text for best in each] for each in expected]
+    assert not active_children()
+
+
+def test_a_stream_is_read_in_windows_that_grow(translator):
+    read = []
+
+    def sentences() -> Iterator[str]:
+        for number in range(30):
+            read.append(number)
+            yield SENTENCES[number % len(SENTENCES)]
+
+    expected = translator.translate(SENTENCES, beam=1)
+    stream = translator.stream(sentences(), beam=1, first=2, window=8)
+    found, sizes = [], []
+    for translations in stream:
+        found += [best.text for (best,) in translations]
+        sizes.append(len(translations))
+        assert len(read) == len(found)  # no more than what is translated
+    assert sizes == [2, 4, 8, 8, 8]
+    assert found == [expected[number % len(SENTENCES)] for number in range(30)]
+
+
+def test_what_comes_before_an_error_is_translated(translator):
+    def sentences() -> Iterator[str]:
+        yield SENTENCES[0]
+        raise ValueError("damaged")
+
+    for given, message in ((sentences(), "damaged"), ([SENTENCES[0], "a " * 1000], "sentence 2 has .* tokens")):
+        stream = translator.stream(given, beam=1)
+        assert [best.text for (best,) in next(stream)] == translator.translate(SENTENCES[:1], beam=1)
+        with pytest.raises(ValueError, match=message):
+            next(stream)
 
 
 def test_few_sentences_are_split_where_the_parts_stay_large_enough(translator):
@@ -73,7 +118,7 @@ def test_few_sentences_are_split_where_the_parts_stay_large_enough(translator):
 def test_a_wide_beam_takes_few_sentences_at_once_and_changes_nothing(translator, monkeypatch):
     sources, size = [[5, 6, 7, 2]] * 6, translator.model.config.vocab_size
     whole = dict(itertools.chain.from_iterable(zip(*batch, strict=True) for batch in search(translator.model, sources)))
-    monkeypatch.setattr("minitransformer.decoding.translator.MOST_LOGITS", 2 * 4 * size)
+    monkeypatch.setattr("minitransformer.decoding.batches.MOST_LOGITS", 2 * 4 * size)
     parts = list(search(translator.model, sources, beam=4))
     assert [len(batch) for batch, _ in parts] == [2, 2, 2]
     assert dict(itertools.chain.from_iterable(zip(*batch, strict=True) for batch in parts)) == whole

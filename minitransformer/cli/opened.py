@@ -29,11 +29,14 @@ def open_model(name: str, backend: Backend) -> Opened:
 
 
 def open_translator(name: str, backend: Backend, threads: int | None) -> Translator:
-    """The translator of a checkpoint, or of a folder with a Marian or a T5. Raises ValueError for other models too."""
+    """The translator of a checkpoint, or of a folder with a Marian or a T5: processes share its sentences.
+
+    Raises ValueError for other models too.
+    """
     model, tokenizer, languages = with_tokenizer(name, open_model(name, backend))
     if not isinstance(model, EncoderDecoder):
         raise ValueError(f"{name} holds a model of kind {model.config.kind!r}, which does not translate")
     try:
-        return Translator(model, tokenizer, languages, threads)
+        return Translator(model, tokenizer, languages, threads, forks=True)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ..data.sentence_pairs import MAX_LINE_BYTES, decode_line, read_lines
-from ..decoding import Translation, Translator
+from ..decoding import WINDOW, Translation, Translator
 from .backend import add_backend_options, chosen_backend
 from .common import (
     Parser,
@@ -32,12 +32,16 @@ from .common import (
     one_line,
     path_name,
     positive_int,
+    progress_wanted,
     say,
 )
 from .opened import open_translator
 from .outputs import STANDARD_INPUT, STANDARD_OUTPUT, check_output
 
 HELP = "translate sentences, with scores and attention maps if you like"
+
+FIRST_OF_A_PIPE = 64
+"""Sentences read from standard input before the first are translated: whoever writes them may wait for an answer."""
 
 
 class Line(NamedTuple):
@@ -55,7 +59,8 @@ def add_options(parser: Parser) -> None:
     add_translation_options(parser)
     add_option(parser, "--n-best", "N", positive_int, "show the N best, with their scores")
     parser.add_argument("--truncate", action="store_true", help="cut a sentence that is too long instead of stopping")
-    add_option(parser, "--batch-size", "N", positive_int, "sentences translated together (default: 64)", default=64)
+    help_text = f"sentences read before they are translated (default: {WINDOW:,} of a file, fewer at first of a pipe)"
+    add_option(parser, "--batch-size", "N", positive_int, help_text)
     add_option(parser, "--attention", "FILE.png", path_name, "draw what each head attends to, for one sentence")
     add_backend_options(parser)
     parser.set_defaults(trailing=sentences)
@@ -76,9 +81,20 @@ def run(args: argparse.Namespace) -> int:
         sentences = checked(input_lines(args), translator, args.truncate)
         if args.attention:
             return translate_and_draw(translator, list(sentences), args)
+        window = args.batch_size or WINDOW
+        results = translator.stream(
+            sentences,
+            args.n_best or 1,
+            args.beam,
+            args.length_penalty,
+            truncate=args.truncate,
+            progress=not args.sentences and progress_wanted() and not sys.stdout.isatty(),
+            first=window if args.file is not None else min(window, FIRST_OF_A_PIPE),
+            window=window,
+        )
         number = 0
-        for batch in batches(sentences, args.batch_size):
-            for translations in translate(translator, batch, args):
+        for translated in results:
+            for translations in translated:
                 number += 1
                 show(translations, number, args)
             sys.stdout.flush()
@@ -90,21 +106,6 @@ def translate(translator: Translator, sentences: list[str], args: argparse.Names
     return translator.translate_n_best(
         sentences, args.n_best or 1, args.beam, args.length_penalty, truncate=args.truncate
     )
-
-
-def batches(sentences: Iterator[str], size: int) -> Iterator[list[str]]:
-    """Lists of `size` sentences. Before an error of one sentence, the sentences before it are yielded."""
-    batch: list[str] = []
-    try:
-        for sentence in sentences:
-            batch.append(sentence)
-            if len(batch) == size:
-                yield batch
-                batch = []
-    except ValueError:
-        yield batch
-        raise
-    yield batch
 
 
 def checked(lines: Iterable[Line], translator: Translator, truncate: bool) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Decoding: searches and sampling, and what goes from text to text: translator, generator, fillers."""
 
+from .batches import BatchSearch
 from .filler import Filler, Guess
 from .generator import Generator
 from .opened import Opened, open_checkpoint, with_tokenizer
@@ -7,11 +8,13 @@ from .sampling import Sampling
 from .search import MOST_LENGTH_PENALTY, Decodable, Hypothesis, beam_search, greedy_search, penalty
 from .span_filler import SpanFiller
 from .tokenizer import Tokenizer
-from .translator import AttentionMaps, Translation, Translator, search
+from .translator import WINDOW, AttentionMaps, Translation, Translator, search
 
 __all__ = [
     "MOST_LENGTH_PENALTY",
+    "WINDOW",
     "AttentionMaps",
+    "BatchSearch",
     "Decodable",
     "Filler",
     "Generator",

@@ -107,7 +107,7 @@ def greedy_search(
                 hypotheses[rows[b]] = _hypothesis(model, outputs[b, :length], log_probs[b], length_penalty)
             if done.all():
                 break
-            keep = np.flatnonzero(~done)
+            keep = _close_up(~done)
             rows, limits, outputs, log_probs, ids = (a[keep] for a in (rows, limits, outputs, log_probs, ids))
             state.select(keep)
     return [hypotheses[row] for row in range(len(source))]
@@ -152,7 +152,7 @@ def beam_search(
     for length in range(1, prefixes.shape[2] + 1):
         beams, ids, log_probs = _best_extensions(log_probs, *_best_tokens(model, ids, state, num_beams, forbidden))
         log_probs[np.arange(num_beams) >= slots[:, None]] = -np.inf
-        prefixes = np.take_along_axis(prefixes, beams[:, :, None], axis=1)
+        prefixes[:, :, : length - 1] = prefixes[np.arange(len(beams))[:, None], beams, : length - 1]
         prefixes[:, :, length - 1] = ids
 
         leaves = ((ids == model.config.eos_id) | (limits == length)[:, None]) & (log_probs > -np.inf)  # (B, K)
@@ -167,7 +167,7 @@ def beam_search(
         if not running.any():
             break
         if not running.all():
-            keep = np.flatnonzero(running)
+            keep = _close_up(running)
             rows, limits, slots, to_beat = (a[keep] for a in (rows, limits, slots, to_beat))
             log_probs, prefixes, beams, ids = (a[keep] for a in (log_probs, prefixes, beams, ids))
             state.select(keep)
@@ -200,8 +200,16 @@ def _best_extensions(
     num_sentences, num_beams, k = tokens.shape
     totals = (log_probs[:, :, None] + token_log_probs).reshape(num_sentences, num_beams * k)
     best = np.argsort(-totals, axis=1, kind="stable")[:, :num_beams]  # ties: the better prefix, then the smaller id
-    ids = np.take_along_axis(tokens.reshape(totals.shape), best, axis=1)
-    return best // k, ids, np.take_along_axis(totals, best, axis=1)
+    places = best + num_beams * k * np.arange(num_sentences)[:, None]
+    return best // k, tokens.take(places), totals.take(places)
+
+
+def _close_up(running: np.ndarray) -> np.ndarray:
+    """The sentences that are running, the last ones in the places of those that are not: so few change their place."""
+    count = np.count_nonzero(running)
+    kept = np.arange(count)
+    kept[~running[:count]] = count + np.flatnonzero(running[count:])
+    return kept
 
 
 def _hypothesis(model: Decodable, output: np.ndarray, log_prob: Any, alpha: float) -> Hypothesis:

@@ -1,7 +1,6 @@
 """The translator from text to text: a model, its tokenizer, and the sorting, batching and search between them."""
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -12,17 +11,13 @@ from ..data.batching import check_special_ids, pad
 from ..data.tokenizer import BPETokenizer
 from ..models import EncoderDecoder, Transformer
 from ..ops import Ops, numpy_ops
-from ..threads import Threads
 from ..training.checkpoint import CheckpointError
+from .batches import BatchSearch, search
 from .opened import open_checkpoint, with_tokenizer
-from .search import Hypothesis, beam_search, greedy_search
 from .tokenizer import Tokenizer, check_vocabulary
 
-SMALLEST_PART = 256
-"""Padded source tokens: batches are not made smaller than this to give each thread one."""
-
-MOST_LOGITS = 1 << 26
-"""A batch of several sentences has at most this many logits at a step, however wide the beam is."""
+WINDOW = 4096
+"""Sentences of a stream that are read before they are translated, so that batches are of about the same length."""
 
 
 class Translation(NamedTuple):
@@ -57,7 +52,9 @@ class Translator:
     A Marian or a T5 of another library's comes with its tokenizer: `Translator(*load(folder)).translate(…)`.
 
     languages: those that the model translates from and into, if they are known; threads: how many share the sentences,
-    one for each core by default. Raises `ValueError` if the vocabularies or special ids of model and tokenizer differ.
+    one for each core by default; forks: processes forked from this one share them, which is faster for many sentences
+    (on Linux, in a program without threads of its own; elsewhere threads do). Raises `ValueError` if the vocabularies
+    or special ids of model and tokenizer differ.
     """
 
     def __init__(
@@ -66,6 +63,7 @@ class Translator:
         tokenizer: Tokenizer,
         languages: tuple[str, str] | None = None,
         threads: int | None = None,
+        forks: bool = False,
     ) -> None:
         own = isinstance(tokenizer, BPETokenizer)
         check_vocabulary(model.config, tokenizer, exactly=own)
@@ -74,11 +72,16 @@ class Translator:
         self.model = model
         self.tokenizer = tokenizer
         self.languages = languages
-        self.threads = threads
+        self.threads, self.forks = threads, forks
 
     @classmethod
     def from_checkpoint(
-        cls, path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32", threads: int | None = None
+        cls,
+        path: str | Path,
+        ops: Ops = numpy_ops,
+        dtype: str = "float32",
+        threads: int | None = None,
+        forks: bool = False,
     ) -> "Translator":
         """The translator with the model and tokenizer of a checkpoint.
 
@@ -89,7 +92,7 @@ class Translator:
         try:
             if not isinstance(model, EncoderDecoder):
                 raise ValueError(f"it holds a model of kind {model.config.kind!r}, which does not translate")
-            return cls(model, tokenizer, languages, threads)
+            return cls(model, tokenizer, languages, threads, forks)
         except ValueError as error:
             raise CheckpointError(f"{path}: {error}") from error
 
@@ -98,7 +101,7 @@ class Translator:
         sentences: str | Iterable[str],
         beam: int = 4,
         length_penalty: float = 0.6,
-        batch_tokens: int = 1024,
+        batch_tokens: int = 2048,
         truncate: bool = False,
         progress: bool = False,
     ) -> list[str]:
@@ -117,24 +120,79 @@ class Translator:
         n_best: int = 4,
         beam: int = 4,
         length_penalty: float = 0.6,
-        batch_tokens: int = 1024,
+        batch_tokens: int = 2048,
         truncate: bool = False,
         progress: bool = False,
     ) -> list[list[Translation]]:
         """The n_best ≤ beam best translations of each sentence, best first, with scores; the rest as in `translate`."""
+        sources = self.encode(sentences, truncate)
+        windows = self._translated([sources], len(sources), n_best, beam, length_penalty, batch_tokens, progress)
+        (results,) = windows
+        return results
+
+    def stream(
+        self,
+        sentences: Iterable[str],
+        n_best: int = 1,
+        beam: int = 4,
+        length_penalty: float = 0.6,
+        batch_tokens: int = 2048,
+        truncate: bool = False,
+        progress: bool = False,
+        first: int = WINDOW,
+        window: int = WINDOW,
+    ) -> Iterator[list[list[Translation]]]:
+        """Translates as many sentences as there are in constant memory; yields the n_best of some at a time, in order.
+
+        The `first` sentences are read before any is translated, then twice as many, up to a whole `window`; the rest as
+        in `translate`. Where `sentences` raises, or one is too long, those before it are translated first.
+        """
+        sources = self._windows(sentences, min(first, window), window, truncate)
+        return self._translated(sources, None, n_best, beam, length_penalty, batch_tokens, progress)
+
+    def _windows(self, sentences: Iterable[str], size: int, most: int, truncate: bool) -> Iterator[list[list[int]]]:
+        """The token ids of `size` sentences, then of twice as many, up to `most` at a time."""
+        window: list[list[int]] = []
+        error = None
+        try:
+            for number, sentence in enumerate(sentences, start=1):
+                window.append(self._encoded(sentence, number, truncate))
+                if len(window) == size:
+                    yield window
+                    window, size = [], min(2 * size, most)
+        except Exception as caught:
+            error = caught
+        if window:
+            yield window
+        if error is not None:
+            raise error
+
+    def _translated(
+        self,
+        windows: Iterable[list[list[int]]],
+        total: int | None,
+        n_best: int,
+        beam: int,
+        length_penalty: float,
+        batch_tokens: int,
+        progress: bool,
+    ) -> Iterator[list[list[Translation]]]:
+        """The translations of each window of sources."""
         from tqdm.std import tqdm
 
-        sources = self.encode(sentences, truncate)
-        results: list[list[Translation]] = [[Translation("", 0.0)] for _ in sources]
-        with tqdm(total=len(sources), unit=" sentences", desc="translate", disable=not progress) as bar:
-            options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best}
-            with closing(search(self.model, sources, batch_tokens, self.threads, **options)) as batches:
-                for batch, found in batches:
+        options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best, "forks": self.forks}
+        with (
+            tqdm(total=total, unit=" sentences", desc="translate", disable=not progress) as bar,
+            BatchSearch(self.model, batch_tokens, self.threads, **options) as batches,
+        ):
+            for sources in windows:
+                results: list[list[Translation]] = [[Translation("", 0.0)] for _ in sources]
+                for batch, found in batches(sources):
                     for i, hypotheses in zip(batch, found, strict=True):
                         results[i] = [Translation(self.tokenizer.decode(h.ids), h.score) for h in hypotheses]
                     bar.update(len(batch))
-            bar.update(len(sources) - bar.n)  # the empty ones
-        return results
+                bar.update(sources.count([]))
+                yield results
 
     def attention(
         self,
@@ -170,73 +228,23 @@ class Translator:
 
     def encode(self, sentences: str | Iterable[str], truncate: bool) -> list[list[int]]:
         """Token ids of each sentence with `</s>`, none for a blank one. Raises as `translate` does."""
+        given = [sentences] if isinstance(sentences, str) else sentences
+        return [self._encoded(sentence, number, truncate) for number, sentence in enumerate(given, start=1)]
+
+    def _encoded(self, sentence: str, number: int, truncate: bool) -> list[int]:
+        """Sentence `number` as `encode` gives it."""
+        if not isinstance(sentence, str):
+            raise TypeError(f"sentence {number} must be a str, but is of type {type(sentence).__name__}")
         longest, eos = self.model.config.max_length, self.model.config.eos_id
-        encoded = []
-        for number, sentence in enumerate([sentences] if isinstance(sentences, str) else sentences, start=1):
-            if not isinstance(sentence, str):
-                raise TypeError(f"sentence {number} must be a str, but is of type {type(sentence).__name__}")
-            ids = [*self.tokenizer.encode(sentence), eos] if sentence.strip() else []
-            if len(ids) > longest:
-                if not truncate:
-                    raise ValueError(
-                        f"sentence {number} has {len(ids)} tokens with its end mark, but the model takes at most "
-                        f"{longest}: split it, or ask for it to be truncated"
-                    )
-                ids = [*ids[: longest - 1], eos]
-            encoded.append(ids)
-        return encoded
-
-
-def search(
-    model: EncoderDecoder,
-    sources: Sequence[Sequence[int]],
-    batch_tokens: int = 1024,
-    threads: int | None = None,
-    *,
-    beam: int = 4,
-    length_penalty: float = 0.6,
-    n_best: int = 1,
-    max_extra: int = 50,
-) -> Generator[tuple[list[int], list[list[Hypothesis]]], None, None]:
-    """Searches sources, token ids with `</s>`, in batches; yields the indices of a batch and their hypotheses.
-
-    Sources of about the same length go together, the longest first; empty ones are left out. Each batch goes to the
-    next free thread: by default there is one for each core, and only one if the backend has threads of its own. A beam
-    of one is greedy search. Raises as `beam_search` does, and `ValueError` for batch_tokens below 1.
-    """
-    options = {"length_penalty": length_penalty, "max_extra": max_extra}
-
-    def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
-        padded = pad([sources[i] for i in batch], model.config.pad_id)
-        if beam == n_best == 1:
-            return [[hypothesis] for hypothesis in greedy_search(model, padded, **options)]
-        return beam_search(model, padded, beam, n_best=n_best, **options)
-
-    with Threads(1 if model.ops.has_threads else threads) as pool:
-        most = max(1, MOST_LOGITS // (max(beam, 1) * model.config.vocab_size))
-        batches = list(_batches([len(ids) for ids in sources], batch_tokens, pool.count, most))
-        found = pool.map(search_batch, batches) if len(batches) > 1 else map(search_batch, batches)
-        yield from zip(batches, found, strict=True)
-
-
-def _batches(lengths: list[int], batch_tokens: int, num_threads: int, most: int) -> Iterator[list[int]]:
-    """Yields batches of indices of non-empty sentences, the longest first, padded to at most batch_tokens tokens.
-
-    A batch has at most `most` sentences. If there would be fewer batches than threads, batches are smaller, but not
-    below SMALLEST_PART tokens. A sentence longer than batch_tokens is a batch of its own. Raises `ValueError` for
-    batch_tokens below 1.
-    """
-    if batch_tokens < 1:
-        raise ValueError(f"batch_tokens is {batch_tokens}, expected at least 1")
-    by_length = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
-    total, longest = sum(lengths), max(lengths, default=0)
-    num_parts = min(num_threads, max(1, total // SMALLEST_PART))
-    batch_tokens = min(batch_tokens, -(-total // num_parts) + longest - 1)  # so that there is no small last batch
-    start = 0
-    while start < len(by_length):
-        count = min(max(1, batch_tokens // lengths[by_length[start]]), most)
-        yield by_length[start : start + count]
-        start += count
+        ids = [*self.tokenizer.encode(sentence), eos] if sentence.strip() else []
+        if len(ids) <= longest:
+            return ids
+        if not truncate:
+            raise ValueError(
+                f"sentence {number} has {len(ids)} tokens with its end mark, but the model takes at most {longest}: "
+                "split it, or ask for it to be truncated"
+            )
+        return [*ids[: longest - 1], eos]
 
 
 def _labels(tokens: list[str]) -> list[str]:

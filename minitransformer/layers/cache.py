@@ -43,8 +43,11 @@ class Cache:
     def spread(self, num_beams: int) -> None:
         """Gives each sentence, which has one row so far, `num_beams` beams that have the same past."""
         if num_beams > 1:
-            copies = self.ops.asarray([0] * num_beams, "int64")
-            self._take_rows((self.ops.asarray(range(self.batch), "int64")[:, None] + copies).reshape(-1))
+            copies = self.ops.asarray([row for row in range(self.batch) for _ in range(num_beams)], "int64")
+            take = self.ops.take
+            self.rows = {name: tuple(take(array, copies) for array in kept) for name, kept in self.rows.items()}
+            for name, (keys, values, first) in self.grown.items():
+                self.grown[name] = take(keys, copies), take(values, copies), first
             self.num_beams = num_beams
 
     def reorder(self, beams: Array) -> None:
@@ -56,31 +59,34 @@ class Cache:
             raise ValueError(f"beams has shape {tuple(beams.shape)}, expected (B, K), {(self.batch, self.num_beams)}")
         if ((beams < 0) | (beams >= self.num_beams)).any():
             raise ValueError(f"beams must be numbers from 0 to {self.num_beams - 1}, got {beams.tolist()}")
-        first = self.ops.asarray(range(self.batch), "int64")[:, None] * self.num_beams  # (B, 1)
-        self._take_rows((first + self.ops.asarray(beams, "int64")).reshape(-1))
+        self._keep_rows([b * self.num_beams + k for b, row in enumerate(beams.tolist()) for k in row])
 
     def select(self, sentences: Array) -> None:
         """sentences `(B′,)`, on the host: keeps only these, in this order, with all their beams.
 
-        Raises `ValueError` for no sentence and for a number that is not a sentence.
+        Raises `ValueError` for no sentence, for one that comes twice and for a number that is not a sentence.
         """
-        if sentences.ndim != 1 or not len(sentences) or sentences.min() < 0 or sentences.max() >= self.batch:
-            raise ValueError(f"sentences must be some numbers from 0 to {self.batch - 1}, got {sentences.tolist()}")
-        sentences = self.ops.asarray(sentences, "int64")
-        rows = sentences[:, None] * self.num_beams + self.ops.asarray(range(self.num_beams), "int64")  # (B′, K)
-        self._take_rows(rows.reshape(-1))
-        take = self.ops.take
-        self.shared = {name: tuple(take(array, sentences) for array in kept) for name, kept in self.shared.items()}
-        self.batch = len(sentences)
+        kept = sentences.tolist()
+        if sentences.ndim != 1 or not kept or min(kept) < 0 or max(kept) >= self.batch or len({*kept}) < len(kept):
+            raise ValueError(f"sentences must be some numbers from 0 to {self.batch - 1}, none twice, got {kept}")
+        self._keep_rows([b * self.num_beams + k for b in kept for k in range(self.num_beams)])
+        moves = self._moves(kept)
+        self.shared = {name: tuple(moved(array, *moves) for array in each) for name, each in self.shared.items()}
+        self.batch = len(kept)
 
-    def _take_rows(self, rows: Array) -> None:
+    def _keep_rows(self, rows: list[int]) -> None:
         """Keeps only these of the B·K rows, in this order; copies growing arrays up to `position` only."""
-        take, grown = self.ops.take, self.grown
-        self.rows = {name: tuple(take(array, rows) for array in kept) for name, kept in self.rows.items()}
-        for name, (*kept, first) in grown.items():
+        moves, all_rows = self._moves(rows), self.ops.asarray(rows, "int64")
+        self.rows = {name: tuple(self.ops.take(array, all_rows) for array in kept) for name, kept in self.rows.items()}
+        for name, (keys, values, first) in self.grown.items():
             filled = self.position - first
-            keys, values = (self._with_room(take(array[:, :, :filled], rows), array.shape[2]) for array in kept)
-            grown[name] = keys, values, first
+            self.grown[name] = moved(keys, *moves, filled), moved(values, *moves, filled), first
+
+    def _moves(self, kept: list[int]) -> tuple[Array, Array, int]:
+        """Where in the new order something else stands, what stands there, and how many are kept."""
+        places = [place for place, row in enumerate(kept) if place != row]
+        asarray = self.ops.asarray
+        return asarray(places, "int64"), asarray([kept[place] for place in places], "int64"), len(kept)
 
     def _with_room(self, array: Array, room: int) -> Array:
         """A copy of `(N, H, T, D)` with room for `room` positions."""
@@ -88,3 +94,14 @@ class Cache:
         copy = self.ops.zeros((rows, heads, room, width), array.dtype)
         copy[:, :, :time] = array
         return copy
+
+
+def moved(array: Array, places: Array, rows: Array, count: int, filled: int | None = None) -> Array:
+    """The first `count` rows of the array itself, into whose `places` other `rows` were copied.
+
+    filled: of `(N, H, T, D)` only the first positions hold something.
+    """
+    if len(places):
+        content = array if filled is None else array[:, :, :filled]
+        content[places] = content[rows]
+    return array[:count]

@@ -10,6 +10,7 @@ class Decoding:
     """The layers' cache of B sentences with K beams each, and what all steps have in common.
 
     memory, memory_mask  of an encoder–decoder; the memory itself only until the layers have read it
+    output               the output layer's weight `(C, V)`, where a copy serves decoding better than the model's own
     padding              `(B,)`: how many positions of padding stand to the left of each prompt; `None`: none
     """
 
@@ -17,6 +18,7 @@ class Decoding:
         self, cache: Cache, memory: Any = None, memory_mask: Array | None = None, padding: Array | None = None
     ) -> None:
         self.cache, self.memory, self.padding = cache, memory, padding
+        self.output: Array | None = None
         padded = memory_mask is not None and not memory_mask.all()
         self.memory_mask = memory_mask if padded else None  # (B, Ts)
 

@@ -11,6 +11,9 @@ from .decoding import Decoding
 from .model import Model
 from .objectives import IGNORED, next_token_loss, next_token_loss_backward
 
+MANY_ROWS = 16
+"""Beams of all sentences, from which on decoding copies the table of the output layer: fewer don't repay it."""
+
 
 class Encoder(Protocol):
     """Maps source ids to the memory, in whatever form the decoder takes it."""
@@ -157,7 +160,10 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         source = self.ops.asarray(source)
         mask = source != self.config.pad_id if source_mask is None else source_mask
         memory, _ = self.encode(source, source_mask=mask)
-        return Decoding(Cache(self.ops, len(source), num_beams), memory, self._source_mask(source, mask))
+        state = Decoding(Cache(self.ops, len(source), num_beams), memory, self._source_mask(source, mask))
+        if len(source) * num_beams >= MANY_ROWS:
+            state.output = self.output.transposed()
+        return state
 
     @without_spurious_warnings
     def decode_step(self, ids: Array, state: Decoding) -> Array:
@@ -174,7 +180,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         state.cache.position += 1
         state.memory = None  # the cache holds now what the layers need of it
         hidden = hidden.reshape(*state.shape, hidden.shape[-1])
-        logits, _ = self.output.logits(hidden)
+        logits, _ = self.output.logits(hidden, state.output)
         return logits if self.logits_bias is None else logits + self.logits_bias.value
 
     def _logits(self, hidden: Array) -> tuple[Array, tuple]:

@@ -1,11 +1,14 @@
 """Softmax over the last axis, and its logarithm."""
 
+import math
+
 import numpy as np
 
-from .arguments import Array, arguments, gradient_of, unchecked
+from .arguments import Array, arguments, gradient_of, has_products, unchecked
 
 
 @arguments("x ... n")
+@has_products
 def softmax_forward(x: Array) -> tuple[Array, Array]:
     """`y_i = exp(x_i) / Σ_j exp(x_j)` over the last axis.
 
@@ -39,6 +42,7 @@ def softmax_in_place(x: Array) -> Array:
 
 
 @arguments("x ... n")
+@has_products
 def log_softmax(x: Array) -> Array:
     """`log softmax(x) = x − m − log Σ exp(x − m)` over the last axis; m is the row's maximum. For decoding only."""
     with np.errstate(over="ignore"):
@@ -48,13 +52,25 @@ def log_softmax(x: Array) -> Array:
 
 
 LOWEST = {np.dtype(dtype): np.finfo(dtype).min for dtype in (np.float32, np.float64)}
+SHORT_ROW, MANY_ROWS = 20, 64
+"""NumPy takes the maxima of many short rows, such as attention's weights in decoding, one by one: along the columns of
+a transposed copy it takes a vector of them at once, which is two to five times as fast."""
 
 
 def row_maximum(x: Array) -> Array:
     """The maximum of each row, `(..., 1)`; the lowest finite number instead of −inf, since −inf − (−inf) is NaN."""
-    return np.maximum.reduce(x, axis=-1, keepdims=True, initial=LOWEST[x.dtype])
+    num_rows, width = math.prod(x.shape[:-1]), x.shape[-1]
+    if width > SHORT_ROW or num_rows < MANY_ROWS:
+        return np.maximum.reduce(x, axis=-1, keepdims=True, initial=LOWEST[x.dtype])
+    columns = x.reshape(num_rows, width).T.copy()
+    return np.maximum.reduce(columns, axis=0, initial=LOWEST[x.dtype]).reshape(*x.shape[:-1], 1)
 
 
 def total(exponentials: Array) -> Array:
-    """The sum of each row, `(..., 1)`. Its maximum alone gives 1, so less means a row of all −inf: it gets 1 too."""
-    return np.maximum(np.add.reduce(exponentials, axis=-1, keepdims=True), 1)
+    """The sum of each row, `(..., 1)`. Its maximum alone gives 1, so less means a row of all −inf: it gets 1 too.
+
+    A product with ones is several times as fast as `np.sum` of many short rows, and in float32 no less exact.
+    """
+    rows = exponentials.reshape(math.prod(exponentials.shape[:-1]), exponentials.shape[-1])
+    sums = rows @ np.ones(rows.shape[1], rows.dtype)
+    return np.maximum(sums, 1, out=sums).reshape(*exponentials.shape[:-1], 1)

@@ -1,5 +1,7 @@
 """The largest elements of each row."""
 
+import math
+
 import numpy as np
 
 from .arguments import Array, arguments, check_integer
@@ -25,12 +27,12 @@ def topk(x: Array, k: int) -> tuple[Array, Array]:
 
 def _repeated_argmax(x: Array, k: int) -> Array | None:
     """The indices of `topk` by k calls of argmax, for small k faster than sorting; `None` if one of them is −inf."""
-    remaining = x.copy()
-    indices = np.empty((*x.shape[:-1], k), dtype=np.int64)
+    remaining = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]).copy()
+    rows = np.arange(len(remaining))
+    indices = np.empty((len(remaining), k), dtype=np.int64)
     for rank in range(k):
-        best = remaining.argmax(axis=-1, keepdims=True)
-        if np.isneginf(np.take_along_axis(remaining, best, axis=-1)).any():
+        best = indices[:, rank] = remaining.argmax(axis=-1)
+        if np.isneginf(remaining[rows, best]).any():
             return None  # elements taken before are −inf now too: argmax can't tell them from the rest
-        indices[..., rank] = best[..., 0]
-        np.put_along_axis(remaining, best, -np.inf, axis=-1)
-    return indices
+        remaining[rows, best] = -np.inf
+    return indices.reshape(*x.shape[:-1], k)

@@ -5,6 +5,7 @@
     tricks         the same with each op as printed that is made faster, in one process
     ragged         the same on real batches of Multi30k
     translation    greedy and beam search, against PyTorch with a cache and Hugging Face `generate`
+    engine         sentences and files of them with the same weights, against CTranslate2
     tokenization   learning and encoding byte pairs, against `tokenizers` and subword-nmt
     growth         time and memory against length, width, layers, batch and vocabulary
     memory         whether a long training grows it
@@ -18,6 +19,7 @@ Leave the machine alone meanwhile: on two busy cores the contestants that share 
 """
 
 import argparse
+import json
 import os
 import shlex
 import subprocess
@@ -26,9 +28,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import engine_jobs
 import report
 import results
 from race import Job, Result, race
@@ -46,11 +50,14 @@ from workloads import (
 
 from minitransformer.cli.kinds import KINDS
 from minitransformer.data.preparation import TextChoice, prepare
+from minitransformer.decoding import Translator
+from minitransformer.grammar.generation import sample
 from minitransformer.models import GPT, GPTConfig
 from minitransformer.pretrained import save
 
 DROPOUTS = (0.0, 0.1)
 LANGUAGE_STEPS = 1000
+ENGINE_STEPS, ENGINE_SENTENCES = 500, (1, 500, 1000)
 PEERS: dict[str, dict[str, Any]] = {
     "PyTorch eager": {},
     "PyTorch fused Adam": {"fused": True},
@@ -136,6 +143,48 @@ def translation(arguments: argparse.Namespace) -> Iterator[Race]:
             with _busy_core() if busy else nullcontext():
                 found = race(jobs, arguments.rounds, arguments.threads, _same_translations)
             yield {"sentences": sentences, "beams": beams, "busy": busy} | _contestants(found)
+
+
+def engine(arguments: argparse.Namespace) -> Iterator[Race]:
+    """The course's translator, and one of the preset `tiny` that learns Multi30k first: 1, 500 and 1,000 sentences.
+
+    Only sentences that both translate alike are raced over: where the young model repeats itself, ours goes on for 50
+    tokens more than the source has, and CTranslate2 for 100 in all.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        trained = folder / "trained"
+        data = ["--data", os.path.realpath(arguments.data)] if arguments.data else ["--dataset", "multi30k"]
+        size = ["--preset", "tiny", "--steps", str(ENGINE_STEPS), "--threads", str(arguments.threads)]
+        command = [sys.executable, "-m", "minitransformer", "train", *data, *size, "--out", str(trained)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        test = real_text(arguments.data).test
+        captions = [source for source, _ in test.read()] if test else []
+        grammar = [example.english for example in islice(sample("test", seed=5), max(ENGINE_SENTENCES))]
+        models = {
+            "the course's": (Path("lessons/weights/en-de.safetensors"), grammar),
+            "tiny": (trained / f"step-{ENGINE_STEPS:08}.safetensors", captions),
+        }
+        for model, (checkpoint, sentences) in models.items():
+            translator = Translator.from_checkpoint(checkpoint)
+            converted = engine_jobs.convert(translator, folder / model)
+            theirs = engine_jobs.engine(translator, converted, workers=1, threads=1)
+            for beam in (1, 4):
+                both = zip(translator.translate(sentences, beam=beam), theirs(sentences, beam), strict=True)
+                alike = [sentence for sentence, (a, b) in zip(sentences, both, strict=True) if a == b]
+                for count in ENGINE_SENTENCES:
+                    few = alike[:count]
+                    text = folder / "text.json"
+                    text.write_text(json.dumps(few))
+                    common = {"checkpoint": str(checkpoint), "text": str(text), "beam": beam}
+                    jobs = {"ours": Job("engine_jobs", "numpy_sentences", common)}
+                    for workers in {1, arguments.threads}:
+                        options = common | {"converted": str(converted), "workers": workers}
+                        jobs[f"CTranslate2, {workers} × {arguments.threads // workers}"] = Job(
+                            "engine_jobs", "engine_sentences", options
+                        )
+                    found = race(jobs, arguments.rounds, arguments.threads, _same_text)
+                    yield {"model": model, "sentences": len(few), "beams": beam} | _contestants(found)
 
 
 def tokenization(arguments: argparse.Namespace) -> Iterator[Race]:
@@ -295,6 +344,15 @@ def _same_translations(answers: dict[str, Any]) -> None:
             raise SystemExit(f"the translations differ: ours {ours}, {name} {theirs}")
 
 
+def _same_text(answers: dict[str, list[str]]) -> None:
+    """Batches are cut differently here and there, which may turn a close choice: one sentence in 200 may differ."""
+    ours = answers["ours"]
+    for name, theirs in answers.items():
+        different = sum(a != b for a, b in zip(ours, theirs, strict=True))
+        if 200 * different > len(ours):
+            raise SystemExit(f"{different} of {len(ours)} translations of {name} differ from ours")
+
+
 def _same_continuations(answers: dict[str, list[int]]) -> None:
     if len(set(map(tuple, answers.values()))) > 1:
         raise SystemExit(f"the continuations differ: {answers}")
@@ -321,8 +379,8 @@ def _text_file(lines: list[str]) -> Iterator[Path]:
 RACES = {
     each.__name__: each
     for each in (
-        training, steps, tricks, ragged, translation, tokenization, growth, memory, language, continuation, processes,
-        imports,
+        training, steps, tricks, ragged, translation, engine, tokenization, growth, memory, language, continuation,
+        processes, imports,
     )
 }  # fmt: skip
 

@@ -30,7 +30,7 @@ Race = dict[str, Any]
 
 def readme_section() -> str:
     """Everything between README's two marks."""
-    parts = [_training(), _memory(), _translation(), _continuation(), _tokenization(), _shared(), _machine()]
+    parts = [_training(), _memory(), _translation(), _engine(), _continuation(), _tokenization(), _shared(), _machine()]
     return "\n".join(parts)
 
 
@@ -133,6 +133,26 @@ def _translation() -> str:
         rows.append([f"{sentences}, {search}", _ms(race), *ratios])
     peers = ["PyTorch with a cache ÷ NumPy", "Hugging Face `generate` ÷ NumPy"]
     heads = ["translation, 16 → 20 tokens", "NumPy, ms", *peers]
+    return _table(heads, rows)
+
+
+def _engine() -> str:
+    rows = []
+    for race in _races("engine"):
+        search = "greedy" if race["beams"] == 1 else f"beam {race['beams']}"
+        count = "1 sentence" if race["sentences"] == 1 else f"{race['sentences']:,} sentences"
+        names = [name for name in race["contestants"] if name != "ours"]
+        best = min(names, key=lambda name: _median(race, name))
+        rate = f"{race['sentences'] / _median(race):,.0f}"
+        row = [f"{race['model']}, {count}, {search}", _ms(race), rate, str(_ratio(race, best)), best.split(", ")[1]]
+        rows.append(row)
+    heads = [
+        "translation of text",
+        "NumPy, ms",
+        "sentences a second",
+        "CTranslate2, float32 ÷ NumPy",
+        "its workers × threads",
+    ]
     return _table(heads, rows)
 
 

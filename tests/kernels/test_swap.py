@@ -15,7 +15,7 @@ from support.toy_training import backwards
 
 import kernels
 from minitransformer import Trainer, TrainingSettings
-from minitransformer.decoding import beam_search, greedy_search, translator
+from minitransformer.decoding import batches, beam_search, greedy_search
 from minitransformer.gradcheck import error
 from minitransformer.layers import RotaryConfig, SparseConfig
 from minitransformer.models import IGNORED, GPTConfig, Transformer, build_model
@@ -118,9 +118,9 @@ def test_only_numpy_searches_in_several_threads(backend, dtype, monkeypatch):
             counts.append(count)
             super().__init__(count)
 
-    monkeypatch.setattr(translator, "Threads", Counted)
+    monkeypatch.setattr(batches, "Threads", Counted)
     model = Transformer(config(num_heads=1), table(backend, dtype), dtype)
-    list(translator.search(model, [[5, 2], [6, 2]], batch_tokens=2, threads=2, max_extra=1))
+    list(batches.search(model, [[5, 2], [6, 2]], batch_tokens=2, threads=2, max_extra=1))
     assert counts == [2 if backend in IN_HOST_MEMORY else 1]
 
 

@@ -77,8 +77,8 @@ def test_room_is_doubled_and_not_made_anew_for_every_position():
 def test_all_that_is_kept_moves_along(positions, change, order, sentences):
     """What grows and what stays of one size, by rows; what the beams of a sentence share, by sentences."""
     cache, past = filled(positions)
-    state, shared = np.arange(B * K * 4.0).reshape(B * K, 4), np.arange(B * 5.0).reshape(B, 5)
-    cache.rows["state"], cache.shared["memory"] = (state,), (shared,)
+    state, shared = np.arange(B * K * 4.0).reshape(B * K, 4), np.arange(B * 5.0).reshape(B, 1, 5)
+    cache.rows["state"], cache.shared["memory"] = (state.copy(),), (shared.copy(),)
     change(cache)
     assert (cache.batch, cache.num_beams, cache.position) == (len(sentences), K, positions)
     assert_past(cache, [array[order] for array in past])

@@ -75,34 +75,11 @@ def test_the_courses_model_translates_the_same(count: int, beam: int, tmp_path: 
 
 
 def test_the_courses_model_translates_the_same_in_ctranslate2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its converter reads our folder, told by a loader what differs from the Marians that Marian itself trains.
+    pytest.importorskip("ctranslate2")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    import engine_jobs
 
-    Those begin a target with a vector of zeros, and their last token, which it cuts off, is the padding.
-    """
-    ctranslate2: Any = pytest.importorskip("ctranslate2")
-    loaders: Any = pytest.importorskip("ctranslate2.converters.transformers")
-
-    class Loader(loaders.MarianMTLoader):
-        set_decoder = loaders.BartLoader.set_decoder
-        get_vocabulary = loaders.ModelLoader.get_vocabulary
-
-        def _remove_pad_weights(self, spec: Any) -> None:
-            pass
-
-        def set_config(self, config: Any, model: Any, tokenizer: Any) -> None:
-            start = tokenizer.convert_ids_to_tokens(model.config.decoder_start_token_id)
-            config.bos_token = config.decoder_start_token = start
-            config.eos_token, config.unk_token = tokenizer.eos_token, tokenizer.pad_token
-
-    monkeypatch.setitem(loaders._MODEL_LOADERS, "MarianConfig", Loader())
     translator = Translator.from_checkpoint(WEIGHTS)
-    tokenizer: Any = translator.tokenizer
     sentences = [example.english for example in islice(sample("test", seed=5), 200)]
-    save(translator.model, tmp_path / "marian", tokenizer)
-    loaders.TransformersConverter(str(tmp_path / "marian")).convert(str(tmp_path / "converted"))
-    there = ctranslate2.Translator(str(tmp_path / "converted"), compute_type="float32", intra_threads=1)
-    names = transformers.AutoTokenizer.from_pretrained(tmp_path / "marian")
-    sources = [names.convert_ids_to_tokens([*tokenizer.encode(text), tokenizer.eos_id]) for text in sentences]
-    outputs = there.translate_batch(sources, beam_size=1, max_decoding_length=100)
-    found = [tokenizer.decode(names.convert_tokens_to_ids(each.hypotheses[0])) for each in outputs]
-    assert found == translator.translate(sentences, beam=1)
+    there = engine_jobs.engine(translator, engine_jobs.convert(translator, tmp_path), workers=1, threads=1)
+    assert there(sentences, beam=1) == translator.translate(sentences, beam=1)

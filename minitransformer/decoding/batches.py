@@ -1,0 +1,113 @@
+"""Searches many sources in batches, which threads or processes share."""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, Self
+
+from ..data.batching import pad
+from ..models import EncoderDecoder
+from ..threads import Threads
+from ..workers import Workers
+from .search import Hypothesis, beam_search, greedy_search
+
+SMALLEST_PART = 256
+"""Padded source tokens: batches are not made smaller than this to give each thread one."""
+
+MOST_LOGITS = 1 << 26
+"""A batch of several sentences has at most this many logits at a step, however wide the beam is."""
+
+Found = tuple[list[int], list[list[Hypothesis]]]
+"""The indices of a batch's sources, and their hypotheses."""
+
+
+class BatchSearch:
+    """A context manager that searches sources, token ids with `</s>`, in batches.
+
+    Sources of about the same length go together, the longest first; empty ones are left out. Each batch goes to the
+    next free thread: by default there is one for each core, and only one if the backend has threads of its own. With
+    `forks` processes take the place of threads where the system can fork: many batches are faster by it, since Python's
+    threads take turns. A beam of one is greedy search.
+
+    A call raises as `beam_search` does; the constructor raises `ValueError` for batch_tokens below 1.
+    """
+
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        batch_tokens: int = 2048,
+        threads: int | None = None,
+        *,
+        beam: int = 4,
+        length_penalty: float = 0.6,
+        n_best: int = 1,
+        max_extra: int = 50,
+        forks: bool = False,
+    ) -> None:
+        if batch_tokens < 1:
+            raise ValueError(f"batch_tokens is {batch_tokens}, expected at least 1")
+        self.model, self.batch_tokens, self.beam, self.n_best = model, batch_tokens, beam, n_best
+        self.options = {"length_penalty": length_penalty, "max_extra": max_extra}
+        self._threads = Threads(1 if model.ops.has_threads else threads)
+        self._workers = None
+        if forks and self._threads.count > 1 and Workers.supported():
+            self._workers = Workers(self.search_batch, self._threads.count)
+        self._context = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._context.enter_context(self._threads)
+        if self._workers is not None:
+            self._context.enter_context(self._workers)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._context.__exit__(*exception)
+
+    def __call__(self, sources: Sequence[Sequence[int]]) -> Iterator[Found]:
+        """Yields the indices of each batch and their hypotheses, the n_best best first."""
+        most = max(1, MOST_LOGITS // (max(self.beam, 1) * self.model.config.vocab_size))
+        lengths = [len(ids) for ids in sources]
+        batches = list(_batches(lengths, self.batch_tokens, self._threads.count, most))
+        padded = [pad([sources[i] for i in batch], self.model.config.pad_id) for batch in batches]
+        if len(batches) == 1:
+            found = map(self.search_batch, padded)
+        elif self._workers is not None:
+            found = self._workers.map(padded)
+        else:
+            found = self._threads.map(self.search_batch, padded)
+        yield from zip(batches, found, strict=True)
+
+    def search_batch(self, source: Any) -> list[list[Hypothesis]]:
+        """The hypotheses of sources `(B, Ts)`, padded."""
+        if self.beam == self.n_best == 1:
+            return [[hypothesis] for hypothesis in greedy_search(self.model, source, **self.options)]
+        return beam_search(self.model, source, self.beam, n_best=self.n_best, **self.options)
+
+
+def search(
+    model: EncoderDecoder,
+    sources: Sequence[Sequence[int]],
+    batch_tokens: int = 2048,
+    threads: int | None = None,
+    **options: Any,
+) -> Generator[Found, None, None]:
+    """Searches sources once: yields what a `BatchSearch` with these options does."""
+    with BatchSearch(model, batch_tokens, threads, **options) as batches:
+        yield from batches(sources)
+
+
+def _batches(lengths: list[int], batch_tokens: int, num_threads: int, most: int) -> Iterator[list[int]]:
+    """Yields batches of indices of non-empty sentences, the longest first, padded to at most batch_tokens tokens.
+
+    A batch has at most `most` sentences. Batches are smaller where that gives each thread as many as the others, but
+    not below SMALLEST_PART tokens. A sentence longer than batch_tokens is a batch of its own.
+    """
+    by_length = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
+    total, longest = sum(lengths), max(lengths, default=0)
+    num_parts = num_threads * -(-total // (num_threads * batch_tokens))
+    num_parts = min(num_parts, max(1, total // SMALLEST_PART))
+    batch_tokens = min(batch_tokens, -(-total // max(num_parts, 1)) + longest - 1)  # so that no small batch is last
+    start = 0
+    while start < len(by_length):
+        count = min(max(1, batch_tokens // lengths[by_length[start]]), most)
+        yield by_length[start : start + count]
+        start += count

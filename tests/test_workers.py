@@ -1,0 +1,99 @@
+"""Forked processes: what they give back, and that none is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import active_children
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from minitransformer.workers import Workers
+
+pytestmark = pytest.mark.skipif(not Workers.supported(), reason="processes are forked on Linux alone")
+
+
+def is_there(process: int) -> bool:
+    """Whether a process computes or waits: one that has ended may still be known to the system."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_results_come_in_the_order_of_the_items_from_several_processes() -> None:
+    big = np.arange(10.0)
+
+    def work(item: int) -> tuple[float, int]:
+        time.sleep(0.02 * (item == 0))
+        return big[item], os.getpid()
+
+    with Workers(work, 2) as workers:
+        results = list(workers.map(range(10))) + list(workers.map(range(10)))
+    assert [value for value, _ in results] == [*range(10)] * 2
+    processes = {process for _, process in results}
+    assert os.getpid() not in processes
+    assert len(processes) <= 2
+    assert not any(map(is_there, processes))
+
+
+def test_each_has_one_blas_thread() -> None:
+    def work(_: Any) -> set[int]:
+        np.matmul(np.ones((300, 300)), np.ones((300, 300)))
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    with Workers(work, 2) as workers:
+        assert set().union(*workers.map(range(4))) == {1}
+
+
+def test_the_first_error_is_raised_and_the_others_end_at_once() -> None:
+    def work(item: int) -> None:
+        if item == 0:
+            raise ValueError("no")
+        time.sleep(60)
+
+    start = time.monotonic()
+    with pytest.raises(ValueError, match="no"), Workers(work, 2) as workers:
+        list(workers.map(range(4)))
+    assert time.monotonic() - start < 30
+    assert not active_children()
+
+
+def test_a_process_that_is_killed_is_named() -> None:
+    with (
+        pytest.raises(RuntimeError, match="a process that shared the work was killed: perhaps memory ran out"),
+        Workers(lambda _: os.kill(os.getpid(), signal.SIGKILL), 2) as workers,
+    ):
+        list(workers.map(range(4)))
+    assert not active_children()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_none_outlives_its_parent(sent: signal.Signals) -> None:
+    program = (
+        "import os, time\nfrom minitransformer.workers import Workers\n"
+        "def work(_):\n    print(os.getpid(), flush=True)\n    time.sleep(60)\n"
+        "with Workers(work, 2) as workers:\n    list(workers.map(range(2)))\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert parent.stdout is not None
+    processes = [int(parent.stdout.readline()) for _ in range(2)]
+    assert all(map(is_there, processes))
+    parent.send_signal(sent)
+    parent.communicate(timeout=30)
+    deadline = time.monotonic() + 30
+    while any(map(is_there, processes)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(is_there, processes))
+
+
+def test_a_count_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="threads is 0, expected 1 to 1024"):
+        Workers(abs, 0)
