@@ -2,7 +2,7 @@
 
 import pytest
 from support.breakages import BASELINE_BREAKAGES, BREAKAGES, Breakage
-from support.making_breakages import Workshop, assert_it_fits_the_code
+from support.making_breakages import Workshop, assert_it_fits_the_code, due
 
 ALL_BREAKAGES = BREAKAGES + BASELINE_BREAKAGES
 
@@ -13,7 +13,7 @@ def test_breakages_fit_the_code(breakage: Breakage) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("breakage", ALL_BREAKAGES, ids=lambda breakage: breakage.name)
+@pytest.mark.parametrize("breakage", due(ALL_BREAKAGES), ids=lambda breakage: breakage.name)
 def test_breakage_is_refused(breakage: Breakage, workshop: Workshop) -> None:
     workshop.assert_it_is_refused(breakage)
 

@@ -350,6 +350,10 @@ for head in range(HEADS):
 # the noun, at *hunter* for *Der* and at *village* for *dem*. Nobody designed a head for agreement. German asked for
 # one.
 #
+# You can switch heads off with a click: in the [explorer](../README.md#see-it-think), the page that `make explorer`
+# writes, choose *What if*. It shows the changed sentence beside the original, and what the change costs in
+# log-probability.
+#
 # ### Many at once
 #
 # The model needs a few heads much more than the rest. Are the rest useless? One at a time, another head may do the work

@@ -184,7 +184,9 @@ def engine(arguments: argparse.Namespace) -> Iterator[Race]:
                             "engine_jobs", "engine_sentences", options
                         )
                     found = race(jobs, arguments.rounds, arguments.threads, _same_text)
-                    yield {"model": model, "sentences": len(few), "beams": beam} | _contestants(found)
+                    where = engine_jobs.profile(str(checkpoint), few, beam) if count == max(ENGINE_SENTENCES) else None
+                    about = {"model": model, "sentences": len(few), "beams": beam, "profile": where}
+                    yield about | _contestants(found)
 
 
 def tokenization(arguments: argparse.Namespace) -> Iterator[Race]:

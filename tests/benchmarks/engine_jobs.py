@@ -1,16 +1,20 @@
 """Translating text with the same weights: ours, and CTranslate2, an engine in C++."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from race import Work
 
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.decoding import Translator
+from minitransformer.ops import numpy_ops
 from minitransformer.pretrained import save
+from minitransformer.probe import Call, probe
 
 LENGTH_PENALTY = 0.6
 ENGINE_TOKENS = 1024
@@ -68,6 +72,24 @@ def engine(translator: Translator, converted: Path, workers: int, threads: int, 
         return [translator.tokenizer.decode([ids[piece] for piece in each.hypotheses[0]]) for each in outputs]
 
     return translate
+
+
+def profile(checkpoint: str, sentences: list[str], beam: int) -> dict[str, float]:
+    """Where the seconds of one thread go: each op's share, the output layer's product apart; the rest is Python's."""
+    keep_freed_memory()
+    seconds: Counter[str] = Counter()
+
+    def watch(call: Call) -> None:
+        output = call.op == "linear" and call.arguments[1].shape[1] == translator.model.config.vocab_size
+        seconds["output layer" if output else call.op] += call.seconds
+
+    translator = Translator.from_checkpoint(checkpoint, probe(numpy_ops.unchecked(), watch), threads=1)
+    translator.translate(sentences, beam=beam)
+    seconds.clear()
+    start = perf_counter()
+    translator.translate(sentences, beam=beam)
+    whole = perf_counter() - start
+    return {op: spent / whole for op, spent in seconds.most_common()}
 
 
 @contextmanager

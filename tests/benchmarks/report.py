@@ -61,8 +61,23 @@ def steps_section() -> str:
         if "sentences" in race
     ]
     decoding_heads = ["greedy translation", "Python threads, BLAS with one each, ms", "BLAS's own two threads, ms"]
-    tables = _table(heads, rows), _table(trick_heads, trick_rows), _table(decoding_heads, translations)
+    tables = _table(heads, rows), _table(trick_heads, trick_rows), _table(decoding_heads, translations), _profiles()
     return "\n".join(tables)
+
+
+def _profiles() -> str:
+    """Where a translation's time goes: the shares of ops, those of under 2 % together, and what is left for Python."""
+    races = [race for race in _races("engine") if race["profile"]]
+    names = dict.fromkeys(name for race in races for name, share in race["profile"].items() if share >= 0.02)
+    rows = [[name, *(f"{100 * race['profile'][name]:.0f} %" for race in races)] for name in names]
+    rows.append(
+        ["other ops", *(f"{100 * sum(s for n, s in r['profile'].items() if n not in names):.0f} %" for r in races)]
+    )
+    rows.append(
+        ["Python between them, and the cache", *(f"{100 * (1 - sum(r['profile'].values())):.0f} %" for r in races)]
+    )
+    heads = [f"{race['model']}, {'greedy' if race['beams'] == 1 else 'beam 4'}" for race in races]
+    return _table(["one thread translates 1,000 sentences", *heads], rows)
 
 
 def _as_printed(op: str) -> list[str]:

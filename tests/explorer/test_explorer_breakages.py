@@ -4,19 +4,21 @@ import pytest
 from support.breakages import Breakage
 from support.explorer_breakages import EXPLORER_BREAKAGES
 from support.explorer_engine import needs_node
-from support.making_breakages import Workshop, assert_it_fits_the_code
-
-each_breakage = pytest.mark.parametrize("breakage", EXPLORER_BREAKAGES, ids=lambda breakage: breakage.name)
+from support.making_breakages import Workshop, assert_it_fits_the_code, due
 
 
-@each_breakage
+def each_of(breakages: list[Breakage]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("breakage", breakages, ids=lambda breakage: breakage.name)
+
+
+@each_of(EXPLORER_BREAKAGES)
 def test_breakages_fit_the_code(breakage: Breakage) -> None:
     assert_it_fits_the_code(breakage)
 
 
 @pytest.mark.slow
 @needs_node
-@each_breakage
+@each_of(due(EXPLORER_BREAKAGES))
 def test_breakage_is_refused(breakage: Breakage, workshop: Workshop) -> None:
     workshop.assert_it_is_refused(breakage)
 

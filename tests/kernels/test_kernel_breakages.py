@@ -3,7 +3,7 @@
 import pytest
 from support.breakages import Breakage
 from support.kernel_breakages import KERNEL_BREAKAGES
-from support.making_breakages import Workshop, assert_it_fits_the_code
+from support.making_breakages import Workshop, assert_it_fits_the_code, due
 
 
 @pytest.mark.parametrize("breakage", KERNEL_BREAKAGES, ids=lambda breakage: breakage.name)
@@ -12,7 +12,7 @@ def test_breakages_fit_the_code(breakage: Breakage) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("breakage", KERNEL_BREAKAGES, ids=lambda breakage: breakage.name)
+@pytest.mark.parametrize("breakage", due(KERNEL_BREAKAGES), ids=lambda breakage: breakage.name)
 def test_breakage_is_refused(breakage: Breakage, workshop: Workshop) -> None:
     workshop.assert_it_is_refused(breakage)
 

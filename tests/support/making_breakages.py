@@ -17,6 +17,12 @@ LIBRARIES = ["numpy", "torch", "triton.language", "pytest", "safetensors"]
 """What most proofs import, and what takes longer to import than a proof takes."""
 
 
+def due(breakages: list[Breakage]) -> list[Breakage]:
+    """Those to be tried: all, or every n-th, the k-th and so on, where MINITRANSFORMER_BREAKAGES is "k/n"."""
+    first, step = map(int, os.environ.get("MINITRANSFORMER_BREAKAGES", "0/1").split("/"))
+    return breakages[first % step :: step]
+
+
 def assert_it_fits_the_code(breakage: Breakage) -> None:
     code = (ROOT / breakage.package / breakage.file).read_text(encoding="utf-8")
     assert code.count(breakage.before) == 1, f"{breakage.file} has changed: bring this breakage up to date"
