@@ -40,16 +40,15 @@ class Workers:
 
     def __enter__(self) -> Self:
         self._context.enter_context(self._threads)  # with one BLAS thread, which the processes inherit
-        self._others = set(active_children())
-        context = get_context("fork")
-        self._pool = ProcessPoolExecutor(self.count, context, initializer=_begin, initargs=(self._function,))
+        self._pool, self._others = None, set(active_children())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         if kind is not None:
             for process in set(active_children()) - self._others:
                 process.terminate()
-        self._pool.shutdown(cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
         self._context.close()
 
     def map(self, items: Iterable[Any]) -> Iterator[Any]:
@@ -57,6 +56,9 @@ class Workers:
 
         Raises the function's first exception, and `RuntimeError` if a process was killed.
         """
+        if self._pool is None:
+            context = get_context("fork")
+            self._pool = ProcessPoolExecutor(self.count, context, initializer=_begin, initargs=(self._function,))
         with catch_warnings():  # since 3.12 Python warns of threads: BLAS's end before a fork, and are the only ones
             simplefilter("ignore", DeprecationWarning)
             results = self._pool.map(_compute, items)

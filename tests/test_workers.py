@@ -77,17 +77,15 @@ def test_a_process_that_is_killed_is_named() -> None:
 def test_none_outlives_its_parent(sent: signal.Signals) -> None:
     program = (
         "import os, time\nfrom minitransformer.workers import Workers\n"
-        "def work(_):\n    print(os.getpid(), flush=True)\n    time.sleep(60)\n"
+        "def work(_):\n    os.write(1, b'%d\\n' % os.getpid())\n    time.sleep(60)\n"
         "with Workers(work, 2) as workers:\n    list(workers.map(range(2)))\n"
     )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    assert parent.stdout is not None
-    processes = [int(parent.stdout.readline()) for _ in range(2)]
-    assert all(map(is_there, processes))
-    parent.send_signal(sent)
-    parent.communicate(timeout=30)
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
+        assert parent.stdout is not None
+        processes = [int(parent.stdout.readline()) for _ in range(2)]
+        assert all(map(is_there, processes))
+        parent.send_signal(sent)
     deadline = time.monotonic() + 30
     while any(map(is_there, processes)) and time.monotonic() < deadline:
         time.sleep(0.05)
