@@ -3,10 +3,14 @@
 examples:
   {program} translate runs/demo/model.safetensors "The dog sleeps." "A cat eats a fish."
   {program} translate runs/demo/model.safetensors --file english.txt > german.txt
+  zcat corpus.en.gz | {program} translate runs/demo/model.safetensors --beam 1 > corpus.de
   {program} translate runs/demo/model.safetensors --n-best 4 "The dog sleeps."
   {program} translate runs/demo/model.safetensors --attention maps.png "The dog sleeps."
   {program} translate t5-small "translate English to German: The dog sleeps."
   {program} translate runs/demo/model.safetensors
+
+The lines of a file or of standard input are translated in windows, whose batches processes share: a file of any length
+takes the same memory, and its lines keep their order. A bar shows the sentences a second, unless they fill the terminal.
 
 CHECKPOINT is also a folder with a Marian or a T5 as `transformers` saves it, or a name on the Hugging Face hub. A T5's
 task stands before the sentence: "translate English to German: The dog sleeps." Without a sentence the command asks
