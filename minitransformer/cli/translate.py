@@ -9,8 +9,8 @@ examples:
   {program} translate t5-small "translate English to German: The dog sleeps."
   {program} translate runs/demo/model.safetensors
 
-The lines of a file or of standard input are translated in windows, whose batches processes share: a file of any length
-takes the same memory, and its lines keep their order. A bar shows the sentences a second, unless they fill the terminal.
+The lines of a file or of standard input are translated some thousand at a time, shared by processes: a file of any
+length takes the same memory, and its lines keep their order. A bar shows the sentences a second.
 
 CHECKPOINT is also a folder with a Marian or a T5 as `transformers` saves it, or a name on the Hugging Face hub. A T5's
 task stands before the sentence: "translate English to German: The dog sleeps." Without a sentence the command asks

@@ -23,6 +23,7 @@ from minitransformer.ops import (
 )
 from minitransformer.ops.normal import ENOUGH, NEAR, erf
 from minitransformer.ops.normal import normal as normal_distribution
+from minitransformer.ops.softmax import MANY_ROWS
 
 
 def test_relu_s_subgradient_at_zero_is_zero():
@@ -111,7 +112,7 @@ def test_eps_may_be_0():
     np.testing.assert_allclose(y, [[1.0, -1.0]], rtol=1e-12)
 
 
-@given(batch=batches, n=st.integers(0, 5), seed=seeds)
+@given(batch=batches | st.just((MANY_ROWS, 2)), n=st.integers(0, 5), seed=seeds)
 def test_log_softmax(batch, n, seed):
     x = normal(np.random.default_rng(seed), *batch, n) * 100
     x.flags.writeable = False
@@ -121,18 +122,20 @@ def test_log_softmax(batch, n, seed):
 @pytest.mark.parametrize("function", [lambda x: softmax_forward(x)[0], lambda x: np.exp(log_softmax(x))])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("large", [1e4, FLOAT32_MAX])
-def test_never_overflows(function, dtype, large):
-    x = np.array([[large, -large, 0], [-large, -large, -large], [large, large, -large]], dtype)
+@pytest.mark.parametrize("times", [1, MANY_ROWS])
+def test_never_overflows(function, dtype, large, times):
+    x = np.array([[large, -large, 0], [-large, -large, -large], [large, large, -large]] * times, dtype)
     y = function(x)
     assert y.dtype == dtype
-    np.testing.assert_allclose(y, [[1, 0, 0], [1 / 3, 1 / 3, 1 / 3], [0.5, 0.5, 0]], rtol=1e-6)
+    np.testing.assert_allclose(y, [[1, 0, 0], [1 / 3, 1 / 3, 1 / 3], [0.5, 0.5, 0]] * times, rtol=1e-6)
 
 
-def test_nothing_to_attend_to_gives_zeros():
-    x = np.array([[-np.inf, -np.inf], [0.0, -np.inf]])
+@pytest.mark.parametrize("times", [1, MANY_ROWS])
+def test_nothing_to_attend_to_gives_zeros(times):
+    x = np.array([[-np.inf, -np.inf], [0.0, -np.inf]] * times)
     y, cache = softmax_forward(x)
-    np.testing.assert_array_equal(y, [[0, 0], [1, 0]])
-    np.testing.assert_array_equal(softmax_backward(np.ones((2, 2)), cache), np.zeros((2, 2)))
+    np.testing.assert_array_equal(y, [[0, 0], [1, 0]] * times)
+    np.testing.assert_array_equal(softmax_backward(np.ones(x.shape), cache), np.zeros(x.shape))
 
 
 def test_log_softmax_of_minus_infinity():

@@ -28,6 +28,9 @@ softmax gradient with the wrong sign | dx = dy - np.vecdot → dx = dy + np.vecd
 NaN for a row with nothing to attend to
     return np.maximum(np.add.reduce(exponentials, axis=-1, keepdims=True), 1) →
         return np.add.reduce(exponentials, axis=-1, keepdims=True)
+NaN for one of many rows with nothing to attend to | np.maximum(sums, 1).reshape → sums.reshape
+the maxima of short rows are those of the columns
+    columns = x.reshape(num_rows, width).T.copy() → columns = x.reshape(width, num_rows).copy()
 [ops/attention.py: ops/test_attention]
 causal mask off by one: a query does not see itself
     past = np.tri(query.shape[2], key.shape[2], key.shape[2] - query.shape[2], dtype=bool) →
@@ -209,12 +212,18 @@ tied gradient counted once: the output layer's is lost
         dhidden, _ = tokens.ops.linear_cross_entropy.backward(dloss, loss_cache)
 [layers/cache.py: models/test_decoding_in_steps]
 beams that keep another beam's keys and values
-    (first + self.ops.asarray(beams, "int64")) → (first + 0 * self.ops.asarray(beams, "int64"))
+    for b, row in enumerate(beams.tolist()) for k in row] → for b in range(self.batch) for k in range(self.num_beams)]
 a cache that keeps the newest position alone
     return keys[:, :, seen], values[:, :, seen] → return keys[:, :, start:stop], values[:, :, start:stop]
 sentences that leave without their memory
-    self.shared = {name: tuple(take(array, sentences) for array in kept) for name, kept in self.shared.items()} →
-        self.shared = {name: tuple(array[: len(sentences)] for array in kept) for name, kept in self.shared.items()}
+    moved(array, *moves) for array in each → array[: len(kept)] for array in each
+rows that overwrite each other as they move
+    content[places] = content[rows] → content[places] = content[places]
+[decoding/translator.py: test_translator]
+a window that is read before the one before it is translated
+    if len(window) == size: → if len(window) == 2 * size:
+an error of a stream that swallows what came before it
+    if window:\n            yield window → if window and not error:\n            yield window
 [layers/cache.py: layers/test_cache]
 a cache that forgets its past when its room is full
     self._with_room(keys[:, :, old], room), self._with_room(values[:, :, old], room) →
@@ -274,6 +283,7 @@ a request to stop that the other processes do not hear
     reason = reason or self.processes.reason_to_stop(stop.requested) →
         reason = reason or ("interrupted" if stop.requested else None)
 [decoding/search.py: test_decoding]
+a sentence that is done stays in the place of one that runs | kept[~running[:count]] = → kept[:0] =
 length penalty without the 5 of Wu et al. | return ((5 + length) / 6) ** alpha → return (length / 6) ** alpha
 [training/optimizer.py: test_optimizer]
 a warm-up that never decays
@@ -361,7 +371,8 @@ the encoder's values without the gradient of its input
     self.embedding.backward(dhidden + dembedded, embedding_cache) → self.embedding.backward(dhidden, embedding_cache)
 [layers/cache.py: models/test_decoding_in_steps]
 beams that keep another beam's state
-    self.rows = {name: tuple(take(array, rows) for array in kept) for name, kept in self.rows.items()} → pass
+    self.rows = {name: tuple(self.ops.take(array, all_rows) for array in kept) for name, kept in self.rows.items()} →
+        pass
 """
 
 
