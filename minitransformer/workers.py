@@ -9,28 +9,29 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
-from multiprocessing import active_children, get_context, parent_process
-from threading import Thread
+from contextlib import ExitStack, contextmanager
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from threading import Thread, current_thread, main_thread
 from typing import Any, Self
 from warnings import catch_warnings, simplefilter
 
 from .allocator import keep_freed_memory
-from .threads import Threads
+from .threads import Threads, available_cores
 
 
 class Workers:
-    """A context manager with `count` processes, by default one for each core, that compute one function.
+    """A context manager with processes that compute one function: `count`, but at most one for each core.
 
-    They start with the first call of `map`. When the block ends with an exception, such as Ctrl-C's, they end at once;
-    they also end if this process is killed. Raises `ValueError` for a count that `Threads` would not take.
+    They start with the first call of `map`. They end with the block, at once if that ends with an exception such as
+    Ctrl-C's, and also if this process is killed. Raises `ValueError` for a count that `Threads` would not take.
     """
 
     def __init__(self, function: Callable[[Any], Any], count: int | None = None) -> None:
         self._function, self._threads = function, Threads(count)
-        self.count = self._threads.count
+        self.count = min(self._threads.count, available_cores())
+        self._processes: list[Any] = []
+        self._connections: list[Connection] = []
         self._context = ExitStack()
 
     @staticmethod
@@ -40,46 +41,106 @@ class Workers:
 
     def __enter__(self) -> Self:
         self._context.enter_context(self._threads)  # with one BLAS thread, which the processes inherit
-        self._pool, self._others = None, set(active_children())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        if kind is not None:
-            for process in set(active_children()) - self._others:
-                process.terminate()
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+    def __exit__(self, *exception: object) -> None:
+        self._end()
         self._context.close()
 
     def map(self, items: Iterable[Any]) -> Iterator[Any]:
-        """The function's results in the order of the items.
+        """The function's results in the order of the items, each of which the next free process gets.
 
-        Raises the function's first exception, and `RuntimeError` if a process was killed.
+        Raises the function's first exception, and `ChildProcessError` if a process was killed.
         """
-        if self._pool is None:
-            context = get_context("fork")
-            self._pool = ProcessPoolExecutor(self.count, context, initializer=_begin, initargs=(self._function,))
-        with catch_warnings():  # since 3.12 Python warns of threads: BLAS's end before a fork, and are the only ones
-            simplefilter("ignore", DeprecationWarning)
-            results = self._pool.map(_compute, items)
+        if not self._processes:
+            self._start()
+        waiting, computing = enumerate(items), dict[Connection, int]()
+        done, next_one = dict[int, Any](), 0
         try:
-            yield from results
-        except BrokenProcessPool:
-            raise RuntimeError("a process that shared the work was killed: perhaps memory ran out") from None
+            for connection in self._connections:
+                _give_next(connection, waiting, computing)
+            while computing:
+                for connection in wait(list(computing)):
+                    error, done[computing.pop(connection)] = connection.recv()
+                    if error is not None:
+                        raise error
+                    _give_next(connection, waiting, computing)
+                while next_one in done:
+                    yield done.pop(next_one)
+                    next_one += 1
+        except (EOFError, ConnectionError):
+            raise ChildProcessError("a process that shared the work was killed: perhaps memory ran out") from None
+        finally:
+            if computing:  # what is on its way belongs to nobody any more
+                self._end()
+
+    def _start(self) -> None:
+        """Forks the processes."""
+        context = get_context("fork")
+        with _without_interrupts(), catch_warnings():
+            simplefilter(
+                "ignore", DeprecationWarning
+            )  # since 3.12 of threads: BLAS's end before a fork, a bar's sleeps
+            for _ in range(self.count):
+                here, there = context.Pipe()
+                self._connections.append(here)
+                process = context.Process(target=_serve, args=(self._function, there, list(self._connections)))
+                process.start()
+                there.close()
+                self._processes.append(process)
+
+    def _end(self) -> None:
+        for process in self._processes:
+            process.kill()  # nothing of theirs is worth saving
+        for process in self._processes:
+            process.join()
+        for connection in self._connections:
+            connection.close()
+        self._processes, self._connections = [], []
 
 
-def _begin(function: Callable[[Any], Any]) -> None:
-    """In a new process: remembers the function, which is inherited and need not be pickled."""
-    global _function
-    _function = function
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process ends the others
+def _give_next(connection: Connection, waiting: Iterator[tuple[int, Any]], computing: dict[Connection, int]) -> None:
+    """Sends a free process the next item, if there is one, and notes which."""
+    for number, item in waiting:
+        computing[connection] = number
+        connection.send(item)
+        return
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """A block after which Ctrl-C is answered: during a fork Python would lose its exception."""
+    if current_thread() is not main_thread():  # which alone is interrupted
+        yield
+        return
+    received: list[Any] = []
+    before = signal.signal(signal.SIGINT, lambda *arguments: received.append(arguments))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if received and callable(before):
+        before(*received[0])
+
+
+def _serve(function: Callable[[Any], Any], connection: Connection, parents: list[Connection]) -> None:
+    """In a new process: answers each item with an error, or None, and the result."""
+    for each in parents:  # the other ends of pipes, which were inherited: here they would keep them open
+        each.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends the others
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     keep_freed_memory()
     Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _compute(item: Any) -> Any:
-    return _function(item)
+    while True:
+        try:
+            item = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer = None, function(item)
+        except Exception as error:
+            answer = error, None
+        connection.send(answer)
 
 
 def _end_with_parent() -> None:

@@ -1,6 +1,7 @@
 """The translator: what comes back is in order, whole, and does not depend on what else was asked."""
 
 import itertools
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing import active_children
@@ -88,6 +89,25 @@ def test_a_stream_is_read_in_windows_that_grow(translator):
         assert len(read) == len(found)  # no more than what is translated
     assert sizes == [2, 4, 8, 8, 8]
     assert found == [expected[number % len(SENTENCES)] for number in range(30)]
+
+
+def test_a_slow_writer_need_not_wait_for_large_windows(translator):
+    def sentences() -> Iterator[str]:
+        for number in range(20):
+            if number >= 6:
+                time.sleep(0.3)
+            yield SENTENCES[number % len(SENTENCES)]
+
+    sizes = [len(translations) for translations in translator.stream(sentences(), beam=1, first=2, window=64)]
+    assert sizes == [2, 4, 8, 4, 2]
+
+
+def test_a_stream_takes_a_sentence_alone_and_no_empty_window(translator):
+    ((translation,),) = translator.stream(SENTENCES[0], beam=1)
+    assert [translation[0].text] == translator.translate(SENTENCES[0], beam=1)
+    for sizes in ({"first": 0}, {"window": 0}):
+        with pytest.raises(ValueError, match="expected at least 1"):
+            translator.stream(SENTENCES, **sizes)
 
 
 def test_what_comes_before_an_error_is_translated(translator):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
+from minitransformer.threads import available_cores
 from minitransformer.workers import Workers
 
 pytestmark = pytest.mark.skipif(not Workers.supported(), reason="processes are forked on Linux alone")
@@ -67,7 +68,7 @@ def test_the_first_error_is_raised_and_the_others_end_at_once() -> None:
 def test_a_process_that_is_killed_is_named() -> None:
     others = set(active_children())
     with (
-        pytest.raises(RuntimeError, match="a process that shared the work was killed: perhaps memory ran out"),
+        pytest.raises(ChildProcessError, match="a process that shared the work was killed: perhaps memory ran out"),
         Workers(lambda _: os.kill(os.getpid(), signal.SIGKILL), 2) as workers,
     ):
         list(workers.map(range(4)))
@@ -91,6 +92,51 @@ def test_none_outlives_its_parent(sent: signal.Signals) -> None:
     while any(map(is_there, processes)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(is_there, processes))
+
+
+def test_one_that_is_killed_between_two_calls_is_named() -> None:
+    with Workers(lambda _: os.getpid(), 1) as workers:
+        (process,) = workers.map([0])
+        os.kill(process, signal.SIGKILL)
+        while is_there(process):
+            time.sleep(0.01)
+        with pytest.raises(ChildProcessError, match="was killed"):
+            list(workers.map(range(1000)))
+
+
+def test_those_of_others_go_on() -> None:
+    def ours() -> None:
+        with Workers(abs, 1) as workers:
+            assert list(workers.map([-2])) == [2]
+            raise ValueError("mine")
+
+    with Workers(abs, 1) as theirs:
+        assert list(theirs.map([-1])) == [1]
+        with pytest.raises(ValueError, match="mine"):
+            ours()
+        assert list(theirs.map([-3])) == [3]
+
+
+def test_no_more_than_the_cores() -> None:
+    assert Workers(abs, 1000).count == available_cores()
+
+
+def test_an_interrupt_while_processes_start_is_not_lost() -> None:
+    program = (
+        "import os, time\nfrom minitransformer.workers import Workers\n"
+        "with Workers(time.sleep, 2) as workers:\n    os.write(1, b'x')\n    list(workers.map([20] * 4))\n"
+    )
+    for delay in (0.0, 0.002, 0.004, 0.006, 0.008, 0.012, 0.016):
+        with subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        ) as parent:
+            assert parent.stdout is not None
+            parent.stdout.read(1)
+            time.sleep(delay)
+            os.killpg(parent.pid, signal.SIGINT)
+            _, said = parent.communicate(timeout=15)
+        assert said.count(b"Traceback") == 1
+        assert said.endswith(b"KeyboardInterrupt\n")
 
 
 def test_a_count_that_is_none_is_refused() -> None:

@@ -116,7 +116,7 @@ def checked(lines: Iterable[Line], translator: Translator, truncate: bool) -> It
     """The sentences. Raises ValueError, naming the place of one that is too long for the model, unless `truncate`."""
     longest = translator.model.config.max_length
     for line in lines:
-        length = len(translator.tokenizer.encode(line.text)) + 1
+        length = len(translator.tokenizer.encode(line.text)) + 1 if line.text.strip() else 0
         if length > longest and not truncate:
             raise ValueError(
                 f"{line.place} has {length} tokens with its end mark, but the model takes at most {longest}: "

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -132,7 +133,7 @@ class Translator:
 
     def stream(
         self,
-        sentences: Iterable[str],
+        sentences: str | Iterable[str],
         n_best: int = 1,
         beam: int = 4,
         length_penalty: float = 0.6,
@@ -144,22 +145,30 @@ class Translator:
     ) -> Iterator[list[list[Translation]]]:
         """Translates as many sentences as there are in constant memory; yields the n_best of some at a time, in order.
 
-        The `first` sentences are read before any is translated, then twice as many, up to a whole `window`; the rest as
-        in `translate`. Where `sentences` raises, or one is too long, those before it are translated first.
+        The `first` sentences are read before any is translated, then twice as many, up to a whole `window`; fewer again
+        where reading takes longer than translating, so that a slow writer need not wait. The rest as in `translate`.
+        Where `sentences` raises, or one is too long, those before it are translated first. Raises `ValueError` for a
+        first or a window below 1.
         """
-        sources = self._windows(sentences, min(first, window), window, truncate)
+        if first < 1 or window < 1:
+            raise ValueError(f"first is {first} and window {window}, expected at least 1")
+        given = [sentences] if isinstance(sentences, str) else sentences
+        sources = self._windows(given, min(first, window), window, truncate)
         return self._translated(sources, None, n_best, beam, length_penalty, batch_tokens, progress)
 
-    def _windows(self, sentences: Iterable[str], size: int, most: int, truncate: bool) -> Iterator[list[list[int]]]:
-        """The token ids of `size` sentences, then of twice as many, up to `most` at a time."""
+    def _windows(self, sentences: Iterable[str], first: int, most: int, truncate: bool) -> Iterator[list[list[int]]]:
+        """The token ids of `first` sentences, then of twice as many, up to `most`, unless reading them is slow."""
         window: list[list[int]] = []
-        error = None
+        size, error, began = first, None, perf_counter()
         try:
             for number, sentence in enumerate(sentences, start=1):
                 window.append(self._encoded(sentence, number, truncate))
                 if len(window) == size:
+                    read = perf_counter()
                     yield window
-                    window, size = [], min(2 * size, most)
+                    now = perf_counter()
+                    size = min(2 * size, most) if now - read > read - began else max(first, size // 2)
+                    window, began = [], now
         except Exception as caught:
             error = caught
         if window:

@@ -1,7 +1,7 @@
 """Translating text with the same weights: ours, and CTranslate2, an engine in C++."""
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,7 +77,7 @@ def engine(translator: Translator, converted: Path, workers: int, threads: int, 
 def profile(checkpoint: str, sentences: list[str], beam: int) -> dict[str, float]:
     """Where the seconds of one thread go: each op's share, the output layer's product apart; the rest is Python's."""
     keep_freed_memory()
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
 
     def watch(call: Call) -> None:
         output = call.op == "linear" and call.arguments[1].shape[1] == translator.model.config.vocab_size
@@ -89,7 +89,7 @@ def profile(checkpoint: str, sentences: list[str], beam: int) -> dict[str, float
     start = perf_counter()
     translator.translate(sentences, beam=beam)
     whole = perf_counter() - start
-    return {op: spent / whole for op, spent in seconds.most_common()}
+    return {op: seconds[op] / whole for op in sorted(seconds, key=lambda op: -seconds[op])}
 
 
 @contextmanager

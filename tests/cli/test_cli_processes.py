@@ -16,8 +16,10 @@ import minitransformer
 from minitransformer import Translator, load_checkpoint
 from minitransformer.cli import main
 from minitransformer.cli.common import one_line
+from minitransformer.threads import available_cores
 from minitransformer.training import read_log
 from minitransformer.training.checkpoint import checkpoint_path, latest
+from minitransformer.workers import Workers
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(trained: Run, tmp_path: Path) -> None:
@@ -126,6 +128,21 @@ def test_a_reader_that_has_gone_is_no_error(trained: Run) -> None:
     )  # fmt: skip
     assert run.stderr == ""
     assert run.stdout.endswith("status 141\n")
+
+
+@pytest.mark.skipif(not Workers.supported() or available_cores() < 2, reason="one process does all")
+def test_a_process_that_is_killed_gives_one_sentence(trained: Run, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("A dog sleeps in the old house of the king.\n" * 50_000)
+    process = subprocess.Popen(
+        [*PROGRAM, "translate", str(trained.checkpoint), "--file", str(tmp_path / "text"), "--threads", "2"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    wait_for(lambda: children.read_text().split())
+    os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    assert said == "minitransformer: error: a process that shared the work was killed: perhaps memory ran out\n"
+    assert process.returncode == 2
 
 
 def test_output_comes_before_the_input_ends(trained: Run) -> None:
