@@ -54,13 +54,14 @@ class Workers:
         """
         if not self._processes:
             self._start()
-        waiting, computing = enumerate(items), dict[Connection, int]()
+        waiting, computing = enumerate(items), dict[Any, int]()
         done, next_one = dict[int, Any](), 0
         try:
             for connection in self._connections:
                 _give_next(connection, waiting, computing)
             while computing:
-                for connection in wait(list(computing)):
+                ready: list[Any] = wait(list(computing))
+                for connection in ready:
                     error, done[computing.pop(connection)] = connection.recv()
                     if error is not None:
                         raise error
@@ -99,7 +100,7 @@ class Workers:
         self._processes, self._connections = [], []
 
 
-def _give_next(connection: Connection, waiting: Iterator[tuple[int, Any]], computing: dict[Connection, int]) -> None:
+def _give_next(connection: Connection, waiting: Iterator[tuple[int, Any]], computing: dict[Any, int]) -> None:
     """Sends a free process the next item, if there is one, and notes which."""
     for number, item in waiting:
         computing[connection] = number
