@@ -254,7 +254,7 @@ def _may_be(path: tuple[str, ...], old: Any, value: str, command: str) -> bool:
         new = None if gone else json.loads(value)
     except (ValueError, RecursionError):
         return False
-    if new == old and type(new) is type(old) and not gone:
+    if new == old and type(new) is type(old) and (not gone or path[0] == "config"):  # what is null may be left out
         return True
     resumes, is_object = command == "resume", gone or isinstance(new, dict)
     match path:

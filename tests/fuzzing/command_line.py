@@ -144,9 +144,10 @@ def sentence(text: str) -> bool:
 
 
 RULES: dict[str, Fine] = {
-    "warmup_steps valid_interval checkpoint_interval keep max_length length batch_size workers demo.steps": whole(1),
+    "warmup_steps valid_interval checkpoint_interval keep max_length max_distance length batch_size workers": whole(1),
+    "demo.steps": whole(1),
     "steps seed window": whole(0),
-    "vocab_size d_model num_heads num_kv_heads d_ff d_k d_v buckets max_distance patch_size": whole(1, 100_000),
+    "vocab_size d_model num_heads num_kv_heads d_ff d_k d_v buckets patch_size": whole(1, 100_000),
     "num_layers num_decoder_layers": whole(1, PATIENCE),
     "info.vocab_size": whole(3),
     "tokens_per_batch": whole(2),
