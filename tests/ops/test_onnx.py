@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx.backend.test.case import node as node_tests
+from support.kernels.prove_kernel import DEVICE
 from support.kernels.tables import WITHOUT_TRITON, table
 
 from minitransformer.layers.attention import merge_heads, split_heads
@@ -194,6 +195,7 @@ NOT_OURS = {
     "test_attention_local_window_with_past": "its last queries stand behind the last key; with us the last is at it",
 }
 """Cases that our signatures can't express, and why."""
+MOST_ROWS = 3000
 WITHIN = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
 """A few roundings of each type."""
 
@@ -213,6 +215,8 @@ def test_no_case_is_missing():
 @pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_OURS])
 def test_a_node(name, backend):
     (node,), ((inputs, outputs),) = CASES[name].model.graph.node, CASES[name].data_sets
+    if backend == "triton" and DEVICE == "cpu" and node.op_type.endswith("Loss") and inputs[1].size > MOST_ROWS:
+        pytest.skip(f"{inputs[1].size:,} rows one by one in the interpreter show no more than {MOST_ROWS:,}")
     dtype = inputs[0].dtype
     attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
     options = {key: each.decode() if isinstance(each, bytes) else each for key, each in attributes.items()}
