@@ -107,6 +107,7 @@ def evaluate_translations(args: argparse.Namespace, backend: Backend, processes:
     """Translate the test set, write the translations and print their scores."""
     with processes.together():
         translator = open_translator(args.checkpoint, backend, args.threads)
+        translator.forks = not processes.launched  # those of torchrun have threads that hold a connection
         sources, references = read_test_set(args, translator.languages)
         translator.encode(sources, args.truncate)  # refuses what is too long
     agree(processes, args, translator.model, sources, references)
