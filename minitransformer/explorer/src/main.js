@@ -84,6 +84,7 @@ function main() {
         tab.tabIndex = VIEWS[i] === open?.name ? 0 : -1;
       });
     }
+    byId("changed-note").hidden = open.name === "what-if" || app.session.shown(app.state) === app.session.original;
     open.update();
   });
   addEventListener("hashchange", () => app.reopen());

@@ -59,7 +59,7 @@ const MAPS = /** @type {const} */ (["encoder", "decoder", "cross"]);
 const STACKS = ["encoder", "decoder"];
 const ATTENTIONS = ["self_attention", "cross_attention"];
 const SUBLAYERS = [...ATTENTIONS, "feed_forward"];
-const LONGEST = 5000; // characters of a text in a link
+export const LONGEST = 5000; // characters of a text in a link
 
 /**
  * @param {boolean} translates

@@ -104,6 +104,7 @@ export function attentionView(app) {
   function update() {
     panel.show();
     const writing = app.session.shown(app.state);
+    replace(thumbs);
     if (!writing) return replace(figure, app.nothing());
     const trace = app.session.trace(writing);
     const tokens = axes(engine, writing, app.state.map);
@@ -112,10 +113,10 @@ export function attentionView(app) {
     const head = headOf();
     const shown = head === null ? attention.heads.map((_, i) => i) : [head];
     const drawn = shown.map((i) => mapOf(attention.heads[i], tokens, app.state));
-    const width = roomIn(figure);
+    replace(thumbs, ...thumbnails());
+    const width = roomIn(figure); // what the thumbnails beside it leave
     const draw = app.state.display === "map" ? drawMaps : drawLines;
     replace(figure, h("p", { class: "caption" }, CAPTIONS[app.state.map]), draw(drawn, shown, width, explain, open));
-    replace(thumbs, ...thumbnails());
 
     /** @type {(map: Map2D, head: number, q: number, k: number) => string} */
     function explain(map, head, q, k) {

@@ -1,5 +1,6 @@
 /** The sentence, its tokens, and what is written of it, token by token. */
 
+import { LONGEST } from "../state.js";
 import { byId, fixed, h, percent, replace } from "./dom.js";
 import { labelOf } from "./tokens.js";
 
@@ -19,6 +20,7 @@ export function sentenceBar(app) {
     spellcheck: "false",
     dir: "auto",
     autocomplete: "off",
+    maxlength: LONGEST,
     oninput: () => read(),
     onkeydown: (/** @type {KeyboardEvent} */ event) => {
       if (event.key !== "Enter" || event.shiftKey) return;
@@ -33,6 +35,7 @@ export function sentenceBar(app) {
       "aria-label": "Examples",
       onchange: () => {
         app.set({ text: examples[Number(picker.value)], edited: null });
+        picker.value = ""; // so that the same one can be chosen again
         replay();
       },
     },

@@ -73,6 +73,7 @@ export function beamView(app) {
     panel.show();
     places.show();
     const writing = app.session.shown(app.state);
+    replace(candidates);
     if (!writing) return replace(figure, app.nothing());
     if (writing.nodes.length) {
       const caption =
@@ -82,7 +83,13 @@ export function beamView(app) {
     } else
       replace(
         figure,
-        h("p", { class: "nothing" }, "This text was drawn, not searched: there is no tree. Move a slider to search."),
+        h(
+          "p",
+          { class: "nothing" },
+          app.state.seed === null
+            ? "Nothing has been searched yet: start above."
+            : "This text was drawn, not searched: there is no tree. Move a slider to search.",
+        ),
       );
     const trace = app.session.trace(writing);
     const row = Math.min(writing.start.length - 1 + position.current(), trace.logits.rows - 1);

@@ -97,7 +97,7 @@ export function openFormula(app, trace, map, layer, number, q, k, tokens) {
             "Softmax: e to the score, divided by the sum over all that may be seen",
             equation(
               `e^(${fixed(masked)} − ${fixed(highest)}) / ${fixed(total, 4)}`,
-              `${fixed(weight, 4)} = ${percent(weight)}`,
+              `${fixed(weight, 4)}, ${percent(weight)}`,
             ),
           ),
       item(

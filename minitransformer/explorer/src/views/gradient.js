@@ -47,7 +47,9 @@ export function gradientView(app) {
   function update() {
     panel.show();
     const writing = app.session.shown(app.state);
-    if (!writing?.written.length) return replace(figure, app.nothing());
+    if (!writing) return replace(figure, app.nothing());
+    if (!writing.written.length)
+      return replace(figure, h("p", { class: "nothing" }, "Nothing has been written yet: start above."));
     const trace = app.session.trace(writing);
     const index = position.current();
     const row = writing.start.length - 1 + index;

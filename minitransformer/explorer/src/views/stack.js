@@ -88,9 +88,8 @@ export function stackView(app) {
         : [
             "The decoder has read “",
             h("bdi", {}, labelOf(reads, row)),
-            "” and writes “",
-            h("bdi", {}, labelOf(tokens, row)),
-            "”. At the right: what the output layer would say after each part.",
+            ...(next === null ? ["”"] : ["” and writes “", h("bdi", {}, labelOf(tokens, row)), "”"]),
+            ". Beside each part: what the output layer would say after it.",
           ];
     replace(
       figure,
