@@ -48,6 +48,10 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-chec
 	$(PIP_INSTALL) -e '.[test]'
 	@touch .venv/core $@
 
+# The oldest Triton that pyproject.toml takes, for a test that compiles with it.
+.venv/triton-3.6: .venv/test
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ triton==3.6.0
+
 .venv/bench: .venv/test
 	$(PIP_INSTALL) -e '.[bench]'
 	@touch $@

@@ -67,7 +67,7 @@ def attention_dquery_kernel(
     if slopes is not None:
         slope = load_slope(slopes, b, h)
     dquery_block = tl.zeros((QUERIES, BLOCK_D), tl.float32)
-    listed = list_of(visits, block, Tk, KEYS)
+    listed = None if visits is None else list_of(visits, block, Tk, KEYS)
     blocks = blocks_of_keys(block, Tq, Tk, below, above, listed, key_mask, b, QUERIES, KEYS)
     for MASKED in tl.static_range(2):
         for n in range(count_blocks(blocks, MASKED)):
@@ -125,7 +125,7 @@ def attention_dkey_dvalue_kernel(
 
     dkey_block = tl.zeros((KEYS, BLOCK_D), tl.float32)
     dvalue_block = tl.zeros((KEYS, BLOCK_DV), tl.float32)
-    listed = list_of(visits, block, Tq, QUERIES)
+    listed = None if visits is None else list_of(visits, block, Tq, QUERIES)
     blocks = blocks_of_queries(block, Tq, Tk, below, above, listed, real, QUERIES, KEYS)
     for MASKED in tl.static_range(2):
         count = count_blocks(blocks, MASKED)

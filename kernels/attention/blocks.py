@@ -39,12 +39,15 @@ class Padding(NamedTuple):
 
 
 class Sparse(NamedTuple):
-    """The parts of a pattern beside its window, as a kernel takes them; `None` for a part that it lacks."""
+    """The parts of a pattern beside its window, as a kernel takes them; `None` for a part that it lacks.
 
-    ahead: int  # how far after its own position a query sees keys at all: 0 if causal
-    block: int | None
-    stride: int | None
-    by_all: Any  # (2, Tk) bool: which keys every query sees, and which queries see every key
+    All are `None` where a window says everything.
+    """
+
+    ahead: int | None = None  # how far after its own position a query sees keys at all: 0 if causal
+    block: int | None = None
+    stride: int | None = None
+    by_all: Any = None  # (2, Tk) bool: which keys every query sees, and which queries see every key
 
 
 @triton.jit
@@ -115,8 +118,8 @@ def places_in(listed):
 
 @triton.jit
 def list_of(visits, block, length, BLOCK: tl.constexpr):
-    """The list of the blocks, of a sequence of `length`, that a block visits; `None` where a band says it."""
-    return None if visits is None else visits + tl.cast(block, tl.int64) * (2 + tl.cdiv(length, BLOCK))
+    """The list of the blocks, of a sequence of `length`, that a block visits."""
+    return visits + tl.cast(block, tl.int64) * (2 + tl.cdiv(length, BLOCK))
 
 
 @triton.jit
@@ -244,7 +247,7 @@ def store_softmax(
 def sees(positions, keys, below, above, sparse, Tk):
     """Whether queries at `positions` may attend to keys; the two broadcast against each other."""
     seen = (keys >= positions - below) & (keys <= positions + above)
-    if sparse is not None:
+    if sparse.ahead is not None:  # Triton 3.6 can't ask whether a tuple that holds a None is None
         if sparse.block is not None:  # division rounds towards 0: positions before the first key need a block as well
             seen |= tl.where(positions < 0, -1, positions // sparse.block) == keys // sparse.block
         if sparse.stride is not None:

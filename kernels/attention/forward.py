@@ -55,7 +55,7 @@ def attention_forward_kernel(
     m = tl.full((QUERIES,), float("-inf"), tl.float32)  # the largest score so far
     l = tl.zeros((QUERIES,), tl.float32)  # Σ_j 2^(scores_j − m)
     acc = tl.zeros((QUERIES, BLOCK_DV), tl.float32)  # Σ_j 2^(scores_j − m) value_j
-    listed = list_of(visits, block, Tk, KEYS)
+    listed = None if visits is None else list_of(visits, block, Tk, KEYS)
     blocks = blocks_of_keys(block, Tq, Tk, below, above, listed, key_mask, b, QUERIES, KEYS)
     if LEAD:
         inner = count_blocks(blocks, False)

@@ -75,7 +75,7 @@ class Problem:
         everything, pattern = Tq + Tk, self.pattern
         block_d, block_dv = tiles.blocks_of(D, DV)
         below, above = (min(side, everything) for side in pattern.reach)
-        ahead, sparse = 0 if pattern.causal else everything, None
+        ahead, sparse = 0 if pattern.causal else everything, Sparse()
         if self.sparse:
             if pattern.window is None:
                 below = above = -1  # no key is so near
