@@ -179,7 +179,8 @@ def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> T
     else:
         check_out("out", out, table_shape, dtype, dy.device)
     if dy.numel():
-        sorted_ids, order = torch.sort(ids.reshape(-1), stable=True)  # (N,) each; order: the old positions, int64
+        flat = ids.reshape(-1) if ids.dtype.is_signed else ids.reshape(-1).long()  # CUDA sorts no uint16
+        sorted_ids, order = torch.sort(flat, stable=True)  # (N,) each; order: the old positions, int64
         with on(dy):
             _scatter_add(out, sorted_ids, order, rows_of(dy), float(scale))
     return out

@@ -25,7 +25,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ._checks import check_gradient, kernel
-from ._rows import load_tile, row_tile, store_tile
+from ._rows import load_tile, programs_at_once, row_tile, store_tile
 from .launch import on, row_warps, rows_of
 from .tuning import capability
 
@@ -33,16 +33,17 @@ LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 """The first value of a maximum: so x − m is never −inf − (−inf), and a row of all −inf sums to 0."""
 
 ONE_PASS = 32768
-"""The most columns of a row that stays in registers: 32 for each of 1024 threads, or on AMD's GPUs 64 for each of 512.
+"""The most columns of a row that stays in registers.
 
-With 512 threads `kernels.predict` finds 88 % of a copy on an H200, with 1024 it finds 95 %: only one such row is there
-at a time, so its own warps must hide each other's waiting."""
+In the forward 32 for each of 1024 threads, or on AMD's GPUs 64 for each of 512: 73 % of a copy on an H200, where
+`kernels.predict` found 95. In the backward, which waits for one sum and not for two, 64 of y and of dy for each of 512
+threads: 96 %, where two sweeps had 69."""
 
-ONE_PASS_BACKWARD = 16384
-"""The same in the backward, which holds two rows, y and dy."""
+SWEEP, SWEEP_BACKWARD = 16384, 8192
+"""The columns of a block in the two sweeps: 16 for each of 1024 threads, or of 512 in the backward.
 
-SWEEP = 8192
-"""The columns of a block in the two sweeps: 16 for each of 512 threads."""
+In the forward a processor has one row at a time: rows of 131,072 that all of an H200's processors have in hand take 35
+MB, and the second sweep finds them in its cache of 60 (64 % of a copy; with several rows at a time 55)."""
 
 
 @triton.jit(do_not_specialize=["num_rows"])
@@ -57,30 +58,29 @@ def softmax_forward_kernel(x_ptr, y_ptr, num_rows, n, stride_x, ROWS: tl.constex
     store_tile(y_ptr, n, row, column, mask, exponentials * inverse(tl.sum(exponentials, axis=1))[:, None])
 
 
-@triton.jit
-def softmax_online_kernel(x_ptr, y_ptr, n, stride_x, BLOCK: tl.constexpr):
-    """Computes the softmax of one row of x `(N, n)` in two sweeps; first each lane has its own maximum and total."""
-    row = tl.program_id(0).to(tl.int64)
-    x_ptr += row * stride_x
-    y_ptr += row * n
+@triton.jit(do_not_specialize=["num_rows"])
+def softmax_online_kernel(x_ptr, y_ptr, num_rows, n, stride_x, BLOCK: tl.constexpr):
+    """Computes the softmax of this program's rows of x `(N, n)` in two sweeps; first each lane has a maximum."""
     lane = tl.arange(0, BLOCK)
-    highest = tl.full((BLOCK,), LOWEST, tl.float32)
-    total = tl.zeros((BLOCK,), tl.float32)
-    for start in range(0, n, BLOCK):
-        column = start + lane
-        x = tl.load(x_ptr + column, column < n, other=float("-inf")).to(tl.float32)
-        # If x is the new maximum, exp(m − x) rescales the total and x adds 1; else x adds exp(x − m).
-        below = tl.exp(-tl.abs(x - highest))
-        total = tl.where(x > highest, total * below + 1, total + below)
-        highest = tl.where(x > highest, x, highest)
-    row_highest = tl.max(highest, axis=0)
-    scale = inverse(tl.sum(total * tl.exp(highest - row_highest), axis=0))
     last = (n - 1) // BLOCK * BLOCK
-    for done in range(0, n, BLOCK):
-        column = last - done + lane  # backwards: the cache still holds the end of the row
-        x = tl.load(x_ptr + column, column < n, other=float("-inf")).to(tl.float32)
-        y = tl.exp(x - row_highest) * scale
-        tl.store(y_ptr + column, y.to(y_ptr.dtype.element_ty), column < n)
+    for row in range(tl.program_id(0), num_rows, tl.num_programs(0)):
+        x_row, y_row = x_ptr + tl.cast(row, tl.int64) * stride_x, y_ptr + tl.cast(row, tl.int64) * n
+        highest = tl.full((BLOCK,), LOWEST, tl.float32)
+        total = tl.zeros((BLOCK,), tl.float32)
+        for start in range(0, n, BLOCK):
+            column = start + lane
+            x = tl.load(x_row + column, column < n, other=float("-inf"), eviction_policy="evict_last").to(tl.float32)
+            # If x is the new maximum, exp(m − x) rescales the total and x adds 1; else x adds exp(x − m).
+            below = tl.exp(-tl.abs(x - highest))
+            total = tl.where(x > highest, total * below + 1, total + below)
+            highest = tl.where(x > highest, x, highest)
+        row_highest = tl.max(highest, axis=0)
+        scale = inverse(tl.sum(total * tl.exp(highest - row_highest), axis=0))
+        for done in range(0, n, BLOCK):
+            column = last - done + lane  # backwards: the cache still holds the end of the row
+            x = tl.load(x_row + column, column < n, other=float("-inf"), eviction_policy="evict_first").to(tl.float32)
+            y = tl.exp(x - row_highest) * scale
+            tl.store(y_row + column, y.to(y_ptr.dtype.element_ty), column < n)
 
 
 @triton.jit
@@ -145,7 +145,7 @@ def softmax_forward(x: Tensor) -> tuple[Tensor, Tensor]:
             softmax_forward_kernel[(triton.cdiv(num_rows, tile_rows),)](
                 rows, y, num_rows, n, rows.stride(0),
                 ROWS=tile_rows, BLOCK=block,
-                num_warps=row_warps(tile_rows * block, 32 if capability(x.device).kind == "cuda" else 16),
+                num_warps=row_warps(tile_rows * block, _most_warps(x)),
             )  # fmt: skip
     return y, y
 
@@ -162,15 +162,15 @@ def softmax_backward(dy: Tensor, cache: Tensor) -> Tensor:
     num_rows, n = y_rows.shape
     strides = dy_rows.stride(0), y_rows.stride(0)
     with on(y):
-        if n <= ONE_PASS_BACKWARD:
-            tile_rows, block = row_tile(n, ONE_PASS_BACKWARD)
+        if n <= ONE_PASS:
+            tile_rows, block = row_tile(n, ONE_PASS)
             softmax_backward_kernel[(triton.cdiv(num_rows, tile_rows),)](
                 dy_rows, y_rows, dx, num_rows, n, *strides,
                 ROWS=tile_rows, BLOCK=block, num_warps=row_warps(tile_rows * block),
             )  # fmt: skip
         else:
             softmax_backward_sweeps_kernel[(num_rows,)](
-                dy_rows, y_rows, dx, n, *strides, BLOCK=SWEEP, num_warps=row_warps(SWEEP)
+                dy_rows, y_rows, dx, n, *strides, BLOCK=SWEEP_BACKWARD, num_warps=row_warps(SWEEP_BACKWARD)
             )
     return dx
 
@@ -183,8 +183,15 @@ def softmax_online(x: Tensor) -> Tensor:
         rows = rows_of(x)
         num_rows, n = rows.shape
         with on(x):
-            softmax_online_kernel[(num_rows,)](rows, y, n, rows.stride(0), BLOCK=SWEEP, num_warps=row_warps(SWEEP))
+            softmax_online_kernel[(min(num_rows, programs_at_once(x, SWEEP, SWEEP)),)](
+                rows, y, num_rows, n, rows.stride(0), BLOCK=SWEEP, num_warps=row_warps(SWEEP, _most_warps(x))
+            )
     return y
+
+
+def _most_warps(x: Tensor) -> int:
+    """The most warps that a program may have: AMD's are twice as wide."""
+    return 32 if capability(x.device).kind == "cuda" else 16
 
 
 def softmax_naive(x: Tensor) -> Tensor:

@@ -32,9 +32,6 @@ KIBIBYTE = 1024
 SECONDS_TO_COMPILE = 1.5
 """Seconds that one candidate takes, roughly."""
 
-WITH_ROLES = 12
-"""The warps of a kernel in which they have roles: 4 fetch and twice 4 compute. No other kernel has so many."""
-
 
 class Tile(NamedTuple):
     """How a kernel divides its problem: rows and columns of a block, its warps, and the blocks loaded ahead."""
@@ -43,11 +40,6 @@ class Tile(NamedTuple):
     columns: int
     num_warps: int
     num_stages: int
-
-    @property
-    def specialised(self) -> bool:
-        """Whether the kernel is the one in which warps have roles."""
-        return self.num_warps == WITH_ROLES
 
 
 @dataclass(frozen=True)
@@ -97,10 +89,10 @@ def _read_capability(index: int) -> Capability:
 
 
 class Tuner:
-    """Chooses the fastest tile of one kernel, or of two: `specialised` does the same for the tiles that say so."""
+    """Chooses the fastest tile of one kernel."""
 
-    def __init__(self, kernel: Any, specialised: Any = None) -> None:
-        self.kernel, self.specialised = kernel, specialised
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
         self._chosen: dict[tuple, Tile] = {}
 
     def __call__(
@@ -123,8 +115,8 @@ class Tuner:
         self, candidates: Sequence[Tile], key: tuple, launch: Callable[[Tile], None], results: Sequence[Tensor]
     ) -> Tile:
         """On disk another GPU, Triton, kernel or list of candidates is another choice."""
-        name, sources = self.kernel.__name__, [kernel.cache_key for kernel in (self.kernel, self.specialised) if kernel]
-        choice = (torch.cuda.get_device_name(), triton.__version__, *sources, key, candidates)
+        name = self.kernel.__name__
+        choice = (torch.cuda.get_device_name(), triton.__version__, self.kernel.cache_key, key, candidates)
         on_disk, file = get_cache_manager(hashlib.sha256(repr(choice).encode()).hexdigest()), f"{name}.tile.json"
         path = on_disk.get_file(file)
         if path is not None:

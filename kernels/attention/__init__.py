@@ -36,10 +36,9 @@ and D = 128 (tests count them: `test_triton_attention.py`). Facts about machine 
                 instructions (380 before, though 32 of them copy scores now), and all of its 34 exponentials are
                 computed with a product in flight; dquery's loop has 301 instead of 327
 
-    roles       on Hopper again: a group of warps only asks the tensor memory accelerator for blocks, two others only
-                compute. In tiles of 128 × 128 the loop of heads 128 wide has 453 instructions instead of 597; with
-                causality 649 in every block, instead of 597 in most and 1101 at the edge. Tuning may choose it, nothing
-                else does: it was compiled, interpreted and executed as AMD's machine code, but never on a Hopper
+Tried and given up: warps with roles (`tl.range(…, warp_specialize=True)`), of which a group asks the tensor memory
+accelerator for blocks and two compute. It compiled, and computed what is right as AMD's machine code; but on an H200
+the second group's rows were wrong in all 48 cases that were tried (Triton 3.6.0).
 """
 
 from .host import attention_backward, attention_forward

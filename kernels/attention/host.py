@@ -2,13 +2,11 @@
 
 import math
 from collections.abc import Iterator
-from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-import triton
 from torch import Tensor
 
 from minitransformer.ops import Dropout, Pattern
@@ -25,7 +23,6 @@ from .blocks import DROPOUT, Heads, Padding, Sparse, padding_ends_kernel
 from .dbias import attention_dbias_kernel
 from .forward import attention_forward_kernel
 from .scores import Bias, Slopes
-from .specialised import specialised_attention_forward_kernel
 from .visits import seen_by_all, visits_of
 
 TUNED_FROM = 2**33
@@ -33,7 +30,7 @@ TUNED_FROM = 2**33
 problems use the default tile."""
 
 TUNERS = {
-    "forward": Tuner(attention_forward_kernel, specialised_attention_forward_kernel),
+    "forward": Tuner(attention_forward_kernel),
     "dquery": Tuner(attention_dquery_kernel),
     "dkey_dvalue": Tuner(attention_dkey_dvalue_kernel),
     "dbias": Tuner(attention_dbias_kernel),
@@ -62,12 +59,6 @@ class Problem:
     def sparse(self) -> bool:
         """Whether the pattern is more than a band."""
         return self.pattern.block is not None or self.pattern.stride is not None or bool(self.pattern.global_tokens)
-
-    @property
-    def plain(self) -> bool:
-        """Whether there is nothing but a band: no padding, and nothing that is done with a score."""
-        more = self.padding, self.bias, self.slopes, self.softcap, self.dropout
-        return not self.sparse and self.scale != 0 and all(option is None for option in more)
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of every kernel."""
@@ -230,36 +221,18 @@ def _launch(name: str, problem: Problem, *operands: Any, **arguments: Any) -> No
             arguments.update(tiles.schedule(name, family, tile, D, DV, problem.padding is not None))
         grid = (math.prod(-(-size // step) for size, step in zip(sizes, steps, strict=True)),)
         how = {"QUERIES": queries, "KEYS": keys, "num_warps": num_warps, "num_stages": num_stages}
-        if tile.specialised:
-            copy_context().run(_launch_specialised, grid, operands, arguments, **how)
-        else:
-            tuner.kernel[grid](*operands, **arguments, **how)
+        tuner.kernel[grid](*operands, **arguments, **how)
 
     more = problem.dropout, problem.bias, problem.slopes, problem.softcap
     masks = problem.sparse or any(option is not None for option in more)
     given, itemsize = (problem.bias is not None, problem.slopes is not None), problem.dtype.itemsize
-    plain = problem.plain and all(rows.stride_t > 0 for rows in operands[:3])  # a descriptor's rows lie apart
     results = (operands[3].ptr, operands[4]) if name == "forward" else ()
-    choices = tiles.candidates(name, family, D, DV, itemsize, masks, device.shared_memory, *given, plain)
+    choices = tiles.candidates(name, family, D, DV, itemsize, masks, device.shared_memory, *given)
     with on(operands[0].ptr):
         if B * H * Tq * Tk * (D + DV) < TUNED_FROM:
             launch(tiles.fitted(choices[0], family, *((Tk, Tq) if by_keys else (Tq, Tk))))
         else:
-            launch(tuner(choices, (*problem.tuning_key(), plain and "plain"), launch, results))
-
-
-def _launch_specialised(grid: tuple[int], operands: tuple, arguments: dict[str, Any], KEYS: int, **how: int) -> None:
-    """Launch the forward in which warps have roles, in a context of its own: the allocator is forgotten afterwards.
-
-    Triton is told the warps of one role, and adds the others.
-    """
-    kernel = specialised_attention_forward_kernel
-    Tq, Tk, below, above = (arguments[name] for name in ("Tq", "Tk", "below", "above"))
-    hidden = {"EARLIER": below < Tk - 1, "LATER": above < Tq - 1 or Tk % KEYS > 0}
-    taken = {name: value for name, value in arguments.items() if name in kernel.arg_names}
-    device = operands[0].ptr.device
-    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=device))
-    kernel[grid](*operands, **taken, **hidden, KEYS=KEYS, **how | {"num_warps": 4})
+            launch(tuner(choices, problem.tuning_key(), launch, results))
 
 
 # --- Layouts --------------------------------------------------------------------------------------------------

@@ -174,9 +174,6 @@ TILES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
     },
 }
 
-SPECIALISED = {64: [(128, 128, 12, 3), (256, 64, 12, 3)], 128: [(128, 128, 12, 2), (128, 64, 12, 3)]}
-"""The tiles of `specialised.py` for heads of each width, on Hopper."""
-
 DIFFERS_FROM = {
     "hopper before Triton 3.7": "hopper",
     "blackwell": "hopper",
@@ -243,14 +240,13 @@ def family(device: Capability, dtype: torch.dtype, precision: str) -> str:
 @cache
 def candidates(
     name: str, family: str, D: int, DV: int, itemsize: int, masks: bool, room: int,
-    bias: bool = False, slopes: bool = False, plain: bool = False,
+    bias: bool = False, slopes: bool = False,
 ) -> list[Tile]:  # fmt: skip
     """The tiles of a kernel for these head widths and numbers of `itemsize` bytes, the default first.
 
     `masks` says that more is done with a score: dropout, a bias, slopes, a softcap or a sparse pattern. With a `bias`
     tiles are half as large, but on Hopper; with `slopes` beside it a quarter on RTX cards. dbias has dquery's tiles,
     but loads nothing ahead and takes half the rows of the widest heads: four operands change with each block.
-    `plain` says that the forward may take specialised tiles: there is nothing but a band. They come last.
     `room` is the GPU's shared memory for a program, in bytes. Raises `ValueError` if no tile fits into it.
     """
     if family == "interpreter":
@@ -280,8 +276,6 @@ def candidates(
             else tile._replace(rows=max(tile.rows // 2, SMALLEST))
             for tile in tiles
         ]
-    if name == "forward" and plain and D == DV and family in ("hopper", "hopper before Triton 3.7"):
-        tiles += [Tile(*tile) for tile in SPECIALISED.get(D, ())]
     fitting = [tile for tile in tiles if loaded_ahead(tile, blocks, itemsize) <= room]
     if not fitting:
         raise ValueError(f"heads {max(D, DV)} wide need more than this GPU's {room // KIBIBYTE} KiB of shared memory")

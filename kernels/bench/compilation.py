@@ -133,8 +133,6 @@ def describe(function: Any, kernel: Any) -> Row:
     constants = {function.arg_names[path[0]]: value for path, value in source.constants.items()}
     assembly = kernel.asm["ptx" if "ptx" in kernel.asm else "amdgcn"]
     usage = _nvidia_usage(assembly, kernel.asm["cubin"]) if "cubin" in kernel.asm else _amd_usage(assembly)
-    if "ttg.warp_specialize" in kernel.asm["ttgir"]:
-        usage["roles"] = _roles(kernel.asm["ttgir"], assembly)
     return {
         "kernel": function.fn.__name__,
         "dtype": next(kind for kind in _flat(source.signature.values()) if kind.startswith("*")).removeprefix("*"),
@@ -170,22 +168,6 @@ def _nvidia_usage(assembly: str, cubin: bytes) -> Row:
     return usage | {"loops": loops_of_products(said)} if hopper else usage
 
 
-def _roles(ttgir: str, ptx: str) -> Row:
-    """Which registers the groups of warps of a specialised kernel ask for, and what the accelerator fetches.
-
-    Registers are those of a thread in each group that computes, and in the one that fetches, which gives up the rest.
-    """
-    requested = re.search(r"requestedRegisters = array<i32: ([\d, ]+)>", ttgir)
-    left = re.search(r"setmaxnreg\.dec\S+\s+(\d+)", ptx)
-    assert requested is not None, ttgir
-    assert left is not None, ptx
-    return {
-        "computing": [int(count) for count in requested[1].split(",")],
-        "fetching": int(left[1]),
-        "fetches": ptx.count("cp.async.bulk.tensor"),
-    }
-
-
 def said_by(tool: str, cubin: bytes, *options: str) -> str:
     """What one of NVIDIA's tools, which Triton brings along, says of machine code."""
     import triton
@@ -200,7 +182,7 @@ def said_by(tool: str, cubin: bytes, *options: str) -> str:
 def loops_of_products(sass: str) -> list[Row]:
     """Each loop with products in machine code as `cuobjdump -sass` prints it: its instructions, and those `WATCHED`.
 
-    A jump from behind a loop to a place in or before it is none: warps that wait try again, or are told another role.
+    A jump from behind a loop to a place in or before it is none: warps that wait try again.
     """
     code = [(int(place, 16), text) for place, text in re.findall(r"^\s+/\*([0-9a-f]{4,})\*/\s+(.*?);", sass, re.M)]
     loops, last = [], -1

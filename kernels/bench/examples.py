@@ -32,8 +32,8 @@ WIDTHS = (1, 20, 100, WIDTH, 1000, 5000, 8192, 10_000, 20_000, 32_768, 131_072)
 FEW_WIDTHS = (WIDTH, 10_000, 131_072)
 """Widths of rows elsewhere."""
 
-MOST_TILES = 7
-"""No kernel of attention has more to choose from, the specialised ones included."""
+MOST_TILES = 5
+"""No kernel of attention has more to choose from."""
 
 
 Example = tuple[str, Callable[[], Any]]
@@ -109,11 +109,8 @@ def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
 PADDING = {"key_mask": torch.ones(1, TIME, dtype=torch.bool)}
 OPTIONS = {"": {}, ", padding": PADDING, ", dropout": DROPPING, ", padding and dropout": PADDING | DROPPING}
 ALONE, PADDED, DROPPED, BOTH = OPTIONS
-BANDS = {", causal": {"causal": True}, ", window": {"window": 32}}
-"""What only the specialised forward is compiled for anew: its masks are left out of the kernel where it needs none."""
-
 Case = tuple[int, int, str]
-"""Head widths of queries and of values, and a key of `OPTIONS` or `BANDS`."""
+"""Head widths of queries and of values, and a key of `OPTIONS`."""
 
 USUAL: list[Case] = [(64, 64, ALONE), (64, 64, DROPPED), (128, 128, PADDED), (128, 128, BOTH)]
 UNUSUAL: list[Case] = [(80, 80, ALONE), (40, 72, BOTH), (256, 256, BOTH)]
@@ -121,7 +118,6 @@ MANY: list[Case] = [
     *((width, width, options) for width in (64, 128) for options in OPTIONS),
     *((width, width, BOTH) for width in (32, 48, 80, 256)),
     *((16, 16, PADDED), (256, 256, PADDED), (40, 72, BOTH), (16, 256, BOTH)),
-    *((width, width, band) for width in (64, 128) for band in BANDS),
 ]
 IEEE: list[Case] = [(64, 64, ALONE), (64, 64, BOTH), (128, 128, ALONE), (128, 128, BOTH), (256, 256, BOTH)]
 """Cases with products of float32 as it is."""
@@ -152,7 +148,7 @@ def _attention(dtype: torch.dtype, half: torch.dtype, every_tile: bool) -> Itera
     else:
         cases = [(case, "ieee") for case in IEEE] + [(case, "tf32") for case in TF32[0 if every_tile else 1 :]]
     for (D, DV, options), precision in cases:
-        chosen = (OPTIONS | BANDS)[options] | {"precision": precision}
+        chosen = OPTIONS[options] | {"precision": precision}
         call = call_of("attention", dtype, chosen, B=1, H=2, Tq=TIME, Tk=TIME, D=D, Dv=DV)
         widths = f"{D} wide" if D == DV else f"{D} and {DV} wide"
         for number in range(MOST_TILES if every_tile else 1):

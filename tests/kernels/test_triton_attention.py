@@ -25,7 +25,7 @@ from support.kernels.traffic import Traffic, counted_loads
 import kernels
 from kernels.attention import attention_naive, attention_online, host, tiles
 from kernels.eager.arrays import concatenate
-from kernels.tuning import WITH_ROLES, Tile
+from kernels.tuning import Tile
 from minitransformer import ops
 from minitransformer.gradcheck import error
 from minitransformer.layers.attention import merge_heads, split_heads
@@ -188,31 +188,6 @@ def test_tiles_of_any_shape(monkeypatch, tile, tq):
     prove_attention(qkv(tq=tq, tk=70), causal=True, window=25, key_mask=key_mask, dropout=options["dropout"])
     options |= {"slopes": SLOPES[0, :2], "pattern": Pattern(True, 3, 48, 1, 33, (40,))}
     prove_attention(qkv(tq=tq, tk=70, group=2) | bias, **options)
-
-
-@pytest.mark.skipif(DEVICE == "cuda" and torch.cuda.get_device_capability()[0] != 9, reason="Hopper's alone")
-@pytest.mark.parametrize("dtype", DTYPES[1:] if DEVICE == "cuda" else DTYPES, ids=str)
-@pytest.mark.parametrize(
-    ("rows_off", "columns_off", "options"),
-    [
-        (5, 6, {}),
-        (0, 0, {}),
-        (5, 6, {"causal": True}),
-        (0, -60, {"causal": True}),
-        (5, 0, {"causal": True, "window": 7}),
-        (5, 6, {"window": (33, 3), "scale": -0.3}),
-        (0, 0, {"window": (None, 2), "scale": 0.7}),
-        (0, 6, {"window": (0, None)}),
-    ],
-)
-def test_warps_with_roles_compute_the_same(monkeypatch, dtype, rows_off, columns_off, options):
-    """With a part of a block at the ends, or without; and with queries that see nothing."""
-    tile = Tile(*(tiles.SPECIALISED[64][0] if DEVICE == "cuda" else (16, 32, WITH_ROLES, 1)))
-    rows, columns, *_ = tile
-    assert tile.specialised
-    monkeypatch.setattr(tiles, "candidates", lambda name, *_: (tile if name == "forward" else Tile(64, 64, 4, 2),))
-    arrays = qkv(heads=1, tq=2 * rows + rows_off, tk=2 * columns + columns_off, d=64, dv=64, group=2)
-    prove_attention(arrays, dtype, **options)
 
 
 @pytest.mark.parametrize("options", [{"causal": True}, {"pattern": Pattern(True, 3, 20, 1, 33, (40,))}], ids=str)

@@ -62,11 +62,6 @@ def test_a_sample_is_proved_again():
     assert len(proved) == 3
 
 
-def test_warps_with_roles_compute_what_is_right():
-    """Their kernel is Hopper's, so no case of the manifest launches it."""
-    assert in_a_process(str(SCRIPTS / "machine_proofs.py"), "roles") == []
-
-
 @pytest.mark.slow
 def test_what_was_proved_is_what_the_compiler_makes():
     changed = in_a_process(str(SCRIPTS / "machine_proofs.py"), "stale")

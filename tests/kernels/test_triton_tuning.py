@@ -1,6 +1,5 @@
 """Which tile a kernel takes: by the GPU's kind, by the problem's size, and by measuring."""
 
-import importlib
 import json
 from types import SimpleNamespace
 
@@ -11,8 +10,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 
 from kernels import tuning
 from kernels.attention import host, tiles
-from kernels.tuning import KIBIBYTE, WITH_ROLES, Capability, Tile, Tuner, capability, pretending
-from minitransformer.ops import Dropout, Pattern
+from kernels.tuning import KIBIBYTE, Capability, Tile, Tuner, capability, pretending
 
 H100, A100, RTX, T4 = (
     Capability("cuda", arch, kib * KIBIBYTE) for arch, kib in ((90, 227), (80, 163), (89, 99), (75, 64))
@@ -251,85 +249,6 @@ def test_tiles_without_room_are_left_out():
     assert chosen(48) == [Tile(64, 32, 4, 2)]
     with pytest.raises(ValueError, match="heads 256 wide need more than this GPU's 16 KiB of shared memory"):
         chosen(16)
-
-
-@pytest.mark.parametrize("family", tiles.TABLES)
-def test_only_hopper_has_specialised_tiles_and_only_for_what_they_can_do(family):
-    def specialised(name="forward", D=64, DV=64, itemsize=2, plain=True):
-        found = tiles.candidates(name, family, D, DV, itemsize, False, 227 * KIBIBYTE, False, plain=plain)
-        assert not found[0].specialised
-        return [tile for tile in found if tile.specialised]
-
-    hopper = family in ("hopper", SERIALISING)
-    for width, table in tiles.SPECIALISED.items():
-        assert specialised(D=width, DV=width) == (table if hopper else [])
-    assert specialised(name="dquery") == specialised(plain=False) == []
-    assert specialised(D=80, DV=80) == specialised(D=64, DV=128) == specialised(D=48, DV=48) == []
-
-
-@pytest.mark.parametrize(
-    ("options", "plain"),
-    [
-        ({}, True),
-        ({"causal": True}, True),
-        ({"window": (3, 1), "scale": -0.3}, True),
-        ({"scale": 0.0}, False),
-        ({"softcap": 2.0}, False),
-        ({"dropout": Dropout(0.1, key=1)}, False),
-        ({"key_mask": torch.ones(1, 20, dtype=torch.bool, device=DEVICE)}, False),
-        ({"bias": torch.zeros(20, 20, device=DEVICE)}, False),
-        ({"pattern": Pattern(block=5)}, False),
-    ],
-    ids=str,
-)
-def test_specialised_tiles_are_for_plain_problems(monkeypatch, options, plain):
-    said = []
-    monkeypatch.setattr(tiles, "candidates", lambda *given: said.append(given[-1]) or [tiles.INTERPRETER])
-    x = torch.randn(1, 1, 20, 16, device=DEVICE)
-    host.attention_forward(x, x, x, **options)
-    host.attention_forward(x, x[:, :, :1].expand_as(x), x, **options)  # the accelerator wants rows that lie apart
-    assert said == [plain, False]
-
-
-@pytest.mark.parametrize(
-    ("tq", "tk", "options", "earlier", "later"),
-    [
-        (32, 64, {}, False, False),
-        (32, 63, {}, False, True),
-        (32, 64, {"causal": True}, False, True),
-        (1, 64, {"causal": True}, False, False),
-        (32, 64, {"window": (63, 31)}, False, False),
-        (32, 64, {"window": (62, 31)}, True, False),
-        (32, 64, {"window": (63, 30)}, False, True),
-    ],
-)
-def test_a_specialised_launch_has_masks_where_something_is_hidden_and_scratch_for_descriptors(
-    monkeypatch, tq, tk, options, earlier, later
-):
-    """Scratch comes from an allocator, which nobody has to set and which replaces nobody's."""
-
-    class Recorder:
-        arg_names = ("Tq", "Tk", "below", "above", "scale")
-
-        def __getitem__(self, grid):
-            return self.launch
-
-        def launch(self, *operands, **arguments):
-            launched.append(arguments | {"scratch": allocator().get()(256, 128, None)})
-
-    def allocator():
-        return importlib.import_module("triton.runtime._allocation")._allocator
-
-    launched, before = [], allocator().get()
-    monkeypatch.setattr(host, "specialised_attention_forward_kernel", Recorder())
-    monkeypatch.setattr(tiles, "candidates", lambda *_: [Tile(16, 16, WITH_ROLES, 1)])
-    query, key = (torch.randn(1, 1, length, 16, device=DEVICE) for length in (tq, tk))
-    host.attention_forward(query, key, key, **options)
-    (arguments,) = launched
-    assert (arguments["EARLIER"], arguments["LATER"]) == (earlier, later)
-    assert arguments["scratch"].nbytes == 256
-    assert arguments["scratch"].device == query.device
-    assert allocator().get() is before
 
 
 @pytest.mark.parametrize(

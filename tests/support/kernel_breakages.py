@@ -184,7 +184,7 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
     ],
     ("norms.py", "test_triton_norms"): [
         ("a mean that is not exact where a row is constant",
-         "tl.div_rn(tl.sum(x, axis=1), channels)", "tl.sum(x, axis=1) * (1.0 / channels)"),
+         "quotient(tl.sum(x, axis=1), width, share)", "tl.sum(x, axis=1) * share"),
         ("dropout's mask forgotten in the backward of Add & Norm",
          "tl.where(keep, dx * scale, 0.0)", "dx * scale"),
         ("sentence and position swapped",
@@ -199,8 +199,8 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("RMSNorm: what lies along a row is not subtracted from its gradient",
          "dnormed - normed * along_normed[:, None]", "dnormed"),
         ("RMSNorm: eps outside the root",
-         "rstd = tl.rsqrt(tl.sum(rounded_product(x, x), axis=1) / channels + eps)",
-         "rstd = 1 / (tl.sqrt(tl.sum(rounded_product(x, x), axis=1) / channels) + eps)"),
+         "rstd = tl.rsqrt(tl.sum(rounded_product(x, x), axis=1) * share + eps)",
+         "rstd = 1 / (tl.sqrt(tl.sum(rounded_product(x, x), axis=1) * share) + eps)"),
     ],
     ("rmsnorm.py", "test_triton_norms"): [
         ("RMSNorm with LayerNorm's mean",

@@ -5,16 +5,11 @@ import re
 import sys
 from collections.abc import Callable
 from typing import Any
-from unittest.mock import patch
 
-import numpy as np
 import torch
 
-from kernels.attention import tiles
 from kernels.bench import checks, ledger
-from kernels.bench.cases import Case, draw
 from kernels.machine import ORDERS, Emulation, Fault, emulating, proof
-from kernels.tuning import WITH_ROLES, Tile
 
 SOME = ("softmax", "layernorm", "cross_entropy", "attention")
 """Ops whose barriers are left out: those that hand numbers from wave to wave."""
@@ -41,22 +36,6 @@ def results(op: str, dtype: torch.dtype, **how: Any) -> tuple[list[torch.Tensor]
             computed = checks.Computed.of(op, case, dtype, "cpu")
             found = [computed.out, *computed.gradients]
     return found, emulation
-
-
-def roles() -> list[str]:
-    """What of the forward in which warps have roles is off: the compiler makes loads of its descriptors for AMD."""
-    usual, wrong = tiles.candidates, []
-    tile = Tile(16, 32, WITH_ROLES, 1)
-    with patch.object(tiles, "candidates", lambda name, *rest: (tile,) if name == "forward" else usual(name, *rest)):
-        for (Tq, Tk), options in (((37, 64), {}), ((37, 70), {"causal": True}), ((50, 50), {"window": (33, 3)})):
-            arrays = draw("attention", np.random.default_rng(0), B=1, H=2, Hk=1, Tq=Tq, Tk=Tk, D=16, Dv=16)
-            for dtype in (torch.float32, torch.bfloat16):
-                with emulating() as emulation, checks.poisoned():
-                    findings = list(checks.findings_of("attention", Case("", arrays, options), dtype, "cpu"))
-                names = {launch.program.name for launch in emulation.launches}
-                wrong += [] if "specialised_attention_forward_kernel" in names else [f"launched {names}"]
-                wrong += [f"{dtype}, {options}: {each}" for each in findings if not each.error <= each.allowed]
-    return wrong
 
 
 def same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
@@ -121,7 +100,6 @@ def _changed(op: str, rewrite: Callable[[str], str], orders: tuple[str, ...], ex
 WHAT: dict[str, Callable[..., Any]] = {
     "sample": sample,
     "stale": stale,
-    "roles": roles,
     "orders": orders,
     "barriers": barriers,
 }
