@@ -12,7 +12,7 @@ help:
 	@echo 'make notebooks rebuild the course'\''s executed notebooks from their sources (ARGS="00 01" for some)'
 	@echo 'make test      prove every gradient, layer and model against PyTorch and finite differences'
 	@echo 'make test-all  the same, with the long proofs'
-	@echo 'make bench     on a GPU: check every kernel, time it beside its peers (8 minutes; ARGS=--smoke rehearses;'
+	@echo 'make bench     on a GPU: check every kernel, time it beside its peers (10 minutes; ARGS=--smoke rehearses;'
 	@echo '               OUT=DIR keeps what is found there, for a machine whose checkout is thrown away)'
 	@echo 'make bench-cpu races against PyTorch and others on this CPU (three quarters of an hour; DATA=DIR for Multi30k on disk)'
 	@echo 'make lint      ruff and pyright'

@@ -6,7 +6,7 @@
     rows         the ops whose time is the memory's, against PyTorch, torch.compile and Liger
     swap         a training step of the paper's base, with one kernel more at a time
 
-All of it takes less than eight minutes: a section that is not done when its time is up is stopped. Each op's checks and
+All of it takes less than ten minutes: a section that is not done when its time is up is stopped. Each op's checks and
 each section have processes of their own. What fails, hangs or dies is written down with its reason, and the rest goes
 on. A section times our kernels first and all contestants side by side after that.
 

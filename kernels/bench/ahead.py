@@ -1,7 +1,7 @@
 """Kernels compiled before they are needed, by many processes, into the cache on disk where a launch looks for them.
 
-Each process goes through all that will be launched, on tensors that have shapes and no memory, under a driver that only
-compiles (`compilation`): no GPU is touched. Whoever comes first to a kernel compiles it.
+The processes share out what will be launched, on tensors that have shapes and no memory, under a driver that only
+compiles (`compilation`): no GPU is touched. Whoever comes first to a launch makes it, and to a kernel compiles it.
 """
 
 import hashlib
@@ -74,9 +74,11 @@ class OnlyLaunched(Bench):
 
 
 def compile_ahead(machine: Shapes, sections: Sequence[str], claims: Path) -> int:
-    """Compile what the sections launch and nobody has claimed yet in the folder `claims`; how many kernels it was."""
+    """Compile what the sections launch and nobody has claimed yet in the folder `claims`: the number of kernels."""
     with compiling(machine, claims) as compiled:
-        for launch in launches(machine, sections, claims):
+        for number, launch in enumerate(launches(machine, sections)):
+            if not _claim(claims, f"launch {number}"):  # to look for kernels that are compiled takes time too
+                continue
             try:
                 launch()
             except Exception:  # what can't be compiled is found out again where it is launched
@@ -84,13 +86,12 @@ def compile_ahead(machine: Shapes, sections: Sequence[str], claims: Path) -> int
     return len(compiled)
 
 
-def launches(machine: Machine, sections: Sequence[str], claims: Path) -> Iterator[Callable[[], Any]]:
+def launches(machine: Machine, sections: Sequence[str]) -> Iterator[Callable[[], Any]]:
     """What leads to launches, the longest first."""
     if "swap" in sections:
         tables = list(swap.ladder(machine).values())
-        for number, (ops, captured) in enumerate(((tables[-1], True), (tables[-1], False), (tables[1], False))):
-            if _claim(claims, f"step {number}"):  # its model takes longer to make than its few kernels
-                yield partial(_train, machine, ops, captured)
+        for ops, captured in ((tables[-1], True), (tables[-1], False), (tables[1], False)):
+            yield partial(_train, machine, ops, captured)
     bench = OnlyLaunched(machine, {})
     for section, module in (("attention", attention), ("rows", rows)):
         if section in sections:

@@ -54,5 +54,5 @@ def described(folder: Path = RESULTS) -> list[str]:
     for gpu, table in tables(folder).items():
         old = stale(table)
         changed = f"; changed since: {', '.join(old)} (python -m kernels.predict)" if old else ""
-        lines.append(f"predicted for an {gpu}, not measured: {len(table['entries'])} tasks{changed}")
+        lines.append(f"predicted for an {gpu}: {len(table['entries'])} tasks{changed}")
     return lines

@@ -1,7 +1,7 @@
 """What is made of the ledgers, without a GPU and without PyTorch: README's section on kernels, and the targets met.
 
-`python -m kernels.bench.report` puts the section into README. The targets are for an H200, where a bf16 product runs at
-788 TFLOP/s and a copy at 4.3 TB/s.
+`python -m kernels.bench.report` puts the section into README, and all times of a GPU into `<gpu>.md`. The targets are
+for an H200, where a bf16 product runs at 788 TFLOP/s and a copy at 4.3 TB/s.
 """
 
 import math
@@ -24,6 +24,7 @@ from .ledger import (
     machine_state,
     manifest,
     number,
+    path_of,
     state,
     task_of,
     timed,
@@ -32,9 +33,6 @@ from .predictions import Table, predicted, stale, table_for
 
 README = Path(__file__).parents[2] / "README.md"
 BEGIN, END = "<!-- kernels: made by python -m kernels.bench.report -->\n", "<!-- end of kernels -->\n"
-
-LENGTHS, WIDTH, COLUMNS = (4096, 16_384), 128, (512, 2048, 4096, 131_072)
-"""What README shows of attention and of rows; pictures show all."""
 
 PREDICTED = "predicted of ours"
 """The column of `kernels.predict`, before what was measured."""
@@ -53,6 +51,17 @@ def section(folder: Path = RESULTS) -> str:
     return executed + "\n" + "\n".join(parts)
 
 
+def times(folder: Path = RESULTS) -> dict[Path, str]:
+    """The text of `<gpu>.md` for each GPU: all tasks that were timed."""
+    texts = {}
+    for ledger in ledgers(folder).values():
+        if not ledger["smoke"]:
+            table = table_for(ledger["gpu"], folder)
+            parts = [f"# Times on an {ledger['gpu']}\n", _heading(ledger, table), *_times(ledger, table)]
+            texts[path_of(folder, ledger["gpu"]).with_suffix(".md")] = "\n".join(filter(None, parts))
+    return texts
+
+
 def _executed(found: dict[str, Any]) -> str:
     """A table of what was executed as machine code, with the worst errors."""
     rows = []
@@ -64,7 +73,9 @@ def _executed(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Puts the section between README's marks; prints it where there are none."""
+    """Writes each GPU's times, and puts the section between README's marks; prints it where there are none."""
+    for path, said in times().items():
+        path.write_text(said, encoding="utf-8")
     text = README.read_text(encoding="utf-8")
     if BEGIN not in text or END not in text:
         print(BEGIN + section() + END, end="")
@@ -77,7 +88,9 @@ def main() -> None:
 def _of_a_gpu(ledger: Ledger, table: Table | None) -> list[str]:
     """The parts of its section; `table` is what was predicted of this GPU."""
     targets = "".join(f"- {line}\n" for line in targets_met(ledger))
-    return [_heading(ledger, table), _verified(ledger), *_times(ledger, table), _steps(ledger, table), targets]
+    name = path_of(RESULTS, ledger["gpu"]).stem
+    link = f"[All times, beside those of others](kernels/results/{name}.md).\n" if any(_times(ledger, table)) else ""
+    return [_heading(ledger, table), _verified(ledger), _steps(ledger, table), targets, link]
 
 
 def _heading(ledger: Ledger, table: Table | None) -> str:
@@ -86,28 +99,31 @@ def _heading(ledger: Ledger, table: Table | None) -> str:
     for part in ledger["sections"].values():
         stamps += [(entry["date"], part["versions"]) for entry in part["entries"] if "date" in entry]
     ran = [f"{date}: {', '.join(map(' '.join, versions.items()))}" for date, versions in stamps]
-    hashes = [part["hashes"] for part in ledger["sections"].values()]
-    changed = [op for op in KERNELS if any(each.get(op) != current(op) for each in hashes)]
+    parts = ledger["sections"].values()
+    changed = [op for op in KERNELS if any(_ran(op, part) and part["hashes"].get(op) != current(op) for part in parts)]
     since = f"; changed since they were timed: {', '.join(changed)}" if changed else ""
     old = stale(table) if table else []
     since += f"; changed since they were predicted: {', '.join(old)}" if old else ""
     return f"**{ledger['gpu']}** ({'; '.join(dict.fromkeys(ran))}){since}\n"
 
 
+def _ran(op: str, part: dict[str, Any]) -> bool:
+    """Whether a section has times of an op; a training step runs all."""
+    return any(entry["op"] in (op, "training step") for entry in part["entries"] if timed(entry))
+
+
 def _verified(ledger: Ledger) -> str:
     rows = []
-    for op, (_, what) in KERNELS.items():
+    for op in KERNELS:
         errors = ledger["ops"].get(op, {"errors": {}})["errors"]
         worst = [f"{errors[dtype]['error']:.1e}" if dtype in errors else "–" for dtype in DTYPES]
-        rows.append([f"`{op}`", what, state(op, ledger), *worst])
-    return _table(["op", "its kernels", "state", *(f"worst error, {dtype}" for dtype in DTYPES)], rows)
+        rows.append([f"`{op}`", state(op, ledger), *worst])
+    return _table([f"op, on an {ledger['gpu']}", "state", *(f"worst error, {dtype}" for dtype in DTYPES)], rows)
 
 
 def _times(ledger: Ledger, table: Table | None) -> list[str]:
     """Tables of tasks down and contestants across."""
     attention, rows = entries(ledger, "attention"), entries(ledger, "rows")
-    attention = [entry for entry in attention if entry["size"]["Tk"] in LENGTHS and entry["size"]["D"] == WIDTH]
-    rows = [entry for entry in rows if entry["size"].get("columns", COLUMNS[0]) in COLUMNS]
     moved, multiplied = ([entry for entry in rows if work in entry] for work in ("moved", "flops"))
     return [
         _measured("attention: TFLOP/s, and how much of a product's", attention, "tflops", table),
@@ -118,6 +134,7 @@ def _times(ledger: Ledger, table: Table | None) -> list[str]:
 
 def _measured(head: str, found: list, measure: str, table: Table | None) -> str:
     """A table of these tasks; beside our times what was predicted of them."""
+    found = [entry for entry in found if timed(entry)]
     names = sorted({name: None for entry in found for name in timed(entry)}, key=lambda name: name in RUNGS)
     names = [PREDICTED, *names] if table else names
     rows = []

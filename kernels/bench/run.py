@@ -28,11 +28,14 @@ from .supervisor import FORK, NO_TIME, SPAWN, Ended, Job, nothing, reason_of, su
 
 SECTIONS = ("checks", "attention", "rows", "swap")
 
-SECONDS = {"compile": 60, "checks": 45, "attention": 150, "rows": 95, "swap": 115}
+SECONDS = {"compile": 75, "checks": 60, "attention": 220, "rows": 120, "swap": 100}
 """How long each section may take. What one leaves, the next may use; what is not done then is left out."""
 
 PATIENCE = {"compile": 60, "checks": 90, "attention": 40, "rows": 40, "swap": 90}
 """Seconds after which one of its processes that says nothing is given up."""
+
+PARTS = {"attention": 4}
+"""Into how many parts the cases of an op are divided, if not one: so many processes check them."""
 
 LEISURE = 10
 """A rehearsal may take so many times as long: the interpreter is slow."""
@@ -178,26 +181,34 @@ class Run:
     # --- Checks ---------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Each op in each dtype in a process of its own."""
-        dtypes = self.machine["dtypes"]
-        found: dict[str, dict[str, Any]] = {op: {} for op in KERNELS}
+        """Each op in each dtype in a process of its own, or in several."""
+        jobs = [
+            Job(work.check, (self.smoke, op, dtype, part, PARTS.get(op, 1)))
+            for op in KERNELS
+            for dtype in self.machine["dtypes"]
+            for part in range(PARTS.get(op, 1))
+        ]
+        found: dict[str, dict[tuple, dict[str, Any]]] = {op: {} for op in KERNELS}
 
         def hear(job: Job, message: Any) -> None:
-            _, op, dtype = job.arguments
+            _, op, dtype, part, parts = job.arguments
             if not isinstance(message, Ended):
-                found[op][dtype] = message
+                found[op][dtype, part] = message
                 return
             if message.reason is not None:
-                found[op][dtype] = {"failed": f"{dtype}: {message.reason}", "late": message.reason == NO_TIME}
-            if len(found[op]) == len(dtypes):
-                self._checked(op, {dtype: found[op][dtype] for dtype in dtypes})
+                found[op][dtype, part] = {"failed": f"{dtype}: {message.reason}", "late": message.reason == NO_TIME}
+            if len(found[op]) == parts * len(self.machine["dtypes"]):
+                self._checked(op, found[op])
 
-        jobs = [Job(work.check, (self.smoke, op, dtype)) for op in KERNELS for dtype in dtypes]
         self._supervise("checks", jobs, hear, at_once=self.machine["at_once"])
 
-    def _checked(self, op: str, found: dict[str, dict[str, Any]]) -> None:
-        """What all dtypes came to."""
-        errors = {dtype: worst for dtype, worst in found.items() if "failed" not in worst}
+    def _checked(self, op: str, found: dict[tuple, dict[str, Any]]) -> None:
+        """What all parts of all dtypes came to."""
+        errors: dict[str, dict[str, float]] = {}
+        for dtype in self.machine["dtypes"]:
+            parts = [worst for (name, _), worst in found.items() if name == dtype]
+            if all("failed" not in worst for worst in parts):
+                errors[dtype] = {name: max(worst[name] for worst in parts) for name in parts[0]}
         failures = [worst for worst in found.values() if "failed" in worst]
         for each in failures:
             self._fail(f"{op}, {each['failed']}")

@@ -3,7 +3,7 @@
 look         say what there is to run on
 compute      say whether it computes
 compile      compile ahead what no other process has claimed
-check        find the worst error of an op in one dtype, or what is wrong with it
+check        find the worst error of a part of an op's cases in one dtype, or what is wrong with it
 plan         find a section's ceilings and list its tasks
 measure      time contestants of its tasks, one after the other
 """
@@ -63,8 +63,8 @@ def compile(shapes: dict[str, Any], sections: Sequence[str], claims: Path) -> It
     yield compile_ahead(Shapes(**shapes), sections, claims)
 
 
-def check(smoke: bool, op: str, dtype: str) -> Iterator[dict[str, Any]]:
-    """The worst `error` and its share `of_allowed`; or why it `failed`."""
+def check(smoke: bool, op: str, dtype: str, part: int, parts: int) -> Iterator[dict[str, Any]]:
+    """Of a part of the cases the worst `error` and its share `of_allowed`; or why it `failed`."""
     import torch
     from threadpoolctl import threadpool_limits
 
@@ -73,7 +73,7 @@ def check(smoke: bool, op: str, dtype: str) -> Iterator[dict[str, Any]]:
 
     with threadpool_limits(2):  # others check beside it
         try:
-            yield checks.check(op, getattr(torch, dtype), machine)
+            yield checks.check(op, getattr(torch, dtype), machine, part, parts)
         except checks.Refused as refused:
             yield {"failed": str(refused)}
 

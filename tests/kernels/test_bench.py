@@ -24,6 +24,7 @@ from minitransformer.models import Transformer
 
 pytest.importorskip("triton")
 
+from kernels.bench import checks
 from kernels.bench.cases import cases
 from kernels.bench.checks import Refused, check
 from kernels.bench.ledger import BOTH, FLEX, FORWARD
@@ -78,6 +79,17 @@ def test_every_op_is_checked(written):
             worst = entry["errors"][str(dtype).removeprefix("torch.")]
             assert 0 <= worst["of_allowed"] <= 1
             assert 0 <= worst["error"] < 0.01
+
+
+def test_the_parts_of_a_check_are_all_of_its_cases(monkeypatch):
+    seen = []
+    monkeypatch.setattr(checks, "findings_of", lambda op, case, *rest: seen.append(case.name) or [])
+    for part in range(3):
+        checks.check("attention", torch.float32, SMOKE, part, 3)
+    parts, seen[:] = sorted(seen), []
+    checks.check("attention", torch.float32, SMOKE)
+    assert parts == sorted(seen)
+    assert len(seen) > 9
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ else:
     machine = Here("cpu", True, **gpu)
     with ahead.compiling(machine, claims):
         knobs.runtime.jit_cache_hook = None
-        for launch in ahead.launches(machine, sections, claims):
+        for launch in ahead.launches(machine, sections):
             launch()
 print(json.dumps(found))
 """
@@ -103,8 +103,8 @@ def test_a_launch_finds_what_was_compiled_ahead(tmp_path, sections):
         said, _ = process.communicate()
         assert process.returncode == 0
         numbers.append(int(said.splitlines()[0]))
-    steps = 3 if sections == "swap" else 0  # that were claimed as a whole
-    assert sum(numbers) == len(list((tmp_path / "ahead").iterdir())) - steps > 0
+    claims = len(list((tmp_path / "ahead").iterdir()))  # of launches and of kernels
+    assert 0 < sum(numbers) < claims
     said, _ = run("later").communicate()
     later = json.loads(said)
     assert len(later) >= sum(numbers)

@@ -226,14 +226,14 @@ def test_the_committed_table_is_whole(gpu):
 
 
 def test_predictions_are_no_ledger():
-    assert not [gpu for gpu in ledger.ledgers() if gpu in predictions.tables()]
+    assert not [gpu for gpu, found in ledger.ledgers().items() if "predicted" in found]
     assert predictions.table_for("NVIDIA GeForce") is None
 
 
 def test_old_predictions_are_named(tmp_path):
     hashes = {op: ledger.current(op) for op in KERNELS} | {"relu": "0"}
     predictions.save(tmp_path, "NVIDIA X1", {"hashes": hashes, "entries": []})
-    said = "predicted for an NVIDIA X1, not measured: 0 tasks; changed since: relu (python -m kernels.predict)"
+    said = "predicted for an NVIDIA X1: 0 tasks; changed since: relu (python -m kernels.predict)"
     assert predictions.described(tmp_path) == [said]
 
 
@@ -250,7 +250,8 @@ def test_a_prediction_stands_beside_what_was_measured(tmp_path):
     ledger.write(tmp_path / "x1.json", {"gpu": "NVIDIA X1 40GB", "smoke": False, "ops": {}, "sections": sections})
     expected = [task | {"ms": 1.5, "gbs": 4000.0, "share": 0.93}, step | {"ms": 26.0}]
     predictions.save(tmp_path, "NVIDIA X1", {"hashes": hashes | {"adam": "0"}, "entries": expected})
-    lines = report.section(tmp_path).splitlines()
+    (times,) = report.times(tmp_path).values()
+    lines = [*report.section(tmp_path).splitlines(), *times.splitlines()]
     assert "| GB/s, and how much of a copy's | predicted of ours | ours | PyTorch |" in lines
     assert "| softmax, forward: rows 8, columns 512 | 4,000 (93%) | 3,000 (70%) | 1,500 (35%) |" in lines
     assert "| + CUDA graph, predicted 26 ms | 30 | 0.8 |" in lines
