@@ -159,9 +159,22 @@ test("parts are switched off, a beginning is forced and a word edited, beside th
     await tab(page, "What if");
     await page.getByRole("button", { name: "Undo all changes" }).click();
     assert.equal(await count(page, "#figure .bar-row"), 0);
-    await page.getByLabel("Force the beginning of the translation").fill("Heute");
+    await page.getByLabel("Force the beginning of the translation").fill(expected.forced.text);
     await page.waitForSelector("#figure .output:nth-child(2)");
-    assert.match(await page.textContent("#figure .output:nth-child(2) bdi"), /^Heute/);
+    assert.ok((await page.textContent("#figure .output:nth-child(2) bdi")).startsWith(expected.forced.text));
+    assert.match(await page.textContent("#figure .caption"), /same as before/);
+    const [forced, next] = await page.$$eval("#figure .bar-row", (all) => all.map((each) => each.ariaLabel));
+    const [, cost, best, logProb] = /forced: log-probability (\S+)\. Most probable was “(.*)”, (\S+)\.$/.exec(forced);
+    assert.equal(best, tokens.target[0]);
+    for (const [said, right] of [
+      [cost, expected.forced.logProb],
+      [logProb, expected.logProbs[0]],
+    ])
+      assert.ok(Math.abs(+said.replace("−", "-") - right) <= 2e-3, `${said}: ${right}`);
+    assert.doesNotMatch(next, /forced/);
+    await page.getByRole("button", { name: /Switch off: all of the decoder’s layer 1/ }).click();
+    assert.equal(await count(page, "#figure .caption"), 0); // the model is another: its differences are shown
+    assert.equal(await count(page, "#figure .bar-row"), tokens.target.length);
     await page.getByRole("button", { name: "Undo all changes" }).click();
     await page.getByLabel("Word 2", { exact: true }).fill(expected.edited.word);
     await page.waitForSelector("#figure .output:nth-child(2)");
