@@ -235,9 +235,14 @@ function drawLines(maps, heads, available, explain, open) {
     s("text", { x: right + 8, y: 14, class: "axis" }, "is looked at"),
     lines,
   );
-  const { element, explain: attach } = explained(
+  const {
+    element,
+    explain: attach,
+    point,
+  } = explained(
     svg,
-    "Point at a token or a line, or move through the tokens with Tab and the arrow keys.",
+    "Point at a token or a line, or go to the tokens with Tab and from one to another with the arrow keys. " +
+      "The map has each pair.",
   );
   maps.forEach(({ rows }, which) =>
     rows.forEach((row, i) =>
@@ -253,8 +258,7 @@ function drawLines(maps, heads, available, explain, open) {
           class: `ray head-${heads[which] % 8}`,
           onclick: () => open(maps[which], heads[which], i, j),
         });
-        attach(line, explain(maps[which], heads[which], i, j));
-        line.removeAttribute("aria-label");
+        point(line, explain(maps[which], heads[which], i, j));
         lines.append(line);
       }),
     ),
@@ -309,7 +313,7 @@ function drawLines(maps, heads, available, explain, open) {
   svg.append(...sides.flat());
   rove(
     svg,
-    [...Array(Math.max(queries.length, keys.length)).keys()].map((i) => sides.flatMap((side) => side[i] ?? [])),
+    [...Array(Math.max(queries.length, keys.length)).keys()].map((i) => sides.map((side) => side[i])),
   );
   return element;
 }

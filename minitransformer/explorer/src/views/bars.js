@@ -1,5 +1,6 @@
 /** A bar for each token: to the right of the axis what is positive, to the left what is negative. */
 
+import { rove } from "./controls.js";
 import { fitted, s, widthOf } from "./dom.js";
 import { drawing, explained } from "./figure.js";
 import { labelOf } from "./tokens.js";
@@ -38,6 +39,8 @@ export function drawBars(label, parts, { isSided, least, figure, rest }, availab
     (width - zero - FIGURE) / Math.max(least, ...parts.flatMap(({ bars }) => bars.map(({ value }) => Math.abs(value))));
   const svg = drawing(width, HEADING * parts.length + ROW * labels.flat().length + 8, label);
   const { element, explain } = explained(svg, rest);
+  /** @type {SVGElement[][]} */
+  const rows = [];
   let y = 0;
   parts.forEach(({ heading, tokens, bars }, part) => {
     const anchor = isSided ? "middle" : "start";
@@ -50,15 +53,17 @@ export function drawBars(label, parts, { isSided, least, figure, rest }, availab
       const [name, style] = [labels[part][i], tokens[i].isSpecial ? "special" : ""];
       const group = s(
         "g",
-        { class: "bar-row", tabindex: "0", role: "img" },
+        { class: "bar-row", role: "img" },
         s("text", { x: left - 8, y: y + 16, "text-anchor": "end", class: style }, fitted(name, LABEL)),
         s("rect", { x, y: y + 4, width: length, height: 16, rx: 2, class: isMarked ? "negative" : "positive" }),
         s("text", { x: end, y: y + 16, "text-anchor": side, class: "small" }, figure(value)),
       );
       explain(group, `“${name}”${says}`);
       svg.append(group);
+      rows.push([group]);
       y += ROW;
     });
   });
+  rove(svg, rows);
   return element;
 }

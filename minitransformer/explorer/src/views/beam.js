@@ -193,7 +193,7 @@ function draw(app, writing) {
   svg.append(...cells.flat());
   rove(
     svg,
-    [...Array(most).keys()].map((i) => cells.flatMap((column) => column[i] ?? [])),
+    [...Array(most).keys()].map((i) => cells.map((column) => column[i])),
   );
   return element;
 }

@@ -1,6 +1,6 @@
 /** One token's way through a stack: what each part adds to the residual stream, and what the model would say there. */
 
-import { choice, controls, tokenChoice } from "./controls.js";
+import { choice, controls, rove, tokenChoice } from "./controls.js";
 import { fitted, fixed, h, percent, replace, s, signed } from "./dom.js";
 import { drawing, explained, roomIn } from "./figure.js";
 import { openFormula } from "./formula.js";
@@ -240,10 +240,10 @@ function draw(stages, available, open) {
   const svg = drawing(width, pitch * stages.length + 12, "The residual stream of one token");
   const { element, explain } = explained(
     svg,
-    "Each strip is a vector: blue is positive, orange negative. Point at one for its numbers.",
+    "Each strip is a vector: blue is positive, orange negative. Point at one, or move with the arrow keys.",
   );
   const largest = Math.max(...stages.map(({ vector }) => sizeOf(vector)));
-  stages.forEach((stage, i) => {
+  const rows = stages.map((stage, i) => {
     const { name, vector, adds, lens } = stage;
     const y = pitch * i;
     const x0 = adds ? 28 : 8;
@@ -255,10 +255,8 @@ function draw(stages, available, open) {
       {
         class: `stage${adds ? " adds" : ""}${stage.sublayer?.attention ? " opens" : ""}`,
         transform: `translate(0 ${y})`,
-        tabindex: "0",
         role: "img",
         onclick: () => open(stage),
-        onkeydown: (/** @type {KeyboardEvent} */ { key }) => key === "Enter" && open(stage),
       },
       s("rect", { x: 0, y: 1, width: split, height: 40, rx: 6, class: "row" }),
       s("text", { x: 10, y: 30, class: "sign" }, adds && i > 0 ? "+" : ""),
@@ -317,6 +315,8 @@ function draw(stages, available, open) {
       });
     }
     svg.append(group);
+    return [group];
   });
+  rove(svg, rows);
   return element;
 }
