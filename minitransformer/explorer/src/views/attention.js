@@ -245,8 +245,7 @@ function drawLines(maps, heads, available, explain, open) {
   } = explained(
     svg,
     (many ? "Lines have the colours of the heads’ numbers. " : "") +
-      "Point at a token or a line, or go to the tokens with Tab and from one to another with the arrow keys. " +
-      "The map has each pair.",
+      "Point at a token or a line, or move through the tokens with Tab and the arrow keys. The map has each pair.",
   );
   maps.forEach(({ rows }, which) => {
     const beside = (which - (maps.length - 1) / 2) * Math.min(3, 20 / maps.length); // so that none hides another
