@@ -24,7 +24,7 @@ def film(page: str, target: str) -> None:
         sheet = Image.new("RGB", (width, height * 6))  # of the last views, whose colours all frames share
         for number, picture in enumerate(pictures[-6:]):
             sheet.paste(picture, (0, height * number))
-        palette = sheet.quantize(COLOURS, Image.Quantize.MAXCOVERAGE)
+        palette = sheet.quantize(COLOURS, Image.Quantize.MEDIANCUT)
         frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
         times = [int(path.stem.split("-")[1]) for path in paths]
         frames[0].save(target, save_all=True, append_images=frames[1:], duration=times, loop=0, optimize=True)

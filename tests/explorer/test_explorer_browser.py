@@ -21,6 +21,7 @@ ROOT = HERE.parents[1]
 SENTENCE = "The old teacher reads a book in the garden."
 PROMPT = "the old teacher"
 EDITED = "young"
+FORCED = "Heute"
 MUST = "MINITRANSFORMER_BROWSER"
 """With this variable set a browser that is missing is an error, not a reason to skip."""
 
@@ -85,6 +86,7 @@ def translated(model: Transformer, tokenizer: BPETokenizer) -> dict[str, Any]:
             "text": Translator(changed, tokenizer, threads=1).translate([SENTENCE])[0],
             "original_log_prob": float(log_probs_of(changed, source, target)[np.arange(len(written)), written].sum()),
         },
+        "forced": {"text": FORCED, "logProb": float(log_probs[0, tokenizer.encode(FORCED)[0]])},
         "edited": {"word": EDITED, "text": translator.translate([edited])[0]},
         "gradient": np.linalg.norm(gradient, axis=1).tolist(),
     }

@@ -70,6 +70,15 @@ for (const width of [360, 768, 1440])
             await tab(page, view);
             const [content, room] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
             assert.ok(content <= room, `${view} is ${content} pixels wide`);
+            const cut = await page.$$eval("#figure .drawing text", (all) =>
+              all
+                .filter((text) => {
+                  const [inner, outer] = [text, text.ownerSVGElement].map((each) => each.getBoundingClientRect());
+                  return ["left", "top"].some((side) => inner[side] < outer[side] - 1) || inner.right > outer.right + 1;
+                })
+                .map((text) => text.textContent),
+            );
+            assert.deepEqual(cut, [], view);
             await page.waitForTimeout(200); // colours that change slowly
             const { violations } = await page.evaluate(() =>
               globalThis.axe.run(document, { resultTypes: ["violations"] }),
@@ -89,5 +98,5 @@ for (const width of [360, 768, 1440])
               });
           }
         },
-        { width, scheme, height: 900 },
+        { width, scheme, height: 900, fragment: `#prefix=${expected.forced.text}` },
       ));

@@ -159,9 +159,22 @@ test("parts are switched off, a beginning is forced and a word edited, beside th
     await tab(page, "What if");
     await page.getByRole("button", { name: "Undo all changes" }).click();
     assert.equal(await count(page, "#figure .bar-row"), 0);
-    await page.getByLabel("Force the beginning of the translation").fill("Heute");
+    await page.getByLabel("Force the beginning of the translation").fill(expected.forced.text);
     await page.waitForSelector("#figure .output:nth-child(2)");
-    assert.match(await page.textContent("#figure .output:nth-child(2) bdi"), /^Heute/);
+    assert.ok((await page.textContent("#figure .output:nth-child(2) bdi")).startsWith(expected.forced.text));
+    assert.match(await page.textContent("#figure .caption"), /same as before/);
+    const [forced, next] = await page.$$eval("#figure .bar-row", (all) => all.map((each) => each.ariaLabel));
+    const [, cost, best, logProb] = /forced: log-probability (\S+)\. Most probable was “(.*)”, (\S+)\.$/.exec(forced);
+    assert.equal(best, tokens.target[0]);
+    for (const [said, right] of [
+      [cost, expected.forced.logProb],
+      [logProb, expected.logProbs[0]],
+    ])
+      assert.ok(Math.abs(+said.replace("−", "-") - right) <= 2e-3, `${said}: ${right}`);
+    assert.doesNotMatch(next, /forced/);
+    await page.getByRole("button", { name: /Switch off: all of the decoder’s layer 1/ }).click();
+    assert.equal(await count(page, "#figure .caption"), 0); // the model is another: its differences are shown
+    assert.equal(await count(page, "#figure .bar-row"), tokens.target.length);
     await page.getByRole("button", { name: "Undo all changes" }).click();
     await page.getByLabel("Word 2", { exact: true }).fill(expected.edited.word);
     await page.waitForSelector("#figure .output:nth-child(2)");
@@ -252,7 +265,40 @@ test("everything can be reached with the keyboard", () =>
     await page.keyboard.press("ArrowRight");
     assert.equal(await page.getAttribute("#tab-stack", "aria-selected"), "true");
     await page.keyboard.press("ArrowLeft");
+    const focused = () => page.evaluate(() => document.activeElement.dataset.key ?? document.activeElement.className);
+    await press(page, "Head", "All");
+    await page.focus("#figure .scroll");
+    await page.keyboard.press("Tab");
+    assert.equal(await focused(), "query-0");
+    const [rows, others] = [tokens.target.length, tokens.source.length];
+    assert.ok(rows > others);
+    for (let i = 1; i < rows; i += 1) await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowRight"); // there is no token on the other side
+    assert.equal(await focused(), `query-${rows - 1}`);
+    for (let i = others; i < rows; i += 1) await page.keyboard.press("ArrowUp");
+    await page.keyboard.press("ArrowRight");
+    assert.equal(await focused(), `key-${others - 1}`);
+    const said = await page.evaluate(() => document.activeElement.ariaLabel);
+    assert.match(said, /is looked at by “.*” \d/);
+    assert.equal(await readout(page), said);
+    await page.keyboard.press("Shift+Tab");
+    assert.equal(await focused(), "scroll");
+    await page.keyboard.press("Tab");
+    assert.equal(await focused(), `key-${others - 1}`); // where it was
+    await page.keyboard.press("Tab");
+    assert.equal(await focused(), "thumb-0-0"); // no line is a stop
+    for (const view of ["Stack", "Search", "What if", "Gradient"]) {
+      await tab(page, view);
+      if (view === "What if")
+        await page
+          .getByRole("button", { name: /Switch off: encoder, layer 1/ })
+          .first()
+          .click();
+      assert.equal(await count(page, '#figure .drawing [tabindex="0"]'), 1, view);
+    }
+    await tab(page, "Attention");
     await press(page, "Show", "Map");
+    await press(page, "Head", "1");
     await page.focus('[data-key="cell-0-0-0"]');
     await page.keyboard.press("ArrowRight");
     await page.keyboard.press("ArrowDown");

@@ -66,23 +66,25 @@ export function attentionView(app) {
       () => app.state.display,
       (display) => app.set({ display }),
     ),
-    checkbox(
-      "Words",
-      () => app.state.words,
-      (words) => app.set({ words }),
-      "Group the tokens of a word",
-    ),
-    checkbox(
-      "Size of values",
-      () => app.state.sized,
-      (sized) => app.set({ sized }),
-      "Multiply each weight by the size of what it brings: the value after the output projection",
-    ),
-    checkbox(
-      "End mark",
-      () => app.state.sink,
-      (sink) => app.set({ sink }),
-      "Show </s>, where a head that has nothing to do often looks",
+    controls(
+      checkbox(
+        "Words",
+        () => app.state.words,
+        (words) => app.set({ words }),
+        "Group the tokens of a word",
+      ),
+      checkbox(
+        "Size of values",
+        () => app.state.sized,
+        (sized) => app.set({ sized }),
+        "Multiply each weight by the size of what it brings: the value after the output projection",
+      ),
+      checkbox(
+        "End mark",
+        () => app.state.sink,
+        (sink) => app.set({ sink }),
+        "Show </s>, where a head that has nothing to do often looks",
+      ),
     ),
   );
   const figure = h("div", { id: "figure" });
@@ -177,7 +179,7 @@ export function attentionView(app) {
                   onclick: () => app.set({ layer, head: number }),
                 },
                 picture(mapOf(each, tokens, app.state)),
-                h("span", { "aria-hidden": "true" }, String(number + 1)),
+                h("span", { "aria-hidden": "true", style: `color:var(--head-${number % 8})` }, String(number + 1)),
               );
             }),
           ),
@@ -226,6 +228,7 @@ function drawLines(maps, heads, available, explain, open) {
   const pitch = 26;
   const height = 30 + pitch * Math.max(queries.length, keys.length);
   const y = (/** @type {number} */ i) => 36 + pitch * i;
+  const many = maps.length > 1;
   const lines = s("g", { fill: "none" });
   const svg = drawing(
     width,
@@ -235,30 +238,36 @@ function drawLines(maps, heads, available, explain, open) {
     s("text", { x: right + 8, y: 14, class: "axis" }, "is looked at"),
     lines,
   );
-  const { element, explain: attach } = explained(
+  const {
+    element,
+    explain: attach,
+    point,
+  } = explained(
     svg,
-    "Point at a token or a line, or move through the tokens with Tab and the arrow keys.",
+    (many ? "Lines have the colours of the heads’ numbers. " : "") +
+      "Point at a token or a line, or move through the tokens with Tab and the arrow keys. The map has each pair.",
   );
-  maps.forEach(({ rows }, which) =>
+  maps.forEach(({ rows }, which) => {
+    const beside = (which - (maps.length - 1) / 2) * Math.min(3, 20 / maps.length); // so that none hides another
     rows.forEach((row, i) =>
       row.forEach((weight, j) => {
         if (weight < FAINTEST) return;
         const middle = (left + right) / 2;
+        const [from, to] = [y(i) + beside, y(j) + beside];
         const line = s("path", {
-          d: `M${left},${y(i)} C${middle},${y(i)} ${middle},${y(j)} ${right},${y(j)}`,
+          d: `M${left},${from} C${middle},${from} ${middle},${to} ${right},${to}`,
           "data-query": i,
           "data-key-index": j,
-          "stroke-width": 0.6 + 4.4 * Math.min(1, weight),
+          "stroke-width": 0.6 + (many ? 2.4 : 4.4) * Math.min(1, weight),
           "stroke-opacity": 0.12 + 0.88 * Math.min(1, weight),
           class: `ray head-${heads[which] % 8}`,
           onclick: () => open(maps[which], heads[which], i, j),
         });
-        attach(line, explain(maps[which], heads[which], i, j));
-        line.removeAttribute("aria-label");
+        point(line, explain(maps[which], heads[which], i, j));
         lines.append(line);
       }),
-    ),
-  );
+    );
+  });
 
   /** @type {(attribute: string, index: number) => (() => void)} */
   const only = (attribute, index) => () => {
@@ -309,7 +318,7 @@ function drawLines(maps, heads, available, explain, open) {
   svg.append(...sides.flat());
   rove(
     svg,
-    [...Array(Math.max(queries.length, keys.length)).keys()].map((i) => sides.flatMap((side) => side[i] ?? [])),
+    [...Array(Math.max(queries.length, keys.length)).keys()].map((i) => sides.map((side) => side[i])),
   );
   return element;
 }
@@ -327,9 +336,11 @@ function drawMaps(maps, heads, available, explain, open) {
   const left = Math.min(LABEL, Math.max(...queries.map(({ label }) => widthOf(label)))) + 10;
   const top = Math.min(LABEL, Math.max(...keys.map(({ label }) => widthOf(label)))) + 10;
   const many = maps.length > 1;
-  const cell = Math.max(many ? 10 : 14, Math.min(many ? 18 : 34, Math.floor((available - left - 8) / keys.length)));
+  const room = (/** @type {number} */ columns) => Math.floor((available / columns - left - 12) / keys.length);
+  let columns = maps.length;
+  while (columns > 1 && room(columns) < 15) columns -= 1;
+  const cell = Math.max(many ? 10 : 14, Math.min(many ? 18 : 34, room(columns)));
   const [wide, high] = [left + cell * keys.length + 12, top + cell * queries.length + (many ? 30 : 8)];
-  const columns = Math.max(1, Math.min(maps.length, Math.floor(available / wide)));
   const width = wide * columns,
     height = high * Math.ceil(maps.length / columns);
   const svg = drawing(width, height, "Attention as a map");

@@ -9,7 +9,7 @@ import { labelOf } from "./tokens.js";
 /** @typedef {import("../engine/types.js").SearchNode} SearchNode */
 /** @typedef {import("../session.js").Writing} Writing */
 
-const [WIDE, HIGH] = [112, 40];
+const [WIDE, HIGH] = [122, 40];
 const DROPPED = 3; // dropped prefixes that are drawn at each step
 
 const FATES = {
@@ -139,14 +139,14 @@ function draw(app, writing) {
     height,
     "The search as a tree",
     edges,
-    s("text", { x: 8, y: 30, class: "axis" }, app.engine.translates ? "<s>" : "…"),
+    s("text", { x: 8, y: 26, class: "axis" }, app.engine.translates ? "<s>" : "…"),
   );
   const rest =
     `Scores are log-probabilities divided by ((5 + length) / 6)^${fixed(app.state.penalty, 1)}. ` +
     (dropped ? `${dropped} more dropped prefixes are not drawn.` : "");
   const { element, explain } = explained(svg, rest);
   /** @type {Map<number, { x: number, y: number }>} */
-  const places = new Map([[0, { x: 48, y: 26 }]]);
+  const places = new Map([[0, { x: 38, y: 22 }]]);
   const cells = levels.map((level, depth) =>
     level.map((node, i) => {
       const [x, y] = [54 + WIDE * depth, 6 + HIGH * i];
@@ -168,7 +168,7 @@ function draw(app, writing) {
       const tokens = app.engine.tokens(ids);
       const label = labelOf(tokens, tokens.length - 1);
       const shown = fitted(node.status === "ended" ? `${label} ✓` : label, WIDE - 32);
-      const figures = `${fixed(node.score)}  ${percent(Math.exp(node.tokenLogProb))}`;
+      const [score, share] = [fixed(node.score), percent(Math.exp(node.tokenLogProb))];
       const group = s(
         "g",
         {
@@ -179,12 +179,17 @@ function draw(app, writing) {
         },
         s("rect", { x, y, width: WIDE - 18, height: 33, rx: 7 }),
         s("text", { x: x + 7, y: y + 14 }, shown),
-        s("text", { x: x + 7, y: y + 27, class: "small" }, figures),
+        s(
+          "text",
+          { x: x + 7, y: y + 27, class: "small" },
+          `${score} `,
+          s("tspan", { x: x + WIDE - 25, "text-anchor": "end" }, share),
+        ),
       );
       explain(
         group,
-        `${shown} ${figures}: score ${fixed(node.score, 3)} and log-probability ${fixed(node.logProb, 3)} ` +
-          `of “${app.engine.decode(ids)}”; the last token has probability ${percent(Math.exp(node.tokenLogProb))}, ` +
+        `${shown} ${score} ${share}: score ${fixed(node.score, 3)} and log-probability ${fixed(node.logProb, 3)} ` +
+          `of “${app.engine.decode(ids)}”; the last token has probability ${share}, ` +
           `rank ${node.rank + 1} of its step. ${FATES[node.status]}`,
       );
       return group;
@@ -193,7 +198,7 @@ function draw(app, writing) {
   svg.append(...cells.flat());
   rove(
     svg,
-    [...Array(most).keys()].map((i) => cells.flatMap((column) => column[i] ?? [])),
+    [...Array(most).keys()].map((i) => cells.map((column) => column[i])),
   );
   return element;
 }

@@ -102,29 +102,30 @@ export function controls(...controls) {
 }
 
 /**
- * Arrow keys move the focus among elements that stand in rows and columns; one of them is in the order of Tab.
+ * Arrow keys move the focus among elements that stand in rows and columns, where some may be missing; one of them is
+ * in the order of Tab: the one that had the focus last.
  * @param {Element} parent
- * @param {(SVGElement | HTMLElement)[][]} rows
+ * @param {(SVGElement | undefined)[][]} rows
  */
 export function rove(parent, rows) {
-  const cells = rows.flat();
-  cells.forEach((cell, i) => cell.setAttribute("tabindex", i === 0 ? "0" : "-1"));
+  const cells = rows.flat().filter((cell) => cell !== undefined);
+  const stop = (/** @type {SVGElement} */ chosen) => {
+    for (const cell of cells) cell.setAttribute("tabindex", cell === chosen ? "0" : "-1");
+  };
+  if (cells.length) stop(cells[0]);
+  for (const cell of cells) cell.addEventListener("focus", () => stop(cell));
   parent.addEventListener("keydown", (event) => {
-    const { key, target } = /** @type {KeyboardEvent} */ (event);
-    const row = rows.findIndex((cells) => cells.includes(/** @type {SVGElement} */ (target)));
+    const { key } = /** @type {KeyboardEvent} */ (event);
+    const target = /** @type {SVGElement} */ (event.target);
+    const row = rows.findIndex((cells) => cells.includes(target));
     if (row < 0) return;
-    const column = rows[row].indexOf(/** @type {SVGElement} */ (target));
+    const column = rows[row].indexOf(target);
     const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[key] ?? [
       0, 0,
     ];
-    if (key === "Enter" || key === " ")
-      /** @type {SVGElement} */ (target).dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    if (key === "Enter" || key === " ") target.dispatchEvent(new MouseEvent("click", { bubbles: true }));
     else if (!down && !right) return;
     event.preventDefault();
-    const next = rows[row + down]?.[column + right];
-    if (!next) return;
-    /** @type {SVGElement} */ (target).setAttribute("tabindex", "-1");
-    next.setAttribute("tabindex", "0");
-    next.focus();
+    rows[row + down]?.[column + right]?.focus();
   });
 }

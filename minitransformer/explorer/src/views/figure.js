@@ -39,11 +39,14 @@ export function roomIn(element) {
   return Math.max(280, (element.clientWidth || 640) - 28);
 }
 
+/** @typedef {(target: Element, text: string) => void} Explain */
+
 /**
  * A drawing that may be wider than the screen, and the line that explains.
  * @param {SVGElement} svg
  * @param {string} rest what the line says while nothing is explained
- * @returns {{ element: HTMLElement, explain: (target: Element, text: string) => void }}
+ * @returns {{ element: HTMLElement, explain: Explain, point: Explain }} `point`: the pointer alone explains. In
+ *     Chromium an SVG element that listens to the focus is a stop of Tab, with a tabindex or without.
  */
 export function explained(svg, rest) {
   const line = h("p", { class: "readout", "aria-live": "polite" }, rest);
@@ -53,14 +56,20 @@ export function explained(svg, rest) {
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Figure" }, svg),
     line,
   );
+  /** @type {(target: Element, text: string, begin: string, end: string) => void} */
+  const listen = (target, text, begin, end) => {
+    target.addEventListener(begin, () => void (line.textContent = text));
+    target.addEventListener(end, () => void (line.textContent = rest));
+  };
+  /** @type {Explain} */
+  const point = (target, text) => listen(target, text, "pointerenter", "pointerleave");
   return {
     element,
+    point,
     explain(target, text) {
-      const say = () => void (line.textContent = text);
-      const hush = () => void (line.textContent = rest);
       target.setAttribute("aria-label", text);
-      for (const event of ["pointerenter", "focus"]) target.addEventListener(event, say);
-      for (const event of ["pointerleave", "blur"]) target.addEventListener(event, hush);
+      point(target, text);
+      listen(target, text, "focus", "blur");
     },
   };
 }

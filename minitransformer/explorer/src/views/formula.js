@@ -109,7 +109,7 @@ export function openFormula(app, trace, map, layer, number, q, k, tokens) {
         ),
       ),
       item(
-        "The sum over all tokens is the head's output",
+        "The sum over all tokens is the head’s output",
         strip("output", row(head.output, q)),
         head.isOff && h("p", {}, "This head is switched off: zeros go on in place of its output."),
       ),

@@ -1,8 +1,9 @@
 /** Where the gradient of one written token goes: which tokens its log-probability depends on. */
 
+import { drawBars } from "./bars.js";
 import { choice, controls, tokenChoice } from "./controls.js";
-import { fitted, fixed, h, replace, s, signed, widthOf } from "./dom.js";
-import { drawing, explained, roomIn } from "./figure.js";
+import { fixed, h, replace, signed } from "./dom.js";
+import { roomIn } from "./figure.js";
 import { labelOf } from "./tokens.js";
 
 /** @typedef {import("../app.js").App} App */
@@ -66,78 +67,41 @@ export function gradientView(app) {
         h("bdi", {}, labelOf(written, index)),
         `” with log-probability ${fixed(logProb, 3)}. Which vectors would change it most?`,
       ),
-      draw(
+      drawBars(
+        "The gradient at each token",
         [
-          ...(source ? [{ title: "source", tokens: sources, gradient: source }] : []),
-          { title: engine.translates ? "written before" : "text so far", tokens: reads, gradient: target },
+          ...(source ? [part("source", sources, source)] : []),
+          part(engine.translates ? "written before" : "text so far", reads, target),
         ],
-        app.state.measure,
+        app.state.measure === "size"
+          ? {
+              isSided: false,
+              least: 1e-30,
+              figure: (value) => fixed(value, 3),
+              rest: "A longer bar: a small change of this token’s vector changes the log-probability more.",
+            }
+          : {
+              isSided: true,
+              least: 1e-30,
+              figure: (value) => signed(value, 3),
+              rest: "Blue speaks for the token that is written, orange against it.",
+            },
         roomIn(figure),
       ),
     );
   }
-  return { element, update };
-}
 
-/**
- * @param {{ title: string, tokens: Token[], gradient: InputGradient }[]} parts
- * @param {"size" | "product"} measure
- * @param {number} available
- */
-function draw(parts, measure, available) {
-  const values = parts.map(({ gradient, tokens }) =>
-    Array.from(measure === "size" ? gradient.norms : gradient.gradientTimesInput).slice(0, tokens.length),
-  );
-  const largest = Math.max(...values.flat().map(Math.abs), 1e-30);
-  const width = Math.min(available, 760);
-  const left =
-    Math.min(130, Math.max(...parts.flatMap(({ tokens }) => tokens.map((_, i) => widthOf(labelOf(tokens, i)))))) + 12;
-  const rows = parts.reduce((sum, { tokens }) => sum + tokens.length + 1.4, 0);
-  const zero = measure === "size" ? left : left + (width - left) / 2;
-  const most = (measure === "size" ? width - left : (width - left) / 2) - 62;
-  const svg = drawing(width, 24 * rows + 8, "The gradient at each token");
-  const { element, explain } = explained(
-    svg,
-    measure === "size"
-      ? "A longer bar: a small change of this token’s vector changes the log-probability more."
-      : "Blue speaks for the token that is written, orange against it.",
-  );
-  let y = 0;
-  parts.forEach(({ title, tokens, gradient }, which) => {
-    svg.append(s("text", { x: left, y: y + 22, class: "axis" }, title));
-    y += 1.4 * 24;
-    tokens.forEach((_, i) => {
-      const value = values[which][i];
-      const length = (most * Math.abs(value)) / largest;
-      const x = value < 0 ? zero - length : zero;
-      const group = s(
-        "g",
-        { class: "bar-row", tabindex: "0", role: "img" },
-        s(
-          "text",
-          { x: left - 8, y: y + 15, "text-anchor": "end", class: tokens[i].isSpecial ? "special" : "" },
-          fitted(labelOf(tokens, i), 130),
-        ),
-        s("rect", { x, y: y + 3, width: length, height: 16, rx: 2, class: value < 0 ? "negative" : "positive" }),
-        s(
-          "text",
-          {
-            x: value < 0 ? x - 6 : x + length + 6,
-            y: y + 15,
-            "text-anchor": value < 0 ? "end" : "start",
-            class: "small",
-          },
-          measure === "size" ? fixed(value, 3) : signed(value, 3),
-        ),
-      );
-      explain(
-        group,
-        `“${labelOf(tokens, i)}”: gradient of size ${fixed(gradient.norms[i], 4)}; ` +
-          `gradient times vector ${signed(gradient.gradientTimesInput[i], 4)}.`,
-      );
-      svg.append(group);
-      y += 24;
-    });
-  });
-  return element;
+  /**
+   * @param {string} heading
+   * @param {Token[]} tokens
+   * @param {InputGradient} gradient
+   */
+  function part(heading, tokens, { norms, gradientTimesInput }) {
+    const bars = tokens.map((_, i) => ({
+      value: (app.state.measure === "size" ? norms : gradientTimesInput)[i],
+      says: `: gradient of size ${fixed(norms[i], 4)}; gradient times vector ${signed(gradientTimesInput[i], 4)}.`,
+    }));
+    return { heading, tokens, bars };
+  }
+  return { element, update };
 }

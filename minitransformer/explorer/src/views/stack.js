@@ -1,6 +1,6 @@
 /** One token's way through a stack: what each part adds to the residual stream, and what the model would say there. */
 
-import { choice, controls, tokenChoice } from "./controls.js";
+import { choice, controls, rove, tokenChoice } from "./controls.js";
 import { fitted, fixed, h, percent, replace, s, signed } from "./dom.js";
 import { drawing, explained, roomIn } from "./figure.js";
 import { openFormula } from "./formula.js";
@@ -81,7 +81,7 @@ export function stackView(app) {
     const caption =
       stack.name === "encoder"
         ? [
-            "The encoder's stream of “",
+            "The encoder’s stream of “",
             h("bdi", {}, labelOf(reads, row)),
             "”: what enters, what each part adds, what leaves as memory.",
           ]
@@ -89,7 +89,7 @@ export function stackView(app) {
             "The decoder has read “",
             h("bdi", {}, labelOf(reads, row)),
             ...(next === null ? ["”"] : ["” and writes “", h("bdi", {}, labelOf(tokens, row)), "”"]),
-            ". Beside each part: what the output layer would say after it.",
+            ". With each part: what the output layer would say after it.",
           ];
     replace(
       figure,
@@ -236,16 +236,19 @@ function draw(stages, available, open) {
   const narrow = width < 560;
   const hasLens = stages.some(({ lens }) => lens);
   const split = narrow || !hasLens ? width : width * 0.62;
-  const pitch = narrow && hasLens ? 64 : 44;
-  const svg = drawing(width, pitch * stages.length + 12, "The residual stream of one token");
+  const heights = stages.map(({ lens }) => (narrow && lens ? 64 : 44));
+  const height = heights.reduce((sum, each) => sum + each, 0);
+  const svg = drawing(width, height + 12, "The residual stream of one token");
   const { element, explain } = explained(
     svg,
-    "Each strip is a vector: blue is positive, orange negative. Point at one for its numbers.",
+    "Each strip is a vector: blue is positive, orange negative. Point at one, or move with the arrow keys.",
   );
   const largest = Math.max(...stages.map(({ vector }) => sizeOf(vector)));
-  stages.forEach((stage, i) => {
+  let bottom = 0;
+  const rows = stages.map((stage, i) => {
     const { name, vector, adds, lens } = stage;
-    const y = pitch * i;
+    const y = bottom;
+    bottom += heights[i];
     const x0 = adds ? 28 : 8;
     const room = split - x0 - 12;
     const peak = Math.max(...Array.from(vector, Math.abs), 1e-30);
@@ -255,10 +258,8 @@ function draw(stages, available, open) {
       {
         class: `stage${adds ? " adds" : ""}${stage.sublayer?.attention ? " opens" : ""}`,
         transform: `translate(0 ${y})`,
-        tabindex: "0",
         role: "img",
         onclick: () => open(stage),
-        onkeydown: (/** @type {KeyboardEvent} */ { key }) => key === "Enter" && open(stage),
       },
       s("rect", { x: 0, y: 1, width: split, height: 40, rx: 6, class: "row" }),
       s("text", { x: 10, y: 30, class: "sign" }, adds && i > 0 ? "+" : ""),
@@ -317,6 +318,8 @@ function draw(stages, available, open) {
       });
     }
     svg.append(group);
+    return [group];
   });
+  rove(svg, rows);
   return element;
 }

@@ -3,9 +3,10 @@
 import { NO_INTERVENTIONS } from "../engine/interventions.js";
 import { isChanged } from "../session.js";
 import { isOff, toggled } from "../state.js";
+import { drawBars } from "./bars.js";
 import { checkbox } from "./controls.js";
-import { fitted, fixed, h, replace, s, signed, widthOf } from "./dom.js";
-import { drawing, explained, roomIn } from "./figure.js";
+import { fixed, h, replace, signed, widthOf } from "./dom.js";
+import { roomIn } from "./figure.js";
 import { PARTS } from "./maps.js";
 import { labelOf } from "./tokens.js";
 
@@ -116,31 +117,90 @@ export function whatIfView(app) {
       session.trace(changed),
       of(changed.written),
     );
-    const sum = (/** @type {Float64Array} */ values) => fixed(values.subarray(first).reduce((a, b) => a + b, 0));
+    const sum = (/** @type {Float64Array} */ values) => values.subarray(first).reduce((a, b) => a + b, 0);
     const cells = [
-      ["the original’s text", sum(originals.original), sum(originals.changed)],
-      ["the changed one’s text", sum(changes.original), sum(changes.changed)],
+      { name: "the original’s text", sums: [sum(originals.original), sum(originals.changed)] },
+      { name: "the changed one’s text", sums: [sum(changes.original), sum(changes.changed)] },
     ];
-    return [
+    const table = h(
+      "table",
+      { class: "figures" },
+      h("caption", {}, "Log-probability of each text, to each model"),
       h(
-        "table",
-        { class: "figures" },
-        h("caption", {}, "Log-probability of each text, to each model"),
-        h(
-          "thead",
-          {},
-          h("tr", {}, h("td", {}), h("th", { scope: "col" }, "original"), h("th", { scope: "col" }, "changed")),
-        ),
-        h(
-          "tbody",
-          {},
-          ...cells.map(([name, ...values]) =>
-            h("tr", {}, h("th", { scope: "row" }, name), ...values.map((value) => h("td", {}, value))),
-          ),
+        "thead",
+        {},
+        h("tr", {}, h("td", {}), h("th", { scope: "col" }, "original"), h("th", { scope: "col" }, "changed")),
+      ),
+      h(
+        "tbody",
+        {},
+        ...cells.map(({ name, sums }) =>
+          h("tr", {}, h("th", { scope: "row" }, name), ...sums.map((each) => h("td", {}, fixed(each)))),
         ),
       ),
-      draw(engine.tokens(original.written), originals, first, roomIn(result)),
+    );
+    if (runsOn(original) !== runsOn(changed)) return [table, differences(original, originals, first)];
+    const forced = session.prefixIds(app.state.prefix).length;
+    const why = "The model and what it reads are the same as before, so that no token has become more or less probable";
+    if (!forced) return [table, h("p", { class: "nothing" }, `${why}.`)];
+    return [
+      table,
+      h("p", { class: "caption" }, `${why}: the bars show what the forced beginning costs, token by token.`),
+      costs(changed, changes, first, forced),
     ];
+  }
+
+  /**
+   * How much more or less probable each token of the original's text has become.
+   * @param {Writing} original
+   * @param {Comparison} comparison
+   * @param {number} first row of the first written token
+   */
+  function differences(original, comparison, first) {
+    const bars = Array.from(comparison.difference.subarray(first), (value, i) => {
+      const [before, now] = [comparison.original[first + i], comparison.changed[first + i]];
+      return { value, says: `: log-probability ${fixed(before, 3)} before, ${fixed(now, 3)} now.` };
+    });
+    const all = bars.reduce((sum, { value }) => sum + value, 0);
+    return drawBars(
+      "Change of each token’s log-probability",
+      [{ heading: "less probable ← → more probable", tokens: engine.tokens(original.written), bars }],
+      { isSided: true, least: 0.1, figure: signed, rest: `All together: log-probability ${signed(all)}.` },
+      roomIn(result),
+    );
+  }
+
+  /**
+   * How improbable each token of the changed text was, the forced ones marked.
+   * @param {Writing} changed
+   * @param {Comparison} comparison
+   * @param {number} first row of the first written token
+   * @param {number} forced how many tokens
+   */
+  function costs(changed, comparison, first, forced) {
+    const trace = app.session.trace(changed);
+    const bars = Array.from(comparison.changed.subarray(first), (value, i) => {
+      const [{ token, logProb }] = engine.top(trace, first + i, 1, 1);
+      const best =
+        token.id === changed.written[i] ? "" : ` Most probable was “${labelOf([token], 0)}”, ${fixed(logProb, 3)}.`;
+      return {
+        value: -value,
+        says: `${i < forced ? ", which was forced" : ""}: log-probability ${fixed(value, 3)}.${best}`,
+        isMarked: i < forced,
+      };
+    });
+    const all = bars.slice(0, forced).reduce((sum, { value }) => sum - value, 0);
+    return drawBars(
+      "Log-probability of each token",
+      [{ heading: "log-probability", tokens: engine.tokens(changed.written), bars }],
+      {
+        isSided: false,
+        least: 0.1,
+        figure: (value) => signed(-value),
+        rest: `Orange is what was forced: log-probability ${fixed(all)} in all. Point at a bar for what was more probable there.`,
+      },
+      roomIn(result),
+    );
   }
 
   function switchboard() {
@@ -264,6 +324,14 @@ export function whatIfView(app) {
 }
 
 /**
+ * What a text's log-probabilities depend on, besides the text.
+ * @param {Writing} writing
+ */
+function runsOn({ source, start, interventions }) {
+  return JSON.stringify([source, start, interventions]);
+}
+
+/**
  * A listener that waits until nothing has been typed for a moment.
  * @param {() => void} act
  */
@@ -312,65 +380,4 @@ function common(words, others) {
     } else if (length[i + 1][j] >= length[i][j + 1]) i += 1;
     else j += 1;
   return kept;
-}
-
-/**
- * Bars: how much more or less probable each token of the original's text has become.
- * @param {import("../engine/types.js").Token[]} tokens
- * @param {Comparison} comparison
- * @param {number} first row of the first written token
- * @param {number} available
- */
-function draw(tokens, comparison, first, available) {
-  const differences = comparison.difference.subarray(first);
-  const width = Math.min(available, 760);
-  const left = Math.min(130, Math.max(...tokens.map((_, i) => widthOf(labelOf(tokens, i))))) + 12;
-  const largest = Math.max(...Array.from(differences, Math.abs), 0.1);
-  const [middle, half] = [left + (width - left) / 2, (width - left) / 2 - 52];
-  const svg = drawing(
-    width,
-    24 * tokens.length + 30,
-    "Change of each token’s log-probability",
-    s("text", { x: middle, y: 14, "text-anchor": "middle", class: "axis" }, "less probable ← → more probable"),
-    s("line", { x1: middle, x2: middle, y1: 20, y2: 24 * tokens.length + 26, class: "frame" }),
-  );
-  const { element, explain } = explained(
-    svg,
-    `All together: log-probability ${signed(differences.reduce((a, b) => a + b, 0))}.`,
-  );
-  tokens.forEach((_, i) => {
-    const change = differences[i];
-    const length = (half * Math.abs(change)) / largest;
-    const y = 24 + 24 * i;
-    const group = s(
-      "g",
-      { class: "bar-row", tabindex: "0", role: "img" },
-      s("text", { x: left - 8, y: y + 15, "text-anchor": "end" }, fitted(labelOf(tokens, i), 130)),
-      s("rect", {
-        x: change < 0 ? middle - length : middle,
-        y: y + 3,
-        width: length,
-        height: 16,
-        rx: 2,
-        class: change < 0 ? "negative" : "positive",
-      }),
-      s(
-        "text",
-        {
-          x: change < 0 ? middle - length - 6 : middle + length + 6,
-          y: y + 15,
-          "text-anchor": change < 0 ? "end" : "start",
-          class: "small",
-        },
-        signed(change),
-      ),
-    );
-    explain(
-      group,
-      `“${labelOf(tokens, i)}”: log-probability ${fixed(comparison.original[first + i], 3)} before, ` +
-        `${fixed(comparison.changed[first + i], 3)} now.`,
-    );
-    svg.append(group);
-  });
-  return element;
 }
