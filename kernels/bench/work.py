@@ -64,7 +64,7 @@ def compile(shapes: dict[str, Any], sections: Sequence[str], claims: Path) -> It
 
 
 def check(smoke: bool, op: str, dtype: str, part: int, parts: int) -> Iterator[dict[str, Any]]:
-    """Of a part of the cases the worst `error` and its share `of_allowed`; or why it `failed`."""
+    """The worst `error` in a part of the cases and its share `of_allowed`; or why it `failed`."""
     import torch
     from threadpoolctl import threadpool_limits
 
