@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from minitransformer.training.optimizer import noam
-from paper.experiment import GRAMMAR, Context, Findings, Task
 from paper.experiments import figures
-from paper.trials.runner import Runner
-from paper.trials.trial import Evaluation, Trial
+from paper.task import GRAMMAR, Task
+from study.experiment import Context, Findings
+from study.trials.runner import Runner
+from study.trials.trial import Evaluation, Trial
 
 TEXT = replace(GRAMMAR.text, vocab_size=500, sentences=300)
 PICTURES = {"architecture", "attention", "schedule", "positions", "jobs", "heads", "long-distance", "agreement"}

@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.paper_results import TREE, MadeUpRunner
+from support.study_results import TREE, MadeUpRunner
 
 from minitransformer.data.preparation import CorpusChoice, PreparedData
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.data.tokenizer import BPETokenizer
-from paper.experiment import GRAMMAR, Context, Findings, Task, multi30k
 from paper.experiments import table4
 from paper.experiments.table4 import published
-from paper.trials.bootstrap import bracket_statistics
-from paper.trials.trial import Trial, TrialResult, step_flops
+from paper.task import GRAMMAR, Task, multi30k
+from study.experiment import Context, Findings
+from study.trials.bootstrap import bracket_statistics
+from study.trials.trial import Trial, TrialResult, step_flops
 
 pytestmark = pytest.mark.usefixtures("few_samples")
 NAMES = ("table4 small Transformer", "table4 small RNN", "table4 large Transformer", "table4 large RNN")

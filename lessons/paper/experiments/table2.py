@@ -6,13 +6,14 @@ from typing import Any
 
 from minitransformer.models import ConvolutionalConfig, RecurrentConfig, TranslationConfig
 from minitransformer.plots.page import BLUE, GREEN, ORANGE, SKY, VERMILION, Page
+from study.charts import finish
+from study.comparison import compare, scores, shown, verdict
+from study.experiment import Context, Findings
+from study.markdown import bullets, paragraph, picture, scientific, table
+from study.trials.trial import Evaluation, Trial
 
-from ..charts import finish
-from ..comparison import compare, scores, shown, verdict
-from ..experiment import Context, Findings, Task
-from ..markdown import bullets, paragraph, picture, scientific, table
 from ..published import RUNS, TABLE_2, training_costs
-from ..trials.trial import Evaluation, Trial
+from ..task import Task
 
 NAME, TITLE, MINUTES, ALONE = "table2", "Table 2: translation, at equal cost", 16.5, 16.5
 
@@ -54,7 +55,7 @@ def trials(task: Task, scale: float) -> Sequence[Trial]:
     return [translator(task, scale, target, model) for target in TARGETS for model in models(task)]
 
 
-def find(context: Context) -> Findings:
+def find(context: Context[Task]) -> Findings:
     """The scores, and the differences of the Transformers from the other models and from each other."""
     task, runner = context.task, context.runner
     found: dict[str, Any] = {

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from paper.trials.bootstrap import bleu_statistics, bracket_statistics
-from paper.trials.trial import Answers, Trial, TrialResult
+from study.trials.bootstrap import bleu_statistics, bracket_statistics
+from study.trials.trial import Answers, Trial, TrialResult
 
 SENTENCES = 40
 REFERENCE = "a b c d e f g h"

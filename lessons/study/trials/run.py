@@ -82,6 +82,12 @@ def run_trial(trial: Trial, data: PreparedData, folder: Path, kept: Path, ops: O
     )
 
 
+def lasting(settings: TrainingSettings, steps: float) -> TrainingSettings:
+    """The settings for about `steps` steps, at most a third of them warm-up; checkpoints divide them evenly."""
+    count = CHECKPOINTS * max(1, round(steps / CHECKPOINTS))
+    return replace(settings, steps=count, warmup_steps=min(settings.warmup_steps, count // 3))
+
+
 def _with_intervals(settings: TrainingSettings) -> TrainingSettings:
     return replace(
         settings,

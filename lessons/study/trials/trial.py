@@ -87,7 +87,7 @@ def step_flops(config: TranslationConfig, batch: tuple[int, int, int] = NOMINAL_
 class Answers:
     """The outputs of a model for each sentence, and their statistics.
 
-    statistics  those of BLEU or of brackets, `(N, k)` (see `paper.trials.bootstrap`)
+    statistics  those of BLEU or of brackets, `(N, k)` (see `study.trials.bootstrap`)
     likelihood  minus the reference's log-probability in nats, and its number of tokens, `(N, 2)`
     """
 
