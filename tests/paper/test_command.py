@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,8 @@ from paper.task import GRAMMAR, Task
 from study.experiment import Context
 from study.trials.run import Interrupted
 from study.trials.runner import Runner
-from study.trials.trial import Evaluation, Trial
+from study.trials.translating import Translating
+from study.trials.trial import Trial
 
 TEXT = CorpusChoice(vocab_size=400, sentences=100, max_length=160)
 CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_length=160)
@@ -27,7 +29,7 @@ CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=1, 
 
 def trials(task: Task, scale: float) -> Sequence[Trial]:
     settings = TrainingSettings(steps=round(4 * scale), tokens_per_batch=512, peak_lr=1e-3, threads=1)
-    return [Trial("tiny", TEXT, CONFIG, settings, (Evaluation(sentences=4, beam=1),))]
+    return [Trial("tiny", TEXT, CONFIG, settings, (Translating(sentences=4, beam=1),))]
 
 
 def find(context: Context) -> dict[str, Any]:
@@ -216,7 +218,7 @@ def test_what_is_refused(
 ) -> None:
     def on_the_text(task: Task, scale: float) -> Sequence[Trial]:
         (trial,) = trials(task, scale)
-        return [Trial("tiny", task.text, trial.config, trial.settings)]
+        return [replace(trial, text=task.text)]
 
     monkeypatch.setattr(TINY, "trials", on_the_text)
     assert main([*arguments]) == 2

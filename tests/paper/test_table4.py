@@ -16,6 +16,7 @@ from paper.experiments.table4 import published
 from paper.task import GRAMMAR, Task, multi30k
 from study.experiment import Context, Findings
 from study.trials.bootstrap import bracket_statistics
+from study.trials.translating import Translating
 from study.trials.trial import Trial, TrialResult, step_flops
 
 pytestmark = pytest.mark.usefixtures("few_samples")
@@ -77,6 +78,7 @@ def test_the_trees_are_the_grammars_whatever_the_task() -> None:
 def test_the_search_is_the_papers() -> None:
     for trial in table4.trials(GRAMMAR, 1.0):
         (evaluation,) = trial.evaluations
+        assert isinstance(evaluation, Translating)
         assert (evaluation.beam, evaluation.length_penalty, evaluation.max_extra) == (21, 0.3, 300)
         assert trial.text.max_length + evaluation.max_extra <= trial.config.max_length
         assert trial.text.vocab_size == trial.config.vocab_size

@@ -10,7 +10,8 @@ from study.charts import finish
 from study.comparison import compare, scores, shown, verdict
 from study.experiment import Context, Findings
 from study.markdown import bullets, paragraph, picture, scientific, table
-from study.trials.trial import Evaluation, Trial
+from study.trials.translating import Translating
+from study.trials.trial import Trial
 
 from ..published import RUNS, TABLE_2, training_costs
 from ..task import Task
@@ -23,7 +24,7 @@ OPERATIONS = 12e12
 TARGETS = {"de": "English→German", "fr": "English→French"}
 SMALLER, LARGER = "Transformer, d_model 64", "Transformer, d_model 128"
 COLOURS = {"RNN": VERMILION, "RNN + attention": ORANGE, "ConvS2S, small": GREEN, SMALLER: SKY, LARGER: BLUE}
-EVALUATION = Evaluation(averaged=True)  # as in §6.1: the last five checkpoints, beam 4, α = 0.6
+EVALUATION = Translating(averaged=True)  # as in §6.1: the last five checkpoints, beam 4, α = 0.6
 
 
 def models(task: Task) -> dict[str, TranslationConfig]:

@@ -14,7 +14,8 @@ from study.comparison import compare, learned, scores, shown, spread, verdict
 from study.experiment import Context, Findings
 from study.markdown import bullets, paragraph, picture, table
 from study.trials.bootstrap import Interval
-from study.trials.trial import Evaluation, Trial
+from study.trials.translating import Translating
+from study.trials.trial import Trial
 
 from ..published import Variation
 from ..task import Task
@@ -102,8 +103,8 @@ SHORT, LONG = (1, 16), (24, 160)
 SEEDS = (1, 2)
 """The seeds of the base's other trainings, which show the effect of the seed alone."""
 
-LAST, AVERAGED = Evaluation("last"), Evaluation("averaged", averaged=True)  # "no checkpoint averaging", §6.2
-LENGTHS = (Evaluation("short", lengths=SHORT), Evaluation("long", lengths=LONG))
+LAST, AVERAGED = Translating("last"), Translating("averaged", averaged=True)  # "no checkpoint averaging", §6.2
+LENGTHS = (Translating("short", lengths=SHORT), Translating("long", lengths=LONG))
 COLOURS = {"A": BLUE, "B": SKY, "C": ORANGE, "D": VERMILION, "E": GREEN, "big": PURPLE}
 
 

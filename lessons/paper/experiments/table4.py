@@ -27,7 +27,8 @@ from study.experiment import Context, Findings
 from study.markdown import bullets, paragraph, picture, scientific, table, verbatim
 from study.trials.bootstrap import F1, Interval, interval
 from study.trials.brackets import read_brackets
-from study.trials.trial import Answers, Evaluation, Trial, TrialResult, step_flops
+from study.trials.translating import Translating
+from study.trials.trial import Answers, Trial, TrialResult, step_flops
 
 from ..published import TABLE_4
 from ..task import GRAMMAR, Task
@@ -46,7 +47,7 @@ PUBLISHED = {(row.training, row.parser): row.f1 for row in TABLE_4}
 OPERATIONS = 10.2e12
 """The operations of each training at scale 1: some 4,600 steps of the Transformer, three minutes of one core."""
 
-EVALUATION = Evaluation(sentences=300, averaged=True, beam=21, length_penalty=0.3, max_extra=300)  # as in §6.3
+EVALUATION = Translating(sentences=300, averaged=True, beam=21, length_penalty=0.3, max_extra=300)  # as in §6.3
 
 
 @dataclass(frozen=True)

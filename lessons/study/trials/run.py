@@ -2,25 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from time import perf_counter
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from minitransformer.data.batching import PAD_ID, Batch, Batches, collate
 from minitransformer.data.preparation import PreparedData
-from minitransformer.data.sentence_pairs import SentencePair
-from minitransformer.decoding import search
-from minitransformer.models import EncoderDecoder, build_model
+from minitransformer.models import Model
 from minitransformer.ops import Ops, numpy_ops
-from minitransformer.training import LOG_NAME, Trainer, TrainingDiverged, TrainingSettings, read_log
+from minitransformer.training import LOG_NAME, Dataset, Trainer, TrainingDiverged, TrainingSettings, read_log
 from minitransformer.training.checkpoint import average_checkpoints, latest, list_checkpoints, save_checkpoint
 
-from .bootstrap import bleu_statistics, bracket_statistics
 from .counting import counting
-from .trial import Answers, Evaluation, Trial, TrialResult
+from .trial import Answers, Trial, TrialResult
 
 COUNTED_BATCHES = 8
 VALIDATIONS, FEWEST_STEPS = 10, 50
@@ -37,22 +29,32 @@ class Interrupted(Exception):
     """The user stopped the trials before the last was done; the same call continues them."""
 
 
-def run_trial(trial: Trial, data: PreparedData, folder: Path, kept: Path, ops: Ops, dtype: str) -> TrialResult:
+def run_trial(
+    trial: Trial,
+    data: PreparedData,
+    folder: Path,
+    kept: Path,
+    ops: Ops,
+    dtype: str,
+    models: Sequence[Path] = (),
+) -> TrialResult:
     """Run a trial and return its result. Its training keeps checkpoints in `folder`; the model is saved as `kept`.
+
+    models: the checkpoints of the trials that this one needs.
 
     Raises `Interrupted` if Ctrl-C or SIGTERM stopped the training, which is saved then.
     """
-    model = build_model(trial.config, ops, dtype, trial.settings.seed)
+    model = trial.model(ops, dtype)
     settings = _with_intervals(trial.settings)
-    languages = data.choice.languages
+    train, valid = trial.material(data, models)
     trainer = Trainer(
         model,
-        data.train,
+        train,
         settings,
         folder=folder,
-        valid=data.valid,
+        valid=valid,
         tokenizer=data.tokenizer,
-        languages=languages,
+        languages=data.choice.languages,
         progress=False,
     )
     if latest(folder) is not None:
@@ -69,9 +71,9 @@ def run_trial(trial: Trial, data: PreparedData, folder: Path, kept: Path, ops: O
         steps=trainer.step,
         tokens=trainer.tokens,
         seconds=log[-1]["seconds"] if log else 0.0,
-        pairs=len(data.train),
+        pairs=len(train),
         epochs=trainer.step * settings.accumulate / len(trainer.batches),
-        flops=trainer.step * settings.accumulate * _batch_flops(trial, data),
+        flops=trainer.step * settings.accumulate * _batch_flops(trial, train),
         curve=[
             {name: record[name] for name in ("step", "loss", "perplexity", "seconds")}
             for record in log
@@ -97,9 +99,7 @@ def _with_intervals(settings: TrainingSettings) -> TrainingSettings:
     )
 
 
-def _evaluate_all(
-    trial: Trial, data: PreparedData, model: EncoderDecoder, folder: Path, kept: Path
-) -> dict[str, Answers]:
+def _evaluate_all(trial: Trial, data: PreparedData, model: Model[Any], folder: Path, kept: Path) -> dict[str, Answers]:
     """The results of all evaluations; the model of the first is saved as `kept`."""
     checkpoints, results = list_checkpoints(folder), {}
     for number, evaluation in enumerate(trial.evaluations):
@@ -107,77 +107,16 @@ def _evaluate_all(
         if number == 0:
             save_checkpoint(kept, checkpoint)
         checkpoint.restore(model)
-        results[evaluation.name] = evaluate(model, data, evaluation)
+        results[evaluation.name] = evaluation.answer(model, data)
     return results
 
 
-def _batch_flops(trial: Trial, data: PreparedData) -> float:
+def _batch_flops(trial: Trial, train: Dataset[Any]) -> float:
     """Operations of a batch's forward and backward, with padding: the mean of some batches spread over an epoch."""
     ops, tally = counting(numpy_ops)
-    model = build_model(trial.config, ops)
-    batches = Batches(data.train, trial.settings.tokens_per_batch, trial.settings.seed)
+    model = trial.model(ops, "float32")
+    batches = train.batches(trial.settings.tokens_per_batch, trial.settings.seed, trial.config)
     chosen = range(0, len(batches), max(1, len(batches) // COUNTED_BATCHES))
     for number in chosen:
-        batch = batches.batch(0, number)
-        model.loss(batch.source, batch.target_in, batch.target_out, with_grad=False)
+        model.loss(*batches.batch(0, number).inputs, with_grad=False)
     return tally.training / len(chosen)
-
-
-SENTENCES_AT_ONCE = 32
-BATCH_TOKENS = 1024
-
-
-def evaluate(model: EncoderDecoder, data: PreparedData, evaluation: Evaluation) -> Answers:
-    """The result of one evaluation. Raises `ValueError` if no test sentence is within its lengths."""
-    start = perf_counter()
-    pairs = _sentences(data, evaluation)
-    encode, eos = data.tokenizer.encode, data.tokenizer.eos_id
-    sources, targets = ([encode(text) for text in side] for side in zip(*pairs, strict=True))
-    hypotheses = [""] * len(pairs)
-    options = {"beam": evaluation.beam, "length_penalty": evaluation.length_penalty, "max_extra": evaluation.max_extra}
-    asked = [[*ids, eos] for ids in sources]
-    for numbers, found in search(model, asked, BATCH_TOKENS, threads=1, **options):
-        for number, (best, *_) in zip(numbers, found, strict=True):
-            hypotheses[number] = data.tokenizer.decode(best.ids)
-    references = [pair.target for pair in pairs]
-    statistics = bracket_statistics if data.choice.target == "tree" else bleu_statistics
-    return Answers(
-        statistics=statistics(hypotheses, references),
-        likelihood=likelihood(model, sources, targets),
-        hypotheses=hypotheses,
-        references=references,
-        seconds=perf_counter() - start,
-    )
-
-
-def likelihood(
-    model: EncoderDecoder, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-) -> NDArray[np.float64]:
-    """For each target minus its log-probability, and its number of tokens with `</s>`: `(N, 2)`."""
-    order = sorted(range(len(sources)), key=lambda i: (len(targets[i]), len(sources[i])))
-    rows = np.zeros((len(sources), 2))
-    for start in range(0, len(order), SENTENCES_AT_ONCE):
-        chosen = order[start : start + SENTENCES_AT_ONCE]
-        batch = collate([np.array(sources[i]) for i in chosen], [np.array(targets[i]) for i in chosen])
-        rows[chosen] = _losses(model, batch)
-    return rows
-
-
-def _losses(model: EncoderDecoder, batch: Batch) -> NDArray[np.float64]:
-    logits, _ = model.forward(batch.source, batch.target_in)  # (B, Tt, V)
-    log_probs = model.ops.to_numpy(model.ops.log_softmax(logits))
-    picked = np.take_along_axis(log_probs, batch.target_out[..., None], axis=-1)[..., 0]  # (B, Tt)
-    real = batch.target_out != PAD_ID
-    return np.stack([-(picked * real).sum(1, dtype=np.float64), real.sum(1)], axis=1)
-
-
-def _sentences(data: PreparedData, evaluation: Evaluation) -> list[SentencePair]:
-    pairs = data.choice.pairs("test")
-    if evaluation.lengths is not None:
-        low, high = evaluation.lengths
-        encode = data.tokenizer.encode
-        pairs = (pair for pair in pairs if all(low <= len(encode(text)) + 1 <= high for text in pair))
-    chosen = list(islice(pairs, evaluation.sentences))
-    if not chosen:
-        raise ValueError(f"no pair of the test set has {evaluation.lengths} tokens on both sides")
-    return chosen
