@@ -12,6 +12,7 @@ import torch
 from support.cli_runs import SMALL, Command, Run, write_corpus
 from support.tables import sections
 
+import after
 import minitransformer
 import paper
 import study
@@ -171,7 +172,7 @@ def test_following_a_message_s_advice_works(
 
 def messages() -> list[str]:
     """The literal parts of every message that the packages raise, of those that advise."""
-    found, packages = [], (Path(str(package.__file__)).parent for package in (minitransformer, paper, study))
+    found, packages = [], (Path(str(package.__file__)).parent for package in (minitransformer, after, paper, study))
     for path in (path for package in packages for path in package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Raise | ast.Return) and isinstance(_exception(node), ast.Call):

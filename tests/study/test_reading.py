@@ -13,7 +13,8 @@ from minitransformer.data.rows import Rows
 from minitransformer.models import BERTConfig, GPTConfig, build_model
 from minitransformer.training import DataParallel, Dataset, TrainingSettings
 from minitransformer.training.checkpoint import load_checkpoint
-from study.trials.reading import Reading, ReadingTrial, row_losses
+from study.trials.likelihood import row_losses
+from study.trials.reading import Reading, ReadingTrial
 from study.trials.runner import Runner
 from study.trials.trial import Trial
 

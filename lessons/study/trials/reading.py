@@ -13,12 +13,13 @@ import numpy as np
 from minitransformer.costs import flops_per_token
 from minitransformer.data.masked import MaskedText
 from minitransformer.data.preparation import PreparedData, TextChoice
-from minitransformer.data.rows import IGNORED, Rows
+from minitransformer.data.rows import Rows
 from minitransformer.data.text import TextDataset
 from minitransformer.models import BERT, BERTConfig, GPTConfig, Model
 from minitransformer.training import Dataset
 from minitransformer.training.data import TrainingBatches
 
+from .likelihood import row_losses
 from .trial import Answers, Trial
 
 TOKENS_AT_ONCE = 2048
@@ -104,15 +105,3 @@ class Reading:
         found = np.concatenate([row_losses(model, batch, self.skip) for batch in batches.epoch(0)])
         kept = found[found[:, 1] > 0]
         return Answers(kept, np.empty((len(kept), 0)), perf_counter() - start)
-
-
-def row_losses(model: Any, batch: Rows, skip: int = 0) -> np.ndarray:
-    """For each row minus the log-probability of its targets, but for the first `skip`, and their number: `(N, 2)`."""
-    ids, targets, *_ = batch.inputs
-    mask = batch.inputs[3] if isinstance(model, BERT) else None
-    logits, _ = model.forward(ids, mask=mask)  # (B, T, V)
-    log_probs = model.ops.to_numpy(model.ops.log_softmax(logits))
-    targets = batch.targets
-    real = (targets != IGNORED) & (np.arange(targets.shape[1]) >= skip)
-    picked = np.take_along_axis(log_probs, np.where(real, targets, 0)[..., None], axis=-1)[..., 0]  # (B, T)
-    return np.stack([-(picked * real).sum(1, dtype=np.float64), real.sum(1)], axis=1)

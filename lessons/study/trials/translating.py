@@ -8,13 +8,14 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from minitransformer.data.batching import PAD_ID, Batch, collate
+from minitransformer.data.batching import collate
 from minitransformer.data.preparation import PreparedData
 from minitransformer.data.sentence_pairs import SentencePair
 from minitransformer.decoding import search
 from minitransformer.models import EncoderDecoder
 
 from .bootstrap import bleu_statistics, bracket_statistics
+from .likelihood import row_losses
 from .trial import Answers
 
 SENTENCES_AT_ONCE = 32
@@ -82,13 +83,5 @@ def likelihood(
     for start in range(0, len(order), SENTENCES_AT_ONCE):
         chosen = order[start : start + SENTENCES_AT_ONCE]
         batch = collate([np.array(sources[i]) for i in chosen], [np.array(targets[i]) for i in chosen])
-        rows[chosen] = _losses(model, batch)
+        rows[chosen] = row_losses(model, batch)
     return rows
-
-
-def _losses(model: EncoderDecoder, batch: Batch) -> NDArray[np.float64]:
-    logits, _ = model.forward(batch.source, batch.target_in)  # (B, Tt, V)
-    log_probs = model.ops.to_numpy(model.ops.log_softmax(logits))
-    picked = np.take_along_axis(log_probs, batch.target_out[..., None], axis=-1)[..., 0]  # (B, Tt)
-    real = batch.target_out != PAD_ID
-    return np.stack([-(picked * real).sum(1, dtype=np.float64), real.sum(1)], axis=1)
