@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.costs import FLOAT_BYTES, flops_per_token, inference_bytes
@@ -210,9 +210,9 @@ def draw(findings: Findings, folder: Path) -> None:
 def _logarithmic(axes: Axes, lengths: Sequence[int]) -> None:
     axes.set(xscale="log", yscale="log")
     axes.xaxis.set_major_locator(FixedLocator(lengths[1::2]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
 
 
@@ -255,8 +255,6 @@ def report(findings: Findings) -> list[str]:
     head = ["attention", *(f"ms, {length:,}" for length in sizes["shown"])]
     ends = sizes["shown"][0], sizes["shown"][-1]
     head += [f"MiB kept, {length:,}" for length in ends] + [f"MiB moved, {length:,}" for length in ends]
-    full = kinds[FULL]
-    rate = (full["moved"][-1] - full["moved"][0]) / (full["best"][-1] - full["best"][0])
     return [
         paragraph(f"""
             A GPT with {sizes["num_layers"]} layers of width {sizes["d_model"]} and {sizes["num_heads"]} heads writes
@@ -264,7 +262,9 @@ def report(findings: Findings) -> list[str]:
             of {sizes["rounds"]} rounds; in brackets, here and below, what single rounds give. Grouped:
             {sizes["kv_heads"]} heads of keys and values serve the {sizes["num_heads"]} of queries. *Kept*: the keys and
             values of the text so far, or linear attention's state. *Moved*: these and all weights, which every token
-            reads once (a state is written too).
+            reads once (a state is written too). A further token of the text is
+            {_a_token(findings, FULL):.3g} KiB with full attention, {_a_token(findings, GROUPED):.3g} KiB with grouped
+            attention, and nothing with linear attention.
         """),
         table(head, rows),
         picture(f"{NAME}-cost", "Time a token and memory kept against the length, for three kinds of attention"),
@@ -274,9 +274,39 @@ def report(findings: Findings) -> list[str]:
             D · (D + 1) numbers a head, twice, stands against 2 D for each position. In time
             {crossing_text(crossings["linear"]["time"], lengths)}; than grouped attention
             {crossing_text(crossings["linear, grouped"]["time"], lengths)}. Grouped attention takes less time than full
-            attention {crossing_text(crossings["grouped"]["time"], lengths)}. From n = {lengths[0]} to
-            n = {lengths[-1]:,} full attention moves {rate / 1e9:.1f} · 10⁹ further bytes for each second that it takes
-            longer.
+            attention {crossing_text(crossings["grouped"]["time"], lengths)}.
         """),
+        _what_takes_time(findings),
         *prediction_blocks(findings["predictions"], judge(findings)),
     ]
+
+
+def _a_token(findings: Findings, kind: str) -> float:
+    """What is kept of one further token, in KiB."""
+    lengths, kept = findings["sizes"]["lengths"], findings["kinds"][kind]["kept"]
+    return (kept[-1] - kept[0]) / (lengths[-1] - lengths[0]) / 1024
+
+
+def _what_takes_time(findings: Findings) -> str:
+    """A paragraph on the operations and bytes a second of what each length adds, with full and with grouped heads."""
+    ratios, lengths = findings["ratios"]["grouped"], findings["sizes"]["lengths"]
+    added = {
+        kind: {name: found[name][-1] - found[name][0] for name in ("operations", "moved", "best")}
+        for kind, found in findings["kinds"].items()
+    }
+    rates = {
+        kind: {name: added[kind][name] / added[kind]["best"] / 1e9 for name in ("operations", "moved")}
+        for kind in (FULL, GROUPED)
+    }
+    text = f"""
+        From n = {lengths[0]} to n = {lengths[-1]:,} what is added to full attention goes at
+        {rates[FULL]["operations"]:.1f} · 10⁹ operations and {rates[FULL]["moved"]:.1f} · 10⁹ bytes a second, to grouped
+        attention at {rates[GROUPED]["operations"]:.1f} · 10⁹ and {rates[GROUPED]["moved"]:.1f} · 10⁹. Grouped heads
+        save bytes, {ratios["moved"]:.1f} times as many at n = {lengths[-1]:,}, but no operations of attention.
+    """
+    if ratios["time"]["value"] < ratios["moved"] ** 0.5:
+        text += """
+            They save less time than bytes: in NumPy, on one core, products with so few rows take their time for
+            arithmetic. Where memory is what takes the time, as on a GPU, the bytes count, and everywhere the room.
+        """
+    return paragraph(text)
