@@ -3,8 +3,8 @@
 from study.experiment import Experiment
 
 from ..task import Texts
-from . import ablation, decoding, inside
+from . import ablation, decoding, distillation, inside
 
-MODULES: tuple[Experiment[Texts], ...] = (decoding, inside, ablation)
+MODULES: tuple[Experiment[Texts], ...] = (decoding, inside, ablation, distillation)
 EXPERIMENTS = {module.NAME: module for module in MODULES}
 """By name, in the order of the report."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,14 +45,10 @@ class Translating:
         """Translate. Raises `ValueError` if no test sentence is within the lengths."""
         start = perf_counter()
         pairs = self._sentences(data)
-        encode, eos = data.tokenizer.encode, data.tokenizer.eos_id
+        encode = data.tokenizer.encode
         sources, targets = ([encode(text) for text in side] for side in zip(*pairs, strict=True))
-        hypotheses = [""] * len(pairs)
         options = {"beam": self.beam, "length_penalty": self.length_penalty, "max_extra": self.max_extra}
-        asked = [[*ids, eos] for ids in sources]
-        for numbers, found in search(model, asked, BATCH_TOKENS, threads=1, **options):
-            for number, (best, *_) in zip(numbers, found, strict=True):
-                hypotheses[number] = data.tokenizer.decode(best.ids)
+        hypotheses = [data.tokenizer.decode(ids) for ids in translations(model, sources, **options)]
         references = [pair.target for pair in pairs]
         statistics = bracket_statistics if data.choice.target == "tree" else bleu_statistics
         return Answers(
@@ -72,6 +69,16 @@ class Translating:
         if not chosen:
             raise ValueError(f"no pair of the test set has {self.lengths} tokens on both sides")
         return chosen
+
+
+def translations(model: EncoderDecoder, sources: Sequence[Sequence[int]], **options: Any) -> list[list[int]]:
+    """The ids of the best translation of each source, both without `</s>`; options are those of `search`."""
+    found: list[list[int]] = [[] for _ in sources]
+    asked = [[*ids, model.config.eos_id] for ids in sources]
+    for numbers, hypotheses in search(model, asked, BATCH_TOKENS, threads=1, **options):
+        for number, (best, *_) in zip(numbers, hypotheses, strict=True):
+            found[number] = list(best.ids)
+    return found
 
 
 def likelihood(
