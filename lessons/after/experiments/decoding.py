@@ -29,7 +29,7 @@ from study.trials.trial import Trial
 from ..predictions import Outcome, prediction_blocks, predictions_of
 from ..task import Texts
 
-NAME, TITLE, MINUTES, ALONE = "decoding", "Decoding: what a token costs at each length", 2.0, 2.0
+NAME, TITLE, MINUTES, ALONE = "decoding", "Decoding: what a token costs at each length", 0.5, 0.5
 
 FULL, GROUPED, LINEAR = "full", "grouped", "linear"
 COLOURS = {FULL: BLUE, GROUPED: ORANGE, LINEAR: VERMILION}
