@@ -130,7 +130,7 @@ def test_the_trials_are_of_three_models() -> None:
     trials = inside.trials(Texts(), 1.0)
     assert [trial.config.kind for trial in trials] == ["gpt", "bert", "transformer"]
     assert all(trial.settings.threads == 1 for trial in trials)
-    assert [trial.settings.steps for trial in inside.trials(Texts(), 0.5)] == [360, 440, 400]
+    assert [trial.settings.steps for trial in inside.trials(Texts(), 0.5)] == [360, 440, 700]
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from minitransformer.models import IGNORED, GPTConfig
 from minitransformer.plots.page import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION, Page
 from minitransformer.training import TrainingSettings
 from minitransformer.training.checkpoint import load_checkpoint
-from study.charts import draw_intervals, finish
+from study.charts import draw_intervals, finish, plain_logarithm
 from study.experiment import Context, Findings
 from study.markdown import bullets, paragraph, picture, scientific, table
 from study.trials.bootstrap import Interval
@@ -237,7 +237,7 @@ def draw(findings: Findings, folder: Path) -> None:
             axes.plot(middles, np.exp(losses), "o-", ms=3, lw=1.5, color=POSITIONS[name][1], label=name)
         axes.axvline(LENGTH, color=GREY, lw=0.9, ls=":")
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        plain_logarithm(axes.yaxis, (1, 1.5, 2, 3, 4, 5, 7))
         axes.legend(frameon=False, fontsize=8, labelcolor=INK)
         finish(axes, "place in the row, tokens", "perplexity")
         page.save(folder / f"{NAME}-length.png")
@@ -354,7 +354,7 @@ def _table(findings: Findings) -> str:
             ]
         )
     head = ["part", "variant", "loss", "perplexity", "seeds", "less base's", "parameters", "steps", "seconds"]
-    return table(head, rows)
+    return table(head, rows, left=2)
 
 
 def _sentences(findings: Findings) -> list[str]:

@@ -10,8 +10,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator
 
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.costs import FLOAT_BYTES, flops_per_token, inference_bytes
@@ -20,7 +19,7 @@ from minitransformer.models import GPT, GPTConfig
 from minitransformer.models.decoding import Decoding
 from minitransformer.plots.page import BLUE, GREY, INK, ORANGE, VERMILION, Page
 from minitransformer.threads import Threads
-from study.charts import finish
+from study.charts import finish, plain_logarithm
 from study.experiment import Context, Findings
 from study.markdown import paragraph, picture, table
 from study.measuring import crossing, crossing_text, in_rounds, rounds_text
@@ -201,19 +200,13 @@ def draw(findings: Findings, folder: Path) -> None:
     if found["time"]["value"]:
         left.axvline(found["time"]["value"], color=GREY, lw=0.9, ls=":")
     for axes, label in ((left, "ms a token"), (right, "kept of the text, MiB")):
-        _logarithmic(axes, lengths)
+        axes.set(xscale="log", yscale="log")
+        plain_logarithm(axes.xaxis)
+        plain_logarithm(axes.yaxis)
+        axes.xaxis.set_major_locator(FixedLocator(lengths[1::2]))
         finish(axes, "length, tokens", label)
         axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     page.save(folder / f"{NAME}-cost.png")
-
-
-def _logarithmic(axes: Axes, lengths: Sequence[int]) -> None:
-    axes.set(xscale="log", yscale="log")
-    axes.xaxis.set_major_locator(FixedLocator(lengths[1::2]))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
 
 
 def judge(findings: Findings) -> dict[str, Outcome]:

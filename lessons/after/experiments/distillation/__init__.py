@@ -88,6 +88,7 @@ def find(context: Context[Texts]) -> Findings:
         "models": {
             name: {e.name: scores(result, evaluation=e.name) for e in EVALUATIONS} for name, result in results.items()
         },
+        "table": chosen[BASELINE].config.vocab_size * chosen[BASELINE].config.d_model,
         "layers": {name: chosen[name].config.num_layers for name in (TEACHER, BASELINE)},
         "against": {
             name: {e.name: compare(results[name], results[BASELINE], "bleu", (e.name, e.name)) for e in EVALUATIONS}
@@ -276,7 +277,8 @@ def _meaning(findings: Findings) -> list[str]:
         return []
     models, best = findings["models"], findings["best"]
     large, small = (models[name][SEARCHED]["parameters"] for name in (TEACHER, BASELINE))
-    greedy, searched = (speed(findings, search) for search in (GREEDY, SEARCHED))
+    share = findings["table"] / small
+    faster = {search: rounds_text(each) for search in (GREEDY, SEARCHED) if (each := speed(findings, search))}
     taught, alone = models[best][GREEDY]["bleu"]["value"], models[BASELINE][SEARCHED]["bleu"]["value"]
     made_up = "the student alone is not shown to lack anything to the teacher"
     if "closed" in findings:
@@ -285,10 +287,10 @@ def _meaning(findings: Findings) -> list[str]:
     compared = "more than" if taught > alone else "no more than"
     return [
         paragraph(f"""
-            A student has {100 * small / large:.0f} % of the teacher's parameters, most of them the table of tokens, and
-            translates {rounds_text(greedy) if greedy else ""} times as fast, greedily, and
-            {rounds_text(searched) if searched else ""} times with a beam (in brackets: single rounds; one core,
-            {TIMED} sentences). The best student with a beam is that of {best}:
+            A student has {100 * small / large:.0f} % of the teacher's parameters; {100 * share:.0f} % of its
+            own are the table of tokens. It translates {faster[GREEDY]} times as fast, greedily, and
+            {faster[SEARCHED]} times with a beam (in brackets: single rounds; one core, {TIMED} sentences). The best
+            student with a beam is that of {best}:
             {made_up}. Greedily it has {taught:.1f} BLEU, {compared} the student alone with a beam ({alone:.1f}).
         """)
     ]

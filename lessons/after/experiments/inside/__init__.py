@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator
 
 from minitransformer.data.preparation import CorpusChoice
 from minitransformer.models import BERTConfig, GPTConfig, TransformerConfig
@@ -18,6 +19,7 @@ from minitransformer.threads import Threads
 from minitransformer.training import TrainingSettings
 from minitransformer.training.checkpoint import load_checkpoint
 from study.charts import finish
+from study.comparison import scores
 from study.experiment import Context, Findings
 from study.markdown import paragraph, picture, table
 from study.trials.bootstrap import Interval
@@ -36,9 +38,9 @@ GPT, BERT, TRANSLATOR = "GPT", "BERT", "translator"
 COLOURS = {GPT: BLUE, BERT: ORANGE, TRANSLATOR: VERMILION}
 WIDTHS: dict[str, Any] = {"d_model": 128, "num_heads": 4, "d_ff": 512, "dropout": 0.0}
 LAYERS, LENGTH, MAX_LENGTH = 4, 64, 128
-"""Layers of GPT and BERT (a translator has one less in its encoder and in its decoder); tokens of GPT's rows."""
+"""Layers of GPT and BERT (the translator's encoder and decoder have half of them each); tokens of GPT's rows."""
 
-STEPS = {GPT: 700, BERT: 900, TRANSLATOR: 800}
+STEPS = {GPT: 700, BERT: 900, TRANSLATOR: 1400}
 RATES = {GPT: 3e-3, BERT: 2e-3, TRANSLATOR: None}
 """The peaks of the learning rate; None: the paper's."""
 
@@ -59,7 +61,7 @@ def trials(task: Texts, scale: float) -> Sequence[Trial]:
     bert = BERTConfig(
         VOCAB_SIZE + 1, num_layers=LAYERS, max_length=MAX_LENGTH, attention_dropout=0.0, mask_id=VOCAB_SIZE, **WIDTHS
     )
-    translator = TransformerConfig(1200, num_layers=LAYERS - 1, max_length=MAX_LENGTH, init_gain=0.5, **WIDTHS)
+    translator = TransformerConfig.demo(1200, num_layers=LAYERS // 2, max_length=MAX_LENGTH, **WIDTHS)
     return [
         ReadingTrial("inside GPT", english, gpt, _settings(GPT, scale), (Reading(averaged=True),)),
         ReadingTrial("inside BERT", english, bert, _settings(BERT, scale), (Reading(averaged=True),)),
@@ -82,6 +84,8 @@ def find(context: Context[Texts], sentences: int = 200) -> Findings:
     for kind, trial in zip(COLOURS, trials(context.task, context.scale), strict=True):
         runner, result = context.runner, context.runner.result(trial)
         found["models"][kind] = {"diverged": result.diverged, "seconds": result.seconds}
+        if kind == TRANSLATOR and result.diverged is None:
+            found["models"][kind]["bleu"] = scores(result)["bleu"]["value"]
         if result.diverged is None:
             model = load_checkpoint(runner.model_path(trial), with_optimizer=False).model(runner.ops, runner.dtype)
             seen = subject(model, runner.data(trial.text), sentences)
@@ -142,6 +146,8 @@ def draw(findings: Findings, folder: Path) -> None:
         axes.plot(shares, 100 * np.expm1(rises), color=COLOURS[kind], lw=1.6, label=kind)
     axes.axhline(SOME, color=GREY, lw=0.9, ls=":")
     axes.set_yscale("symlog", linthresh=SOME)
+    axes.set_ylim(-SOME / 5, None)
+    axes.yaxis.set_major_locator(FixedLocator([0, SOME, 10, 100, 1000, 10_000, 100_000]))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     finish(axes, "heads gone, %", "rise of perplexity, %")
@@ -247,7 +253,7 @@ def report(findings: Findings) -> list[str]:
         paragraph(f"""
             Three models of width {WIDTHS["d_model"]} with {WIDTHS["num_heads"]} heads a layer, trained on the grammar's
             sentences: a GPT that reads rows of {LENGTH} tokens, a BERT that fills gaps in single sentences, both with
-            {LAYERS} layers, and a translator with {LAYERS - 1} layers in its encoder and as many in its decoder.
+            {LAYERS} layers, and a translator with {LAYERS // 2} layers in its encoder and as many in its decoder.
             {_sizes(models)} What follows was measured on {findings["sentences"]} sentences of the test set; intervals
             are those of 1,000 bootstrap samples of their rows. There is one training of each model: another seed gives
             other heads their jobs. {f"Diverged: {', '.join(diverged)}." if diverged else ""}
@@ -284,7 +290,7 @@ def report(findings: Findings) -> list[str]:
 def _sizes(models: Mapping[str, Any]) -> str:
     said = [
         f"{kind}: {found['parameters']:,} parameters, {found['steps']:,} steps in {found['seconds']:,.0f} s, a loss of "
-        f"{found['loss']:.3f} nats a target"
+        f"{found['loss']:.3f} nats a target" + (f" and {found['bleu']:.1f} BLEU" if "bleu" in found else "")
         for kind, found in models.items()
     ]
     return "; ".join(said) + "."
@@ -327,13 +333,17 @@ def _interval(found: Mapping[str, Any]) -> Interval:
 
 
 def _sublayer_tables(models: Mapping[str, Any]) -> list[str]:
-    """For each model the rise without each sub-layer."""
-    rows = [
-        [kind, place_of(each["layer"], found), _interval(each).text(3, sign=True)]
-        for kind, found in models.items()
-        for each in found["sublayers"]
-    ]
-    return ["Without one whole sub-layer, the loss rises by:", table(["model", "sub-layer", "nats"], rows)]
+    """For each model the rise without each sub-layer, a column for each layer of its stack."""
+    rows: dict[str, list[str]] = {}
+    for kind, found in models.items():
+        for each in found["sublayers"]:
+            stack, _, _, part = each["layer"].split(".")
+            place = f"{kind}, {stack}" if len(found["distances"]) > 1 else kind
+            rows.setdefault(f"{place}: {part.replace('_', '-')}", []).append(_interval(each).text(3, sign=True))
+    deepest = max(map(len, rows.values()))
+    cells = [[name, *values, *[""] * (deepest - len(values))] for name, values in rows.items()]
+    head = ["without one sub-layer, nats", *(f"of layer {n}" for n in range(1, deepest + 1))]
+    return ["Without one whole sub-layer the loss rises by:", table(head, cells)]
 
 
 def _lens_table(models: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 Source: Kaplan et al. 2020; Hoffmann et al. 2022; Pearce & Song 2024 (arXiv 2406.12907) on why their exponents differ.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from minitransformer.costs import flops_per_token
 from minitransformer.models import GPTConfig
 from minitransformer.plots.page import BLUE, GREEN, GREY, INK, ORANGE, VERMILION, Page
 from minitransformer.training import TrainingSettings
-from study.charts import finish
+from study.charts import finish, plain_logarithm
 from study.experiment import Context, Findings
 from study.markdown import paragraph, picture, scientific, table
 from study.trials.bootstrap import CONFIDENCE, PERPLEXITY, Interval, interval
@@ -227,6 +227,7 @@ def draw(findings: Findings, folder: Path) -> None:
         shown.append(loss)
     right.plot([min(shown), max(shown)], [min(shown), max(shown)], color=GREY, lw=0.9, ls=":")
     left.set_xscale("log")
+    plain_logarithm(left.xaxis, (1, 3))
     left.legend(frameon=False, fontsize=7.5, labelcolor=INK)
     finish(left, "parameters", "loss, nats a token")
     finish(right, "loss that the law says", "loss that came")
@@ -271,9 +272,12 @@ def report(findings: Findings) -> list[str]:
     seconds = sum(run["seconds"] for run in (*runs, findings["aside"]))
     return [
         paragraph(f"""
-            {len(runs)} GPTs read the grammar's sentences in rows of {LENGTH} tokens: {len(SIZES)} sizes with
-            {len(operations)} budgets of operations from {scientific(operations[0])} to {scientific(operations[-1])}, in
-            {seconds / 60:.0f} core-minutes, {"; ".join(_sizes(runs))}. To their losses L on the test set the law
+            {len(runs)} GPTs read the grammar's sentences in rows of {LENGTH} tokens: {len(SIZES)} sizes of
+            {_span(runs, lambda run: run["parameters"][ALL])} parameters, with {len(operations)} budgets of
+            {scientific(operations[0])} to {scientific(operations[-1])} operations, which pay for
+            {_span(runs, lambda run: run["tokens"])} tokens, at most {max(run["epochs"] for run in runs):.1f} times over
+            the text. With the one that was kept aside they took {seconds / 60:.0f} core-minutes.
+            To their losses L on the test set the law
             L = E + A/N^α + B/D^β is fitted as by Hoffmann et al. (2022): log-sum-exp, Huber loss of log L, 4,500
             starts; in brackets the middle 95 % of bootstrap samples of the trainings. N is counted in two ways, with
             the table of tokens and without it, as Kaplan et al. (2020) did; D are the tokens of the training.
@@ -288,13 +292,10 @@ def report(findings: Findings) -> list[str]:
     ]
 
 
-def _sizes(runs: Sequence[dict[str, Any]]) -> list[str]:
-    counts, tokens = [run["parameters"][ALL] for run in runs], [run["tokens"] for run in runs]
-    repeated = max(run["epochs"] for run in runs)
-    return [
-        f"{min(counts):,} to {max(counts):,} parameters",
-        f"{min(tokens):,} to {max(tokens):,} tokens, at most {repeated:.1f} times over the text",
-    ]
+def _span(runs: Sequence[dict[str, Any]], number: Callable[[dict[str, Any]], int]) -> str:
+    """A number of each run, from the least to the greatest."""
+    numbers = [number(run) for run in runs]
+    return f"{min(numbers):,} to {max(numbers):,}"
 
 
 def _run_table(findings: Findings) -> str:
