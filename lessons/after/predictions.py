@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from study.markdown import table
+from study.trials.bootstrap import Interval
 
 FILE = Path(__file__).with_name("predictions.json")
 
@@ -23,12 +24,13 @@ Predictions = dict[str, dict[str, Any]]
 class Outcome:
     """What came of a prediction, as text.
 
-    right  whether it was right, None where the experiment can't tell; or the number that should be in its range
+    right  whether it was right, None where the experiment can't tell
+    found  or the number that should be in the range that was predicted, with its interval if it has one
     """
 
     came: str
     right: bool | None = None
-    value: float | None = None
+    found: Interval | float | None = None
 
 
 def predictions_of(experiment: str) -> Predictions:
@@ -37,10 +39,16 @@ def predictions_of(experiment: str) -> Predictions:
 
 
 def is_right(prediction: Mapping[str, Any], outcome: Outcome) -> bool | None:
-    """Whether a prediction was right: its number is in the range, or else what the outcome says."""
-    if outcome.value is None:
+    """Whether a prediction was right: what the outcome says, or whether its number is in the range.
+
+    A number with an interval is in the range, or outside it, if all of the interval is; else that can't be told.
+    """
+    if outcome.found is None:
         return outcome.right
-    return prediction["low"] <= outcome.value <= prediction["high"]
+    found = outcome.found if isinstance(outcome.found, Interval) else Interval(*[outcome.found] * 3)
+    if prediction["low"] <= found.low and found.high <= prediction["high"]:
+        return True
+    return False if found.high < prediction["low"] or found.low > prediction["high"] else None
 
 
 def prediction_blocks(predictions: Predictions, outcomes: Mapping[str, Outcome]) -> list[str]:

@@ -34,10 +34,15 @@ def crossing(sizes: Sequence[int], values: Sequence[float], others: Sequence[flo
     return float(sizes[i] * (sizes[i + 1] / sizes[i]) ** part)
 
 
+def over_rounds(found: dict[str, Any]) -> Interval:
+    """A number with the lowest and the highest that a single round gives; none at all counts as infinite."""
+    value, *rounds = (math.inf if each is None else each for each in (found["value"], *found["rounds"]))
+    return Interval(value, min(value, *rounds), max(value, *rounds))
+
+
 def rounds_text(found: dict[str, Any]) -> str:
     """A number as text, with the lowest and the highest that a single round gives."""
-    values = [found["value"], *found["rounds"]]
-    return Interval(found["value"], min(values), max(values)).text(2)
+    return over_rounds(found).text(2)
 
 
 def crossing_text(found: dict[str, Any], lengths: list[int]) -> str:

@@ -261,7 +261,8 @@ def judge(findings: Findings) -> dict[str, Outcome]:
         ratios = stretched(findings, name)
         if not ratios:
             return Outcome("every training diverged", None)
-        return Outcome(f"{np.mean(ratios):.3g} times", value=float(np.mean(ratios)))
+        found = Interval(float(np.mean(ratios)), min(ratios), max(ratios))
+        return Outcome(f"{found.text(3)} times", found=found)
 
     linear = gaps["linear"]
     return {
@@ -278,7 +279,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
         "ALiBi beyond": beyond("ALiBi"),
         "relative beyond": beyond("relative bias"),
         "grouped": none("grouped"),
-        "linear": Outcome(_text(linear), None, None if linear is None else linear.value),
+        "linear": Outcome(_text(linear), found=linear),
     }
 
 

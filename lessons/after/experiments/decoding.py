@@ -22,7 +22,7 @@ from minitransformer.threads import Threads
 from study.charts import finish, plain_logarithm
 from study.experiment import Context, Findings
 from study.markdown import paragraph, picture, table
-from study.measuring import crossing, crossing_text, in_rounds, rounds_text
+from study.measuring import crossing, crossing_text, in_rounds, over_rounds, rounds_text
 from study.trials.trial import Trial
 
 from ..predictions import Outcome, prediction_blocks, predictions_of
@@ -54,7 +54,7 @@ class Sizes:
     vocab_size: int = 1000
     lengths: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
     shown: tuple[int, ...] = (128, 512, 2048, 8192)
-    rounds: int = 5
+    rounds: int = 9
     steps: int = 16
 
     def config(self, kind: str) -> GPTConfig:
@@ -216,14 +216,14 @@ def judge(findings: Findings) -> dict[str, Outcome]:
     width = sizes["d_model"] // sizes["num_heads"]
 
     def times(measured: dict[str, Any]) -> Outcome:
-        return Outcome(f"{rounds_text(measured)} times", value=measured["value"])
+        return Outcome(f"{rounds_text(measured)} times", found=over_rounds(measured))
 
     return {
         "equal": Outcome(
             f"{equal['operations']:,} by operations, {equal['bytes']:,} by bytes, D = {width}",
             equal["operations"] == equal["bytes"] == width + 1,
         ),
-        "crossing": Outcome(crossing_text(found, sizes["lengths"]), False, found["value"]),
+        "crossing": Outcome(crossing_text(found, sizes["lengths"]), found=over_rounds(found)),
         "full against linear": times(ratios["linear"]["time"]),
         "full against grouped": times(ratios["grouped"]["time"]),
         "grouped against linear": times(ratios["linear, grouped"]["time"]),

@@ -22,7 +22,7 @@ from study.charts import draw_intervals
 from study.comparison import compare, scores, shown, verdict
 from study.experiment import Context, Findings
 from study.markdown import bullets, paragraph, picture, scientific, table
-from study.measuring import in_rounds, rounds_text
+from study.measuring import in_rounds, over_rounds, rounds_text
 from study.trials.bootstrap import BLEU, Interval, Metric, interval
 from study.trials.run import lasting
 from study.trials.runner import Runner
@@ -194,10 +194,10 @@ def judge(findings: Findings) -> dict[str, Outcome]:
 
     def gained(name: str) -> Outcome:
         gap = Interval(**against[name][GREEDY])
-        return Outcome(gap.text(1, sign=True), value=gap.value)
+        return Outcome(gap.text(1, sign=True), found=gap)
 
     def bleu(name: str) -> Outcome:
-        return Outcome(shown(models[name][SEARCHED], "bleu"), value=models[name][SEARCHED]["bleu"]["value"])
+        return Outcome(shown(models[name][SEARCHED], "bleu"), found=Interval(**models[name][SEARCHED]["bleu"]))
 
     best, rest = findings["best"], {name: Interval(**each) for name, each in findings["rest"].items()}
     rivals = rest.values() if best == BOTH else [rest[BOTH]]
@@ -213,12 +213,12 @@ def judge(findings: Findings) -> dict[str, Outcome]:
             f"{best}; less {', less '.join(f'{name} {gap.text(1, sign=True)}' for name, gap in rest.items())}", is_best
         ),
         "less from the beam": Outcome(gains.text(1, sign=True), gains.value < 0 if gains.excludes_zero else None),
-        "the gap": Outcome(f"{Interval(**findings['closed']).text(0)} %", value=findings["closed"]["value"])
+        "the gap": Outcome(f"{Interval(**findings['closed']).text(0)} %", found=Interval(**findings["closed"]))
         if "closed" in findings
         else Outcome("the teacher is not shown to be better than the student alone"),
         "speed": Outcome("a training diverged")
         if times is None
-        else Outcome(f"{rounds_text(times)} times", value=times["value"]),
+        else Outcome(f"{rounds_text(times)} times", found=over_rounds(times)),
     }
 
 

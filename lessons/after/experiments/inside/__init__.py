@@ -210,9 +210,9 @@ def judge(findings: Findings) -> dict[str, Outcome]:
             all(each[-1] > each[0] for each in layers.values()),
         ),
         "GPT is nearer": Outcome(_each(near, 2), near[GPT] < near[BERT]),
-        "heads of GPT": Outcome(f"{gone[GPT]:.0f} %", value=gone[GPT]),
-        "heads of BERT": Outcome(f"{gone[BERT]:.0f} %", value=gone[BERT]),
-        "heads of the translator": Outcome(f"{gone[TRANSLATOR]:.0f} %", value=gone[TRANSLATOR]),
+        "heads of GPT": Outcome(f"{gone[GPT]:.0f} %", found=gone[GPT]),
+        "heads of BERT": Outcome(f"{gone[BERT]:.0f} %", found=gone[BERT]),
+        "heads of the translator": Outcome(f"{gone[TRANSLATOR]:.0f} %", found=gone[TRANSLATOR]),
         "cross-attention": Outcome(
             ", ".join(f"{KINDS[kind]} {value:.3f}" for kind, value in cost.items()),
             cost["cross"] > cost["decoder"] > cost["encoder"],
@@ -230,7 +230,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
             "; ".join(f"{kind} {'falls' if each else 'does not always'}" for kind, each in falls.items()),
             all(falls.values()),
         ),
-        "half the layers": Outcome(f"{agrees[GPT]:.0f} %", value=agrees[GPT]),
+        "half the layers": Outcome(f"{agrees[GPT]:.0f} %", found=agrees[GPT]),
         "GPT says it first": Outcome(_each(agrees, 0, " %"), agrees[GPT] > max(agrees[BERT], agrees[TRANSLATOR])),
     }
 
@@ -255,8 +255,9 @@ def report(findings: Findings) -> list[str]:
             sentences: a GPT that reads rows of {LENGTH} tokens, a BERT that fills gaps in single sentences, both with
             {LAYERS} layers, and a translator with {LAYERS // 2} layers in its encoder and as many in its decoder.
             {_sizes(models)} What follows was measured on {findings["sentences"]} sentences of the test set; intervals
-            are those of 1,000 bootstrap samples of their rows. There is one training of each model: another seed gives
-            other heads their jobs. {f"Diverged: {', '.join(diverged)}." if diverged else ""}
+            are those of 1,000 bootstrap samples of their rows. There is one training of each model:
+            another seed gives other heads their jobs. Predictions are held against the numbers as they stand.
+            {f"Diverged: {', '.join(diverged)}." if diverged else ""}
         """),
         "### Where attention looks",
         paragraph("""

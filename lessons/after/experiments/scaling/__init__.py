@@ -246,21 +246,23 @@ def judge(findings: Findings) -> dict[str, Outcome]:
     law, aside = findings["laws"][ALL], findings["aside"]
 
     def constant(name: str) -> Outcome:
-        return Outcome(Interval(*law["constants"][name]).text(2), value=law["constants"][name][0])
+        return Outcome(Interval(*law["constants"][name]).text(2), found=Interval(*law["constants"][name]))
 
     gap = Interval(*findings["gap"])
     found = {
-        "fit": Outcome(f"{law['median miss']:.2f} %", value=law["median miss"]),
+        "fit": Outcome(f"{law['median miss']:.2f} %", found=law["median miss"]),
         "alpha": constant("α"),
         "beta": constant("β"),
         "E": constant("E"),
-        "optimum": Outcome(f"C^{Interval(*law['constants']['optimum']).text(2)}", value=law["constants"]["optimum"][0]),
-        "without embeddings": Outcome(gap.text(2, sign=True), value=gap.value),
+        "optimum": Outcome(
+            f"C^{Interval(*law['constants']['optimum']).text(2)}", found=Interval(*law["constants"]["optimum"])
+        ),
+        "without embeddings": Outcome(gap.text(2, sign=True), found=gap),
         "kept aside": Outcome("it diverged"),
     }
     if aside["diverged"] is None:
         miss = 100 * (law["aside"][0] / aside["loss"] - 1)
-        found["kept aside"] = Outcome(f"{miss:+.2f} %".replace("-", "−"), value=abs(miss))
+        found["kept aside"] = Outcome(f"{miss:+.2f} %".replace("-", "−"), found=abs(miss))
     return found
 
 
