@@ -56,6 +56,15 @@ def test_what_a_trial_needs_is_done_before_it(runner: Runner) -> None:
     assert runner.result(TRIAL).steps == SETTINGS.steps
 
 
+def test_side_by_side_it_waits_for_what_it_needs(runner: Runner, tmp_path: Path) -> None:
+    """Two workers, of which one would be free at once for the trial that needs the other."""
+    other = Runner(tmp_path, workers=2, say=lambda line: None)
+    waiting = Following("heavier than what it needs", TEXT, GPT, replace(SETTINGS, steps=8), READINGS)
+    other.run([waiting])
+    found, same = other.result(waiting), runner.result(waiting)
+    assert found.answers().likelihood.tolist() == same.answers().likelihood.tolist()
+
+
 def test_rows_have_the_trials_length(runner: Runner) -> None:
     for dataset in TRIAL.material(runner.data(TEXT), []):
         assert dataset.batches(64, 0, GPT).batch(0, 0).targets.shape == (4, 16)
