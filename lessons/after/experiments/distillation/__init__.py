@@ -35,7 +35,7 @@ from .taught import BEAM, SHARE, StudentTrial
 
 NAME, TITLE, MINUTES, ALONE = "distillation", "Distillation: a small translator learns from a larger one", 38.5, 38.5
 
-STEPS = 2400
+STEPS = 2200
 """The steps of each training at scale 1."""
 
 TEACHER, BASELINE, WORDS, SEQUENCES, BOTH = "teacher", "student alone", "word level", "sequence level", "both levels"

@@ -29,7 +29,7 @@ from .fit import Fit, Law
 
 NAME, TITLE, MINUTES, ALONE = "scaling", "Scaling laws in miniature", 39.0, 39.0
 
-LENGTH, SENTENCES = 64, 1_600_000
+LENGTH, SENTENCES = 64, 1_200_000
 """Tokens of a row; sentences that the grammar writes: few are read twice."""
 
 LARGEST = 2.4e13
