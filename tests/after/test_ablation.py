@@ -47,7 +47,7 @@ def test_each_variant_exchanges_one_part() -> None:
     sizes = {name: variant.config.num_parameters for name, variant in BY_NAME.items()}
     assert sizes["SwiGLU"] == pytest.approx(sizes[BASE_NAME], rel=1e-3)
     assert sizes["ReLU"] == sizes["post-norm"] + 2 * BASE.d_model == sizes[BASE_NAME]
-    assert sizes["rotary"] == sizes["none"] == sizes[BASE_NAME] - BASE.max_length * BASE.d_model
+    assert sizes["rotary"] == sizes["no positions"] == sizes[BASE_NAME] - BASE.max_length * BASE.d_model
     assert sizes["grouped"] < sizes[BASE_NAME]
 
 

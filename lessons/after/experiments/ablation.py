@@ -89,7 +89,7 @@ VARIANTS = [
     Variant("norm", "RMSNorm", {"norm": "rmsnorm"}),
     Variant("activation", "ReLU", {"activation": "relu"}),
     Variant("activation", "SwiGLU", {"activation": "silu", "gated": True, "d_ff": equal_width()}),
-    Variant("positions", "none", {"positions": "none"}),
+    Variant("positions", "no positions", {"positions": "none"}),
     Variant("positions", "sinusoids", {"positions": "sinusoidal"}),
     Variant("positions", "rotary", {"positions": "rotary"}),
     Variant("positions", "ALiBi", {"positions": "alibi"}),
@@ -105,7 +105,7 @@ LEARNED = "learned"
 COLOURS = {"norm": BLUE, "activation": GREEN, "positions": ORANGE, "attention": VERMILION}
 POSITIONS = {
     LEARNED: (BASE_NAME, BLUE),
-    "none": ("none", GREY),
+    "none": ("no positions", GREY),
     "sinusoids": ("sinusoids", SKY),
     "rotary": ("rotary", VERMILION),
     "ALiBi": ("ALiBi", GREEN),
