@@ -63,6 +63,15 @@ def test_the_prediction_is_the_sum_of_three_terms() -> None:
     assert shares.sum(-1) == pytest.approx(1)
 
 
+def test_the_optimum_is_where_the_loss_is_least() -> None:
+    """For two budgets C = 6 N D the best size is searched: its exponent is the law's."""
+    sizes, best = np.geomspace(1e3, 1e9, 20_001), []
+    for operations in (1e13, 1e15):
+        losses = 60 / sizes**0.45 + 900 / (operations / 6 / sizes) ** 0.5
+        best.append(sizes[losses.argmin()])
+    assert np.log10(best[1] / best[0]) / 2 == pytest.approx(LAW.optimum, abs=1e-3)
+
+
 def test_the_minimum_has_no_slope() -> None:
     """Central differences of the Huber loss at the fit, in each constant."""
     noisy = LOSSES * np.exp(0.002 * np.random.default_rng(1).standard_normal(len(LOSSES)))

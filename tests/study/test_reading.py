@@ -44,16 +44,18 @@ class Following(ReadingTrial):
         return super().material(data, models)
 
 
+def test_what_a_trial_needs_is_done_before_it(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, workers=1, say=lambda line: None)
+    runner.run([Following("heavier than what it needs", TEXT, GPT, replace(SETTINGS, steps=8), READINGS[:1])])
+    assert runner.result(TRIAL).steps == SETTINGS.steps
+
+
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     """A runner in which a trial was done that needs another, and one of a BERT."""
     runner = Runner(tmp_path_factory.mktemp("runner"), workers=1, say=lambda line: None)
     runner.run([Following("heavier than what it needs", TEXT, GPT, replace(SETTINGS, steps=8), READINGS), FILLER])
     return runner
-
-
-def test_what_a_trial_needs_is_done_before_it(runner: Runner) -> None:
-    assert runner.result(TRIAL).steps == SETTINGS.steps
 
 
 def test_side_by_side_it_waits_for_what_it_needs(runner: Runner, tmp_path: Path) -> None:
