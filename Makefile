@@ -1,13 +1,14 @@
 # make demo · make test are all the set-up there is: each makes .venv where it is missing and installs what it needs.
 # PYTHON=/path/to/python uses that interpreter instead, as it is, and installs nothing.
 
-.PHONY: help demo explorer page paper lessons notebooks test test-all bench bench-cpu lint
+.PHONY: help demo explorer page paper after lessons notebooks test test-all bench bench-cpu lint
 
 help:
 	@echo 'make demo      install the core, train a small translator, show what it learned (minutes)'
 	@echo 'make explorer  write runs/explorer.html: the course'\''s translator, seen at work in a browser'
 	@echo 'make page      build the page of the explorer from its sources, with Node'
 	@echo 'make paper     the paper'\''s tables and figures in miniature (an hour; ARGS="table1 --minutes 3" for a part)'
+	@echo 'make after     what came after the paper, measured (two hours; ARGS="decoding inside" for a part)'
 	@echo 'make lessons   set up Jupyter and open the course'
 	@echo 'make notebooks rebuild the course'\''s executed notebooks from their sources (ARGS="00 01" for some)'
 	@echo 'make test      prove every gradient, layer and model against PyTorch and finite differences'
@@ -76,6 +77,9 @@ minitransformer/explorer/node_modules: minitransformer/explorer/package-lock.jso
 
 paper: $(core_ready)
 	PYTHONPATH=lessons $(PYTHON) -m paper $(ARGS)
+
+after: $(core_ready)
+	PYTHONPATH=lessons $(PYTHON) -m after $(ARGS)
 
 lessons: $(lessons_ready)
 	$(PYTHON) -m jupyterlab lessons

@@ -1,6 +1,6 @@
 """The costs that `info` prints, against what a real model does.
 
-Operations are counted in paper/test_counting.py, the parameters of Transformers in models/test_tree.py.
+Operations are counted in study/test_counting.py, the parameters of Transformers in models/test_tree.py.
 """
 
 import tracemalloc

@@ -4,7 +4,7 @@ Arithmetic (parameters, operations, path lengths) is computed exactly from the c
 days is trained in miniature.
 
 experiments/                   what each table and figure trains, measures, draws and reports
-trials/                        trainings and their evaluations: described, run once, kept, compared
-command.py, report.py          `make paper`, which writes
+task.py                        the texts that the miniatures translate
+command.py                     `make paper`, which runs the study (see `study`) and writes
 paper.md, results/, pictures/  the report, its results and its pictures
 """

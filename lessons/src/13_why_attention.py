@@ -52,13 +52,13 @@ from paper.experiments.table1.complexity import (
     RECURRENT,
     RESTRICTED,
     WINDOW,
-    crossing,
     exponent,
     num_calls,
     operations,
     path_length,
     seconds,
 )
+from study.measuring import crossing
 
 check = start("13")
 rng = np.random.default_rng(0)

@@ -60,11 +60,15 @@ def run_alone(run: Callable[[Namespace], int], name: str, args: Namespace) -> in
 
 
 def main(
-    argv: Sequence[str] | None = None, parser: Callable[[], Parser] = build_parser, program: str = "minitransformer"
+    argv: Sequence[str] | None = None,
+    parser: Callable[[], Parser] = build_parser,
+    program: str = "minitransformer",
+    packages: Sequence[str] = (),
 ) -> int:
     """Run one command, by default that of `sys.argv`; returns the exit status.
 
-    A command line of another package passes the function that makes its parser, and the package's name as `program`.
+    A command line of other packages passes the function that makes its parser, its name as `program`, and the packages
+    whose messages are for the user.
     """
     try:
         prepare_streams()
@@ -83,7 +87,7 @@ def main(
         drop_output()
         raise
     except Exception as error:
-        message = message_of(error, ("minitransformer", program))
+        message = message_of(error, ("minitransformer", *packages))
         if message is None or os.environ.get("MINITRANSFORMER_DEBUG") == "1":
             raise
         drop_output()

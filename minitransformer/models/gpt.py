@@ -26,6 +26,9 @@ from .decoding import Decoding
 from .model import Model
 from .objectives import IGNORED, next_token_loss, next_token_loss_backward
 
+BIASES = {"alibi": BiasConfig("alibi"), "relative": BiasConfig("t5")}
+"""The positions that are biases of attention's scores."""
+
 
 @dataclass(frozen=True)
 class GPTConfig(TextConfig):
@@ -49,8 +52,10 @@ class GPTConfig(TextConfig):
     max_length: int = whole(1024, "longest sequence in tokens")
     dropout: float = rate(0.1, "rate on the embeddings and on the output of each sub-layer")
     attention_dropout: float = rate(0.1, "rate on the attention weights")
-    positions: Literal["learned", "rotary", "alibi", "sinusoidal", "none"] = choice(
-        "learned", "rotary", "alibi", "sinusoidal", "none", default="learned", help="how the model knows positions"
+    positions: Literal["learned", "rotary", "alibi", "relative", "sinusoidal", "none"] = choice(
+        *("learned", "rotary", "alibi", "relative", "sinusoidal", "none"),
+        default="learned",
+        help="how the model knows positions; relative: T5's bias, learned for ranges of distances",
     )
     rotary: RotaryConfig | None = None
     norm: Literal["layernorm", "rmsnorm"] = choice("layernorm", "rmsnorm", default="layernorm", help="normalisation")
@@ -93,7 +98,7 @@ class GPTConfig(TextConfig):
             self.attention_bias,
             softcap=self.softcap,
             rotary=(self.rotary or RotaryConfig()) if self.positions == "rotary" else None,
-            relative=BiasConfig("alibi") if self.positions == "alibi" else None,
+            relative=BIASES.get(self.positions),
             kind=self.attention,
             sparse=self.sparse,
         )

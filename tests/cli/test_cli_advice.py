@@ -12,8 +12,10 @@ import torch
 from support.cli_runs import SMALL, Command, Run, write_corpus
 from support.tables import sections
 
+import after
 import minitransformer
 import paper
+import study
 
 DIALOGUES = """
 [already holds a training: add --resume to go on with it, or choose another --out]
@@ -111,7 +113,7 @@ ELSEWHERE = {
     "run the experiment again": "paper/test_command.py",
     "is not this report: move it": "paper/test_command.py",
     "choose from": "paper/test_command.py",
-    "the trial is done again": "paper/test_runner.py",
+    "the trial is done again": "study/test_runner.py",
     "not part of a token dataset: move it": "data/test_token_dataset.py",
     "not a token dataset: move it": "data/test_token_dataset.py",
     "move it elsewhere or delete it": "data/test_preparation.py, data/test_token_dataset.py",
@@ -170,7 +172,7 @@ def test_following_a_message_s_advice_works(
 
 def messages() -> list[str]:
     """The literal parts of every message that the packages raise, of those that advise."""
-    found, packages = [], (Path(str(package.__file__)).parent for package in (minitransformer, paper))
+    found, packages = [], (Path(str(package.__file__)).parent for package in (minitransformer, after, paper, study))
     for path in (path for package in packages for path in package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Raise | ast.Return) and isinstance(_exception(node), ast.Call):

@@ -23,10 +23,11 @@ from minitransformer.plots.page import text_width
 from minitransformer.training import TrainingSettings, trainer
 from minitransformer.training.checkpoint import Checkpoint
 from paper import command, experiments
-from paper.experiment import Task
-from paper.trials.run import Interrupted
-from paper.trials.runner import Runner
-from paper.trials.trial import Evaluation, Trial
+from paper.task import Task
+from study.trials.run import Interrupted
+from study.trials.runner import Runner
+from study.trials.translating import Translating
+from study.trials.trial import Trial
 
 LAZY = ("safetensors.numpy", "sacrebleu", "tqdm.std", "threadpoolctl")
 """PyTorch is not among them: few cases need it, and with it every fork would take twice as long."""
@@ -104,7 +105,7 @@ def warm_up() -> None:
     check.run_checks = lambda report: []
     for name in experiments.EXPERIMENTS:
         experiments.EXPERIMENTS[name] = _small_experiment(name)  # type: ignore[assignment]
-    command.OUT = Path("report")  # where it writes unless told otherwise: not beside its code
+    command.STUDY.out = Path("report")  # where it writes unless told otherwise: not beside its code
     Runner._run_side_by_side = _interrupted  # type: ignore[method-assign]
 
 
@@ -112,7 +113,7 @@ def _small_experiment(name: str) -> SimpleNamespace:
     def trials(task: Task, scale: float) -> Sequence[Trial]:
         text = CorpusChoice(vocab_size=400, sentences=100, max_length=160) if task.name == "grammar" else task.text
         settings = TrainingSettings(steps=2, tokens_per_batch=512, peak_lr=1e-3, threads=1)
-        return [Trial(name, text, demo.CONFIG, settings, (Evaluation(sentences=4, beam=1),))]
+        return [Trial(name, text, demo.CONFIG, settings, (Translating(sentences=4, beam=1),))]
 
     def draw(findings: dict[str, Any], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

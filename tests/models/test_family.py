@@ -29,6 +29,7 @@ GPTS = {
     "llama": GPTConfig.llama(V, **SMALL | {"dropout": 0.0}, num_kv_heads=2, max_length=12),
     "window": GPTConfig.llama(V, **SMALL, window=3, max_length=200),
     "alibi": GPTConfig(V, **SMALL, positions="alibi", softcap=2.0, max_length=12),
+    "relative": GPTConfig(V, **SMALL, positions="relative", max_length=12),
     "global tokens": GPTConfig.llama(V, **SMALL, window=1, sparse=SparseConfig(global_tokens=2), max_length=12),
     "strided": GPTConfig(V, **SMALL, window=2, sparse=SparseConfig(stride=3), positions="alibi", max_length=12),
     "blocks": GPTConfig(V, **SMALL, sparse=SparseConfig(block=3, summary=1), max_length=12),

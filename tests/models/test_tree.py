@@ -64,7 +64,7 @@ def any_config(draw: Any, kind: type[ModelConfig]) -> Any:
         values |= dict(zip(("window", "sparse"), pattern, strict=True)) if "sparse" in hints else {"window": pattern[0]}
     if values.get("attention") == "linear":
         values |= {"window": None, "sparse": None, "softcap": None, "attention_dropout": 0.0}
-        values["positions"] = "none" if values["positions"] == "alibi" else values["positions"]
+        values["positions"] = "none" if values["positions"] in ("alibi", "relative") else values["positions"]
     return kind(**values)
 
 

@@ -1,22 +1,5 @@
-"""What tests of the experiments share."""
+"""The fixtures of tests of studies."""
 
-from collections.abc import Iterator
+from support.study_fixtures import few_samples, small_validation_set
 
-import pytest
-
-from minitransformer.data import preparation
-from paper.trials import bootstrap
-
-
-@pytest.fixture(scope="package", autouse=True)
-def small_validation_set() -> Iterator[None]:
-    """The grammar writes no more for validation and testing than the tests look at."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparation, "GRAMMAR_VALIDATION", 100)
-        yield
-
-
-@pytest.fixture
-def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bootstrap intervals from fewer samples, for differences that are large or none."""
-    monkeypatch.setattr(bootstrap, "SAMPLES", 100)
+__all__ = ["few_samples", "small_validation_set"]

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +13,15 @@ import pytest
 from minitransformer.data.preparation import CorpusChoice
 from minitransformer.models import TransformerConfig
 from minitransformer.training import TrainingSettings
-from paper import command, experiments
-from paper.command import main
-from paper.experiment import GRAMMAR, Context, Task
+from paper import experiments
+from paper.command import STUDY, main
 from paper.experiments import table1
-from paper.trials.run import Interrupted
-from paper.trials.runner import Runner
-from paper.trials.trial import Evaluation, Trial
+from paper.task import GRAMMAR, Task
+from study.experiment import Context
+from study.trials.run import Interrupted
+from study.trials.runner import Runner
+from study.trials.translating import Translating
+from study.trials.trial import Trial
 
 TEXT = CorpusChoice(vocab_size=400, sentences=100, max_length=160)
 CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_length=160)
@@ -26,7 +29,7 @@ CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=1, 
 
 def trials(task: Task, scale: float) -> Sequence[Trial]:
     settings = TrainingSettings(steps=round(4 * scale), tokens_per_batch=512, peak_lr=1e-3, threads=1)
-    return [Trial("tiny", TEXT, CONFIG, settings, (Evaluation(sentences=4, beam=1),))]
+    return [Trial("tiny", TEXT, CONFIG, settings, (Translating(sentences=4, beam=1),))]
 
 
 def find(context: Context) -> dict[str, Any]:
@@ -77,16 +80,16 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_default_budget_is_the_sum_of_its_parts() -> None:
     parts = [each for each in experiments.EXPERIMENTS.values() if each is not TINY]
-    assert sum(each.MINUTES for each in [*parts, table1]) <= command.MINUTES
+    assert sum(each.MINUTES for each in [*parts, table1]) <= STUDY.minutes
     assert all(each.ALONE >= each.MINUTES for each in parts)
 
 
 def test_a_budget_is_for_what_is_asked() -> None:
     everything = list(experiments.EXPERIMENTS.values())
-    assert command.budget(everything, None) == (60.0, 1.0)
-    assert command.budget(everything, 120.0) == (120.0, 2.0)
-    assert command.budget(everything[:1], None) == (2.0, 1.0)
-    assert command.budget(everything[:1], 3.0) == (3.0, 1.5)
+    assert STUDY.budget(everything, None) == (60.0, 1.0)
+    assert STUDY.budget(everything, 120.0) == (120.0, 2.0)
+    assert STUDY.budget(everything[:1], None) == (2.0, 1.0)
+    assert STUDY.budget(everything[:1], 3.0) == (3.0, 1.5)
 
 
 def test_an_experiment_from_nothing_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,7 +218,7 @@ def test_what_is_refused(
 ) -> None:
     def on_the_text(task: Task, scale: float) -> Sequence[Trial]:
         (trial,) = trials(task, scale)
-        return [Trial("tiny", task.text, trial.config, trial.settings)]
+        return [replace(trial, text=task.text)]
 
     monkeypatch.setattr(TINY, "trials", on_the_text)
     assert main([*arguments]) == 2

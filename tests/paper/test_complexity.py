@@ -10,7 +10,6 @@ from paper.experiments.table1.complexity import (
     LAYER_TYPES,
     WINDOW,
     LayerType,
-    crossing,
     dilated_layers,
     exponent,
     num_calls,
@@ -19,6 +18,7 @@ from paper.experiments.table1.complexity import (
     seconds,
     two_terms,
 )
+from study.measuring import crossing
 
 BY_NAME = {kind.name: kind for kind in LAYER_TYPES}
 BY_HAND = {  # the exponents of n and of d that table 1 prints; operations; hops from end to end

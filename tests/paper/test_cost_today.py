@@ -10,10 +10,11 @@ import pytest
 
 from minitransformer.models import TransformerConfig
 from minitransformer.ops import numpy_ops
-from paper.experiment import GRAMMAR, Context, Findings
 from paper.experiments import cost_today as cost
 from paper.experiments.cost_today import CHIPS, MeasuredStep, StepTime, fits, measured_steps, time_step
 from paper.published import RUNS, training_costs
+from paper.task import GRAMMAR
+from study.experiment import Context, Findings
 
 TINY = TransformerConfig(vocab_size=50, d_model=16, num_heads=2, d_ff=16, num_layers=1)
 

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from minitransformer.training.optimizer import noam
-from paper.experiment import GRAMMAR, Context, Findings, Task
 from paper.experiments import figures
-from paper.trials.runner import Runner
-from paper.trials.trial import Evaluation, Trial
+from paper.task import GRAMMAR, Task
+from study.experiment import Context, Findings
+from study.trials.runner import Runner
+from study.trials.translating import Translating
+from study.trials.trial import Trial
 
 TEXT = replace(GRAMMAR.text, vocab_size=500, sentences=300)
 PICTURES = {"architecture", "attention", "schedule", "positions", "jobs", "heads", "long-distance", "agreement"}
@@ -20,7 +22,7 @@ PICTURES = {"architecture", "attention", "schedule", "positions", "jobs", "heads
 
 def _tiny(task: Task, scale: float) -> Trial:
     config = task.transformer(d_model=16, num_heads=2, d_ff=16, num_layers=1)
-    return Trial("tiny", task.text, config, task.training(4, tokens_per_batch=512), (Evaluation(sentences=2, beam=1),))
+    return Trial("tiny", task.text, config, task.training(4, tokens_per_batch=512), (Translating(sentences=2, beam=1),))
 
 
 @pytest.fixture(scope="module")

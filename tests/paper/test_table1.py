@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paper.experiment import GRAMMAR, Context, Findings
 from paper.experiments import table1
 from paper.experiments.table1.complexity import ATTENTION, CONVOLUTION, RECURRENT, RESTRICTED
 from paper.experiments.table1.gradients import KINDS, gradient_logarithms, gradients_left
-from paper.experiments.table1.times import ALONE_SUFFIX, SERIES, Effort, in_rounds, timed
-from paper.trials.runner import Runner
+from paper.experiments.table1.times import ALONE_SUFFIX, SERIES, Effort, timed
+from paper.task import GRAMMAR
+from study.experiment import Context, Findings
+from study.measuring import in_rounds
+from study.trials.runner import Runner
 
 TINY = table1.Sizes(
     lengths=(8, 16, 32),

@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.paper_results import TREE, MadeUpRunner
+from support.study_results import TREE, MadeUpRunner
 
 from minitransformer.data.preparation import CorpusChoice, PreparedData
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.data.tokenizer import BPETokenizer
-from paper.experiment import GRAMMAR, Context, Findings, Task, multi30k
 from paper.experiments import table4
 from paper.experiments.table4 import published
-from paper.trials.bootstrap import bracket_statistics
-from paper.trials.trial import Trial, TrialResult, step_flops
+from paper.task import GRAMMAR, Task, multi30k
+from study.experiment import Context, Findings
+from study.trials.bootstrap import bracket_statistics
+from study.trials.translating import Translating
+from study.trials.trial import Trial, TrialResult, step_flops
 
 pytestmark = pytest.mark.usefixtures("few_samples")
 NAMES = ("table4 small Transformer", "table4 small RNN", "table4 large Transformer", "table4 large RNN")
@@ -76,6 +78,7 @@ def test_the_trees_are_the_grammars_whatever_the_task() -> None:
 def test_the_search_is_the_papers() -> None:
     for trial in table4.trials(GRAMMAR, 1.0):
         (evaluation,) = trial.evaluations
+        assert isinstance(evaluation, Translating)
         assert (evaluation.beam, evaluation.length_penalty, evaluation.max_extra) == (21, 0.3, 300)
         assert trial.text.max_length + evaluation.max_extra <= trial.config.max_length
         assert trial.text.vocab_size == trial.config.vocab_size

@@ -5,15 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.paper_results import MadeUpRunner
+from support.study_results import MadeUpRunner
 
 from minitransformer.data.preparation import CorpusChoice, prepare
-from paper.experiment import GRAMMAR, Context, Task, multi30k
 from paper.experiments import strategy, table2, table3
 from paper.experiments.table3 import TABLE_3
-from paper.trials.run import CHECKPOINTS
-from paper.trials.runner import Runner
-from paper.trials.trial import step_flops
+from paper.task import GRAMMAR, Task, multi30k
+from study.experiment import Context
+from study.trials.run import CHECKPOINTS
+from study.trials.runner import Runner
+from study.trials.trial import step_flops
 
 pytestmark = pytest.mark.usefixtures("few_samples")
 ROWS = {row.name: row for row in TABLE_3}

@@ -122,7 +122,7 @@ a logit lens that cuts the encoder where there is a decoder
     getattr(cut, "decoder", None) or getattr(cut, "encoder", None) →
         getattr(cut, "encoder", None) or getattr(cut, "decoder", None)
 a logit lens one layer late | in range(len(layers) + 1): → in range(1, len(layers) + 2):
-[costs.py: paper/test_counting]
+[costs.py: study/test_counting]
 keys and values counted for every head of queries
     (attention.num_heads, attention.kv_heads)) → (attention.num_heads,) * 2)
 a gated network counted as one of two matrices | 2 * (2 + network.gated) → 2 * 2

@@ -14,7 +14,7 @@ from support.breakages import Breakage
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("minitransformer", "kernels", "tests", "lessons/course", "lessons/paper")
+PACKAGES = ("minitransformer", "kernels", "tests", "lessons/after", "lessons/course", "lessons/paper", "lessons/study")
 LIBRARIES = ["numpy", "torch", "triton.language", "pytest", "safetensors"]
 """What most proofs import, and what takes longer to import than a proof takes."""
 

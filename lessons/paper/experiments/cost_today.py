@@ -22,12 +22,13 @@ from minitransformer.plots.page import BLUE, INK, VERMILION, Page, text_style
 from minitransformer.threads import available_cores
 from minitransformer.training import DataParallel, training_step
 from minitransformer.training.optimizer import Adam
+from study.charts import finish
+from study.experiment import Context, Findings
+from study.markdown import paragraph, picture, scientific, table
+from study.trials.trial import Trial
 
-from ..charts import finish
-from ..experiment import Context, Findings, Task
-from ..markdown import paragraph, picture, scientific, table
 from ..published import P100_FLOPS, RUNS, TABLE_2, training_costs
-from ..trials.trial import Trial
+from ..task import Task
 
 LEDGER = Path(__file__).parents[3] / "kernels" / "results"
 """The folder in which `python -m kernels.bench` keeps its measurements on GPUs."""
@@ -199,7 +200,7 @@ def trials(task: Task, scale: float) -> list[Trial]:
     return []
 
 
-def find(context: Context) -> Findings:
+def find(context: Context[Task]) -> Findings:
     """Time training steps, and compute the hours of trainings."""
     runner = context.runner
     threads = available_cores() if runner.ops is numpy_ops else 1

@@ -11,12 +11,13 @@ from minitransformer.data.batching import Batches
 from minitransformer.models import build_model
 from minitransformer.plots.page import BLUE, SKY, VERMILION, Page
 from minitransformer.training import DataParallel
+from study.charts import finish
+from study.comparison import compare, learned, scores, shown, spread, verdict
+from study.experiment import Context, Findings
+from study.markdown import bullets, paragraph, picture, table
+from study.trials.trial import Trial
 
-from ..charts import finish
-from ..comparison import compare, learned, scores, shown, spread, verdict
-from ..experiment import Context, Findings, Task
-from ..markdown import bullets, paragraph, picture, table
-from ..trials.trial import Trial
+from ..task import Task
 from .table3 import BASE, SEEDS, TABLE_3, trial
 
 NAME, TITLE, MINUTES, ALONE = "strategy", "How it is trained", 5.5, 10.5
@@ -65,7 +66,7 @@ def trials(task: Task, scale: float) -> Sequence[Trial]:
     return [*schedules, *small, *rows, *(trial(BASE, task, scale, seed) for seed in SEEDS)]
 
 
-def find(context: Context) -> Findings:
+def find(context: Context[Task]) -> Findings:
     """The effect of each decision, with its interval."""
     task, scale, result = context.task, context.scale, context.runner.result
     base = result(trial(BASE, task, scale))
@@ -103,7 +104,7 @@ def _rates(trial: Trial) -> dict[str, float]:
     return {"warmup_steps": settings.warmup_steps, "peak": schedule.peak_lr, "last": schedule(settings.steps)}
 
 
-def _accumulation(context: Context) -> dict[str, float]:
+def _accumulation(context: Context[Task]) -> dict[str, float]:
     """The largest difference, over the largest gradient, of a batch's gradient at once and summed over its parts."""
     task, errors = context.task, {}
     data = context.runner.data(trial(BASE, task, context.scale).text)

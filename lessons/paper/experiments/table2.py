@@ -6,13 +6,15 @@ from typing import Any
 
 from minitransformer.models import ConvolutionalConfig, RecurrentConfig, TranslationConfig
 from minitransformer.plots.page import BLUE, GREEN, ORANGE, SKY, VERMILION, Page
+from study.charts import finish
+from study.comparison import compare, scores, shown, verdict
+from study.experiment import Context, Findings
+from study.markdown import bullets, paragraph, picture, scientific, table
+from study.trials.translating import Translating
+from study.trials.trial import Trial
 
-from ..charts import finish
-from ..comparison import compare, scores, shown, verdict
-from ..experiment import Context, Findings, Task
-from ..markdown import bullets, paragraph, picture, scientific, table
 from ..published import RUNS, TABLE_2, training_costs
-from ..trials.trial import Evaluation, Trial
+from ..task import Task
 
 NAME, TITLE, MINUTES, ALONE = "table2", "Table 2: translation, at equal cost", 16.5, 16.5
 
@@ -22,7 +24,7 @@ OPERATIONS = 12e12
 TARGETS = {"de": "English→German", "fr": "English→French"}
 SMALLER, LARGER = "Transformer, d_model 64", "Transformer, d_model 128"
 COLOURS = {"RNN": VERMILION, "RNN + attention": ORANGE, "ConvS2S, small": GREEN, SMALLER: SKY, LARGER: BLUE}
-EVALUATION = Evaluation(averaged=True)  # as in §6.1: the last five checkpoints, beam 4, α = 0.6
+EVALUATION = Translating(averaged=True)  # as in §6.1: the last five checkpoints, beam 4, α = 0.6
 
 
 def models(task: Task) -> dict[str, TranslationConfig]:
@@ -54,7 +56,7 @@ def trials(task: Task, scale: float) -> Sequence[Trial]:
     return [translator(task, scale, target, model) for target in TARGETS for model in models(task)]
 
 
-def find(context: Context) -> Findings:
+def find(context: Context[Task]) -> Findings:
     """The scores, and the differences of the Transformers from the other models and from each other."""
     task, runner = context.task, context.runner
     found: dict[str, Any] = {

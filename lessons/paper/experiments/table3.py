@@ -9,14 +9,16 @@ from typing import Any
 from minitransformer.costs import num_parameters
 from minitransformer.models import TransformerConfig
 from minitransformer.plots.page import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Page
+from study.charts import draw_intervals
+from study.comparison import compare, learned, scores, shown, spread, verdict
+from study.experiment import Context, Findings
+from study.markdown import bullets, paragraph, picture, table
+from study.trials.bootstrap import Interval
+from study.trials.translating import Translating
+from study.trials.trial import Trial
 
-from ..charts import draw_intervals
-from ..comparison import compare, learned, scores, shown, spread, verdict
-from ..experiment import Context, Findings, Task
-from ..markdown import bullets, paragraph, picture, table
 from ..published import Variation
-from ..trials.bootstrap import Interval
-from ..trials.trial import Evaluation, Trial
+from ..task import Task
 
 VOCAB_SIZE = 37_000
 """§5.1: "a shared source-target vocabulary of about 37000 tokens"."""
@@ -101,8 +103,8 @@ SHORT, LONG = (1, 16), (24, 160)
 SEEDS = (1, 2)
 """The seeds of the base's other trainings, which show the effect of the seed alone."""
 
-LAST, AVERAGED = Evaluation("last"), Evaluation("averaged", averaged=True)  # "no checkpoint averaging", §6.2
-LENGTHS = (Evaluation("short", lengths=SHORT), Evaluation("long", lengths=LONG))
+LAST, AVERAGED = Translating("last"), Translating("averaged", averaged=True)  # "no checkpoint averaging", §6.2
+LENGTHS = (Translating("short", lengths=SHORT), Translating("long", lengths=LONG))
 COLOURS = {"A": BLUE, "B": SKY, "C": ORANGE, "D": VERMILION, "E": GREEN, "big": PURPLE}
 
 
@@ -142,7 +144,7 @@ def trials(task: Task, scale: float) -> Sequence[Trial]:
     return [*rows, *seeds, *(extrapolation(positions, task, scale) for positions in ("sinusoidal", "learned"))]
 
 
-def find(context: Context) -> Findings:
+def find(context: Context[Task]) -> Findings:
     """The parameters at the paper's size; in miniature the scores and the differences from the base."""
     task, runner = context.task, context.runner
     results = {row.name: runner.result(trial(row, task, context.scale)) for row in TABLE_3}

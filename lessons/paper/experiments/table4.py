@@ -21,15 +21,17 @@ from minitransformer.data.trees import linearise
 from minitransformer.grammar import Example, sample
 from minitransformer.models import RecurrentConfig, TransformerConfig, TranslationConfig
 from minitransformer.plots.page import BLUE, GREY, INK, ORANGE, Page, text_style
+from study.charts import finish
+from study.comparison import compare, scores, shown, verdict
+from study.experiment import Context, Findings
+from study.markdown import bullets, paragraph, picture, scientific, table, verbatim
+from study.trials.bootstrap import F1, Interval, interval
+from study.trials.brackets import read_brackets
+from study.trials.translating import Translating
+from study.trials.trial import Answers, Trial, TrialResult, step_flops
 
-from ..charts import finish
-from ..comparison import compare, scores, shown, verdict
-from ..experiment import GRAMMAR, Context, Findings, Task
-from ..markdown import bullets, paragraph, picture, scientific, table, verbatim
 from ..published import TABLE_4
-from ..trials.bootstrap import F1, Interval, interval
-from ..trials.brackets import read_brackets
-from ..trials.trial import Answers, Evaluation, Trial, TrialResult, step_flops
+from ..task import GRAMMAR, Task
 
 NAME, TITLE, MINUTES, ALONE = "table4", "Table 4: constituency parsing", 9.0, 9.0
 
@@ -45,7 +47,7 @@ PUBLISHED = {(row.training, row.parser): row.f1 for row in TABLE_4}
 OPERATIONS = 10.2e12
 """The operations of each training at scale 1: some 4,600 steps of the Transformer, three minutes of one core."""
 
-EVALUATION = Evaluation(sentences=300, averaged=True, beam=21, length_penalty=0.3, max_extra=300)  # as in §6.3
+EVALUATION = Translating(sentences=300, averaged=True, beam=21, length_penalty=0.3, max_extra=300)  # as in §6.3
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def configuration(model: str, bank: Treebank) -> TranslationConfig:
     return RecurrentConfig(d_model=120, **shared)
 
 
-def find(context: Context) -> Findings:
+def find(context: Context[Task]) -> Findings:
     """The scores of the four parsers, the differences between them, and a parse that went wrong.
 
     Raises `ValueError` if two parsers were not evaluated on the same sentences.

@@ -17,12 +17,13 @@ from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.ops import numpy_ops
 from minitransformer.plots.page import BLUE, GREEN, GREY, INK, SIGNED, SKY, VERMILION, Page
 from minitransformer.training.optimizer import noam
+from study.charts import finish
+from study.experiment import Context, Findings
+from study.markdown import paragraph, picture, table
+from study.trials.bootstrap import Interval
+from study.trials.trial import Trial
 
-from ...charts import finish
-from ...experiment import Context, Findings, Task
-from ...markdown import paragraph, picture, table
-from ...trials.bootstrap import Interval
-from ...trials.trial import Trial
+from ...task import Task
 from ..table2 import translator
 from .architecture import architecture_page, attention_page
 from .dependencies import ANTECEDENT, ARTICLE, BRACKET, KINDS, NEGATION, SUBJECT, VERB
@@ -61,7 +62,7 @@ def trials(task: Task, scale: float) -> list[Trial]:
     return [translator(task, scale)]
 
 
-def find(context: Context) -> Findings:
+def find(context: Context[Task]) -> Findings:
     """The jobs of the trained model's heads, and the sentences that are drawn."""
     (trial,) = trials(context.task, context.scale)
     assert isinstance(trial.config, TransformerConfig)

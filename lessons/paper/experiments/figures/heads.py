@@ -15,8 +15,8 @@ from minitransformer.decoding import AttentionMaps, Translator
 from minitransformer.grammar import Example
 from minitransformer.plots.attention import COLOURS, SCALE
 from minitransformer.plots.page import BLUE, GREY, INK, VERMILION, Page, fitted, text_style
+from study.trials.bootstrap import MEAN, Interval, interval
 
-from ...trials.bootstrap import MEAN, Interval, interval
 from .dependencies import FAR, Dependency, Kind, pieces
 
 END = "</s>"

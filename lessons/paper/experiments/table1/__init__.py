@@ -11,10 +11,11 @@ import numpy as np
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.ops.pattern import SMALLEST_BLOCK
 from minitransformer.threads import Threads
+from study.experiment import Context, Findings
+from study.markdown import bullets, paragraph, table
+from study.trials.trial import Trial
 
-from ...experiment import Context, Findings, Task
-from ...markdown import bullets, paragraph, table
-from ...trials.trial import Trial
+from ...task import Task
 from .complexity import (
     ATTENTION,
     CONVOLUTION,
@@ -70,7 +71,7 @@ def trials(task: Task, scale: float) -> Sequence[Trial]:
     return []
 
 
-def find(context: Context, sizes: Sizes = SIZES) -> Findings:
+def find(context: Context[Task], sizes: Sizes = SIZES) -> Findings:
     """Count operations, time layers with one BLAS thread, and measure gradients over distance."""
     keep_freed_memory()
     with Threads(1):

@@ -16,8 +16,7 @@ import numpy as np
 from minitransformer.layers import Attention, AttentionConfig, FlatParameters, GatedConvolution, Layer, Recurrent
 from minitransformer.ops import Array, Ops, numpy_ops, without_spurious_warnings
 from minitransformer.probe import Call, probe
-
-from ...trials.counting import counting
+from study.trials.counting import counting
 
 KERNEL_WIDTH, WINDOW = 5, 8
 ATTENTION, RECURRENT, CONVOLUTION = "Self-Attention", "Recurrent", "Convolutional"
@@ -210,22 +209,6 @@ def two_terms(sizes: Sequence[int], values: Sequence[float]) -> tuple[float, flo
         misses = [np.linalg.norm(column * factor - 1) for column, factor in zip(terms.T, alone, strict=True)]
         a, b = (alone[0], 0.0) if misses[0] <= misses[1] else (0.0, alone[1])
     return float(a), float(b)
-
-
-def crossing(sizes: Sequence[int], values: Sequence[float], others: Sequence[float]) -> float | None:
-    """The size from which `values` stay at or above `others`, interpolated between two sizes in logarithms.
-
-    It is the first size if they are above at all sizes, and `None` if they are below at the last.
-    """
-    gaps = np.log(values) - np.log(others)
-    below = np.flatnonzero(gaps < 0)
-    if len(below) == 0:
-        return float(sizes[0])
-    i = below[-1]
-    if i == len(sizes) - 1:
-        return None
-    part = gaps[i] / (gaps[i] - gaps[i + 1])
-    return float(sizes[i] * (sizes[i + 1] / sizes[i]) ** part)
 
 
 def _layer(make: Callable[[Ops, int], Layer], ops: Ops, d: int) -> Any:

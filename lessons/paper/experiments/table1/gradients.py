@@ -18,10 +18,9 @@ from minitransformer.layers import AdditiveAttention, Block, FlatParameters, Lay
 from minitransformer.models import TransformerConfig
 from minitransformer.ops import Array, Ops, numpy_ops
 from minitransformer.plots.page import BLUE, GREEN, INK, ORANGE, VERMILION, Page
-
-from ...charts import finish
-from ...markdown import bullets, paragraph, picture, scientific, table
-from ...trials.bootstrap import MEAN, Interval, difference, interval
+from study.charts import finish
+from study.markdown import bullets, paragraph, picture, scientific, table
+from study.trials.bootstrap import MEAN, Interval, difference, interval
 
 WIDTH = 64
 COLOURS = {"RNN": VERMILION, "LSTM": ORANGE, "RNN + attention": GREEN, "Transformer": BLUE}

@@ -1,7 +1,6 @@
 """Times table 1's layers against n and d, in rounds, and derives exponents and crossings with their variation."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from minitransformer.plots.page import BLUE, GREEN, INK, SKY, VERMILION, Page
+from study.charts import finish
+from study.experiment import Findings
+from study.markdown import bullets, paragraph, picture, table
+from study.measuring import crossing, crossing_text, in_rounds, rounds_text
 
-from ...charts import finish
-from ...experiment import Findings
-from ...markdown import bullets, paragraph, picture, table
-from ...trials.bootstrap import Interval
 from .complexity import (
     ATTENTION,
     CONVOLUTION,
@@ -23,7 +22,6 @@ from .complexity import (
     RECURRENT,
     RESTRICTED,
     LayerType,
-    crossing,
     exponent,
     seconds,
     two_terms,
@@ -75,15 +73,6 @@ def timed(sizes: Sequence[int], points: Sequence[tuple[int, int]], effort: Effor
             options = {"least": effort.least, "alone": series.alone}
             taken[series.name].append([seconds(series.kind, n, d, effort.repeats, **options) for n, d in points])
     return {"sizes": list(sizes), "series": {name: _fitted(sizes, rounds) for name, rounds in taken.items()}}
-
-
-def in_rounds(figure: Callable[..., float | None], *rounds: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """A number that follows from times: `value` from the least times over all rounds, and a number from each round.
-
-    rounds  for each series that `figure` takes, the seconds by round and size
-    """
-    best = [np.min(each, axis=0).tolist() for each in rounds]
-    return {"value": figure(*best), "rounds": [figure(*each) for each in zip(*rounds, strict=True)]}
 
 
 def draw_times(over_n: Times, over_d: Times, labels: tuple[str, str], path: str | Path) -> None:
@@ -190,7 +179,7 @@ def _time_table(times: Times, axis: str, title: str, column: int) -> str:
         [
             name,
             *(f"{1000 * found['best'][i]:.2f}" for i in shown),
-            *(_rounds(found[part]) for part in ("lower", "upper")),
+            *(rounds_text(found[part]) for part in ("lower", "upper")),
             PRINTED[name][column] if name in PRINTED else "",
         ]
         for name, found in times["series"].items()
@@ -232,7 +221,7 @@ def comparison_blocks(findings: Findings) -> list[str]:
     terms = f"equal at n ≈ {linear / square:,.0f}" if linear and square else "one of which is nothing"
     count = found["counted"]
     counted = f"at no n up to {lengths[-1]:,}" if count is None else f"from n = {count:,.0f}"
-    alone, layer, faster = (_crossing(found[name], lengths) for name in ("alone", "layer", "restricted"))
+    alone, layer, faster = (crossing_text(found[name], lengths) for name in ("alone", "layer", "restricted"))
     return [
         paragraph(f"""
             Self-attention's time, projections included, at d = {d}: a · n + b · n² with a = {1e6 * linear:.2f} µs a
@@ -265,31 +254,10 @@ def comparison_blocks(findings: Findings) -> list[str]:
 def _waiting(shortest: dict[str, Any], at_d: dict[str, Any], n: int, d: int) -> str:
     """A sentence that compares a recurrent layer's time with self-attention's; its claim holds in every round."""
     text = (
-        f"At n = {n} a recurrent layer takes {_rounds(shortest)} times as long as self-attention with its "
-        f"projections, and {_rounds(at_d)} times as long at n = d = {d}"
+        f"At n = {n} a recurrent layer takes {rounds_text(shortest)} times as long as self-attention with its "
+        f"projections, and {rounds_text(at_d)} times as long at n = d = {d}"
     )
     rounds = [*shortest["rounds"], *at_d["rounds"]]
     if min(rounds) > 1:
         return f"{text}: with fewer operations, since each position waits for the one before."
     return f"{text}." if max(rounds) < 1 else f"{text}: recurrence is not slower in every round."
-
-
-def _rounds(found: dict[str, Any]) -> str:
-    """A number as text, with the lowest and the highest that a single round gives."""
-    values = [found["value"], *found["rounds"]]
-    return Interval(found["value"], min(values), max(values)).text(2)
-
-
-def _crossing(found: dict[str, Any], lengths: list[int]) -> str:
-    """A crossing as text: from which length on; in a round without one it lies beyond the longest."""
-    value, rounds = found["value"], [math.inf if each is None else each for each in found["rounds"]]
-    if value is None:
-        return f"at no n up to {lengths[-1]:,} (single rounds: {_span(rounds, lengths)})"
-    if value <= lengths[0]:
-        return f"at every n from {lengths[0]:,} (single rounds: {_span(rounds, lengths)})"
-    return f"from n ≈ {value:,.0f} ({_span([value, *rounds], lengths)})"
-
-
-def _span(values: list[float], lengths: list[int]) -> str:
-    low, high = (f"{x:,.0f}" if x < math.inf else f"more than {lengths[-1]:,}" for x in (min(values), max(values)))
-    return f"{low} to {high}"

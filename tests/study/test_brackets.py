@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from minitransformer.data.trees import linearise
 from minitransformer.grammar import sample
-from paper.trials.brackets import bracket_counts, read_brackets
+from study.trials.brackets import bracket_counts, read_brackets
 
 TREE = "(S (NP (D the) (N dog)) (VP (V does not sleep)) (Punct .))"
 LINEAR = "(S (NP XX XX )NP (VP XX XX XX )VP XX )S"

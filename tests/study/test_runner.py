@@ -24,16 +24,17 @@ from minitransformer.lock import locked
 from minitransformer.models import RecurrentConfig, TransformerConfig
 from minitransformer.training import Trainer, TrainingDiverged, TrainingSettings
 from minitransformer.training.checkpoint import CheckpointError, load_checkpoint
-from paper.trials import run as running
-from paper.trials import runner as runners
-from paper.trials.run import Interrupted, likelihood
-from paper.trials.runner import Runner
-from paper.trials.trial import Evaluation, Trial, TrialResult, step_flops
+from study.trials import run as running
+from study.trials import runner as runners
+from study.trials.run import Interrupted
+from study.trials.runner import Runner
+from study.trials.translating import Translating, likelihood
+from study.trials.trial import Trial, TrialResult, step_flops
 
 TEXT = CorpusChoice(vocab_size=400, sentences=200, max_length=160)
 CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_length=160)
 SETTINGS = TrainingSettings(steps=41, tokens_per_batch=512, warmup_steps=3, peak_lr=1e-2, threads=1)
-EVALUATIONS = (Evaluation("mean", 6, averaged=True, beam=2), Evaluation("last", 6, beam=1))
+EVALUATIONS = (Translating("mean", 6, averaged=True, beam=2), Translating("last", 6, beam=1))
 TRIAL = Trial("small one", TEXT, CONFIG, SETTINGS, EVALUATIONS)
 OTHER = replace(
     TRIAL, name="another", config=RecurrentConfig(400, d_model=16, max_length=160), settings=replace(SETTINGS, steps=5)
@@ -98,7 +99,7 @@ def test_a_trial_is_done_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*args: Any) -> None:
         raise AssertionError("it was done already")
 
-    monkeypatch.setattr("paper.trials.runner.run_trial", refuse)
+    monkeypatch.setattr("study.trials.runner.run_trial", refuse)
     lines: list[str] = []
     Runner(folder, workers=1, say=lines.append).run([TRIAL, TRIAL])
     assert lines == ["1 of 1 trials are done already"]
@@ -295,7 +296,7 @@ def test_trials_die_with_their_parent(fresh: Path) -> None:
     program = f"""
 import pickle, sys
 from pathlib import Path
-from paper.trials.runner import Runner
+from study.trials.runner import Runner
 if __name__ == "__main__":
     trial = pickle.loads({pickle.dumps(endless)!r})
     Runner(Path({str(fresh)!r}), workers=2, say=lambda line: None).run([trial])
@@ -332,6 +333,6 @@ def test_operations_of_a_step_are_those_of_the_formula() -> None:
 def test_counted_batches_are_spread_over_the_epoch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting all of them changes little."""
     data = Runner(folder).data(TEXT)
-    some = running._batch_flops(TRIAL, data)
+    some = running._batch_flops(TRIAL, data.train)
     monkeypatch.setattr(running, "COUNTED_BATCHES", 10**6)
-    assert some == pytest.approx(running._batch_flops(TRIAL, data), rel=0.05)
+    assert some == pytest.approx(running._batch_flops(TRIAL, data.train), rel=0.05)

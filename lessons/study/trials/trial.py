@@ -3,18 +3,19 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from minitransformer.data.preparation import CorpusChoice
-from minitransformer.models import TranslationConfig, build_model
-from minitransformer.ops import numpy_ops
-from minitransformer.training import TrainingSettings
+from minitransformer.data.preparation import CorpusChoice, PreparedData
+from minitransformer.models import Model, TranslationConfig, build_model
+from minitransformer.ops import Ops, numpy_ops
+from minitransformer.training import Dataset, TrainingSettings
 
 from .counting import counting
 
@@ -22,34 +23,44 @@ NOMINAL_BATCH = (32, 16, 16)
 """Sentences, and tokens of each in source and target: a batch to compare costs before any text is read."""
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """How a trained model is evaluated.
+class Evaluation(Protocol):
+    """How a trained model is evaluated: a frozen dataclass. `averaged`: it is the mean of the last checkpoints."""
 
-    sentences  the number of sentences, from the beginning of the test set
-    lengths    the least and most tokens, with the end mark, that both sides of a pair may have, or None for all pairs
-    averaged   evaluate the mean of the last checkpoints instead of the last
-    beam, length_penalty, max_extra  options of the search (Vaswani 2017, §6.1)
-    """
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    name: str = "evaluation"
-    sentences: int = 1000
-    lengths: tuple[int, int] | None = None
-    averaged: bool = False
-    beam: int = 4
-    length_penalty: float = 0.6
-    max_extra: int = 50
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def averaged(self) -> bool: ...
+
+    def answer(self, model: Any, data: PreparedData) -> "Answers":
+        """Evaluate the model on the test set."""
+        ...
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One training and its evaluations; the model of the first evaluation is kept."""
+    """One training and its evaluations; the model of the first evaluation is kept. This one trains a translator."""
 
     name: str
     text: CorpusChoice
-    config: TranslationConfig
+    config: Any
     settings: TrainingSettings
-    evaluations: tuple[Evaluation, ...] = (Evaluation(),)
+    evaluations: tuple[Evaluation, ...]
+
+    @property
+    def needs(self) -> tuple["Trial", ...]:
+        """The trials that must be done before, because this one uses their models."""
+        return ()
+
+    def model(self, ops: Ops, dtype: str) -> Model[Any]:
+        """The model to train."""
+        return build_model(self.config, ops, dtype, self.settings.seed)
+
+    def material(self, data: PreparedData, models: Sequence[Path]) -> tuple[Dataset[Any], Dataset[Any]]:
+        """What to train and to validate on; `models` are the checkpoints of the trials that this one needs."""
+        return data.train, data.valid
 
     def describe(self) -> dict[str, Any]:
         """Everything that the result depends on, for JSON."""
@@ -63,8 +74,12 @@ class Trial:
     @cached_property
     def weight(self) -> float:
         """The operations of the training, roughly: to sort trials, and to estimate how long the rest takes."""
-        tokens = self.settings.steps * self.settings.accumulate * self.settings.tokens_per_batch
-        return tokens / math.prod(NOMINAL_BATCH[:2]) * step_flops(self.config)
+        return self.tokens / math.prod(NOMINAL_BATCH[:2]) * step_flops(self.config)
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of a side of all batches, padding included, at most."""
+        return self.settings.steps * self.settings.accumulate * self.settings.tokens_per_batch
 
 
 def key_of(name: str, description: Mapping[str, Any]) -> str:
@@ -85,24 +100,25 @@ def step_flops(config: TranslationConfig, batch: tuple[int, int, int] = NOMINAL_
 
 @dataclass(frozen=True)
 class Answers:
-    """The outputs of a model for each sentence, and their statistics.
+    """What an evaluation found for each sentence or row of the test set.
 
-    statistics  those of BLEU or of brackets, `(N, k)` (see `paper.trials.bootstrap`)
-    likelihood  minus the reference's log-probability in nats, and its number of tokens, `(N, 2)`
+    likelihood  minus the log-probability of its tokens in nats, and their number, `(N, 2)`
+    statistics  of BLEU or of brackets, `(N, k)` (see `study.trials.bootstrap`); k is 0 for a model that writes nothing
+    hypotheses, references  what the model wrote, and what was wanted
     """
 
-    statistics: NDArray[np.float64]
     likelihood: NDArray[np.float64]
-    hypotheses: list[str]
-    references: list[str]
+    statistics: NDArray[np.float64]
     seconds: float
+    hypotheses: list[str] = field(default_factory=list)
+    references: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class TrialResult:
     """The result of a trial.
 
-    pairs     the number of training pairs; `epochs` is how often each was seen
+    pairs     the number of training pairs, or of lines; `epochs` is how often each was seen
     flops     operations of the matrix products of all steps, forward and backward, counted on some of the batches
     curve     step, validation perplexity and seconds at each validation
     diverged  why the training ended early, without evaluations, or None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU as SacreBLEU
 
-from paper.trials.bootstrap import (
+from study.trials.bootstrap import (
     BLEU,
     F1,
     MEAN,

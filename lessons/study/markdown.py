@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table, with the first column left-aligned and the others right-aligned."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """A table, with the first `left` columns left-aligned and the others right-aligned."""
+    lines = [head, [*["---"] * left, *["---:"] * (len(head) - left)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 

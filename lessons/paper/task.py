@@ -1,21 +1,15 @@
-"""The interface of experiments, their task and their context: see `paper.experiments`."""
+"""The tasks of the paper's experiments: what the miniature models translate, and how they are trained."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from minitransformer.data.preparation import CorpusChoice
 from minitransformer.models import TransformerConfig, TranslationConfig
 from minitransformer.training import TrainingSettings
-
-from .trials.run import CHECKPOINTS
-from .trials.runner import Runner
-from .trials.trial import NOMINAL_BATCH, Trial, step_flops
-
-Findings = dict[str, Any]
-"""The results of an experiment, as JSON: everything in its part of the report, and as far as possible its pictures."""
+from study.trials.run import lasting
+from study.trials.trial import NOMINAL_BATCH, step_flops
 
 
 @dataclass(frozen=True)
@@ -54,14 +48,12 @@ class Task:
         return operations / (step_flops(config) * of_nominal)
 
     def training(self, steps: float, **overrides: Any) -> TrainingSettings:
-        """The settings for about `steps` steps, at most a third of them warm-up; checkpoints divide them evenly.
+        """The settings for about `steps` steps: see `lasting`.
 
         A shorter warm-up has a higher peak, and no advantage: with 225 steps instead of 300, the larger Transformer of
         table 2 did not translate better after 900 steps.
         """
-        count = CHECKPOINTS * max(1, round(steps / CHECKPOINTS))
-        settings = replace(self.settings, steps=count, warmup_steps=min(self.settings.warmup_steps, count // 3))
-        return replace(settings, **overrides)
+        return replace(lasting(self.settings, steps), **overrides)
 
 
 # About as many epochs as the paper's base model: 100,000 batches of 25,000 tokens from 4.5 million pairs are some 20.
@@ -72,63 +64,18 @@ GRAMMAR = Task(
 )
 
 
+def multi30k_text(folder: str | None, **options: Any) -> CorpusChoice:
+    """Multi30k, from a folder or downloaded."""
+    return CorpusChoice(
+        dataset=None if folder else "multi30k", data=str(Path(folder).resolve()) if folder else None, **options
+    )
+
+
 def multi30k(folder: str | None) -> Task:
     """Multi30k, from a folder or downloaded, with the dropout of the `tiny` preset, because there are few pairs.
 
     Trainings are shorter than the preset's: batches and warm-up are half as large, and the schedule is the paper's.
     """
-    text = CorpusChoice(
-        dataset=None if folder else "multi30k",
-        data=str(Path(folder).resolve()) if folder else None,
-        vocab_size=8000,
-        max_length=256,
-    )
+    text = multi30k_text(folder, vocab_size=8000, max_length=256)
     settings = TrainingSettings(tokens_per_batch=2048, warmup_steps=1000, threads=1)
     return Task("multi30k", text, settings, {"dropout": 0.3})
-
-
-@dataclass(frozen=True)
-class Context:
-    """What an experiment works with; `scale` is the factor on the steps of the default budget."""
-
-    task: Task
-    scale: float
-    runner: Runner
-
-
-class Experiment(Protocol):
-    """A module of `paper.experiments`.
-
-    NAME     its name on the command line, with which the names of its pictures begin
-    TITLE    the title of its part of the report
-    MINUTES  its share of the default budget on two cores, for trainings that no other experiment needs
-    ALONE    its minutes if it runs alone
-    """
-
-    @property
-    def NAME(self) -> str: ...
-
-    @property
-    def TITLE(self) -> str: ...
-
-    @property
-    def MINUTES(self) -> float: ...
-
-    @property
-    def ALONE(self) -> float: ...
-
-    def trials(self, task: Task, scale: float) -> Sequence[Trial]:
-        """The trainings that the experiment needs; `scale` multiplies their steps."""
-        ...
-
-    def find(self, context: Context) -> Findings:
-        """Measure, and gather the results of the trials. Nothing else computes at the same time."""
-        ...
-
-    def draw(self, findings: Findings, folder: Path) -> None:
-        """Draw the pictures, as `NAME-….png` in the folder."""
-        ...
-
-    def report(self, findings: Findings) -> list[str]:
-        """The experiment's part of the report: blocks of Markdown."""
-        ...

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paper.comparison import spread, verdict
+from study.comparison import spread, verdict
 
 
 def gap(value: float, half: float = 0.5) -> dict[str, float]:

@@ -21,7 +21,7 @@ from minitransformer.models import (
     build_model,
 )
 from minitransformer.ops import numpy_ops
-from paper.trials.counting import Tally, counting
+from study.trials.counting import Tally, counting
 
 V, C, B, TS, TT = 50, 16, 2, 7, 5
 

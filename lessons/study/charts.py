@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from minitransformer.plots.page import GREY, INK, PALE, text_style
 
@@ -18,6 +20,13 @@ def finish(axes: Axes, x: str, y: str) -> None:
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(PALE)
+
+
+def plain_logarithm(axis: Axis, subs: Sequence[float] = (1, 2, 5)) -> None:
+    """Gives a logarithmic axis plain numbers at these multiples of the powers of ten."""
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
 
 
 def draw_intervals(axes: Axes, intervals: Mapping[str, Interval], colours: Sequence[str], label: str) -> None:

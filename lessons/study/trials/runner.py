@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing.connection import wait
@@ -19,6 +19,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Thread
 from time import perf_counter
+from typing import Any
 
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.atomic import atomic_write, remove_unfinished
@@ -58,12 +59,12 @@ class Runner:
     say: Callable[[str], None] = print
 
     def run(self, trials: Sequence[Trial]) -> None:
-        """Run the trials that are not done yet, the longest first.
+        """Run the trials that are not done yet, with those that they need, the longest first.
 
         Raises `Interrupted` after Ctrl-C or SIGTERM, when unfinished trainings are saved; `BlockingIOError` if another
         run uses the folder; `FileNotFoundError` for a text without a test set; `ValueError` for a damaged result.
         """
-        unique = {self.key(trial): trial for trial in trials}
+        unique = {self.key(trial): trial for trial in _with_needed(trials)}
         with locked(self.folder):
             for kind in ("models", "results"):
                 remove_unfinished(self.folder / kind, r"[\w.-]+")
@@ -80,8 +81,8 @@ class Runner:
                 if at_once > 1:
                     self._run_side_by_side(waiting, progress)
                 else:
-                    for trial in waiting:
-                        start = perf_counter()
+                    while waiting:
+                        trial, start = waiting.pop(self._first_ready(waiting, [])), perf_counter()
                         progress.done(trial, self._do(trial), perf_counter() - start)
             except Interrupted:
                 self.say(f"stopped with {progress.number} of {progress.total} trials done; trainings are saved")
@@ -131,8 +132,13 @@ class Runner:
         queue, running = list(waiting), dict[int, tuple[BaseProcess, Trial, float]]()
         with stop_request() as stop:
             while running or (queue and not stop.requested):
+                under_way = [trial for _, trial, _ in running.values()]
                 while queue and len(running) < self.workers and not stop.requested:
-                    trial = queue.pop(0)
+                    ready = self._first_ready(queue, under_way)
+                    if ready is None:
+                        break
+                    trial = queue.pop(ready)
+                    under_way.append(trial)
                     process = context.Process(target=_work, args=(replace(self, say=_nothing), trial))
                     process.start()
                     running[process.sentinel] = process, trial, perf_counter()
@@ -151,13 +157,20 @@ class Runner:
         if stop.requested:
             raise Interrupted
 
+    def _first_ready(self, queue: Sequence[Trial], under_way: Sequence[Trial]) -> Any:
+        """The place in the queue of the first trial whose needs are neither in it nor under way; None without one."""
+        undone = {self.key(trial) for trial in (*queue, *under_way)}
+        places = (n for n, trial in enumerate(queue) if undone.isdisjoint(map(self.key, trial.needs)))
+        return next(places, None)
+
     def _do(self, trial: Trial) -> TrialResult:
         """Train, evaluate, and keep the result."""
         key = self.key(trial)
         training = self.folder / "trainings" / key
         data = self.data(trial.text)
         try:
-            result = run_trial(trial, data, training, self.model_path(trial), self.ops, self.dtype)
+            models = [self.model_path(each) for each in trial.needs]
+            result = run_trial(trial, data, training, self.model_path(trial), self.ops, self.dtype, models)
         except CheckpointError as error:
             raise CheckpointError(f"{error}; without {training}, the trial is done from its beginning") from None
         with atomic_write(self._result(key)) as file:
@@ -167,6 +180,13 @@ class Runner:
         with contextlib.suppress(OSError):  # something else is in it
             training.rmdir()
         return result
+
+
+def _with_needed(trials: Sequence[Trial]) -> Iterator[Trial]:
+    """The trials, each after those that it needs."""
+    for trial in trials:
+        yield from _with_needed(trial.needs)
+        yield trial
 
 
 class _Progress:

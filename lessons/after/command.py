@@ -1,0 +1,50 @@
+"""`python -m after`: what came after the paper, measured."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from minitransformer.cli.common import Parser
+from study import command
+from study.experiment import Study
+from study.markdown import paragraph
+
+from .experiments import EXPERIMENTS
+from .task import Texts
+
+HEAD = [
+    "# After the paper, measured",
+    paragraph("""
+        What each idea since *Attention Is All You Need* is worth at equal cost, as far as models that train in minutes
+        on two cores can show it: mostly on the sentences of a grammar, distillation on Multi30k. No ordering is claimed
+        unless it is outside its interval, and what does not differ is said. What was expected was written down before
+        each experiment first ran (`predictions.json`, whose history shows when), and each section says which of it was
+        wrong.
+    """),
+    paragraph("""
+        This file, its pictures and the JSON beside it are written by the commands that each section names; `make after`
+        runs them all.
+    """),
+]
+
+STUDY = Study(
+    name="after",
+    subject="the experiments after the paper",
+    help="Measure what came after the paper, in miniature, and write a report.",
+    examples=("decoding inside", "ablation --minutes 120", "distillation --data DIR"),
+    head=HEAD,
+    out=Path(__file__).parent,
+    experiments=EXPERIMENTS,
+    minutes=120.0,
+    tasks={"all": 1.0},
+    task=lambda name, data: Texts(data),
+)
+
+
+def build_parser() -> Parser:
+    """The parser of the command, with its options."""
+    return command.build_parser(STUDY)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command, by default that of `sys.argv`; returns the exit status."""
+    return command.main(STUDY, argv)

@@ -1,0 +1,382 @@
+"""Single parts of a GPT, exchanged at equal cost: norms, activations, positions, kinds of attention."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minitransformer.costs import flops_per_token
+from minitransformer.data.text import TextDataset
+from minitransformer.models import IGNORED, GPTConfig
+from minitransformer.plots.page import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION, Page
+from minitransformer.training import TrainingSettings
+from minitransformer.training.checkpoint import load_checkpoint
+from study.charts import draw_intervals, finish, plain_logarithm
+from study.experiment import Context, Findings
+from study.markdown import bullets, paragraph, picture, scientific, table
+from study.trials.bootstrap import Interval
+from study.trials.likelihood import question, target_losses
+from study.trials.reading import InRows, Reading, ReadingTrial
+from study.trials.run import lasting
+from study.trials.seeds import loss_difference, loss_of
+from study.trials.trial import Trial, TrialResult
+
+from ..predictions import Outcome, prediction_blocks, predictions_of
+from ..task import VOCAB_SIZE, Texts
+
+NAME, TITLE, MINUTES, ALONE = "ablation", "Single parts, exchanged at equal cost", 36.0, 36.0
+
+OPERATIONS = 4.0e12
+"""The operations of each training at scale 1: some 1,100 steps of the base, two minutes of one core."""
+
+LENGTH, LONGER = 64, 256
+"""Tokens of a row in training, and of the rows on which length extrapolation is tested."""
+
+SENTENCES = 160_000
+SEEDS = (0, 1, 2)
+WITHIN, LATE, BEYOND = "within", "late", "beyond"
+READINGS = (
+    Reading(WITHIN, length=LENGTH, averaged=True),
+    Reading(LATE, length=LENGTH, skip=LENGTH // 2, averaged=True),
+    Reading(BEYOND, length=LONGER, skip=LENGTH, averaged=True),
+)
+BLOCK = 32
+"""Places in a row over which the loss is averaged in the picture of length extrapolation."""
+
+BASE = GPTConfig(
+    VOCAB_SIZE,
+    d_model=64,
+    num_heads=4,
+    d_ff=256,
+    num_layers=4,
+    max_length=LONGER,
+    dropout=0.0,
+    attention_dropout=0.0,
+    activation="gelu",
+    bos_id=2,
+    eos_id=2,
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The base with one part exchanged: fields of its configuration."""
+
+    group: str
+    name: str
+    overrides: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def config(self) -> GPTConfig:
+        """The configuration."""
+        return replace(BASE, **self.overrides)
+
+
+def equal_width() -> int:
+    """The width of a gated network with which the model has as many parameters as the base, as nearly as it can."""
+    gated = replace(BASE, gated=True, activation="silu")
+    return min(
+        range(1, BASE.d_ff), key=lambda d_ff: abs(replace(gated, d_ff=d_ff).num_parameters - BASE.num_parameters)
+    )
+
+
+BASE_NAME = "base"
+VARIANTS = [
+    Variant("", BASE_NAME),
+    Variant("norm", "post-norm", {"norm_first": False}),
+    Variant("norm", "RMSNorm", {"norm": "rmsnorm"}),
+    Variant("activation", "ReLU", {"activation": "relu"}),
+    Variant("activation", "SwiGLU", {"activation": "silu", "gated": True, "d_ff": equal_width()}),
+    Variant("positions", "no positions", {"positions": "none"}),
+    Variant("positions", "sinusoids", {"positions": "sinusoidal"}),
+    Variant("positions", "rotary", {"positions": "rotary"}),
+    Variant("positions", "ALiBi", {"positions": "alibi"}),
+    Variant("positions", "relative bias", {"positions": "relative"}),
+    Variant("attention", "grouped", {"num_kv_heads": 1}),
+    Variant("attention", "linear", {"attention": "linear"}),
+]
+BY_NAME = {variant.name: variant for variant in VARIANTS}
+OF_BASE = "pre-norm, LayerNorm, GELU, learned positions, full attention"
+LEARNED = "learned"
+"""The base, where positions are compared."""
+
+COLOURS = {"norm": BLUE, "activation": GREEN, "positions": ORANGE, "attention": VERMILION}
+POSITIONS = {
+    LEARNED: (BASE_NAME, BLUE),
+    "none": ("no positions", GREY),
+    "sinusoids": ("sinusoids", SKY),
+    "rotary": ("rotary", VERMILION),
+    "ALiBi": ("ALiBi", GREEN),
+    "relative bias": ("relative bias", PURPLE),
+}
+"""The positions, each with the name of its variant and its colour."""
+
+
+def trial(variant: Variant, seed: int, task: Texts, scale: float) -> ReadingTrial:
+    """The training of a variant: as many steps as it can take for `OPERATIONS`."""
+    settings = TrainingSettings(
+        tokens_per_batch=2048,
+        warmup_steps=150,
+        peak_lr=3e-3,
+        label_smoothing=0.0,
+        clip_norm=1.0,
+        threads=1,
+        seed=seed,
+    )
+    steps = scale * OPERATIONS / (settings.tokens_per_batch * flops_per_token(variant.config, LENGTH).training)
+    name, text = f"ablation {variant.name}, seed {seed}", task.english(SENTENCES)
+    return ReadingTrial(name, text, variant.config, lasting(settings, steps), READINGS, LENGTH)
+
+
+def trials(task: Texts, scale: float) -> Sequence[Trial]:
+    """Every variant with every seed."""
+    return [trial(variant, seed, task, scale) for variant in VARIANTS for seed in SEEDS]
+
+
+def find(context: Context[Texts]) -> Findings:
+    """The losses of all variants and their differences from the base; of positions, the loss at every place."""
+    task, scale, runner = context.task, context.scale, context.runner
+    results = {v.name: [runner.result(trial(v, seed, task, scale)) for seed in SEEDS] for v in VARIANTS}
+    places = {}
+    for name, (variant, _) in POSITIONS.items():
+        if results[variant][0].diverged is None:
+            first = trial(BY_NAME[variant], SEEDS[0], task, scale)
+            places[name] = loss_by_place(runner.model_path(first), runner.data(first.text))
+    return {
+        "predictions": predictions_of(NAME),
+        "operations": OPERATIONS * scale,
+        "variants": {name: _summary(each) for name, each in results.items()},
+        "differences": {
+            name: difference(each, results[BASE_NAME]) for name, each in results.items() if name != BASE_NAME
+        },
+        "positions": _best_positions({name: results[variant] for name, (variant, _) in POSITIONS.items()}),
+        "places": places,
+    }
+
+
+def _summary(results: Sequence[TrialResult]) -> dict[str, Any]:
+    """A variant's size and cost, and for each of its seeds the loss in each reading."""
+    one = results[0]
+    whole = [each for each in results if each.diverged is None]
+    return {
+        "parameters": one.parameters,
+        "steps": one.steps,
+        "flops": one.flops,
+        "seconds": float(np.mean([each.seconds for each in results])),
+        "diverged": len(results) - len(whole),
+        "losses": {r.name: [loss_of(each.answers(r.name).likelihood) for each in whole] for r in READINGS},
+    }
+
+
+def difference(ours: Sequence[TrialResult], theirs: Sequence[TrialResult]) -> dict[str, float] | None:
+    """The mean loss of ours minus that of theirs within the length of training; None if a training diverged."""
+    if any(each.diverged for each in (*ours, *theirs)):
+        return None
+    return asdict(loss_difference(*([e.answers(WITHIN).likelihood for e in each] for each in (ours, theirs))))
+
+
+def _best_positions(results: Mapping[str, Sequence[TrialResult]]) -> dict[str, Any] | None:
+    """The positions with the least loss, those that come next, and the difference; None if too many diverged."""
+    means = {
+        name: float(np.mean([loss_of(e.answers(WITHIN).likelihood) for e in each]))
+        for name, each in results.items()
+        if not any(e.diverged for e in each)
+    }
+    if len(means) < 2:
+        return None
+    best, second = sorted(means, key=lambda name: means[name])[:2]
+    return {"best": best, "second": second, "difference": difference(results[best], results[second])}
+
+
+def loss_by_place(path: Path, data: Any, length: int = LONGER) -> list[float]:
+    """The mean loss of a kept model on the test set by the place of a token in its row, in blocks of `BLOCK` places."""
+    model = load_checkpoint(path, with_optimizer=False).model()
+    lines = [data.tokenizer.encode(line) for line in data.choice.lines("test")]
+    rows = InRows(TextDataset.from_lines(lines), length).batches(8 * length, None, model.config)
+    losses, counts = np.zeros(length), np.zeros(length)
+    for batch in rows.epoch(0):
+        arguments, options, targets = question(model, batch)
+        losses += target_losses(model.forward(*arguments, **options)[0], targets, model).sum(0)
+        counts += (targets != IGNORED).sum(0)
+    return (losses.reshape(-1, BLOCK).sum(1) / counts.reshape(-1, BLOCK).sum(1)).tolist()
+
+
+# --- The report -------------------------------------------------------------------------------------------------
+
+
+def stretched(findings: Findings, name: str) -> list[float]:
+    """For each seed of these positions, the perplexity beyond the length of training over that within it."""
+    losses = findings["variants"][POSITIONS[name][0]]["losses"]
+    return [float(np.exp(b - w)) for b, w in zip(losses[BEYOND], losses[LATE], strict=True)]
+
+
+def gap_of(findings: Findings, name: str) -> Interval | None:
+    """A variant's loss less the base's, with its interval."""
+    found = findings["differences"][name]
+    return None if found is None else Interval(**found)
+
+
+def draw(findings: Findings, folder: Path) -> None:
+    """Draw the differences from the base, and the loss by place, as `ablation-….png`."""
+    gaps = {v.name: gap for v in VARIANTS[1:] if (gap := gap_of(findings, v.name)) is not None}
+    if gaps:
+        page = Page(5.6, 0.9 + 0.26 * len(gaps), layout="constrained")
+        axes = page.figure.subplots()
+        draw_intervals(
+            axes, gaps, [COLOURS[BY_NAME[name].group] for name in gaps], "loss less the base's, nats a token"
+        )
+        axes.axvline(0, color=GREY, lw=1)
+        page.save(folder / f"{NAME}-differences.png")
+    if findings["places"]:
+        page = Page(5.6, 3.2, layout="constrained")
+        axes = page.figure.subplots()
+        for name, losses in findings["places"].items():
+            middles = BLOCK * (np.arange(len(losses)) + 0.5)
+            axes.plot(middles, np.exp(losses), "o-", ms=3, lw=1.5, color=POSITIONS[name][1], label=name)
+        axes.axvline(LENGTH, color=GREY, lw=0.9, ls=":")
+        axes.set_yscale("log")
+        plain_logarithm(axes.yaxis, (1, 1.5, 2, 3, 4, 5, 7))
+        axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+        finish(axes, "place in the row, tokens", "perplexity")
+        page.save(folder / f"{NAME}-length.png")
+
+
+def judge(findings: Findings) -> dict[str, Outcome]:
+    """What came of each prediction."""
+    gaps = {name: gap_of(findings, name) for name in findings["differences"]}
+
+    def none(name: str) -> Outcome:
+        gap = gaps[name]
+        return _told(gap, None if gap is None else not gap.excludes_zero)
+
+    def better(*names: str) -> Outcome:
+        found = {name: gaps[name] for name in names}
+        told = [None if gap is None or not gap.excludes_zero else gap.value < 0 for gap in found.values()]
+        right = False if False in told else None if None in told else True
+        return Outcome("; ".join(f"{name} {_text(gap)}" for name, gap in found.items()), right)
+
+    def beyond(name: str) -> Outcome:
+        ratios = stretched(findings, name)
+        if not ratios:
+            return Outcome("every training diverged", None)
+        found = Interval(float(np.mean(ratios)), min(ratios), max(ratios))
+        return Outcome(f"{found.text(3)} times", found=found)
+
+    linear = gaps["linear"]
+    return {
+        "post-norm": none("post-norm"),
+        "RMSNorm": none("RMSNorm"),
+        "ReLU": none("ReLU"),
+        "SwiGLU": better("SwiGLU"),
+        "sinusoids": none("sinusoids"),
+        "relative positions": better("rotary", "ALiBi", "relative bias"),
+        "best positions": _judge_best(findings["positions"]),
+        "learned beyond": beyond(LEARNED),
+        "sinusoids beyond": beyond("sinusoids"),
+        "rotary beyond": beyond("rotary"),
+        "ALiBi beyond": beyond("ALiBi"),
+        "relative beyond": beyond("relative bias"),
+        "grouped": none("grouped"),
+        "linear": Outcome(_text(linear), found=linear),
+    }
+
+
+def _told(gap: Interval | None, right: bool | None) -> Outcome:
+    return Outcome(_text(gap), right)
+
+
+def _text(gap: Interval | None) -> str:
+    return "a training diverged" if gap is None else gap.text(4, sign=True)
+
+
+def _judge_best(found: Mapping[str, Any] | None) -> Outcome:
+    """Whether rotary positions are best: not to be told if the best two are within their interval."""
+    if found is None or found["difference"] is None:
+        return Outcome("too many trainings diverged", None)
+    gap = Interval(**found["difference"])
+    said = f"{found['best']}, by {abs(gap.value):.4f} before {found['second']}"
+    if not gap.excludes_zero and "rotary" in (found["best"], found["second"]):
+        return Outcome(f"{said}, which is within the interval", None)
+    return Outcome(said, found["best"] == "rotary")
+
+
+def report(findings: Findings) -> list[str]:
+    """Report the table, what differs and what does not, length extrapolation, and the predictions."""
+    if not findings["variants"][BASE_NAME]["losses"][WITHIN]:
+        return ["The base diverged: nothing can be compared with it."]
+    return [
+        paragraph(f"""
+            A GPT with {BASE.num_layers} layers of width {BASE.d_model} and {BASE.num_heads} heads ({OF_BASE}) reads the
+            grammar's sentences in rows of {LENGTH} tokens. Each variant exchanges one part. All are trained for as many
+            steps as they can take for {scientific(findings["operations"])} operations of matrix products, with the same
+            learning rate, tuned for none of them; SwiGLU's network is narrower, so that the model has as many
+            parameters as the base. The loss is that of a token of the test set, in nats, with the mean of the last five
+            checkpoints. *Less base's*: the difference of the means over {len(SEEDS)} seeds, with a 95 % interval that
+            covers both what seeds change (Welch 1947) and the choice of the test rows; **bold** where it leaves out
+            zero. *Seeds*: from the lowest to the highest of a variant's seeds. Equal operations are not equal seconds:
+            these are of one core, beside another training.
+        """),
+        _table(findings),
+        picture(f"{NAME}-differences", "Loss of each variant less the base's, with intervals"),
+        *_sentences(findings),
+        "### Rows longer than in training",
+        paragraph(f"""
+            The same models read rows of {LONGER} tokens, four times as long as in training. *Beyond*: the perplexity of
+            the tokens after the first {LENGTH} of such a row; *within*: that of the second half of rows of {LENGTH},
+            which have about as much of their sentence before them. Sentences are shorter than that and do not depend on
+            each other, so that a perplexity that stays as it is is all that can be hoped for.
+        """),
+        _length_table(findings),
+        picture(f"{NAME}-length", "Perplexity by the place of a token in its row, for each kind of positions"),
+        *prediction_blocks(findings["predictions"], judge(findings)),
+    ]
+
+
+def _table(findings: Findings) -> str:
+    rows = []
+    for variant in VARIANTS:
+        found = findings["variants"][variant.name]
+        losses = found["losses"][WITHIN]
+        gap = gap_of(findings, variant.name) if variant.name != BASE_NAME else None
+        said = "" if variant.name == BASE_NAME else _text(gap)
+        rows.append(
+            [
+                variant.group,
+                variant.name,
+                f"{np.mean(losses):.4f}" if losses else "",
+                f"{np.exp(np.mean(losses)):.3f}" if losses else "",
+                f"{max(losses) - min(losses):.4f}" if losses else "",
+                f"**{said}**" if gap is not None and gap.excludes_zero else said,
+                f"{found['parameters']:,}",
+                f"{found['steps']:,}",
+                f"{found['seconds']:,.0f}",
+            ]
+        )
+    head = ["part", "variant", "loss", "perplexity", "seeds", "less base's", "parameters", "steps", "seconds"]
+    return table(head, rows, left=2)
+
+
+def _sentences(findings: Findings) -> list[str]:
+    """What differs from the base, and what does not."""
+    gaps = {name: gap for name in findings["differences"] if (gap := gap_of(findings, name)) is not None}
+    kinds = {
+        "Better than the base": [name for name, gap in gaps.items() if gap.high < 0],
+        "Worse than the base": [name for name, gap in gaps.items() if gap.low > 0],
+        "No difference that these seeds and this test set can show": [
+            name for name, gap in gaps.items() if not gap.excludes_zero
+        ],
+        "Not to be compared, since a training diverged": [n for n in findings["differences"] if n not in gaps],
+    }
+    return [bullets(f"{title}: {', '.join(names)}." for title, names in kinds.items() if names)]
+
+
+def _length_table(findings: Findings) -> str:
+    rows = []
+    for name, (variant, _) in POSITIONS.items():
+        losses, ratios = findings["variants"][variant]["losses"], stretched(findings, name)
+        if ratios:
+            values = [f"{np.exp(np.mean(losses[which])):.3f}" for which in (LATE, BEYOND)]
+            rows.append([name, *values, f"{np.mean(ratios):.3f}", f"{min(ratios):.3f} to {max(ratios):.3f}"])
+    return table(["positions", "perplexity within", "beyond", "beyond ÷ within", "seeds"], rows)

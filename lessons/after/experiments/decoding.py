@@ -1,0 +1,305 @@
+"""What a token costs in decoding, in time and memory, with full, grouped and linear attention.
+
+Grouped heads: Ainslie et al. 2023; linear attention: Katharopoulos et al. 2020.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from matplotlib.ticker import FixedLocator
+
+from minitransformer.allocator import keep_freed_memory
+from minitransformer.costs import FLOAT_BYTES, flops_per_token, inference_bytes
+from minitransformer.layers import Attention, Cache
+from minitransformer.models import GPT, GPTConfig
+from minitransformer.models.decoding import Decoding
+from minitransformer.plots.page import BLUE, GREY, INK, ORANGE, VERMILION, Page
+from minitransformer.threads import Threads
+from study.charts import finish, plain_logarithm
+from study.experiment import Context, Findings
+from study.markdown import paragraph, picture, table
+from study.measuring import crossing, crossing_text, in_rounds, over_rounds, rounds_text
+from study.trials.trial import Trial
+
+from ..predictions import Outcome, prediction_blocks, predictions_of
+from ..task import Texts
+
+NAME, TITLE, MINUTES, ALONE = "decoding", "Decoding: what a token costs at each length", 0.5, 0.5
+
+FULL, GROUPED, LINEAR = "full", "grouped", "linear"
+COLOURS = {FULL: BLUE, GROUPED: ORANGE, LINEAR: VERMILION}
+PAIRS = {"linear": (FULL, LINEAR), "grouped": (FULL, GROUPED), "linear, grouped": (GROUPED, LINEAR)}
+"""Whose crossing is sought: from which length on the second takes less time than the first."""
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The model's sizes, the lengths at which a token is timed, and how often.
+
+    kv_heads  heads of keys and values with grouped attention
+    steps     tokens timed at each length in a round, of which the fastest counts
+    shown     the lengths in the table
+    """
+
+    d_model: int = 256
+    num_heads: int = 8
+    kv_heads: int = 2
+    num_layers: int = 4
+    vocab_size: int = 1000
+    lengths: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+    shown: tuple[int, ...] = (128, 512, 2048, 8192)
+    rounds: int = 9
+    steps: int = 16
+
+    def config(self, kind: str) -> GPTConfig:
+        """The model with this kind of attention."""
+        full = GPTConfig(
+            self.vocab_size,
+            d_model=self.d_model,
+            num_heads=self.num_heads,
+            d_ff=4 * self.d_model,
+            num_layers=self.num_layers,
+            max_length=2 * max(self.lengths),
+            positions="rotary",
+            dropout=0.0,
+            attention_dropout=0.0,
+        )
+        return {
+            FULL: full,
+            GROUPED: replace(full, num_kv_heads=self.kv_heads),
+            LINEAR: replace(full, attention="linear"),
+        }[kind]
+
+
+SIZES = Sizes()
+
+
+def trials(task: Texts, scale: float) -> Sequence[Trial]:
+    """No trials: what a token costs does not depend on the weights."""
+    return []
+
+
+def find(context: Context[Texts], sizes: Sizes = SIZES) -> Findings:
+    """Count operations and bytes of a token at each length, and time it with one BLAS thread."""
+    keep_freed_memory()
+    configs = {kind: sizes.config(kind) for kind in COLOURS}
+    with Threads(1):
+        models = {kind: GPT(config) for kind, config in configs.items()}
+        rounds: dict[str, list[list[float]]] = {kind: [] for kind in models}
+        for _ in range(sizes.rounds):
+            for kind, model in models.items():
+                rounds[kind].append([seconds(model, length, sizes.steps) for length in sizes.lengths])
+    kinds = {
+        kind: {
+            "parameters": config.num_parameters,
+            "operations": [flops_per_token(config, length).target for length in sizes.lengths],
+            "moved": [moved_bytes(config, length) for length in sizes.lengths],
+            "kept": [kept_bytes(config, length) for length in sizes.lengths],
+            "rounds": rounds[kind],
+            "best": np.min(rounds[kind], axis=0).tolist(),
+        }
+        for kind, config in configs.items()
+    }
+    return {
+        "predictions": predictions_of(NAME),
+        "sizes": asdict(sizes),
+        "kinds": kinds,
+        "crossings": {name: _crossings(sizes, rounds, *pair) for name, pair in PAIRS.items()},
+        "ratios": {name: _ratios(kinds, *pair) for name, pair in PAIRS.items()},
+        "growth": in_rounds(lambda times: times[-1] / times[sizes.lengths.index(sizes.shown[0])], rounds[LINEAR]),
+    }
+
+
+def _crossings(sizes: Sizes, rounds: dict[str, list[list[float]]], one: str, other: str) -> dict[str, Any]:
+    """The length from which `other` costs less than `one`: by operations, by bytes, and in time."""
+    first, second = (sizes.config(kind) for kind in (one, other))
+
+    def equal(cost: Callable[[GPTConfig, int], float]) -> int | None:
+        lengths = range(1, max(sizes.lengths) + 1)
+        return next((n for n in lengths if cost(first, n) >= cost(second, n)), None)
+
+    return {
+        "operations": equal(lambda config, length: flops_per_token(config, length).target),
+        "bytes": equal(moved_bytes),
+        "time": in_rounds(lambda *times: crossing(sizes.lengths, *times), rounds[one], rounds[other]),
+    }
+
+
+def _ratios(kinds: dict[str, Any], one: str, other: str) -> dict[str, Any]:
+    """How many times as much `one` costs as `other` at the greatest length."""
+    first, second = kinds[one], kinds[other]
+    found = {name: first[name][-1] / second[name][-1] for name in ("operations", "moved", "kept")}
+    return found | {"time": in_rounds(lambda a, b: a[-1] / b[-1], first["rounds"], second["rounds"])}
+
+
+def kept_bytes(config: GPTConfig, length: int) -> int:
+    """The bytes that decoding keeps of `length` tokens: keys and values, or linear attention's state."""
+    return inference_bytes(config, 0, length, beam=1)
+
+
+def moved_bytes(config: GPTConfig, length: int) -> int:
+    """The bytes that the next token moves, at least: every weight once, and what is kept of the tokens before.
+
+    Keys and values are read; linear attention's state is read and written.
+    """
+    passes = 2 if config.attention == "linear" else 1
+    return FLOAT_BYTES * config.num_parameters + passes * kept_bytes(config, length)
+
+
+def filled(model: GPT, length: int) -> Decoding:
+    """The state of one text after `length` tokens, with keys and values that were drawn by chance."""
+    config, rng = model.config, np.random.default_rng(0)
+    attention = config.decoder.block.attention
+    heads, width = attention.kv_heads, attention.d_k
+
+    def draw(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape, dtype=np.float32)
+
+    cache = Cache(model.ops, 1, 1)
+    for name, layer in model.named_layers():
+        if isinstance(layer, Attention) and layer.linear:
+            cache.rows[name] = np.abs(draw(1, heads, width, width)), np.abs(draw(1, heads, width))
+        elif isinstance(layer, Attention):
+            cache.extended(name, draw(1, heads, length, width), draw(1, heads, length, width))
+    cache.position = length
+    return Decoding(cache)
+
+
+def seconds(model: GPT, length: int, steps: int) -> float:
+    """The least time of a token after `length` others, of `steps` that follow each other.
+
+    The first one is not timed: it may double the room of the cache.
+    """
+    state, ids = filled(model, length), np.ones((1, 1), np.int64)
+    model.decode_step(ids, state)
+    times = []
+    for _ in range(steps):
+        start = perf_counter()
+        model.decode_step(ids, state)
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def draw(findings: Findings, folder: Path) -> None:
+    """Draw `decoding-cost.png`: time a token, and what is kept, against the length."""
+    lengths = findings["sizes"]["lengths"]
+    page = Page(7.4, 3.4, layout="constrained")
+    left, right = page.figure.subplots(1, 2)
+    for kind, found in findings["kinds"].items():
+        times = 1000 * np.array(found["rounds"])  # (rounds, lengths)
+        left.fill_between(lengths, times.min(0), times.max(0), color=COLOURS[kind], alpha=0.25, lw=0)
+        left.plot(lengths, times.min(0), color=COLOURS[kind], lw=1.6, label=kind)
+        right.plot(lengths, [size / MIB for size in found["kept"]], color=COLOURS[kind], lw=1.6, label=kind)
+    found = findings["crossings"]["linear"]
+    if found["time"]["value"]:
+        left.axvline(found["time"]["value"], color=GREY, lw=0.9, ls=":")
+    for axes, label in ((left, "ms a token"), (right, "kept of the text, MiB")):
+        axes.set(xscale="log", yscale="log")
+        plain_logarithm(axes.xaxis)
+        plain_logarithm(axes.yaxis)
+        axes.xaxis.set_major_locator(FixedLocator(lengths[1::2]))
+        finish(axes, "length, tokens", label)
+        axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+    page.save(folder / f"{NAME}-cost.png")
+
+
+def judge(findings: Findings) -> dict[str, Outcome]:
+    """What came of each prediction."""
+    sizes, crossings, ratios = findings["sizes"], findings["crossings"], findings["ratios"]
+    equal, found = crossings["linear"], crossings["linear"]["time"]
+    width = sizes["d_model"] // sizes["num_heads"]
+
+    def times(measured: dict[str, Any]) -> Outcome:
+        return Outcome(f"{rounds_text(measured)} times", found=over_rounds(measured))
+
+    return {
+        "equal": Outcome(
+            f"{equal['operations']:,} by operations, {equal['bytes']:,} by bytes, D = {width}",
+            equal["operations"] == equal["bytes"] == width + 1,
+        ),
+        "crossing": Outcome(crossing_text(found, sizes["lengths"]), found=over_rounds(found)),
+        "full against linear": times(ratios["linear"]["time"]),
+        "full against grouped": times(ratios["grouped"]["time"]),
+        "grouped against linear": times(ratios["linear, grouped"]["time"]),
+        "flat": times(findings["growth"]),
+    }
+
+
+def report(findings: Findings) -> list[str]:
+    """Report time and bytes of a token at each length, where the kinds cross, and the predictions."""
+    sizes, kinds, crossings = findings["sizes"], findings["kinds"], findings["crossings"]
+    lengths = sizes["lengths"]
+    places = [lengths.index(length) for length in sizes["shown"]]
+    rows = [
+        [
+            kind,
+            *(f"{1000 * found['best'][n]:.2f}" for n in places),
+            *(f"{found['kept'][n] / MIB:.3g}" for n in (places[0], places[-1])),
+            *(f"{found['moved'][n] / MIB:.3g}" for n in (places[0], places[-1])),
+        ]
+        for kind, found in kinds.items()
+    ]
+    head = ["attention", *(f"ms, {length:,}" for length in sizes["shown"])]
+    ends = sizes["shown"][0], sizes["shown"][-1]
+    head += [f"MiB kept, {length:,}" for length in ends] + [f"MiB moved, {length:,}" for length in ends]
+    return [
+        paragraph(f"""
+            A GPT with {sizes["num_layers"]} layers of width {sizes["d_model"]} and {sizes["num_heads"]} heads writes
+            one text, greedily or not: the time of the next token after n others, the least of {sizes["steps"]} in each
+            of {sizes["rounds"]} rounds; in brackets, here and below, what single rounds give. Grouped:
+            {sizes["kv_heads"]} heads of keys and values serve the {sizes["num_heads"]} of queries. *Kept*: the keys and
+            values of the text so far, or linear attention's state. *Moved*: these and all weights, which every token
+            reads once (a state is written too). A further token of the text is
+            {_a_token(findings, FULL):.3g} KiB with full attention, {_a_token(findings, GROUPED):.3g} KiB with grouped
+            attention, and nothing with linear attention.
+        """),
+        table(head, rows),
+        picture(f"{NAME}-cost", "Time a token and memory kept against the length, for three kinds of attention"),
+        paragraph(f"""
+            From which length on does linear attention cost less than full attention? By operations from
+            n = {crossings["linear"]["operations"]}, by bytes from n = {crossings["linear"]["bytes"]}: a state of
+            D · (D + 1) numbers a head, twice, stands against 2 D for each position. In time
+            {crossing_text(crossings["linear"]["time"], lengths)}; than grouped attention
+            {crossing_text(crossings["linear, grouped"]["time"], lengths)}. Grouped attention takes less time than full
+            attention {crossing_text(crossings["grouped"]["time"], lengths)}.
+        """),
+        _what_takes_time(findings),
+        *prediction_blocks(findings["predictions"], judge(findings)),
+    ]
+
+
+def _a_token(findings: Findings, kind: str) -> float:
+    """What is kept of one further token, in KiB."""
+    lengths, kept = findings["sizes"]["lengths"], findings["kinds"][kind]["kept"]
+    return (kept[-1] - kept[0]) / (lengths[-1] - lengths[0]) / 1024
+
+
+def _what_takes_time(findings: Findings) -> str:
+    """A paragraph on the operations and bytes a second of what each length adds, with full and with grouped heads."""
+    ratios, lengths = findings["ratios"]["grouped"], findings["sizes"]["lengths"]
+    added = {
+        kind: {name: found[name][-1] - found[name][0] for name in ("operations", "moved", "best")}
+        for kind, found in findings["kinds"].items()
+    }
+    rates = {
+        kind: {name: added[kind][name] / added[kind]["best"] / 1e9 for name in ("operations", "moved")}
+        for kind in (FULL, GROUPED)
+    }
+    text = f"""
+        From n = {lengths[0]} to n = {lengths[-1]:,} what is added to full attention goes at
+        {rates[FULL]["operations"]:.1f} · 10⁹ operations and {rates[FULL]["moved"]:.1f} · 10⁹ bytes a second, to grouped
+        attention at {rates[GROUPED]["operations"]:.1f} · 10⁹ and {rates[GROUPED]["moved"]:.1f} · 10⁹. Grouped heads
+        save bytes, {ratios["moved"]:.1f} times as many at n = {lengths[-1]:,}, but no operations of attention.
+    """
+    if ratios["time"]["value"] < ratios["moved"] ** 0.5:
+        text += """
+            They save less time than bytes: in NumPy, on one core, products with so few rows take their time for
+            arithmetic. Where memory is what takes the time, as on a GPU, the bytes count, and everywhere the room.
+        """
+    return paragraph(text)

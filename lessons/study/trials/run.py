@@ -1,0 +1,122 @@
+"""Runs one trial: trains a model, or resumes its training, and evaluates it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from minitransformer.data.preparation import PreparedData
+from minitransformer.models import Model
+from minitransformer.ops import Ops, numpy_ops
+from minitransformer.training import LOG_NAME, Dataset, Trainer, TrainingDiverged, TrainingSettings, read_log
+from minitransformer.training.checkpoint import average_checkpoints, latest, list_checkpoints, save_checkpoint
+
+from .counting import counting
+from .trial import Answers, Trial, TrialResult
+
+COUNTED_BATCHES = 8
+VALIDATIONS, FEWEST_STEPS = 10, 50
+"""The number of validations of a training, and the fewest steps between two of them."""
+
+CHECKPOINTS, AVERAGED = 20, 5
+"""How many checkpoints a training writes, and how many of the last are averaged: those after 80 % of its steps.
+
+Paper: §6.1's five were written in the last 50 minutes of 12 hours. A short training still learns in its last part.
+"""
+
+
+class Interrupted(Exception):
+    """The user stopped the trials before the last was done; the same call continues them."""
+
+
+def run_trial(
+    trial: Trial,
+    data: PreparedData,
+    folder: Path,
+    kept: Path,
+    ops: Ops,
+    dtype: str,
+    models: Sequence[Path] = (),
+) -> TrialResult:
+    """Run a trial and return its result. Its training keeps checkpoints in `folder`; the model is saved as `kept`.
+
+    models: the checkpoints of the trials that this one needs.
+
+    Raises `Interrupted` if Ctrl-C or SIGTERM stopped the training, which is saved then.
+    """
+    model = trial.model(ops, dtype)
+    settings = _with_intervals(trial.settings)
+    train, valid = trial.material(data, models)
+    trainer = Trainer(
+        model,
+        train,
+        settings,
+        folder=folder,
+        valid=valid,
+        tokenizer=data.tokenizer,
+        languages=data.choice.languages,
+        progress=False,
+    )
+    if latest(folder) is not None:
+        trainer.resume()
+    diverged = None
+    try:
+        if trainer.train().reason == "interrupted":
+            raise Interrupted
+    except TrainingDiverged as error:
+        diverged = str(error)
+    log = read_log(folder / LOG_NAME) if (folder / LOG_NAME).exists() else []  # no log if the first step diverged
+    return TrialResult(
+        parameters=model.parameters.count,
+        steps=trainer.step,
+        tokens=trainer.tokens,
+        seconds=log[-1]["seconds"] if log else 0.0,
+        pairs=len(train),
+        epochs=trainer.step * settings.accumulate / len(trainer.batches),
+        flops=trainer.step * settings.accumulate * _batch_flops(trial, train),
+        curve=[
+            {name: record[name] for name in ("step", "loss", "perplexity", "seconds")}
+            for record in log
+            if "perplexity" in record
+        ],
+        diverged=diverged,
+        evaluations={} if diverged else _evaluate_all(trial, data, model, folder, kept),
+    )
+
+
+def lasting(settings: TrainingSettings, steps: float) -> TrainingSettings:
+    """The settings for about `steps` steps, at most a third of them warm-up; checkpoints divide them evenly."""
+    count = CHECKPOINTS * max(1, round(steps / CHECKPOINTS))
+    return replace(settings, steps=count, warmup_steps=min(settings.warmup_steps, count // 3))
+
+
+def _with_intervals(settings: TrainingSettings) -> TrainingSettings:
+    return replace(
+        settings,
+        valid_interval=max(FEWEST_STEPS, settings.steps // VALIDATIONS),
+        checkpoint_interval=max(1, settings.steps // CHECKPOINTS),
+        keep=AVERAGED,
+    )
+
+
+def _evaluate_all(trial: Trial, data: PreparedData, model: Model[Any], folder: Path, kept: Path) -> dict[str, Answers]:
+    """The results of all evaluations; the model of the first is saved as `kept`."""
+    checkpoints, results = list_checkpoints(folder), {}
+    for number, evaluation in enumerate(trial.evaluations):
+        checkpoint = average_checkpoints(checkpoints[-AVERAGED:] if evaluation.averaged else checkpoints[-1:])
+        if number == 0:
+            save_checkpoint(kept, checkpoint)
+        checkpoint.restore(model)
+        results[evaluation.name] = evaluation.answer(model, data)
+    return results
+
+
+def _batch_flops(trial: Trial, train: Dataset[Any]) -> float:
+    """Operations of a batch's forward and backward, with padding: the mean of some batches spread over an epoch."""
+    ops, tally = counting(numpy_ops)
+    model = trial.model(ops, "float32")
+    batches = train.batches(trial.settings.tokens_per_batch, trial.settings.seed, trial.config)
+    chosen = range(0, len(batches), max(1, len(batches) // COUNTED_BATCHES))
+    for number in chosen:
+        model.loss(*batches.batch(0, number).inputs, with_grad=False)
+    return tally.training / len(chosen)

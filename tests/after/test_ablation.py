@@ -1,0 +1,112 @@
+"""Parts exchanged at equal cost: equal operations and parameters, what is told of made-up losses, and a small run."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.study_results import MadeUpReader
+
+from after.experiments import ablation
+from after.experiments.ablation import (
+    BASE,
+    BASE_NAME,
+    BEYOND,
+    BY_NAME,
+    LATE,
+    LENGTH,
+    POSITIONS,
+    SEEDS,
+    VARIANTS,
+    WITHIN,
+    loss_by_place,
+    trial,
+)
+from after.predictions import is_right
+from after.task import Texts
+from minitransformer.costs import flops_per_token
+from study.experiment import Context, Findings
+from study.trials.run import CHECKPOINTS
+from study.trials.runner import Runner
+from study.trials.seeds import loss_of
+
+pytestmark = pytest.mark.usefixtures("few_samples")
+
+
+def test_all_trainings_cost_the_same() -> None:
+    for each in ablation.trials(Texts(), 1.0):
+        operations = each.tokens * flops_per_token(each.config, LENGTH).training
+        of_steps = operations / each.settings.steps * CHECKPOINTS / 2  # steps are rounded to whole checkpoints
+        assert operations == pytest.approx(ablation.OPERATIONS, abs=1.01 * of_steps)
+
+
+def test_each_variant_exchanges_one_part() -> None:
+    assert len({v.config for v in VARIANTS}) == len(VARIANTS)
+    sizes = {name: variant.config.num_parameters for name, variant in BY_NAME.items()}
+    assert sizes["SwiGLU"] == pytest.approx(sizes[BASE_NAME], rel=1e-3)
+    assert sizes["ReLU"] == sizes["post-norm"] + 2 * BASE.d_model == sizes[BASE_NAME]
+    assert sizes["rotary"] == sizes["no positions"] == sizes[BASE_NAME] - BASE.max_length * BASE.d_model
+    assert sizes["grouped"] < sizes[BASE_NAME]
+
+
+def found_for(
+    losses: dict[str, float], folder: Path, monkeypatch: pytest.MonkeyPatch, **options: dict[str, str]
+) -> Findings:
+    """Findings of made-up trainings whose losses are these, by the names of the variants."""
+    monkeypatch.setattr(ablation, "loss_by_place", lambda path, data: [1.0] * 8)
+    names = {trial(BY_NAME[n], s, Texts(), 1.0).name: (v, 0.002 * s) for n, v in losses.items() for s in SEEDS}
+    runner = MadeUpReader({name: value + shift for name, (value, shift) in names.items()}, **options)
+    return json.loads(json.dumps(ablation.find(Context(Texts(), 1.0, runner))))  # type: ignore[arg-type]
+
+
+def test_what_differs_and_what_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = found_for({"RMSNorm": 1.501, "SwiGLU": 1.45, "linear": 1.6, "rotary": 1.4}, tmp_path, monkeypatch)
+    text = "\n\n".join(ablation.report(found))
+    assert "Better than the base: SwiGLU, rotary." in text
+    assert "Worse than the base: linear." in text
+    assert "No difference that these seeds and this test set can show: post-norm, RMSNorm" in text
+    outcomes = ablation.judge(found)
+    assert outcomes.keys() == found["predictions"].keys()
+    assert outcomes["SwiGLU"].right
+    assert outcomes["RMSNorm"].right
+    assert outcomes["best positions"].right
+    assert outcomes["relative positions"].right is None  # of ALiBi and relative bias nothing can be told
+    assert is_right(found["predictions"]["linear"], outcomes["linear"])
+    ablation.draw(found, tmp_path)
+    assert set(re.findall(r"pictures/(.+?)\.png", text)) == {path.stem for path in tmp_path.glob("*.png")}
+
+
+def test_variants_that_diverge_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = trial(BY_NAME["rotary"], 1, Texts(), 1.0).name
+    found = found_for({}, tmp_path, monkeypatch, diverged={gone: "the loss of step 2 is nan"})
+    text = "\n\n".join(ablation.report(found))
+    assert "Not to be compared, since a training diverged: rotary." in text
+    ablation.draw(found, tmp_path)
+    of_base = {trial(BY_NAME[BASE_NAME], seed, Texts(), 1.0).name: "nan" for seed in SEEDS}
+    found = found_for({}, tmp_path, monkeypatch, diverged=of_base)
+    assert ablation.report(found) == ["The base diverged: nothing can be compared with it."]
+
+
+def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two variants and two seeds, small and of a few steps."""
+    monkeypatch.setattr(ablation, "BASE", replace(BASE, d_model=16, num_heads=2, d_ff=16, num_layers=1))
+    monkeypatch.setattr(ablation, "SENTENCES", 200)
+    monkeypatch.setattr(ablation, "SEEDS", (0, 1))
+    monkeypatch.setattr(ablation, "VARIANTS", [BY_NAME[BASE_NAME], BY_NAME["relative bias"]])
+    monkeypatch.setattr(ablation, "POSITIONS", {name: POSITIONS[name] for name in (ablation.LEARNED, "relative bias")})
+    runner = Runner(tmp_path, workers=1, say=lambda line: None)
+    runner.run(ablation.trials(Texts(), 0.001))
+    found = ablation.find(Context(Texts(), 0.001, runner))
+    base = found["variants"][BASE_NAME]
+    assert [len(base["losses"][name]) for name in (WITHIN, LATE, BEYOND)] == [2, 2, 2]
+    assert found["differences"]["relative bias"]["low"] < found["differences"]["relative bias"]["high"]
+
+    first = trial(BY_NAME[BASE_NAME], 0, Texts(), 0.001)
+    places, data = found["places"][ablation.LEARNED], runner.data(first.text)
+    late = loss_of(runner.result(first).answers(BEYOND).likelihood)
+    assert len(places) == 8
+    assert np.mean(places[2:]) == pytest.approx(late, rel=0.02)  # the last row is not whole
+    assert loss_by_place(runner.model_path(first), data, 64) == pytest.approx(places[:2], rel=0.1)
+    assert replace(first, length=32).describe() != first.describe()

@@ -1,0 +1,41 @@
+"""`python -m after`: its budget, and what it refuses; all else is the study's, which the paper's tests try."""
+
+from pathlib import Path
+
+import pytest
+
+from after.command import STUDY, main
+from after.task import Texts
+
+
+def test_experiments_are_called_what_they_call_themselves() -> None:
+    for name, experiment in STUDY.experiments.items():
+        assert name == experiment.NAME
+
+
+def test_the_default_budget_is_the_sum_of_its_parts() -> None:
+    parts = STUDY.experiments.values()
+    assert sum(each.MINUTES for each in parts) <= STUDY.minutes <= 120
+    assert all(each.ALONE >= each.MINUTES for each in parts)
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    assert end.value.code == 0
+    said = capsys.readouterr().out
+    assert " -m after distillation --data DIR" in said.partition("example")[2]
+    assert "--task" not in said
+
+
+def test_what_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["table1"]) == 2
+    assert "there is no experiment 'table1': choose from decoding" in capsys.readouterr().err
+    assert main(["--report", "--out", "empty"]) == 2
+    assert capsys.readouterr().err == "after: error: empty holds no results of the experiments after the paper\n"
+
+
+def test_multi30k_may_be_on_disk(tmp_path: Path) -> None:
+    assert Texts(str(tmp_path)).multi30k().data == str(tmp_path.resolve())
+    assert Texts().multi30k().dataset == "multi30k"

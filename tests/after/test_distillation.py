@@ -1,0 +1,187 @@
+"""Distillation: the loss towards probabilities, what a teacher adds to pairs, and a small run from nothing."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.study_results import MadeUpRunner
+
+from after.experiments import distillation
+from after.experiments.distillation import BASELINE, BOTH, COLOURS, LEARNERS, SEQUENCES, TEACHER, WORDS, taught
+from after.experiments.distillation.taught import Student, StudentTrial, TaughtPairs
+from after.predictions import is_right
+from after.task import Texts
+from minitransformer.data.batching import PAD_ID
+from minitransformer.data.preparation import CorpusChoice, PreparedData, prepare
+from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.layers import DropoutStream
+from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.training import DataParallel, TrainingSettings
+from study.experiment import Context, Findings
+from study.trials.runner import Runner
+from study.trials.translating import Translating
+from study.trials.trial import Trial
+
+pytestmark = pytest.mark.usefixtures("few_samples")
+TEXT = CorpusChoice(vocab_size=400, sentences=60, max_length=160)
+CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=2, dropout=0.1, max_length=160)
+SMALL = replace(CONFIG, num_layers=1)
+SETTINGS = TrainingSettings(steps=3, tokens_per_batch=512, warmup_steps=2, threads=1)
+ASKED = (Translating("beam", 4, averaged=True, beam=2), Translating("greedy", 4, averaged=True, beam=1))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
+    return prepare(tmp_path_factory.mktemp("data"), TEXT)
+
+
+@pytest.fixture(scope="module")
+def teacher() -> Transformer:
+    return Transformer(CONFIG, dtype="float64", seed=1)
+
+
+@pytest.fixture(scope="module")
+def few(data: PreparedData) -> TokenDataset:
+    return TokenDataset.from_pairs(data.train[i] for i in range(6))
+
+
+def test_towards_single_tokens_it_is_the_models_loss(few: TokenDataset) -> None:
+    student, batch = Student(SMALL, dtype="float64"), few.batches(512, 0, SMALL).batch(0, 0)
+    wanted = np.eye(400)[batch.target_out] * (batch.target_out != PAD_ID)[..., None]
+    dropout, found = DropoutStream(0, 1), []
+    for targets in (batch.target_out, wanted):
+        student.parameters.zero_grad()
+        loss, cache = student.loss(batch.source, batch.target_in, targets, dropout=dropout)
+        student.loss_backward(0.5, cache)
+        found.append((float(loss), student.parameters.grad.copy()))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-12)
+    assert np.abs(found[0][1] - found[1][1]).max() < 1e-12
+
+
+def test_the_gradient_towards_a_teacher_is_that_of_central_differences(few: TokenDataset, teacher: Transformer) -> None:
+    student = Student(SMALL, dtype="float64")
+    batch = TaughtPairs(few, teacher).batches(512, 0, SMALL).batch(0, 0)
+    _, cache = student.loss(*batch.inputs)
+    student.parameters.zero_grad()
+    student.loss_backward(1.0, cache)
+    direction = np.random.default_rng(0).standard_normal(student.parameters.data.shape)
+    losses = []
+    for step in (1e-6, -2e-6):
+        student.parameters.data += step * direction
+        losses.append(float(student.loss(*batch.inputs)[0]))
+    assert (losses[0] - losses[1]) / 2e-6 == pytest.approx(float(student.parameters.grad @ direction), rel=1e-6)
+
+
+def test_targets_are_half_the_token_and_half_the_teacher(few: TokenDataset, teacher: Transformer) -> None:
+    batch = TaughtPairs(few, teacher).batches(512, 0, SMALL).batch(0, 0)
+    real = batch.target_out != PAD_ID
+    assert batch.wanted.sum(-1)[real] == pytest.approx(1)
+    assert not batch.wanted[~real].any()
+    right = np.take_along_axis(batch.wanted, batch.target_out[..., None], -1)[..., 0]
+    assert right[real].min() > 0.5
+    logits, _ = teacher.forward(batch.source, batch.target_in)
+    others = np.argsort(logits[0, 0])[[0, 200]]
+    ratio = batch.wanted[0, 0, others[1]] / batch.wanted[0, 0, others[0]]
+    assert ratio == pytest.approx(np.exp(logits[0, 0, others[1]] - logits[0, 0, others[0]]))
+
+
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(few: TokenDataset, teacher: Transformer) -> None:
+    batch, gradients = TaughtPairs(few, teacher).batches(512, 0, SMALL).batch(0, 0), []
+    for shards in (1, 3):
+        student = Student(SMALL, dtype="float64")
+        with DataParallel(student, threads=1, shards=shards) as workers:
+            workers.gradients([batch], 0.0, seed=0, step=1)
+        gradients.append(np.array(student.parameters.grad))
+    assert np.abs(gradients[0] - gradients[1]).max() < 1e-12
+
+
+def trials_of(task: Texts, scale: float) -> list[Trial]:
+    """The five trials, small, on the grammar."""
+    first = Trial("distillation teacher", TEXT, CONFIG, SETTINGS, ASKED)
+    alone = Trial("distillation student alone", TEXT, SMALL, SETTINGS, ASKED)
+    return [first, alone, *(distillation._learner(name, alone, first) for name in LEARNERS)]
+
+
+def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distillation, "trials", trials_of)
+    monkeypatch.setattr(distillation, "TIMED", 2)
+    monkeypatch.setattr(distillation, "EVALUATIONS", ASKED)
+    context = Context(Texts(), 1.0, Runner(tmp_path, workers=1, say=lambda line: None))
+    context.runner.run(trials_of(Texts(), 1.0)[1:])  # the teacher is trained because students need it
+    found = json.loads(json.dumps(distillation.find(context)))
+    assert found["models"].keys() == COLOURS.keys()
+    text = "\n\n".join(distillation.report(found))
+    distillation.draw(found, tmp_path)
+    assert set(re.findall(r"pictures/(.+?)\.png", text)) == {"distillation-bleu"}
+    assert distillation.judge(found).keys() == found["predictions"].keys()
+
+
+def test_students_learn_from_the_teachers_translations(data: PreparedData, tmp_path: Path) -> None:
+    runner = Runner(tmp_path, workers=1, say=lambda line: None)
+    (
+        first,
+        *_,
+    ) = trials_of(Texts(), 1.0)
+    runner.run([first])
+    by_words, by_sequences, by_both = (each for each in trials_of(Texts(), 1.0)[2:] if isinstance(each, StudentTrial))
+    own, models = runner.data(TEXT), [runner.model_path(first)]
+    train, valid = by_sequences.material(own, models)
+    assert isinstance(train, TokenDataset)
+    assert train.source_lengths.tolist() == own.train.source_lengths.tolist()
+    assert train.checksum() != own.train.checksum()
+    assert valid is own.valid
+    both = by_both.material(own, models)[0]
+    assert isinstance(both, TaughtPairs)
+    assert both.checksum() == train.checksum()
+    assert by_words.material(own, models)[0].checksum() == own.train.checksum()
+    assert len({json.dumps(each.describe()) for each in (by_words, by_sequences, by_both)}) == 3
+    assert by_words.weight > by_sequences.weight
+
+
+def found_for(
+    qualities: dict[str, float], monkeypatch: pytest.MonkeyPatch, diverged: dict[str, str] | None = None
+) -> Findings:
+    """Findings of made-up trainings of these qualities, by the names of the models."""
+    seconds = {TEACHER: 2.0, BASELINE: 1.0}
+    times = {name: {search: [[s], [s]] for search in ("greedy", "beam")} for name, s in seconds.items()}
+    monkeypatch.setattr(distillation, "_times", lambda runner, timed: {name: times[name] for name in timed})
+    runner = MadeUpRunner({f"distillation {name}": value for name, value in qualities.items()}, diverged or {})
+    return json.loads(json.dumps(distillation.find(Context(Texts(), 1.0, runner))))  # type: ignore[arg-type]
+
+
+def test_differences_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = found_for({TEACHER: 0.9, BASELINE: 0.3, WORDS: 0.32, SEQUENCES: 0.5, BOTH: 0.75}, monkeypatch)
+    text = "\n".join(distillation.report(found))
+    assert "- Greedy: Sequence level is better than student alone by" in text
+    assert "The best student with a beam is that of both levels" in text
+    outcomes = distillation.judge(found)
+    assert outcomes["both"].right is True
+    assert is_right(found["predictions"]["speed"], outcomes["speed"])
+    assert outcomes["less from the beam"].right is None  # greedy and beam are made up alike
+    others = found_for({SEQUENCES: 0.9}, monkeypatch)
+    assert distillation.judge(others)["both"].right is False
+    assert "the student alone is not shown to lack anything" in "\n".join(distillation.report(others))
+
+
+def test_trainings_that_diverged_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = found_for({}, monkeypatch, diverged={"distillation word level": "the loss of step 1 is nan"})
+    text = "\n".join(distillation.report(found))
+    assert "the loss of step 1 is nan" in text
+    assert "a training diverged" in text
+    distillation.draw(found, tmp_path)
+    everything = {f"distillation {name}": "nan" for name in COLOURS}
+    none = found_for({}, monkeypatch, diverged=everything)
+    assert distillation.report(none) == ["Every training diverged."]
+
+
+def test_the_trials_are_those_of_the_report() -> None:
+    trials = distillation.trials(Texts(), 1.0)
+    assert [trial.name.removeprefix("distillation ") for trial in trials] == list(COLOURS)
+    assert {trial.text for trial in trials} == {Texts().multi30k()}
+    large, small = trials[0].config.num_parameters, trials[1].config.num_parameters
+    assert 0.5 < small / large < 0.65
+    assert {trial.settings.steps for trial in trials} == {distillation.STEPS}
+    assert taught.BEAM == 4

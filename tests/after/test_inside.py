@@ -1,0 +1,142 @@
+"""Looks inside models: what is switched off and on again, distances that are known, and the report."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from after.experiments import inside
+from after.experiments.inside import COLOURS, GPT, can_go, looking
+from after.task import Texts
+from minitransformer.data.preparation import CorpusChoice, PreparedData, TextChoice, prepare
+from minitransformer.layers import Attention, FeedForward
+from minitransformer.models import BERTConfig, GPTConfig, TransformerConfig, build_model
+from study.experiment import Context, Findings
+
+SIZES: dict[str, Any] = {"d_model": 16, "num_heads": 2, "d_ff": 32, "num_layers": 2, "max_length": 128}
+CONFIGS = {
+    GPT: GPTConfig(400, **SIZES),
+    inside.BERT: BERTConfig(401, mask_id=400, **SIZES),
+    inside.TRANSLATOR: TransformerConfig(400, **SIZES),
+}
+pytestmark = pytest.mark.usefixtures("few_samples")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PreparedData]:
+    """A text for each model."""
+    folder = tmp_path_factory.mktemp("data")
+    english = prepare(folder / "en", TextChoice(vocab_size=400, sentences=100, max_length=128))
+    german = prepare(folder / "de", CorpusChoice(vocab_size=400, sentences=100, max_length=128))
+    return {GPT: english, inside.BERT: english, inside.TRANSLATOR: german}
+
+
+@pytest.fixture(params=CONFIGS)
+def seen(request: pytest.FixtureRequest, data: dict[str, PreparedData]) -> looking.Subject:
+    """An untrained model of each kind with a few sentences; its weights are larger than at first: all count."""
+    model = build_model(CONFIGS[request.param], seed=1)
+    model.parameters.data *= np.float32(3)
+    return looking.subject(model, data[request.param], 12)
+
+
+def _bias(layer: Attention) -> np.ndarray:
+    assert layer.query_key_value.bias is not None
+    return layer.query_key_value.bias.data
+
+
+def test_even_attention_has_the_distance_of_even_attention(seen: looking.Subject) -> None:
+    for _, layer in seen.model.named_layers():
+        if isinstance(layer, Attention) and not layer.cross:
+            layer.query_key_value.weight.data[:, : layer.query_width] = 0
+            _bias(layer)[: layer.query_width] = 0
+    for each in looking.distances(seen).values():
+        assert np.array(each["heads"]).shape == (2, 2)
+        assert np.array(each["heads"]) == pytest.approx(each["even"], abs=2e-3)
+
+
+def test_a_head_that_is_off_says_nothing(seen: looking.Subject) -> None:
+    """All heads of a layer off are the same as the layer's values gone, and everything is as before afterwards."""
+    before = seen.model.parameters.data.copy()
+    layer = next(layer for _, layer in seen.model.named_layers() if isinstance(layer, Attention))
+    with looking.zeroed(seen.model, *(looking.head_rows(layer, head) for head in range(2))):
+        off = seen.loss()
+    assert np.all(seen.model.parameters.data == before)
+    weight, bias = layer.query_key_value.weight.data, _bias(layer)
+    weight[:, 2 * layer.query_width :] = 0
+    bias[2 * layer.query_width :] = 0
+    assert seen.loss() == pytest.approx(off, rel=1e-6)
+
+
+def test_heads_go_in_the_order_of_what_they_cost(seen: looking.Subject) -> None:
+    found = looking.heads_off(seen)
+    values = [found["single"][number]["value"] for number in found["order"]]
+    assert values == sorted(values)
+    assert len(found["rises"]) == len(values) + 1
+    assert found["rises"][0] == 0
+    assert found["rises"][1] == pytest.approx(values[0], abs=1e-9)
+
+
+def test_every_sublayer_is_tried(seen: looking.Subject) -> None:
+    found = looking.sublayers_off(seen)
+    layers = [name for name, layer in seen.model.named_layers() if isinstance(layer, Attention | FeedForward)]
+    assert [each["layer"] for each in found] == layers
+    assert all(each["low"] <= each["value"] <= each["high"] for each in found)
+
+
+def test_the_lens_ends_with_the_model_itself(seen: looking.Subject) -> None:
+    found = looking.lens(seen)
+    assert len(found["loss"]) == len(found["agrees"]) == 3
+    assert found["loss"][-1] == pytest.approx(seen.loss(), rel=1e-6)
+    assert found["agrees"][-1] == 1
+
+
+def test_how_many_heads_can_go() -> None:
+    assert can_go({"heads": {"rises": [0, 0.01, 0.02, 0.3, 0.01]}}) == 50
+    assert can_go({"heads": {"rises": [0, 0.06]}}) == 0
+
+
+@pytest.fixture(scope="module")
+def found(data: dict[str, PreparedData]) -> Findings:
+    """Findings of untrained models."""
+    models = {}
+    for kind, config in CONFIGS.items():
+        looked = looking.look_inside(looking.subject(build_model(config, seed=1), data[kind], 12))
+        models[kind] = {"diverged": None, "seconds": 1.0, "steps": 1, "parameters": config.num_parameters, **looked}
+    predictions = inside.predictions_of(inside.NAME)
+    return json.loads(json.dumps({"predictions": predictions, "sentences": 12, "models": models}))
+
+
+def test_it_is_told_and_drawn(found: Findings, tmp_path: Path) -> None:
+    inside.draw(found, tmp_path)
+    text = "\n\n".join(inside.report(found))
+    assert set(re.findall(r"pictures/(.+?)\.png", text)) == {path.stem for path in tmp_path.glob("*.png")}
+    assert inside.judge(found).keys() == found["predictions"].keys()
+
+
+def test_trainings_that_diverged_are_told(found: Findings, tmp_path: Path) -> None:
+    gone = {"diverged": "the loss of step 1 is nan", "seconds": 0.0}
+    one = {**found, "models": {**found["models"], GPT: gone}}
+    assert "Diverged: GPT." in "\n".join(inside.report(one))
+    inside.draw(one, tmp_path)
+    none = {**found, "models": dict.fromkeys(COLOURS, gone)}
+    assert inside.report(none) == ["Every training diverged."]
+    inside.draw(none, tmp_path / "none")
+
+
+def test_the_trials_are_of_three_models() -> None:
+    trials = inside.trials(Texts(), 1.0)
+    assert [trial.config.kind for trial in trials] == ["gpt", "bert", "transformer"]
+    assert all(trial.settings.threads == 1 for trial in trials)
+    assert [trial.settings.steps for trial in inside.trials(Texts(), 0.5)] == [360, 440, 700]
+
+
+@pytest.mark.slow
+def test_it_runs_from_nothing(tmp_path: Path) -> None:
+    from study.trials.runner import Runner
+
+    runner = Runner(tmp_path, workers=1, say=lambda line: None)
+    runner.run(inside.trials(Texts(), 0.001))
+    assert set(inside.find(Context(Texts(), 0.001, runner), 4)["models"]) == set(COLOURS)

@@ -1,0 +1,46 @@
+"""Intervals over seeds: against tables of Student's t, and how often they cover."""
+
+import math
+
+import numpy as np
+import pytest
+
+from study.trials.seeds import loss_difference, loss_of, student_t, welch
+
+
+@pytest.mark.parametrize(
+    ("freedom", "t"), [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (10, 2.228), (30, 2.042), (1000, 1.962)]
+)
+def test_students_t_is_that_of_the_tables(freedom: float, t: float) -> None:
+    assert student_t(freedom) == pytest.approx(t, abs=2e-3)
+
+
+def test_welch_s_interval_covers_the_difference_as_often_as_it_says() -> None:
+    rng, covered = np.random.default_rng(0), 0
+    for _ in range(1000):
+        found = welch((1.0 + 0.1 * rng.standard_normal(3)).tolist(), (0.3 * rng.standard_normal(3)).tolist())
+        covered += found.low <= 1.0 <= found.high
+    assert 930 <= covered <= 985
+
+
+def test_seeds_that_agree_have_no_width() -> None:
+    found = welch([2.0, 2.0], [1.5, 1.5])
+    assert (found.value, found.low, found.high) == (0.5, 0.5, 0.5)
+
+
+def test_seeds_and_rows_both_widen_the_interval() -> None:
+    rng = np.random.default_rng(0)
+    counts = np.full(200, 10.0)
+    base = np.stack([20 + rng.standard_normal(200), counts], axis=1)
+    noise = rng.standard_normal(200)
+
+    def seed(shift: float, rows: float) -> np.ndarray:
+        return base + np.stack([10 * shift + rows * noise, 0 * counts], axis=1)
+
+    only_rows = loss_difference([seed(0.1, 1)] * 2, [seed(0.0, 0)] * 2)
+    only_seeds = loss_difference([seed(0.09, 0), seed(0.11, 0)], [seed(0.0, 0)] * 2)
+    both = loss_difference([seed(0.09, 1), seed(0.11, 1)], [seed(0.0, 0)] * 2)
+    halves = [each.high - each.value for each in (only_rows, only_seeds, both)]
+    assert halves[2] == pytest.approx(math.hypot(*halves[:2]), rel=0.01)
+    assert only_seeds.value == pytest.approx(0.1)
+    assert loss_of(base) == pytest.approx(2.0, abs=0.02)

@@ -1,0 +1,38 @@
+"""Mistakes that are easily made in studies, each as a small patch: what their tests must refuse (see `breakages`)."""
+
+from support.breakages import Breakage, breakages
+
+TABLE = r"""
+[study/trials/likelihood.py: study/test_reading]
+padding among the targets | picked * real → picked
+[study/trials/reading.py: study/test_reading]
+rows of the model's longest text instead of the trial's | max_length=self.length) → max_length=config.max_length)
+[study/trials/runner.py: study/test_reading]
+a trial that does not wait for what it needs | if undone.isdisjoint(map(self.key, trial.needs)) → if True
+[study/trials/seeds.py: study/test_seeds]
+an interval of rows alone | half = math.hypot( → half = min(
+the variance of a seed for that of the mean
+    / len(values) for values in (ours, theirs)] → for values in (ours, theirs)]
+[after/predictions.py: after/test_predictions]
+right as soon as a part of the interval is in the range
+    if prediction["low"] <= found.low and found.high <= prediction["high"]: →
+        if prediction["low"] <= found.high and found.low <= prediction["high"]:
+[after/experiments/decoding.py: after/test_decoding]
+a state that is only read | passes = 2 if → passes = 1 if
+[after/experiments/ablation.py: after/test_ablation]
+a gated network as wide as the other | "gated": True, "d_ff": equal_width()} → "gated": True}
+[after/experiments/inside/looking.py: after/test_inside]
+another head switched off | slice(head * width, (head + 1) * width) → slice(0, width)
+heads that stay off | parameter.data[rows] = values → pass
+[after/experiments/distillation/taught.py: after/test_distillation]
+a mean over padding too | return loss * logits.dtype.type(scale), → return loss,
+a teacher that speaks of padding | wanted[batch.target_out == PAD_ID] = 0 → pass
+the right translations where the teacher's are wanted | zip(sources, translations( → zip(sources, list(
+[after/experiments/scaling/fit.py: after/test_scaling]
+squares, so that one outlier moves the law
+    np.minimum(1, DELTA / np.maximum(np.abs(residuals), 1e-300)) → np.ones_like(residuals)
+the optimum's exponent upside down
+    return self.beta / (self.alpha + self.beta) → return self.alpha / (self.alpha + self.beta)
+"""
+
+STUDY_BREAKAGES: list[Breakage] = [each._replace(package="lessons") for each in breakages(TABLE)]
