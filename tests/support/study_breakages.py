@@ -17,11 +17,11 @@ the variance of a seed for that of the mean
 right as soon as a part of the interval is in the range
     if prediction["low"] <= found.low and found.high <= prediction["high"]: →
         if prediction["low"] <= found.high and found.low <= prediction["high"]:
-[after/experiments/decoding.py: after/test_decoding]
+[after/experiments/decoding.py: after/test_decoding_cost]
 a state that is only read | passes = 2 if → passes = 1 if
 [after/experiments/ablation.py: after/test_ablation]
 a gated network as wide as the other | "gated": True, "d_ff": equal_width()} → "gated": True}
-[after/experiments/inside/looking.py: after/test_inside]
+[after/experiments/inside/looking.py: after/test_looking_inside]
 another head switched off | slice(head * width, (head + 1) * width) → slice(0, width)
 heads that stay off | parameter.data[rows] = values → pass
 [after/experiments/distillation/taught.py: after/test_distillation]
