@@ -49,6 +49,10 @@ def test_each_variant_exchanges_one_part() -> None:
     assert sizes["ReLU"] == sizes["post-norm"] + 2 * BASE.d_model == sizes[BASE_NAME]
     assert sizes["rotary"] == sizes["no positions"] == sizes[BASE_NAME] - BASE.max_length * BASE.d_model
     assert sizes["grouped"] < sizes[BASE_NAME]
+    assert sizes["RMSNorm"] == sizes[BASE_NAME] - (2 * BASE.num_layers + 1) * BASE.d_model  # no norm has a shift
+    assert sizes["ALiBi"] == sizes["sinusoids"] == sizes["no positions"]
+    assert sizes["relative bias"] == sizes["no positions"] + 32 * BASE.num_heads
+    assert sizes["linear"] == sizes[BASE_NAME]
 
 
 def found_for(
@@ -78,6 +82,16 @@ def test_what_differs_and_what_does_not(tmp_path: Path, monkeypatch: pytest.Monk
     assert set(re.findall(r"pictures/(.+?)\.png", text)) == {path.stem for path in tmp_path.glob("*.png")}
 
 
+def test_longer_rows_are_held_against_the_second_half_of_short_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = found_for({}, tmp_path, monkeypatch)
+    found["variants"][BASE_NAME]["losses"] = {WITHIN: [0.5] * 3, LATE: [1.0] * 3, BEYOND: [2.0, 2.0, 3.0]}
+    assert ablation.stretched(found, ablation.LEARNED) == pytest.approx(np.exp([1.0, 1.0, 2.0]))
+    row = next(line for line in ablation.report(found) if line.startswith("| positions")).splitlines()[2]
+    assert row == "| learned | 2.718 | 10.312 | 4.275 | 2.718 to 7.389 |"
+
+
 def test_variants_that_diverge_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = trial(BY_NAME["rotary"], 1, Texts(), 1.0).name
     found = found_for({}, tmp_path, monkeypatch, diverged={gone: "the loss of step 2 is nan"})
@@ -101,6 +115,9 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     found = ablation.find(Context(Texts(), 0.001, runner))
     base = found["variants"][BASE_NAME]
     assert [len(base["losses"][name]) for name in (WITHIN, LATE, BEYOND)] == [2, 2, 2]
+    answers = runner.result(trial(BY_NAME[BASE_NAME], 0, Texts(), 0.001)).answers
+    asked = {name: answers(name).likelihood[0, 1] for name in (WITHIN, LATE, BEYOND)}
+    assert asked == {WITHIN: 64, LATE: 32, BEYOND: 192}
     assert found["differences"]["relative bias"]["low"] < found["differences"]["relative bias"]["high"]
 
     first = trial(BY_NAME[BASE_NAME], 0, Texts(), 0.001)

@@ -55,6 +55,8 @@ def test_what_is_kept_is_what_the_state_holds(kind: str) -> None:
     held = sum(each[:, :, :8].nbytes for keys, values, _ in state.cache.grown.values() for each in (keys, values))
     held += sum(each.nbytes for arrays in state.cache.rows.values() for each in arrays)
     assert held == kept_bytes(model.config, 8)
+    weights = model.parameters.data.nbytes
+    assert moved_bytes(model.config, 8) == weights + (2 * held if kind == LINEAR else held)
 
 
 def test_operations_and_bytes_are_equal_one_beyond_the_heads_width(found: Findings) -> None:

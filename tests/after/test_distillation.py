@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.study_results import MadeUpRunner
+from support.study_results import MadeUpRunner, made_up
 
 from after.experiments import distillation
 from after.experiments.distillation import BASELINE, BOTH, COLOURS, LEARNERS, SEQUENCES, TEACHER, WORDS, taught
@@ -21,9 +21,10 @@ from minitransformer.layers import DropoutStream
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.training import DataParallel, TrainingSettings
 from study.experiment import Context, Findings
+from study.trials.bootstrap import BLEU, interval
 from study.trials.runner import Runner
 from study.trials.translating import Translating
-from study.trials.trial import Trial
+from study.trials.trial import Trial, TrialResult
 
 pytestmark = pytest.mark.usefixtures("few_samples")
 TEXT = CorpusChoice(vocab_size=400, sentences=60, max_length=160)
@@ -121,12 +122,9 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_students_learn_from_the_teachers_translations(data: PreparedData, tmp_path: Path) -> None:
     runner = Runner(tmp_path, workers=1, say=lambda line: None)
-    (
-        first,
-        *_,
-    ) = trials_of(Texts(), 1.0)
+    first, _, *students = trials_of(Texts(), 1.0)
     runner.run([first])
-    by_words, by_sequences, by_both = (each for each in trials_of(Texts(), 1.0)[2:] if isinstance(each, StudentTrial))
+    by_words, by_sequences, by_both = (each for each in students if isinstance(each, StudentTrial))
     own, models = runner.data(TEXT), [runner.model_path(first)]
     train, valid = by_sequences.material(own, models)
     assert isinstance(train, TokenDataset)
@@ -161,9 +159,31 @@ def test_differences_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcomes["both"].right is True
     assert is_right(found["predictions"]["speed"], outcomes["speed"])
     assert outcomes["less from the beam"].right is None  # greedy and beam are made up alike
+    low, high, best = (
+        found["models"][name][distillation.SEARCHED]["bleu"]["value"] for name in (BASELINE, TEACHER, BOTH)
+    )
+    assert found["closed"]["value"] == pytest.approx(100 * (best - low) / (high - low))
     others = found_for({SEQUENCES: 0.9}, monkeypatch)
     assert distillation.judge(others)["both"].right is False
     assert "the student alone is not shown to lack anything" in "\n".join(distillation.report(others))
+
+
+def test_what_a_beam_wins_is_its_score_less_that_of_greedy_search() -> None:
+    """Ours wins little, theirs much: the difference is negative."""
+
+    def result(greedy: float, beam: float) -> TrialResult:
+        trial = Trial("made up", TEXT, SMALL, SETTINGS, (Translating(),))
+        answers = {"greedy": made_up(trial, greedy).answers(), "beam": made_up(trial, beam).answers()}
+        return replace(made_up(trial), evaluations=answers)
+
+    def gain(found: TrialResult) -> float:
+        beam, greedy = (interval(BLEU, found.answers(name).statistics).value for name in ("beam", "greedy"))
+        return beam - greedy
+
+    ours, theirs = result(0.5, 0.6), result(0.3, 0.8)
+    found = distillation._beam_gains(ours, theirs)
+    assert found["value"] == pytest.approx(gain(ours) - gain(theirs))
+    assert found["value"] < 0
 
 
 def test_trainings_that_diverged_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -57,6 +57,16 @@ def test_even_attention_has_the_distance_of_even_attention(seen: looking.Subject
         assert np.array(each["heads"]) == pytest.approx(each["even"], abs=2e-3)
 
 
+def test_the_distance_of_even_attention_is_that_of_the_formula(seen: looking.Subject) -> None:
+    """Over T tokens it is (T² − 1) / 3T, and (T − 1) / 4 where only those before are seen."""
+    rows = [[row.shape[1] for row in arguments] for arguments in looking._single_rows(seen)]
+    sizes = {kind: np.array([row[0 if kind == "encoder" else -1] for row in rows]) for kind in ("encoder", "decoder")}
+    means = {"encoder": lambda t: (t**2 - 1) / (3 * t), "decoder": lambda t: (t - 1) / 4}
+    for kind, each in looking.distances(seen).items():
+        t = sizes[kind]
+        assert each["even"] == pytest.approx((t * means[kind](t)).sum() / t.sum(), abs=1e-3)
+
+
 def test_a_head_that_is_off_says_nothing(seen: looking.Subject) -> None:
     """All heads of a layer off are the same as the layer's values gone, and everything is as before afterwards."""
     before = seen.model.parameters.data.copy()

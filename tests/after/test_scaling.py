@@ -128,6 +128,12 @@ def test_it_is_told_and_drawn(tmp_path: Path) -> None:
     assert scaling.judge(found).keys() == found["predictions"].keys()
     assert found["laws"][ALL]["aside"][0] == pytest.approx(found["aside"]["loss"], rel=0.005)
     assert found["laws"][ALL]["constants"]["α"][0] == pytest.approx(0.45, abs=0.03)
+    for count, law in found["laws"].items():
+        n, d = found["aside"]["parameters"][count], found["aside"]["tokens"]
+        assert law["aside"][0] == pytest.approx(Law(*law["law"]).loss(n, d))
+    optimum = {count: law["constants"]["optimum"][0] for count, law in found["laws"].items()}
+    assert found["gap"][0] == pytest.approx(optimum[WITHOUT] - optimum[ALL])
+    assert found["gap"][1] <= found["gap"][0] <= found["gap"][2]
 
 
 def test_trainings_that_diverged_are_told(tmp_path: Path) -> None:

@@ -20,14 +20,23 @@ right as soon as a part of the interval is in the range
 [after/experiments/decoding.py: after/test_decoding_cost]
 a state that is only read | passes = 2 if → passes = 1 if
 [after/experiments/ablation.py: after/test_ablation]
+perplexity beyond held against that of whole rows | for which in (LATE, BEYOND)] → for which in (WITHIN, BEYOND)]
+rows that are asked one token early | length=LONGER, skip=LENGTH, → length=LONGER, skip=LENGTH - 1,
 a gated network as wide as the other | "gated": True, "d_ff": equal_width()} → "gated": True}
 [after/experiments/inside/looking.py: after/test_looking_inside]
 another head switched off | slice(head * width, (head + 1) * width) → slice(0, width)
 heads that stay off | parameter.data[rows] = values → pass
+a token that is one away from itself | np.arange(time), np.arange(time))) → np.arange(time), np.arange(time) - 1))
+[after/experiments/distillation/__init__.py: after/test_distillation]
+what a student lacks still for what it made up for | 100 * (ours - low) / → 100 * (high - ours) /
+the other's gain less ours | return (a - b) - (c - d) → return (c - d) - (a - b)
 [after/experiments/distillation/taught.py: after/test_distillation]
+a gradient that points up | cross_entropy.backward(dloss * → cross_entropy.backward(-dloss *
 a mean over padding too | return loss * logits.dtype.type(scale), → return loss,
 a teacher that speaks of padding | wanted[batch.target_out == PAD_ID] = 0 → pass
 the right translations where the teacher's are wanted | zip(sources, translations( → zip(sources, list(
+[after/experiments/scaling/__init__.py: after/test_scaling]
+one count of parameters for both laws | aside["parameters"][count] → aside["parameters"][ALL]
 [after/experiments/scaling/fit.py: after/test_scaling]
 squares, so that one outlier moves the law
     np.minimum(1, DELTA / np.maximum(np.abs(residuals), 1e-300)) → np.ones_like(residuals)
