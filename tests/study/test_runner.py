@@ -218,7 +218,7 @@ def test_a_damaged_result_is_named_before_any_training_and_its_trial_done_again_
 
 
 def test_what_was_deleted_is_made_again(folder: Path, tmp_path: Path) -> None:
-    """The text without its training, the model with it."""
+    """The text without its training, the model with it; a model that is damaged is named."""
     shutil.copytree(folder, tmp_path / "copy")
     lines: list[str] = []
     runner = Runner(tmp_path / "copy", workers=1, say=lines.append)
@@ -231,6 +231,9 @@ def test_what_was_deleted_is_made_again(folder: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.tmp"))
     assert len(runner.data(TEXT).train)
     assert lines == ["1 of 1 trials are done already"]
+    model.write_bytes(before[:4000])
+    with pytest.raises(CheckpointError, match=r"small-one-\w+\.safetensors .*: delete it, and the trial is done again"):
+        runner.run([TRIAL])
     model.unlink()
     runner.run([TRIAL])
     assert model.read_bytes() == before

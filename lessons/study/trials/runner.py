@@ -28,7 +28,7 @@ from minitransformer.lock import locked
 from minitransformer.ops import Ops, numpy_ops
 from minitransformer.sealed_json import seal, unseal
 from minitransformer.training import LOG_NAME
-from minitransformer.training.checkpoint import CheckpointError, list_checkpoints
+from minitransformer.training.checkpoint import CheckpointError, list_checkpoints, load_checkpoint
 from minitransformer.training.terminal import stop_request
 from minitransformer.visible import visible
 
@@ -62,7 +62,8 @@ class Runner:
         """Run the trials that are not done yet, with those that they need, the longest first.
 
         Raises `Interrupted` after Ctrl-C or SIGTERM, when unfinished trainings are saved; `BlockingIOError` if another
-        run uses the folder; `FileNotFoundError` for a text without a test set; `ValueError` for a damaged result.
+        run uses the folder; `FileNotFoundError` for a text without a test set; `ValueError` for a damaged result, and
+        `CheckpointError` for a damaged model.
         """
         unique = {self.key(trial): trial for trial in _with_needed(trials)}
         with locked(self.folder):
@@ -115,10 +116,18 @@ class Runner:
         return open_prepared(self._data(choice))
 
     def _is_done(self, trial: Trial) -> bool:
-        """Whether the trial's result exists, and its model unless it diverged."""
+        """Whether the trial's result exists, and its model unless it diverged. Raises if one of them is damaged."""
         if not self._result(self.key(trial)).is_file():
             return False
-        return self.result(trial).diverged is not None or self.model_path(trial).is_file()
+        if self.result(trial).diverged is not None:
+            return True
+        path = self.model_path(trial)
+        if path.is_file():
+            try:
+                load_checkpoint(path, with_optimizer=False)
+            except CheckpointError as error:
+                raise CheckpointError(f"{error}: delete it, and the trial is done again") from None
+        return path.is_file()
 
     def _result(self, key: str) -> Path:
         return self.folder / "results" / f"{key}.json"
