@@ -85,8 +85,8 @@ def check_folder(study: Study[Any], out: Path) -> None:
 def from_longer(study: Study[Any], out: Path, experiment: Experiment[Any], task: str, scale: float) -> Path | None:
     """The file of results that would be replaced although it came from longer trainings; None if there is none."""
     try:
-        longer = _read(study, out, experiment, task).origin.scale > scale
-        return _path(study, out, experiment, task) if longer else None
+        origin = _read(study, out, experiment, task).origin
+        return _path(study, out, experiment, task) if origin.core_minutes and origin.scale > scale else None
     except (OSError, ValueError, TypeError):
         return None  # there are no results, or they can't be read
 

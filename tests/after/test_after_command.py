@@ -6,6 +6,7 @@ import pytest
 
 from after.command import STUDY, main
 from after.task import Texts
+from study.report import Origin, from_longer, save_findings
 
 
 def test_experiments_are_called_what_they_call_themselves() -> None:
@@ -34,6 +35,14 @@ def test_what_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     assert "there is no experiment 'table1': choose from decoding" in capsys.readouterr().err
     assert main(["--report", "--out", "empty"]) == 2
     assert capsys.readouterr().err == "after: error: empty holds no results of the experiments after the paper\n"
+
+
+@pytest.mark.parametrize("core_minutes", [0.0, 1.0])
+def test_only_trainings_can_have_been_longer(core_minutes: float, tmp_path: Path) -> None:
+    decoding, path = STUDY.experiments["decoding"], tmp_path / "results" / "decoding.json"
+    path.parent.mkdir()
+    save_findings(STUDY, tmp_path, decoding, Origin("", "all", 2.0, 2.0, core_minutes, "", ""), {})
+    assert from_longer(STUDY, tmp_path, decoding, "all", scale=1.0) == (path if core_minutes else None)
 
 
 def test_multi30k_may_be_on_disk(tmp_path: Path) -> None:
