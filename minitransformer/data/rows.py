@@ -46,13 +46,20 @@ class Rows:
 
     def split(self, n: int) -> list["Rows"]:
         """Cut the rows into `n` parts, or fewer if there are not so many rows. Raises ValueError unless n ≥ 1."""
-        if n < 1:
-            raise ValueError(f"n must be at least 1, got {n}")
-        edges = np.unique(np.linspace(0, self.num_sentences, n + 1).round().astype(int)).tolist()
         return [
             Rows(tuple(None if each is None else each[start:stop] for each in self.inputs), self.first + start)
-            for start, stop in pairwise(edges)
+            for start, stop in even_parts(self.num_sentences, n)
         ]
+
+
+def even_parts(num_rows: int, n: int) -> Iterator[tuple[int, int]]:
+    """Where `n` parts of about equally many rows start and stop, or fewer parts if there are not so many rows.
+
+    Raises ValueError unless n ≥ 1.
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}")
+    return pairwise(np.unique(np.linspace(0, num_rows, n + 1).round().astype(int)).tolist())
 
 
 class RowBatches:

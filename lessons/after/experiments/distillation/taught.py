@@ -6,7 +6,6 @@ Source: Kim & Rush 2016, "Sequence-Level Knowledge Distillation"; Hinton, Vinyal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from minitransformer.data.batching import PAD_ID, Batch, Batches
 from minitransformer.data.preparation import PreparedData
+from minitransformer.data.rows import even_parts
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.layers import DropoutStream
 from minitransformer.models import Model, Transformer
@@ -89,8 +89,7 @@ class TaughtBatch(Batch):
         return self.source, self.target_in, self.wanted
 
     def split(self, n: int) -> list["TaughtBatch"]:  # type: ignore[override]
-        """Cut the rows into `n` parts, or fewer if there are not so many."""
-        edges = np.unique(np.linspace(0, self.num_sentences, n + 1).round().astype(int)).tolist()
+        """Cut the rows into `n` parts, or fewer if there are not so many rows. Raises ValueError unless n ≥ 1."""
         return [
             TaughtBatch(
                 self.source[start:stop],
@@ -99,13 +98,16 @@ class TaughtBatch(Batch):
                 self.first + start,
                 wanted=self.wanted[start:stop],
             )
-            for start, stop in pairwise(edges)
+            for start, stop in even_parts(self.num_sentences, n)
         ]
 
 
 @dataclass(frozen=True)
 class TaughtPairs:
-    """Sentence pairs whose targets are half the right token and half what a teacher thinks of every token."""
+    """Sentence pairs whose targets are `q = (1 − SHARE) · onehot + SHARE · softmax(logits of the teacher)`.
+
+    The teacher's temperature is 1, so its gradients need no factor T² (Hinton, Vinyals, Dean 2015, §2).
+    """
 
     pairs: TokenDataset
     teacher: Any
