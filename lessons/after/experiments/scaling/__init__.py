@@ -17,10 +17,9 @@ from minitransformer.training import TrainingSettings
 from study.charts import finish, plain_logarithm
 from study.experiment import Context, Findings
 from study.markdown import paragraph, picture, scientific, table
-from study.trials.bootstrap import CONFIDENCE, PERPLEXITY, Interval, interval
+from study.trials.bootstrap import CONFIDENCE, MEAN, Interval, interval
 from study.trials.reading import Reading, ReadingTrial
 from study.trials.run import lasting
-from study.trials.seeds import loss_of
 from study.trials.trial import Trial
 
 from ...predictions import Outcome, prediction_blocks, predictions_of
@@ -153,12 +152,8 @@ def _run(size: Size, budget: int, done: ReadingTrial, runner: Any) -> dict[str, 
         "diverged": result.diverged,
     }
     if result.diverged is None:
-        likelihood = result.answers().likelihood
-        perplexity = interval(PERPLEXITY, likelihood)
-        found |= {
-            "loss": loss_of(likelihood),
-            "interval": [float(np.log(x)) for x in (perplexity.low, perplexity.high)],
-        }
+        loss = interval(MEAN, result.answers().likelihood)
+        found |= {"loss": loss.value, "interval": [loss.low, loss.high]}
     return found
 
 
