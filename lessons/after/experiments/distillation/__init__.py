@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minitransformer.data.preparation import PreparedData
 from minitransformer.models import TransformerConfig
 from minitransformer.plots.page import BLUE, GREEN, GREY, ORANGE, VERMILION, Page
 from minitransformer.threads import Threads
@@ -145,16 +146,20 @@ def _times(runner: Runner, timed: dict[str, Trial]) -> dict[str, dict[str, list[
         name: load_checkpoint(runner.model_path(each), with_optimizer=False).model() for name, each in timed.items()
     }
     found: dict[str, dict[str, list[list[float]]]] = {name: {GREEDY: [], SEARCHED: []} for name in models}
+    sources = {name: _sources(runner.data(each.text)) for name, each in timed.items()}
     with Threads(1):
         for _ in range(ROUNDS):
             for name, model in models.items():
-                data = runner.data(timed[name].text)
-                sources = [data.tokenizer.encode(p.source) for p in islice(data.choice.pairs("test"), TIMED)]
                 for search, beam in ((GREEDY, 1), (SEARCHED, BEAM)):
                     start = perf_counter()
-                    translations(model, sources, beam=beam)
+                    translations(model, sources[name], beam=beam)
                     found[name][search].append([perf_counter() - start])
     return found
+
+
+def _sources(data: PreparedData) -> list[list[int]]:
+    """The ids of the first sentences of the test set."""
+    return [data.tokenizer.encode(pair.source) for pair in islice(data.choice.pairs("test"), TIMED)]
 
 
 # --- The report -------------------------------------------------------------------------------------------------
@@ -232,14 +237,14 @@ def report(findings: Findings) -> list[str]:
         paragraph(f"""
             Multi30k, English to German. The teacher is the preset `tiny`, {layers[TEACHER]} layers in its encoder and
             as many in its decoder; the student has {layers[BASELINE]} and {layers[BASELINE]}, of the same width.
-            *Word level*: a student's targets are by {100 * (1 - SHARE):.0f} % the right token and by
-            {100 * SHARE:.0f} % what the teacher thinks of all tokens in that place (in place of label smoothing).
-            *Sequence level*: it learns from the teacher's translations of the training set, found with a beam of
-            {BEAM}, in place of the right ones. *Both*: the teacher's thoughts on its own translations. All trainings
-            take {trained[0]["steps"]:,} steps, {trained[0]["epochs"]:.1f} times over {trained[0]["pairs"]:,} pairs, and
-            are asked with the mean of the last five checkpoints. In brackets: the 95 % interval of 1,000 bootstrap
-            samples of the test sentences; there is one training of each, so what another seed would change is not in
-            it.
+            *Word level*: a student's target is a distribution over all tokens, {1 - SHARE:g} times the right token plus
+            {SHARE:g} times the teacher's probabilities at temperature 1 (in place of label smoothing). *Sequence
+            level*: it learns from the teacher's translations of the training set, found with a beam of {BEAM}, instead
+            of the right ones. *Both*: from these translations, with the teacher's probabilities of their tokens. All
+            trainings take {trained[0]["steps"]:,} steps, {trained[0]["epochs"]:.1f} times over {trained[0]["pairs"]:,}
+            pairs, and the mean of the last five checkpoints is evaluated. In brackets: the 95 % interval of 1,000
+            bootstrap samples of the test sentences; there is one training of each, so what another seed would change is
+            not in it.
         """),
         _table(findings),
         picture(f"{NAME}-bleu", "BLEU of the teacher and the students, greedy and with a beam"),
