@@ -326,7 +326,7 @@ def report(findings: Findings) -> list[str]:
             The same models read rows of {LONGER} tokens, four times as long as in training. *Beyond*: the perplexity of
             the tokens after the first {LENGTH} of such a row; *within*: that of the second half of rows of {LENGTH},
             which have about as much of their sentence before them. Sentences are shorter than that and do not depend on
-            each other, so that a perplexity that stays as it is is all that can be hoped for.
+            each other: a longer context tells nothing more, and the best ratio to hope for is 1.
         """),
         _length_table(findings),
         picture(f"{NAME}-length", "Perplexity by the place of a token in its row, for each kind of positions"),

@@ -261,6 +261,10 @@ def report(findings: Findings) -> list[str]:
         """),
         table(head, rows),
         picture(f"{NAME}-cost", "Time a token and memory kept against the length, for three kinds of attention"),
+        paragraph("""
+            A line is the least time of all rounds, the shade above it reaches to the slowest round's; dotted: where
+            linear attention becomes faster than full attention.
+        """),
         paragraph(f"""
             From which length on does linear attention cost less than full attention? By operations from
             n = {crossings["linear"]["operations"]}, by bytes from n = {crossings["linear"]["bytes"]}: a state of
@@ -292,14 +296,16 @@ def _what_takes_time(findings: Findings) -> str:
         for kind in (FULL, GROUPED)
     }
     text = f"""
-        From n = {lengths[0]} to n = {lengths[-1]:,} what is added to full attention goes at
-        {rates[FULL]["operations"]:.1f} · 10⁹ operations and {rates[FULL]["moved"]:.1f} · 10⁹ bytes a second, to grouped
-        attention at {rates[GROUPED]["operations"]:.1f} · 10⁹ and {rates[GROUPED]["moved"]:.1f} · 10⁹. Grouped heads
-        save bytes, {ratios["moved"]:.1f} times as many at n = {lengths[-1]:,}, but no operations of attention.
+        What a token at n = {lengths[-1]:,} costs more than one at n = {lengths[0]}, in operations, bytes and time,
+        gives a speed: full attention computes {rates[FULL]["operations"]:.1f} · 10⁹ operations and moves
+        {rates[FULL]["moved"]:.1f} · 10⁹ bytes a second, grouped attention {rates[GROUPED]["operations"]:.1f} · 10⁹ and
+        {rates[GROUPED]["moved"]:.1f} · 10⁹. Grouped heads save bytes, but no operations of attention: at
+        n = {lengths[-1]:,} full attention moves {ratios["moved"]:.1f} times as many bytes.
     """
     if ratios["time"]["value"] < ratios["moved"] ** 0.5:
         text += """
-            They save less time than bytes: in NumPy, on one core, products with so few rows take their time for
-            arithmetic. Where memory is what takes the time, as on a GPU, the bytes count, and everywhere the room.
+            They save less time than bytes: in NumPy, on one core, products with so few rows are limited by arithmetic.
+            Where decoding is limited by memory bandwidth, as on a GPU, fewer bytes are less time; and less memory for
+            keys and values is needed everywhere.
         """
     return paragraph(text)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from minitransformer.data.preparation import CorpusChoice
 from minitransformer.models import BERTConfig, GPTConfig, TransformerConfig
@@ -148,6 +148,7 @@ def draw(findings: Findings, folder: Path) -> None:
     axes.set_yscale("symlog", linthresh=SOME)
     axes.set_ylim(-SOME / 5, None)
     axes.yaxis.set_major_locator(FixedLocator([0, SOME, 10, 100, 1000, 10_000, 100_000]))
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     finish(axes, "heads gone, %", "rise of perplexity, %")
@@ -179,8 +180,8 @@ def _draw_lens(models: Mapping[str, Any], path: Path) -> None:
         both[0].plot(depth, found["lens"]["loss"], "o-", ms=4, color=COLOURS[kind], lw=1.6, label=kind)
         both[1].plot(depth, [100 * x for x in found["lens"]["agrees"]], "o-", ms=4, color=COLOURS[kind], lw=1.6)
     both[0].legend(frameon=False, fontsize=8, labelcolor=INK)
-    finish(both[0], "part of the layers", "loss, nats")
-    finish(both[1], "part of the layers", "best guess is the last layer's, %")
+    finish(both[0], "layers passed ÷ all layers", "loss, nats")
+    finish(both[1], "layers passed ÷ all layers", "best guess is the last layer's, %")
     page.save(path)
 
 
@@ -254,6 +255,7 @@ def report(findings: Findings) -> list[str]:
             Three models of width {WIDTHS["d_model"]} with {WIDTHS["num_heads"]} heads a layer, trained on the grammar's
             sentences: a GPT that reads rows of {LENGTH} tokens, a BERT that fills gaps in single sentences, both with
             {LAYERS} layers, and a translator with {LAYERS // 2} layers in its encoder and as many in its decoder.
+            GPT is pre-norm, BERT and the translator are post-norm, as published, which is a part of what differs.
             {_sizes(models)} What follows was measured on {findings["sentences"]} sentences of the test set; intervals
             are those of 1,000 bootstrap samples of their rows. There is one training of each model:
             another seed gives other heads their jobs. Predictions are held against the numbers as they stand.
@@ -261,16 +263,18 @@ def report(findings: Findings) -> list[str]:
         """),
         "### Where attention looks",
         paragraph("""
-            The mean distance between a query and what it looks at, weighted by attention, a dot for each head; dotted,
-            what a head would get that looks at all it may see alike. In the report's table: the nearest and the
-            farthest head, and the mean of all heads divided by even attention's.
+            The mean distance in tokens between a query and the keys it attends to, weighted by attention, a dot for
+            each head; dotted: even attention, the distance of a head with equal weights on all keys that it may see. In
+            the table: the nearest and the farthest head, with layer and head in brackets, and the mean of all heads
+            divided by even attention's.
         """),
         picture(f"{NAME}-distance", "Mean distance of attention, by head and layer, for each model"),
         _distance_table(models),
         "### What can go",
         paragraph(f"""
-            A head is switched off by setting to zero what the output projection reads of it; a sub-layer, by setting to
-            zero its last map. The rise is that of the mean loss of a target, in nats. Heads go one after the other,
+            A head is switched off by setting to zero the rows of the output projection that read it; a sub-layer, by
+            setting to zero its last weights and bias, so that only the residual connection is left. The rise is that of
+            the mean loss of a target, in nats. Heads go one after the other,
             those first that cost least alone (Michel et al. 2019): the last column says how many go until perplexity
             has risen by {SOME:g} %.
         """),
@@ -280,7 +284,8 @@ def report(findings: Findings) -> list[str]:
         "### The logit lens",
         paragraph("""
             What each model's output layer would say after 0, 1, … layers, and how often its best guess is already that
-            of the last layer. A BERT is asked at hidden tokens alone, where it begins with nothing but the mark.
+            of the last layer. Of BERT's tokens only the targets count: eight in ten of them are masked, one is
+            another token, and one is still there to be seen, before the first layer too.
         """),
         _lens_table(models),
         picture(f"{NAME}-lens", "Loss and agreement with the last layer after each layer, for each model"),
