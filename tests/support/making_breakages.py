@@ -25,11 +25,6 @@ def due(breakages: list[T]) -> list[T]:
     return breakages[first % step :: step]
 
 
-def assert_it_fits_the_code(breakage: Breakage) -> None:
-    code = (ROOT / breakage.package / breakage.file).read_text(encoding="utf-8")
-    assert code.count(breakage.before) == 1, f"{breakage.file} has changed: bring this breakage up to date"
-
-
 class Workshop:
     """A copy of the packages and their tests: mistakes are made there one after the other, and mended again.
 
@@ -75,6 +70,35 @@ class Workshop:
         process.start()
         process.join()
         return process.exitcode
+
+
+class MadeOnPurpose:
+    """The tests of a list of breakages, and that right code passes: a test class inherits them and names its list."""
+
+    breakages: list[Breakage]
+    least: int
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Gives every test of a breakage those of the list, the slow ones those that are due."""
+        if "breakage" in metafunc.fixturenames:
+            slow = metafunc.definition.get_closest_marker("slow")
+            chosen = due(self.breakages) if slow else self.breakages
+            metafunc.parametrize("breakage", chosen, ids=lambda breakage: breakage.name)
+
+    def test_breakages_fit_the_code(self, breakage: Breakage) -> None:
+        code = (ROOT / breakage.package / breakage.file).read_text(encoding="utf-8")
+        assert code.count(breakage.before) == 1, f"{breakage.file} has changed: bring this breakage up to date"
+
+    @pytest.mark.slow
+    def test_breakage_is_refused(self, breakage: Breakage, workshop: Workshop) -> None:
+        workshop.assert_it_is_refused(breakage)
+
+    @pytest.mark.slow
+    def test_the_same_tests_accept_the_code_as_it_is(self, workshop: Workshop) -> None:
+        workshop.assert_right_code_is_accepted(self.breakages)
+
+    def test_there_are_enough(self) -> None:
+        assert len({(breakage.file, breakage.after) for breakage in self.breakages}) >= self.least
 
 
 def _write(file: Path, code: str) -> None:
