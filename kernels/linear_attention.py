@@ -31,8 +31,8 @@ from .tuning import capability
 CHUNKS = {"tf32": 32, "ieee": 16}
 """Positions of a chunk by the precision of products: as many as registers hold."""
 HOPPERS_CHUNK = 128
-"""The same of tf32 with heads of up to 64 on Hopper: a quarter of the states. On an H200 the forward of 64 heads and
-4,096 positions takes 0.27 ms where chunks of 32 take 0.56, and the backward 0.71 where they take 1.02."""
+"""The same of tf32 with heads of up to 64 on Hopper, for the kernels that own queries: a quarter of the states. On an
+H200 the forward of 64 heads and 4,096 positions takes 0.27 ms where chunks of 32 take 0.56."""
 WIDEST = 64
 """The widest head whose states fit into registers where products are of float32 as it is."""
 ELEMENTS = 256
@@ -49,11 +49,19 @@ def place(num_chunks, H):
 
 
 @triton.jit
-def features(x, present, D: tl.constexpr, BLOCK_D: tl.constexpr):
-    """φ of rows `(M, D)`; zeros where a row is not present, and beyond the width: φ(0) is 1."""
+def rounded(x, PRECISION: tl.constexpr):
+    """x as products take it: rounded to the 10 bits of tf32's mantissa, because a Hopper cuts off the others."""
+    if PRECISION == "tf32":
+        x = ((x.to(tl.uint32, bitcast=True) + 0x1000) & 0xFFFFE000).to(tl.float32, bitcast=True)
+    return x
+
+
+@triton.jit
+def features(x, present, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr):
+    """φ of rows `(M, D)`, rounded; zeros where a row is not present, and beyond the width: φ(0) is 1."""
     x = x.to(tl.float32)
     within = present[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]
-    return tl.where(within, tl.maximum(x, 0.0) + tl.exp(tl.minimum(x, 0.0)), 0.0)
+    return rounded(tl.where(within, tl.maximum(x, 0.0) + tl.exp(tl.minimum(x, 0.0)), 0.0), PRECISION)
 
 
 @triton.jit
@@ -100,7 +108,9 @@ def chunk_states_kernel(
     """Writes `Σ φ(k)ᵀ v` and `Σ φ(k)` of each chunk."""
     chunk, head, b, h = place(num_chunks, H)
     rows = chunk * CHUNK + tl.arange(0, CHUNK)
-    k = features(load_rows(key, b, h, 0, rows, rows < T, D, BLOCK_D), real(key_mask, b, rows, T), D, BLOCK_D)  # (N, D)
+    k = features(
+        load_rows(key, b, h, 0, rows, rows < T, D, BLOCK_D), real(key_mask, b, rows, T), D, BLOCK_D, PRECISION
+    )  # (N, D)
     v = load_rows(value, b, h, 0, rows, rows < T, DV, BLOCK_DV).to(tl.float32)  # (N, Dv)
     state = tl.dot(tl.trans(k), v, input_precision=PRECISION)
     keep_state(states, totals, head * num_chunks + chunk, state, tl.sum(k, axis=0), D, DV, BLOCK_D, BLOCK_DV)
@@ -132,19 +142,23 @@ def linear_attention_forward_kernel(
     chunk, head, b, h = place(num_chunks, H)
     rows = chunk * CHUNK + tl.arange(0, CHUNK)
     present = rows < T
-    q = features(load_rows(query, b, h, 0, rows, present, D, BLOCK_D), present, D, BLOCK_D)  # (M, D)
+    q = features(load_rows(query, b, h, 0, rows, present, D, BLOCK_D), present, D, BLOCK_D, PRECISION)  # (M, D)
     shared = head // group * num_chunks
     state, total = state_of(states, totals, shared + chunk if CAUSAL else shared, D, DV, BLOCK_D, BLOCK_DV)
-    numerator = tl.dot(q, state, input_precision=PRECISION)  # (M, Dv)
+    numerator = tl.dot(q, rounded(state, PRECISION), input_precision=PRECISION)  # (M, Dv)
     denominator = tl.sum(q * total[None, :], axis=1)  # (M,)
     if CAUSAL:
         k = features(
-            load_rows(key, b, h // group, 0, rows, present, D, BLOCK_D), real(key_mask, b, rows, T), D, BLOCK_D
+            load_rows(key, b, h // group, 0, rows, present, D, BLOCK_D),
+            real(key_mask, b, rows, T),
+            D,
+            BLOCK_D,
+            PRECISION,
         )
         v = load_rows(value, b, h // group, 0, rows, present, DV, BLOCK_DV).to(tl.float32)
         weights = tl.dot(q, tl.trans(k), input_precision=PRECISION)  # (M, N)
         weights = tl.where(rows[:, None] >= rows[None, :], weights, 0.0)
-        numerator += tl.dot(weights, v, input_precision=PRECISION)
+        numerator += tl.dot(rounded(weights, PRECISION), v, input_precision=PRECISION)
         denominator += tl.sum(weights, axis=1)
     denominator += eps
     store_rows(out, b, h, rows, present, numerator / denominator[:, None], DV, BLOCK_DV)
@@ -174,15 +188,21 @@ def linear_attention_dquery_kernel(
     dnumerator, ddenominator = sums_gradient(dout, out, denominator_ptr, b, h, head, rows, T, DV, BLOCK_DV)
     shared = head // group * num_chunks
     state, total = state_of(states, totals, shared + chunk if CAUSAL else shared, D, DV, BLOCK_D, BLOCK_DV)
-    dq = tl.dot(dnumerator, tl.trans(state), input_precision=PRECISION) + ddenominator[:, None] * total[None, :]
+    dnumerator = rounded(dnumerator, PRECISION)
+    dq = tl.dot(dnumerator, tl.trans(rounded(state, PRECISION)), input_precision=PRECISION)
+    dq += ddenominator[:, None] * total[None, :]
     if CAUSAL:
         k = features(
-            load_rows(key, b, h // group, 0, rows, present, D, BLOCK_D), real(key_mask, b, rows, T), D, BLOCK_D
+            load_rows(key, b, h // group, 0, rows, present, D, BLOCK_D),
+            real(key_mask, b, rows, T),
+            D,
+            BLOCK_D,
+            PRECISION,
         )
         v = load_rows(value, b, h // group, 0, rows, present, DV, BLOCK_DV).to(tl.float32)
         dweights = tl.dot(dnumerator, tl.trans(v), input_precision=PRECISION) + ddenominator[:, None]  # (M, N)
         dweights = tl.where(rows[:, None] >= rows[None, :], dweights, 0.0)
-        dq += tl.dot(dweights, k, input_precision=PRECISION)
+        dq += tl.dot(rounded(dweights, PRECISION), k, input_precision=PRECISION)
     dq *= slope(load_rows(query, b, h, 0, rows, present, D, BLOCK_D))
     store_rows(dquery, b, h, rows, present, dq, D, BLOCK_D)
 
@@ -200,11 +220,13 @@ def chunk_dstates_kernel(
     dtotal = tl.zeros((BLOCK_D,), tl.float32)
     for member in range(group):
         head = shared * group + member
-        q = features(load_rows(query, b, h * group + member, 0, rows, rows < T, D, BLOCK_D), rows < T, D, BLOCK_D)
+        q = features(
+            load_rows(query, b, h * group + member, 0, rows, rows < T, D, BLOCK_D), rows < T, D, BLOCK_D, PRECISION
+        )
         dnumerator, ddenominator = sums_gradient(
             dout, out, denominator_ptr, b, h * group + member, head, rows, T, DV, BLOCK_DV
         )
-        dstate += tl.dot(tl.trans(q), dnumerator, input_precision=PRECISION)
+        dstate += tl.dot(tl.trans(q), rounded(dnumerator, PRECISION), input_precision=PRECISION)
         dtotal += tl.sum(q * ddenominator[:, None], axis=0)
     keep_state(dstates, dtotals, shared * num_chunks + chunk, dstate, dtotal, D, DV, BLOCK_D, BLOCK_DV)
 
@@ -221,24 +243,28 @@ def linear_attention_dkey_dvalue_kernel(
     present = rows < T
     key_block = load_rows(key, b, h, 0, rows, present, D, BLOCK_D)
     keys = real(key_mask, b, rows, T)
-    k = features(key_block, keys, D, BLOCK_D)  # (N, D)
+    k = features(key_block, keys, D, BLOCK_D, PRECISION)  # (N, D)
     v = load_rows(value, b, h, 0, rows, present, DV, BLOCK_DV).to(tl.float32)  # (N, Dv)
     slot = shared * num_chunks
     dstate, dtotal = state_of(dstates, dtotals, slot + chunk if CAUSAL else slot, D, DV, BLOCK_D, BLOCK_DV)
+    dstate = rounded(dstate, PRECISION)
     dk = tl.dot(v, tl.trans(dstate), input_precision=PRECISION) + dtotal[None, :]  # state = kᵀ v
     dv = tl.dot(k, dstate, input_precision=PRECISION)
     if CAUSAL:
         for member in range(group):
             head = shared * group + member
-            q = features(load_rows(query, b, h * group + member, 0, rows, present, D, BLOCK_D), present, D, BLOCK_D)
+            q = features(
+                load_rows(query, b, h * group + member, 0, rows, present, D, BLOCK_D), present, D, BLOCK_D, PRECISION
+            )
             dnumerator, ddenominator = sums_gradient(
                 dout, out, denominator_ptr, b, h * group + member, head, rows, T, DV, BLOCK_DV
             )
+            dnumerator = rounded(dnumerator, PRECISION)
             past = rows[None, :] >= rows[:, None]  # (N, M): the query is at the key's place or after it
             weights = tl.where(past, tl.dot(k, tl.trans(q), input_precision=PRECISION), 0.0)
             dweights = tl.dot(v, tl.trans(dnumerator), input_precision=PRECISION) + ddenominator[None, :]
-            dk += tl.dot(tl.where(past, dweights, 0.0), q, input_precision=PRECISION)
-            dv += tl.dot(weights, dnumerator, input_precision=PRECISION)
+            dk += tl.dot(rounded(tl.where(past, dweights, 0.0), PRECISION), q, input_precision=PRECISION)
+            dv += tl.dot(rounded(weights, PRECISION), dnumerator, input_precision=PRECISION)
     dk = tl.where(keys[:, None], dk * slope(key_block), 0.0)
     store_rows(dkey, b, h, rows, present, dk, D, BLOCK_D)
     store_rows(dvalue, b, h, rows, present, tl.where(keys[:, None], dv, 0.0), DV, BLOCK_DV)
@@ -255,6 +281,10 @@ class Problem(NamedTuple):
     """What is compiled in: widths, their blocks, and the positions of a chunk."""
     causal: bool
     key_mask: Tensor | None
+
+    def of_keys(self) -> "Problem":
+        """The same in the chunks of the kernels that own keys."""
+        return self._replace(arguments=self.arguments | {"CHUNK": CHUNKS[self.arguments["PRECISION"]]})
 
     def launch(self, kernel: Any, heads: int, *arguments: Any, **options: Any) -> None:
         """One program for each chunk of `heads` heads of each sentence."""
@@ -339,12 +369,13 @@ def linear_attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, Tenso
     if not out.numel():
         return gradients[0].zero_(), gradients[1].zero_(), gradients[2].zero_()
     q, k, v, y, dy, dq, dk, dv = map(_heads, (query, key, value, out, dout, *gradients))
-    dstates, dtotals = problem.states(query)
+    of_keys = problem.of_keys()
+    dstates, dtotals = of_keys.states(query)
     with on(query):
         problem.launch(linear_attention_dquery_kernel, problem.H, q, k, v, y, dy, dq, denominator, states, totals)
-        problem.launch(chunk_dstates_kernel, problem.Hk, q, y, dy, denominator, dstates, dtotals)
-        problem.add_up(True, dstates, dtotals)
-        problem.launch(
+        of_keys.launch(chunk_dstates_kernel, problem.Hk, q, y, dy, denominator, dstates, dtotals)
+        of_keys.add_up(True, dstates, dtotals)
+        of_keys.launch(
             linear_attention_dkey_dvalue_kernel, problem.Hk, q, k, v, y, dy, dk, dv, denominator, dstates, dtotals
         )
     dquery, dkey, dvalue = gradients

@@ -33,17 +33,18 @@ LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 """The first value of a maximum: so x − m is never −inf − (−inf), and a row of all −inf sums to 0."""
 
 ONE_PASS = 32768
-"""The most columns of a row that stays in registers.
+"""The most columns of a row that stays in registers: 32 for each of 1024 threads, or on AMD's GPUs 64 for each of 512.
+On an H200 73 % of a copy, where `kernels.predict` found 95: a row waits for its maximum, and then for its sum."""
 
-In the forward 32 for each of 1024 threads, or on AMD's GPUs 64 for each of 512: 73 % of a copy on an H200, where
-`kernels.predict` found 95. In the backward, which waits for one sum and not for two, 64 of y and of dy for each of 512
-threads: 96 %, where two sweeps had 69."""
+ONE_PASS_BACKWARD = 16384
+"""The same in the backward, which holds two rows, y and dy. With 32,768 an H200 has 96 % of a copy, and 69 with two
+sweeps; but in bfloat16 registers spill."""
 
-SWEEP, SWEEP_BACKWARD = 16384, 8192
-"""The columns of a block in the two sweeps: 16 for each of 1024 threads, or of 512 in the backward.
+SWEEP, HOPPERS_SWEEP = 8192, 16384
+"""The columns of a block in the two sweeps: 16 for each of 512 threads, and in Hopper's forward of 1024.
 
-In the forward a processor has one row at a time: rows of 131,072 that all of an H200's processors have in hand take 35
-MB, and the second sweep finds them in its cache of 60 (64 % of a copy; with several rows at a time 55)."""
+There a processor has one row at a time: rows of 131,072 that all of an H200's processors have in hand take 35
+MB, and the second sweep finds them in its cache of 60. So it has 64 % of a copy, and had 55 with several rows."""
 
 
 @triton.jit(do_not_specialize=["num_rows"])
@@ -141,11 +142,12 @@ def softmax_forward(x: Tensor) -> tuple[Tensor, Tensor]:
         rows = rows_of(x)  # (N, n)
         num_rows, n = rows.shape
         tile_rows, block = row_tile(n, ONE_PASS)
+        most_warps = 32 if capability(x.device).kind == "cuda" else 16
         with on(x):
             softmax_forward_kernel[(triton.cdiv(num_rows, tile_rows),)](
                 rows, y, num_rows, n, rows.stride(0),
                 ROWS=tile_rows, BLOCK=block,
-                num_warps=row_warps(tile_rows * block, _most_warps(x)),
+                num_warps=row_warps(tile_rows * block, most_warps),
             )  # fmt: skip
     return y, y
 
@@ -162,15 +164,15 @@ def softmax_backward(dy: Tensor, cache: Tensor) -> Tensor:
     num_rows, n = y_rows.shape
     strides = dy_rows.stride(0), y_rows.stride(0)
     with on(y):
-        if n <= ONE_PASS:
-            tile_rows, block = row_tile(n, ONE_PASS)
+        if n <= ONE_PASS_BACKWARD:
+            tile_rows, block = row_tile(n, ONE_PASS_BACKWARD)
             softmax_backward_kernel[(triton.cdiv(num_rows, tile_rows),)](
                 dy_rows, y_rows, dx, num_rows, n, *strides,
                 ROWS=tile_rows, BLOCK=block, num_warps=row_warps(tile_rows * block),
             )  # fmt: skip
         else:
             softmax_backward_sweeps_kernel[(num_rows,)](
-                dy_rows, y_rows, dx, n, *strides, BLOCK=SWEEP_BACKWARD, num_warps=row_warps(SWEEP_BACKWARD)
+                dy_rows, y_rows, dx, n, *strides, BLOCK=SWEEP, num_warps=row_warps(SWEEP)
             )
     return dx
 
@@ -182,16 +184,14 @@ def softmax_online(x: Tensor) -> Tensor:
     if x.numel():
         rows = rows_of(x)
         num_rows, n = rows.shape
+        block, programs = SWEEP, num_rows
+        if capability(x.device).arch == 90:
+            block, programs = HOPPERS_SWEEP, min(num_rows, programs_at_once(x, HOPPERS_SWEEP, HOPPERS_SWEEP))
         with on(x):
-            softmax_online_kernel[(min(num_rows, programs_at_once(x, SWEEP, SWEEP)),)](
-                rows, y, num_rows, n, rows.stride(0), BLOCK=SWEEP, num_warps=row_warps(SWEEP, _most_warps(x))
+            softmax_online_kernel[(programs,)](
+                rows, y, num_rows, n, rows.stride(0), BLOCK=block, num_warps=row_warps(block, 32)
             )
     return y
-
-
-def _most_warps(x: Tensor) -> int:
-    """The most warps that a program may have: AMD's are twice as wide."""
-    return 32 if capability(x.device).kind == "cuda" else 16
 
 
 def softmax_naive(x: Tensor) -> Tensor:

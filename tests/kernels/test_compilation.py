@@ -18,7 +18,6 @@ from kernels.bench.compilation import TABLE, TARGETS, compile_everything, compil
 
 ONCE = "a few bytes, saved once a program outside its loop"
 AGAIN = "a few bytes, loaded again in the loop"
-TIMED = "the fastest on an H200 all the same, of what was tried there"
 RADEON = "256 registers a thread, and no smaller tile: WMMA wants 16 rows for each operand (float32 has none of it)"
 T4 = "no tensor cores: of heads wider than 128, 16 rows and all that meets them are more than 64 KiB and the registers"
 
@@ -26,14 +25,8 @@ SPILLS = {
     ("cuda:75", "attention_forward_kernel"): (16, T4),
     ("cuda:75", "attention_dquery_kernel"): (344, T4),
     ("cuda:75", "attention_dkey_dvalue_kernel"): (912, T4),
-    ("cuda:80", "chunk_dstates_kernel"): (32, AGAIN),
-    ("cuda:86", "chunk_dstates_kernel"): (32, AGAIN),
     ("cuda:86", "attention_dquery_kernel"): (8, ONCE),
-    ("cuda:89", "chunk_dstates_kernel"): (32, AGAIN),
     ("cuda:89", "attention_dquery_kernel"): (8, ONCE),
-    ("cuda:90", "chunk_dstates_kernel"): (304, TIMED),
-    ("cuda:90", "linear_attention_dkey_dvalue_kernel"): (504, TIMED),
-    ("cuda:90", "softmax_backward_kernel"): (64, TIMED),
     ("cuda:90", "norm_forward_kernel"): (8, AGAIN),
     ("cuda:90", "norm_backward_kernel"): (24, AGAIN),
     ("cuda:90", "attention_dkey_dvalue_kernel"): (40, AGAIN),
@@ -43,7 +36,6 @@ SPILLS = {
     ("cuda:120", "attention_dquery_kernel"): (8, ONCE),
     ("cuda:120", "attention_dkey_dvalue_kernel"): (24, AGAIN),
     ("cuda:120", "scale_kernel"): (16, ONCE),
-    ("cuda:120", "softmax_online_kernel"): (16, AGAIN),
     ("hip:gfx942", "attention_dquery_kernel"): (1, ONCE),
     ("hip:gfx942", "attention_dkey_dvalue_kernel"): (1, AGAIN),
     ("hip:gfx1100", "attention_forward_kernel"): (344, RADEON),

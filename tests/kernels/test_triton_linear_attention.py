@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, on_device, prove_kernel, seeds, to_numpy
 from support.kernels.traffic import Traffic
+from triton._C.libtriton.ir import INPUT_PRECISION
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 import kernels
 from kernels.bench.cases import draw
@@ -41,6 +43,27 @@ def test_linear_attention(dtype, T, heads, widths, causal, padded, eps, seed):
         options["key_mask"] = np.random.default_rng(seed).random((2, T)) < 0.6
         options["key_mask"][:, 0] = True
     prove_kernel("linear_attention", arrays(T, *widths, *heads, seed=seed), dtype, **options)
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="the interpreter's products are changed")
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("T", [1, 3, 40])
+def test_hardware_that_cuts_operands_off(monkeypatch, causal, T):
+    """A Hopper takes the upper 19 bits of float32 operands in tf32, and does not round; half precision needs tf32."""
+    multiply, cut = InterpreterBuilder.create_dot, []
+
+    def upper_bits(x: TensorHandle) -> TensorHandle:
+        cut.append(x.data.dtype)
+        return TensorHandle((x.data.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32), x.dtype)
+
+    def create_dot(self, a, b, d, input_precision, *rest):
+        assert input_precision == INPUT_PRECISION.TF32
+        return multiply(self, upper_bits(a), upper_bits(b), d, input_precision, *rest)
+
+    monkeypatch.setattr(InterpreterBuilder, "create_dot", create_dot)
+    for seed in range(5):
+        prove_kernel("linear_attention", arrays(T, 64, 64, seed=seed), torch.float16, causal=causal)
+    assert set(cut) == {np.dtype(np.float32)}
 
 
 @dtypes

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, seeds, to_numpy
 
 import kernels
-from kernels.softmax import ONE_PASS, softmax_naive, softmax_online
+from kernels.softmax import ONE_PASS, ONE_PASS_BACKWARD, softmax_naive, softmax_online
 from minitransformer import ops
 
 FLOAT32_MAX = torch.finfo(torch.float32).max
@@ -26,7 +26,7 @@ def test_softmax(dtype, batch, n, seed):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("n", [ONE_PASS, ONE_PASS + 1, 131072, 131073])
+@pytest.mark.parametrize("n", [ONE_PASS_BACKWARD, ONE_PASS_BACKWARD + 1, ONE_PASS, ONE_PASS + 1, 131072, 131073])
 def test_long_rows(n, dtype):
     """Some large scores, early and late: equal weights would all be below the tolerance."""
     x = np.random.default_rng(n).standard_normal((3, n))
@@ -80,7 +80,7 @@ def test_equal_scores_are_weighed_equally_to_the_bit(softmax):
 
 
 @pytest.mark.parametrize("score", [0.5, -torch.inf], ids=["one", "none"])
-@pytest.mark.parametrize("n", [1, 5, ONE_PASS + 1])
+@pytest.mark.parametrize("n", [1, 5, ONE_PASS_BACKWARD + 1])
 def test_one_key_or_none_has_no_gradient(n, score):
     """The weight of a single key is 1 whatever its score is, and `dy − Σ dy·y` is 0, not nearly."""
     x = torch.full((3, n), -torch.inf, device=DEVICE)
