@@ -283,6 +283,8 @@ def test_the_table_is_what_the_compiler_says(table, compiled):
 
 
 OTHER_TRITON = "MINITRANSFORMER_OTHER_TRITON"
+EVERYTHING = "attention with a pattern and everything", "attention with slopes and more"
+"""With all these options the products of dkey and dvalue wait in Triton 3.6, whatever the tile: nine were tried."""
 
 
 @pytest.mark.slow
@@ -299,6 +301,7 @@ def test_hoppers_tiles_suit_this_triton(packages, request):
         pytest.skip(f"no other Triton: pip install --no-deps --target DIR triton==3.6.0, and {packages}=DIR")
     before = tuple(map(int, made_by.split(".")[:2])) < (3, 7)
     check_every_tile(rows, "hopper before Triton 3.7" if before else "hopper")
+    waiting = [r for r in rows if r["op"].startswith(EVERYTHING) and r["kernel"] == "attention_dkey_dvalue_kernel"]
+    check_no_product_waits([row for row in rows if row not in waiting] if before else rows)
     plain = [row for row in hopper_attention(rows) if not with_more(row)]
-    check_no_product_waits(plain if before else rows)  # with a bias or slopes dkey and dvalue of 3.6 do wait
     assert {label(row): row["spilled"] for row in plain if row["spilled"] > 16} == {}
