@@ -37,6 +37,7 @@ STUDY = Study(
     minutes=120.0,
     tasks={"all": 1.0},
     task=lambda name, data: Texts(data),
+    data_goes_with="distillation",
 )
 
 

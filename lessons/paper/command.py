@@ -45,7 +45,7 @@ STUDY = Study(
     minutes=60.0,
     tasks={"grammar": 1.0, "multi30k": 10.0},
     task=task_named,
-    data_goes_with="multi30k",
+    data_goes_with="--task multi30k",
 )
 
 

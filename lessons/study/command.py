@@ -50,8 +50,8 @@ def build_parser(study: Study[Any]) -> Parser:
         parser.add_argument("--task", choices=tuple(study.tasks), default=study.home, help=help_text)
     else:
         parser.set_defaults(task=study.home)
-    of_task = f", for --task {study.data_goes_with}" if study.data_goes_with else " (default: downloaded)"
-    parser.add_argument("--data", type=path_name, metavar="DIR", help=f"Multi30k's files on disk{of_task}")
+    help_text = f"Multi30k's files on disk, for {study.data_goes_with} (default: downloaded)"
+    parser.add_argument("--data", type=path_name, metavar="DIR", help=help_text)
     parser.add_argument("--workers", type=positive_int, metavar="N", help="trainings at once (default: one a core)")
     help_text = f"the report (default: lessons/{study.name})"
     parser.add_argument("--out", type=path_name, default=str(study.out), metavar="FOLDER", help=help_text)
@@ -90,8 +90,8 @@ def _experiment(
     study: Study[Any], chosen: Sequence[Experiment[Any]], args: argparse.Namespace, backend: Backend, out: Path
 ) -> None:
     minutes, scale = study.budget(chosen, args.minutes, args.task)
-    if args.data and study.data_goes_with not in (None, args.task):
-        raise ValueError(f"--data goes with --task {study.data_goes_with}")
+    if args.data and study.data_goes_with not in (f"--task {args.task}", *(each.NAME for each in chosen)):
+        raise ValueError(f"--data goes with {study.data_goes_with}")
     task = study.task(args.task, args.data)
     runner = Runner(Path(args.work), args.workers or available_cores(), backend.ops, backend.dtype, str(backend), say)
     check_folder(study, out)
@@ -114,7 +114,7 @@ def _names(study: Study[Any], names: Sequence[str]) -> Sequence[str]:
     for name in names:
         if name not in study.experiments:
             raise ValueError(f"there is no experiment {name!r}: choose from {', '.join(study.experiments)}")
-    return names or list(study.experiments)
+    return list(dict.fromkeys(names)) or list(study.experiments)
 
 
 def _command(study: Study[Any], args: argparse.Namespace) -> str:
@@ -124,4 +124,4 @@ def _command(study: Study[Any], args: argparse.Namespace) -> str:
     options |= {"--data": "DIR" if args.data else None, "--device": args.device}
     options |= {"--backend": args.backend if args.backend != "numpy" else None, "--dtype": args.dtype}
     words = [f"{name} {value}" for name, value in options.items() if value]
-    return " ".join([study.program, *args.experiments, *words])
+    return " ".join([study.program, *dict.fromkeys(args.experiments), *words])

@@ -86,7 +86,7 @@ class Study(Generic[TaskT]):
     tasks        what experiments can work on, each with the factor on the default budget that it takes; the first one's
                  results have no suffix
     task         makes a task from its name and the folder with Multi30k's files, or None
-    data_goes_with  the task that reads that folder; None: every one does
+    data_goes_with  what reads that folder, as a user types it: "--task NAME", or the name of an experiment
     """
 
     name: str
@@ -99,7 +99,7 @@ class Study(Generic[TaskT]):
     minutes: float
     tasks: Mapping[str, float]
     task: Callable[[str, str | None], TaskT]
-    data_goes_with: str | None = None
+    data_goes_with: str
 
     @property
     def home(self) -> str:

@@ -92,6 +92,17 @@ def test_longer_rows_are_held_against_the_second_half_of_short_ones(
     assert row == "| learned | 2.718 | 10.312 | 4.275 | 2.718 to 7.389 |"
 
 
+@pytest.mark.parametrize(("rotary", "ALiBi", "right"), [(1.4, 1.45, True), (1.45, 1.4, False), (1.401, 1.4, None)])
+def test_rotary_positions_are_held_against_the_best_of_all_others(
+    rotary: float, ALiBi: float, right: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not against the second best: where three are alike, the third is not wrong."""
+    losses = {"rotary": rotary, "ALiBi": ALiBi, "sinusoids": ALiBi + 0.0005}
+    outcome = ablation.judge(found_for(losses, tmp_path, monkeypatch))["best positions"]
+    assert outcome.right is right
+    assert outcome.came.endswith("against ALiBi")
+
+
 def test_variants_that_diverge_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = trial(BY_NAME["rotary"], 1, Texts(), 1.0).name
     found = found_for({}, tmp_path, monkeypatch, diverged={gone: "the loss of step 2 is nan"})
@@ -108,8 +119,8 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ablation, "BASE", replace(BASE, d_model=16, num_heads=2, d_ff=16, num_layers=1))
     monkeypatch.setattr(ablation, "SENTENCES", 200)
     monkeypatch.setattr(ablation, "SEEDS", (0, 1))
-    monkeypatch.setattr(ablation, "VARIANTS", [BY_NAME[BASE_NAME], BY_NAME["relative bias"]])
-    monkeypatch.setattr(ablation, "POSITIONS", {name: POSITIONS[name] for name in (ablation.LEARNED, "relative bias")})
+    monkeypatch.setattr(ablation, "VARIANTS", [BY_NAME[BASE_NAME], BY_NAME["rotary"]])
+    monkeypatch.setattr(ablation, "POSITIONS", {name: POSITIONS[name] for name in (ablation.LEARNED, "rotary")})
     runner = Runner(tmp_path, workers=1, say=lambda line: None)
     runner.run(ablation.trials(Texts(), 0.001))
     found = ablation.find(Context(Texts(), 0.001, runner))
@@ -118,7 +129,7 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     answers = runner.result(trial(BY_NAME[BASE_NAME], 0, Texts(), 0.001)).answers
     asked = {name: answers(name).likelihood[0, 1] for name in (WITHIN, LATE, BEYOND)}
     assert asked == {WITHIN: 64, LATE: 32, BEYOND: 192}
-    assert found["differences"]["relative bias"]["low"] < found["differences"]["relative bias"]["high"]
+    assert found["differences"]["rotary"]["low"] < found["differences"]["rotary"]["high"]
 
     first = trial(BY_NAME[BASE_NAME], 0, Texts(), 0.001)
     places, data = found["places"][ablation.LEARNED], runner.data(first.text)

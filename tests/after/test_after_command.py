@@ -6,6 +6,7 @@ import pytest
 
 from after.command import STUDY, main
 from after.task import Texts
+from study import command
 from study.report import Origin, from_longer, save_findings
 
 
@@ -35,6 +36,14 @@ def test_what_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     assert "there is no experiment 'table1': choose from decoding" in capsys.readouterr().err
     assert main(["--report", "--out", "empty"]) == 2
     assert capsys.readouterr().err == "after: error: empty holds no results of the experiments after the paper\n"
+    assert main(["decoding", "--data", "x"]) == 2
+    assert capsys.readouterr().err == "after: error: --data goes with distillation\n"
+
+
+def test_an_experiment_that_is_named_twice_runs_once() -> None:
+    args = command.build_parser(STUDY).parse_args(["inside", "decoding", "inside"])
+    assert command._names(STUDY, args.experiments) == ["inside", "decoding"]
+    assert command._command(STUDY, args) == f"{STUDY.program} inside decoding"
 
 
 @pytest.mark.parametrize("core_minutes", [0.0, 1.0])

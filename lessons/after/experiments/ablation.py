@@ -151,7 +151,7 @@ def find(context: Context[Texts]) -> Findings:
         "differences": {
             name: difference(each, results[BASE_NAME]) for name, each in results.items() if name != BASE_NAME
         },
-        "positions": _best_positions({name: results[variant] for name, (variant, _) in POSITIONS.items()}),
+        "positions": _rotary_and_the_best({name: results[variant] for name, (variant, _) in POSITIONS.items()}),
         "places": places,
     }
 
@@ -177,17 +177,17 @@ def difference(ours: Sequence[TrialResult], theirs: Sequence[TrialResult]) -> di
     return asdict(loss_difference(*([e.answers(WITHIN).likelihood for e in each] for each in (ours, theirs))))
 
 
-def _best_positions(results: Mapping[str, Sequence[TrialResult]]) -> dict[str, Any] | None:
-    """The positions with the least loss, those that come next, and the difference; None if too many diverged."""
+def _rotary_and_the_best(results: Mapping[str, Sequence[TrialResult]]) -> dict[str, Any] | None:
+    """The other positions with the least loss, and by how much rotary ones differ; None if these diverged."""
     means = {
         name: float(np.mean([loss_of(e.answers(WITHIN).likelihood) for e in each]))
         for name, each in results.items()
-        if not any(e.diverged for e in each)
+        if name != "rotary" and not any(e.diverged for e in each)
     }
-    if len(means) < 2:
+    if not means or any(each.diverged for each in results["rotary"]):
         return None
-    best, second = sorted(means, key=lambda name: means[name])[:2]
-    return {"best": best, "second": second, "difference": difference(results[best], results[second])}
+    best = min(means, key=lambda name: means[name])
+    return {"best other": best, "difference": difference(results["rotary"], results[best])}
 
 
 def loss_by_place(path: Path, data: Any, length: int = LONGER) -> list[float]:
@@ -292,14 +292,12 @@ def _text(gap: Interval | None) -> str:
 
 
 def _judge_best(found: Mapping[str, Any] | None) -> Outcome:
-    """Whether rotary positions are best: not to be told if the best two are within their interval."""
-    if found is None or found["difference"] is None:
-        return Outcome("too many trainings diverged", None)
+    """Whether rotary positions are best: not to be told if the best others are within their interval."""
+    if found is None:
+        return Outcome("a training diverged", None)
     gap = Interval(**found["difference"])
-    said = f"{found['best']}, by {abs(gap.value):.4f} before {found['second']}"
-    if not gap.excludes_zero and "rotary" in (found["best"], found["second"]):
-        return Outcome(f"{said}, which is within the interval", None)
-    return Outcome(said, found["best"] == "rotary")
+    right = gap.value < 0 if gap.excludes_zero else None
+    return Outcome(f"{gap.text(4, sign=True)} against {found['best other']}", right)
 
 
 def report(findings: Findings) -> list[str]:
