@@ -26,7 +26,7 @@ def plain_logarithm(axis: Axis, subs: Sequence[float] = (1, 2, 5)) -> None:
     """Gives a logarithmic axis plain numbers at these multiples of the powers of ten."""
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
 
 
 def draw_intervals(axes: Axes, intervals: Mapping[str, Interval], colours: Sequence[str], label: str) -> None:
