@@ -9,7 +9,7 @@
 # | you know | a GPT with pre-norm blocks (19), [layer norm](07_sublayers.ipynb), [rotations](06_positions.ipynb) |
 # | runs in | at most 60 s on 2 cores; no GPU, no network; Triton in one optional part, or its recording |
 # | in the paper | Touvron and others 2023, §2.2, and what it cites; of Vaswani and others 2017 §3.2.2, §3.3, §3.5 |
-# | in the package | [`ops`](../minitransformer/ops): rmsnorm, gated, rope; [`GPTConfig`](../minitransformer/models/gpt.py) |
+# | in the package | [rmsnorm, gated, rope](../minitransformer/ops); [`GPTConfig`](../minitransformer/models/gpt.py) |
 #
 # Open the files of Llama, Mistral or Qwen. You find the block of lesson 19, with four parts exchanged, and nearly
 # always the same four. The formula of attention is the paper's, and so is the residual sum. Yet layer norm has lost its
@@ -166,8 +166,8 @@ ours = rmsnorm_backward(dy, rmsnorm_forward(x, gamma)[1])
 theirs = ops.rmsnorm_backward(dy, ops.rmsnorm_forward(x, gamma, 1e-6)[1])
 for name, mine, other in zip(arrays, ours, theirs, strict=True):
     print(f"d{name:<6} against the package {error(mine, other):.1e}")
-along = (ours[0] * x).sum(axis=-1)
-print(f"dx along x, which the norm does not see: {np.abs(along).max():.1e}")
+along = (rmsnorm_backward(dy, rmsnorm_forward(x, gamma, eps=0.0)[1])[0] * x).sum(axis=-1)
+print(f"for ε = 0, dx along x, which the norm does not see: {np.abs(along).max():.1e}")
 
 # %% [markdown]
 # ### What is the mean worth?
@@ -456,7 +456,7 @@ print(f"largest difference along a diagonal: {along_diagonals:.0e}")
 D, length = 128, 8192
 for theta in (10_000.0, 500_000.0):
     turns = length * np.array(RotaryConfig(theta=theta).frequencies(D)) / (2 * np.pi)
-    print(f"θ = {theta:7,.0f}: within {length:,} positions {np.sum(turns < 1)} of {D // 2} pairs make less than a turn, "
+    print(f"θ = {theta:7,.0f}: within {length:,} positions {np.sum(turns < 1)} of {D // 2} pairs turn less than once, "
           f"the slowest {turns.min():.3f} of one")  # fmt: skip
 
 # %% [markdown]
@@ -587,8 +587,10 @@ for name, (mine, other) in zip(arrays, both, strict=True):
 #
 # ### What are grouped heads worth?
 #
-# In training, little: a few weights and products less. In writing, a cache that is $G$ times smaller and is read $G$
-# times faster. This project has timed a step of decoding in NumPy (`make after ARGS=decoding`):
+# In training, little: a few weights and products less. In writing, a cache that is $G$ times smaller: more texts fit
+# into memory, and fewer bytes are read for each token. The number of operations between queries and keys stays the
+# same, so the gain in time depends on what the machine waits for. This project has timed a step of decoding on a CPU,
+# in NumPy (`make after ARGS=decoding`):
 
 # %%
 decoding = measured("decoding")
@@ -596,7 +598,7 @@ if decoding:
     sizes, ratio = decoding["sizes"], decoding["ratios"]["grouped"]
     print(f"{sizes['num_layers']} layers, {sizes['num_heads']} heads; after {sizes['lengths'][-1]:,} tokens, all "
           f"{sizes['num_heads']} heads of keys against {sizes['kv_heads']}:")  # fmt: skip
-    print(f"    bytes read and written {ratio['moved']:.1f} times, time {rounds_text(ratio['time'])} times")
+    print(f"    {ratio['moved']:.1f} times the bytes, {rounds_text(ratio['time'])} times the time")
 
 # %% [markdown]
 # (In brackets: the least and the most of its rounds.) The price is quality: all heads of a group must look with the
@@ -616,10 +618,11 @@ mine = replace(
     attention=Pair(grouped_attention_forward, grouped_attention_backward),
 )
 texts = [english for english, _ in pairs("train", seed=0, count=600)]
-tokenizer = BPETokenizer.train(texts[:300], 300)
+V = 500
+tokenizer = BPETokenizer.train(texts[:300], V)
 stream = [token for text in texts for token in [*tokenizer.encode(text), tokenizer.eos_id]]
 rows = np.array(stream[: len(stream) // 33 * 33]).reshape(-1, 33)  # (N, 33): 32 tokens, and the one after each
-config = GPTConfig.llama(300, d_model=32, num_heads=4, num_kv_heads=2, d_ff=88, num_layers=2, max_length=64)
+config = GPTConfig.llama(V, d_model=32, num_heads=4, num_kv_heads=2, d_ff=88, num_layers=2, max_length=64)
 
 
 def gradient_on(ops):
@@ -690,11 +693,13 @@ for name, fields in steps.items():
     changed = replace(changed, **fields)
     attention = changed.decoder.block.attention
     kept = changed.num_layers * attention.kv_heads * (attention.d_k + attention.d_v)
-    print(f"{name if changed is base else '+ ' + name:<18} {num_parameters(changed):11,}   {kept:6,} numbers")
+    print(f"{'+ ' * bool(fields) + name:<18} {num_parameters(changed):11,}   {kept:6,} numbers")
 
 # %% [markdown]
-# Nearly all that the table gives back in one step is the table of positions. (Llama leaves out the biases as well. They
-# are few.) Under these names the weights stand in Llama's files; `minitransformer.pretrained` reads and writes them.
+# RMSNorm drops the shifts, RoPE the table of positions, grouped heads half of $W^K$ and $W^V$ here. With SwiGLU the
+# number hardly moves, because $F$ was chosen so. (Llama leaves out the biases as well.)
+#
+# Under the following names the weights stand in Llama's files, which `minitransformer.pretrained` reads and writes.
 # Read the list once, and you can read any of these files:
 
 # %%
@@ -710,7 +715,7 @@ for row in llama_table(config)[:8]:
 #
 # There is another way to tell attention about distances: add a number to the score. T5 (Raffel and others 2020) learns
 # a table of 32 numbers for each head, shared by all layers. Which of the 32 is added depends on the distance alone:
-# near distances have a **bucket** each, far ones share, and all beyond 128 share the last.
+# near distances have a **bucket** each, farther ones share one, and the last holds all that is far.
 
 # %%
 distances = np.arange(-150, 151)
@@ -860,8 +865,6 @@ if found:
         if ratios:
             text = Interval(float(np.mean(ratios)), min(ratios), max(ratios)).text(2)
         print(f"{name:<15} ratio {text}")
-else:
-    print("not measured yet: make after ARGS=ablation")
 
 # %% [markdown]
 # (In brackets: the lowest and the highest of the seeds.)

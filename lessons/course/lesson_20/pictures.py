@@ -35,11 +35,13 @@ def _draw_block(axes: Axes, left: float, modern: bool) -> None:
     axes.text(
         middle - 0.9, 11.1, "Llama's block" if modern else "lesson 19's block", ha="center", color=INK, fontsize=10
     )
-    axes.plot([left, left], [0.3, 10.4], color=GREY, lw=2.4, solid_capstyle="butt")  # the residual stream
+    axes.plot([left, left], [-0.6, 10.4], color=GREY, lw=2.4, solid_capstyle="butt")  # the residual stream
     axes.annotate("", (left, 10.8), (left, 10.2), arrowprops={"arrowstyle": "-|>", "color": GREY, "lw": 2})
-    axes.text(left, -0.3, "embedded tokens", ha="center", va="center", color=GREY, fontsize=8)
+    axes.text(left, -0.9, "embedded tokens", ha="center", va="center", color=GREY, fontsize=8)
     if not modern:
-        _box(axes, left + 3.1, -0.3, 2.9, 0.7, "+ a vector a position", ORANGE)
+        _line(axes, (left, -0.05), (left + 1.4, -0.05))
+        _plus(axes, left, -0.05, "+", ORANGE)
+        _box(axes, left + 2.9, -0.05, 3.0, 0.6, "a vector for each position", ORANGE)
     norm = "RMSNorm" if modern else "LayerNorm"
 
     _line(axes, (left, 0.7), (middle, 0.7), (middle, 1.0))
