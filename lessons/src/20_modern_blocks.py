@@ -7,7 +7,7 @@
 # | | |
 # |---|---|
 # | you know | a GPT with pre-norm blocks (19), [layer norm](07_sublayers.ipynb), [rotations](06_positions.ipynb) |
-# | runs in | at most 60 s on 2 cores; no GPU, no network; Triton in one optional part, or its recording |
+# | runs in | at most 30 s on 2 cores; no GPU, no network; Triton in one optional part, or its recording |
 # | in the paper | Touvron and others 2023, §2.2, and what it cites; of Vaswani and others 2017 §3.2.2, §3.3, §3.5 |
 # | in the package | [rmsnorm, gated, rope](../minitransformer/ops); [`GPTConfig`](../minitransformer/models/gpt.py) |
 #
@@ -178,8 +178,8 @@ print(f"for ε = 0, dx along x, which the norm does not see: {np.abs(along).max(
 #
 # In a pre-norm model every norm reads the residual stream. And who writes into that stream? Only linear maps: the
 # tables of tokens and positions, the output matrix of attention, the second matrix of the feed-forward network. Take
-# the mean over channels out of *their* rows, once and for all. Then the stream has mean 0 at every position, for every
-# input, and layer norm's own subtraction finds nothing to subtract.
+# the mean over channels out of *their* rows and biases, once and for all. Then the stream has mean 0 at every position,
+# for every input, and layer norm's own subtraction finds nothing to subtract.
 #
 # So here is the experiment of the first paragraph. We take a GPT with layer norm, with random weights; its norms have
 # no $\beta$. We put its weights into a model with RMSNorm. Then we do the same with the rows' means taken out:
@@ -237,8 +237,8 @@ plt.show()
 
 # %% [markdown]
 # On the right is what one unit can put out. Left of the line the gate is (nearly) shut: whatever *up* says, little
-# passes. Right of it *up* passes, with either sign, and louder the wider the gate is open. A relu unit is a single
-# curve, and can only ever say yes.
+# passes. Right of it *up* passes, with either sign, and louder the wider the gate is open. A relu unit has only the
+# grey curve on the left: one number decides everything, and what comes out never changes its sign.
 #
 # ### Exercise 2 ★★☆: the backward of SwiGLU
 #
@@ -342,8 +342,8 @@ print(f"C = {C}: F = 4C = {4 * C:,}; two thirds of it {2 * 4 * C / 3:,.1f}; the 
 #    = \sum_i \mathrm{Re}\Big(q_i\,\overline{k_i}\; e^{i (m-n)\,\omega_i}\Big) $$
 #
 # ($e^{i\dots}$ has the imaginary unit, an index has the pair's number.) $m$ and $n$ are gone; $m - n$ is left. Which
-# channels make a pair does not matter, as long as it is always the same. The paper takes neighbours. Llama's files take
-# channel $i$ and channel $i + D/2$, the two **halves**, and so do we. In loops:
+# channels make a pair does not matter, as long as it is always the same. Su and others take neighbours. Llama's files
+# take channel $i$ and channel $i + D/2$, the two **halves**, and so do we. In loops:
 
 
 # %%
@@ -477,11 +477,11 @@ for Hk, name in ((32, "a pair of keys and values for each head"), (8, "as publis
     a_token = layers * 2 * Hk * D * 2  # keys and values, of 2 bytes a number
     print(f"Hk = {Hk:2d}: {a_token / 2**10:4.0f} KiB a token, {sentences * text * a_token / 2**30:5.1f} GiB for "
           f"{sentences} texts of {text:,} tokens: {name}")  # fmt: skip
+print(f"its weights: {8e9 * 2 / 2**30:.1f} GiB")
 
 # %% [markdown]
-# The weights of this model take about 16 GB. So with many texts at once the cache can be larger than the model, and
-# time goes into reading it: for each number that is read, attention does two operations, far below the ridge of
-# lesson 17's roofline.
+# With many texts at once the cache can be larger than the model. And time goes into reading it: for each number that is
+# read, attention does two operations, a product and a sum, which is far below the ridge of any GPU (lesson 17).
 #
 # The remedy is to have fewer heads of keys and values than of queries. With $H$ heads of queries and $H_k$ of keys and
 # values, each of the latter serves a **group** of $G = H / H_k$ neighbours: query head $h$ uses head
@@ -520,8 +520,7 @@ def grouped_attention_loops(query, key, value):
 #
 # ### Exercise 4 ★☆☆: the gradient of what is shared
 #
-# The attention gives a gradient for each of the $H$ copies. How much of them is the gradient of the one array that was
-# copied?
+# The attention gives a gradient for each of the $H$ copies. What is the gradient of the array that was copied?
 
 
 # %%
@@ -863,8 +862,8 @@ if found:
     for name, ratios in beyond(found).items():
         text = "every training diverged"
         if ratios:
-            text = Interval(float(np.mean(ratios)), min(ratios), max(ratios)).text(2)
-        print(f"{name:<15} ratio {text}")
+            text = f"ratio {Interval(float(np.mean(ratios)), min(ratios), max(ratios)).text(2)}"
+        print(f"{name:<15} {text}")
 
 # %% [markdown]
 # (In brackets: the lowest and the highest of the seeds.)
@@ -901,8 +900,8 @@ print(f"gate and up exchanged:                                 off by "
       f"{error(swiglu_forward(up, gate)[0], swiglu_forward(gate, up)[0]):.2f}")  # fmt: skip
 
 # %% [markdown]
-# None of these raises an error, and each of them trains, if one begins from nothing. They show when weights come from
-# somewhere else.
+# None of these raises an error. A model that begins from nothing with other pairs, other groups or another gate even
+# trains well: the mistake shows only when weights come from somewhere else.
 #
 # * **Halves or neighbours.** Both are right, each with its own weights. The channels of $W^Q$ and $W^K$ in another
 #   order turn one into the other; the last digits show it.

@@ -152,7 +152,8 @@ def _judge_dx(gradients: Any, dy: Any, normed: Any, rstd: Any, dx: Any) -> None:
 
 
 def _swiglu_backward(dy, cache):
-    _, cache = ops.gated_forward(*cache, "silu")
+    gate, up = cache
+    _, cache = ops.gated_forward(gate, up, "silu")
     return ops.gated_backward(dy, cache)
 
 
@@ -317,6 +318,11 @@ def _judge_turned(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, y: np.ndarray
         (np.concatenate([a * cos, b * cos], axis=-1), "the terms with sin are missing"),
     ):
         must(np.allclose(likely, right) or not np.allclose(y, likely), hint)
+    length = np.hypot(*np.split(y, 2, axis=-1))
+    must(
+        np.allclose(length, np.hypot(a, b)),
+        "the lengths of pairs change, and a rotation keeps them: a'² + b'² = a² + b². Mind the signs",
+    )
     must(
         np.allclose(y[:, :, 0], x[:, :, 0]),
         "position 0, whose angles are all 0, does not stay as it is: row t of cos and sin belongs to position t",
@@ -326,11 +332,6 @@ def _judge_turned(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, y: np.ndarray
             not np.allclose(y[:, heads], right[:, heads]) or np.allclose(y, right),
             f"head {heads} is right and another is not: all heads of a position turn by the same angles",
         )
-    length = np.hypot(*np.split(y, 2, axis=-1))
-    must(
-        np.allclose(length, np.hypot(a, b)),
-        "the lengths of pairs change, and a rotation keeps them: a'² + b'² = a² + b². Mind the signs",
-    )
     agree("y", y, right)
 
 

@@ -41,7 +41,7 @@ def _draw_block(axes: Axes, left: float, modern: bool) -> None:
     if not modern:
         _line(axes, (left, -0.05), (left + 1.4, -0.05))
         _plus(axes, left, -0.05, "+", ORANGE)
-        _box(axes, left + 2.9, -0.05, 3.0, 0.6, "a vector for each position", ORANGE)
+        _box(axes, left + 3.3, -0.05, 3.9, 0.6, "a vector for each position", ORANGE)
     norm = "RMSNorm" if modern else "LayerNorm"
 
     _line(axes, (left, 0.7), (middle, 0.7), (middle, 1.0))

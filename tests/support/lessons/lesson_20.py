@@ -174,7 +174,7 @@ dgate without dy | returns up * slope, dy * silu | dgate is without dy
 no slope | returns dy * up, dy * silu | the slope of silu is still to come
 silu for its slope | returns dy * up * silu, dy * silu | where its slope belongs
 the gate a constant | sigmoid + silu * (1 - sigmoid) → sigmoid | so there are two terms
-the sigmoid a constant | sigmoid + silu * (1 - sigmoid) → silu * (1 - sigmoid) | the other term is σ
+the sigmoid a constant | sigmoid + silu * (1 - sigmoid) → silu * (1 - sigmoid) | σ is missing
 the sigmoid's slope | sigmoid + silu * (1 - sigmoid) → sigmoid * (1 - sigmoid) | the sigmoid's slope, σ (1 − σ)
 no factor gate | sigmoid + silu * (1 - sigmoid) → sigmoid + sigmoid * (1 - sigmoid) | lacks the factor gate
 minus | sigmoid + silu → sigmoid - silu | add
