@@ -275,6 +275,15 @@ swiglu_backward = check(swiglu_backward)
 # `dup = dy * silu`. And `dgate = dy * up * slope`, where the slope of silu is $\sigma + z\,\sigma(1 - \sigma)$. For
 # large negative gates $e^{-z}$ overflows; `(1 + np.tanh(gate / 2)) / 2` is the same number, and does not.
 
+# %% [markdown]
+# $y = \mathrm{silu}(z)\,u$ is a product, and so is $\mathrm{silu}(z) = z\,\sigma(z)$:
+#
+# $$ \mathrm{d}u = \mathrm{d}y\;\mathrm{silu}(z) \qquad
+#    \mathrm{d}z = \mathrm{d}y\; u\, \big(\sigma(z) + z\,\sigma(z)\,(1 - \sigma(z))\big) $$
+#
+# Each factor's gradient is scaled by the *other* factor: a gate learns from what would have passed, and *up* learns only
+# as far as the gate is open.
+
 # %%
 gate, up = rng.standard_normal((2, 2, 3, 5))
 for name, worst in check_gradients(swiglu_forward, swiglu_backward, {"gate": gate, "up": up}).items():
@@ -415,8 +424,10 @@ print(f"dx against the package         {error(rope_backward(dy, cache), ops.rope
 print(f"turned, and turned back        {error(rope_backward(y, cache), x):.1e}")
 
 # %% [markdown]
-# The backward needs no $x$ and keeps nothing but two small tables, which all layers share. And it keeps lengths: a
-# gradient is as long after it as before, so RoPE neither brakes nor amplifies anything.
+# Transposed, $\begin{pmatrix} \cos & -\sin \\ \sin & \cos \end{pmatrix}$ has $+\sin$ above and $-\sin$ below: the
+# rotation by the opposite angle. So the backward is the forward with $-\sin$: it turns back. It needs no $x$ and keeps
+# nothing but two small tables, which all layers share. And it keeps lengths: a gradient is as long after it as before,
+# so RoPE neither brakes nor amplifies anything.
 #
 # Now the claim itself. Above: one pair of a query and one of a key, at three pairs of places. Below: a whole query and
 # a whole key, the same two everywhere; each pixel is the score that they would have at these two places.
@@ -581,6 +592,9 @@ for name, (mine, other) in zip(arrays, both, strict=True):
     print(f"d{name:<6} central differences {checked[name]:.1e}   the package {error(mine, other):.1e}")
 
 # %% [markdown]
+# What is used by $G$ heads gets $G$ gradients, and they add:
+# $\mathrm{d\,shared}_j = \sum_{\lfloor h/G \rfloor = j} \mathrm{d\,key}_h$, and the same for values.
+#
 # The package makes no copies. The queries of a group become more *rows* of one head, `(B, Hk, G·T, D)`. Then one
 # product serves the group, and the sum over the group happens inside the product that makes the gradient of the keys.
 #
@@ -648,7 +662,7 @@ for place in rng.choice(len(theta), 4, replace=False):
     )
 
 # %% [markdown]
-# And it trains. Sixty steps of Adam on your parts, and beside it the same on the package's:
+# And it trains. A few steps of Adam on your parts, and the same on the package's:
 
 
 # %%
