@@ -281,8 +281,8 @@ swiglu_backward = check(swiglu_backward)
 # $$ \mathrm{d}u = \mathrm{d}y\;\mathrm{silu}(z) \qquad
 #    \mathrm{d}z = \mathrm{d}y\; u\, \big(\sigma(z) + z\,\sigma(z)\,(1 - \sigma(z))\big) $$
 #
-# Each factor's gradient is scaled by the *other* factor: a gate learns from what would have passed, and *up* learns only
-# as far as the gate is open.
+# Each factor's gradient is scaled by the *other* factor: a gate learns from what would have passed, and *up* learns
+# only as far as the gate is open.
 
 # %%
 gate, up = rng.standard_normal((2, 2, 3, 5))
