@@ -8,14 +8,15 @@
 # |---|---|
 # | you know | a GPT with pre-norm blocks (19), [layer norm](07_sublayers.ipynb), [rotations](06_positions.ipynb) |
 # | runs in | at most 30 s on 2 cores; no GPU, no network; Triton in one optional part, or its recording |
-# | in the paper | Touvron and others 2023, §2.2, and what it cites; of Vaswani and others 2017 §3.2.2, §3.3, §3.5 |
+# | in the paper | LLaMA, §2.2; Llama 2, §2.2 (grouped heads); of Vaswani and others 2017 §3.2.2, §3.3, §3.5 |
 # | in the package | [rmsnorm, gated, rope](../minitransformer/ops); [`GPTConfig`](../minitransformer/models/gpt.py) |
 #
 # Open the files of Llama, Mistral or Qwen. You find the block of lesson 19, with four parts exchanged, and nearly
-# always the same four. The formula of attention is the paper's, and so is the residual sum. Yet layer norm has lost its
-# mean, the feed-forward network has three matrices, nothing is added to the embeddings for positions, and most heads
-# have no keys of their own. **What would happen if you took a GPT and removed the mean from all its layer norms?** You
-# can do that in this lesson, and the answer says why nobody misses it.
+# always the same four (three in the [first Llama](https://arxiv.org/abs/2302.13971); shared keys came with
+# [Llama 2](https://arxiv.org/abs/2307.09288)). The formula of attention is the paper's, and so is the residual sum. Yet
+# layer norm has lost its mean, the feed-forward network has three matrices, nothing is added to the embeddings for positions,
+# and most heads have no keys of their own. **What would happen if you took a GPT and removed the mean from all its
+# layer norms?** You can do that in this lesson, and the answer says why nobody misses it.
 
 # %%
 from dataclasses import replace
@@ -64,8 +65,8 @@ plt.show()
 # | part | question |
 # |---|---|
 # | RMSNorm (blue) | Layer norm subtracts the mean, and divides by the standard deviation. Does it need both? |
-# | SwiGLU (green) | A hidden unit asks a question, and passes its answer on. Must these be the same number? |
-# | RoPE (orange) | A position is added once, at the bottom. Attention needs distances, in every layer. Why not there? |
+# | SwiGLU (green) | One number of a hidden unit says whether something passes, and what. Why not two numbers? |
+# | RoPE (orange) | A position is added once, at the bottom. Attention needs distances. Why not put them there? |
 # | grouped heads (red) | A model that writes keeps all keys and values. Does every head need its own? |
 #
 # We take them one after the other. The shapes are those of the course: $B$ sentences, $T$ positions, $C$ channels,
@@ -73,7 +74,8 @@ plt.show()
 #
 # ## RMSNorm: layer norm without the mean
 #
-# Zhang and Sennrich (2019) leave the mean out, and with it the shift $\beta$. For one position's vector $x$:
+# [Zhang and Sennrich (2019)](https://arxiv.org/abs/1910.07467) leave the mean out. Most models that use their norm
+# leave out the shift $\beta$, too. For one position's vector $x$:
 #
 # $$ s = \frac1C\sum_c x_c^2 \qquad r = \frac{1}{\sqrt{s + \epsilon}} \qquad n_c = x_c\, r \qquad
 #    y_c = \gamma_c\, n_c $$
@@ -154,8 +156,9 @@ rmsnorm_backward = check(rmsnorm_backward)
 #
 # $$ \boxed{\;\mathrm{d}x = r\,\big(\mathrm{d}n - n\,\mathrm{mean}(\mathrm{d}n \cdot n)\big)\;} $$
 #
-# It is the formula of lesson 07 without $\mathrm{mean}(\mathrm{d}n)$. Both subtract from the gradient what the forward
-# has made useless. Layer norm does not see a shift of $x$, nor its length. RMSNorm does not see its length.
+# It is the formula of lesson 07 without $\mathrm{mean}(\mathrm{d}n)$. Where a change of $x$ does not change $y$, the
+# gradient has to be 0. RMSNorm does not see the length of $x$ (for $\epsilon = 0$), so $\mathrm{d}x$ has no part along
+# $x$. Layer norm does not see a shift of $x$ either, so its backward has one more term.
 
 # %%
 arrays = {"x": x, "gamma": gamma}
@@ -181,8 +184,9 @@ print(f"for ε = 0, dx along x, which the norm does not see: {np.abs(along).max(
 # the mean over channels out of *their* rows and biases, once and for all. Then the stream has mean 0 at every position,
 # for every input, and layer norm's own subtraction finds nothing to subtract.
 #
-# So here is the experiment of the first paragraph. We take a GPT with layer norm, with random weights; its norms have
-# no $\beta$. We put its weights into a model with RMSNorm. Then we do the same with the rows' means taken out:
+# So here is the experiment of the first paragraph. We take a GPT with layer norm and random weights. Its norms have no
+# $\beta$, and its table is not tied: a tied table also makes the logits, and these would change if we centred its rows.
+# We put the weights into a model with RMSNorm. Then we do the same with the rows' means taken out:
 
 # %%
 V = 50
@@ -207,16 +211,18 @@ for what, state in (("as they are", weights), ("with centred writers", centred))
 
 # %% [markdown]
 # The second model computes the same function as the first, to the last digits. **Whatever layer norm's mean does, the
-# matrices before it can do as well**, and a training that would want it can find it there. What RMSNorm saves is small
-# and free: one sum over the channels instead of two, in the forward and in the backward, half the parameters of a norm,
-# and one thing less to get wrong. (This argument needs pre-norm. In a post-norm model the norm's own output, scaled by
+# matrices before it can do as well**, and a training can find it there if it helps
+# ([Jiang and others 2023](https://arxiv.org/abs/2305.14858) prove it). What RMSNorm saves is small, and costs nothing:
+# one sum over the channels instead of two, in the forward and in the backward, half the parameters of a norm, and one
+# thing less to get wrong. (This argument needs pre-norm. In a post-norm model the norm's own output, scaled by
 # $\gamma$, goes on as the stream, and no matrix stands there that could centre it.)
 #
 # ## SwiGLU: a gate
 #
 # A hidden unit of lesson 07 computes one number $a$ from $x$. The relu keeps it where it is positive. Write that as
 # $\mathrm{relu}(a) = a\cdot[a > 0]$: the same number decides *whether* something passes, and is *what* passes. A gated
-# linear unit takes two (Dauphin and others 2017, Shazeer 2020). With $z = xW_{gate}$ and $u = xW_{up}$, both $(T, F)$:
+# linear unit takes two ([Dauphin and others 2017](https://arxiv.org/abs/1612.08083),
+# [Shazeer 2020](https://arxiv.org/abs/2002.05202)). With $z = xW_{gate}$ and $u = xW_{up}$, both $(T, F)$:
 #
 # $$ \mathrm{SwiGLU}(x) = \big(\mathrm{silu}(z) \odot u\big)\, W_{down} \qquad
 #    \mathrm{silu}(z) = z\,\sigma(z) \qquad \sigma(z) = \frac{1}{1 + e^{-z}} $$
@@ -237,8 +243,8 @@ plt.show()
 
 # %% [markdown]
 # On the right is what one unit can put out. Left of the line the gate is (nearly) shut: whatever *up* says, little
-# passes. Right of it *up* passes, with either sign, and louder the wider the gate is open. A relu unit has only the
-# grey curve on the left: one number decides everything, and what comes out never changes its sign.
+# passes. Right of it *up* passes, with either sign, and the more the larger the gate is. A relu unit has only the grey
+# curve of the first picture: one number decides everything, and what comes out is never negative.
 #
 # ### Exercise 2 ★★☆: the backward of SwiGLU
 #
@@ -301,8 +307,8 @@ for name, mine, other in zip(("gate", "up"), swiglu_backward(dy, (gate, up)), th
 # $$ \mathrm{silu}(z) - \mathrm{silu}(-z) = z\,\sigma(z) + z\,\sigma(-z) = z $$
 #
 # So two units with gates $z$ and $-z$ and the same $u$ give $\mathrm{silu}(z)\,u - \mathrm{silu}(-z)\,u = z\,u$: the
-# exact product of two linear maps of $x$. A network of relus is flat in pieces, and can only approach a product with
-# many of them. Here is how well $F$ relus do. Their directions are random, and the last layer is the best there is
+# exact product of two linear maps of $x$. A network of relus is linear in pieces: it can only approach a product, with
+# many pieces. Here is how well $F$ relus do. Their directions are random, and the last layer is the best there is
 # (least squares):
 
 # %%
@@ -335,29 +341,32 @@ print(f"C = {C}: F = 4C = {4 * C:,}; two thirds of it {2 * 4 * C / 3:,.1f}; the 
 # The learned vectors of lesson 19 are added at the bottom, and every layer above has to find them again in the mix.
 # But only one operation needs positions: attention, where two tokens meet. And what it needs there is mostly the
 # *distance*. Lesson 06 ended with a rotation $M_m$ for each position $m$: turn the query at $m$ by $M_m$ and the key at
-# $n$ by $M_n$, and the score depends on $m - n$ alone. That is RoPE (Su and others 2021). It remains to compute it
-# without any matrix.
+# $n$ by $M_n$, and the score depends on $m - n$ alone. That is RoPE
+# ([Su and others 2021](https://arxiv.org/abs/2104.09864)). It remains to compute it without any matrix.
 #
-# Take two channels $(a, b)$ of a head, and read them as one complex number $a + ib$. To turn it by the angle $\theta$
-# is to multiply it by $e^{i\theta}$:
+# Take two channels $(a, b)$ of a head, and read them as one complex number $a + \mathrm{i}b$. (The upright $\mathrm{i}$
+# is the imaginary unit, $\mathrm{i}^2 = -1$.) To turn it by the angle $\alpha$ is to multiply it by
+# $e^{\mathrm{i}\alpha} = \cos\alpha + \mathrm{i}\sin\alpha$:
 #
-# $$ (a + ib)\,e^{i\theta} = (a\cos\theta - b\sin\theta) + i\,(b\cos\theta + a\sin\theta) $$
+# $$ (a + \mathrm{i}b)\,e^{\mathrm{i}\alpha} = (a\cos\alpha - b\sin\alpha) + \mathrm{i}\,(b\cos\alpha + a\sin\alpha) $$
 #
-# Each of the $D/2$ pairs has its own speed, $\omega_i = 10000^{-2i/D}$, as the hands of lesson 06: at position $m$ it
-# is turned by $m\,\omega_i$. The dot product of two pairs $z = a + ib$ and $z' = a' + ib'$ is $aa' + bb' =
-# \mathrm{Re}(z\,\overline{z'})$. So a turned query at $m$ and a turned key at $n$ have the score
+# The $D/2$ pairs have numbers $j = 0, 1, \dots$, and each has its own speed, $\omega_j = \theta^{-2j/D}$ with
+# $\theta = 10000$, as the hands of lesson 06: at position $m$ it is turned by the angle $m\,\omega_j$. The dot product of two
+# pairs $z = a + \mathrm{i}b$ and $z' = a' + \mathrm{i}b'$ is $aa' + bb' = \mathrm{Re}(z\,\overline{z'})$, where
+# $\overline{z'} = a' - \mathrm{i}b'$. Let $q_j$ and $k_j$ be the pairs of a query and of a key, as complex numbers. If
+# the query is turned at $m$ and the key at $n$, their score is
 #
-# $$ \sum_i \mathrm{Re}\Big(q_i e^{i m\omega_i}\; \overline{k_i e^{i n\omega_i}}\Big)
-#    = \sum_i \mathrm{Re}\Big(q_i\,\overline{k_i}\; e^{i (m-n)\,\omega_i}\Big) $$
+# $$ \sum_j \mathrm{Re}\Big(q_j e^{\mathrm{i} m\omega_j}\; \overline{k_j e^{\mathrm{i} n\omega_j}}\Big)
+#    = \sum_j \mathrm{Re}\Big(q_j\,\overline{k_j}\; e^{\mathrm{i} (m-n)\,\omega_j}\Big) $$
 #
-# ($e^{i\dots}$ has the imaginary unit, an index has the pair's number.) $m$ and $n$ are gone; $m - n$ is left. Which
-# channels make a pair does not matter, as long as it is always the same. Su and others take neighbours. Llama's files
-# take channel $i$ and channel $i + D/2$, the two **halves**, and so do we. In loops:
+# $m$ and $n$ are gone; $m - n$ is left. Which channels make a pair does not matter, as long as it is always the same.
+# Su and others take neighbours, channels $2j$ and $2j + 1$, and so do the files that Meta published. Llama's files in
+# Hugging Face's format take channels $j$ and $j + D/2$, one from each **half**, and so do we. In loops:
 
 
 # %%
 def angle_tables(T, D, theta=10_000.0):
-    """cos and sin (T, D/2) of the angles position · ω_i."""
+    """cos and sin (T, D/2) of the angles position · ω_j."""
     angles = np.outer(np.arange(T), theta ** (-np.arange(0, D, 2) / D))
     return np.cos(angles), np.sin(angles)
 
@@ -367,9 +376,9 @@ def rope_loops(x, cos, sin):
     y = np.zeros_like(x)
     T, D = x.shape
     for t in range(T):
-        for i in range(D // 2):
-            rotation = np.array([[cos[t, i], -sin[t, i]], [sin[t, i], cos[t, i]]])
-            y[t, i], y[t, i + D // 2] = rotation @ [x[t, i], x[t, i + D // 2]]
+        for j in range(D // 2):
+            rotation = np.array([[cos[t, j], -sin[t, j]], [sin[t, j], cos[t, j]]])
+            y[t, j], y[t, j + D // 2] = rotation @ [x[t, j], x[t, j + D // 2]]
     return y
 
 
@@ -382,7 +391,7 @@ def rope_loops(x, cos, sin):
 
 # %% tags=["exercise"]
 def rope_forward(x, cos, sin):
-    """Turns the pairs of channels i and i + D/2: (a, b) → (a cos − b sin, b cos + a sin).
+    """Turns the pairs of channels j and j + D/2: (a, b) → (a cos − b sin, b cos + a sin).
 
     x (B, H, T, D), cos and sin (T, D/2), a row for each position → the tuple y (B, H, T, D), cache.
     cache is the tuple (cos, sin).
@@ -448,9 +457,9 @@ print(f"largest difference along a diagonal: {along_diagonals:.0e}")
 # %% [markdown]
 # The first two pairs of places have the same distance, and the same angle between them. The third has the opposite
 # distance, and another angle: RoPE knows *before* from *after*. In the square every diagonal has one colour. The curve
-# below is what is left of all $T^2$ places: one number for each distance. A query and a key that are alike match best
-# where they stand together, and worse (with waves) as they move apart. A model can learn any other favourite distance:
-# its $W^Q$ and $W^K$ can turn the pairs against each other.
+# beside it is what is left of all $T^2$ places: one number for each distance. A query and a key that are alike match
+# best where they stand together, and worse (with waves) as they move apart. A model can learn any other favourite
+# distance: its $W^Q$ and $W^K$ can turn the pairs against each other.
 #
 # ### What is RoPE worth?
 #
@@ -478,8 +487,8 @@ for theta in (10_000.0, 500_000.0):
 # ## Grouped heads: sharing keys and values
 #
 # While a model writes, it keeps the keys and the values of all tokens so far (lessons 11 and 19), and reads *all* of
-# them for every new token. How much is that? Here are the sizes that the authors of Llama 3 give for their smallest
-# model, of 8 billion parameters, with numbers of 2 bytes:
+# them for every new token. How much is that? Here are the sizes of the smallest model in the
+# [paper on Llama 3](https://arxiv.org/abs/2407.21783), with 8 billion parameters and numbers of 2 bytes:
 
 # %%
 layers, H, D = 32, 32, 128
@@ -492,12 +501,12 @@ print(f"its weights: {8e9 * 2 / 2**30:.1f} GiB")
 
 # %% [markdown]
 # With many texts at once the cache can be larger than the model. And time goes into reading it: for each number that is
-# read, attention does two operations, a product and a sum, which is far below the ridge of any GPU (lesson 17).
+# read, attention does two operations, a product and a sum, and that is far below the ridge of any GPU (lesson 17).
 #
 # The remedy is to have fewer heads of keys and values than of queries. With $H$ heads of queries and $H_k$ of keys and
 # values, each of the latter serves a **group** of $G = H / H_k$ neighbours: query head $h$ uses head
-# $\lfloor h / G \rfloor$. With $H_k = 1$ this is *multi-query* attention (Shazeer 2019), between the two *grouped*
-# attention (Ainslie and others 2023).
+# $\lfloor h / G \rfloor$. With $H_k = 1$ this is *multi-query* attention
+# ([Shazeer 2019](https://arxiv.org/abs/1911.02150)). With $1 < H_k < H$ it is *grouped-query* attention ([Ainslie and others 2023](https://arxiv.org/abs/2305.13245)).
 
 # %%
 D = 128
@@ -721,14 +730,17 @@ for row in llama_table(config)[:8]:
     print(f"{row.ours.removeprefix('decoder.'):<47} {names}  {', '.join(map(str, row.shapes))}")
 
 # %% [markdown]
-# (Our matrices are (in, out), as in the paper; theirs are (out, in). Our projections of a layer are one matrix, theirs
-# are three.)
+# Our matrices are (in, out), as in the paper; theirs are (out, in). Our projections of a layer are one matrix, theirs
+# are three. Gate and up are one matrix here, too, and two there. And mind one name: `post_attention_layernorm` is no post-norm.
+# It stands after the attention, and is the pre-norm of the feed-forward network.
 #
 # ## T5's bias: distances in buckets (optional)
 #
-# There is another way to tell attention about distances: add a number to the score. T5 (Raffel and others 2020) learns
-# a table of 32 numbers for each head, shared by all layers. Which of the 32 is added depends on the distance alone:
-# near distances have a **bucket** each, farther ones share one, and the last holds all that is far.
+# There is another way to tell attention about distances: add a number to the score. T5
+# ([Raffel and others 2020](https://arxiv.org/abs/1910.10683)) learns a table of 32 numbers for each head, shared by all layers. Which of
+# the 32 is added depends on the distance alone: near distances have a **bucket** each, farther ones share one, and the
+# last holds all that is far. An encoder looks both ways, so half of its buckets are for keys before the query and half
+# for keys after it. A decoder looks back only, and uses all of them for that.
 
 # %%
 distances = np.arange(-150, 151)
@@ -774,8 +786,8 @@ relative.backward(attention_backward(dout, attention_forward(query, key, value, 
 print(f"dtable against the package's layer {error(biased_backward(dout, cache), relative.table.grad):.1e}")
 
 # %% [markdown]
-# **ALiBi** (Press and others 2022) needs no table: it subtracts a fixed slope, another one for each head, times the
-# distance, so that every head looks at near tokens first.
+# **ALiBi** ([Press and others 2022](https://arxiv.org/abs/2108.12409)) needs no table: it subtracts the distance times
+# a fixed slope, another one for each head, so that every head prefers near tokens.
 #
 # ## RMSNorm as a kernel (optional)
 #
@@ -868,8 +880,8 @@ if found:
 # another. RMSNorm and grouped heads were never meant to lower the loss. Their question is whether they *raise* it, and
 # what they save is speed and memory.
 #
-# And beyond the length of training? *Ratio* is the perplexity of tokens further on than any in training, divided by
-# that of tokens within it. The best that one can hope for is 1:
+# And beyond the length of training? *Ratio* is the perplexity of tokens that stand further on than any in training,
+# divided by that of tokens in the second half of that length. Near 1 means that the longer text does no harm:
 
 # %%
 if found:
@@ -914,23 +926,25 @@ print(f"gate and up exchanged:                                 off by "
       f"{error(swiglu_forward(up, gate)[0], swiglu_forward(gate, up)[0]):.2f}")  # fmt: skip
 
 # %% [markdown]
-# None of these raises an error. A model that begins from nothing with other pairs, other groups or another gate even
-# trains well: the mistake shows only when weights come from somewhere else.
+# None of these raises an error. A model that is trained from the beginning with other pairs, other groups or another
+# gate even trains well: the mistake shows only when weights come from somewhere else.
 #
 # * **Halves or neighbours.** Both are right, each with its own weights. The channels of $W^Q$ and $W^K$ in another
-#   order turn one into the other; the last digits show it.
+#   order turn one into the other; the last digits show it. That is how Meta's files became Hugging Face's.
 # * **Positions that start again.** A decoder with a cache must know where the new token stands.
 # * **Which heads share.** Neighbours: `np.repeat`, and not `np.tile`.
 # * **Which half is the gate.** `silu(gate) · up`: look at which of the two has the activation.
 # * **The mean of $\mathrm{d}n$ in RMSNorm's backward.** It is layer norm's. The gradient check finds it at once.
-# * **$1 + \gamma$.** Some models (Gemma) store $\gamma - 1$. Loaded as $\gamma$, all norms give nearly nothing.
+# * **$1 + \gamma$.** Some models (Gemma) store $\gamma - 1$. Loaded as $\gamma$, every norm has the wrong scale.
 #
 # ## What changed since 2017
 #
 # This lesson is what changed, as far as most open models agree. What they do not agree on: whether queries and keys are
-# normalised once more before they meet (Dehghani and others 2023), whether some layers have no positions at all, how
-# rotations are stretched for longer texts, and whether keys and values should be shared by heads or squeezed into a few
-# numbers from which every head makes its own (multi-head latent attention, DeepSeek-V2, 2024).
+# normalised once more before they meet ([Dehghani and others 2023](https://arxiv.org/abs/2302.05442)), whether some
+# layers have no positions at all, how rotations are stretched for longer texts, whether a token goes through one
+# feed-forward network or through a few out of many (mixture of experts), and whether keys and values should be shared
+# by heads or squeezed into a few numbers from which every head makes its own (multi-head latent attention,
+# [DeepSeek-V2](https://arxiv.org/abs/2405.04434)).
 #
 # ## Open projects (optional)
 #

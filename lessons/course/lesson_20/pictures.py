@@ -1,6 +1,6 @@
 """Lesson 20's drawings: two blocks, gates, turned pairs, shared heads, buckets, and what was measured.
 
-In all of them blue is the norm, green the feed-forward network, orange positions and red the sharing of heads.
+Where parts are compared, blue is the norm, green the feed-forward network, orange positions, red the sharing of heads.
 """
 
 from collections.abc import Mapping, Sequence
@@ -174,7 +174,7 @@ def draw_sharing(cases: Sequence[tuple[int, int, str]]) -> None:
             owner = head // group
             colour = GROUPS[owner]
             centre = owner * group + (group - 1) / 2
-            axes.plot([head, centre], [0.72, 0.3], color=colour, lw=1)
+            axes.plot([head, centre], [0.65, 0.29], color=colour, lw=1, zorder=0)
             _cell(axes, head, 0.86, colour, 0.42)
             if head % group == 0:
                 for side, name in ((-0.24, "k"), (0.24, "v")):
