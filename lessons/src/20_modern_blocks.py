@@ -14,9 +14,9 @@
 # Open the files of Llama, Mistral or Qwen. You find the block of lesson 19, with four parts exchanged, and nearly
 # always the same four (three in the [first Llama](https://arxiv.org/abs/2302.13971); shared keys came with
 # [Llama 2](https://arxiv.org/abs/2307.09288)). The formula of attention is the paper's, and so is the residual sum. Yet
-# layer norm has lost its mean, the feed-forward network has three matrices, nothing is added to the embeddings for positions,
-# and most heads have no keys of their own. **What would happen if you took a GPT and removed the mean from all its
-# layer norms?** You can do that in this lesson, and the answer says why nobody misses it.
+# layer norm has lost its mean, the feed-forward network has three matrices, nothing is added to the embeddings for
+# positions, and most heads have no keys of their own. **What would happen if you took a GPT and removed the mean from
+# all its layer norms?** You can do that in this lesson, and the answer says why nobody misses it.
 
 # %%
 from dataclasses import replace
@@ -351,8 +351,8 @@ print(f"C = {C}: F = 4C = {4 * C:,}; two thirds of it {2 * 4 * C / 3:,.1f}; the 
 # $$ (a + \mathrm{i}b)\,e^{\mathrm{i}\alpha} = (a\cos\alpha - b\sin\alpha) + \mathrm{i}\,(b\cos\alpha + a\sin\alpha) $$
 #
 # The $D/2$ pairs have numbers $j = 0, 1, \dots$, and each has its own speed, $\omega_j = \theta^{-2j/D}$ with
-# $\theta = 10000$, as the hands of lesson 06: at position $m$ it is turned by the angle $m\,\omega_j$. The dot product of two
-# pairs $z = a + \mathrm{i}b$ and $z' = a' + \mathrm{i}b'$ is $aa' + bb' = \mathrm{Re}(z\,\overline{z'})$, where
+# $\theta = 10000$, as the hands of lesson 06: at position $m$ it is turned by the angle $m\,\omega_j$. The dot product
+# of two pairs $z = a + \mathrm{i}b$ and $z' = a' + \mathrm{i}b'$ is $aa' + bb' = \mathrm{Re}(z\,\overline{z'})$, where
 # $\overline{z'} = a' - \mathrm{i}b'$. Let $q_j$ and $k_j$ be the pairs of a query and of a key, as complex numbers. If
 # the query is turned at $m$ and the key at $n$, their score is
 #
@@ -506,7 +506,8 @@ print(f"its weights: {8e9 * 2 / 2**30:.1f} GiB")
 # The remedy is to have fewer heads of keys and values than of queries. With $H$ heads of queries and $H_k$ of keys and
 # values, each of the latter serves a **group** of $G = H / H_k$ neighbours: query head $h$ uses head
 # $\lfloor h / G \rfloor$. With $H_k = 1$ this is *multi-query* attention
-# ([Shazeer 2019](https://arxiv.org/abs/1911.02150)). With $1 < H_k < H$ it is *grouped-query* attention ([Ainslie and others 2023](https://arxiv.org/abs/2305.13245)).
+# ([Shazeer 2019](https://arxiv.org/abs/1911.02150)). With $1 < H_k < H$ it is *grouped-query* attention
+# ([Ainslie and others 2023](https://arxiv.org/abs/2305.13245)).
 
 # %%
 D = 128
@@ -731,16 +732,16 @@ for row in llama_table(config)[:8]:
 
 # %% [markdown]
 # Our matrices are (in, out), as in the paper; theirs are (out, in). Our projections of a layer are one matrix, theirs
-# are three. Gate and up are one matrix here, too, and two there. And mind one name: `post_attention_layernorm` is no post-norm.
-# It stands after the attention, and is the pre-norm of the feed-forward network.
+# are three. Gate and up are one matrix here, too, and two there. And mind one name: `post_attention_layernorm` is no
+# post-norm. It stands after the attention, and is the pre-norm of the feed-forward network.
 #
 # ## T5's bias: distances in buckets (optional)
 #
 # There is another way to tell attention about distances: add a number to the score. T5
-# ([Raffel and others 2020](https://arxiv.org/abs/1910.10683)) learns a table of 32 numbers for each head, shared by all layers. Which of
-# the 32 is added depends on the distance alone: near distances have a **bucket** each, farther ones share one, and the
-# last holds all that is far. An encoder looks both ways, so half of its buckets are for keys before the query and half
-# for keys after it. A decoder looks back only, and uses all of them for that.
+# ([Raffel and others 2020](https://arxiv.org/abs/1910.10683)) learns a table of 32 numbers for each head, shared by all
+# layers. Which of the 32 is added depends on the distance alone: near distances have a **bucket** each, farther ones
+# share one, and the last holds all that is far. An encoder looks both ways, so half of its buckets are for keys before
+# the query and half for keys after it. A decoder looks back only, and uses all of them for that.
 
 # %%
 distances = np.arange(-150, 151)

@@ -10,7 +10,7 @@ from minitransformer import ops
 from ..exercise import Attempt, exercise
 from ..fence import fence
 from ..gpu import require, torch
-from ..judging import agree, array, arrays, gradients_agree, kind, several, where
+from ..judging import agree, array, arrays, gradients_agree, kind, precise, several, where
 from ..judging import require as must
 from ..tensors import as_numbers, needs_kernels, tensor
 from ..watched import each_once, stays_inside, unwritten, works_alone
@@ -97,6 +97,10 @@ def _judge_dgamma(gradients: Any, dy: Any, normed: Any, rstd: Any, dgamma: Any) 
         not np.allclose(dgamma, dy.sum((0, 1))),
         "dgamma is the sum of dy, as beta's would be: here it is of dy · normed",
     )
+    must(
+        not np.allclose(dgamma, normed.sum((0, 1))),
+        "dgamma is the sum of normed without dy: the chain rule multiplies by what comes from above",
+    )
     agree("dgamma", dgamma, (dy * normed).sum((0, 1)))
 
 
@@ -104,15 +108,38 @@ def _judge_dx(gradients: Any, dy: Any, normed: Any, rstd: Any, dx: Any) -> None:
     """dx where gamma is 1 and eps is 0."""
     ones = np.ones(dx.shape[-1])
     along = (dy * normed).mean(-1, keepdims=True)
+    right = rstd * (dy - normed * along)
+    precise("dx", dx, right)
     for likely, hint in (
+        (dy, "dx is dn alone: normed = x · rstd, and x also moves rstd"),
         (rstd * dy, "dx is rstd · dn alone: x also moves the root mean square, and with it all channels of its row"),
         (
             rstd * (dy - dy.mean(-1, keepdims=True) - normed * along),
             "dx is layer norm's: this forward subtracts no mean, so the backward subtracts no mean(dn)",
         ),
+        (
+            rstd * (dy - dy.mean(-1, keepdims=True)),
+            "dx is rstd · (dn − mean(dn)), as where a forward subtracts a mean: this one subtracts none",
+        ),
+        (
+            rstd * (dy - normed * dy.mean(-1, keepdims=True)),
+            "normed is multiplied by mean(dn), and must be by mean(dn · normed)",
+        ),
+        (
+            -rstd * normed * along,
+            "the first term, rstd · dn, is missing: x is used in normed, too, and not only in rstd",
+        ),
         (rstd * (dy + normed * along), "the second term has the wrong sign: a larger x makes rstd smaller"),
         (rstd * dy - normed * along, "dx is rstd · dn − normed · mean(dn · normed): rstd is a factor of both terms"),
+        (dy - rstd * normed * along, "rstd is missing in the first term: it is a factor of both"),
         (dy - normed * along, "rstd is missing: normed = x · rstd"),
+        *(
+            (
+                rstd * (dy - rstd**power * normed * along),
+                "normed stands where x belongs: the mean square is that of x = normed / rstd",
+            )
+            for power in (1, 2)
+        ),
         (
             rstd * (dy - along),
             "dx is rstd · (dn − mean(dn · normed)): the mean is taken away along normed, so multiply it by normed",
@@ -134,6 +161,13 @@ def _judge_dx(gradients: Any, dy: Any, normed: Any, rstd: Any, dx: Any) -> None:
         np.allclose(gradients(moved, normed, rstd, ones)[0][0], dx[0]),
         "another dy in the last row changes dx in the other rows: the mean is over the channels of each row (axis=-1, "
         "keepdims=True)",
+    )
+    second, expected = rstd * dy - dx, rstd * normed * along
+    times = np.vdot(expected, second) / np.vdot(expected, expected)
+    must(
+        abs(times - 1) < 1e-3 or not np.allclose(second, times * expected),
+        f"the second term, rstd · normed · mean(dn · normed), is {times:.3g} times what it should be: mind the 2 of "
+        "x², the ½ of the root and the 1/C of the mean",
     )
     must(
         np.allclose((dx * normed).sum(-1), 0),
@@ -174,7 +208,18 @@ def swiglu_backward(attempt: Attempt) -> None:
         not (np.allclose(dgate, right[1]) and np.allclose(dup, right[0])),
         "the two gradients are returned in the other order: dgate, dup",
     )
+    of_up = (1 + np.tanh(up / 2)) / 2
+    exchanged = dy * gate * of_up * (1 + up * (1 - of_up)), dy * up * of_up
+    for a, b in (exchanged, exchanged[::-1]):
+        must(
+            not (np.allclose(dgate, a) and np.allclose(dup, b)),
+            "gate and up are exchanged: the cache is the tuple gate, up, and silu is of gate",
+        )
     for likely, hint in (
+        (dy * up, "dup is dy · up: the slope of silu(gate) · up in up is the other factor, silu(gate)"),
+        (dy * up * of_up, "dup is dy · silu(up): the slope in up is the other factor, silu(gate)"),
+        (dy * gate * (1 - sigmoid), "dup is dy · gate · σ(−gate): σ(z) is 1 / (1 + e^−z), with the minus"),
+        (right[0] / up, "dup is dy times the slope of silu: y is linear in up, so no slope is needed"),
         (dy * gate, "dup is dy · gate: what multiplies up is silu(gate)"),
         (dy * sigmoid, "dup is dy · σ(gate): what multiplies up is silu(gate) = gate · σ(gate)"),
         (dy * np.maximum(gate, 0), "dup is dy · relu(gate): the activation is silu"),
@@ -188,6 +233,27 @@ def swiglu_backward(attempt: Attempt) -> None:
         (right[0] / dy, "dgate is without dy: the chain rule multiplies by what comes from above"),
         (dy * up, "dgate is dy · up: that is the gradient of silu(gate), and the slope of silu is still to come"),
         (dy * up * silu, "dgate has silu(gate) itself where its slope belongs"),
+        (right[0] * silu / up, "dgate has silu(gate) where up belongs: the slope in one factor is the other factor"),
+        (
+            dy * up * sigmoid + silu * (1 - sigmoid),
+            "dy · up multiplies the first term alone: it is a factor of σ + gate · σ (1 − σ), so mind the parentheses",
+        ),
+        (
+            dy * up * (sigmoid + gate * (1 - sigmoid)),
+            "dgate has σ + gate · (1 − σ): the slope of σ is σ (1 − σ), and its factor σ is missing",
+        ),
+        (
+            dy * up * (1 + gate * (1 - sigmoid)),
+            "dgate has 1 + gate · (1 − σ) for the slope of silu: the factor σ(gate) is missing",
+        ),
+        (
+            dy * up * (1 + silu * (1 - sigmoid)),
+            "dgate has 1 + gate · σ (1 − σ): the first term is the slope of gate, 1, times σ(gate)",
+        ),
+        (
+            dy * up * (sigmoid + silu * (1 - silu)),
+            "dgate has 1 − silu(gate) where 1 − σ(gate) belongs: σ (1 − σ) is the slope of the sigmoid",
+        ),
         (
             dy * up * sigmoid,
             "dgate has σ(gate) for the slope of silu: gate stands twice in gate · σ(gate), so there are two terms",
@@ -247,6 +313,66 @@ def _turned(x: np.ndarray, cos: Any, sin: Any) -> np.ndarray:
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
 
 
+def _mistaken(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> list[tuple[np.ndarray, str]]:
+    """x turned wrongly, and what is wrong; backwards, where `sin` has the other sign, the same goes wrong."""
+    a, b = np.split(x, 2, axis=-1)
+    even, odd = x[..., 0::2], x[..., 1::2]
+    first, second = a * cos - b * sin, b * cos + a * sin
+    halves = _turned(np.concatenate([even, odd], axis=-1), cos, sin)
+    last_first = b[..., ::-1]
+
+    def halved(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        return np.concatenate([first, second], axis=-1)
+
+    def woven(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        return np.stack([first, second], axis=-1).reshape(x.shape)
+
+    return [
+        (
+            woven(*np.split(halves, 2, axis=-1)),
+            "the pairs are neighbours, channels 2j and 2j + 1: here channel j goes with channel j + D/2",
+        ),
+        (
+            woven(even * cos + odd * sin, odd * cos - even * sin),
+            "the pairs are neighbours, where channel j goes with channel j + D/2; and they turn the other way",
+        ),
+        (halves, "the pairs are read as neighbours, 2j and 2j + 1, and written as halves: read channels j and j + D/2"),
+        (
+            woven(first, second),
+            "the two halves of the result are woven into each other: the first of all pairs stand in the first half",
+        ),
+        (halved(second, first), "the two halves of the result are exchanged: what a becomes stands in the first half"),
+        (-halved(first, second), "the wrong sign everywhere: an angle and its opposite have the same cos"),
+        (_turned(x, sin, cos), "cos and sin are exchanged: angle 0, with cos 1, leaves a pair as it is"),
+        (_turned(x, -sin, -cos), "cos and sin are exchanged in it: angle 0, with cos 1, leaves a pair as it is"),
+        (
+            halved(first, b * cos + first * sin),
+            "the new a has a part in the new b: is a overwritten before it is used? Both lines need the old a and b",
+        ),
+        (halved(first, b), "only the first half is turned: b becomes something, too"),
+        (halved(a, second), "only the second half is turned: a becomes something, too"),
+        (halved(a * cos, b * sin), "a is multiplied by cos and b by sin: a rotation mixes the two"),
+        (halved(a * cos, b * cos), "the terms with sin are missing: a and b both stand in both lines"),
+        (halved(-b * sin, a * sin), "the terms with cos are missing: a and b both stand in both lines"),
+        (
+            halved(a * cos - a * sin, b * cos + b * sin),
+            "the halves are not exchanged in the terms with sin: a becomes something of b, and b of a",
+        ),
+        (
+            x * np.repeat(cos, 2, axis=-1) + halved(-b, a) * np.repeat(sin, 2, axis=-1),
+            "neighbours share a number of cos and sin, as by np.repeat: here channels j and j + D/2 share number j",
+        ),
+        (
+            halved(a * cos - last_first * sin, (last_first * cos + a * sin)[..., ::-1]),
+            "channel j goes with the channel that is as far from the end: here channel j goes with channel j + D/2",
+        ),
+        (
+            _turned(x, cos[:, :1], sin[:, :1]),
+            "all pairs of a position turn by the angle of the first: column j of cos and sin is pair j's",
+        ),
+    ]
+
+
 def _angles(rng: Any, T: int, D: int) -> tuple[np.ndarray, np.ndarray]:
     angles = rng.uniform(-3, 3, (T, D // 2))
     angles[0] = 0
@@ -288,23 +414,9 @@ def rope_forward(attempt: Attempt) -> None:
 def _judge_turned(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, y: np.ndarray) -> None:
     a, b = np.split(x, 2, axis=-1)
     right = _turned(x, cos, sin)
-    pairs = x.shape[-1] // 2
-    even, odd = x[..., 0::2], x[..., 1::2]
-    neighbours = np.stack([even * cos - odd * sin, odd * cos + even * sin], axis=-1).reshape(x.shape)
-    swapped = np.concatenate([right[..., pairs:], right[..., :pairs]], axis=-1)
-    late = np.concatenate([a * cos - b * sin, b * cos + (a * cos - b * sin) * sin], axis=-1)
-    woven = np.stack([a * cos - b * sin, b * cos + a * sin], axis=-1).reshape(x.shape)
     for likely, hint in (
         (x, "y is x: nothing is turned"),
-        (neighbours, "the pairs are neighbours, channels 2i and 2i + 1: here channel i goes with channel i + D/2"),
-        (woven, "the two halves of y are woven into each other: the first of all pairs stand in the first half"),
-        (swapped, "the two halves of y are exchanged: a' = a cos − b sin comes first"),
         (_turned(x, cos, -sin), "it turns the other way: a' = a cos − b sin, b' = b cos + a sin"),
-        (_turned(x, sin, cos), "cos and sin are exchanged: angle 0, with cos 1, leaves x as it is"),
-        (
-            late,
-            "b' is made from the new a, which has already been turned: both lines of the rotation need the old a and b",
-        ),
         (
             np.concatenate([a * cos - b * sin, b * cos - a * sin], axis=-1),
             "the sign of sin in the second half is wrong: b' = b cos + a sin",
@@ -313,15 +425,13 @@ def _judge_turned(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, y: np.ndarray
             np.concatenate([a * cos + b * sin, b * cos + a * sin], axis=-1),
             "the sign of sin in the first half is wrong: a' = a cos − b sin",
         ),
-        (np.concatenate([a * cos - b * sin, b], axis=-1), "only the first half is turned: b' = b cos + a sin"),
-        (np.concatenate([a * cos, b * sin], axis=-1), "a is multiplied by cos and b by sin: a rotation mixes the two"),
-        (np.concatenate([a * cos, b * cos], axis=-1), "the terms with sin are missing"),
+        *_mistaken(x, cos, sin),
     ):
         must(np.allclose(likely, right) or not np.allclose(y, likely), hint)
-    length = np.hypot(*np.split(y, 2, axis=-1))
     must(
-        np.allclose(length, np.hypot(a, b)),
-        "the lengths of pairs change, and a rotation keeps them: a'² + b'² = a² + b². Mind the signs",
+        np.allclose(_lengths(y), _lengths(x)),
+        "the lengths of pairs change, and a rotation keeps them: a'² + b'² = a² + b². Mind the signs, and which "
+        "channels go together",
     )
     must(
         np.allclose(y[:, :, 0], x[:, :, 0]),
@@ -335,6 +445,11 @@ def _judge_turned(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, y: np.ndarray
     agree("y", y, right)
 
 
+def _lengths(x: np.ndarray) -> np.ndarray:
+    """Of the pairs."""
+    return np.hypot(*np.split(x, 2, axis=-1))
+
+
 @exercise(answer=_rope_backward)
 def rope_backward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
@@ -343,8 +458,6 @@ def rope_backward(attempt: Attempt) -> None:
         dx = array(attempt(dy, (cos, sin)), "dx")
         must(dx.shape == dy.shape, f"dx has shape {dx.shape} and must have dy's, {dy.shape}")
         da, db = np.split(dy, 2, axis=-1)
-        even, odd = dy[..., 0::2], dy[..., 1::2]
-        neighbours = np.stack([even * cos + odd * sin, odd * cos - even * sin], axis=-1).reshape(dy.shape)
         right = _turned(dy, cos, -sin)
         with where(f"for dy of shape {shape}"):
             for likely, hint in (
@@ -354,11 +467,6 @@ def rope_backward(attempt: Attempt) -> None:
                     "dy is turned on, by the same angles as x: the transpose of a rotation turns back",
                 ),
                 (
-                    neighbours,
-                    "the pairs are neighbours, channels 2i and 2i + 1: here channel i goes with channel i + D/2",
-                ),
-                (-right, "the wrong sign everywhere: the opposite angle has the same cos, and −sin"),
-                (
                     np.concatenate([da * cos + db * sin, db * cos + da * sin], axis=-1),
                     "the sign of one sin is wrong: da = da' cos + db' sin, db = db' cos − da' sin",
                 ),
@@ -366,17 +474,13 @@ def rope_backward(attempt: Attempt) -> None:
                     np.concatenate([da * cos - db * sin, db * cos - da * sin], axis=-1),
                     "the sign of a's sin is wrong: da = da' cos + db' sin, since a went into b' with + sin",
                 ),
-                (
-                    np.concatenate([da * cos, db * cos], axis=-1),
-                    "the terms with sin are missing: a went into a' and into b'",
-                ),
-                (_turned(dy, sin, -cos), "cos and sin are exchanged in it"),
+                *_mistaken(dy, cos, -sin),
             ):
                 must(np.allclose(likely, right) or not np.allclose(dx, likely), hint)
             must(
-                np.allclose(np.hypot(*np.split(dx, 2, axis=-1)), np.hypot(da, db)),
-                "the lengths of pairs change: a rotation keeps them, backwards too. Mind what the two lines read: is "
-                "something overwritten before it is used?",
+                np.allclose(_lengths(dx), _lengths(dy)),
+                "the lengths of pairs change: a rotation keeps them, backwards too. Mind the signs, and which channels "
+                "go together",
             )
             agree("dx", dx, right)
             gradients_agree(
@@ -440,6 +544,11 @@ def repeat_heads_backward(attempt: Attempt) -> None:
             (alternate.mean(1), "heads that lie Hk apart are averaged: neighbours share, and their gradients add"),
             (grouped.max(2), "the largest of each group is taken: gradients of what is used several times add"),
             (right[:, ::-1], "the groups are in the reverse order"),
+            (
+                np.repeat(dy.sum(1, keepdims=True), Hk, axis=1),
+                "all heads of queries are added for each head of keys: only those of its group used it",
+            ),
+            (dy[:, :Hk], "the first heads of dy are there as they were: a sum over each group is asked for"),
         ):
             must(np.allclose(likely, right) or not np.allclose(dx, likely), f"{case}, {hint}")
         agree(
@@ -483,11 +592,21 @@ def rmsnorm_rows(attempt: Attempt) -> None:
         return *numbers, right, rstd[:, 0], gamma64, x64, seen, (given, found[0], found[1])
 
     y, rstd, right, right_rstd, gamma, x, seen, tensors = judged(3 + rng.standard_normal((3, 8)), 0.5)
+    written = seen.written(tensors[1])
+    must(
+        not unwritten(seen, tensors[1]) or written % 8,
+        f"of 3 rows of 8, kernels have written {written} of y's 24 numbers: is there a program for each row?",
+    )
     must(
         not unwritten(seen, tensors[1]),
-        f"of 3 rows of 8, kernels have written {seen.written(tensors[1])} of y's 24 numbers: is there a program for "
-        "each row?",
+        f"of 3 rows of 8, kernels have written {written} of y's 24 numbers: are BLOCK and the mask as long as a row?",
     )
+    for name, tensor_, numbers in (("y", tensors[1], y), ("rstd", tensors[2], rstd)):
+        must(
+            not (seen.written(tensor_) and np.isnan(numbers).any()),
+            f"a part of {name} holds NaN, as memory does here that nobody has written: are the rows that the programs "
+            f"write all rows (tl.program_id(0)), and is row r of {name} where it belongs?",
+        )
     n = x * right_rstd[:, None]
     centred = x - x.mean(-1, keepdims=True)
     square = (x * x).mean(-1, keepdims=True)
@@ -499,6 +618,11 @@ def rmsnorm_rows(attempt: Attempt) -> None:
         (x / np.sqrt(square) * gamma, "eps = 0.5 was given, and changes nothing"),
         (x / (square + 0.5) * gamma, "it divides by the mean square: the root is missing"),
         (x * np.sqrt(square + 0.5) * gamma, "it multiplies by the root: divide by it"),
+        (n * (1 + gamma), "1 is added to gamma"),
+        (
+            x * gamma / np.sqrt(((x * gamma) ** 2).mean(-1, keepdims=True) + 0.5),
+            "x is multiplied by gamma before its mean square is taken: gamma comes after",
+        ),
     ):
         must(np.abs(y - likely).max() > 1e-3, f"y is wrong: {hint}")
     agree("y", y, right, tolerance=FLOAT32)
@@ -536,6 +660,11 @@ def rmsnorm_rows(attempt: Attempt) -> None:
             tolerance=FLOAT32,
         )
         agree(f"rstd of rows of {width} (rows of 8 are right)", rstd, right_rstd, tolerance=FLOAT32)
+        must(
+            not seen.interpreted or seen.programs[0] <= rows,
+            f"for {rows} rows of {width} the kernel ran {seen.programs[0]} programs: one for each row is enough, and "
+            "those beyond the last row have none",
+        )
         stays_inside(seen, f"in rows of {width}")
         must(
             not seen.interpreted or width < 1000 or seen.programs == [rows],

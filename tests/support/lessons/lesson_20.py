@@ -140,7 +140,19 @@ no rstd | rstd * (dnormed → 1 * (dnormed | rstd is missing
 not along normed | - normed * along → - along | multiply it by normed
 divided by rstd | returns (dnormed - normed * along) / rstd, dgamma | multiply by it
 a sum | .mean(axis=-1 → .sum(axis=-1 | and must be by the mean
-half of it | - normed * along → - normed * along / 2 | moving x along normed
+half of it | - normed * along → - normed * along / 2 | is 0.5 times what it should be
+twice | - normed * along → - 2 * normed * along | is 2 times what it should be
+a mean of a mean | .mean(axis=-1, keepdims=True)  # → .mean(axis=-1, keepdims=True) / 5  # | is 0.2 times what
+normed for x | - normed * along → - rstd**2 * normed * along | normed stands where x belongs
+dn alone | returns dnormed, dgamma | dx is dn alone
+the second term alone | rstd * (dnormed - → rstd * ( - | the first term, rstd · dn, is missing
+rstd on the second term alone | rstd * (dnormed - normed * along) → dnormed - rstd * normed * along | in the first term
+a mean's backward | - normed * along → - dnormed.mean(axis=-1, keepdims=True) | this one subtracts none
+times the mean of dn | (dnormed * normed).mean → dnormed.mean | and must be by mean(dn · normed)
+no mean at all | - normed * along → - normed * dnormed * normed / 5 | moving x along normed
+dgamma without dy | (dy * normed).sum(axis=(0 → normed.sum(axis=(0 | the sum of normed without dy
+rounded on the way
+    dnormed = dy * gamma → dnormed = (dy * gamma).astype(np.float32).astype(float) | dx is right to about
 a mean of everything | .mean(axis=-1, keepdims=True)  # → .mean(keepdims=True)  # | changes dx in the other rows
 a mean over positions
     .mean(axis=-1, keepdims=True)  # → .mean(axis=1, keepdims=True)  # | a root mean square of its own
@@ -178,6 +190,17 @@ the sigmoid a constant | sigmoid + silu * (1 - sigmoid) → silu * (1 - sigmoid)
 the sigmoid's slope | sigmoid + silu * (1 - sigmoid) → sigmoid * (1 - sigmoid) | the sigmoid's slope, σ (1 − σ)
 no factor gate | sigmoid + silu * (1 - sigmoid) → sigmoid + sigmoid * (1 - sigmoid) | lacks the factor gate
 minus | sigmoid + silu → sigmoid - silu | add
+no parentheses | returns dy * up * sigmoid + silu * (1 - sigmoid), dy * silu | mind the parentheses
+a factor σ too few | sigmoid + silu * (1 - sigmoid) → sigmoid + gate * (1 - sigmoid) | and its factor σ is missing
+the gate's slope alone | sigmoid + silu * (1 - sigmoid) → 1 + silu * (1 - sigmoid) | times σ(gate)
+both factors σ missing | sigmoid + silu * (1 - sigmoid) → 1 + gate * (1 - sigmoid) | the factor σ(gate) is missing
+1 − silu | sigmoid + silu * (1 - sigmoid) → sigmoid + silu * (1 - silu) | where 1 − σ(gate) belongs
+silu for up | returns dy * silu * slope, dy * silu | where up belongs
+gate and up exchanged | gate, up = cache → up, gate = cache | gate and up are exchanged
+dup of up | returns dy * up * slope, dy * up | dup is dy · up
+dup of silu(up) | returns dy * up * slope, dy * up * (1 + np.tanh(up / 2)) / 2 | dup is dy · silu(up)
+dup with a slope | returns dy * up * slope, dy * slope | no slope is needed
+σ of −z | np.tanh(gate / 2) → np.tanh(-gate / 2) | with the minus
 relu's slope | sigmoid + silu * (1 - sigmoid) → gate > 0 | relu's slope, 0 or 1
 an overflow | (1 + np.tanh(gate / 2)) / 2 → np.exp(gate) / (1 + np.exp(gate)) | e^800 overflows
 clipped | (1 + np.tanh(gate / 2)) / 2 → 1 / (1 + np.exp(-np.clip(gate, -2, 2))) | dup is wrong in
@@ -190,16 +213,28 @@ nothing | returns x.copy(), (cos, sin) | nothing is turned
 neighbours
     is lambda x, cos, sin: (_woven(x[..., 0::2], x[..., 1::2], cos, sin), (cos, sin)) | the pairs are neighbours
 woven | is lambda x, cos, sin: (_woven(*np.split(x, 2, axis=-1), cos, sin), (cos, sin)) | woven into each other
-exchanged halves | [a * cos - b * sin, b * cos + a * sin] → [b * cos + a * sin, a * cos - b * sin] | are exchanged: a'
+exchanged halves
+    [a * cos - b * sin, b * cos + a * sin] → [b * cos + a * sin, a * cos - b * sin] | of the result are exchanged
 the other way | a * cos - b * sin, b * cos + a * sin → a * cos + b * sin, b * cos - a * sin | turns the other way
 sin for cos | a, b = np.split(x → cos, sin = sin, cos\n    a, b = np.split(x | angle 0, with cos 1
-the new a | is _late | both lines of the rotation need the old a and b
+the new a | is _late | Both lines need the old a and b
 half of it | b * cos + a * sin → b | only the first half is turned
+the other half | a * cos - b * sin, → a, | only the second half is turned
+tables repeated for neighbours
+    is lambda x, cos, sin: (_by_halves(x, np.repeat(cos, 2, -1), np.repeat(sin, 2, -1)), (cos, sin)) | as by np.repeat
+even and odd channels | a, b = np.split(x, 2, axis=-1) → a, b = x[..., ::2], x[..., 1::2] | and written as halves
+halves not exchanged | a * cos - b * sin, b * cos + a * sin → a * cos - a * sin, b * cos + b * sin | are not exchanged
+no cosines | a * cos - b * sin, b * cos + a * sin → - b * sin, a * sin | terms with cos are missing
+one angle for all pairs
+    a, b = np.split(x → cos, sin = cos[:, :1], sin[:, :1]\n    a, b = np.split(x | of the first: column j
+minus everything | returns -answer[0], answer[1] | the wrong sign everywhere
+channels from both ends
+    is lambda x, cos, sin: (_from_both_ends(x, cos, sin), (cos, sin)) | as far from the end
 by cos and by sin | a * cos - b * sin, b * cos + a * sin → a * cos, b * sin | a rotation mixes the two
 no sines | a * cos - b * sin, b * cos + a * sin → a * cos, b * cos | terms with sin are missing
 a mirror | b * cos + a * sin → b * cos - a * sin | in the second half is wrong
 both plus | a * cos - b * sin → a * cos + b * sin | in the first half is wrong
-angles twice as large | a, b = np.split(x → cos, sin = cos, 2 * sin\n    a, b = np.split(x | a rotation keeps them
+sines twice as large | a, b = np.split(x → cos, sin = cos, 2 * sin\n    a, b = np.split(x | a rotation keeps them
 one position late | a, b = np.split(x → cos, sin = np.roll(cos, 1, 0), np.roll(sin, 1, 0)\n    a, b = np.split(x
     position 0, whose angles are all 0
 the first head alone | is _first_head | all heads of a position turn
@@ -215,9 +250,20 @@ neighbours | is lambda dy, cache: _woven(dy[..., 0::2], dy[..., 1::2], cache[0],
 minus both | returns -answer | the wrong sign everywhere
 one plus too many | db * cos - da * sin → db * cos + da * sin | the sign of one sin is wrong
 one minus too many | da * cos + db * sin → da * cos - db * sin | a went into b' with + sin
-no sines | da * cos + db * sin, db * cos - da * sin → da * cos, db * cos | a went into a' and into b'
+no sines | da * cos + db * sin, db * cos - da * sin → da * cos, db * cos | the terms with sin are missing
 sin for cos | cos, sin = cache → sin, cos = cache | cos and sin are exchanged
-the new da | is _late_back | is something overwritten before it is used?
+the new da | is _late_back | is a overwritten before it is used?
+exchanged halves
+    [da * cos + db * sin, db * cos - da * sin] → [db * cos - da * sin, da * cos + db * sin] | halves of the result are
+woven | is lambda dy, cache: _woven(*np.split(dy, 2, axis=-1), cache[0], -cache[1]) | woven into each other
+neighbours, turned on
+    is lambda dy, cache: _woven(dy[..., 0::2], dy[..., 1::2], *cache) | and they turn the other way
+even and odd channels | da, db = np.split(dy, 2, axis=-1) → da, db = dy[..., ::2], dy[..., 1::2] | written as halves
+tables repeated for neighbours
+    is lambda dy, cache: _by_halves(dy, np.repeat(cache[0], 2, -1), -np.repeat(cache[1], 2, -1)) | as by np.repeat
+divided | da * cos + db * sin, db * cos - da * sin → da / cos, db / cos | the lengths of pairs change
+half of it | db * cos - da * sin → db | only the first half is turned
+no cosines | da * cos + db * sin, db * cos - da * sin → db * sin, -da * sin | terms with cos are missing
 a tuple | returns (answer, None, None) | an array, not tuple
 summed over heads | returns answer.sum(axis=1) | dx has shape (2, 5, 8)
 in place | cos, sin = cache → cos, sin = cache\n    sin *= 1.5 | writes into its argument cache
@@ -240,6 +286,11 @@ the axis stays | sum(axis=2) → sum(axis=2, keepdims=True)[:, :, 0:1] | has bec
 all heads | .sum(axis=2) → .sum(axis=(1, 2))[:, None] | only the heads of one group are added
 over positions | .sum(axis=2) → .sum(axis=(2, 3)) | has become (2, 2, 5) and must become
 in reverse | returns solution(dy, kv_heads)[:, ::-1] | in the reverse order
+all heads for each
+    returns np.repeat(dy.sum(axis=1, keepdims=True), kv_heads, axis=1) | only those of its group used it
+the first heads | returns dy[:, :kv_heads].copy() | are there as they were
+one head too few
+    .sum(axis=2) → [:, :, :-1].sum(axis=2) | is wrong in
 groups of three | H // kv_heads, T, D) → 3, T, D) | cannot reshape
 in float32 | returns solution(dy, kv_heads).astype(np.float32) | float32, which rounds
 [rmsnorm_rows]
@@ -250,6 +301,13 @@ a sum | axis=0) / n + eps → axis=0) + eps | is not divided by n
 eps beside the root
     tl.rsqrt(tl.sum(x * x, axis=0) / n + eps) → 1 / (tl.sqrt(tl.sum(x * x, axis=0) / n) + eps) | it stands under it
 its own eps | axis=0) / n + eps → axis=0) / n + 1e-6 | changes nothing
+gamma plus 1 | x * rstd * gamma, mask → x * rstd * (1 + gamma), mask | 1 is added to gamma
+gamma first
+    rstd = tl.rsqrt → x *= gamma\n    rstd = tl.rsqrt | x * rstd * gamma, mask → x * rstd, mask | gamma comes after
+rstd lies apart | tl.store(rstd_ptr + row, → tl.store(rstd_ptr + row * n, | is row r of rstd where it belongs
+one row by all | tl.program_id(0) → tl.program_id(1) | a part of y holds NaN
+a column too few | column < n → column < n - 1 | 21 of y's 24 numbers: are BLOCK and the mask
+a program for each column | [(num_rows,)] → [(n,)] | and those beyond the last row have none
 no root | tl.rsqrt(tl.sum(x * x, axis=0) / n + eps) → 1 / (tl.sum(x * x, axis=0) / n + eps) | the root is missing
 multiplied | tl.rsqrt(tl → tl.sqrt(tl | divide by it
 the root is stored | tl.store(rstd_ptr + row, rstd) → tl.store(rstd_ptr + row, 1 / rstd) | 1 divided by it
@@ -284,6 +342,19 @@ def _woven(a, b, cos, sin):
     y = np.empty((*a.shape[:-1], 2 * a.shape[-1]))
     y[..., 0::2], y[..., 1::2] = a * cos - b * sin, b * cos + a * sin
     return y
+
+
+def _by_halves(x, cos, sin):
+    """x cos + rotate_half(x) sin, with tables of D channels."""
+    a, b = np.split(x, 2, axis=-1)
+    return x * cos + np.concatenate([-b, a], axis=-1) * sin
+
+
+def _from_both_ends(x, cos, sin):
+    """Channel j with channel D − 1 − j."""
+    a, b = np.split(x, 2, axis=-1)
+    b = b[..., ::-1]
+    return np.concatenate([a * cos - b * sin, (b * cos + a * sin)[..., ::-1]], axis=-1)
 
 
 def _late(x, cos, sin):
