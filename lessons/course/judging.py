@@ -41,7 +41,7 @@ def array(result: Any, name: str = "", single: bool = False) -> np.ndarray:
     require(type(result) is np.ndarray, f"{must_be} an array, not {type(result).__name__}")
     require(
         result.dtype == np.float64 or (single and result.dtype == np.float32),
-        f"{must_be} an array of float64, and not of {result.dtype}, which rounds",
+        f"{must_be} an array of float64, and not of {result.dtype}{', which rounds' * (result.dtype.kind in 'fiu')}",
     )
     return result.astype(np.float64) if single else result
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from course.notebooks import execute
-from course.sources import LESSONS, read_source, solved, sources
+from course.sources import LESSONS, number_of, read_source, solved, sources
 
+WITH_KERNELS = [source for source in sources() if number_of(source) in ("15", "16", "17", "20")]
 HIDE = "import sys\nfor name in {hidden!r}:\n    sys.modules[name] = None\n"
 DEFINE_AND_RUN = """
 import json
@@ -86,7 +87,7 @@ def test_an_interpreter_asked_for_too_late_is_told(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["cuda:75", "cuda:90"])
-@pytest.mark.parametrize(("number", "kernels"), [("15", 15), ("16", 6)])
+@pytest.mark.parametrize(("number", "kernels"), [("15", 15), ("16", 6), ("20", 1)])
 def test_a_lessons_kernels_compile_for_a_hosted_gpu_and_fit_it(number, kernels, target, tmp_path):
     """A T4 and an H100, in two types each: registers that suffice, and no more shared memory than a T4 has."""
     script = Path(__file__).parents[1] / "support" / "lessons" / "compile_lesson.py"
@@ -104,7 +105,7 @@ def test_a_lessons_kernels_compile_for_a_hosted_gpu_and_fit_it(number, kernels, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hidden", ["torch", "triton"])
-@pytest.mark.parametrize("source", sources()[15:18], ids=lambda s: s.stem)
+@pytest.mark.parametrize("source", WITH_KERNELS, ids=lambda s: s.stem)
 def test_a_lesson_shows_what_was_recorded_where_a_package_is_missing(source, hidden, tmp_path, monkeypatch):
     for name, value in without([hidden], tmp_path).items():
         monkeypatch.setenv(name, value)

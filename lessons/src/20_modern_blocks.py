@@ -1,0 +1,964 @@
+# %% [markdown]
+# # 20 · Modern blocks: RMSNorm, SwiGLU, RoPE, grouped heads
+#
+# **You will be able to** write the four parts in which Llama's block differs from GPT-2's, forward and backward, prove
+# them, put them into a model of the package, and say what each of them is worth.
+#
+# | | |
+# |---|---|
+# | you know | a GPT with pre-norm blocks (19), [layer norm](07_sublayers.ipynb), [rotations](06_positions.ipynb) |
+# | runs in | at most 30 s on 2 cores; no GPU, no network; Triton in one optional part, or its recording |
+# | in the paper | LLaMA, §2.2; Llama 2, §2.2 (grouped heads); of Vaswani and others 2017 §3.2.2, §3.3, §3.5 |
+# | in the package | [rmsnorm, gated, rope](../minitransformer/ops); [`GPTConfig`](../minitransformer/models/gpt.py) |
+#
+# Open the files of Llama, Mistral or Qwen. You find the block of lesson 19, with four parts exchanged, and nearly
+# always the same four (three in the [first Llama](https://arxiv.org/abs/2302.13971); shared keys came with
+# [Llama 2](https://arxiv.org/abs/2307.09288)). The formula of attention is the paper's, and so is the residual sum. Yet
+# layer norm has lost its mean, the feed-forward network has three matrices, nothing is added to the embeddings for
+# positions, and most heads have no keys of their own. **What would happen if you took a GPT and removed the mean from
+# all its layer norms?** You can do that in this lesson, and the answer says why nobody misses it.
+
+# %%
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import kernels
+from course import recorded, start
+from course.gpu import machine, tl, torch, triton  # noqa: F401 - before anything else imports triton
+from course.lesson_20 import pictures as draw
+from course.lesson_20.measured import COLOURS, beyond, gaps, measured
+from course.tensors import numpy, tensor
+from minitransformer import ops
+from minitransformer.costs import num_parameters
+from minitransformer.data.tokenizer import BPETokenizer
+from minitransformer.gradcheck import check_gradients, error
+from minitransformer.grammar import pairs
+from minitransformer.layers import BiasConfig, RelativeBias, RotaryConfig
+from minitransformer.layers.parameter import FlatParameters
+from minitransformer.models import GPT, GPTConfig
+from minitransformer.ops import Pair, attention_backward, attention_forward, attention_weights, numpy_ops
+from minitransformer.ops.buckets import bucket_of
+from minitransformer.pretrained.llama import table as llama_table
+from minitransformer.training.optimizer import Adam
+from study.measuring import rounds_text
+from study.trials.bootstrap import Interval
+
+check = start("20")
+threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+rng = np.random.default_rng(0)
+
+# %% [markdown]
+# ## The picture: two blocks
+#
+# Read both from the bottom up. The thick line is the residual stream. What has a colour differs.
+
+# %% tags=["picture"]
+draw.draw_blocks()
+plt.show()
+
+# %% [markdown]
+# Each of the four answers a question.
+#
+# | part | question |
+# |---|---|
+# | RMSNorm (blue) | Layer norm subtracts the mean, and divides by the standard deviation. Does it need both? |
+# | SwiGLU (green) | One number of a hidden unit says whether something passes, and what. Why not two numbers? |
+# | RoPE (orange) | A position is added once, at the bottom. Attention needs distances. Why not put them there? |
+# | grouped heads (red) | A model that writes keeps all keys and values. Does every head need its own? |
+#
+# We take them one after the other. The shapes are those of the course: $B$ sentences, $T$ positions, $C$ channels,
+# $H$ heads, $D = C/H$, $F$ hidden units.
+#
+# ## RMSNorm: layer norm without the mean
+#
+# [Zhang and Sennrich (2019)](https://arxiv.org/abs/1910.07467) leave the mean out. Most models that use their norm
+# leave out the shift $\beta$, too. For one position's vector $x$:
+#
+# $$ s = \frac1C\sum_c x_c^2 \qquad r = \frac{1}{\sqrt{s + \epsilon}} \qquad n_c = x_c\, r \qquad
+#    y_c = \gamma_c\, n_c $$
+#
+# $s$ is the mean square, and $\sqrt{s}$ is the *root mean square*, RMS. The vector $n$ has the length $\sqrt{C}$ (but
+# for $\epsilon$): $x$ is moved along its own direction until it reaches a sphere, and nothing else happens. First in
+# loops, then for all rows at once:
+
+
+# %%
+def rmsnorm_loops(x, gamma, eps=1e-6):
+    """Position by position, channel by channel. x (B, T, C)."""
+    y = np.zeros_like(x)
+    B, T, C = x.shape
+    for b in range(B):
+        for t in range(T):
+            mean_square = sum(x[b, t, c] ** 2 for c in range(C)) / C
+            for c in range(C):
+                y[b, t, c] = gamma[c] * x[b, t, c] / np.sqrt(mean_square + eps)
+    return y
+
+
+def rmsnorm_forward(x, gamma, eps=1e-6):
+    """x (B, T, C), gamma (C,) → y (B, T, C), cache."""
+    rstd = 1 / np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps)  # (B, T, 1)
+    normed = x * rstd
+    return gamma * normed, (normed, rstd, gamma)
+
+
+x, gamma = 3 + 2 * rng.standard_normal((2, 4, 6)), rng.standard_normal(6)
+y, _ = rmsnorm_forward(x, gamma)
+print(f"loops against arrays:       {error(y, rmsnorm_loops(x, gamma)):.1e}")
+print(f"arrays against the package: {error(y, ops.rmsnorm_forward(x, gamma, 1e-6)[0]):.1e}")
+
+# %% [markdown]
+# ### Exercise 1 ★★☆: the backward of RMSNorm
+#
+# Go through the forward from its end, as you did for layer norm in lesson 07:
+#
+# | forward | backward |
+# |---|---|
+# | $s = \frac1C \sum_c x_c^2$ | ? |
+# | $r = (s + \epsilon)^{-1/2}$ | ? |
+# | $n = x\, r$ | ? |
+# | $y = \gamma\, n$ | $\mathrm{d}n = \mathrm{d}y\,\gamma$ |
+#
+# $x$ is used twice, in $n$ and in $s$. The cache holds $n$, $r$ and $\gamma$, and not $x$: that is enough.
+
+
+# %% tags=["exercise"]
+def rmsnorm_backward(dy, cache):
+    """Gradients of y = gamma · normed, with normed = x · rstd and rstd = 1 / √(mean(x²) + eps), row by row.
+
+    dy (B, T, C); cache is the tuple normed (B, T, C), rstd (B, T, 1), gamma (C,)
+    → the tuple dx (B, T, C), dgamma (C,).
+    """
+    raise NotImplementedError
+
+
+# %%
+rmsnorm_backward = check(rmsnorm_backward)
+
+# %% [markdown] tags=["help"]
+# $r$ is one number for the whole row. How much does $y$ change if $r$ alone moves a little? Then ask the same of $s$.
+# And can you say, before you compute anything, along which direction of $x$ nothing changes?
+#
+# ---
+#
+# $\mathrm{d}r = \sum_c \mathrm{d}n_c\, x_c$, $\mathrm{d}s = -\tfrac12 r^3\,\mathrm{d}r$, and
+# $\mathrm{d}x = r\,\mathrm{d}n + \tfrac2C\, x\, \mathrm{d}s$. Put $x = n / r$ into it, and simplify: a mean over the
+# channels of the row remains.
+
+# %% [markdown]
+# The right column, filled in and put together with $x\,r = n$:
+#
+# $$ \mathrm{d}r = \sum_c \mathrm{d}n_c\, x_c \qquad \mathrm{d}s = -\tfrac12 r^3\, \mathrm{d}r \qquad
+#    \mathrm{d}x = r\,\mathrm{d}n + \tfrac2C\, x\,\mathrm{d}s $$
+#
+# $$ \boxed{\;\mathrm{d}x = r\,\big(\mathrm{d}n - n\,\mathrm{mean}(\mathrm{d}n \cdot n)\big)\;} $$
+#
+# It is the formula of lesson 07 without $\mathrm{mean}(\mathrm{d}n)$. Where a change of $x$ does not change $y$, the
+# gradient has to be 0. RMSNorm does not see the length of $x$ (for $\epsilon = 0$), so $\mathrm{d}x$ has no part along
+# $x$. Layer norm does not see a shift of $x$ either, so its backward has one more term.
+
+# %%
+arrays = {"x": x, "gamma": gamma}
+for name, worst in check_gradients(rmsnorm_forward, rmsnorm_backward, arrays).items():
+    print(f"d{name:<6} against central differences {worst:.1e}")
+dy = rng.standard_normal(x.shape)
+ours = rmsnorm_backward(dy, rmsnorm_forward(x, gamma)[1])
+theirs = ops.rmsnorm_backward(dy, ops.rmsnorm_forward(x, gamma, 1e-6)[1])
+for name, mine, other in zip(arrays, ours, theirs, strict=True):
+    print(f"d{name:<6} against the package {error(mine, other):.1e}")
+along = (rmsnorm_backward(dy, rmsnorm_forward(x, gamma, eps=0.0)[1])[0] * x).sum(axis=-1)
+print(f"for ε = 0, dx along x, which the norm does not see: {np.abs(along).max():.1e}")
+
+# %% [markdown]
+# ### What is the mean worth?
+#
+# Compare the two formulas. If $x$ has mean 0, its variance is its mean square, and the two norms are equal. So
+#
+# $$ \mathrm{LayerNorm}(x) = \mathrm{RMSNorm}\big(x - \mathrm{mean}(x)\big) + \beta $$
+#
+# In a pre-norm model every norm reads the residual stream. And who writes into that stream? Only linear maps: the
+# tables of tokens and positions, the output matrix of attention, the second matrix of the feed-forward network. Take
+# the mean over channels out of *their* rows and biases, once and for all. Then the stream has mean 0 at every position,
+# for every input, and layer norm's own subtraction finds nothing to subtract.
+#
+# So here is the experiment of the first paragraph. We take a GPT with layer norm and random weights. Its norms have no
+# $\beta$, and its table is not tied: a tied table also makes the logits, and these would change if we centred its rows.
+# We put the weights into a model with RMSNorm. Then we do the same with the rows' means taken out:
+
+# %%
+V = 50
+config = GPTConfig(
+    V, d_model=24, num_heads=4, d_ff=96, num_layers=3, max_length=32, dropout=0.0, attention_dropout=0.0,
+    norm_bias=False, tied=False, init_std=0.2,
+)  # fmt: skip
+with_layernorm = GPT(config, dtype="float64")
+with_rmsnorm = GPT(replace(config, norm="rmsnorm"), dtype="float64")
+weights = with_layernorm.parameters.state_dict()
+WRITERS = ("tokens.table", "positions.table", "self_attention.output.weight", "self_attention.output.bias",
+           "contract.weight", "contract.bias")  # fmt: skip
+centred = {
+    name: each - each.mean(axis=-1, keepdims=True) if name.endswith(WRITERS) else each for name, each in weights.items()
+}
+
+ids = rng.integers(0, V, (4, 16))
+logits, _ = with_layernorm.forward(ids)
+for what, state in (("as they are", weights), ("with centred writers", centred)):
+    with_rmsnorm.parameters.load_state_dict(state)
+    print(f"RMSNorm, weights {what:<22} logits off by {error(with_rmsnorm.forward(ids)[0], logits):.0e}")
+
+# %% [markdown]
+# The second model computes the same function as the first, to the last digits. **Whatever layer norm's mean does, the
+# matrices before it can do as well**, and a training can find it there if it helps
+# ([Jiang and others 2023](https://arxiv.org/abs/2305.14858) prove it). What RMSNorm saves is small, and costs nothing:
+# one sum over the channels instead of two, in the forward and in the backward, half the parameters of a norm, and one
+# thing less to get wrong. (This argument needs pre-norm. In a post-norm model the norm's own output, scaled by
+# $\gamma$, goes on as the stream, and no matrix stands there that could centre it.)
+#
+# ## SwiGLU: a gate
+#
+# A hidden unit of lesson 07 computes one number $a$ from $x$. The relu keeps it where it is positive. Write that as
+# $\mathrm{relu}(a) = a\cdot[a > 0]$: the same number decides *whether* something passes, and is *what* passes. A gated
+# linear unit takes two ([Dauphin and others 2017](https://arxiv.org/abs/1612.08083),
+# [Shazeer 2020](https://arxiv.org/abs/2002.05202)). With $z = xW_{gate}$ and $u = xW_{up}$, both $(T, F)$:
+#
+# $$ \mathrm{SwiGLU}(x) = \big(\mathrm{silu}(z) \odot u\big)\, W_{down} \qquad
+#    \mathrm{silu}(z) = z\,\sigma(z) \qquad \sigma(z) = \frac{1}{1 + e^{-z}} $$
+#
+# silu is also called *swish*: that is the "Sw" of the name. Its shape is nearly gelu's, which you know from lesson 19:
+
+# %%
+z = np.linspace(-4, 4, 201)
+sigmoid = 1 / (1 + np.exp(-z))
+of_gelu, gelu_cache = ops.gelu_forward(z)
+curves = {
+    "relu": (np.maximum(z, 0), (z > 0).astype(float)),
+    "gelu": (of_gelu, ops.gelu_backward(np.ones_like(z), gelu_cache)),
+    "silu": (z * sigmoid, sigmoid + z * sigmoid * (1 - sigmoid)),
+}
+draw.draw_gates(z, curves, product=z[:, None] * (z * sigmoid)[None, :])
+plt.show()
+
+# %% [markdown]
+# On the right is what one unit can put out. Left of the line the gate is (nearly) shut: whatever *up* says, little
+# passes. Right of it *up* passes, with either sign, and the more the larger the gate is. A relu unit has only the grey
+# curve of the first picture: one number decides everything, and what comes out is never negative.
+#
+# ### Exercise 2 ★★☆: the backward of SwiGLU
+#
+# The two matrices are linear maps, whose backward you have written in lesson 00. What is new stands between them. Mind
+# that $z$ is used twice in $z\,\sigma(z)$. The sigmoid's own slope is $\sigma(1 - \sigma)$.
+
+
+# %%
+def swiglu_forward(gate, up):
+    """silu(gate) · up, element by element: gate and up (B, T, F) → y (B, T, F), cache."""
+    sigmoid = (1 + np.tanh(gate / 2)) / 2  # 1 / (1 + e^−gate), and never overflows
+    return gate * sigmoid * up, (gate, up)
+
+
+# %% tags=["exercise"]
+def swiglu_backward(dy, cache):
+    """Gradients of y = silu(gate) · up, with silu(z) = z · σ(z).
+
+    dy (B, T, F); cache is the tuple gate, up, (B, T, F) each → the tuple dgate, dup, (B, T, F) each.
+    Gates of any size do no harm.
+    """
+    raise NotImplementedError
+
+
+# %%
+swiglu_backward = check(swiglu_backward)
+
+# %% [markdown] tags=["help"]
+# $y$ is a product of two factors, silu(gate) and up. What is a product's slope in one of its factors? Then one step
+# further down, silu(gate) is itself a product of two factors, and both of them move with gate.
+#
+# ---
+#
+# `dup = dy * silu`. And `dgate = dy * up * slope`, where the slope of silu is $\sigma + z\,\sigma(1 - \sigma)$. For
+# large negative gates $e^{-z}$ overflows; `(1 + np.tanh(gate / 2)) / 2` is the same number, and does not.
+
+# %% [markdown]
+# $y = \mathrm{silu}(z)\,u$ is a product, and so is $\mathrm{silu}(z) = z\,\sigma(z)$:
+#
+# $$ \mathrm{d}u = \mathrm{d}y\;\mathrm{silu}(z) \qquad
+#    \mathrm{d}z = \mathrm{d}y\; u\, \big(\sigma(z) + z\,\sigma(z)\,(1 - \sigma(z))\big) $$
+#
+# Each factor's gradient is scaled by the *other* factor: a gate learns from what would have passed, and *up* learns
+# only as far as the gate is open.
+
+# %%
+gate, up = rng.standard_normal((2, 2, 3, 5))
+for name, worst in check_gradients(swiglu_forward, swiglu_backward, {"gate": gate, "up": up}).items():
+    print(f"d{name:<5} against central differences {worst:.1e}")
+dy = rng.standard_normal(gate.shape)
+theirs = ops.gated_backward(dy, ops.gated_forward(gate, up, "silu")[1])
+for name, mine, other in zip(("gate", "up"), swiglu_backward(dy, (gate, up)), theirs, strict=True):
+    print(f"d{name:<5} against the package {error(mine, other):.1e}")
+
+# %% [markdown]
+# ### What is the gate worth?
+#
+# It lets a network *multiply*. Since $\sigma(z) + \sigma(-z) = 1$,
+#
+# $$ \mathrm{silu}(z) - \mathrm{silu}(-z) = z\,\sigma(z) + z\,\sigma(-z) = z $$
+#
+# So two units with gates $z$ and $-z$ and the same $u$ give $\mathrm{silu}(z)\,u - \mathrm{silu}(-z)\,u = z\,u$: the
+# exact product of two linear maps of $x$. A network of relus is linear in pieces: it can only approach a product, with
+# many pieces. Here is how well $F$ relus do. Their directions are random, and the last layer is the best there is
+# (least squares):
+
+# %%
+points = rng.uniform(-1, 1, (4000, 2))
+wanted = points[:, 0] * points[:, 1]
+two_gates, _ = swiglu_forward(np.stack([points[:, 0], -points[:, 0]], axis=-1), points[:, [1, 1]])  # (N, 2)
+print(f"two gated units:  error {error(two_gates @ [1.0, -1.0], wanted):.0e}")
+for F in (2, 8, 32, 128):
+    hidden = np.maximum(0, points @ rng.standard_normal((2, F)) + rng.uniform(-1, 1, F))
+    features = np.concatenate([hidden, np.ones((len(points), 1))], axis=1)
+    best = np.linalg.lstsq(features, wanted, rcond=None)[0]
+    print(f"{F:3d} relu units:  root mean square error {np.sqrt(np.mean((features @ best - wanted) ** 2)):.3f}")
+
+# %% [markdown]
+# The price is a third matrix. To compare fairly, one keeps the number of weights: $3CF' = 2CF$, so $F' = \frac23 F$.
+# With the usual $F = 4C$ that is $\frac83 C$, and this is where Llama's odd width comes from:
+
+# %%
+C = 4096
+print(f"C = {C}: F = 4C = {4 * C:,}; two thirds of it {2 * 4 * C / 3:,.1f}; the next multiple of 256 is "
+      f"{-(-2 * 4 * C // 3 // 256) * 256:,}; Llama's smallest model has {GPTConfig.llama().d_ff:,}")  # fmt: skip
+
+# %% [markdown]
+# Does it help a language model, at equal cost? Shazeer measured lower losses for all the gated forms that he tried, and
+# ended his paper with the sentence that their success is due "to divine benevolence". Our own measurement is at the
+# end.
+#
+# ## RoPE: positions as rotations
+#
+# The learned vectors of lesson 19 are added at the bottom, and every layer above has to find them again in the mix.
+# But only one operation needs positions: attention, where two tokens meet. And what it needs there is mostly the
+# *distance*. Lesson 06 ended with a rotation $M_m$ for each position $m$: turn the query at $m$ by $M_m$ and the key at
+# $n$ by $M_n$, and the score depends on $m - n$ alone. That is RoPE
+# ([Su and others 2021](https://arxiv.org/abs/2104.09864)). It remains to compute it without any matrix.
+#
+# Take two channels $(a, b)$ of a head, and read them as one complex number $a + \mathrm{i}b$. (The upright $\mathrm{i}$
+# is the imaginary unit, $\mathrm{i}^2 = -1$.) To turn it by the angle $\alpha$ is to multiply it by
+# $e^{\mathrm{i}\alpha} = \cos\alpha + \mathrm{i}\sin\alpha$:
+#
+# $$ (a + \mathrm{i}b)\,e^{\mathrm{i}\alpha} = (a\cos\alpha - b\sin\alpha) + \mathrm{i}\,(b\cos\alpha + a\sin\alpha) $$
+#
+# The $D/2$ pairs have numbers $j = 0, 1, \dots$, and each has its own speed, $\omega_j = \theta^{-2j/D}$ with
+# $\theta = 10000$, as the hands of lesson 06: at position $m$ it is turned by the angle $m\,\omega_j$. The dot product
+# of two pairs $z = a + \mathrm{i}b$ and $z' = a' + \mathrm{i}b'$ is $aa' + bb' = \mathrm{Re}(z\,\overline{z'})$, where
+# $\overline{z'} = a' - \mathrm{i}b'$. Let $q_j$ and $k_j$ be the pairs of a query and of a key, as complex numbers. If
+# the query is turned at $m$ and the key at $n$, their score is
+#
+# $$ \sum_j \mathrm{Re}\Big(q_j e^{\mathrm{i} m\omega_j}\; \overline{k_j e^{\mathrm{i} n\omega_j}}\Big)
+#    = \sum_j \mathrm{Re}\Big(q_j\,\overline{k_j}\; e^{\mathrm{i} (m-n)\,\omega_j}\Big) $$
+#
+# $m$ and $n$ are gone; $m - n$ is left. Which channels make a pair does not matter, as long as it is always the same.
+# Su and others take neighbours, channels $2j$ and $2j + 1$, and so do the files that Meta published. Llama's files in
+# Hugging Face's format take channels $j$ and $j + D/2$, one from each **half**, and so do we. In loops:
+
+
+# %%
+def angle_tables(T, D, theta=10_000.0):
+    """cos and sin (T, D/2) of the angles position · ω_j."""
+    angles = np.outer(np.arange(T), theta ** (-np.arange(0, D, 2) / D))
+    return np.cos(angles), np.sin(angles)
+
+
+def rope_loops(x, cos, sin):
+    """One head of one sentence, x (T, D): each pair times its 2 × 2 rotation."""
+    y = np.zeros_like(x)
+    T, D = x.shape
+    for t in range(T):
+        for j in range(D // 2):
+            rotation = np.array([[cos[t, j], -sin[t, j]], [sin[t, j], cos[t, j]]])
+            y[t, j], y[t, j + D // 2] = rotation @ [x[t, j], x[t, j + D // 2]]
+    return y
+
+
+# %% [markdown]
+# ### Exercise 3 ★★☆: turn, and turn back
+#
+# Write it for all sentences, heads, positions and pairs at once. Then its backward. For one pair it is a matrix $R$,
+# and the backward of a matrix is its transpose (lesson 00). What is the transpose of a rotation?
+
+
+# %% tags=["exercise"]
+def rope_forward(x, cos, sin):
+    """Turns the pairs of channels j and j + D/2: (a, b) → (a cos − b sin, b cos + a sin).
+
+    x (B, H, T, D), cos and sin (T, D/2), a row for each position → the tuple y (B, H, T, D), cache.
+    cache is the tuple (cos, sin).
+    """
+    raise NotImplementedError
+
+
+def rope_backward(dy, cache):
+    """The gradient of x in y = rope_forward(x, cos, sin): dy (B, H, T, D), cache (cos, sin) → dx (B, H, T, D)."""
+    raise NotImplementedError
+
+
+# %%
+rope_forward = check(rope_forward)
+rope_backward = check(rope_backward)
+
+# %% [markdown] tags=["help"]
+# `a` is the first half of the channels and `b` is the second, both (B, H, T, D/2). Does `cos`, (T, D/2), fit beside
+# them as it is? For the backward: `a` went into both lines of the forward. With which factors?
+#
+# ---
+#
+# `a, b = np.split(x, 2, axis=-1)`, then put the two new halves together with `np.concatenate`. Transposed,
+# $\begin{pmatrix} \cos & -\sin \\ \sin & \cos \end{pmatrix}$ is the rotation by the opposite angle:
+# `da = da' cos + db' sin` and `db = db' cos − da' sin`.
+
+# %%
+T, D = 6, 8
+cos, sin = angle_tables(T, D)
+x = rng.standard_normal((2, 3, T, D))
+y, cache = rope_forward(x, cos, sin)
+print(f"loops against arrays:        {error(y[0, 0], rope_loops(x[0, 0], cos, sin)):.1e}")
+print(f"arrays against the package:  {error(y, ops.rope_forward(x, cos, sin)[0]):.1e}")
+checked = check_gradients(lambda x: rope_forward(x, cos, sin), rope_backward, {"x": x})
+print(f"dx against central differences {checked['x']:.1e}")
+dy = rng.standard_normal(x.shape)
+_, package_cache = ops.rope_forward(x, cos, sin)
+print(f"dx against the package         {error(rope_backward(dy, cache), ops.rope_backward(dy, package_cache)):.1e}")
+print(f"turned, and turned back        {error(rope_backward(y, cache), x):.1e}")
+
+# %% [markdown]
+# Transposed, $\begin{pmatrix} \cos & -\sin \\ \sin & \cos \end{pmatrix}$ has $+\sin$ above and $-\sin$ below: the
+# rotation by the opposite angle. So the backward is the forward with $-\sin$: it turns back. It needs no $x$ and keeps
+# nothing but two small tables, which all layers share. And it keeps lengths: a gradient is as long after it as before,
+# so RoPE neither brakes nor amplifies anything.
+#
+# Now the claim itself. Above: one pair of a query and one of a key, at three pairs of places. Below: a whole query and
+# a whole key, the same two everywhere; each pixel is the score that they would have at these two places.
+
+# %%
+T, D = 48, 32
+cos, sin = angle_tables(T, D)
+query = rng.standard_normal(D)
+key = query + rng.standard_normal(D)  # somewhat like the query
+everywhere = [np.tile(each, (1, 1, T, 1)) for each in (query, key)]  # (1, 1, T, D): the same at each place
+turned_query, turned_key = (rope_forward(each, cos, sin)[0][0, 0] for each in everywhere)  # (T, D)
+scores = turned_query @ turned_key.T  # (T, T)
+draw.draw_turns((0.6, -0.3), 0.35, ((3, 1), (9, 7), (3, 5)), scores)
+plt.show()
+along_diagonals = max(float(np.ptp(np.diagonal(scores, offset))) for offset in range(-T + 1, T))
+print(f"largest difference along a diagonal: {along_diagonals:.0e}")
+
+# %% [markdown]
+# The first two pairs of places have the same distance, and the same angle between them. The third has the opposite
+# distance, and another angle: RoPE knows *before* from *after*. In the square every diagonal has one colour. The curve
+# beside it is what is left of all $T^2$ places: one number for each distance. A query and a key that are alike match
+# best where they stand together, and worse (with waves) as they move apart. A model can learn any other favourite
+# distance: its $W^Q$ and $W^K$ can turn the pairs against each other.
+#
+# ### What is RoPE worth?
+#
+# * It has no parameters, and every layer sees the positions, not only the lowest.
+# * It fits a cache (lesson 19): a key is turned once, by its own position, and then kept. Nothing has to be turned
+#   again when the text grows. The *value* is not turned: where a word stands says how much to look, and not what to
+#   fetch.
+# * The residual stream is not asked to carry positions beside words.
+#
+# What it does *not* give for free are texts longer than those of the training. The slow pairs turn by small angles
+# only, and beyond the longest training text they reach angles that no layer has ever seen:
+
+# %%
+D, length = 128, 8192
+for theta in (10_000.0, 500_000.0):
+    turns = length * np.array(RotaryConfig(theta=theta).frequencies(D)) / (2 * np.pi)
+    print(f"θ = {theta:7,.0f}: within {length:,} positions {np.sum(turns < 1)} of {D // 2} pairs turn less than once, "
+          f"the slowest {turns.min():.3f} of one")  # fmt: skip
+
+# %% [markdown]
+# The fast pairs can tell neighbours apart, and have been everywhere. The slow ones hardly move within a text, and tell
+# far from near. Llama 3 has $\theta = 500{,}000$, for longer texts; Llama 3.1 stretches the slow ones further
+# (`RotaryConfig.factor`). What happens to our own models beyond their length is measured at the end.
+#
+# ## Grouped heads: sharing keys and values
+#
+# While a model writes, it keeps the keys and the values of all tokens so far (lessons 11 and 19), and reads *all* of
+# them for every new token. How much is that? Here are the sizes of the smallest model in the
+# [paper on Llama 3](https://arxiv.org/abs/2407.21783), with 8 billion parameters and numbers of 2 bytes:
+
+# %%
+layers, H, D = 32, 32, 128
+text, sentences = 8192, 16
+for Hk, name in ((32, "a pair of keys and values for each head"), (8, "as published"), (1, "one for all heads")):
+    a_token = layers * 2 * Hk * D * 2  # keys and values, of 2 bytes a number
+    print(f"Hk = {Hk:2d}: {a_token / 2**10:4.0f} KiB a token, {sentences * text * a_token / 2**30:5.1f} GiB for "
+          f"{sentences} texts of {text:,} tokens: {name}")  # fmt: skip
+print(f"its weights: {8e9 * 2 / 2**30:.1f} GiB")
+
+# %% [markdown]
+# With many texts at once the cache can be larger than the model. And time goes into reading it: for each number that is
+# read, attention does two operations, a product and a sum, and that is far below the ridge of any GPU (lesson 17).
+#
+# The remedy is to have fewer heads of keys and values than of queries. With $H$ heads of queries and $H_k$ of keys and
+# values, each of the latter serves a **group** of $G = H / H_k$ neighbours: query head $h$ uses head
+# $\lfloor h / G \rfloor$. With $H_k = 1$ this is *multi-query* attention
+# ([Shazeer 2019](https://arxiv.org/abs/1911.02150)). With $1 < H_k < H$ it is *grouped-query* attention
+# ([Ainslie and others 2023](https://arxiv.org/abs/2305.13245)).
+
+# %%
+D = 128
+draw.draw_sharing(
+    [
+        (8, 8, f"Hk = 8: the paper's\n{2 * 8 * D:,} numbers a token and layer"),
+        (8, 2, f"Hk = 2: groups of 4\n{2 * 2 * D:,} numbers a token and layer"),
+        (8, 1, f"Hk = 1: multi-query\n{2 * 1 * D:,} numbers a token and layer"),
+    ]
+)
+plt.show()
+
+
+# %%
+def grouped_attention_loops(query, key, value):
+    """Head by head: query (B, H, T, D), key and value (B, Hk, T, D) → (B, H, T, D)."""
+    out = np.zeros_like(query)
+    H, Hk = query.shape[1], key.shape[1]
+    for h in range(H):
+        shared = h // (H // Hk)
+        mine = query[:, h : h + 1], key[:, shared : shared + 1], value[:, shared : shared + 1]
+        out[:, h : h + 1] = attention_forward(*mine, causal=True)[0]
+    return out
+
+
+# %% [markdown]
+# To do it in one call, write each shared head down $G$ times, and use the attention that we have:
+#
+# $$ \text{forward: } \quad \mathrm{key}_h = \mathrm{shared}_{\lfloor h/G \rfloor} \qquad\quad
+#    \text{backward: } \quad \mathrm{d\,shared}_j = \;? $$
+#
+# ### Exercise 4 ★☆☆: the gradient of what is shared
+#
+# The attention gives a gradient for each of the $H$ copies. What is the gradient of the array that was copied?
+
+
+# %%
+def repeat_heads(x, num_heads):
+    """x (B, Hk, T, D) → (B, H, T, D): head h is a copy of head h // (H / Hk)."""
+    return np.repeat(x, num_heads // x.shape[1], axis=1)
+
+
+# %% tags=["exercise"]
+def repeat_heads_backward(dy, kv_heads):
+    """The gradient of x (B, Hk, T, D) in repeat_heads(x, H).
+
+    dy (B, H, T, D), a gradient for each head of queries; kv_heads: Hk, which divides H → dx (B, Hk, T, D).
+    """
+    raise NotImplementedError
+
+
+# %%
+repeat_heads_backward = check(repeat_heads_backward)
+
+# %% [markdown] tags=["help"]
+# Where something is used several times, what happens to its gradients (lesson 00)? And which heads of `dy` belong to
+# the same head of keys: neighbours, or every Hk-th?
+#
+# ---
+#
+# Cut the axis of the heads in two, groups and members: `dy.reshape(B, kv_heads, H // kv_heads, T, D)`. Then sum over
+# the members.
+
+
+# %%
+def grouped_attention_forward(query, key, value, bias=None, **options):
+    """query (B, H, T, D), key and value (B, Hk, T, D) → (B, H, T, D), cache."""
+    H, kv_heads = query.shape[1], key.shape[1]
+    out, cache = attention_forward(query, repeat_heads(key, H), repeat_heads(value, H), bias, **options)
+    return out, (cache, kv_heads)
+
+
+def grouped_attention_backward(dout, cache):
+    cache, kv_heads = cache
+    dquery, dkey, dvalue = attention_backward(dout, cache)
+    return dquery, repeat_heads_backward(dkey, kv_heads), repeat_heads_backward(dvalue, kv_heads)
+
+
+B, H, Hk, T, D = 2, 6, 2, 5, 4
+query, key, value = (rng.standard_normal((B, heads, T, D)) for heads in (H, Hk, Hk))
+out, cache = grouped_attention_forward(query, key, value, causal=True)
+print(f"copies against loops:       {error(out, grouped_attention_loops(query, key, value)):.1e}")
+packaged, package_cache = attention_forward(query, key, value, causal=True)
+print(f"copies against the package: {error(out, packaged):.1e}")
+arrays = {"query": query, "key": key, "value": value}
+checked = check_gradients(
+    lambda *three: grouped_attention_forward(*three, causal=True), grouped_attention_backward, arrays
+)
+dout = rng.standard_normal(out.shape)
+both = zip(grouped_attention_backward(dout, cache), attention_backward(dout, package_cache), strict=True)
+for name, (mine, other) in zip(arrays, both, strict=True):
+    print(f"d{name:<6} central differences {checked[name]:.1e}   the package {error(mine, other):.1e}")
+
+# %% [markdown]
+# What is used by $G$ heads gets $G$ gradients, and they add:
+# $\mathrm{d\,shared}_j = \sum_{\lfloor h/G \rfloor = j} \mathrm{d\,key}_h$, and the same for values.
+#
+# The package makes no copies. The queries of a group become more *rows* of one head, `(B, Hk, G·T, D)`. Then one
+# product serves the group, and the sum over the group happens inside the product that makes the gradient of the keys.
+#
+# ### What are grouped heads worth?
+#
+# In training, little: a few weights and products less. In writing, a cache that is $G$ times smaller: more texts fit
+# into memory, and fewer bytes are read for each token. The number of operations between queries and keys stays the
+# same, so the gain in time depends on what the machine waits for. This project has timed a step of decoding on a CPU,
+# in NumPy (`make after ARGS=decoding`):
+
+# %%
+decoding = measured("decoding")
+if decoding:
+    sizes, ratio = decoding["sizes"], decoding["ratios"]["grouped"]
+    print(f"{sizes['num_layers']} layers, {sizes['num_heads']} heads; after {sizes['lengths'][-1]:,} tokens, all "
+          f"{sizes['num_heads']} heads of keys against {sizes['kv_heads']}:")  # fmt: skip
+    print(f"    {ratio['moved']:.1f} times the bytes, {rounds_text(ratio['time'])} times the time")
+
+# %% [markdown]
+# (In brackets: the least and the most of its rounds.) The price is quality: all heads of a group must look with the
+# same keys. What it costs at our size is measured at the end.
+#
+# ## All four: Llama's block, on your parts
+#
+# A model of the package takes its operations from a table (`minitransformer.ops.Ops`). Each entry is a pair, forward
+# and backward. Exchange four entries, and the whole model runs on what you wrote:
+
+# %%
+mine = replace(
+    numpy_ops,
+    rmsnorm=Pair(rmsnorm_forward, rmsnorm_backward),
+    gated=Pair(lambda gate, up, activation: swiglu_forward(gate, up), swiglu_backward),
+    rope=Pair(lambda x, cos, sin, interleaved: rope_forward(x, cos, sin), rope_backward),
+    attention=Pair(grouped_attention_forward, grouped_attention_backward),
+)
+texts = [english for english, _ in pairs("train", seed=0, count=600)]
+V = 500
+tokenizer = BPETokenizer.train(texts[:300], V)
+stream = [token for text in texts for token in [*tokenizer.encode(text), tokenizer.eos_id]]
+rows = np.array(stream[: len(stream) // 33 * 33]).reshape(-1, 33)  # (N, 33): 32 tokens, and the one after each
+config = GPTConfig.llama(V, d_model=32, num_heads=4, num_kv_heads=2, d_ff=88, num_layers=2, max_length=64)
+
+
+def gradient_on(ops):
+    """The loss of a batch and its gradient, on this table of operations."""
+    model = GPT(config, ops=ops, dtype="float64")
+    loss, cache = model.loss(rows[:8, :-1], rows[:8, 1:])
+    model.loss_backward(1.0, cache)
+    return model, float(loss), model.parameters.grad
+
+
+model, loss, grad = gradient_on(mine)
+_, their_loss, their_grad = gradient_on(numpy_ops)
+print(f"{config.num_parameters:,} parameters; the loss on your parts {loss:.6f}, on the package's {their_loss:.6f}")
+print(f"the gradient against the package's: {error(grad, their_grad):.0e}")
+theta = model.parameters.data
+for place in rng.choice(len(theta), 4, replace=False):
+    kept, losses = theta[place], []
+    for moved in (kept + 1e-5, kept - 1e-5):
+        theta[place] = moved
+        losses.append(float(model.loss(rows[:8, :-1], rows[:8, 1:], with_grad=False)[0]))
+    theta[place] = kept
+    print(
+        f"parameter {place:6d}: backward {grad[place]:+.8f}, central difference {np.diff(losses[::-1])[0] / 2e-5:+.8f}"
+    )
+
+# %% [markdown]
+# And it trains. A few steps of Adam on your parts, and the same on the package's:
+
+
+# %%
+def train(ops, steps=60):
+    """The losses of a short training."""
+    model, order = GPT(config, ops=ops, dtype="float64"), np.random.default_rng(1)
+    adam, losses = Adam(model.parameters, model.ops), []
+    for step in range(1, steps + 1):
+        batch = rows[order.choice(len(rows), 16, replace=False)]
+        model.parameters.zero_grad()
+        loss, cache = model.loss(batch[:, :-1], batch[:, 1:])
+        model.loss_backward(1.0, cache)
+        adam.step(5e-3 * min(1, step / 20))
+        losses.append(float(loss))
+    return losses
+
+
+ours, theirs = train(mine), train(numpy_ops)
+print(f"loss at the first step {ours[0]:.3f}, at the last {ours[-1]:.3f}")
+print(f"largest difference from the package's losses: {np.abs(np.subtract(ours, theirs)).max():.0e}")
+
+# %% [markdown]
+# ### One part at a time
+#
+# Each part can be exchanged alone, too: the configuration has a field for it. From lesson 19's GPT to Llama's block,
+# step by step:
+
+# %%
+base = GPTConfig(1000, d_model=64, num_heads=4, d_ff=256, num_layers=4, max_length=256)
+steps = {
+    "lesson 19's": {},
+    "RMSNorm": {"norm": "rmsnorm"},
+    "SwiGLU": {"activation": "silu", "gated": True, "d_ff": 2 * 256 // 3},
+    "RoPE": {"positions": "rotary"},
+    "grouped heads": {"num_kv_heads": 2},
+    "no biases": {"bias": False, "attention_bias": False},
+}
+print("with                parameters   kept of each token, in a cache")
+changed = base
+for name, fields in steps.items():
+    changed = replace(changed, **fields)
+    attention = changed.decoder.block.attention
+    kept = changed.num_layers * attention.kv_heads * (attention.d_k + attention.d_v)
+    print(f"{'+ ' * bool(fields) + name:<18} {num_parameters(changed):11,}   {kept:6,} numbers")
+
+# %% [markdown]
+# RMSNorm drops the shifts, RoPE the table of positions, grouped heads half of $W^K$ and $W^V$ here. With SwiGLU the
+# number hardly moves, because $F$ was chosen so. (Llama leaves out the biases as well.)
+#
+# Under the following names the weights stand in Llama's files, which `minitransformer.pretrained` reads and writes.
+# Read the list once, and you can read any of these files:
+
+# %%
+for row in llama_table(config)[:8]:
+    names = " ".join(name.removeprefix("model.").removesuffix(".weight") for name in row.theirs)
+    print(f"{row.ours.removeprefix('decoder.'):<47} {names}  {', '.join(map(str, row.shapes))}")
+
+# %% [markdown]
+# Our matrices are (in, out), as in the paper; theirs are (out, in). Our projections of a layer are one matrix, theirs
+# are three. Gate and up are one matrix here, too, and two there. And mind one name: `post_attention_layernorm` is no
+# post-norm. It stands after the attention, and is the pre-norm of the feed-forward network.
+#
+# ## T5's bias: distances in buckets (optional)
+#
+# There is another way to tell attention about distances: add a number to the score. T5
+# ([Raffel and others 2020](https://arxiv.org/abs/1910.10683)) learns a table of 32 numbers for each head, shared by all
+# layers. Which of the 32 is added depends on the distance alone: near distances have a **bucket** each, farther ones
+# share one, and the last holds all that is far. An encoder looks both ways, so half of its buckets are for keys before
+# the query and half for keys after it. A decoder looks back only, and uses all of them for that.
+
+# %%
+distances = np.arange(-150, 151)
+buckets = {
+    name: np.array([bucket_of(int(each), 32, 128, causal) for each in distances])
+    for name, causal in (("encoder", False), ("decoder", True))
+}
+T = 10
+between = np.array([[bucket_of(key - query, 32, 128, False) for key in range(T)] for query in range(T)])  # (Tq, Tk)
+draw.draw_buckets(distances, buckets, between)
+plt.show()
+
+# %% [markdown]
+# The forward is a look-up: `bias[h, i, j] = table[bucket[i, j], h]`. So the backward is that of lesson 02's look-up, a
+# **scatter-add**: every score sends its gradient to the bucket that it used, and what meets there adds up. One number
+# of the table has served all pairs of tokens at its distances, in every sentence.
+
+# %%
+H, D = 3, 4
+relative = RelativeBias(numpy_ops, BiasConfig("t5"), H, causal=False, dtype="float64")
+FlatParameters(dict(relative.named_parameters()), numpy_ops, "float64").initialize(seed=0)
+table = relative.table.data.copy()  # (32, H)
+query, key, value = rng.standard_normal((3, 2, H, T, D))
+
+
+def biased_forward(table):
+    return attention_forward(query, key, value, table[between].transpose(2, 0, 1)[None])  # bias (1, H, Tq, Tk)
+
+
+def biased_backward(dout, cache):
+    *_, dbias = attention_backward(dout, cache)  # (1, H, Tq, Tk): the sum over sentences
+    dtable = np.zeros_like(table)
+    np.add.at(dtable, between, dbias[0].transpose(1, 2, 0))
+    return dtable
+
+
+checked = check_gradients(biased_forward, biased_backward, {"table": table})
+print(f"dtable against central differences {checked['table']:.1e}")
+out, cache = biased_forward(table)
+bias, bias_cache = relative.forward(T, T)
+dout = rng.standard_normal(out.shape)
+relative.backward(attention_backward(dout, attention_forward(query, key, value, bias)[1])[-1], bias_cache)
+print(f"dtable against the package's layer {error(biased_backward(dout, cache), relative.table.grad):.1e}")
+
+# %% [markdown]
+# **ALiBi** ([Press and others 2022](https://arxiv.org/abs/2108.12409)) needs no table: it subtracts the distance times
+# a fixed slope, another one for each head, so that every head prefers near tokens.
+#
+# ## RMSNorm as a kernel (optional)
+#
+# Layer norm's kernel in lesson 15 had a trap: after the mean was subtracted, lanes beyond the row were no longer 0.
+# What is 0 stays 0 in RMSNorm, so its kernel is shorter, and one trap is gone. Without a GPU it runs in Triton's
+# interpreter.
+
+# %%
+print(machine())
+
+# %% [markdown]
+# ### Exercise 5 ★★☆: RMSNorm's forward in Triton (optional)
+#
+# One program for each row. It reads the row once, keeps it in registers, and writes $y$, and the $r$ that the backward
+# will need.
+
+
+# %% tags=["exercise"]
+@triton.jit
+def rmsnorm_kernel(x_ptr, gamma_ptr, y_ptr, rstd_ptr, n, eps, BLOCK: tl.constexpr):
+    """One row of y, and its rstd."""
+    raise NotImplementedError
+
+
+def rmsnorm_rows(x, gamma, eps=1e-6):
+    """y = gamma · x · rstd with rstd = 1 / √(mean(x²) + eps), row by row.
+
+    x (N, n) and gamma (n,), float32 and contiguous → the tuple y (N, n), rstd (N,), float32 too. Launches the kernel
+    above once, with a program for each row; it loads each number of x once, and stores each of y and rstd once.
+    """
+    raise NotImplementedError
+
+
+# %%
+rmsnorm_rows = check(rmsnorm_rows)
+
+# %% [markdown] tags=["help"]
+# Which of the two sums of layer norm's kernel is left? What must lanes beyond the row hold, so that they add nothing to
+# it? And by what is it divided: by the length of the row, or of the block?
+#
+# ---
+#
+# In the kernel: `x = tl.load(x_ptr + row * n + column, mask, other=0.0)`, then
+# `rstd = tl.rsqrt(tl.sum(x * x, axis=0) / n + eps)`; store `x * rstd * gamma` with the mask, and `rstd` at
+# `rstd_ptr + row`. On the host: `rmsnorm_kernel[(num_rows,)](..., BLOCK=triton.next_power_of_2(n))`.
+
+
+# %%
+def kernel_errors():
+    x, gamma = 2 + rng.standard_normal((40, 300)), 1 + rng.random(300)
+    y, rstd = rmsnorm_rows(tensor(x), tensor(gamma))
+    expected, (_, expected_rstd, _) = ops.rmsnorm_forward(x, gamma, 1e-6)
+    package, _ = kernels.rmsnorm_forward(tensor(x), tensor(gamma), 1e-6)
+    return {
+        "y against NumPy in float64": error(numpy(y), expected),
+        "rstd against NumPy in float64": error(numpy(rstd), expected_rstd[:, 0]),
+        "y against the package's kernel": error(numpy(y), numpy(package)),
+    }
+
+
+for what, off in recorded("20_rmsnorm", kernel_errors).items():
+    print(f"{what:<31} {off:.0e}")
+
+# %% [markdown]
+# ## What each is worth, at equal cost
+#
+# Each part has a good story. Whether a model *learns* more with it is another question, and only a measurement answers
+# it. This project took a small GPT, exchanged one part at a time, and trained each variant with three seeds for the
+# same number of operations (`lessons/after`, experiment `ablation`). The loss is that of a token of the test set. Each
+# line below is a variant's loss less the base's. Its interval says how much it would move with other seeds and other
+# test sentences. **If it crosses zero, these trainings cannot tell the two apart.**
+
+# %%
+found = measured("ablation")
+if found:
+    worth = gaps(found)
+    print("part            loss less the base's (95 %)        parameters   steps")
+    for name, gap in worth.items():
+        of_it = found["variants"][name]
+        said = "a training diverged" if gap is None else gap.text(4, sign=True)
+        verdict = "" if gap is None or gap.excludes_zero else "  cannot be told apart"
+        print(f"{name:<15} {said:<33} {of_it['parameters']:11,} {of_it['steps']:7,}{verdict}")
+    draw.draw_worth({name: gap for name, gap in worth.items() if gap is not None}, COLOURS)
+    plt.show()
+
+# %% [markdown]
+# ("grouped" has one head of keys and values for all four of queries; SwiGLU's network is narrower, so that the number
+# of parameters is the base's.) Read it with the stories in mind, and mind what it cannot show. A difference in this
+# table belongs to a model of this size, at this learning rate, on these simple sentences; that of a large model may be
+# another. RMSNorm and grouped heads were never meant to lower the loss. Their question is whether they *raise* it, and
+# what they save is speed and memory.
+#
+# And beyond the length of training? *Ratio* is the perplexity of tokens that stand further on than any in training,
+# divided by that of tokens in the second half of that length. Near 1 means that the longer text does no harm:
+
+# %%
+if found:
+    for name, ratios in beyond(found).items():
+        text = "every training diverged"
+        if ratios:
+            text = f"ratio {Interval(float(np.mean(ratios)), min(ratios), max(ratios)).text(2)}"
+        print(f"{name:<15} {text}")
+
+# %% [markdown]
+# (In brackets: the lowest and the highest of the seeds.)
+#
+# ## Common mistakes, and what they look like
+
+# %%
+T, D = 6, 8
+cos, sin = angle_tables(T, D)
+query, key = rng.standard_normal((2, 1, 1, T, D))
+right = attention_weights(rope_forward(query, cos, sin)[0], rope_forward(key, cos, sin)[0])
+
+neighbours = [ops.rope_forward(each, cos, sin, interleaved=True)[0] for each in (query, key)]
+order = np.arange(D).reshape(2, -1).T.ravel()  # 0, 4, 1, 5, …: the halves' pairs as neighbours
+moved = [ops.rope_forward(each[..., order], cos, sin, interleaved=True)[0] for each in (query, key)]
+print(
+    f"neighbours, with weights that are made for halves:     off by {error(attention_weights(*neighbours), right):.2f}"
+)
+print(f"the same, with the channels in the other order:        off by {error(attention_weights(*moved), right):.0e}")
+
+one = rope_forward(query[:, :, -1:], cos[:1], sin[:1])[0]  # the newest query, taken for the first
+turned = rope_forward(key, cos, sin)[0]
+print(f"in decoding, a new token turned as position 0:         off by "
+      f"{error(attention_weights(one, turned), right[:, :, -1:]):.2f}")  # fmt: skip
+
+H, Hk = 6, 2
+query, key, value = (rng.standard_normal((1, heads, T, D)) for heads in (H, Hk, Hk))
+tiled = [np.tile(each, (1, H // Hk, 1, 1)) for each in (key, value)]  # heads 0, 1, 0, 1, …
+print(f"head h of the queries with head h % Hk of the keys:    off by "
+      f"{error(attention_forward(query, *tiled)[0], attention_forward(query, key, value)[0]):.2f}")  # fmt: skip
+
+gate, up = rng.standard_normal((2, 1, 4, 5))
+print(f"gate and up exchanged:                                 off by "
+      f"{error(swiglu_forward(up, gate)[0], swiglu_forward(gate, up)[0]):.2f}")  # fmt: skip
+
+# %% [markdown]
+# None of these raises an error. A model that is trained from the beginning with other pairs, other groups or another
+# gate even trains well: the mistake shows only when weights come from somewhere else.
+#
+# * **Halves or neighbours.** Both are right, each with its own weights. The channels of $W^Q$ and $W^K$ in another
+#   order turn one into the other; the last digits show it. That is how Meta's files became Hugging Face's.
+# * **Positions that start again.** A decoder with a cache must know where the new token stands.
+# * **Which heads share.** Neighbours: `np.repeat`, and not `np.tile`.
+# * **Which half is the gate.** `silu(gate) · up`: look at which of the two has the activation.
+# * **The mean of $\mathrm{d}n$ in RMSNorm's backward.** It is layer norm's. The gradient check finds it at once.
+# * **$1 + \gamma$.** Some models (Gemma) store $\gamma - 1$. Loaded as $\gamma$, every norm has the wrong scale.
+#
+# ## What changed since 2017
+#
+# This lesson is what changed, as far as most open models agree. What they do not agree on: whether queries and keys are
+# normalised once more before they meet ([Dehghani and others 2023](https://arxiv.org/abs/2302.05442)), whether some
+# layers have no positions at all, how rotations are stretched for longer texts, whether a token goes through one
+# feed-forward network or through a few out of many (mixture of experts), and whether keys and values should be shared
+# by heads or squeezed into a few numbers from which every head makes its own (multi-head latent attention,
+# [DeepSeek-V2](https://arxiv.org/abs/2405.04434)).
+#
+# ## Open projects (optional)
+#
+# * **Group a trained model.** Take a model with $H$ heads of keys and values. Replace each group of heads in $W^K$ and
+#   $W^V$ by their mean, train a few more steps, and see how fast the loss recovers (Ainslie and others 2023, §2.1).
+#   Compare the mean with the first head of each group.
+# * **Change a file's pairs.** Write the permutation that turns a model with neighbours,
+#   `RotaryConfig(interleaved=True)`, into one with halves, and prove that the logits are the same. Mind which of the
+#   stacked projections it touches.
+# * **Fuse the gate.** Write `silu(gate) · up` as a Triton kernel, forward and backward, without keeping silu(gate).
+#   Count the bytes as in lesson 15, and compare with `kernels/elementwise.py`.
+#
+# ## Where next
+#
+# The block is up to date; it still reads from left to right. Lesson 21 takes the mask away, and reads in both
+# directions.
