@@ -89,7 +89,9 @@ def _judge_header(attempt: Attempt, data: bytes) -> None:
     require(
         not (missing and surplus), f"a tensor is called {surplus[:1]}, and the file calls it {missing[:1]}: as it is"
     )
-    require(not missing, f"{missing[:1]} is missing: every entry of the header is a tensor, whatever its type and shape")
+    require(
+        not missing, f"{missing[:1]} is missing: every entry of the header is a tensor, whatever its type and shape"
+    )
     require(not surplus, f"the file has no tensor {surplus[:1]}")
     for name, entry in right.items():
         _judge_entry(name, found[name], entry, data)
@@ -103,7 +105,8 @@ def _judge_entry(name: str, found: Any, right: tuple[str, tuple[int, ...], int, 
     sort, shape, start, stop = found
     first = 8 + int.from_bytes(data[:8], "little")
     require(
-        isinstance(sort, str) and sort == right[0], f"{name} has type {sort!r}, and the header says {right[0]!r}: as it is"
+        isinstance(sort, str) and sort == right[0],
+        f"{name} has type {sort!r}, and the header says {right[0]!r}: as it is",
     )
     require(
         isinstance(shape, tuple),
@@ -132,8 +135,8 @@ def _judge_entry(name: str, found: Any, right: tuple[str, tuple[int, ...], int, 
         f"{name} stops at {stop}, its last byte: the byte after it is wanted, as in a slice",
     )
     raise Wrong(
-        f"{name} is found in bytes {start} to {stop}, and lies in {right[2]} to {right[3]}: its data_offsets say where, "
-        "counted from the end of the header"
+        f"{name} is found in bytes {start} to {stop}, and lies in {right[2]} to {right[3]}: its data_offsets say "
+        "where, counted from the end of the header"
     )
 
 
@@ -157,14 +160,23 @@ def widen(attempt: Attempt) -> None:
         for other, why in (
             (bits.astype(np.float32), "are the bits' values as whole numbers: not `astype`, look at the bits (`view`)"),
             (bits.view(np.float16).astype(np.float32), "are those of float16, which has 5 bits of exponent, not 8"),
-            ((bits.astype(np.uint32) << 16).astype(np.float32), "are whole numbers: shifted right, but then converted "
-             "by `astype`, where the same 32 bits should be looked at as float32 (`view`)"),
-            (bits.astype(np.uint32).view(np.float32), "have the 16 bits in the lower half of the 32: they are the "
-             "upper half"),
-            (solutions.widen(bits.byteswap()), "have their two bytes exchanged: the file's lowest byte comes first, and "
-             "`bits` has been read so"),
+            (
+                (bits.astype(np.uint32) << 16).astype(np.float32),
+                (
+                    "are whole numbers: shifted right, but then converted "
+                    "by `astype`, where the same 32 bits should be looked at as float32 (`view`)"
+                ),
+            ),
+            (
+                bits.astype(np.uint32).view(np.float32),
+                ("have the 16 bits in the lower half of the 32: they are the upper half"),
+            ),
+            (
+                solutions.widen(bits.byteswap()),
+                ("have their two bytes exchanged: the file's lowest byte comes first, and `bits` has been read so"),
+            ),
             (solutions.widen(bits & 0x7FFF), "have lost their sign: the highest of the 16 bits"),
-        ):  # fmt: skip
+        ):
             require(not np.array_equal(found, other, equal_nan=True), f"the numbers {why}")
     require(found.any(), "all numbers are 0: 16 bits that are shifted by 16 are gone, so make them 32 bits first")
     if not np.array_equal(found, right):
@@ -230,9 +242,7 @@ def _judge_split(attempt: Attempt, C: int, H: int, D: int) -> None:
     dweights = 10000.0 * row + 1000 * sort + 100 * head + column
     dbiases = dweights[:, :, 0] + 0.5
     dweight, dbias = arrays(attempt(dweights, dbiases), "dweight", "dbias")
-    require(
-        not (dweight.ndim == 1 and dbias.ndim == 2), "the two are returned in the other order: dweight, then dbias"
-    )
+    require(not (dweight.ndim == 1 and dbias.ndim == 2), "the two are returned in the other order: dweight, then dbias")
     wanted = (C, 3 * H * D)
     if dweight.shape != wanted:
         transposed = dweight.shape == wanted[::-1]
@@ -242,9 +252,9 @@ def _judge_split(attempt: Attempt, C: int, H: int, D: int) -> None:
     require(dbias.shape == wanted[1:], f"dbias has shape {dbias.shape} and must have {wanted[1:]}, as c_attn.bias")
     expected, expected_bias = solutions.split_c_attn_backward(dweights, dbiases)
     for name, mine, right in (("dweight", dweight, expected), ("dbias", dbias, expected_bias)):
-        if factor := float(np.vdot(right, mine) / np.vdot(right, right)):
-            if error(mine / factor, right) < 1e-9:
-                agree(name, mine, right)  # says by which factor it is wrong, if it is
+        factor = float(np.vdot(right, mine) / np.vdot(right, right))
+        if factor and error(mine / factor, right) < 1e-9:
+            agree(name, mine, right)  # says by which factor it is wrong, if it is
     require(
         np.array_equal(dweight // 10000, np.broadcast_to(np.arange(C)[:, None], wanted)),
         "rows of dweight hold numbers of other rows: a reshape alone mixes them, so bring the axis of C to the front "
@@ -278,7 +288,8 @@ def _judge_columns(name: str, row: np.ndarray, right: np.ndarray, H: int) -> Non
         firsts = heads[:width]
         reverse = np.array_equal(firsts, right[:width][::-1] // 100 % 10)
         require(
-            not reverse or H == 1, f"in {name} the heads are in the reverse order: head 0 has the first columns of a third"
+            not reverse or H == 1,
+            f"in {name} the heads are in the reverse order: head 0 has the first columns of a third",
         )
         raise Wrong(
             f"in {name} the columns of the heads are mixed: a third begins with all columns of head 0, then come those "
@@ -325,20 +336,36 @@ def _judge_tied(attempt: Attempt, dx: np.ndarray, dlogits: np.ndarray, ids: np.n
     for other, why in (
         (output, "has the part of the output layer alone: the table is looked up too"),
         (repeated, "has the part of the look-up alone: the table makes the logits too"),
-        (lost, "has lost what a token receives at several places: `dtable[ids] += dx` adds once for each token, "
-         "whatever comes last; np.add.at adds all"),
-        (replaced, "has the look-up's gradient in place of the output's, in the rows of the tokens that occur: both "
-         "parts are added"),
+        (
+            lost,
+            (
+                "has lost what a token receives at several places: `dtable[ids] += dx` adds once for each token, "
+                "whatever comes last; np.add.at adds all"
+            ),
+        ),
+        (
+            replaced,
+            (
+                "has the look-up's gradient in place of the output's, in the rows of the tokens that occur: both "
+                "parts are added"
+            ),
+        ),
         ((output + repeated) / 2, "is the mean of the two parts: what is used twice has the sum of both gradients"),
         (output - repeated, "is the difference of the two parts, and must be their sum"),
-        (np.sqrt(C) * repeated + output, "has √C times the look-up's part: the paper multiplies embeddings by √C, and "
-         "GPT-2 does not"),
+        (
+            np.sqrt(C) * repeated + output,
+            ("has √C times the look-up's part: the paper multiplies embeddings by √C, and GPT-2 does not"),
+        ),
         ((output + repeated) / (B * T), "is the mean over tokens: dlogits has that already, so they are only added"),
-        (np.einsum("btv,btc->vc", dlogits, dx) + repeated, "has dx where `hidden` belongs: logits = hidden @ tableᵀ, "
-         "so the table's gradient is dlogitsᵀ @ hidden"),
-        (np.einsum("btv,btc->vc", dlogits[:1], hidden[:1]) + repeated, "has the first sentence's logits alone: all "
-         "sentences of the batch add up"),
-    ):  # fmt: skip
+        (
+            np.einsum("btv,btc->vc", dlogits, dx) + repeated,
+            ("has dx where `hidden` belongs: logits = hidden @ tableᵀ, so the table's gradient is dlogitsᵀ @ hidden"),
+        ),
+        (
+            np.einsum("btv,btc->vc", dlogits[:1], hidden[:1]) + repeated,
+            ("has the first sentence's logits alone: all sentences of the batch add up"),
+        ),
+    ):
         require(B == 1 or error(dtable, other) > 1e-9, f"dtable {why}")
     agree("dtable", dtable, output + repeated)
 

@@ -107,7 +107,9 @@ metadata with an empty place
 a list for a shape | tuple(entry["shape"]) → entry["shape"] | must be a tuple
 how many bytes | first + start, first + stop → first + start, stop - start | how many bytes it has
 the last byte | first + start, first + stop → first + start, first + stop - 1 | as in a slice
-NumPy's type | entry["dtype"], tuple → {"F32": "f4", "BF16": "u2"}.get(entry["dtype"]), tuple | and the header says 'BF16'
+NumPy's type
+    entry["dtype"], tuple → {"F32": "f4", "BF16": "u2"}.get(entry["dtype"]), tuple
+    and the header says 'BF16'
 only types that are known | if name != "__metadata__": → if entry.get("dtype") in ("F32", "BF16", "F64"): | 'mask'
 single numbers left out | if name != "__metadata__": → if entry.get("shape"): | 'scale'
 names made longer | found[name] → found["model." + name] | a tensor is called ['model.
@@ -119,7 +121,9 @@ the order of the header
 never too short | raise ValueError → str | is read as if it were whole
 another error | raise ValueError → raise EOFError | it must raise ValueError
 a list | returns list(answer) | it must return a dictionary
-a pair of places | returns {name: (sort, shape, (start, stop)) for name, (sort, shape, start, stop) in answer.items()} | four entries
+a pair of places
+    returns {name: (sort, shape, (start, stop)) for name, (sort, shape, start, stop) in answer.items()}
+    four entries
 letters of ASCII alone | json.loads(data[8:first]) → json.loads(data[8:first].decode("ascii")) | größe
 [widen]
 as float16 | is lambda bits: bits.view(np.float16).astype(np.float32) | are those of float16
@@ -144,10 +148,16 @@ read through its buffer
 [split_c_attn_backward]
 reshaped alone | dweights.transpose(2, 0, 1, 3) → dweights | numbers of other rows
 as a Linear | returns solution(dweights, dbiases)[0].T, dbiases.reshape(-1) | a Linear's layout
-head by head | dweights.transpose(2, 0, 1, 3) → dweights.transpose(2, 1, 0, 3) | in dweight queries, keys and values alternate
+head by head
+    dweights.transpose(2, 0, 1, 3) → dweights.transpose(2, 1, 0, 3)
+    in dweight queries, keys and values alternate
 the bias head by head | dbiases.reshape(-1) → dbiases.swapaxes(0, 1).reshape(-1) | in dbias queries, keys and values
-every H-th column | dweights.transpose(2, 0, 1, 3) → dweights.transpose(2, 0, 3, 1) | in dweight the columns of the heads
-every H-th place of the bias | dbiases.reshape(-1) → dbiases.swapaxes(1, 2).reshape(-1) | in dbias the columns of the heads
+every H-th column
+    dweights.transpose(2, 0, 1, 3) → dweights.transpose(2, 0, 3, 1)
+    in dweight the columns of the heads
+every H-th place of the bias
+    dbiases.reshape(-1) → dbiases.swapaxes(1, 2).reshape(-1)
+    in dbias the columns of the heads
 values first | dweights.transpose(2, 0, 1, 3) → dweights[::-1].transpose(2, 0, 1, 3) | [V|K|Q]
 keys before queries | dweights.transpose(2, 0, 1, 3) → dweights[[1, 0, 2]].transpose(2, 0, 1, 3) | [K|Q|V]
 the bias's keys before its queries | dbiases.reshape(-1) → dbiases[[1, 0, 2]].reshape(-1) | in dbias the thirds are [K
@@ -158,10 +168,14 @@ the bias in thirds | dbiases.reshape(-1) → dbiases.reshape(3, -1) | dbias has 
 the other order | returns answer[::-1] | the other order
 no bias | returns answer[0] | 2 arrays
 a mean | returns answer[0] / 3, answer[1] | dweight
-columns turned | dweights.transpose(2, 0, 1, 3) → dweights[..., ::-1].transpose(2, 0, 1, 3) | columns of a head are in another
+columns turned
+    dweights.transpose(2, 0, 1, 3) → dweights[..., ::-1].transpose(2, 0, 1, 3)
+    columns of a head are in another
 [tied_backward]
 the look-up forgotten | np.add.at(dtable, ids, dx) → pass | the output layer alone
-the logits forgotten | rows.T @ hidden.reshape(-1, hidden.shape[-1]) → np.zeros((rows.shape[1], dx.shape[-1])) | look-up alone
+the logits forgotten
+    rows.T @ hidden.reshape(-1, hidden.shape[-1]) → np.zeros((rows.shape[1], dx.shape[-1]))
+    look-up alone
 repeated tokens lost | np.add.at(dtable, ids, dx) → dtable[ids] += dx | np.add.at adds all
 replaced | np.add.at(dtable, ids, dx) → dtable[ids] = dx | in place of the output's
 a mean | returns answer / 2 | the mean of the two parts
@@ -177,6 +191,8 @@ transposed | returns answer.T | is it transposed?
 two gradients | returns (answer, dx) | must be an array
 a sign | returns -answer | the wrong sign
 only as many rows as are used | returns answer[: ids.max() + 1] | as the table
-written into its argument | np.add.at(dtable, ids, dx) → dx *= 1.5\n    np.add.at(dtable, ids, dx) | writes into its argument dx
+written into its argument
+    np.add.at(dtable, ids, dx) → dx *= 1.5\n    np.add.at(dtable, ids, dx)
+    writes into its argument dx
 rounded | returns answer.astype(np.float32) | float32
 """
