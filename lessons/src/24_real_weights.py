@@ -8,7 +8,7 @@
 # | | |
 # |---|---|
 # | you know | tokens ([02](02_text.ipynb)), heads ([05](05_multi_head.ipynb)), the [whole model](08_model.ipynb) |
-# | runs in | at most 90 s on 2 cores; no GPU, no network; PyTorch in one optional cell, or its recording |
+# | runs in | 60 s at most on 2 cores; no GPU, no network; PyTorch in one optional cell, or its recording |
 # | in the paper | Radford and others 2019 (GPT-2), §2.2 and §2.3; for translators Vaswani and others 2017, §3.4, §3.5 |
 # | in the package | [`pretrained.load` and `pretrained.save`](../minitransformer/pretrained) |
 #
@@ -22,6 +22,7 @@ import json
 import os
 import re
 import tempfile
+import warnings
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -58,7 +59,7 @@ threadpool_limits(1)  # for small products one thread of BLAS is the fastest: le
 rng = np.random.default_rng(0)
 place = tempfile.TemporaryDirectory()
 FOLDER = Path(place.name) / "from-a-stranger"
-stranger.leave(FOLDER)  # half a minute at most; do not read how, yet
+stranger.leave(FOLDER)  # some seconds, and no network; do not look yet how it is made
 
 for path in sorted(FOLDER.iterdir()):
     print(f"{path.name:<24} {path.stat().st_size:>9,} bytes")
@@ -368,8 +369,8 @@ for prompt in ("The old dog", "She", "We do not", "Does the"):
     print(f"{prompt:<10} → {speak(weights, prompt)}")
 
 # %% [markdown]
-# **It speaks.** These are sentences of the course's grammar, and nobody told us that: it was in the numbers. (A cache
-# would save the repeated work: [lesson 11](11_decoding.ipynb).)
+# **It speaks.** The label promised sentences of the course's grammar, and there they are: they were in the numbers. (A
+# cache would save the repeated work: [lesson 11](11_decoding.ipynb).)
 #
 # ## How good is that as evidence?
 #
@@ -586,8 +587,8 @@ def split_c_attn_backward(dweights, dbiases):
 split_c_attn_backward = check(split_c_attn_backward)
 
 # %% [markdown] tags=["help"]
-# `reshape` and `transpose` are each other's neighbours in the forward. Undo them in the opposite order. Which transpose
-# undoes `transpose(1, 2, 0, 3)`? In which order must the four axes stand before they may be joined?
+# The forward is a `reshape`, then a `transpose`. Undo them in the opposite order. Which transpose undoes
+# `transpose(1, 2, 0, 3)`? In which order must the four axes stand before they may be joined?
 #
 # ---
 #
@@ -738,8 +739,10 @@ print(f"the rest has suffered: {loss_of(tuned):.3f} nats per token on unseen sen
 
 # %%
 def with_transformers():
-    import torch
-    import transformers
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a progress bar that a notebook may lack
+        import torch
+        import transformers
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()

@@ -38,7 +38,7 @@ def read_header(attempt: Attempt) -> None:
         _judge_header(attempt, _file({"größe.weight": ("F32", [4])}))
     with where("of a file without a tensor:"):
         _judge_header(attempt, _file({}, metadata=True))
-    for missing in (1, 40, len(plain) - 12):
+    for missing in (2, 40, len(plain) - 12):
         try:
             attempt(plain[:-missing])
         except Wrong as wrong:
@@ -279,6 +279,8 @@ def _judge_split(attempt: Attempt, C: int, H: int, D: int) -> None:
 
 def _judge_columns(name: str, row: np.ndarray, right: np.ndarray, H: int) -> None:
     """Which kind, which head, which column stands where, in one row of dweight or in dbias."""
+    if not np.array_equal(np.sort(row), np.sort(right)):  # not the same numbers in another order
+        agree(name, row, right)
     kinds, heads, columns = (row // 1000, row // 100 % 10, row % 100)
     if np.array_equal(kinds, right // 1000) and np.array_equal(heads, right // 100 % 10):
         require(np.array_equal(columns, right % 100), f"in {name} the columns of a head are in another order")
