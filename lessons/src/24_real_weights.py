@@ -21,6 +21,7 @@
 import json
 import os
 import re
+import shutil
 import tempfile
 import warnings
 from itertools import islice, pairwise
@@ -120,7 +121,7 @@ print(data[:8], "\n", data[8:380].decode(), "…")
 # ### Exercise 1 ★★☆: read the header
 #
 # `data_offsets` are counted from the *end of the header*, where the numbers begin. `__metadata__` is no tensor, and the
-# header may be missing it. A download that broke off is the most common damage of all. So say so.
+# header need not have it. A download that broke off is the most common damage: your function must notice it.
 
 
 # %% tags=["exercise"]
@@ -166,12 +167,14 @@ def bits_of(number):
     return f"{bits[0]} {bits[1:9]} {bits[9:16]}|{bits[16:]}"
 
 
+print("    number   sign, exponent, fraction             the upper half, as uint16")
 for number in (1.0, -2.0, np.pi):
-    print(f"{number:9.6f}   {bits_of(number)}   {float(stranger.narrowed(np.array([number]))[0]):6.0f} as uint16")
+    print(f"{number:10.6f}   {bits_of(number)}   {stranger.narrowed(np.array([number]))[0]}")
+print(f"the largest numbers: float32 {np.finfo(np.float32).max:.1e}, float16 {np.finfo(np.float16).max:,.0f}")
 
 # %% [markdown]
 # (float16, the other type with 16 bits, is cut in another way: 5 bits of exponent, 10 of fraction. It is finer, and
-# ends at 65,504. Whoever takes one for the other gets numbers, and no error.)
+# ends much earlier, as the last line says. Whoever takes one for the other gets numbers, and no error.)
 #
 # ### Exercise 2 ★☆☆: widen
 #
@@ -331,7 +334,7 @@ for name in sorted(weights, key=lambda name: (name[0] != "w", name)):
         print(f"{name:<24} {weights[name].shape!s:<12} {our_name(name)}")
 
 # %% [markdown]
-# That is enough to write the model down. It takes 20 lines:
+# That is enough to write the model down, in twenty lines:
 
 
 # %%
@@ -409,7 +412,11 @@ print(f"the exact GELU, with erf            {loss_of(weights, gelu='none'):.3f}"
 # reading of the folder, in float64:
 
 # %%
-model, tokenizer = load(FOLDER, dtype="float64")
+ALONE = Path(place.name) / "weights-alone"  # `load` reads a tokenizer with the library tokenizers: not needed here
+ALONE.mkdir(exist_ok=True)
+for name in ("config.json", "model.safetensors"):
+    shutil.copy(FOLDER / name, ALONE)
+model, _ = load(ALONE, dtype="float64")
 by_hand = GPT(model.config, dtype="float64")
 for name, each in weights.items():
     by_hand.parameters.named[our_name(name)].data[...] = each
@@ -421,11 +428,10 @@ print("filled by hand, the package's model has the bits that `load` gives:",
 exact = {name: each.astype(np.float64) for name, each in weights.items()}
 mine, packaged = gpt2_logits(exact, rows, HEADS, EPS), model.forward(rows)[0]
 print(f"our 20 lines and the package: error {error(mine, packaged):.1e}")
-print("the same ids:", all(encode(s) == tokenizer.encode(s) for s in [*unseen, "café ☕ 42", "  two  spaces\n"]))
 
 # %% [markdown]
 # But both were written by people who read the same documents, and perhaps misread the same line. The witness that
-# counts is the program with which the model was trained. An optional part below asks it.
+# counts is the program that the file is made for. An optional part below asks it.
 #
 # ## What goes wrong silently
 #
@@ -494,9 +500,8 @@ models |= {"loud": named_as_in_the_file(fresh), "trained": exact}
 def moved(w, wrong, **options):
     """The largest error of a logit, in units of the right logits' standard deviation."""
     right = gpt2_logits(w, rows[:10], HEADS, EPS)
-    return float(
-        np.abs(gpt2_logits(wrong, rows[:10], **{"heads": HEADS, "eps": EPS} | options) - right).max() / right.std()
-    )
+    off = gpt2_logits(wrong, rows[:10], **{"heads": HEADS, "eps": EPS} | options) - right
+    return float(np.abs(off).max() / right.std())
 
 
 rounding = {
@@ -519,13 +524,13 @@ for name in sorted(errors, key=lambda name: errors[name]["trained"]):
 # (The dotted lines are what rounding alone does: our forward in float32 against float64, and our 20 lines against the
 # package, both in float64.)
 #
-# Compare the two lists. There are three kinds of mistakes, and one kind of test:
+# Compare the picture and the list. There are three kinds of mistakes, and one kind of test:
 #
 # * **Nobody can miss it.** At the top the error is larger than the logits' own spread, and the loss rises by nats. One
 #   sentence of output is test enough.
 # * **The logits are plainly wrong, and the loss hardly rises.** Read the positions from 1 on: a logit is off by more
-#   than a standard deviation, and the loss rises by next to nothing. A bias that is left out is of this
-#   kind too. You would report a score that is slightly too low, and never know.
+#   than a standard deviation, and the loss rises by next to nothing. A bias that is left out is of this kind too. You
+#   would report a score that is slightly too low, and never know.
 # * **The loss does not move at all.** That is so for the wrong GELU and the wrong epsilon. Only the logits tell.
 # * **The test is blind.** Look at the grey points. In a model as it starts, biases are 0 and gains are 1: a bias that
 #   is left out changes *nothing*, and exchanged norms neither (hollow). Its scores are nearly 0, so that attention is
@@ -553,7 +558,7 @@ print("\n".join(f"{name}: {value:.0e}" for name, value in rounding.items()))
 # ## Backwards, into the file's layout
 #
 # To train on with such weights (*fine-tuning*), and to write them back, we need the gradient of each array *in the
-# file*. Two of them are not simply the gradient of something in our forward.
+# file*. For two of them, a step is left to be done.
 #
 # ### The fused matrix
 #
@@ -697,8 +702,8 @@ worst = {}
 for name in exact:
 
     def forward(array, name=name):
-        loss = loss_and_gradients(exact | {name: array}, ids, targets)[0]
-        return np.array(loss), None
+        logits = gpt2_logits(exact | {name: array}, ids, HEADS, EPS)  # the short forward, not the one just written
+        return np.asarray(cross_entropy_forward(logits, targets)[0]), None
 
     def backward(dout, _, name=name):
         return dout * grads[name]
@@ -727,6 +732,14 @@ for _step in range(40):
 print(f"after:  {speak(tuned, 'The reader')}   (loss {loss:.3f})")
 print(f"the rest has suffered: {loss_of(tuned):.3f} nats per token on unseen sentences, {before:.3f} before")
 
+BACK = Path(place.name) / "handed-back"
+shutil.copytree(ALONE, BACK, dirs_exist_ok=True)
+as_bytes = {name: ("F32", list(w.shape), w.astype("<f4").tobytes()) for name, w in tuned.items()}
+(BACK / "model.safetensors").write_bytes(stranger.safetensors(as_bytes))  # a header and bytes, as above
+handed, _ = load(BACK)
+off = error(handed.forward(rows[:4])[0], gpt2_logits(tuned, rows[:4], HEADS, EPS))
+print(f"handed back as a folder, and read by `load`: error {off:.0e}, the rounding of float32")
+
 # %% [markdown]
 # (That is called *forgetting*: one sentence, learned alone, pushes others away. Real fine-tuning takes small steps, and
 # more than one sentence.)
@@ -734,11 +747,11 @@ print(f"the rest has suffered: {loss_of(tuned):.3f} nats per token on unseen sen
 # ## The witness that counts (optional)
 #
 # `transformers` is the library whose format this is. Where it is installed, with PyTorch, the next cell lets it read
-# *the same folder*, and compares: logits, gradients, and what it says. Elsewhere it shows what was recorded.
+# *the same folder*, and compares: logits, gradients, ids, and what it says. Elsewhere it shows what was recorded.
 
 
 # %%
-def with_transformers():
+def their_packages():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a progress bar that a notebook may lack
         import torch
@@ -747,12 +760,18 @@ def with_transformers():
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
+    return torch, transformers
+
+
+def with_transformers():
+    torch, transformers = their_packages()
     there = transformers.GPT2LMHeadModel.from_pretrained(
         FOLDER, dtype=torch.float64, attn_implementation="eager"
     ).eval()
     logits = there(torch.from_numpy(ids)).logits
     torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.from_numpy(targets).flatten()).backward()
     gradients = {name.removeprefix("transformer."): each.grad.numpy() for name, each in there.named_parameters()}
+    texts, (_, tokenizer) = [*unseen, "café ☕ 42", "  two  spaces\n"], load(FOLDER)  # of the library tokenizers
     written = there.generate(
         torch.tensor([encode("The old dog")]), do_sample=False, max_new_tokens=17, pad_token_id=END
     )
@@ -760,17 +779,20 @@ def with_transformers():
         "logits": error(gpt2_logits(exact, ids, HEADS, EPS), logits.detach().numpy()),
         "gradients": max(error(grads[name], gradients[name]) for name in grads),
         "says": decode(written[0].tolist()).strip(),
+        "same ids": all(encode(text) == tokenizer.encode(text) for text in texts),
     }
 
 
 found = recorded("24_transformers", with_transformers)
 print(f"its logits and ours: error {found['logits']:.1e}; all gradients: {found['gradients']:.1e}")
+print(f"the tokenizer's ids and ours are the same: {found['same ids']}")
 print(f"it says:  {found['says']}\nwe say:   {speak(weights, 'The old dog')}")
 
 # %% [markdown]
-# That is the answer to the first question, as far as there is one: the numbers mean what the program means that they
-# were made for, and *it* agrees with us in all digits. Where no such program can be run, ask the giver for three
-# numbers: a line of ids, and the logits of its last token. They cost nothing, and notice everything above.
+# That is the answer to the first question, as far as there is one. A file of numbers means what the program makes of it
+# that it was written for, and *that program* agrees with us in all digits. Where no such program can be run, ask the
+# giver for three numbers: a line of ids, and the logits of its last token. They cost nothing, and notice everything
+# above.
 #
 # ## A translator's folder (optional)
 #
@@ -788,7 +810,7 @@ for options in ({"norm_first": True}, {"positions": "learned"}, {"window": 4}, {
 
 translator = Translator.from_checkpoint(Path("weights/en-de.safetensors"))
 MARIAN = Path(place.name) / "marian"
-save(translator.model, MARIAN, translator.tokenizer)
+save(translator.model, MARIAN)  # with the tokenizer as one more argument, that is written too
 print("ours is written:", ", ".join(sorted(path.name for path in MARIAN.iterdir())))
 
 # %% [markdown]
@@ -802,12 +824,8 @@ marian_config = json.loads((MARIAN / "config.json").read_text())
 for name, (_, shape, *_) in marian_header.items():
     if name.startswith("model.decoder.layers.0.") and name.endswith("weight"):
         print(f"{name:<55} {shape}")
-print(
-    {
-        name: marian_config[name]
-        for name in ("decoder_start_token_id", "pad_token_id", "eos_token_id", "scale_embedding")
-    }
-)
+for name in ("decoder_start_token_id", "pad_token_id", "eos_token_id", "scale_embedding"):
+    print(f"{name:<55} {marian_config[name]}")
 
 # %% [markdown]
 # Three differences to GPT-2's file.
@@ -880,6 +898,23 @@ for name, each in stale.parameters.named.items():
 score("channels not moved", stale, bos)
 
 # %% [markdown]
+# And `transformers`' own Marian, on the same folder, or what was recorded:
+
+
+# %%
+def translated_there():
+    torch, transformers = their_packages()
+    there = transformers.MarianMTModel.from_pretrained(MARIAN, dtype=torch.float32).eval()
+    with torch.no_grad():
+        given = {"attention_mask": torch.from_numpy(mask), "max_new_tokens": 60, "num_beams": 1, "do_sample": False}
+        written = there.generate(torch.from_numpy(source), **given)
+    theirs = [translator.tokenizer.decode(row) for row in written.tolist()]
+    return float(np.mean([text == e.german for text, e in zip(theirs, examples, strict=True)]))
+
+
+print(f"our translator, run by transformers: {recorded('24_marian', translated_there):.0%} right")
+
+# %% [markdown]
 # **The shifted start.** A decoder reads the target shifted by one place, and something must stand in the first. Ours
 # begins with `<s>`, id 1. Published Marians begin with the *padding* token, and their `decoder_start_token_id` says so.
 # It is one number in a configuration. The wrong one is a word that the model has never seen in this place, and the
@@ -888,7 +923,7 @@ score("channels not moved", stale, bos)
 #
 # ## Halves or neighbours: rotary positions (optional)
 #
-# Llama's models turn pairs of channels by an angle that grows with the position (RoPE; the rotation of [lesson
+# Llama's models turn pairs of channels by an angle that grows with the position (RoPE, a rotation as in [lesson
 # 06](06_positions.ipynb)). Which two channels are a pair? In the paper (Su and others 2021), neighbours: 0 and 1, 2 and
 # 3. In Llama's published files, channel $i$ of the first half of a head and channel $i$ of the second. Again all shapes
 # are equal. And again it is only the order of channels, inside each head. So the columns of queries and keys can be
@@ -904,12 +939,12 @@ right = halves.forward(some)[0]
 neighbours.parameters.data[...] = halves.parameters.data
 print(f"halves read as neighbours: error {np.abs(neighbours.forward(some)[0] - right).max() / right.std():.2f} "
       "standard deviations of a logit")  # fmt: skip
-D = 8
+H, D = 4, 8
 for name, each in neighbours.parameters.named.items():
     if name.endswith("query_key_value.weight"):
         columns = each.data.reshape(32, 3, 4, 2, D // 2)  # …, head, half, channel of the half
         for kind in (0, 1):  # queries and keys
-            columns[:, kind] = columns[:, kind].swapaxes(-2, -1).reshape(32, 4, 2, D // 2).copy()
+            columns[:, kind] = columns[:, kind].swapaxes(-2, -1).reshape(32, H, 2, D // 2).copy()
 print(f"with the columns moved:    error {error(neighbours.forward(some)[0], right):.1e}")
 neighbours.parameters.data[...] = halves.parameters.data
 off = np.abs(neighbours.forward(some)[0] - right).max(axis=(0, 2)) / right.std()
@@ -933,12 +968,12 @@ if (real / "model.safetensors").is_file():
     encode, decode = read_tokenizer(real)  # `speak` uses them too
     count = sum(each.size for each in real_weights.values())
     print(f"{count:,} numbers in {len(real_weights)} arrays")
-    text = "The capital of France is Paris. The capital of Germany is Berlin. The capital of Italy is"
-    ids = encode(text)
+    ids = encode("The capital of France is Paris. The capital of Germany is Berlin. The capital of Italy is")
+    given = len(ids)
     for _ in range(12):
         logits = gpt2_logits(real_weights, np.array([ids]), real_config["n_head"], real_config["layer_norm_epsilon"])
         ids.append(int(np.argmax(logits[0, -1])))
-    nats = cross_entropy_forward(logits[:, :-1], np.array([ids[1 : logits.shape[1]]]))[0]
+    nats, _ = cross_entropy_forward(logits[:, : given - 1], np.array([ids[1:given]]))  # of the text that we gave
     print(f"loss {nats:.2f} nats per token; one who knows nothing has {np.log(real_config['vocab_size']):.2f}")
     print(decode(ids))
     encode, decode = read_tokenizer(FOLDER)
@@ -946,8 +981,8 @@ else:
     print("GPT2_FOLDER names no folder with a model.safetensors, so there is nothing to run here.")
 
 # %% [markdown]
-# Do not expect wisdom of the smallest GPT-2 in greedy search: it repeats itself. But if it speaks English, you read 124
-# million numbers right to the last big mistake, and you know now what that does not prove.
+# Do not expect wisdom of the smallest GPT-2 in greedy search: it repeats itself. But if it goes on in English, you
+# made no big mistake with 124 million numbers. And you know now what that does not prove.
 #
 # ## Common mistakes, and what they look like
 
