@@ -11,10 +11,7 @@ from minitransformer.gradcheck import error
 from ..exercise import Attempt, Wrong, exercise
 from ..judging import agree, array, arrays, gradients_agree, kind, require, where, without_loops
 from . import solutions
-from .stranger import safetensors
-
-SIZES = {"BF16": 2, "F32": 4, "U8": 1, "F64": 8}
-
+from .stranger import BYTES, safetensors
 
 # --- The header -----------------------------------------------------------------------------------------------
 
@@ -32,24 +29,32 @@ def read_header(attempt: Attempt) -> None:
     mixed: dict[str, tuple[str, list[int]]] = {"mask": ("U8", [1, 1, 3, 3]), "scale": ("F32", []), "none": ("F32", [0])}
     with where("of a file with a mask (U8), a single number (shape []) and an empty tensor (shape [0]):"):
         _judge_header(attempt, _file(mixed))
+    turned = _file({"b": ("F32", [2]), "a": ("F64", [3]), "c": ("BF16", [5])}, turned=True)
     with where("of a file whose header names the tensors in another order than they lie in:"):
-        _judge_header(attempt, _file({"b": ("F32", [2]), "a": ("F64", [3]), "c": ("BF16", [5])}, turned=True))
+        _judge_header(attempt, turned)
+    with where("of a file whose header has more than 65,536 bytes, as those of large models have:"):
+        _judge_header(attempt, _file({f"h.{layer}.ln_1.weight": ("U8", [1]) for layer in range(1000)}))
     with where("of a file with the name größe.weight:"):
         _judge_header(attempt, _file({"größe.weight": ("F32", [4])}))
     with where("of a file without a tensor:"):
         _judge_header(attempt, _file({}, metadata=True))
-    for missing in (2, 40, len(plain) - 12):
+    for data, missing, why in (
+        (plain, 2, ""),
+        (plain, 40, ""),
+        (plain, len(plain) - 12, ""),
+        (turned, 2, "; the header names the tensors in another order than they lie in"),
+    ):
         try:
-            attempt(plain[:-missing])
+            attempt(data[:-missing])
         except Wrong as wrong:
             require(
                 isinstance(wrong.__cause__, ValueError),
-                f"of a file that is cut off, {missing} bytes short, it must raise ValueError, and {wrong}",
+                f"of a file that is cut off ({missing} bytes short{why}) it must raise ValueError, and {wrong}",
             )
         else:
             raise Wrong(
-                f"a file that is cut off, {missing} bytes short, is read as if it were whole: compare the last byte "
-                "that the header promises with the length of `data`, and raise ValueError"
+                f"a file that is cut off ({missing} bytes short{why}) is read as if it were whole: compare the largest "
+                "stop with the length of `data`, and raise ValueError"
             )
 
 
@@ -58,7 +63,7 @@ def _file(tensors: dict[str, tuple[str, list[int]]], metadata: bool = False, tur
     contents = {}
     for name, (sort, shape) in tensors.items():
         count = int(np.prod(shape))
-        contents[name] = sort, shape, bytes([1] * SIZES[sort] * count)
+        contents[name] = sort, shape, bytes([1] * BYTES[sort] * count)
     data = safetensors(contents)
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:start])
@@ -82,31 +87,36 @@ def _judge_header(attempt: Attempt, data: bytes) -> None:
                 f"{wrong} (what is parsed is not the header: that is the {length} bytes after the first 8, and those 8 "
                 "are its length, the lowest byte first)"
             ) from None
+        if isinstance(wrong.__cause__, ValueError):
+            raise Wrong(f"{wrong} (this file is whole: its {len(data)} bytes are what the header promises)") from None
         raise
     require(isinstance(found, dict), f"it must return a dictionary by the tensors' names, not {kind(found)}")
     require("__metadata__" not in found, "__metadata__ is no tensor: it is left out")
     missing, surplus = sorted(right.keys() - found.keys()), sorted(map(str, found.keys() - right.keys()))
     require(
-        not (missing and surplus), f"a tensor is called {surplus[:1]}, and the file calls it {missing[:1]}: as it is"
+        not (missing and surplus),
+        f"a tensor is called {surplus[:1]}, where the file has {missing[:1]}: keep names as they are",
     )
     require(
         not missing, f"{missing[:1]} is missing: every entry of the header is a tensor, whatever its type and shape"
     )
     require(not surplus, f"the file has no tensor {surplus[:1]}")
-    for name, entry in right.items():
+    for name, entry in sorted(right.items(), key=lambda item: item[1][3], reverse=True):
+        # The last first: it has others before it, so that its stop is not its size too.
         _judge_entry(name, found[name], entry, data)
 
 
 def _judge_entry(name: str, found: Any, right: tuple[str, tuple[int, ...], int, int], data: bytes) -> None:
     require(
         isinstance(found, tuple | list) and len(found) == 4,
-        f"{name} must have four entries (type, shape, start, stop), not {kind(found)}",
+        f"{name} must have four entries (type, shape, start, stop), not "
+        f"{len(found) if isinstance(found, tuple | list) else kind(found)}",
     )
     sort, shape, start, stop = found
     first = 8 + int.from_bytes(data[:8], "little")
     require(
         isinstance(sort, str) and sort == right[0],
-        f"{name} has type {sort!r}, and the header says {right[0]!r}: as it is",
+        f"{name} has type {sort!r}, and the header says {right[0]!r}: keep the text as it is",
     )
     require(
         isinstance(shape, tuple),
@@ -152,10 +162,12 @@ def widen(attempt: Attempt) -> None:
     require(isinstance(found, np.ndarray), f"it must return an array, not {kind(found)}")
     require(found.dtype == np.float32, f"it must return float32, not {found.dtype}")
     require(
-        found.shape == bits.shape,
+        found.size == bits.size,
         f"bits of shape {bits.shape} have become {found.shape}: one number comes from 16 bits, so widen them to 32 "
         "before they are looked at as float32",
     )
+    shape = f"bits of shape {bits.shape} have become {found.shape}: the shape stays as it is"
+    require(found.shape == bits.shape, shape)
     with np.errstate(all="ignore"):
         for other, why in (
             (bits.astype(np.float32), "are the bits' values as whole numbers: not `astype`, look at the bits (`view`)"),
@@ -163,22 +175,26 @@ def widen(attempt: Attempt) -> None:
             (
                 (bits.astype(np.uint32) << 16).astype(np.float32),
                 (
-                    "are whole numbers: shifted right, but then converted "
-                    "by `astype`, where the same 32 bits should be looked at as float32 (`view`)"
+                    "are whole numbers, 65,536 times the bits' values: look at the 32 bits as float32 (`view`), where "
+                    "`astype` or a product makes another number of them"
                 ),
             ),
             (
                 bits.astype(np.uint32).view(np.float32),
-                ("have the 16 bits in the lower half of the 32: they are the upper half"),
+                "have the 16 bits in the lower half of the 32: they are the upper half",
             ),
             (
                 solutions.widen(bits.byteswap()),
-                ("have their two bytes exchanged: the file's lowest byte comes first, and `bits` has been read so"),
+                "have their two bytes exchanged: the file's lowest byte comes first, and `bits` has been read so",
             ),
             (solutions.widen(bits & 0x7FFF), "have lost their sign: the highest of the 16 bits"),
         ):
             require(not np.array_equal(found, other, equal_nan=True), f"the numbers {why}")
-    require(found.any(), "all numbers are 0: 16 bits that are shifted by 16 are gone, so make them 32 bits first")
+    require(
+        found.any(),
+        "all numbers are 0: were the 16 bits shifted out (to the right, or as uint16, which has no room above them), "
+        "or put at the lower end of more than 32?",
+    )
     if not np.array_equal(found, right):
         place = int(np.argmax(found != right))
         raise Wrong(
@@ -257,12 +273,12 @@ def _judge_split(attempt: Attempt, C: int, H: int, D: int) -> None:
             agree(name, mine, right)  # says by which factor it is wrong, if it is
     require(
         np.array_equal(dweight // 10000, np.broadcast_to(np.arange(C)[:, None], wanted)),
-        "rows of dweight hold numbers of other rows: a reshape alone mixes them, so bring the axis of C to the front "
-        "before it",
+        "rows of dweight hold numbers of other rows: before the reshape the axis of C must be the first, since reshape "
+        "itself moves no number",
     )
     _judge_columns("dweight", dweight[0], expected[0], H)
     agree("dweight", dweight, expected)
-    _judge_columns("dbias", dbias - 0.5, expected_bias - 0.5, H)
+    _judge_columns("dbias", dbias, expected_bias, H)
     agree("dbias", dbias, expected_bias)
 
     def forward(weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, Any]:
@@ -279,8 +295,8 @@ def _judge_split(attempt: Attempt, C: int, H: int, D: int) -> None:
 
 def _judge_columns(name: str, row: np.ndarray, right: np.ndarray, H: int) -> None:
     """Which kind, which head, which column stands where, in one row of dweight or in dbias."""
-    if not np.array_equal(np.sort(row), np.sort(right)):  # not the same numbers in another order
-        agree(name, row, right)
+    if not np.array_equal(np.sort(row), np.sort(right)):  # more than the order is wrong
+        return
     kinds, heads, columns = (row // 1000, row // 100 % 10, row % 100)
     if np.array_equal(kinds, right // 1000) and np.array_equal(heads, right // 100 % 10):
         require(np.array_equal(columns, right % 100), f"in {name} the columns of a head are in another order")
@@ -314,9 +330,10 @@ def _judge_columns(name: str, row: np.ndarray, right: np.ndarray, H: int) -> Non
 @exercise(answer=solutions.tied_backward)
 def tied_backward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
-    for B, T, C, V in ((2, 5, 4, 7), (1, 3, 6, 6), (3, 4, 5, 11)):
-        ids = rng.integers(0, V - 1, (B, T))
-        ids[0, :2] = ids[0, 2]  # one token three times, and the last of the vocabulary never
+    for B, T, C, V in ((3, 5, 6, 9), (1, 3, 6, 6), (2, 4, 5, 11)):
+        ids = rng.integers(0, V - 1, (B, T))  # the last token of the vocabulary never occurs
+        ids[0, :2] = ids[0, 2]  # one three times in a row, one in every row at the same place
+        ids[:, -1] = ids[0, -1]
         dx, dlogits, hidden = (rng.standard_normal((B, T, width)) for width in (C, V, C))
         with where(f"with B = {B}, T = {T}, C = {C}, V = {V},"):
             _judge_tied(attempt, dx, dlogits, ids, hidden)
@@ -329,46 +346,43 @@ def _judge_tied(attempt: Attempt, dx: np.ndarray, dlogits: np.ndarray, ids: np.n
     likely = ": is it transposed?" if dtable.shape == (C, V) != (V, C) else ""
     require(dtable.shape == (V, C), f"dtable has shape {dtable.shape} and must have {(V, C)}, as the table{likely}")
     output = np.einsum("btv,btc->vc", dlogits, hidden)
-    repeated = np.zeros((V, C))
-    np.add.at(repeated, ids, dx)
-    lost = output.copy()
+
+    def looked_up(gradient: np.ndarray) -> np.ndarray:
+        table = np.zeros((V, C))
+        np.add.at(table, ids, gradient)
+        return table
+
+    repeated = looked_up(dx)
+    lost, replaced = output.copy(), output.copy()
     lost[ids] += dx
-    replaced = output.copy()
     replaced[ids] = dx
-    for other, why in (
-        (output, "has the part of the output layer alone: the table is looked up too"),
-        (repeated, "has the part of the look-up alone: the table makes the logits too"),
-        (
-            lost,
-            (
-                "has lost what a token receives at several places: `dtable[ids] += dx` adds once for each token, "
-                "whatever comes last; np.add.at adds all"
-            ),
+    likely_mistakes = {
+        "has the part of the output layer alone: the table is looked up too": output,
+        "has the part of the look-up alone: the table makes the logits too": repeated,
+        "has lost what a token receives at several places: `dtable[ids] += dx` adds once for each token, whatever "
+        "comes last; np.add.at adds all": lost,
+        "has the look-up's gradient in place of the output's, in the rows of the tokens that occur: both parts are "
+        "added": replaced,
+        "is the mean of the two parts: what is used twice has the sum of both gradients": (output + repeated) / 2,
+        "is the difference of the two parts, and must be their sum": output - repeated,
+        "has √C times the look-up's part: the paper multiplies embeddings by √C, and GPT-2 does not": (
+            np.sqrt(C) * repeated + output
         ),
-        (
-            replaced,
-            (
-                "has the look-up's gradient in place of the output's, in the rows of the tokens that occur: both "
-                "parts are added"
-            ),
+        "is the mean over tokens: dlogits has that already, so they are only added": (output + repeated) / (B * T),
+        "has dx where `hidden` belongs: logits = hidden @ tableᵀ, so the table's gradient is dlogitsᵀ @ hidden": (
+            np.einsum("btv,btc->vc", dlogits, dx) + repeated
         ),
-        ((output + repeated) / 2, "is the mean of the two parts: what is used twice has the sum of both gradients"),
-        (output - repeated, "is the difference of the two parts, and must be their sum"),
-        (
-            np.sqrt(C) * repeated + output,
-            ("has √C times the look-up's part: the paper multiplies embeddings by √C, and GPT-2 does not"),
+        "has `hidden` where dx belongs: x = table[ids], so a row receives what arrives at x": (
+            output + looked_up(hidden)
         ),
-        ((output + repeated) / (B * T), "is the mean over tokens: dlogits has that already, so they are only added"),
-        (
-            np.einsum("btv,btc->vc", dlogits, dx) + repeated,
-            ("has dx where `hidden` belongs: logits = hidden @ tableᵀ, so the table's gradient is dlogitsᵀ @ hidden"),
-        ),
-        (
-            np.einsum("btv,btc->vc", dlogits[:1], hidden[:1]) + repeated,
-            ("has the first sentence's logits alone: all sentences of the batch add up"),
-        ),
-    ):
-        require(B == 1 or error(dtable, other) > 1e-9, f"dtable {why}")
+    }
+    if B > 1:
+        likely_mistakes["has the first sentence's logits alone: all sentences of the batch add up"] = (
+            np.einsum("tv,tc->vc", dlogits[0], hidden[0]) + repeated
+        )
+    for mistake, other in likely_mistakes.items():
+        require(error(dtable, other) > 1e-9, f"dtable {mistake}")
+    _judge_rows(dtable, output + repeated, np.bincount(ids.ravel(), minlength=V))
     agree("dtable", dtable, output + repeated)
 
     def forward(table: np.ndarray) -> tuple[np.ndarray, Any]:
@@ -379,3 +393,20 @@ def _judge_tied(attempt: Attempt, dx: np.ndarray, dlogits: np.ndarray, ids: np.n
         return attempt(dout[: dx.size].reshape(dx.shape), dout[dx.size :].reshape(dlogits.shape), ids, hidden)
 
     gradients_agree(forward, backward, {"table": np.random.default_rng(1).standard_normal((V, C))})
+
+
+def _judge_rows(dtable: np.ndarray, right: np.ndarray, counts: np.ndarray) -> None:
+    """Whether only the rows of tokens that occur several times are wrong, or only those of tokens that never occur."""
+    off = np.abs(dtable - right).max(axis=1) > 1e-9
+    token, column = (int(place) for place in np.unravel_index(np.argmax(np.abs(dtable - right)), right.shape))
+    there = f"at {(token, column)} it is {dtable[token, column]:.5g} and should be {right[token, column]:.5g}"
+    require(
+        not off.any() or off[counts < 2].any() or not off[counts > 1].all(),
+        f"dtable is wrong in the rows of tokens that occur several times, and only there: {there}; the look-up's "
+        f"part is the sum of what token {token} receives at its {counts[token]} places",
+    )
+    require(
+        not off.any() or off[counts > 0].any(),
+        f"dtable is wrong in the rows of tokens that do not occur, and only there: {there}, since the logits use every "
+        "row of the table",
+    )

@@ -11,11 +11,10 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from minitransformer.pretrained.files import Tensor
 
 from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
+from .stranger import BYTES
 
 KINDS = {"wte": BLUE, "wpe": SKY, "ln": GREY, "c_attn": ORANGE, "attn.c_proj": VERMILION, "c_fc": GREEN, "mlp": PURPLE}
 """A colour for each kind of tensor, by a part of its name; other tensors, such as masks, are pale."""
-
-BYTES = {"BF16": 2, "F32": 4, "U8": 1}
 
 
 def colour_of(name: str) -> str:
@@ -95,7 +94,7 @@ def draw_mistakes(errors: Mapping[str, Mapping[str, float]], rounding: Mapping[s
     """errors: mistake → model → largest difference of a logit; rounding: name → where rounding alone would be."""
     names = sorted(errors, key=lambda name: errors[name]["trained"])
     figure, axes = plt.subplots(figsize=(7.6, 0.27 * len(names) + 1.4))
-    lowest = min(rounding.values()) / 3
+    lowest = min(rounding.values()) / 12
     highest = max(value for each in errors.values() for value in each.values())
     looks = {"as it starts": (GREY, "o"), "loud": (BLUE, "D"), "trained": (VERMILION, "s")}
     for row, name in enumerate(names):
@@ -109,7 +108,7 @@ def draw_mistakes(errors: Mapping[str, Mapping[str, float]], rounding: Mapping[s
             )  # fmt: skip
     for name, value in rounding.items():
         axes.axvline(value, color=INK, lw=0.8, ls=":")
-        axes.text(value, len(names) - 0.35, name, fontsize=7, color=INK, ha="center", va="bottom")
+        axes.text(1.3 * value, len(names) - 0.35, name, fontsize=7, color=INK, ha="left", va="bottom")
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.set(

@@ -109,7 +109,7 @@ how many bytes | first + start, first + stop → first + start, stop - start | h
 the last byte | first + start, first + stop → first + start, first + stop - 1 | as in a slice
 NumPy's type
     entry["dtype"], tuple → {"F32": "f4", "BF16": "u2"}.get(entry["dtype"]), tuple
-    and the header says 'BF16'
+    and the header says 'F32'
 only types that are known | if name != "__metadata__": → if entry.get("dtype") in ("F32", "BF16", "F64"): | 'mask'
 single numbers left out | if name != "__metadata__": → if entry.get("shape"): | 'scale'
 names made longer | found[name] → found["model." + name] | a tensor is called ['model.
@@ -120,6 +120,15 @@ the order of the header
     its data_offsets say where
 never too short | raise ValueError → str | is read as if it were whole
 another error | raise ValueError → raise EOFError | it must raise ValueError
+the last tensor's stop alone
+    max([stop for *_, stop in found.values()], default=first) → [first, *(stop for *_, stop in found.values())][-1]
+    2 bytes short; the header names the tensors in another order
+an assertion | raise ValueError(f → assert False, (f | must raise ValueError, and it raises AssertionError
+two bytes of the length | data[:8] → data[:2] | a file whose header has more than 65,536 bytes
+one byte of the length | int.from_bytes(data[:8], "little") → data[0] | of a file with 120 tensors: it raises JSON
+a stop from the header's end | first + start, first + stop → first + start, stop | its data_offsets say where
+how many bytes, taken for the stop | first + stop → first + start + stop | (this file is whole: its 290 bytes
+no room to spare | end > len(data) → end >= len(data) | 290 bytes of 290
 a list | returns list(answer) | it must return a dictionary
 a pair of places
     returns {name: (sort, shape, (start, stop)) for name, (sort, shape, start, stop) in answer.items()}
@@ -128,9 +137,9 @@ letters of ASCII alone | json.loads(data[8:first]) → json.loads(data[8:first].
 [widen]
 as float16 | is lambda bits: bits.view(np.float16).astype(np.float32) | are those of float16
 the bits as numbers | is lambda bits: bits.astype(np.float32) | not `astype`
-shifted as 16 bits | bits.astype(np.uint32) << 16 → (bits << 16).astype(np.uint32) | are gone
+shifted as 16 bits | bits.astype(np.uint32) << 16 → (bits << 16).astype(np.uint32) | were the 16 bits shifted out
 never made 32 bits | bits.astype(np.uint32) → bits | one number comes from 16 bits
-converted, not looked at | .view(np.float32) → .astype(np.float32) | by `astype`, where
+converted, not looked at | .view(np.float32) → .astype(np.float32) | where `astype` or a product
 not shifted | << 16 → << 0 | they are the upper half
 shifted by 15 | << 16 → << 15 | and 16 zeros after them
 the other order of bytes | bits.astype → bits.byteswap().astype | two bytes exchanged
@@ -140,6 +149,10 @@ NaN made 0 | returns np.nan_to_num(answer) | infinity, 0x7F80
 small numbers made 0 | returns np.where(np.abs(answer) < 1e-38, 0, answer).astype(np.float32) | −0, 0x8000
 by arithmetic | is _widened_by_arithmetic | 0, 0x0000
 one line of numbers | returns answer.reshape(-1) | the shape stays as it is
+the bits twice | (bits.astype(np.uint32) << 16) → (bits * np.uint32(65537)) | has become 1.00193787
+an axis more | returns answer[..., None] | have become (6, 1): the shape stays as it is
+64 bits | bits.astype(np.uint32) → bits.astype(np.int64) | have become (12,): one number comes from 16 bits
+half of the exponent | is lambda bits: _widened_by_arithmetic(bits) / np.float32(2) | must become 1
 a list | returns list(answer) | it must return an array
 in a loop | is _widened_in_a_loop | hundreds of millions
 read through its buffer
@@ -168,6 +181,16 @@ the bias in thirds | dbiases.reshape(-1) → dbiases.reshape(3, -1) | dbias has 
 the other order | returns answer[::-1] | the other order
 no bias | returns answer[0] | 2 arrays
 a mean | returns answer[0] / 3, answer[1] | dweight
+queries three times
+    dweights.transpose(2, 0, 1, 3) → dweights[[0, 0, 0]].transpose(2, 0, 1, 3)
+    dweight is wrong in 200 of its 300 places
+a bias of zeros | returns answer[0], 0 * answer[1] | dbias is zero everywhere
+a bias from the weights | returns answer[0], dweights.sum(axis=2).reshape(-1) | should be 2104.5
+the last head's bias first | dbiases.reshape(-1) → dbiases[:, ::-1].reshape(-1) | in dbias the heads are in the reverse
+H·D for C
+    return dweight.reshape(C, -1) → return dweight.reshape(dbiases[0].size, -1)
+    with C = 7
+an axis of 3 kept | dweight.reshape(C, -1) → dweight.reshape(C, 3, -1) | (10, 3, 10) and must have (10, 30)
 columns turned
     dweights.transpose(2, 0, 1, 3) → dweights[..., ::-1].transpose(2, 0, 1, 3)
     columns of a head are in another
@@ -191,6 +214,23 @@ transposed | returns answer.T | is it transposed?
 two gradients | returns (answer, dx) | must be an array
 a sign | returns -answer | the wrong sign
 only as many rows as are used | returns answer[: ids.max() + 1] | as the table
+lost within a sentence
+    np.add.at(dtable, ids, dx) → for b in range(len(ids)):\n        dtable[ids[b]] += dx[b]
+    at its 3 places
+a mean over a token's places
+    np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, dx / np.bincount(ids.ravel())[ids][..., None])
+    1.1589 and should be
+hidden for dx | np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, hidden) | has `hidden` where dx belongs
+only rows that are looked up
+    np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, dx)\n    dtable[~np.isin(np.arange(len(dtable)), ids)] = 0
+    do not occur, and only there
+the look-up twice | np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, 2 * dx) | dtable is wrong in 36 of
+a mean over sentences | returns answer / len(ids) | 0.333333 times
+the softmax's one-hot again
+    rows.T → (rows - np.eye(rows.shape[1])[ids.ravel()]).T
+    dtable is wrong in 36 of its 54 places: at (7, 4)
+the axes joined in another order | rows.T @ → dlogits.reshape(dlogits.shape[-1], -1) @ | wrong in 54 of
+the first sentence's look-up | np.add.at(dtable, ids, dx) → np.add.at(dtable, ids[0], dx[0]) | -0.21798 and should be
 written into its argument
     np.add.at(dtable, ids, dx) → dx *= 1.5\n    np.add.at(dtable, ids, dx)
     writes into its argument dx
