@@ -8,7 +8,7 @@
 # | | |
 # |---|---|
 # | you know | tokens ([02](02_text.ipynb)), heads ([05](05_multi_head.ipynb)), the [whole model](08_model.ipynb) |
-# | runs in | 60 s at most on 2 cores; no GPU, no network; PyTorch in one optional cell, or its recording |
+# | runs in | 60 s at most on 2 cores; no GPU, no network; PyTorch in two optional cells, or their recordings |
 # | in the paper | Radford and others 2019 (GPT-2), §2.2 and §2.3; for translators Vaswani and others 2017, §3.4, §3.5 |
 # | in the package | [`pretrained.load` and `pretrained.save`](../minitransformer/pretrained) |
 #
@@ -68,7 +68,8 @@ print("\n" + (FOLDER / "README.md").read_text())
 
 # %% [markdown]
 # That is an honest label. The *form* of the folder is the one in which OpenAI's GPT-2 is published, down to the names.
-# The weights are small and ours, so nothing has to be downloaded. At the end, an optional cell runs the same functions
+# (Only the numbers are narrower: those of the published one are float32.) The weights are few and ours, so nothing has
+# to be downloaded. At the end, an optional cell runs the same functions
 # on the real ones.
 #
 # What a model needs beside its weights is in `config.json`:
@@ -82,7 +83,10 @@ for name in ("activation_function", "layer_norm_epsilon", "tie_word_embeddings",
     print(f"{name:<20} {config[name]}")
 
 # %% [markdown]
-# Keep the second half in mind: these four lines change no shape. Whoever overlooks one gets no error.
+# Keep the second half in mind: these four lines change no shape. A program that overlooks one can run without an error.
+# `gelu_new` is an activation. **GELU** is a smooth ReLU: $x \cdot \Phi(x)$, where $\Phi(x)$ is the probability that a
+# standard normal number is below $x$. Exactly, that needs the function erf. `gelu_new` is an approximation with tanh:
+# $\frac{x}{2} \left(1 + \tanh\left(\sqrt{2/\pi}\,(x + 0.044715\,x^3)\right)\right)$.
 #
 # ## The picture: a file, and a model
 #
@@ -97,8 +101,8 @@ plt.show()
 # %% [markdown]
 # Names are sorted in the file, so its order is not the model's. The table of tokens, `wte`, stands there once and is
 # used twice: to look tokens up, and transposed to make logits ([tied weights](glossary.md#tied-weights)). The pale
-# pieces are causal masks, which old versions of the library stored too. They are not weights. (Pieces of a few bytes,
-# such as norms, are too thin to be seen.)
+# pieces are causal masks, which old versions of the library stored too. They are called `attn.bias`, but they are
+# neither biases nor weights: a reader leaves them out. (Pieces of a few bytes, such as norms, are too thin to be seen.)
 #
 # ## The header
 #
@@ -334,7 +338,7 @@ for name in sorted(weights, key=lambda name: (name[0] != "w", name)):
         print(f"{name:<24} {weights[name].shape!s:<12} {our_name(name)}")
 
 # %% [markdown]
-# That is enough to write the model down, in twenty lines:
+# That is enough to write the model down, in fewer than twenty lines:
 
 
 # %%
@@ -427,7 +431,7 @@ print("filled by hand, the package's model has the bits that `load` gives:",
 
 exact = {name: each.astype(np.float64) for name, each in weights.items()}
 mine, packaged = gpt2_logits(exact, rows, HEADS, EPS), model.forward(rows)[0]
-print(f"our 20 lines and the package: error {error(mine, packaged):.1e}")
+print(f"our few lines and the package: error {error(mine, packaged):.1e}")
 
 # %% [markdown]
 # But both were written by people who read the same documents, and perhaps misread the same line. The witness that
@@ -506,7 +510,7 @@ def moved(w, wrong, **options):
 
 rounding = {
     "rounding, float32": moved(exact, {name: w.astype(np.float32) for name, w in exact.items()}),
-    "float64": float(np.abs(mine - packaged).max() / packaged.std()),  # of our 20 lines and the package
+    "float64": float(np.abs(mine - packaged).max() / packaged.std()),  # of our few lines and the package
 }
 errors = {name: {kind: moved(w, change(w), **options) for kind, w in models.items()}
           for name, (change, options) in MISREADINGS.items()}  # fmt: skip
@@ -521,20 +525,22 @@ for name in sorted(errors, key=lambda name: errors[name]["trained"]):
     print(f"{name:<34} {loss_of(change(exact), **options) - before:+8.4f}")
 
 # %% [markdown]
-# (The dotted lines are what rounding alone does: our forward in float32 against float64, and our 20 lines against the
-# package, both in float64.)
+# (The dotted lines are what rounding alone does: our forward in float32 against float64, and our few lines against
+# the package, both in float64.)
 #
-# Compare the picture and the list. There are three kinds of mistakes, and one kind of test:
+# Compare the picture and the list. There are three kinds of mistakes:
 #
-# * **Nobody can miss it.** At the top the error is larger than the logits' own spread, and the loss rises by nats. One
-#   sentence of output is test enough.
+# * **Nobody can miss it.** At the top the error is larger than the logits' own spread, and the loss rises by about a
+#   nat or more. One sentence of output is test enough.
 # * **The logits are plainly wrong, and the loss hardly rises.** Read the positions from 1 on: a logit is off by more
 #   than a standard deviation, and the loss rises by next to nothing. A bias that is left out is of this kind too. You
 #   would report a score that is slightly too low, and never know.
-# * **The loss does not move at all.** That is so for the wrong GELU and the wrong epsilon. Only the logits tell.
-# * **The test is blind.** Look at the grey points. In a model as it starts, biases are 0 and gains are 1: a bias that
-#   is left out changes *nothing*, and exchanged norms neither (hollow). Its scores are nearly 0, so that attention is
-#   almost a plain mean, whatever queries and keys are.
+# * **The loss does not move in any digit that is printed.** That is so for the wrong GELU and the wrong epsilon. Only
+#   the logits tell.
+#
+# And a test can be **blind**. Look at the grey points. In a model as it starts, biases are 0 and gains are 1: a bias
+# that is left out changes *nothing*, and exchanged norms change nothing either (hollow). Its scores are nearly 0, so
+# attention is almost a plain mean, whatever queries and keys are.
 #
 # So a random model makes a good test only if it is *loud*. (Not for everything: it notices the wrong epsilon least,
 # because large activations hide what is added to their variance.) What can be seen depends on the tolerance too:
@@ -791,8 +797,19 @@ print(f"it says:  {found['says']}\nwe say:   {speak(weights, 'The old dog')}")
 # %% [markdown]
 # That is the answer to the first question, as far as there is one. A file of numbers means what the program makes of it
 # that it was written for, and *that program* agrees with us in all digits. Where no such program can be run, ask the
-# giver for three numbers: a line of ids, and the logits of its last token. They cost nothing, and notice everything
-# above.
+# giver for one line of ids, and the logits of its last token in all their digits. How much would that notice?
+
+# %%
+usual = {"heads": HEADS, "eps": EPS}
+last = gpt2_logits(exact, rows[:1], **usual)[0, -1]
+off = {name: gpt2_logits(change(exact), rows[:1], **usual | options)[0, -1] - last
+       for name, (change, options) in MISREADINGS.items()}  # fmt: skip
+least = min(off, key=lambda name: np.abs(off[name]).max())
+print(f"the least of all {len(off)} misreadings: {least}, error {np.abs(off[least]).max() / last.std():.0e}")
+print(f"rounding in float32:              {rounding['rounding, float32']:.0e}")
+
+# %% [markdown]
+# Everything in the picture above. It costs the giver nothing.
 #
 # ## A translator's folder (optional)
 #
@@ -925,12 +942,14 @@ print(f"our translator, run by transformers: {recorded('24_marian', translated_t
 #
 # Llama's models turn pairs of channels by an angle that grows with the position (RoPE, a rotation as in [lesson
 # 06](06_positions.ipynb)). Which two channels are a pair? In the paper (Su and others 2021), neighbours: 0 and 1, 2 and
-# 3. In Llama's published files, channel $i$ of the first half of a head and channel $i$ of the second. Again all shapes
-# are equal. And again it is only the order of channels, inside each head. So the columns of queries and keys can be
-# moved to suit the other program. Values are not turned, and stay:
+# 3. The files that Meta publishes have this order too. In the same models as `transformers` stores them, channel $i$ of
+# the first half of a head goes with channel $i$ of the second. Again all shapes are equal. And again it is only the
+# order of channels, inside each head. So the columns of queries and keys can be moved to suit the other program, and
+# whoever converts Meta's files does that. Values are not turned, and stay:
 
 # %%
-SIZES = {"d_model": 32, "num_heads": 4, "d_ff": 48, "num_layers": 2, "max_length": 40}
+C, H, D = 32, 4, 8
+SIZES = {"d_model": C, "num_heads": H, "d_ff": 48, "num_layers": 2, "max_length": 40}
 halves = GPT(GPTConfig.llama(60, **SIZES), dtype="float64", seed=2)
 halves.parameters.data += 0.3 * rng.standard_normal(halves.parameters.data.shape)
 neighbours = GPT(GPTConfig.llama(60, **SIZES, rotary=RotaryConfig(interleaved=True)), dtype="float64")
@@ -939,12 +958,11 @@ right = halves.forward(some)[0]
 neighbours.parameters.data[...] = halves.parameters.data
 print(f"halves read as neighbours: error {np.abs(neighbours.forward(some)[0] - right).max() / right.std():.2f} "
       "standard deviations of a logit")  # fmt: skip
-H, D = 4, 8
 for name, each in neighbours.parameters.named.items():
     if name.endswith("query_key_value.weight"):
-        columns = each.data.reshape(32, 3, 4, 2, D // 2)  # …, head, half, channel of the half
+        columns = each.data.reshape(C, 3, H, 2, D // 2)  # …, head, half, channel of the half
         for kind in (0, 1):  # queries and keys
-            columns[:, kind] = columns[:, kind].swapaxes(-2, -1).reshape(32, H, 2, D // 2).copy()
+            columns[:, kind] = columns[:, kind].swapaxes(-2, -1).reshape(C, H, 2, D // 2).copy()
 print(f"with the columns moved:    error {error(neighbours.forward(some)[0], right):.1e}")
 neighbours.parameters.data[...] = halves.parameters.data
 off = np.abs(neighbours.forward(some)[0] - right).max(axis=(0, 2)) / right.std()
@@ -957,12 +975,13 @@ print("error by position:", " ".join(f"{each:.2f}" for each in off[:8]), "…")
 # ## The real GPT-2 (optional)
 #
 # If you have the published folder on disk (`config.json`, `model.safetensors`, `tokenizer.json`, about half a
-# gigabyte), set `GPT2_FOLDER` to its path, and run this cell again. These are the functions from above, and nothing
-# else. With a network and the package `huggingface_hub`, `load` fetches it: take away the `#`.
+# gigabyte), set `GPT2_FOLDER` to its path (before Jupyter starts, or by `os.environ["GPT2_FOLDER"] = "…"` in a cell),
+# and run this cell again. These are the functions from above, and nothing else. With a network and the package
+# `huggingface_hub`, `load` fetches the folder and makes the package's model of it: take away the `#`.
 
 # %%
 real = Path(os.environ.get("GPT2_FOLDER", "no folder is named"))
-# from minitransformer.pretrained import load; gpt2, gpt2_tokenizer = load("gpt2")  # downloads half a gigabyte
+# gpt2, gpt2_tokenizer = load("gpt2")  # downloads half a gigabyte
 if (real / "model.safetensors").is_file():
     real_config, real_weights = json.loads((real / "config.json").read_text()), read_weights(real)
     encode, decode = read_tokenizer(real)  # `speak` uses them too
@@ -994,10 +1013,10 @@ print(f"tokens of a batch that are looked up: {len(looked_up)} of {config['vocab
 with_gradient = np.abs(grads["wte.weight"]).max(axis=1) > 0
 print(f"rows of the tied table that get a gradient: {with_gradient.sum()} of {len(with_gradient)}")
 
-table = (exact["wte.weight"] * 1.01).astype(np.float32)  # numbers that are no bfloat16
-cut_off = (table.view(np.uint32) & 0xFFFF0000).view(np.float32)
-for name, narrow in (("rounded", widen(stranger.narrowed(table))), ("cut off", cut_off)):
-    kept = np.abs(narrow).mean() / np.abs(table).mean()
+numbers = rng.standard_normal(100_000).astype(np.float32)
+cut_off = (numbers.view(np.uint32) & 0xFFFF0000).view(np.float32)
+for name, narrow in (("rounded", widen(stranger.narrowed(numbers))), ("cut off", cut_off)):
+    kept = np.abs(narrow).mean() / np.abs(numbers).mean()
     print(f"to bfloat16 and back, {name}: the mean of |x| is {kept:.4f} of what it was")
 
 # %% [markdown]
@@ -1007,7 +1026,7 @@ for name, narrow in (("rounded", widen(stranger.narrowed(table))), ("cut off", c
 #   with them and trains on has an output layer that learns alone, and a look-up in which only the tokens of the batch
 #   move.
 # * **Narrowing by cutting off.** Widening loses nothing. On the way back to bfloat16 the lower half must be *rounded*:
-#   cut off, every number moves towards 0, and all of them together do not cancel.
+#   cut off, every number moves towards 0, and these errors do not cancel.
 # * **Extra tensors ignored, missing ones left random.** A loader that is not strict starts with half a model. Demand
 #   that every array of the file is used, and every parameter filled, once.
 # * **The default of an option that is missing.** `layer_norm_epsilon` may be absent. Then the library's default counts,
@@ -1021,7 +1040,7 @@ for name, narrow in (("rounded", widen(stranger.narrowed(table))), ("cut off", c
 # pickles, and a stranger's file could do anything on your machine. Since 2022 safetensors has replaced them nearly
 # everywhere. Numbers became narrower: bfloat16, then 8 and 4 bits with scales beside them, which is one more layout to
 # misread (GGUF is a format for these). Names are still each library's own. So each new model begins with a table like
-# the one in this lesson, and its first bug reports are mostly the mistakes in the picture above.
+# the one in this lesson, and each mistake in the picture above can be made again.
 #
 # Open projects:
 #
