@@ -1,0 +1,412 @@
+"""Lesson 24: a header, bfloat16, and two gradients in the layout of a file."""
+
+import json
+import struct
+from typing import Any
+
+import numpy as np
+
+from minitransformer.gradcheck import error
+
+from ..exercise import Attempt, Wrong, exercise
+from ..judging import agree, array, arrays, gradients_agree, kind, require, where, without_loops
+from . import solutions
+from .stranger import BYTES, safetensors
+
+# --- The header -----------------------------------------------------------------------------------------------
+
+
+@exercise(answer=solutions.read_header)
+def read_header(attempt: Attempt) -> None:
+    plain = _file({"wte.weight": ("F32", [5, 3]), "h.0.attn.c_attn.weight": ("BF16", [3, 9])})
+    with where("of a file with two tensors:"):
+        _judge_header(attempt, plain)
+    with where("of a file with __metadata__:"):
+        _judge_header(attempt, _file({"wte.weight": ("F32", [5, 3])}, metadata=True))
+    many = {f"transformer.h.{layer}.ln_{n}.weight": ("BF16", [7]) for layer in range(60) for n in (1, 2)}
+    with where("of a file with 120 tensors:"):
+        _judge_header(attempt, _file(many))
+    mixed: dict[str, tuple[str, list[int]]] = {"mask": ("U8", [1, 1, 3, 3]), "scale": ("F32", []), "none": ("F32", [0])}
+    with where("of a file with a mask (U8), a single number (shape []) and an empty tensor (shape [0]):"):
+        _judge_header(attempt, _file(mixed))
+    turned = _file({"b": ("F32", [2]), "a": ("F64", [3]), "c": ("BF16", [5])}, turned=True)
+    with where("of a file whose header names the tensors in another order than they lie in:"):
+        _judge_header(attempt, turned)
+    with where("of a file whose header has more than 65,536 bytes, as those of large models have:"):
+        _judge_header(attempt, _file({f"h.{layer}.ln_1.weight": ("U8", [1]) for layer in range(1000)}))
+    with where("of a file with the name größe.weight:"):
+        _judge_header(attempt, _file({"größe.weight": ("F32", [4])}))
+    with where("of a file without a tensor:"):
+        _judge_header(attempt, _file({}, metadata=True))
+    for data, missing, why in (
+        (plain, 2, ""),
+        (plain, 40, ""),
+        (plain, len(plain) - 12, ""),
+        (turned, 2, "; the header names the tensors in another order than they lie in"),
+    ):
+        try:
+            attempt(data[:-missing])
+        except Wrong as wrong:
+            require(
+                isinstance(wrong.__cause__, ValueError),
+                f"of a file that is cut off ({missing} bytes short{why}) it must raise ValueError, and {wrong}",
+            )
+        else:
+            raise Wrong(
+                f"a file that is cut off ({missing} bytes short{why}) is read as if it were whole: compare the largest "
+                "stop with the length of `data`, and raise ValueError"
+            )
+
+
+def _file(tensors: dict[str, tuple[str, list[int]]], metadata: bool = False, turned: bool = False) -> bytes:
+    """A file of zeros and ones. `turned`: its header lists the tensors from the last to the first."""
+    contents = {}
+    for name, (sort, shape) in tensors.items():
+        count = int(np.prod(shape))
+        contents[name] = sort, shape, bytes([1] * BYTES[sort] * count)
+    data = safetensors(contents)
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:start])
+    if not metadata:
+        del header["__metadata__"]
+    if turned:
+        header = dict(reversed(header.items()))
+    text = json.dumps(header, ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data[start:]
+
+
+def _judge_header(attempt: Attempt, data: bytes) -> None:
+    right = solutions.read_header(data)
+    try:
+        found = attempt(data)
+    except Wrong as wrong:
+        length = int.from_bytes(data[:8], "little")
+        if isinstance(wrong.__cause__, json.JSONDecodeError | UnicodeDecodeError):
+            raise Wrong(
+                f"{wrong} (what is parsed is not the header: that is the {length} bytes after the first 8, and those 8 "
+                "are its length, the lowest byte first)"
+            ) from None
+        if isinstance(wrong.__cause__, ValueError):
+            raise Wrong(f"{wrong} (this file is whole: its {len(data)} bytes are what the header promises)") from None
+        raise
+    require(isinstance(found, dict), f"it must return a dictionary by the tensors' names, not {kind(found)}")
+    require("__metadata__" not in found, "__metadata__ is no tensor: it is left out")
+    missing, surplus = sorted(right.keys() - found.keys()), sorted(map(str, found.keys() - right.keys()))
+    require(
+        not (missing and surplus),
+        f"a tensor is called {surplus[:1]}, where the file has {missing[:1]}: keep names as they are",
+    )
+    require(
+        not missing, f"{missing[:1]} is missing: every entry of the header is a tensor, whatever its type and shape"
+    )
+    require(not surplus, f"the file has no tensor {surplus[:1]}")
+    for name, entry in sorted(right.items(), key=lambda item: item[1][3], reverse=True):
+        # The last first: it has others before it, so that its stop is not its size too.
+        _judge_entry(name, found[name], entry, data)
+
+
+def _judge_entry(name: str, found: Any, right: tuple[str, tuple[int, ...], int, int], data: bytes) -> None:
+    require(
+        isinstance(found, tuple | list) and len(found) == 4,
+        f"{name} must have four entries (type, shape, start, stop), not "
+        f"{len(found) if isinstance(found, tuple | list) else kind(found)}",
+    )
+    sort, shape, start, stop = found
+    first = 8 + int.from_bytes(data[:8], "little")
+    require(
+        isinstance(sort, str) and sort == right[0],
+        f"{name} has type {sort!r}, and the header says {right[0]!r}: keep the text as it is",
+    )
+    require(
+        isinstance(shape, tuple),
+        f"the shape of {name} is of type {type(shape).__name__}, and must be a tuple, as NumPy's shapes are",
+    )
+    require(shape == right[1], f"{name} has shape {shape}, and the header says {right[1]}")
+    whole = all(isinstance(each, int | np.integer) for each in (start, stop))
+    require(whole, f"{name}: start and stop must be whole numbers, not {start!r} and {stop!r}")
+    if (start, stop) == right[2:]:
+        return
+    require(
+        (start, stop) != (right[2] - first, right[3] - first) or first == 0,
+        f"{name} begins at byte {start}, counted from the end of the header: start and stop are places in the whole "
+        "file",
+    )
+    require(
+        (start, stop) != (right[2] - 8, right[3] - 8),
+        f"{name} begins at byte {start}, which is 8 too early: the header's length has 8 bytes of its own",
+    )
+    require(
+        start != right[2] or stop != right[3] - right[2],
+        f"{name} has {stop} as its fourth entry, which is how many bytes it has: the byte after its last is wanted",
+    )
+    require(
+        start != right[2] or stop != right[3] - 1,
+        f"{name} stops at {stop}, its last byte: the byte after it is wanted, as in a slice",
+    )
+    raise Wrong(
+        f"{name} is found in bytes {start} to {stop}, and lies in {right[2]} to {right[3]}: its data_offsets say "
+        "where, counted from the end of the header"
+    )
+
+
+# --- bfloat16 -------------------------------------------------------------------------------------------------
+
+
+@exercise(answer=solutions.widen)
+def widen(attempt: Attempt) -> None:
+    # 1, −2, 0.5, 3.140625, the smallest normal number, the largest number
+    bits = np.array([0x3F80, 0xC000, 0x3F00, 0x4049, 0x0080, 0x7F7F], np.uint16)
+    right = solutions.widen(bits)
+    found = attempt(bits)
+    require(isinstance(found, np.ndarray), f"it must return an array, not {kind(found)}")
+    require(found.dtype == np.float32, f"it must return float32, not {found.dtype}")
+    require(
+        found.size == bits.size,
+        f"bits of shape {bits.shape} have become {found.shape}: one number comes from 16 bits, so widen them to 32 "
+        "before they are looked at as float32",
+    )
+    shape = f"bits of shape {bits.shape} have become {found.shape}: the shape stays as it is"
+    require(found.shape == bits.shape, shape)
+    with np.errstate(all="ignore"):
+        for other, why in (
+            (bits.astype(np.float32), "are the bits' values as whole numbers: not `astype`, look at the bits (`view`)"),
+            (bits.view(np.float16).astype(np.float32), "are those of float16, which has 5 bits of exponent, not 8"),
+            (
+                (bits.astype(np.uint32) << 16).astype(np.float32),
+                (
+                    "are whole numbers, 65,536 times the bits' values: look at the 32 bits as float32 (`view`), where "
+                    "`astype` or a product makes another number of them"
+                ),
+            ),
+            (
+                bits.astype(np.uint32).view(np.float32),
+                "have the 16 bits in the lower half of the 32: they are the upper half",
+            ),
+            (
+                solutions.widen(bits.byteswap()),
+                "have their two bytes exchanged: the file's lowest byte comes first, and `bits` has been read so",
+            ),
+            (solutions.widen(bits & 0x7FFF), "have lost their sign: the highest of the 16 bits"),
+        ):
+            require(not np.array_equal(found, other, equal_nan=True), f"the numbers {why}")
+    require(
+        found.any(),
+        "all numbers are 0: were the 16 bits shifted out (to the right, or as uint16, which has no room above them), "
+        "or put at the lower end of more than 32?",
+    )
+    if not np.array_equal(found, right):
+        place = int(np.argmax(found != right))
+        raise Wrong(
+            f"0x{int(bits[place]):04X} has become {found[place]:.9g} and must become {right[place]:.9g}: the 16 bits, "
+            "and 16 zeros after them"
+        )
+    special = np.array([0x0000, 0x8000, 0x7F80, 0xFF80, 0x7FC0, 0x0001, 0x8001], np.uint16)
+    names = "0, −0, infinity, −infinity, NaN, the smallest number, minus the smallest number".split(", ")
+    for name, mine, own in zip(names, attempt(special), special, strict=True):
+        wanted = solutions.widen(np.array([own]))
+        require(
+            _same(np.array([mine]), wanted),
+            f"{name}, 0x{int(own):04X}, has become {mine:.9g}: no arithmetic is needed, only bits that move",
+        )
+    every = np.arange(65536, dtype=np.uint16).reshape(2, 4, 8192)
+    table = attempt(every)
+    require(
+        table.shape == every.shape, f"bits of shape {every.shape} have become {table.shape}: the shape stays as it is"
+    )
+    require(
+        _same(table, solutions.widen(every)),
+        "of all 65,536 patterns of bits not all are right, though the first ones were",
+    )
+    strided = every[:, ::2, ::3].transpose(1, 0, 2)
+    require(
+        _same(attempt(strided), solutions.widen(strided)),
+        "where `bits` is a part of a larger array, with gaps, the result is wrong",
+    )
+    require(attempt(np.zeros((0, 3), np.uint16)).shape == (0, 3), "an empty array must stay one, of its shape")
+    without_loops(
+        lambda: attempt(np.ones(8, np.uint16)),
+        lambda: attempt(np.ones(1024, np.uint16)),
+        "it loops over the numbers, and a real file has hundreds of millions: shift the whole array at once",
+    )
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether the numbers are equal, 0 and −0 told apart, and one NaN like another."""
+    return np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a)[a == 0], np.signbit(b)[b == 0])
+
+
+# --- Gradients in the file's layout ---------------------------------------------------------------------------
+
+
+def split_c_attn(weight: np.ndarray, bias: np.ndarray, num_heads: int) -> tuple[np.ndarray, np.ndarray]:
+    """As in the lesson."""
+    weights = weight.reshape(len(weight), 3, num_heads, -1).transpose(1, 2, 0, 3)  # (3, H, C, D)
+    return weights, bias.reshape(3, num_heads, -1)
+
+
+@exercise(answer=solutions.split_c_attn_backward)
+def split_c_attn_backward(attempt: Attempt) -> None:
+    for C, H, D in ((10, 2, 5), (8, 4, 2), (7, 3, 4), (9, 1, 9)):
+        with where(f"with C = {C} and {H} head{'s' * (H > 1)} of {D},"):
+            _judge_split(attempt, C, H, D)
+
+
+def _judge_split(attempt: Attempt, C: int, H: int, D: int) -> None:
+    # A number says where it stands: 10000 · row of the weight + 1000 · kind + 100 · head + column of the head.
+    sort, head, row, column = np.meshgrid(np.arange(3), np.arange(H), np.arange(C), np.arange(D), indexing="ij")
+    dweights = 10000.0 * row + 1000 * sort + 100 * head + column
+    dbiases = dweights[:, :, 0] + 0.5
+    dweight, dbias = arrays(attempt(dweights, dbiases), "dweight", "dbias")
+    require(not (dweight.ndim == 1 and dbias.ndim == 2), "the two are returned in the other order: dweight, then dbias")
+    wanted = (C, 3 * H * D)
+    if dweight.shape != wanted:
+        transposed = dweight.shape == wanted[::-1]
+        likely = ": that is a Linear's layout, (out, in), and GPT-2's file has (in, out)" if transposed else ""
+        likely = ": that is one third of it" if dweight.shape == (C, H * D) else likely
+        raise Wrong(f"dweight has shape {dweight.shape} and must have {wanted}, as c_attn.weight{likely}")
+    require(dbias.shape == wanted[1:], f"dbias has shape {dbias.shape} and must have {wanted[1:]}, as c_attn.bias")
+    expected, expected_bias = solutions.split_c_attn_backward(dweights, dbiases)
+    for name, mine, right in (("dweight", dweight, expected), ("dbias", dbias, expected_bias)):
+        factor = float(np.vdot(right, mine) / np.vdot(right, right))
+        if factor and error(mine / factor, right) < 1e-9:
+            agree(name, mine, right)  # says by which factor it is wrong, if it is
+    require(
+        np.array_equal(dweight // 10000, np.broadcast_to(np.arange(C)[:, None], wanted)),
+        "rows of dweight hold numbers of other rows: before the reshape the axis of C must be the first, since reshape "
+        "itself moves no number",
+    )
+    _judge_columns("dweight", dweight[0], expected[0], H)
+    agree("dweight", dweight, expected)
+    _judge_columns("dbias", dbias, expected_bias, H)
+    agree("dbias", dbias, expected_bias)
+
+    def forward(weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, Any]:
+        weights, biases = split_c_attn(weight, bias, H)
+        return np.concatenate([weights.ravel(), biases.ravel()]), None
+
+    def backward(dout: np.ndarray, _: Any) -> Any:
+        size = dweights.size
+        return attempt(dout[:size].reshape(dweights.shape), dout[size:].reshape(dbiases.shape))
+
+    rng = np.random.default_rng(0)
+    gradients_agree(forward, backward, {"weight": rng.standard_normal(wanted), "bias": rng.standard_normal(wanted[1])})
+
+
+def _judge_columns(name: str, row: np.ndarray, right: np.ndarray, H: int) -> None:
+    """Which kind, which head, which column stands where, in one row of dweight or in dbias."""
+    if not np.array_equal(np.sort(row), np.sort(right)):  # more than the order is wrong
+        return
+    kinds, heads, columns = (row // 1000, row // 100 % 10, row % 100)
+    if np.array_equal(kinds, right // 1000) and np.array_equal(heads, right // 100 % 10):
+        require(np.array_equal(columns, right % 100), f"in {name} the columns of a head are in another order")
+        return
+    width = len(row) // 3
+    if np.array_equal(kinds, right // 1000):
+        firsts = heads[:width]
+        reverse = np.array_equal(firsts, right[:width][::-1] // 100 % 10)
+        require(
+            not reverse or H == 1,
+            f"in {name} the heads are in the reverse order: head 0 has the first columns of a third",
+        )
+        raise Wrong(
+            f"in {name} the columns of the heads are mixed: a third begins with all columns of head 0, then come those "
+            "of head 1"
+        )
+    order = [int(kinds[start]) for start in (0, width, 2 * width)]
+    blocks = all((kinds[start : start + width] == kinds[start]).all() for start in (0, width, 2 * width))
+    names = "QKV"
+    require(
+        not blocks,
+        f"in {name} the thirds are [{'|'.join(names[k] if k in (0, 1, 2) else '?' for k in order)}], and the file has "
+        "[Q|K|V]",
+    )
+    raise Wrong(
+        f"in {name} queries, keys and values alternate: the file has the queries of all heads, then all keys, then all "
+        "values"
+    )
+
+
+@exercise(answer=solutions.tied_backward)
+def tied_backward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    for B, T, C, V in ((3, 5, 6, 9), (1, 3, 6, 6), (2, 4, 5, 11)):
+        ids = rng.integers(0, V - 1, (B, T))  # the last token of the vocabulary never occurs
+        ids[0, :2] = ids[0, 2]  # one three times in a row, one in every row at the same place
+        ids[:, -1] = ids[0, -1]
+        dx, dlogits, hidden = (rng.standard_normal((B, T, width)) for width in (C, V, C))
+        with where(f"with B = {B}, T = {T}, C = {C}, V = {V},"):
+            _judge_tied(attempt, dx, dlogits, ids, hidden)
+
+
+def _judge_tied(attempt: Attempt, dx: np.ndarray, dlogits: np.ndarray, ids: np.ndarray, hidden: np.ndarray) -> None:
+    (B, T, C), V = dx.shape, dlogits.shape[-1]
+    found = attempt(dx, dlogits, ids, hidden)
+    dtable = array(found, "dtable")
+    likely = ": is it transposed?" if dtable.shape == (C, V) != (V, C) else ""
+    require(dtable.shape == (V, C), f"dtable has shape {dtable.shape} and must have {(V, C)}, as the table{likely}")
+    output = np.einsum("btv,btc->vc", dlogits, hidden)
+
+    def looked_up(gradient: np.ndarray) -> np.ndarray:
+        table = np.zeros((V, C))
+        np.add.at(table, ids, gradient)
+        return table
+
+    repeated = looked_up(dx)
+    lost, replaced = output.copy(), output.copy()
+    lost[ids] += dx
+    replaced[ids] = dx
+    likely_mistakes = {
+        "has the part of the output layer alone: the table is looked up too": output,
+        "has the part of the look-up alone: the table makes the logits too": repeated,
+        "has lost what a token receives at several places: `dtable[ids] += dx` adds once for each token, whatever "
+        "comes last; np.add.at adds all": lost,
+        "has the look-up's gradient in place of the output's, in the rows of the tokens that occur: both parts are "
+        "added": replaced,
+        "is the mean of the two parts: what is used twice has the sum of both gradients": (output + repeated) / 2,
+        "is the difference of the two parts, and must be their sum": output - repeated,
+        "has √C times the look-up's part: the paper multiplies embeddings by √C, and GPT-2 does not": (
+            np.sqrt(C) * repeated + output
+        ),
+        "is the mean over tokens: dlogits has that already, so they are only added": (output + repeated) / (B * T),
+        "has dx where `hidden` belongs: logits = hidden @ tableᵀ, so the table's gradient is dlogitsᵀ @ hidden": (
+            np.einsum("btv,btc->vc", dlogits, dx) + repeated
+        ),
+        "has `hidden` where dx belongs: x = table[ids], so a row receives what arrives at x": (
+            output + looked_up(hidden)
+        ),
+    }
+    if B > 1:
+        likely_mistakes["has the first sentence's logits alone: all sentences of the batch add up"] = (
+            np.einsum("tv,tc->vc", dlogits[0], hidden[0]) + repeated
+        )
+    for mistake, other in likely_mistakes.items():
+        require(error(dtable, other) > 1e-9, f"dtable {mistake}")
+    _judge_rows(dtable, output + repeated, np.bincount(ids.ravel(), minlength=V))
+    agree("dtable", dtable, output + repeated)
+
+    def forward(table: np.ndarray) -> tuple[np.ndarray, Any]:
+        logits = hidden @ table.T
+        return np.concatenate([table[ids].ravel(), logits.ravel()]), None
+
+    def backward(dout: np.ndarray, _: Any) -> Any:
+        return attempt(dout[: dx.size].reshape(dx.shape), dout[dx.size :].reshape(dlogits.shape), ids, hidden)
+
+    gradients_agree(forward, backward, {"table": np.random.default_rng(1).standard_normal((V, C))})
+
+
+def _judge_rows(dtable: np.ndarray, right: np.ndarray, counts: np.ndarray) -> None:
+    """Whether only the rows of tokens that occur several times are wrong, or only those of tokens that never occur."""
+    off = np.abs(dtable - right).max(axis=1) > 1e-9
+    token, column = (int(place) for place in np.unravel_index(np.argmax(np.abs(dtable - right)), right.shape))
+    there = f"at {(token, column)} it is {dtable[token, column]:.5g} and should be {right[token, column]:.5g}"
+    require(
+        not off.any() or off[counts < 2].any() or not off[counts > 1].all(),
+        f"dtable is wrong in the rows of tokens that occur several times, and only there: {there}; the look-up's "
+        f"part is the sum of what token {token} receives at its {counts[token]} places",
+    )
+    require(
+        not off.any() or off[counts > 0].any(),
+        f"dtable is wrong in the rows of tokens that do not occur, and only there: {there}, since the logits use every "
+        "row of the table",
+    )

@@ -1,0 +1,238 @@
+"""Answers to lesson 24: right ones written in another way, and plausible wrong ones (see `answers`)."""
+
+import json
+import struct
+
+import numpy as np
+
+
+def _header_by_struct(data):
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(bytes(data[8 : 8 + length]).decode("utf-8"))
+    header.pop("__metadata__", None)
+    tensors = {
+        name: (entry["dtype"], tuple(entry["shape"]), *(8 + length + offset for offset in entry["data_offsets"]))
+        for name, entry in header.items()
+    }
+    for name, (_, _, _, stop) in tensors.items():
+        if stop > len(data):
+            raise ValueError(f"{name} is cut off")
+    return tensors
+
+
+def _header_byte_by_byte(data):
+    length = sum(byte << (8 * place) for place, byte in enumerate(data[:8]))
+    if len(data) < 8 + length:
+        raise ValueError("no room for the header")
+    tensors = {}
+    for name, entry in json.loads(data[8 : 8 + length]).items():
+        if name.startswith("__"):
+            continue
+        start, stop = (np.array(entry["data_offsets"]) + 8 + length).tolist()
+        tensors[name] = [entry["dtype"], tuple(entry["shape"]), start, stop]
+    if tensors and len(data) < max(stop for _, _, _, stop in tensors.values()):
+        raise ValueError("no room for the tensors")
+    return tensors
+
+
+def _zeros_before(bits):
+    pairs = np.zeros((*bits.shape, 2), "<u2")
+    pairs[..., 1] = bits  # the upper half is the second of two little-endian numbers
+    return pairs.view("<f4")[..., 0]
+
+
+def _times_65536(bits):
+    return np.multiply(bits, 65536, dtype=np.uint32).view("f4")
+
+
+def _thirds(dweights, dbiases):
+    thirds = [np.concatenate(list(heads), axis=1) for heads in dweights]  # (C, H·D) each
+    return np.concatenate(thirds, axis=1), np.concatenate([np.concatenate(list(heads)) for heads in dbiases])
+
+
+def _filled(dweights, dbiases):
+    _, H, C, D = dweights.shape
+    dweight, dbias = np.empty((C, 3 * H * D)), np.empty(3 * H * D)
+    for kind in range(3):
+        for head in range(H):
+            first = (kind * H + head) * D
+            dweight[:, first : first + D] = dweights[kind, head]
+            dbias[first : first + D] = dbiases[kind, head]
+    return dweight, dbias
+
+
+def _tied_one_hot(dx, dlogits, ids, hidden):
+    one_hot = np.eye(dlogits.shape[-1])[ids]  # (B, T, V)
+    return np.einsum("btv,btc->vc", one_hot, dx) + np.einsum("btv,btc->vc", dlogits, hidden)
+
+
+def _tied_in_loops(dx, dlogits, ids, hidden):
+    dtable = np.zeros((dlogits.shape[-1], dx.shape[-1]))
+    for place in np.ndindex(ids.shape):
+        dtable[ids[place]] += dx[place]
+        dtable += np.outer(dlogits[place], hidden[place])
+    return dtable
+
+
+RIGHT = {
+    "read_header": [_header_by_struct, _header_byte_by_byte],
+    "widen": [_zeros_before, _times_65536],
+    "split_c_attn_backward": [_thirds, _filled],
+    "tied_backward": [_tied_one_hot, _tied_in_loops],
+}
+
+
+def _widened_in_a_loop(bits):
+    numbers = [struct.unpack("<f", struct.pack("<I", int(each) << 16))[0] for each in bits.ravel()]
+    return np.array(numbers, np.float32).reshape(bits.shape)
+
+
+def _widened_by_arithmetic(bits):
+    sign = np.where(bits >> 15, -1.0, 1.0)
+    exponent, fraction = (bits >> 7 & 255).astype(int), bits & 127
+    return (sign * (1 + fraction / 128) * 2.0 ** (exponent - 127)).astype(np.float32)
+
+
+MISTAKES = r"""
+[read_header]
+the highest byte first | "little" → "big" | the lowest byte first
+counted from the header's end | first + start, first + stop → start, stop | counted from the end of the header: start
+the 8 bytes forgotten | first + start, first + stop → length + start, length + stop | which is 8 too early
+metadata taken for a tensor | if name != "__metadata__": → if True: | KeyError: 'data_offsets'
+metadata with an empty place
+    start, stop = entry["data_offsets"] → start, stop = entry.get("data_offsets", (0, 0))
+    entry["dtype"], tuple(entry["shape"]) → entry.get("dtype", "F32"), tuple(entry.get("shape", ()))
+    if name != "__metadata__": → if True:
+    __metadata__ is no tensor
+a list for a shape | tuple(entry["shape"]) → entry["shape"] | must be a tuple
+how many bytes | first + start, first + stop → first + start, stop - start | how many bytes it has
+the last byte | first + start, first + stop → first + start, first + stop - 1 | as in a slice
+NumPy's type
+    entry["dtype"], tuple → {"F32": "f4", "BF16": "u2"}.get(entry["dtype"]), tuple
+    and the header says 'F32'
+only types that are known | if name != "__metadata__": → if entry.get("dtype") in ("F32", "BF16", "F64"): | 'mask'
+single numbers left out | if name != "__metadata__": → if entry.get("shape"): | 'scale'
+names made longer | found[name] → found["model." + name] | a tensor is called ['model.
+the order of the header
+    found = {} → found, place = {}, 0
+    start, stop = entry["data_offsets"] → start, stop = place, place + np.diff(entry["data_offsets"]).item()
+    found[name] = → place = stop\n            found[name] =
+    its data_offsets say where
+never too short | raise ValueError → str | is read as if it were whole
+another error | raise ValueError → raise EOFError | it must raise ValueError
+the last tensor's stop alone
+    max([stop for *_, stop in found.values()], default=first) → [first, *(stop for *_, stop in found.values())][-1]
+    2 bytes short; the header names the tensors in another order
+an assertion | raise ValueError(f → assert False, (f | must raise ValueError, and it raises AssertionError
+two bytes of the length | data[:8] → data[:2] | a file whose header has more than 65,536 bytes
+one byte of the length | int.from_bytes(data[:8], "little") → data[0] | of a file with 120 tensors: it raises JSON
+a stop from the header's end | first + start, first + stop → first + start, stop | its data_offsets say where
+how many bytes, taken for the stop | first + stop → first + start + stop | (this file is whole: its 290 bytes
+no room to spare | end > len(data) → end >= len(data) | 290 bytes of 290
+a list | returns list(answer) | it must return a dictionary
+a pair of places
+    returns {name: (sort, shape, (start, stop)) for name, (sort, shape, start, stop) in answer.items()}
+    four entries
+letters of ASCII alone | json.loads(data[8:first]) → json.loads(data[8:first].decode("ascii")) | größe
+[widen]
+as float16 | is lambda bits: bits.view(np.float16).astype(np.float32) | are those of float16
+the bits as numbers | is lambda bits: bits.astype(np.float32) | not `astype`
+shifted as 16 bits | bits.astype(np.uint32) << 16 → (bits << 16).astype(np.uint32) | were the 16 bits shifted out
+never made 32 bits | bits.astype(np.uint32) → bits | one number comes from 16 bits
+converted, not looked at | .view(np.float32) → .astype(np.float32) | where `astype` or a product
+not shifted | << 16 → << 0 | they are the upper half
+shifted by 15 | << 16 → << 15 | and 16 zeros after them
+the other order of bytes | bits.astype → bits.byteswap().astype | two bytes exchanged
+without a sign | bits.astype → (bits & 0x7FFF).astype | lost their sign
+float64 | returns answer.astype(np.float64) | must return float32
+NaN made 0 | returns np.nan_to_num(answer) | infinity, 0x7F80
+small numbers made 0 | returns np.where(np.abs(answer) < 1e-38, 0, answer).astype(np.float32) | −0, 0x8000
+by arithmetic | is _widened_by_arithmetic | 0, 0x0000
+one line of numbers | returns answer.reshape(-1) | the shape stays as it is
+the bits twice | (bits.astype(np.uint32) << 16) → (bits * np.uint32(65537)) | has become 1.00193787
+an axis more | returns answer[..., None] | have become (6, 1): the shape stays as it is
+64 bits | bits.astype(np.uint32) → bits.astype(np.int64) | have become (12,): one number comes from 16 bits
+half of the exponent | is lambda bits: _widened_by_arithmetic(bits) / np.float32(2) | must become 1
+a list | returns list(answer) | it must return an array
+in a loop | is _widened_in_a_loop | hundreds of millions
+read through its buffer
+    is lambda bits: (np.frombuffer(bits, "<u2").astype("u4") << 16).view("f4").reshape(bits.shape)
+    contiguous
+[split_c_attn_backward]
+reshaped alone | dweights.transpose(2, 0, 1, 3) → dweights | numbers of other rows
+as a Linear | returns solution(dweights, dbiases)[0].T, dbiases.reshape(-1) | a Linear's layout
+head by head
+    dweights.transpose(2, 0, 1, 3) → dweights.transpose(2, 1, 0, 3)
+    in dweight queries, keys and values alternate
+the bias head by head | dbiases.reshape(-1) → dbiases.swapaxes(0, 1).reshape(-1) | in dbias queries, keys and values
+every H-th column
+    dweights.transpose(2, 0, 1, 3) → dweights.transpose(2, 0, 3, 1)
+    in dweight the columns of the heads
+every H-th place of the bias
+    dbiases.reshape(-1) → dbiases.swapaxes(1, 2).reshape(-1)
+    in dbias the columns of the heads
+values first | dweights.transpose(2, 0, 1, 3) → dweights[::-1].transpose(2, 0, 1, 3) | [V|K|Q]
+keys before queries | dweights.transpose(2, 0, 1, 3) → dweights[[1, 0, 2]].transpose(2, 0, 1, 3) | [K|Q|V]
+the bias's keys before its queries | dbiases.reshape(-1) → dbiases[[1, 0, 2]].reshape(-1) | in dbias the thirds are [K
+the last head first | dweights.transpose(2, 0, 1, 3) → dweights[:, ::-1].transpose(2, 0, 1, 3) | the reverse order
+one third | dweights.transpose(2, 0, 1, 3) → dweights[0].transpose(1, 0, 2) | one third of it
+heads added up | dweights.transpose(2, 0, 1, 3) → dweights.sum(axis=1).transpose(1, 0, 2) | must have (10, 30)
+the bias in thirds | dbiases.reshape(-1) → dbiases.reshape(3, -1) | dbias has shape
+the other order | returns answer[::-1] | the other order
+no bias | returns answer[0] | 2 arrays
+a mean | returns answer[0] / 3, answer[1] | dweight
+queries three times
+    dweights.transpose(2, 0, 1, 3) → dweights[[0, 0, 0]].transpose(2, 0, 1, 3)
+    dweight is wrong in 200 of its 300 places
+a bias of zeros | returns answer[0], 0 * answer[1] | dbias is zero everywhere
+a bias from the weights | returns answer[0], dweights.sum(axis=2).reshape(-1) | should be 2104.5
+the last head's bias first | dbiases.reshape(-1) → dbiases[:, ::-1].reshape(-1) | in dbias the heads are in the reverse
+H·D for C
+    return dweight.reshape(C, -1) → return dweight.reshape(dbiases[0].size, -1)
+    with C = 7
+an axis of 3 kept | dweight.reshape(C, -1) → dweight.reshape(C, 3, -1) | (10, 3, 10) and must have (10, 30)
+columns turned
+    dweights.transpose(2, 0, 1, 3) → dweights[..., ::-1].transpose(2, 0, 1, 3)
+    columns of a head are in another
+[tied_backward]
+the look-up forgotten | np.add.at(dtable, ids, dx) → pass | the output layer alone
+the logits forgotten
+    rows.T @ hidden.reshape(-1, hidden.shape[-1]) → np.zeros((rows.shape[1], dx.shape[-1]))
+    look-up alone
+repeated tokens lost | np.add.at(dtable, ids, dx) → dtable[ids] += dx | np.add.at adds all
+replaced | np.add.at(dtable, ids, dx) → dtable[ids] = dx | in place of the output's
+a mean | returns answer / 2 | the mean of the two parts
+the difference | np.add.at(dtable, ids, dx) → np.subtract.at(dtable, ids, dx) | their sum
+scaled embeddings | np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, dx * dx.shape[-1] ** 0.5) | GPT-2 does not
+a mean over tokens | returns answer / ids.size | the mean over tokens
+dx for hidden | hidden.reshape(-1, hidden.shape[-1]) → dx.reshape(-1, dx.shape[-1]) | dx where `hidden` belongs
+one sentence
+    dlogits.reshape(-1, dlogits.shape[-1]) → dlogits[0]
+    hidden.reshape(-1, hidden.shape[-1]) → hidden[0]
+    the first sentence's logits alone
+transposed | returns answer.T | is it transposed?
+two gradients | returns (answer, dx) | must be an array
+a sign | returns -answer | the wrong sign
+only as many rows as are used | returns answer[: ids.max() + 1] | as the table
+lost within a sentence
+    np.add.at(dtable, ids, dx) → for b in range(len(ids)):\n        dtable[ids[b]] += dx[b]
+    at its 3 places
+a mean over a token's places
+    np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, dx / np.bincount(ids.ravel())[ids][..., None])
+    1.1589 and should be
+hidden for dx | np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, hidden) | has `hidden` where dx belongs
+only rows that are looked up
+    np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, dx)\n    dtable[~np.isin(np.arange(len(dtable)), ids)] = 0
+    do not occur, and only there
+the look-up twice | np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, 2 * dx) | dtable is wrong in 36 of
+a mean over sentences | returns answer / len(ids) | 0.333333 times
+the softmax's one-hot again
+    rows.T → (rows - np.eye(rows.shape[1])[ids.ravel()]).T
+    dtable is wrong in 36 of its 54 places: at (7, 4)
+the axes joined in another order | rows.T @ → dlogits.reshape(dlogits.shape[-1], -1) @ | wrong in 54 of
+the first sentence's look-up | np.add.at(dtable, ids, dx) → np.add.at(dtable, ids[0], dx[0]) | -0.21798 and should be
+written into its argument
+    np.add.at(dtable, ids, dx) → dx *= 1.5\n    np.add.at(dtable, ids, dx)
+    writes into its argument dx
+rounded | returns answer.astype(np.float32) | float32
+"""
