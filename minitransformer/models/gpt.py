@@ -36,6 +36,7 @@ class GPTConfig(TextConfig):
 
     `decoder` gives the same as a tree. `d_k`, the width of a head, defaults to `d_model / num_heads`. `rotary` belongs
     to the positions "rotary", `sparse` adds keys to those in the window, and `bias` is the feed-forward network's.
+    With `embedding_scale = 1 / init_std` vectors of tokens are as large as the sinusoids that are added to them.
     Matrices start as N(0, init_std²), those before a residual connection smaller by `√(2 · num_layers)`. Raises
     `ValueError` or `TypeError` for values that give no model.
     """
@@ -58,6 +59,7 @@ class GPTConfig(TextConfig):
         help="how the model knows positions; relative: T5's bias, learned for ranges of distances",
     )
     rotary: RotaryConfig | None = None
+    embedding_scale: float = positive(1.0, "what multiplies embeddings; sinusoids go with 1 / init_std")
     norm: Literal["layernorm", "rmsnorm"] = choice("layernorm", "rmsnorm", default="layernorm", help="normalisation")
     norm_first: bool = flag(True, "normalise before each sub-layer, not after it")
     norm_eps: float = positive(1e-5, "what normalisation adds to the variance", SMALLEST, 1)
@@ -156,7 +158,7 @@ class GPT(Model[GPTConfig]):
 
     def _build(self) -> None:
         config, ops = self.config, self.ops
-        self.tokens = TokenEmbedding(ops, config.vocab_size, config.d_model, 1.0, config.init_std)
+        self.tokens = TokenEmbedding(ops, config.vocab_size, config.d_model, config.embedding_scale, config.init_std)
         # Ids and targets come in through tables of tokens, whose ops check them; inside the stack nothing can be wrong.
         self.decoder = Stack(ops.unchecked(), config.decoder, self.tokens, self.dtype)
         self.output = self.tokens

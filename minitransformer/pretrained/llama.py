@@ -79,7 +79,7 @@ def _rotary(values: Mapping[str, Any]) -> RotaryConfig:
 def to_config(config: GPTConfig) -> dict[str, Any]:
     """Raises PretrainedError for a model with parts that Llama does not have."""
     require_ours(config, "Llama", positions="rotary", norm="rmsnorm", norm_first=True, gated=True)
-    require_ours(config, "Llama", attention="softmax", window=None, sparse=None, softcap=None)
+    require_ours(config, "Llama", attention="softmax", window=None, sparse=None, softcap=None, embedding_scale=1.0)
     attention, rotary = config.decoder.block.attention, config.rotary or RotaryConfig()
     if rotary.interleaved or (rotary.width or attention.d_k) != attention.d_k:
         raise PretrainedError("rotary positions of neighbours, or of a part of a head, can't be written as Llama")

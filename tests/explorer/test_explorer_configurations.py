@@ -50,7 +50,9 @@ CONFIGS: dict[str, Callable[[], Any]] = {
     ),
     "GPT-2": lambda: GPTConfig(VOCAB, **SIZES, bos_id=2, eos_id=2),
     "Llama": lambda: GPTConfig(VOCAB, **SIZES, **MARKS, **LLAMA, num_kv_heads=2, positions="rotary", tied=False),
-    "GPT, one key head": lambda: GPTConfig(VOCAB, **SIZES, **MARKS, num_kv_heads=1, positions="sinusoidal", d_k=6),
+    "GPT, one key head": lambda: GPTConfig(
+        VOCAB, **SIZES, **MARKS, num_kv_heads=1, positions="sinusoidal", embedding_scale=3.0, d_k=6
+    ),
     "GPT, neighbouring pairs turn": lambda: GPTConfig(
         VOCAB, **SIZES, **MARKS, positions="rotary", rotary=RotaryConfig(2, 100.0, interleaved=True)
     ),

@@ -34,7 +34,8 @@ GPTS = {
     "strided": GPTConfig(V, **SMALL, window=2, sparse=SparseConfig(stride=3), positions="alibi", max_length=12),
     "blocks": GPTConfig(V, **SMALL, sparse=SparseConfig(block=3, summary=1), max_length=12),
     "linear": GPTConfig(V, **SMALL, attention="linear", attention_dropout=0.0, max_length=12),
-    "post-norm": GPTConfig(V, **SMALL, norm="rmsnorm", norm_first=False, positions="sinusoidal", max_length=12),
+    "post-norm": GPTConfig(V, **SMALL, norm="rmsnorm", norm_first=False, max_length=12),
+    "sinusoids": GPTConfig(V, **SMALL, positions="sinusoidal", embedding_scale=50.0, max_length=12),
 }
 RNG = np.random.default_rng(0)
 IDS, TARGETS = RNG.integers(0, V, (3, 6)), RNG.integers(0, V, (3, 6))
@@ -82,6 +83,14 @@ def test_the_gradient_of_a_loss_is_its_slope_in_any_direction(name, smoothing):
         slope = (above - loss()) / (2 * step)
         each.data[...] = start
         assert abs(slope - (each.grad * direction).sum()) <= 1e-7, each.name
+
+
+def test_embedding_scale_multiplies_what_is_looked_up_and_not_the_output():
+    config = replace(GPTS["sinusoids"], tied=False)
+    scaled, plain = perturbed(config), perturbed(replace(config, embedding_scale=1.0))
+    plain.parameters.load_state_dict(scaled.parameters.state_dict())
+    plain.tokens.table.data *= 50.0
+    np.testing.assert_allclose(scaled.forward(IDS)[0], plain.forward(IDS)[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", GPTS)

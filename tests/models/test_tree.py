@@ -41,7 +41,7 @@ DRAWN: dict[str, Any] = {
     "dropout": st.sampled_from([0.0, 0.3]), "attention_dropout": st.sampled_from([0.0, 0.3]),
     "rotary": st.none() | st.builds(RotaryConfig, st.sampled_from([None, 2]), interleaved=st.booleans()),
     "softcap": st.sampled_from([None, 1.5]), "head": st.sampled_from(["masked", "classes"]),
-    "buckets": st.just(4), "max_distance": st.just(3), "embedding_scale": st.sampled_from([None, 2.0]),
+    "buckets": st.just(4), "max_distance": st.just(3), "embedding_scale": st.sampled_from([1.0, 2.0]),
     "num_classes": st.integers(2, 3), "image_size": st.just(4), "patch_size": st.sampled_from([1, 2, 4]),
     "channels": st.integers(1, 2),
 }  # fmt: skip
