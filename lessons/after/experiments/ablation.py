@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import FuncFormatter
 
 from minitransformer.costs import flops_per_token
 from minitransformer.data.text import TextDataset
@@ -26,7 +27,7 @@ from study.trials.trial import Trial, TrialResult
 from ..predictions import Outcome, prediction_blocks, predictions_of
 from ..task import VOCAB_SIZE, Texts
 
-NAME, TITLE, MINUTES, ALONE = "ablation", "Single parts, exchanged at equal cost", 36.0, 36.0
+NAME, TITLE, MINUTES, ALONE = "ablation", "Single parts, exchanged at equal cost", 37.5, 37.5
 
 OPERATIONS = 4.0e12
 """The operations of each training at scale 1: some 1,100 steps of the base, two minutes of one core."""
@@ -82,7 +83,7 @@ def equal_width() -> int:
     )
 
 
-BASE_NAME = "base"
+BASE_NAME, SCALED = "base", "sinusoids, scaled"
 VARIANTS = [
     Variant("", BASE_NAME),
     Variant("norm", "post-norm", {"norm_first": False}),
@@ -91,6 +92,7 @@ VARIANTS = [
     Variant("activation", "SwiGLU", {"activation": "silu", "gated": True, "d_ff": equal_width()}),
     Variant("positions", "no positions", {"positions": "none"}),
     Variant("positions", "sinusoids", {"positions": "sinusoidal"}),
+    Variant("positions", SCALED, {"positions": "sinusoidal", "embedding_scale": 1 / BASE.init_std}),
     Variant("positions", "rotary", {"positions": "rotary"}),
     Variant("positions", "ALiBi", {"positions": "alibi"}),
     Variant("positions", "relative bias", {"positions": "relative"}),
@@ -107,11 +109,16 @@ POSITIONS = {
     LEARNED: (BASE_NAME, BLUE),
     "none": ("no positions", GREY),
     "sinusoids": ("sinusoids", SKY),
+    SCALED: (SCALED, INK),
     "rotary": ("rotary", VERMILION),
     "ALiBi": ("ALiBi", GREEN),
     "relative bias": ("relative bias", PURPLE),
 }
 """The positions, each with the name of its variant and its colour."""
+
+
+LINEAR = 0.1
+"""Nats up to which the axis of differences is linear; beyond it is logarithmic."""
 
 
 def trial(variant: Variant, seed: int, task: Texts, scale: float) -> ReadingTrial:
@@ -224,10 +231,16 @@ def draw(findings: Findings, folder: Path) -> None:
     if gaps:
         page = Page(5.6, 0.9 + 0.26 * len(gaps), layout="constrained")
         axes = page.figure.subplots()
-        draw_intervals(
-            axes, gaps, [COLOURS[BY_NAME[name].group] for name in gaps], "loss less the base's, nats a token"
-        )
+        said = f"loss less the base's, nats a token (logarithmic beyond {LINEAR:g})"
+        draw_intervals(axes, gaps, [COLOURS[BY_NAME[name].group] for name in gaps], said)
         axes.axvline(0, color=GREY, lw=1)
+        axes.set_xscale("symlog", linthresh=LINEAR, linscale=2)
+        low = 1.1 * min(0, *(gap.low for gap in gaps.values())) - 0.01
+        high = 1.1 * max(0, *(gap.high for gap in gaps.values())) + 0.01
+        ticks = [sign * x for sign in (-1, 1) for x in (0, 0.02, 0.05, LINEAR, 0.2, 0.5, 1, 2, 5, 10)]
+        axes.set_xticks([x for x in ticks if low <= x <= high])
+        axes.set_xlim(low, high)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}".replace("-", "−")))
         page.save(folder / f"{NAME}-differences.png")
     if findings["places"]:
         page = Page(5.6, 3.2, layout="constrained")
@@ -237,8 +250,9 @@ def draw(findings: Findings, folder: Path) -> None:
             axes.plot(middles, np.exp(losses), "o-", ms=3, lw=1.5, color=POSITIONS[name][1], label=name)
         axes.axvline(LENGTH, color=GREY, lw=0.9, ls=":")
         axes.set_yscale("log")
-        plain_logarithm(axes.yaxis, (1, 1.5, 2, 3, 4, 5, 7))
-        axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+        low, high = axes.get_ylim()
+        plain_logarithm(axes.yaxis, (1, 3) if high > 100 * low else (1, 1.5, 2, 3, 4, 5, 7))
+        axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="center left", bbox_to_anchor=(1, 0.5))
         finish(axes, "place in the row, tokens", "perplexity")
         page.save(folder / f"{NAME}-length.png")
 
@@ -271,6 +285,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
         "ReLU": none("ReLU"),
         "SwiGLU": better("SwiGLU"),
         "sinusoids": none("sinusoids"),
+        "sinusoids, scaled": none(SCALED),
         "relative positions": better("rotary", "ALiBi", "relative bias"),
         "best positions": _judge_best(findings["positions"]),
         "learned beyond": beyond(LEARNED),
@@ -310,11 +325,13 @@ def report(findings: Findings) -> list[str]:
             grammar's sentences in rows of {LENGTH} tokens. Each variant exchanges one part. All are trained for as many
             steps as they can take for {scientific(findings["operations"])} operations of matrix products, with the same
             learning rate, tuned for none of them; SwiGLU's network is narrower, so that the model has as many
-            parameters as the base. The loss is that of a token of the test set, in nats, with the mean of the last five
-            checkpoints. *Less base's*: the difference of the means over {len(SEEDS)} seeds, with a 95 % interval that
-            covers both what seeds change (Welch 1947) and the choice of the test rows; **bold** where it leaves out
-            zero. *Seeds*: from the lowest to the highest of a variant's seeds. Equal operations are not equal seconds:
-            these are of one core, beside another training.
+            parameters as the base. *Sinusoids* have a standard deviation of 0.71, and are added to vectors of tokens
+            that start with {BASE.init_std:g}, as all of GPT-2's matrices; *scaled*: these vectors are multiplied by
+            {1 / BASE.init_std:g}, as the paper multiplies them by √d_model. The loss is that of a token of the test
+            set, in nats, with the mean of the last five checkpoints. *Less base's*: the difference of the means over
+            {len(SEEDS)} seeds, with a 95 % interval that covers both what seeds change (Welch 1947) and the choice of
+            the test rows; **bold** where it leaves out zero. *Seeds*: from the lowest to the highest of a variant's
+            seeds. Equal operations are not equal seconds: these are of one core, beside another training.
         """),
         _table(findings),
         picture(f"{NAME}-differences", "Loss of each variant less the base's, with intervals"),
