@@ -6,10 +6,10 @@
 #
 # | | |
 # |---|---|
-# | you know | the [whole model](08_model.ipynb), its [training](09_training.ipynb), your file of [lesson 18](18_your_transformer.ipynb) |
+# | you know | [the model](08_model.ipynb), [training](09_training.ipynb), [your file](18_your_transformer.ipynb) |
 # | runs in | 60 s at most on 2 cores; no GPU, no PyTorch, no network |
 # | in the paper | Radford and others 2018 (GPT, §3.1) and 2019 (GPT-2, §2.3); Holtzman and others 2020 (§3.1) |
-# | in the package | [`GPT`](../minitransformer/models/gpt.py), [`Generator`](../minitransformer/decoding/generator.py), [`Sampling`](../minitransformer/decoding/sampling.py) |
+# | in the package | [`GPT`](../minitransformer/models/gpt.py), [`Sampling`](../minitransformer/decoding/sampling.py) |
 #
 # What would happen if we threw the encoder away?
 #
@@ -31,14 +31,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from course import start
+from course import answers, start
 from course.lesson_18.assembly import imported, write
 from course.lesson_19 import pictures as draw
 from minitransformer.data import BPETokenizer
-from minitransformer.gradcheck import check_gradients, error
+from minitransformer.gradcheck import error
 from minitransformer.grammar import sample, translate
 from minitransformer.models import GPT, GPTConfig
 from minitransformer.ops import gelu_backward, gelu_forward
+from minitransformer.training.checkpoint import Checkpoint, save_checkpoint
 
 check = start("19")
 threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
@@ -97,8 +98,8 @@ plt.show()
 # Each line of the picture is a training example: what has been read, and the token to be guessed. A row of 32 tokens
 # holds 32 examples, and one forward pass answers them all. This is teacher forcing (lesson 03), and the causal mask
 # keeps it honest. A row may begin in the middle of a sentence, and may hold the ends of several. The model has to find
-# out from `</s>` where a sentence ends; nothing else tells it. An epoch should not always cut at the same places, so
-# the training below begins each at another `first`. (The package's
+# out from `</s>` where a sentence ends; nothing else tells it. The cuts should not always fall at the same places, so
+# each epoch of the training below begins at another `first`. (The package's
 # [`TextDataset`](../minitransformer/data/text.py) does the same, and joins the ends of the stream.)
 #
 # ## The block
@@ -374,12 +375,12 @@ for name, group in (("in the batch", there), ("not there", ~there)):
 # Two blocks, 64 numbers a token, and Adam from your file. The weights begin as GPT-2's do: normal numbers with standard
 # deviation 0.02. Those of the two matrices that write onto the lane, `output` and `contract`, are smaller by
 # $\sqrt{2L}$ for $L$ blocks, since $2L$ of them add up there. The learning rate rises for 50 steps, and then falls
-# along a cosine, as in both papers. Three reference values help to read the curve. A model that knows nothing has a
+# along a cosine to 0, as GPT's did. Three reference values help to read the curve. A model that knows nothing has a
 # loss of $\ln V$. One that knows how frequent each token is reaches the *unigram* entropy. And one that also knows the
 # token before, and counts pairs of neighbours, reaches that of *bigrams*.
 
 # %%
-B, STEPS, PEAK, WARMUP = 32, 800, 5e-3, 50
+B, STEPS, PEAK, WARMUP = 24, 1000, 5e-3, 50
 config = GPTConfig(V, d_model=64, num_heads=4, d_ff=256, num_layers=2, max_length=T, eos_id=EOS)
 model = MyGPT({name: np.array(weight) for name, weight in GPT(config, seed=0).parameters.state_dict().items()}, 4)
 print(f"{sum(weight.size for weight in model.weights.values()):,} parameters, {STEPS * B * T:,} examples")
@@ -432,9 +433,9 @@ draw.training(losses, {"nothing known: ln V": np.log(V), "unigrams": unigram, "b
 plt.show()
 
 # %% [markdown]
-# First the model learns how frequent each token is, and the curve rests for a moment near the unigrams. Then it learns
-# which tokens follow each other, and then it leaves the pairs behind: it has begun to use what stands further back.
-# The samples say the same. First any tokens, then frequent ones, then words, then sentences.
+# The curve falls past the unigrams within a few dozen steps: the model knows by then which tokens are frequent. Then it
+# learns which ones follow each other. Where it crosses the last line, it has begun to use what stands further back than
+# one token. The samples say the same. First any tokens, then frequent ones, then sentences.
 #
 # ## How good is it? Perplexity, and bits for a byte
 #
@@ -469,7 +470,10 @@ byte_shares = (np.bincount(every_byte, minlength=256) + 1) / (len(every_byte) + 
 token_shares = (counts + 1) / (counts + 1).sum()
 tokens = np.concatenate([row[1:] for row in encoded])
 models = {
-    "counts bytes": (-np.log(byte_shares[np.frombuffer(("\n".join(texts) + "\n").encode(), np.uint8)]).sum(), num_bytes),
+    "counts bytes": (
+        -np.log(byte_shares[np.frombuffer(("\n".join(texts) + "\n").encode(), np.uint8)]).sum(),
+        num_bytes,
+    ),
     "counts tokens": (-np.log(token_shares[tokens]).sum(), len(tokens)),
     "yours": (sum(nats(row) for row in encoded), len(tokens)),
 }
@@ -593,8 +597,9 @@ plt.show()
 print(f"after {lengths[-1]} tokens the cache makes the next one {without[-1] / with_cache[-1]:.0f} times as fast")
 
 # %% [markdown]
-# A text of $T$ tokens costs $T$ times the height of its curve, roughly. So without a cache a text twice as long takes
-# more than four times as long. What the cache costs is memory: two vectors of $C$ numbers for each token and block.
+# Both axes are logarithmic. Without a cache the next token costs as much as the whole text before it, so a text that is
+# twice as long takes about four times as long, or more. What the cache costs is memory: for each token and block two
+# vectors of $C$ numbers.
 
 # %%
 for name, blocks, width, context in (("yours", 2, 64, T), ("GPT-2", 12, 768, 1024), ("GPT-2, largest", 48, 1600, 1024)):
@@ -623,7 +628,7 @@ for text in CONTEXTS:
     print(f"{text + ' …':<20} {listed}   (perplexity {np.exp(-probabilities @ np.log(probabilities)):.1f})")
 
 # %% [markdown]
-# After the first text there is hardly a choice; after the last there are hundreds. Always taking the best token
+# After the first text there is hardly a choice; after the last there are about a hundred. Always taking the best token
 # (greedy) suits the first and gives the same noun again and again in the last: one text, for ever. Drawing from the
 # probabilities as they are (*sampling*) gives variety. But a model is never quite right about what is *im*probable.
 # Each of a thousand wrong tokens has a tiny probability, and all of them together have a notable one. In a text of many
@@ -648,8 +653,8 @@ plt.show()
 
 # %% [markdown]
 # Each row of the picture is a context, each column a temperature. The bars are the best forty tokens in their order.
-# What top-k (here 10) keeps is the same number everywhere. That is too many where one token is clear, and too few where
-# hundreds fit. The nucleus, the dark bars, grows and shrinks with how sure the model is.
+# What top-k keeps (here 10) is the same number everywhere. That is too many where one token is clear, and too few where
+# a hundred fit. The nucleus, the dark bars, grows and shrinks with how sure the model is.
 #
 # ### Exercise 4 ★★☆: the nucleus
 
@@ -736,11 +741,12 @@ for name, (share, words) in (*zip((f"τ = {tau}" for tau in TEMPERATURES), by_te
     print(f"{name:<15} {share:4.0%} grammatical, give or take {np.sqrt(share * (1 - share) / 200):.0%}; {words} words")
 
 # %% [markdown]
-# Temperature buys correctness with variety. Near $\tau = 1$ the model is asked for all that it knows, its mistakes
-# among it. With more heat the share of right sentences falls fast: an error at any of some fifteen tokens spoils a
-# sentence. Cutting off the tail, with top-p or top-k, repairs much of that, and keeps more words than cooling to the
-# same share does, or about as many. What remains wrong is a matter of training and size: a GPT of 0.94 million
-# parameters, trained for 3,000 steps, is in [the project's README](../README.md).
+# Temperature buys correctness with variety. At $\tau = 1$ the model says all that it believes, its mistakes among it.
+# With more heat the share of right sentences falls fast: an error at any of its tokens spoils a sentence. Cutting off
+# the tail helps a lot, and how it is cut matters. Look at the right half of the picture. Each point should be far up
+# and far to the right. The nucleus lies near the curve of the temperatures, or above it. Top-k lies below: it leaves
+# ten nouns wherever a noun may stand, and so it pays with more variety than it needs to. What remains wrong is a matter
+# of training and size; [the project's README](../README.md) says what a larger model reaches.
 #
 # What is a wrong sentence like? And does the model only repeat what it has read?
 
@@ -777,9 +783,6 @@ for text in good[:5]:
 # programs open. It lies in the folder `answers` afterwards.
 
 # %%
-from course import answers
-from minitransformer.training.checkpoint import Checkpoint, save_checkpoint
-
 path = answers.folder() / "my_gpt.safetensors"
 save_checkpoint(path, Checkpoint(GPT(config).config.to_dict(), model.weights, tokenizer=tokenizer.to_json()))
 print(f"{path.name}: {path.stat().st_size:,} bytes")
@@ -794,7 +797,7 @@ print(f"{path.name}: {path.stat().st_size:,} bytes")
 #
 # One of the explorer's views in numbers. Take the vector on the lane after each block, put it through the last norm and
 # the table, as if the model ended there, and see how good the guess is (this is called the *logit lens*). Here it is
-# for your model; and for a larger one, recorded by `python -m after inside`: four blocks, trained on the same grammar.
+# for your model; and for a deeper one, trained on the same grammar and recorded by `python -m after inside`.
 
 
 # %%
@@ -810,7 +813,7 @@ def lens(model, ids, targets):
 
 
 inside = json.loads(Path("after/results/inside.json").read_text(encoding="utf-8"))["findings"]["models"]["GPT"]["lens"]
-for name, depths in (("yours", lens(model, *next(endless))), ("four blocks", inside["loss"])):
+for name, depths in (("yours", lens(model, *next(endless))), ("a deeper one", inside["loss"])):
     print(f"{name:<12} loss after 0, 1, … blocks: " + "  ".join(f"{value:.2f}" for value in depths))
 
 # %% [markdown]
@@ -820,15 +823,16 @@ for name, depths in (("yours", lens(model, *next(endless))), ("four blocks", ins
 # ### A token's cost in a long text (optional)
 #
 # Yours is too small to show where the cache becomes the larger part of the work. This was recorded by
-# `python -m after decoding`, on two cores with NumPy: a GPT with four blocks of width 256. Time and bytes for one more
-# token, after texts of up to 8,192 tokens. *Grouped* means that four heads share keys and values, so that the cache has
-# a quarter of the size.
+# `python -m after decoding`, on two cores with NumPy, for a larger GPT: the time of one more token, and the bytes of
+# the cache, after texts of thousands of tokens. *Grouped* means that several heads share one set of keys and values, so
+# that the cache is smaller.
 
 # %%
 long = json.loads(Path("after/results/decoding.json").read_text(encoding="utf-8"))["findings"]
 kinds = {"each head its own keys and values": long["kinds"]["full"], "grouped": long["kinds"]["grouped"]}
 draw.long_texts(long["sizes"]["lengths"], kinds)
 plt.show()
+print(", ".join(f"{name} {long['sizes'][name]}" for name in ("num_layers", "d_model", "num_heads", "kv_heads")))
 
 # %% [markdown]
 # In a short text a token costs what the weights cost: each of them is read once. In a long one the keys and values are
@@ -842,6 +846,7 @@ plt.show()
 # | looks at | its text and the memory | its text | its text |
 # | norm | after each sum | after each sum | before each sub-layer, and one at the end |
 # | positions | sinusoids | learned, 512 | learned, 1,024 |
+# | output layer | the table of tokens | the same | the same |
 # | look-up | times $\sqrt C$ | as it is | as it is |
 # | activation | ReLU | GELU | GELU |
 # | weights at the start | not said | N(0, 0.02²) | the same; before a sum smaller, with depth |
@@ -875,7 +880,7 @@ for name, offset in (("bottom right", 5), ("top left", 0)):
 
 # %% [markdown]
 # **The last norm forgotten.** Every sub-layer adds to the lane, so with pre-norm its vectors grow from block to block.
-# Without the norm at the end the logits are too large, and the model too sure:
+# The output layer needs them at one size. If the norm is left out when a trained model is loaded, nothing crashes:
 
 # %%
 x, held = model.weights[TABLE][ids[:64]] + model.weights[POSITIONS][:T], targets[:64]
@@ -889,9 +894,10 @@ for name, hidden in (("with", model.norm(LAST, x)[0]), ("without", x)):
 
 # %% [markdown]
 # **A table that is tied by a copy.** If input and output begin with equal numbers in two arrays, both are trained, each
-# with its own half of the gradient, and they drift apart. Tied means one array. And **an old answer in the prompt's
-# place**: a space at the end of a prompt. Our words begin with their space (`▁dog`), so after "The old " the model
-# looks for a word that begins without one:
+# with its own part of the gradient, and they drift apart. Tied means one array.
+#
+# **A space at the end of the prompt.** Our words begin with their space (`▁dog`). After "The old " the space has been
+# said already, and the model has to look for a word that begins without one. It has never seen such a thing:
 
 # %%
 for text in ("The old", "The old "):
@@ -909,7 +915,7 @@ for text in ("The old", "The old "):
 # blocks, which is asked for the next token.
 #
 # Sampling has changed little. Temperature and top-p are the two numbers that most services let you set. A newer rule,
-# *min-p*, keeps the tokens with a share of the best one's probability; it is in [`Sampling`](../minitransformer/decoding/sampling.py).
+# *min-p* (Nguyen and others 2024), keeps the tokens that have a certain share of the best one's probability.
 #
 # Open projects, to try yourself:
 #

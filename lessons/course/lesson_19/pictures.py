@@ -26,16 +26,24 @@ def two_blocks() -> None:
 def _paper(axes: Axes, lane: float) -> None:
     axes.plot([lane, lane], [0.6, 9.9], color=INK, lw=1.3, zorder=1)
     _box(axes, lane, 0.5, "E[ids] · √C + sinusoids", 3.4, GREEN)
-    for bottom, name, gone in ((1.3, "self-attention", False), (4.1, "cross-attention", True), (6.9, "feed-forward", False)):
+    for bottom, name, gone in (
+        (1.3, "self-attention", False),
+        (4.1, "cross-attention", True),
+        (6.9, "feed-forward", False),
+    ):
         colour = GONE if gone else INK
         side = lane + 1.9
-        axes.plot([lane, side, side, lane], [bottom, bottom, bottom + 1.4, bottom + 1.4], color=colour, lw=1.1, zorder=1)
+        axes.plot(
+            [lane, side, side, lane], [bottom, bottom, bottom + 1.4, bottom + 1.4], color=colour, lw=1.1, zorder=1
+        )
         _box(axes, side, bottom + 0.7, name, 2.2, GONE if gone else BLUE)
         _plus(axes, (lane, bottom + 1.4), colour)
         _box(axes, lane, bottom + 2.1, "norm", 1.0, GONE if gone else ORANGE)
     _box(axes, 1.0, 4.8, "encoder", 1.7, GONE)
     axes.annotate("", (lane + 0.75, 4.8), (1.9, 4.8), arrowprops={"arrowstyle": "-|>", "color": GONE, "lw": 1.1})
     axes.text(1.9, 5.0, "memory", fontsize=7.5, color=GREY)
+    axes.add_patch(Rectangle((lane - 0.9, 1.0), 4.1, 8.35, fill=False, ec=GREY, ls=":", lw=1))
+    axes.text(lane - 1.05, 7.4, "a layer,\nN times", fontsize=8, color=GREY, ha="right", va="center")
     _box(axes, lane, 10.1, "logits: · Eᵀ", 2.2, GREEN)
 
 
@@ -58,7 +66,9 @@ def _gpt2(axes: Axes, lane: float) -> None:
 def _box(axes: Axes, x: float, y: float, name: str, width: float, colour: str) -> None:
     gone = colour == GONE
     face = "white" if gone else colour
-    box = FancyBboxPatch((x - width / 2, y - 0.26), width, 0.52, boxstyle="round,pad=0.03", fc=face, ec=colour, zorder=3)
+    box = FancyBboxPatch(
+        (x - width / 2, y - 0.26), width, 0.52, boxstyle="round,pad=0.03", fc=face, ec=colour, zorder=3
+    )
     axes.add_patch(box)
     axes.text(x, y, name, ha="center", va="center", fontsize=8, color=GREY if gone else "white", zorder=4)
 
@@ -134,7 +144,9 @@ def cost_of_a_token(lengths: Sequence[int], times: Mapping[str, Sequence[float]]
     _, axes = plt.subplots(figsize=(7.2, 2.8))
     for (name, each), colour in zip(times.items(), (VERMILION, GREEN), strict=True):
         axes.plot(lengths, each, "o-", ms=4, color=colour, label=name)
-    axes.set(xlabel="tokens so far", ylabel="ms for the next token", ylim=(0, None), xticks=lengths)
+    axes.set(xlabel="tokens so far", ylabel="ms for the next token", xscale="log", yscale="log")
+    axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    axes.minorticks_off()
     axes.legend(loc="upper left")
 
 
@@ -195,6 +207,8 @@ def long_texts(lengths: Sequence[int], kinds: Mapping[str, Mapping[str, Any]]) -
     right.set(xscale="log", yscale="log", xlabel="tokens so far", ylabel="MiB; dotted: the weights", title="the cache")
     left.set_title("time")
     left.legend(loc="upper left", fontsize=8)
+    left.set_yticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
+    right.set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
     for axes in (left, right):
         axes.set_xticks(lengths[::3], [f"{length:,}" for length in lengths[::3]])
         axes.minorticks_off()
