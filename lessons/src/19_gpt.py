@@ -68,7 +68,7 @@ plt.show()
 # %%
 EOS = 2
 sentences = [example.english for example in islice(sample("train", 0), 20_000)]
-tokenizer = BPETokenizer.train(sentences[:4000], 1100)
+tokenizer = BPETokenizer.train(sentences[:4000], 1500)
 stream = np.array([token for sentence in sentences for token in (*tokenizer.encode(sentence), EOS)])
 V, T = tokenizer.vocab_size, 32
 print(f"{len(stream):,} tokens, a vocabulary of {V:,}; they begin with")
@@ -380,7 +380,7 @@ for name, group in (("in the batch", there), ("not there", ~there)):
 # token before, and counts pairs of neighbours, reaches that of *bigrams*.
 
 # %%
-B, STEPS, PEAK, WARMUP = 24, 1000, 5e-3, 50
+B, STEPS, PEAK, WARMUP = 24, 900, 6e-3, 50
 config = GPTConfig(V, d_model=64, num_heads=4, d_ff=256, num_layers=2, max_length=T, eos_id=EOS)
 model = MyGPT({name: np.array(weight) for name, weight in GPT(config, seed=0).parameters.state_dict().items()}, 4)
 print(f"{sum(weight.size for weight in model.weights.values()):,} parameters, {STEPS * B * T:,} examples")
@@ -693,13 +693,16 @@ for text in CONTEXTS:
 # ## What does it do to the sentences?
 #
 # In most languages nobody can say exactly which texts are right. In ours a program can: `translate` parses a sentence,
-# and raises `ValueError` if the grammar cannot form it. So let the model write 200 texts side by side, at each of
+# and raises `ValueError` if the grammar cannot form it. So let the model write 300 texts side by side, at each of
 # several settings, and let the parser judge. For variety we count how many different words there are in the first 1,000
 # that were written.
 
 
 # %%
-def texts_of(choose, count=200, seed=0):
+TEXTS = 300
+
+
+def texts_of(choose, count=TEXTS, seed=0):
     """Texts that the model writes after </s>, up to the next </s>; choose: logits (B, V) → probabilities (B, V)."""
     draws, cache = np.random.default_rng(seed), empty_cache(model, count)
     ids, rows = np.full((count, 1), EOS), []
@@ -735,18 +738,22 @@ TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5)
 by_temperature = [judged(lambda logits, tau=tau: softmax(logits / tau)) for tau in TEMPERATURES]
 cuts = {"top-k, k = 10": judged(lambda logits: top_k(logits, 10)), "top-p, p = 0.9": judged(lambda z: top_p(z, 0.9))}
 cuts["top-p, p = 0.5"] = judged(lambda logits: top_p(logits, 0.5))
-draw.grammatical(TEMPERATURES, by_temperature, cuts, count=200)
+draw.grammatical(TEMPERATURES, by_temperature, cuts, TEXTS)
 plt.show()
 for name, (share, words) in (*zip((f"τ = {tau}" for tau in TEMPERATURES), by_temperature, strict=True), *cuts.items()):
-    print(f"{name:<15} {share:4.0%} grammatical, give or take {np.sqrt(share * (1 - share) / 200):.0%}; {words} words")
+    print(
+        f"{name:<15} {share:4.0%} grammatical, give or take {np.sqrt(share * (1 - share) / TEXTS):.0%}; {words} words"
+    )
 
 # %% [markdown]
 # Temperature buys correctness with variety. At $\tau = 1$ the model says all that it believes, its mistakes among it.
-# With more heat the share of right sentences falls fast: an error at any of its tokens spoils a sentence. Cutting off
-# the tail helps a lot, and how it is cut matters. Look at the right half of the picture. Each point should be far up
-# and far to the right. The nucleus lies near the curve of the temperatures, or above it. Top-k lies below: it leaves
-# ten nouns wherever a noun may stand, and so it pays with more variety than it needs to. What remains wrong is a matter
-# of training and size; [the project's README](../README.md) says what a larger model reaches.
+# With more heat the share of right sentences falls fast: an error at any of its tokens spoils a sentence. Very cold, it
+# writes few different words, and some sentences are still wrong. These are mistakes that the model likes best, and no
+# way of drawing repairs them. [The project's README](../README.md) says what a larger model reaches.
+#
+# In the right half of the picture a point should be far up and far to the right. Cutting off the tail helps: at
+# $\tau = 1$ both cuts bring many more right sentences. But compare the words of the two. Top-k leaves ten nouns wherever
+# a noun may stand. The nucleus leaves a hundred there, and one after *does not want*. So it keeps far more words.
 #
 # What is a wrong sentence like? And does the model only repeat what it has read?
 

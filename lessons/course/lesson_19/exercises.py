@@ -100,6 +100,12 @@ def _block_mistakes(above, matrices, past_first, through_attention) -> dict[str,
         "what there is if only what passes by goes through the norm: the norm stands on the way through the "
         "sub-layer": _crossed(above, matrices),
         "what there is if the sum goes through the norm too: the lane has no norm on it": _summed(above, matrices),
+        "what there is if the gradient from above is added once more at the end: each lane has handed it on already": (
+            above + past_first + through_attention
+        ),
+        "what there is if self-attention gets the feed-forward network's share alone: it gets the whole sum": (
+            above + dh @ attention @ norm1
+        ),
         "a mean of the two ways: gradients add, they are not averaged": 0.25 * (past_first + through_attention),
     }
 
@@ -276,8 +282,8 @@ def cached_attention(attempt: Attempt) -> None:
     mixed = arrays(attempt(*arguments), "mixed", "keys", "values")[0]
     require(
         np.isfinite(mixed[1]).all() or not np.isfinite(mixed[0, 0]).any(),
-        "where one head's scores are in the thousands, mixed of the other heads is NaN: each row of scores has a largest "
-        "of its own, which the softmax subtracts",
+        "where one head's scores are in the thousands, mixed of the other heads is NaN: each row of scores has a "
+        "largest of its own, which the softmax subtracts",
     )
     require(
         np.isfinite(mixed).all(),
@@ -323,6 +329,7 @@ def _name_cache_mistakes(mixed, arguments, start: int, n: int) -> None:
          attended(np.True_)),
         ("has the triangle at the top left: row i of the new positions is position t + i, and sees t + i + 1 keys",
          attended(np.tri(n, total, dtype=bool))),
+        ("sees one position too far: row i of the new ones sees t + i + 1 keys", attended(np.tri(n, total, start + 1))),
         ("leaves each position out of what it sees: it attends to itself too", attended(np.tri(n, total, start - 1))),
         ("sees the new positions alone: the keys in the cache are what came before them",
          attended(own & (np.arange(total) >= start))),
@@ -362,8 +369,8 @@ def top_p(attempt: Attempt) -> None:
         with where(f"for probabilities 0.05, 0.4, 0.25, 0.1, 0.2 and p = {p},"):
             require(
                 np.isfinite(found).all(),
-                "it returns NaN, as 0 / 0 gives where nothing is kept: the sum of the best tokens must reach p, and not "
-                "each token's own probability",
+                "it returns NaN, as 0 / 0 gives where nothing is kept: the sum of the best tokens must reach p, and "
+                "not each token's own probability",
             )
             _name_nucleus_mistakes(found, shares, right, p)
             agree("what it returns", found, right)

@@ -146,6 +146,7 @@ def cost_of_a_token(lengths: Sequence[int], times: Mapping[str, Sequence[float]]
         axes.plot(lengths, each, "o-", ms=4, color=colour, label=name)
     axes.set(xlabel="tokens so far", ylabel="ms for the next token", xscale="log", yscale="log")
     axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    axes.set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
     axes.minorticks_off()
     axes.legend(loc="upper left")
 
@@ -187,7 +188,7 @@ def grammatical(
     left.set(xlabel="temperature τ", ylabel="grammatical, % of the texts", ylim=(0, 102))
     right.plot(words, 100 * shares, "o-", ms=4, color=BLUE, label="temperature")
     for tau, share, each in zip(taus, shares, words, strict=True):
-        right.annotate(f"{tau:g}", (each, 100 * share), (0, -11), textcoords="offset points", fontsize=7, color=BLUE,
+        right.annotate(f"{tau:g}", (each, 100 * share), (9, 3), textcoords="offset points", fontsize=7, color=BLUE,
                        ha="center")  # fmt: skip
     looks = zip(cuts.items(), ("s", "D", "^"), (ORANGE, VERMILION, PURPLE), strict=True)
     for (name, (share, each)), marker, colour in looks:

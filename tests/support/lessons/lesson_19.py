@@ -160,6 +160,15 @@ post-norm | is _post_norm | the norm stands before f
 the norm before the sub-layer | is _norm_first | in the order 3, 4, 1, 2
 from the bottom | is _attention_first | in the order 2, 1, 4, 3
 the sum through the norm | is _everything_normed | the lane has no norm on it
+the gradient from above once more
+    first_norm, self_attention, second_norm, feed_forward = cache →
+        first_norm, self_attention, second_norm, feed_forward, above = *cache, dx
+    return dx → return above + dx
+    is added once more at the end
+its share alone to self-attention
+    dx = dx + layers.norm_backward(dh, second_norm) → dh = layers.norm_backward(dh, second_norm)
+    self_attention_backward(dx, self_attention) → self_attention_backward(dh, self_attention)
+    gets the feed-forward network's share alone
 twice through the feed-forward network
     dh = layers.feed_forward_backward(dx, feed_forward) →
         layers.feed_forward_backward(dx, feed_forward)\n    dh = layers.feed_forward_backward(dx, feed_forward)
@@ -209,6 +218,7 @@ into the table | dtable = dlogits → dtable = table\n    dtable[...] = dlogits 
 [cached_attention]
 no mask | np.where(seen, scores, -np.inf) → scores | lets each new position see all others
 a triangle at the top left | places[-query.shape[2] :, None] → places[: query.shape[2], None] | at the top left
+one too far | places <= places[-query → places - 1 <= places[-query | one position too far
 not itself | places <= places[-query → places < places[-query | holds NaN or infinity
 the new ones alone
     seen = places <= → seen = (places >= keys.shape[2] - query.shape[2]) & (places <=
