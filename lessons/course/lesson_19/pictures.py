@@ -128,8 +128,8 @@ def piece(cached: int, new: int) -> None:
             colour = (BLUE if key < cached else SKY) if seen and is_new else PALE if seen else "white"
             axes.add_patch(Rectangle((key, query), 0.94, 0.94, fc=colour, ec=PALE, lw=0.5))
     axes.set(xlim=(-0.1, total + 0.1), ylim=(total + 0.1, -0.1), aspect="equal")
-    axes.set_xticks(np.arange(total) + 0.5, range(total))
-    axes.set_yticks(np.arange(total) + 0.5, range(total))
+    axes.set_xticks(np.arange(total) + 0.5, [str(place) for place in range(total)])
+    axes.set_yticks(np.arange(total) + 0.5, [str(place) for place in range(total)])
     axes.tick_params(length=0, labelsize=8)
     axes.spines[:].set_visible(False)
     axes.set(xlabel="key", ylabel="query")
