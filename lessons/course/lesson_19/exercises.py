@@ -92,8 +92,8 @@ def _block_mistakes(above, matrices, past_first, through_attention) -> dict[str,
         "feed-forward network is to be added": dh + dh @ attention @ norm1,
         "what there is if self-attention gets the gradient of the block's output: between the two stands the "
         "feed-forward network's residual connection": past_first + above @ attention @ norm1,
-        "what passes by both sub-layers and what comes through each: self-attention's share passes by nothing else, "
-        "it must be computed from the sum": above + above @ attention @ norm1 + dh @ attention @ norm1,
+        "what there is if the gradient of the block's output passes by self-attention: what passes by it is the sum, "
+        "with the feed-forward network's share": above + through_attention,
         "the backward of a post-norm layer, LayerNorm(x + f(x)): here the norm stands before f, off the lane": (
             (post @ norm1) @ (np.eye(len(norm1)) + attention)
         ),
@@ -104,8 +104,13 @@ def _block_mistakes(above, matrices, past_first, through_attention) -> dict[str,
             above + past_first + through_attention
         ),
         "what there is if self-attention gets the feed-forward network's share alone: it gets the whole sum": (
+            above + dh + dh @ attention @ norm1
+        ),
+        "what there is if the feed-forward network's share goes on to self-attention alone: it stays in the sum too": (
             above + dh @ attention @ norm1
         ),
+        "what there is if the gradient of the norm's output passes by: what passes by a sub-layer is the gradient that "
+        "came, before the feed-forward network and before self-attention": _inner_lane(above, matrices),
         "a mean of the two ways: gradients add, they are not averaged": 0.25 * (past_first + through_attention),
     }
 
@@ -114,6 +119,12 @@ def _crossed(dx, matrices):
     norm1, attention, norm2, feed_forward = matrices
     dx = dx @ norm2 + dx @ feed_forward
     return dx @ norm1 + dx @ attention
+
+
+def _inner_lane(dx, matrices):
+    norm1, attention, norm2, feed_forward = matrices
+    dx = dx @ feed_forward @ (np.eye(len(norm2)) + norm2)
+    return dx @ attention @ (np.eye(len(norm1)) + norm1)
 
 
 def _summed(dx, matrices):
@@ -184,13 +195,15 @@ def _judge_tied(attempt: Attempt, rng, ids: np.ndarray, V: int, C: int, longest:
         "dlogits @ table",
     )
     dx = stack.backward(dhidden)
-    _name_table_mistakes(dtable, dlogits, cache[0], table, ids, dx)
-    _name_position_mistakes(dpositions, dx, positions)
+    _name_table_mistakes(dtable, dlogits, cache, ids, dx)
+    _name_position_mistakes(dpositions, dx, positions, dhidden)
     gradients_agree(forward, backward, {"table": table, "positions": positions})
 
 
-def _name_table_mistakes(dtable, dlogits, hidden, table, ids, dx) -> None:
+def _name_table_mistakes(dtable, dlogits, cache, ids, dx) -> None:
+    hidden, table, positions = cache
     C = table.shape[1]
+    looked_up = table[ids] + positions[: ids.shape[1]]
     above = np.einsum("btv,btc->vc", dlogits, hidden)
     below, once = np.zeros_like(table), np.zeros_like(table)
     np.add.at(below, ids, dx)
@@ -214,10 +227,14 @@ def _name_table_mistakes(dtable, dlogits, hidden, table, ids, dx) -> None:
         ("has the look-up's part with the wrong sign: both parts add", above - below),
         ("has the gradient of hidden where that of the stack's input belongs: it goes through the stack first",
          _looked_up(above, ids, dlogits @ table)),
+        ("has what was looked up where hidden belongs: the logits are made above the stack",
+         below + np.einsum("btv,btc->vc", dlogits, looked_up)),
+        ("has the mean of a token's places: the gradients of all its places add",
+         above + below / np.maximum(np.bincount(ids.ravel(), minlength=len(table)), 1)[:, None]),
     ):  # fmt: skip
         require(not np.allclose(dtable, wrong) or np.allclose(wrong, right), f"dtable {likely}")
     precise("dtable", dtable, right)
-    agree("dtable", dtable, right)
+    agree("dtable", dtable, right, factors={"a mean over the positions: dlogits has that in it already": 1 / ids.size})
 
 
 def _looked_up(above, ids, dx):
@@ -226,7 +243,7 @@ def _looked_up(above, ids, dx):
     return total
 
 
-def _name_position_mistakes(dpositions, dx, positions) -> None:
+def _name_position_mistakes(dpositions, dx, positions, dhidden) -> None:
     B, T, _ = dx.shape
     require(
         dpositions.shape == positions.shape,
@@ -246,6 +263,12 @@ def _name_position_mistakes(dpositions, dx, positions) -> None:
     require(
         len(positions) == T or not np.allclose(dpositions, late),
         "dpositions has its numbers in the last rows: the forward takes positions[:T]",
+    )
+    early = np.zeros_like(positions)
+    early[:T] = dhidden.sum(axis=0)
+    require(
+        not np.allclose(dpositions, early),
+        "dpositions is made of the gradient of hidden: positions are added below the stack, so of that of its input",
     )
     agree("dpositions", dpositions, right, factors={"a mean over the rows of the batch: they add": 1 / B})
 
@@ -276,24 +299,41 @@ def cached_attention(attempt: Attempt) -> None:
                 _name_cache_mistakes(mixed, arguments, start, n)
                 agree("mixed", mixed, whole[:, :, new])
             start += n
-    loud = query.copy()
-    loud[0, 0] *= 1e4
-    arguments = loud[:, :, 3:], key[:, :, 3:], value[:, :, 3:], key[:, :, :3], value[:, :, :3]
-    mixed = arrays(attempt(*arguments), "mixed", "keys", "values")[0]
-    require(
-        np.isfinite(mixed[1]).all() or not np.isfinite(mixed[0, 0]).any(),
-        "where one head's scores are in the thousands, mixed of the other heads is NaN: each row of scores has a "
-        "largest of its own, which the softmax subtracts",
-    )
-    require(
-        np.isfinite(mixed).all(),
-        "where one head's scores are in the thousands mixed holds NaN or infinity: the softmax subtracts each row's "
-        "own largest score before the exponential (lesson 01)",
-    )
-    agree("where one head's scores are in the thousands, mixed", mixed, _cached_attention(*arguments)[0])
+    _judge_large_scores(attempt, query, key, value)
     with where("with 70 positions in the cache and 3 new ones,"):
         many = [rng.standard_normal((1, 2, time, 6)) for time in (3, 3, 3, 70, 70)]
         agree("mixed", arrays(attempt(*many), "mixed", "keys", "values")[0], _cached_attention(*many)[0])
+
+
+def _judge_large_scores(attempt: Attempt, query, key, value) -> None:
+    """Of the first row one head has scores of both signs; another has negative ones, and the larger the later."""
+    query, key = query.copy(), key.copy()
+    query[0, 0] *= 1e4
+    query[0, 1], key[0, 1, :, 0] = [-1e4, 0, 0, 0], 5 - 0.3 * np.arange(7)
+    arguments = query[:, :, 3:], key[:, :, 3:], value[:, :, 3:], key[:, :, :3], value[:, :, :3]
+    with where("where two heads' scores are in the thousands,"):
+        mixed, right = arrays(attempt(*arguments), "mixed", "keys", "values")[0], _cached_attention(*arguments)[0]
+        require(
+            np.isfinite(mixed[1]).all() or not np.isfinite(mixed[0, 0]).any(),
+            "mixed of the other heads is NaN: each row of scores has a largest of its own, which the softmax subtracts",
+        )
+        require(
+            np.isfinite(mixed[0, 1]).all() or not np.isfinite(mixed[0, 0]).all(),
+            "mixed is NaN where the largest score is one that the position must not see: the softmax subtracts the "
+            "largest of those that it sees, so mask first",
+        )
+        require(
+            np.isfinite(mixed).all(),
+            "mixed holds NaN or infinity: the softmax subtracts each row's own largest score before the exponential "
+            "(lesson 01)",
+        )
+        agree("mixed", np.delete(mixed, 1, axis=1), np.delete(right, 1, axis=1))
+        require(
+            np.allclose(mixed[:, 1], right[:, 1]),
+            "a position sees what stands behind it if its own scores are very negative: put −∞ there, and not another "
+            "number, since a score may be below it",
+        )
+        agree("mixed", mixed, right)
 
 
 def _judge_piece(attempt: Attempt, arguments, key, value, filled: int) -> list[np.ndarray]:
@@ -317,11 +357,14 @@ def _name_cache_mistakes(mixed, arguments, start: int, n: int) -> None:
         agree("mixed", mixed, right)
     total, D = keys.shape[2], query.shape[-1]
 
-    def attended(mask, divisor=D**0.5):
-        scores = np.where(mask, query @ keys.swapaxes(-1, -2) / divisor, -np.inf)
+    def softmax(mask, divisor=D**0.5, hidden=-np.inf):
+        scores = np.where(mask, query @ keys.swapaxes(-1, -2) / divisor, hidden)
         with np.errstate(invalid="ignore"):
             weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-            return weights / weights.sum(axis=-1, keepdims=True) @ values
+            return weights / weights.sum(axis=-1, keepdims=True)
+
+    def attended(mask, **options):
+        return softmax(mask, **options) @ values
 
     own = np.tri(n, total, start, dtype=bool)
     for likely, wrong in (
@@ -335,8 +378,16 @@ def _name_cache_mistakes(mixed, arguments, start: int, n: int) -> None:
          attended(own & (np.arange(total) >= start))),
         ("lets a new position see the cache and not the new ones before it",
          attended((np.arange(total) < start) | np.eye(n, total, start, dtype=bool))),
-        ("has scores that are not divided: divide by √D", attended(own, 1.0)),
-        ("has scores divided by D: divide by √D", attended(own, D)),
+        ("lets all new positions see the first of them and no other",
+         attended(np.broadcast_to(np.arange(total) <= start, own.shape))),
+        ("has scores of 0 where a position must not look, which is no small score: put −∞ there",
+         attended(own, hidden=0.0)),
+        ("is masked after the softmax, so that a row of weights no longer sums to 1: mask the scores",
+         (softmax(np.True_) * own) @ values),
+        ("has scores that are not divided: divide by √D", attended(own, divisor=1.0)),
+        ("has scores divided by D: divide by √D", attended(own, divisor=D)),
+        ("has scores divided by √Dv: divide by √D, the width of queries and keys",
+         attended(own, divisor=value.shape[-1] ** 0.5)),
     ):  # fmt: skip
         same = np.allclose(wrong, right) or not np.isfinite(wrong).all()
         require(same or not np.allclose(mixed, wrong), f"mixed {likely}")
@@ -379,9 +430,15 @@ def top_p(attempt: Attempt) -> None:
     for B, V, spread in ((4, 9, 1.0), (3, 50, 2.0), (2, 300, 0.5), (1, 1, 1.0)):
         rows = spread * rng.standard_normal((B, V))
         rows[0] *= 3  # a row that is surer than the others, and keeps fewer
-        for p in (0.3, 0.55, 0.95):
+        for p in (0.3, 0.55, 0.95, 1.0):
             with where(f"for {B} row{'s' * (B > 1)} of {V} and p = {p},"):
-                agree("what it returns", kept(rows, p), _top_p(rows, p))
+                found = kept(rows, p)
+                require(
+                    p < 1 or found.all(),
+                    f"{np.count_nonzero(found == 0)} tokens are cut: all are to be kept, also where rounding leaves "
+                    "their sum below 1",
+                )
+                agree("what it returns", found, _top_p(rows, p))
     equal = kept(np.zeros((1, 8)), 0.45)
     require(
         np.count_nonzero(equal) == 4 and np.allclose(equal[equal > 0], 0.25),
@@ -406,6 +463,12 @@ def _check_edges(kept, logits, shares) -> None:
     agree("for two rows, each with a nucleus of its own, what it returns", kept(two, 0.7), _top_p(two, 0.7))
     for off in (3e3, -3e3):
         agree(f"with logits near {off:+,.0f}, what it returns", kept(logits + off, 0.7), kept(logits, 0.7))
+    apart = kept(np.concatenate([logits + 3e3, logits - 3e3]), 0.7)
+    require(
+        np.isfinite(apart).all(),
+        "with a row near +3,000 and one near −3,000 it returns NaN: subtract each row's own largest logit",
+    )
+    agree("with a row near +3,000 and one near −3,000, what it returns", apart, np.repeat(kept(logits, 0.7), 2, axis=0))
 
 
 def _name_nucleus_mistakes(found, shares, right, p: float) -> None:
@@ -420,6 +483,13 @@ def _name_nucleus_mistakes(found, shares, right, p: float) -> None:
     ascending = order[::-1]
     low[0, ascending] = np.where(np.cumsum(shares[0, ascending]) - shares[0, ascending] < p, shares[0, ascending], 0)
     unsorted = np.where(np.cumsum(shares, axis=-1) - shares < p, shares, 0)
+    ordered = np.where(cumulative - descending < p, descending, 0)  # of the best, in their order
+    again = ordered[order] / ordered.sum()
+    unmoved = np.where(ordered > 0, shares, 0)
+    rest = np.zeros_like(shares)
+    rest[0, order] = np.where(cumulative - descending < 1 - p, descending, 0)
+    flat = np.exp(np.where(right > 0, np.log(shares) + 3, 0))  # the exponentials of the judge's logits, 0 for the rest
+    near = np.where(shares >= p * shares.max(), shares, 0)
     for likely, wrong in (
         ("nothing is cut", shares),
         ("what is kept sums to less than p: the token with which the sum reaches p is kept too", fewer / fewer.sum()),
@@ -428,8 +498,16 @@ def _name_nucleus_mistakes(found, shares, right, p: float) -> None:
         ("the result is in the order of the probabilities, and must be in that of the tokens", sorted_out),
         ("the least probable tokens are kept: begin with the best", low / low.sum()),
         ("the first tokens of the vocabulary are kept: sort them by probability first", unsorted / unsorted.sum()),
-        ("p is how many tokens are kept, not a probability", np.eye(shares.shape[1])[None, order[0]]),
-    ):
+        ("the result is put in order a second time: `order` says where each one comes from, and there it must go back",
+         again[None]),
+        ("what is kept is known in the order of the best, and is applied in that of the vocabulary: put it back first",
+         unmoved / unmoved.sum()),
+        ("the kept tokens sum to 1 − p or more: p is what is kept, not what is cut", rest / rest.sum()),
+        ("tokens are kept that have a share p of the best one's probability (min-p): here the sum must reach p",
+         near / near.sum()),
+        ("the kept tokens are all as likely: they keep their proportions", (right > 0) / np.sum(right > 0)),
+        ("the cut tokens get a logit of 0, which is no probability of 0: that of −∞ is", flat / flat.sum()),
+    ):  # fmt: skip
         require(not np.allclose(found, wrong) or np.allclose(wrong, right), likely)
     require(
         abs(found.sum() - 1) < SINGLE,

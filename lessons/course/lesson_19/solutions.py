@@ -22,11 +22,11 @@ def tied_backward(dlogits, hidden, table, positions, ids, stack_backward):
 
 
 def cached_attention(query, key, value, keys, values):
+    t, n = keys.shape[2], query.shape[2]
     keys = np.concatenate([keys, key], axis=2)  # (B, H, t + n, D)
     values = np.concatenate([values, value], axis=2)  # (B, H, t + n, Dv)
-    places = np.arange(keys.shape[2])
-    seen = places <= places[-query.shape[2] :, None]  # (n, t + n): the new positions are the last ones
-    scores = query @ keys.swapaxes(-1, -2) / np.sqrt(query.shape[-1])  # (B, H, n, t + n)
+    seen = np.tri(n, t + n, t, dtype=bool)  # row i is position t + i, and sees t + i + 1 keys
+    scores = query @ keys.swapaxes(-1, -2) / query.shape[-1] ** 0.5  # (B, H, n, t + n); a float keeps float32
     scores = np.where(seen, scores, -np.inf)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)

@@ -148,6 +148,10 @@ no way past the feed-forward network
 no way past self-attention
     return dx + layers.norm_backward(dh, first_norm) → return layers.norm_backward(dh, first_norm)
     what passes by it is to be added
+the gradient of the norm's output passes by
+    dx = dx + layers.norm_backward(dh, second_norm) → dx = dh + layers.norm_backward(dh, second_norm)
+    return dx + layers → return dh + layers
+    what passes by a sub-layer is the gradient that came
 no way past anything
     dx = dx + layers.norm_backward(dh, second_norm) → dx = layers.norm_backward(dh, second_norm)
     return dx + layers.norm_backward(dh, first_norm) → return layers.norm_backward(dh, first_norm)
@@ -168,7 +172,16 @@ the gradient from above once more
 its share alone to self-attention
     dx = dx + layers.norm_backward(dh, second_norm) → dh = layers.norm_backward(dh, second_norm)
     self_attention_backward(dx, self_attention) → self_attention_backward(dh, self_attention)
+    share goes on to self-attention alone
+its share alone to self-attention, and in the sum
+    dh = layers.self_attention_backward(dx, → dh = layers.self_attention_backward(dx - above,
+    first_norm, self_attention, second_norm, feed_forward = cache →
+        first_norm, self_attention, second_norm, feed_forward, above = *cache, dx
     gets the feed-forward network's share alone
+the block's output past self-attention
+    dx = dx + layers.norm_backward(dh, second_norm) → above, dx = dx, dx + layers.norm_backward(dh, second_norm)
+    return dx → return above
+    what passes by it is the sum
 twice through the feed-forward network
     dh = layers.feed_forward_backward(dx, feed_forward) →
         layers.feed_forward_backward(dx, feed_forward)\n    dh = layers.feed_forward_backward(dx, feed_forward)
@@ -194,6 +207,13 @@ the look-up alone
 tokens once | np.add.at(dtable, ids, dx) → dtable[ids] += dx | counts each token of the look-up once
 replaced | np.add.at(dtable, ids, dx) → dtable[ids] = dx | where its tokens stand
 times the root of C | np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, dx * np.sqrt(C)) | times √C
+what was looked up for hidden
+    .T @ hidden.reshape → .T @ (table[ids] + positions[: ids.shape[1]]).reshape
+    has what was looked up where hidden belongs
+a mean of a token's places
+    np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, dx / np.bincount(ids.ravel())[ids][..., None])
+    the mean of a token's places
+a mean over positions | returns dtable / ids.size, dpositions / ids.size | dlogits has that in it already
 a mean of the two | returns dtable / 2, dpositions | the mean of its two parts
 subtracted | np.add.at(dtable → np.subtract.at(dtable | wrong sign
 not through the stack
@@ -210,6 +230,7 @@ positions of T rows | returns dtable, dx.sum(axis=0) | must have that of positio
 a mean over the batch | dx.sum(axis=0) → dx.mean(axis=0) | a mean over the rows of the batch
 the last row's positions | = dx.sum(axis=0) → = dx[-1] | the last row of the batch
 positions at the end | dpositions[: ids.shape[1]] → dpositions[-ids.shape[1] :] | in the last rows
+positions above the stack | = dx.sum(axis=0) → = (dlogits @ table).sum(axis=0) | made of the gradient of hidden
 no positions | dpositions[: ids.shape[1]] = dx.sum(axis=0) → pass | dpositions is zero
 exchanged | returns dpositions, dtable | that of the table
 one array | returns dtable | not one array
@@ -217,16 +238,30 @@ in float32 | returns dtable.astype(np.float32), dpositions | float32
 into the table | dtable = dlogits → dtable = table\n    dtable[...] = dlogits | writes into its argument table
 [cached_attention]
 no mask | np.where(seen, scores, -np.inf) → scores | lets each new position see all others
-a triangle at the top left | places[-query.shape[2] :, None] → places[: query.shape[2], None] | at the top left
-one too far | places <= places[-query → places - 1 <= places[-query | one position too far
-not itself | places <= places[-query → places < places[-query | holds NaN or infinity
-the new ones alone
-    seen = places <= → seen = (places >= keys.shape[2] - query.shape[2]) & (places <=
-    :, None]  # (n, t + n): the → :, None])  # (n, t + n): the
-    sees the new positions alone
+a triangle at the top left | np.tri(n, t + n, t, → np.tri(n, t + n, | at the top left
+one too far | np.tri(n, t + n, t, → np.tri(n, t + n, t + 1, | one position too far
+not itself | np.tri(n, t + n, t, → np.tri(n, t + n, t - 1, | holds NaN or infinity
+the new ones alone | seen = np.tri( → seen = (np.arange(t + n) >= t) & np.tri( | sees the new positions alone
+the first of the new ones alone
+    np.tri(n, t + n, t, dtype=bool) → np.broadcast_to(np.arange(t + n) <= t, (n, t + n))
+    the first of them and no other
+a mask in the first piece alone
+    np.tri(n, t + n, t, dtype=bool) → np.tri(n, t + n, t, dtype=bool) + (t > 0)
+    with 5 new positions and 2 in the cache
+zero where it must not look | scores, -np.inf → scores, 0 | which is no small score
+a thousand below zero | scores, -np.inf → scores, -1e3 | put −∞ there, and not another number
+masked after the softmax
+    np.where(seen, scores, -np.inf) → scores
+    returns weights * np.tri(n, t + n, t) @ values, keys, values
+    is masked after the softmax
+the largest of all scores
+    scores = np.where(seen → largest = scores.max(axis=-1, keepdims=True)\n    scores = np.where(seen
+    scores - scores.max(axis=-1, keepdims=True) → scores - largest
+    so mask first
 the cache and itself | is _cache_and_itself | not the new ones before it
-not divided | / np.sqrt(query.shape[-1]) → | divide by √D
-divided by D | np.sqrt(query.shape[-1]) → query.shape[-1] | scores divided by D
+not divided | / query.shape[-1] ** 0.5 → | divide by √D
+divided by D | query.shape[-1] ** 0.5 → query.shape[-1] | scores divided by D
+divided by √Dv | query.shape[-1] ** 0.5 → value.shape[-1] ** 0.5 | scores divided by √Dv
 the newest first
     [keys, key] → [key, keys]
     [values, value] → [value, values]
@@ -238,11 +273,10 @@ one softmax for all heads
     scores.max(axis=-1, keepdims=True) → scores.max()
     mixed of the other heads is NaN
 a window of 64
-    seen = places → seen = (places > places[-1] - 64) & (places
-    :, None]  # (n, t + n): the → :, None])  # (n, t + n): the
+    seen = np.tri( → seen = (np.arange(t + n) >= t + n - 64) & np.tri(
     with 70 positions in the cache
 mixed alone | returns weights @ values | not one array
-D of 4 | np.sqrt(query.shape[-1]) → 2.0 | with 70 positions
+D of 4 | query.shape[-1] ** 0.5 → 2.0 | with 70 positions
 softmax over queries | weights.sum(axis=-1, keepdims=True) → weights.sum(axis=-2, keepdims=True) | mixed is wrong
 in float32 | returns np.float32(weights @ values), keys, values | float32
 [top_p]
@@ -256,6 +290,23 @@ the worst first | np.argsort(-logits, axis=-1) → np.argsort(logits, axis=-1) |
 unsorted
     np.argsort(-logits, axis=-1) → np.broadcast_to(np.arange(logits.shape[1]), logits.shape)
     sort them by probability first
+in order a second time
+    returns np.take_along_axis(kept / kept.sum(axis=-1, keepdims=True), order, axis=-1)
+    put in order a second time
+a mask of the best on the vocabulary
+    returns solution(np.where(before < p, logits, -np.inf), 1.0)
+    is applied in that of the vocabulary
+what is cut reaches p | before < p → before < 1 - p | p is what is kept, not what is cut
+a share of the best | before < p → probabilities >= p * probabilities[:, :1] | (min-p)
+all as likely | np.where(before < p, probabilities, 0) → (before < p) * 1.0 | they keep their proportions
+a logit of zero for the cut
+    returns solution(np.where(result > 0, logits, 0.0), 1.0)
+    no probability of 0
+up to where the sum reaches p
+    kept = np.where(before < p →
+        last = np.argmax(before + probabilities >= p, -1)\n    kept = np.where(np.arange(len(order.T)) <= last[:, None]
+    also where rounding leaves
+one largest logit for all rows | best - best[:, :1] → best - best.max() | subtract each row's own
 nothing cut | before < p → before < 2 | nothing is cut
 the whole batch's order
     np.cumsum(probabilities, axis=-1) → np.cumsum(probabilities).reshape(probabilities.shape)
