@@ -15,9 +15,10 @@
 #
 # Cross-attention must go too: there is nothing left that it could look at. The decoder keeps its causal self-attention
 # and its feed-forward network. It reads the beginning of a text and gives the probabilities of the next token. So it
-# cannot translate any more. Or can it? Write the source sentence into the text, before the translation, and to
-# translate is to continue a text. So is to answer a question, or to sum up a page. This is the bet of GPT: one task,
-# *what comes next?*, contains all others. And for this task every text is training data. Nobody has to translate it.
+# cannot translate any more. Or can it? Write the source sentence into the text, and its translation after it: then to
+# translate is to continue a text. To answer a question is to continue a text too, and so is to sum up a page. This is
+# the bet of GPT-2: one task, *what comes next?*, contains all others. And for this task every text is training data.
+# Nobody has to translate it.
 #
 # In this lesson you build that model from your own parts.
 
@@ -54,10 +55,11 @@ plt.show()
 
 # %% [markdown]
 # On the left is a layer of the paper's decoder. What is grey is thrown away: the encoder with its memory, and the
-# sub-layer that looks at it. On the right is what GPT-2 makes of the rest. One thing has moved: the norm stands no
-# longer on the lane, but at the entrance of each sub-layer ([pre-norm](glossary.md#post-norm-pre-norm), lesson 08). One
-# thing is new: a last norm above all blocks, since nothing else norms what leaves the lane. And the table of tokens
-# stands at both ends. It is looked up at the bottom, and makes the logits at the top.
+# sub-layer that looks at it. On the right is what GPT-2 makes of the rest. One thing has moved: the norm no longer
+# stands on the lane, but at the entrance of each sub-layer ([pre-norm](glossary.md#post-norm-pre-norm), lesson 08). Two
+# things are new: a last norm above all blocks, since nothing else norms what leaves the lane; and a table $P$ of
+# positions, which is learned, in place of the sinusoids. The table of tokens, $E$, stands at both ends in both. It is
+# looked up at the bottom, and makes the logits at the top.
 #
 # ## The text: every position is an example
 #
@@ -117,7 +119,9 @@ mine = imported(write())
 # * The norm stands alone. Yours was always in an Add & Norm.
 # * The feed-forward network has another activation: **GELU** (Hendrycks and Gimpel 2016), $x\,\Phi(x)$, where $\Phi(x)$
 #   is the probability that a standard normal number is below $x$. It is a rectifier without a corner: for a large $x$
-#   it is $x$, for a very negative one 0, and in between it is smooth. GPT-2 computes $\Phi$ by a formula with tanh.
+#   it is $x$, for a very negative one 0, and in between it is smooth. GPT-2 computes $\Phi$ by a formula that is nearly
+#   right: $\Phi(x) \approx \frac12 \big(1 + \tanh\big(\sqrt{2/\pi}\,(x + 0.044715\,x^3)\big)\big)$. The package's
+#   [`gelu`](../minitransformer/ops/gelu.py) has it, with its derivative.
 
 
 # %%
@@ -304,9 +308,9 @@ class MyGPT(GPTLayers):
 # %% [markdown]
 # ## Is it right?
 #
-# Three questions. First: one pass over a row, or $T$ passes over its $T$ beginnings, each asked for one token? The
-# losses must agree, or a position has seen something that it must not see. This is the loop that the causal mask saves
-# us:
+# Three questions. First: does one pass over a row give the losses that $T$ passes give, over its $T$ beginnings, each
+# asked for one token? If not, a position has seen something that it must not see. This is the loop that the causal mask
+# saves us:
 
 # %%
 config = GPTConfig(V, d_model=16, num_heads=4, d_ff=64, num_layers=2, max_length=T, eos_id=EOS)
@@ -356,15 +360,14 @@ print(f"against the package: loss {abs(loss - float(package_loss)):.1e}, gradien
 
 # %% [markdown]
 # The two parts of the table's gradient, by themselves. For tokens that stand in the batch both parts count. The others
-# have the first part alone, which pushes them away from what was written:
+# have the first part alone. It pushes them away from the hidden vectors, so that they become less likely there:
 
 # %%
-above = np.zeros_like(exact.weights[TABLE])
 logits, (_, _, _, hidden) = exact.forward(batch[0])
 _, dlogits = mine.cross_entropy(logits.reshape(-1, V), batch[1].ravel())
-above += dlogits.T @ hidden.reshape(len(dlogits), -1)  # as the output layer
+above = dlogits.T @ hidden.reshape(len(dlogits), -1)  # as the output layer
 below = found[TABLE] - above  # as the look-up
-there = np.isin(np.arange(V), batch[0])
+there = np.isin(np.arange(V), np.stack(batch))  # as an input or as a target
 for name, group in (("in the batch", there), ("not there", ~there)):
     sizes = [np.linalg.norm(part[group], axis=1).mean() for part in (above, below)]
     print(f"{group.sum():5} tokens {name:<13} mean length: output layer {sizes[0]:.4f}, look-up {sizes[1]:.4f}")
@@ -375,15 +378,23 @@ for name, group in (("in the batch", there), ("not there", ~there)):
 # Two blocks, 64 numbers a token, and Adam from your file. The weights begin as GPT-2's do: normal numbers with standard
 # deviation 0.02. Those of the two matrices that write onto the lane, `output` and `contract`, are smaller by
 # $\sqrt{2L}$ for $L$ blocks, since $2L$ of them add up there. The learning rate rises for 50 steps, and then falls
-# along a cosine to 0, as GPT's did. Three reference values help to read the curve. A model that knows nothing has a
-# loss of $\ln V$. One that knows how frequent each token is reaches the *unigram* entropy. And one that also knows the
-# token before, and counts pairs of neighbours, reaches that of *bigrams*. (Both are counted in the training text
-# itself.)
+# along a cosine to 0, as GPT's did. (We leave out dropout: no token of the text is read more than a few times.)
+#
+# Three reference values help to read the curve. A model that knows nothing has a loss of $\ln V$. One that knows how
+# frequent each token is reaches the *unigram* entropy. And one that also knows the token before, and counts pairs of
+# neighbours, reaches that of *bigrams*. (Both are counted in the training text itself.)
 
 # %%
 B, STEPS, PEAK, WARMUP = 24, 900, 6e-3, 50
 config = GPTConfig(V, d_model=64, num_heads=4, d_ff=256, num_layers=2, max_length=T, eos_id=EOS)
-model = MyGPT({name: np.array(weight) for name, weight in GPT(config, seed=0).parameters.state_dict().items()}, 4)
+
+
+def fresh():
+    """A model with new weights."""
+    return MyGPT({name: np.array(weight) for name, weight in GPT(config, seed=0).parameters.state_dict().items()}, 4)
+
+
+model = fresh()
 print(f"{sum(weight.size for weight in model.weights.values()):,} parameters, {STEPS * B * T:,} examples")
 
 
@@ -411,16 +422,22 @@ def written(model, length=16, seed=1):
     return tokenizer.decode(ids[1:]).replace("</s>", " ").replace("\n", " ")
 
 
-moments = {name: (np.zeros_like(weight), np.zeros_like(weight)) for name, weight in model.weights.items()}
-losses, endless, started = [], batches(), time.perf_counter()
-for step in range(1, STEPS + 1):
-    losses.append(model.loss_and_gradients(*next(endless)))
-    rate = PEAK * min(step / WARMUP, (1 + np.cos(np.pi * step / STEPS)) / 2)
-    for name, weight in model.weights.items():
-        m, v = moments[name]
-        weight[...], m[...], v[...] = mine.adam_step(weight, model.gradients[name], m, v, step, rate)
-    if step in (1, 40, 200, STEPS):
-        print(f"step {step:4}   loss {np.mean(losses[-20:]):.2f}   {written(model)}")
+def train(model, batches, steps, report=()):
+    """Adam on the first `steps` batches → the loss of each. After the steps in `report` the model writes a text."""
+    moments = {name: (np.zeros_like(weight), np.zeros_like(weight)) for name, weight in model.weights.items()}
+    losses = []
+    for step, (ids, targets) in enumerate(islice(batches, steps), 1):
+        losses.append(model.loss_and_gradients(ids, targets))
+        rate = PEAK * min(step / WARMUP, (1 + np.cos(np.pi * step / steps)) / 2)
+        for name, weight in model.weights.items():
+            m, v = moments[name]
+            weight[...], m[...], v[...] = mine.adam_step(weight, model.gradients[name], m, v, step, rate)
+        if step in report:
+            print(f"step {step:4}   loss {np.mean(losses[-20:]):.2f}   {written(model)}")
+    return losses
+
+
+losses = train(model, batches(), STEPS, report=(1, 40, 200, STEPS))
 
 # %%
 counts = np.bincount(stream, minlength=V)
@@ -435,13 +452,14 @@ plt.show()
 
 # %% [markdown]
 # The curve falls past the unigrams within a few dozen steps: the model knows by then which tokens are frequent. Then it
-# learns which ones follow each other. Where it crosses the last line, it has begun to use what stands further back than
-# one token. The samples say the same. First any tokens, then frequent ones, then sentences.
+# learns which ones follow each other. Where it crosses the last line, at the latest, it has begun to use what stands
+# further back than one token. The samples say the same. First any tokens, then frequent ones, then sentences.
 #
-# ## How good is it? Perplexity, and bits for a byte
+# ## How good is it? Perplexity, and bits per byte
 #
-# We take sentences of the test split, which are not in the training text. The **perplexity** $e^{\text{loss}}$
-# (lesson 09) is the number of equally likely tokens among which the model is undecided.
+# We take sentences of the test split, which are not in the training text, as far as they fit into $T$ positions. The
+# **perplexity** $e^{\text{loss}}$ (lesson 09) is the number of equally likely tokens among which the model is
+# undecided.
 #
 # It has a weakness: a token is whatever the tokenizer says. With longer tokens there are fewer of them, and each is
 # harder to guess. So perplexities of models with different vocabularies say nothing about each other. What they all
@@ -483,9 +501,9 @@ for name, (total, count) in models.items():
     print(f"{name:<15} {np.exp(total / count):10.1f} {total / np.log(2) / num_bytes:15.2f}")
 
 # %% [markdown]
-# Look at the first two lines. By perplexity the counter of bytes wins clearly. But its choice among few is asked at
-# every byte, and that of the counter of tokens only once in several bytes. In bits for a byte the second is better, and
-# this number is the honest one.
+# Look at the first two lines. By perplexity the counter of bytes wins clearly. But it has to choose at every byte, and
+# the counter of tokens only once in several bytes. In bits per byte the second is better, and this number is the honest
+# one.
 #
 # ## Nothing twice: the cache
 #
@@ -511,6 +529,7 @@ plt.show()
 def cached_attention(query, key, value, keys, values):
     """Causal self-attention of n new positions, given the keys and values of the t before them (t may be 0).
 
+    A position's weights are the softmax of its scores, query · key / √D, over the keys that it may see.
     query, key (B, H, n, D), value (B, H, n, Dv): of the new positions; keys (B, H, t, D), values (B, H, t, Dv).
     → the tuple mixed (B, H, n, Dv), keys (B, H, t + n, D), values (B, H, t + n, Dv), the new positions last.
     Scores in the thousands must do no harm.
@@ -567,8 +586,9 @@ for pieces in ((T,), (1,) * T, (12, 1, 1, 18)):
     print(f"in {name:<10} against the whole at once {worst:.1e}")
 
 # %% [markdown]
-# And what is it worth? The time of *one* more token, after a text of growing length, with and without the cache. (The
-# model is of the same size with more positions; for the time it does not matter what it has learned.)
+# And what is it worth? The time of *one* more token, after a text of growing length, with the cache, and without it:
+# then `read` gets the whole text and an empty cache. (The model is of the same size with more positions; for the time
+# it does not matter what it has learned.)
 
 # %%
 longer = GPTConfig(V, d_model=64, num_heads=4, d_ff=256, num_layers=2, max_length=1024)
@@ -591,21 +611,21 @@ for length in lengths:
     text = rng.integers(0, V, (1, length + 1))
     cache = empty_cache(timed, 1)
     read(timed, text[:, :-1], cache)
-    without.append(fastest(lambda text=text: timed.forward(text)))
+    without.append(fastest(lambda text=text: read(timed, text, empty_cache(timed, 1))))
     with_cache.append(fastest(lambda text=text, cache=cache: read(timed, text[:, -1:], dict(cache))))
 draw.cost_of_a_token(lengths, {"everything again": without, "with the cache": with_cache})
 plt.show()
 print(f"after {lengths[-1]} tokens the cache makes the next one {without[-1] / with_cache[-1]:.0f} times as fast")
 
 # %% [markdown]
-# Both axes are logarithmic. Without a cache the next token costs as much as the whole text before it, so a text that is
-# twice as long takes about four times as long, or more. What the cache costs is memory: for each token and block two
-# vectors of $C$ numbers.
+# Both axes are logarithmic. Without a cache the next token costs a pass over the whole text before it. To write a text
+# that is twice as long then takes about four times as long, or more. What the cache costs is memory: for each token and
+# block two vectors of $C$ numbers.
 
 # %%
 for name, blocks, width, context in (("yours", 2, 64, T), ("GPT-2", 12, 768, 1024), ("GPT-2, largest", 48, 1600, 1024)):
     each = 2 * blocks * width * 4
-    print(f"{name:<15} {each:9,} bytes a token, {each * context / 2**20:7,.1f} MiB for a text of {context:,} tokens")
+    print(f"{name:<15} {each:9,} bytes a token, {each * context / 2**20:7.3g} MiB for a text of {context:,} tokens")
 
 # %% [markdown]
 # ## Which token? Temperature, top-k, top-p
@@ -747,16 +767,17 @@ for name, (share, words) in (*zip((f"τ = {tau}" for tau in TEMPERATURES), by_te
     )
 
 # %% [markdown]
-# Temperature buys correctness with variety. At $\tau = 1$ the model says all that it believes, its mistakes among it.
-# With more heat the share of right sentences falls fast: an error at any of its tokens spoils a sentence. Very cold, it
-# writes few different words, and some sentences are still wrong. These are mistakes that the model likes best, and no
-# way of drawing repairs them. [The project's README](../README.md) says what a larger model reaches.
+# A low temperature buys correctness, and pays with variety. At $\tau = 1$ the model says all that it believes, and its
+# mistakes too. With more heat the share of right sentences falls fast, since one wrong token spoils a sentence. Very
+# cold, it writes few different words, and some sentences are still wrong. There the wrong token is the one that the
+# model likes best, and no way of drawing repairs this. [The project's README](../README.md) says what a larger model
+# reaches.
 #
 # In the right half of the picture a point should be far up and far to the right. Cutting off the tail helps: at
-# $\tau = 1$ both cuts bring many more right sentences. But compare the words of top-k and of the nucleus of 0.9. Top-k
-# leaves ten nouns wherever a noun may stand. The nucleus leaves about a hundred there, and one token after *does not
-# want*. So for a similar gain it gives up far fewer words. (In this small language a little cooling does as well as the
-# nucleus. In real text the tail is longer, with tens of thousands of tokens.)
+# $\tau = 1$ all three cuts bring many more right sentences. But compare the words of top-k and of the nucleus of 0.9.
+# Top-k leaves ten nouns wherever a noun may stand. The nucleus leaves about a hundred there, and one token after *does
+# not want*. So it gives up far fewer words, for a gain that is a little smaller. (In this small language a little
+# cooling does as well as the nucleus. In real text the tail is longer, with tens of thousands of tokens.)
 #
 # What is a wrong sentence like? And does the model only repeat what it has read?
 
@@ -772,15 +793,15 @@ for text in good[:5]:
     print("  ", text, "→", translate(text).german)
 
 # %% [markdown]
-# The sentences are new, and so nobody has told the model that they are right. It has found rules: a singular subject
-# wants a singular verb, *did not* wants an infinitive, a clause after *because* is complete. This was never asked for.
-# It only had to guess the next token.
+# The grammatical sentences are new, and so nobody has told the model that they are right. It must have found rules, and
+# they hold in more than half of what it writes: which verb a singular subject wants, what follows *does not want*. This
+# was never asked for. It only had to guess the next token.
 #
 # ## Watch it think
 #
 # The [explorer](../README.md#see-it-think) shows such a model at work, in a browser: type a beginning, and see what
 # each block adds to a token's vector, which token the model would say after each block, and who looks at whom. Train
-# one from the command line, and write its page:
+# one from the command line, which takes some minutes, and write its page:
 #
 # ```bash
 # python -m minitransformer train --kind gpt --dataset grammar --steps 1500 --out runs/gpt
@@ -824,7 +845,7 @@ def lens(model, ids, targets):
 
 
 inside = json.loads(Path("after/results/inside.json").read_text(encoding="utf-8"))["findings"]["models"]["GPT"]["lens"]
-for name, depths in (("yours", lens(model, *next(endless))), ("a deeper one", inside["loss"])):
+for name, depths in (("yours", lens(model, *next(batches()))), ("a deeper one", inside["loss"])):
     print(f"{name:<12} loss after 0, 1, … blocks: " + "  ".join(f"{value:.2f}" for value in depths))
 
 # %% [markdown]
@@ -868,15 +889,25 @@ print(", ".join(f"{name} {long['sizes'][name]}" for name in ("num_layers", "d_mo
 #
 # So GPT was still post-norm, as the paper. (A decoder without an encoder had been used before it, to sum up articles:
 # Liu and others 2018.) GPT's point was the order: first a language model on much text, then a little more training for
-# the task at hand. GPT-2's point was that the second step can be left out. That the model is still the paper's is seen
-# in the number of changed lines: you have written them all.
+# the task at hand. GPT-2's point was that the second step can be left out. The model is still the paper's: what is
+# changed fills a few cells of this lesson, and the rest came from your file.
 #
 # ## Common mistakes, and what they look like
 #
-# **Targets that are not shifted.** `targets = ids`: each position is asked for the token that it has just read. The
-# loss falls below anything that is possible, and the texts are nonsense. A tied table makes it very easy: the lane
-# carries the token from one end to the other. **No causal mask** looks the same: the answer stands one place to the
-# right, and attention finds it. A loss far below the bits of a good model is a mistake, not a success.
+# **Targets that are not shifted.** `targets = ids`: each position is asked for the token that it has just read. A tied
+# table makes this very easy, since the lane carries the token from one end to the other. A short training, with four
+# rows in a batch:
+
+# %%
+copies = ((ids[:4], ids[:4]) for ids, _ in batches())
+told = train(fresh(), copies, 150)
+print(f"not shifted: loss {np.mean(told[-20:]):.2f} after {150 * 4 * T:7,} examples")
+print(f"shifted:     loss {np.mean(losses[-20:]):.2f} after {STEPS * B * T:7,} examples")
+
+# %% [markdown]
+# Far fewer examples, and a far lower loss. But all that such a model writes is the token that it has just read, again
+# and again. **No causal mask** misleads in the same way: the answer stands one place to the right, and attention can
+# find it. A loss far below that of a good model is a mistake, not a success.
 #
 # **A triangle at the top left.** `np.tri(n, t + n)` is right in training, where $t = 0$, and wrong with a cache. The
 # first new position then sees one key of the whole past. Nothing raises an error:
@@ -884,7 +915,7 @@ print(", ".join(f"{name} {long['sizes'][name]}" for name in ("num_layers", "d_mo
 # %%
 query, key, value = rng.standard_normal((3, 1, 1, 8, 4))
 right, _, _ = cached_attention(query[:, :, 5:], key[:, :, 5:], value[:, :, 5:], key[:, :, :5], value[:, :, :5])
-scores = query[:, :, 5:] @ key.swapaxes(-1, -2) / 2
+scores = query[:, :, 5:] @ key.swapaxes(-1, -2) / 2  # √D = 2
 for name, offset in (("bottom right", 5), ("top left", 0)):
     weights = softmax(np.where(np.tri(3, 8, offset, dtype=bool), scores, -np.inf))
     print(f"triangle at the {name:<12}: off by {error(weights @ value, right):.1e}")
@@ -919,11 +950,12 @@ for text in ("The old", "The old "):
 # %% [markdown]
 # ## What changed since 2017
 #
-# The road from here is short. GPT-3 (Brown and others 2020) is GPT-2 with 175 billion parameters. Llama (Touvron and
-# others 2023) has other parts in the same places: RMS norms, rotations of queries and keys for positions, a gate in the
-# feed-forward network, no biases, and two tables in place of a tied one. An assistant is such a model that was trained
-# further: on conversations, and on people's preferences (Ouyang and others 2022). Under it is still a stack of causal
-# blocks, which is asked for the next token.
+# The road from here is short. GPT-3 (Brown and others 2020) is nearly GPT-2's model, with up to 175 billion parameters;
+# every other layer looks at a part of the past only. Llama (Touvron and others 2023) has other parts in the same
+# places: RMS norms, rotations of queries and keys for positions, a gate in the feed-forward network, no biases, and two
+# tables in place of a tied one. An assistant is such a model that was trained further: on conversations, and on
+# people's preferences (Ouyang and others 2022). Under it is still a stack of causal blocks, which is asked for the next
+# token.
 #
 # Sampling has changed little. Temperature and top-p are the two numbers that most services let you set. A newer rule,
 # *min-p* (Nguyen and others 2024), keeps the tokens that have a certain share of the best one's probability.
@@ -934,7 +966,7 @@ for text in ("The old", "The old "):
 #   grammar gives them), with longer rows, and give it the first half as a prompt. How many steps does it need until it
 #   is right on new sentences? Compare with the translator of lesson [10](10_translator.ipynb).
 # * **What is the least possible loss?** The grammar draws its sentences with known weights, so the probability of each
-#   sentence can be computed. Find the entropy of the grammar in bits for a byte. How far is your model from it?
+#   sentence can be computed. Find the entropy of the grammar in bits per byte. How far is your model from it?
 # * **Post-norm, as GPT.** Move the norms behind the sums, with 2 and with 8 blocks. At which learning rates does each
 #   still train?
 #

@@ -319,8 +319,8 @@ def _judge_large_scores(attempt: Attempt, query, key, value) -> None:
         )
         require(
             np.isfinite(mixed[0, 1]).all() or not np.isfinite(mixed[0, 0]).all(),
-            "mixed is NaN where the largest score is one that the position must not see: the softmax subtracts the "
-            "largest of those that it sees, so mask first",
+            "mixed of a head whose scores are all far below 0 is NaN: the softmax subtracts the largest of the scores "
+            "that a position sees, so mask first, and subtract then",
         )
         require(
             np.isfinite(mixed).all(),
@@ -489,7 +489,7 @@ def _name_nucleus_mistakes(found, shares, right, p: float) -> None:
     rest = np.zeros_like(shares)
     rest[0, order] = np.where(cumulative - descending < 1 - p, descending, 0)
     flat = np.exp(np.where(right > 0, np.log(shares) + 3, 0))  # the exponentials of the judge's logits, 0 for the rest
-    near = np.where(shares >= p * shares.max(), shares, 0)
+    more = np.where(shares >= descending[np.count_nonzero(right)], shares, 0)
     for likely, wrong in (
         ("nothing is cut", shares),
         ("what is kept sums to less than p: the token with which the sum reaches p is kept too", fewer / fewer.sum()),
@@ -503,8 +503,7 @@ def _name_nucleus_mistakes(found, shares, right, p: float) -> None:
         ("what is kept is known in the order of the best, and is applied in that of the vocabulary: put it back first",
          unmoved / unmoved.sum()),
         ("the kept tokens sum to 1 − p or more: p is what is kept, not what is cut", rest / rest.sum()),
-        ("tokens are kept that have a share p of the best one's probability (min-p): here the sum must reach p",
-         near / near.sum()),
+        ("more tokens are kept than the fewest that sum to p or more", more / more.sum()),
         ("the kept tokens are all as likely: they keep their proportions", (right > 0) / np.sum(right > 0)),
         ("the cut tokens get a logit of 0, which is no probability of 0: that of −∞ is", flat / flat.sum()),
     ):  # fmt: skip

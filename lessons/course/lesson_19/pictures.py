@@ -41,7 +41,7 @@ def _paper(axes: Axes, lane: float) -> None:
         _box(axes, lane, bottom + 2.1, "norm", 1.0, GONE if gone else ORANGE)
     _box(axes, 1.0, 4.8, "encoder", 1.7, GONE)
     axes.annotate("", (lane + 0.75, 4.8), (1.9, 4.8), arrowprops={"arrowstyle": "-|>", "color": GONE, "lw": 1.1})
-    axes.text(1.9, 5.0, "memory", fontsize=7.5, color=GREY)
+    axes.text(2.28, 5.0, "memory", fontsize=6.5, color=GREY, ha="center")
     axes.add_patch(Rectangle((lane - 0.9, 1.0), 4.1, 8.35, fill=False, ec=GREY, ls=":", lw=1))
     axes.text(lane - 1.05, 7.4, "a layer,\nN times", fontsize=8, color=GREY, ha="right", va="center")
     _box(axes, lane, 10.1, "logits: · Eᵀ", 2.2, GREEN)

@@ -257,7 +257,7 @@ masked after the softmax
 the largest of all scores
     scores = np.where(seen → largest = scores.max(axis=-1, keepdims=True)\n    scores = np.where(seen
     scores - scores.max(axis=-1, keepdims=True) → scores - largest
-    so mask first
+    so mask first, and subtract then
 the cache and itself | is _cache_and_itself | not the new ones before it
 not divided | / query.shape[-1] ** 0.5 → | divide by √D
 divided by D | query.shape[-1] ** 0.5 → query.shape[-1] | scores divided by D
@@ -297,7 +297,7 @@ a mask of the best on the vocabulary
     returns solution(np.where(before < p, logits, -np.inf), 1.0)
     is applied in that of the vocabulary
 what is cut reaches p | before < p → before < 1 - p | p is what is kept, not what is cut
-a share of the best | before < p → probabilities >= p * probabilities[:, :1] | (min-p)
+a share of the best | before < p → probabilities >= p * probabilities[:, :1] | more tokens are kept than the fewest
 all as likely | np.where(before < p, probabilities, 0) → (before < p) * 1.0 | they keep their proportions
 a logit of zero for the cut
     returns solution(np.where(result > 0, logits, 0.0), 1.0)
