@@ -1,0 +1,976 @@
+# %% [markdown]
+# # 19 · Decoder only: GPT from your own parts
+#
+# **You will be able to** make a language model of the parts of your Transformer, with every gradient; train it until it
+# writes sentences; choose its words well; and say in bits how good it is.
+#
+# | | |
+# |---|---|
+# | you know | [the model](08_model.ipynb), [training](09_training.ipynb), [your file](18_your_transformer.ipynb) |
+# | runs in | 60 s at most on 2 cores; no GPU, no PyTorch, no network |
+# | in the paper | Radford and others 2018 (GPT, §3.1) and 2019 (GPT-2, §2.3); Holtzman and others 2020 (§3.1) |
+# | in the package | [`GPT`](../minitransformer/models/gpt.py), [`Sampling`](../minitransformer/decoding/sampling.py) |
+#
+# What would happen if we threw the encoder away?
+#
+# Cross-attention must go too: there is nothing left that it could look at. The decoder keeps its causal self-attention
+# and its feed-forward network. It reads the beginning of a text and gives the probabilities of the next token. So it
+# cannot translate any more. Or can it? Write the source sentence into the text, and its translation after it: then to
+# translate is to continue a text. To answer a question is to continue a text too, and so is to sum up a page. This is
+# the bet of GPT-2: one task, *what comes next?*, contains all others. And for this task every text is training data.
+# Nobody has to translate it.
+#
+# In this lesson you build that model from your own parts.
+
+# %%
+import json
+import time
+from itertools import islice
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from course import answers, start
+from course.lesson_18.assembly import imported, write
+from course.lesson_19 import pictures as draw
+from minitransformer.data import BPETokenizer
+from minitransformer.gradcheck import error
+from minitransformer.grammar import sample, translate
+from minitransformer.models import GPT, GPTConfig
+from minitransformer.ops import gelu_backward, gelu_forward
+from minitransformer.training.checkpoint import Checkpoint, save_checkpoint
+
+check = start("19")
+threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+rng = np.random.default_rng(0)
+
+# %% [markdown]
+# ## The picture: what goes, what moves, what stays
+
+# %% tags=["picture"]
+draw.two_blocks()
+plt.show()
+
+# %% [markdown]
+# On the left is a layer of the paper's decoder. What is grey is thrown away: the encoder with its memory, and the
+# sub-layer that looks at it. On the right is what GPT-2 makes of the rest. One thing has moved: the norm no longer
+# stands on the lane, but at the entrance of each sub-layer ([pre-norm](glossary.md#post-norm-pre-norm), lesson 08). Two
+# things are new: a last norm above all blocks, since nothing else norms what leaves the lane; and a table $P$ of
+# positions, which is learned, in place of the sinusoids. The table of tokens, $E$, stands at both ends in both. It is
+# looked up at the bottom, and makes the logits at the top.
+#
+# ## The text: every position is an example
+#
+# Our text is English of the course's grammar: 20,000 sentences, one after another, each with the end mark `</s>`. All
+# tokens lie in one long array, the *stream*. Here the tokens are those of a byte-pair encoding (lesson 02), learned
+# from a part of this text.
+
+# %%
+EOS = 2
+sentences = [example.english for example in islice(sample("train", 0), 20_000)]
+tokenizer = BPETokenizer.train(sentences[:4000], 1500)
+stream = np.array([token for sentence in sentences for token in (*tokenizer.encode(sentence), EOS)])
+V, T = tokenizer.vocab_size, 32
+print(f"{len(stream):,} tokens, a vocabulary of {V:,}; they begin with")
+print(" ".join(token.replace("▁", "_") for token in tokenizer.tokens(stream[:24])))
+
+
+# %% [markdown]
+# For a translator a batch was made of sentences, and filled up with padding. A language model needs neither. Cut the
+# stream into rows of $T$ tokens, wherever the cut falls, and every place of the batch holds a real token. The target of
+# a position is the token after it: the same stream, one place later.
+
+
+# %%
+def rows_of(stream, T, first=0):
+    """The stream from token `first` on, cut into rows: ids (N, T) and targets (N, T), the token after each."""
+    N = (len(stream) - 1 - first) // T  # the last target needs one token more
+    cut = stream[first : first + N * T + 1]
+    return cut[:-1].reshape(N, T), cut[1:].reshape(N, T)
+
+
+ids, targets = rows_of(stream, T)
+print(f"{len(ids):,} rows of {T}: {ids.size:,} positions, and each is an example")
+draw.row_of_examples(tokenizer.tokens(ids[0, :10]), tokenizer.tokens(targets[0, :10]))
+plt.show()
+
+# %% [markdown]
+# Each line of the picture is a training example: what has been read, and the token to be guessed. A row of 32 tokens
+# holds 32 examples, and one forward pass answers them all. This is teacher forcing (lesson 03), and the causal mask
+# keeps it honest. A row may begin in the middle of a sentence, and may hold the ends of several. The model has to find
+# out from `</s>` where a sentence ends; nothing else tells it. The cuts should not always fall at the same places, so
+# each epoch of the training below begins at another `first`. (The package's
+# [`TextDataset`](../minitransformer/data/text.py) does the same, and joins the ends of the stream.)
+#
+# ## The block
+#
+# Lesson 18 made one file of your parts. We import it. For what you have not written, the course's version stands in:
+
+# %%
+mine = imported(write())
+
+
+# %% [markdown]
+# Your `Layers` have linear maps, heads, self-attention and the feed-forward network, each with its backward. GPT-2
+# changes two of them:
+#
+# * The norm stands alone. Yours was always in an Add & Norm.
+# * The feed-forward network has another activation: **GELU** (Hendrycks and Gimpel 2016), $x\,\Phi(x)$, where $\Phi(x)$
+#   is the probability that a standard normal number is below $x$. It is a rectifier without a corner: for a large $x$
+#   it is $x$, for a very negative one 0, and in between it is smooth. GPT-2 computes $\Phi$ by a formula that is nearly
+#   right: $\Phi(x) \approx \frac12 \big(1 + \tanh\big(\sqrt{2/\pi}\,(x + 0.044715\,x^3)\big)\big)$. The package's
+#   [`gelu`](../minitransformer/ops/gelu.py) has it, with its derivative.
+
+
+# %%
+class GPTLayers(mine.Layers):
+    """Your layers, with a norm that stands alone and with GELU. A backward takes (gradient, cache) and adds to
+    `self.gradients`."""
+
+    def norm(self, name, x):
+        rows = x.reshape(-1, x.shape[-1])
+        y, cache = mine.layernorm_forward(rows, self.weights[f"{name}.gamma"], self.weights[f"{name}.beta"])
+        return y.reshape(x.shape), (name, cache)
+
+    def norm_backward(self, dy, cache):
+        name, norm_cache = cache
+        dx, dgamma, dbeta = mine.layernorm_backward(dy.reshape(-1, dy.shape[-1]), *norm_cache)
+        self.gradients[f"{name}.gamma"] += dgamma
+        self.gradients[f"{name}.beta"] += dbeta
+        return dx.reshape(dy.shape)
+
+    def feed_forward(self, name, x):
+        hidden, expand = self.linear(f"{name}.expand", x)  # (B, T, F)
+        active, gelu = gelu_forward(hidden, approximate="tanh")
+        y, contract = self.linear(f"{name}.contract", active)
+        return y, (expand, gelu, contract)
+
+    def feed_forward_backward(self, dy, cache):
+        expand, gelu, contract = cache
+        dhidden = gelu_backward(self.linear_backward(dy, contract), gelu)
+        return self.linear_backward(dhidden, expand)
+
+
+draw.activations(np.linspace(-4, 4, 201), lambda x: gelu_forward(x, approximate="tanh"))
+plt.show()
+
+# %% [markdown]
+# And this is the block. It reads as its formula, $x \leftarrow x + f(\mathrm{LN}(x))$, twice:
+
+
+# %%
+def block_forward(layers, name, x, mask):
+    """x (B, T, C) → (B, T, C), and the caches of the four parts. mask (T, T): True where a position may look."""
+    h, first_norm = layers.norm(f"{name}.self_attention_norm", x)
+    out, self_attention = layers.self_attention(f"{name}.self_attention", h, mask)
+    x = x + out
+    h, second_norm = layers.norm(f"{name}.feed_forward_norm", x)
+    out, feed_forward = layers.feed_forward(f"{name}.feed_forward", h)
+    return x + out, (first_norm, self_attention, second_norm, feed_forward)
+
+
+# %% [markdown]
+# ### Exercise 1 ★★☆: the block's backward
+#
+# The three backwards that you need are `layers.norm_backward`, `layers.self_attention_backward` and
+# `layers.feed_forward_backward`. Each takes (gradient, cache) and returns the gradient of the part's input.
+
+
+# %% tags=["exercise"]
+def block_backward(layers, dx, cache):
+    """Back through a pre-norm block.
+
+    dx (B, T, C) is the gradient of what block_forward gave; cache is the tuple that it returned. Each backward adds to
+    the gradients of the weights, so call it once. → the gradient of the block's input, (B, T, C).
+    """
+    raise NotImplementedError
+
+
+# %%
+block_backward = check(block_backward)
+
+# %% [markdown] tags=["help"]
+# Take the last line of the forward, `x + out`. Where does the gradient of this sum go? One way leads straight down. The
+# other one leads through two parts: which is undone first? And what becomes of the two ways where they meet again?
+#
+# ---
+#
+# `dh = layers.feed_forward_backward(dx, feed_forward)`, then `dx = dx + layers.norm_backward(dh, second_norm)`. The
+# first half of the block is undone in the same way, with this new `dx`.
+
+# %% [markdown]
+# Compare it with the backward of the paper's layer. There the gradient goes through the norm first, *all* of it. Here
+# `dx` comes down the lane untouched, from the last norm to the embedding, and every sub-layer only adds to it. This is
+# why deep stacks put the norm here.
+#
+# ## The model, and a table with two ends
+#
+# Below the blocks, a token becomes a vector: its row of the table, plus the row of its position in a second table,
+# which is learned too. (The paper has sinusoids there, and multiplies the look-up by $\sqrt C$. GPT does neither.)
+# Above the blocks the same table makes the logits:
+#
+# $$ x = E[\text{ids}] + P[0 \dots T-1] \qquad
+#    \text{hidden} = \mathrm{LN}(\mathrm{blocks}(x)) \qquad
+#    \text{logits} = \text{hidden}\; E^\top $$
+#
+# The table $E$, $(V, C)$, is used twice, so its gradient is a sum of two parts:
+#
+# $$ \mathrm{d}E \;=\; \underbrace{\sum_{b,t} \mathrm{d}\text{logits}_{bt}^\top\, \text{hidden}_{bt}}_{\text{as the
+#    output layer}} \;+\; \underbrace{\sum_{b,t} \text{one-hot}(\text{ids}_{bt})^\top\, \mathrm{d}x_{bt}}_{\text{as the
+#    look-up}} $$
+#
+# The two parts are of different kinds. The first is dense: in every step every token of the vocabulary gets a gradient,
+# because the softmax pushes down all tokens that were not the answer. The second is sparse: it reaches only the tokens
+# that stand in the batch.
+#
+# ### Exercise 2 ★★☆: the gradient of a tied table
+#
+# The stack of blocks lies between the two ends. You get it as a function, `stack_backward`.
+
+
+# %% tags=["exercise"]
+def tied_backward(dlogits, hidden, table, positions, ids, stack_backward):
+    """Gradients of both tables, for x = table[ids] + positions[:T], hidden = stack(x), logits = hidden @ table.T.
+
+    dlogits (B, T, V), hidden (B, T, C), table (V, C), positions (longest, C), ids (B, T) of integers.
+    stack_backward(dhidden) → dx, both (B, T, C); it adds to the gradients of the blocks, so call it once.
+    → the tuple dtable (V, C), dpositions (longest, C).
+    """
+    raise NotImplementedError
+
+
+# %%
+tied_backward = check(tied_backward)
+
+# %% [markdown] tags=["help"]
+# Go from the top to the bottom. `logits = hidden @ table.T` is a linear map without bias: what are the gradients of its
+# two factors? Which of them goes into `stack_backward`? At the bottom, a token may stand in several places: what
+# happens to the gradients of all these places? And how many rows of the batch use the position 0?
+#
+# ---
+#
+# With $B$ and $T$ made one axis, `dtable = dlogits.reshape(-1, V).T @ hidden.reshape(-1, C)`. Then
+# `dx = stack_backward(dlogits @ table)`. `np.add.at(dtable, ids, dx)` adds the look-up's part (lesson 02 says why
+# `+=` is wrong). The gradient of the positions is `dx` summed over the batch, in the first $T$ rows.
+
+# %% [markdown]
+# Now the whole model. The names of the weights are those of the package, so each can read the other's.
+
+# %%
+TABLE, POSITIONS, LAST = "tokens.table", "decoder.embedding.positions.table", "decoder.final_norm"
+
+
+class MyGPT(GPTLayers):
+    """A GPT-2 over weights by name. The number of blocks follows from the names."""
+
+    def __init__(self, weights, num_heads):
+        super().__init__(weights, num_heads)
+        count = sum(name.endswith("feed_forward.expand.bias") for name in weights)
+        self.blocks = [f"decoder.layers.{number}" for number in range(count)]
+
+    def forward(self, ids):
+        """ids (B, T) → logits (B, T, V), and a cache."""
+        T, caches = ids.shape[1], []
+        x = self.weights[TABLE][ids] + self.weights[POSITIONS][:T]  # (B, T, C)
+        for name in self.blocks:
+            x, cache = block_forward(self, name, x, np.tri(T, dtype=bool))
+            caches.append(cache)
+        hidden, norm = self.norm(LAST, x)
+        return hidden @ self.weights[TABLE].T, (ids, caches, norm, hidden)
+
+    def backward(self, dlogits, cache):
+        """dlogits (B, T, V): adds to the gradient of every weight."""
+        ids, caches, norm, hidden = cache
+
+        def stack_backward(dhidden):
+            dx = self.norm_backward(dhidden, norm)
+            for block_cache in reversed(caches):
+                dx = block_backward(self, dx, block_cache)
+            return dx
+
+        tables = self.weights[TABLE], self.weights[POSITIONS]
+        dtable, dpositions = tied_backward(dlogits, hidden, *tables, ids, stack_backward)
+        self.gradients[TABLE] += dtable
+        self.gradients[POSITIONS] += dpositions
+
+    def loss_and_gradients(self, ids, targets):
+        """The mean cross-entropy of targets (B, T); the gradients are those of this batch alone."""
+        for gradient in self.gradients.values():
+            gradient[...] = 0
+        logits, cache = self.forward(ids)
+        loss, dlogits = mine.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.ravel())
+        self.backward(dlogits.reshape(logits.shape).astype(logits.dtype), cache)
+        return float(loss)
+
+
+# %% [markdown]
+# ## Is it right?
+#
+# Three questions. First: does one pass over a row give the losses that $T$ passes give, over its $T$ beginnings, each
+# asked for one token? If not, a position has seen something that it must not see. This is the loop that the causal mask
+# saves us:
+
+# %%
+config = GPTConfig(V, d_model=16, num_heads=4, d_ff=64, num_layers=2, max_length=T, eos_id=EOS)
+package = GPT(config, dtype="float64", seed=0)
+weights = {name: 3 * weight for name, weight in package.parameters.state_dict().items()}  # larger than at the start
+package.parameters.load_state_dict(weights)
+exact = MyGPT({name: weight.copy() for name, weight in weights.items()}, num_heads=4)
+
+
+def surprise(logits, targets):
+    """−log of the probability of each target: logits (..., V), targets (...) → (...)."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_total = np.log(np.exp(shifted).sum(axis=-1))
+    return log_total - np.take_along_axis(shifted, targets[..., None], axis=-1)[..., 0]
+
+
+at_once = surprise(exact.forward(ids[:1])[0], targets[:1])[0]  # (T,)
+one_by_one = [surprise(exact.forward(ids[:1, : t + 1])[0][:, -1], targets[:1, t])[0] for t in range(T)]
+print(f"{T} examples at once against one by one: {error(at_once, np.array(one_by_one)):.1e}")
+
+# %% [markdown]
+# Second: is every gradient right? Central differences, at three random places of each weight, through the loss. Third:
+# does the package compute the same?
+
+# %%
+batch = ids[:4], targets[:4]
+loss = exact.loss_and_gradients(*batch)
+found = {name: gradient.copy() for name, gradient in exact.gradients.items()}
+errors = {}
+for name, weight in exact.weights.items():
+    slopes, places = [], [tuple(rng.integers(weight.shape)) for _ in range(3)]
+    for place in places:
+        was, losses = weight[place], []
+        for value in (was + 1e-5, was - 1e-5):
+            weight[place] = value
+            losses.append(surprise(exact.forward(batch[0])[0], batch[1]).mean())
+        weight[place] = was
+        slopes.append((losses[0] - losses[1]) / 2e-5)
+    errors[name] = error(np.array([found[name][place] for place in places]), np.array(slopes))
+worst = max(errors, key=errors.get)
+print(f"{len(errors)} weights; the largest error against central differences, {errors[worst]:.1e}, is in {worst}")
+
+package_loss, cache = package.loss(*batch)
+package.loss_backward(1.0, cache)
+off = {name: error(gradient, package.parameters.named[name].grad) for name, gradient in found.items()}
+print(f"against the package: loss {abs(loss - float(package_loss)):.1e}, gradients {max(off.values()):.1e}")
+
+# %% [markdown]
+# The two parts of the table's gradient, by themselves. For tokens that stand in the batch both parts count. The others
+# have the first part alone. It pushes them away from the hidden vectors, so that they become less likely there:
+
+# %%
+logits, (_, _, _, hidden) = exact.forward(batch[0])
+_, dlogits = mine.cross_entropy(logits.reshape(-1, V), batch[1].ravel())
+above = dlogits.T @ hidden.reshape(len(dlogits), -1)  # as the output layer
+below = found[TABLE] - above  # as the look-up
+there = np.isin(np.arange(V), np.stack(batch))  # as an input or as a target
+for name, group in (("in the batch", there), ("not there", ~there)):
+    sizes = [np.linalg.norm(part[group], axis=1).mean() for part in (above, below)]
+    print(f"{group.sum():5} tokens {name:<13} mean length: output layer {sizes[0]:.4f}, look-up {sizes[1]:.4f}")
+
+# %% [markdown]
+# ## Training
+#
+# Two blocks, 64 numbers a token, and Adam from your file. The weights begin as GPT-2's do: normal numbers with standard
+# deviation 0.02. Those of the two matrices that write onto the lane, `output` and `contract`, are smaller by
+# $\sqrt{2L}$ for $L$ blocks, since $2L$ of them add up there. The learning rate rises for 50 steps, and then falls
+# along a cosine to 0, as GPT's did. (We leave out dropout: no token of the text is read more than a few times.)
+#
+# Three reference values help to read the curve. A model that knows nothing has a loss of $\ln V$. One that knows how
+# frequent each token is reaches the *unigram* entropy. And one that also knows the token before, and counts pairs of
+# neighbours, reaches that of *bigrams*. (Both are counted in the training text itself.)
+
+# %%
+B, STEPS, PEAK, WARMUP = 24, 900, 6e-3, 50
+config = GPTConfig(V, d_model=64, num_heads=4, d_ff=256, num_layers=2, max_length=T, eos_id=EOS)
+
+
+def fresh():
+    """A model with new weights."""
+    return MyGPT({name: np.array(weight) for name, weight in GPT(config, seed=0).parameters.state_dict().items()}, 4)
+
+
+model = fresh()
+print(f"{sum(weight.size for weight in model.weights.values()):,} parameters, {STEPS * B * T:,} examples")
+
+
+def batches(seed=0):
+    """Endless batches of B rows; each epoch cuts the stream elsewhere."""
+    draws = np.random.default_rng(seed)
+    while True:
+        ids, targets = rows_of(stream, T, first=int(draws.integers(T)))
+        order = draws.permutation(len(ids))
+        for rows in order[: len(order) // B * B].reshape(-1, B):
+            yield ids[rows], targets[rows]
+
+
+def softmax(logits):
+    exponentials = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def written(model, length=16, seed=1):
+    """A text that the model writes after </s>: each token is drawn from its probabilities, and becomes input."""
+    draws, ids = np.random.default_rng(seed), [EOS]
+    for _ in range(length):
+        logits, _ = model.forward(np.array([ids]))
+        ids.append(int(draws.choice(V, p=softmax(logits[0, -1]))))
+    return tokenizer.decode(ids[1:]).replace("</s>", " ").replace("\n", " ")
+
+
+def train(model, batches, steps, report=()):
+    """Adam on the first `steps` batches → the loss of each. After the steps in `report` the model writes a text."""
+    moments = {name: (np.zeros_like(weight), np.zeros_like(weight)) for name, weight in model.weights.items()}
+    losses = []
+    for step, (ids, targets) in enumerate(islice(batches, steps), 1):
+        losses.append(model.loss_and_gradients(ids, targets))
+        rate = PEAK * min(step / WARMUP, (1 + np.cos(np.pi * step / steps)) / 2)
+        for name, weight in model.weights.items():
+            m, v = moments[name]
+            weight[...], m[...], v[...] = mine.adam_step(weight, model.gradients[name], m, v, step, rate)
+        if step in report:
+            print(f"step {step:4}   loss {np.mean(losses[-20:]):.2f}   {written(model)}")
+    return losses
+
+
+losses = train(model, batches(), STEPS, report=(1, 40, 200, STEPS))
+
+# %%
+counts = np.bincount(stream, minlength=V)
+shares = counts / counts.sum()
+unigram = -np.sum(shares * np.log(np.where(shares > 0, shares, 1)))
+pairs = np.zeros((V, V))
+np.add.at(pairs, (stream[:-1], stream[1:]), 1)
+per_row = pairs / np.maximum(pairs.sum(axis=1, keepdims=True), 1)
+bigram = -np.sum(pairs * np.log(np.where(pairs > 0, per_row, 1))) / pairs.sum()
+draw.training(losses, {"nothing known: ln V": np.log(V), "unigrams": unigram, "bigrams": bigram})
+plt.show()
+
+# %% [markdown]
+# The curve falls past the unigrams within a few dozen steps: the model knows by then which tokens are frequent. Then it
+# learns which ones follow each other. Where it crosses the last line, at the latest, it has begun to use what stands
+# further back than one token. The samples say the same. First any tokens, then frequent ones, then sentences.
+#
+# ## How good is it? Perplexity, and bits per byte
+#
+# We take sentences of the test split, which are not in the training text, as far as they fit into $T$ positions. The
+# **perplexity** $e^{\text{loss}}$ (lesson 09) is the number of equally likely tokens among which the model is
+# undecided.
+#
+# It has a weakness: a token is whatever the tokenizer says. With longer tokens there are fewer of them, and each is
+# harder to guess. So perplexities of models with different vocabularies say nothing about each other. What they all
+# have in common is the text, and its bytes. A code that spends $-\log_2 p$ bits on each token can write the text down
+# exactly (this is what a compressor does), so count the bits for the whole text, and divide by its bytes:
+#
+# $$ \text{bits per byte} = \frac{1}{\ln 2} \cdot \frac{\sum_t -\ln P(y_t \mid y_{<t})}{\text{number of bytes}} $$
+#
+# Three models of the same text. The first counts bytes, the second counts tokens, and the third is yours. Each sentence
+# stands alone, after `</s>`, and its line's end is one byte, our `</s>`.
+
+# %%
+texts = [example.english for example in islice(sample("test", 0), 400)]
+encoded = [[EOS, *tokenizer.encode(text), EOS] for text in texts]
+texts, encoded = zip(*((text, row) for text, row in zip(texts, encoded, strict=True) if len(row) <= T + 1), strict=True)
+num_bytes = sum(len(text.encode()) + 1 for text in texts)
+
+
+def nats(row):
+    """The surprise at a whole sentence, −log of its probability: the sum over its tokens."""
+    row = np.array([row])
+    return surprise(model.forward(row[:, :-1])[0].astype(np.float64), row[:, 1:]).sum()
+
+
+every_byte = np.frombuffer("\n".join(sentences).encode(), np.uint8)
+byte_shares = (np.bincount(every_byte, minlength=256) + 1) / (len(every_byte) + 256)  # one of each, so that none is 0
+token_shares = (counts + 1) / (counts + 1).sum()
+tokens = np.concatenate([row[1:] for row in encoded])
+models = {
+    "counts bytes": (
+        -np.log(byte_shares[np.frombuffer(("\n".join(texts) + "\n").encode(), np.uint8)]).sum(),
+        num_bytes,
+    ),
+    "counts tokens": (-np.log(token_shares[tokens]).sum(), len(tokens)),
+    "yours": (sum(nats(row) for row in encoded), len(tokens)),
+}
+print(f"{len(texts)} sentences, {num_bytes:,} bytes\n\n{'model':<15} perplexity   bits per byte")
+for name, (total, count) in models.items():
+    print(f"{name:<15} {np.exp(total / count):10.1f} {total / np.log(2) / num_bytes:15.2f}")
+
+# %% [markdown]
+# Look at the first two lines. By perplexity the counter of bytes wins clearly. But it has to choose at every byte, and
+# the counter of tokens only once in several bytes. In bits per byte the second is better, and this number is the honest
+# one.
+#
+# ## Nothing twice: the cache
+#
+# `written` computes the whole text again for each token. Lesson 11 removed this for a single new position. Two things
+# are different here. There is no encoder, so the *prompt* has to go through the same blocks, and it should go in one
+# piece: many new positions at once. And we want to write many texts side by side.
+#
+# A cache holds the keys and values of the $t$ positions so far. Now $n$ new ones come. Position $i$ of the new ones is
+# position $t + i$ of the text. So it sees the whole cache, and of the new ones those up to itself: $t + i + 1$ keys.
+
+# %%
+draw.piece(cached=5, new=3)
+plt.show()
+
+# %% [markdown]
+# With an empty cache this is the triangle of the training. With one new position it is the step of lesson 11, without
+# a mask. It is always the last $n$ rows of the whole triangle.
+#
+# ### Exercise 3 ★★☆: a piece of the text, with a cache
+
+
+# %% tags=["exercise"]
+def cached_attention(query, key, value, keys, values):
+    """Causal self-attention of n new positions, given the keys and values of the t before them (t may be 0).
+
+    A position's weights are the softmax of its scores, query · key / √D, over the keys that it may see.
+    query, key (B, H, n, D), value (B, H, n, Dv): of the new positions; keys (B, H, t, D), values (B, H, t, Dv).
+    → the tuple mixed (B, H, n, Dv), keys (B, H, t + n, D), values (B, H, t + n, Dv), the new positions last.
+    Scores in the thousands must do no harm.
+    """
+    raise NotImplementedError
+
+
+# %%
+cached_attention = check(cached_attention)
+
+# %% [markdown] tags=["help"]
+# First let the cache grow, so that the new positions can see each other. The scores then have shape $(B, H, n, t + n)$.
+# In the picture, which is the last column that row $i$ may see?
+#
+# ---
+#
+# `np.tri(n, t + n, t, dtype=bool)` is the mask: row $i$ is True up to column $t + i$. Put $-\infty$ elsewhere, with
+# `np.where`, and take a softmax that subtracts each row's largest score.
+
+# %% [markdown]
+# Everything else in the model works on one position alone. So the whole model with a cache is this:
+
+
+# %%
+def empty_cache(model, B):
+    """Nothing read yet: for each block keys and values (B, H, 0, D)."""
+    H, C, dtype = model.num_heads, model.weights[TABLE].shape[1], model.weights[TABLE].dtype
+    return {name: (np.zeros((B, H, 0, C // H), dtype),) * 2 for name in model.blocks}
+
+
+def read(model, ids, cache):
+    """The next tokens of B texts, ids (B, n) → the logits (B, V) after the last of them. The cache grows."""
+    past = cache[model.blocks[0]][0].shape[2]
+    x = model.weights[TABLE][ids] + model.weights[POSITIONS][past : past + ids.shape[1]]
+    for name in model.blocks:
+        h, _ = model.norm(f"{name}.self_attention_norm", x)
+        projected, _ = model.linear(f"{name}.self_attention.query_key_value", h)
+        query, key, value = (mine.split_heads(part, model.num_heads) for part in np.split(projected, 3, axis=-1))
+        mixed, *cache[name] = cached_attention(query, key, value, *cache[name])
+        x = x + model.linear(f"{name}.self_attention.output", mine.merge_heads(mixed))[0]
+        h, _ = model.norm(f"{name}.feed_forward_norm", x)
+        x = x + model.feed_forward(f"{name}.feed_forward", h)[0]
+    hidden, _ = model.norm(LAST, x[:, -1:])  # (B, 1, C): only the last position is asked
+    return (hidden @ model.weights[TABLE].T)[:, 0]
+
+
+whole, _ = exact.forward(ids[:3])
+for pieces in ((T,), (1,) * T, (12, 1, 1, 18)):
+    cache, stop, worst = empty_cache(exact, 3), 0, 0.0
+    for n in pieces:
+        logits, stop = read(exact, ids[:3, stop : stop + n], cache), stop + n
+        worst = max(worst, error(logits, whole[:, stop - 1]))
+    name = f"{len(pieces)} pieces" if len(pieces) > 1 else "one piece"
+    print(f"in {name:<10} against the whole at once {worst:.1e}")
+
+# %% [markdown]
+# And what is it worth? The time of *one* more token, after a text of growing length, with the cache, and without it:
+# then `read` gets the whole text and an empty cache. (The model is of the same size with more positions; for the time
+# it does not matter what it has learned.)
+
+# %%
+longer = GPTConfig(V, d_model=64, num_heads=4, d_ff=256, num_layers=2, max_length=1024)
+timed = MyGPT({name: np.array(weight) for name, weight in GPT(longer).parameters.state_dict().items()}, 4)
+lengths = (16, 64, 128, 256, 512)
+
+
+def fastest(run, repeats=7):
+    """Milliseconds of the fastest of some runs."""
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begin)
+    return 1e3 * min(times)
+
+
+without, with_cache = [], []
+for length in lengths:
+    text = rng.integers(0, V, (1, length + 1))
+    cache = empty_cache(timed, 1)
+    read(timed, text[:, :-1], cache)
+    without.append(fastest(lambda text=text: read(timed, text, empty_cache(timed, 1))))
+    with_cache.append(fastest(lambda text=text, cache=cache: read(timed, text[:, -1:], dict(cache))))
+draw.cost_of_a_token(lengths, {"everything again": without, "with the cache": with_cache})
+plt.show()
+print(f"after {lengths[-1]} tokens the cache makes the next one {without[-1] / with_cache[-1]:.0f} times as fast")
+
+# %% [markdown]
+# Both axes are logarithmic. Without a cache the next token costs a pass over the whole text before it. To write a text
+# that is twice as long then takes about four times as long, or more. What the cache costs is memory: for each token and
+# block two vectors of $C$ numbers.
+
+# %%
+for name, blocks, width, context in (("yours", 2, 64, T), ("GPT-2", 12, 768, 1024), ("GPT-2, largest", 48, 1600, 1024)):
+    each = 2 * blocks * width * 4
+    print(f"{name:<15} {each:9,} bytes a token, {each * context / 2**20:7.3g} MiB for a text of {context:,} tokens")
+
+# %% [markdown]
+# ## Which token? Temperature, top-k, top-p
+#
+# The model gives a probability to every token. Now a text has to be made of it. Three texts, and what the model expects
+# after each:
+
+# %%
+CONTEXTS = ("She does not want", "The old teacher", "On Tuesday, the")
+
+
+def after(text):
+    """The logits (V,) of the token after a text."""
+    return read(model, np.array([[EOS, *tokenizer.encode(text)]]), empty_cache(model, 1))[0].astype(np.float64)
+
+
+for text in CONTEXTS:
+    probabilities = softmax(after(text))
+    best = np.argsort(-probabilities)[:5]
+    listed = "  ".join(f"{tokenizer.tokens([token])[0].strip('▁')} {probabilities[token]:.2f}" for token in best)
+    print(f"{text + ' …':<20} {listed}   (perplexity {np.exp(-probabilities @ np.log(probabilities)):.1f})")
+
+# %% [markdown]
+# After the first text there is hardly a choice; after the last there are about a hundred. Always taking the best token
+# (greedy) suits the first and gives the same noun again and again in the last: one text, for ever. Drawing from the
+# probabilities as they are (*sampling*) gives variety. But a model is never quite right about what is *im*probable.
+# Each of a thousand wrong tokens has a tiny probability, and all of them together have a notable one. In a text of many
+# tokens one of them comes up, sooner or later, and the model continues from there. So one changes the distribution, in
+# one of three ways.
+#
+# **Temperature** divides the logits by $\tau$ before the softmax. Every ratio of probabilities becomes its power
+# $1/\tau$:
+#
+# $$ p_i \propto e^{z_i / \tau} \qquad \frac{p_i}{p_j} \;\to\; \Big(\frac{p_i}{p_j}\Big)^{1/\tau} $$
+#
+# Below 1 the good tokens gain, and at $\tau \to 0$ it becomes greedy. Above 1 all become more alike. The word is from
+# physics, where hot things are found in many states and cold ones in few.
+#
+# **Top-k** keeps the $k$ best tokens (Fan and others 2018). **Top-p** keeps as many as it takes to reach the
+# probability $p$ together, the *nucleus* (Holtzman and others 2020). Both put the rest to zero, and divide by the sum
+# of what is left.
+
+# %%
+draw.temperatures({text: after(text) for text in CONTEXTS}, (0.5, 1.0, 2.0), k=10, p=0.9)
+plt.show()
+
+# %% [markdown]
+# Each row of the picture is a context, each column a temperature. The bars are the best forty tokens in their order.
+# What top-k keeps (here 10) is the same number everywhere. That is too many where one token is clear, and too few where
+# a hundred fit. The nucleus, the dark bars, grows and shrinks with how sure the model is.
+#
+# ### Exercise 4 ★★☆: the nucleus
+
+
+# %% tags=["exercise"]
+def top_p(logits, p):
+    """The probabilities from which nucleus sampling draws.
+
+    logits (B, V), of which some may be −∞ or in the thousands; 0 < p ≤ 1. In each row the fewest tokens are kept, the
+    best first, whose probabilities sum to p or more; all others get 0. → (B, V), each row sums to 1, and each token
+    stays in its place.
+    """
+    raise NotImplementedError
+
+
+# %%
+top_p = check(top_p)
+
+# %% [markdown] tags=["help"]
+# Sort the probabilities of a row, the best first. A token is kept if those *before* it have not yet reached $p$. Why is
+# that the right question, and not whether the sum *with* it is below $p$? How do the kept ones find back to their
+# places?
+#
+# ---
+#
+# `order = np.argsort(-logits, axis=-1)`, and the softmax of `np.take_along_axis(logits, order, axis=-1)`. With
+# `before = cumsum − probabilities`, keep where `before < p`, divide by the sum, and put the result back into an array
+# with `np.put_along_axis(result, order, kept, axis=-1)`.
+
+# %%
+for text in CONTEXTS:
+    kept = top_p(after(text)[None], 0.9)[0]
+    print(f"{text + ' …':<20} the nucleus of 0.9 has {np.count_nonzero(kept):3} of {V:,} tokens")
+
+# %% [markdown]
+# ## What does it do to the sentences?
+#
+# In most languages nobody can say exactly which texts are right. In ours a program can: `translate` parses a sentence,
+# and raises `ValueError` if the grammar cannot form it. So let the model write 300 texts side by side, at each of
+# several settings, and let the parser judge. For variety we count how many different words there are in the first 1,000
+# that were written.
+
+
+# %%
+TEXTS = 300
+
+
+def texts_of(choose, count=TEXTS, seed=0):
+    """Texts that the model writes after </s>, up to the next </s>; choose: logits (B, V) → probabilities (B, V)."""
+    draws, cache = np.random.default_rng(seed), empty_cache(model, count)
+    ids, rows = np.full((count, 1), EOS), []
+    for _ in range(T):
+        cumulative = np.cumsum(choose(read(model, ids, cache).astype(np.float64)), axis=-1)  # (B, V)
+        drawn = draws.random((count, 1)) * cumulative[:, -1:]
+        ids = (cumulative <= drawn).sum(axis=-1, keepdims=True)  # (B, 1): the token in whose share the number falls
+        rows.append(ids[:, 0])
+    return [tokenizer.decode(row[: (row == EOS).argmax()] if EOS in row else row) for row in np.array(rows).T]
+
+
+def is_grammatical(text):
+    try:
+        translate(text)
+    except ValueError:
+        return False
+    return True
+
+
+def judged(choose):
+    """The share of grammatical texts, and the number of different words among the first 1,000."""
+    texts = texts_of(choose)
+    words = " ".join(texts).split()[:1000]
+    return np.mean([is_grammatical(text) for text in texts]), len(set(words))
+
+
+def top_k(logits, k):
+    least = np.partition(logits, -k, axis=-1)[:, -k, None]  # (B, 1): the k-th best
+    return softmax(np.where(logits < least, -np.inf, logits))
+
+
+TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5)
+by_temperature = [judged(lambda logits, tau=tau: softmax(logits / tau)) for tau in TEMPERATURES]
+cuts = {"top-k, k = 10": judged(lambda logits: top_k(logits, 10)), "top-p, p = 0.9": judged(lambda z: top_p(z, 0.9))}
+cuts["top-p, p = 0.5"] = judged(lambda logits: top_p(logits, 0.5))
+draw.grammatical(TEMPERATURES, by_temperature, cuts, TEXTS)
+plt.show()
+for name, (share, words) in (*zip((f"τ = {tau}" for tau in TEMPERATURES), by_temperature, strict=True), *cuts.items()):
+    print(
+        f"{name:<15} {share:4.0%} grammatical, give or take {np.sqrt(share * (1 - share) / TEXTS):.0%}; {words} words"
+    )
+
+# %% [markdown]
+# A low temperature buys correctness, and pays with variety. At $\tau = 1$ the model says all that it believes, and its
+# mistakes too. With more heat the share of right sentences falls fast, since one wrong token spoils a sentence. Very
+# cold, it writes few different words, and some sentences are still wrong. There the wrong token is the one that the
+# model likes best, and no way of drawing repairs this. [The project's README](../README.md) says what a larger model
+# reaches.
+#
+# In the right half of the picture a point should be far up and far to the right. Cutting off the tail helps: at
+# $\tau = 1$ all three cuts bring many more right sentences. But compare the words of top-k and of the nucleus of 0.9.
+# Top-k leaves ten nouns wherever a noun may stand. The nucleus leaves about a hundred there, and one token after *does
+# not want*. So it gives up far fewer words, for a gain that is a little smaller. (In this small language a little
+# cooling does as well as the nucleus. In real text the tail is longer, with tens of thousands of tokens.)
+#
+# What is a wrong sentence like? And does the model only repeat what it has read?
+
+# %%
+warm = texts_of(softmax)
+good = [text for text in warm if is_grammatical(text)]
+print("not of the grammar:")
+for text in [text for text in warm if text not in good][:5]:
+    print("  ", text)
+known = set(sentences)
+print(f"\nof {len(good)} grammatical sentences, {sum(text in known for text in good)} are in the training text:")
+for text in good[:5]:
+    print("  ", text, "→", translate(text).german)
+
+# %% [markdown]
+# The grammatical sentences are new, and so nobody has told the model that they are right. It must have found rules, and
+# they hold in more than half of what it writes: which verb a singular subject wants, what follows *does not want*. This
+# was never asked for. It only had to guess the next token.
+#
+# ## Watch it think
+#
+# The [explorer](../README.md#see-it-think) shows such a model at work, in a browser: type a beginning, and see what
+# each block adds to a token's vector, which token the model would say after each block, and who looks at whom. Train
+# one from the command line, which takes some minutes, and write its page:
+#
+# ```bash
+# python -m minitransformer train --kind gpt --dataset grammar --steps 1500 --out runs/gpt
+# python -m minitransformer explore runs/gpt/step-00001500.safetensors --out gpt.html
+# ```
+#
+# ### Yours in the explorer (optional)
+#
+# Your weights have the package's names. With the tokenizer beside them they are a checkpoint, which the package's
+# programs open. It lies in the folder `answers` afterwards.
+
+# %%
+path = answers.folder() / "my_gpt.safetensors"
+save_checkpoint(path, Checkpoint(GPT(config).config.to_dict(), model.weights, tokenizer=tokenizer.to_json()))
+print(f"{path.name}: {path.stat().st_size:,} bytes")
+
+# %% [markdown]
+# ```bash
+# python -m minitransformer generate lessons/answers/my_gpt.safetensors "The old teacher" --top-p 0.9
+# python -m minitransformer explore lessons/answers/my_gpt.safetensors --out my_gpt.html
+# ```
+#
+# ### After which block does it know? (optional)
+#
+# One of the explorer's views in numbers. Take the vector on the lane after each block, put it through the last norm and
+# the table, as if the model ended there, and see how good the guess is (this is called the *logit lens*). Here it is
+# for your model; and for a deeper one with tokens of its own, trained on the same grammar and recorded by
+# `python -m after inside`.
+
+
+# %%
+def lens(model, ids, targets):
+    """The loss if the model ended after 0, 1, … blocks."""
+    x, found = model.weights[TABLE][ids] + model.weights[POSITIONS][: ids.shape[1]], []
+    for name in (None, *model.blocks):
+        if name:
+            x, _ = block_forward(model, name, x, np.tri(ids.shape[1], dtype=bool))
+        logits = model.norm(LAST, x)[0] @ model.weights[TABLE].T
+        found.append(surprise(logits, targets).mean())
+    return found
+
+
+inside = json.loads(Path("after/results/inside.json").read_text(encoding="utf-8"))["findings"]["models"]["GPT"]["lens"]
+for name, depths in (("yours", lens(model, *next(batches()))), ("a deeper one", inside["loss"])):
+    print(f"{name:<12} loss after 0, 1, … blocks: " + "  ".join(f"{value:.2f}" for value in depths))
+
+# %% [markdown]
+# Without a block the vector on the lane is the token that was just read, so the table answers with that token itself,
+# which is nearly always wrong. Each block makes the guess better. The lane carries a guess, and the blocks improve it.
+#
+# ### A token's cost in a long text (optional)
+#
+# Yours is too small to show where the cache becomes the larger part of the work. This was recorded by
+# `python -m after decoding`, on two cores with NumPy, for a larger GPT: the time of one more token, and the bytes of
+# the cache, after texts of thousands of tokens. *Grouped* means that several heads share one set of keys and values, so
+# that the cache is smaller.
+
+# %%
+long = json.loads(Path("after/results/decoding.json").read_text(encoding="utf-8"))["findings"]
+kinds = {"each head its own keys and values": long["kinds"]["full"], "grouped": long["kinds"]["grouped"]}
+draw.long_texts(long["sizes"]["lengths"], kinds)
+plt.show()
+print(", ".join(f"{name} {long['sizes'][name]}" for name in ("num_layers", "d_model", "num_heads", "kv_heads")))
+
+# %% [markdown]
+# In a short text a token costs what the weights cost: each of them is read once. In a long one the keys and values are
+# more than the weights. This is why large models share them among heads (grouped-query attention, Ainslie and others
+# 2023).
+#
+# ## From the paper's decoder to GPT-2
+#
+# | | the paper's decoder (2017) | GPT (Radford and others 2018) | GPT-2 (2019) |
+# |---|---|---|---|
+# | looks at | its text and the memory | its text | its text |
+# | norm | after each sum | after each sum | before each sub-layer, and one at the end |
+# | positions | sinusoids | learned, 512 | learned, 1,024 |
+# | output layer | the table of tokens | the same | the same |
+# | look-up | times $\sqrt C$ | as it is | as it is |
+# | activation | ReLU | GELU | GELU |
+# | weights at the start | not said | N(0, 0.02²) | the same; before a sum smaller, with depth |
+# | tokens | byte pairs, 37,000 | byte pairs, 40,000 | pairs of real bytes, 50,257: no text is unknown |
+# | sizes | 6 layers, $C = 512$ | 12 layers, $C = 768$ | 12 to 48 layers, $C = 768$ to 1,600 |
+# | text | sentence pairs | 7,000 books | 8 million web pages |
+# | then | translates | is *trained on*, for each task | is *asked*: the task stands in the text |
+#
+# So GPT was still post-norm, as the paper. (A decoder without an encoder had been used before it, to sum up articles:
+# Liu and others 2018.) GPT's point was the order: first a language model on much text, then a little more training for
+# the task at hand. GPT-2's point was that the second step can be left out. The model is still the paper's: what is
+# changed fills a few cells of this lesson, and the rest came from your file.
+#
+# ## Common mistakes, and what they look like
+#
+# **Targets that are not shifted.** `targets = ids`: each position is asked for the token that it has just read. A tied
+# table makes this very easy, since the lane carries the token from one end to the other. A short training, with four
+# rows in a batch:
+
+# %%
+copies = ((ids[:4], ids[:4]) for ids, _ in batches())
+told = train(fresh(), copies, 150)
+print(f"not shifted: loss {np.mean(told[-20:]):.2f} after {150 * 4 * T:7,} examples")
+print(f"shifted:     loss {np.mean(losses[-20:]):.2f} after {STEPS * B * T:7,} examples")
+
+# %% [markdown]
+# Far fewer examples, and a far lower loss. But all that such a model writes is the token that it has just read, again
+# and again. **No causal mask** misleads in the same way: the answer stands one place to the right, and attention can
+# find it. A loss far below that of a good model is a mistake, not a success.
+#
+# **A triangle at the top left.** `np.tri(n, t + n)` is right in training, where $t = 0$, and wrong with a cache. The
+# first new position then sees one key of the whole past. Nothing raises an error:
+
+# %%
+query, key, value = rng.standard_normal((3, 1, 1, 8, 4))
+right, _, _ = cached_attention(query[:, :, 5:], key[:, :, 5:], value[:, :, 5:], key[:, :, :5], value[:, :, :5])
+scores = query[:, :, 5:] @ key.swapaxes(-1, -2) / 2  # √D = 2
+for name, offset in (("bottom right", 5), ("top left", 0)):
+    weights = softmax(np.where(np.tri(3, 8, offset, dtype=bool), scores, -np.inf))
+    print(f"triangle at the {name:<12}: off by {error(weights @ value, right):.1e}")
+
+# %% [markdown]
+# **The last norm forgotten.** Every sub-layer adds to the lane, so with pre-norm its vectors grow from block to block.
+# The output layer needs them at one size. If the norm is left out when a trained model is loaded, nothing crashes:
+
+# %%
+x, held = model.weights[TABLE][ids[:64]] + model.weights[POSITIONS][:T], targets[:64]
+sizes = [np.sqrt((x**2).mean())]
+for name in model.blocks:
+    x, _ = block_forward(model, name, x, np.tri(T, dtype=bool))
+    sizes.append(np.sqrt((x**2).mean()))
+print("size on the lane after 0, 1, … blocks:", "  ".join(f"{size:.2f}" for size in sizes))
+for name, hidden in (("with", model.norm(LAST, x)[0]), ("without", x)):
+    print(f"loss {name:<7} the last norm: {surprise(hidden @ model.weights[TABLE].T, held).mean():.2f}")
+
+# %% [markdown]
+# **A table that is tied by a copy.** If input and output begin with equal numbers in two arrays, both are trained, each
+# with its own part of the gradient, and they drift apart. Tied means one array.
+#
+# **A space at the end of the prompt.** Our words begin with their space (`▁dog`). After "The old " the space has been
+# said already, and the model has to look for a word that begins without one. It has never seen such a thing:
+
+# %%
+for text in ("The old", "The old "):
+    probabilities = softmax(after(text))
+    best = tokenizer.tokens(np.argsort(-probabilities)[:4].tolist())
+    print(f"{text + '|':<10} {'  '.join(best)}")
+
+# %% [markdown]
+# ## What changed since 2017
+#
+# The road from here is short. GPT-3 (Brown and others 2020) is nearly GPT-2's model, with up to 175 billion parameters;
+# every other layer looks at a part of the past only. Llama (Touvron and others 2023) has other parts in the same
+# places: RMS norms, rotations of queries and keys for positions, a gate in the feed-forward network, no biases, and two
+# tables in place of a tied one. An assistant is such a model that was trained further: on conversations, and on
+# people's preferences (Ouyang and others 2022). Under it is still a stack of causal blocks, which is asked for the next
+# token.
+#
+# Sampling has changed little. Temperature and top-p are the two numbers that most services let you set. A newer rule,
+# *min-p* (Nguyen and others 2024), keeps the tokens that have a certain share of the best one's probability.
+#
+# Open projects, to try yourself:
+#
+# * **It can translate, after all.** Train it on lines such as `The dog sleeps. = Der Hund schläft.` (`pairs` of the
+#   grammar gives them), with longer rows, and give it the first half as a prompt. How many steps does it need until it
+#   is right on new sentences? Compare with the translator of lesson [10](10_translator.ipynb).
+# * **What is the least possible loss?** The grammar draws its sentences with known weights, so the probability of each
+#   sentence can be computed. Find the entropy of the grammar in bits per byte. How far is your model from it?
+# * **Post-norm, as GPT.** Move the norms behind the sums, with 2 and with 8 blocks. At which learning rates does each
+#   still train?
+#
+# ## Where next
+#
+# [Lesson 26](26_many_processes.ipynb) shares such a training among many processes. And the
+# [lessons' map](README.md) shows the rest of the family.
