@@ -15,28 +15,28 @@ def draw_objectives(words: Sequence[str], hidden: Sequence[int]) -> None:
     words: a sentence with the marks around it; hidden: the places that the third way masks.
     """
     count = len(words)
-    inputs, answers = list(words[:-1]), list(words[1:])
     masked = ["[MASK]" if place in hidden else word for place, word in enumerate(words)]
-    causal = np.tri(count - 1)
+    causal, everything = np.tri(count - 1), np.ones((count - 1, count - 1))
+    gaps = np.isin(np.arange(count), hidden)[:, None] * np.ones(count)
     cases = (
-        ("the next token,\nseeing what came before", inputs, answers, causal, np.zeros_like(causal)),
-        ("the next token,\nseeing everything", inputs, answers, np.ones_like(causal), np.eye(count - 1, k=1)),
-        ("masked tokens,\nseeing everything", masked, [words[place] for place in hidden],
-         np.ones((len(hidden), count)), np.zeros((len(hidden), count))),
-    )  # fmt: skip
-    figure, row = plt.subplots(1, 3, figsize=(7.4, 3.3))
-    for axes, (title, tokens, asked, sees, leaks) in zip(row, cases, strict=True):
+        ("the next token,\nseeing what came before", words[:-1], words[1:], causal, False),
+        ("the next token,\nseeing everything", words[:-1], words[1:], everything, True),
+        ("masked tokens,\nseeing everything", masked, words, gaps, False),
+    )
+    figure, row = plt.subplots(1, 3, figsize=(7.4, 3.1))
+    for axes, (title, tokens, answers, sees, leaks) in zip(row, cases, strict=True):
         for line, column in np.ndindex(sees.shape):
-            shade = VERMILION if leaks[line, column] else SKY if sees[line, column] else "white"
+            shade = VERMILION if leaks and column == line + 1 else SKY if sees[line, column] else "white"
             axes.add_patch(Rectangle((column - 0.46, line - 0.46), 0.92, 0.92, fc=shade, ec=PALE, lw=0.5))
-        axes.set(xlim=(-0.6, count - 0.4), ylim=(count - 1.4, -0.6), title=title)
+        axes.set(xlim=(-0.6, count - 0.4), ylim=(count - 0.4, -0.6), title=title)
         axes.set_aspect("equal")
+        asked = [line for line in range(len(answers)) if sees[line].any()]
         axes.set_xticks(range(len(tokens)), tokens, rotation=90)
-        axes.set_yticks(range(len(asked)), [f"{word}?" for word in asked])
+        axes.set_yticks(asked, [f"{answers[line]}?" for line in asked])
         axes.tick_params(length=0, labelcolor=INK, labelsize=8)
         axes.spines[:].set_visible(False)
         for label, token in zip(axes.get_xticklabels(), tokens, strict=True):
-            label.set_color(GREY if token == "[MASK]" else INK)
+            label.set_color(VERMILION if token == "[MASK]" else INK)
     figure.suptitle(
         "A row asks for a token, a column is a token of the input: blue may be seen, red is the answer itself",
         fontsize=9,
@@ -60,7 +60,7 @@ def draw_cheat(losses: Mapping[str, Sequence[float]], tests: Mapping[str, Mappin
             right.bar(x, loss, 0.32, color=colour)
             right.text(x, loss + 0.12, f"{loss:.2f}", ha="center", fontsize=8, color=INK)
     right.axhline(floor, color=GREY, lw=0.8, ls=":")
-    right.text(-0.45, floor + 0.12, "even guessing", color=GREY, fontsize=8)
+    right.text(0.5, floor + 0.12, "even guessing", ha="center", color=GREY, fontsize=8)
     views = list(tests[names[0]])
     right.set_xticks(range(len(views)), views)
     right.tick_params(axis="x", length=0, labelcolor=INK)
@@ -95,26 +95,40 @@ def draw_fine_tuning(
                   color=GREY, fontsize=8)  # fmt: skip
         axes.set(title=question, xlabel="sentences with a label", ylim=(50, 101))
         axes.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes])
-        axes.legend(loc="lower right", bbox_to_anchor=(1, 0.3))
+    row[0].legend(loc="lower right", bbox_to_anchor=(1, 0.25))
     row[0].set_ylabel("right, % of test sentences")
 
 
-def draw_spans(rows: Mapping[str, Sequence[tuple[str, int]]]) -> None:
-    """Name of a row → its tokens, each with the number of the gap that it belongs to, −1 for none."""
-    _, axes = plt.subplots(figsize=(7.4, 2.2))
-    colours = (ORANGE, GREEN, VERMILION, SKY)
-    for line, (name, tokens) in enumerate(rows.items()):
+def draw_spans(source: Sequence[str], target: Sequence[str], widest: float = 17.0) -> None:
+    """A text, what an encoder gets of it, and what a decoder writes; "<0>" marks the first gap.
+
+    source and target end with a mark. A row that is wider than `widest` goes on below.
+    """
+    gap, cut = -1, list[tuple[str, int]]()  # the target's tokens, each with the number of its gap
+    for token in target[:-1]:
+        gap += token.startswith("<")
+        cut.append((token, gap))
+    kept = [(token, int(token[1:-1]) if token.startswith("<") else -1) for token in source]
+    text = list[tuple[str, int]]()  # the source with what was cut out in the place of each mark
+    for token, gap in kept[:-1]:
+        text += [(token, gap)] if gap < 0 else [each for each in cut if each[1] == gap and each[0] != token]
+    rows = {"text": text, "source": kept, "target": [*cut, (target[-1], -1)]}
+    _, axes = plt.subplots(figsize=(7.4, 2.7))
+    colours, line = (ORANGE, GREEN, VERMILION, SKY), 0.0
+    for name, tokens in rows.items():
         x = 0.0
         axes.text(-0.4, line, name, ha="right", va="center", color=INK)
         for token, gap in tokens:
-            width = 0.45 + 0.2 * len(token)
-            mark = token.startswith("<")
+            width = 0.3 + 0.17 * max(len(token), 2)
+            if x + width > widest:
+                x, line = 0.0, line + 0.75
+            strong = gap < 0 or token.startswith("<")
             colour = "white" if gap < 0 else colours[gap % len(colours)]
             axes.add_patch(
-                Rectangle((x, line - 0.3), width, 0.6, fc=colour, ec=GREY, lw=0.6, alpha=1 if mark or gap < 0 else 0.45)
+                Rectangle((x, line - 0.3), width, 0.6, fc=colour, ec=GREY, lw=0.6, alpha=1 if strong else 0.45)
             )
-            axes.text(x + width / 2, line, token, ha="center", va="center", fontsize=7.5, color=INK)
-            x += width + 0.12
-    longest = max(sum(0.57 + 0.2 * len(token) for token, _ in tokens) for tokens in rows.values())
-    axes.set(xlim=(-2.6, longest), ylim=(len(rows) - 0.5, -0.6))
+            axes.text(x + width / 2, line, token, ha="center", va="center", fontsize=8, color=INK)
+            x += width + 0.1
+        line += 1.15
+    axes.set(xlim=(-1.9, widest), ylim=(line - 0.7, -0.5))
     axes.axis("off")
