@@ -329,7 +329,9 @@ def class_head_backward(attempt: Attempt) -> None:
 def _judge_class_head(
     attempt: Attempt, dlogits: np.ndarray, hidden: np.ndarray, w_pool: np.ndarray, b_pool: np.ndarray, w_class: Any
 ) -> None:
-    found = dict(zip(NAMES, arrays(attempt(dlogits, hidden, w_pool, b_pool, w_class), *NAMES), strict=True))
+    found: dict[str, np.ndarray] = dict(
+        zip(NAMES, arrays(attempt(dlogits, hidden, w_pool, b_pool, w_class), *NAMES), strict=True)
+    )
     first = hidden[:, 0]
     z = first @ w_pool + b_pool
     pooled, dpooled = np.tanh(z), dlogits @ w_class.T
