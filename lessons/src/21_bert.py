@@ -181,17 +181,17 @@ print("weight on the next token, each head of each layer:")
 print((np.einsum("lbht,bt->lh", ahead, real) / real.sum()).round(2))
 
 # %% [markdown]
-# The model that sees everything is nearly perfect after 300 steps, and has learned nothing about English. Some of its
-# heads look one place ahead and copy what they find. Take the rest of the sentence away, and it is worse than somebody
-# who guesses all words evenly. So the causal mask is not a handicap of language models. It is what makes their question
-# a question.
+# The model that sees everything is nearly perfect after 300 steps, and has learned nothing about English. Its heads
+# look one place ahead and copy what they find. Take the rest of the sentence away, and it is worse than somebody who
+# guesses all words evenly. So the causal mask is not a handicap of language models. It is what makes their question a
+# question.
 #
-# Who wants to read both ways needs another question.
+# A model that reads both ways needs another question.
 #
 # ## Hide the answer
 #
 # BERT's question is a gap text. Of the words of a sentence 15 % are chosen to be **targets**. The model is asked what
-# stood there. To see that it can't simply look, the input is changed at these places:
+# stood there. So that it can't simply look, the input is changed at these places:
 #
 # | of the targets | the input there becomes | so that |
 # |---|---|---|
@@ -218,7 +218,7 @@ def mask_batch(ids, mask_id, rng):
 
     ids (B, T), integers: 0 padding, 1 [CLS], 2 [SEP], and words, 3 to mask_id − 1. Of each row's n words 15 % are
     targets, round(0.15 · n), but one at least; all words have the same chance. Each target by itself becomes mask_id
-    with probability 0.8, any word (all alike, also the same one) with 0.1, and stays with 0.1.
+    with probability 0.8, any word (each with the same chance; it may be the same one) with 0.1, and stays with 0.1.
     → the tuple hidden (B, T), ids with the targets changed; targets (B, T), the old ids there and −100 elsewhere.
     """
     raise NotImplementedError
@@ -381,8 +381,9 @@ print(f"against the package: {error(ours, theirs):.1e}")
 
 # %% [markdown]
 # After that come the layers of the paper's encoder, post-norm, with two changes: positions are learned, and the
-# feed-forward network has a GELU for its ReLU. The **masked head** on top is a linear map, a GELU, a layer norm, the
-# product with the table and a bias for each word. Our sentences stand alone, so all segments are 0.
+# feed-forward network has a GELU for its ReLU, $x\,\Phi(x)$ with $\Phi(x)$ the share of a normal distribution below
+# $x$: a ReLU with a round corner. The **masked head** on top is a linear map, a GELU, a layer norm, the product with
+# the table and a bias for each word. Our sentences stand alone, so all segments are 0.
 #
 # (BERT had a second objective: does text B follow text A, or is it from elsewhere? It was read off `[CLS]`. RoBERTa
 # (Liu and others 2019) left it out, and nothing was lost. We leave it out, too.)
@@ -638,7 +639,7 @@ for pair in (("sleeps", "sleep"), ("sleeps", "slept"), ("dog", "dogs"), ("dog", 
 # ## Always [MASK]? (optional)
 #
 # What do the 10 % by chance and the 10 % that stay do? Train once more, for 800 steps, with *all* targets masked, and
-# compare with our model as it was after 800 steps. The question: what does a model say about a word that it *sees*?
+# compare with our model as it was after 800 steps. The question is: what does a model say about a word that it *sees*?
 
 
 # %%
@@ -726,7 +727,7 @@ print("one model, one test set, six maskings:", ", ".join(f"{loss:.2f}" for loss
 # one gap for ever. BERT's authors made ten copies with different masks; RoBERTa draws anew each time, as we do.
 #
 # **A classifier of `[CLS]` without fine-tuning.** The masked objective never asks at `[CLS]`, so its vector need not
-# mean anything before the fine-tuning. Who wants vectors without a fine-tuning often takes the mean over all tokens.
+# mean anything before the fine-tuning. For vectors without a fine-tuning, people often take the mean over all tokens.
 #
 # ## What changed since 2017
 #

@@ -63,44 +63,36 @@ def draw_looks(images: np.ndarray, titles: Sequence[str], maps: Mapping[str, np.
         axes.spines[:].set(visible=True, color=PALE, lw=0.6)
 
 
-def draw_positions(similar: np.ndarray, curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Left: similar (n, n, n, n), for each position a map of its cosines. Right: name → distances, mean cosines."""
-    side = len(similar)
-    figure = plt.figure(figsize=(7.4, 3.5))
-    left, right = figure.subfigures(1, 2, width_ratios=(1.35, 1))
-    grid = left.subplots(side, side, gridspec_kw={"wspace": 0.02, "hspace": 0.02})
-    drawn = None
-    for i, j in np.ndindex(side, side):
-        others = similar[i, j].copy()
-        others[i, j] = np.nan  # with itself it is 1, which says nothing
-        drawn = grid[i, j].imshow(others, cmap=SIGNED, vmin=-0.6, vmax=0.6)
-        grid[i, j].set_xticks([])
-        grid[i, j].set_yticks([])
-        grid[i, j].spines[:].set(visible=True, color=PALE, lw=0.6)
-    left.suptitle("Words of one pixel: each position with all others", fontsize=9, color=INK)
-    left.colorbar(drawn, ax=grid, fraction=0.04, label="cosine")
-    axes = right.subplots()
-    axes.axhline(0, color=GREY, lw=0.8)
+def draw_positions(by_offset: np.ndarray, curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
+    """Left: by_offset (2n + 1, 2n + 1), mean cosines of two positions so far apart. Right: name → distances, means."""
+    reach = len(by_offset) // 2
+    _, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.2), width_ratios=(1, 1.3))
+    shown = left.imshow(by_offset, cmap=SIGNED, vmin=-0.3, vmax=0.3, extent=(-reach - 0.5, reach + 0.5) * 2)
+    left.plot(0, 0, "x", color=INK, ms=5)
+    left.set(xlabel="pixels to the right", ylabel="pixels up", title="Words of one pixel")
+    left.set_xticks(range(-reach, reach + 1))
+    left.set_yticks(range(-reach, reach + 1))
+    left.figure.colorbar(shown, ax=left, label="mean cosine", fraction=0.046)
+    right.axhline(0, color=GREY, lw=0.8)
     for (name, (distances, cosines)), colour in zip(curves.items(), (BLUE, ORANGE), strict=True):
-        axes.plot(distances, cosines, "o-", ms=3, color=colour, label=name)
-    axes.set(xlabel="distance of two positions (pixels)", ylabel="mean cosine")
-    axes.legend()
+        right.plot(distances, cosines, "o-", ms=3, color=colour, label=name)
+    right.set(xlabel="distance of two positions (pixels)", ylabel="mean cosine", title="Near positions, and far ones")
+    right.legend()
 
 
-def draw_little_data(sizes: Sequence[int], results: Mapping[str, np.ndarray]) -> None:
-    """Name → accuracies (sizes, seeds): a line through the means, a dot for each seed."""
-    _, axes = plt.subplots(figsize=(7.2, 3.2))
-    looks = ((BLUE, "-"), (VERMILION, "-"), (VERMILION, "--"))
-    for (name, found), (colour, line) in zip(results.items(), looks, strict=True):
-        axes.plot(range(len(sizes)), 100 * found.mean(axis=1), line, color=colour, label=name)
-        for place, seeds in enumerate(found):
-            axes.plot(
-                [place] * len(seeds), 100 * seeds, "o", ms=3.5, color=colour, mfc="white" if line == "--" else colour
-            )
-    axes.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes])
-    axes.set(xlabel="images to learn from", ylabel="right, % of held-out digits", ylim=(None, 101))
-    axes.set_title("The same steps and batches, more or fewer images")
-    axes.legend(loc="lower right")
+def draw_little_data(sizes: Sequence[int], results: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+    """Title → model → accuracies (sizes, seeds): a line through the means, a dot for each seed."""
+    _, row = plt.subplots(1, len(results), figsize=(7.4, 3.2), sharey=True)
+    for axes, (title, models) in zip(row, results.items(), strict=True):
+        for (name, found), colour in zip(models.items(), (BLUE, VERMILION, GREY), strict=True):
+            axes.plot(range(len(sizes)), 100 * found.mean(axis=1), color=colour, label=name)
+            for place, seeds in enumerate(found):
+                axes.plot([place] * len(seeds), 100 * seeds, "o", ms=3.5, color=colour)
+        axes.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes])
+        axes.set(xlabel="images to learn from", ylim=(None, 101), title=title)
+        axes.grid(axis="y")
+    row[0].set_ylabel("right, % of held-out digits")
+    row[-1].legend(loc="lower right")
 
 
 def _pixels(axes: plt.Axes, pixels: np.ndarray, left: float, top: float) -> None:
