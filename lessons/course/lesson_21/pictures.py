@@ -114,7 +114,7 @@ def draw_spans(source: Sequence[str], target: Sequence[str], widest: float = 17.
         text += [(token, gap)] if gap < 0 else [each for each in cut if each[1] == gap and each[0] != token]
     rows = {"text": text, "source": kept, "target": [*cut, (target[-1], -1)]}
     _, axes = plt.subplots(figsize=(7.4, 2.7))
-    colours, line = (ORANGE, GREEN, VERMILION, SKY), 0.0
+    colours, line = (ORANGE, SKY, VERMILION, GREEN), 0.0
     for name, tokens in rows.items():
         x = 0.0
         axes.text(-0.4, line, name, ha="right", va="center", color=INK)

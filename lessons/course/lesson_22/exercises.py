@@ -9,7 +9,7 @@ from minitransformer.ops import patches_backward as package_backward
 from minitransformer.ops import patches_forward
 
 from ..exercise import Attempt, Wrong, exercise
-from ..judging import agree, array, arrays, gradients_agree, require, where
+from ..judging import agree, array, arrays, farthest, gradients_agree, require, where
 from . import solutions
 
 
@@ -209,8 +209,9 @@ def _judge_rollout(found: np.ndarray, weights: np.ndarray) -> None:
         ("the rows of the result are keys: rows are queries, as in the weights", right.swapaxes(1, 2)),
     ):
         require((layers == 1 and "layer" in why) or error(found, wrong) > 1e-9, why)
+    _, given, one = farthest(sums, 1.0)
     require(
-        np.allclose(sums, 1),
-        f"its rows sum to {sums.min():.3g} to {sums.max():.3g}, and must sum to 1: each says where a vector comes from",
+        np.allclose(sums, 1, rtol=0, atol=1e-9),
+        f"a row of it sums to {given}, and must sum to {one}: each says of what a vector is made",
     )
     agree("the result", found, right)

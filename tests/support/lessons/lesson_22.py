@@ -115,7 +115,10 @@ layers averaged | is lambda weights: (weights.mean(2) + np.eye(weights.shape[-1]
 number by number | is lambda weights: ((weights.mean(2) + np.eye(weights.shape[-1])) / 2).prod(0) | number by number
 rows are keys | returns total.swapaxes(1, 2) | the rows of the result are keys
 the class token's row alone | returns total[:, 0] | a matrix for each image
-halved in a wrong way | (layer + np.eye(time)) / 2 → (layer + np.eye(time) / 2) | its rows sum to
+nearly one
+    returns 1.0001 * total
+    a row of it sums to 1.0001,
+halved in a wrong way | (layer + np.eye(time)) / 2 → (layer + np.eye(time) / 2) | a row of it sums to 2.25
 a batch that is averaged | weights.mean(axis=2) → weights.mean(axis=(1, 2)) | a matrix for each image
 one layer too few | weights.mean(axis=2) → weights.mean(axis=2)[:-1] | the result is wrong in
 in place
