@@ -111,7 +111,7 @@ def sentence_backward(attempt: Attempt) -> None:
     for batch, time, width in ((2, 3, 4), (5, 4, 2), (1, 2, 3), (3, 1, 5)):
         dx = rng.standard_normal((batch, 1 + time, width))
         with where(f"with B = {batch}, T = {time} and C = {width},"):
-            found = dict(zip(names, arrays(attempt(dx), *names), strict=True))
+            found: dict[str, np.ndarray] = dict(zip(names, arrays(attempt(dx), *names), strict=True))
             _judge_sentence(found, dx)
             gradients_agree(
                 lambda *parts: (_sentence(*parts), None),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from ..style import BLUE, GREY, INK, ORANGE, PALE, SIGNED, VERMILION
@@ -95,6 +96,6 @@ def draw_little_data(sizes: Sequence[int], results: Mapping[str, Mapping[str, np
     row[-1].legend(loc="lower right")
 
 
-def _pixels(axes: plt.Axes, pixels: np.ndarray, left: float, top: float) -> None:
+def _pixels(axes: Axes, pixels: np.ndarray, left: float, top: float) -> None:
     height, width = pixels.shape
     axes.imshow(pixels, cmap="Greys", vmin=-1, vmax=1, extent=(left, left + width, top - height, top))
