@@ -439,10 +439,10 @@ print(f"words of one pixel: {accuracy(pixels, new_images, new_classes):.1%} righ
 
 # %% [markdown]
 # With words of one pixel, neighbours *are* alike: pixels that are next to each other are often dark together, and do
-# the same work. So their positions got similar gradients. Nobody said that there is a plane; it was found in the
-# images. With words of 2 × 2 pixels there is nothing of the kind: on so small a plane a patch and its neighbour do
-# different work, and sixteen vectors have enough room in 32 dimensions to be all different. The paper's model has 196
-# positions and saw many millions of images.
+# the same work. So their positions got similar gradients. The green spot even leans to the right, as handwriting does.
+# Nobody said that there is a plane; it was found in the images. With words of 2 × 2 pixels there is nothing of the
+# kind: on so small a plane a patch and its neighbour do different work, and sixteen vectors have enough room in 32
+# dimensions to be all different. The paper's model has 196 positions and saw many millions of images.
 #
 # ## What a convolutional network has and ViT has not
 #
@@ -520,10 +520,10 @@ for title, models in results.items():
 # the CNN was told is now false. It falls, and with all images it is behind ViT, which hardly notices. So a bias helps
 # as far as it is true, and the more data, the less.
 #
-# And the linear map? With 50 images it is the best of the three, shuffled or not, and with all images it is level with
-# ViT. It believes that a pixel counts for or against a digit, whatever the others are. For digits that are so small and
-# so well centred this is a good belief. So the picture does not say which model is best. It says what each of them
-# believes, and how much that is worth when there is little to learn from.
+# And the linear map? With 50 images it is the best of the three, shuffled or not, and with all images it is about level
+# with ViT. It believes that a pixel counts for or against a digit, whatever the others are. For digits that are so
+# small and so well centred this is a good belief. So the picture does not say which model is best. It says what each of
+# them believes, and how much that is worth when there is little to learn from.
 #
 # ### A stroke is a stroke, wherever it is (optional)
 #
