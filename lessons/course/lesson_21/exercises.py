@@ -1,0 +1,376 @@
+"""Lesson 21: hiding words, the gradient of a loss at some places, back through [CLS]."""
+
+from typing import Any
+
+import numpy as np
+
+from minitransformer.data.masked import hide
+from minitransformer.gradcheck import error
+from minitransformer.models import BERT, IGNORED, BERTConfig
+from minitransformer.ops import cross_entropy_backward, cross_entropy_forward
+
+from ..exercise import Attempt, Wrong, exercise
+from ..judging import agree, arrays, gradients_agree, kind, require, where
+
+CLS, SEP, FIRST = 1, 2, 3
+
+
+def _mask_batch(ids: np.ndarray, mask_id: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    return hide(ids, mask_id, rng, np.arange(FIRST, mask_id))
+
+
+@exercise(answer=_mask_batch)
+def mask_batch(attempt: Attempt) -> None:
+    lengths = [2, 5, 7, 13, 20, 23]  # 15 % of none of them lies halfway between two whole numbers
+    ids = _batch(np.random.default_rng(0), [lengths[row % 6] for row in range(12)], mask_id=60)
+    hidden, targets = _masked(attempt, ids, 60, 1)
+    again, same = _masked(attempt, ids, 60, 1)
+    require(
+        np.array_equal(hidden, again) and np.array_equal(targets, same),
+        "with two generators of one seed it gives two different results: all that is random must come from rng",
+    )
+    _judge_choice(ids, hidden, targets, 60)
+
+    rows = 2000
+    ids = _batch(np.random.default_rng(2), [20] * rows, mask_id=60)
+    rng = np.random.default_rng(3)
+    hidden, targets = _masked(attempt, ids, 60, rng)
+    _judge_choice(ids, hidden, targets, 60)
+    _judge_places(targets[:, 1:21] != IGNORED)
+    _, other = _masked(attempt, ids, 60, rng)
+    require(
+        not np.array_equal(targets, other),
+        "two calls with one generator choose the same places: each batch is to be masked anew, with the numbers that "
+        "rng gives next",
+    )
+    _judge_fates(ids, hidden, targets, 60)
+    for mask_id in (4, 7):  # so few words show what one too many does to the shares
+        ids = _batch(np.random.default_rng(4), [20] * rows, mask_id)
+        with where(f"with the words 3 to {mask_id - 1} alone"):
+            hidden, targets = _masked(attempt, ids, mask_id, 5)
+            _judge_choice(ids, hidden, targets, mask_id)
+            _judge_fates(ids, hidden, targets, mask_id)
+
+
+def _batch(rng: np.random.Generator, lengths: list[int], mask_id: int) -> np.ndarray:
+    """Rows [CLS] words [SEP], padded: so many words in each."""
+    ids = np.zeros((len(lengths), max(lengths) + 4), np.int64)
+    for row, length in zip(ids, lengths, strict=True):
+        row[: length + 2] = CLS, *rng.integers(FIRST, mask_id, length), SEP
+    return ids
+
+
+def _masked(
+    attempt: Attempt, ids: np.ndarray, mask_id: int, seed: int | np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the attempt makes of a batch: two arrays of ids."""
+    result = attempt(ids, mask_id, np.random.default_rng(seed))
+    require(
+        isinstance(result, tuple | list) and len(result) == 2,
+        f"it must return two arrays (hidden, targets), not {_described(result)}",
+    )
+    for name, each in zip(("hidden", "targets"), result, strict=True):
+        require(isinstance(each, np.ndarray), f"{name} must be an array, not {kind(each)}")
+        require(each.dtype.kind == "i", f"{name} is {each.dtype}, and ids are integers")
+        require(each.shape == ids.shape, f"{name} has shape {each.shape} and must have that of ids, {ids.shape}")
+    hidden, targets = result
+    require(
+        not ((hidden == IGNORED).any() and (targets == mask_id).any()),
+        "the two arrays are returned in the other order: first what the model sees, then the targets",
+    )
+    return hidden, targets
+
+
+def _described(result: Any) -> str:
+    return f"{len(result)}" if isinstance(result, tuple | list) else f"one {kind(result)}"
+
+
+def _judge_choice(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask_id: int) -> None:
+    """Which places are targets, how many of each row, and that nothing else is touched."""
+    chosen, words = targets != IGNORED, (ids > SEP) & (ids < mask_id)
+    require(chosen.any(), f"no place is chosen: targets is {IGNORED} everywhere")
+    require(not chosen.all(), f"targets is nowhere {IGNORED}, which it must be wherever nothing is asked")
+    require(
+        not (chosen & (ids == 0)).any(),
+        f"padding is among the targets: only words are chosen, ids {FIRST} to {mask_id - 1}",
+    )
+    require(
+        not (chosen & ~words).any(), f"[CLS] or [SEP] is among the targets: only words are, {FIRST} to {mask_id - 1}"
+    )
+    require(
+        not (targets[chosen] == mask_id).any(),
+        "a target is the mask itself: a target is what stood there before, so read it off ids, not off the new array",
+    )
+    require(
+        np.array_equal(targets[chosen], ids[chosen]),
+        "a target is another word than the one that stood there: where a place is chosen, targets has its id from ids",
+    )
+    require(
+        (hidden[~chosen] == ids[~chosen]).all(),
+        "a token changes at a place that is no target: what is not chosen stays as it is",
+    )
+    found, count = chosen.sum(axis=1), words.sum(axis=1)
+    expected = np.maximum(1, np.rint(0.15 * count)).astype(int)
+    if (found == expected).all():
+        return
+    if not found.all():
+        raise Wrong(f"a row of {count[found == 0].min()} words has no target: each row has one at least")
+    row = int(np.argmax(found != expected))
+    of_row = f"a row of {count[row]} words has {found[row]} target{'s' if found[row] > 1 else ''} and must have"
+    require(
+        not (found == np.maximum(1, (0.15 * count).astype(int))).all(),
+        f"{of_row} {expected[row]}: 15 % are rounded to the nearest whole number, not down",
+    )
+    of_all = np.maximum(1, np.rint(0.15 * (ids > 0).sum(axis=1)))
+    require(
+        not (found == of_all).all(), f"{of_row} {expected[row]}: 15 % of the words; [CLS] and [SEP] are not among them"
+    )
+    require(
+        not (found == np.minimum(count, round(0.15 * ids.shape[1]))).all(),
+        f"{of_row} {expected[row]}: 15 % of its words; padding is not among them",
+    )
+    equal = count == count[row]
+    require(
+        len(set(found[equal].tolist())) == 1,
+        f"rows of {count[row]} words have between {found[equal].min()} and {found[equal].max()} targets: each has "
+        f"{expected[row]}, so choose so many different places, and do not toss a coin for each",
+    )
+    raise Wrong(f"{of_row} {expected[row]}, which is 15 %, rounded")
+
+
+def _judge_places(chosen: np.ndarray) -> None:
+    """Every word of a row is chosen as often as any other; chosen (rows, words)."""
+    require(
+        not (chosen == chosen[0]).all(), "the same places are chosen in every row: draw them for each row by itself"
+    )
+    often = chosen.mean(axis=0)
+    worst = int(np.argmax(np.abs(often - 0.15)))
+    require(
+        abs(often[worst] - 0.15) < 0.05,
+        f"word {worst + 1} of 20 is chosen in {_percent(often[worst])} of the rows: each should be as often as any "
+        "other, in 15 %",
+    )
+
+
+def _judge_fates(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask_id: int) -> None:
+    """What becomes of the targets; each row has three."""
+    chosen = targets != IGNORED
+    now, before = hidden[chosen], targets[chosen]
+    masked, other = now == mask_id, (now != mask_id) & (now != before)
+    words = mask_id - FIRST
+    no_words = now[(now < FIRST) | (now > mask_id)]
+    if len(no_words):
+        raise Wrong(f"a target is replaced by id {no_words[0]}, which is no word: words are {FIRST} to {mask_id - 1}")
+    by_row = masked.reshape(len(ids), -1)
+    alike = (by_row == by_row[:, :1]).all(axis=1).mean()
+    require(
+        masked.all() or not masked.any() or alike < 0.9,
+        "all targets of a row share one fate: throw the dice for each target, not for each row",
+    )
+    shares = masked.mean(), other.mean() * words / max(1, words - 1)  # a word by chance may be the right one
+    if words == 1:
+        shares = masked.mean(), 0.1
+    said = (
+        f"{_percent(masked.mean())} become the mask, {_percent(other.mean())} another word, and "
+        f"{_percent((now == before).mean())} stay"
+    )
+    require(not masked.all(), f"of the targets {said}: one in ten becomes a word by chance, and one in ten stays")
+    require(
+        abs(shares[0] - 0.8) < 0.03 and abs(shares[1] - 0.1) < 0.03,
+        f"of the targets {said}: 80 %, 10 % and 10 % are wanted",
+    )
+    replaced = now[other]
+    if words == 1 or not len(replaced):
+        return
+    counts = np.bincount(replaced, minlength=mask_id)[FIRST:]
+    rare = int(np.argmin(counts))
+    require(
+        counts[rare] > 0,
+        f"in {len(replaced)} replacements word {FIRST + rare} never comes: any of {FIRST} to {mask_id - 1} may, all "
+        "with the same chance",
+    )
+    often = int(np.argmax(counts))
+    require(
+        counts[often] < 5 * counts.mean(),
+        f"of {len(replaced)} replacements {counts[often]} are word {FIRST + often}: each replaced target gets a word "
+        "of its own, all with the same chance",
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _masked_loss(hidden: np.ndarray, table: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    chosen = targets != IGNORED
+    return np.asarray(cross_entropy_forward(hidden[chosen] @ table.T, targets[chosen])[0])
+
+
+def _masked_loss_backward(dloss: Any, hidden: Any, table: Any, targets: Any) -> tuple[np.ndarray, np.ndarray]:
+    _, cache = cross_entropy_forward(hidden @ table.T, targets, ignore_index=IGNORED)
+    dlogits = cross_entropy_backward(dloss, cache)  # (B, T, V), zero where nothing is asked
+    return dlogits @ table, np.einsum("btv,btc->vc", dlogits, hidden)
+
+
+@exercise(answer=_masked_loss_backward)
+def masked_loss_backward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    for batch, time, width, vocabulary, count in ((2, 5, 3, 7, 3), (3, 4, 6, 120, 4), (1, 6, 2, 4, 1)):
+        hidden, table = rng.standard_normal((batch, time, width)), rng.standard_normal((vocabulary, width))
+        targets = np.full((batch, time), IGNORED)
+        places = rng.permutation(batch * time)[:count]
+        targets.reshape(-1)[places] = rng.integers(vocabulary, size=count)
+        with where(f"with B = {batch}, T = {time}, C = {width}, V = {vocabulary} and {count} targets,"):
+            _judge_masked_loss(attempt, hidden, table, targets)
+    nothing = np.full((2, 3), IGNORED)
+    hidden, table = rng.standard_normal((2, 3, 4)), rng.standard_normal((5, 4))
+    gradients = arrays(attempt(1.0, hidden, table, nothing), "dhidden", "dtable")
+    for name, gradient, of in zip(("dhidden", "dtable"), gradients, (hidden, table), strict=True):
+        require(
+            gradient.shape == of.shape and not gradient.any(),
+            f"where nothing is asked at all, {name} must be zeros of shape {of.shape}: is it divided by a count of 0?",
+        )
+
+
+def _judge_masked_loss(attempt: Attempt, hidden: np.ndarray, table: np.ndarray, targets: np.ndarray) -> None:
+    chosen, count = targets != IGNORED, int((targets != IGNORED).sum())
+    dhidden, dtable = arrays(attempt(1.0, hidden, table, targets), "dhidden", "dtable")
+    require(
+        (dhidden.shape, dtable.shape) != (table.shape, hidden.shape),
+        "the two gradients are returned in the other order: dhidden, then dtable",
+    )
+    require(
+        dhidden.shape == hidden.shape,
+        f"dhidden has shape {dhidden.shape} and must have that of hidden, {hidden.shape}: the rows of the chosen "
+        "places go back to where they came from, and all others are 0",
+    )
+    right, right_table = _masked_loss_backward(1.0, hidden, table, targets)
+    elsewhere = np.zeros_like(hidden)
+    elsewhere.reshape(-1, hidden.shape[2])[:count] = right[chosen]
+    require(
+        chosen.reshape(-1)[:count].all() or error(dhidden, elsewhere) > 1e-9,
+        "the rows of dhidden stand at the first places, and must stand where the targets are",
+    )
+    require(
+        not dhidden[~chosen].any(),
+        f"dhidden is not 0 at {int(dhidden[~chosen].any(axis=-1).sum())} places that have no target: the loss never "
+        "looks at them",
+    )
+    factors = {
+        "the mean over all places; only targets count": count / targets.size,
+        "the mean over the sentences; only targets count": count / len(targets),
+        "the sum of the targets' gradients; the loss is their mean": float(count),
+        "divided by the number of targets twice": 1 / count,
+    }
+    factors = {name: factor for name, factor in factors.items() if abs(factor - 1) > 1e-9}
+    if count > 1:
+        agree("dhidden", dhidden, right, factors=factors)
+        untouched = np.setdiff1d(np.arange(len(table)), targets[chosen])
+        require(
+            dtable.shape != table.shape or dtable[untouched].any(),
+            "dtable is 0 for every word that is no target: the softmax has a probability for each word, and pushes all "
+            "of the others down",
+        )
+        agree("dtable", dtable, right_table, factors=factors)
+    doubled = arrays(attempt(2.0, hidden, table, targets), "dhidden", "dtable")
+    for name, once, twice in zip(("dhidden", "dtable"), (dhidden, dtable), doubled, strict=True):
+        require(np.allclose(twice, 2 * once), f"with dloss = 2 instead of 1 {name} must double: is dloss used?")
+    gradients_agree(
+        lambda hidden, table: (_masked_loss(hidden, table, targets), (hidden, table)),
+        lambda dloss, cache: attempt(float(dloss), *cache, targets),
+        {"hidden": hidden, "table": table},
+    )
+
+
+def _class_head(hidden: Any, w_pool: Any, b_pool: Any, w_class: Any, b_class: Any) -> np.ndarray:
+    return np.tanh(hidden[:, 0] @ w_pool + b_pool) @ w_class + b_class
+
+
+def _class_head_backward(dlogits: Any, hidden: Any, w_pool: Any, b_pool: Any, w_class: Any) -> tuple[np.ndarray, ...]:
+    """The package's own head does it; only its weights are set."""
+    width, classes = w_class.shape
+    config = BERTConfig(
+        FIRST, d_model=width, num_heads=1, d_ff=1, num_layers=1, dropout=0.0, head="classes", num_classes=classes
+    )
+    model: Any = BERT.blank(config, dtype="float64")
+    head = model.head
+    head.pooler.weight.data[...], head.pooler.bias.data[...], head.classes.weight.data[...] = w_pool, b_pool, w_class
+    pooled, cache = head.pool(hidden)
+    logits, classes_cache = head.classes.forward(pooled)
+    dhidden = head.pool_backward(head.classes.backward(np.broadcast_to(dlogits, logits.shape), classes_cache), cache)
+    return dhidden, *(each.grad for each in (head.pooler.weight, head.pooler.bias, *_parts(head.classes)))
+
+
+def _parts(linear: Any) -> tuple[Any, Any]:
+    return linear.weight, linear.bias
+
+
+NAMES = ("dhidden", "dw_pool", "db_pool", "dw_class", "db_class")
+
+
+@exercise(answer=_class_head_backward)
+def class_head_backward(attempt: Attempt) -> None:
+    rng = np.random.default_rng(0)
+    for batch, time, width, classes in ((2, 4, 3, 2), (5, 3, 4, 3), (1, 2, 5, 6)):
+        hidden = rng.standard_normal((batch, time, width))
+        w_pool, b_pool = 0.5 * rng.standard_normal((width, width)), 0.5 * rng.standard_normal(width)
+        w_class, b_class = rng.standard_normal((width, classes)), rng.standard_normal(classes)
+        dlogits = rng.standard_normal((batch, classes))
+        with where(f"with B = {batch}, T = {time}, C = {width} and {classes} classes,"):
+            _judge_class_head(attempt, dlogits, hidden, w_pool, b_pool, w_class)
+            gradients_agree(
+                lambda *given: (_class_head(*given), given[:-1]),
+                lambda dlogits, cache: attempt(dlogits, *cache),
+                dict(zip(("hidden", "w_pool", "b_pool", "w_class", "b_class"),
+                         (hidden, w_pool, b_pool, w_class, b_class), strict=True)),
+            )  # fmt: skip
+
+
+def _judge_class_head(
+    attempt: Attempt, dlogits: np.ndarray, hidden: np.ndarray, w_pool: np.ndarray, b_pool: np.ndarray, w_class: Any
+) -> None:
+    found: dict[str, np.ndarray] = dict(
+        zip(NAMES, arrays(attempt(dlogits, hidden, w_pool, b_pool, w_class), *NAMES), strict=True)
+    )
+    first = hidden[:, 0]
+    z = first @ w_pool + b_pool
+    pooled, dpooled = np.tanh(z), dlogits @ w_class.T
+    dz = dpooled * (1 - pooled**2)
+    dfirst = dz @ w_pool.T
+    require(
+        found["dhidden"].shape == hidden.shape,
+        f"dhidden has shape {found['dhidden'].shape} and must have that of hidden, {hidden.shape}: zeros but for the "
+        "first token of each text",
+    )
+    require(
+        found["dhidden"][:, 0].any() or not found["dhidden"][:, -1].any(),
+        "dhidden is 0 at the first token and not at the last: [CLS] stands first",
+    )
+    require(
+        not found["dhidden"][:, 1:].any(),
+        "dhidden is not 0 beyond the first token: the head reads [CLS] alone, so no other token moves the loss",
+    )
+    require(found["dhidden"].any(), "dhidden is 0 everywhere: the first token of each text gets a gradient")
+    for name, weight in (("dw_pool", w_pool), ("dw_class", w_class)):
+        shape = found[name].shape
+        require(shape == weight.shape, f"{name} has shape {shape} and must have that of its weight, {weight.shape}")
+    agree("dw_class", found["dw_class"], pooled.T @ dlogits)
+    agree("db_class", found["db_class"], dlogits.sum(axis=0))
+    for what, wrong in (
+        ("dz, the gradient before the tanh, without the tanh's slope at all: it is 1 − tanh²", dpooled),
+        ("1 − tanh in place of 1 − tanh²: is the square missing?", dpooled * (1 - pooled)),
+        ("1 − z², with z before the tanh: the slope is 1 − tanh(z)²", dpooled * (1 - z**2)),
+        ("1 + tanh² in place of 1 − tanh²", dpooled * (1 + pooled**2)),
+        ("the tanh of the gradient: a backward multiplies by the slope of the tanh", np.tanh(dpooled)),
+    ):
+        require(error(found["db_pool"], wrong.sum(axis=0)) > 1e-9, f"db_pool is made with {what}")
+    agree("db_pool", found["db_pool"], dz.sum(axis=0))
+    require(
+        error(found["dw_pool"], pooled.T @ dz) > 1e-9,
+        "dw_pool is made with what came out of the pooler: a weight's gradient is (what came in)ᵀ @ (what arrived)",
+    )
+    agree("dw_pool", found["dw_pool"], first.T @ dz)
+    require(
+        error(found["dhidden"][:, 0], dz @ w_pool) > 1e-9, "dhidden is made with w_pool, and must be with its transpose"
+    )
+    agree("dhidden at the first token", found["dhidden"][:, 0], dfirst)

@@ -1,0 +1,615 @@
+# %% [markdown]
+# # 22 · ViT: an image is a sentence of patches
+#
+# **You will be able to** give an encoder images to read, forward and backward; say what it looks at, and test whether
+# that is true; and say what a convolutional network knows from the start that this model has to learn.
+#
+# | | |
+# |---|---|
+# | you know | [lesson 21](21_bert.ipynb): an encoder with `[CLS]`; [positions](06_positions.ipynb) |
+# | runs in | 120 s at most on 2 cores; scikit-learn for its images; no GPU, no PyTorch, no network |
+# | in the paper | *An image is worth 16x16 words* (Dosovitskiy and others 2021), §3 and §4.5, figures 1, 6 and 7 |
+# | in the package | [`vit.py`](../minitransformer/models/vit.py), [`patches.py`](../minitransformer/ops/patches.py) |
+#
+# An encoder reads a sequence of vectors. Nothing in it knows that these stand for words: attention compares vectors,
+# the feed-forward network changes each by itself, the norms scale them. Only the very first step, the look-up in a
+# table, is about language. **What would happen if the words were pieces of a picture?** Cut an image into squares, take
+# the pixels of each square as its vector, and leave all else as it is.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from course import start
+from course.lesson_22.cnn import CNN
+from course.lesson_22.pictures import draw_little_data, draw_looks, draw_positions, draw_sentence
+from minitransformer.data.digits import digits
+from minitransformer.gradcheck import check_gradients, error
+from minitransformer.inside import attention_maps
+from minitransformer.models import ViT, ViTConfig
+from minitransformer.ops import linear_forward, patches_forward
+from minitransformer.training.optimizer import Adam, Schedule, clip_scale
+
+check = start("22")
+threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+rng = np.random.default_rng(0)
+training, held_out = digits()
+images, classes = training.images, training.classes  # (N, 1, 8, 8), (N,)
+new_images, new_classes = held_out.images, held_out.classes
+print(f"{len(images):,} handwritten digits to learn from, {len(new_images)} held out")
+print(f"an image is {images.shape[1:]} (channels, height, width), pixels from {images.min():.0f} to {images.max():.0f}")
+
+# %% [markdown]
+# The images are those that scikit-learn brings along, small enough for a laptop: 8 × 8 pixels, −1 where there is no ink
+# and 1 where there is most. A colour image has three channels; ours has one.
+#
+# ## The picture: a sentence of patches
+
+# %% tags=["picture"]
+SIZE = 2
+draw_sentence(images[3, 0], SIZE)
+plt.show()
+
+# %% [markdown]
+# With squares of 2 × 2, an image is a sentence of 16 words, and each word has 4 numbers. A linear map makes vectors of
+# width $C$ of them. A learned vector, the **class token**, stands before them, as `[CLS]` did. Each place gets a
+# learned position. In formulas (equation 1 of the paper), with $x_p$ the row of patch $p$, $(channels \cdot size^2)$:
+#
+# $$ z = \big[\,c;\; x_1 E;\; x_2 E;\; \dots;\; x_T E\,\big] + P \qquad (1 + T, C) $$
+#
+# ## Cutting
+#
+# The order is a convention: patches row by row, and within a patch channel by channel, row by row.
+
+
+# %%
+def patches_loops(images, size):
+    """images (B, channels, height, width) → (B, T, channels·size²)."""
+    batch, channels, height, width = images.shape
+    down, across = height // size, width // size
+    rows = np.empty((batch, down * across, channels * size * size), images.dtype)
+    for b in range(batch):
+        for i in range(down):
+            for j in range(across):
+                square = images[b, :, i * size : (i + 1) * size, j * size : (j + 1) * size]  # (channels, size, size)
+                rows[b, i * across + j] = square.ravel()
+    return rows
+
+
+# %% [markdown]
+# Without loops, as with heads (lesson [05](05_multi_head.ipynb)): cut axes with `reshape`, exchange them, join them
+# with `reshape`. The row of a pixel, of `height`, is cut into two numbers: in which patch it is, going down, and in
+# which row *of the patch*. The same for its column. Then the patch's two numbers go to the front, and what is within a
+# patch to the end:
+
+
+# %%
+def patches(images, size):
+    batch, channels, height, width = images.shape
+    down, across = height // size, width // size
+    cut = images.reshape(batch, channels, down, size, across, size)
+    rows = cut.transpose(0, 2, 4, 1, 3, 5)  # (B, down, across, channels, size, size)
+    return rows.reshape(batch, down * across, channels * size * size)
+
+
+colours = rng.standard_normal((2, 3, 4, 6))  # two images with three channels, and not square
+print(f"without loops against loops {error(patches(colours, 2), patches_loops(colours, 2)):.0e}", end=", ")
+print(f"against the package {error(patches(colours, 2), patches_forward(colours, 2)[0]):.0e}")
+
+# %% [markdown]
+# ### Exercise 1 ★★☆: put the patches back
+#
+# Cutting moves each pixel to one new place. So its backward moves each gradient back. (The gradient of an image is
+# useful, too: it says which pixels the loss depends on.) Loops are allowed.
+
+
+# %% tags=["exercise"]
+def patches_backward(drows, channels, height, width, size):
+    """The gradient of patches(images, size), for images (B, channels, height, width).
+
+    drows (B, T, channels·size²), T = height/size · width/size → dimages (B, channels, height, width).
+    """
+    raise NotImplementedError
+
+
+# %%
+patches_backward = check(patches_backward)
+
+# %% [markdown] tags=["help"]
+# `patches` has three steps: cut, exchange, join. Undo them from the last to the first. What undoes a `reshape`? And
+# what undoes a `transpose`: where does the axis have to go back to that came to place 3?
+#
+# ---
+#
+# `drows.reshape(B, height // size, width // size, channels, size, size)` undoes the last step. The axes are now (image,
+# patch down, patch across, channel, row, column), and must become (image, channel, patch down, row, patch across,
+# column): `transpose(0, 3, 1, 4, 2, 5)`. A last `reshape` joins them.
+
+# %%
+found = check_gradients(
+    lambda images: (patches(images, 2), images.shape[1:]),
+    lambda drows, shape: patches_backward(drows, *shape, 2),
+    {"images": colours},
+)
+print(f"central differences {found['images']:.0e}, there and back ", end="")
+print(f"{error(patches_backward(patches(colours, 2), 3, 4, 6, 2), colours):.0e}")
+
+# %% [markdown]
+# ### Patches and a linear map are a convolution
+#
+# A **convolution** moves a window over an image, and at each place multiplies what it sees with the same weights. The
+# **stride** is how far it moves. If it moves by its own width, the windows do not overlap: they are our patches. So
+# papers and libraries write ViT's first step as a convolution whose stride is its size. It is the same:
+
+
+# %%
+def convolution_loops(images, weight, stride):
+    """images (B, channels, height, width), weight (C, channels, size, size) → (B, C, down, across)."""
+    size = weight.shape[2]
+    batch, _, height, width = images.shape
+    out = np.zeros((batch, len(weight), (height - size) // stride + 1, (width - size) // stride + 1))
+    for b, c, i, j in np.ndindex(out.shape):
+        window = images[b, :, i * stride : i * stride + size, j * stride : j * stride + size]
+        out[b, c, i, j] = np.sum(window * weight[c])
+    return out
+
+
+weight = rng.standard_normal((5, 3, 2, 2))  # five output channels
+convolved = convolution_loops(colours, weight, stride=2)  # (2, 5, 2, 3)
+projected, _ = linear_forward(patches(colours, 2), weight.reshape(5, -1).T, None)  # (2, 6, 5)
+print(f"against a linear map of patches {error(convolved.reshape(2, 5, -1).swapaxes(1, 2), projected):.0e}")
+
+# %% [markdown]
+# ### Exercise 2 ★☆☆: the class token and the positions
+#
+# The rest of the sentence. All images of a batch share one class token and one table of positions:
+
+
+# %%
+def sentence(tokens, class_token, positions):
+    """tokens (B, T, C), class_token (C,), positions (1 + T, C) → (B, 1 + T, C)."""
+    first = np.broadcast_to(class_token, (len(tokens), 1, len(class_token)))
+    return np.concatenate([first, tokens], axis=1) + positions
+
+
+# %% tags=["exercise"]
+def sentence_backward(dx):
+    """Gradients of sentence(tokens, class_token, positions).
+
+    dx (B, 1 + T, C) → the tuple dtokens (B, T, C), dclass_token (C,), dpositions (1 + T, C).
+    """
+    raise NotImplementedError
+
+
+# %%
+sentence_backward = check(sentence_backward)
+
+# %% [markdown] tags=["help"]
+# For each of the three: at which places, and in how many images, does one of its numbers appear in the output? What
+# does the chain rule say about a number that is used several times?
+#
+# ---
+#
+# A token appears once: cut the first place off. The class token appears at the first place of every image, so its
+# gradient is a sum over the batch, `dx[:, 0].sum(axis=0)`. A position appears once in each image, the first one too.
+
+# %%
+parts = {
+    "tokens": rng.standard_normal((3, 4, 5)),
+    "class_token": rng.standard_normal(5),
+    "positions": rng.standard_normal((5, 5)),
+}
+found = check_gradients(lambda *parts: (sentence(*parts), None), lambda dx, _: sentence_backward(dx), parts)
+print("central differences: ", ", ".join(f"d{name} {worst:.0e}" for name, worst in found.items()))
+
+WIDTHS = {"d_model": 32, "num_heads": 4, "d_ff": 64, "num_layers": 2}
+config = ViTConfig(10, image_size=8, patch_size=SIZE, channels=1, **WIDTHS, init_std=0.1)
+exact = ViT(config, dtype="float64")
+some_images = new_images[:3].astype(np.float64)
+weights = exact.parameters.state_dict()
+tokens, _ = linear_forward(
+    patches(some_images, SIZE), weights["patches.projection.weight"], weights["patches.projection.bias"]
+)
+ours = sentence(tokens, weights["patches.class_token"], weights["encoder.embedding.positions.table"])
+theirs, cache = exact.encoder.embedding.forward(some_images)
+dx = rng.standard_normal(ours.shape)
+exact.encoder.embedding.backward(dx, cache)
+_, dclass_token, dpositions = sentence_backward(dx)
+grads = exact.parameters.views(exact.parameters.grad)
+print(f"the package: forward {error(ours, theirs):.0e}, "
+      f"dclass_token {error(dclass_token, grads['patches.class_token']):.0e}, "
+      f"dpositions {error(dpositions, grads['encoder.embedding.positions.table']):.0e}")  # fmt: skip
+
+# %% [markdown]
+# ## The model, and a training
+#
+# From here on nothing is new. The encoder of lesson [08](08_model.ipynb) in its pre-norm form, with a GELU; a last
+# norm; and a linear map of the class token's vector to the logits. There is no mask, since all images have equally many
+# patches. The package's [`ViT`](../minitransformer/models/vit.py) is that:
+
+
+# %%
+def train(model, images_of, classes, steps, seed=0):
+    """Train a ViT, in place, on batches of 64; images_of(rows) gives the images with these numbers."""
+    optimizer, schedule, generator = Adam(model.parameters, model.ops), Schedule(3e-3, 50), np.random.default_rng(seed)
+    for step in range(1, steps + 1):
+        rows = generator.integers(len(classes), size=64)
+        model.parameters.grad[...] = 0
+        _, cache = model.loss(images_of(rows), classes[rows])
+        model.loss_backward(1.0, cache)
+        optimizer.step(schedule(step), clip_scale(optimizer.grad_norm(), 1.0))
+    return model
+
+
+def accuracy(model, images, classes):
+    return np.mean(model.forward(images)[0].argmax(axis=1) == classes)
+
+
+vit = train(ViT(config), lambda rows: images[rows], classes, 800)
+seen, new = accuracy(vit, images, classes), accuracy(vit, new_images, new_classes)
+print(
+    f"{vit.parameters.count:,} parameters; right: {seen:.1%} of the images it was trained on, {new:.1%} of the new ones"
+)
+
+# %% [markdown]
+# ### Who says where a patch stands?
+#
+# Attention does not know the order of its input (lesson [06](06_positions.ipynb)). So all that ViT knows about the
+# plane is in the learned positions: sixteen rows of numbers, drawn by chance at first. Two experiments:
+#
+# * **One shuffle for all.** Exchange the patches of all images in one and the same way, and the rows of positions with
+#   them. Nothing changes, to the last digits. To this model a shuffled image is as good as an image.
+# * **A new shuffle for each image.** Then the positions tell nothing. What is left is a *bag* of patches.
+
+
+# %%
+def unpatched(rows):
+    """Rows of patches (B, 16, 4) as images."""
+    return patches_backward(rows, 1, 8, 8, SIZE).astype(rows.dtype)
+
+
+def shuffled(images, orders):
+    """The images with their patches in another order: orders (16,), or (B, 16), one for each image."""
+    rows = patches(images, SIZE)
+    return unpatched(np.take_along_axis(rows, np.broadcast_to(orders, rows.shape[:2])[..., None], axis=1))
+
+
+one_order = rng.permutation(16)
+twin = ViT(config, dtype="float64")
+twin.parameters.data[...] = exact.parameters.data
+table = twin.parameters.state_dict()["encoder.embedding.positions.table"]
+table[1:] = table[1:][one_order]
+twin.parameters.load_state_dict(twin.parameters.state_dict() | {"encoder.embedding.positions.table": table})
+moved = error(twin.forward(shuffled(some_images, one_order))[0], exact.forward(some_images)[0])
+print(f"one shuffle for patches and positions: the logits move by {moved:.0e}")
+
+
+def orders(count):
+    return np.argsort(rng.random((count, 16)), axis=1)
+
+
+bag = train(ViT(config), lambda rows: shuffled(images[rows], orders(len(rows))), classes, 600)
+in_a_bag = accuracy(bag, shuffled(new_images, orders(len(new_images))), new_classes)
+print(f"a new shuffle for each image: {in_a_bag:.0%} right; with the order {new:.0%}; by guessing 10%")
+
+# %% [markdown]
+# Surprisingly much can be told from a bag: how much ink there is, and which little strokes. The rest needs the order.
+#
+# ## What does it look at?
+#
+# The answer is read off the class token. So look at its row of the attention weights: how much of its look goes to each
+# patch. There are two layers with four heads each. Which map is *the* map?
+#
+# The map of the last layer has a flaw: what it looks at are not patches any more. After one layer each vector is a
+# mixture of many patches. **Attention rollout** (Abnar and Zuidema 2020; ViT's figure 6 uses it) follows the mixture
+# back. In one layer, half of what position $q$ has comes through the residual connection from itself, and half through
+# attention from all $k$, so they say:
+#
+# $$ \tilde A_l = \tfrac12 \big(\mathrm{mean}_h\, A_{lh} + I\big) \qquad R = \tilde A_L \cdots \tilde A_1 $$
+#
+# Each row of $\tilde A_l$ says of which positions below a vector is made. The product says it of the input. The halves
+# are a guess: nobody measured how long the two summands are.
+#
+# ### Exercise 3 ★★☆: attention rollout
+
+
+# %% tags=["exercise"]
+def rollout(weights):
+    """Attention rolled out, for each image.
+
+    weights (layers, B, H, T, T), the first layer first; rows are queries and sum to 1 → (B, T, T), rows sum to 1: how
+    much of each position's vector, after the last layer, comes from each position of the input.
+    """
+    raise NotImplementedError
+
+
+# %%
+rollout = check(rollout)
+
+# %% [markdown] tags=["help"]
+# Which axis is averaged first? For one layer and one image you have a matrix; what is half of its sum with the
+# identity? If the second layer's row $q$ says of which vectors of the first layer it is made, on which side does its
+# matrix stand?
+#
+# ---
+#
+# `half = (weights.mean(axis=2) + np.eye(T)) / 2` is $(layers, B, T, T)$. Begin with the identity, and for each layer,
+# the first one first: `total = layer @ total`. `@` works on the last two axes, for all images at once.
+
+# %% [markdown]
+# ### Is it true?
+#
+# A map of attention is not an explanation (lesson [12](12_heads.ipynb)). So test it, by **occlusion**: put the mean of
+# all images into one patch, and see how far the log-probability of the model's answer falls. Do so for each patch. If a
+# map tells what counts, then its order of the patches is about that of the falls. Spearman's $\rho$ compares the two
+# orders (lesson 12), image by image.
+#
+# For comparison there is a map that does not know the model at all: how far each patch is from the mean patch.
+
+
+# %%
+def log_probability(model, images, answers):
+    """Of each image's answer, (B,)."""
+    logits, _ = model.forward(images)
+    logits = logits - logits.max(axis=1, keepdims=True)
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return np.take_along_axis(log_p, answers[:, None], axis=1)[:, 0]
+
+
+attention = np.stack(list(attention_maps(vit, new_images).values()))  # (layers, B, H, 17, 17)
+answers = vit.forward(new_images)[0].argmax(axis=1)
+before = log_probability(vit, new_images, answers)
+rows, mean_rows = patches(new_images, SIZE), patches(images, SIZE).mean(axis=0)
+falls = np.zeros((len(new_images), 16))
+for patch in range(16):
+    occluded = rows.copy()
+    occluded[:, patch] = mean_rows[patch]
+    falls[:, patch] = before - log_probability(vit, unpatched(occluded), answers)
+
+maps = {
+    "first layer": attention[0].mean(axis=1)[:, 0, 1:],
+    "last layer": attention[-1].mean(axis=1)[:, 0, 1:],
+    "rollout": rollout(attention)[:, 0, 1:],
+    "far from the mean": np.abs(rows - mean_rows).sum(axis=2),
+}
+shown = [int(np.flatnonzero(new_classes == digit)[1]) for digit in (0, 1, 3, 4, 6, 7, 9)]
+draw_looks(
+    new_images[shown, 0],
+    [f"a {new_classes[i]}, read as {answers[i]}" if answers[i] != new_classes[i] else f"a {answers[i]}" for i in shown],
+    {name: each[shown].reshape(-1, 4, 4) for name, each in (maps | {"occlusion": np.maximum(falls, 0)}).items()},
+)
+plt.show()
+
+
+def spearman(a, b):
+    """The mean of Spearman's ρ over the rows of two arrays."""
+    ranks = [np.argsort(np.argsort(each, axis=1), axis=1).astype(float) for each in (a, b)]
+    return np.mean([np.corrcoef(p, q)[0, 1] for p, q in zip(*ranks, strict=True)])
+
+
+for name, each in maps.items():
+    print(f"{name:<18} ρ with occlusion {spearman(each, falls):+.2f}")
+
+# %% [markdown]
+# Three things to take home:
+#
+# * The two layers look at different things, and neither is *the* map. In the last layer, for some digits, one patch
+#   gets most of the look; what is looked at there has collected from elsewhere.
+# * Rollout agrees with occlusion better than either layer alone. Following the mixture back helps.
+# * And still it agrees no better than a map that never saw the model: how far a patch is from the mean. A map that
+#   looks right to us may show the image, and not the model. (Occlusion has its own flaw: a digit without one patch is
+#   an image that the model never saw.)
+#
+# ## What do the positions become?
+#
+# In the paper's figure 7 the learned positions show the plane: those of neighbours are alike. Nobody told the model
+# which patches are neighbours. Is it so here? To see more, we also train a model whose words are single pixels, 64 of
+# them. (It starts with smaller numbers, so that what is learned is not lost among what was drawn.)
+
+# %%
+pixels = ViT(ViTConfig(10, image_size=8, patch_size=1, channels=1, **WIDTHS, init_std=0.02))
+train(pixels, lambda rows: images[rows], classes, 300)
+
+
+def cosines_of(model):
+    """The cosine of each position with each other, once their mean is taken off; how far they are apart, in pixels."""
+    table = model.parameters.state_dict()["encoder.embedding.positions.table"][1:]
+    table = table - table.mean(axis=0)
+    unit = table / np.linalg.norm(table, axis=1, keepdims=True)
+    side = 8 // model.config.patch_size
+    line, column = np.divmod(np.arange(side * side), side)
+    apart = np.stack([line - line[:, None], column - column[:, None]]) * model.config.patch_size
+    return unit @ unit.T, apart  # (T, T), and (2, T, T): down and to the right
+
+
+curves = {}
+for name, model in (("words of 1 × 1 pixel", pixels), ("words of 2 × 2 pixels", vit)):
+    cosines, apart = cosines_of(model)
+    away = np.hypot(*apart)
+    distances = np.unique(away[(away > 0) & (away < 6)])
+    curves[name] = distances, np.array([cosines[away == distance].mean() for distance in distances])
+
+REACH = 3
+cosines, (down, right) = cosines_of(pixels)
+offsets = range(-REACH, REACH + 1)
+draw_positions(np.array([[cosines[(down == i) & (right == j)].mean() for j in offsets] for i in offsets]), curves)
+plt.show()
+print(f"words of one pixel: {accuracy(pixels, new_images, new_classes):.1%} right")
+
+# %% [markdown]
+# With words of one pixel, neighbours *are* alike: pixels that are next to each other are often dark together, and do
+# the same work. So their positions got similar gradients. The green spot even leans to the right, as handwriting does.
+# Nobody said that there is a plane; it was found in the images. With words of 2 × 2 pixels there is nothing of the
+# kind: on so small a plane a patch and its neighbour do different work, and sixteen vectors have enough room in 32
+# dimensions to be all different. The paper's model has 196 positions and saw many millions of images.
+#
+# ## What a convolutional network has and ViT has not
+#
+# A convolutional network, a **CNN**, slides small windows over the image, layer after layer. So from the start it knows
+# two things: that neighbours belong together, and that a stroke is the same stroke wherever it is. Such built-in
+# knowledge is called an **inductive bias**. ViT has almost none. It has to learn from images what the CNN is told. So
+# with few images the CNN should be ahead, and if images are *not* as it believes, its lead should go.
+#
+# [Ours](course/lesson_22/cnn.py) is small: two convolutions of 3 × 3, each with a ReLU and a mean over squares of 2 ×
+# 2, then a linear map. Its backward is by hand, too:
+
+# %%
+tiny = CNN(0, widths=(2, 3), dtype=np.float64)
+small_images = rng.standard_normal((2, 1, 8, 8))
+
+
+def forward(data):
+    tiny.data = data
+    return tiny.forward(small_images)
+
+
+worst = check_gradients(forward, tiny.backward, {"weights": tiny.data}, samples=60)["weights"]
+print(f"the CNN's backward against central differences {worst:.0e}; {CNN().data.size:,} parameters, and ViT "
+      f"{vit.parameters.count:,}")  # fmt: skip
+
+# %% [markdown]
+# Both learn from 50, 200 or all images, with equally many steps and equal batches, twice. Then the same once more with
+# images that are *not* as the CNN believes: all pixels of all images are shuffled, in one and the same way. For
+# comparison there is a model without any idea of the plane, one linear map of the 64 pixels (lesson
+# [01](01_softmax.ipynb)).
+
+
+# %%
+def linear_model(images, classes, steps=500, rate=0.1):
+    """One linear map from the pixels to the logits, by gradient descent. → a function from images to logits."""
+    x, onehot = images.reshape(len(images), -1).astype(np.float64), np.eye(10)[classes]
+    weight, bias = np.zeros((x.shape[1], 10)), np.zeros(10)
+    for _ in range(steps):
+        logits = x @ weight + bias
+        p = np.exp(logits - logits.max(axis=1, keepdims=True))
+        slope = (p / p.sum(axis=1, keepdims=True) - onehot) / len(x)
+        weight, bias = weight - rate * x.T @ slope, bias - rate * slope.sum(axis=0)
+    return lambda images: images.reshape(len(images), -1) @ weight + bias
+
+
+def trained(images, classes, seed):
+    """The three models, each a function from images to logits."""
+    vit = train(ViT(config, seed=seed), lambda rows: images[rows], classes, STEPS, seed)
+    cnn = CNN(seed)
+    cnn.fit(images, classes, STEPS, 5e-3, np.random.default_rng(seed))
+    return lambda x: vit.forward(x)[0], lambda x: cnn.forward(x)[0], linear_model(images, classes)
+
+
+SIZES, SEEDS, STEPS = (50, 200, len(images)), (1, 2), 300
+one_chaos = rng.permutation(64)
+views = {
+    "images": lambda x: x,
+    "all pixels shuffled, in one way": lambda x: x.reshape(len(x), -1)[:, one_chaos].reshape(x.shape),
+}
+results = {title: {name: np.zeros((3, 2)) for name in ("ViT", "CNN", "one linear map")} for title in views}
+for title, view in views.items():
+    for (i, size), (j, seed) in ((a, b) for a in enumerate(SIZES) for b in enumerate(SEEDS)):
+        kept = np.random.default_rng(seed).permutation(len(images))[:size]
+        models = trained(view(images[kept]), classes[kept], seed)
+        for found, model in zip(results[title].values(), models, strict=True):
+            found[i, j] = np.mean(model(view(new_images)).argmax(axis=1) == new_classes)
+draw_little_data(SIZES, results)
+plt.show()
+for title, models in results.items():
+    for name, found in models.items():
+        print(f"{title:<32} {name:<15}" + "".join(f"{100 * each.mean():8.1f} %" for each in found))
+
+# %% [markdown]
+# On the left: the CNN is ahead with 50 images and with 200, and with all of them ViT has caught up. On the right: what
+# the CNN was told is now false. It falls, and with all images it is behind ViT, which hardly notices. So a bias helps
+# as far as it is true, and the more data, the less.
+#
+# And the linear map? With 50 images it is the best of the three, shuffled or not, and with all images it is about level
+# with ViT. It believes that a pixel counts for or against a digit, whatever the others are. For digits that are so
+# small and so well centred this is a good belief. So the picture does not say which model is best. It says what each of
+# them believes, and how much that is worth when there is little to learn from.
+#
+# ### A stroke is a stroke, wherever it is (optional)
+#
+# One more test of the same thing. Move all new images by one pixel to the left or right. Nobody was trained on such
+# images.
+
+
+# %%
+def moved_by(images, distance):
+    """Images whose columns are moved to the right, or to the left if distance is negative; what comes in is empty."""
+    result = np.roll(images, distance, axis=3)
+    result[..., (slice(0, distance) if distance > 0 else slice(distance, None))] = -1
+    return result
+
+
+cnn = CNN(0)
+cnn.fit(images, classes, 800, 5e-3, np.random.default_rng(0))
+for distance in (0, 1, -1):
+    shifted = moved_by(new_images, distance) if distance else new_images
+    print(f"moved by {distance:+d}: ViT {accuracy(vit, shifted, new_classes):.0%}, "
+          f"CNN {accuracy(cnn, shifted, new_classes):.0%}")  # fmt: skip
+
+# %% [markdown]
+# Both suffer, as the last linear map of the CNN knows where a stroke stands. But the CNN suffers less. To ViT an image
+# that is moved by one pixel is a sentence in which every word has changed.
+#
+# ## Common mistakes, and what they look like
+#
+# **A `reshape` alone.** `images.reshape(B, T, channels * size * size)` has the right shape, and cuts the image into
+# strips: four pixels of one row are a "patch". Nothing raises, and the model learns, since it has no idea of the plane.
+# But neighbours *within* a word are now all in one row:
+
+# %%
+plain = images[3:4].reshape(1, 16, 4)
+print("a patch, right:  rows", patches(images[3:4], SIZE)[0, 5].reshape(2, 2).tolist())
+print("reshaped only:   one row", plain[0, 5].tolist())
+counted = images[:1] * 0 + np.arange(64).reshape(1, 1, 8, 8)
+print("pixels of patch 5: right", patches(counted, SIZE)[0, 5].astype(int).tolist(), end=", ")
+print("reshaped only", counted.reshape(1, 16, 4)[0, 5].astype(int).tolist())
+
+# %% [markdown]
+# **Other pixels than in the training.** The model takes −1 to 1. Images with 0 to 1 look the same to us, and are
+# another language to it:
+
+# %%
+for name, lighter in (
+    ("−1 to 1", new_images),
+    ("0 to 1", (new_images + 1) / 2),
+    ("black and white exchanged", -new_images),
+):
+    print(f"{name:<26} {accuracy(vit, lighter, new_classes):.0%}")
+
+# %% [markdown]
+# **Positions for another size.** A model has as many positions as it had patches. Images with more pixels have more
+# patches; the paper then stretches the table of positions, as if it were a small image (§3.2). Whoever cuts it off
+# gives the patches of the lower rows other rows' places.
+#
+# **Means over images of a shared gradient.** The loss is a mean over the batch already. A class token whose gradient is
+# averaged once more learns $B$ times more slowly under plain gradient descent; Adam hides it (lesson
+# [09](09_training.ipynb)).
+#
+# ## What changed since 2017
+#
+# In 2017 images belonged to CNNs, and Transformers to text. *An image is worth 16x16 words* (2021) trained the encoder
+# nearly unchanged: 12 to 32 layers, patches of 14 to 32 pixels. Trained on 1.3 million images it was *behind* CNNs of
+# its size; on 300 million it was ahead. "Large scale training trumps inductive bias", as the paper puts it. DeiT
+# (Touvron and others 2021) closed the gap for 1.3 million images with stronger augmentation and distillation. Swin (Liu
+# and others 2021) gave back a part of the bias: attention in windows. Masked autoencoders (He and others 2022) did to
+# patches what lesson [21](21_bert.ipynb) did to words, with 75 % of them hidden. And since an image is a sentence now,
+# models read both: CLIP (Radford and others 2021) puts images and texts into one space of vectors, and language models
+# read images as rows of patch vectors between their words.
+#
+# Sources: Dosovitskiy and others 2021, *An image is worth 16x16 words: Transformers for image recognition at scale*;
+# Abnar and Zuidema 2020, *Quantifying attention flow in Transformers*.
+#
+# Open projects, to try yourself:
+#
+# * Patches of 1 × 1 (64 words of one number), 2 × 2 and 4 × 4 (4 words of 16): which is best after equal steps, and
+#   which after equal time?
+# * Train ViT on images that are moved by a pixel at random, and draw the little-data picture again. How many images is
+#   such an augmentation worth?
+# * Hide 12 of the 16 patches and let the encoder guess their pixels, then fine-tune with 50 labels. Does lesson 21's
+#   order of things work here?
+#
+# ## Where next
+#
+# `python -m minitransformer train --kind vit` trains a larger one, and `classify` reads your own PNG with it.
+# [Lesson 12](12_heads.ipynb) has more tests for what attention shows; [lesson 21](21_bert.ipynb) has the other half,
+# how to learn without labels.

@@ -1,0 +1,127 @@
+"""Answers to lesson 22: right ones written in another way, and plausible wrong ones (see `answers`)."""
+
+import numpy as np
+
+
+def _patch_by_patch(drows, channels, height, width, size):
+    dimages = np.zeros((len(drows), channels, height, width))
+    across = width // size
+    for number in range(drows.shape[1]):
+        top, left = size * (number // across), size * (number % across)
+        square = drows[:, number].reshape(-1, channels, size, size)
+        dimages[:, :, top : top + size, left : left + size] = square
+    return dimages
+
+
+def _by_numbers(drows, channels, height, width, size):
+    numbers = np.arange(channels * height * width).reshape(channels, height // size, size, width // size, size)
+    order = numbers.transpose(1, 3, 0, 2, 4).ravel()  # where each number of the rows stood in its image
+    dimages = np.empty((len(drows), channels * height * width))
+    dimages[:, order] = drows.reshape(len(drows), -1)
+    return dimages.reshape(-1, channels, height, width)
+
+
+def _sentence_by_loops(dx):
+    batch, length, width = dx.shape
+    dtokens, dclass, dpositions = np.zeros((batch, length - 1, width)), np.zeros(width), np.zeros((length, width))
+    for image in range(batch):
+        dclass += dx[image, 0]
+        for place in range(length):
+            dpositions[place] += dx[image, place]
+            if place:
+                dtokens[image, place - 1] = dx[image, place]
+    return dtokens, dclass, dpositions
+
+
+def _sentence_by_einsum(dx):
+    dpositions = np.einsum("btc->tc", dx)
+    return np.split(dx, [1], axis=1)[1], dpositions[0].copy(), dpositions
+
+
+def _rollout_from_the_top(weights):
+    layers, batch, _, time, _ = weights.shape
+    total = np.tile(np.eye(time), (batch, 1, 1))
+    for number in reversed(range(layers)):
+        total = total @ (0.5 * weights[number].mean(axis=1) + 0.5 * np.eye(time))
+    return total
+
+
+def _rollout_without_the_identity(weights):
+    half = weights.mean(2) / 2
+    total = half[0] + np.eye(weights.shape[-1]) / 2
+    for layer in half[1:]:
+        total = np.einsum("bqk,bkj->bqj", layer, total) + total / 2
+    return total
+
+
+RIGHT = {
+    "patches_backward": [_patch_by_patch, _by_numbers],
+    "sentence_backward": [_sentence_by_loops, _sentence_by_einsum],
+    "rollout": [_rollout_from_the_top, _rollout_without_the_identity],
+}
+
+
+MISTAKES = r"""
+[patches_backward]
+reshaped only
+    is lambda drows, channels, height, width, size: drows.reshape(-1, channels, height, width)
+    reshape keeps
+patches turned over | transpose(0, 3, 1, 4, 2, 5) → transpose(0, 3, 1, 5, 2, 4) | rows for columns
+column by column
+    height // size, width // size, channels → width // size, height // size, channels
+    transpose(0, 3, 1, 4, 2, 5) → transpose(0, 3, 2, 4, 1, 5)
+    column by column
+channels last
+    channels, size, size) → size, size, channels)
+    transpose(0, 3, 1, 4, 2, 5) → transpose(0, 5, 1, 3, 2, 4)
+    channels are taken for the last
+rows of pixels before rows of patches | transpose(0, 3, 1, 4, 2, 5) → transpose(0, 3, 4, 1, 5, 2) | the wrong way round
+the shape of rows | returns squares | it returns shape (2, 2, 2, 1, 2, 2)
+divided by the pixels of a patch | returns answer / size**2 | 0.25 times
+the forward once more
+    height // size, width // size, channels, size, size) → channels, height // size, size, width // size, size)
+    transpose(0, 3, 1, 4, 2, 5) → transpose(0, 2, 4, 1, 3, 5)
+    what arrives at
+upside down | returns answer[:, :, ::-1] | pixels do not come back to their places
+height for width
+    height // size, width // size, channels → width // size, height // size, channels
+    with B = 1, 2 channels of 6 × 9 pixels
+always one channel | channels, size, size) → 1, -1, size) | with B = 2, 3 channels of 4 × 4 pixels and patches of 2 × 2,
+zeros | returns np.zeros_like(answer) | is 0
+[sentence_backward]
+the class token too | dx[:, 1:].copy() → dx.copy() | the first place is the class token's
+not added over the batch | dx[:, 0].sum(axis=0) → dx[:, 0].copy() | all images share one class token
+positions for each image | dx.sum(axis=0) → dx.copy() | all images share the positions
+the mean over the batch | dx[:, 0].sum(axis=0) → dx[:, 0].mean(axis=0) | dclass_token is 0.5 times
+positions by their mean | , dx.sum(axis=0) → , dx.mean(axis=0) | dpositions is 0.5 times
+the last place | dx[:, 0].sum(axis=0) → dx[:, -1].sum(axis=0) | the class token stands first
+all places | dx[:, 0].sum(axis=0) → dx.sum(axis=(0, 1)) | stands at the first alone
+no position for the class token
+    returns answer[0], answer[1], answer[2] * (np.arange(dx.shape[1]) > 0)[:, None]
+    the class token has a position, too
+tokens averaged | dx[:, 1:].copy() → dx[:, 1:] / len(dx) | dtokens is 0.5 times
+the first token of the first image | dx[:, 0].sum(axis=0) → dx[0, 0].copy() | dclass_token is wrong in
+one position for all | , dx.sum(axis=0) → , dx.sum(axis=(0, 1)) | dpositions has shape
+the last token left out | dx[:, 1:].copy() → dx[:, :-1].copy() | dtokens is wrong in
+two gradients | returns answer[:2] | must return 3 arrays
+[rollout]
+no residual connection | (layer + np.eye(time)) / 2 @ total → layer @ total | the residual connection is left out
+not halved | (layer + np.eye(time)) / 2 → (layer + np.eye(time)) | is not halved
+the other order | (layer + np.eye(time)) / 2 @ total → total @ ((layer + np.eye(time)) / 2) | in the other order
+the last layer alone | / 2 @ total → / 2 | the last layer's alone
+heads added up | weights.mean(axis=2) → weights.sum(axis=2) | the heads are added up
+the largest head | weights.mean(axis=2) → weights.max(axis=2) | the largest weight of all heads
+layers averaged | is lambda weights: (weights.mean(2) + np.eye(weights.shape[-1])).mean(0) / 2 | layers are averaged
+number by number | is lambda weights: ((weights.mean(2) + np.eye(weights.shape[-1])) / 2).prod(0) | number by number
+rows are keys | returns total.swapaxes(1, 2) | the rows of the result are keys
+the class token's row alone | returns total[:, 0] | a matrix for each image
+nearly one
+    returns 1.0001 * total
+    a row of it sums to 1.0001,
+halved in a wrong way | (layer + np.eye(time)) / 2 → (layer + np.eye(time) / 2) | a row of it sums to 2.25
+a batch that is averaged | weights.mean(axis=2) → weights.mean(axis=(1, 2)) | a matrix for each image
+one layer too few | weights.mean(axis=2) → weights.mean(axis=2)[:-1] | the result is wrong in
+in place
+    for layer in → weights *= 0.5\n    for layer in
+    writes into its argument weights
+"""
