@@ -14,8 +14,8 @@
 # [linear]: ../minitransformer/ops/linear_attention.py
 #
 # The paper's sentences have some 30 tokens. What would happen if a text had 100,000? That is a novel of 300 pages, a
-# large program, or an hour of a meeting. Every token would look at every other one. Make a guess before you go on: what
-# breaks first, the time, the memory, or the quality?
+# program of some size, or a day of meetings. Every token would look at every other one. Make a guess before you go on:
+# what breaks first, the time or the memory? And what would you leave out?
 
 # %%
 import re
@@ -39,6 +39,7 @@ from minitransformer.layers import SparseConfig
 from minitransformer.models import GPT, GPTConfig
 from minitransformer.ops import Pattern, attention_backward, attention_forward, attention_weights
 from minitransformer.training.optimizer import Adam
+from study.measuring import crossing_text
 from study.report import sections
 
 check = start("23")
@@ -71,7 +72,8 @@ for n in (32, 1_000, 10_000, 100_000, 1_000_000):
 # long. The cache grows only as $n$, but whoever writes 1,000 tokens reads it 1,000 times.
 #
 # There are two ways out, and this lesson takes both. **See less**: leave out most of the pairs. Or **add up
-# differently**: change the formula so that nobody ever needs the pairs.
+# differently**: change the formula so that nobody ever needs the pairs. Neither is free, so of each we measure two
+# things: what it saves, and what a model can no longer find.
 #
 # ## See less
 #
@@ -152,13 +154,15 @@ plt.show()
 # * **Window and global token.** Position 0 sees everybody, and everybody sees position 0. In the first layer it
 #   collects; in the second it tells. Two layers are enough, whatever $n$ is.
 # * **The same, causal.** The global token has become useless! It stands at the beginning, so it may see nobody but
-#   itself. Everybody looks at a notice board on which nobody can write. Only its own column is dark.
+#   itself. Its column is dark: everybody looks at a notice board on which nobody can write. All else is as without it.
 # * **Block and summary.** The last position of each block takes in its block (first layer), and all later positions
 #   look at it (second layer). Two layers, and it is causal.
-# * **Window and stride.** One step of at most $r$, and some steps of $r$ at once: two layers, too.
+# * **Window and stride.** One layer goes back by any multiple of $r$, and another one by the rest, which is within the
+#   window. Two layers, too.
 #
-# In the last two, let $b = \sqrt n$. Then each query sees about $2\sqrt n$ keys, two layers reach everything, and a
-# layer costs $O(n \sqrt n)$. That is the idea of the Sparse Transformer. What about our 100,000 tokens?
+# In the last two, let the block or the stride be $\sqrt n$. Then each query sees at most about $2\sqrt n$ keys, two
+# layers reach everything, and a layer costs $O(n \sqrt n)$. That is the idea of the Sparse Transformer. What about our
+# 100,000 tokens?
 
 # %%
 n = 100_000
@@ -187,21 +191,22 @@ LONG = {
 }
 runs = {name: lambda pattern=pattern: attention_forward(q, k, v, pattern=pattern) for name, pattern in LONG.items()}
 seconds = race(runs, rounds=3, turn=0)
-print(f"n = {n:,}, r = b = s = {r}          pairs        time   of full attention's")
+print(f"{f'n = {n:,}, r = b = s = {r}':<25}{'pairs':>12} {'time':>11} {'of full attention':>20}")
 for name, pattern in LONG.items():
     pairs = pattern.allows(np.arange(n)[:, None], np.arange(n)[None]).sum()
     print(f"{name:<24} {pairs:>12,} {1e3 * seconds[name]:>8.1f} ms {seconds[name] / seconds['full']:>20.0%}")
 
 # %% [markdown]
 # The time falls, but not as far as the number of pairs. Pieces are larger than what they keep. And the keys of a stride
-# do not lie next to each other, so they have to be gathered.
+# do not lie next to each other, so they have to be collected first.
 #
 # ## The gradient of a global token
 #
 # An ordinary key in a window is seen by a few queries. A global token is seen by all $n$. What does that mean for the
 # way back? The weights of query $i$ sum to 1 over all the keys that it sees, whatever the pattern. Let $w_{ig}$ be its
 # weight on the global token $g$. Its score is $s_{ig} = q_i \cdot k_g / \sqrt D$. The softmax's backward needs the
-# other keys in one place only, the mean $\sum_j \mathrm{d}w_{ij} w_{ij}$. Lesson 16 had a shortcut for it:
+# other keys in one place only, the mean $\sum_j \mathrm{d}w_{ij} w_{ij}$. Lesson 16 had a shortcut for it, its
+# $\delta_i$:
 #
 # $$ \sum_j \mathrm{d}w_{ij}\, w_{ij} = \sum_j (\mathrm{d}o_i \cdot v_j)\, w_{ij} = \mathrm{d}o_i \cdot o_i $$
 #
@@ -251,15 +256,16 @@ for name, gradient in (("dkey", dkey), ("dvalue", dvalue)):
 
 # %% [markdown]
 # Its gradient is a sum of $n$ terms, where others have five. So a global token learns with a larger gradient than its
-# neighbours. Longformer gives it projections of its own, three more matrices. On many processors this column is the one
-# that all of them must add up.
+# neighbours. (Longformer gives global tokens projections of their own, three more matrices.) And if a text is spread
+# over several processors, each has a part of this sum, and they must add the parts up.
 #
 # ## Who can, and who cannot
 #
 # A path in the picture says that a signal *could* travel. Does a trained model use it? Here is a task in which the
-# needed token may be far away. A text has 64 tokens of noise, and among them, anywhere, one of eight special tokens.
-# The last token is a question mark, and there the model must name the special one. The models are small GPTs: causal,
-# without positions, trained for some seconds.
+# needed token may be far away. A text has 64 tokens. Nearly all are noise, but somewhere among them stands one of eight
+# special tokens, the needle. The last token is a question mark, and there the model must name the needle. The models
+# are small and trained for some seconds. Each is a decoder alone, without a memory to look at, which is what the
+# package calls a `GPT`; positions are left out, because the task needs none.
 
 # %%
 SPECIAL, NOISE, LENGTH = 8, 8, 64
@@ -569,19 +575,20 @@ for kind, each in kinds.items():
           f"{lengths[0]}; kept: {kept:.3g} MiB")  # fmt: skip
 crossing = found["crossings"]["linear"]
 print(f"linear costs less than full: by operations and by bytes from n = {crossing['operations']}, "
-      f"in time from n ≈ {crossing['time']['value']:,.0f}")  # fmt: skip
+      f"in time {crossing_text(crossing['time'], lengths)}")  # fmt: skip
 
 # %% [markdown]
-# Linear attention's line is flat: its token costs the same at any length. In time the lines cross later than in
-# operations, because for short texts a token's time is mostly calls of NumPy and the other layers.
+# (In brackets: what single rounds of the measurement give.) Linear attention's line is flat: its token costs the same
+# at any length. In time the lines cross later than in operations, because for short texts a token's time is mostly
+# calls of NumPy and the other layers.
 #
 # ## What linear attention loses
 #
 # A state of fixed size has to forget. What exactly? Here is a test that needs no training. A text holds $N$ pairs of a
-# key and a value. A query asks with one of the keys, and wants its value. The output is
-# $o_i = \sum_j W_{ij} v_j$ with weights $W$ $(N, N)$, and it is perfect if $W$ is the identity. Let the values be
-# random numbers of variance 1, independent of the keys. Then the mean squared error of a recalled number is exactly
-# $\lVert W - I \rVert^2 / N$, the sum of all squares divided by $N$.
+# key and a value. After them a query asks with one of the keys, and wants its value. The output is $o_i = \sum_j W_{ij}
+# v_j$ with weights $W$ $(N, N)$, and it is perfect if $W$ is the identity. Let the values be random numbers of variance
+# 1, independent of the keys. Then the mean squared error of a recalled number is exactly $\lVert W - I \rVert^2 / N$,
+# the sum of all squares divided by $N$.
 #
 # We build $W$ directly, with heads of $D = 32$:
 #
@@ -630,9 +637,9 @@ print(f"{counts[-1]:,} pairs: softmax {errors['softmax'][-1]:.0e}, linear with t
       f"{errors['linear, the best keys'][-1]:.2f}")  # fmt: skip
 
 # %% [markdown]
-# Softmax recalls a thousand pairs with 32 numbers a key. Linear attention recalls 32 pairs at best. And with
-# random keys it hardly recalls any, because their features are all positive: every key is a little like every other
-# one.
+# With 32 numbers a key, softmax recalls a thousand pairs. Linear attention recalls as many pairs as it has features,
+# 32, and only with the best keys. With random keys it hardly recalls any: features are positive, so every key is a
+# little like every other one.
 #
 # The bound is more than an observation. Here is its proof. $W$ is a matrix $\phi(Q)\,\phi(K)^\top$ whose rows are
 # divided by numbers. $\phi(K)^\top$ is $(D, N)$, so there are $N - D$ directions $u$, at right angles and of length 1,
@@ -642,7 +649,8 @@ print(f"{counts[-1]:,} pairs: softmax {errors['softmax'][-1]:.0e}, linear with t
 # many features ($e^{xy} = \sum_m x^m y^m / m!$). Its price is that the sum over the keys cannot be taken first.
 #
 # So this is the trade. What attention keeps grows with the text, and nothing is lost. What a recurrent network keeps is
-# fixed, and something has to go. Which one is better depends on what the text asks for: its drift, or its details.
+# fixed, and something has to go. (Several heads and layers have more room, but again a fixed amount of it.) Which one
+# is better depends on what the text asks for: its drift, or its details.
 #
 # ## A kernel as machine code, with its races (optional)
 #
@@ -735,9 +743,8 @@ for name, function in variants.items():
 # **The first race is within one program.** Nobody reads at a shifted place here. The program stores a block and loads
 # the same block. But a block has no threads; the compiler deals it out to them, and it deals a $(D, D)$ product in one
 # way and a $(\text{chunks}, D^2)$ block in another. So one wave loads what another one has stored. The fault is in the
-# last chunk only. The earlier ones are saved by luck: the products that come after them exchange numbers through
-# shared memory, and bring barriers of their own. A version with one chunk less to add up might pass every test.
-# `tl.debug_barrier()` mends it.
+# last chunk. The earlier ones are saved by luck: the products that come after them exchange numbers through shared
+# memory, and bring barriers of their own. `tl.debug_barrier()` mends it.
 #
 # **The second race is between programs.** There is no barrier for programs: each may run before, after or beside any
 # other one. In the interpreter, program 1 always comes after program 0. On a GPU, nobody promises that. The only
