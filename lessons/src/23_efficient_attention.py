@@ -546,9 +546,9 @@ plt.show()
 
 # %% [markdown]
 # On the left it is a recurrent network, on the right it is attention, and it is one function all the way. On the left
-# the calls cost time, on the right the operations do. Up to a chunk of about $D$, operations hardly rise. The package
-# takes chunks of 64, and its backward walks over the same chunks from the last to the first: exercise 4, with products
-# in the place of single steps.
+# the calls cost time, on the right the operations do. Up to a chunk of $D$ positions the operations at most double, and
+# the steps become $D$ times fewer. The package takes chunks of 64, and its backward walks over the same chunks from the
+# last to the first: exercise 4, with products in the place of single steps.
 #
 # ## Decoding: what a token costs
 #
