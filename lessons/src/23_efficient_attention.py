@@ -153,8 +153,9 @@ plt.show()
 #   back. This is its **receptive field**, as in a convolution. It costs little, and it is slow.
 # * **Window and global token.** Position 0 sees everybody, and everybody sees position 0. In the first layer it
 #   collects; in the second it tells. Two layers are enough, whatever $n$ is.
-# * **The same, causal.** The global token has become useless! It stands at the beginning, so it may see nobody but
-#   itself. Its column is dark: everybody looks at a notice board on which nobody can write. All else is as without it.
+# * **The same, causal.** The global token no longer passes anything on! It stands at the beginning, so it may see
+#   nobody but itself. Its column is dark: everybody looks at a notice board on which nobody can write. All else is as
+#   without it. In a causal model such a token has to stand at the *end* of what it sums up, as summaries do.
 # * **Block and summary.** The last position of each block takes in its block (first layer), and all later positions
 #   look at it (second layer). Two layers, and it is causal.
 # * **Window and stride.** One layer goes back by any multiple of $r$, and another one by the rest, which is within the
@@ -252,12 +253,13 @@ dkey_g, dvalue_g = global_token_backward(dout[0, 0], out[0, 0], query, value[g],
 print(f"against the package: dkey {error(dkey_g, dkey[g]):.0e}, dvalue {error(dvalue_g, dvalue[g]):.0e}")
 for name, gradient in (("dkey", dkey), ("dvalue", dvalue)):
     size = np.linalg.norm(gradient, axis=1)
-    print(f"{name:<7} of the global token {size[g]:5.2f}, of the others {np.median(size):.2f} in the middle")
+    print(f"{name:<7} of the global token: length {size[g]:5.2f}; of the others: median {np.median(size):.2f}")
 
 # %% [markdown]
-# Its gradient is a sum of $n$ terms, where others have five. So a global token learns with a larger gradient than its
-# neighbours. (Longformer gives global tokens projections of their own, three more matrices.) And if a text is spread
-# over several processors, each has a part of this sum, and they must add the parts up.
+# Its gradient is a sum of $n$ terms. Others have six: from the five queries whose windows hold them, and from the
+# global token's own query, which sees every key. So a global token learns with a larger gradient than its neighbours.
+# (Longformer gives global tokens projections of their own, three more matrices.) And if a text is spread over several
+# processors, each has a part of this sum, and they must add the parts up.
 #
 # ## Who can, and who cannot
 #
@@ -271,15 +273,13 @@ for name, gradient in (("dkey", dkey), ("dvalue", dvalue)):
 SPECIAL, NOISE, LENGTH = 8, 8, 64
 
 
-def needles(rng, B):
-    """ids (B, 64); targets, which count at the last position alone; and how far back each needle lies."""
+def needles(rng, place):
+    """ids (B, 64), each with a needle at its place (B,), and which token it is (B,)."""
+    B = len(place)
     ids = rng.integers(SPECIAL, SPECIAL + NOISE, (B, LENGTH))
     ids[:, -1] = SPECIAL + NOISE  # the question mark
-    place, wanted = rng.integers(0, LENGTH - 1, B), rng.integers(0, SPECIAL, B)
-    ids[np.arange(B), place] = wanted
-    targets = np.full((B, LENGTH), -100)  # −100 does not count
-    targets[:, -1] = wanted
-    return ids, targets, LENGTH - 1 - place
+    ids[np.arange(B), place] = needle = rng.integers(0, SPECIAL, B)
+    return ids, needle
 
 
 def trained(steps=150, **options):
@@ -289,18 +289,17 @@ def trained(steps=150, **options):
     model = GPT(GPTConfig(SPECIAL + NOISE + 1, **sizes | off | options))
     adam, data = Adam(model.parameters, model.ops), np.random.default_rng(0)
     for _ in range(steps):
-        ids, targets, _ = needles(data, 32)
+        ids, needle = needles(data, data.integers(0, LENGTH - 1, 32))
+        targets = np.full(ids.shape, -100)  # −100 does not count
+        targets[:, -1] = needle
         model.parameters.zero_grad()
         _, cache = model.loss(ids, targets)
         model.loss_backward(1.0, cache)
         adam.step(3e-3)
-    hits, asked = np.zeros((2, LENGTH))
-    for _ in range(10):
-        ids, targets, distance = needles(data, 256)
-        logits, _ = model.forward(ids)
-        np.add.at(hits, distance, logits[:, -1, :SPECIAL].argmax(axis=-1) == targets[:, -1])
-        np.add.at(asked, distance, 1)
-    return hits[1:] / asked[1:]
+    ids, needle = needles(data, np.repeat(np.arange(LENGTH - 1), 40))  # 40 texts for each place
+    logits, _ = model.forward(ids)
+    right = logits[:, -1, :SPECIAL].argmax(axis=-1) == needle
+    return right.reshape(-1, 40).mean(axis=1)[::-1]  # place 62 is at distance 1
 
 
 REACH = 12
@@ -313,19 +312,16 @@ hits = {
 }
 
 # %%
-figure, axes = plt.subplots(figsize=(7.2, 3.9))
-reach = {f"window 12, {layers} layers": layers * REACH for layers in (2, 3)}
-draw_distances(axes, hits, reach, 1 / SPECIAL)
-figure.legend(loc="outside lower center", ncols=2, fontsize=8)
-axes.set_title("The needed token is found as far as the receptive field goes, and not one step further")
+layers = {name: int(re.findall(r"(\d) layers", name)[0]) for name in hits}
+draw_distances(hits, {name: layers[name] * REACH for name in hits if "window" in name}, 1 / SPECIAL)
 plt.show()
 
 # %% [markdown]
-# (Lines that would hide each other are drawn a hair apart.) The dotted lines are not fitted. They stand at
-# $L \cdot r$. Up to there the windows find the needle, in relays: layer 1 carries it up to 12 positions, layer 2
-# carries it on. Beyond that line there is no path, and so the model guesses. No training could change that. The causal
-# global token helps with one distance, the largest: there the needle *is* the global token. Block and summary find it
-# everywhere, with a quarter of the pairs. And so does linear attention, which is next.
+# The dotted lines are not fitted. They stand at $L \cdot r$. Up to there the windows find the needle, in relays: layer
+# 1 carries it up to 12 positions, layer 2 carries it on. Beyond that line there is no path, so the model guesses, and
+# no training could change that. The causal global token helps with one distance, the largest: there the needle *is* the
+# global token. Block and summary find it everywhere, with a quarter of the pairs (the picture before has counted them).
+# And so does linear attention, which is next.
 #
 # ## Add up differently
 #
@@ -347,7 +343,7 @@ plt.show()
 # other brackets: $(\phi(Q)\,\phi(K)^\top)\,V = \phi(Q)\,(\phi(K)^\top V)$. On the left there is an $n \times n$ matrix
 # in the middle, on the right a $D \times D_v$ one.
 #
-# The weights should be positive, so $\phi$ must be. Katharopoulos and others (2020) take
+# The weights should be positive, and they are if $\phi$ is. Katharopoulos and others (2020) take
 # $\phi(x) = \mathrm{elu}(x) + 1$, number by number: $x + 1$ above 0, and $e^x$ below. Its slope is 1 above 0, and $e^x$
 # below.
 
@@ -384,7 +380,8 @@ print(f"time: {1e3 * both['pairs']:.0f} ms and {1e3 * both['states']:.1f} ms")
 
 # %% [markdown]
 # Mind what happened here. This is **not** a faster softmax attention. It is another function with other weights, and a
-# model must be trained with it.
+# model must be trained with it. The weights of a model that was trained with the softmax do not work, though they fit
+# and nothing raises an error.
 #
 # ### Causal: a running sum
 #
@@ -395,11 +392,11 @@ print(f"time: {1e3 * both['pairs']:.0f} ms and {1e3 * both['states']:.1f} ms")
 #    \qquad o_t = \frac{\phi(q_t)\, S_t}{\phi(q_t) \cdot z_t + \epsilon} $$
 #
 # Look at it again. There is a state. Each token changes the state, and then something is read from it. That is a
-# **recurrent network**, as in lesson [03](03_before_attention.ipynb)! (The paper's title: "Transformers are RNNs".) Its
-# state has $D \cdot D_v + D$ numbers, so with $D_v = D$ it has $D(D + 1)$, however long the text is. The small
-# $\epsilon$ keeps the division safe where all features are tiny.
+# **recurrent network**, as in lesson [03](03_before_attention.ipynb)! (Katharopoulos and others call their paper
+# "Transformers are RNNs".) Its state has $D \cdot D_v + D$ numbers, so with $D_v = D$ it has $D(D + 1)$, however long
+# the text is. The small $\epsilon$ keeps the division safe where all features are tiny.
 #
-# ### Exercise 3 ★★☆: linear attention as a running sum
+# ### Exercise 3 ★☆☆: linear attention as a running sum
 
 
 # %% tags=["exercise"]
@@ -425,8 +422,8 @@ linear_attention = check(linear_attention)
 # one and `phi(key[t])` to the other. Then `phi(query[t]) @ state`, divided by `phi(query[t]) @ total + eps`.
 
 # %%
-T, D, V = 200, 8, 6  # here V is the width of a value
-query, key, value = rng.standard_normal((T, D)), rng.standard_normal((T, D)), rng.standard_normal((T, V))
+T, D, Dv = 200, 8, 6
+query, key, value = rng.standard_normal((T, D)), rng.standard_normal((T, D)), rng.standard_normal((T, Dv))
 out = linear_attention(query, key, value)
 weights = np.tril(phi(query) @ phi(key).T)  # (T, T)
 print(f"against all weights at once: {error(out, weights @ value / (weights.sum(axis=1, keepdims=True) + 1e-6)):.0e}")
@@ -441,9 +438,7 @@ for t in range(T):  # as a decoder writes: one token, and what is left of all be
     step, state = ops.linear_attention_step(*(part[:, :, t : t + 1] for part in heads), *state)
     steps.append(step[0, 0, 0])
 kept = sum(part.size for part in state)
-print(
-    f"token by token:              {error(out, np.array(steps)):.0e}, with a state of {kept} = {D} · ({V} + 1) numbers"
-)
+print(f"token by token:              {error(out, np.array(steps)):.0e}; state: {kept} = {D} · ({Dv} + 1) numbers")
 
 # %% [markdown]
 # ### Backwards through the running sum
@@ -510,8 +505,8 @@ for name, ours, other in zip(arrays, mine, ops.linear_attention_backward(dout[No
 # ### In between: chunks
 #
 # The running sum takes few operations and $T$ steps, one after the other. All pairs at once take many operations and no
-# waiting. Lesson 13 told which of the two a machine likes. There is a mean between them. Cut the text into **chunks**.
-# Within a chunk, use the weights, as attention does. All that came before the chunk is one state:
+# waiting. Lesson 13 told which of the two a machine likes. One can have something of both. Cut the text into
+# **chunks**. Within a chunk, use the weights, as attention does. All that came before the chunk is one state:
 
 
 # %%
@@ -553,26 +548,25 @@ plt.show()
 # ## Decoding: what a token costs
 #
 # Here a recurrent network pays off. Full attention keeps a key and a value of every token, $2D$ numbers for each head,
-# and reads all of them for each new token. Linear attention keeps $D(D+1)$ numbers, which it reads and writes. Both
-# move about the same at $n = D + 1$. The study [After the paper](after/after.md) has timed it. These are its results,
-# with its own counts; *grouped* means that two heads of keys and values serve all eight heads of queries (Ainslie and
-# others 2023):
+# and reads all of them for each new token. Linear attention keeps $D(D+1)$ numbers. That is less from $n = (D + 1)/2$
+# on. But it writes them as well as reads them, so both move about the same at $n = D + 1$. The study [After the
+# paper](after/after.md) has timed it; *grouped* means that two heads of keys and values serve all eight heads of
+# queries (Ainslie and others 2023):
 
 # %%
 study = next(section for section in sections(STUDY, STUDY.out) if section.experiment.NAME == "decoding")
 found = study.findings
-lengths, kinds = found["sizes"]["lengths"], found["kinds"]
+sizes, kinds = found["sizes"], found["kinds"]
+lengths = sizes["lengths"]
 draw_decoding(lengths, kinds)
 plt.show()
 
-sizes = found["sizes"]
 print("recorded on:", study.origin.machine)
 print(f"d_model {sizes['d_model']}, {sizes['num_heads']} heads, {sizes['num_layers']} layers, NumPy, one thread")
 for kind, each in kinds.items():
-    grows = each["best"][-1] / each["best"][0]
-    kept = each["kept"][-1] / 2**20
-    print(f"{kind:<8} a token after {lengths[-1]:,} takes {1e3 * each['best'][-1]:.2f} ms, {grows:.1f} times one after "
-          f"{lengths[0]}; kept: {kept:.3g} MiB")  # fmt: skip
+    last = each["best"][-1]
+    print(f"{kind:<8} a token after {lengths[-1]:,} takes {1e3 * last:.2f} ms, {last / each['best'][0]:.1f} times one "
+          f"after {lengths[0]}; kept: {each['kept'][-1] / 2**20:.3g} MiB")  # fmt: skip
 crossing = found["crossings"]["linear"]
 print(f"linear costs less than full: by operations and by bytes from n = {crossing['operations']}, "
       f"in time {crossing_text(crossing['time'], lengths)}")  # fmt: skip
@@ -594,15 +588,11 @@ print(f"linear costs less than full: by operations and by bytes from n = {crossi
 #
 # * **softmax**: keys in random directions, which are long, so that the softmax is sharp;
 # * **linear, the same keys**;
-# * **linear, the best keys**: key $j$ is large at place $j \bmod D$ and very negative elsewhere, so $\phi(k_j)$ is zero
-#   but for one place. Each place is a drawer of its own. With more pairs than drawers, pairs share one.
+# * **linear, the best keys**: key $j$ is large at place $j \bmod D$ and very negative elsewhere, so $\phi(k_j)$ is
+#   nearly zero but for one place. Each place is a drawer of its own. With more pairs than drawers, pairs share one.
 
 # %%
 D = 32
-
-
-def normalised(weights):
-    return weights / weights.sum(axis=1, keepdims=True)
 
 
 def softmax_weights(key):
@@ -611,7 +601,8 @@ def softmax_weights(key):
 
 
 def linear_weights(key):
-    return normalised(phi(key) @ phi(key).T)
+    weights = phi(key) @ phi(key).T
+    return weights / weights.sum(axis=1, keepdims=True)
 
 
 def recall_error(weights):
@@ -638,15 +629,16 @@ print(f"{counts[-1]:,} pairs: softmax {errors['softmax'][-1]:.0e}, linear with t
 
 # %% [markdown]
 # With 32 numbers a key, softmax recalls a thousand pairs. Linear attention recalls as many pairs as it has features,
-# 32, and only with the best keys. With random keys it hardly recalls any: features are positive, so every key is a
+# 32, and only with the best keys. With random keys it confuses even four: features are positive, so every key is a
 # little like every other one.
 #
 # The bound is more than an observation. Here is its proof. $W$ is a matrix $\phi(Q)\,\phi(K)^\top$ whose rows are
 # divided by numbers. $\phi(K)^\top$ is $(D, N)$, so there are $N - D$ directions $u$, at right angles and of length 1,
-# with $\phi(K)^\top u = 0$, and so with $W u = 0$. In each of them $(W - I)u = -u$ has length 1. The sum of squares of
-# a matrix is at least what it does to any directions at right angles. So $\lVert W - I \rVert^2 \ge N - D$. No choice
-# of $\phi$ with $D$ features, and no training, helps. The exponential escapes, because it is a product of *infinitely*
-# many features ($e^{xy} = \sum_m x^m y^m / m!$). Its price is that the sum over the keys cannot be taken first.
+# with $\phi(K)^\top u = 0$, and so with $W u = 0$. In each of them $(W - I)u = -u$ has length 1. And for any directions
+# at right angles, the squared lengths of what a matrix makes of them add up to at most its sum of all squares. So
+# $\lVert W - I \rVert^2 \ge N - D$. No choice of $\phi$ with $D$ features, and no training, helps. The exponential
+# escapes, because it is a product of *infinitely* many features ($e^{xy} = \sum_m x^m y^m / m!$). Its price is that the
+# sum over the keys cannot be taken first.
 #
 # So this is the trade. What attention keeps grows with the text, and nothing is lost. What a recurrent network keeps is
 # fixed, and something has to go. (Several heads and layers have more room, but again a fixed amount of it.) Which one
@@ -757,7 +749,7 @@ for name, function in variants.items():
 #
 # $$ \mathrm{d}S_n = \sum_{m > n}\; \sum_{t \,\in\, \text{chunk } m} \phi(q_t)^\top\, \mathrm{d}a_t $$
 #
-# Write it as one kernel, with a program for each head. No wave shall need what another one has stored.
+# Write it as one kernel, with a program for each head. No wave may need what another one has stored.
 
 
 # %% tags=["exercise"]
@@ -813,9 +805,6 @@ print(f"waves go {', '.join(orders)}: {different} result, off by {off:.0e}")
 # %% [markdown]
 # ## Common mistakes, and what they look like
 #
-# **A global token at the beginning of a causal model.** See the picture and the needle. If a causal model needs such a
-# token, it has to stand at the *end* of what it sums up, as the summaries of blocks do.
-#
 # **A stride alone.** Without a window, a query sees only keys at its own remainder, however many layers there are:
 
 # %%
@@ -826,7 +815,8 @@ for name, each in (("stride alone", alone), ("with a window", with_window)):
 
 # %% [markdown]
 # **The denominator is taken for a constant.** In the backward, keys and queries also change what they are divided by.
-# Values do not, so `dvalue` is right, and the rest is not:
+# Values do not, so `dvalue` is right, and the rest is not. Query 0 shows it best. It sees one key, so its output is
+# $v_0$ whatever it asks, and its gradient is nearly zero:
 
 
 # %%
@@ -857,19 +847,17 @@ for n in (1_000, 10_000, 100_000):
           f"{abs(sums[1] / exact[n - 1] - 1):.0e}")  # fmt: skip
 
 # %% [markdown]
-# **The same weights in another attention.** A model that was trained with the softmax does not work with $\phi$: its
-# scores mean something else. Nothing raises an error.
-#
 # ## What changed since 2017
 #
 # The Sparse Transformer (Child and others 2019) had blocks and strides. Longformer (Beltagy and others 2020) and
-# BigBird (Zaheer and others 2020) had windows and global tokens. Linear attention came in 2020, and with it an old idea
-# came back: matrices that are written by outer products are the *fast weights* of Schmidhuber (1992). Then flash
-# attention (2022) made full attention so cheap in memory that most patterns were given up again. Windows stayed: in
-# Mistral 7B (2023), and in Gemma 2 (2024) in every second layer. Linear attention came back with a state that can
-# forget: decay (RetNet, Sun and others 2023), gates that depend on the token (Mamba, Gu and Dao 2023), and an update
-# that overwrites (the delta rule, Schlag and others 2021). Some recent models mix: most of their layers are recurrent
-# or windowed, and a few see everything, for recall.
+# BigBird (Zaheer and others 2020) had windows and global tokens, and BigBird random pairs too. Linear attention became
+# a recurrent network in 2020, and with it an old idea came back: matrices that are written by outer products are the
+# *fast weights* of Schmidhuber (1992), as Schlag and others (2021) showed. Then flash attention (2022) made full
+# attention so cheap in memory that most patterns were given up again. Windows stayed: in Mistral 7B (2023), and in
+# Gemma 2 (2024) in every second layer. The state learned to forget: by an update that overwrites (the delta rule,
+# Schlag and others 2021), by decay (RetNet, Sun and others 2023), or by gates that depend on the token (Mamba, Gu and
+# Dao 2023, a near relative). Some models mix: in Jamba (Lieber and others 2024), seven layers of eight are recurrent,
+# and one sees everything, for recall.
 #
 # Open projects, to try yourself:
 #

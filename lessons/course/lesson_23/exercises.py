@@ -1,10 +1,11 @@
 """Lesson 23: how far a pattern hears, the gradient of a global token, linear attention as a recurrent network."""
 
 import re
-from collections.abc import Callable
+import time
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from minitransformer import ops
 from minitransformer.gradcheck import error
@@ -41,19 +42,31 @@ def layers_until_heard(attempt: Attempt) -> None:
     chain = _window(T, 1)
     found, back = layers(chain), np.arange(T)[:, None] - np.arange(T)
     right = np.where(back >= 0, back, -1)
-    future = found[back < 0]
+    past, early = found[back >= 0], np.argwhere((back < 0) & (found != -1))
     require(
         not np.array_equal(found, right.T),
         "it is transposed: row i is the position that listens, column j the one that it hears of",
     )
+    if len(early):
+        i, j = early[0]
+        raise Wrong(
+            f"in a causal window, {found[i, j]} stands where position {i} hears of position {j}, and it never does: "
+            "that is −1"
+        )
     require(
-        (future == -1).all(),
-        f"in a causal window, position 0 hears of position 6 after {found[0, 6]} layers, it says, and it never does: "
-        "that is −1",
+        not (past.max() > 1 and (past == past.max()).all()),
+        "every number is that of the last layer: write a layer's number only where something was heard just now",
+    )
+    itself = np.diag(found)
+    require(
+        not itself.any(),
+        f"{itself[np.argmax(itself != 0)]} stands where a position hears of itself: it knows itself before the first "
+        "layer, that is 0",
     )
     require(
-        (np.diag(found) == 0).all(),
-        f"a position hears of itself in layer {found[1, 1]}, it says: it knows itself before the first layer, after 0",
+        not np.array_equal(found, np.minimum(right, 1)),
+        "after one layer all is heard: in a layer, a position hears what the others knew before it, and not what they "
+        "hear in it",
     )
     require(
         not np.array_equal(found, np.where(right > 0, right + 1, right)),
@@ -247,7 +260,7 @@ def linear_attention(attempt: Attempt) -> None:
     )
     large = 1000 * query
     agree("with queries in the thousands the output", attempt(large, key, value), _linear_attention(large, key, value))
-    _judge_memory(lambda T, D: attempt(*rng.standard_normal((3, T, D))))
+    _judge_cost(attempt, 3)
 
 
 def _judge_linear(found: np.ndarray, query: np.ndarray, key: np.ndarray, value: np.ndarray) -> None:
@@ -275,7 +288,27 @@ def _judge_linear(found: np.ndarray, query: np.ndarray, key: np.ndarray, value: 
         (_by_weights(softmax, value, 0.0), "this is attention with a softmax: the weights are φ(q) · φ(k) instead"),
         (
             _by_weights((f @ k.T / np.sqrt(query.shape[1])) * past, value, 0.0),
-            "it is right but for eps: φ(q) · φ(k) is not divided by √D here, and eps is added to the denominator",
+            "it is right but for eps: the denominator is φ(q) · z + eps, eps added once",
+        ),
+        (
+            _by_weights(weights / np.sqrt(query.shape[1]), value),
+            "weights are divided by √D, so that eps counts √D times: φ(q) · φ(k) needs no scale",
+        ),
+        (
+            weights @ value / (weights.sum(axis=1, keepdims=True) + 1e-6 * f.sum(axis=1, keepdims=True)),
+            "eps is in z, so that φ(q) multiplies it: it is added after φ(q) · z",
+        ),
+        (
+            _by_weights((solutions.phi(query / np.sqrt(query.shape[1])) @ k.T) * past, value),
+            "queries are divided by √D, as before a softmax: φ takes them as they are",
+        ),
+        (
+            weights @ value / ((weights * np.tri(T, k=-1)).sum(axis=1, keepdims=True) + 1e-6),
+            "S takes in key t before query t reads it, z only after: both come first",
+        ),
+        (
+            (weights * np.tri(T, k=-1)) @ value / (weights.sum(axis=1, keepdims=True) + 1e-6),
+            "z takes in key t before query t reads it, S only after: both come first",
         ),
         (
             weights @ value / (np.arange(T) + 1)[:, None],
@@ -289,8 +322,13 @@ def _judge_linear(found: np.ndarray, query: np.ndarray, key: np.ndarray, value: 
         require(error(wrong, right) < 1e-9 or error(found, wrong) > 1e-12, hint)
 
 
-def _judge_memory(call: Callable[[int, int], Any]) -> None:
-    """Nothing is (T, T), nothing is (T, D, Dv)."""
+def _judge_cost(attempt: Attempt, count: int) -> None:
+    """Nothing is (T, T), nothing is (T, D, Dv), and time grows as T. The function takes `count` arrays."""
+    rng = np.random.default_rng(2)
+
+    def call(T: int, D: int) -> Any:
+        return attempt(*rng.standard_normal((count, T, D)))
+
     T, D = 1500, 2
     peak = most_memory(lambda: call(T, D))
     require(
@@ -304,6 +342,22 @@ def _judge_memory(call: Callable[[int, int], Any]) -> None:
         peak < 8 * T * D * D / 2,
         f"it is right, but for T = {T:,} and D = {D} it takes {peak / 2**20:.1f} MiB, as an array of (T, D, Dv) does: "
         "one state is enough, which is changed from position to position",
+    )
+
+    def a_token(T: int, rounds: int) -> float:
+        taken = []
+        for _ in range(rounds):
+            begin = time.process_time()  # of this process alone, whatever else the machine does
+            call(T, 64)
+            taken.append(time.process_time() - begin)
+        return min(taken) / T
+
+    with threadpool_limits(1):
+        grows = a_token(4000, 2) > 3 * a_token(200, 5)
+    require(
+        not grows,
+        "it is right, but a token among 4,000 costs more than 3 times one among 200: something walks over all "
+        "earlier or later positions again, where a running sum is enough",
     )
 
 
@@ -345,7 +399,7 @@ def linear_attention_backward(attempt: Attempt) -> None:
             f"with eps = 0.5 {name} is wrong, with 1e-6 it is right: each denominator is φ(q) · z + eps, also "
             "where the forward is computed again",
         )
-    _judge_memory(lambda T, D: attempt(*rng.standard_normal((4, T, D))))
+    _judge_cost(attempt, 4)
 
 
 def _gradients(
@@ -355,17 +409,19 @@ def _gradients(
     value: Any,
     query_slope: bool = True,
     key_slope: bool = True,
-    to_query: float = 1.0,
-    to_key: float = 1.0,
+    to_query: Any = 1.0,
+    to_key: Any = 1.0,
     divided: bool = True,
     keys_see: Any = None,
+    queries_see: Any = None,
 ) -> list[np.ndarray]:
     """The gradients by way of all weights, and what they become where something is left out.
 
     query_slope, key_slope  φ' is in the gradient
-    to_query, to_key        the factor on what the denominator sends
+    to_query, to_key        the factor on what the denominator sends, one or (T, T)
     divided                 dout is divided by the denominator
     keys_see                which queries (T, T) send to which keys and values, by default those at or after them
+    queries_see             which keys (T, T) are in the state that a query's gradient takes, by default those up to it
     """
     T = len(query)
     f, k, past = solutions.phi(query), solutions.phi(key), np.tri(T)
@@ -375,7 +431,8 @@ def _gradients(
     dnumerator = dout / denominator if divided else dout
     ddenominator = -np.sum(dnumerator * out, axis=1, keepdims=True)
     sees = past if keys_see is None else keys_see
-    dquery = ((dnumerator @ value.T + to_query * ddenominator) * past) @ k
+    read = past if queries_see is None else queries_see
+    dquery = ((dnumerator @ value.T + to_query * ddenominator) * read) @ k
     dkey = ((dnumerator @ value.T + to_key * ddenominator) * sees).T @ f
     dvalue = ((f @ k.T) * sees).T @ dnumerator
     slopes = solutions.phi_slope(query) if query_slope else 1.0, solutions.phi_slope(key) if key_slope else 1.0
@@ -440,8 +497,22 @@ def _judge_gradients(found: list[np.ndarray], dout: Any, query: Any, key: Any, v
         not wrong(0, to_query=-1.0),
         "dquery has what comes through the denominator with the wrong sign: ddenominator = −dnumerator · out",
     )
-    require(not wrong(0, query_slope=False), "dquery is the gradient of φ(q): times φ'(q), it is that of q")
-    require(not wrong(1, key_slope=False), "dkey is the gradient of φ(k): times φ'(k), it is that of k")
+    require(
+        not wrong(1, to_key=np.tri(T, k=-1)),
+        "dkey misses what its own query sends through the denominator: z takes in key t before query t reads it",
+    )
+    weights = np.tril(solutions.phi(query) @ solutions.phi(key).T)
+    denominator = weights.sum(axis=1, keepdims=True) + 1e-6
+    require(
+        not wrong(0, to_query=denominator),
+        "what comes through the denominator misses a division: ddenominator = −dnumerator · out, not −dout · out",
+    )
+    require(
+        not wrong(0, queries_see=np.ones((T, T))),
+        "dquery is made with the last state: query t has read S_t and z_t, which the walk forward has at t",
+    )
+    require(not wrong(0, query_slope=False), "dquery is the gradient of φ(q): times φ'(q), the slope at q, it is q's")
+    require(not wrong(1, key_slope=False), "dkey is the gradient of φ(k): times φ'(k), the slope at k, it is k's")
     both = "is the gradient of its features without φ', and without what comes through the denominator"
     require(not wrong(0, query_slope=False, to_query=0.0), f"dquery {both}")
     require(not wrong(1, key_slope=False, to_key=0.0), f"dkey {both}")
@@ -513,6 +584,12 @@ def _judge_states(made: np.ndarray, sums: np.ndarray, query: np.ndarray, dnumera
     require(
         not np.isnan(made[-1]).all(),
         "only the first head is written: head h = tl.program_id(0) begins at h · chunks · D · D, in all three arrays",
+    )
+    missing = [(int(head), int(chunk)) for head, chunk in np.argwhere(np.isnan(made).any(axis=(2, 3)))]
+    require(
+        not missing,
+        f"the states of these heads and chunks hold NaN: {', '.join(map(str, missing))}. They are not written, or made "
+        "of what lies outside the arrays: chunk n of head h begins at (h · chunks + n) · D · D",
     )
 
 

@@ -38,20 +38,20 @@ def draw_layers(layers: Mapping[str, np.ndarray], allowed: Mapping[str, np.ndarr
     bar.ax.tick_params(length=0, labelsize=7)
 
 
-def draw_distances(axes: Axes, hits: Mapping[str, np.ndarray], reach: Mapping[str, int], chance: float) -> None:
-    """Name → the share of right answers at each distance of the needle, from 1; where a model's reach ends is dotted.
-
-    Lines that lie on each other stay apart by a hair.
-    """
-    looks = zip((VERMILION, ORANGE, PURPLE, GREEN, BLUE), ("o", "s", "^", "v", "D"), strict=False)
-    for number, ((name, each), (colour, mark)) in enumerate(zip(hits.items(), looks, strict=False)):
-        distances = np.arange(1, len(each) + 1)
-        axes.plot(distances, each - 0.012 * number, mark, ls="-", ms=3, lw=1, color=colour, label=name)
+def draw_distances(hits: Mapping[str, np.ndarray], reach: Mapping[str, int], chance: float) -> None:
+    """Name → the share of right answers at each distance of the needle, from 1; a dotted line ends a model's reach."""
+    figure, rows = plt.subplots(len(hits), 1, figsize=(7.2, 0.95 * len(hits)), sharex=True, sharey=True)
+    for axes, (name, each), colour in zip(rows, hits.items(), (VERMILION, ORANGE, PURPLE, GREEN, BLUE), strict=False):
+        axes.axhline(chance, color=GREY, lw=0.8)
+        axes.plot(np.arange(1, len(each) + 1), each, "o-", ms=2.5, lw=1, color=colour)
         if name in reach:
-            axes.axvline(reach[name] + 0.5, color=colour, lw=1, ls=":")
-    axes.axhline(chance, color=GREY, lw=0.8)
-    axes.text(1, chance - 0.02, "chance", color=GREY, fontsize=8, va="top")
-    axes.set(xlabel="distance of the needed token", ylabel="share of right answers", ylim=(-0.03, 1.06))
+            axes.axvline(reach[name] + 0.5, color=INK, lw=1, ls=":")
+        axes.set_title(name, fontsize=8.5, loc="left", pad=3)
+        axes.set(ylim=(-0.05, 1.08), yticks=[0, 0.5, 1])
+        axes.tick_params(labelsize=7)
+    rows[0].text(1, chance + 0.03, "chance", color=GREY, fontsize=7, va="bottom")
+    rows[-1].set_xlabel("distance of the needed token")
+    figure.supylabel("share of right answers", fontsize=9)
 
 
 def draw_chunks(axes: Axes, sizes: Sequence[int], seconds: Sequence[float], operations: Sequence[float]) -> None:
@@ -76,7 +76,7 @@ def draw_decoding(lengths: Sequence[int], kinds: Mapping[str, Mapping[str, Any]]
         axes.minorticks_off()
         axes.yaxis.set_major_formatter("{x:g}")
     low, high = left.get_ylim()
-    left.set_yticks([tick for tick in (0.5, 1, 2, 5, 10, 20) if low <= tick <= high])
+    left.set_yticks([tick for tick in (0.25, 0.5, 1, 2, 4, 8, 16) if low <= tick <= high])
     left.legend()
 
 

@@ -279,11 +279,82 @@ def _queries_after(first, last):
     return backward
 
 
+def _layer_by_layer_in_place(allowed):
+    """Within a layer, later positions listen to earlier ones that have heard in the same layer."""
+    heard = np.eye(len(allowed), dtype=bool)
+    layers = np.where(heard, 0, -1)
+    for layer in range(1, len(allowed)):
+        before = heard.copy()
+        for i, row in enumerate(allowed):
+            for j in np.flatnonzero(row):
+                heard[i] |= heard[j]
+        layers[heard & ~before] = layer
+    return layers
+
+
+def _while_not_all(allowed):
+    """Ends only where each position hears of each other one."""
+    heard, layer = np.eye(len(allowed), dtype=bool), 0
+    layers = np.where(heard, 0, -1)
+    while not heard.all():
+        layer += 1
+        more = heard | (allowed @ heard)
+        layers[more & ~heard] = layer
+        heard = more
+    return layers
+
+
+def _by_sums(numerator, denominator):
+    """Linear attention with other sums of the weights, of (T, T)."""
+
+    def linear_attention(query, key, value, eps=1e-6):
+        features, key_features = phi(query), phi(key)
+        weights = np.tril(features @ key_features.T)
+        return numerator(weights) @ value / denominator(weights, features, eps)[:, None]
+
+    return linear_attention
+
+
+_own_key_missing_in_z = _by_sums(lambda w: w, lambda w, q, eps: np.tril(w, -1).sum(axis=1) + eps)
+_own_key_missing_in_state = _by_sums(lambda w: np.tril(w, -1), lambda w, q, eps: w.sum(axis=1) + eps)
+_eps_in_z = _by_sums(lambda w: w, lambda w, q, eps: w.sum(axis=1) + eps * q.sum(axis=1))
+
+
+def _row_by_row(query, key, value, eps=1e-6):
+    """Each query reads all earlier keys again."""
+    q, k, out = phi(query), phi(key), np.empty_like(value)
+    for t in range(len(q)):
+        weights = k[: t + 1] @ q[t]
+        out[t] = weights @ value[: t + 1] / (weights.sum() + eps)
+    return out
+
+
+def _row_by_row_backward(dout, query, key, value, eps=1e-6):
+    q, k = phi(query), phi(key)
+    dfeatures, dkey_features, dvalue = np.empty_like(query), np.zeros_like(key), np.zeros_like(value)
+    for t in range(len(q)):
+        past = slice(t + 1)
+        weights = k[past] @ q[t]
+        denominator = weights.sum() + eps
+        d = dout[t] / denominator
+        dweights = (value[past] - weights @ value[past] / denominator) @ d
+        dfeatures[t] = dweights @ k[past]
+        dkey_features[past] += np.outer(dweights, q[t])
+        dvalue[past] += np.outer(weights, d)
+    return dfeatures * phi_slope(query), dkey_features * phi_slope(key), dvalue
+
+
 MISTAKES = r"""
 [layers_until_heard]
 transposed | returns layers.T | row i is the position that listens
 never is 0 | np.where(heard, 0, -1) → np.zeros((T, T), int) | and it never does: that is −1
-itself after 1 | np.where(heard, 0, -1) → np.where(heard, 1, -1) | it knows itself before the first layer
+overwritten | layers[more & ~heard] → layers[more] | every number is that of the last layer
+all in one layer | is _layer_by_layer_in_place | what the others knew before it
+until all is heard | is _while_not_all | a loop that never ends
+never of itself | returns np.where(layers == 0, -1, layers) | -1 stands where a position hears of itself
+never is T | returns np.where(layers < 0, T, layers) | 7 stands where position 0 hears of position 1
+itself after 1 | np.where(heard, 0, -1) → np.where(heard, 1, -1)
+    1 stands where a position hears of itself: it knows itself before the first layer
 one too many | = layer\n → = layer + 1\n | every number is one too many
 one too few | = layer\n → = layer - 1\n | every number is one too few
 joined with itself
@@ -336,6 +407,15 @@ divided by the number of keys | (features[t] @ total + eps)\n    return → (t +
     divided by the number of keys
 no eps | (features[t] @ total + eps)\n    return → (features[t] @ total)\n    return | right but for eps
 eps is a constant | (features[t] @ total + eps)\n    return → (features[t] @ total + 1e-6)\n    return | that with 1e-6
+eps in z | is _eps_in_z | so that φ(q) multiplies it
+products are scaled
+    / (features[t] @ total + eps)\n    return → / (features[t] @ total + eps * np.sqrt(key.shape[1]))\n    return
+    eps counts √D times
+queries are scaled | features, key_features = phi(query) → features, key_features = phi(query / np.sqrt(query.shape[1]))
+    φ takes them as they are
+own key missing in z | is _own_key_missing_in_z | z only after
+own key missing in S | is _own_key_missing_in_state | S only after
+row by row | is _row_by_row | walks over all earlier or later positions again
 eps for each key | (features[t] @ total + eps)\n    return → (features[t] @ total + (t + 1) * eps)\n    return
     the output is off by up to
 outputs add up | returns np.cumsum(out, axis=0) | outputs add up
@@ -371,6 +451,15 @@ no slope for keys | dkey_features * phi_slope(key) → dkey_features | times φ'
 keys and queries exchanged | returns answer[1], answer[0], answer[2] | dquery is what dkey must be
 the reverse order | returns answer[::-1] | a gradient has its array's
 two arrays | returns answer[:2] | must return 3 arrays
+not divided again | ddenominator[t] = -dnumerator[t] @ out → ddenominator[t] = -dout[t] @ out | misses a division
+z misses its own query
+    dtotal += features[t] * ddenominator[t] →
+    dstate @ value[t] + dtotal → dstate @ value[t] + dtotal; dtotal += features[t] * ddenominator[t]
+    dkey misses what its own query sends through the denominator
+the last state for queries
+    returns (dnumerator @ state.T + np.outer(ddenominator, total)) * phi_slope(query), answer[1], answer[2]
+    made with the last state
+row by row | is _row_by_row_backward | walks over all earlier or later positions again
 eps forgotten | features[t] @ total + eps\n → features[t] @ total\n | is off by up to
 eps is a constant | features[t] @ total + eps\n → features[t] @ total + 1e-6\n | with eps = 0.5 dquery is wrong
 all weights at once | is _all_weights_backward | as arrays of (T, T) do
@@ -398,5 +487,8 @@ a launch for each head
     chunk_states_backward_kernel[(heads,)](query, dnumerator, dstates, →
         for h in range(heads): chunk_states_backward_kernel[(1,)](query[h], dnumerator[h], dstates[h],
     kernels were launched 2 times
+one chunk less | range(CHUNKS) → range(CHUNKS - 1) | They are not written
+heads begin too early | tl.program_id(0) * CHUNKS * D * D → tl.program_id(0) * D * D | They are not written
+one chunk too far | (CHUNKS - 1 - n) → (CHUNKS - n) | hold NaN
 the wrong shape | returns dstates[:, 0] | has shape
 """
