@@ -7,6 +7,7 @@ process tells it not to. It starts with the first call, which takes some seconds
 import multiprocessing
 import os
 import signal
+import sys
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -34,7 +35,10 @@ def beside(function: Callable[..., Any], *arguments: Any) -> Any:
         spawning = multiprocessing.get_context("spawn")  # a fork would have imported Triton already
         _pipe, other = spawning.Pipe()
         _process = spawning.Process(target=_serve, args=(other,), daemon=True)
-        with mock.patch.dict(os.environ, ENVIRONMENT):
+        # A new process runs the file of its parent's main module again. A notebook has none, until Triton's interpreter
+        # puts what its own module has, `__file__` too, beside the kernels of a notebook.
+        without_file = mock.patch.object(sys.modules["__main__"], "__file__", None, create=True)
+        with mock.patch.dict(os.environ, ENVIRONMENT), without_file:
             _process.start()
         other.close()
     try:

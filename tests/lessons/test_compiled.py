@@ -1,6 +1,7 @@
 """A learner's kernels as machine code, in a process beside the one in which Triton interprets."""
 
 import math
+import sys
 import time
 
 import numpy as np
@@ -56,3 +57,15 @@ def test_a_call_that_does_not_come_back_is_ended_and_the_next_one_is_answered(mo
     with pytest.raises(RuntimeError, match=r"ValueError: .*domain"):
         beside.beside(math.sqrt, -1)
     assert beside.beside(math.sqrt, 16) == 4
+
+
+def test_it_starts_where_tritons_interpreter_has_left_its_file_name_in_the_main_module(monkeypatch):
+    """The interpreter adds what its module has to the globals of a kernel, and in a notebook these are `__main__`'s."""
+    monkeypatch.setattr(beside, "_process", None)
+    monkeypatch.setattr(beside, "_pipe", None)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", torch.__file__, raising=False)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None, raising=False)
+    assert beside.beside(math.sqrt, 4) == 2
+    assert sys.modules["__main__"].__file__ == torch.__file__
+    assert beside._process is not None
+    beside._process.kill()

@@ -1,0 +1,876 @@
+# %% [markdown]
+# # 23 · Efficient attention: windows, global tokens, and a recurrent network in disguise
+#
+# **You will be able to** say what attention costs on a text of any length; leave out pairs of tokens, and know what can
+# no longer be found; and turn attention into a recurrent network, forward and backward.
+#
+# | | |
+# |---|---|
+# | you know | [attention](04_attention.ipynb), [caches](11_decoding.ipynb), [Table 1](13_why_attention.ipynb) |
+# | runs in | at most 60 s on 2 cores; no GPU, no network; PyTorch and Triton in one optional part, or its recording |
+# | in the paper | §4, "restricted self-attention"; Child et al. 2019; Beltagy et al. 2020; Katharopoulos et al. 2020 |
+# | in the package | [`Pattern`](../minitransformer/ops/pattern.py), [`linear_attention`][linear] |
+#
+# [linear]: ../minitransformer/ops/linear_attention.py
+#
+# The paper's sentences have some 30 tokens. What would happen if a text had 100,000? That is a novel of 300 pages, a
+# program of some size, or a day of meetings. Every token would look at every other one. Make a guess before you go on:
+# what breaks first, the time or the memory? And what would you leave out?
+
+# %%
+import re
+import textwrap
+
+import matplotlib.pyplot as plt
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from after.command import STUDY
+from course import recorded, start
+from course.compiled import compiled
+from course.gpu import tl, torch, triton  # before anything else imports triton
+from course.lesson_17.roofline import GPUS
+from course.lesson_23.pictures import draw_chunks, draw_decoding, draw_distances, draw_layers, draw_recall
+from course.measuring import race
+from course.tensors import numpy, tensor
+from minitransformer import ops
+from minitransformer.gradcheck import GradientError, check_gradients, error
+from minitransformer.layers import SparseConfig
+from minitransformer.models import GPT, GPTConfig
+from minitransformer.ops import Pattern, attention_backward, attention_forward, attention_weights
+from minitransformer.training.optimizer import Adam
+from study.measuring import crossing_text
+from study.report import sections
+
+check = start("23")
+threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+rng = np.random.default_rng(0)
+
+# %% [markdown]
+# ## Count first
+#
+# Take six layers of the paper's base model, $C = 512$ and 8 heads. Lesson 13 counted: in each layer attention takes
+# $4n^2C$ operations, and all the rest takes $24nC^2$. There are three more numbers to watch. The *weights* of one
+# layer, in float32: training keeps them for the backward. The *time*: one pass forward on an H100, if it did nothing
+# but these products at the full rate of its data sheet. And the *cache* of keys and values: a token that is written
+# after $n$ others reads all of it.
+
+# %%
+C, H, LAYERS = 512, 8, 6
+h100 = next(gpu for gpu in GPUS if gpu.name == "H100")
+print(f"{'n':>10} {'share of attention':>19} {'time, at least':>16} {'weights of a layer':>19} {'cache':>10}")
+for n in (32, 1_000, 10_000, 100_000, 1_000_000):
+    attention, rest = LAYERS * 4 * n**2 * C, LAYERS * 24 * n * C**2
+    milliseconds = 1e3 * (attention + rest) / h100.flops
+    weights, cache = 4 * H * n**2 / 2**20, LAYERS * 4 * 2 * n * C / 2**20
+    share = attention / (attention + rest)
+    print(f"{n:>10,} {share:>19.1%} {milliseconds:>13,.3f} ms {weights:>15,.1f} MiB {cache:>6,.0f} MiB")
+
+# %% [markdown]
+# So the weights break first. Lesson 16 has the cure for them: flash attention never writes them down. But it saves no
+# operation. At 100,000 tokens nearly all operations are attention's, and ten times the text takes a hundred times as
+# long. The cache grows only as $n$, but whoever writes 1,000 tokens reads it 1,000 times.
+#
+# There are two ways out, and this lesson takes both. **See less**: leave out most of the pairs. Or **add up
+# differently**: change the formula so that nobody ever needs the pairs. Neither is free, so of each we measure two
+# things: what it saves, and what a model can no longer find.
+#
+# ## See less
+#
+# Who may see whom is a matrix of $n \times n$ truth values. In the package one value stands for it, a `Pattern`. It has
+# parts, which are joined; `causal` then hides the future from all of them.
+#
+# | part | a query sees | from |
+# |---|---|---|
+# | `window=r` | keys at a distance of $r$ or less | the paper's §4 |
+# | `global_tokens=(0,)` | these tokens; and they see every key | Longformer (Beltagy 2020) |
+# | `block=b` | the keys of its own block of $b$ positions | Sparse Transformer, *fixed* (Child 2019) |
+# | `summary=s` | the last $s$ keys of every block | the same |
+# | `stride=s` | keys whose distance is a multiple of $s$ | Sparse Transformer, *strided* |
+
+# %%
+T, R = 64, 8
+PATTERNS = {
+    "full, causal": Pattern(causal=True),
+    "window, causal": Pattern(causal=True, window=R),
+    "window and global token": Pattern(window=R, global_tokens=(0,)),
+    "the same, causal": Pattern(causal=True, window=R, global_tokens=(0,)),
+    "block and summary, causal": Pattern(causal=True, block=R, summary=1),
+    "window and stride, causal": Pattern(causal=True, window=R, stride=R),
+}
+positions = np.arange(T)
+allowed = {name: pattern.allows(positions[:, None], positions[None]) for name, pattern in PATTERNS.items()}
+for name, each in allowed.items():
+    print(f"{name:<28} {each.sum():>5,} of {T * T:,} pairs")
+
+# %% [markdown]
+# A pair that is left out is not lost. Position 9 sees position 1, and position 17 sees position 9. So after two layers,
+# something of position 1 may have arrived at position 17. What counts is how many layers it takes.
+#
+# ### Exercise 1 ★☆☆: how many layers until it is heard?
+#
+# All layers have the same pattern. And around each attention stands a residual connection (lesson 07): a position
+# keeps what it has.
+
+
+# %% tags=["exercise"]
+def layers_until_heard(allowed):
+    """The least number of layers after which each position has heard of each other one.
+
+    allowed (T, T) bool: in every layer, query i sees key j where allowed[i, j]. Besides, each position keeps what it
+    has heard of. → whole numbers (T, T): in row i, column j when position i has heard of position j; 0 of itself, −1
+    for never.
+    """
+    raise NotImplementedError
+
+
+# %%
+layers_until_heard = check(layers_until_heard)
+
+# %% [markdown] tags=["help"]
+# Keep a matrix `heard`: has $i$ heard of $j$? Before the first layer it is the identity. In a layer, $i$ listens to
+# some positions. Of whom has it heard afterwards?
+#
+# ---
+#
+# After a layer, $i$ has heard of $j$ if it listens to *anybody* who had heard of $j$. That is a product of two
+# matrices, `listens @ heard > 0`, with `listens = allowed | identity`. Write the number of the layer where `heard`
+# became true just now. Stop when nothing is new.
+
+# %% [markdown]
+# ### The picture
+#
+# A row is a query, a column is a key. Dark: the query sees the key itself. The brighter the colour, the more layers it
+# takes until the query has heard of the key. Above each map are its price, the mean number of keys that a query sees,
+# and the layers until the last position has heard of all that come before it.
+
+# %% tags=["picture"]
+draw_layers({name: layers_until_heard(each) for name, each in allowed.items()}, allowed)
+plt.show()
+
+# %% [markdown]
+# * **Window.** Each layer adds $r$ positions. After $L$ layers a position has heard of what lies up to $L \cdot r$
+#   back. This is its **receptive field**, as in a convolution. It costs little, and it is slow.
+# * **Window and global token.** Position 0 sees everybody, and everybody sees position 0. In the first layer it
+#   collects; in the second it tells. Two layers are enough, whatever $n$ is.
+# * **The same, causal.** The global token no longer passes anything on! It stands at the beginning, so it may see
+#   nobody but itself. Its column is dark: everybody looks at a notice board on which nobody can write. All else is as
+#   without it. In a causal model such a token has to stand at the *end* of what it sums up, as summaries do.
+# * **Block and summary.** The last position of each block takes in its block (first layer), and all later positions
+#   look at it (second layer). Two layers, and it is causal.
+# * **Window and stride.** One layer goes back by any multiple of $r$, and another one by the rest, which is within the
+#   window. Two layers, too.
+#
+# In the last two, let the block or the stride be $\sqrt n$. Then each query sees at most about $2\sqrt n$ keys, two
+# layers reach everything, and a layer costs $O(n \sqrt n)$. That is the idea of the Sparse Transformer. What about our
+# 100,000 tokens?
+
+# %%
+n = 100_000
+root = round(n**0.5)
+print(f"full:             {n:>7,} keys at most,   1 layer  from end to end")
+for r in (512, 4096):
+    print(f"window {r:>5,}:     {r + 1:>7,} keys at most, {-(-(n - 1) // r):>3} layers from end to end")
+print(f"block, b = {root}:   {2 * root:>7,} keys at most,   2 layers from end to end")
+
+# %% [markdown]
+# ### What it saves
+#
+# A mask saves nothing: all scores are computed, and then most of them are thrown away (lesson 13 measured it). The
+# package cuts the matrix into pieces instead, each a product of some queries with the keys that they reach together.
+# Here are 4,096 tokens, one head, forward:
+
+# %%
+n, r = 4096, 64
+q, k, v = rng.standard_normal((3, 1, 1, n, 64), dtype=np.float32)
+LONG = {
+    "full": Pattern(causal=True),
+    "window": Pattern(causal=True, window=r),
+    "window and global token": Pattern(causal=True, window=r, global_tokens=(0,)),
+    "block and summary": Pattern(causal=True, block=r, summary=1),
+    "window and stride": Pattern(causal=True, window=r, stride=r),
+}
+runs = {name: lambda pattern=pattern: attention_forward(q, k, v, pattern=pattern) for name, pattern in LONG.items()}
+seconds = race(runs, rounds=3, turn=0)
+print(f"{f'n = {n:,}, r = b = s = {r}':<25}{'pairs':>12} {'time':>11} {'of full attention':>20}")
+for name, pattern in LONG.items():
+    pairs = pattern.allows(np.arange(n)[:, None], np.arange(n)[None]).sum()
+    print(f"{name:<24} {pairs:>12,} {1e3 * seconds[name]:>8.1f} ms {seconds[name] / seconds['full']:>20.0%}")
+
+# %% [markdown]
+# The time falls, but not as far as the number of pairs. Pieces are larger than what they keep. And the keys of a stride
+# do not lie next to each other, so they have to be collected first.
+#
+# ## The gradient of a global token
+#
+# An ordinary key in a window is seen by a few queries. A global token is seen by all $n$. What does that mean for the
+# way back? The weights of query $i$ sum to 1 over all the keys that it sees, whatever the pattern. Let $w_{ig}$ be its
+# weight on the global token $g$. Its score is $s_{ig} = q_i \cdot k_g / \sqrt D$. The softmax's backward needs the
+# other keys in one place only, the mean $\sum_j \mathrm{d}w_{ij} w_{ij}$. Lesson 16 had a shortcut for it, its
+# $\delta_i$:
+#
+# $$ \sum_j \mathrm{d}w_{ij}\, w_{ij} = \sum_j (\mathrm{d}o_i \cdot v_j)\, w_{ij} = \mathrm{d}o_i \cdot o_i $$
+#
+# So one column of the weights and the output are enough. Nobody has to look at the other keys.
+#
+# ### Exercise 2 ★★☆: the backward of a global token
+
+
+# %% tags=["exercise"]
+def global_token_backward(dout, out, query, value_g, weights_g):
+    """Gradients of the key and the value of one token that all queries see.
+
+    dout and out (T, Dv); query (T, D); value_g (Dv,), its value; weights_g (T,): each query's weight on it. The scores
+    were divided by √D. → the tuple dkey_g (D,), dvalue_g (Dv,): through this key and this value alone.
+    """
+    raise NotImplementedError
+
+
+# %%
+global_token_backward = check(global_token_backward)
+
+# %% [markdown] tags=["help"]
+# The output of query $i$ is $\dots + w_{ig} v_g$. To how many outputs does $v_g$ contribute? And what happens to a
+# gradient if something is used in many places?
+#
+# ---
+#
+# `dvalue_g = weights_g @ dout`. For the key: `dweights_g = dout @ value_g`, then the softmax's backward for this
+# column, `dscores_g = weights_g * (dweights_g - mean)`, where the mean of row $i$ is $\mathrm{d}o_i \cdot o_i$. Then
+# back through $q_i \cdot k_g / \sqrt D$, and the sum over $i$ is a product.
+
+# %%
+n, g = 400, 5
+query, key, value = rng.standard_normal((3, n, 16))
+pattern = Pattern(window=2, global_tokens=(g,))
+heads = query[None, None], key[None, None], value[None, None]
+out, cache = attention_forward(*heads, pattern=pattern)
+weights = attention_weights(*heads[:2], pattern=pattern)[0, 0]
+dout = rng.standard_normal(out.shape)
+_, dkey, dvalue = (gradient[0, 0] for gradient in attention_backward(dout, cache))
+
+dkey_g, dvalue_g = global_token_backward(dout[0, 0], out[0, 0], query, value[g], weights[:, g])
+print(f"against the package: dkey {error(dkey_g, dkey[g]):.0e}, dvalue {error(dvalue_g, dvalue[g]):.0e}")
+for name, gradient in (("dkey", dkey), ("dvalue", dvalue)):
+    size = np.linalg.norm(gradient, axis=1)
+    print(f"{name:<7} of the global token: length {size[g]:5.2f}; of the others: median {np.median(size):.2f}")
+
+# %% [markdown]
+# Its gradient is a sum of $n$ terms. Others have six: from the five queries whose windows hold them, and from the
+# global token's own query, which sees every key. So a global token learns with a larger gradient than its neighbours.
+# (Longformer gives global tokens projections of their own, three more matrices.) And if a text is spread over several
+# processors, each has a part of this sum, and they must add the parts up.
+#
+# ## Who can, and who cannot
+#
+# A path in the picture says that a signal *could* travel. Does a trained model use it? Here is a task in which the
+# needed token may be far away. A text has 64 tokens. Nearly all are noise, but somewhere among them stands one of eight
+# special tokens, the needle. The last token is a question mark, and there the model must name the needle. The models
+# are small and trained for some seconds. Each is a decoder alone, without a memory to look at, which is what the
+# package calls a `GPT`; positions are left out, because the task needs none.
+
+# %%
+SPECIAL, NOISE, LENGTH = 8, 8, 64
+
+
+def needles(rng, place):
+    """ids (B, 64), each with a needle at its place (B,), and which token it is (B,)."""
+    B = len(place)
+    ids = rng.integers(SPECIAL, SPECIAL + NOISE, (B, LENGTH))
+    ids[:, -1] = SPECIAL + NOISE  # the question mark
+    ids[np.arange(B), place] = needle = rng.integers(0, SPECIAL, B)
+    return ids, needle
+
+
+def trained(steps=150, **options):
+    """The share of right answers at each distance, 1 to 63, of a GPT with these options."""
+    sizes = {"d_model": 32, "num_heads": 2, "d_ff": 64, "max_length": LENGTH, "positions": "none", "init_std": 0.1}
+    off = {"dropout": 0.0, "attention_dropout": 0.0}
+    model = GPT(GPTConfig(SPECIAL + NOISE + 1, **sizes | off | options))
+    adam, data = Adam(model.parameters, model.ops), np.random.default_rng(0)
+    for _ in range(steps):
+        ids, needle = needles(data, data.integers(0, LENGTH - 1, 32))
+        targets = np.full(ids.shape, -100)  # −100 does not count
+        targets[:, -1] = needle
+        model.parameters.zero_grad()
+        _, cache = model.loss(ids, targets)
+        model.loss_backward(1.0, cache)
+        adam.step(3e-3)
+    ids, needle = needles(data, np.repeat(np.arange(LENGTH - 1), 40))  # 40 texts for each place
+    logits, _ = model.forward(ids)
+    right = logits[:, -1, :SPECIAL].argmax(axis=-1) == needle
+    return right.reshape(-1, 40).mean(axis=1)[::-1]  # place 62 is at distance 1
+
+
+REACH = 12
+hits = {
+    "window 12, 2 layers": trained(num_layers=2, window=REACH),
+    "window 12, 3 layers": trained(num_layers=3, window=REACH),
+    "window 12 and global token, 2 layers": trained(num_layers=2, window=REACH, sparse=SparseConfig(global_tokens=1)),
+    "block 8 and summary, 2 layers": trained(num_layers=2, sparse=SparseConfig(block=8, summary=1)),
+    "linear attention, 2 layers": trained(num_layers=2, attention="linear"),
+}
+
+# %%
+layers = {name: int(re.findall(r"(\d) layers", name)[0]) for name in hits}
+draw_distances(hits, {name: layers[name] * REACH for name in hits if "window" in name}, 1 / SPECIAL)
+plt.show()
+
+# %% [markdown]
+# The dotted lines are not fitted. They stand at $L \cdot r$. Up to there the windows find the needle, in relays: layer
+# 1 carries it up to 12 positions, layer 2 carries it on. Beyond that line there is no path, so the model guesses, and
+# no training could change that. The causal global token helps with one distance, the largest: there the needle *is* the
+# global token. Block and summary find it everywhere, with a quarter of the pairs (the picture before has counted them).
+# And so does linear attention, which is next.
+#
+# ## Add up differently
+#
+# Attention gives each query a weighted mean. Write $\mathrm{sim}(q, k)$ for the weight before it is divided by the sum:
+#
+# $$ o_i = \frac{\sum_j \mathrm{sim}(q_i, k_j)\, v_j}{\sum_j \mathrm{sim}(q_i, k_j)}
+#    \qquad \text{softmax: } \mathrm{sim}(q, k) = e^{q \cdot k / \sqrt D} $$
+#
+# The exponential ties $q_i$ and $k_j$ together, so it has to be computed for each pair. Now choose another
+# $\mathrm{sim}$: a product of **features**, $\mathrm{sim}(q, k) = \phi(q) \cdot \phi(k)$. Vectors are rows, so
+# $\phi(q) \cdot \phi(k) = \phi(q)\, \phi(k)^\top$, and $\phi(q_i)$ stands at the left of every term. Take it out of the
+# sum:
+#
+# $$ \sum_j \phi(q_i)\, \phi(k_j)^\top v_j
+#    = \phi(q_i) \Big( \underbrace{\sum_j \phi(k_j)^\top v_j}_{S\ (D,\, D_v)} \Big)
+#    \qquad \sum_j \phi(q_i)\, \phi(k_j)^\top = \phi(q_i) \cdot \underbrace{\sum_j \phi(k_j)}_{z\ (D,)} $$
+#
+# $S$ and $z$ do not depend on $i$. They are computed once and serve every query. With matrices, this is nothing but
+# other brackets: $(\phi(Q)\,\phi(K)^\top)\,V = \phi(Q)\,(\phi(K)^\top V)$. On the left there is an $n \times n$ matrix
+# in the middle, on the right a $D \times D_v$ one.
+#
+# The weights should be positive, and they are if $\phi$ is. Katharopoulos and others (2020) take
+# $\phi(x) = \mathrm{elu}(x) + 1$, number by number: $x + 1$ above 0, and $e^x$ below. Its slope is 1 above 0, and $e^x$
+# below.
+
+
+# %%
+def phi(x):
+    """elu(x) + 1, always positive."""
+    return np.maximum(x, 0) + np.exp(np.minimum(x, 0))
+
+
+def phi_slope(x):
+    """φ'(x): 1 above 0, e^x below."""
+    return np.exp(np.minimum(x, 0))
+
+
+n, D = 4096, 64
+query, key, value = rng.standard_normal((3, n, D))
+
+
+def pairs_first():
+    weights = phi(query) @ phi(key).T  # (n, n)
+    return weights @ value / weights.sum(axis=1, keepdims=True)
+
+
+def states_first():
+    state, total = phi(key).T @ value, phi(key).sum(axis=0)  # (D, Dv), (D,)
+    return phi(query) @ state / (phi(query) @ total)[:, None]
+
+
+print(f"the same up to {error(pairs_first(), states_first()):.0e}")
+print(f"operations: 4 n² D = {4 * n * n * D / 1e9:.2f}e9 and 4 n D² = {4 * n * D * D / 1e9:.2f}e9")
+both = race({"pairs": pairs_first, "states": states_first}, rounds=3, turn=0)
+print(f"time: {1e3 * both['pairs']:.0f} ms and {1e3 * both['states']:.1f} ms")
+
+# %% [markdown]
+# Mind what happened here. This is **not** a faster softmax attention. It is another function with other weights, and a
+# model must be trained with it. The weights of a model that was trained with the softmax do not work, though they fit
+# and nothing raises an error.
+#
+# ### Causal: a running sum
+#
+# In a language model query $t$ may see the keys up to $t$ only. Then each query needs an $S$ of its own. But the $S$ of
+# neighbours differ by one term:
+#
+# $$ S_t = S_{t-1} + \phi(k_t)^\top v_t \qquad z_t = z_{t-1} + \phi(k_t)
+#    \qquad o_t = \frac{\phi(q_t)\, S_t}{\phi(q_t) \cdot z_t + \epsilon} $$
+#
+# Look at it again. There is a state. Each token changes the state, and then something is read from it. That is a
+# **recurrent network**, as in lesson [03](03_before_attention.ipynb)! (Katharopoulos and others call their paper
+# "Transformers are RNNs".) Its state has $D \cdot D_v + D$ numbers, so with $D_v = D$ it has $D(D + 1)$, however long
+# the text is. The small $\epsilon$ keeps the division safe where all features are tiny.
+#
+# ### Exercise 3 ★☆☆: linear attention as a running sum
+
+
+# %% tags=["exercise"]
+def linear_attention(query, key, value, eps=1e-6):
+    """Causal linear attention of one sequence, one head: query and key (T, D), value (T, Dv) → out (T, Dv).
+
+    out_t = φ(q_t) S_t / (φ(q_t) · z_t + eps), where S_t and z_t hold the keys up to t, t included. `phi` is above. Time
+    grows as T, and no array is as large as (T, T) or (T, D, Dv).
+    """
+    raise NotImplementedError
+
+
+# %%
+linear_attention = check(linear_attention)
+
+# %% [markdown] tags=["help"]
+# What has to be remembered from one token to the next? Which shapes has it? What comes first at token $t$: to write
+# into the state, or to read from it?
+#
+# ---
+#
+# `state` begins as zeros (D, Dv), `total` as zeros (D,). For each `t`: add `np.outer(phi(key[t]), value[t])` to the
+# one and `phi(key[t])` to the other. Then `phi(query[t]) @ state`, divided by `phi(query[t]) @ total + eps`.
+
+# %%
+T, D, Dv = 200, 8, 6
+query, key, value = rng.standard_normal((T, D)), rng.standard_normal((T, D)), rng.standard_normal((T, Dv))
+out = linear_attention(query, key, value)
+weights = np.tril(phi(query) @ phi(key).T)  # (T, T)
+print(f"against all weights at once: {error(out, weights @ value / (weights.sum(axis=1, keepdims=True) + 1e-6)):.0e}")
+
+heads = [part[None, None] for part in (query, key, value)]  # the package's (B, H, T, D)
+theirs, cache = ops.linear_attention_forward(*heads, causal=True)
+print(f"against the package:         {error(out, theirs[0, 0]):.0e}")
+
+state = (None, None)
+steps = []
+for t in range(T):  # as a decoder writes: one token, and what is left of all before it
+    step, state = ops.linear_attention_step(*(part[:, :, t : t + 1] for part in heads), *state)
+    steps.append(step[0, 0, 0])
+kept = sum(part.size for part in state)
+print(f"token by token:              {error(out, np.array(steps)):.0e}; state: {kept} = {D} · ({Dv} + 1) numbers")
+
+# %% [markdown]
+# ### Backwards through the running sum
+#
+# Take the forward apart: $a_t = \phi(q_t) S_t$, $b_t = \phi(q_t) \cdot z_t + \epsilon$ and $o_t = a_t / b_t$. The
+# quotient is quickly undone:
+#
+# $$ \mathrm{d}a_t = \frac{\mathrm{d}o_t}{b_t} \qquad \mathrm{d}b_t = -\,\mathrm{d}a_t \cdot o_t $$
+#
+# Both reach the query through what it read: $\mathrm{d}\phi(q_t) = \mathrm{d}a_t\, S_t^\top + \mathrm{d}b_t\, z_t$. For
+# this the states are needed again, in the order of the forward.
+#
+# And the keys? $k_t$ and $v_t$ went into $S_t$. From there they went on into $S_{t+1}$, and into all later states. Each
+# query $i \ge t$ has read from a state that holds them. So what arrives at $S_t$ is a sum over all these queries:
+#
+# $$ \mathrm{d}S_t = \sum_{i \ge t} \phi(q_i)^\top\, \mathrm{d}a_i \qquad
+#    \text{that is} \qquad \mathrm{d}S_t = \mathrm{d}S_{t+1} + \phi(q_t)^\top\, \mathrm{d}a_t $$
+#
+# It is a running sum again, **from the end to the beginning**. This is backpropagation through time (lesson 03), with
+# one difference. There, each step back multiplied the gradient by a matrix and by a slope, and it vanished. Here, each
+# step back multiplies by 1. What is far away arrives as it was sent.
+#
+# ### Exercise 4 ★★★: backwards through the running sum
+#
+# $z$ has such a sum too. And at the end, mind that $\phi(q)$ is not yet $q$.
+
+
+# %% tags=["exercise"]
+def linear_attention_backward(dout, query, key, value, eps=1e-6):
+    """Gradients of linear_attention(query, key, value, eps): dout (T, Dv) → the tuple dquery, dkey, dvalue.
+
+    What the forward computed on its way you may compute again; `phi` and `phi_slope` are above. Time grows as T, and no
+    array is as large as (T, T) or (T, D, Dv).
+    """
+    raise NotImplementedError
+
+
+# %%
+linear_attention_backward = check(linear_attention_backward)
+
+# %% [markdown] tags=["help"]
+# Two walks through the sequence. Which gradients can you finish on the way forward, where $S_t$ and $z_t$ are at hand?
+# What must be kept for the second walk? And what is $\mathrm{d}z_t$, by the same thought as $\mathrm{d}S_t$?
+#
+# ---
+#
+# Forward: compute $S_t$ and $z_t$ as before, then `dnumerator[t]` ($\mathrm{d}a_t$), `ddenominator[t]`
+# ($\mathrm{d}b_t$) and the gradient of $\phi(q_t)$. Backward, from the last `t`: first add
+# `np.outer(phi(query[t]), dnumerator[t])` to `dstate` and `phi(query[t]) * ddenominator[t]` to `dtotal`. Then undo
+# `S += φ(k)ᵀ v` and `z += φ(k)`: the gradient of $\phi(k_t)$ is `dstate @ value[t] + dtotal`, that of $v_t$ is
+# `phi(key[t]) @ dstate`. Last, multiply by `phi_slope`.
+
+# %%
+arrays = {"query": query[:12], "key": key[:12], "value": value[:12]}
+worst = check_gradients(
+    lambda *given: (linear_attention(*given), given), lambda d, given: linear_attention_backward(d, *given), arrays
+)
+dout = rng.standard_normal(out.shape)
+mine = linear_attention_backward(dout, query, key, value)
+for name, ours, other in zip(arrays, mine, ops.linear_attention_backward(dout[None, None], cache), strict=True):
+    print(f"d{name:<6} central differences {worst[name]:.0e}   the package {error(ours, other[0, 0]):.0e}")
+
+# %% [markdown]
+# ### In between: chunks
+#
+# The running sum takes few operations and $T$ steps, one after the other. All pairs at once take many operations and no
+# waiting. Lesson 13 told which of the two a machine likes. One can have something of both. Cut the text into
+# **chunks**. Within a chunk, use the weights, as attention does. All that came before the chunk is one state:
+
+
+# %%
+def linear_attention_in_chunks(query, key, value, chunk, eps=1e-6):
+    """The same as linear_attention, with ⌈T / chunk⌉ steps."""
+    features, key_features = phi(query), phi(key)
+    extended = np.concatenate([value, np.ones_like(value[:, :1])], axis=1)  # [v, 1]: z is one more column of S
+    state = np.zeros((key.shape[1], extended.shape[1]), value.dtype)  # (D, Dv + 1)
+    sums = np.empty_like(extended)
+    for first in range(0, len(query), chunk):
+        part = slice(first, first + chunk)
+        weights = np.tril(features[part] @ key_features[part].T)  # (chunk, chunk)
+        sums[part] = weights @ extended[part] + features[part] @ state
+        state += key_features[part].T @ extended[part]
+    return sums[:, :-1] / (sums[:, -1:] + eps)
+
+
+for chunk in (1, 7, 64, T):
+    print(f"chunks of {chunk:>3}: {error(linear_attention_in_chunks(query, key, value, chunk), out):.0e}")
+
+# %%
+n, D = 4096, 64
+sizes = (1, 4, 16, 64, 256, 1024, 4096)
+long = rng.standard_normal((3, n, D), dtype=np.float32)
+taken = race({c: lambda c=c: linear_attention_in_chunks(*long, c) for c in sizes}, rounds=2, turn=0)
+operations = [n * (2 * c * D + 2 * c * (D + 1) + 4 * D * (D + 1)) for c in sizes]
+
+_, axes = plt.subplots(figsize=(6.4, 2.9))
+draw_chunks(axes, sizes, list(taken.values()), operations)
+axes.set_title(f"Linear attention, {n:,} tokens, D = {D}: from a recurrent network to all pairs")
+plt.show()
+
+# %% [markdown]
+# On the left it is a recurrent network, on the right it is attention, and it is one function all the way. On the left
+# the calls cost time, on the right the operations do. Up to a chunk of $D$ positions the operations at most double, and
+# the steps become $D$ times fewer. The package takes chunks of 64, and its backward walks over the same chunks from the
+# last to the first: exercise 4, with products in the place of single steps.
+#
+# ## Decoding: what a token costs
+#
+# Here a recurrent network pays off. Full attention keeps a key and a value of every token, $2D$ numbers for each head,
+# and reads all of them for each new token. Linear attention keeps $D(D+1)$ numbers. That is less from $n = (D + 1)/2$
+# on. But it writes them as well as reads them, so both move about the same at $n = D + 1$. The study [After the
+# paper](after/after.md) has timed it; *grouped* means that two heads of keys and values serve all eight heads of
+# queries (Ainslie and others 2023):
+
+# %%
+study = next(section for section in sections(STUDY, STUDY.out) if section.experiment.NAME == "decoding")
+found = study.findings
+sizes, kinds = found["sizes"], found["kinds"]
+lengths = sizes["lengths"]
+draw_decoding(lengths, kinds)
+plt.show()
+
+print("recorded on:", study.origin.machine)
+print(f"d_model {sizes['d_model']}, {sizes['num_heads']} heads, {sizes['num_layers']} layers, NumPy, one thread")
+for kind, each in kinds.items():
+    last = each["best"][-1]
+    print(f"{kind:<8} a token after {lengths[-1]:,} takes {1e3 * last:.2f} ms, {last / each['best'][0]:.1f} times one "
+          f"after {lengths[0]}; kept: {each['kept'][-1] / 2**20:.3g} MiB")  # fmt: skip
+crossing = found["crossings"]["linear"]
+print(f"linear costs less than full: by operations and by bytes from n = {crossing['operations']}, "
+      f"in time {crossing_text(crossing['time'], lengths)}")  # fmt: skip
+
+# %% [markdown]
+# (In brackets: what single rounds of the measurement give.) Linear attention's line is flat: its token costs the same
+# at any length. In time the lines cross later than in operations, because for short texts a token's time is mostly
+# calls of NumPy and the other layers.
+#
+# ## What linear attention loses
+#
+# A state of fixed size has to forget. What exactly? Here is a test that needs no training. A text holds $N$ pairs of a
+# key and a value. After them a query asks with one of the keys, and wants its value. The output is $o_i = \sum_j W_{ij}
+# v_j$ with weights $W$ $(N, N)$, and it is perfect if $W$ is the identity. Let the values be random numbers of variance
+# 1, independent of the keys. Then the mean squared error of a recalled number is exactly $\lVert W - I \rVert^2 / N$,
+# the sum of all squares divided by $N$.
+#
+# We build $W$ directly, with heads of $D = 32$:
+#
+# * **softmax**: keys in random directions, which are long, so that the softmax is sharp;
+# * **linear, the same keys**;
+# * **linear, the best keys**: key $j$ is large at place $j \bmod D$ and very negative elsewhere, so $\phi(k_j)$ is
+#   nearly zero but for one place. Each place is a drawer of its own. With more pairs than drawers, pairs share one.
+
+# %%
+D = 32
+
+
+def softmax_weights(key):
+    """Each key asks for itself; scores are divided by √D."""
+    return attention_weights(key[None, None], key[None, None])[0, 0]
+
+
+def linear_weights(key):
+    weights = phi(key) @ phi(key).T
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def recall_error(weights):
+    return np.sum((weights - np.eye(len(weights))) ** 2) / len(weights)
+
+
+counts = [4, 8, 16, 32, 64, 128, 256, 512, 1024]
+errors = {"linear, the same keys": [], "linear, the best keys": [], "softmax": [], "bound for any φ: 1 − D/N": []}
+for N in counts:
+    directions = rng.standard_normal((N, D))
+    keys = 20 * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    drawers = np.where(np.arange(N)[:, None] % D == np.arange(D), 30.0, -30.0)
+    errors["softmax"].append(recall_error(softmax_weights(keys)))
+    errors["linear, the same keys"].append(recall_error(linear_weights(keys)))
+    errors["linear, the best keys"].append(recall_error(linear_weights(drawers)))
+    errors["bound for any φ: 1 − D/N"].append(max(0, 1 - D / N))
+
+_, axes = plt.subplots(figsize=(7.2, 3.3))
+draw_recall(axes, counts, errors, D)
+axes.set_title("How well a pair is recalled: 0 is perfect, 1 is nothing")
+plt.show()
+print(f"{counts[-1]:,} pairs: softmax {errors['softmax'][-1]:.0e}, linear with the best keys "
+      f"{errors['linear, the best keys'][-1]:.2f}")  # fmt: skip
+
+# %% [markdown]
+# With 32 numbers a key, softmax recalls a thousand pairs. Linear attention recalls as many pairs as it has features,
+# 32, and only with the best keys. With random keys it confuses even four: features are positive, so every key is a
+# little like every other one.
+#
+# The bound is more than an observation. Here is its proof. $W$ is a matrix $\phi(Q)\,\phi(K)^\top$ whose rows are
+# divided by numbers. $\phi(K)^\top$ is $(D, N)$, so there are $N - D$ directions $u$, at right angles and of length 1,
+# with $\phi(K)^\top u = 0$, and so with $W u = 0$. In each of them $(W - I)u = -u$ has length 1. And for any directions
+# at right angles, the squared lengths of what a matrix makes of them add up to at most its sum of all squares. So
+# $\lVert W - I \rVert^2 \ge N - D$. No choice of $\phi$ with $D$ features, and no training, helps. The exponential
+# escapes, because it is a product of *infinitely* many features ($e^{xy} = \sum_m x^m y^m / m!$). Its price is that the
+# sum over the keys cannot be taken first.
+#
+# So this is the trade. What attention keeps grows with the text, and nothing is lost. What a recurrent network keeps is
+# fixed, and something has to go. (Several heads and layers have more room, but again a fixed amount of it.) Which one
+# is better depends on what the text asks for: its drift, or its details.
+#
+# ## A kernel as machine code, with its races (optional)
+#
+# On a GPU linear attention runs in chunks, in [three kernels](../kernels/linear_attention.py): one program for each
+# chunk makes the chunk's own state $\sum \phi(k)^\top v$; another kernel adds the states up along the text; the third
+# one reads them. Why three? Lesson 17 showed a race between neighbours in a row. Here are two more, and both look
+# innocent. Try to do the first two jobs in one kernel, for chunks of 16 and $D = 16$:
+
+
+# %%
+@triton.jit
+def states_kernel(key_ptr, value_ptr, states_ptr, CHUNKS: tl.constexpr, D: tl.constexpr, BARRIER: tl.constexpr):
+    row, column = tl.arange(0, D)[:, None], tl.arange(0, D)[None, :]
+    tile = row * D + column  # a chunk of D rows, and a state: both (D, D)
+    for chunk in range(CHUNKS):
+        key = tl.load(key_ptr + chunk * D * D + tile)
+        value = tl.load(value_ptr + chunk * D * D + tile)
+        features = tl.maximum(key, 0.0) + tl.exp(tl.minimum(key, 0.0))
+        own = tl.dot(tl.trans(features), value, input_precision="ieee")  # (D, Dv)
+        tl.store(states_ptr + chunk * D * D + tile, own)
+    if BARRIER:
+        tl.debug_barrier()
+    all_states = states_ptr + tl.arange(0, CHUNKS)[:, None] * D * D + tl.arange(0, D * D)[None, :]  # (CHUNKS, D·Dv)
+    tl.store(all_states, tl.cumsum(tl.load(all_states), axis=0))
+
+
+def chunk_states(key, value, barrier=False):
+    """The state after each chunk of 16 positions: key and value (T, 16) → (T / 16, 16, 16)."""
+    chunks = key.shape[0] // 16
+    states = torch.empty((chunks, 16, 16), device=key.device)
+    states_kernel[(1,)](key, value, states, CHUNKS=chunks, D=16, BARRIER=barrier)
+    return states
+
+
+def chunk_states_with_a_barrier(key, value):
+    return chunk_states(key, value, barrier=True)
+
+
+@triton.jit
+def relay_kernel(key_ptr, value_ptr, states_ptr, D: tl.constexpr):
+    tile = tl.arange(0, D)[:, None] * D + tl.arange(0, D)[None, :]
+    chunk = tl.program_id(0)  # a program for each chunk, which goes on from the state of the one before
+    key = tl.load(key_ptr + chunk * D * D + tile)
+    value = tl.load(value_ptr + chunk * D * D + tile)
+    features = tl.maximum(key, 0.0) + tl.exp(tl.minimum(key, 0.0))
+    before = tl.load(states_ptr + chunk * D * D + tile)
+    after = before + tl.dot(tl.trans(features), value, input_precision="ieee")
+    tl.store(states_ptr + (chunk + 1) * D * D + tile, after)
+
+
+def chunk_states_in_a_relay(key, value):
+    chunks = key.shape[0] // 16
+    states = torch.zeros((chunks + 1, 16, 16), device=key.device)
+    relay_kernel[(chunks,)](key, value, states, D=16)
+    return states[1:]
+
+
+# %% [markdown]
+# In Triton's interpreter, which runs one operation on a whole block after the other, and one program after the other:
+
+# %%
+keys, values = rng.standard_normal((2, 64, 16))
+own = phi(keys).reshape(4, 16, 16).swapaxes(1, 2) @ values.reshape(4, 16, 16)  # (chunks, D, Dv)
+truth = np.cumsum(own, axis=0)
+variants = {
+    "one program": chunk_states,
+    "one program, with a barrier": chunk_states_with_a_barrier,
+    "a relay of programs": chunk_states_in_a_relay,
+}
+for name, function in variants.items():
+    off = recorded(f"23_{function.__name__}-interpreted",
+                   lambda function=function: error(numpy(function(tensor(keys), tensor(values))), truth))  # fmt: skip
+    print(f"{name:<28} off by {off:.0e}")
+
+# %% [markdown]
+# All right. Now the machine code that Triton compiles for an AMD GPU, executed on the CPU by
+# [`kernels.machine`](../kernels/machine/__init__.py), which watches who touches what:
+
+# %%
+for name, function in variants.items():
+    ran = recorded(f"23_{function.__name__}", lambda function=function: compiled(function, keys, values))
+    print(textwrap.fill(f"{name}: {ran['fault'] or 'no fault'}", 110, subsequent_indent="    "))
+    if ran["fault"]:
+        place = int(re.findall(r"byte (\d+)", ran["fault"])[0]) // 4 // 256
+        print(f"    (that is in row {place} of {len(truth) + (function is chunk_states_in_a_relay)} states)")
+    else:
+        print(f"    off by {error(np.array(ran['returned']), truth):.0e}")
+
+# %% [markdown]
+# **The first race is within one program.** Nobody reads at a shifted place here. The program stores a block and loads
+# the same block. But a block has no threads; the compiler deals it out to them, and it deals a $(D, D)$ product in one
+# way and a $(\text{chunks}, D^2)$ block in another. So one wave loads what another one has stored. The fault is in the
+# last chunk. The earlier ones are saved by luck: the products that come after them exchange numbers through shared
+# memory, and bring barriers of their own. `tl.debug_barrier()` mends it.
+#
+# **The second race is between programs.** There is no barrier for programs: each may run before, after or beside any
+# other one. In the interpreter, program 1 always comes after program 0. On a GPU, nobody promises that. The only
+# barrier between programs is the end of a kernel. That is why the package launches three.
+#
+# ### Exercise 5 ★★☆: the states' gradients, and no race
+#
+# Now backwards. What arrives at the state that chunk $n$ leaves behind? All later chunks have read it. So it is a sum
+# over their queries, from the end to the beginning:
+#
+# $$ \mathrm{d}S_n = \sum_{m > n}\; \sum_{t \,\in\, \text{chunk } m} \phi(q_t)^\top\, \mathrm{d}a_t $$
+#
+# Write it as one kernel, with a program for each head. No wave may need what another one has stored.
+
+
+# %% tags=["exercise"]
+@triton.jit
+def chunk_states_backward_kernel(query_ptr, dnumerator_ptr, dstates_ptr, CHUNKS: tl.constexpr, D: tl.constexpr):
+    """One head of dstates: CHUNKS chunks of D rows, D numbers a row. Heads lie one behind the other in all arrays."""
+    raise NotImplementedError
+
+
+def chunk_states_backward(query, dnumerator):
+    """What later chunks send to the state after each chunk of 16 positions.
+
+    query and dnumerator (H, T, 16), float32, T a multiple of 16 → (H, T / 16, 16, 16); zeros for the last chunk. The
+    same whichever wave comes first: as machine code without a race.
+    """
+    heads, time, width = query.shape
+    dstates = torch.empty((heads, time // 16, width, width), device=query.device)
+    chunk_states_backward_kernel[(heads,)](query, dnumerator, dstates, CHUNKS=time // 16, D=16)
+    return dstates
+
+
+# %%
+chunk_states_backward = check(chunk_states_backward)
+
+# %% [markdown] tags=["help"]
+# A race needs memory. Where can a running sum of $16 \times 16$ numbers live, if it does not lie in memory? And in
+# which order does a program walk through the chunks?
+#
+# ---
+#
+# Begin with `dstate = tl.zeros((D, D), tl.float32)` and walk from the last chunk to the first, `CHUNKS - 1 - n`. First
+# store `dstate` for the chunk, then load its queries and gradients, and add
+# `tl.dot(tl.trans(features), dnumerator, input_precision="ieee")`. Nobody ever loads what was stored.
+
+
+# %%
+def in_every_order():
+    """The largest error, the number of different results, and the executor's orders."""
+    from kernels.machine import ORDERS
+
+    query, dnumerator = rng.standard_normal((2, 2, 48, 16))
+    results = [
+        np.array(compiled(chunk_states_backward, query, dnumerator, order=order)["returned"]) for order in ORDERS
+    ]
+    sums = phi(query).reshape(2, 3, 16, 16).swapaxes(-1, -2) @ dnumerator.reshape(2, 3, 16, 16)
+    right = np.stack([sums[:, 1] + sums[:, 2], sums[:, 2], 0 * sums[:, 2]], axis=1)
+    return error(results[0], right), len({result.tobytes() for result in results}), list(ORDERS)
+
+
+off, different, orders = recorded("23_in-every-order", in_every_order)
+print(f"waves go {', '.join(orders)}: {different} result, off by {off:.0e}")
+
+# %% [markdown]
+# ## Common mistakes, and what they look like
+#
+# **A stride alone.** Without a window, a query sees only keys at its own remainder, however many layers there are:
+
+# %%
+alone = layers_until_heard(Pattern(causal=True, stride=8).allows(positions[:, None], positions[None]))
+with_window = layers_until_heard(allowed["window and stride, causal"])
+for name, each in (("stride alone", alone), ("with a window", with_window)):
+    print(f"{name:<14} the last of 64 positions has heard of {np.sum(each[-1] >= 0)}")
+
+# %% [markdown]
+# **The denominator is taken for a constant.** In the backward, keys and queries also change what they are divided by.
+# Values do not, so `dvalue` is right, and the rest is not. Query 0 shows it best. It sees one key, so its output is
+# $v_0$ whatever it asks, and its gradient is nearly zero:
+
+
+# %%
+def constant_denominator(dout, given):
+    query, key, value = given
+    weights = np.tril(phi(query) @ phi(key).T)
+    dnumerator = dout / (weights.sum(axis=1, keepdims=True) + 1e-6)
+    dweights = np.tril(dnumerator @ value.T)
+    return dweights @ phi(key) * phi_slope(query), dweights.T @ phi(query) * phi_slope(key), weights.T @ dnumerator
+
+
+try:
+    check_gradients(lambda *given: (linear_attention(*given), given), constant_denominator, arrays)
+except GradientError as problem:
+    print(problem)
+
+# %% [markdown]
+# **A long sum in few digits.** $z$ only ever grows. In half precision it soon hardly grows, since a term of 1 is lost
+# beside some thousands. In float32 it loses digits slowly. The package's kernels keep their sums in float32 whatever
+# the tokens come in, and a chunk's sum is added as one number:
+
+# %%
+terms = phi(rng.standard_normal(100_000))
+exact = np.cumsum(terms)
+for n in (1_000, 10_000, 100_000):
+    sums = [float(np.cumsum(terms[:n].astype(dtype), dtype=dtype)[-1]) for dtype in (np.float16, np.float32)]
+    print(f"after {n:>7,} terms: {exact[n - 1]:>9,.1f}; in float16 {sums[0]:>8,.1f}, in float32 off by "
+          f"{abs(sums[1] / exact[n - 1] - 1):.0e}")  # fmt: skip
+
+# %% [markdown]
+# ## What changed since 2017
+#
+# The Sparse Transformer (Child and others 2019) had blocks and strides. Longformer (Beltagy and others 2020) and
+# BigBird (Zaheer and others 2020) had windows and global tokens, and BigBird random pairs too. Linear attention became
+# a recurrent network in 2020, and with it an old idea came back: matrices that are written by outer products are the
+# *fast weights* of Schmidhuber (1992), as Schlag and others (2021) showed. Then flash attention (2022) made full
+# attention so cheap in memory that most patterns were given up again. Windows stayed: in Mistral 7B (2023), and in
+# Gemma 2 (2024) in every second layer. The state learned to forget: by an update that overwrites (the delta rule,
+# Schlag and others 2021), by decay (RetNet, Sun and others 2023), or by gates that depend on the token (Mamba, Gu and
+# Dao 2023, a near relative). Some models mix: in Jamba (Lieber and others 2024), seven layers of eight are recurrent,
+# and one sees everything, for recall.
+#
+# Open projects, to try yourself:
+#
+# * **The delta rule.** Before a pair is written, take out what the state holds for its key:
+#   $S_t = S_{t-1} + \phi(k_t)^\top (v_t - \phi(k_t) S_{t-1})$, with $\phi(k)$ scaled to length 1 and without the
+#   denominator. Write its backward. Does the test of recall get better below $N = D$? Can it beyond?
+# * **A decay.** $S_t = \gamma S_{t-1} + \phi(k_t)^\top v_t$. What changes in exercise 4, and what is the gradient of
+#   $\gamma$? How far back does it find the needle?
+# * **A summary that is learned.** Train the needle's task with a window and a global token in the *middle* of the text.
+#   Predict at which distances it will be found, then look.
+#
+# ## Where next
+#
+# [The report](after/after.md) has the other ideas that came after the paper, measured.
+# [Lesson 26](26_many_processes.ipynb) shares a training among many processes. And [lesson 17](17_speed_ups.ipynb) has
+# more of the machine code.
