@@ -1,0 +1,267 @@
+"""Answers of learners, judged in processes that may end as badly as they like.
+
+`Nursery` starts `python -m course.nursery`, which imports the judges once. For each job it forks a process, with a
+folder, a guard and limits of its own, and waits for it no longer than the job may take. Where a system cannot fork, the
+process itself does one job and ends.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from .sources import LESSONS
+
+GRACE = 1.0  # seconds beyond what a job may take: the limits of its calls come first
+START = 120.0  # seconds in which the judges must be imported
+LARGEST = 4_000_000  # bytes of a reply
+READING = 60.0  # seconds in which a notebook must be read
+SYSTEM_ERROR = "cannot be judged here"
+ENVIRONMENT = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),  # a fork keeps no thread
+    "MPLBACKEND": "Agg",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "TRITON_INTERPRET": "1",
+    "CUDA_VISIBLE_DEVICES": "",  # a fork cannot use a GPU, and marks are the same on all
+}
+
+
+class Ended(Exception):
+    """A job's process ended without a reply; the message says how, as a sentence about what it did ends."""
+
+
+class Nursery:
+    """The process that judges. Close it, or use it as a context."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "Nursery":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self, path: str, named: str | None) -> dict[str, Any]:
+        """`reading.read`. Raises `Ended`."""
+        return self._asked({"does": "read", "seconds": READING, "path": path, "named": named})
+
+    def mark(self, lesson: str, name: str, pieces: Any, standing_in: list[str], seconds: float) -> tuple[str, str]:
+        """`marking.mark`, all of which may take `seconds`. Raises `Ended`."""
+        given = {"lesson": lesson, "name": name, "pieces": pieces, "standing_in": standing_in}
+        state, why = self._asked({"does": "mark", "seconds": seconds, **given})
+        return str(state), str(why)
+
+    def close(self) -> None:
+        """End it, with what it does just now."""
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            for pipe in (self.process.stdin, self.process.stdout):
+                with suppress(OSError):
+                    assert pipe is not None
+                    pipe.close()
+            self.process = None
+
+    def _asked(self, job: dict[str, Any]) -> Any:
+        if self.process is None or self.process.poll() is not None:
+            self.close()
+            self.process = _started()
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        # It watches the time itself; this is for a nursery that cannot fork, or hangs.
+        clock = threading.Timer(START + job["seconds"] + GRACE, self.process.kill)
+        clock.daemon = True
+        clock.start()
+        try:
+            self.process.stdin.write(json.dumps(job).encode() + b"\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        except BaseException:  # after Ctrl-C the next job must not get this one's reply
+            self.close()
+            raise
+        finally:
+            clock.cancel()
+        if not line.endswith(b"\n"):
+            status = self.process.wait()
+            self.close()
+            raise Ended(_how(status))
+        reply = json.loads(line)
+        if "ended" in reply:
+            raise Ended(reply["ended"])
+        return reply["reply"]
+
+
+def _started() -> subprocess.Popen[bytes]:
+    path = os.pathsep.join([str(LESSONS), *filter(None, sys.path)])
+    environment = {name: value for name, value in os.environ.items() if name not in ("COURSE_RECORD", "PYTHONSTARTUP")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "course.nursery"],
+        cwd=LESSONS,
+        env={**environment, **ENVIRONMENT, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is for the one who waits
+    )
+
+
+def _how(status: int) -> str:
+    """How a process ended, in words. A negative status is that of a signal, as `subprocess` has it."""
+    name = {-number: number.name for number in signal.Signals}.get(status, f"signal {-status}")
+    if name == "SIGKILL":
+        return "it was killed by the system: does it take too much memory?"
+    return (
+        f"it crashes Python itself ({name})" if status < 0 else "it ends Python itself: a function ends with `return`"
+    )
+
+
+def _late(seconds: float) -> str:
+    return f"it has not come back after {seconds:g} s: is there a loop that never ends?"
+
+
+# --- In the nursery ---------------------------------------------------------------------------------------------
+
+
+def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
+    """Do what each line of JSON asks for, until there are no more."""
+    for line in jobs:
+        job = json.loads(line)
+        with suppress(Exception):  # whatever it is, the job itself meets it again, and says so
+            _prepare(job)
+        with tempfile.TemporaryDirectory(prefix="grading-", ignore_cleanup_errors=True) as folder:
+            if hasattr(os, "fork"):
+                reply = _in_a_fork(job, Path(folder).resolve(), (jobs.fileno(), replies.fileno()))
+            else:
+                reply = {"reply": _done(job, Path(folder).resolve())}
+        replies.write(json.dumps(reply).encode() + b"\n")
+        replies.flush()
+        if not hasattr(os, "fork"):
+            return
+
+
+def _prepare(job: dict[str, Any]) -> None:
+    """Import, once for all forks, what the job imports."""
+    import ctypes  # noqa: F401 - it loads libraries, which the guard refuses
+
+    from . import guard, marking, reading  # noqa: F401
+    from .exercise import exercises
+
+    if job["does"] == "mark":
+        exercises(job["lesson"])
+
+
+def _done(job: dict[str, Any], folder: Path) -> Any:
+    """What a job's process does: guard itself, and do it. It never raises."""
+    try:
+        from . import answers
+        from .guard import guard, limit
+        from .marking import mark
+        from .reading import Piece, read
+
+        os.environ |= {answers.FOLDER: str(folder / "answers"), "TMPDIR": str(folder), "TRITON_CACHE_DIR": str(folder)}
+        tempfile.tempdir = None
+        with suppress(OSError):  # what a notebook reads, it reads from there
+            (folder / "weights").symlink_to(LESSONS / "weights")
+        os.chdir(folder)
+        limit(job["seconds"])
+        guard(folder)
+        if job["does"] == "read":
+            return read(job["path"], job["named"])
+        pieces = [Piece(*piece) for piece in job["pieces"]]
+        return mark(job["lesson"], job["name"], pieces, job["standing_in"], job["seconds"])
+    except BaseException as problem:
+        why = f"it {SYSTEM_ERROR}: {type(problem).__name__}: {problem}"
+        return {"lesson": job["named"], "why": why} if job["does"] == "read" else ["unreadable", why]
+
+
+def _in_a_fork(job: dict[str, Any], folder: Path, pipes: tuple[int, ...]) -> dict[str, Any]:
+    """A job's reply, or how its process ended; the nursery's own pipes are not for that process."""
+    end, begin = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for number in range(3):  # what the learner's code prints goes nowhere
+                os.dup2(nothing, number)
+            for pipe in (end, *pipes):
+                os.close(pipe)
+            reply = json.dumps(_done(job, folder)).encode()
+            with os.fdopen(begin, "wb") as out:
+                out.write(reply + b"\n")
+        os._exit(0)
+    os.close(begin)
+    try:
+        content, status = _waited(child, end, job["seconds"] + GRACE)
+    finally:
+        os.close(end)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)  # and what it started
+    if status is None:
+        return {"ended": _late(job["seconds"])}
+    if not content.endswith(b"\n"):
+        return {"ended": _how(os.waitstatus_to_exitcode(status))}
+    try:
+        return {"reply": json.loads(content)}
+    except ValueError:
+        return {"ended": "it writes into what it does not own"}
+
+
+def _waited(child: int, pipe: int, seconds: float) -> tuple[bytes, int | None]:
+    """What a child wrote until it ended, and its status; `None` where it was killed because its time was over."""
+    content, deadline, ended = bytearray(), time.monotonic() + seconds, False
+    status: int | None = None
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            ready = select.select([] if ended else [pipe], [], [], min(left, 0.01 if ended else 0.2))[0]
+            if ready:
+                more = os.read(pipe, 65_536)
+                ended = not more
+                content += more
+                if len(content) > LARGEST:
+                    break
+            else:
+                done, found = os.waitpid(child, os.WNOHANG)
+                if done and not ended and not select.select([pipe], [], [], 0)[0]:
+                    ended = True
+                if done:
+                    status = found
+                    return bytes(content), status
+        return bytes(content), None
+    finally:
+        if status is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def main() -> None:
+    """The command: jobs come from standard input, replies go to standard output, which nobody else writes to."""
+    jobs, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1):
+        os.dup2(nothing, number)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that what is under way is ended, and its folder removed
+    serve(jobs, replies)
+
+
+if __name__ == "__main__":
+    main()
