@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 from minitransformer.atomic import atomic_write
 from minitransformer.visible import visible
 
-from .marking import ANSWERED, CORRECT, MARKS, MISSING, NOT_YET, STOPPED, UNREADABLE, WRONG
+from .exercise import CORRECT, WRONG
+from .marking import MARKS, STOPPED
 from .nursery import Ended, Nursery
+from .reading import ANSWERED, MISSING, UNREADABLE
 from .sources import checked, number_of, sources, title
 
 SECONDS = 60.0  # for an answer; the slowest right one takes some, and all others a part of a second
@@ -31,7 +33,7 @@ COPY = re.compile(r"[\s_.-]*(\(\d+\)|copy[\s_-]*\d*)$", re.IGNORECASE)
 class Mark(NamedTuple):
     """One of `MARKS`, and why: the judge's sentence."""
 
-    state: str
+    mark: str
     why: str = ""
 
 
@@ -228,7 +230,7 @@ def _judge(lesson: str, answers: dict[str, Any], marks: dict[str, Mark], nursery
         if answer["state"] != ANSWERED:
             found[name] = Mark(answer["state"], answer["why"])
             return
-        standing_in = [other for other in answer["needs"] if other in found and found[other].state != CORRECT]
+        standing_in = [other for other in answer["needs"] if other in found and found[other].mark != CORRECT]
         try:
             state, why = nursery.mark(lesson, name, answer["pieces"], standing_in, seconds)
         except Ended as ended:
@@ -258,18 +260,17 @@ def report(marks: Marks) -> list[str]:
     lines, totals = list[str](), dict[str, dict[str, str]]()
     for number, learners in marks.marks.items():
         names = _exercises(number)
+        absent = [learner for learner in learners if (learner, number) not in marks.notebooks]
+        there = {learner: found for learner, found in learners.items() if learner not in absent}
         lines += [f"{number} · {title(_source(number))}", ""]
-        rows = {learner: {name: mark.state for name, mark in found.items()} for learner, found in learners.items()}
+        rows = {learner: {name: mark.mark for name, mark in found.items()} for learner, found in there.items()}
         lines += table(names, rows)
-        whys = [
-            f"  {_cut(learner)} · {name} · {found[name].state}: {found[name].why}"
-            for learner, found in learners.items()
-            for name in names
-            if name in found and found[name].state in (WRONG, STOPPED, UNREADABLE)
-        ]
-        lines += ["", *_once(whys, learners), ""] if whys else [""]
+        whys = [f"  {_cut(learner)} · {why}" for learner, found in there.items() for why in _whys(found)]
+        lines += ["", *whys] if whys else []
+        lines += ["", f"no notebook: {', '.join(absent)}"] if absent else []
+        lines += [""]
         for learner, found in learners.items():
-            right = sum(mark.state == CORRECT for mark in found.values())
+            right = sum(mark.mark == CORRECT for mark in found.values())
             totals.setdefault(learner, {})[number] = f"{right}/{len(names)}"
     if len(marks.marks) > 1:
         everything = {learner: found | {"all": _sum(found.values())} for learner, found in totals.items()}
@@ -277,15 +278,13 @@ def report(marks: Marks) -> list[str]:
     return [*lines, *marks.notes]
 
 
-def _once(whys: list[str], learners: dict[str, dict[str, Mark]]) -> list[str]:
-    """The lines, but one for each notebook that nobody can read, and not one for each exercise."""
-    whole = {
-        learner: next(iter(found.values())).why
-        for learner, found in learners.items()
-        if len(set(found.values())) == 1 and next(iter(found.values())).state == UNREADABLE and len(found) > 1
-    }
-    lines = [line for line in whys if not any(line.startswith(f"  {_cut(learner)} · ") for learner in whole)]
-    return sorted([*lines, *(f"  {_cut(learner)} · {UNREADABLE}: {why}" for learner, why in whole.items())])
+def _whys(found: dict[str, Mark]) -> list[str]:
+    """What is wrong in a notebook, a line for each exercise; one for all of them where nobody can read it."""
+    wrong = {name: mark for name, mark in found.items() if mark.mark in (WRONG, STOPPED, UNREADABLE)}
+    if len(wrong) > 1 and len(set(found.values())) == 1:
+        mark, why = next(iter(wrong.values()))
+        return [f"{mark}: {why}"]
+    return [f"{name} · {mark}: {why}" for name, (mark, why) in wrong.items()]
 
 
 def table(columns: Sequence[str], rows: dict[str, dict[str, str]]) -> list[str]:
@@ -373,18 +372,3 @@ def _is_same(path: Path, other: Path) -> bool:
         return os.path.samefile(path, other)
     except OSError:
         return False
-
-
-__all__ = [
-    "NOT_YET",
-    "Found",
-    "Mark",
-    "Marks",
-    "Submission",
-    "check_place",
-    "find",
-    "grade",
-    "report",
-    "table",
-    "write",
-]

@@ -20,13 +20,7 @@ LARGEST_FILE = 64_000_000  # bytes
 FOLDER = "COURSE_GUARD"  # names the folder that the process beside may write into
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-PATHS = {  # of each event, where its paths stand among the arguments, each with the folder that it is relative to
-    "os.remove": ((0, 1),),
-    "os.rmdir": ((0, 1),),
-    "os.mkdir": ((0, 2),),
-    "os.rename": ((0, 2), (1, 3)),
-    "os.link": ((0, 2), (1, 3)),
-    "os.symlink": ((1, 2),),
+CHANGES = {  # of each event, where its paths stand among the arguments, each with the folder that it is relative to
     "os.truncate": ((0, None),),
     "os.chmod": ((0, 2),),
     "os.chown": ((0, 3),),
@@ -35,6 +29,14 @@ PATHS = {  # of each event, where its paths stand among the arguments, each with
     "os.setxattr": ((0, None),),
     "os.removexattr": ((0, None),),
     "sqlite3.connect": ((0, None),),
+}
+NAMES = {  # the same, for what is done to a name in a folder, wherever it leads if it is a link
+    "os.remove": ((0, 1),),
+    "os.rmdir": ((0, 1),),
+    "os.mkdir": ((0, 2),),
+    "os.rename": ((0, 2), (1, 3)),
+    "os.link": ((0, 2), (1, 3)),
+    "os.symlink": ((1, 2),),
 }
 PROCESSES = {
     *("os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.exec", "os.system", "os.startfile"),
@@ -65,9 +67,9 @@ def guard(folder: Path, foreign: bool = False) -> None:
             # os.open may mean a path that is relative to another folder, and does not say so
             if flags & WRITING and not (_within(path, inside) and (mode is not None or _absolute(path))):
                 refuse("write outside its own folder")
-        elif event in PATHS:
-            for place, at in PATHS[event]:
-                if not _within(arguments[place], inside, -1 if at is None else arguments[at]):
+        elif event in CHANGES or event in NAMES:
+            for place, at in CHANGES.get(event) or NAMES[event]:
+                if not _within(arguments[place], inside, -1 if at is None else arguments[at], event in CHANGES):
                     refuse("change files outside its own folder")
         elif event in PROCESSES:
             if not _is_beside():
@@ -108,8 +110,8 @@ def _virtual_bytes() -> int:
         return 0
 
 
-def _within(path: Any, folder: str, relative_to: Any = -1) -> bool:
-    """Whether a path, wherever its links lead, lies in the folder, or is a file that is open already."""
+def _within(path: Any, folder: str, relative_to: Any = -1, follow: bool = True) -> bool:
+    """Whether a path lies in the folder, or is a file that is open already; with `follow`, where its link leads."""
     if isinstance(path, int):
         return True
     path = os.fsdecode(path)
@@ -120,7 +122,9 @@ def _within(path: Any, folder: str, relative_to: Any = -1) -> bool:
             path = os.path.join(os.readlink(f"/proc/self/fd/{relative_to}"), path)
         except OSError:
             return False
-    return os.path.realpath(path).startswith(folder + os.sep)
+    head, name = os.path.split(path.rstrip(os.sep))
+    place = os.path.realpath(path) if follow or name in ("", ".", "..") else os.path.join(os.path.realpath(head), name)
+    return (place + os.sep).startswith(folder + os.sep)
 
 
 def _absolute(path: Any) -> bool:

@@ -1,10 +1,12 @@
 """The mark of an answer that was taken from a notebook: loaded with what it needs, and judged."""
 
+import ast
 import codeop
 import linecache
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -15,15 +17,13 @@ from . import exercise as judged
 from .exercise import CORRECT, NOT_YET, WRONG, Exercise, exercises
 from .failures import explained
 from .limits import Endless, within
-from .reading import ANSWERED, MISSING, UNREADABLE, Piece, ast
+from .reading import MISSING, UNREADABLE, Piece
 from .sources import parsed
 from .stand_in import StandIn
 
 STOPPED = "stopped"
 MARKS = CORRECT, WRONG, NOT_YET, MISSING, STOPPED, UNREADABLE
 LONGEST = 600  # characters of a reason
-
-__all__ = ["ANSWERED", "CORRECT", "MARKS", "MISSING", "NOT_YET", "STOPPED", "UNREADABLE", "WRONG", "mark"]
 
 
 def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], seconds: float) -> tuple[str, str]:
@@ -57,7 +57,7 @@ def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], se
     except Endless:
         pass
     except BaseException as problem:  # such as a KeyboardInterrupt of the learner's own
-        why = f"it raises {type(problem).__name__}: {problem}"
+        why = f"it raises {type(problem).__name__}" + (f": {problem}" if str(problem) else "")
     missing = getattr(sys.modules.get("course.gpu"), "MISSING", None)
     if state != CORRECT and stopped:
         state, why = STOPPED, stopped[-1]
@@ -72,6 +72,7 @@ def _loaded(pieces: list[Piece], lesson: str, stand_ins: dict[str, Exercise]) ->
     As in a notebook, a statement that raises ends its cell, and the next cells go on.
     """
     module = ModuleType("__main__")
+    module.__spec__ = ModuleSpec("__main__", None)  # else a process that `beside` starts looks for a file of it
     sys.modules["__main__"], names, raised = module, vars(module), ""
     compiler = codeop.Compile()  # which remembers what is imported from __future__
     for cell, text, places in pieces:

@@ -5,6 +5,7 @@ folder, a guard and limits of its own, and waits for it no longer than the job m
 process itself does one job and ends.
 """
 
+import ctypes  # noqa: F401 - a library that it loads when it is imported, which the guard refuses
 import json
 import os
 import select
@@ -18,13 +19,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from .sources import LESSONS
+from . import answers
+from .exercise import exercises
+from .guard import guard, limit
+from .marking import mark
+from .reading import Piece, of_the_course, read
+from .sources import LESSONS, number_of, sources
 
 GRACE = 1.0  # seconds beyond what a job may take: the limits of its calls come first
 START = 120.0  # seconds in which the judges must be imported
 LARGEST = 4_000_000  # bytes of a reply
 READING = 60.0  # seconds in which a notebook must be read
-SYSTEM_ERROR = "cannot be judged here"
 ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),  # a fork keeps no thread
     "MPLBACKEND": "Agg",
@@ -125,9 +130,9 @@ def _how(status: int) -> str:
     name = {-number: number.name for number in signal.Signals}.get(status, f"signal {-status}")
     if name == "SIGKILL":
         return "it was killed by the system: does it take too much memory?"
-    return (
-        f"it crashes Python itself ({name})" if status < 0 else "it ends Python itself: a function ends with `return`"
-    )
+    if status < 0:
+        return f"it crashes Python itself ({name})"
+    return "it ends Python itself: a function ends with `return`"
 
 
 def _late(seconds: float) -> str:
@@ -148,6 +153,7 @@ def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
                 reply = _in_a_fork(job, Path(folder).resolve(), (jobs.fileno(), replies.fileno()))
             else:
                 reply = {"reply": _done(job, Path(folder).resolve())}
+                os.chdir(LESSONS)  # out of the folder that is removed
         replies.write(json.dumps(reply).encode() + b"\n")
         replies.flush()
         if not hasattr(os, "fork"):
@@ -155,24 +161,17 @@ def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
 
 
 def _prepare(job: dict[str, Any]) -> None:
-    """Import, once for all forks, what the job imports."""
-    import ctypes  # noqa: F401 - it loads libraries, which the guard refuses
-
-    from . import guard, marking, reading  # noqa: F401
-    from .exercise import exercises
-
+    """Import and find out, once for all forks, what the job needs."""
     if job["does"] == "mark":
         exercises(job["lesson"])
+    for source in sources() if job["does"] == "read" else ():
+        if number_of(source) == job["named"]:
+            of_the_course(source)
 
 
 def _done(job: dict[str, Any], folder: Path) -> Any:
     """What a job's process does: guard itself, and do it. It never raises."""
     try:
-        from . import answers
-        from .guard import guard, limit
-        from .marking import mark
-        from .reading import Piece, read
-
         os.environ |= {answers.FOLDER: str(folder / "answers"), "TMPDIR": str(folder), "TRITON_CACHE_DIR": str(folder)}
         tempfile.tempdir = None
         with suppress(OSError):  # what a notebook reads, it reads from there
@@ -185,7 +184,7 @@ def _done(job: dict[str, Any], folder: Path) -> Any:
         pieces = [Piece(*piece) for piece in job["pieces"]]
         return mark(job["lesson"], job["name"], pieces, job["standing_in"], job["seconds"])
     except BaseException as problem:
-        why = f"it {SYSTEM_ERROR}: {type(problem).__name__}: {problem}"
+        why = f"it cannot be judged here: {type(problem).__name__}: {problem}"
         return {"lesson": job["named"], "why": why} if job["does"] == "read" else ["unreadable", why]
 
 
@@ -257,7 +256,7 @@ def main() -> None:
     """The command: jobs come from standard input, replies go to standard output, which nobody else writes to."""
     jobs, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1):
+    for number in (0, 1) if hasattr(os, "fork") else (0, 1, 2):
         os.dup2(nothing, number)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that what is under way is ended, and its folder removed
     serve(jobs, replies)

@@ -11,11 +11,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple, TypeGuard
 
 from . import answers
+from .exercise import NOT_YET
 from .finding import MAGIC, asked, cells_in, functions_in, meaning
 from .sources import checked, fresh, number_of, parsed, sources, title
 
@@ -24,7 +26,7 @@ MOST_CODE = 1_000_000  # characters of its code
 TITLE = re.compile(r"^#\s*(\d\d)\s*·\s*(.+?)\s*$", re.MULTILINE)
 LOADS = {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
 
-ANSWERED, NOT_YET, MISSING, UNREADABLE = "answered", "not yet", "missing", "unreadable"
+ANSWERED, MISSING, UNREADABLE = "answered", "missing", "unreadable"
 
 
 class Unreadable(ValueError):
@@ -126,13 +128,27 @@ class Notebook(NamedTuple):
     broken: dict[int, str]
 
 
+class OfTheCourse(NamedTuple):
+    """What a lesson's own cells say; `asks` and `known` as in `finding.Asked`."""
+
+    asks: dict[str, list[str]]
+    known: dict[str, set[str]]
+    statements: set[str]
+
+
+@cache
+def of_the_course(source: Path) -> OfTheCourse:
+    """What a lesson's own cells say, found once for all notebooks of a class."""
+    statements = statements_of(_code(fresh(source)["cells"])).statements
+    return OfTheCourse(*asked(source), {ast.dump(each.node) for each in statements})
+
+
 def answers_of(source: Path, code: list[str], prose: Iterable[str] = ()) -> dict[str, Answer]:
     """What the cells of a notebook have for each exercise of a lesson, in the lesson's order."""
-    asks, known = asked(source)
+    asks, known, ours = of_the_course(source)
     notebook = statements_of(code)
     checkers = {"check", *_checkers(notebook.statements)}
     checks = {each for each in notebook.statements if _is_check(each.node, checkers)}
-    ours = {ast.dump(each.node) for each in statements_of(_code(fresh(source)["cells"])).statements}
     stubs = {  # and what else the course itself says of an exercise's name
         each
         for each in notebook.statements
