@@ -27,7 +27,7 @@ from .reading import Piece, of_the_course, read
 from .sources import LESSONS, number_of, sources
 
 GRACE = 1.0  # seconds beyond what a job may take: the limits of its calls come first
-START = 120.0  # seconds in which the judges must be imported
+START = 60.0  # seconds in which the judges must be imported
 LARGEST = 4_000_000  # bytes of a reply
 READING = 60.0  # seconds in which a notebook must be read
 ENVIRONMENT = {
@@ -87,8 +87,13 @@ class Nursery:
             self.process = _started()
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        # It watches the time itself; this is for a nursery that cannot fork, or hangs.
-        clock = threading.Timer(START + job["seconds"] + GRACE, self.process.kill)
+        process, late = self.process, threading.Event()
+
+        def stop() -> None:  # a nursery that forks watches the time itself
+            late.set()
+            process.kill()
+
+        clock = threading.Timer(START + job["seconds"] + GRACE, stop)
         clock.daemon = True
         clock.start()
         try:
@@ -105,8 +110,10 @@ class Nursery:
         if not line.endswith(b"\n"):
             status = self.process.wait()
             self.close()
-            raise Ended(_how(status))
+            raise Ended(_late(job["seconds"]) if late.is_set() else _how(status))
         reply = json.loads(line)
+        if "last" in reply:
+            self.close()
         if "ended" in reply:
             raise Ended(reply["ended"])
         return reply["reply"]
@@ -152,7 +159,7 @@ def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
             if hasattr(os, "fork"):
                 reply = _in_a_fork(job, Path(folder).resolve(), (jobs.fileno(), replies.fileno()))
             else:
-                reply = {"reply": _done(job, Path(folder).resolve())}
+                reply = {"reply": _done(job, Path(folder).resolve()), "last": True}
                 os.chdir(LESSONS)  # out of the folder that is removed
         replies.write(json.dumps(reply).encode() + b"\n")
         replies.flush()
