@@ -28,9 +28,20 @@ def build_parser() -> Parser:
     again.add_argument("number", metavar="NN", type=_number, help='the lesson, "00" to "26"')
     again.set_defaults(run=_reset)
     marks = commands.add_parser("grade", help="for teachers: the marks of a class, from its notebooks")
-    marks.add_argument("folder", metavar="FOLDER", type=path_name, help="a folder in it, or a file, for each learner")
     marks.add_argument(
-        "--lesson", metavar="NN", type=_number, nargs="+", action="extend", default=[], help="these (default: all)"
+        "folder",
+        metavar="FOLDER",
+        type=path_name,
+        help="the notebooks, in a folder for each learner or with the learner's name in the file's",
+    )
+    marks.add_argument(
+        "--lesson",
+        metavar="NN",
+        type=_number,
+        nargs="+",
+        action="extend",
+        default=[],
+        help="grade these lessons (default: all)",
     )
     marks.add_argument("--json", metavar="FILE", type=path_name, help="write the marks there, too")
     limit = f"what one answer may take (default: {grading.SECONDS:g})"

@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 import pytest
 from support.folders import contents
-from support.lessons.classroom import MASK, all_solved, alone, hand_in, learners, mask_after, notebook
+from support.lessons.classroom import MASK, all_solved, alone, hand_in, learners, mask_after, notebook, small_class
 from support.processes import wait_for
 
 from course import grading
 from course.__main__ import main
 from course.exercise import exercises
+from course.marking import MARKS
 from course.nursery import Nursery
 from course.sources import LESSONS, number_of, solutions, sources
 
@@ -85,6 +86,17 @@ def test_learners_are_sorted_and_whoever_handed_in_nothing_is_there(graded):
     assert rows[-1].split()[1:] == ["5/5", "0/4", "5/9"]
     _, absent = [line for line in graded.out.splitlines() if line.startswith("no notebook: ")]
     assert {"bob", "Zoë Müller", "a folder"} <= set(absent.removeprefix("no notebook: ").split(", "))
+
+
+def test_the_page_for_teachers_shows_what_is_printed(tmp_path, capsys):
+    for name, content in small_class().items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    assert main(["grade", str(tmp_path), "--seconds", "2"]) == 0
+    printed = capsys.readouterr().out.replace("after 2 s", "after 10 s").strip()
+    page = (LESSONS / "teaching.md").read_text(encoding="utf-8")
+    assert page.split("```text\n")[1].split("\n```")[0] == printed
+    assert all(f"| {mark} |" in page for mark in MARKS)
 
 
 @pytest.fixture

@@ -270,3 +270,20 @@ def hand_in(folder: Path, learners: list[Learner]) -> None:
     (folder / "ada" / "notes.txt").write_text("no notebook")
     (folder / "round").symlink_to(folder, target_is_directory=True)
     (folder / "shopping.ipynb").write_text('{"cells": []}')
+
+
+def small_class() -> dict[str, bytes]:
+    """The class whose marks `lessons/teaching.md` shows: files by their paths."""
+    answers = solutions("04")
+    unscaled = answers["attention"].replace(" / math.sqrt(query.shape[-1])", "")
+    assert unscaled != answers["attention"]
+    endless = "def causal_mask(num_queries, num_keys):\n    while True:\n        pass"
+    cut = answers["attention_backward"].partition("return")[0] + "return (dquery, dkey"
+    return {
+        "ada/01_softmax.ipynb": all_solved("01"),
+        "ada/04_attention.ipynb": all_solved("04"),
+        "ben/01_softmax.ipynb": notebook(lesson="01"),
+        "ben/04_attention.ipynb": notebook(answers=answers | {"attention": unscaled, "attention_backward": cut}),
+        "chen_04_attention.ipynb": notebook(answers={"attention": answers["attention"], "causal_mask": endless}),
+        "dora/04_attention.ipynb": notebook()[:5_000],
+    }
