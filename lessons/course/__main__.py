@@ -10,7 +10,6 @@ from tqdm import tqdm
 from minitransformer.cli import main as run_command
 from minitransformer.cli.common import Parser, number, path_name, progress_wanted, say
 from minitransformer.cli.errors import ERROR, complain
-from minitransformer.visible import visible
 
 from . import grading
 from .learner import reset, standing
@@ -83,18 +82,16 @@ def _grade(args: argparse.Namespace) -> int:
         grading.check_place(Path(args.json), found)
     marks = grading.Marks(found.learners)
     try:
-        with tqdm(total=2 * len(found.submissions), disable=not progress_wanted(), leave=False, unit="") as bar:
+        with tqdm(total=2 * len(found.submissions), disable=not progress_wanted(), leave=False) as bar:
 
             def step(submission: grading.Submission) -> None:
-                bar.set_description_str(visible(submission.path.name), refresh=False)
+                bar.set_description_str(submission.learner, refresh=False)
                 bar.update()
 
             grading.grade(folder, found, marks, lessons, args.seconds, step)
     except KeyboardInterrupt:
-        say(
-            *grading.report(marks),
-            "interrupted: these marks are not all" + f", and {args.json} is not written" * bool(args.json),
-        )
+        unwritten = f", and {args.json} is not written" if args.json else ""
+        say(*grading.report(marks), f"interrupted: these marks are not all{unwritten}")
         raise
     say(*grading.report(marks))
     if args.json:

@@ -29,6 +29,7 @@ from .sources import LESSONS, number_of, sources
 GRACE = 1.0  # seconds beyond what a job may take: the limits of its calls come first
 START = 60.0  # seconds in which the judges must be imported
 LARGEST = 4_000_000  # bytes of a reply
+FORGED = "it writes into what it does not own"
 READING = 60.0  # seconds in which a notebook must be read
 ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),  # a fork keeps no thread
@@ -63,8 +64,11 @@ class Nursery:
     def mark(self, lesson: str, name: str, pieces: Any, standing_in: list[str], seconds: float) -> tuple[str, str]:
         """`marking.mark`, all of which may take `seconds`. Raises `Ended`."""
         given = {"lesson": lesson, "name": name, "pieces": pieces, "standing_in": standing_in}
-        state, why = self._asked({"does": "mark", "seconds": seconds, **given})
-        return str(state), str(why)
+        reply = self._asked({"does": "mark", "seconds": seconds, **given})
+        match reply:
+            case [str(state), str(why)]:
+                return state, why
+        raise Ended(FORGED)  # its process ran the learner's code, and so may say anything
 
     def close(self) -> None:
         """End it, with what it does just now."""
@@ -123,7 +127,7 @@ def _started() -> subprocess.Popen[bytes]:
     path = os.pathsep.join([str(LESSONS), *filter(None, sys.path)])
     environment = {name: value for name, value in os.environ.items() if name not in ("COURSE_RECORD", "PYTHONSTARTUP")}
     return subprocess.Popen(
-        [sys.executable, "-m", "course.nursery"],
+        [sys.executable, "-W", "ignore", "-m", "course.nursery"],
         cwd=LESSONS,
         env={**environment, **ENVIRONMENT, "PYTHONPATH": path},
         stdin=subprocess.PIPE,
@@ -226,7 +230,7 @@ def _in_a_fork(job: dict[str, Any], folder: Path, pipes: tuple[int, ...]) -> dic
     try:
         return {"reply": json.loads(content)}
     except ValueError:
-        return {"ended": "it writes into what it does not own"}
+        return {"ended": FORGED}
 
 
 def _waited(child: int, pipe: int, seconds: float) -> tuple[bytes, int | None]:

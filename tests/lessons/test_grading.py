@@ -151,6 +151,30 @@ def test_marks_are_written_again_over_marks_and_never_over_a_notebook(one, tmp_p
         grading.check_place(tmp_path / "link.json", found)
 
 
+def test_what_may_not_be_opened_is_said_and_names_that_are_no_text_are_shown(one, monkeypatch, capsys):
+    """Who runs the tests may be root, whom no permission stops."""
+    (one / "locked").mkdir()
+    (one / os.fsdecode(b"\xff_04_attention.ipynb")).write_bytes(notebook(MASK))
+    scandir = os.scandir
+
+    def denied(path):
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    (one / "secret.ipynb").write_bytes(b"")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", denied)
+        found = grading.find(one)
+    assert found.learners == [r"\udcff", "ada", "locked", "secret"]
+    assert found.notes == ["locked cannot be opened (Permission denied)"]
+    marks = grading.Marks(found.learners)
+    grading.grade(one, found, marks)
+    assert marks.marks["04"][r"\udcff"]["causal_mask"].mark == "correct"
+    assert marks.notes[-1] == "secret.ipynb is empty"
+    assert grading.written(one, marks)
+
+
 @pytest.mark.parametrize(
     ("name", "lesson", "rest"),
     [

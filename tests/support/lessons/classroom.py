@@ -142,6 +142,11 @@ TRANSPOSED = "def causal_mask(a, b):\n    return np.ones((b, a), bool)"
 UNSPLIT = "def split_heads(x, num_heads):\n    return x"
 
 ACCENTED = "Zoë Müller"
+BY_PARTS = solutions("05")["self_attention"]
+FORGING = """for number in range(3, 100):
+        try: os.write(number, b'[1, 2, 3]\\n')
+        except OSError: pass
+    os._exit(0)"""
 UNCLOSED = "def causal_mask(a, b):\n    return ("
 
 
@@ -181,6 +186,7 @@ def learners(folder: Path) -> list[Learner]:
         ("prints", mask_after("print('spam' * 5_000_000)"), "correct", ""),
         ("draws", mask_after(r"print('\x1b[2Jevil'); os.write(2, b'\x1b[2Jevil')", "import os"), "correct", ""),
         ("colours", mask_after(r"raise ValueError('\x1b[31mred')"), "wrong", r"\x1b[31mred"),
+        ("forges", mask_after(FORGING, "import os"), "stopped", "it writes into what it does not own"),
         ("uses a folder", mask_after("t.TemporaryDirectory().cleanup()", "import tempfile as t"), "correct", ""),
         ("uses a file", mask_after("open('mine', 'w').write('x'); os.remove('mine')", "import os"), "correct", ""),
         ("closes", mask_after("os.closerange(0, 100)", "import os"), "stopped", "it ends Python itself"),
@@ -200,6 +206,13 @@ def learners(folder: Path) -> list[Learner]:
             {"splits/05_multi_head.ipynb": notebook(lesson="05", answers=solutions("05") | {"split_heads": UNSPLIT})},
             dict.fromkeys(("merge_heads", "self_attention", "self_attention_backward"), "correct")
             | {"split_heads": "wrong"},
+            lesson="05",
+        ),
+        Learner(
+            "later",
+            {"later/05_multi_head.ipynb": notebook(lesson="05", answers={"self_attention": BY_PARTS})},
+            dict.fromkeys(("split_heads", "merge_heads", "self_attention_backward"), "not yet")
+            | {"self_attention": "correct"},
             lesson="05",
         ),
         of_files("odd cells", notebook(MASK, change=_full_of_other_things), right),
