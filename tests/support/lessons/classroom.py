@@ -159,7 +159,6 @@ def learners(folder: Path) -> list[Learner]:
         ("interrupts", mask_after("raise KeyboardInterrupt"), "wrong", "it raises KeyboardInterrupt"),
         ("crashes", mask_after("faulthandler._sigsegv()", "import faulthandler"), "stopped", "SIGSEGV"),
         ("recurses", mask_after("causal_mask(num_queries, num_keys)"), "wrong", "it calls itself without end"),
-        ("loops", mask_after("while True: pass"), "stopped", "it has not come back after"),
         ("eats", mask_after("np.ones(10**11)"), "stopped", "more memory than"),
         ("forks", mask_after("while True: os.fork()", "import os"), "wrong", "may not start processes"),
         ("spawns", mask_after("subprocess.run(['ls'])", "import subprocess"), "wrong", "may not start processes"),
@@ -290,13 +289,13 @@ def small_class() -> dict[str, bytes]:
     answers = solutions("04")
     unscaled = answers["attention"].replace(" / math.sqrt(query.shape[-1])", "")
     assert unscaled != answers["attention"]
-    endless = "def causal_mask(num_queries, num_keys):\n    while True:\n        pass"
+    large = mask_after("every = np.zeros((10**7, 10**7))")
     cut = answers["attention_backward"].partition("return")[0] + "return (dquery, dkey"
     return {
         "ada/01_softmax.ipynb": all_solved("01"),
         "ada/04_attention.ipynb": all_solved("04"),
         "ben/01_softmax.ipynb": notebook(lesson="01"),
         "ben/04_attention.ipynb": notebook(answers=answers | {"attention": unscaled, "attention_backward": cut}),
-        "chen_04_attention.ipynb": notebook(answers={"attention": answers["attention"], "causal_mask": endless}),
+        "chen_04_attention.ipynb": notebook(answers={"attention": answers["attention"], "causal_mask": large}),
         "dora/04_attention.ipynb": notebook()[:5_000],
     }
