@@ -57,7 +57,7 @@ def _serve(pipe: Connection) -> None:
     """Answer calls until the notebook ends; an interrupt is for the notebook, which ends this then."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if folder := os.environ.get(FOLDER):  # it compiles and runs what is being graded
-        guard(Path(folder), foreign=True)
+        guard(Path(folder))
     while True:
         try:
             function, arguments = pipe.recv()

@@ -1,13 +1,18 @@
 """What somebody else's code may not do in this process: write outside a folder, start processes, reach the network.
 
 It is a guard against accidents and pranks, not a prison: Python tells of what it is about to do (`sys.addaudithook`),
-and this refuses. Code in C that Python does not know of is not seen.
+and this refuses. Code in C that Python does not know of is not seen, but Linux lets it write nowhere else.
 """
 
 import contextlib
+import ctypes
 import os
+import struct
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any
 
 try:
@@ -16,7 +21,8 @@ except ModuleNotFoundError:  # on Windows
     resource = None
 
 GIGABYTES = 3.0  # of memory, beyond what the process has
-LARGEST_FILE = 64_000_000  # bytes
+LARGEST_FILE = 16_000_000  # bytes
+MOST_CHANGES = 500  # of files and folders; so few can neither fill a disk nor be nested too deep to be removed
 FOLDER = "COURSE_GUARD"  # names the folder that the process beside may write into
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -28,7 +34,6 @@ CHANGES = {  # of each event, where its paths stand among the arguments, each wi
     "os.utime": ((0, 3),),
     "os.setxattr": ((0, None),),
     "os.removexattr": ((0, None),),
-    "sqlite3.connect": ((0, None),),
 }
 NAMES = {  # the same, for what is done to a name in a folder, wherever it leads if it is a link
     "os.remove": ((0, 1),),
@@ -38,52 +43,101 @@ NAMES = {  # the same, for what is done to a name in a folder, wherever it leads
     "os.link": ((0, 2), (1, 3)),
     "os.symlink": ((1, 2),),
 }
-PROCESSES = {
-    *("os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.exec", "os.system", "os.startfile"),
-    *("subprocess.Popen", "pty.spawn"),
+PROCESSES = "start processes"
+SIGNALS = "send signals to other processes"
+NETWORK = "use the network"
+FOREIGN = "call C by itself"
+LIMITS = "change its limits"
+REFUSED = {  # events, and what they are about
+    **dict.fromkeys(("os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.exec", "os.system"), PROCESSES),
+    **dict.fromkeys(("os.startfile", "subprocess.Popen", "pty.spawn"), PROCESSES),
+    **dict.fromkeys(("os.kill", "os.killpg"), SIGNALS),
+    **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"), NETWORK),
+    **dict.fromkeys(("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"), NETWORK),
+    **dict.fromkeys(("ctypes.dlopen", "ctypes.dlsym", "ctypes.dlsym/handle"), FOREIGN),
+    **dict.fromkeys(("resource.setrlimit", "resource.prlimit"), LIMITS),
 }
-OTHERS = {"os.kill", "os.killpg"}
-NETWORK = {
-    *("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"),
-    *("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"),
+SILENT = {  # functions of which Python does not tell
+    ("_posixsubprocess", "fork_exec"): PROCESSES,  # which `multiprocessing` calls
+    ("subprocess", "_fork_exec"): PROCESSES,
+    ("signal", "pidfd_send_signal"): SIGNALS,
 }
-FOREIGN = {"ctypes.dlopen", "ctypes.dlsym", "ctypes.dlsym/handle"}
+
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF, NO_NEW_PRIVILEGES = 444, 445, 446, 38  # Linux's numbers, for Landlock
+MAY_WRITE, MAY_CHANGE = 1 << 1, 0b1_1111_1111 << 4 | 1 << 1  # to remove and to make whatever a folder can hold
+MAY_MOVE, MAY_CUT = 1 << 13, 1 << 14  # known to later versions
 
 
-def guard(folder: Path, foreign: bool = False) -> None:
-    """From now on this process writes only into `folder`. With `foreign` it may load libraries of C.
+def guard(folder: Path) -> None:
+    """From now on this process writes only into `folder`.
 
     `beside` may start its process all the same, which guards itself.
     """
-    inside = os.path.realpath(folder)
+    inside, changes = os.path.realpath(folder), 0
     os.environ[FOLDER] = inside
 
     def refuse(what: str) -> None:
         raise PermissionError(f"what is graded may not {what}")
 
+    def count() -> None:
+        nonlocal changes
+        changes += 1
+        if changes > MOST_CHANGES:
+            refuse(f"change more than {MOST_CHANGES} files")
+
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, mode, flags = arguments
+            if not flags & WRITING or isinstance(path, int) or os.fsdecode(path) == os.devnull:
+                return
             # os.open may mean a path that is relative to another folder, and does not say so
-            if flags & WRITING and not (_within(path, inside) and (mode is not None or _absolute(path))):
+            if (mode is None and not os.path.isabs(os.fsdecode(path))) or not _within(path, inside):
                 refuse("write outside its own folder")
+            count()
         elif event in CHANGES or event in NAMES:
             for place, at in CHANGES.get(event) or NAMES[event]:
                 if not _within(arguments[place], inside, -1 if at is None else arguments[at], event in CHANGES):
                     refuse("change files outside its own folder")
-        elif event in PROCESSES:
-            if not _is_beside():
-                refuse("start processes")
-        elif event in OTHERS:
-            if arguments[0] != os.getpid() and not _is_beside():
-                refuse("send signals to other processes")
-        elif event in NETWORK:
-            refuse("use the network")
-        elif event in FOREIGN and not foreign and not _is_beside():
-            refuse("call C by itself")
+            count()
+        elif event in REFUSED:
+            what = REFUSED[event]
+            allowed = (what is SIGNALS and arguments[0] == os.getpid()) or (what is FOREIGN and not _is_learners())
+            if not allowed and not _is_beside():
+                refuse(what)
 
-    _watch_forks(refuse)
+    def refused(what: str, function: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if not _is_beside():
+                refuse(what)
+            return function(*arguments, **options)
+
+        return call
+
+    for (name, function), what in SILENT.items():
+        with contextlib.suppress(ImportError, AttributeError):  # some systems have not all of them
+            module = import_module(name)
+            setattr(module, function, refused(what, getattr(module, function)))
+    _lock(inside)
     sys.addaudithook(hook)
+
+
+def _lock(folder: str) -> None:
+    """Where the system is a Linux that has Landlock, its kernel refuses all writing outside the folder."""
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None)
+    version = libc.syscall(CREATE_RULESET, None, 0, 1)
+    if version < 1:
+        return
+    bits = MAY_CHANGE | MAY_MOVE * (version >= 2) | MAY_CUT * (version >= 3)
+    rules = libc.syscall(CREATE_RULESET, struct.pack("Q", bits), 8, 0)
+    for path, allowed in ((folder, bits), (os.devnull, MAY_WRITE)):
+        place = os.open(path, os.O_PATH)
+        libc.syscall(ADD_RULE, rules, 1, struct.pack("=Qi", allowed, place), 0)
+        os.close(place)
+    libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    libc.syscall(RESTRICT_SELF, rules, 0)
+    os.close(rules)
 
 
 def limit(seconds: float) -> None:
@@ -111,12 +165,12 @@ def _virtual_bytes() -> int:
 
 
 def _within(path: Any, folder: str, relative_to: Any = -1, follow: bool = True) -> bool:
-    """Whether a path lies in the folder, or is a file that is open already; with `follow`, where its link leads."""
+    """Whether a path lies in the folder, or is a file that is open already; with `follow`, where its link leads, which
+    may be the folder itself: a temporary file without a name is made by opening it.
+    """
     if isinstance(path, int):
         return True
     path = os.fsdecode(path)
-    if path == os.devnull:
-        return True
     if relative_to not in (-1, None) and not os.path.isabs(path):
         try:
             path = os.path.join(os.readlink(f"/proc/self/fd/{relative_to}"), path)
@@ -124,35 +178,24 @@ def _within(path: Any, folder: str, relative_to: Any = -1, follow: bool = True) 
             return False
     head, name = os.path.split(path.rstrip(os.sep))
     place = os.path.realpath(path) if follow or name in ("", ".", "..") else os.path.join(os.path.realpath(head), name)
-    return (place + os.sep).startswith(folder + os.sep)
-
-
-def _absolute(path: Any) -> bool:
-    return isinstance(path, int) or os.path.isabs(os.fsdecode(path))
+    return place.startswith(folder + os.sep) or (follow and place == folder)
 
 
 def _is_beside() -> bool:
     """Whether it is `beside` that does this."""
     beside = getattr(sys.modules.get("course.beside"), "beside", None)
-    frame = sys._getframe()
-    while beside is not None and frame is not None:
-        if frame.f_code is beside.__code__:
-            return True
+    return beside is not None and any(code is beside.__code__ for code in _callers())
+
+
+def _is_learners() -> bool:
+    """Whether code that has no file, as that of a cell, calls a library of C; a package such as PyTorch may."""
+    calling = (code.co_filename for code in _callers() if code.co_filename not in (__file__, ctypes.__file__))
+    return next(calling, "").startswith("<")
+
+
+def _callers() -> Iterator[CodeType]:
+    """The code that is running, innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame.f_code
         frame = frame.f_back
-    return False
-
-
-def _watch_forks(refuse: Any) -> None:
-    """`multiprocessing` starts processes by a function of which Python does not tell."""
-    try:
-        import _posixsubprocess
-    except ModuleNotFoundError:  # on Windows
-        return
-    start = _posixsubprocess.fork_exec
-
-    def fork_exec(*arguments: Any) -> int:
-        if not _is_beside():
-            refuse("start processes")
-        return start(*arguments)
-
-    _posixsubprocess.fork_exec = fork_exec
