@@ -26,6 +26,7 @@ from .sources import checked, number_of, sources, title
 SECONDS = 60.0  # for an answer; the slowest right one takes some, and all others a part of a second
 WIDTH = 100  # of a table
 LONGEST_NAME = 32
+LONGEST_PATH = 300
 MADE_BY = "python -m course grade"
 COPY = re.compile(r"[\s_.-]*(\(\d+\)|copy[\s_-]*\d*)$", re.IGNORECASE)
 
@@ -89,7 +90,7 @@ def find(folder: Path) -> Found:
         inside = Path(place).relative_to(folder).parts
         folders[:] = sorted(name for name in folders if not _is_left_out(name))
         for name in list(folders):
-            if (Path(place) / name).is_symlink():
+            if os.path.islink(Path(place) / name):  # for which no path is too long
                 folders.remove(name)
                 notes.append(f"{_shown(Path(place) / name, folder)} is a link to a folder, which is not followed")
             elif not inside:
@@ -107,7 +108,7 @@ def find(folder: Path) -> Found:
 def _submission(path: Path, folder: Path, inside: Sequence[str]) -> Submission:
     named, rest = _lesson_and_rest(path.name[: -len(".ipynb")])
     learner = _plain(inside[0] if inside else rest or folder.resolve().name)
-    if path.is_symlink():
+    if os.path.islink(path):
         return Submission(path, learner, named, why="is a link, which is not followed: put the file itself there")
     try:
         return Submission(path, learner, named, path.stat().st_mtime)
@@ -137,7 +138,8 @@ def _is_left_out(name: str) -> bool:
 
 
 def _shown(path: Path, folder: Path) -> str:
-    return visible(str(path.relative_to(folder)))
+    name = visible(str(path.relative_to(folder)))
+    return name if len(name) <= LONGEST_PATH else f"{name[: LONGEST_PATH // 2]}…{name[-LONGEST_PATH // 2 :]}"
 
 
 # --- The marks --------------------------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
 """Answers of learners, judged in processes that may end as badly as they like.
 
 `Nursery` starts `python -m course.nursery`, which imports the judges once. For each job it forks a process, with a
-folder, a guard and limits of its own, and waits for it no longer than the job may take. Where a system cannot fork, the
-process itself does one job and ends.
+guard and limits of its own, and waits for it no longer than the job may take. Where a system cannot fork, the process
+itself does one job and ends.
 """
 
-import ctypes  # noqa: F401 - a library that it loads when it is imported, which the guard refuses
 import json
 import os
+import secrets
 import select
 import signal
 import subprocess
@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 
 from . import answers
 from .exercise import exercises
+from .failures import said
 from .guard import guard, limit
 from .marking import mark
 from .reading import Piece, of_the_course, read
@@ -85,7 +86,29 @@ class Nursery:
                     pipe.close()
             self.process = None
 
-    def _asked(self, job: dict[str, Any]) -> Any:
+    def _asked(self, job: dict[str, Any], again: bool = True) -> Any:
+        """The reply to a job, which has a folder of its own.
+
+        Where the nursery itself ends, what was there before may have done it: the job gets one more try.
+        """
+        with tempfile.TemporaryDirectory(prefix="grading-", ignore_cleanup_errors=True) as folder:
+            line, late = self._replied(job | {"folder": os.path.realpath(folder)})
+        if not line.endswith(b"\n"):
+            assert self.process is not None
+            status = self.process.wait()
+            self.close()
+            if again and not late:
+                return self._asked(job, again=False)
+            raise Ended(_late(job) if late else _how(status))
+        reply = json.loads(line)
+        if "last" in reply:
+            self.close()
+        if "ended" in reply:
+            raise Ended(reply["ended"])
+        return reply["reply"]
+
+    def _replied(self, job: dict[str, Any]) -> tuple[bytes, bool]:
+        """The line that comes back, whole where all is well, and whether the process was ended because it was late."""
         if self.process is None or self.process.poll() is not None:
             self.close()
             self.process = _started()
@@ -103,24 +126,14 @@ class Nursery:
         try:
             self.process.stdin.write(json.dumps(job).encode() + b"\n")
             self.process.stdin.flush()
-            line = self.process.stdout.readline()
+            return self.process.stdout.readline(), late.is_set()
         except BrokenPipeError:
-            line = b""
+            return b"", late.is_set()
         except BaseException:  # after Ctrl-C the next job must not get this one's reply
             self.close()
             raise
         finally:
             clock.cancel()
-        if not line.endswith(b"\n"):
-            status = self.process.wait()
-            self.close()
-            raise Ended(_late(job["seconds"]) if late.is_set() else _how(status))
-        reply = json.loads(line)
-        if "last" in reply:
-            self.close()
-        if "ended" in reply:
-            raise Ended(reply["ended"])
-        return reply["reply"]
 
 
 def _started() -> subprocess.Popen[bytes]:
@@ -146,8 +159,10 @@ def _how(status: int) -> str:
     return "it ends Python itself: a function ends with `return`"
 
 
-def _late(seconds: float) -> str:
-    return f"it has not come back after {seconds:g} s: is there a loop that never ends?"
+def _late(job: dict[str, Any]) -> str:
+    if job["does"] == "read":
+        return f"it takes more than {job['seconds']:g} s"
+    return f"it has not come back after {job['seconds']:g} s: is there a loop that never ends?"
 
 
 # --- In the nursery ---------------------------------------------------------------------------------------------
@@ -159,15 +174,14 @@ def serve(jobs: BinaryIO, replies: BinaryIO) -> None:
         job = json.loads(line)
         with suppress(Exception):  # whatever it is, the job itself meets it again, and says so
             _prepare(job)
-        with tempfile.TemporaryDirectory(prefix="grading-", ignore_cleanup_errors=True) as folder:
-            if hasattr(os, "fork"):
-                reply = _in_a_fork(job, Path(folder).resolve(), (jobs.fileno(), replies.fileno()))
-            else:
-                reply = {"reply": _done(job, Path(folder).resolve()), "last": True}
-                os.chdir(LESSONS)  # out of the folder that is removed
+        if hasattr(os, "fork"):
+            reply = _in_a_fork(job, (jobs.fileno(), replies.fileno()))
+        else:
+            reply = {"reply": _done(job), "last": True}
+            os.chdir(LESSONS)  # so that the folder can be removed
         replies.write(json.dumps(reply).encode() + b"\n")
         replies.flush()
-        if not hasattr(os, "fork"):
+        if "last" in reply:
             return
 
 
@@ -180,8 +194,9 @@ def _prepare(job: dict[str, Any]) -> None:
             of_the_course(source)
 
 
-def _done(job: dict[str, Any], folder: Path) -> Any:
+def _done(job: dict[str, Any]) -> Any:
     """What a job's process does: guard itself, and do it. It never raises."""
+    folder = Path(job["folder"])
     try:
         os.environ |= {answers.FOLDER: str(folder / "answers"), "TMPDIR": str(folder), "TRITON_CACHE_DIR": str(folder)}
         tempfile.tempdir = None
@@ -195,12 +210,16 @@ def _done(job: dict[str, Any], folder: Path) -> Any:
         pieces = [Piece(*piece) for piece in job["pieces"]]
         return mark(job["lesson"], job["name"], pieces, job["standing_in"], job["seconds"])
     except BaseException as problem:
-        why = f"it cannot be judged here: {type(problem).__name__}: {problem}"
-        return {"lesson": job["named"], "why": why} if job["does"] == "read" else ["unreadable", why]
+        why = f"cannot be {job['does']} here: {type(problem).__name__}: {said(problem)}"
+        return {"lesson": job["named"], "why": why} if job["does"] == "read" else ["unreadable", f"it {why}"]
 
 
-def _in_a_fork(job: dict[str, Any], folder: Path, pipes: tuple[int, ...]) -> dict[str, Any]:
-    """A job's reply, or how its process ended; the nursery's own pipes are not for that process."""
+def _in_a_fork(job: dict[str, Any], pipes: tuple[int, ...]) -> dict[str, Any]:
+    """A job's reply, or how its process ended; the nursery's own pipes are not for that process.
+
+    A word that is made up for this job comes before the reply: the learner's code may write into the pipe too.
+    """
+    word = secrets.token_hex(8).encode()
     end, begin = os.pipe()
     child = os.fork()
     if child == 0:
@@ -212,9 +231,9 @@ def _in_a_fork(job: dict[str, Any], folder: Path, pipes: tuple[int, ...]) -> dic
                 os.dup2(nothing, number)
             for pipe in (end, *pipes):
                 os.close(pipe)
-            reply = json.dumps(_done(job, folder)).encode()
+            reply = json.dumps(_done(job)).encode()
             with os.fdopen(begin, "wb") as out:
-                out.write(reply + b"\n")
+                out.write(word + reply)
         os._exit(0)
     os.close(begin)
     try:
@@ -223,14 +242,12 @@ def _in_a_fork(job: dict[str, Any], folder: Path, pipes: tuple[int, ...]) -> dic
         os.close(end)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)  # and what it started
-    if status is None:
-        return {"ended": _late(job["seconds"])}
-    if not content.endswith(b"\n"):
-        return {"ended": _how(os.waitstatus_to_exitcode(status))}
-    try:
-        return {"reply": json.loads(content)}
-    except ValueError:
-        return {"ended": FORGED}
+    if content:
+        try:
+            return {"reply": json.loads(content.removeprefix(word))} if content.startswith(word) else {"ended": FORGED}
+        except (ValueError, RecursionError):
+            return {"ended": FORGED}
+    return {"ended": _late(job) if status is None else _how(os.waitstatus_to_exitcode(status))}
 
 
 def _waited(child: int, pipe: int, seconds: float) -> tuple[bytes, int | None]:
@@ -269,7 +286,7 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1) if hasattr(os, "fork") else (0, 1, 2):
         os.dup2(nothing, number)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that what is under way is ended, and its folder removed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that what is under way is ended
     serve(jobs, replies)
 
 
