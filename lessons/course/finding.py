@@ -16,7 +16,9 @@ from .sources import checked, fresh, is_exercise, parsed
 
 FUNCTION = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)  # the course's own solution below a check
-MAGIC = re.compile(r"^[ \t]*[%!].*$", re.MULTILINE)  # IPython's, which is no Python
+MAGIC = re.compile(  # IPython's lines, which are no Python: `%time f()`, `files = !ls`, `np.where?`
+    r"^([ \t]*)(?:(?:[\w, ]+=[ \t]*)?[%!].*|\?.*|[\w.]+\?+[ \t]*)$", re.MULTILINE
+)
 
 
 def cells_in(content: bytes) -> list[dict[str, Any]]:
@@ -90,7 +92,7 @@ def functions_in(text: str) -> dict[str, set[str]]:
     """The functions that a text defines, at any depth; of each what it does, or the text where that is no Python."""
     text = FOLDED.sub("", text)
     found = defaultdict[str, set[str]](set)
-    for code in (text, MAGIC.sub("", text)):
+    for code in (text, without_magic(text)):
         try:
             nodes = list(ast.walk(parsed(code)))
         except SyntaxError:
@@ -105,6 +107,11 @@ def functions_in(text: str) -> dict[str, set[str]]:
     for name in FUNCTION.findall(text):
         found[name].add(text)
     return found
+
+
+def without_magic(text: str) -> str:
+    """A cell's text in which IPython's own lines do nothing."""
+    return MAGIC.sub(r"\1pass", text)
 
 
 def meaning(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

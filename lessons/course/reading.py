@@ -18,12 +18,13 @@ from typing import Any, NamedTuple, TypeGuard
 
 from . import answers
 from .exercise import NOT_YET
-from .finding import MAGIC, asked, cells_in, functions_in, meaning
+from .finding import asked, cells_in, functions_in, meaning, without_magic
 from .sources import checked, fresh, number_of, parsed, sources, title
 
 LARGEST = 64_000_000  # bytes of a notebook: pictures are large
 MOST_CODE = 1_000_000  # characters of its code
 TITLE = re.compile(r"^#\s*(\d\d)\s*·\s*(.+?)\s*$", re.MULTILINE)
+AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as a notebook does
 LOADS = {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
 
 ANSWERED, MISSING, UNREADABLE = "answered", "missing", "unreadable"
@@ -108,8 +109,8 @@ def _by_exercises(code: list[str]) -> str | None:
 
 @dataclass(eq=False)
 class Statement:
-    """A statement at the top of a cell: the names that it gives a meaning, those that it uses, and those whose value it
-    changes, as `table[0] = 1` and `rows.append(1)` do."""
+    """A statement at the top of a cell: the names that it gives a meaning, those that it uses, those whose value it
+    changes, as `table[0] = 1` and `rows.append(1)` do, and those that it may change, as `fill(table)` does."""
 
     cell: int
     place: int
@@ -117,6 +118,7 @@ class Statement:
     binds: set[str]
     uses: set[str]
     changes: set[str]
+    may_change: set[str]
     always: bool = False
 
 
@@ -140,7 +142,7 @@ class OfTheCourse(NamedTuple):
 def of_the_course(source: Path) -> OfTheCourse:
     """What a lesson's own cells say, found once for all notebooks of a class."""
     statements = statements_of(_code(fresh(source)["cells"])).statements
-    return OfTheCourse(*asked(source), {ast.dump(each.node) for each in statements})
+    return OfTheCourse(*asked(source), {_dump(each.node) for each in statements})
 
 
 def answers_of(source: Path, code: list[str], prose: Iterable[str] = ()) -> dict[str, Answer]:
@@ -152,7 +154,7 @@ def answers_of(source: Path, code: list[str], prose: Iterable[str] = ()) -> dict
     stubs = {  # and what else the course itself says of an exercise's name
         each
         for each in notebook.statements
-        if each.binds.intersection(asks) and (_defines_as_the_course(each.node, known) or ast.dump(each.node) in ours)
+        if each.binds.intersection(asks) and (_defines_as_the_course(each.node, known) or _dump(each.node) in ours)
     }
     own = {name for each in notebook.statements if each not in stubs | checks for name in each.binds}
     # A stub that is left beside an answer would undo it.
@@ -187,7 +189,7 @@ def statements_of(code: list[str]) -> Notebook:
             try:
                 tree = parsed(text)
             except SyntaxError:
-                text = MAGIC.sub("", text)
+                text = without_magic(text)
                 tree = parsed(text)
         except SyntaxError as problem:
             notebook.broken[cell] = f"{f'line {problem.lineno}: ' if problem.lineno else ''}{problem.msg}"
@@ -195,14 +197,14 @@ def statements_of(code: list[str]) -> Notebook:
         found = list[Statement]()
         for place, node in enumerate(tree.body):
             try:
-                binds, uses = _names(compile(ast.Module([node], []), "<cell>", "exec", dont_inherit=True))
+                binds, uses = _names(compile(ast.Module([node], []), "<cell>", "exec", AWAIT, dont_inherit=True))
             except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:  # as `return` outside a function
                 reason = problem.msg if isinstance(problem, SyntaxError) else type(problem).__name__
                 notebook.broken[cell] = f"line {node.lineno}: {reason}"
                 break
             star = isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
             future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
-            found.append(Statement(cell, place, node, binds, uses, _changed(node), star or future))
+            found.append(Statement(cell, place, node, binds, uses, _changed(node), _given(node), star or future))
         else:
             notebook.texts[cell] = text
             notebook.statements.extend(found)
@@ -214,12 +216,14 @@ def needed(statements: list[Statement], name: str) -> tuple[list[Statement], set
 
     Raises nothing: a name that nothing gives a meaning is a builtin, or the answer's own mistake.
     """
-    binding, changing = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+    binding, changing, given = (defaultdict[str, list[int]](list) for _ in range(3))
     for number, each in enumerate(statements):
         for bound in each.binds:
             binding[bound].append(number)
         for changed in each.changes:
             changing[changed].append(number)
+        for one in each.may_change:
+            given[one].append(number)
     chosen = {number for number, each in enumerate(statements) if each.always}
     names, waiting = set[str](), [name]
     while waiting:
@@ -227,8 +231,11 @@ def needed(statements: list[Statement], name: str) -> tuple[list[Statement], set
         if wanted in names:
             continue
         names.add(wanted)
-        imported = any(isinstance(statements[each].node, ast.Import | ast.ImportFrom) for each in binding[wanted])
-        for number in {*binding[wanted], *(() if imported else changing[wanted])} - chosen:
+        makers = [statements[each].node for each in binding[wanted]]
+        imported = any(isinstance(node, ast.Import | ast.ImportFrom) for node in makers)
+        defined = any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) for node in makers)
+        changes = () if imported else changing[wanted] if defined else changing[wanted] + given[wanted]
+        for number in {*binding[wanted], *changes} - chosen:
             chosen.add(number)
             waiting += statements[number].uses
     return [statements[number] for number in sorted(chosen)], names
@@ -275,6 +282,24 @@ def _changed(statement: ast.stmt) -> set[str]:
     return found
 
 
+def _given(statement: ast.stmt) -> set[str]:
+    """The names that a call is given whose result nobody takes: it may be there to change them."""
+    calls = [
+        each.value for each in ast.walk(statement) if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)
+    ]
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return set()
+    calls = [call for call in calls if not (isinstance(call.func, ast.Name) and call.func.id in ("print", "display"))]
+    return {argument.id for call in calls for argument in call.args if isinstance(argument, ast.Name)}
+
+
+def _dump(node: ast.stmt) -> str:
+    try:
+        return ast.dump(node)
+    except RecursionError:
+        return ""  # a sum of a thousand terms
+
+
 def _defines_as_the_course(node: ast.stmt, known: dict[str, set[str]]) -> bool:
     """Whether it defines a function as a cell of the lesson does."""
     return isinstance(node, ast.FunctionDef) and meaning(node) in known.get(node.name, ())
@@ -283,23 +308,23 @@ def _defines_as_the_course(node: ast.stmt, known: dict[str, set[str]]) -> bool:
 def _checkers(statements: list[Statement]) -> set[str]:
     """The names that `start` gave a lesson's check."""
     nodes = [each.node for each in statements]
-    calls = [(node.targets[0], node.value.func) for node in nodes if _is_call(node)]
-    return {ast.unparse(target) for target, function in calls if ast.unparse(function).split(".")[-1] == "start"}
+    calls = [(node.targets[0].id, node.value.func) for node in nodes if _is_call(node)]
+    return {target for target, function in calls if getattr(function, "attr", getattr(function, "id", "")) == "start"}
 
 
 def _is_check(node: ast.stmt, checkers: set[str]) -> bool:
     """Whether it is the lesson's `name = check(name)`, which judges the answer and does not make it."""
     if not (_is_call(node) and len(node.targets) == len(node.value.args) == 1):
         return False
-    name = ast.unparse(node.targets[0])
-    return ast.unparse(node.value.func) in checkers and name == ast.unparse(node.value.args[0])
+    function, argument = node.value.func, node.value.args[0]
+    return (
+        isinstance(function, ast.Name)
+        and function.id in checkers
+        and isinstance(argument, ast.Name)
+        and argument.id == node.targets[0].id
+    )
 
 
 def _is_call(node: ast.stmt) -> TypeGuard[Any]:
-    """Whether it gives a name what a named function returns."""
-    return (
-        isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Call)
-        and isinstance(node.value.func, ast.Name | ast.Attribute)
-    )
+    """Whether it gives a name what a call returns."""
+    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call)
