@@ -15,7 +15,7 @@ from minitransformer.visible import visible
 
 from . import exercise as judged
 from .exercise import CORRECT, NOT_YET, WRONG, Exercise, exercises
-from .failures import explained
+from .failures import explained, said
 from .limits import Endless, within
 from .reading import MISSING, UNREADABLE, Piece
 from .sources import parsed
@@ -32,7 +32,7 @@ def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], se
     For the exercises in `standing_in`, whose answers are not right, the course's stand in, as in the notebook. It is
     for a process that does nothing else: the pieces become its `__main__`, as they are a notebook's.
     """
-    known = exercises(lesson)
+    known, tools = exercises(lesson), _tools()
     stopped = list[str]()
 
     def watched(limit: float, function: Callable[[], Any]) -> Any:
@@ -57,7 +57,10 @@ def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], se
     except Endless:
         pass
     except BaseException as problem:  # such as a KeyboardInterrupt of the learner's own
-        why = f"it raises {type(problem).__name__}" + (f": {problem}" if str(problem) else "")
+        why = f"it raises {type(problem).__name__}" + (f": {text}" if (text := said(problem)) else "")
+    now = _tools()
+    if state == CORRECT and (replaced := [name for name, tool in tools.items() if now.get(name) is not tool]):
+        state, why = WRONG, f"it replaces {replaced[0]}, which its judge may use"
     missing = getattr(sys.modules.get("course.gpu"), "MISSING", None)
     if state != CORRECT and stopped:
         state, why = STOPPED, stopped[-1]
@@ -66,10 +69,26 @@ def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], se
     return state, _short(why)
 
 
+def _tools() -> dict[str, Any]:
+    """What judges are made of, by name: the functions, the classes and the words of Python, NumPy and the course."""
+    found = dict[str, Any]()
+    for module, content in [
+        (name, vars(module)) for name, module in sys.modules.items() if isinstance(module, ModuleType)
+    ]:
+        if module.split(".")[0] in ("builtins", "numpy", "minitransformer", "course"):
+            for name, value in list(content.items()):
+                if callable(value) or isinstance(value, str):
+                    found[f"{module}.{name}"] = value
+                if isinstance(value, type) and value.__module__.startswith("course."):
+                    found |= {f"{module}.{name}.{part}": each for part, each in vars(value).items() if callable(each)}
+    return found
+
+
 def _loaded(pieces: list[Piece], lesson: str, stand_ins: dict[str, Exercise]) -> tuple[dict[str, Any], str]:
     """The names of a notebook after these pieces of it, and what was raised first on the way; nothing if all went well.
 
-    As in a notebook, a statement that raises ends its cell, and the next cells go on.
+    As in a notebook, a statement that raises ends its cell, and the next cells go on. Not so a call whose result nobody
+    takes: it may show or save something, which cannot be done here.
     """
     module = ModuleType("__main__")
     module.__spec__ = ModuleSpec("__main__", None)  # else a process that `beside` starts looks for a file of it
@@ -79,14 +98,17 @@ def _loaded(pieces: list[Piece], lesson: str, stand_ins: dict[str, Exercise]) ->
         file = f"<cell {cell + 1}>"
         linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
         body = parsed(text).body
-        try:
-            for place in places:
+        for place in places:
+            try:
                 exec(compiler(ast.Module([body[place]], []), file, "exec"), names)  # type: ignore[arg-type]
-                for name, exercise in stand_ins.items():
-                    if name in names and not isinstance(names[name], StandIn):
-                        names[name] = StandIn(names[name], exercise.answer, lesson)
-        except (Exception, SystemExit) as problem:
-            raised = raised or f"what it needs {explained(problem, _IN_THE_NOTEBOOK).removeprefix('it ')}"
+            except (Exception, SystemExit) as problem:
+                if isinstance(body[place], ast.Expr):
+                    continue
+                raised = raised or f"what it needs {explained(problem, _IN_THE_NOTEBOOK).removeprefix('it ')}"
+                break
+            for name, exercise in stand_ins.items():
+                if name in names and not isinstance(names[name], StandIn):
+                    names[name] = StandIn(names[name], exercise.answer, lesson)
     return names, raised
 
 
