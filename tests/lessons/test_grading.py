@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -161,11 +163,20 @@ def test_what_may_not_be_opened_is_said_and_names_that_are_no_text_are_shown(one
         return scandir(path)
 
     (one / "secret.ipynb").write_bytes(b"")
+    monkeypatch.chdir(one)
+    for _ in range(30):  # deeper than a path can be long
+        os.mkdir("deep" * 50)
+        os.chdir("deep" * 50)
+    os.symlink(one, "round")
+    monkeypatch.chdir(one)
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", denied)
         found = grading.find(one)
-    assert found.learners == [r"\udcff", "ada", "locked", "secret"]
-    assert found.notes == ["locked cannot be opened (Permission denied)"]
+    assert found.learners == [r"\udcff", "ada", "deep" * 50, "locked", "secret"]
+    too_long, locked = found.notes
+    assert locked == "locked cannot be opened (Permission denied)"
+    assert too_long.endswith("deep cannot be opened (File name too long)")
+    assert len(too_long) < 400
     marks = grading.Marks(found.learners)
     grading.grade(one, found, marks)
     assert marks.marks["04"][r"\udcff"]["causal_mask"].mark == "correct"
@@ -214,6 +225,52 @@ def test_an_interrupt_prints_what_was_found(one, tmp_path, monkeypatch, capsys):
     assert "these marks are not all, and" in out
     assert err == "\ncourse: interrupted\n"
     assert not (tmp_path / "marks.json").exists()
+
+
+@pytest.mark.slow
+def test_who_ends_the_nursery_does_not_end_the_next_ones_mark(tmp_path):
+    path = tmp_path / "04_attention.ipynb"
+    path.write_bytes(notebook(MASK))
+    with Nursery() as nursery:
+        found = nursery.read(str(path), "04")
+        assert nursery.process is not None
+        first = nursery.process.pid
+        os.kill(first, signal.SIGSTOP)
+        threading.Timer(0.5, os.kill, (first, signal.SIGKILL)).start()
+        assert nursery.read(str(path), "04") == found
+        assert nursery.process.pid != first
+
+
+@pytest.mark.slow
+def test_where_a_system_cannot_fork_a_process_does_one_job(tmp_path):
+    path = tmp_path / "04_attention.ipynb"
+    path.write_bytes(notebook(MASK))
+    job = {"does": "read", "seconds": 60, "path": str(path), "named": None, "folder": str(tmp_path)}
+    command = [sys.executable, "-c", "import os; del os.fork; from course.nursery import main; main()"]
+    done = subprocess.run(
+        command, cwd=LESSONS, input=json.dumps(job) + "\n", capture_output=True, text=True, timeout=300
+    )
+    reply = json.loads(done.stdout)
+    assert reply["last"]
+    assert reply["reply"]["answers"]["causal_mask"]["state"] == "answered"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs PyTorch")
+def test_a_package_may_call_c_and_may_not_write_elsewhere(tmp_path):
+    folder, theirs = tmp_path / "class", tmp_path / "theirs"
+    theirs.mkdir()
+    masked = "return torch.ones(num_queries, num_keys).tril(num_keys - num_queries).bool().numpy()"
+    (folder / "ada").mkdir(parents=True)
+    (folder / "bob").mkdir()
+    (folder / "ada" / "04_attention.ipynb").write_bytes(notebook(mask_after(masked, "import torch")))
+    saves = mask_after(f"torch.save(torch.ones(3), {str(theirs / 'file')!r})", "import torch")
+    (folder / "bob" / "04_attention.ipynb").write_bytes(notebook(saves))
+    done = run("grade", folder)
+    assert "ada       not yet     not yet              correct" in done.stdout
+    if sys.platform == "linux":  # with a kernel that has Landlock, as all of the last years have
+        assert "bob · causal_mask · wrong: it raises RuntimeError" in done.stdout
+        assert not contents(theirs)
 
 
 @pytest.mark.slow

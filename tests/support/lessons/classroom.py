@@ -147,6 +147,30 @@ FORGING = """for number in range(3, 100):
         try: os.write(number, b'[1, 2, 3]\\n')
         except OSError: pass
     os._exit(0)"""
+INSTALLS = """\
+if "google.colab" in sys.modules:
+    !pip install numpy
+files = !ls
+np.where?
+await asyncio.sleep(0)"""
+FLOOD = """while True:
+        for number in range(3, 100):
+            try: os.write(number, bytes(100_000))
+            except OSError: pass"""
+ELSEWHERE = "here = os.getcwd(); os.chdir('/'); os.rmdir(here); os.symlink({!r}, here)"
+LIMITING = "resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (0, 0))"
+STARTING = "subprocess._fork_exec(['a'], [b'/bin/true'], True, (), None, None, *[-1] * 8)"
+MUTE = "class Mute(Exception):\n    def __str__(self): return 1 / 0\n"
+SPIN = "def spin():\n    while True: pass"
+FILLED = """\
+seen = np.zeros((99, 99), bool)
+def fill(table):
+    for position in range(-50, 49): table[50 + position, :max(0, position + 1)] = True
+fill(seen)
+np.save('/nowhere/seen', seen)
+def causal_mask(num_queries, num_keys):
+    return seen[50 + num_keys - num_queries : 50 + num_keys, :num_keys]"""
+TERMS = f"x = check({'+'.join('1' * 900)})\ny = a{'.b' * 900}()\n{MASK}"
 UNCLOSED = "def causal_mask(a, b):\n    return ("
 
 
@@ -186,6 +210,17 @@ def learners(folder: Path) -> list[Learner]:
         ("draws", mask_after(r"print('\x1b[2Jevil'); os.write(2, b'\x1b[2Jevil')", "import os"), "correct", ""),
         ("colours", mask_after(r"raise ValueError('\x1b[31mred')"), "wrong", r"\x1b[31mred"),
         ("forges", mask_after(FORGING, "import os"), "stopped", "it writes into what it does not own"),
+        ("forges deeper", mask_after(FORGING.replace("[1, 2, 3]", "[" * 10_000), "import os"), "stopped", "it writes"),
+        ("forges a mark", mask_after(FORGING.replace("1, 2, 3", '"correct", ""'), "import os"), "stopped", "it writes"),
+        ("floods", mask_after(FLOOD, "import os"), "stopped", "it writes into what it does not own"),
+        ("replaces", mask_after("judging.require = print", "from course import judging"), "wrong", "it replaces cou"),
+        ("nests", mask_after("while True: os.mkdir('d'); os.chdir('d')", "import os"), "wrong", "may not change more"),
+        ("is elsewhere", mask_after(ELSEWHERE.format(VICTIM), "import os"), "wrong", "may not change files outside"),
+        ("limits", mask_after(LIMITING, "import os, resource"), "wrong", "may not change its limits"),
+        ("runs by itself", mask_after(STARTING, "import subprocess"), "wrong", "may not start processes"),
+        ("says nothing", f"{MUTE}{mask_after('raise Mute')}", "wrong", "it raises Mute; line"),
+        ("is silent", f"{MUTE.replace('Exc', 'BaseExc')}{mask_after('raise Mute')}", "wrong", "it raises Mute"),
+        ("spins", mask_after("threading.Thread(target=spin).start()", f"import threading\n{SPIN}"), "correct", ""),
         ("uses a folder", mask_after("t.TemporaryDirectory().cleanup()", "import tempfile as t"), "correct", ""),
         ("uses a file", mask_after("open('mine', 'w').write('x'); os.remove('mine')", "import os"), "correct", ""),
         ("closes", mask_after("os.closerange(0, 100)", "import os"), "stopped", "it ends Python itself"),
@@ -199,6 +234,9 @@ def learners(folder: Path) -> list[Learner]:
         of_files("course's stub below", notebook(change=_on_top), right),
         of_files("transposed", notebook(TRANSPOSED), {"causal_mask": "wrong"}, "the rows see"),
         of_files("times", notebook(f"%%time\n!ls\n{MASK}"), right),
+        of_files("asks", notebook(f"{INSTALLS}\n{MASK}"), right),
+        of_files("fills a table", notebook(FILLED), right),
+        of_files("thousands", notebook(TERMS), right),
         of_files("no Python elsewhere", notebook("for (", MASK), right),
         Learner(
             "splits",
