@@ -1,19 +1,24 @@
-"""`python -m course progress` and `python -m course reset NN`, from the folder of the lessons."""
+"""`python -m course progress`, `reset NN` and, for teachers, `grade FOLDER`, from the folder of the lessons."""
 
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+
+from tqdm import tqdm
 
 from minitransformer.cli import main as run_command
-from minitransformer.cli.common import Parser
+from minitransformer.cli.common import Parser, number, path_name, progress_wanted, say
 from minitransformer.cli.errors import ERROR, complain
 
+from . import grading
 from .learner import reset, standing
+from .sources import number_of, sources
 
 
 def build_parser() -> Parser:
-    """The parser of both commands."""
-    parser = Parser(prog="python -m course", description="What you have done in the course.")
+    """The parser of all commands."""
+    parser = Parser(prog="python -m course", description="What you have done in the course, and what a class has.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
     how_far = commands.add_parser("progress", help="which exercises are answered right")
     how_far.add_argument("number", metavar="NN", nargs="?", type=_number, help="one lesson (default: all)")
@@ -21,6 +26,26 @@ def build_parser() -> Parser:
     again = commands.add_parser("reset", help="begin a lesson again; your answers are kept under another name")
     again.add_argument("number", metavar="NN", type=_number, help='the lesson, "00" to "26"')
     again.set_defaults(run=_reset)
+    marks = commands.add_parser("grade", help="for teachers: the marks of a class, from its notebooks")
+    marks.add_argument(
+        "folder",
+        metavar="FOLDER",
+        type=path_name,
+        help="the notebooks, in a folder for each learner or with the learner's name in the file's",
+    )
+    marks.add_argument(
+        "--lesson",
+        metavar="NN",
+        type=_number,
+        nargs="+",
+        action="extend",
+        default=[],
+        help="grade these lessons (default: all)",
+    )
+    marks.add_argument("--json", metavar="FILE", type=path_name, help="write the marks there, too")
+    limit = f"what one answer may take (default: {grading.SECONDS:g})"
+    marks.add_argument("--seconds", metavar="S", type=number(0.1, 3600), default=grading.SECONDS, help=limit)
+    marks.set_defaults(run=_grade)
     return parser
 
 
@@ -43,6 +68,34 @@ def _progress(args: argparse.Namespace) -> int:
 
 def _reset(args: argparse.Namespace) -> int:
     print("\n".join(reset(args.number)))
+    return 0
+
+
+def _grade(args: argparse.Namespace) -> int:
+    folder, lessons = Path(args.folder), sorted(set(args.lesson))
+    if unknown := [each for each in lessons if each not in map(number_of, sources())]:
+        raise ValueError(f"there is no lesson {', '.join(unknown)}")
+    found = grading.find(folder)
+    if not found.submissions:
+        raise ValueError(f"{folder} has no notebook in it")
+    if args.json:
+        grading.check_place(Path(args.json), found)
+    marks = grading.Marks(found.learners)
+    try:
+        with tqdm(total=2 * len(found.submissions), disable=not progress_wanted(), leave=False) as bar:
+
+            def step(submission: grading.Submission) -> None:
+                bar.set_description_str(submission.learner, refresh=False)
+                bar.update()
+
+            grading.grade(folder, found, marks, lessons, args.seconds, step)
+    except KeyboardInterrupt:
+        unwritten = f", and {args.json} is not written" if args.json else ""
+        say(*grading.report(marks), f"interrupted: these marks are not all{unwritten}")
+        raise
+    say(*grading.report(marks))
+    if args.json:
+        grading.write(Path(args.json), folder, marks)
     return 0
 
 

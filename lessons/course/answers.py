@@ -77,16 +77,16 @@ def text_of(number: str, name: str) -> str:
     return text
 
 
-def bytes_of(path: Path) -> bytes:
-    """What is in a file of the answers' folder. Raises `FileNotFoundError`, or `Damaged` where it cannot be read."""
+def bytes_of(path: Path, largest: int = LARGEST, kind: str = "answer") -> bytes:
+    """What is in a learner's file. Raises `FileNotFoundError`, or `Damaged` where it cannot be read."""
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
             raise Damaged("is a folder and no file")
         if not stat.S_ISREG(status.st_mode):
             raise Damaged("is no ordinary file")  # reading a pipe would wait for ever
-        if status.st_size > LARGEST:
-            raise Damaged(f"is larger than any answer ({status.st_size:,} bytes)")
+        if status.st_size > largest:
+            raise Damaged(f"is larger than any {kind} ({status.st_size:,} bytes)")
         return path.read_bytes()
     except FileNotFoundError:
         if path.is_symlink():

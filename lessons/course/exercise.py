@@ -8,11 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from minitransformer.visible import visible
-
 from . import answers
 from .changes import Change, change, snapshot
-from .failures import explained, is_stub
+from .failures import explained, is_stub, said
 from .limits import Endless, within
 from .sources import room
 from .stand_in import StandIn
@@ -105,8 +103,8 @@ class Exercise:
             return Verdict(WRONG, str(wrong))
         # Whatever it returned, the learner gets one line, not a judge's traceback, and the session goes on.
         except (Exception, SystemExit) as problem:
-            text = visible(" ".join(str(problem).split()))[:200]
-            return Verdict(WRONG, f"what it returns does not fit its contract ({type(problem).__name__}: {text})")
+            text = f"{type(problem).__name__}: {said(problem)[:200]}"
+            return Verdict(WRONG, f"what it returns does not fit its contract ({text})")
         return Verdict(CORRECT)
 
 
@@ -159,7 +157,7 @@ def _kept(number: str, function: Callable[..., Any], exercise: Exercise) -> str:
     try:
         answers.keep(number, function, lambda alone: exercise.verdict(alone).state == CORRECT)
     except Exception as problem:  # whatever it is, the answer is right, and the lesson goes on
-        return f" (but not kept: {visible(' '.join(str(problem).split()))[:200]})"
+        return f" (but not kept: {said(problem)[:200]})"
     return ""
 
 

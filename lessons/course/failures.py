@@ -17,7 +17,7 @@ NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 def explained(problem: BaseException, function: Callable[..., Any]) -> str:
     """What `function` raised, in a clause of at most 350 characters."""
     problem, frame, number = _origin(problem, function)
-    text = _said(problem)
+    text = _likely(problem)
     said = f"it raises {type(problem).__name__}" + (f": {_cut(text, 140)}" if text else "")
     if frame is None:
         return said
@@ -28,12 +28,20 @@ def explained(problem: BaseException, function: Callable[..., Any]) -> str:
     return said + (f", where {_cut(shapes, 100)}" if shapes else "")
 
 
-def _said(problem: BaseException) -> str:
+def _likely(problem: BaseException) -> str:
     if isinstance(problem, RecursionError):
         return "it calls itself without end"
     if isinstance(problem, SystemExit):
         return "that ends the whole session, not the function alone: a function ends with `return`"
-    return visible(" ".join(str(problem).split()))
+    return said(problem)
+
+
+def said(problem: BaseException) -> str:
+    """An exception's text in one line; a learner's own may have none, and raise where it is asked for."""
+    try:
+        return visible(" ".join(str(problem).split()))
+    except Exception:
+        return ""
 
 
 def is_stub(problem: BaseException, function: Callable[..., Any]) -> bool:

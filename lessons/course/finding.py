@@ -10,13 +10,15 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .sources import checked, fresh, is_exercise, parsed
 
 FUNCTION = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)  # the course's own solution below a check
-MAGIC = re.compile(r"^[ \t]*[%!].*$", re.MULTILINE)  # IPython's, which is no Python
+MAGIC = re.compile(  # IPython's lines, which are no Python: `%time f()`, `files = !ls`, `np.where?`
+    r"^([ \t]*)(?:(?:[\w, ]+=[ \t]*)?[%!].*|\?.*|[\w.]+\?+[ \t]*)$", re.MULTILINE
+)
 
 
 def cells_in(content: bytes) -> list[dict[str, Any]]:
@@ -48,41 +50,56 @@ def built_with(content: bytes) -> str | None:
     return notebook
 
 
+class Asked(NamedTuple):
+    """What a lesson asks for, and what its own cells define."""
+
+    exercises: dict[str, list[str]]
+    """The exercises that each function of a stub's cell answers: a kernel is its launching function's."""
+    known: dict[str, set[str]]
+    """What the functions of the lesson's cells do, by name: the stubs, and what the course itself wrote."""
+
+
+def asked(source: Path) -> Asked:
+    """What a lesson asks for."""
+    order = checked(source)
+    asks, known = dict[str, list[str]](), defaultdict[str, set[str]](set)
+    for cell in fresh(source)["cells"]:
+        functions = functions_in(cell["source"])
+        for name, meanings in functions.items():
+            known[name] |= meanings
+        if is_exercise(cell):  # a kernel belongs to the function of its cell that launches it
+            here = [name for name in functions if name in order]
+            asks |= {name: [name] if name in here else here for name in functions}
+    return Asked(asks, known)
+
+
 def answers_in(cells: Iterable[dict[str, Any]], source: Path) -> dict[str, int]:
     """The exercises of a lesson that these cells answer, in the lesson's order, each with the number of such cells.
 
     A cell answers an exercise if it defines one of the exercise's functions as no cell of the course does. Of a cell
     that is no Python nobody can say what it does with the function, so there the name is enough.
     """
-    order = checked(source)
-    asks, known = dict[str, list[str]](), defaultdict[str, set[str]](set)
-    for cell in fresh(source)["cells"]:
-        functions = _functions(cell["source"])
-        for name, meanings in functions.items():
-            known[name] |= meanings
-        if is_exercise(cell):  # a kernel belongs to the function of its cell that launches it
-            asked = [name for name in functions if name in order]
-            asks |= {name: [name] if name in asked else asked for name in functions}
+    asks, known = asked(source)
     found = Counter[str]()
     for cell in cells:
-        functions = _functions(cell["source"])
+        functions = functions_in(cell["source"])
         answered = [name for name, meanings in functions.items() if name in asks and meanings - known[name]]
         found.update({exercise for name in answered for exercise in asks[name]})
-    return {name: found[name] for name in order if found[name]}
+    return {name: found[name] for name in checked(source) if found[name]}
 
 
-def _functions(text: str) -> dict[str, set[str]]:
+def functions_in(text: str) -> dict[str, set[str]]:
     """The functions that a text defines, at any depth; of each what it does, or the text where that is no Python."""
     text = FOLDED.sub("", text)
     found = defaultdict[str, set[str]](set)
-    for code in (text, MAGIC.sub("", text)):
+    for code in (text, without_magic(text)):
         try:
             nodes = list(ast.walk(parsed(code)))
         except SyntaxError:
             continue
         for node in nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                found[node.name].add(_meaning(node))
+                found[node.name].add(meaning(node))
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
                 for target in node.targets:
                     found[ast.unparse(target)].add("a lambda")
@@ -92,7 +109,12 @@ def _functions(text: str) -> dict[str, set[str]]:
     return found
 
 
-def _meaning(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+def without_magic(text: str) -> str:
+    """A cell's text in which IPython's own lines do nothing."""
+    return MAGIC.sub(r"\1pass", text)
+
+
+def meaning(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     """What tells two functions of one name apart: all but the docstring, the comments and the layout."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     try:

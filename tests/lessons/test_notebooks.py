@@ -14,6 +14,7 @@ from course.exercise import exercises
 from course.minutes import minutes, sections
 from course.notebooks import execute, main, worked_in
 from course.sources import LESSONS, fingerprint, is_exercise, notebook_of, number_of, read_source, solved, sources
+from minitransformer.cli import main as run_package
 
 each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 LARGEST = 1_000_000  # bytes
@@ -76,16 +77,50 @@ def test_what_is_not_optional_needs_nothing_that_is(source):
     assert not used
 
 
+def dead_links(prose: str) -> list[str]:
+    """Links to files that are not there, from a page in the lessons' folder."""
+    without_code = re.sub(r"```.*?```|`[^`\n]+`", "", prose, flags=re.DOTALL)  # a kernel's launch looks like one
+    targets = re.findall(r"\]\(([^)#]+)", without_code)
+    return [target for target in targets if not target.startswith("http") and not (LESSONS / target).exists()]
+
+
+@pytest.mark.parametrize("page", ["teaching.md", "ideas.md"])
+def test_links_of_a_page_beside_the_lessons_lead_somewhere(page):
+    prose = (LESSONS / page).read_text(encoding="utf-8")
+    assert not dead_links(prose)
+    readme = (LESSONS / "README.md").read_text(encoding="utf-8")
+    headings = {heading.lower().replace(" ", "-") for heading in re.findall(r"^#+ (.+)$", readme, re.MULTILINE)}
+    assert set(re.findall(r"\]\(README\.md#([^)]+)\)", prose)) <= headings
+    assert dead_links("[`a`](nowhere.py) `kernel[grid](x)`") == ["nowhere.py"]
+
+
+def test_the_plans_for_a_class_have_the_maps_minutes_and_exercises_of_their_lessons():
+    text = (LESSONS / "teaching.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([\d, ]+) \| (\d+) \| (.+) \|$", text, re.MULTILINE)
+    assert [int(week) for week, *_ in rows] == [*range(1, 7), *range(1, 13)]
+    for _, lessons, announced, graded in rows:
+        chosen = [source for source in sources() if number_of(source) in lessons.split(", ")]
+        takes = [map.entry(read_source(source), source.stem).takes for source in chosen]
+        assert sum(int(re.findall(r"\d+", each)[-1]) for each in takes) == int(announced), lessons
+        known = {name for source in chosen for name in exercises(number_of(source))}
+        assert set(re.findall(r"`(\w+)`", graded)) <= known
+
+
+def test_the_options_that_the_ideas_name_are_there(capsys):
+    text = (LESSONS / "ideas.md").read_text(encoding="utf-8")
+    with pytest.raises(SystemExit):
+        run_package(["train", "--help"])
+    options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
+    assert set(re.findall(r"--[a-z][a-z-]+", text)) <= options
+
+
 @each_lesson
 def test_a_lesson_has_what_every_lesson_has(source):
     prose = "\n".join(cell.source for cell in read_source(source).cells if cell.cell_type == "markdown")
     assert prose.startswith(f"# {number_of(source)} · ")
     missing = [part for part in (*HEADER, *SECTIONS) if part not in prose]
     assert not missing
-    without_code = re.sub(r"```.*?```|`[^`\n]+`", "", prose, flags=re.DOTALL)  # a kernel's launch looks like a link
-    for target in re.findall(r"\]\(([^)#]+)", without_code):
-        if not target.startswith("http") and not target.endswith(".ipynb"):
-            assert (LESSONS / target).exists(), target
+    assert not [target for target in dead_links(prose) if not target.endswith(".ipynb")]
 
 
 @each_lesson

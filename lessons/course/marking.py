@@ -1,0 +1,125 @@
+"""The mark of an answer that was taken from a notebook: loaded with what it needs, and judged."""
+
+import ast
+import codeop
+import linecache
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest import mock
+
+from minitransformer.visible import visible
+
+from . import exercise as judged
+from .exercise import CORRECT, NOT_YET, WRONG, Exercise, exercises
+from .failures import explained, said
+from .limits import Endless, within
+from .reading import MISSING, UNREADABLE, Piece
+from .sources import parsed
+from .stand_in import StandIn
+
+STOPPED = "stopped"
+MARKS = CORRECT, WRONG, NOT_YET, MISSING, STOPPED, UNREADABLE
+LONGEST = 600  # characters of a reason
+
+
+def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], seconds: float) -> tuple[str, str]:
+    """One of `MARKS`, and what the judge says: of an answer's pieces, with at most `seconds` for a call.
+
+    For the exercises in `standing_in`, whose answers are not right, the course's stand in, as in the notebook. It is
+    for a process that does nothing else: the pieces become its `__main__`, as they are a notebook's.
+    """
+    known, tools = exercises(lesson), _tools()
+    stopped = list[str]()
+
+    def watched(limit: float, function: Callable[[], Any]) -> Any:
+        try:
+            return within(limit, function)
+        except Endless as endless:
+            stopped.append(str(endless))
+            raise
+        except MemoryError:
+            stopped.append("it takes more memory than an answer may have")
+            raise
+
+    state, why = WRONG, ""
+    try:
+        with mock.patch.object(judged, "within", watched):
+            stand_ins = {other: known[other] for other in standing_in}
+            names, problem = watched(seconds, lambda: _loaded(pieces, lesson, stand_ins))
+            if name in names:
+                state, why = _verdict(replace(known[name], seconds=min(seconds, known[name].seconds)), names[name])
+            else:
+                why = problem or f"no cell gives {name} a meaning at the top of a cell"
+    except Endless:
+        pass
+    except BaseException as problem:  # such as a KeyboardInterrupt of the learner's own
+        why = f"it raises {type(problem).__name__}" + (f": {text}" if (text := said(problem)) else "")
+    now = _tools()
+    if state == CORRECT and (replaced := [name for name, tool in tools.items() if now.get(name) is not tool]):
+        state, why = WRONG, f"it replaces {replaced[0]}, which its judge may use"
+    missing = getattr(sys.modules.get("course.gpu"), "MISSING", None)
+    if state != CORRECT and stopped:
+        state, why = STOPPED, stopped[-1]
+    elif state == WRONG and missing and missing in why:
+        state, why = UNREADABLE, f"it cannot be judged on this machine: {missing}"
+    return state, _short(why)
+
+
+def _tools() -> dict[str, Any]:
+    """What judges are made of, by name: the functions, the classes and the words of Python, NumPy and the course."""
+    found = dict[str, Any]()
+    for module, content in [
+        (name, vars(module)) for name, module in sys.modules.items() if isinstance(module, ModuleType)
+    ]:
+        if module.split(".")[0] in ("builtins", "numpy", "minitransformer", "course"):
+            for name, value in list(content.items()):
+                if callable(value) or isinstance(value, str):
+                    found[f"{module}.{name}"] = value
+                if isinstance(value, type) and value.__module__.startswith("course."):
+                    found |= {f"{module}.{name}.{part}": each for part, each in vars(value).items() if callable(each)}
+    return found
+
+
+def _loaded(pieces: list[Piece], lesson: str, stand_ins: dict[str, Exercise]) -> tuple[dict[str, Any], str]:
+    """The names of a notebook after these pieces of it, and what was raised first on the way; nothing if all went well.
+
+    As in a notebook, a statement that raises ends its cell, and the next cells go on. Not so a call whose result nobody
+    takes: it may show or save something, which cannot be done here.
+    """
+    module = ModuleType("__main__")
+    module.__spec__ = ModuleSpec("__main__", None)  # else a process that `beside` starts looks for a file of it
+    sys.modules["__main__"], names, raised = module, vars(module), ""
+    compiler = codeop.Compile()  # which remembers what is imported from __future__
+    for cell, text, places in pieces:
+        file = f"<cell {cell + 1}>"
+        linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+        body = parsed(text).body
+        for place in places:
+            try:
+                exec(compiler(ast.Module([body[place]], []), file, "exec"), names)  # type: ignore[arg-type]
+            except (Exception, SystemExit) as problem:
+                if isinstance(body[place], ast.Expr):
+                    continue
+                raised = raised or f"what it needs {explained(problem, _IN_THE_NOTEBOOK).removeprefix('it ')}"
+                break
+            for name, exercise in stand_ins.items():
+                if name in names and not isinstance(names[name], StandIn):
+                    names[name] = StandIn(names[name], exercise.answer, lesson)
+    return names, raised
+
+
+_IN_THE_NOTEBOOK: Any = SimpleNamespace(__module__="__main__")
+
+
+def _verdict(exercise: Exercise, function: Any) -> tuple[str, str]:
+    """What the judge says of a learner's function; a check that the learner called may have left a stand-in for it."""
+    return function.judged(exercise.verdict) if isinstance(function, StandIn) else exercise.verdict(function)
+
+
+def _short(text: str) -> str:
+    text = visible(" ".join(text.split()))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

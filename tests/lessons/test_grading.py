@@ -1,0 +1,348 @@
+"""The marks of a class that was invented: good notebooks, odd ones, and evil ones."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from support.folders import contents
+from support.lessons.classroom import MASK, all_solved, alone, hand_in, learners, mask_after, notebook, small_class
+from support.processes import wait_for
+
+from course import grading
+from course.__main__ import main
+from course.exercise import exercises
+from course.marking import MARKS
+from course.nursery import Nursery
+from course.sources import LESSONS, number_of, solutions, sources
+
+
+class Graded(NamedTuple):
+    folder: Path
+    victim: Path
+    status: int
+    out: str
+    err: str
+    marks: dict
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory) -> Graded:
+    """The class, graded once by the command."""
+    home = tmp_path_factory.mktemp("class")
+    victim = home / "victim"
+    victim.mkdir()
+    (victim / "file").write_text("mine")
+    folder, file = home / "handed in", home / "marks.json"
+    hand_in(folder, learners(victim))
+    done = run("grade", folder, "--json", file)
+    assert file.exists(), done.stderr
+    return Graded(folder, victim, done.returncode, done.stdout, done.stderr, json.loads(file.read_bytes()))
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "course", *map(str, arguments)]
+    return subprocess.run(command, cwd=LESSONS, capture_output=True, text=True, timeout=300)
+
+
+CLASS = learners(Path("/nowhere"))
+
+
+@pytest.mark.parametrize("learner", CLASS, ids=lambda learner: learner.name)
+def test_a_learner_gets_the_marks(graded, learner):
+    found = graded.marks["learners"][learner.name][learner.lesson]["exercises"]
+    assert {name: mark["mark"] for name, mark in found.items()} == learner.expected()
+    lines = [line for line in graded.out.splitlines() if learner.name[:31] in line]
+    assert learner.says in "\n".join(lines)
+    assert all(mark["why"] for mark in found.values() if mark["mark"] in ("wrong", "stopped", "unreadable"))
+
+
+def test_nobodys_files_are_changed_and_no_terminal_obeys_what_is_printed(graded):
+    assert contents(graded.victim) == {"file": b"mine"}
+    assert graded.status == 0
+    assert graded.err == ""
+    assert "evil" not in graded.out
+    assert not [letter for letter in graded.out if letter < " " and letter != "\n"]
+    assert "round is a link to a folder, which is not followed" in graded.out
+    assert "shopping.ipynb is no lesson that the course knows" in graded.out
+    assert ".ipynb_checkpoints" not in graded.out
+
+
+def test_learners_are_sorted_and_whoever_handed_in_nothing_is_there(graded):
+    names = list(graded.marks["learners"])
+    assert names == sorted(names, key=lambda name: (name.casefold(), name))
+    assert len(names) == len(CLASS) + 1  # and the one with the shopping list
+    assert graded.marks["learners"]["bob"]["05"]["notebook"] is None
+    assert {mark["mark"] for mark in graded.marks["learners"]["bob"]["05"]["exercises"].values()} == {"missing"}
+    rows = [line for line in graded.out.splitlines() if line.startswith("ada ")]
+    assert len(rows) == 2
+    assert rows[0].split()[1:] == ["correct"] * 5
+    assert rows[-1].split()[1:] == ["5/5", "0/4", "5/9"]
+    _, absent = [line for line in graded.out.splitlines() if line.startswith("no notebook: ")]
+    assert {"bob", "Zoë Müller", "a folder"} <= set(absent.removeprefix("no notebook: ").split(", "))
+
+
+def test_the_page_for_teachers_shows_what_is_printed(tmp_path, capsys):
+    for name, content in small_class().items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    assert main(["grade", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out.strip()
+    page = (LESSONS / "teaching.md").read_text(encoding="utf-8")
+    assert page.split("```text\n")[1].split("\n```")[0] == printed
+    assert all(f"| {mark} |" in page for mark in MARKS)
+
+
+@pytest.fixture
+def one(tmp_path) -> Path:
+    """A class of one."""
+    folder = tmp_path / "ada"
+    folder.mkdir()
+    (folder / "04_attention.ipynb").write_bytes(notebook(MASK))
+    return folder
+
+
+def test_a_folder_of_one_learner_has_its_name_and_lessons_can_be_chosen(one, capsys):
+    (one / "01_softmax.ipynb").write_bytes(notebook(lesson="01"))
+    assert main(["grade", str(one), "--lesson", "4"]) == 0
+    out = capsys.readouterr().out
+    assert "ada       not yet     not yet              correct" in out
+    assert "softmax" not in out.split("masked_softmax", 1)[1]
+    assert "01" not in out
+
+
+def test_what_is_wrong_with_the_command_is_said_before_anything_is_graded(one, capsys):
+    empty = one / "empty"
+    empty.mkdir()
+    theirs = one / "04_attention.ipynb"
+    (one / "list.json").write_text("[]")
+    before = contents(one)
+    for arguments, said in (
+        (["missing"], "No such file or directory"),
+        ([theirs], "Not a directory"),
+        ([empty], "has no notebook in it"),
+        ([one, "--lesson", "99"], "there is no lesson 99"),
+        ([one, "--json", theirs], "is a notebook, and would be overwritten"),
+        ([one, "--json", one / "new.ipynb"], "is a notebook, and would be overwritten"),
+        ([one, "--json", one / "list.json"], "holds something else than marks"),
+        ([one, "--json", empty], "is a folder"),
+        ([one, "--seconds", "-1"], "at least"),
+    ):
+        assert main(["grade", *map(str, arguments)]) == 2
+        out, err = capsys.readouterr()
+        assert not out
+        assert said in err
+    assert contents(one) == before
+
+
+def test_marks_are_written_again_over_marks_and_never_over_a_notebook(one, tmp_path):
+    marks = grading.Marks(["ada"])
+    grading.write(tmp_path / "marks.json", one, marks)
+    found = grading.find(one)
+    grading.check_place(tmp_path / "marks.json", found)
+    (tmp_path / "link.json").symlink_to(one / "04_attention.ipynb")
+    with pytest.raises(ValueError, match="is a notebook"):
+        grading.check_place(tmp_path / "link.json", found)
+
+
+def test_what_may_not_be_opened_is_said_and_names_that_are_no_text_are_shown(one, monkeypatch, capsys):
+    """Who runs the tests may be root, whom no permission stops."""
+    (one / "locked").mkdir()
+    (one / os.fsdecode(b"\xff_04_attention.ipynb")).write_bytes(notebook(MASK))
+    scandir = os.scandir
+
+    def denied(path):
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    (one / "secret.ipynb").write_bytes(b"")
+    monkeypatch.chdir(one)
+    for _ in range(30):  # deeper than a path can be long
+        os.mkdir("deep" * 50)
+        os.chdir("deep" * 50)
+    os.symlink(one, "round")
+    monkeypatch.chdir(one)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", denied)
+        found = grading.find(one)
+    assert found.learners == [r"\udcff", "ada", "deep" * 50, "locked", "secret"]
+    too_long, locked = found.notes
+    assert locked == "locked cannot be opened (Permission denied)"
+    assert too_long.endswith("deep cannot be opened (File name too long)")
+    assert len(too_long) < 400
+    marks = grading.Marks(found.learners)
+    grading.grade(one, found, marks)
+    assert marks.marks["04"][r"\udcff"]["causal_mask"].mark == "correct"
+    assert marks.notes[-1] == "secret.ipynb is empty"
+    assert grading.written(one, marks)
+
+
+@pytest.mark.parametrize(
+    ("name", "lesson", "rest"),
+    [
+        ("04_attention", "04", ""),
+        ("ada_04_attention", "04", "ada"),
+        ("04_attention_ada", "04", "ada"),
+        ("ada lovelace - 04 Attention (2)", "04", "ada lovelace"),
+        ("04_attention-Copy1", "04", ""),
+        ("student05_04_attention", "04", "student05"),
+        ("104_attention", None, "104_attention"),
+        ("04_attentions", None, "04_attentions"),
+        ("homework", None, "homework"),
+    ],
+)
+def test_a_files_name_says_the_lesson_and_the_learner(name, lesson, rest):
+    assert grading._lesson_and_rest(name) == (lesson, rest)
+
+
+def test_a_table_that_is_too_wide_goes_on_below():
+    names = [f"exercise_{letter}" * 3 for letter in "abcd"]
+    lines = grading.table(names, {"名前": dict.fromkeys(names, "correct")})
+    assert max(map(len, lines)) <= grading.WIDTH
+    assert [line.split()[0] if line else "" for line in lines] == ["learner", "名前", "", "learner", "名前"]
+
+
+def test_an_interrupt_prints_what_was_found(one, tmp_path, monkeypatch, capsys):
+    (one / "01_softmax.ipynb").write_bytes(notebook(lesson="01", answers=solutions("01")))
+    mark = Nursery.mark
+
+    def interrupted(self, lesson, *rest):
+        if lesson == "04":
+            raise KeyboardInterrupt
+        return mark(self, lesson, *rest)
+
+    monkeypatch.setattr(Nursery, "mark", interrupted)
+    assert main(["grade", str(one), "--json", str(tmp_path / "marks.json")]) == 130
+    out, err = capsys.readouterr()
+    assert "ada       correct   correct            correct" in out
+    assert "these marks are not all, and" in out
+    assert err == "\ncourse: interrupted\n"
+    assert not (tmp_path / "marks.json").exists()
+
+
+@pytest.mark.slow
+def test_who_ends_the_nursery_does_not_end_the_next_ones_mark(tmp_path):
+    path = tmp_path / "04_attention.ipynb"
+    path.write_bytes(notebook(MASK))
+    with Nursery() as nursery:
+        found = nursery.read(str(path), "04")
+        assert nursery.process is not None
+        first = nursery.process.pid
+        os.kill(first, signal.SIGSTOP)
+        threading.Timer(0.5, os.kill, (first, signal.SIGKILL)).start()
+        assert nursery.read(str(path), "04") == found
+        assert nursery.process.pid != first
+
+
+@pytest.mark.slow
+def test_where_a_system_cannot_fork_a_process_does_one_job(tmp_path):
+    path = tmp_path / "04_attention.ipynb"
+    path.write_bytes(notebook(MASK))
+    job = {"does": "read", "seconds": 60, "path": str(path), "named": None, "folder": str(tmp_path)}
+    command = [sys.executable, "-c", "import os; del os.fork; from course.nursery import main; main()"]
+    done = subprocess.run(
+        command, cwd=LESSONS, input=json.dumps(job) + "\n", capture_output=True, text=True, timeout=300
+    )
+    reply = json.loads(done.stdout)
+    assert reply["last"]
+    assert reply["reply"]["answers"]["causal_mask"]["state"] == "answered"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs PyTorch")
+def test_a_package_may_call_c_and_may_not_write_elsewhere(tmp_path):
+    folder, theirs = tmp_path / "class", tmp_path / "theirs"
+    theirs.mkdir()
+    masked = "return torch.ones(num_queries, num_keys).tril(num_keys - num_queries).bool().numpy()"
+    (folder / "ada").mkdir(parents=True)
+    (folder / "bob").mkdir()
+    (folder / "ada" / "04_attention.ipynb").write_bytes(notebook(mask_after(masked, "import torch")))
+    saves = mask_after(f"torch.save(torch.ones(3), {str(theirs / 'file')!r})", "import torch")
+    (folder / "bob" / "04_attention.ipynb").write_bytes(notebook(saves))
+    done = run("grade", folder)
+    assert "ada       not yet     not yet              correct" in done.stdout
+    if sys.platform == "linux":  # with a kernel that has Landlock, as all of the last years have
+        assert "bob · causal_mask · wrong: it raises RuntimeError" in done.stdout
+        assert not contents(theirs)
+
+
+@pytest.mark.slow
+def test_an_interrupt_prints_what_was_found_and_ends_what_is_under_way(tmp_path):
+    folder, file, scratch = tmp_path / "class", tmp_path / "marks.json", tmp_path / "scratch"
+    scratch.mkdir()
+    pause = "import time\ndef moved_by(*arguments):\n    open('begun', 'w')\n    time.sleep(100)\n"
+    for name, cell in (("ada", ""), ("bob", pause)):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "04_attention.ipynb").write_bytes(notebook(MASK, cell))
+    with subprocess.Popen(
+        [sys.executable, "-m", "course", "grade", str(folder), "--json", str(file)],
+        cwd=LESSONS,
+        env={**os.environ, "TMPDIR": str(scratch)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        wait_for(lambda: list(scratch.glob("*/begun")))
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "ada       not yet     not yet              correct       not yet" in out
+    assert "bob       not yet     not yet              correct" in out
+    assert f"these marks are not all, and {file} is not written" in out
+    assert err.strip() == "course: interrupted"
+    assert not file.exists()
+    assert not list(scratch.iterdir()), "the folder of what was under way is removed, so its process has ended"
+
+
+@pytest.mark.slow
+def test_what_takes_long_to_stop_is_stopped(tmp_path):
+    stubborn = "while True:\n        try:\n            while True: pass\n        except BaseException: pass"
+    grows = "rows = []\n    while True: rows.append(bytes(10_000_000))"
+    threads = "import threading, time\n    while True: threading.Thread(target=time.sleep, args=(99,)).start()"
+    class_of = [
+        alone("loops", mask_after("while True: pass"), "stopped", "it has not come back after 6 s"),
+        alone("catches", mask_after(stubborn), "stopped"),
+        alone("grows", mask_after(grows), "stopped"),
+        alone("threads", mask_after(threads), "wrong"),
+        alone("loads", "def forever():\n    while True: pass\nstep = forever()\n" + mask_after("step"), "stopped"),
+        alone(
+            "masks",
+            mask_after("signal.pthread_sigmask(0, range(1, 32)); time.sleep(99)", "import signal, time"),
+            "stopped",
+        ),
+    ]
+    folder = tmp_path / "class"
+    for each in [*class_of, alone("ada", MASK, "correct")]:
+        for name, content in each.files.items():
+            (folder / name).parent.mkdir(parents=True)
+            (folder / name).write_bytes(content)
+    done = run("grade", folder, "--json", tmp_path / "marks.json", "--seconds", "6")
+    assert done.returncode == 0, done.stderr
+    marks = json.loads((tmp_path / "marks.json").read_bytes())["learners"]
+    for each in class_of:
+        assert marks[each.name]["04"]["exercises"]["causal_mask"]["mark"] == each.marks["causal_mask"], done.stdout
+        assert each.says in done.stdout
+
+
+@pytest.mark.slow
+def test_every_solution_of_the_course_is_correct_and_every_stub_is_not_yet(tmp_path):
+    folder = tmp_path / "class"
+    for source in sources():
+        for name, content in (("ada", all_solved(number_of(source))), ("bob", notebook(lesson=number_of(source)))):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            (folder / name / f"{source.stem}.ipynb").write_bytes(content)
+    assert run("grade", folder, "--json", tmp_path / "marks.json").returncode == 0
+    found = json.loads((tmp_path / "marks.json").read_bytes())["learners"]
+    for name, mark in (("ada", "correct"), ("bob", "not yet")):
+        assert {
+            number: {each: marked["mark"] for each, marked in marks["exercises"].items()}
+            for number, marks in found[name].items()
+        } == {number_of(source): dict.fromkeys(exercises(number_of(source)), mark) for source in sources()}
