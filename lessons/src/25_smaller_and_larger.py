@@ -810,9 +810,13 @@ for factor in (1, 10, 100, 1000):
     print(f"×{factor:<5} the interval of the loss is {100 * (bands[1] - bands[0])[at] / said[at]:.1f} % wide")
 
 # %% [markdown]
-# With each factor of ten the interval becomes wider, and beyond the dotted line nothing pulls the law back. (An
-# interval that does *not* is a warning. Hoffmann and others print intervals for their exponents that are 0.001 wide.
-# Besiroglu and others estimate that this would take more than 600,000 trainings; there were fewer than 500.)
+# With each factor of ten the interval becomes wider, since beyond the dotted line no training corrects the law. (Where
+# the dashed line, the truth, is outside the band, the interval is too narrow. With few trainings bootstrap intervals
+# often are.)
+#
+# An interval that does *not* become wider is a warning. Hoffmann and others print intervals for their exponents that
+# are 0.001 wide. Besiroglu and others estimate that this would take more than 600,000 trainings; there were fewer than
+# 500.
 #
 # ## With embeddings, and without (optional)
 #
@@ -871,8 +875,9 @@ if trainings is not None:
 
 # %% [markdown]
 # Read the intervals before the numbers. A constant whose interval is wide is not known, however well the law fits: that
-# is the valley again. And the size kept aside tests the law once, a little beyond its trainings. So ask more of it: fit
-# the smaller budgets alone, and say the losses of the largest one.
+# is the valley again. And look at the greatest miss, not at the median alone: a law that is off by several percent
+# somewhere does not describe all of its trainings. And the size kept aside tests the law once, a little beyond its
+# trainings. So ask more of it: fit the smaller budgets alone, and say the losses of the largest one.
 
 # %%
 if trainings is not None and trainings["laws"]:

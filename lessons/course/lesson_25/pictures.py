@@ -85,7 +85,8 @@ def draw_exponents(sizes: np.ndarray, exponents: Mapping[str, np.ndarray], marks
     for name, value in marks.items():
         axes.axhline(value, color=GREY, lw=0.8, ls=":")
         high = value > np.mean(list(marks.values()))
-        axes.text(sizes[-1], value, name, color=GREY, fontsize=8, ha="right", va="bottom" if high else "top")
+        place = value + (0.008 if high else -0.008)
+        axes.text(sizes[-1], place, name, color=GREY, fontsize=8, ha="right", va="bottom" if high else "top")
     axes.set(xscale="log", xlabel="parameters without embeddings", ylabel="best N grows as C to the …")
     axes.set_ylim(bottom=0.44)
     axes.set_title("One law, two ways to count")

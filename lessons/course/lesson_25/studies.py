@@ -123,10 +123,12 @@ def scaling_table(found: Findings) -> list[str]:
 
 def law_table(found: Findings) -> list[str]:
     """A line for each count of parameters: the constants with their intervals, and the misses."""
-    lines = [f"{'N':<20}{'E':>20}{'α':>20}{'β':>20}{'best N ∝ C^':>20}{'median miss, %':>16}"]
+    heads = "".join(f"{each:>20}" for each in ("E", "α", "β", "best N ∝ C^"))
+    lines = [f"{'N':<20}{heads}{'misses, %: median, greatest':>30}"]
     for count, law in found["laws"].items():
         told = [Interval(*law["constants"][name]).text(2) for name in ("E", "α", "β", "optimum")]
-        lines.append(f"{count:<20}{''.join(f'{each:>20}' for each in told)}{law['median miss']:>16.2f}")
+        misses = f"{law['median miss']:>20.2f}{law['greatest miss']:>10.2f}"
+        lines.append(f"{count:<20}{''.join(f'{each:>20}' for each in told)}{misses}")
     return lines
 
 
