@@ -135,8 +135,10 @@ draw_smaller_and_larger(
 # $$ q_i = \frac{e^{v_i/T}}{\sum_j e^{v_j/T}}, \qquad p_i = \frac{e^{z_i/T}}{\sum_j e^{z_j/T}}, \qquad
 # L_T = -\sum_i q_i \log p_i $$
 #
-# $T > 1$ makes probabilities more even, as in the picture. The student is asked at the same temperature, and is used at
-# temperature 1 when it is done. Often the right token $y$ counts too, with weight $1 - \lambda$. The loss of a row is
+# $T > 1$ makes probabilities more even, as in the picture. (At $T = 2$ the second word has less than at $T = 1.5$: by
+# then most of the probability is with the thousands of tokens that the picture leaves out.) The student is asked at the
+# same temperature, and is used at temperature 1 when it is done. Often the right token $y$ counts too, with weight
+# $1 - \lambda$. The loss of a row is
 #
 # $$ L = (1 - \lambda)\,\bigl(-\log p_y\bigr|_{T=1}\bigr) \;+\; \lambda\, T^2 L_T $$
 #
@@ -202,7 +204,7 @@ def distillation_backward(dloss, logits, teacher_logits, targets, temperature, s
 
     dloss: a number. logits (N, V), the student's; teacher_logits (N, V); targets (N,): ids of the right tokens.
     The loss is the mean over the rows of (1 − share) · (that towards the right token, at temperature 1) + share · T² ·
-    (that towards the teacher, both at the temperature T). → dlogits (N, V)
+    (that towards the teacher, both at the temperature T). Large logits must not overflow. → dlogits (N, V)
     """
     raise NotImplementedError
 
@@ -328,7 +330,7 @@ print(f"{'the words, best moment':<28}" + "".join(f"{loss:8.3f}" for loss in bes
 # So the first question has an answer, with a condition: **yes, where the student sees less text than the teacher did.**
 # The more of the teacher's text the student has, the less is left to gain. A part of what is left is a faster training:
 # after one beginning the text has another word each time, and a soft target is always the same. (Give both more steps,
-# `steps=3000`, and see how much of the difference stays.)
+# `steps=3000`: with all sentences most of the difference goes, and with 1,600 it grows.)
 #
 # And the temperature? Here $T = 2$ gains nothing over $T = 1$. This teacher is not certain: many words may follow, and
 # at $T = 1$ it says so. Temperatures are for teachers that are nearly certain, as classifiers of images are.
@@ -381,13 +383,13 @@ for name, targets in (("all translations", TRANSLATIONS), ("the teacher's best o
 # sequence-level distillation: better translations, above all without a beam; less gained by a beam; and a *higher*
 # perplexity on human translations.
 #
-# ### What it was worth: measured
+# ### What it is worth: a measurement
 #
-# This was measured on Multi30k with a teacher of four layers and students of one: a translator alone, and three that
-# learn by words (at $T = 1$, share ½), by sentences, and by both. What was expected had been written down before.
-# `make after` runs it; the cell reads what was recorded and says what follows from the numbers. Intervals are those of
-# 1,000 bootstrap samples of the test sentences. There is one training of each, so what another seed would change is not
-# in them.
+# `make after` measures this on Multi30k, with a teacher of four layers and students of one: a translator alone, and
+# three that learn by words (at $T = 1$, share ½), by sentences, and by both. What is expected was written down before.
+# The cell reads what was recorded, where it was, and says what follows from the numbers. Intervals are those of
+# bootstrap samples of the test sentences. There is one training of each, so what another seed would change is not in
+# them.
 
 # %%
 recorded_students = findings("distillation")
@@ -409,10 +411,10 @@ if recorded_students is not None:
 # * $A/N^\alpha$ is what is lost because the model is small, however much it reads.
 # * $B/D^\beta$ is what is lost because it has read little, however large it is.
 #
-# Why powers? If a loss falls by the same factor each time that $N$ doubles, it is a power of $N$, a straight line when
-# both axes are logarithmic. That such lines are straight over many decades was found by measuring (Kaplan and others
-# 2020). There are explanations, but nobody can derive the exponents for a text. So this is a *law* as Kepler's were: it
-# describes.
+# Why powers? If what is lost falls by the same factor each time that $N$ doubles, it is a power of $N$, a straight line
+# when both axes are logarithmic. That such lines are straight over many decades was found by measuring (Kaplan and
+# others 2020). There are explanations, but nobody can derive the exponents for a text. So this is a *law* as Kepler's
+# were: it describes.
 #
 # ### Where to put ten times the computer
 #
@@ -452,7 +454,7 @@ def compute_optimal(theta, operations):
     """The N and D with the least loss E + A/N^α + B/D^β among those that cost 6 N D = operations.
 
     theta (5,): a = log A, α, b = log B, β, e = log E. operations: a number, or an array of budgets (K,).
-    → N, D: numbers, or arrays (K,)
+    → N, D: numbers, or arrays (K,), not rounded
     """
     raise NotImplementedError
 
@@ -515,14 +517,16 @@ for name, (n, d) in trained_models.items():
 # made the model a quarter as large, and was better.
 #
 # Now look at the last two columns. They are fits of one formula to partly the same trainings, and for the largest
-# budgets they differ by a factor of several. And 0.34 and 0.28 are rounded. A small error of an exponent is multiplied
-# by many decades. So before we believe such a number, let us make one.
+# budgets they differ by a factor of several. Chinchilla itself has far fewer tokens than the first fit asks for:
+# Hoffmann and others estimated the best size in two more ways, without this formula, and Chinchilla is near those. The
+# second fit agrees with them. And 0.34 and 0.28 are rounded. A small error of an exponent is multiplied by many
+# decades. So before we believe such a number, let us make one.
 #
 # ### What 6 N D counts (optional)
 #
-# The package counts the operations of a training exactly, matrix product by matrix product. Here are the GPTs of our
-# own trainings below. (A [GPT](../minitransformer/models/gpt.py) is the decoder of lesson 08 without a memory: it reads
-# a text and says what comes next.) One ratio counts all parameters, the other leaves out the table of tokens:
+# The package counts the operations of a training exactly, matrix product by matrix product. Here are the
+# [GPTs](../minitransformer/models/gpt.py) (decoders without a memory) of our own trainings below. One ratio counts all
+# parameters, the other leaves out the table of tokens:
 
 # %%
 print("width × layers    N, all   without    operations: ÷ 6 N, all   ÷ 6 N, without")
@@ -534,7 +538,7 @@ for size in SIZES:
     )
 
 # %% [markdown]
-# With all parameters the rule is right to about a tenth. What is more is attention, whose scores have no parameters.
+# With all parameters the rule is right to about a tenth. The rest is attention, whose scores have no parameters.
 # Without the table it is far off for small models: the table is the output layer too, and that is a matrix product.
 #
 # ## Fitting the law
@@ -561,7 +565,7 @@ print(f"{len(n)} trainings, N {n.min():,.0f} to {n.max():,.0f}, D {d.min():,.0f}
 #   off first (lesson 01), and $A$, $B$ and $E$ stay positive by themselves:
 #   $$ \log L = \log\bigl(e^{a - \alpha \log N} + e^{b - \beta \log D} + e^{e}\bigr) $$
 # * **Huber's loss** of the residuals $r$ (the prediction of $\log L$ less what came): $r^2/2$ up to $|r| = \delta$, and
-#   beyond that the line $\delta\,(|r| - \delta/2)$. A training that went wrong pulls no harder than any other.
+#   beyond that the line $\delta\,(|r| - \delta/2)$. Beyond $\delta$ a training pulls no harder, however wrong it went.
 #   $\delta = 10^{-3}$.
 # * **Many starts**, because the descent can end in a bad place. We shall see how often.
 
@@ -598,9 +602,8 @@ print(f"without    {objective_forward(TRUTH, log_n, log_d, log_loss, DELTA)[0]:.
 # The gradient goes back through three steps.
 #
 # 1. Huber's loss: its slope is $r$ up to $\delta$, then $\pm\delta$. That is `np.clip(r, -delta, delta)`.
-# 2. The log-sum-exp of three terms $t_k$: its slope by $t_k$ is $s_k = e^{t_k} / \sum_j e^{t_j}$, a softmax, since
-#    $\log \sum e^{t}$ is what a softmax is the gradient of. So $s_1$ is the share of $A/N^\alpha$ in the loss that the
-#    law says, $s_2$ that of $B/D^\beta$ and $s_3$ that of $E$.
+# 2. The log-sum-exp of three terms $t_k$: its slope by $t_k$ is $s_k = e^{t_k} / \sum_j e^{t_j}$, a softmax. So $s_1$
+#    is the share of $A/N^\alpha$ in the loss that the law says, $s_2$ that of $B/D^\beta$ and $s_3$ that of $E$.
 # 3. The terms: $t_1 = a - \alpha \log N$ has the slope 1 by $a$ and $-\log N$ by $\alpha$, and so on.
 #
 # ### Exercise 3 ★★☆: the gradient of the fit
@@ -612,7 +615,8 @@ def objective_backward(dloss, theta, log_n, log_d, log_loss, delta):
 
     dloss: a number. theta (5,): a, α, b, β, e. log_n, log_d, log_loss (n,): of each training the logarithms of its
     parameters, its tokens and its loss. The loss is the sum over the trainings of Huber's loss of
-    log(exp(a − α log N) + exp(b − β log D) + exp(e)) − log L. → dtheta (5,), in theta's order
+    log(exp(a − α log N) + exp(b − β log D) + exp(e)) − log L. Large terms must not overflow. → dtheta (5,), in
+    theta's order
     """
     raise NotImplementedError
 
@@ -664,13 +668,17 @@ def slopes_of(theta):
 curvatures = np.linalg.eigvalsh(slopes_of(TRUTH).T @ slopes_of(TRUTH))
 ratio = curvatures[-1] / curvatures[0]
 print(f"curvatures: {', '.join(f'{c:.1e}' for c in curvatures)}; steepest ÷ flattest {ratio:,.0f}")
+print(f"the noise leaves ±: {', '.join(f'{w:.1e}' for w in NOISE / np.sqrt(curvatures))}")
 
 # %% [markdown]
 # The valley is very long and very narrow. Across it the loss rises at once: $a$ and $\alpha$ must fit together, so that
 # $A/N^\alpha$ is right at the sizes that were trained. Along it hardly anything changes: a larger $A$ with a larger
 # $\alpha$ does nearly as well. Steps that are short enough for the walls get nowhere on the floor.
 #
-# The valley is also the deeper reason for all that follows. *What gradient descent cannot find, the data hardly say.*
+# A part of the ratio is a matter of coordinates: with their means subtracted from $\log N$ and $\log D$ it is far
+# smaller. The other part is in the data. The last line is the noise of the losses, divided by the root of each
+# curvature: the constants can move so far in each direction before the losses tell. In the flattest direction, nearly
+# that of $a$, *the data themselves say little.* That is the reason for all that follows.
 #
 # So one takes steps that know the curvature. Hoffmann and others use L-BFGS. Our study uses the method of Levenberg and
 # Marquardt, for all starts at once: [`minimise`](after/experiments/scaling/fit.py). The next section, which is
@@ -791,8 +799,8 @@ print(f"the largest miss of the fit: {100 * np.abs(law(best, n, d) / losses - 1)
 # The law describes all trainings to within a percent. And yet so few trainings leave much room for $A$: that is the
 # floor of the valley, and $A$ and $\alpha$ are wrong *together*. ($B$ and $\beta$ are known better: from the shortest
 # training to the longest it is farther than from the smallest model to the largest.) So do not quote a constant alone.
-# The exponent of the best size is known better than $\alpha$. Best of all the law says the losses between and near its
-# trainings.
+# The exponent of the best size is known better than $\alpha$. What the law says best are losses between its trainings
+# and near them.
 #
 # How does this interval grow as we leave the trainings? Take the best model of a budget that is 10, 100, 1,000 times
 # the largest one:
@@ -814,9 +822,11 @@ for factor in (1, 10, 100, 1000):
 # the dashed line, the truth, is outside the band, the interval is too narrow. With few trainings bootstrap intervals
 # often are.)
 #
-# An interval that does *not* become wider is a warning. Hoffmann and others print intervals for their exponents that
-# are 0.001 wide. Besiroglu and others estimate that this would take more than 600,000 trainings; there were fewer than
-# 500.
+# An interval that is too good is a warning. Hoffmann and others print intervals for the exponents of the best $N$ and
+# $D$ that are 0.001 wide. Besiroglu and others estimate that this would take more than 600,000 trainings; there were
+# fewer than 500. The cause, which one of the authors confirmed, is the valley again: the minimiser stopped too early,
+# in the fit and in its bootstrap samples, because Huber's losses were averaged and not summed, and its tolerance was
+# meant for larger numbers.
 #
 # ## With embeddings, and without (optional)
 #
@@ -845,21 +855,23 @@ draw_exponents(
     small, {"all parameters, as Hoffmann counts": by_all, "without embeddings, as Kaplan counts": by_their_count},
     {"Kaplan: 0.73": 0.73, "Hoffmann: 0.50": 0.5},
 )  # fmt: skip
-in_range = (small > 768) & (small < 1.5e9)
+in_range = small < 1.5e9
 print(f"from 1,000 to 1.5 billion parameters, fitted with one power: "
       f"{np.polyfit(np.log(6 * small * their_d)[in_range], np.log(small[in_range]), 1)[0]:.2f}")  # fmt: skip
 
 # %% [markdown]
-# One truth, two ways to count, and two laws. Where the table is most of the model, a larger $n$ also brings a larger
-# table, which is not counted but helps, so $n$ seems to be worth more than it is. For very large models the two agree.
-# Kaplan's models were where the lines are apart.
+# One truth, two ways to count, and two laws. Where the table is most of the model, ten times $n$ is little more than
+# twice $N$, since the table grows as $n^{1/3}$. So the first term falls slowly as $n$ grows, and what falls slowly has
+# to grow more. (Exercise 2: with $\alpha/3$ for $\alpha$ the exponent is larger.) In between, where the layers overtake
+# the table, each further factor of $n$ is worth more than the last, and the exponent is larger still. For very large
+# models the two counts agree. Kaplan's models were where the lines are apart.
 #
 # ## Our own trainings, and the one that was kept aside
 #
 # The same with real models: GPTs read the grammar's sentences, in several sizes and with several budgets, which span
 # two decades. (A GPT is the decoder of lesson 08 without a memory: it reads a text and says what comes next.) One more,
 # larger than all others, is kept aside: no fit sees it, and the law has to say its loss before. What we expected was
-# written down, too.
+# written down, too. Each training ran once, and its learning rate follows from the width by a rule and was not tuned.
 
 # %%
 trainings = findings("scaling")
@@ -876,8 +888,12 @@ if trainings is not None:
 # %% [markdown]
 # Read the intervals before the numbers. A constant whose interval is wide is not known, however well the law fits: that
 # is the valley again. And look at the greatest miss, not at the median alone: a law that is off by several percent
-# somewhere does not describe all of its trainings. And the size kept aside tests the law once, a little beyond its
-# trainings. So ask more of it: fit the smaller budgets alone, and say the losses of the largest one.
+# somewhere does not describe all of its trainings.
+#
+# The size kept aside is a weak test. It is one training, a little beyond the others, where the loss hardly depends on
+# the size any more. So compare the law's miss with that of a guess without any law: a law that is right where the guess
+# is nearly right too has not shown much. So ask more of it: fit the smaller budgets alone, and say the losses of the
+# largest one.
 
 # %%
 if trainings is not None and trainings["laws"]:
@@ -904,8 +920,9 @@ else:
 #
 # The loss of a training falls in more than one way: fast, while the model learns which words are frequent, and slowly,
 # when it learns what follows from what. A law with one power for all of $D$ does not know that. So very short trainings
-# can pull it away from the long ones. The lines above show whether that happened here: then the predicted losses are
-# off in one direction.
+# can pull it away from the long ones. Our recipe does the same: in the shortest trainings the optimiser takes few
+# steps, and a tenth of them are its warm-up. The lines above show whether something of this kind happened here: then
+# the predicted losses are off in one direction. They do not show which of the two it was.
 #
 # With made-up trainings we know the truth, so we can see which intervals to trust.
 #
@@ -936,14 +953,14 @@ for name, case in cases.items():
 print(f"the truth    best N ∝ C^{exponent(TRUTH):.3f}{'':<28} loss at 100 times the budget {law(TRUTH, *goal):.3f}")
 
 # %% [markdown]
-# Few trainings and cheap ones cost precision, and the intervals say so: they are wide. The third case is another
-# matter. The trainings that are not tuned still lie on *a* law, and its intervals are no wider than those of the first
-# line. They are intervals around the wrong numbers. A bootstrap asks what chance could have changed. It does not know
-# what was wrong with *all* trainings, and no interval does. The same holds for a schedule that has not ended when the
-# loss is read (one of Hoffmann's objections to Kaplan), for text that is read twice, and for one seed of each.
+# Few trainings and cheap ones cost precision, and the intervals say so: they are wide. The last case is another matter.
+# The trainings that are not tuned still lie nearly on *a* law, and its intervals are hardly wider than those of the
+# first line. They are intervals around the wrong numbers. A bootstrap asks what chance could have changed. It does not
+# know what was wrong with *all* trainings, and no interval does. The same holds for a schedule that has not ended when
+# the loss is read (one of Hoffmann's objections to Kaplan), for text that is read twice, and for one seed of each.
 #
-# And the form of the law is an assumption of its own. Leave out the floor $E$, and the best losses of our four budgets
-# lie on a straight line as well:
+# And the form of the law is an assumption of its own. Leave out the floor $E$, and the best of the made-up losses of
+# each budget lie nearly on a straight line as well:
 
 # %%
 levels = np.unique(budget)

@@ -7,7 +7,7 @@ import numpy as np
 from minitransformer.gradcheck import numerical_gradient
 
 from ..exercise import Attempt, exercise
-from ..judging import agree, array, arrays, kind, require, several, where
+from ..judging import agree, array, arrays, kind, precise, require, several, where
 from . import solutions
 
 # --- Distillation -----------------------------------------------------------------------------------------------
@@ -18,10 +18,14 @@ def _log_softmax(x: np.ndarray) -> np.ndarray:
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
+def _softmax(x: np.ndarray) -> np.ndarray:
+    return np.exp(_log_softmax(x))
+
+
 def _distillation(logits: Any, teacher: Any, targets: Any, temperature: float, share: float) -> float:
     """The loss, as the lesson's forward computes it."""
     hard = -_log_softmax(logits)[np.arange(len(logits)), targets]
-    q = np.exp(_log_softmax(teacher / temperature))
+    q = _softmax(teacher / temperature)
     soft = -(q * _log_softmax(logits / temperature)).sum(axis=-1)
     return float(((1 - share) * hard + share * temperature**2 * soft).mean())
 
@@ -54,7 +58,7 @@ def distillation_backward(attempt: Attempt) -> None:
         "with share 0 the temperature changes dlogits: the right token's part is computed at temperature 1",
     )
     soft = found(1.0, 1.0)
-    p, q = np.exp(_log_softmax(logits)), np.exp(_log_softmax(teacher))
+    p, q = _softmax(logits), _softmax(teacher)
     require(
         not np.allclose(soft, (p - np.eye(V)[teacher.argmax(axis=-1)]) / N),
         "with share 1 the target is the teacher's best token alone: it is all of the teacher's probabilities",
@@ -66,11 +70,15 @@ def distillation_backward(attempt: Attempt) -> None:
     agree("with share 1 and temperature 1, which is p − q over N, dlogits", soft, (p - q) / N, factors=factors)
     T = 4.0
     hot = found(T, 1.0)
-    p_hot, q_hot = (np.exp(_log_softmax(x / T)) for x in (logits, teacher))
+    p_hot, q_hot = (_softmax(x / T) for x in (logits, teacher))
     for wrong, hint in (
         ((p - q_hot) * T / N, "only the teacher's logits are divided by the temperature, and both are"),
         ((p_hot - q) * T / N, "only the student's logits are divided by the temperature, and both are"),
         ((p - q) * T / N, "the probabilities are those of temperature 1"),
+        (
+            (_softmax(logits * T) - _softmax(teacher * T)) * T / N,
+            "logits are divided by the temperature, not multiplied",
+        ),
         ((p - q) / N, "it is still that of temperature 1"),
     ):
         require(not np.allclose(hot, wrong), f"with share 1 and temperature {T:g} dlogits is wrong: {hint}")
@@ -161,6 +169,11 @@ def _judge_optimum(attempt: Attempt, theta: np.ndarray, A: float, B: float, firs
             "falls, the less the model has to grow, so it is β above",
         )
         require(
+            not np.isclose(growth, (1 + beta) / (2 + alpha + beta), atol=1e-3),
+            "N and D come from α A / N^(α+1) = β B / D^(β+1), the derivatives by N and by D: where N grows by a "
+            "percent, D shrinks by a percent, so it is the derivatives by log N and by log D that are equal",
+        )
+        require(
             np.isclose(growth, exponent, atol=1e-3),
             f"N grows with the power {growth:.3f} of C, and the condition α A / N^α = β B / D^β gives "
             f"β / (α + β) = {exponent:.3f}",
@@ -170,6 +183,10 @@ def _judge_optimum(attempt: Attempt, theta: np.ndarray, A: float, B: float, firs
         candidates = {
             (alpha / beta) ** (-1 / (alpha + beta)): "are α and β, the factors from the derivative, left out?",
             (alpha * A / (beta * B)) ** (-2 / (alpha + beta)): "is the fraction α A / (β B) upside down?",
+            (alpha / beta) ** (-2 / (alpha + beta)): "α and β before the two losses are exchanged: it is α A / (β B)",
+            (A / B) ** (-2 / (alpha + beta)): "A and B are exchanged: it is α A / (β B)",
+            6**exponent: "in the formula N · D is C, and it is C / 6",
+            6 ** (exponent - 1): "C is taken to the power, and divided by 6 after: it is C / 6 to the power",
             (alpha * a / (beta * b) * beta * B / (alpha * A)) ** (1 / (alpha + beta)): (
                 "theta holds the logarithms a = log A and b = log B, not A and B"
             ),
@@ -178,6 +195,9 @@ def _judge_optimum(attempt: Attempt, theta: np.ndarray, A: float, B: float, firs
         }
         for value, hint in candidates.items():
             require(not np.isclose(factor, value), f"N is {factor:.4g} times the best one: {hint}")
+    require(
+        not np.array_equal(n, np.round(right_n)), "N is rounded to whole parameters: the contract asks for it as it is"
+    )
     agree("N", n, right_n)
     agree("D", d, right_d)
     other = theta + np.array([0, 0, 0, 0, 1.0])
@@ -196,12 +216,18 @@ def _judge_optimum(attempt: Attempt, theta: np.ndarray, A: float, B: float, firs
 # --- The gradient of the fit ------------------------------------------------------------------------------------
 
 NAMES = "a", "α", "b", "β", "e"
+WIDE = 10.0  # a delta that no residual reaches
+
+
+def _terms(theta: Any, log_n: Any, log_d: Any) -> np.ndarray:
+    """The logarithms of the three terms of each training's loss, (3, n)."""
+    a, alpha, b, beta, e = theta
+    return np.stack([a - alpha * log_n, b - beta * log_d, e + 0 * log_n])
 
 
 def _objective(theta: Any, log_n: Any, log_d: Any, log_loss: Any, delta: float) -> float:
     """The sum of the Huber losses, as the lesson's forward computes it."""
-    a, alpha, b, beta, e = theta
-    terms = np.stack([a - alpha * log_n, b - beta * log_d, e + 0 * log_n])
+    terms = _terms(theta, log_n, log_d)
     residuals = terms.max(axis=0) + np.log(np.exp(terms - terms.max(axis=0)).sum(axis=0)) - log_loss
     size = np.abs(residuals)
     return float(np.where(size <= delta, size**2 / 2, delta * (size - delta / 2)).sum())
@@ -212,8 +238,7 @@ def _runs(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np
     rng = np.random.default_rng(seed)
     theta = np.array([4.1, 0.45, 6.8, 0.5, 0.53])
     log_n, log_d = rng.uniform(9, 14, count), rng.uniform(13, 17, count)
-    terms = np.stack([theta[0] - theta[1] * log_n, theta[2] - theta[3] * log_d, theta[4] + 0 * log_n])
-    log_loss = np.log(np.exp(terms).sum(axis=0)) + 0.02 * rng.standard_normal(count)
+    log_loss = np.log(np.exp(_terms(theta, log_n, log_d)).sum(axis=0)) + 0.02 * rng.standard_normal(count)
     return theta, log_n, log_d, log_loss
 
 
@@ -224,20 +249,37 @@ def objective_backward(attempt: Attempt) -> None:
     def found(delta: float, dloss: float = 1.0, at: Any = theta) -> np.ndarray:
         return array(attempt(dloss, at, log_n, log_d, log_loss, delta), "dtheta")
 
-    square = found(10.0)  # all residuals are small
+    square = found(WIDE)
     require(square.shape == (5,), f"dtheta has shape {square.shape}: it is a number for each of a, α, b, β, e, (5,)")
-    right = solutions.objective_backward(1.0, theta, log_n, log_d, log_loss, 10.0)
+    right = solutions.objective_backward(1.0, theta, log_n, log_d, log_loss, WIDE)
+    precise("dtheta", square, right)
     if not np.allclose(square, right):
         _explain(square, right, theta, log_n, log_d, log_loss)
     agree("dtheta where all residuals are below delta", square, right)
+    terms = np.exp(_terms(theta, log_n, log_d))
+    shares, residuals = terms / terms.sum(axis=0), np.log(terms.sum(axis=0)) - log_loss
     for delta in (0.01, 1e-3):
         expected = solutions.objective_backward(1.0, theta, log_n, log_d, log_loss, delta)
+        inside, size, sign = np.abs(residuals) <= delta, np.abs(residuals), np.sign(residuals)
         given = found(delta)
         with where(f"with delta = {delta:g}, where some residuals are larger,"):
             require(
                 not np.allclose(given, right),
                 "dtheta is that of squares: beyond delta Huber's loss is a line, and the pull of a residual stops "
                 "growing",
+            )
+            for pulls, hint in (
+                (np.where(inside, residuals, 0), "they are left out: they count less, but they count"),
+                (np.where(inside, residuals, delta), "they pull with +delta, and a pull has the sign of the residual"),
+                (np.minimum(residuals, delta), "negative ones must be cut off too, at −delta"),
+                (np.where(inside, residuals, sign), "they pull with 1, and the line's slope is delta"),
+                (np.where(inside, residuals, delta * (size - delta / 2)),
+                 "they pull with their loss, and its slope is delta"),
+            ):  # fmt: skip
+                require(not np.allclose(given, _slopes(shares, log_n, log_d) @ pulls), f"dtheta is wrong: {hint}")
+            require(
+                not np.allclose(given, np.clip(right, -delta, delta)),
+                "dtheta is clipped, and it is the residuals that are clipped, each before the sum",
             )
             agree("dtheta", given, expected, factors={"1/delta: beyond delta the slope is delta": 1 / delta})
     small = found(0.01)
@@ -257,15 +299,19 @@ def objective_backward(attempt: Attempt) -> None:
             agree(f"against central differences, for {len(x)} trainings, dtheta", given, expected, tolerance=1e-6)
 
 
+def _slopes(shares: Any, log_n: Any, log_d: Any) -> np.ndarray:
+    """The slopes of log L by the five constants, for shares of the three terms, (5, n)."""
+    return np.stack([shares[0], -shares[0] * log_n, shares[1], -shares[1] * log_d, shares[2]])
+
+
 def _explain(given: np.ndarray, right: np.ndarray, theta: Any, log_n: Any, log_d: Any, log_loss: Any) -> None:
     """What a wrong gradient of squares looks like."""
-    a, alpha, b, beta, e = theta
-    terms = np.exp(np.stack([a - alpha * log_n, b - beta * log_d, e + 0 * log_n]))
+    terms = np.exp(_terms(theta, log_n, log_d))
     shares, logs = terms / terms.sum(axis=0), np.log(terms.sum(axis=0))
     r = logs - log_loss
 
     def slopes(shares: Any, x: Any, y: Any, pull: Any) -> np.ndarray:
-        return np.array([s @ pull for s in (shares[0], -shares[0] * x, shares[1], -shares[1] * y, shares[2])])
+        return _slopes(shares, x, y) @ pull
 
     signed = slopes(shares, -log_n, -log_d, r)
     for wrong, hint in (
@@ -286,6 +332,13 @@ def _explain(given: np.ndarray, right: np.ndarray, theta: Any, log_n: Any, log_d
         (2 * right, "it is twice what it should be: Huber's loss is r²/2"),
         (slopes(shares, log_n, log_d, np.sign(r)), ("every residual pulls with its sign alone, and below delta it "
          "pulls with its size")),
+        (slopes(shares, log_n, log_d, np.abs(r)), "the sign of the residual is lost"),
+        (slopes(terms / terms.sum(axis=1, keepdims=True), log_n, log_d, r), ("the softmax runs over the trainings: it "
+         "is over the three terms of each")),
+        (slopes(shares, log_n, log_d, logs - np.exp(log_loss)), "log_loss holds logarithms already"),
+        (slopes(shares, log_n, log_d, np.exp(logs) - log_loss), "the prediction is of L, and log_loss is of log L"),
+        (right / WIDE, "it is divided by delta: up to delta Huber's slope is r itself"),
+        (WIDE * slopes(shares, log_n, log_d, np.sign(r)), "every residual pulls with delta, and below it with r"),
         (slopes(shares, log_n, log_d, r**2 / 2), "each training pulls with its loss r²/2, and the slope is r"),
     ):  # fmt: skip
         require(not np.allclose(given, wrong), f"where all residuals are below delta dtheta is wrong: {hint}")
@@ -297,6 +350,11 @@ def _explain(given: np.ndarray, right: np.ndarray, theta: Any, log_n: Any, log_d
 
 
 # --- A step of the fit ------------------------------------------------------------------------------------------
+
+
+def _weighted(slopes: np.ndarray, residuals: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The undamped step with these weights."""
+    return -np.linalg.solve(slopes.T @ (weights[:, None] * slopes), slopes.T @ (weights * residuals))
 
 
 @exercise(answer=solutions.damped_step)
@@ -328,10 +386,19 @@ def damped_step(attempt: Attempt) -> None:
         (curvature, "the damping has no effect"),
         (np.diag(np.diag(curvature)) * 1.5, "only the diagonal of the curvature is left"),
         (0.5 * curvature + np.diag(np.diag(curvature)), "the damping stands at the wrong one of the two"),
+        (curvature + 0.5 * np.diag(curvature), ("np.diag of a matrix is a vector, and added to a matrix it is added to "
+         "each row: its diagonal alone is damped")),
     ):  # fmt: skip
         require(
             not np.allclose(damped, -np.linalg.solve(matrix, gradient)), f"with damping 0.5 the step is wrong: {hint}"
         )
+    everywhere = 100 / np.abs(exact)
+    scaled = slopes.T @ (everywhere[:, None] * slopes)
+    scaled += 0.5 * np.diag(np.diag(scaled))
+    require(
+        not np.allclose(damped, -np.linalg.solve(scaled, slopes.T @ (everywhere * exact))),
+        "with damping 0.5 the step is wrong: residuals up to delta have the weight 1, and not delta / |r|",
+    )
     agree("with damping 0.5 the step", damped, right, tolerance=1e-8)
     rough = exact.copy()
     rough[2] += 500  # the others are below delta
@@ -342,18 +409,47 @@ def damped_step(attempt: Attempt) -> None:
          "weight delta / |r|")),
         (-np.linalg.solve(curvature, slopes.T @ (weights * rough)), ("the weights stand in the gradient and not in the "
          "curvature")),
-        (-np.linalg.solve(slopes.T @ (weights[:, None] ** 2 * slopes), slopes.T @ (weights**2 * rough)),
+        (_weighted(slopes, rough, weights**2),
          "the weights are squared: they stand once in the gradient and once in the curvature"),
         (-np.linalg.solve(slopes.T @ (weights[:, None] * slopes), gradient + 500 * slopes[2]),
          "the weights stand in the curvature and not in the gradient"),
         (-np.linalg.lstsq(slopes[np.abs(rough) <= 20], rough[np.abs(rough) <= 20], rcond=None)[0],
          "residuals beyond delta are left out: they count less, but they count"),
+        (_weighted(slopes, rough, np.where(np.abs(rough) <= 20, 1, 20)), ("beyond delta the weight is delta, and it is "
+         "delta / |r|")),
+        (_weighted(slopes, rough, np.sqrt(weights)), "the roots of the weights are used: it is the weights themselves"),
+        (-np.linalg.solve(slopes.T @ ((weights == 1)[:, None] * slopes), slopes.T @ (weights * rough)),
+         ("residuals beyond delta are left out of the curvature: there they have their weight too")),
     ):  # fmt: skip
         require(not np.allclose(robust, wrong), f"with a residual of {rough[2]:.0f} the step is wrong: {hint}")
     agree(
         f"with a residual of {rough[2]:.0f} and delta = 20 the step",
         robust,
         solutions.damped_step(rough, slopes, 0.0, 20.0),
+        tolerance=1e-8,
+    )
+    below = rough.copy()
+    below[2] -= 1000  # an outlier below 0
+    agree(
+        "with an outlier below 0, where |residual| decides, the step",
+        found(below, 0.0, 20.0),
+        solutions.damped_step(below, slopes, 0.0, 20.0),
+        tolerance=1e-8,
+    )
+    both = found(rough, 0.5, 20.0)
+    matrix = slopes.T @ (weights[:, None] * slopes)
+    unweighted = -np.linalg.solve(matrix + 0.5 * np.diag(np.diag(curvature)), slopes.T @ (weights * rough))
+    case = f"with a residual of {rough[2]:.0f}, delta = 20 and damping 0.5 the step"
+    require(
+        not np.allclose(both, unweighted), f"{case} is wrong: the diagonal that is damped is that of slopesᵀ W slopes"
+    )
+    agree(case, both, solutions.damped_step(rough, slopes, 0.5, 20.0), tolerance=1e-8)
+    near = exact / np.abs(exact).max() * 20
+    near[3] *= 30 / np.abs(near[3])  # a little beyond delta
+    agree(
+        f"with a residual of {near[3]:.0f} and delta = 20 the step",
+        found(near, 0.0, 20.0),
+        solutions.damped_step(near, slopes, 0.0, 20.0),
         tolerance=1e-8,
     )
     zero = exact.copy()

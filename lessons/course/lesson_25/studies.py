@@ -5,6 +5,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+import numpy as np
+
 from after.command import STUDY
 from after.experiments import distillation as taught
 from after.experiments import scaling
@@ -150,20 +152,37 @@ def scaling_verdicts(found: Findings) -> list[str]:
             f"Kept aside, by {count}: the law said {law_says.text(3)}; {aside['loss']:.3f} came ({low:.3f} to "
             f"{high:.3f} by the choice of test rows), {inside} the law's interval. The law is off by {miss}."
         )
+    beside = _with_its_budget(found)
+    if beside:
+        nearest = max(beside, key=lambda run: run["parameters"][scaling.ALL])
+        miss = f"{100 * (nearest['loss'] / aside['loss'] - 1):+.1f} %".replace("-", "−")
+        said.append(
+            f"A guess without any law, the loss of the next smaller size with the same budget, {nearest['loss']:.3f}, "
+            f"is off by {miss}."
+        )
     return said
+
+
+def _with_its_budget(found: Findings) -> list[dict[str, Any]]:
+    """The trainings with the budget of the one that was kept aside."""
+    return [run for run in whole(found) if run["budget"] == found["aside"]["budget"]]
 
 
 def what_is_known(found: Findings) -> str:
     """How wide the intervals of the exponents are, and that of a loss that the law says."""
     law = found["laws"][scaling.ALL]
-    named = {name: law["constants"][name] for name in ("α", "β", "optimum")} | {"aside": law["aside"]}
+    named = {name: law["constants"][name] for name in ("α", "β", "optimum")}
     wide = {name: 100 * (high - low) / value for name, (value, low, high) in named.items()}
     exponents = f"of α is {wide['α']:.0f} % of α wide, that of β {wide['β']:.0f} %, that of the best size's exponent"
-    better = "better" if wide["aside"] < min(wide["α"], wide["β"], wide["optimum"]) else "no better"
-    return (
-        f"By all parameters, the interval {exponents} {wide['optimum']:.0f} %; that of the loss of the size kept aside "
-        f"is {wide['aside']:.1f} % wide: this loss is known {better} than the exponents that it is made of."
+    _, low, high = law["aside"]
+    said = (
+        f"By all parameters, the interval {exponents} {wide['optimum']:.0f} %. That of the loss of the size kept aside "
+        f"is {high - low:.3f} nats wide"
     )
+    losses = [run["loss"] for run in _with_its_budget(found)]
+    if not losses:
+        return f"{said}."
+    return f"{said}; for comparison, the losses of all other sizes with its budget are {np.ptp(losses):.3f} nats apart."
 
 
 def columns(runs: Sequence[dict[str, Any]], count: str) -> tuple[list[float], list[float], list[float]]:

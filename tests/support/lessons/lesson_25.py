@@ -130,6 +130,11 @@ one maximum, one sum | exponentials.sum(axis=-1, keepdims=True) → exponentials
 logits matched | returns dloss / N * ((1 - share) * hard + share * (logits - teacher_logits))
     is the difference of the logits
 two gradients | returns answer, -answer | nothing goes back to the teacher
+multiplied by the temperature | softmax(logits / temperature) → softmax(logits * temperature)
+    softmax(teacher_logits / temperature) → softmax(teacher_logits * temperature) | not multiplied
+targets in all rows | hard[np.arange(N), targets] → hard[:, targets] | with share 0, which is the loss of lesson 01
+written into | N = len(logits) → N = len(logits)\n    logits -= logits.max(axis=-1, keepdims=True)
+    it writes into its argument logits
 in float32 | returns answer.astype(np.float32) | float32, which rounds
 [compute_optimal]
 no 6 | operations / 6 → operations | N · D is C: the budget
@@ -138,6 +143,16 @@ exponents exchanged | beta * np.log(products)) → alpha * np.log(products)) | g
 N and D exchanged | returns products / n, n | N and D are exchanged
 half of each | returns np.sqrt(products) + 0 * n, np.sqrt(products) + 0 * n | grows with the power 0.500
 without the factors of the derivative | (np.log(alpha) + a - np.log(beta) - b + → (a - b + | left out?
+derivatives by N and D
+    + beta * np.log(products)) / (alpha + beta) → + (1 + beta) * np.log(products)) / (2 + alpha + beta)
+    it is the derivatives by log N and by log D
+alpha and beta exchanged | (np.log(alpha) + a - np.log(beta) - b + → (np.log(beta) + a - np.log(alpha) - b +
+    α and β before the two losses are exchanged
+A and B exchanged | (np.log(alpha) + a - np.log(beta) - b + → (np.log(alpha) + b - np.log(beta) - a +
+    A and B are exchanged
+no 6 in N | np.log(products) → np.log(operations) | and it is C / 6
+6 outside | np.exp(log_n) → np.exp(log_n + beta / (alpha + beta) * np.log(6)) / 6 | and divided by 6 after
+rounded | np.exp(log_n) → np.round(np.exp(log_n)) | rounded to whole parameters
 upside down | (np.log(alpha) + a - np.log(beta) - b + → (np.log(beta) + b - np.log(alpha) - a + | upside down
 logarithms for numbers
     (np.log(alpha) + a - np.log(beta) - b + → (np.log(alpha) + np.log(a) - np.log(beta) - np.log(b) +
@@ -155,10 +170,30 @@ a list of budgets | returns np.atleast_1d(n), np.atleast_1d(products / n) | for 
 [objective_backward]
 no Huber | np.clip(residuals, -delta, delta) → residuals | that of squares
 signs | np.clip(residuals, -delta, delta) → np.sign(residuals) | pulls with its sign alone
-cut to 0 | np.clip(residuals, -delta, delta) → np.where(abs(residuals) <= delta, residuals, 0) | with delta = 0.01
+cut to 0 | np.clip(residuals, -delta, delta) → np.where(abs(residuals) <= delta, residuals, 0) | they are left out
+cut above only | np.clip(residuals, -delta, delta) → np.minimum(residuals, delta) | negative ones must be cut off
+delta without a sign | np.clip(residuals, -delta, delta) → np.where(abs(residuals) <= delta, residuals, delta)
+    has the sign of the residual
+the line for its slope
+    np.clip(residuals, -delta, delta) →
+        np.where(abs(residuals) <= delta, residuals, delta * (abs(residuals) - delta / 2))
+    they pull with their loss
+clipped at the end
+    np.clip(residuals, -delta, delta) → residuals
+    slopes @ pulls → np.clip(slopes @ pulls, -delta, delta)
+    it is the residuals that are clipped
+divided by delta | np.clip(residuals, -delta, delta) → np.clip(residuals / delta, -1, 1) | it is divided by delta
+always delta | np.clip(residuals, -delta, delta) → delta * np.sign(residuals) | every residual pulls with delta
+no sign | np.clip(residuals, -delta, delta) → np.minimum(abs(residuals), delta) | the sign of the residual is lost
+softmax over the trainings | exponentials / total → np.exp(terms) / np.exp(terms).sum(axis=1, keepdims=True)
+    over the three terms of each
+a logarithm of a logarithm | - log_loss  # → - np.exp(log_loss)  # | holds logarithms already
+a loss for its logarithm | - log_loss  # → - log_loss\n    residuals = np.exp(residuals + log_loss) - log_loss  #
+    the prediction is of L
+float32 inside | a, alpha, b, beta, e = theta → a, alpha, b, beta, e = np.float32(theta) | is right to about
 slope 1 beyond delta
     np.clip(residuals, -delta, delta) → np.where(abs(residuals) <= delta, residuals, np.sign(residuals))
-    with delta = 0.01, where some
+    they pull with 1
 plus log N | near, -near * log_n, far, -far * log_d → near, near * log_n, far, far * log_d
     so their slopes have one too
 in another order | returns answer[[0, 2, 4, 1, 3]] | the order is that of theta
@@ -206,6 +241,28 @@ outliers left out
     they count less, but they count
 the weights upside down | delta / np.maximum(size, delta), 1) → np.maximum(size, delta) / delta, 1)
     with a residual of
+roots of the weights
+    weights = np.where(size > delta, delta / np.maximum(size, delta), 1) →
+        weights = np.where(size > delta, delta / np.maximum(size, delta), 1) ** 0.5
+    the roots of the weights
+delta for the weight
+    weights = np.where(size > delta, delta / np.maximum(size, delta), 1) → weights = np.where(size > delta, delta, 1)
+    beyond delta the weight is delta, and it is
+weights below delta too
+    weights = np.where(size > delta, delta / np.maximum(size, delta), 1) → weights = delta / np.maximum(size, 1e-9)
+    residuals up to delta have the weight 1
+no absolute value
+    size = np.abs(residuals) → size = residuals
+    with an outlier below 0
+no outlier in the curvature | (weights[:, None] * slopes) → ((weights == 1)[:, None] * slopes)
+    left out of the curvature
+twice delta
+    weights = np.where(size > delta, delta / np.maximum(size, delta), 1) →
+        weights = np.where(size > 2 * delta, delta / np.maximum(size, delta), 1)
+    with a residual of 30
+damped without weights | np.diag(np.diag(curvature)) → np.diag((slopes**2).sum(axis=0))
+    the diagonal that is damped
+a vector for a diagonal | np.diag(np.diag(curvature)) → np.diag(curvature) | is a vector
 divided by zero
     weights = np.where(size > delta, delta / np.maximum(size, delta), 1) → weights = np.minimum(size, delta) / size
     a residual of exactly 0
