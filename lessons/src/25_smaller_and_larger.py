@@ -136,8 +136,8 @@ draw_smaller_and_larger(
 # L_T = -\sum_i q_i \log p_i $$
 #
 # $T > 1$ makes probabilities more even, as in the picture. (At $T = 2$ the second word has less than at $T = 1.5$: by
-# then most of the probability is with the thousands of tokens that the picture leaves out.) The student is asked at the
-# same temperature, and is used at temperature 1 when it is done. Often the right token $y$ counts too, with weight
+# then most of the probability is with all the tokens that the picture leaves out.) The student is asked at the same
+# temperature, and is used at temperature 1 when it is done. Often the right token $y$ counts too, with weight
 # $1 - \lambda$. The loss of a row is
 #
 # $$ L = (1 - \lambda)\,\bigl(-\log p_y\bigr|_{T=1}\bigr) \;+\; \lambda\, T^2 L_T $$
@@ -866,6 +866,10 @@ print(f"from 1,000 to 1.5 billion parameters, fitted with one power: "
 # the table, each further factor of $n$ is worth more than the last, and the exponent is larger still. For very large
 # models the two counts agree. Kaplan's models were where the lines are apart.
 #
+# Porian and others (2024) got Kaplan's exponent in trainings of their own, and found three causes: the operations of
+# the output layer were not counted, the warm-up was too long for small models, and the optimiser was not tuned for each
+# size. With these put right they got Hoffmann's exponent.
+#
 # ## Our own trainings, and the one that was kept aside
 #
 # The same with real models: GPTs read the grammar's sentences, in several sizes and with several budgets, which span
@@ -956,8 +960,8 @@ print(f"the truth    best N ∝ C^{exponent(TRUTH):.3f}{'':<28} loss at 100 time
 # Few trainings and cheap ones cost precision, and the intervals say so: they are wide. The last case is another matter.
 # The trainings that are not tuned still lie nearly on *a* law, and its intervals are hardly wider than those of the
 # first line. They are intervals around the wrong numbers. A bootstrap asks what chance could have changed. It does not
-# know what was wrong with *all* trainings, and no interval does. The same holds for a schedule that has not ended when
-# the loss is read (one of Hoffmann's objections to Kaplan), for text that is read twice, and for one seed of each.
+# know what was wrong with *all* trainings, and no interval does. The same holds for a warm-up that is too long for the
+# short trainings, for text that is read twice, and for one seed of each.
 #
 # And the form of the law is an assumption of its own. Leave out the floor $E$, and the best of the made-up losses of
 # each budget lie nearly on a straight line as well:
@@ -1021,7 +1025,8 @@ for factor in (0.5, 2, 4):
 # Sources: Hinton, Vinyals and Dean 2015, *Distilling the knowledge in a neural network*; Kim and Rush 2016,
 # *Sequence-level knowledge distillation*; Kaplan and others 2020, *Scaling laws for neural language models*; Hoffmann
 # and others 2022, *Training compute-optimal large language models* (eq. 3 and appendix D); Besiroglu and others 2024,
-# *Chinchilla scaling: a replication attempt*; Pearce and Song 2024, arXiv 2406.12907.
+# *Chinchilla scaling: a replication attempt*; Pearce and Song 2024, arXiv 2406.12907; Porian and others 2024, arXiv
+# 2406.19146.
 #
 # Open projects:
 #
