@@ -924,7 +924,7 @@ else:
 #
 # The loss of a training falls in more than one way: fast, while the model learns which words are frequent, and slowly,
 # when it learns what follows from what. A law with one power for all of $D$ does not know that. So very short trainings
-# can pull it away from the long ones. Our recipe does the same: in the shortest trainings the optimiser takes few
+# can pull it away from the long ones. Our recipe may do so too: in the shortest trainings the optimiser takes few
 # steps, and a tenth of them are its warm-up. The lines above show whether something of this kind happened here: then
 # the predicted losses are off in one direction. They do not show which of the two it was.
 #
