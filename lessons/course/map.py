@@ -15,6 +15,7 @@ PARTS = {
     "09": "Training it, and using it",
     "13": "Making it fast",
     "18": "All of it, yours",
+    "19": "The family that grew out of it",
     "26": "On many machines",
 }
 EXERCISE = r"^### Exercise \d+ ([★☆]{3}): (.+)$"

@@ -371,6 +371,6 @@ print(f"the loss is as before; of {len(wrong)} weights, the gradients of {count}
 #
 # ## Where next
 #
-# Make it yours in earnest: pre-norm, a key/value cache for `search`, or a decoder alone on a text that you like. The
-# package's [`textbook`](../minitransformer/textbook/paper.py) has the plain arithmetic of all parts, and
-# [lesson 14](14_numpy_speed.ipynb) says how to make it fast.
+# [Lesson 19](19_gpt.ipynb) makes a GPT of it: a decoder alone. Or make it yours in earnest: pre-norm, a key/value cache
+# for `search`. The package's [`textbook`](../minitransformer/textbook/paper.py) has the plain arithmetic of all parts,
+# and [lesson 14](14_numpy_speed.ipynb) says how to make it fast.

@@ -78,9 +78,10 @@ print(" ".join(token.replace("▁", "_") for token in tokenizer.tokens(stream[:2
 
 
 # %% [markdown]
-# For a translator a batch was made of sentences, and filled up with padding. A language model needs neither. Cut the
-# stream into rows of $T$ tokens, wherever the cut falls, and every place of the batch holds a real token. The target of
-# a position is the token after it: the same stream, one place later.
+# For a translator a batch was made of sentences, and filled up with padding. A [language
+# model](glossary.md#language-model) needs neither. Cut the stream into rows of $T$ tokens, wherever the cut falls, and
+# every place of the batch holds a real token. The target of a position is the token after it: the same stream, one
+# place later.
 
 
 # %%
@@ -117,11 +118,11 @@ mine = imported(write())
 # changes two of them:
 #
 # * The norm stands alone. Yours was always in an Add & Norm.
-# * The feed-forward network has another activation: **GELU** (Hendrycks and Gimpel 2016), $x\,\Phi(x)$, where $\Phi(x)$
-#   is the probability that a standard normal number is below $x$. It is a rectifier without a corner: for a large $x$
-#   it is $x$, for a very negative one 0, and in between it is smooth. GPT-2 computes $\Phi$ by a formula that is nearly
-#   right: $\Phi(x) \approx \frac12 \big(1 + \tanh\big(\sqrt{2/\pi}\,(x + 0.044715\,x^3)\big)\big)$. The package's
-#   [`gelu`](../minitransformer/ops/gelu.py) has it, with its derivative.
+# * The feed-forward network has another activation: [**GELU**](glossary.md#gelu) (Hendrycks and Gimpel 2016),
+#   $x\,\Phi(x)$, where $\Phi(x)$ is the probability that a standard normal number is below $x$. It is a rectifier
+#   without a corner: for a large $x$ it is $x$, for a very negative one 0, and in between it is smooth. GPT-2 computes
+#   $\Phi$ by a formula that is nearly right: $\Phi(x) \approx \frac12 \big(1 + \tanh\big(\sqrt{2/\pi}\,(x +
+#   0.044715\,x^3)\big)\big)$. The package's [`gelu`](../minitransformer/ops/gelu.py) has it, with its derivative.
 
 
 # %%
@@ -508,8 +509,8 @@ for name, (total, count) in models.items():
 # ## Nothing twice: the cache
 #
 # `written` computes the whole text again for each token. Lesson 11 removed this for a single new position. Two things
-# are different here. There is no encoder, so the *prompt* has to go through the same blocks, and it should go in one
-# piece: many new positions at once. And we want to write many texts side by side.
+# are different here. There is no encoder, so the [*prompt*](glossary.md#prompt) has to go through the same blocks, and
+# it should go in one piece: many new positions at once. And we want to write many texts side by side.
 #
 # A cache holds the keys and values of the $t$ positions so far. Now $n$ new ones come. Position $i$ of the new ones is
 # position $t + i$ of the text. So it sees the whole cache, and of the new ones those up to itself: $t + i + 1$ keys.
@@ -656,8 +657,8 @@ for text in CONTEXTS:
 # tokens one of them comes up, sooner or later, and the model continues from there. So one changes the distribution, in
 # one of three ways.
 #
-# **Temperature** divides the logits by $\tau$ before the softmax. Every ratio of probabilities becomes its power
-# $1/\tau$:
+# [**Temperature**](glossary.md#temperature) divides the logits by $\tau$ before the softmax. Every ratio of
+# probabilities becomes its power $1/\tau$:
 #
 # $$ p_i \propto e^{z_i / \tau} \qquad \frac{p_i}{p_j} \;\to\; \Big(\frac{p_i}{p_j}\Big)^{1/\tau} $$
 #
@@ -665,8 +666,8 @@ for text in CONTEXTS:
 # physics, where hot things are found in many states and cold ones in few.
 #
 # **Top-k** keeps the $k$ best tokens (Fan and others 2018). **Top-p** keeps as many as it takes to reach the
-# probability $p$ together, the *nucleus* (Holtzman and others 2020). Both put the rest to zero, and divide by the sum
-# of what is left.
+# probability $p$ together, the [*nucleus*](glossary.md#nucleus-sampling) (Holtzman and others 2020). Both put the rest
+# to zero, and divide by the sum of what is left.
 
 # %%
 draw.temperatures({text: after(text) for text in CONTEXTS}, (0.5, 1.0, 2.0), k=10, p=0.9)
@@ -972,5 +973,4 @@ for text in ("The old", "The old "):
 #
 # ## Where next
 #
-# [Lesson 26](26_many_processes.ipynb) shares such a training among many processes. And the
-# [lessons' map](README.md) shows the rest of the family.
+# [Lesson 20](20_modern_blocks.ipynb) exchanges the parts of the block for those of today, one by one.

@@ -6,7 +6,7 @@
 #
 # | | |
 # |---|---|
-# | you know | a GPT with pre-norm blocks (19), [layer norm](07_sublayers.ipynb), [rotations](06_positions.ipynb) |
+# | you know | [GPT](19_gpt.ipynb)'s blocks, [layer norm](07_sublayers.ipynb), [rotations](06_positions.ipynb) |
 # | runs in | at most 30 s on 2 cores; no GPU, no network; Triton in one optional part, or its recording |
 # | in the paper | LLaMA, §2.2; Llama 2, §2.2 (grouped heads); of Vaswani and others 2017 §3.2.2, §3.3, §3.5 |
 # | in the package | [rmsnorm, gated, rope](../minitransformer/ops); [`GPTConfig`](../minitransformer/models/gpt.py) |
@@ -74,8 +74,9 @@ plt.show()
 #
 # ## RMSNorm: layer norm without the mean
 #
-# [Zhang and Sennrich (2019)](https://arxiv.org/abs/1910.07467) leave the mean out. Most models that use their norm
-# leave out the shift $\beta$, too. For one position's vector $x$:
+# [Zhang and Sennrich (2019)](https://arxiv.org/abs/1910.07467) leave the mean out: [RMS
+# normalisation](glossary.md#rms-normalisation). Most models that use their norm leave out the shift $\beta$, too. For
+# one position's vector $x$:
 #
 # $$ s = \frac1C\sum_c x_c^2 \qquad r = \frac{1}{\sqrt{s + \epsilon}} \qquad n_c = x_c\, r \qquad
 #    y_c = \gamma_c\, n_c $$
@@ -960,5 +961,5 @@ print(f"gate and up exchanged:                                 off by "
 #
 # ## Where next
 #
-# The block is up to date; it still reads from left to right. Lesson 21 takes the mask away, and reads in both
-# directions.
+# The block is up to date; it still reads from left to right. [Lesson 21](21_bert.ipynb) takes the mask away, and reads
+# in both directions.

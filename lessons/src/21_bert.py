@@ -349,8 +349,8 @@ print(f"places with a gradient: {dhidden.any(axis=-1).sum()} of {asked.size}, fo
 # ## What goes in
 #
 # BERT reads one text or two: `[CLS] a question [SEP] an answer [SEP]`. So that it knows which token belongs to which,
-# each gets a **segment**, 0 or 1, and each segment has a learned vector. The input of the first layer is a sum of three
-# rows, normalised (§3 and figure 2 of BERT's paper):
+# each gets a [**segment**](glossary.md#segment), 0 or 1, and each segment has a learned vector. The input of the first
+# layer is a sum of three rows, normalised (§3 and figure 2 of BERT's paper):
 #
 # $$ x_t = \mathrm{LayerNorm}\big(E[\mathrm{id}_t] + S[\mathrm{segment}_t] + P[t]\big) $$
 
@@ -465,8 +465,8 @@ for text in (
 # "how many?", take the head off, put a small new one on, and train *all* weights on for a short while.
 #
 # The new head must read a whole text. BERT reads it at the first token. `[CLS]` is no word and stands in every text, so
-# its vector is free to collect what all tokens say. A linear map and a tanh, the **pooler**, and one more linear map
-# make $K$ logits of it:
+# its vector is free to collect what all tokens say. A linear map and a tanh, the [**pooler**](glossary.md#pooler), and
+# one more linear map make $K$ logits of it:
 #
 # $$ z = h_0 W_p + b_p \qquad p = \tanh(z) \qquad \mathrm{logits} = p\, W_c + b_c $$
 #

@@ -52,9 +52,10 @@ draw_sentence(images[3, 0], SIZE)
 plt.show()
 
 # %% [markdown]
-# With squares of 2 × 2, an image is a sentence of 16 words, and each word has 4 numbers. A linear map makes vectors of
-# width $C$ of them. A learned vector, the **class token**, stands before them, as `[CLS]` did. Each place gets a
-# learned position. In formulas (equation 1 of the paper), with $x_p$ the row of patch $p$, $(channels \cdot size^2)$:
+# With squares of 2 × 2, an image is a sentence of 16 words, and each word has 4 numbers. A linear map
+# makes vectors of width $C$ of them. A learned vector, the [**class token**](glossary.md#class-token), stands before
+# them, as `[CLS]` did. Each place gets a learned position. In formulas (equation 1 of the paper), with $x_p$ the row of
+# patch $p$, $(channels \cdot size^2)$:
 #
 # $$ z = \big[\,c;\; x_1 E;\; x_2 E;\; \dots;\; x_T E\,\big] + P \qquad (1 + T, C) $$
 #
@@ -138,9 +139,10 @@ print(f"{error(patches_backward(patches(colours, 2), 3, 4, 6, 2), colours):.0e}"
 # %% [markdown]
 # ### Patches and a linear map are a convolution
 #
-# A **convolution** moves a window over an image, and at each place multiplies what it sees with the same weights. The
-# **stride** is how far it moves. If it moves by its own width, the windows do not overlap: they are our patches. So
-# papers and libraries write ViT's first step as a convolution whose stride is its size. It is the same:
+# A [**convolution**](glossary.md#convolution) moves a window over an image, and at each place multiplies what it sees
+# with the same weights. The **stride** is how far it moves. If it moves by its own width, the windows do not overlap:
+# they are our patches. So papers and libraries write ViT's first step as a convolution whose stride is its size. It is
+# the same:
 
 
 # %%
@@ -302,9 +304,9 @@ print(f"a new shuffle for each image: {in_a_bag:.0%} right; with the order {new:
 # patch. There are two layers with four heads each. Which map is *the* map?
 #
 # The map of the last layer has a flaw: what it looks at are not patches any more. After one layer each vector is a
-# mixture of many patches. **Attention rollout** (Abnar and Zuidema 2020; ViT's figure 6 uses it) follows the mixture
-# back. In one layer, half of what position $q$ has comes through the residual connection from itself, and half through
-# attention from all $k$, so they say:
+# mixture of many patches. [**Attention rollout**](glossary.md#attention-rollout) (Abnar and Zuidema 2020; ViT's figure
+# 6 uses it) follows the mixture back. In one layer, half of what position $q$ has comes through the residual connection
+# from itself, and half through attention from all $k$, so they say:
 #
 # $$ \tilde A_l = \tfrac12 \big(\mathrm{mean}_h\, A_{lh} + I\big) \qquad R = \tilde A_L \cdots \tilde A_1 $$
 #
@@ -340,10 +342,10 @@ rollout = check(rollout)
 # %% [markdown]
 # ### Is it true?
 #
-# A map of attention is not an explanation (lesson [12](12_heads.ipynb)). So test it, by **occlusion**: put the mean of
-# all images into one patch, and see how far the log-probability of the model's answer falls. Do so for each patch. If a
-# map tells what counts, then its order of the patches is about that of the falls. Spearman's $\rho$ compares the two
-# orders (lesson 12), image by image.
+# A map of attention is not an explanation (lesson [12](12_heads.ipynb)). So test it, by
+# [**occlusion**](glossary.md#occlusion): put the mean of all images into one patch, and see how far the log-probability
+# of the model's answer falls. Do so for each patch. If a map tells what counts, then its order of the patches is about
+# that of the falls. Spearman's $\rho$ compares the two orders (lesson 12), image by image.
 #
 # For comparison there is a map that does not know the model at all: how far each patch is from the mean patch.
 
@@ -448,8 +450,9 @@ print(f"words of one pixel: {accuracy(pixels, new_images, new_classes):.1%} righ
 #
 # A convolutional network, a **CNN**, slides small windows over the image, layer after layer. So from the start it knows
 # two things: that neighbours belong together, and that a stroke is the same stroke wherever it is. Such built-in
-# knowledge is called an **inductive bias**. ViT has almost none. It has to learn from images what the CNN is told. So
-# with few images the CNN should be ahead, and if images are *not* as it believes, its lead should go.
+# knowledge is called an [**inductive bias**](glossary.md#inductive-bias). ViT has almost none. It has to learn from
+# images what the CNN is told. So with few images the CNN should be ahead, and if images are *not* as it believes, its
+# lead should go.
 #
 # [Ours](course/lesson_22/cnn.py) is small: two convolutions of 3 × 3, each with a ReLU and a mean over squares of 2 ×
 # 2, then a linear map. Its backward is by hand, too:
@@ -612,4 +615,5 @@ for name, lighter in (
 #
 # `python -m minitransformer train --kind vit` trains a larger one, and `classify` reads your own PNG with it.
 # [Lesson 12](12_heads.ipynb) has more tests for what attention shows; [lesson 21](21_bert.ipynb) has the other half,
-# how to learn without labels.
+# how to learn without labels. [Lesson 23](23_efficient_attention.ipynb) asks what attention costs when a sentence is
+# long, and how to pay less.

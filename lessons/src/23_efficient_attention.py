@@ -150,9 +150,10 @@ plt.show()
 
 # %% [markdown]
 # * **Window.** Each layer adds $r$ positions. After $L$ layers a position has heard of what lies up to $L \cdot r$
-#   back. This is its **receptive field**, as in a convolution. It costs little, and it is slow.
-# * **Window and global token.** Position 0 sees everybody, and everybody sees position 0. In the first layer it
-#   collects; in the second it tells. Two layers are enough, whatever $n$ is.
+#   back. This is its [**receptive field**](glossary.md#receptive-field), as in a convolution. It costs little, and it
+#   is slow.
+# * **Window and [global token](glossary.md#global-token).** Position 0 sees everybody, and everybody sees position 0.
+#   In the first layer it collects; in the second it tells. Two layers are enough, whatever $n$ is.
 # * **The same, causal.** The global token no longer passes anything on! It stands at the beginning, so it may see
 #   nobody but itself. Its column is dark: everybody looks at a notice board on which nobody can write. All else is as
 #   without it. In a causal model such a token has to stand at the *end* of what it sums up, as summaries do.
@@ -321,7 +322,7 @@ plt.show()
 # 1 carries it up to 12 positions, layer 2 carries it on. Beyond that line there is no path, so the model guesses, and
 # no training could change that. The causal global token helps with one distance, the largest: there the needle *is* the
 # global token. Block and summary find it everywhere, with a quarter of the pairs (the picture before has counted them).
-# And so does linear attention, which is next.
+# And so does [linear attention](glossary.md#linear-attention), which is next.
 #
 # ## Add up differently
 #
@@ -331,9 +332,9 @@ plt.show()
 #    \qquad \text{softmax: } \mathrm{sim}(q, k) = e^{q \cdot k / \sqrt D} $$
 #
 # The exponential ties $q_i$ and $k_j$ together, so it has to be computed for each pair. Now choose another
-# $\mathrm{sim}$: a product of **features**, $\mathrm{sim}(q, k) = \phi(q) \cdot \phi(k)$. Vectors are rows, so
-# $\phi(q) \cdot \phi(k) = \phi(q)\, \phi(k)^\top$, and $\phi(q_i)$ stands at the left of every term. Take it out of the
-# sum:
+# $\mathrm{sim}$: a product of [**features**](glossary.md#feature-map), $\mathrm{sim}(q, k) = \phi(q) \cdot \phi(k)$.
+# Vectors are rows, so $\phi(q) \cdot \phi(k) = \phi(q)\, \phi(k)^\top$, and $\phi(q_i)$ stands at the left of every
+# term. Take it out of the sum:
 #
 # $$ \sum_j \phi(q_i)\, \phi(k_j)^\top v_j
 #    = \phi(q_i) \Big( \underbrace{\sum_j \phi(k_j)^\top v_j}_{S\ (D,\, D_v)} \Big)
@@ -391,10 +392,10 @@ print(f"time: {1e3 * both['pairs']:.0f} ms and {1e3 * both['states']:.1f} ms")
 # $$ S_t = S_{t-1} + \phi(k_t)^\top v_t \qquad z_t = z_{t-1} + \phi(k_t)
 #    \qquad o_t = \frac{\phi(q_t)\, S_t}{\phi(q_t) \cdot z_t + \epsilon} $$
 #
-# Look at it again. There is a state. Each token changes the state, and then something is read from it. That is a
-# **recurrent network**, as in lesson [03](03_before_attention.ipynb)! (Katharopoulos and others call their paper
-# "Transformers are RNNs".) Its state has $D \cdot D_v + D$ numbers, so with $D_v = D$ it has $D(D + 1)$, however long
-# the text is. The small $\epsilon$ keeps the division safe where all features are tiny.
+# Look at it again. There is a [state](glossary.md#state). Each token changes the state, and then something is read from
+# it. That is a **recurrent network**, as in lesson [03](03_before_attention.ipynb)! (Katharopoulos and others call
+# their paper "Transformers are RNNs".) Its state has $D \cdot D_v + D$ numbers, so with $D_v = D$ it has $D(D + 1)$,
+# however long the text is. The small $\epsilon$ keeps the division safe where all features are tiny.
 #
 # ### Exercise 3 ★☆☆: linear attention as a running sum
 
@@ -871,6 +872,5 @@ for n in (1_000, 10_000, 100_000):
 #
 # ## Where next
 #
-# [The report](after/after.md) has the other ideas that came after the paper, measured.
-# [Lesson 26](26_many_processes.ipynb) shares a training among many processes. And [lesson 17](17_speed_ups.ipynb) has
-# more of the machine code.
+# [Lesson 24](24_real_weights.ipynb) reads the weights of other people's models. [The report](after/after.md) has the
+# other ideas that came after the paper, measured, and [lesson 17](17_speed_ups.ipynb) more of the machine code.

@@ -106,7 +106,7 @@ plt.show()
 #
 # ## The header
 #
-# The format is called *safetensors*. It is about as simple as a file of arrays can be:
+# The format is called [*safetensors*](glossary.md#safetensors). It is about as simple as a file of arrays can be:
 #
 # | bytes | what |
 # |---|---|
@@ -160,9 +160,9 @@ for name, (kind, shape, first, last) in list(header.items())[:6]:
 # %% [markdown]
 # ## Half a float32
 #
-# The type `BF16` is *bfloat16*: most models are published in it today. NumPy does not know it. That is no problem. A
-# float32 has 1 bit of sign, 8 of exponent and 23 of fraction. **A bfloat16 is its upper half**: the same sign, the same
-# exponent, and the first 7 bits of the fraction. So the way back is to append 16 zeros.
+# The type `BF16` is [*bfloat16*](glossary.md#bfloat16): most models are published in it today. NumPy does not know it.
+# That is no problem. A float32 has 1 bit of sign, 8 of exponent and 23 of fraction. **A bfloat16 is its upper half**:
+# the same sign, the same exponent, and the first 7 bits of the fraction. So the way back is to append 16 zeros.
 
 
 # %%
@@ -563,8 +563,8 @@ print("\n".join(f"{name}: {value:.0e}" for name, value in rounding.items()))
 #
 # ## Backwards, into the file's layout
 #
-# To train on with such weights (*fine-tuning*), and to write them back, we need the gradient of each array *in the
-# file*. For two of them, a step is left to be done.
+# To train on with such weights ([*fine-tuning*](glossary.md#fine-tuning)), and to write them back, we need the gradient
+# of each array *in the file*. For two of them, a step is left to be done.
 #
 # ### The fused matrix
 #
@@ -1053,8 +1053,10 @@ for name, narrow in (("rounded", widen(stranger.narrowed(numbers))), ("cut off",
 #
 # ## Where next
 #
-# If you came here first, follow the model downwards: how it is trained (lesson 19), how it writes without computing
-# anything twice ([11](11_decoding.ipynb)), what its heads are ([05](05_multi_head.ipynb)), what attention is
+# [Lesson 25](25_smaller_and_larger.ipynb) asks how large such a model should be, and how a small one learns from it.
+#
+# If you came here first, follow the model downwards: how it is trained ([19](19_gpt.ipynb)), how it writes without
+# computing anything twice ([11](11_decoding.ipynb)), what its heads are ([05](05_multi_head.ipynb)), what attention is
 # ([04](04_attention.ipynb)), and how one knows that a gradient is right ([00](00_gradients.ipynb)). With another
 # library's model of any of six kinds: [`pretrained`](../minitransformer/pretrained), whose tables say name by name what
 # goes where.

@@ -126,8 +126,9 @@ draw_smaller_and_larger(
 # ### Soft targets
 #
 # Lesson 01 trains a model towards one token: $q$ is 1 there and 0 elsewhere. Hinton, Vinyals and Dean (2015) take a
-# teacher's probabilities for $q$. They are called *soft targets*, and the training is called *distillation*. A soft
-# target tells more than a token: one number for each token of the vocabulary, for the same beginning.
+# teacher's probabilities for $q$. They are called [*soft targets*](glossary.md#soft-targets), and the training is
+# called [*distillation*](glossary.md#distillation). A soft target tells more than a token: one number for each token of
+# the vocabulary, for the same beginning.
 #
 # A good teacher is nearly certain, and then its soft target is nearly the token again. So the logits of both are
 # divided by a *temperature* $T$ before the softmax. With $v$ the teacher's logits and $z$ the student's:
@@ -564,9 +565,9 @@ print(f"{len(n)} trainings, N {n.min():,.0f} to {n.max():,.0f}, D {d.min():,.0f}
 #   $a = \log A$, $b = \log B$, $e = \log E$ the prediction is a *log-sum-exp*. It cannot overflow if the largest goes
 #   off first (lesson 01), and $A$, $B$ and $E$ stay positive by themselves:
 #   $$ \log L = \log\bigl(e^{a - \alpha \log N} + e^{b - \beta \log D} + e^{e}\bigr) $$
-# * **Huber's loss** of the residuals $r$ (the prediction of $\log L$ less what came): $r^2/2$ up to $|r| = \delta$, and
-#   beyond that the line $\delta\,(|r| - \delta/2)$. Beyond $\delta$ a training pulls no harder, however wrong it went.
-#   $\delta = 10^{-3}$.
+# * **[Huber's loss](glossary.md#huber-loss)** of the residuals $r$ (the prediction of $\log L$ less what came): $r^2/2$
+#   up to $|r| = \delta$, and beyond that the line $\delta\,(|r| - \delta/2)$. Beyond $\delta$ a training pulls no
+#   harder, however wrong it went. $\delta = 10^{-3}$.
 # * **Many starts**, because the descent can end in a bad place. We shall see how often.
 
 
@@ -747,10 +748,10 @@ print(f"from the same start, 200 steps at most: {loss:.3e}; the gradient there h
 # %% [markdown]
 # ## What an interval says
 #
-# Now the whole fit: descents from many starts, and the best of their ends. And how sure is it? The *bootstrap* asks how
-# the result would differ if other trainings had been run. Draw as many trainings as there are, with replacement, so
-# that some come twice and some not at all; fit again; repeat. The middle 95 % of what comes is the interval. (The study
-# begins at all of Hoffmann's starts, and here it is one in fifty.)
+# Now the whole fit: descents from many starts, and the best of their ends. And how sure is it? The
+# [*bootstrap*](glossary.md#bootstrap) asks how the result would differ if other trainings had been run. Draw as many
+# trainings as there are, with replacement, so that some come twice and some not at all; fit again; repeat. The middle
+# 95 % of what comes is the interval. (The study begins at all of Hoffmann's starts, and here it is one in fifty.)
 
 
 # %%

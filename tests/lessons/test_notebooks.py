@@ -278,6 +278,10 @@ def test_the_readme_says_how_many_hours_the_paths_take():
     rows = r"weekend\*\* \| (\d+) \|.*\n\| \*\*the whole course\*\* \| (\d+); (\d+) with what is optional"
     hours = [int(hour) for hour in re.findall(rows, readme)[0]]
     assert hours == pytest.approx([weekend / 60, core / 60, whole / 60], abs=0.75)
+    ((hour, lessons),) = re.findall(r"weights down\*\* \| (\d+) \| (.+) \|$", readme, re.MULTILINE)
+    of_each = {number_of(source): each for source, each in zip(sources(), counted, strict=True)}
+    down = sum(of_each[number].core for number in re.findall(r"\[(\d\d)\]", lessons))
+    assert int(hour) == pytest.approx(down / 60, abs=0.75)
 
 
 def _part(number, step):
