@@ -260,7 +260,7 @@ def linear_attention(attempt: Attempt) -> None:
     )
     large = 1000 * query
     agree("with queries in the thousands the output", attempt(large, key, value), _linear_attention(large, key, value))
-    _judge_cost(attempt, 3)
+    _judge_cost(attempt, 3, 4000)
 
 
 def _judge_linear(found: np.ndarray, query: np.ndarray, key: np.ndarray, value: np.ndarray) -> None:
@@ -322,8 +322,8 @@ def _judge_linear(found: np.ndarray, query: np.ndarray, key: np.ndarray, value: 
         require(error(wrong, right) < 1e-9 or error(found, wrong) > 1e-12, hint)
 
 
-def _judge_cost(attempt: Attempt, count: int) -> None:
-    """Nothing is (T, T), nothing is (T, D, Dv), and time grows as T. The function takes `count` arrays."""
+def _judge_cost(attempt: Attempt, count: int, tokens: int) -> None:
+    """Nothing is (T, T), nothing is (T, D, Dv), and time grows as T. `count` arrays are given, of at most `tokens`."""
     rng = np.random.default_rng(2)
 
     def call(T: int, D: int) -> Any:
@@ -353,10 +353,10 @@ def _judge_cost(attempt: Attempt, count: int) -> None:
         return min(taken) / T
 
     with threadpool_limits(1):
-        grows = a_token(4000, 2) > 3 * a_token(200, 5)
+        grows = a_token(tokens, 2) > 3 * a_token(200, 5)
     require(
         not grows,
-        "it is right, but a token among 4,000 costs more than 3 times one among 200: something walks over all "
+        f"it is right, but a token among {tokens:,} costs more than 3 times one among 200: something walks over all "
         "earlier or later positions again, where a running sum is enough",
     )
 
@@ -399,7 +399,7 @@ def linear_attention_backward(attempt: Attempt) -> None:
             f"with eps = 0.5 {name} is wrong, with 1e-6 it is right: each denominator is φ(q) · z + eps, also "
             "where the forward is computed again",
         )
-    _judge_cost(attempt, 4)
+    _judge_cost(attempt, 4, 2000)
 
 
 def _gradients(
