@@ -15,6 +15,7 @@ from safetensors import safe_open
 from support.folders import flips
 
 from minitransformer import RecurrentConfig, RecurrentTranslator
+from minitransformer.models import GPT, GPTConfig
 from minitransformer.training import checkpoint as checkpoint_module
 from minitransformer.training.checkpoint import (
     Checkpoint,
@@ -226,6 +227,19 @@ def test_another_configuration_names_the_fields(checkpoint):
     with pytest.raises(CheckpointError, match="d_model is 4 in the checkpoint and 8 in the model, window is") as error:
         checkpoint.restore(model)
     assert "vocab_size" not in str(error.value)
+
+
+def test_fields_that_are_newer_than_a_file_have_their_defaults(tmp_path):
+    """It loads, and is no other model's than one that was written today."""
+    model = GPT(GPTConfig(7, d_model=4, num_heads=2, d_ff=4, num_layers=1, max_length=8))
+    today = Checkpoint(model.config.to_dict(), model.parameters.state_dict())
+    older = replace(today, config={name: value for name, value in today.config.items() if name != "embedding_scale"})
+    for name, each in (("today", today), ("older", older)):
+        save_checkpoint(tmp_path / name, each)
+    found = load_checkpoint(tmp_path / "older")
+    assert found.config == today.config
+    found.restore(model)
+    assert average_checkpoints([tmp_path / "older", tmp_path / "today"]).config == today.config
 
 
 def test_average_is_the_mean_in_float64(tmp_path, checkpoint):
