@@ -361,7 +361,7 @@ def _table(findings: Findings) -> str:
                 variant.group,
                 variant.name,
                 f"{np.mean(losses):.4f}" if losses else "",
-                f"{np.exp(np.mean(losses)):.3f}" if losses else "",
+                f"{np.exp(np.mean(losses)):,.3f}" if losses else "",
                 f"{max(losses) - min(losses):.4f}" if losses else "",
                 f"**{said}**" if gap is not None and gap.excludes_zero else said,
                 f"{found['parameters']:,}",
@@ -392,6 +392,6 @@ def _length_table(findings: Findings) -> str:
     for name, (variant, _) in POSITIONS.items():
         losses, ratios = findings["variants"][variant]["losses"], stretched(findings, name)
         if ratios:
-            values = [f"{np.exp(np.mean(losses[which])):.3f}" for which in (LATE, BEYOND)]
-            rows.append([name, *values, f"{np.mean(ratios):.3f}", f"{min(ratios):.3f} to {max(ratios):.3f}"])
+            values = [f"{np.exp(np.mean(losses[which])):,.3f}" for which in (LATE, BEYOND)]
+            rows.append([name, *values, f"{np.mean(ratios):,.3f}", f"{min(ratios):,.3f} to {max(ratios):,.3f}"])
     return table(["positions", "perplexity within", "beyond", "beyond ÷ within", "seeds"], rows)
