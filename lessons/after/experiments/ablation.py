@@ -83,7 +83,7 @@ def equal_width() -> int:
     )
 
 
-BASE_NAME, SCALED = "base", "sinusoids, scaled"
+BASE_NAME, SCALED = "base", "scaled sinusoids"
 VARIANTS = [
     Variant("", BASE_NAME),
     Variant("norm", "post-norm", {"norm_first": False}),
@@ -285,7 +285,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
         "ReLU": none("ReLU"),
         "SwiGLU": better("SwiGLU"),
         "sinusoids": none("sinusoids"),
-        "sinusoids, scaled": none(SCALED),
+        "scaled sinusoids": none(SCALED),
         "relative positions": better("rotary", "ALiBi", "relative bias"),
         "best positions": _judge_best(findings["positions"]),
         "learned beyond": beyond(LEARNED),
@@ -326,8 +326,8 @@ def report(findings: Findings) -> list[str]:
             steps as they can take for {scientific(findings["operations"])} operations of matrix products, with the same
             learning rate, tuned for none of them; SwiGLU's network is narrower, so that the model has as many
             parameters as the base. *Sinusoids* have a standard deviation of 0.71, and are added to vectors of tokens
-            that start with {BASE.init_std:g}, as all of GPT-2's matrices; *scaled*: these vectors are multiplied by
-            {1 / BASE.init_std:g}, as the paper multiplies them by √d_model. The loss is that of a token of the test
+            that start with {BASE.init_std:g}, as all of GPT-2's matrices; *scaled sinusoids*: these vectors are
+            multiplied by {1 / BASE.init_std:g}, as the paper multiplies them by √d_model. The loss is that of a token of the test
             set, in nats, with the mean of the last five checkpoints. *Less base's*: the difference of the means over
             {len(SEEDS)} seeds, with a 95 % interval that covers both what seeds change (Welch 1947) and the choice of
             the test rows; **bold** where it leaves out zero. *Seeds*: from the lowest to the highest of a variant's
