@@ -210,8 +210,10 @@ def _done(job: dict[str, Any]) -> Any:
         pieces = [Piece(*piece) for piece in job["pieces"]]
         return mark(job["lesson"], job["name"], pieces, job["standing_in"], job["seconds"])
     except BaseException as problem:
-        why = f"cannot be {job['does']} here: {type(problem).__name__}: {said(problem)}"
-        return {"lesson": job["named"], "why": why} if job["does"] == "read" else ["unreadable", f"it {why}"]
+        why = f"{type(problem).__name__}: {said(problem)}"
+        if job["does"] == "read":
+            return {"lesson": job["named"], "why": f"cannot be read here ({why})"}
+        return ["unreadable", f"it cannot be judged here ({why})"]
 
 
 def _in_a_fork(job: dict[str, Any], pipes: tuple[int, ...]) -> dict[str, Any]:
@@ -252,25 +254,22 @@ def _in_a_fork(job: dict[str, Any], pipes: tuple[int, ...]) -> dict[str, Any]:
 
 def _waited(child: int, pipe: int, seconds: float) -> tuple[bytes, int | None]:
     """What a child wrote until it ended, and its status; `None` where it was killed because its time was over."""
-    content, deadline, ended = bytearray(), time.monotonic() + seconds, False
-    status: int | None = None
+    content, deadline, status = bytearray(), time.monotonic() + seconds, None
     try:
-        while (left := deadline - time.monotonic()) > 0:
-            ready = select.select([] if ended else [pipe], [], [], min(left, 0.01 if ended else 0.2))[0]
-            if ready:
-                more = os.read(pipe, 65_536)
-                ended = not more
-                content += more
-                if len(content) > LARGEST:
-                    break
-            else:
-                done, found = os.waitpid(child, os.WNOHANG)
-                if done and not ended and not select.select([pipe], [], [], 0)[0]:
-                    ended = True
-                if done:
-                    status = found
-                    return bytes(content), status
-        return bytes(content), None
+        while (left := deadline - time.monotonic()) > 0 and select.select([pipe], [], [], left)[0]:
+            more = os.read(pipe, 65_536)
+            content += more
+            if len(content) > LARGEST:
+                return bytes(content), None
+            if not more:
+                break
+        while time.monotonic() < deadline:  # its end may come long after that of what it writes
+            done, found = os.waitpid(child, os.WNOHANG)
+            if done:
+                status = found
+                break
+            time.sleep(0.001)
+        return bytes(content), status
     finally:
         if status is None:
             with suppress(ProcessLookupError, PermissionError):
