@@ -328,10 +328,10 @@ def report(findings: Findings) -> list[str]:
             parameters as the base. *Sinusoids* have a standard deviation of 0.71, and are added to vectors of tokens
             that start with {BASE.init_std:g}, as all of GPT-2's matrices; *scaled sinusoids*: these vectors are
             multiplied by {1 / BASE.init_std:g}, as the paper multiplies them by √d_model. The loss is that of a token
-            of the test set, in nats, with the mean of the last five checkpoints. *Less base's*: the difference of the means over
-            {len(SEEDS)} seeds, with a 95 % interval that covers both what seeds change (Welch 1947) and the choice of
-            the test rows; **bold** where it leaves out zero. *Seeds*: from the lowest to the highest of a variant's
-            seeds. Equal operations are not equal seconds: these are of one core, beside another training.
+            of the test set, in nats, with the mean of the last five checkpoints. *Less base's*: the difference of the
+            means over {len(SEEDS)} seeds, with a 95 % interval that covers both what seeds change (Welch 1947) and the
+            choice of the test rows; **bold** where it leaves out zero. *Seeds*: from the lowest to the highest of a
+            variant's seeds. Equal operations are not equal seconds: these are of one core, beside another training.
         """),
         _table(findings),
         picture(f"{NAME}-differences", "Loss of each variant less the base's, with intervals"),
