@@ -7,7 +7,7 @@
 # | | |
 # |---|---|
 # | you know | [the model](08_model.ipynb), [training](09_training.ipynb), [your file](18_your_transformer.ipynb) |
-# | runs in | 60 s at most on 2 cores; no GPU, no PyTorch, no network |
+# | runs in | 90 s at most on 2 cores; no GPU, no PyTorch, no network |
 # | in the paper | Radford and others 2018 (GPT, §3.1) and 2019 (GPT-2, §2.3); Holtzman and others 2020 (§3.1) |
 # | in the package | [`GPT`](../minitransformer/models/gpt.py), [`Sampling`](../minitransformer/decoding/sampling.py) |
 #
