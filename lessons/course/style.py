@@ -6,6 +6,7 @@ from cycler import cycler
 from minitransformer.plots.page import BLUE, FONT, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, SKY, VERMILION
 
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
+INKED = "Greys"  # the colour map of images that are data: white paper, black ink
 AMOUNTS = "Blues"  # the colour map from nothing, white, to much; what draws a matrix uses it unless told otherwise
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "GREEN",
     "GREY",
     "INK",
+    "INKED",
     "ORANGE",
     "PALE",
     "PURPLE",

@@ -439,12 +439,12 @@ draw_positions(np.array([[cosines[(down == i) & (right == j)].mean() for j in of
 plt.show()
 print(f"words of one pixel: {accuracy(pixels, new_images, new_classes):.1%} right")
 
-# %% [markdown]
-# With words of one pixel, neighbours *are* alike: pixels that are next to each other are often dark together, and do
-# the same work. So their positions got similar gradients. The green spot even leans to the right, as handwriting does.
-# Nobody said that there is a plane; it was found in the images. With words of 2 × 2 pixels there is nothing of the
-# kind: on so small a plane a patch and its neighbour do different work, and sixteen vectors have enough room in 32
-# dimensions to be all different. The paper's model has 196 positions and saw many millions of images.
+# %% [markdown] With words of one pixel, neighbours *are* alike: pixels that are next to each other are often dark
+# together, and do the same work. So their positions got similar gradients. Green is alike, purple opposite. The green
+# spot even leans to the right, as handwriting does. Nobody said that there is a plane; it was found in the images. With
+# words of 2 × 2 pixels there is nothing of the kind: on so small a plane a patch and its neighbour do different work,
+# and sixteen vectors have enough room in 32 dimensions to be all different. The paper's model has 196 positions and saw
+# many millions of images.
 #
 # ## What a convolutional network has and ViT has not
 #

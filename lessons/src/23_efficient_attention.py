@@ -140,9 +140,9 @@ layers_until_heard = check(layers_until_heard)
 # %% [markdown]
 # ### The picture
 #
-# A row is a query, a column is a key. Dark: the query sees the key itself. The brighter the colour, the more layers it
-# takes until the query has heard of the key. Above each map are its price, the mean number of keys that a query sees,
-# and the layers until the last position has heard of all that come before it.
+# A row is a query, a column is a key. Black: the query's own place. Dark blue: the query sees the key itself. The paler
+# the blue, the more layers it takes until the query has heard of the key. Above each map are its price, the mean number
+# of keys that a query sees, and the layers until the last position has heard of all that come before it.
 
 # %% tags=["picture"]
 draw_layers({name: layers_until_heard(each) for name, each in allowed.items()}, allowed)

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from ..style import BLUE, GREY, INK, ORANGE, PALE, SIGNED, VERMILION
+from ..style import BLUE, GREY, INK, INKED, ORANGE, PALE, SIGNED, VERMILION
 
 
 def draw_sentence(image: np.ndarray, size: int) -> None:
@@ -52,7 +52,7 @@ def draw_looks(images: np.ndarray, titles: Sequence[str], maps: Mapping[str, np.
     count = len(images)
     _, grid = plt.subplots(1 + len(maps), count, figsize=(7.4, 1.05 * (1 + len(maps)) + 0.3))
     for column in range(count):
-        grid[0, column].imshow(images[column], cmap="Greys", vmin=-1, vmax=1)
+        grid[0, column].imshow(images[column], cmap=INKED, vmin=-1, vmax=1)
         grid[0, column].set_title(titles[column], fontsize=9)
         for axes, each in zip(grid[1:, column], maps.values(), strict=True):
             axes.imshow(each[column], vmin=min(0.0, each[column].min()), vmax=each[column].max())
@@ -98,4 +98,4 @@ def draw_little_data(sizes: Sequence[int], results: Mapping[str, Mapping[str, np
 
 def _pixels(axes: Axes, pixels: np.ndarray, left: float, top: float) -> None:
     height, width = pixels.shape
-    axes.imshow(pixels, cmap="Greys", vmin=-1, vmax=1, extent=(left, left + width, top - height, top))
+    axes.imshow(pixels, cmap=INKED, vmin=-1, vmax=1, extent=(left, left + width, top - height, top))

@@ -6,9 +6,10 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import BoundaryNorm, ListedColormap, Normalize
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION
+from ..style import AMOUNTS, BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION
 
 MOST = 8
 """Layers that have a colour of their own; more have the last one's."""
@@ -16,7 +17,8 @@ MOST = 8
 
 def draw_layers(layers: Mapping[str, np.ndarray], allowed: Mapping[str, np.ndarray]) -> None:
     """For each pattern, after how many layers a query (row) has heard of a key (column): name → (T, T), −1 never."""
-    colours = ["white", "#d9d9d9", *plt.get_cmap("viridis")(np.linspace(0.15, 1, MOST))]
+    shades = ScalarMappable(Normalize(0, 1), AMOUNTS).to_rgba(np.linspace(1, 0.25, MOST))
+    colours = ["white", INK, *shades]
     shown, norm = ListedColormap(colours), BoundaryNorm(np.arange(-1.5, MOST + 1), len(colours))
     rows = -(-len(layers) // 3)
     figure, grid = plt.subplots(rows, 3, figsize=(7.4, 2.5 * rows), sharex=True, sharey=True)
