@@ -352,7 +352,7 @@ rollout = check(rollout)
 
 # %%
 def log_probability(model, images, answers):
-    """Of each image's answer, (B,)."""
+    """The log-probability of each image's answer, (B,)."""
     logits, _ = model.forward(images)
     logits = logits - logits.max(axis=1, keepdims=True)
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))

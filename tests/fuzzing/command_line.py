@@ -163,6 +163,7 @@ RULES: dict[str, Fine] = {
     "label_smoothing beta1 beta2 dropout attention_dropout": real(0, 1, below=True),
     "eps layernorm_eps norm_eps": real(1.2e-38, 1),
     "softcap": real(0, 1e309, above=True),
+    "embedding_scale": real(0, 1e309, above=True),
     "init_gain init_std": real(1.2e-38, 3.4e38),
     "length_penalty": real(0, 10),
     "translate.sentences": sentence,

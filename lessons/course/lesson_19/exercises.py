@@ -306,7 +306,7 @@ def cached_attention(attempt: Attempt) -> None:
 
 
 def _judge_large_scores(attempt: Attempt, query, key, value) -> None:
-    """Of the first row one head has scores of both signs; another has negative ones, and the larger the later."""
+    """In the first row one head has scores of both signs; another has negative ones, and the larger the later."""
     query, key = query.copy(), key.copy()
     query[0, 0] *= 1e4
     query[0, 1], key[0, 1, :, 0] = [-1e4, 0, 0, 0], 5 - 0.3 * np.arange(7)

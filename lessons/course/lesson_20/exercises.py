@@ -446,7 +446,7 @@ def _judge_turned(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, y: np.ndarray
 
 
 def _lengths(x: np.ndarray) -> np.ndarray:
-    """Of the pairs."""
+    """The lengths of the pairs."""
     return np.hypot(*np.split(x, 2, axis=-1))
 
 

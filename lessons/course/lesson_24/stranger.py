@@ -29,7 +29,7 @@ some seconds on English sentences of the course's grammar, written with
 minitransformer.pretrained.save, and narrowed to bfloat16.
 """
 BYTES = {"BF16": 2, "F32": 4, "F64": 8, "U8": 1}
-"""Of one number, by its type in the file."""
+"""The bytes of one number, by its type in the file."""
 
 SPLIT = re.compile(r"'(?:[sdmt]|ll|ve|re)| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")
 
