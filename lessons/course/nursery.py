@@ -210,7 +210,7 @@ def _done(job: dict[str, Any]) -> Any:
         pieces = [Piece(*piece) for piece in job["pieces"]]
         return mark(job["lesson"], job["name"], pieces, job["standing_in"], job["seconds"])
     except BaseException as problem:
-        why = f"{type(problem).__name__}: {said(problem)}"
+        why = f"{type(problem).__name__}: {said(problem)}".removesuffix(": ")
         if job["does"] == "read":
             return {"lesson": job["named"], "why": f"cannot be read here ({why})"}
         return ["unreadable", f"it cannot be judged here ({why})"]
