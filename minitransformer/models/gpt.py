@@ -42,6 +42,7 @@ class GPTConfig(TextConfig):
     """
 
     kind: ClassVar[str] = "gpt"
+    newer: ClassVar[tuple[str, ...]] = ("embedding_scale",)
 
     vocab_size: int = whole()
     d_model: int = whole(768, "width of the model")

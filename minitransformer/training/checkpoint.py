@@ -20,7 +20,6 @@ its own 64 digits are zeros. It always stands at the same place, by which a chec
     8 bytes: length of the header | {"__metadata__":{"minitransformer":"{\\"sha256\\": \\"<64 digits> ... | arrays
 """
 
-import contextlib
 import errno
 import hashlib
 import json
@@ -199,7 +198,7 @@ def _read(path: Path, with_optimizer: bool) -> Checkpoint:
     except SafetensorError as error:
         raise ValueError(f"its header is damaged ({error})") from None
     config, tokenizer, step, state = (description[name] for name in ("config", "tokenizer", "step", "state"))
-    return Checkpoint(_in_full(config), parameters, optimizer or None, tokenizer, step, state)
+    return Checkpoint(config, parameters, optimizer or None, tokenizer, step, state)
 
 
 def _described(text: str) -> dict[str, Any]:
@@ -360,13 +359,6 @@ def _verify(path: Path) -> None:
     if hasher.hexdigest().encode() != start[_DIGEST_START:]:
         size = path.stat().st_size
         raise CheckpointError(f"{path} is truncated or damaged: its {size} bytes do not match the checksum in it")
-
-
-def _in_full(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration with the defaults of fields that are newer than the file; as it is if no model has it."""
-    with contextlib.suppress(TypeError, ValueError):
-        return config_from_dict(config).to_dict()
-    return config
 
 
 def _differences(
