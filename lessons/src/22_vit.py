@@ -317,7 +317,7 @@ print(f"a new shuffle for each image: {in_a_bag:.0%} right; with the order {new:
 #
 # The map of the last layer has a flaw: what it looks at are not patches any more. After one layer each vector is a
 # mixture of many patches. [**Attention rollout**](glossary.md#attention-rollout) (Abnar and Zuidema 2020; ViT's figure
-# 6 uses it) follows the mixture back. It takes it that in one layer half of what a position has comes from itself,
+# 6 uses it) follows the mixture back. It assumes that in one layer half of what a position has comes from itself,
 # through the residual connection, and half from all positions, through attention. Let $A_{lh}$ be the attention weights
 # of head $h$ in layer $l$, of $L$ layers, and $I$ the identity matrix:
 #
