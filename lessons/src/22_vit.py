@@ -8,13 +8,13 @@
 # |---|---|
 # | you know | [lesson 21](21_bert.ipynb): an encoder with `[CLS]`; [positions](06_positions.ipynb) |
 # | runs in | 120 s at most on 2 cores; scikit-learn for its images; no GPU, no PyTorch, no network |
-# | in the paper | *An image is worth 16x16 words* (Dosovitskiy and others 2021), §3 and §4.5, figures 1, 6 and 7 |
+# | in the paper | *An image is worth 16x16 words* (Dosovitskiy and others 2021), §3, §4.3, §4.5, figures 1, 3, 6, 7 |
 # | in the package | [`vit.py`](../minitransformer/models/vit.py), [`patches.py`](../minitransformer/ops/patches.py) |
 #
 # An encoder reads a sequence of vectors. Nothing in it knows that these stand for words: attention compares vectors,
 # the feed-forward network changes each by itself, the norms scale them. Only the very first step, the look-up in a
 # table, is about language. **What would happen if the words were pieces of a picture?** Cut an image into squares, take
-# the pixels of each square as its vector, and leave all else as it is.
+# the pixels of each square as its vector, and keep all the rest of the encoder.
 
 # %%
 import matplotlib.pyplot as plt
@@ -52,12 +52,15 @@ draw_sentence(images[3, 0], SIZE)
 plt.show()
 
 # %% [markdown]
-# With squares of 2 × 2, an image is a sentence of 16 words, and each word has 4 numbers. A linear map
-# makes vectors of width $C$ of them. A learned vector, the [**class token**](glossary.md#class-token), stands before
-# them, as `[CLS]` did. Each place gets a learned position. In formulas (equation 1 of the paper), with $x_p$ the row of
-# patch $p$, $(channels \cdot size^2)$:
+# Each square is called a **patch**. With patches of 2 × 2, an image is a sentence of $T = 16$ words, and each word has
+# 4 numbers. A linear map $E$ turns each word into a vector of width $C$. A learned vector $c$, the
+# [**class token**](glossary.md#class-token), stands before them, as `[CLS]` did. Then a table $P$ of learned positions
+# is added, one row for each place. This is equation 1 of the paper, with $x_p$ the numbers of patch $p$:
 #
 # $$ z = \big[\,c;\; x_1 E;\; x_2 E;\; \dots;\; x_T E\,\big] + P \qquad (1 + T, C) $$
+#
+# Here $x_p$ is $(channels \cdot size^2)$, $E$ is $(channels \cdot size^2, C)$, $c$ is $(C)$ and $P$ is $(1 + T, C)$.
+# The linear map has a bias, too, which the equation leaves out.
 #
 # ## Cutting
 #
@@ -119,7 +122,7 @@ patches_backward = check(patches_backward)
 
 # %% [markdown] tags=["help"]
 # `patches` has three steps: cut, exchange, join. Undo them from the last to the first. What undoes a `reshape`? And
-# what undoes a `transpose`: where does the axis have to go back to that came to place 3?
+# what undoes a `transpose`? The channels were axis 1, and came to place 3: so axis 3 must go back to place 1.
 #
 # ---
 #
@@ -226,9 +229,10 @@ print(f"the package: forward {error(ours, theirs):.0e}, "
 # %% [markdown]
 # ## The model, and a training
 #
-# From here on nothing is new. The encoder of lesson [08](08_model.ipynb) in its pre-norm form, with a GELU; a last
-# norm; and a linear map of the class token's vector to the logits. There is no mask, since all images have equally many
-# patches. The package's [`ViT`](../minitransformer/models/vit.py) is that:
+# From here on nothing is new: the encoder of lesson [08](08_model.ipynb) in its pre-norm form, with a GELU; a last
+# norm; and a linear map from the class token's vector to the logits. (While it pre-trains, the paper has a hidden layer
+# there, too.) There is no mask, since all images have equally many patches. The package's
+# [`ViT`](../minitransformer/models/vit.py) is that:
 
 
 # %%
@@ -255,14 +259,19 @@ print(
 )
 
 # %% [markdown]
+# Is a class token needed? No. The mean of the patches' vectors does as well, with another learning rate (appendix D.3
+# of the paper). The paper keeps the token to stay close to the Transformer that reads text.
+#
 # ### Who says where a patch stands?
 #
 # Attention does not know the order of its input (lesson [06](06_positions.ipynb)). So all that ViT knows about the
-# plane is in the learned positions: sixteen rows of numbers, drawn by chance at first. Two experiments:
+# plane is in the learned positions: a row of numbers for each patch, drawn by chance at first. Two experiments:
 #
 # * **One shuffle for all.** Exchange the patches of all images in one and the same way, and the rows of positions with
-#   them. Nothing changes, to the last digits. To this model a shuffled image is as good as an image.
-# * **A new shuffle for each image.** Then the positions tell nothing. What is left is a *bag* of patches.
+#   them. Nothing changes, to the last digits. To a ViT that has learned nothing yet, a shuffled image is as good as an
+#   image.
+# * **A new shuffle for each image,** in a training with as many steps. Then the positions tell nothing. What is left is
+#   a *bag* of patches.
 
 
 # %%
@@ -291,12 +300,15 @@ def orders(count):
     return np.argsort(rng.random((count, 16)), axis=1)
 
 
-bag = train(ViT(config), lambda rows: shuffled(images[rows], orders(len(rows))), classes, 600)
+bag = train(ViT(config), lambda rows: shuffled(images[rows], orders(len(rows))), classes, 800)
 in_a_bag = accuracy(bag, shuffled(new_images, orders(len(new_images))), new_classes)
 print(f"a new shuffle for each image: {in_a_bag:.0%} right; with the order {new:.0%}; by guessing 10%")
 
 # %% [markdown]
 # Surprisingly much can be told from a bag: how much ink there is, and which little strokes. The rest needs the order.
+# (The paper's base model loses less when it has no positions: it falls from 64 % to 61 % on ImageNet with five labels
+# for each class, appendix D.4. A patch of 16 × 16 pixels shows more by itself than one of 2 × 2. And two-dimensional
+# positions, with a part for the row and a part for the column, were no better there than a plain table.)
 #
 # ## What does it look at?
 #
@@ -305,13 +317,15 @@ print(f"a new shuffle for each image: {in_a_bag:.0%} right; with the order {new:
 #
 # The map of the last layer has a flaw: what it looks at are not patches any more. After one layer each vector is a
 # mixture of many patches. [**Attention rollout**](glossary.md#attention-rollout) (Abnar and Zuidema 2020; ViT's figure
-# 6 uses it) follows the mixture back. In one layer, half of what position $q$ has comes through the residual connection
-# from itself, and half through attention from all $k$, so they say:
+# 6 uses it) follows the mixture back. It assumes that in one layer half of what a position has comes from itself,
+# through the residual connection, and half from all positions, through attention. Let $A_{lh}$ be the attention weights
+# of head $h$ in layer $l$, of $L$ layers, and $I$ the identity matrix:
 #
 # $$ \tilde A_l = \tfrac12 \big(\mathrm{mean}_h\, A_{lh} + I\big) \qquad R = \tilde A_L \cdots \tilde A_1 $$
 #
-# Each row of $\tilde A_l$ says of which positions below a vector is made. The product says it of the input. The halves
-# are a guess: nobody measured how long the two summands are.
+# A row of $\tilde A_l$ says how a vector above layer $l$ is mixed from the vectors below it. A row of the product $R$
+# says how a vector at the end is mixed from the input. The halves are a guess: nobody measured how long the two
+# summands are.
 #
 # ### Exercise 3 ★★☆: attention rollout
 
@@ -320,8 +334,9 @@ print(f"a new shuffle for each image: {in_a_bag:.0%} right; with the order {new:
 def rollout(weights):
     """Attention rolled out, for each image.
 
-    weights (layers, B, H, T, T), the first layer first; rows are queries and sum to 1 → (B, T, T), rows sum to 1: how
-    much of each position's vector, after the last layer, comes from each position of the input.
+    weights (layers, B, H, T, T), the first layer first; T counts all positions, the class token's too. Rows are queries
+    and sum to 1. → R (B, T, T), rows sum to 1: how much of each position's vector, after the last layer, comes from
+    each position of the input.
     """
     raise NotImplementedError
 
@@ -331,8 +346,8 @@ rollout = check(rollout)
 
 # %% [markdown] tags=["help"]
 # Which axis is averaged first? For one layer and one image you have a matrix; what is half of its sum with the
-# identity? If the second layer's row $q$ says of which vectors of the first layer it is made, on which side does its
-# matrix stand?
+# identity? Row $q$ of the second layer's matrix says how much of each of the first layer's vectors position $q$ takes.
+# On which side of the product does that matrix stand?
 #
 # ---
 #
@@ -343,11 +358,12 @@ rollout = check(rollout)
 # ### Is it true?
 #
 # A map of attention is not an explanation (lesson [12](12_heads.ipynb)). So test it, by
-# [**occlusion**](glossary.md#occlusion): put the mean of all images into one patch, and see how far the log-probability
-# of the model's answer falls. Do so for each patch. If a map tells what counts, then its order of the patches is about
-# that of the falls. Spearman's $\rho$ compares the two orders (lesson 12), image by image.
+# [**occlusion**](glossary.md#occlusion): replace one patch by its mean over all images, and see how far the
+# log-probability of the model's answer falls. Do so for each patch. A map that tells what counts must put the patches
+# in about the same order as these falls. Spearman's $\rho$ compares the two orders (lesson 12), image by image.
 #
-# For comparison there is a map that does not know the model at all: how far each patch is from the mean patch.
+# For comparison there is a map that does not know the model at all: how far each patch is from its mean over all
+# images. In the picture darker means more. Each map has a scale of its own, so compare within a map only.
 
 
 # %%
@@ -392,12 +408,15 @@ def spearman(a, b):
 
 for name, each in maps.items():
     print(f"{name:<18} ρ with occlusion {spearman(each, falls):+.2f}")
+largest = maps["last layer"].max(axis=1)
+print(f"last layer, the patch that is looked at most: {np.median(largest):.0%} of the look (median), "
+      f"{largest.max():.0%} at most; an even look gives each {1 / 17:.0%}")  # fmt: skip
 
 # %% [markdown]
 # Three things to take home:
 #
-# * The two layers look at different things, and neither is *the* map. In the last layer, for some digits, one patch
-#   gets most of the look; what is looked at there has collected from elsewhere.
+# * The two layers look at different things, and neither is *the* map. In the last layer one patch often gets several
+#   times its share. But the vector there has already collected from other places.
 # * Rollout agrees with occlusion better than either layer alone. Following the mixture back helps.
 # * And still it agrees no better than a map that never saw the model: how far a patch is from the mean. A map that
 #   looks right to us may show the image, and not the model. (Occlusion has its own flaw: a digit without one patch is
@@ -406,12 +425,18 @@ for name, each in maps.items():
 # ## What do the positions become?
 #
 # In the paper's figure 7 the learned positions show the plane: those of neighbours are alike. Nobody told the model
-# which patches are neighbours. Is it so here? To see more, we also train a model whose words are single pixels, 64 of
-# them. (It starts with smaller numbers, so that what is learned is not lost among what was drawn.)
+# which patches are neighbours. Is it so here? We train two models, one whose words are single pixels, 64 of them, and
+# one whose words are patches of 2 × 2 as before. (Both start with smaller numbers, so that what is learned is not lost
+# among what was drawn.)
+#
+# Two positions are alike if their cosine is large. Their mean is taken off first; so the cosines of all pairs are a
+# little below 0 on average.
 
 # %%
-pixels = ViT(ViTConfig(10, image_size=8, patch_size=1, channels=1, **WIDTHS, init_std=0.02))
-train(pixels, lambda rows: images[rows], classes, 300)
+START = {"image_size": 8, "channels": 1, **WIDTHS, "init_std": 0.02}
+pixels, squares = (
+    train(ViT(ViTConfig(10, patch_size=size, **START)), lambda rows: images[rows], classes, 300) for size in (1, 2)
+)
 
 
 def cosines_of(model):
@@ -425,34 +450,72 @@ def cosines_of(model):
     return unit @ unit.T, apart  # (T, T), and (2, T, T): down and to the right
 
 
-curves = {}
-for name, model in (("words of 1 × 1 pixel", pixels), ("words of 2 × 2 pixels", vit)):
+def dark_together(size):
+    """The correlation of the ink of each two words, over all images, (T, T)."""
+    ink = patches(images, size).mean(axis=2)
+    ink = ink - ink.mean(axis=0)
+    unit = ink / np.maximum(np.linalg.norm(ink, axis=0), 1e-9)  # some corners are always empty
+    return unit.T @ unit
+
+
+curves, neighbours = {}, {}
+for name, model in (("words of 1 × 1 pixel", pixels), ("words of 2 × 2 pixels", squares)):
     cosines, apart = cosines_of(model)
     away = np.hypot(*apart)
     distances = np.unique(away[(away > 0) & (away < 6)])
     curves[name] = distances, np.array([cosines[away == distance].mean() for distance in distances])
+    neighbours[name] = dark_together(model.config.patch_size)[away == model.config.patch_size].mean()
 
 REACH = 3
 cosines, (down, right) = cosines_of(pixels)
 offsets = range(-REACH, REACH + 1)
-draw_positions(np.array([[cosines[(down == i) & (right == j)].mean() for j in offsets] for i in offsets]), curves)
+positions_alike, ink_alike = (
+    np.array([[each[(down == i) & (right == j)].mean() for j in offsets] for i in offsets])
+    for each in (cosines, dark_together(1))
+)
+draw_positions(positions_alike, curves)
 plt.show()
+others = np.hypot(*np.meshgrid(offsets, offsets)) > 0  # all but the middle
+likeness = np.corrcoef(positions_alike[others], ink_alike[others])[0, 1]
 print(f"words of one pixel: {accuracy(pixels, new_images, new_classes):.1%} right")
+print(f"correlation of the left picture with the same picture of pixels that are dark together: {likeness:.2f}")
+for name, each in neighbours.items():
+    print(f"{name:<22} ink of neighbours, correlation {each:.2f}")
 
-# %% [markdown] With words of one pixel, neighbours *are* alike: pixels that are next to each other are often dark
-# together, and do the same work. So their positions got similar gradients. Green is alike, purple opposite. The green
-# spot even leans to the right, as handwriting does. Nobody said that there is a plane; it was found in the images. With
-# words of 2 × 2 pixels there is nothing of the kind: on so small a plane a patch and its neighbour do different work,
-# and sixteen vectors have enough room in 32 dimensions to be all different. The paper's model has 196 positions and saw
-# many millions of images.
+# %% [markdown]
+# With words of one pixel, neighbours *are* alike (green; purple is opposite). Pixels that are next to each other are
+# often dark together. So they do the same work, and their positions got similar gradients. The green spot even leans to
+# the right, as handwriting does. Nobody said that there is a plane: the model found it in the images.
+#
+# With words of 2 × 2 pixels there is nothing of the kind. Neighbours are dark together less often than neighbouring
+# pixels are, so their positions have less reason to become alike. The model of the paper's figure has only 7 × 7
+# positions, but it saw many millions of photographs, in which neighbouring patches are often alike.
+#
+# ### How far does a head look? (optional)
+#
+# Figure 7 has one more part: for each head, the mean distance from a patch to what it looks at, weighted with its
+# attention. In the paper, some heads of the lowest layers look at near patches only, as a convolution does, and others
+# across the whole image. And here?
+
+# %%
+away = np.hypot(*cosines_of(vit)[1])  # (16, 16), in pixels
+among_patches = attention[..., 1:, 1:] / attention[..., 1:, 1:].sum(axis=-1, keepdims=True)  # without the class token
+reach = (among_patches * away).sum(axis=-1).mean(axis=(1, 3))  # (layers, H)
+for number, heads in enumerate(reach, 1):
+    print(f"layer {number}, mean distance of its heads in pixels:", "  ".join(f"{each:.2f}" for each in heads))
+print(f"an even look would give {away.mean():.2f}")
+
+# %% [markdown]
+# All heads look about as far as an even look. With so few images and so small a plane no head has become a little
+# convolution.
 #
 # ## What a convolutional network has and ViT has not
 #
 # A convolutional network, a **CNN**, slides small windows over the image, layer after layer. So from the start it knows
 # two things: that neighbours belong together, and that a stroke is the same stroke wherever it is. Such built-in
 # knowledge is called an [**inductive bias**](glossary.md#inductive-bias). ViT has almost none. It has to learn from
-# images what the CNN is told. So with few images the CNN should be ahead, and if images are *not* as it believes, its
-# lead should go.
+# images what the CNN is told. So with few images the CNN should be ahead. And if images are *not* as it believes, it
+# should lose its lead.
 #
 # [Ours](course/lesson_22/cnn.py) is small: two convolutions of 3 × 3, each with a ReLU and a mean over squares of 2 ×
 # 2, then a linear map. Its backward is by hand, too:
@@ -472,10 +535,10 @@ print(f"the CNN's backward against central differences {worst:.0e}; {CNN().data.
       f"{vit.parameters.count:,}")  # fmt: skip
 
 # %% [markdown]
-# Both learn from 50, 200 or all images, with equally many steps and equal batches, twice. Then the same once more with
-# images that are *not* as the CNN believes: all pixels of all images are shuffled, in one and the same way. For
-# comparison there is a model without any idea of the plane, one linear map of the 64 pixels (lesson
-# [01](01_softmax.ipynb)).
+# Both models learn from 50, 200 or all images, with equally many steps and equal batches, twice. Then all is done once
+# more with images that are *not* as the CNN believes: the pixels of all images are shuffled, in one and the same way
+# (another way in the second run than in the first). For comparison there is a model without any idea of the plane, one
+# linear map of the 64 pixels (lesson [01](01_softmax.ipynb)).
 
 
 # %%
@@ -500,18 +563,22 @@ def trained(images, classes, seed):
 
 
 SIZES, SEEDS, STEPS = (50, 200, len(images)), (1, 2), 300
-one_chaos = rng.permutation(64)
-views = {
-    "images": lambda x: x,
-    "all pixels shuffled, in one way": lambda x: x.reshape(len(x), -1)[:, one_chaos].reshape(x.shape),
-}
+
+
+def in_one_way(images, seed):
+    """All images with their pixels in another order, the same for all."""
+    order = np.random.default_rng(seed).permutation(64)
+    return images.reshape(len(images), -1)[:, order].reshape(images.shape)
+
+
+views = {"images": lambda images, _: images, "all pixels shuffled, in one way": in_one_way}
 results = {title: {name: np.zeros((3, 2)) for name in ("ViT", "CNN", "one linear map")} for title in views}
 for title, view in views.items():
     for (i, size), (j, seed) in ((a, b) for a in enumerate(SIZES) for b in enumerate(SEEDS)):
         kept = np.random.default_rng(seed).permutation(len(images))[:size]
-        models = trained(view(images[kept]), classes[kept], seed)
+        models = trained(view(images[kept], seed), classes[kept], seed)
         for found, model in zip(results[title].values(), models, strict=True):
-            found[i, j] = np.mean(model(view(new_images)).argmax(axis=1) == new_classes)
+            found[i, j] = np.mean(model(view(new_images, seed)).argmax(axis=1) == new_classes)
 draw_little_data(SIZES, results)
 plt.show()
 for title, models in results.items():
@@ -519,9 +586,10 @@ for title, models in results.items():
         print(f"{title:<32} {name:<15}" + "".join(f"{100 * each.mean():8.1f} %" for each in found))
 
 # %% [markdown]
-# On the left: the CNN is ahead with 50 images and with 200, and with all of them ViT has caught up. On the right: what
-# the CNN was told is now false. It falls, and with all images it is behind ViT, which hardly notices. So a bias helps
-# as far as it is true, and the more data, the less.
+# On the left, the CNN is ahead of ViT with 50 images and with 200, and with all of them ViT has caught up. On the
+# right, what the CNN was told is false. The CNN gets worse: with 200 images its lead is small, and with all of them it
+# is behind ViT. ViT hardly notices. So a bias helps as far as it is true, and it helps less when there are more data.
+# With 50 images the CNN is still ahead of ViT: that lead was not the work of its bias alone.
 #
 # And the linear map? With 50 images it is the best of the three, shuffled or not, and with all images it is about level
 # with ViT. It believes that a pixel counts for or against a digit, whatever the others are. For digits that are so
@@ -560,12 +628,11 @@ for distance in (0, 1, -1):
 # But neighbours *within* a word are now all in one row:
 
 # %%
-plain = images[3:4].reshape(1, 16, 4)
-print("a patch, right:  rows", patches(images[3:4], SIZE)[0, 5].reshape(2, 2).tolist())
-print("reshaped only:   one row", plain[0, 5].tolist())
-counted = images[:1] * 0 + np.arange(64).reshape(1, 1, 8, 8)
-print("pixels of patch 5: right", patches(counted, SIZE)[0, 5].astype(int).tolist(), end=", ")
-print("reshaped only", counted.reshape(1, 16, 4)[0, 5].astype(int).tolist())
+PLACE = 6 - 1  # patch 6 of the picture
+counted = np.arange(64).reshape(1, 1, 8, 8)  # each pixel is its own number
+for name, each in (("image", images[3:4]), ("pixels' numbers", counted)):
+    right, wrong = patches(each, SIZE)[0, PLACE], each.reshape(1, 16, 4)[0, PLACE]
+    print(f"patch 6, {name}: right {right.reshape(2, 2).tolist()}, reshaped only {wrong.tolist()}, all of one row")
 
 # %% [markdown]
 # **Other pixels than in the training.** The model takes −1 to 1. Images with 0 to 1 look the same to us, and are
@@ -581,12 +648,13 @@ for name, lighter in (
 
 # %% [markdown]
 # **Positions for another size.** A model has as many positions as it had patches. Images with more pixels have more
-# patches; the paper then stretches the table of positions, as if it were a small image (§3.2). Whoever cuts it off
-# gives the patches of the lower rows other rows' places.
+# patches. The paper then stretches the table of positions, as if it were a small image (§3.2). For smaller images it is
+# tempting to take the first rows of the table. It is wrong: with 3 × 3 patches the fourth patch begins the second row,
+# and it would get the position of the last patch of the first row.
 #
 # **Means over images of a shared gradient.** The loss is a mean over the batch already. A class token whose gradient is
-# averaged once more learns $B$ times more slowly under plain gradient descent; Adam hides it (lesson
-# [09](09_training.ipynb)).
+# averaged once more learns $B$ times more slowly under plain gradient descent. Adam hides this mistake, since it scales
+# each step by the size of its gradients (lesson [09](09_training.ipynb)).
 #
 # ## What changed since 2017
 #

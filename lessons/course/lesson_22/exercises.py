@@ -9,7 +9,7 @@ from minitransformer.ops import patches_backward as package_backward
 from minitransformer.ops import patches_forward
 
 from ..exercise import Attempt, Wrong, exercise
-from ..judging import agree, array, arrays, farthest, gradients_agree, require, where
+from ..judging import agree, array, arrays, farthest, gradients_agree, precise, require, where
 from . import solutions
 
 
@@ -49,6 +49,8 @@ def _judge_patches(attempt: Attempt, images: np.ndarray, size: int) -> None:
             {"images": images},
         )
         return
+    require(np.isfinite(back).all(), "it holds NaN or infinity: does every pixel get its gradient?")
+    precise("what it returns", back, images)
     down, across = height // size, width // size
     cut = rows.reshape(batch, down, across, channels, size, size)
 
@@ -127,17 +129,27 @@ def sentence_backward(attempt: Attempt) -> None:
 def _judge_sentence(found: dict[str, np.ndarray], dx: np.ndarray) -> None:
     batch, length, width = dx.shape
     shapes = {"dtokens": (batch, length - 1, width), "dclass_token": (width,), "dpositions": (length, width)}
+    given = {name: found[name].shape for name in shapes}
+    require(
+        given == shapes or sorted(given.values()) != sorted(shapes.values()),
+        f"the three gradients are in another order than {', '.join(shapes)}",
+    )
+    likely = {
+        ("dtokens", dx.shape): "the first place is the class token's",
+        ("dclass_token", (batch, width)): "all images share one class token, so its gradients are added over the batch",
+        ("dpositions", dx.shape): "all images share the positions, so their gradients are added over the batch",
+        ("dpositions", (length - 1, width)): "the class token has a position, too",
+    }
     for name, shape in shapes.items():
-        given = found[name].shape
-        why = {
-            "dtokens": "the first place is the class token's",
-            "dclass_token": "all images share one class token, so its gradients are added over the batch",
-            "dpositions": "all images share the positions, so their gradients are added over the batch",
-        }[name]
-        require(given == shape, f"{name} has shape {given} and must have {shape}: {why}")
+        why = likely.get((name, given[name]), "a gradient has the shape of what it is the gradient of")
+        require(given[name] == shape, f"{name} has shape {given[name]} and must have {shape}: {why}")
+    require(
+        error(found["dtokens"], dx[:, :-1]) > 1e-9,
+        "dtokens has the first place and lacks the last: the class token stands first",
+    )
     agree("dtokens", found["dtokens"], dx[:, 1:])
     require(
-        length == 1 or error(found["dclass_token"], dx.sum(axis=(0, 1))) > 1e-9,
+        error(found["dclass_token"], dx.sum(axis=(0, 1))) > 1e-9,
         "dclass_token is added over all places: the class token stands at the first alone",
     )
     require(
@@ -145,7 +157,6 @@ def _judge_sentence(found: dict[str, np.ndarray], dx: np.ndarray) -> None:
         "dclass_token is the gradient of the last place: the class token stands first",
     )
     factors = {"the mean over the batch; shared numbers have the sum of their gradients": 1 / batch}
-    factors = {} if batch == 1 else factors
     agree("dclass_token", found["dclass_token"], dx[:, 0].sum(axis=0), factors=factors)
     right = dx.sum(axis=0)
     without_first = right * (np.arange(length) > 0)[:, None]
@@ -173,7 +184,7 @@ def rollout(attempt: Attempt) -> None:
 
 
 def _judge_rollout(found: np.ndarray, weights: np.ndarray) -> None:
-    layers, batch, _, time, _ = weights.shape
+    _, batch, heads, time, _ = weights.shape
     mean, eye = weights.mean(axis=2), np.eye(time)
     require(
         found.shape == (batch, time, time),
@@ -187,6 +198,7 @@ def _judge_rollout(found: np.ndarray, weights: np.ndarray) -> None:
         return total
 
     half = (mean + eye) / 2
+    each_head = np.stack([product((weights[:, :, head] + eye) / 2) for head in range(heads)])
     right = product(half)
     if error(found, right) <= 1e-9:
         return
@@ -202,13 +214,17 @@ def _judge_rollout(found: np.ndarray, weights: np.ndarray) -> None:
             product(half[::-1]),
         ),
         ("it is the last layer's alone: what it looks at is a mixture already", half[-1]),
+        ("it is the last layer's attention, and no more: what it looks at is a mixture already", mean[-1]),
+        ("it is the first layer's alone: the layers above mix its vectors further", half[0]),
+        ("the residual connection is counted once, and every layer has one", (product(mean) + eye) / 2),
+        ("each head is rolled out by itself: heads are averaged in each layer, before the product", each_head.mean(0)),
         ("the heads are added up, and must be averaged", product((weights.sum(axis=2) + eye) / 2)),
         ("the largest weight of all heads is taken, and must be their mean", product((weights.max(axis=2) + eye) / 2)),
         ("the layers are averaged, and must be multiplied: what is looked at has looked before", half.mean(axis=0)),
         ("the layers are multiplied number by number, and must be by the product of matrices", half.prod(axis=0)),
         ("the rows of the result are keys: rows are queries, as in the weights", right.swapaxes(1, 2)),
     ):
-        require((layers == 1 and "layer" in why) or error(found, wrong) > 1e-9, why)
+        require(error(found, wrong) > 1e-9, why)  # for one layer, or one head, some of these are right
     _, given, one = farthest(sums, 1.0)
     require(
         np.allclose(sums, 1, rtol=0, atol=1e-9),

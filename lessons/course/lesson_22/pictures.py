@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
 
 from ..style import BLUE, GREY, INK, INKED, ORANGE, PALE, SIGNED, VERMILION
 
@@ -25,7 +26,8 @@ def draw_sentence(image: np.ndarray, size: int) -> None:
     for number in range(down * across):
         row, column = divmod(number, across)
         where = column * size + 0.15, -row * size - 0.15
-        whole.text(*where, str(number + 1), color=VERMILION, fontsize=7, ha="left", va="top")
+        label = whole.text(*where, str(number + 1), color=VERMILION, fontsize=7, ha="left", va="top")
+        label.set_path_effects([withStroke(linewidth=2, foreground="white")])  # to be read on ink, too
     whole.set(xlim=(-0.3, width + 0.3), ylim=(-height - 0.3, 0.3), aspect="equal", title="an image ...")
 
     line = figure.add_subplot(grid[1])

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from course.lesson_22 import solutions
+
 
 def _patch_by_patch(drows, channels, height, width, size):
     dimages = np.zeros((len(drows), channels, height, width))
@@ -61,6 +63,17 @@ RIGHT = {
 }
 
 
+def _without_the_last_row(drows, channels, height, width, size):
+    dimages = solutions.patches_backward(drows, channels, height, width, size)
+    dimages[:, :, height - size :] = np.nan
+    return dimages
+
+
+def _each_head_by_itself(weights):
+    heads = [solutions.rollout(weights[:, :, [head]]) for head in range(weights.shape[2])]
+    return np.mean(heads, axis=0)
+
+
 MISTAKES = r"""
 [patches_backward]
 reshaped only
@@ -88,6 +101,10 @@ height for width
     with B = 1, 2 channels of 6 × 9 pixels
 always one channel | channels, size, size) → 1, -1, size) | with B = 2, 3 channels of 4 × 4 pixels and patches of 2 × 2,
 zeros | returns np.zeros_like(answer) | is 0
+the last row of patches never comes
+    is _without_the_last_row
+    it holds NaN or infinity
+computed in float32 | returns answer.astype(np.float32).astype(np.float64) | computed in float32, on the way
 [sentence_backward]
 the class token too | dx[:, 1:].copy() → dx.copy() | the first place is the class token's
 not added over the batch | dx[:, 0].sum(axis=0) → dx[:, 0].copy() | all images share one class token
@@ -102,13 +119,24 @@ no position for the class token
 tokens averaged | dx[:, 1:].copy() → dx[:, 1:] / len(dx) | dtokens is 0.5 times
 the first token of the first image | dx[:, 0].sum(axis=0) → dx[0, 0].copy() | dclass_token is wrong in
 one position for all | , dx.sum(axis=0) → , dx.sum(axis=(0, 1)) | dpositions has shape
-the last token left out | dx[:, 1:].copy() → dx[:, :-1].copy() | dtokens is wrong in
+the last token left out | dx[:, 1:].copy() → dx[:, :-1].copy() | dtokens has the first place and lacks the last
 two gradients | returns answer[:2] | must return 3 arrays
+another order | returns (answer[0], answer[2], answer[1]) | in another order than dtokens, dclass_token, dpositions
+an axis of length 1 is left | dx[:, 0].sum(axis=0) → dx[:, :1].sum(axis=0) | a gradient has the shape of what it is
+positions of the tokens alone | , dx.sum(axis=0) → , dx[:, 1:].sum(axis=0) | (4, 4): the class token has a position, too
+positions added over the places | , dx.sum(axis=0) → , dx.sum(axis=1) | dpositions has shape (2, 4) and must have (4, 4)
 [rollout]
 no residual connection | (layer + np.eye(time)) / 2 @ total → layer @ total | the residual connection is left out
 not halved | (layer + np.eye(time)) / 2 → (layer + np.eye(time)) | is not halved
 the other order | (layer + np.eye(time)) / 2 @ total → total @ ((layer + np.eye(time)) / 2) | in the other order
 the last layer alone | / 2 @ total → / 2 | the last layer's alone
+the last layer's attention alone | returns weights[-1].mean(axis=1) | the last layer's attention, and no more
+the first layer alone | weights.mean(axis=2) → weights.mean(axis=2)[:1] | the first layer's alone
+one residual connection for all layers
+    (layer + np.eye(time)) / 2 @ total → layer @ total
+    return total → return (total + np.eye(time)) / 2
+    the residual connection is counted once
+each head by itself | is _each_head_by_itself | each head is rolled out by itself
 heads added up | weights.mean(axis=2) → weights.sum(axis=2) | the heads are added up
 the largest head | weights.mean(axis=2) → weights.max(axis=2) | the largest weight of all heads
 layers averaged | is lambda weights: (weights.mean(2) + np.eye(weights.shape[-1])).mean(0) / 2 | layers are averaged
@@ -120,7 +148,6 @@ nearly one
     a row of it sums to 1.0001,
 halved in a wrong way | (layer + np.eye(time)) / 2 → (layer + np.eye(time) / 2) | a row of it sums to 2.25
 a batch that is averaged | weights.mean(axis=2) → weights.mean(axis=(1, 2)) | a matrix for each image
-one layer too few | weights.mean(axis=2) → weights.mean(axis=2)[:-1] | the result is wrong in
 in place
     for layer in → weights *= 0.5\n    for layer in
     writes into its argument weights
