@@ -600,7 +600,7 @@ for question, scores in results.items():
         print(f"{question:<22} {name:<13}" + "".join(f"{100 * each.mean():8.1f} %" for each in found))
 
 # %% [markdown]
-# Two questions, two stories.
+# The two questions have different answers.
 #
 # **Plural: pre-training is worth much.** Why? Does the model from scratch not learn its labelled sentences? Or does it
 # not know the words that never had a label?
@@ -624,9 +624,9 @@ for count in range(4):
 # %% [markdown]
 # It is neither. Both models know their labelled sentences by heart. And the model from scratch is hardly better where
 # it has seen every word with a label. With 200 sentences there are many ways to get all labels right, and it has found
-# one: *these* words in *these* sentences. The pre-trained model had to know the number of a noun in order to fill gaps,
-# for thousands of sentences. In its vectors number is something that nouns, articles and verbs have in common. So a few
-# labels are enough to *name* what it knows, and the name also fits words that never had a label.
+# one that holds for these sentences only. The pre-trained model had to know the number of a noun in order to fill the
+# gaps of thousands of sentences. In its vectors number is something that nouns, articles and verbs have in common. So a
+# few labels are enough to *name* what it knows, and the name also fits words that never had a label.
 #
 # **Past: pre-training is worth nothing, or less.** Why? Ask what it takes to fill a gap. The verb agrees with its
 # subject in nearly every sentence, so number is needed all the time. And tense? *The dog [MASK] the man* may be *sees*
@@ -638,7 +638,7 @@ print(f"{np.mean(['time adverbial' in c for c in kept]):.0%} of these sentences 
 for pair in "sleeps sleep, sleeps slept, does do, does did, dog dogs, dog cat".split(", "):
     a, b = (bert.tokens.table.value[number_of[word]] for word in pair.split())
     cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
-    print(f"cosine of the vectors of {pair:<13}{cosine:+.2f}")
+    print(f"cosine of the vectors of {pair.replace(' ', ' and '):<17}{cosine:+.2f}")
 
 question = "Is it about the past?"
 new_ids, new_classes = labelled(test_set, test_ids, QUESTIONS[question])

@@ -78,7 +78,7 @@ def _masked(
         f"it must return two arrays (hidden, targets), not {_described(result)}",
     )
     for name, each in zip(("hidden", "targets"), result, strict=True):
-        require(isinstance(each, np.ndarray), f"{name} must be an array, not {kind(each)}")
+        require(type(each) is np.ndarray, f"{name} must be an array, not {type(each).__name__}")
         require(each.dtype.kind == "i", f"{name} is {each.dtype}, and ids are integers")
         require(each.shape == ids.shape, f"{name} has shape {each.shape} and must have that of ids, {ids.shape}")
     hidden, targets = result
@@ -289,10 +289,10 @@ def _judge_masked_loss(attempt: Attempt, hidden: np.ndarray, table: np.ndarray, 
         chosen.reshape(-1)[:count].all() or error(dhidden, elsewhere) > 1e-9,
         "the rows of dhidden stand at the first places, and must stand where the targets are",
     )
+    beyond = int(dhidden[~chosen].any(axis=-1).sum())
     require(
-        not dhidden[~chosen].any(),
-        f"dhidden is not 0 at {int(dhidden[~chosen].any(axis=-1).sum())} places that have no target: the loss never "
-        "looks at them",
+        not beyond,
+        f"dhidden is not 0 at {beyond} place{'s' * (beyond > 1)} without a target: the loss never looks there",
     )
     require(
         dhidden[targets == 0].any() or not dhidden.any() or count == 1,

@@ -174,7 +174,7 @@ the dice once a row
 the other order | returns answer[1], answer[0] | in the other order
 rows alone | returns dlogits @ table, answer[1] | the rows of the chosen places go back
 at the first places | dhidden[chosen] = → dhidden.reshape(len(chosen.ravel()), -1)[: len(rows)] = | at the first places
-every place counts | is _without_ignoring | at 7 places that have no target
+every place counts | is _without_ignoring | at 7 places without a target
 a mean over all places | (dloss, cache) → (dloss * len(rows) / targets.size, cache) | the mean over all places
 a mean over the sentences | (dloss, cache) → (dloss * len(rows) / len(targets), cache) | the mean over the sentences
 a sum | (dloss, cache) → (dloss * len(rows), cache) | the loss is their mean
