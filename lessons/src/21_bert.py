@@ -8,12 +8,12 @@
 # |---|---|
 # | you know | the encoder of the [model](08_model.ipynb), [training](09_training.ipynb), [its loss](01_softmax.ipynb) |
 # | runs in | 120 s at most on 2 cores; no GPU, no PyTorch, no network |
-# | in the paper | *BERT* (Devlin and others 2019), §3 and appendix A.1; *T5* (Raffel and others 2020), §3.1.4 |
+# | in the paper | *BERT* (Devlin and others 2019), §3 and appendix A.1; *T5* (Raffel and others 2020), §3.1.4, §3.3 |
 # | in the package | [`bert.py`](../minitransformer/models/bert.py); [`data`](../minitransformer/data): masked, spans |
 #
 # A decoder writes from left to right, so its attention is [causal](glossary.md#causal): a position sees what came
-# before it, and nothing else. But a reader may look ahead. Read "the sheep sleeps" and "the sheep sleep": how many
-# sheep there are, the word *after* them says. A causal model has to build its vector for *sheep* without knowing.
+# before it, and nothing else. But a reader may look ahead. Read "the sheep sleeps" and "the sheep sleep": only the word
+# *after* "sheep" says how many there are. A causal model has to build its vector for *sheep* without knowing that.
 # **What would happen if a model could read the whole sentence, both ways?** It is easy to try: take the causal mask
 # away. Let us do that, and see what goes wrong.
 
@@ -43,8 +43,9 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## The picture: three ways to ask
 #
-# A row is a question, and a column is a token of the input. A blue square may be seen by who has to answer. `[CLS]` and
-# `[SEP]` stand before and after each sentence, as `<s>` and `</s>` did so far; these are BERT's names for them.
+# A row is a question, and a column is a token of the input. A square is blue if the model may see that token when it
+# answers that question. `[CLS]` and `[SEP]` stand before and after each sentence, as `<s>` and `</s>` did so far; these
+# are BERT's names for them.
 
 # %% tags=["picture"]
 WORDS = ("[CLS]", "the", "sheep", "sleep", "in", "the", "garden", "[SEP]")
@@ -183,28 +184,29 @@ print((np.einsum("lbht,bt->lh", ahead, real) / real.sum()).round(2))
 # %% [markdown]
 # The model that sees everything is nearly perfect after 300 steps, and has learned nothing about English. Its heads
 # look one place ahead and copy what they find. Take the rest of the sentence away, and it is worse than somebody who
-# guesses all words evenly. So the causal mask is not a handicap of language models. It is what makes their question a
-# question.
+# gives all words the same probability. So the causal mask is not a handicap of language models: without it, there is
+# nothing to predict.
 #
 # A model that reads both ways needs another question.
 #
 # ## Hide the answer
 #
-# BERT's question is a gap text. Of the words of a sentence 15 % are chosen to be **targets**. The model is asked what
-# stood there. So that it can't simply look, the input is changed at these places:
+# BERT's question is a text with gaps (the paper calls it a *cloze* task). Of the words of a sentence 15 % are chosen to
+# be **targets**. The model is asked what stood there. So that it can't simply look, the input is changed at these
+# places:
 #
-# | of the targets | the input there becomes | so that |
+# | of the targets | the input there becomes | why |
 # |---|---|---|
 # | 80 % | `[MASK]` | the answer can't be copied |
-# | 10 % | any word, drawn by chance | a word in view may be wrong: check it against the others |
-# | 10 % | what it was | a word in view may be right: keep it in its vector |
+# | 10 % | any word, drawn by chance | a word in view may be wrong, so the model must check it against the others |
+# | 10 % | what it was | a word in view may be right, so its vector must keep it |
 #
 # Why not always `[MASK]`? Because it is never there later, when the model is used: then all tokens are words. A model
-# that was only ever asked at `[MASK]` may do at all other places whatever it likes. With the other two kinds of
+# that was only ever asked at `[MASK]` may do whatever it likes at all other places. With the other two kinds of
 # targets, every word in view might be asked for. (An optional section below measures what that does.)
 #
 # Why 15 %? Only targets teach, so more of them teach more from each sentence. But each takes away a word that the
-# others need. In a sentence of seven words one word is hidden.
+# others need. Here, a sentence of seven words has one target.
 #
 # ### Exercise 1 ★★☆: mask a batch
 #
@@ -217,9 +219,11 @@ def mask_batch(ids, mask_id, rng):
     """What a masked model sees, and what it is asked.
 
     ids (B, T), integers: 0 padding, 1 [CLS], 2 [SEP], and words, 3 to mask_id − 1. Of each row's n words 15 % are
-    targets, round(0.15 · n), but one at least; all words have the same chance. Each target by itself becomes mask_id
-    with probability 0.8, any word (each with the same chance; it may be the same one) with 0.1, and stays with 0.1.
-    → the tuple hidden (B, T), ids with the targets changed; targets (B, T), the old ids there and −100 elsewhere.
+    targets, round(0.15 · n), but one at least; every choice of so many words has the same chance. For each target by
+    itself: with probability 0.8 it becomes mask_id; with 0.1 it becomes a word that is drawn from 3 to mask_id − 1, all
+    with the same chance (so it may be the old one); with 0.1 it stays.
+    → the tuple hidden (B, T), ids with the targets changed; targets (B, T), the old ids there and −100 elsewhere; both
+    are new arrays of integers.
     """
     raise NotImplementedError
 
@@ -343,14 +347,15 @@ print(f"the package, over all places: {error(dhidden, dlogits @ table):.1e}, "
 print(f"places with a gradient: {dhidden.any(axis=-1).sum()} of {asked.size}, for {(asked != IGNORED).sum()} targets")
 
 # %% [markdown]
-# Does a word that is not asked learn nothing, then? It does, though not by its own row of `dhidden`. The vector of a
-# gap is a mean over the *others*: attention carries the gradient from the gaps to every word that was looked at.
+# Does a word learn nothing, then, if it is not asked? It does learn. Its own row of `dhidden` is 0, but the encoder
+# made the vector of the gap from the vectors of the *others*: attention carries the gradient from the gap back to every
+# word that the gap looked at.
 #
 # ## What goes in
 #
 # BERT reads one text or two: `[CLS] a question [SEP] an answer [SEP]`. So that it knows which token belongs to which,
 # each gets a [**segment**](glossary.md#segment), 0 or 1, and each segment has a learned vector. The input of the first
-# layer is a sum of three rows, normalised (§3 and figure 2 of BERT's paper):
+# layer is a sum of three rows (§3 and figure 2 of BERT's paper), normalised (which only its code says):
 #
 # $$ x_t = \mathrm{LayerNorm}\big(E[\mathrm{id}_t] + S[\mathrm{segment}_t] + P[t]\big) $$
 
@@ -380,13 +385,15 @@ theirs, _ = exact.encoder.embedding.forward(ids, Context(token_types=segments))
 print(f"against the package: {error(ours, theirs):.1e}")
 
 # %% [markdown]
-# After that come the layers of the paper's encoder, post-norm, with two changes: positions are learned, and the
-# feed-forward network has a GELU for its ReLU, $x\,\Phi(x)$ with $\Phi(x)$ the share of a normal distribution below
-# $x$: a ReLU with a round corner. The **masked head** on top is a linear map, a GELU, a layer norm, the product with
+# with $E$ the table of tokens, $S$ that of segments, and $P$ that of positions, which are learned. After that come the
+# layers of the paper's encoder, post-norm, with one change: the feed-forward network has a GELU in place of the ReLU.
+# That is $x\,\Phi(x)$, where $\Phi(x)$ is the probability that a standard normal number is below $x$: a ReLU with a
+# round corner. The **masked head** on top is a linear map, a GELU, a layer norm, the product with
 # the table and a bias for each word. Our sentences stand alone, so all segments are 0.
 #
-# (BERT had a second objective: does text B follow text A, or is it from elsewhere? It was read off `[CLS]`. RoBERTa
-# (Liu and others 2019) left it out, and nothing was lost. We leave it out, too.)
+# (BERT had a second objective, **next-sentence prediction**: does text B follow text A, or is it from elsewhere? A
+# classifier of `[CLS]` had to say. RoBERTa (Liu and others 2019) left it out, and nothing was lost. We leave it out,
+# too.)
 #
 # ## Pre-training
 #
@@ -426,7 +433,7 @@ print(f"{bert.parameters.count:,} parameters; test loss {tested[STEPS]:.2f} nats
       f"{np.exp(tested[STEPS]):.0f} words, where the frequencies leave {np.exp(frequencies):.0f}")  # fmt: skip
 
 # %% [markdown]
-# It can't come near 0: in "the [MASK] sleeps" a hundred nouns are right. What it *can* learn is what the gap has to be.
+# It can't come near 0: in "the [MASK] sleeps" very many nouns are right. What it *can* learn is what the gap has to be.
 # Each of these gaps is decided by a word to its right:
 
 
@@ -456,17 +463,17 @@ for text in (
     print(f"{text:<30}", ", ".join(f"{vocabulary[w]} {probabilities[w]:.2f}" for w in best))
 
 # %% [markdown]
-# Nobody told the model that nouns have a number. But it lowers the loss to know, for every noun, whether it is one or
-# many, because the verb of a gap's sentence agrees with it.
+# Nobody told the model that a noun is singular or plural. But a model that knows this of every noun has a lower loss,
+# because the verb agrees with the noun.
 #
 # ## Fine-tuning: one vector for a whole text
 #
 # Now the second half of BERT's idea. The model has learned from text without labels. For a task with labels, such as
-# "how many?", take the head off, put a small new one on, and train *all* weights on for a short while.
+# "how many?", take the head off, put a small new one on, and go on training *all* weights for a short while.
 #
 # The new head must read a whole text. BERT reads it at the first token. `[CLS]` is no word and stands in every text, so
 # its vector is free to collect what all tokens say. A linear map and a tanh, the [**pooler**](glossary.md#pooler), and
-# one more linear map make $K$ logits of it:
+# one more linear map make $K$ logits of it, one for each class:
 #
 # $$ z = h_0 W_p + b_p \qquad p = \tanh(z) \qquad \mathrm{logits} = p\, W_c + b_c $$
 #
@@ -541,17 +548,17 @@ print("the package's head:  ", ", ".join(f"{error(a, b):.0e}" for a, b in zip(ou
 # * **Is somebody or something plural?** There may be one noun or several.
 # * **Is it about the past?** The verb says so: *wrote*, *did not write*.
 #
-# Imagine that labels are dear: only 50, 200 or 800 sentences have one. Two models are trained on them, for equally many
-# steps, with equal batches. One begins with the pre-trained encoder, the other one from scratch. The heads are new in
-# both. We do so twice, with other sentences and other random weights.
+# Imagine that labels are expensive: only 50, 200 or 800 sentences have one. Two models are trained on them, for equally
+# many steps, with equal batches. One begins with the pre-trained encoder, the other one from scratch. The heads are new
+# in both. We do so twice, with other sentences and other random weights.
 
 # %%
-QUESTIONS = {"Is anything plural?": "plural", "Is it about the past?": "perfect"}  # German: the perfect tense
+QUESTIONS = {"Is anything plural?": "plural", "Is it about the past?": "perfect"}  # a German past is in the perfect
 SIZES, SEEDS = (50, 200, 800), (1, 2)
 
 
 def labelled(examples, ids, construction):
-    """The sentences (N, T) and their labels (N,); those with "was" or "is" and an adjective are left out."""
+    """The sentences (N, T) and their labels (N,); without those of "to be", whose German past is no perfect."""
     kept = [row for row, e in enumerate(examples) if "predicate adjective" not in e.constructions]
     return ids[kept], np.array([construction in examples[row].constructions for row in kept], int)
 
@@ -593,16 +600,18 @@ for question, scores in results.items():
         print(f"{question:<22} {name:<13}" + "".join(f"{100 * each.mean():8.1f} %" for each in found))
 
 # %% [markdown]
-# Two questions, two stories.
+# The two questions have different answers.
 #
-# **Plural: pre-training is worth much.** Why? Both models learn their labelled sentences by heart. But is it the words
-# without a label that the model from scratch does not know?
+# **Plural: pre-training is worth much.** Why? Does the model from scratch not learn its labelled sentences? Or does it
+# not know the words that never had a label?
 
 # %%
 question, size = "Is anything plural?", 200
 new_ids, new_classes = labelled(test_set, test_ids, QUESTIONS[question])
-pool_ids, _ = labelled(train_set, train_ids, QUESTIONS[question])
-_, rows = classifiers[question, size, "pre-trained"]
+pool_ids, pool_classes = labelled(train_set, train_ids, QUESTIONS[question])
+for name in scores:
+    model, rows = classifiers[question, size, name]
+    print(f"{name:<12} right in {accuracy(model, pool_ids[rows], pool_classes[rows]):.0%} of its labelled sentences")
 had_label = np.isin(np.arange(V), pool_ids[rows])
 unseen = ((new_ids > SEP) & ~had_label[new_ids]).sum(axis=1)
 print(f"with {size} labelled sentences, {had_label[FIRST_WORD:MASK].sum()} of {MASK - FIRST_WORD} words had a label")
@@ -613,11 +622,11 @@ for count in range(4):
     print(f"{count if count < 3 else '3 or more':<42} {which.sum():9} {right[0]:12.0%} {right[1]:13.0%}")
 
 # %% [markdown]
-# It is not. From scratch the model is hardly better where it has seen every word with a label. With 200 sentences there
-# are many ways to get all labels right, and it has found one: *these* words in *these* sentences. The pre-trained model
-# had to know the number of a noun in order to fill gaps, for thousands of sentences. In its vectors number is something
-# that nouns, articles and verbs have in common. So a few labels are enough to *name* what it knows, and the name also
-# fits words that never had a label.
+# It is neither. Both models know their labelled sentences by heart. And the model from scratch is hardly better where
+# it has seen every word with a label. With 200 sentences there are many ways to get all labels right, and it has found
+# one that holds for these sentences only. The pre-trained model had to know the number of a noun in order to fill the
+# gaps of thousands of sentences. In its vectors number is something that nouns, articles and verbs have in common. So a
+# few labels are enough to *name* what it knows, and the name also fits words that never had a label.
 #
 # **Past: pre-training is worth nothing, or less.** Why? Ask what it takes to fill a gap. The verb agrees with its
 # subject in nearly every sentence, so number is needed all the time. And tense? *The dog [MASK] the man* may be *sees*
@@ -626,15 +635,25 @@ for count in range(4):
 # %%
 kept = [e.constructions for e in train_set if "predicate adjective" not in e.constructions]
 print(f"{np.mean(['time adverbial' in c for c in kept]):.0%} of these sentences have a time")
-for pair in (("sleeps", "sleep"), ("sleeps", "slept"), ("dog", "dogs"), ("dog", "cat")):
-    a, b = (bert.tokens.table.value[number_of[word]] for word in pair)
-    print(f"cosine of the vectors of {pair[0]} and {pair[1]:<6}{a @ b / np.linalg.norm(a) / np.linalg.norm(b):+.2f}")
+for pair in "sleeps sleep, sleeps slept, does do, does did, dog dogs, dog cat".split(", "):
+    a, b = (bert.tokens.table.value[number_of[word]] for word in pair.split())
+    cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+    print(f"cosine of the vectors of {pair.replace(' ', ' and '):<17}{cosine:+.2f}")
+
+question = "Is it about the past?"
+new_ids, new_classes = labelled(test_set, test_ids, QUESTIONS[question])
+did = (new_ids == number_of["did"]).any(axis=1)
+for size in SIZES:
+    right = (accuracy(classifiers[question, size, name][0], new_ids[did], new_classes[did]) for name in scores)
+    found = ", ".join(f"{name} {each:.0%}" for name, each in zip(scores, right, strict=True))
+    print(f"{size:>3} labels; right in the {did.sum()} test sentences with “did”: {found}")
 
 # %% [markdown]
-# *Sleeps* is nearer to *slept* than to *sleep*: of the two, number is what keeps words apart here. **A pre-training
-# gives what its objective needed.** What the objective could do without has to come from the labels. And *did* and
-# *yesterday* are single words that a model from scratch finds quickly. (Real text is richer than our grammar. There a
-# whole story is in the past, and a word at its beginning tells the tense at its end.)
+# *Sleeps* is nearer to *slept* than to *sleep*, and *does* is nearer to *did* than to *do*: here number keeps words
+# apart, and tense hardly does. **Pre-training gives what its objective needed.** What the objective could do without
+# has to come from the labels. The model from scratch finds single words such as *did* with few labels. The pre-trained
+# one needs more of them, because it begins with vectors in which *did* is much like *does*. (Real text is richer than
+# our grammar. There a whole story is in the past, and a word at its beginning tells the tense at its end.)
 #
 # ## Always [MASK]? (optional)
 #
@@ -668,15 +687,16 @@ for name, model in (("[MASK] alone", only_masks), ("80, 10, 10", mixed)):
     print(f"{name:<14} {loss:11.2f} {itself[0][is_word].mean():33.2f} {at_wrong.mean():12.2f}")
 
 # %% [markdown]
-# Gaps are filled about as well by both. But at a word in view the model that only ever saw masks says something else:
-# nobody asked it there. The other one says the word that it sees if it fits, and doubts it if it does not. This is what
-# a classifier finds in the vectors of words.
+# Both fill gaps about equally well. But at a word in view, the model that was only ever asked at masks hardly says that
+# word: nobody asked it there. The other one gives that word far more probability where the word fits, and next to none
+# where it does not. So its vectors of words say what a word is and whether it fits, and a classifier reads these
+# vectors.
 #
 # ## Gaps of several words: T5 (optional)
 #
 # BERT asks for one token at each gap, so the reader knows how long a gap is. And an encoder alone can't write. T5 goes
-# back to the paper's encoder–decoder. Whole **spans** are cut out of the text, and a mark stands for each. The decoder
-# writes what was cut, span after span. It is causal, so writing is an honest question again:
+# back to the paper's encoder–decoder. Whole **spans** are cut out of the text, and a mark, a **sentinel**, stands for
+# each. The decoder writes what was cut, span after span. It is causal, so the next token is an honest question again:
 
 # %%
 row = np.concatenate([ids[ids > SEP] for ids in test_ids[4:9]])
@@ -690,8 +710,8 @@ for length in (100, 500):
 
 # %% [markdown]
 # Each mark costs a token on both sides. In return the decoder writes a short text and not the whole one. T5's paper
-# compares many such objectives (§3.3): those that make short targets train faster, and otherwise they differ little. In
-# T5 *every* task is then a text: the classifier writes the name of the class.
+# compares many such objectives (§3.3): they differ little, but those with short targets train faster. In T5 *every*
+# task is a text: a classifier writes the name of the class.
 #
 # ## Common mistakes, and what they look like
 #
@@ -710,9 +730,9 @@ print(f"with −100 as an id {careless:.2f}, right {right:.2f}")
 print(f"divided by all places {summed / test_asked.size:.2f}: looks far better, and is the same model")
 
 # %% [markdown]
-# **The mean is taken over all places.** That is the second line above: the loss looks good because most of its terms
-# are 0. The gradient is smaller by the same factor, which Adam hides. But rows with many targets and rows with few now
-# count differently.
+# **The mean is taken over all places.** That is the last line above: the loss looks good because most of its terms are
+# 0. The gradient is smaller by the same factor. Adam divides a constant factor out, but this one is not constant: a
+# batch with much padding has fewer targets for its places, so it counts less than others.
 #
 # **The test set is masked anew for each test.** Then a part of what looks like progress is luck with the gaps. Mask it
 # once, and keep it:
@@ -731,14 +751,15 @@ print("one model, one test set, six maskings:", ", ".join(f"{loss:.2f}" for loss
 #
 # ## What changed since 2017
 #
-# BERT came a year after the paper, in October 2018, with 110 and 340 million parameters, and led eleven benchmarks.
-# What was new was less the model than the order: first much text without labels, then few labels. RoBERTa (2019)
-# trained longer, on more text, without the second sentence. ELECTRA (Clark and others 2020) replaces words by those of
-# a small model and asks at *every* place whether the word is the original one, so all places teach. T5 (2020) made all
-# tasks text. Then models that only predict the next token grew so large that they do tasks without fine-tuning, from a
-# description (Brown and others 2020), and most of the field went that way. Encoders remained where texts are read and
-# not written: search, classification, and vectors for texts. A recent one is ModernBERT (Warner and others 2024), with
-# rotary positions, and 30 % of the tokens masked.
+# BERT came a year after the paper, in October 2018, with 110 and 340 million parameters, and led eleven benchmarks. The
+# order of its training, first much text without labels and then few labels, was that of the first GPT (Radford and
+# others 2018). Its question was new: with gaps, one can train a model that reads both ways in every layer. RoBERTa
+# (2019) trained longer, on more text, without next-sentence prediction. ELECTRA (Clark and others 2020) replaces words
+# by those of a small model and asks at *every* place whether the word is the original one, so all places teach. T5
+# (2020) made all tasks text. Then models that only predict the next token grew so large that they do tasks without
+# fine-tuning, from a description (Brown and others 2020), and most of the field went that way. Encoders remained where
+# texts are read and not written: search, classification, and vectors for texts. A recent one is ModernBERT (Warner and
+# others 2024), with rotary positions, and 30 % of the tokens masked.
 #
 # Sources: Devlin, Chang, Lee and Toutanova 2019, *BERT: Pre-training of deep bidirectional transformers for language
 # understanding*; Raffel and others 2020, *Exploring the limits of transfer learning with a unified text-to-text

@@ -22,7 +22,7 @@ def _mask_batch(ids: np.ndarray, mask_id: int, rng: np.random.Generator) -> tupl
 @exercise(answer=_mask_batch)
 def mask_batch(attempt: Attempt) -> None:
     lengths = [2, 5, 7, 13, 20, 23]  # 15 % of none of them lies halfway between two whole numbers
-    ids = _batch(np.random.default_rng(0), [lengths[row % 6] for row in range(12)], mask_id=60)
+    ids = _batch(np.random.default_rng(0), [lengths[row % 6] for row in range(120)], mask_id=60)
     hidden, targets = _masked(attempt, ids, 60, 1)
     again, same = _masked(attempt, ids, 60, 1)
     require(
@@ -32,7 +32,7 @@ def mask_batch(attempt: Attempt) -> None:
     _judge_choice(ids, hidden, targets, 60)
 
     rows = 2000
-    ids = _batch(np.random.default_rng(2), [20] * rows, mask_id=60)
+    ids = _batch(np.random.default_rng(2), [20] * rows, mask_id=31)  # so half of the words stand nowhere in it
     rng = np.random.default_rng(3)
     hidden, targets = _masked(attempt, ids, 60, rng)
     _judge_choice(ids, hidden, targets, 60)
@@ -44,12 +44,20 @@ def mask_batch(attempt: Attempt) -> None:
         "rng gives next",
     )
     _judge_fates(ids, hidden, targets, 60)
-    for mask_id in (4, 7):  # so few words show what one too many does to the shares
+    for mask_id in (5, 4):  # so few words show what one too many, or too few, does to the shares
         ids = _batch(np.random.default_rng(4), [20] * rows, mask_id)
         with where(f"with the words 3 to {mask_id - 1} alone"):
             hidden, targets = _masked(attempt, ids, mask_id, 5)
             _judge_choice(ids, hidden, targets, mask_id)
             _judge_fates(ids, hidden, targets, mask_id)
+    row = _batch(np.random.default_rng(6), [20], mask_id=60)
+    rng = np.random.default_rng(7)
+    masks = {int((_masked(attempt, row, 60, rng)[0] == 60).sum()) for _ in range(60)}
+    require(
+        len(masks) > 1,
+        f"in a batch of one row always {min(masks)} of the 3 targets are masked: do not divide a batch's targets into "
+        "80, 10 and 10 %, but throw the dice for each",
+    )
 
 
 def _batch(rng: np.random.Generator, lengths: list[int], mask_id: int) -> np.ndarray:
@@ -70,7 +78,7 @@ def _masked(
         f"it must return two arrays (hidden, targets), not {_described(result)}",
     )
     for name, each in zip(("hidden", "targets"), result, strict=True):
-        require(isinstance(each, np.ndarray), f"{name} must be an array, not {kind(each)}")
+        require(type(each) is np.ndarray, f"{name} must be an array, not {type(each).__name__}")
         require(each.dtype.kind == "i", f"{name} is {each.dtype}, and ids are integers")
         require(each.shape == ids.shape, f"{name} has shape {each.shape} and must have that of ids, {ids.shape}")
     hidden, targets = result
@@ -113,6 +121,15 @@ def _judge_choice(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask
     expected = np.maximum(1, np.rint(0.15 * count)).astype(int)
     if (found == expected).all():
         return
+    often, asked = (np.bincount(each, minlength=mask_id) for each in (ids[words], targets[chosen]))
+    never = np.flatnonzero((often > 300) & (asked == 0))
+    if len(never):
+        raise Wrong(f"word {never[0]} is never a target: all words may be, {FIRST} to {mask_id - 1}")
+    lost = found[(expected == 1) & (count > 3)] == 0
+    require(
+        (hidden[chosen] == ids[chosen]).any() or (found > expected).any() or not lost.any() or lost.all(),
+        "the targets whose word stays are missing in targets: they are asked too, though hidden has the same id as ids",
+    )
     if not found.all():
         raise Wrong(f"a row of {count[found == 0].min()} words has no target: each row has one at least")
     row = int(np.argmax(found != expected))
@@ -150,6 +167,13 @@ def _judge_places(chosen: np.ndarray) -> None:
         f"word {worst + 1} of 20 is chosen in {_percent(often[worst])} of the rows: each should be as often as any "
         "other, in 15 %",
     )
+    together = chosen.T.astype(float) @ chosen / len(chosen) * ~np.eye(len(often), dtype=bool)
+    one, other = sorted(int(each) for each in np.unravel_index(np.argmax(together), together.shape))
+    require(
+        together[one, other] < 0.05,  # of 3 among 20, two given ones are in 1.6 % of the rows
+        f"words {one + 1} and {other + 1} of 20 are chosen together in {_percent(together[one, other])} of the rows, "
+        "far more often than others: every choice of so many words should be as likely as any other",
+    )
 
 
 def _judge_fates(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask_id: int) -> None:
@@ -167,33 +191,45 @@ def _judge_fates(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask_
         masked.all() or not masked.any() or alike < 0.9,
         "all targets of a row share one fate: throw the dice for each target, not for each row",
     )
-    shares = masked.mean(), other.mean() * words / max(1, words - 1)  # a word by chance may be the right one
-    if words == 1:
-        shares = masked.mean(), 0.1
+    by_chance = 0.1 * (words - 1) / words  # the word that is drawn may be the one that stood there
     said = (
         f"{_percent(masked.mean())} become the mask, {_percent(other.mean())} another word, and "
         f"{_percent((now == before).mean())} stay"
     )
     require(not masked.all(), f"of the targets {said}: one in ten becomes a word by chance, and one in ten stays")
     require(
-        abs(shares[0] - 0.8) < 0.03 and abs(shares[1] - 0.1) < 0.03,
-        f"of the targets {said}: 80 %, 10 % and 10 % are wanted",
+        words != 2 or abs(masked.mean() - 0.8) > 0.03 or abs(other.mean() - 0.1) > 0.02,
+        "a target that gets a word by chance never gets the one that stood there: any word may come, that one too",
     )
-    replaced = now[other]
-    if words == 1 or not len(replaced):
-        return
-    counts = np.bincount(replaced, minlength=mask_id)[FIRST:]
-    rare = int(np.argmin(counts))
     require(
-        counts[rare] > 0,
-        f"in {len(replaced)} replacements word {FIRST + rare} never comes: any of {FIRST} to {mask_id - 1} may, all "
-        "with the same chance",
+        abs(masked.mean() - 0.8) < 0.03 and abs(other.mean() - by_chance) < 0.03,
+        f"of the targets {said}: 80 %, {_percent(by_chance)} and {_percent(0.2 - by_chance)} are wanted"
+        + ", because the word by chance is often the old one" * (words < 10),
     )
-    often = int(np.argmax(counts))
+    if words > 2:
+        _judge_words_by_chance(now.reshape(len(ids), -1), other.reshape(len(ids), -1), before, mask_id)
+
+
+def _judge_words_by_chance(now: np.ndarray, other: np.ndarray, before: np.ndarray, mask_id: int) -> None:
+    """The words that replace targets, all with the same chance; now and other (rows, targets)."""
+    replaced = now[other]
+    counts = np.bincount(replaced, minlength=mask_id)[FIRST:]
+    often, rare = int(np.argmax(counts)), int(np.argmin(counts))
     require(
         counts[often] < 5 * counts.mean(),
         f"of {len(replaced)} replacements {counts[often]} are word {FIRST + often}: each replaced target gets a word "
         "of its own, all with the same chance",
+    )
+    require(
+        counts[rare] > 0,
+        f"in {len(replaced)} replacements word {FIRST + rare} never comes: any of {FIRST} to {mask_id - 1} may, all "
+        f"with the same chance{', also one that no row of ids has' * (FIRST + rare not in before)}",
+    )
+    two = other.sum(axis=1) == 2
+    pairs = now[two][other[two]].reshape(-1, 2)
+    require(
+        not len(pairs) or (pairs[:, 0] != pairs[:, 1]).any(),
+        "two targets of a row that get a word by chance always get the same one: draw a word for each target",
     )
 
 
@@ -219,12 +255,14 @@ def masked_loss_backward(attempt: Attempt) -> None:
         hidden, table = rng.standard_normal((batch, time, width)), rng.standard_normal((vocabulary, width))
         targets = np.full((batch, time), IGNORED)
         places = rng.permutation(batch * time)[:count]
-        targets.reshape(-1)[places] = rng.integers(vocabulary, size=count)
+        # Word 0 is a word too, and one may be the target of two places.
+        targets.reshape(-1)[places] = [0, *rng.permutation(np.arange(1, vocabulary))[[0, 0, 1]]][:count]
         with where(f"with B = {batch}, T = {time}, C = {width}, V = {vocabulary} and {count} targets,"):
             _judge_masked_loss(attempt, hidden, table, targets)
     nothing = np.full((2, 3), IGNORED)
     hidden, table = rng.standard_normal((2, 3, 4)), rng.standard_normal((5, 4))
-    gradients = arrays(attempt(1.0, hidden, table, nothing), "dhidden", "dtable")
+    with where("where nothing is asked at all,"):
+        gradients = arrays(attempt(1.0, hidden, table, nothing), "dhidden", "dtable")
     for name, gradient, of in zip(("dhidden", "dtable"), gradients, (hidden, table), strict=True):
         require(
             gradient.shape == of.shape and not gradient.any(),
@@ -251,10 +289,14 @@ def _judge_masked_loss(attempt: Attempt, hidden: np.ndarray, table: np.ndarray, 
         chosen.reshape(-1)[:count].all() or error(dhidden, elsewhere) > 1e-9,
         "the rows of dhidden stand at the first places, and must stand where the targets are",
     )
+    beyond = int(dhidden[~chosen].any(axis=-1).sum())
     require(
-        not dhidden[~chosen].any(),
-        f"dhidden is not 0 at {int(dhidden[~chosen].any(axis=-1).sum())} places that have no target: the loss never "
-        "looks at them",
+        not beyond,
+        f"dhidden is not 0 at {beyond} place{'s' * (beyond > 1)} without a target: the loss never looks there",
+    )
+    require(
+        dhidden[targets == 0].any() or not dhidden.any() or count == 1,
+        "dhidden is 0 where the target is word 0, which is asked like all others: only −100 means that nothing is",
     )
     factors = {
         "the mean over all places; only targets count": count / targets.size,
@@ -270,6 +312,14 @@ def _judge_masked_loss(attempt: Attempt, hidden: np.ndarray, table: np.ndarray, 
             dtable.shape != table.shape or dtable[untouched].any(),
             "dtable is 0 for every word that is no target: the softmax has a probability for each word, and pushes all "
             "of the others down",
+        )
+        once, words = right_table.copy(), targets[chosen]
+        np.add.at(once, words, hidden[chosen] / count)
+        once[words] -= hidden[chosen] / count
+        require(
+            dtable.shape != table.shape or error(dtable, once) > 1e-9,
+            "of two places with the same target dtable has one only: `dtable[ids] -= …` with an id twice keeps the "
+            "last; np.subtract.at subtracts both",
         )
         agree("dtable", dtable, right_table, factors=factors)
     doubled = arrays(attempt(2.0, hidden, table, targets), "dhidden", "dtable")
@@ -298,11 +348,9 @@ def _class_head_backward(dlogits: Any, hidden: Any, w_pool: Any, b_pool: Any, w_
     pooled, cache = head.pool(hidden)
     logits, classes_cache = head.classes.forward(pooled)
     dhidden = head.pool_backward(head.classes.backward(np.broadcast_to(dlogits, logits.shape), classes_cache), cache)
-    return dhidden, *(each.grad for each in (head.pooler.weight, head.pooler.bias, *_parts(head.classes)))
-
-
-def _parts(linear: Any) -> tuple[Any, Any]:
-    return linear.weight, linear.bias
+    return dhidden, *(
+        each.grad for each in (head.pooler.weight, head.pooler.bias, head.classes.weight, head.classes.bias)
+    )
 
 
 NAMES = ("dhidden", "dw_pool", "db_pool", "dw_class", "db_class")
@@ -337,6 +385,12 @@ def _judge_class_head(
     pooled, dpooled = np.tanh(z), dlogits @ w_class.T
     dz = dpooled * (1 - pooled**2)
     dfirst = dz @ w_pool.T
+    shapes = dict(zip(NAMES, (hidden.shape, w_pool.shape, b_pool.shape, w_class.shape, dlogits.shape[1:]), strict=True))
+    returned = [found[name].shape for name in NAMES]
+    require(
+        returned == list(shapes.values()) or sorted(returned) != sorted(shapes.values()),
+        f"the gradients are returned in another order: {', '.join(NAMES)}",
+    )
     require(
         found["dhidden"].shape == hidden.shape,
         f"dhidden has shape {found['dhidden'].shape} and must have that of hidden, {hidden.shape}: zeros but for the "
@@ -351,16 +405,28 @@ def _judge_class_head(
         "dhidden is not 0 beyond the first token: the head reads [CLS] alone, so no other token moves the loss",
     )
     require(found["dhidden"].any(), "dhidden is 0 everywhere: the first token of each text gets a gradient")
-    for name, weight in (("dw_pool", w_pool), ("dw_class", w_class)):
-        shape = found[name].shape
-        require(shape == weight.shape, f"{name} has shape {shape} and must have that of its weight, {weight.shape}")
+    for name, shape in shapes.items():
+        actual = found[name].shape
+        require(
+            actual == shape,
+            f"{name} has shape {actual} and must have that of its {'bias' if len(shape) == 1 else 'weight'}, {shape}"
+            + ": is it summed over the texts?" * (actual == (len(hidden), *shape)),
+        )
+    require(
+        error(found["dw_class"], z.T @ dlogits) > 1e-9,
+        "dw_class is made with z, which is before the tanh, and must be with tanh(z), which the last map reads",
+    )
     agree("dw_class", found["dw_class"], pooled.T @ dlogits)
     agree("db_class", found["db_class"], dlogits.sum(axis=0))
     for what, wrong in (
-        ("dz, the gradient before the tanh, without the tanh's slope at all: it is 1 − tanh²", dpooled),
+        ("the gradient of the tanh's output, without the tanh's slope, which is 1 − tanh²", dpooled),
         ("1 − tanh in place of 1 − tanh²: is the square missing?", dpooled * (1 - pooled)),
         ("1 − z², with z before the tanh: the slope is 1 − tanh(z)²", dpooled * (1 - z**2)),
         ("1 + tanh² in place of 1 − tanh²", dpooled * (1 + pooled**2)),
+        (
+            "1 − tanh(p)², with p after the tanh: p is a tanh already, so the slope is 1 − p²",
+            dpooled * (1 - np.tanh(pooled) ** 2),
+        ),
         ("the tanh of the gradient: a backward multiplies by the slope of the tanh", np.tanh(dpooled)),
     ):
         require(error(found["db_pool"], wrong.sum(axis=0)) > 1e-9, f"db_pool is made with {what}")

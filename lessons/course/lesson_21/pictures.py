@@ -70,12 +70,12 @@ def draw_cheat(losses: Mapping[str, Sequence[float]], tests: Mapping[str, Mappin
 
 
 def draw_pretraining(losses: Sequence[float], tested: Mapping[int, float], frequencies: float) -> None:
-    """The masked loss over the steps, and the loss of who only knows how frequent words are."""
+    """The masked loss over the steps, and the loss of a guess by how frequent words are."""
     _, axes = plt.subplots(figsize=(7.2, 2.6))
     axes.plot(np.arange(1, len(losses) + 1), losses, color=SKY, lw=0.6, label="a training batch")
     axes.plot(list(tested), list(tested.values()), "o-", color=BLUE, ms=3, label="test sentences")
     axes.axhline(frequencies, color=GREY, lw=0.8, ls=":")
-    axes.text(len(losses), frequencies + 0.08, "knows only how frequent words are", ha="right", color=GREY, fontsize=8)
+    axes.text(len(losses), frequencies + 0.08, "a guess by how frequent words are", ha="right", color=GREY, fontsize=8)
     axes.set(xlabel="step", ylabel="loss at masked places", title="Pre-training: filling gaps", ylim=(0, None))
     axes.legend(loc="lower left")
 
