@@ -50,9 +50,13 @@ def place(num_chunks, H):
 
 @triton.jit
 def rounded(x, PRECISION: tl.constexpr):
-    """x as products take it: rounded to the 10 bits of tf32's mantissa, because a Hopper cuts off the others."""
+    """x as products take it: rounded to the 10 bits of tf32's mantissa, because a Hopper cuts off the others.
+
+    This is Veltkamp's splitting (Dekker 1971), with `2¹³ + 1`: NaN stays NaN, and beyond 4e34 all numbers become it.
+    """
     if PRECISION == "tf32":
-        x = ((x.to(tl.uint32, bitcast=True) + 0x1000) & 0xFFFFE000).to(tl.float32, bitcast=True)
+        far = x * 8193.0
+        x = far - (far - x)
     return x
 
 
@@ -61,7 +65,8 @@ def features(x, present, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.c
     """φ of rows `(M, D)`, rounded; zeros where a row is not present, and beyond the width: φ(0) is 1."""
     x = x.to(tl.float32)
     within = present[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]
-    return rounded(tl.where(within, tl.maximum(x, 0.0) + tl.exp(tl.minimum(x, 0.0)), 0.0), PRECISION)
+    positive = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    return rounded(tl.where(within, positive + tl.exp(tl.minimum(x, 0.0)), 0.0), PRECISION)
 
 
 @triton.jit
@@ -108,9 +113,8 @@ def chunk_states_kernel(
     """Writes `Σ φ(k)ᵀ v` and `Σ φ(k)` of each chunk."""
     chunk, head, b, h = place(num_chunks, H)
     rows = chunk * CHUNK + tl.arange(0, CHUNK)
-    k = features(
-        load_rows(key, b, h, 0, rows, rows < T, D, BLOCK_D), real(key_mask, b, rows, T), D, BLOCK_D, PRECISION
-    )  # (N, D)
+    keys = real(key_mask, b, rows, T)
+    k = features(load_rows(key, b, h, 0, rows, rows < T, D, BLOCK_D), keys, D, BLOCK_D, PRECISION)  # (N, D)
     v = load_rows(value, b, h, 0, rows, rows < T, DV, BLOCK_DV).to(tl.float32)  # (N, Dv)
     state = tl.dot(tl.trans(k), v, input_precision=PRECISION)
     keep_state(states, totals, head * num_chunks + chunk, state, tl.sum(k, axis=0), D, DV, BLOCK_D, BLOCK_DV)
@@ -148,13 +152,8 @@ def linear_attention_forward_kernel(
     numerator = tl.dot(q, rounded(state, PRECISION), input_precision=PRECISION)  # (M, Dv)
     denominator = tl.sum(q * total[None, :], axis=1)  # (M,)
     if CAUSAL:
-        k = features(
-            load_rows(key, b, h // group, 0, rows, present, D, BLOCK_D),
-            real(key_mask, b, rows, T),
-            D,
-            BLOCK_D,
-            PRECISION,
-        )
+        keys = real(key_mask, b, rows, T)
+        k = features(load_rows(key, b, h // group, 0, rows, present, D, BLOCK_D), keys, D, BLOCK_D, PRECISION)
         v = load_rows(value, b, h // group, 0, rows, present, DV, BLOCK_DV).to(tl.float32)
         weights = tl.dot(q, tl.trans(k), input_precision=PRECISION)  # (M, N)
         weights = tl.where(rows[:, None] >= rows[None, :], weights, 0.0)
@@ -192,13 +191,8 @@ def linear_attention_dquery_kernel(
     dq = tl.dot(dnumerator, tl.trans(rounded(state, PRECISION)), input_precision=PRECISION)
     dq += ddenominator[:, None] * total[None, :]
     if CAUSAL:
-        k = features(
-            load_rows(key, b, h // group, 0, rows, present, D, BLOCK_D),
-            real(key_mask, b, rows, T),
-            D,
-            BLOCK_D,
-            PRECISION,
-        )
+        keys = real(key_mask, b, rows, T)
+        k = features(load_rows(key, b, h // group, 0, rows, present, D, BLOCK_D), keys, D, BLOCK_D, PRECISION)
         v = load_rows(value, b, h // group, 0, rows, present, DV, BLOCK_DV).to(tl.float32)
         dweights = tl.dot(dnumerator, tl.trans(v), input_precision=PRECISION) + ddenominator[:, None]  # (M, N)
         dweights = tl.where(rows[:, None] >= rows[None, :], dweights, 0.0)
@@ -220,9 +214,8 @@ def chunk_dstates_kernel(
     dtotal = tl.zeros((BLOCK_D,), tl.float32)
     for member in range(group):
         head = shared * group + member
-        q = features(
-            load_rows(query, b, h * group + member, 0, rows, rows < T, D, BLOCK_D), rows < T, D, BLOCK_D, PRECISION
-        )
+        query_block = load_rows(query, b, h * group + member, 0, rows, rows < T, D, BLOCK_D)
+        q = features(query_block, rows < T, D, BLOCK_D, PRECISION)
         dnumerator, ddenominator = sums_gradient(
             dout, out, denominator_ptr, b, h * group + member, head, rows, T, DV, BLOCK_DV
         )
@@ -253,9 +246,8 @@ def linear_attention_dkey_dvalue_kernel(
     if CAUSAL:
         for member in range(group):
             head = shared * group + member
-            q = features(
-                load_rows(query, b, h * group + member, 0, rows, present, D, BLOCK_D), present, D, BLOCK_D, PRECISION
-            )
+            query_block = load_rows(query, b, h * group + member, 0, rows, present, D, BLOCK_D)
+            q = features(query_block, present, D, BLOCK_D, PRECISION)
             dnumerator, ddenominator = sums_gradient(
                 dout, out, denominator_ptr, b, h * group + member, head, rows, T, DV, BLOCK_DV
             )

@@ -66,6 +66,33 @@ def test_hardware_that_cuts_operands_off(monkeypatch, causal, T):
     assert set(cut) == {np.dtype(np.float32)}
 
 
+@pytest.mark.skipif(DEVICE == "cuda", reason="the interpreter's products are changed")
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", ["query", "key", "value"])
+def test_nan_is_not_lost(monkeypatch, causal, name):
+    """A GPU writes it as 0x7FFFFFFF, which a carry would make 0, and its maximum of NaN and 0 is 0."""
+    multiply = InterpreterBuilder.create_dot
+
+    def create_dot(self, *operands):
+        product = multiply(self, *operands)
+        product.data[np.isnan(product.data)] = np.uint32(0x7FFFFFFF).view(np.float32)
+        return product
+
+    monkeypatch.setattr(InterpreterBuilder, "create_dot", create_dot)
+    for op, of_a_gpu in (("create_maxnumf", np.fmax), ("create_minnumf", np.fmin)):
+        monkeypatch.setattr(
+            InterpreterBuilder, op, lambda self, a, b, of_a_gpu=of_a_gpu: self.binary_op(a, b, of_a_gpu)
+        )
+    given = arrays(2 * CHUNKS["tf32"] + 3)
+    given[name][1, 0, 5, 2] = np.nan
+    out, cache = kernels.linear_attention_forward(*on_device(given, torch.float16), causal=causal)
+    gradients = kernels.linear_attention_backward(torch.ones_like(out), cache)
+    assert np.isnan(to_numpy(out)[1, 0, 5]).any()
+    expected, reference = ops.linear_attention_forward(*given.values(), causal=causal)
+    for found, right in zip(gradients, ops.linear_attention_backward(np.ones_like(expected), reference), strict=True):
+        assert np.isnan(to_numpy(found)).any() == np.isnan(right).any()
+
+
 @dtypes
 @pytest.mark.parametrize("causal", [False, True])
 def test_nothing_to_attend_to(dtype, causal):
