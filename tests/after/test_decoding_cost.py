@@ -92,3 +92,10 @@ def test_lines_that_never_cross_are_told(found: Findings) -> None:
     never = {"operations": 5, "bytes": 5, "time": {"value": None, "rounds": [None, None]}}
     changed = {**found, "crossings": {**found["crossings"], "linear": never}}
     assert "at no n up to 64" in "\n".join(decoding.report(changed))
+
+
+def test_noise_that_hides_the_rise_is_told(found: Findings) -> None:
+    kinds = {**found["kinds"], FULL: {**found["kinds"][FULL], "best": [1e-3] * len(TINY.lengths)}}
+    text = "\n\n".join(decoding.report({**found, "kinds": kinds}))
+    assert "Between n = 4 and n = 64 noise hides" in text
+    assert "10⁹ operations" not in text

@@ -288,12 +288,15 @@ def _what_takes_time(findings: Findings) -> str:
     """A paragraph on the operations and bytes a second of what each length adds, with full and with grouped heads."""
     ratios, lengths = findings["ratios"]["grouped"], findings["sizes"]["lengths"]
     added = {
-        kind: {name: found[name][-1] - found[name][0] for name in ("operations", "moved", "best")}
-        for kind, found in findings["kinds"].items()
+        kind: {name: each[name][-1] - each[name][0] for name in ("operations", "moved", "best")}
+        for kind, each in findings["kinds"].items()
+        if kind != LINEAR
     }
+    if min(each["best"] for each in added.values()) <= 0:
+        return f"Between n = {lengths[0]} and n = {lengths[-1]:,} noise hides what a token costs more."
     rates = {
         kind: {name: added[kind][name] / added[kind]["best"] / 1e9 for name in ("operations", "moved")}
-        for kind in (FULL, GROUPED)
+        for kind in added
     }
     text = f"""
         What a token at n = {lengths[-1]:,} costs more than one at n = {lengths[0]}, in operations, bytes and time,
