@@ -695,8 +695,9 @@ for name, model in (("[MASK] alone", only_masks), ("80, 10, 10", mixed)):
 # ## Gaps of several words: T5 (optional)
 #
 # BERT asks for one token at each gap, so the reader knows how long a gap is. And an encoder alone can't write. T5 goes
-# back to the paper's encoder–decoder. Whole **spans** are cut out of the text, and a mark, a **sentinel**, stands for
-# each. The decoder writes what was cut, span after span. It is causal, so the next token is an honest question again:
+# back to the paper's encoder–decoder. Whole **spans** are cut out of the text, and a mark, a
+# [**sentinel**](glossary.md#sentinel), stands for each. The decoder writes what was cut, span after span. It is
+# causal, so the next token is an honest question again:
 
 # %%
 row = np.concatenate([ids[ids > SEP] for ids in test_ids[4:9]])

@@ -52,10 +52,10 @@ draw_sentence(images[3, 0], SIZE)
 plt.show()
 
 # %% [markdown]
-# Each square is called a **patch**. With patches of 2 × 2, an image is a sentence of $T = 16$ words, and each word has
-# 4 numbers. A linear map $E$ turns each word into a vector of width $C$. A learned vector $c$, the
-# [**class token**](glossary.md#class-token), stands before them, as `[CLS]` did. Then a table $P$ of learned positions
-# is added, one row for each place. This is equation 1 of the paper, with $x_p$ the numbers of patch $p$:
+# Each square is called a [**patch**](glossary.md#patch). With patches of 2 × 2, an image is a sentence of $T = 16$
+# words, and each word has 4 numbers. A linear map $E$ turns each word into a vector of width $C$. A learned vector $c$,
+# the [**class token**](glossary.md#class-token), stands before them, as `[CLS]` did. Then a table $P$ of learned
+# positions is added, one row for each place. This is equation 1 of the paper, with $x_p$ the numbers of patch $p$:
 #
 # $$ z = \big[\,c;\; x_1 E;\; x_2 E;\; \dots;\; x_T E\,\big] + P \qquad (1 + T, C) $$
 #

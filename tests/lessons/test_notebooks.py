@@ -116,6 +116,8 @@ def test_the_options_that_the_ideas_name_are_there(capsys):
 
 @each_lesson
 def test_a_lesson_has_what_every_lesson_has(source):
+    heads = re.findall(r"^# %%(.*)", source.read_text(encoding="utf-8"), re.MULTILINE)
+    assert not [head for head in heads if not re.fullmatch(r"( \[markdown\])?( tags=\[.+\])?", head)]  # a line lost
     prose = "\n".join(cell.source for cell in read_source(source).cells if cell.cell_type == "markdown")
     assert prose.startswith(f"# {number_of(source)} · ")
     missing = [part for part in (*HEADER, *SECTIONS) if part not in prose]
