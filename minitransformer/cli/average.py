@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
     check_output("--output", args.output, paths)
     check_paths(Path(args.output), paths)
     average = average_checkpoints(paths)
+    average.model_config()  # raises for what is no model's
     save_checkpoint(args.output, average)
     say(f"{args.output}: the average of steps {', '.join(map(str, average.state['averaged_steps']))}")
     return 0

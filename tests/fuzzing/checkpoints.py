@@ -57,7 +57,7 @@ NAMES = ["", "\x1b[31mred", "x" * 10_000, "__metadata__", "optimizer/", "optimiz
 
 FREE = {
     *("dropout", "attention_dropout", "max_length", "window", "layernorm_eps", "init_gain", "num_decoder_layers"),
-    *("d_k", "d_v"),
+    *("d_k", "d_v", "num_heads"),
 }
 """Fields of a configuration on which no weight's shape depends, or that say what the others say."""
 
@@ -164,7 +164,10 @@ def _tokenizers(parts: Parts) -> Iterator[Crafted]:
     tokenizer = json.loads(parts.description["tokenizer"])
     merges = tokenizer["merges"]
     texts = {
-        f"{path[0]} = {value:.60}": _with(tokenizer, path, value) for path, _ in _paths(tokenizer) for value in VALUES
+        f"{path[0]} = {value:.60}": _with(tokenizer, path, value)
+        for path, old in _paths(tokenizer)
+        for value in VALUES
+        if value != json.dumps(old)
     }
     for what, others in {
         "doubling": [["e" * 2**n, "e" * 2**n] for n in range(25)],
@@ -188,7 +191,8 @@ def _entries(parts: Parts) -> Iterator[Crafted]:
                 if value == json.dumps(parts.entries[name][key]):  # a number's shape is [] as it is
                     continue
                 text = _with(parts.entries, (name, key), value)
-                fine = UNLESS_RESUMED if of_optimizer and value == '"I32"' else NEVER  # as many bytes
+                as_long = (parts.entries[name]["dtype"], value) in (("F32", '"I32"'), ("I64", '"F64"'))
+                fine = UNLESS_RESUMED if of_optimizer and key == "dtype" and as_long else NEVER
                 yield Crafted(f"{name}'s {key} = {value:.60}", partial(parts.file, entries=text), fine)
         yield Crafted(f"no {name}", partial(parts.file, entries=_with(parts.entries, (name,), DELETE)), NEVER)
         for other in NAMES:
