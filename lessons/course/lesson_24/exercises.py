@@ -343,7 +343,7 @@ def adapter_backward(attempt: Attempt) -> None:
     # The square one first: there a factor that is not transposed raises nothing, and can be named.
     for shape, (C, F, r), alpha in (
         ((6,), (4, 4, 4), 6),
-        ((3, 5), (6, 9, 2), 3),
+        ((2, 5), (6, 9, 2), 3),
         ((2, 3, 4), (5, 7, 1), 0.5),
         ((), (6, 4, 3), 2),
     ):
@@ -373,8 +373,10 @@ def _judge_adapter(attempt: Attempt, shape: tuple[int, ...], C: int, F: int, r: 
     dx, dA, dB = arrays(found, "dx", "dA", "dB")
     _judge_shapes(dx.shape, dA.shape, dB.shape, shape, C, F, r)
     right = solutions.adapter_backward(dout, cache)
-    _judge_dA(dA, right[1], dout, cache)
-    _judge_dB(dB, right[2], right[1], dout, cache)
+    exchanged = dA.shape == dB.shape and error(dA, right[2]) + error(dB, right[1]) < 1e-9
+    require(not exchanged, "dA and dB are exchanged: they are returned in the order dx, dA, dB")
+    _judge_dA(dA, right, dout, cache)
+    _judge_dB(dB, right, dout, cache)
     _judge_dx(dx, right, dout, cache)
 
     def forward(x: np.ndarray, A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, Any]:
@@ -416,12 +418,15 @@ def _is_none_of(name: str, found: np.ndarray, right: np.ndarray, mistakes: dict[
 
 def _factors(cache: Any) -> dict[str, float]:
     """What a gradient of A or B may be times too large, in words. Those that are 1 are never asked for."""
-    x, _, _, A, _, alpha = cache
+    x, _, _, A, B, alpha = cache
     r, scale, N = A.shape[1], alpha / A.shape[1], x.size // x.shape[-1]
     factors = {
         "1 / (alpha/r): has the factor alpha/r been forgotten?": 1 / scale,
         "alpha/r once more: it belongs in here only once": scale,
         "r: the factor is alpha/r, not alpha": r,
+        "√r: the factor is alpha/r, not alpha/√r": r**0.5,
+        "r/F: r is how many columns A has": r / B.shape[1],
+        "r/C: r is how many columns A has": r / len(A),
         "1 / (alpha/r)², so is the factor r/alpha? It is alpha/r": scale**-2,
         "1 / (the number of rows of x): that is a mean, and a sum is wanted": 1 / N,
     }
@@ -434,7 +439,17 @@ def _rows(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1, array.shape[-1])
 
 
-def _judge_dA(dA: np.ndarray, right: np.ndarray, dout: np.ndarray, cache: Any) -> None:
+def _is_of_the_forward(name: str, found: np.ndarray, right: np.ndarray, other: str, moved: np.ndarray) -> None:
+    """Raise `Wrong` where the other matrix has taken a step: that makes `found` wrong by a multiple of `moved`."""
+    step = float(np.vdot(moved, found - right) / np.vdot(moved, moved))
+    require(
+        abs(step) < 1e-6 or error(found - right, step * moved) > 1e-9,
+        f"{name} is computed with another {other}, one that has taken a step along d{other}: all gradients belong to "
+        "the A and B of the forward",
+    )
+
+
+def _judge_dA(dA: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, cache: Any) -> None:
     x, low, _, A, B, alpha = cache
     scale = alpha / A.shape[1]
     dlow = scale * (dout @ B.T)
@@ -452,11 +467,14 @@ def _judge_dA(dA: np.ndarray, right: np.ndarray, dout: np.ndarray, cache: Any) -
         turned = scale * _rows(x).T @ _rows(dout @ B)
         mistakes["has B where Bᵀ belongs: the forward multiplies by B, so the backward by Bᵀ"] = turned
     mistakes["has `low` where x belongs: A has got x, and `low` is what it made of it"] = _rows(low).T @ _rows(dlow)
-    _is_none_of("dA", dA, right, mistakes if x.ndim > 1 else {})
+    _, right, of_B = rights
+    if x.ndim > 1:
+        _is_none_of("dA", dA, right, mistakes)
+        _is_of_the_forward("dA", dA, right, "B", _rows(x).T @ _rows(dout @ of_B.T))
     agree("dA", dA, right, factors=_factors(cache))
 
 
-def _judge_dB(dB: np.ndarray, right: np.ndarray, dA: np.ndarray, dout: np.ndarray, cache: Any) -> None:
+def _judge_dB(dB: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, cache: Any) -> None:
     x, low, _, A, _, alpha = cache
     scale = alpha / A.shape[1]
     mistakes = {"has only what the first of x gives: sum over all of them": scale * _rows(low[:1]).T @ _rows(dout[:1])}
@@ -468,20 +486,15 @@ def _judge_dB(dB: np.ndarray, right: np.ndarray, dA: np.ndarray, dout: np.ndarra
     for factor, words in ((scale, ""), (1.0, ", and without the factor alpha/r")):
         likely = f"has x where `low` belongs{words}: B has got low = x A"
         mistakes[likely] = factor * _rows(x).T @ _rows(dout)
-    _is_none_of("dB", dB, right, mistakes if x.ndim > 1 else {})
-    # A that has taken a step along dA, of whatever length, makes dB wrong by a multiple of this.
-    by_moved = scale * _rows(x @ dA).T @ _rows(dout)
-    step = float(np.vdot(by_moved, dB - right) / np.vdot(by_moved, by_moved))
-    require(
-        x.ndim < 2 or abs(step) < 1e-6 or error(dB - right, step * by_moved) > 1e-9,
-        "dB is computed with another A, one that has taken a step along dA: both gradients belong to the A and B of "
-        "the forward",
-    )
+    _, of_A, right = rights
+    if x.ndim > 1:
+        _is_none_of("dB", dB, right, mistakes)
+        _is_of_the_forward("dB", dB, right, "A", _rows(x @ of_A).T @ _rows(dout))
     agree("dB", dB, right, factors=_factors(cache))
 
 
-def _judge_dx(dx: np.ndarray, right: tuple[np.ndarray, ...], dout: np.ndarray, cache: Any) -> None:
-    _, _, weight, A, B, alpha = cache
+def _judge_dx(dx: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, cache: Any) -> None:
+    x, _, weight, A, B, alpha = cache
     scale, r = alpha / A.shape[1], A.shape[1]
     frozen, adapter = dout @ weight.T, dout @ B.T @ A.T
     mistakes = {
@@ -510,8 +523,12 @@ def _judge_dx(dx: np.ndarray, right: tuple[np.ndarray, ...], dout: np.ndarray, c
                 frozen + scale * dout @ A.T @ B.T
             ),
         }
-    _is_none_of("dx", dx, right[0], mistakes)
-    agree("dx", dx, right[0])
+    right, of_A, of_B = rights
+    _is_none_of("dx", dx, right, mistakes)
+    if x.ndim > 1:
+        _is_of_the_forward("dx", dx, right, "A", dout @ B.T @ of_A.T)
+        _is_of_the_forward("dx", dx, right, "B", dout @ of_B.T @ A.T)
+    agree("dx", dx, right)
 
 
 def _judge_first_step(attempt: Attempt) -> None:

@@ -265,6 +265,20 @@ axes turned round in dB | low.reshape(-1, r).T → low.T.reshape(r, -1) | dB pai
 A that has moved
     low.reshape(-1, r).T → (x @ (A - 0.1 * dA)).reshape(-1, r).T
     dB is computed with another A
+B that has moved
+    return dx, dA, dB → return dx, scale * x.reshape(-1, C).T @ (dout @ (B - 0.1 * dB).T).reshape(-1, r), dB
+    dA is computed with another B
+A that has moved, in dx
+    return dx, dA, dB → return dx - 0.1 * dlow @ dA.T, dA, dB
+    dx is computed with another A
+B that has moved, in dx
+    return dx, dA, dB → return dx - 0.1 * dout @ dB.T @ A.T, dA, dB
+    dx is computed with another B
+dB before dA | return dx, dA, dB → return dx, dB, dA | dA and dB are exchanged
+divided by the root of r | scale = alpha / r → scale = alpha / r**0.5 | not alpha/√r
+divided by F | scale = alpha / r → scale = alpha / F | which is r/F
+divided by C | scale = alpha / r → scale = alpha / C | which is r/C
+decay of the weights | return dx, dA, dB → return dx, dA + 0.1 * A, dB | -1.0755 and should be
 W's gradient too | return dx, dA, dB → return dx, x.reshape(-1, C).T @ dout.reshape(-1, F), dA, dB | it returns 4 arrays
 another order | return dx, dA, dB → return dA, dB, dx | in the order dx, dA, dB
 dx not returned | return dx, dA, dB → return dA, dB | it must return 3 arrays
@@ -283,5 +297,5 @@ written into dout | scale = alpha / r → scale = alpha / r\n    dout *= scale |
 written into x
     dA = x.reshape(-1, C).T → x *= scale\n    dA = x.reshape(-1, C).T
     writes into its argument cache
-only for two axes | x.reshape(-1, C).T @ dlow.reshape(-1, r) → x.T @ dlow | with x (3, 5, 6)
+only for two axes | x.reshape(-1, C).T @ dlow.reshape(-1, r) → x.T @ dlow | with x (2, 5, 6)
 """
