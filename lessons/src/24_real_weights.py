@@ -2,14 +2,14 @@
 # # 24 · Real weights: read name by name, and made to speak
 #
 # **You will be able to** read a folder of somebody else's weights with NumPy alone: header, numbers, names and
-# tokenizer; run the GPT-2 in it; send gradients back into its layout; and say which mistake of reading changes what,
-# and which test notices.
+# tokenizer; run the GPT-2 in it; send gradients back into its layout; train an adapter of few numbers in place of all;
+# and say which mistake of reading changes what, and which test notices.
 #
 # | | |
 # |---|---|
 # | you know | tokens ([02](02_text.ipynb)), heads ([05](05_multi_head.ipynb)), the [whole model](08_model.ipynb) |
 # | runs in | 60 s at most on 2 cores; no GPU, no network; PyTorch in two optional cells, or their recordings |
-# | in the paper | Radford and others 2019 (GPT-2), §2.2 and §2.3; for translators Vaswani and others 2017, §3.4, §3.5 |
+# | in the paper | Radford et al. 2019 (GPT-2), §2.2, §2.3; Hu et al. 2021 (LoRA), §4; Vaswani et al. 2017, §3.4, §3.5 |
 # | in the package | [`pretrained.load` and `pretrained.save`](../minitransformer/pretrained) |
 #
 # Somebody gives you a folder and says: here is a language model. In it is a file of numbers. One of its arrays maps the
@@ -564,7 +564,7 @@ print("\n".join(f"{name}: {value:.0e}" for name, value in rounding.items()))
 # ## Backwards, into the file's layout
 #
 # To train on with such weights ([*fine-tuning*](glossary.md#fine-tuning)), and to write them back, we need the gradient
-# of each array *in the file*. For two of them, a step is left to be done.
+# of each array *in the file*. For one of them, a step is left to be done.
 #
 # ### The fused matrix
 #
@@ -610,31 +610,9 @@ split_c_attn_backward = check(split_c_attn_backward)
 # ### One table, used twice
 #
 # The file has `wte` once. The forward uses it twice: $x = \mathrm{wte}[\mathrm{ids}] + \dots$ at the bottom, and
-# $\mathrm{logits} = \mathrm{hidden} \cdot \mathrm{wte}^\top$ at the top.
-#
-# ### Exercise 4 ★☆☆: the gradient of a tied table
-
-
-# %% tags=["exercise"]
-def tied_backward(dx, dlogits, ids, hidden):
-    """The gradient of a table (V, C) that was used twice: x = table[ids], and logits = hidden @ table.T.
-
-    dx (B, T, C), dlogits (B, T, V): what arrives at both uses; ids (B, T) int, hidden (B, T, C) → dtable (V, C).
-    """
-    raise NotImplementedError
-
-
-# %%
-tied_backward = check(tied_backward)
-
-# %% [markdown] tags=["help"]
-# What does lesson 00 say about a number that is used in two places? Then there are two gradients to compute: that of a
-# look-up (lesson 02), where a token may occur several times, and that of a product.
-#
-# ---
-#
-# The product: flatten both to rows; `dlogits` (N, V) transposed times `hidden` (N, C). The look-up: `np.add.at(dtable,
-# ids, dx)` adds every occurrence, where `dtable[ids] += dx` would keep only one.
+# $\mathrm{logits} = \mathrm{hidden} \cdot \mathrm{wte}^\top$ at the top. So its gradient is the sum of two parts, as
+# [lesson 19](19_gpt.ipynb) derives: that of the product, which reaches every row, and that of the look-up, which
+# reaches the rows of the tokens in the batch. The next function ends with these two lines.
 
 # %% [markdown]
 # Now the whole model, forward and backward, by the names of the file. Each line of the backward undoes one of the
@@ -690,7 +668,8 @@ def loss_and_gradients(w, ids, targets, heads=HEADS, eps=EPS):
         dx = dx + dout
     grads["wpe.weight"] = np.zeros_like(w["wpe.weight"])
     grads["wpe.weight"][: ids.shape[1]] = dx.sum(axis=0)
-    grads["wte.weight"] = tied_backward(dx, dlogits, ids, final)
+    grads["wte.weight"] = np.einsum("btv,btc->vc", dlogits, final)  # as the output layer
+    np.add.at(grads["wte.weight"], ids, dx)  # and as the look-up: a token may stand in several places
     return float(loss), grads
 
 
@@ -749,6 +728,245 @@ print(f"handed back as a folder, and read by `load`: error {off:.0e}, the roundi
 # %% [markdown]
 # (That is called *forgetting*: one sentence, learned alone, pushes others away. Real fine-tuning takes small steps, and
 # more than one sentence.)
+#
+# ## A few numbers beside the file
+#
+# This training had a gradient for every number of the file. Had Adam taken the steps ([lesson 09](09_training.ipynb)),
+# there would be two running means for each too. And what is handed back is a whole second file. Must all of them be
+# trained?
+#
+# [*LoRA*](glossary.md#lora) (*low-rank adaptation*, Hu and others 2021, §4.1) leaves the stranger's $W$ as it is: it is
+# *frozen*. Beside it stands a product of two thin matrices, $A$ of shape $(C, r)$ and $B$ of shape $(r, F)$. The *rank*
+# $r$ is small:
+#
+# $$ y = xW + b + \frac{\alpha}{r}\,(xA)\,B $$
+#
+# Only $A$ and $B$ are trained. Together they are called an *adapter* today. (In the paper that word means layers that
+# are put in between.) $A$ starts random and $B$ at 0, so training starts at the stranger's model. $\alpha$ is a number
+# that one chooses. The paper divides it by $r$, so that a change of the rank asks less often for another learning rate.
+
+
+# %%
+def adapter_forward(x, weight, bias, A, B, alpha):
+    """x (..., C), weight (C, F), bias (F,), A (C, r), B (r, F) → y (..., F), and what the backward needs."""
+    low = x @ A  # (..., r): few numbers
+    return x @ weight + bias + alpha / A.shape[1] * (low @ B), (x, low, weight, A, B, alpha)
+
+
+# %% [markdown]
+# ### Exercise 4 ★★☆: the gradient of an adapter
+#
+# $W$ and $b$ have no gradient here, and that is the point. A gradient of $W$ has $C \cdot F$ numbers; those of $A$ and
+# $B$ have $r\,(C + F)$ together. So make no array of $W$'s shape on the way either: not $x^\top \mathrm{d}y$, and not
+# $AB$. But $x$ comes from a layer that may have an adapter too, so `dx` is that of the whole map, through $W$ and
+# through the adapter.
+
+
+# %% tags=["exercise"]
+def adapter_backward(dout, cache):
+    """Gradients of y = x W + b + alpha/r · (x A) B, where W and b are frozen.
+
+    dout (..., F) arrives at y. cache, of adapter_forward: x (..., C), low = x A (..., r), W (C, F), A (C, r), B (r, F),
+    and the number alpha. "..." is any number of axes, also none.
+    → dx (..., C), with the part that comes back through W; dA (C, r); dB (r, F). No array of W's shape is made.
+    """
+    raise NotImplementedError
+
+
+# %%
+adapter_backward = check(adapter_backward)
+
+# %% [markdown] tags=["help"]
+# Call $z = \frac{\alpha}{r}\,\mathrm{low}$. What is the gradient of $zB$ with respect to $z$, and to $B$? Go on to
+# `low`, and from there to $A$ and $x$. Three factors meet in each gradient: which, and in which order, so that no array
+# is large? Where does $\alpha / r$ stand in each? And which axes must be summed over for $A$ and $B$, if $x$ is
+# $(B, T, C)$?
+#
+# ---
+#
+# `dlow = alpha / r * (dout @ B.T)`, of shape $(\dots, r)$. Then `dx = dout @ weight.T + dlow @ A.T`. With all axes but
+# the last made one, `dA` is `x` transposed times `dlow`, and `dB` is $\alpha / r$ times `low` transposed times `dout`.
+
+# %%
+C, F = exact["h.0.attn.c_attn.weight"].shape
+print(f"numbers with a gradient, c_attn of one layer: {C * F:,}; an adapter of rank 4: {4 * (C + F):,}")
+layers, width, matrices, everything = 96, 12_288, 2, 175e9  # GPT-3; the paper adapts queries and values (§4.2)
+numbers = layers * matrices * 4 * (width + width)
+print(f"GPT-3's, of rank 4: {numbers:,}, one in {everything / numbers:,.0f} of all its numbers")
+
+# %% [markdown]
+# Where $B = 0$, `dA` is 0: nothing comes back through $B$. In the first step only $B$ moves. (Were $A$ 0 too, nothing
+# would ever move.)
+#
+# Now the model with an adapter on `c_attn` of each layer. As all else is frozen, the backward is short. A map that is
+# frozen only passes the gradient on, `dx @ weight.T`. Nothing is done for the tables. The adapters' names are those of
+# the file with `A` and `B` in the place of `weight`:
+
+
+# %%
+def frozen_forward(w, adapters, alpha, ids, heads=HEADS, eps=EPS):
+    """The logits (B, T, V) of the weights w, which stay as they are, and of adapters beside c_attn; and a cache."""
+    caches, x = [], w["wte.weight"][ids] + w["wpe.weight"][: ids.shape[1]]
+    for layer in range(sum(name.endswith("ln_1.weight") for name in w)):
+        h = f"h.{layer}."
+        normed, norm_1 = layernorm_forward(x, w[h + "ln_1.weight"], w[h + "ln_1.bias"], eps)
+        pair = adapters[h + "attn.c_attn.A"], adapters[h + "attn.c_attn.B"]
+        fused, adapted = adapter_forward(normed, w[h + "attn.c_attn.weight"], w[h + "attn.c_attn.bias"], *pair, alpha)
+        query_key_value = (split_heads(third, heads) for third in np.split(fused, 3, axis=-1))
+        mixed, attended = attention_forward(*query_key_value, causal=True)
+        x = x + merge_heads(mixed) @ w[h + "attn.c_proj.weight"] + w[h + "attn.c_proj.bias"]
+        normed, norm_2 = layernorm_forward(x, w[h + "ln_2.weight"], w[h + "ln_2.bias"], eps)
+        active, gelu = gelu_forward(normed @ w[h + "mlp.c_fc.weight"] + w[h + "mlp.c_fc.bias"], "tanh")
+        x = x + active @ w[h + "mlp.c_proj.weight"] + w[h + "mlp.c_proj.bias"]
+        caches.append((norm_1, adapted, attended, norm_2, gelu))
+    final, norm_f = layernorm_forward(x, w["ln_f.weight"], w["ln_f.bias"], eps)
+    return final @ w["wte.weight"].T, (caches, norm_f)
+
+
+def frozen_backward(dlogits, w, cache, heads=HEADS):
+    """The gradients of the adapters, by their names."""
+    (caches, norm_f), grads = cache, {}
+    dx, *_ = layernorm_backward(dlogits @ w["wte.weight"], norm_f)
+    for layer, (norm_1, adapted, attended, norm_2, gelu) in reversed([*enumerate(caches)]):
+        h = f"h.{layer}."
+        dnormed = gelu_backward(dx @ w[h + "mlp.c_proj.weight"].T, gelu) @ w[h + "mlp.c_fc.weight"].T
+        dx = dx + layernorm_backward(dnormed, norm_2)[0]
+        dmixed = split_heads(dx @ w[h + "attn.c_proj.weight"].T, heads)
+        dfused = np.concatenate([merge_heads(each) for each in attention_backward(dmixed, attended)], axis=-1)
+        dnormed, *both = adapter_backward(dfused, adapted)
+        grads[h + "attn.c_attn.A"], grads[h + "attn.c_attn.B"] = both
+        dx = dx + layernorm_backward(dnormed, norm_1)[0]
+    return grads
+
+
+def new_adapters(w, rank, seed):
+    """A random, B zero, for c_attn of every layer."""
+    draw, adapters = np.random.default_rng(seed), {}
+    for name in w:
+        if name.endswith("c_attn.weight"):
+            C, F = w[name].shape
+            adapters[name.replace("weight", "A")] = draw.standard_normal((C, rank)) / np.sqrt(C)
+            adapters[name.replace("weight", "B")] = np.zeros((rank, F))
+    return adapters
+
+
+def merged(w, adapters, alpha):
+    """The weights with alpha/r · A B added where an adapter stands."""
+    new = dict(w)
+    for name, A in adapters.items():
+        if name.endswith(".A"):
+            weight = name.replace(".A", ".weight")
+            new[weight] = w[weight] + alpha / A.shape[1] * A @ adapters[name.replace(".A", ".B")]
+    return new
+
+
+# %% [markdown]
+# The function `merged` is the second half of the idea: $xW + \frac{\alpha}{r}(xA)B = x\,(W + \frac{\alpha}{r}AB)$.
+# After training, the product may be added to $W$. It is also a witness for the gradients. By the chain rule,
+# $\mathrm{d}A = \frac{\alpha}{r}\,\mathrm{d}W B^\top$ and $\mathrm{d}B = \frac{\alpha}{r}\,A^\top \mathrm{d}W$, with
+# the $\mathrm{d}W$ of the merged matrix. For that one we have a function that was proved above:
+
+# %%
+adapters, alpha = new_adapters(exact, rank=4, seed=0), 8
+logits, cache = frozen_forward(exact, adapters, alpha, ids)
+print("before the first step the logits are the stranger's:",
+      np.array_equal(logits, gpt2_logits(exact, ids, HEADS, EPS)))  # fmt: skip
+
+draw = np.random.default_rng(1)
+adapters = {name: each + 0.1 * draw.standard_normal(each.shape) for name, each in adapters.items()}  # B is not 0 now
+logits, cache = frozen_forward(exact, adapters, alpha, ids)
+dadapters = frozen_backward(cross_entropy_backward(1.0, cross_entropy_forward(logits, targets)[1]), exact, cache)
+_, of_merged = loss_and_gradients(merged(exact, adapters, alpha), ids, targets)
+off = []
+for layer in ("h.0.attn.c_attn.", "h.1.attn.c_attn."):
+    A, B, dW = adapters[layer + "A"], adapters[layer + "B"], of_merged[layer + "weight"]
+    off += [error(dadapters[layer + "A"], alpha / 4 * dW @ B.T), error(dadapters[layer + "B"], alpha / 4 * A.T @ dW)]
+print(f"gradients of A and B, and those that dW gives: the largest error is {max(off):.1e}")
+
+# %% [markdown]
+# Now the same sentence again, until its loss is below 0.1, for at most 300 steps: with all numbers of the file, with
+# `c_attn.weight` alone, and with adapters ($\alpha = 2r$, found by trying) that start from two different draws of $A$.
+# What does each cost on the unseen sentences?
+
+# %%
+read, wanted = sentence[:, :-1], sentence[:, 1:]
+
+
+def learn(numbers, loss_and_gradient, rate=0.1, most=300):
+    """Gradient descent until the loss is below 0.1 → the numbers, how many steps it took, the loss."""
+    steps, (loss, gradient) = 0, loss_and_gradient(numbers)
+    while loss >= 0.1 and steps < most:
+        numbers = {name: each - rate * gradient[name] for name, each in numbers.items()}
+        steps, (loss, gradient) = steps + 1, loss_and_gradient(numbers)
+    return numbers, steps, loss
+
+
+def in_the_file(numbers):
+    return loss_and_gradients(exact | numbers, read, wanted)
+
+
+def beside_it(adapters, alpha):
+    logits, cache = frozen_forward(exact, adapters, alpha, read)
+    loss, of_loss = cross_entropy_forward(logits, wanted)
+    return float(loss), frozen_backward(cross_entropy_backward(1.0, of_loss), exact, cache)
+
+
+def report(name, numbers, steps, loss, w):
+    count = sum(each.size for each in numbers.values())
+    print(f"{name:<34} {count:>8,} {steps:>6} {loss:>9.3f} {loss_of(w):>8.3f}")
+
+
+print(f"{'trained':<34}  numbers  steps  sentence   unseen\n{'nothing':<34} {'':>24} {before:>9.3f}")
+fused = {name: each for name, each in exact.items() if name.endswith("c_attn.weight")}
+for name, numbers, rate in (
+    ("everything", exact, 0.1),
+    ("everything, with smaller steps", exact, 0.03),
+    ("c_attn.weight", fused, 0.1),
+):
+    numbers, steps, loss = learn(numbers, in_the_file, rate)
+    report(name, numbers, steps, loss, exact | numbers)
+for rank in (8, 4, 1):
+    for seed in (0, 1):
+        adapters, steps, loss = learn(
+            new_adapters(exact, rank, seed), lambda numbers, rank=rank: beside_it(numbers, 2 * rank)
+        )
+        report(f"adapters of rank {rank}, draw {seed}", adapters, steps, loss, merged(exact, adapters, 2 * rank))
+        if (rank, seed) == (4, 0):
+            kept = adapters
+
+# %% [markdown]
+# Compare the rows.
+#
+# * **Few numbers are enough.** An adapter of rank 4 trains little more than a hundredth of the numbers, and the
+#   sentence is learned. With rank 1 it is not there after 300 steps.
+# * **It takes many more steps.** That is not the rank alone: the whole `c_attn.weight` takes about as many. All else is
+#   frozen, so attention has to do it.
+# * **Every row forgets, and fewer numbers do not mean less forgetting.** The row that forgets least trains
+#   *everything*, with smaller steps. And two draws of $A$ can differ more than two ranks. One often reads that adapters
+#   forget less. Biderman and others (2024, *LoRA Learns Less and Forgets Less*) measured it for a model of 7 billion
+#   numbers that learned to program and to calculate. One sentence in a small model does not show it.
+#
+# So an adapter is not a cure for forgetting. What it saves is memory while one trains, and files: one $W$ for many
+# tasks, and a few numbers for each. And as long as it stands *beside* $W$, it can be taken away. Then nothing is
+# forgotten.
+#
+# To hand it on in the file's own form, merge it:
+
+# %%
+MERGED = Path(place.name) / "merged"
+shutil.copytree(ALONE, MERGED, dirs_exist_ok=True)
+new = merged(exact, kept, alpha=8)
+as_bytes = {name: ("F32", list(w.shape), w.astype("<f4").tobytes()) for name, w in new.items()}
+(MERGED / "model.safetensors").write_bytes(stranger.safetensors(as_bytes))
+handed, _ = load(MERGED, dtype="float64")
+beside, _ = frozen_forward(exact, kept, 8, rows[:4])
+print(f"merged, our few lines:           error {error(gpt2_logits(new, rows[:4], HEADS, EPS), beside):.0e}")
+print(f"merged, written, read by `load`: error {error(handed.forward(rows[:4])[0], beside):.0e}, float32's rounding")
+print(f"the same arrays as before: {sorted(new) == sorted(exact)};  {speak(new, 'The reader')}")
+
+# %% [markdown]
+# The file has the same names and shapes as before. Who reads it need not know that there was an adapter, and a forward
+# costs what it did. But now it cannot be taken away.
 #
 # ## The witness that counts (optional)
 #
@@ -1025,6 +1243,9 @@ for name, narrow in (("rounded", widen(stranger.narrowed(numbers))), ("cut off",
 # * **Two copies of a tied table.** Some files store `lm_head.weight` beside `wte.weight`. Whoever fills two parameters
 #   with them and trains on has an output layer that learns alone, and a look-up in which only the tokens of the batch
 #   move.
+# * **An adapter merged in another layout.** Libraries on PyTorch store $A$ as $(r, C)$ and $B$ as $(F, r)$, so their
+#   product is $(F, C)$. For GPT-2's file it must be transposed. On a square matrix such as `attn.c_proj.weight` the
+#   wrong one fits.
 # * **Narrowing by cutting off.** Widening loses nothing. On the way back to bfloat16 the lower half must be *rounded*:
 #   cut off, every number moves towards 0, and these errors do not cancel.
 # * **Extra tensors ignored, missing ones left random.** A loader that is not strict starts with half a model. Demand
@@ -1039,7 +1260,9 @@ for name, narrow in (("rounded", widen(stranger.narrowed(numbers))), ("cut off",
 # In 2017 weights travelled as checkpoints of one program: to use them was to run its code. The files of PyTorch were
 # pickles, and a stranger's file could do anything on your machine. Since 2022 safetensors has replaced them nearly
 # everywhere. Numbers became narrower: bfloat16, then 8 and 4 bits with scales beside them, which is one more layout to
-# misread (GGUF is a format for these). Names are still each library's own. So each new model begins with a table like
+# misread (GGUF is a format for these). Since LoRA (2021) many who train a large model further publish an adapter alone,
+# and whoever uses it needs the very weights that it was trained beside; with QLoRA (Dettmers and others 2023) these are
+# frozen in 4 bits. Names are still each library's own. So each new model begins with a table like
 # the one in this lesson, and each mistake in the picture above can be made again.
 #
 # Open projects:

@@ -1,4 +1,4 @@
-"""Lesson 24: a header, bfloat16, and two gradients in the layout of a file."""
+"""Lesson 24: a header, bfloat16, a gradient in the layout of a file, and one of few numbers beside it."""
 
 import json
 import struct
@@ -9,7 +9,7 @@ import numpy as np
 from minitransformer.gradcheck import error
 
 from ..exercise import Attempt, Wrong, exercise
-from ..judging import agree, array, arrays, gradients_agree, kind, require, where, without_loops
+from ..judging import agree, arrays, gradients_agree, kind, most_memory, require, where, without_loops
 from . import solutions
 from .stranger import BYTES, safetensors
 
@@ -327,86 +327,230 @@ def _judge_columns(name: str, row: np.ndarray, right: np.ndarray, H: int) -> Non
     )
 
 
-@exercise(answer=solutions.tied_backward)
-def tied_backward(attempt: Attempt) -> None:
-    rng = np.random.default_rng(0)
-    for B, T, C, V in ((3, 5, 6, 9), (1, 3, 6, 6), (2, 4, 5, 11)):
-        ids = rng.integers(0, V - 1, (B, T))  # the last token of the vocabulary never occurs
-        ids[0, :2] = ids[0, 2]  # one three times in a row, one in every row at the same place
-        ids[:, -1] = ids[0, -1]
-        dx, dlogits, hidden = (rng.standard_normal((B, T, width)) for width in (C, V, C))
-        with where(f"with B = {B}, T = {T}, C = {C}, V = {V},"):
-            _judge_tied(attempt, dx, dlogits, ids, hidden)
+# --- The gradient of an adapter -------------------------------------------------------------------------------
 
 
-def _judge_tied(attempt: Attempt, dx: np.ndarray, dlogits: np.ndarray, ids: np.ndarray, hidden: np.ndarray) -> None:
-    (B, T, C), V = dx.shape, dlogits.shape[-1]
-    found = attempt(dx, dlogits, ids, hidden)
-    dtable = array(found, "dtable")
-    likely = ": is it transposed?" if dtable.shape == (C, V) != (V, C) else ""
-    require(dtable.shape == (V, C), f"dtable has shape {dtable.shape} and must have {(V, C)}, as the table{likely}")
-    output = np.einsum("btv,btc->vc", dlogits, hidden)
-
-    def looked_up(gradient: np.ndarray) -> np.ndarray:
-        table = np.zeros((V, C))
-        np.add.at(table, ids, gradient)
-        return table
-
-    repeated = looked_up(dx)
-    lost, replaced = output.copy(), output.copy()
-    lost[ids] += dx
-    replaced[ids] = dx
-    likely_mistakes = {
-        "has the part of the output layer alone: the table is looked up too": output,
-        "has the part of the look-up alone: the table makes the logits too": repeated,
-        "has lost what a token receives at several places: `dtable[ids] += dx` adds once for each token, whatever "
-        "comes last; np.add.at adds all": lost,
-        "has the look-up's gradient in place of the output's, in the rows of the tokens that occur: both parts are "
-        "added": replaced,
-        "is the mean of the two parts: what is used twice has the sum of both gradients": (output + repeated) / 2,
-        "is the difference of the two parts, and must be their sum": output - repeated,
-        "has √C times the look-up's part: the paper multiplies embeddings by √C, and GPT-2 does not": (
-            np.sqrt(C) * repeated + output
-        ),
-        "is the mean over tokens: dlogits has that already, so they are only added": (output + repeated) / (B * T),
-        "has dx where `hidden` belongs: logits = hidden @ tableᵀ, so the table's gradient is dlogitsᵀ @ hidden": (
-            np.einsum("btv,btc->vc", dlogits, dx) + repeated
-        ),
-        "has `hidden` where dx belongs: x = table[ids], so a row receives what arrives at x": (
-            output + looked_up(hidden)
-        ),
-    }
-    if B > 1:
-        likely_mistakes["has the first sentence's logits alone: all sentences of the batch add up"] = (
-            np.einsum("tv,tc->vc", dlogits[0], hidden[0]) + repeated
-        )
-    for mistake, other in likely_mistakes.items():
-        require(error(dtable, other) > 1e-9, f"dtable {mistake}")
-    _judge_rows(dtable, output + repeated, np.bincount(ids.ravel(), minlength=V))
-    agree("dtable", dtable, output + repeated)
-
-    def forward(table: np.ndarray) -> tuple[np.ndarray, Any]:
-        logits = hidden @ table.T
-        return np.concatenate([table[ids].ravel(), logits.ravel()]), None
-
-    def backward(dout: np.ndarray, _: Any) -> Any:
-        return attempt(dout[: dx.size].reshape(dx.shape), dout[dx.size :].reshape(dlogits.shape), ids, hidden)
-
-    gradients_agree(forward, backward, {"table": np.random.default_rng(1).standard_normal((V, C))})
+def adapter_forward(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray, A: np.ndarray, B: np.ndarray, alpha: float
+) -> tuple[np.ndarray, Any]:
+    """As in the lesson."""
+    low = x @ A  # (..., r)
+    return x @ weight + bias + alpha / A.shape[1] * (low @ B), (x, low, weight, A, B, alpha)
 
 
-def _judge_rows(dtable: np.ndarray, right: np.ndarray, counts: np.ndarray) -> None:
-    """Whether only the rows of tokens that occur several times are wrong, or only those of tokens that never occur."""
-    off = np.abs(dtable - right).max(axis=1) > 1e-9
-    token, column = (int(place) for place in np.unravel_index(np.argmax(np.abs(dtable - right)), right.shape))
-    there = f"at {(token, column)} it is {dtable[token, column]:.5g} and should be {right[token, column]:.5g}"
+@exercise(answer=solutions.adapter_backward)
+def adapter_backward(attempt: Attempt) -> None:
+    # The square one first: there a factor that is not transposed raises nothing, and can be named.
+    for shape, (C, F, r), alpha in (
+        ((6,), (4, 4, 4), 6),
+        ((2, 5), (6, 9, 2), 3),
+        ((2, 3, 4), (5, 7, 1), 0.5),
+        ((), (6, 4, 3), 2),
+    ):
+        with where(f"with x {(*shape, C)}, W {(C, F)}, r = {r}, alpha = {alpha}:"):
+            _judge_adapter(attempt, shape, C, F, r, alpha)
+    with where("where B is 0, as before the first step:"):
+        _judge_first_step(attempt)
+    _judge_memory(attempt)
+
+
+def _adapter_case(shape: tuple[int, ...], C: int, F: int, r: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    rng = np.random.default_rng(C)
+    sizes = {"x": (*shape, C), "weight": (C, F), "bias": (F,), "A": (C, r), "B": (r, F)}
+    return rng.standard_normal((*shape, F)), {name: rng.standard_normal(size) for name, size in sizes.items()}
+
+
+def _judge_adapter(attempt: Attempt, shape: tuple[int, ...], C: int, F: int, r: int, alpha: float) -> None:
+    dout, arguments = _adapter_case(shape, C, F, r)
+    _, cache = adapter_forward(**arguments, alpha=alpha)
+    found = attempt(dout, cache)
+    count = len(found) if isinstance(found, tuple | list) else 1
     require(
-        not off.any() or off[counts < 2].any() or not off[counts > 1].all(),
-        f"dtable is wrong in the rows of tokens that occur several times, and only there: {there}; the look-up's "
-        f"part is the sum of what token {token} receives at its {counts[token]} places",
+        count <= 3,
+        f"it returns {count} arrays, and only dx, dA and dB are wanted: W and its bias are frozen, so nobody needs "
+        "their gradients",
     )
+    dx, dA, dB = arrays(found, "dx", "dA", "dB")
+    _judge_shapes(dx.shape, dA.shape, dB.shape, shape, C, F, r)
+    right = solutions.adapter_backward(dout, cache)
+    exchanged = dA.shape == dB.shape and error(dA, right[2]) + error(dB, right[1]) < 1e-9
+    require(not exchanged, "dA and dB are exchanged: they are returned in the order dx, dA, dB")
+    _judge_dA(dA, right, dout, cache)
+    _judge_dB(dB, right, dout, cache)
+    _judge_dx(dx, right, dout, cache)
+
+    def forward(x: np.ndarray, A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, Any]:
+        return adapter_forward(x, arguments["weight"], arguments["bias"], A, B, alpha)
+
+    gradients_agree(forward, attempt, {name: arguments[name] for name in ("x", "A", "B")})
+
+
+def _judge_shapes(
+    dx: tuple[int, ...], dA: tuple[int, ...], dB: tuple[int, ...], shape: tuple[int, ...], C: int, F: int, r: int
+) -> None:
+    wanted = {"dx": (*shape, C), "dA": (C, r), "dB": (r, F)}
     require(
-        not off.any() or off[counts > 0].any(),
-        f"dtable is wrong in the rows of tokens that do not occur, and only there: {there}, since the logits use every "
-        "row of the table",
+        sorted((dx, dA, dB)) != sorted(wanted.values()) or (dx, dA, dB) == tuple(wanted.values()),
+        f"the three have the shapes {dx}, {dA}, {dB}: they are returned in the order dx, dA, dB",
+    )
+    for name, given in zip(wanted, (dx, dA, dB), strict=True):
+        if given == wanted[name]:
+            continue
+        likely = ": is it transposed?" if given == wanted[name][::-1] else ""
+        if name != "dx" and given == (*shape, *wanted[name]):
+            likely = ": all rows of x go through the same matrix, so sum over the axes before the last one"
+        elif given == (C, F):
+            likely = {
+                "dA": ": x and dout alone make W's gradient; what arrives at low = x A has come back through B",
+                "dB": ": x and dout alone make W's gradient; B has got low = x A, not x",
+            }.get(name, "")
+        elif name == "dA" and given == (r, r):
+            likely = ": A has got x, and `low` is what it made of it"
+        raise Wrong(f"{name} has shape {given} and must have {wanted[name]}{likely}")
+
+
+def _is_none_of(name: str, found: np.ndarray, right: np.ndarray, mistakes: dict[str, np.ndarray]) -> None:
+    """Raise `Wrong` with the mistake that gives what was found. Some give what is right, for this shape."""
+    for mistake, other in mistakes.items():
+        if other.shape == right.shape and error(other, right) > 1e-6:
+            require(error(found, other) > 1e-9, f"{name} {mistake}")
+
+
+def _factors(cache: Any) -> dict[str, float]:
+    """What a gradient of A or B may be times too large, in words. Those that are 1 are never asked for."""
+    x, _, _, A, B, alpha = cache
+    r, scale, N = A.shape[1], alpha / A.shape[1], x.size // x.shape[-1]
+    factors = {
+        "1 / (alpha/r): has the factor alpha/r been forgotten?": 1 / scale,
+        "alpha/r once more: it belongs in here only once": scale,
+        "r: the factor is alpha/r, not alpha": r,
+        "√r: the factor is alpha/r, not alpha/√r": r**0.5,
+        "r/F: r is how many columns A has": r / B.shape[1],
+        "r/C: r is how many columns A has": r / len(A),
+        "1 / (alpha/r)², so is the factor r/alpha? It is alpha/r": scale**-2,
+        "1 / (the number of rows of x): that is a mean, and a sum is wanted": 1 / N,
+    }
+    if x.ndim > 2:
+        factors["1 / (the first axis of x): that is a mean, and a sum is wanted"] = 1 / len(x)
+    return factors
+
+
+def _rows(array: np.ndarray) -> np.ndarray:
+    return array.reshape(-1, array.shape[-1])
+
+
+def _is_of_the_forward(name: str, found: np.ndarray, right: np.ndarray, other: str, moved: np.ndarray) -> None:
+    """Raise `Wrong` where the other matrix has taken a step: that makes `found` wrong by a multiple of `moved`."""
+    step = float(np.vdot(moved, found - right) / np.vdot(moved, moved))
+    require(
+        abs(step) < 1e-6 or error(found - right, step * moved) > 1e-9,
+        f"{name} is computed with another {other}, one that has taken a step along d{other}: all gradients belong to "
+        "the A and B of the forward",
+    )
+
+
+def _judge_dA(dA: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, cache: Any) -> None:
+    x, low, _, A, B, alpha = cache
+    scale = alpha / A.shape[1]
+    dlow = scale * (dout @ B.T)
+    mistakes = {"has only what the first of x gives: sum over all of them": _rows(x[:1]).T @ _rows(dlow[:1])}
+    if x.ndim > 2:
+        joined = x.T.reshape(x.shape[-1], -1) @ _rows(dlow)
+        mistakes["pairs rows of x with other rows of dout: `.T` turns all axes round, so reshape to rows first"] = (
+            joined
+        )
+        mistakes["lacks a part of x: sum over all axes before the last one"] = _rows(x[-1]).T @ _rows(dlow[-1])
+    if B.shape[0] == B.shape[1]:
+        without = _rows(x).T @ _rows(dout)
+        mistakes["is x and dout alone: what arrives at low = x A has come back through B"] = without
+        mistakes["is x and dout alone, scaled: what arrives at low = x A has come back through B"] = scale * without
+        turned = scale * _rows(x).T @ _rows(dout @ B)
+        mistakes["has B where Bᵀ belongs: the forward multiplies by B, so the backward by Bᵀ"] = turned
+    mistakes["has `low` where x belongs: A has got x, and `low` is what it made of it"] = _rows(low).T @ _rows(dlow)
+    _, right, of_B = rights
+    if x.ndim > 1:
+        _is_none_of("dA", dA, right, mistakes)
+        _is_of_the_forward("dA", dA, right, "B", _rows(x).T @ _rows(dout @ of_B.T))
+    agree("dA", dA, right, factors=_factors(cache))
+
+
+def _judge_dB(dB: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, cache: Any) -> None:
+    x, low, _, A, _, alpha = cache
+    scale = alpha / A.shape[1]
+    mistakes = {"has only what the first of x gives: sum over all of them": scale * _rows(low[:1]).T @ _rows(dout[:1])}
+    if x.ndim > 2:
+        joined = scale * low.T.reshape(low.shape[-1], -1) @ _rows(dout)
+        mistakes["pairs rows of `low` with other rows of dout: `.T` turns all axes round, reshape to rows first"] = (
+            joined
+        )
+    for factor, words in ((scale, ""), (1.0, ", and without the factor alpha/r")):
+        likely = f"has x where `low` belongs{words}: B has got low = x A"
+        mistakes[likely] = factor * _rows(x).T @ _rows(dout)
+    _, of_A, right = rights
+    if x.ndim > 1:
+        _is_none_of("dB", dB, right, mistakes)
+        _is_of_the_forward("dB", dB, right, "A", _rows(x @ of_A).T @ _rows(dout))
+    agree("dB", dB, right, factors=_factors(cache))
+
+
+def _judge_dx(dx: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, cache: Any) -> None:
+    x, _, weight, A, B, alpha = cache
+    scale, r = alpha / A.shape[1], A.shape[1]
+    frozen, adapter = dout @ weight.T, dout @ B.T @ A.T
+    mistakes = {
+        "is what comes back through W alone: x goes into A too": frozen,
+        "is what comes back through A and B alone: W is frozen, and x still goes through it": scale * adapter,
+        "has the adapter's part without the factor alpha/r": frozen + adapter,
+        "has the adapter's part with the factor alpha/r twice": frozen + scale**2 * adapter,
+        "has the adapter's part with the factor alpha, and it is alpha/r": frozen + scale * r * adapter,
+        "has the adapter's part with the factor r/alpha, and it is alpha/r": frozen + adapter / scale,
+        "has the factor alpha/r on W's part too: it belongs to the adapter's": scale * (frozen + adapter),
+        "has the difference of W's part and the adapter's: y is a sum, and so is dx": frozen - scale * adapter,
+    }
+    if weight.shape == A.shape == B.shape:
+        mistakes |= {
+            "has W where Wᵀ belongs: the forward multiplies by W, so the backward by Wᵀ": (
+                dout @ weight + scale * adapter
+            ),
+            "has A where Aᵀ belongs: the forward multiplies by A, so the backward by Aᵀ": (
+                frozen + scale * dout @ B.T @ A
+            ),
+            "has B where Bᵀ belongs: the forward multiplies by B, so the backward by Bᵀ": (
+                frozen + scale * dout @ B @ A.T
+            ),
+            "has A and B where Aᵀ and Bᵀ belong: backwards comes first Bᵀ, then Aᵀ": frozen + scale * dout @ A @ B,
+            "goes back through A first: the forward ends with B, so the backward begins with Bᵀ": (
+                frozen + scale * dout @ A.T @ B.T
+            ),
+        }
+    right, of_A, of_B = rights
+    _is_none_of("dx", dx, right, mistakes)
+    if x.ndim > 1:
+        _is_of_the_forward("dx", dx, right, "A", dout @ B.T @ of_A.T)
+        _is_of_the_forward("dx", dx, right, "B", dout @ of_B.T @ A.T)
+    agree("dx", dx, right)
+
+
+def _judge_first_step(attempt: Attempt) -> None:
+    dout, arguments = _adapter_case((3, 4), 5, 6, 2)
+    _, cache = adapter_forward(**arguments | {"B": np.zeros((2, 6))}, alpha=3)
+    dx, dA, dB = arrays(attempt(dout, cache), "dx", "dA", "dB")
+    right = solutions.adapter_backward(dout, cache)
+    require(dB.any(), "dB is 0, so that nothing would ever move: dB needs `low` and dout, and not B")
+    require(not dA.any(), "dA must be 0: what arrives at `low` has come back through B")
+    for name, mine, wanted in zip(("dx", "dA", "dB"), (dx, dA, dB), right, strict=True):
+        agree(name, mine, wanted)
+
+
+def _judge_memory(attempt: Attempt) -> None:
+    C, F, r = 400, 500, 2  # large beside the buffers that np.einsum takes
+    dout, arguments = _adapter_case((3,), C, F, r)
+    _, cache = adapter_forward(**arguments, alpha=3)
+    attempt(dout, cache)
+    most = most_memory(lambda: attempt.function(dout, cache))  # as an attempt it would be measured with its copies
+    require(
+        most < 4 * C * F,
+        f"it is right, and with W {(C, F)}, 3 rows and r = {r} it needs {most / 1e3:,.0f} kB at a time; W itself has "
+        f"{8 * C * F / 1e3:,.0f} kB: make no array of W's shape, such as A @ B or W's gradient; products with rows of "
+        "x and dout come first",
     )

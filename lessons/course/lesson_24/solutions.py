@@ -30,8 +30,12 @@ def split_c_attn_backward(dweights, dbiases):
     return dweight.reshape(C, -1), dbiases.reshape(-1)
 
 
-def tied_backward(dx, dlogits, ids, hidden):
-    rows = dlogits.reshape(-1, dlogits.shape[-1])  # (B·T, V)
-    dtable = rows.T @ hidden.reshape(-1, hidden.shape[-1])  # logits = hidden @ table.T
-    np.add.at(dtable, ids, dx)  # x = table[ids]: what a token receives in several places adds up
-    return dtable
+def adapter_backward(dout, cache):
+    x, low, weight, A, B, alpha = cache
+    (C, r), F = A.shape, dout.shape[-1]
+    scale = alpha / r
+    dlow = scale * (dout @ B.T)  # (..., r)
+    dx = dout @ weight.T + dlow @ A.T
+    dA = x.reshape(-1, C).T @ dlow.reshape(-1, r)  # the sum over all rows of x
+    dB = scale * (low.reshape(-1, r).T @ dout.reshape(-1, F))
+    return dx, dA, dB

@@ -61,24 +61,39 @@ def _filled(dweights, dbiases):
     return dweight, dbias
 
 
-def _tied_one_hot(dx, dlogits, ids, hidden):
-    one_hot = np.eye(dlogits.shape[-1])[ids]  # (B, T, V)
-    return np.einsum("btv,btc->vc", one_hot, dx) + np.einsum("btv,btc->vc", dlogits, hidden)
+def _adapter_row_by_row(dout, cache):
+    x, low, weight, A, B, alpha = cache
+    dx, dA, dB = np.zeros(x.shape), np.zeros(A.shape), np.zeros(B.shape)
+    for row in np.ndindex(x.shape[:-1]):
+        dlow = B @ dout[row] * alpha / len(B)
+        dx[row] = weight @ dout[row] + A @ dlow
+        dA += x[row][:, None] * dlow
+        dB += np.outer(low[row], dout[row]) * alpha / len(B)
+    return dx, dA, dB
 
 
-def _tied_in_loops(dx, dlogits, ids, hidden):
-    dtable = np.zeros((dlogits.shape[-1], dx.shape[-1]))
-    for place in np.ndindex(ids.shape):
-        dtable[ids[place]] += dx[place]
-        dtable += np.outer(dlogits[place], hidden[place])
-    return dtable
+def _adapter_by_einsum(dout, cache):
+    x, _, weight, A, B, alpha = cache
+    rows, drows = x.reshape(-1, len(A)), dout.reshape(-1, B.shape[1])
+    scale = alpha / B.shape[0]
+    dx = np.einsum("...f,cf->...c", dout, weight) + scale * np.einsum("...f,rf,cr->...c", dout, B, A)
+    return dx, scale * np.einsum("nc,nf,rf->cr", rows, drows, B), scale * np.einsum("nc,cr,nf->rf", rows, A, drows)
+
+
+def _adapter_by_tensordot(dout, cache):
+    x, low, weight, A, B, alpha = cache
+    leading = list(range(x.ndim - 1))
+    scaled = dout * (alpha / A.shape[1])
+    dlow = np.matmul(scaled, B.T)
+    dx = np.inner(dout, weight) + np.inner(dlow, A)
+    return dx, np.tensordot(x, dlow, (leading, leading)), np.tensordot(low, scaled, (leading, leading))
 
 
 RIGHT = {
     "read_header": [_header_by_struct, _header_byte_by_byte],
     "widen": [_zeros_before, _times_65536],
     "split_c_attn_backward": [_thirds, _filled],
-    "tied_backward": [_tied_one_hot, _tied_in_loops],
+    "adapter_backward": [_adapter_row_by_row, _adapter_by_einsum, _adapter_by_tensordot],
 }
 
 
@@ -194,45 +209,93 @@ an axis of 3 kept | dweight.reshape(C, -1) → dweight.reshape(C, 3, -1) | (10, 
 columns turned
     dweights.transpose(2, 0, 1, 3) → dweights[..., ::-1].transpose(2, 0, 1, 3)
     columns of a head are in another
-[tied_backward]
-the look-up forgotten | np.add.at(dtable, ids, dx) → pass | the output layer alone
-the logits forgotten
-    rows.T @ hidden.reshape(-1, hidden.shape[-1]) → np.zeros((rows.shape[1], dx.shape[-1]))
-    look-up alone
-repeated tokens lost | np.add.at(dtable, ids, dx) → dtable[ids] += dx | np.add.at adds all
-replaced | np.add.at(dtable, ids, dx) → dtable[ids] = dx | in place of the output's
-a mean | returns answer / 2 | the mean of the two parts
-the difference | np.add.at(dtable, ids, dx) → np.subtract.at(dtable, ids, dx) | their sum
-scaled embeddings | np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, dx * dx.shape[-1] ** 0.5) | GPT-2 does not
-a mean over tokens | returns answer / ids.size | the mean over tokens
-dx for hidden | hidden.reshape(-1, hidden.shape[-1]) → dx.reshape(-1, dx.shape[-1]) | dx where `hidden` belongs
-one sentence
-    dlogits.reshape(-1, dlogits.shape[-1]) → dlogits[0]
-    hidden.reshape(-1, hidden.shape[-1]) → hidden[0]
-    the first sentence's logits alone
-transposed | returns answer.T | is it transposed?
-two gradients | returns (answer, dx) | must be an array
-a sign | returns -answer | the wrong sign
-only as many rows as are used | returns answer[: ids.max() + 1] | as the table
-lost within a sentence
-    np.add.at(dtable, ids, dx) → for b in range(len(ids)):\n        dtable[ids[b]] += dx[b]
-    at its 3 places
-a mean over a token's places
-    np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, dx / np.bincount(ids.ravel())[ids][..., None])
-    1.1589 and should be
-hidden for dx | np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, hidden) | has `hidden` where dx belongs
-only rows that are looked up
-    np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, dx)\n    dtable[~np.isin(np.arange(len(dtable)), ids)] = 0
-    do not occur, and only there
-the look-up twice | np.add.at(dtable, ids, dx) → np.add.at(dtable, ids, 2 * dx) | dtable is wrong in 36 of
-a mean over sentences | returns answer / len(ids) | 0.333333 times
-the softmax's one-hot again
-    rows.T → (rows - np.eye(rows.shape[1])[ids.ravel()]).T
-    dtable is wrong in 36 of its 54 places: at (7, 4)
-the axes joined in another order | rows.T @ → dlogits.reshape(dlogits.shape[-1], -1) @ | wrong in 54 of
-the first sentence's look-up | np.add.at(dtable, ids, dx) → np.add.at(dtable, ids[0], dx[0]) | -0.21798 and should be
-written into its argument
-    np.add.at(dtable, ids, dx) → dx *= 1.5\n    np.add.at(dtable, ids, dx)
-    writes into its argument dx
-rounded | returns answer.astype(np.float32) | float32
+[adapter_backward]
+the scale forgotten | scale = alpha / r → scale = 1.0 | has the factor alpha/r been forgotten?
+the scale twice in dA | dA = x.reshape(-1, C).T → dA = scale * x.reshape(-1, C).T | it belongs in here only once
+the scale twice in dB | dB = scale * ( → dB = scale * scale * ( | dB is 1.5 times
+alpha without r | scale = alpha / r → scale = alpha | dA is 4 times what it should be everywhere, which is r
+r over alpha | scale = alpha / r → scale = r / alpha | so is the factor r/alpha?
+the scale forgotten in dB | dB = scale * ( → dB = ( | dB is 0.666667 times
+the scale forgotten in dx | + dlow @ A.T → + dlow / scale @ A.T | the adapter's part without the factor
+the scale twice in dx | + dlow @ A.T → + scale * dlow @ A.T | the adapter's part with the factor alpha/r twice
+alpha without r in dx | + dlow @ A.T → + r * dlow @ A.T | the factor alpha, and it is alpha/r
+r over alpha in dx | + dlow @ A.T → + dlow / scale**2 @ A.T | the factor r/alpha
+the scale on W's part | dout @ weight.T → scale * dout @ weight.T | on W's part too
+W's part alone | + dlow @ A.T → + 0 * dlow @ A.T | through W alone: x goes into A too
+the adapter's part alone | dx = dout @ weight.T + → dx = | W is frozen, and x still goes through it
+a difference | weight.T + dlow → weight.T - dlow | y is a sum, and so is dx
+dA without B | dlow = scale * (dout @ B.T) → dlow = scale * dout | is x and dout alone, scaled
+dA without B and scale | @ dlow.reshape(-1, r)  # → @ dout.reshape(-1, F)  # | is x and dout alone:
+B not transposed | dout @ B.T → dout @ B | dA has B where Bᵀ belongs
+B not transposed in dx | + dlow @ A.T → + scale * dout @ B @ A.T | dx has B where Bᵀ belongs
+A not transposed | dlow @ A.T → dlow @ A | dx has A where Aᵀ belongs
+W not transposed | weight.T → weight | dx has W where Wᵀ belongs
+neither transposed | + dlow @ A.T → + scale * dout @ A @ B | first Bᵀ, then Aᵀ
+A first | + dlow @ A.T → + scale * dout @ A.T @ B.T | goes back through A first
+dA transposed | return dx, dA, dB → return dx, dA.T, dB | dA is the transpose
+dB transposed | return dx, dA, dB → return dx, dA, dB.T | dB is the transpose
+low for x | dA = x.reshape(-1, C).T → dA = low.reshape(-1, r).T | has `low` where x belongs
+x for low | low.reshape(-1, r).T → x.reshape(-1, C).T | dB has x where `low` belongs: B has
+x for low without scale
+    dB = scale * (low.reshape(-1, r).T → dB = (x.reshape(-1, C).T
+    without the factor alpha/r: B has
+not summed
+    x.reshape(-1, C).T @ dlow.reshape(-1, r) → np.einsum("...c,...r->...cr", x, dlow)
+    dA has shape (6, 4, 4) and must have (4, 4): all rows of x
+dB not summed
+    low.reshape(-1, r).T @ dout.reshape(-1, F) → low[..., None] * dout[..., None, :]
+    dB has shape (6, 4, 4)
+the first axis alone summed
+    x.reshape(-1, C).T @ dlow.reshape(-1, r) → (x[..., None] * dlow[..., None, :]).sum(axis=0)
+    dA has shape (5, 6, 2)
+the mean over rows | return dx, dA, dB → return dx, dA / max(1, x.size // C), dB | the number of rows of x
+the mean over sentences | return dx, dA, dB → return dx, dA / (len(x) if x.ndim > 2 else 1), dB | the first axis of x
+the first sentence in dA
+    x.reshape(-1, C).T @ dlow.reshape(-1, r) → x[:1].reshape(-1, C).T @ dlow[:1].reshape(-1, r)
+    dA has only what the first of x gives
+the first sentence in dB
+    low.reshape(-1, r).T @ dout.reshape(-1, F) → low[:1].reshape(-1, r).T @ dout[:1].reshape(-1, F)
+    dB has only what the first of x gives
+the last sentence alone
+    dx = dout → last = -1 if x.ndim > 2 else slice(None)\n    dx = dout
+    x.reshape(-1, C).T @ dlow.reshape(-1, r) → x[last].reshape(-1, C).T @ dlow[last].reshape(-1, r)
+    lacks a part of x
+axes turned round | x.reshape(-1, C).T → x.T.reshape(C, -1) | dA pairs rows of x with other rows
+axes turned round in dB | low.reshape(-1, r).T → low.T.reshape(r, -1) | dB pairs rows of `low`
+A that has moved
+    low.reshape(-1, r).T → (x @ (A - 0.1 * dA)).reshape(-1, r).T
+    dB is computed with another A
+B that has moved
+    return dx, dA, dB → return dx, scale * x.reshape(-1, C).T @ (dout @ (B - 0.1 * dB).T).reshape(-1, r), dB
+    dA is computed with another B
+A that has moved, in dx
+    return dx, dA, dB → return dx - 0.1 * dlow @ dA.T, dA, dB
+    dx is computed with another A
+B that has moved, in dx
+    return dx, dA, dB → return dx - 0.1 * dout @ dB.T @ A.T, dA, dB
+    dx is computed with another B
+dB before dA | return dx, dA, dB → return dx, dB, dA | dA and dB are exchanged
+divided by the root of r | scale = alpha / r → scale = alpha / r**0.5 | not alpha/√r
+divided by F | scale = alpha / r → scale = alpha / F | which is r/F
+divided by C | scale = alpha / r → scale = alpha / C | which is r/C
+decay of the weights | return dx, dA, dB → return dx, dA + 0.1 * A, dB | -1.0755 and should be
+W's gradient too | return dx, dA, dB → return dx, x.reshape(-1, C).T @ dout.reshape(-1, F), dA, dB | it returns 4 arrays
+another order | return dx, dA, dB → return dA, dB, dx | in the order dx, dA, dB
+dx not returned | return dx, dA, dB → return dA, dB | it must return 3 arrays
+W's gradient in between
+    dA = x.reshape(-1, C).T → dweight = x.reshape(-1, C).T @ dout.reshape(-1, F)\n    dA = x.reshape(-1, C).T
+    make no array of W's shape
+merged, and then right
+    dx = dout @ weight.T + dlow @ A.T → dx = dout @ (weight + scale * A @ B).T
+    with W (400, 500), 3 rows and r = 2
+nothing where B is 0 | return dx, dA, dB → return dx, dA, dB * (B != 0) | nothing would ever move
+something where B is 0 | dlow = scale * (dout @ B.T) → dlow = scale * (dout @ (B + 1e-11).T) | dA must be 0
+zero | return dx, dA, dB → return dx, 0 * dA, dB | dA is zero everywhere
+a sign | return dx, dA, dB → return dx, dA, -dB | dB has the wrong sign
+rounded | return dx, dA, dB → return dx, dA.astype(np.float32), dB | float32
+written into dout | scale = alpha / r → scale = alpha / r\n    dout *= scale | writes into its argument dout
+written into x
+    dA = x.reshape(-1, C).T → x *= scale\n    dA = x.reshape(-1, C).T
+    writes into its argument cache
+only for two axes | x.reshape(-1, C).T @ dlow.reshape(-1, r) → x.T @ dlow | with x (2, 5, 6)
 """
