@@ -14,11 +14,13 @@ from .task import Texts
 HEAD = [
     "# After the paper, measured",
     paragraph("""
-        What each idea since *Attention Is All You Need* is worth at equal cost, as far as models that train in minutes
-        on two cores can show it: mostly on the sentences of a grammar, distillation on Multi30k. No ordering is claimed
-        unless it is outside its interval, and what does not differ is said. What was expected was written down before
-        each experiment first ran (`predictions.json`, whose history shows when), and each section says which of it was
-        wrong.
+        What ideas since *Attention Is All You Need* are worth, as far as models that train in minutes on two cores can
+        show it: mostly on the sentences of a grammar, distillation on Multi30k. Single parts are exchanged at equal
+        cost; what the other sections hold equal, they say. One thing is called better than another only where the
+        interval of their difference leaves out zero. Where it does not, the report says that these trainings can't
+        tell. That does not show that the two are equal. What was expected was written down before an experiment first
+        ran (`predictions.json`, whose history shows when; one prediction says itself that it was written later), and
+        each section says which of it was wrong.
     """),
     paragraph("""
         This file, its pictures and the JSON beside it are written by the commands that each section names; `make after`

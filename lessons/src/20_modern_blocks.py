@@ -44,7 +44,6 @@ from minitransformer.ops.buckets import bucket_of
 from minitransformer.pretrained.llama import table as llama_table
 from minitransformer.training.optimizer import Adam
 from study.measuring import rounds_text
-from study.trials.bootstrap import Interval
 
 check = start("20")
 threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
@@ -887,14 +886,11 @@ if found:
 
 # %%
 if found:
-    for name, ratios in beyond(found).items():
-        text = "every training diverged"
-        if ratios:
-            text = f"ratio {Interval(float(np.mean(ratios)), min(ratios), max(ratios)).text(2)}"
-        print(f"{name:<15} {text}")
+    for name, ratio in beyond(found).items():
+        print(f"{name:<15} {'a training diverged' if ratio is None else f'ratio {ratio.text(2)}'}")
 
 # %% [markdown]
-# (In brackets: the lowest and the highest of the seeds.)
+# (In brackets: the 95 % interval, of other seeds and other test sentences.)
 #
 # ## Common mistakes, and what they look like
 

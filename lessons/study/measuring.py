@@ -40,9 +40,9 @@ def over_rounds(found: dict[str, Any]) -> Interval:
     return Interval(value, min(value, *rounds), max(value, *rounds))
 
 
-def rounds_text(found: dict[str, Any]) -> str:
+def rounds_text(found: dict[str, Any], digits: int = 2) -> str:
     """A number as text, with the lowest and the highest that a single round gives."""
-    return over_rounds(found).text(2)
+    return over_rounds(found).text(digits)
 
 
 def crossing_text(found: dict[str, Any], lengths: list[int]) -> str:

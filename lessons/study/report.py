@@ -49,9 +49,10 @@ class Origin:
         """The line under a section's title."""
         trainings = ""
         if self.core_minutes:
+            share = "" if self.scale == 1 else f", which pays for {self.scale:.3g} times the default's steps"
             trainings = paragraph(f"""
-                a budget of {self.minutes:g} minutes, which pays for {self.scale:.3g} times the default's steps;
-                trainings and evaluations of this section took {self.core_minutes:.0f} core-minutes.
+                a budget of {self.minutes:g} minutes{share}; trainings and evaluations of this section took
+                {self.core_minutes:.0f} core-minutes.
             """)
         if self.core_minutes and self.edition != EDITION:
             trainings += f" The code has changed since: {CHANGE}. Trained again, figures differ as between two seeds."

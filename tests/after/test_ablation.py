@@ -28,6 +28,7 @@ from after.predictions import is_right
 from after.task import Texts
 from minitransformer.costs import flops_per_token
 from study.experiment import Context, Findings
+from study.trials.bootstrap import Interval
 from study.trials.run import CHECKPOINTS
 from study.trials.runner import Runner
 from study.trials.seeds import loss_of
@@ -86,10 +87,23 @@ def test_longer_rows_are_held_against_the_second_half_of_short_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = found_for({}, tmp_path, monkeypatch)
-    found["variants"][BASE_NAME]["losses"] = {WITHIN: [0.5] * 3, LATE: [1.0] * 3, BEYOND: [2.0, 2.0, 3.0]}
-    assert ablation.stretched(found, ablation.LEARNED) == pytest.approx(np.exp([1.0, 1.0, 2.0]))
+    found["variants"][BASE_NAME]["losses"] = {WITHIN: [0.5] * 3, LATE: [1.0] * 3, BEYOND: [2.0, 2.0, 3.5]}
+    found["stretched"][ablation.LEARNED] = {"value": 1.5, "low": 0.0, "high": 3.0}
+    assert ablation.stretched(found, ablation.LEARNED) == Interval(*np.exp([1.5, 0.0, 3.0]))
     row = next(line for line in ablation.report(found) if line.startswith("| positions")).splitlines()[2]
-    assert row == "| learned | 2.718 | 10.312 | 4.275 | 2.718 to 7.389 |"
+    assert row == "| learned | 2.72 | 12.18 | 4.482 (1.000 to 20.086) |"  # the ratio is that of the two columns
+
+
+@pytest.mark.parametrize(
+    ("gap", "right"), [((-0.005, 0.009), True), ((-0.005, 0.011), None), ((0.002, 0.012), False), ((0.1, 0.2), False)]
+)
+def test_no_difference_is_right_where_all_of_the_interval_is_small(
+    gap: tuple[float, float], right: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interval that holds zero and much else tells nothing."""
+    found = found_for({}, tmp_path, monkeypatch)
+    found["differences"]["RMSNorm"] = {"value": sum(gap) / 2, "low": gap[0], "high": gap[1]}
+    assert ablation.judge(found)["RMSNorm"].right is right
 
 
 @pytest.mark.parametrize(("rotary", "ALiBi", "right"), [(1.4, 1.45, True), (1.45, 1.4, False), (1.401, 1.4, None)])
@@ -115,11 +129,11 @@ def test_variants_that_diverge_are_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two variants and two seeds, small and of a few steps."""
+    """Four variants and two seeds, small and of a few steps."""
     monkeypatch.setattr(ablation, "BASE", replace(BASE, d_model=16, num_heads=2, d_ff=16, num_layers=1))
     monkeypatch.setattr(ablation, "SENTENCES", 200)
     monkeypatch.setattr(ablation, "SEEDS", (0, 1))
-    monkeypatch.setattr(ablation, "VARIANTS", [BY_NAME[BASE_NAME], BY_NAME["rotary"]])
+    monkeypatch.setattr(ablation, "VARIANTS", [BY_NAME[name] for name in (BASE_NAME, "ReLU", "SwiGLU", "rotary")])
     monkeypatch.setattr(ablation, "POSITIONS", {name: POSITIONS[name] for name in (ablation.LEARNED, "rotary")})
     runner = Runner(tmp_path, workers=1, say=lambda line: None)
     runner.run(ablation.trials(Texts(), 0.001))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from study.trials.seeds import loss_difference, loss_of, student_t, welch
+from study.trials.seeds import loss_difference, loss_of, loss_rise, student_t, welch
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,19 @@ def test_seeds_and_rows_both_widen_the_interval() -> None:
     assert halves[2] == pytest.approx(math.hypot(*halves[:2]), rel=0.01)
     assert only_seeds.value == pytest.approx(0.1)
     assert loss_of(base) == pytest.approx(2.0, abs=0.02)
+
+
+def test_a_rise_is_that_of_each_seed_with_the_rows_of_both_sides() -> None:
+    """Seeds that are far apart and rise alike have a rise that seeds do not blur."""
+    rng = np.random.default_rng(0)
+
+    def rows(loss: float, count: int, noise: float) -> np.ndarray:
+        return np.stack([10 * (loss + noise * rng.standard_normal(count)), np.full(count, 10.0)], axis=1)
+
+    alike = loss_rise([rows(2.0, 100, 0), rows(3.0, 100, 0)], [rows(2.5, 50, 0), rows(3.5, 50, 0)])
+    assert (alike.low, alike.value, alike.high) == pytest.approx((0.5, 0.5, 0.5))
+    apart = loss_rise([rows(2.0, 100, 0)] * 2, [rows(2.4, 50, 0), rows(2.6, 50, 0)])
+    assert apart.high - apart.value == pytest.approx(student_t(1) * 0.1)  # 0.2/√2 is their deviation, over √2 seeds
+    same = [rows(2.0, 100, 0.5)] * 2, [rows(2.5, 50, 0.5)] * 2
+    expected = 1.96 * 0.5 * math.sqrt(1 / 100 + 1 / 50)
+    assert loss_rise(*same).high - loss_rise(*same).value == pytest.approx(expected, rel=0.25)

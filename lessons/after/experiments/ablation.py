@@ -21,7 +21,7 @@ from study.trials.bootstrap import Interval
 from study.trials.likelihood import question, target_losses
 from study.trials.reading import InRows, Reading, ReadingTrial
 from study.trials.run import lasting
-from study.trials.seeds import loss_difference, loss_of
+from study.trials.seeds import loss_difference, loss_of, loss_rise
 from study.trials.trial import Trial, TrialResult
 
 from ..predictions import Outcome, prediction_blocks, predictions_of
@@ -117,6 +117,12 @@ POSITIONS = {
 """The positions, each with the name of its variant and its colour."""
 
 
+EQUAL = 0.01
+"""Nats within which two losses count as equal: a prediction of no difference is right where the interval is."""
+
+HIGHEST = 100
+"""The highest perplexity that the picture of length extrapolation shows."""
+
 LINEAR = 0.1
 """Nats up to which the axis of differences is linear; beyond it is logarithmic."""
 
@@ -158,7 +164,9 @@ def find(context: Context[Texts]) -> Findings:
         "differences": {
             name: difference(each, results[BASE_NAME]) for name, each in results.items() if name != BASE_NAME
         },
+        "activations": difference(results["SwiGLU"], results["ReLU"]),
         "positions": _rotary_and_the_best({name: results[variant] for name, (variant, _) in POSITIONS.items()}),
+        "stretched": {name: stretch(results[variant]) for name, (variant, _) in POSITIONS.items()},
         "places": places,
     }
 
@@ -182,6 +190,13 @@ def difference(ours: Sequence[TrialResult], theirs: Sequence[TrialResult]) -> di
     if any(each.diverged for each in (*ours, *theirs)):
         return None
     return asdict(loss_difference(*([e.answers(WITHIN).likelihood for e in each] for each in (ours, theirs))))
+
+
+def stretch(results: Sequence[TrialResult]) -> dict[str, float] | None:
+    """How much the mean loss rises from within the length of training to beyond it; None if a training diverged."""
+    if any(each.diverged for each in results):
+        return None
+    return asdict(loss_rise(*([each.answers(which).likelihood for each in results] for which in (LATE, BEYOND))))
 
 
 def _rotary_and_the_best(results: Mapping[str, Sequence[TrialResult]]) -> dict[str, Any] | None:
@@ -213,10 +228,10 @@ def loss_by_place(path: Path, data: Any, length: int = LONGER) -> list[float]:
 # --- The report -------------------------------------------------------------------------------------------------
 
 
-def stretched(findings: Findings, name: str) -> list[float]:
-    """For each seed of these positions, the perplexity beyond the length of training over that within it."""
-    losses = findings["variants"][POSITIONS[name][0]]["losses"]
-    return [float(np.exp(b - w)) for b, w in zip(losses[BEYOND], losses[LATE], strict=True)]
+def stretched(findings: Findings, name: str) -> Interval | None:
+    """The perplexity of these positions beyond the length of training, over that within it."""
+    found = findings["stretched"][name]
+    return None if found is None else Interval(**{key: float(np.exp(nats)) for key, nats in found.items()})
 
 
 def gap_of(findings: Findings, name: str) -> Interval | None:
@@ -247,11 +262,12 @@ def draw(findings: Findings, folder: Path) -> None:
         axes = page.figure.subplots()
         for name, losses in findings["places"].items():
             middles = BLOCK * (np.arange(len(losses)) + 0.5)
-            axes.plot(middles, np.exp(losses), "o-", ms=3, lw=1.5, color=POSITIONS[name][1], label=name)
+            label = f"{name} (up to {max(np.exp(losses)):,.0f})" if max(np.exp(losses)) > HIGHEST else name
+            axes.plot(middles, np.exp(losses), "o-", ms=3, lw=1.5, color=POSITIONS[name][1], label=label)
         axes.axvline(LENGTH, color=GREY, lw=0.9, ls=":")
         axes.set_yscale("log")
-        low, high = axes.get_ylim()
-        plain_logarithm(axes.yaxis, (1, 3) if high > 100 * low else (1, 1.5, 2, 3, 4, 5, 7))
+        axes.set_ylim(top=min(axes.get_ylim()[1], HIGHEST))
+        plain_logarithm(axes.yaxis, (1, 1.5, 2, 3, 4, 5, 7))
         axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="center left", bbox_to_anchor=(1, 0.5))
         finish(axes, "place in the row, tokens", "perplexity")
         page.save(folder / f"{NAME}-length.png")
@@ -262,8 +278,14 @@ def judge(findings: Findings) -> dict[str, Outcome]:
     gaps = {name: gap_of(findings, name) for name in findings["differences"]}
 
     def none(name: str) -> Outcome:
+        """Right where the whole interval is within `EQUAL`, wrong where it leaves out zero."""
         gap = gaps[name]
-        return _told(gap, None if gap is None else not gap.excludes_zero)
+        right = None
+        if gap is not None and gap.low >= -EQUAL and gap.high <= EQUAL:
+            right = True
+        elif gap is not None and gap.excludes_zero:
+            right = False
+        return Outcome(_text(gap), right)
 
     def better(*names: str) -> Outcome:
         found = {name: gaps[name] for name in names}
@@ -272,11 +294,8 @@ def judge(findings: Findings) -> dict[str, Outcome]:
         return Outcome("; ".join(f"{name} {_text(gap)}" for name, gap in found.items()), right)
 
     def beyond(name: str) -> Outcome:
-        ratios = stretched(findings, name)
-        if not ratios:
-            return Outcome("every training diverged", None)
-        found = Interval(float(np.mean(ratios)), min(ratios), max(ratios))
-        return Outcome(f"{found.text(3)} times", found=found)
+        found = stretched(findings, name)
+        return Outcome("a training diverged" if found is None else f"{_ratio(found)} times", found=found)
 
     linear = gaps["linear"]
     return {
@@ -298,12 +317,12 @@ def judge(findings: Findings) -> dict[str, Outcome]:
     }
 
 
-def _told(gap: Interval | None, right: bool | None) -> Outcome:
-    return Outcome(_text(gap), right)
-
-
 def _text(gap: Interval | None) -> str:
     return "a training diverged" if gap is None else gap.text(4, sign=True)
+
+
+def _ratio(found: Interval) -> str:
+    return found.text(3 if found.value < 10 else 0)
 
 
 def _judge_best(found: Mapping[str, Any] | None) -> Outcome:
@@ -323,15 +342,18 @@ def report(findings: Findings) -> list[str]:
         paragraph(f"""
             A GPT with {BASE.num_layers} layers of width {BASE.d_model} and {BASE.num_heads} heads ({OF_BASE}) reads the
             grammar's sentences in rows of {LENGTH} tokens. Each variant exchanges one part. All are trained for as many
-            steps as they can take for {scientific(findings["operations"])} operations of matrix products, with the same
-            learning rate, tuned for none of them; SwiGLU's network is narrower, so that the model has as many
-            parameters as the base. *Sinusoids* have a standard deviation of 0.71, and are added to vectors of tokens
-            that start with {BASE.init_std:g}, as all of GPT-2's matrices; *scaled sinusoids*: these vectors are
-            multiplied by {1 / BASE.init_std:g}, as the paper multiplies them by √d_model. The loss is that of a token
-            of the test set, in nats, with the mean of the last five checkpoints. *Less base's*: the difference of the
-            means over {len(SEEDS)} seeds, with a 95 % interval that covers both what seeds change (Welch 1947) and the
-            choice of the test rows; **bold** where it leaves out zero. *Seeds*: from the lowest to the highest of a
-            variant's seeds. Equal operations are not equal seconds: these are of one core, beside another training.
+            steps as they can take for {scientific(findings["operations"])} operations of matrix products (to 1 %, since
+            steps are rounded), with the same learning rate, tuned for none of them; SwiGLU's network is narrower, so
+            that the model has as many parameters as the base. *Grouped* is multi-query attention here: one head of keys
+            and values for all heads of queries. *Sinusoids* have a standard deviation of 0.71, and are added to vectors
+            of tokens that start with {BASE.init_std:g}, as all of GPT-2's matrices; *scaled sinusoids*: these vectors
+            are multiplied by {1 / BASE.init_std:g}, as the paper multiplies them by √d_model. The loss is that of a
+            token of the test set, in nats, with the mean of the last five checkpoints. *Less base's*: the difference of
+            the means over {len(SEEDS)} seeds, with a 95 % interval that covers both what seeds change (Welch 1947) and
+            the choice of the test rows; **bold** where it leaves out zero. There are {len(VARIANTS) - 1} such
+            intervals: with no differences at all, one in twenty would leave out zero. *Seeds*: from the lowest to the
+            highest of a variant's seeds. Equal operations are not equal seconds: these are of one core,
+            beside another training.
         """),
         _table(findings),
         picture(f"{NAME}-differences", "Loss of each variant less the base's, with intervals"),
@@ -341,10 +363,16 @@ def report(findings: Findings) -> list[str]:
             The same models read rows of {LONGER} tokens, four times as long as in training. *Beyond*: the perplexity of
             the tokens after the first {LENGTH} of such a row; *within*: that of the second half of rows of {LENGTH},
             which have about as much of their sentence before them. Sentences are shorter than that and do not depend on
-            each other: a longer context tells nothing more, and the best ratio to hope for is 1.
+            each other: a longer context tells nothing more, and a ratio near 1 is the best to hope for. Its interval is
+            that of {len(SEEDS)} seeds (Student 1908) and of the choice of the test rows; both readings hold the same
+            text, but not the same tokens of it.
         """),
         _length_table(findings),
-        picture(f"{NAME}-length", "Perplexity by the place of a token in its row, for each kind of positions"),
+        picture(f"{NAME}-length", "Perplexity by the place of a token in its row, for each kind of positions; seed 0"),
+        paragraph(f"""
+            A prediction of no difference is right where the whole interval lies within ± {EQUAL:g} nats. This margin
+            was chosen after the experiment had run.
+        """),
         *prediction_blocks(findings["predictions"], judge(findings)),
     ]
 
@@ -384,14 +412,21 @@ def _sentences(findings: Findings) -> list[str]:
         ],
         "Not to be compared, since a training diverged": [n for n in findings["differences"] if n not in gaps],
     }
-    return [bullets(f"{title}: {', '.join(names)}." for title, names in kinds.items() if names)]
+    said = [f"{title}: {', '.join(names)}." for title, names in kinds.items() if names]
+    if findings["activations"] is not None:
+        said.append(f"SwiGLU less ReLU: {_verdict(Interval(**findings['activations']))}.")
+    return [bullets(said)]
+
+
+def _verdict(gap: Interval) -> str:
+    return f"{gap.text(4, sign=True)}" + ("" if gap.excludes_zero else ", which of the two is better can't be told")
 
 
 def _length_table(findings: Findings) -> str:
     rows = []
     for name, (variant, _) in POSITIONS.items():
-        losses, ratios = findings["variants"][variant]["losses"], stretched(findings, name)
-        if ratios:
-            values = [f"{np.exp(np.mean(losses[which])):,.3f}" for which in (LATE, BEYOND)]
-            rows.append([name, *values, f"{np.mean(ratios):,.3f}", f"{min(ratios):,.3f} to {max(ratios):,.3f}"])
-    return table(["positions", "perplexity within", "beyond", "beyond ÷ within", "seeds"], rows)
+        losses, found = findings["variants"][variant]["losses"], stretched(findings, name)
+        if found is not None:
+            values = (float(np.exp(np.mean(losses[which]))) for which in (LATE, BEYOND))
+            rows.append([name, *(f"{x:,.{2 if x < 100 else 0}f}" for x in values), _ratio(found)])
+    return table(["positions", "perplexity within", "beyond", "beyond ÷ within"], rows)

@@ -216,7 +216,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
     width = sizes["d_model"] // sizes["num_heads"]
 
     def times(measured: dict[str, Any]) -> Outcome:
-        return Outcome(f"{rounds_text(measured)} times", found=over_rounds(measured))
+        return Outcome(f"{rounds_text(measured, 3)} times", found=over_rounds(measured))
 
     return {
         "equal": Outcome(
@@ -266,10 +266,11 @@ def report(findings: Findings) -> list[str]:
             linear attention becomes faster than full attention.
         """),
         paragraph(f"""
-            From which length on does linear attention cost less than full attention? By operations from
-            n = {crossings["linear"]["operations"]}, by bytes from n = {crossings["linear"]["bytes"]}: a state of
-            D · (D + 1) numbers a head, twice, stands against 2 D for each position. In time
-            {crossing_text(crossings["linear"]["time"], lengths)}; than grouped attention
+            From which length on does linear attention cost less than full attention? In operations from
+            n = {crossings["linear"]["operations"]}, in bytes from n = {crossings["linear"]["bytes"]}: the state of a
+            head has D · (D + 1) numbers, and each is used twice; a position of full attention has 2 D numbers, and each
+            is used once. In time linear attention costs less than full attention
+            {crossing_text(crossings["linear"]["time"], lengths)}, and less than grouped attention
             {crossing_text(crossings["linear, grouped"]["time"], lengths)}. Grouped attention takes less time than full
             attention {crossing_text(crossings["grouped"]["time"], lengths)}.
         """),
@@ -299,16 +300,17 @@ def _what_takes_time(findings: Findings) -> str:
         for kind in added
     }
     text = f"""
-        What a token at n = {lengths[-1]:,} costs more than one at n = {lengths[0]}, in operations, bytes and time,
-        gives a speed: full attention computes {rates[FULL]["operations"]:.1f} · 10⁹ operations and moves
-        {rates[FULL]["moved"]:.1f} · 10⁹ bytes a second, grouped attention {rates[GROUPED]["operations"]:.1f} · 10⁹ and
-        {rates[GROUPED]["moved"]:.1f} · 10⁹. Grouped heads save bytes, but no operations of attention: at
-        n = {lengths[-1]:,} full attention moves {ratios["moved"]:.1f} times as many bytes.
+        A token at n = {lengths[-1]:,} costs more operations, bytes and time than one at n = {lengths[0]}. The extra
+        operations and bytes, divided by the extra time, are speeds: full attention computes
+        {rates[FULL]["operations"]:.1f} · 10⁹ operations and moves {rates[FULL]["moved"]:.1f} · 10⁹ bytes a second,
+        grouped attention {rates[GROUPED]["operations"]:.1f} · 10⁹ and {rates[GROUPED]["moved"]:.1f} · 10⁹. Grouped
+        heads save bytes, but no operations of attention: at n = {lengths[-1]:,} full attention moves
+        {ratios["moved"]:.1f} times as many bytes.
     """
     if ratios["time"]["value"] < ratios["moved"] ** 0.5:
         text += """
-            They save less time than bytes: in NumPy, on one core, products with so few rows are limited by arithmetic.
-            Where decoding is limited by memory bandwidth, as on a GPU, fewer bytes are less time; and less memory for
-            keys and values is needed everywhere.
+            They save less time than bytes. So bandwidth is not what limits NumPy's products of so few rows on one core;
+            what does was not measured. Where bandwidth is the limit, as on a GPU, fewer bytes are less time. And keys
+            and values need less memory everywhere.
         """
     return paragraph(text)

@@ -29,6 +29,9 @@ def gaps(found: dict[str, Any]) -> dict[str, Any]:
     return {name: ablation.gap_of(found, name) for name in PARTS}
 
 
-def beyond(found: dict[str, Any]) -> dict[str, list[float]]:
-    """For each kind of positions, perplexity beyond the length of training divided by that within, seed by seed."""
+def beyond(found: dict[str, Any]) -> dict[str, Any]:
+    """For each kind of positions, perplexity beyond the length of training divided by that within, with its interval.
+
+    None where a training diverged.
+    """
     return {name: ablation.stretched(found, name) for name in ("learned", "rotary", "ALiBi", "relative bias")}

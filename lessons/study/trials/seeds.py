@@ -52,6 +52,22 @@ def loss_difference(ours: Sequence[NDArray[np.float64]], theirs: Sequence[NDArra
     return Interval(of_seeds.value, of_seeds.value - half, of_seeds.value + half)
 
 
+def loss_rise(before: Sequence[NDArray[np.float64]], after: Sequence[NDArray[np.float64]]) -> Interval:
+    """How much the mean loss rises from some rows to others, over the same seeds, with an interval for seeds and rows.
+
+    The half-widths of Student's interval over the seeds' rises, and of the bootstrap over the rows of either side, are
+    added as independent ones.
+    """
+    rises = [loss_of(b) - loss_of(a) for a, b in zip(before, after, strict=True)]
+    value = float(np.mean(rises))
+    halves = [student_t(len(rises) - 1) * float(np.std(rises, ddof=1)) / math.sqrt(len(rises))]
+    for side in (before, after):
+        of_rows = interval(MEAN, np.stack([np.mean([each[:, 0] for each in side], 0), side[0][:, 1]], axis=1))
+        halves.append((of_rows.high - of_rows.low) / 2)
+    half = math.hypot(*halves)
+    return Interval(value, value - half, value + half)
+
+
 def loss_of(likelihood: NDArray[np.float64]) -> float:
     """The mean loss of a token, in nats, from likelihoods `(N, 2)`."""
     total, count = likelihood.sum(0)

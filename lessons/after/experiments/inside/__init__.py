@@ -4,6 +4,7 @@ Where attention looks, which heads and sub-layers can go (Michel et al. 2019), a
 layer (nostalgebraist 2020, "interpreting GPT").
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from study.markdown import paragraph, picture, table
 from study.trials.bootstrap import Interval
 from study.trials.reading import Reading, ReadingTrial
 from study.trials.run import lasting
+from study.trials.seeds import welch
 from study.trials.translating import Translating
 from study.trials.trial import Trial
 
@@ -88,9 +90,9 @@ def find(context: Context[Texts], sentences: int = 200) -> Findings:
             found["models"][kind]["bleu"] = scores(result)["bleu"]["value"]
         if result.diverged is None:
             model = load_checkpoint(runner.model_path(trial), with_optimizer=False).model(runner.ops, runner.dtype)
-            seen = subject(model, runner.data(trial.text), sentences)
+            seen, chosen_on = (subject(model, runner.data(trial.text), sentences, split) for split in ("test", "valid"))
             with Threads(1):  # small products: BLAS's own threads would wait for each other
-                looked = look_inside(seen)
+                looked = look_inside(seen, chosen_on, math.log1p(SOME / 100))
             found["models"][kind] |= {"steps": result.steps, "parameters": result.parameters, **looked}
     return found
 
@@ -103,22 +105,31 @@ def trained(findings: Findings) -> dict[str, Any]:
     return {kind: found for kind, found in findings["models"].items() if found["diverged"] is None}
 
 
-def can_go(found: Mapping[str, Any]) -> float:
+def can_go(found: Mapping[str, Any]) -> Interval:
     """The percentage of the heads that can go, least important first, until perplexity has risen by `SOME` percent."""
-    rises = np.array(found["heads"]["rises"])
-    return 100 * float((rises <= np.log1p(SOME / 100))[1:].cumprod().sum()) / (len(rises) - 1)
+    return _percent(found["heads"]["can_go"])
 
 
-def costs_of_heads(found: Mapping[str, Any]) -> dict[str, float]:
-    """By kind of attention the mean rise of the loss without one of its heads, in nats."""
+def halfway(found: Mapping[str, Any]) -> Interval:
+    """The percentage of targets for which the best guess after half the layers is the last one."""
+    agrees = found["lens"]["agrees"]
+    return _percent(agrees[len(agrees) // 2])
+
+
+def _percent(share: Mapping[str, float]) -> Interval:
+    return Interval(**{name: 100 * value for name, value in share.items()})
+
+
+def costs_of_heads(found: Mapping[str, Any]) -> dict[str, list[float]]:
+    """By kind of attention the rise of the loss without each of its heads, in nats."""
     single = found["heads"]["single"]
     kinds = dict.fromkeys(kind_of(each["layer"]) for each in single)
-    return {kind: float(np.mean([e["value"] for e in single if kind_of(e["layer"]) == kind])) for kind in kinds}
+    return {kind: [each["value"] for each in single if kind_of(each["layer"]) == kind] for kind in kinds}
 
 
-def nearness(found: Mapping[str, Any]) -> dict[str, float]:
-    """By kind of self-attention the mean distance over all heads, divided by even attention's."""
-    return {kind: float(np.mean(each["heads"])) / each["even"] for kind, each in found["distances"].items()}
+def nearness(found: Mapping[str, Any]) -> dict[str, list[float]]:
+    """By kind of self-attention the distance of each head, divided by even attention's."""
+    return {kind: (np.ravel(each["heads"]) / each["even"]).tolist() for kind, each in found["distances"].items()}
 
 
 def layer_name(name: str) -> str:
@@ -146,7 +157,7 @@ def draw(findings: Findings, folder: Path) -> None:
         axes.plot(shares, 100 * np.expm1(rises), color=COLOURS[kind], lw=1.6, label=kind)
     axes.axhline(SOME, color=GREY, lw=0.9, ls=":")
     axes.set_yscale("symlog", linthresh=SOME)
-    axes.set_ylim(-SOME / 5, None)
+    axes.set_ylim(-SOME / 5, 2 * axes.get_ylim()[1])
     axes.yaxis.set_major_locator(FixedLocator([0, SOME, 10, 100, 1000, 10_000, 100_000]))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
@@ -178,7 +189,9 @@ def _draw_lens(models: Mapping[str, Any], path: Path) -> None:
     for kind, found in models.items():
         depth = np.linspace(0, 1, len(found["lens"]["loss"]))
         both[0].plot(depth, found["lens"]["loss"], "o-", ms=4, color=COLOURS[kind], lw=1.6, label=kind)
-        both[1].plot(depth, [100 * x for x in found["lens"]["agrees"]], "o-", ms=4, color=COLOURS[kind], lw=1.6)
+        both[1].plot(
+            depth, [100 * each["value"] for each in found["lens"]["agrees"]], "o-", ms=4, color=COLOURS[kind], lw=1.6
+        )
     both[0].legend(frameon=False, fontsize=8, labelcolor=INK)
     finish(both[0], "layers passed ÷ all layers", "loss, nats")
     finish(both[1], "layers passed ÷ all layers", "best guess is the last layer's, %")
@@ -194,29 +207,29 @@ def judge(findings: Findings) -> dict[str, Outcome]:
     nearest = {
         kind: min(min(each["heads"][0]) for each in found["distances"].values()) for kind, found in models.items()
     }
-    layers = {
-        kind: [float(np.mean(heads)) for heads in next(iter(models[kind]["distances"].values()))["heads"]]
-        for kind in (GPT, BERT)
-    }
+    layers = {kind: next(iter(models[kind]["distances"].values()))["heads"] for kind in (GPT, BERT)}
     near = {kind: next(iter(nearness(models[kind]).values())) for kind in (GPT, BERT)}
     gone = {kind: can_go(found) for kind, found in models.items()}
     cost = costs_of_heads(translator)
     dearest = {kind: max(found["sublayers"], key=lambda each: each["value"]) for kind, found in models.items()}
     falls = {kind: bool(np.all(np.diff(found["lens"]["loss"]) < 0)) for kind, found in models.items()}
-    agrees = {kind: 100 * float(np.interp(0.5, np.linspace(0, 1, len(a)), a)) for kind, a in _agreements(models)}
+    agrees = {kind: halfway(found) for kind, found in models.items()}
+    most_of_others = max((agrees[BERT], agrees[TRANSLATOR]), key=lambda each: each.value)
     return {
         "near heads": Outcome(_each(nearest, 2), max(nearest.values()) < 2),
         "deeper is farther": Outcome(
-            "; ".join(f"{kind} {each[0]:.1f} and {each[-1]:.1f}" for kind, each in layers.items()),
-            all(each[-1] > each[0] for each in layers.values()),
+            "; ".join(f"{kind} {np.mean(each[0]):.1f} and {np.mean(each[-1]):.1f}" for kind, each in layers.items()),
+            rising(*((each[0], each[-1]) for each in layers.values())),
         ),
-        "GPT is nearer": Outcome(_each(near, 2), near[GPT] < near[BERT]),
-        "heads of GPT": Outcome(f"{gone[GPT]:.0f} %", found=gone[GPT]),
-        "heads of BERT": Outcome(f"{gone[BERT]:.0f} %", found=gone[BERT]),
-        "heads of the translator": Outcome(f"{gone[TRANSLATOR]:.0f} %", found=gone[TRANSLATOR]),
+        "GPT is nearer": Outcome(
+            _each({kind: float(np.mean(each)) for kind, each in near.items()}, 2), rising((near[GPT], near[BERT]))
+        ),
+        "heads of GPT": Outcome(f"{gone[GPT].text(0)} %", found=gone[GPT]),
+        "heads of BERT": Outcome(f"{gone[BERT].text(0)} %", found=gone[BERT]),
+        "heads of the translator": Outcome(f"{gone[TRANSLATOR].text(0)} %", found=gone[TRANSLATOR]),
         "cross-attention": Outcome(
-            ", ".join(f"{KINDS[kind]} {value:.3f}" for kind, value in cost.items()),
-            cost["cross"] > cost["decoder"] > cost["encoder"],
+            ", ".join(f"{KINDS[kind]} {np.mean(values):.3f}" for kind, values in cost.items()),
+            rising((cost["encoder"], cost["decoder"]), (cost["decoder"], cost["cross"])),
         ),
         "GPT's dearest": Outcome(
             place_of(dearest[GPT]["layer"], gpt), dearest[GPT]["layer"].endswith("layers.0.feed_forward")
@@ -231,13 +244,25 @@ def judge(findings: Findings) -> dict[str, Outcome]:
             "; ".join(f"{kind} {'falls' if each else 'does not always'}" for kind, each in falls.items()),
             all(falls.values()),
         ),
-        "half the layers": Outcome(f"{agrees[GPT]:.0f} %", found=agrees[GPT]),
-        "GPT says it first": Outcome(_each(agrees, 0, " %"), agrees[GPT] > max(agrees[BERT], agrees[TRANSLATOR])),
+        "half the layers": Outcome(f"{agrees[GPT].text(1)} %", found=agrees[GPT]),
+        "GPT says it first": Outcome(
+            ", ".join(f"{kind} {each.text(1)} %" for kind, each in agrees.items()),
+            None
+            if agrees[GPT].low <= most_of_others.high and most_of_others.low <= agrees[GPT].high
+            else agrees[GPT].value > most_of_others.value,
+        ),
     }
 
 
-def _agreements(models: Mapping[str, Any]) -> list[tuple[str, list[float]]]:
-    return [(kind, found["lens"]["agrees"]) for kind, found in models.items()]
+def rising(*pairs: tuple[Sequence[float], Sequence[float]]) -> bool | None:
+    """Whether of each pair of sets of heads the second has the larger mean, beyond Welch's interval over heads.
+
+    None where that can't be told: another training gives other heads their jobs.
+    """
+    gaps = [welch(second, first) for first, second in pairs]
+    if any(gap.high < 0 for gap in gaps):
+        return False
+    return True if all(gap.low > 0 for gap in gaps) else None
 
 
 def _each(values: Mapping[str, float], digits: int, unit: str = "") -> str:
@@ -257,8 +282,9 @@ def report(findings: Findings) -> list[str]:
             {LAYERS} layers, and a translator with {LAYERS // 2} layers in its encoder and as many in its decoder.
             GPT is pre-norm, BERT and the translator are post-norm, as published, which is a part of what differs.
             {_sizes(models)} What follows was measured on {findings["sentences"]} sentences of the test set; intervals
-            are those of 1,000 bootstrap samples of their rows. There is one training of each model:
-            another seed gives other heads their jobs. Predictions are held against the numbers as they stand.
+            are those of 1,000 bootstrap samples of their rows. There is one training of each model, and another seed
+            gives other heads their jobs. So where the means of two sets of heads are compared, the interval of their
+            difference is Welch's, as if the heads were drawn by chance.
             {f"Diverged: {', '.join(diverged)}." if diverged else ""}
         """),
         "### Where attention looks",
@@ -274,9 +300,9 @@ def report(findings: Findings) -> list[str]:
         paragraph(f"""
             A head is switched off by setting to zero the rows of the output projection that read it; a sub-layer, by
             setting to zero its last weights and bias, so that only the residual connection is left. The rise is that of
-            the mean loss of a target, in nats. Heads go one after the other,
-            those first that cost least alone (Michel et al. 2019): the last column says how many go until perplexity
-            has risen by {SOME:g} %.
+            the mean loss of a target, in nats. Heads go one after the other, those first that cost least alone (Michel
+            et al. 2019), on as many sentences of the validation set. The last column says how many go until perplexity
+            on the test set has risen by {SOME:g} %.
         """),
         _head_table(models),
         picture(f"{NAME}-heads", "Rise of perplexity as heads are switched off, for each model"),
@@ -284,8 +310,10 @@ def report(findings: Findings) -> list[str]:
         "### The logit lens",
         paragraph("""
             What each model's output layer would say after 0, 1, … layers, and how often its best guess is already that
-            of the last layer. Of BERT's tokens only the targets count: eight in ten of them are masked, one is
-            another token, and one is still there to be seen, before the first layer too.
+            of the last layer. Before the first layer the output layer reads a vector that it never saw in training: it
+            is sure of a wrong token, and its loss is worse than that of an even guess. The translator's layers are its
+            decoder's. Of BERT's tokens only the targets count: eight in ten of them are masked, one is another token,
+            and one is still there to be seen, before the first layer too.
         """),
         _lens_table(models),
         picture(f"{NAME}-lens", "Loss and agreement with the last layer after each layer, for each model"),
@@ -309,7 +337,7 @@ def _distance_table(models: Mapping[str, Any]) -> str:
             heads = [(value, f"{n + 1}.{h + 1}") for n, row in enumerate(each["heads"]) for h, value in enumerate(row)]
             (least, near), (most, far) = min(heads), max(heads)
             name = kind if kind != TRANSLATOR else f"{kind}, {KINDS[part]}"
-            share = nearness(found)[part]
+            share = np.mean(nearness(found)[part])
             rows.append([name, f"{least:.1f} ({near})", f"{most:.1f} ({far})", f"{each['even']:.1f}", f"{share:.2f}"])
     return table(["self-attention", "nearest head", "farthest head", "even attention", "mean ÷ even"], rows)
 
@@ -324,7 +352,7 @@ def _head_table(models: Mapping[str, Any]) -> str:
                 kind,
                 str(len(single)),
                 *(f"{_interval(each).text(3, sign=True)}, {_head_name(each, found)}" for each in (least, most)),
-                f"{can_go(found):.0f} %",
+                f"{can_go(found).text(0)} %",
             ]
         )
     return table(["model", "heads", "cheapest head", "dearest head", "can go"], rows)
@@ -356,6 +384,7 @@ def _lens_table(models: Mapping[str, Any]) -> str:
     deepest = max(len(found["lens"]["loss"]) for found in models.values())
     rows = []
     for kind, found in models.items():
-        cells = [f"{loss:.2f}, {100 * agrees:.0f} %" for loss, agrees in zip(*found["lens"].values(), strict=True)]
+        lens = zip(found["lens"]["loss"], found["lens"]["agrees"], strict=True)
+        cells = [f"{loss:.2f}, {_percent(agrees).value:.0f} %" for loss, agrees in lens]
         rows.append([kind, *cells, *[""] * (deepest - len(cells))])
     return table(["model: loss, agreement", *(f"after {n}" for n in range(deepest))], rows)

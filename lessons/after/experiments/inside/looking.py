@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minitransformer.data.batching import PAD_ID, Batch
-from minitransformer.data.preparation import PreparedData
+from minitransformer.data.preparation import PreparedData, Split
 from minitransformer.data.text import TextDataset
 from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.inside import attention_maps, logit_lens
 from minitransformer.layers import Attention, FeedForward, Parameter
 from minitransformer.models import IGNORED, EncoderDecoder
-from study.trials.bootstrap import MEAN, Interval, interval
+from study.trials.bootstrap import MEAN, Interval, Metric, interval
 from study.trials.likelihood import question, row_losses, target_losses
 from study.trials.reading import task_of
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A trained model, and the batches of the test set that it is asked."""
+    """A trained model, and the batches of text that it is asked."""
 
     model: Any
     batches: list[Any]
@@ -38,24 +38,24 @@ class Subject:
         return total / count
 
 
-def subject(model: Any, data: PreparedData, sentences: int) -> Subject:
-    """A model with the first sentences of the test set, but for those that are too long for a model."""
+def subject(model: Any, data: PreparedData, sentences: int, split: Split = "test") -> Subject:
+    """A model with the first sentences of a split of its text, but for those that are too long for a model."""
     encode, longest = data.tokenizer.encode, data.choice.max_length
+    pairs = islice(data.choice.pairs(split), sentences)
     if isinstance(model, EncoderDecoder):
-        pairs = islice(data.choice.pairs("test"), sentences)
         asked: Any = TokenDataset.from_pairs((encode(pair.source), encode(pair.target)) for pair in pairs)
     else:
-        lines = (encode(pair.source) for pair in islice(data.choice.pairs("test"), sentences))
+        lines = (encode(pair.source) for pair in pairs)
         asked = task_of(model.config, TextDataset.from_lines(line for line in lines if len(line) + 2 <= longest))
     return Subject(model, list(asked.batches(2048, None, model.config).epoch(0)))
 
 
-def look_inside(seen: Subject) -> dict[str, Any]:
-    """All measurements of a model."""
+def look_inside(seen: Subject, chosen_on: Subject, some: float) -> dict[str, Any]:
+    """All measurements of a model; heads go in the order of what they cost on other text, up to `some` nats."""
     return {
         "loss": seen.loss(),
         "distances": distances(seen),
-        "heads": heads_off(seen),
+        "heads": heads_off(seen, chosen_on, some),
         "sublayers": sublayers_off(seen),
         "lens": lens(seen),
     }
@@ -134,27 +134,42 @@ def head_rows(layer: Attention, head: int) -> tuple[Parameter, slice]:
     return weight, slice(head * width, (head + 1) * width)
 
 
-def heads_off(seen: Subject) -> dict[str, Any]:
+def heads_off(seen: Subject, chosen_on: Subject, some: float) -> dict[str, Any]:
     """How much the loss rises without each head, in nats, and as heads go one after the other.
 
     single  for each head its layer's name, its number, and the rise with its interval over the test rows
-    order   the numbers in `single` in the order in which heads go, the one that matters least first
-    rises   the rise without the first n of them, n = 0, 1, …
+    rises   the rise without the first n heads, n = 0, 1, …: those first that cost least alone on other text, chosen_on
+    can_go  the share of the heads that can go until the loss has risen by `some` nats, with its interval
     """
     everything, single = seen.losses(), []
     attentions = {name: layer for name, layer in seen.model.named_layers() if isinstance(layer, Attention)}
-    for name, layer in attentions.items():
-        for head in range(layer.num_heads):
-            with zeroed(seen.model, head_rows(layer, head)):
-                rise = asdict(_rise(everything, seen.losses()))
-            single.append({"layer": name, "head": head, **rise})
-    order = sorted(range(len(single)), key=lambda number: single[number]["value"])
-    base, rises = everything[:, 0].sum() / everything[:, 1].sum(), []
+    heads = [(name, head) for name, layer in attentions.items() for head in range(layer.num_heads)]
+    costs = {}
+    for name, head in heads:
+        with zeroed(seen.model, head_rows(attentions[name], head)):
+            single.append({"layer": name, "head": head, **asdict(_rise(everything, seen.losses()))})
+            costs[name, head] = chosen_on.loss()
+    order = sorted(heads, key=costs.__getitem__)
+    sums = []  # for each count of heads that are gone, the loss of each row
     for count in range(len(order) + 1):
-        gone = [single[number] for number in order[:count]]
-        with zeroed(seen.model, *(head_rows(attentions[each["layer"]], each["head"]) for each in gone)):
-            rises.append(seen.loss() - base)
-    return {"single": single, "order": order, "rises": rises}
+        with zeroed(seen.model, *(head_rows(attentions[name], head) for name, head in order[:count])):
+            sums.append(seen.losses()[:, 0])
+
+    def share(totals: NDArray) -> float:
+        return share_that_can_go((totals[:-1] - totals[0]) / totals[-1], some)
+
+    statistics = np.stack([*sums, everything[:, 1]], axis=1)
+    totals = statistics.sum(0)
+    return {
+        "single": single,
+        "rises": ((totals[:-1] - totals[0]) / totals[-1]).tolist(),
+        "can_go": asdict(interval(Metric("share", share), statistics)),
+    }
+
+
+def share_that_can_go(rises: NDArray, some: float) -> float:
+    """The share of the heads, of which n have gone at `rises[n]`, until the loss has risen by more than `some`."""
+    return float((rises <= some)[1:].cumprod().sum()) / (len(rises) - 1)
 
 
 def _rise(before: NDArray, after: NDArray) -> Interval:
@@ -178,16 +193,23 @@ def sublayers_off(seen: Subject) -> list[dict[str, Any]]:
 # --- The logit lens ---------------------------------------------------------------------------------------------
 
 
-def lens(seen: Subject) -> dict[str, list[float]]:
-    """After 0, 1, … layers the mean `loss`, and how often the best guess is that of the last layer, `agrees`."""
-    losses = agrees = np.zeros(1)
-    count = 0
+def lens(seen: Subject) -> dict[str, list[Any]]:
+    """After 0, 1, … layers the mean `loss`, and how often the best guess is that of the last layer, `agrees`.
+
+    `agrees` are intervals over the test rows.
+    """
+    rows = []  # for each row the sums of the losses after each layer, then of the equal guesses, then its targets
     for batch in seen.batches:
         arguments, options, targets = question(seen.model, batch)
         logits = logit_lens(seen.model, *arguments, **options)  # (L + 1, B, T, V)
         real = targets != IGNORED
         guesses = logits.argmax(-1)
-        losses = losses + np.array([target_losses(each, targets, seen.model).sum() for each in logits])
-        agrees = agrees + ((guesses == guesses[-1]) & real).sum((1, 2))
-        count += real.sum()
-    return {"loss": (losses / count).tolist(), "agrees": (agrees / count).tolist()}
+        losses = [target_losses(each, targets, seen.model).sum(1) for each in logits]
+        equal = ((guesses == guesses[-1]) & real).sum(2)
+        rows.append(np.stack([*losses, *equal, real.sum(1)], axis=1))
+    sums = np.concatenate(rows)
+    depth = sums.shape[1] // 2
+    return {
+        "loss": (sums[:, :depth].sum(0) / sums[:, -1].sum()).tolist(),
+        "agrees": [asdict(interval(MEAN, sums[:, [depth + n, -1]])) for n in range(depth)],
+    }
