@@ -21,7 +21,7 @@ from minitransformer.layers import DropoutStream
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.training import DataParallel, TrainingSettings
 from study.experiment import Context, Findings
-from study.trials.bootstrap import BLEU, interval
+from study.trials.bootstrap import BLEU, Interval, interval
 from study.trials.runner import Runner
 from study.trials.translating import Translating
 from study.trials.trial import Trial, TrialResult
@@ -153,8 +153,10 @@ def found_for(
 def test_differences_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     found = found_for({TEACHER: 0.9, BASELINE: 0.3, WORDS: 0.32, SEQUENCES: 0.5, BOTH: 0.75}, monkeypatch)
     text = "\n".join(distillation.report(found))
-    assert "- Greedy: Sequence level is better than student alone by" in text
-    assert "The best student with a beam is that of both levels" in text
+    assert re.search(r"sequence level minus student alone \| greedy \| \+.* \| the first is better \|", text)
+    assert "these differ from the student alone: sequence level, beam 4: +" in text
+    assert "the one of both levels has the highest BLEU with a beam" in text
+    assert "of the teacher's lead over the student alone" in text
     outcomes = distillation.judge(found)
     assert outcomes["both"].right is True
     assert is_right(found["predictions"]["speed"], outcomes["speed"])
@@ -165,7 +167,81 @@ def test_differences_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["closed"]["value"] == pytest.approx(100 * (best - low) / (high - low))
     others = found_for({SEQUENCES: 0.9}, monkeypatch)
     assert distillation.judge(others)["both"].right is False
-    assert "the student alone is not shown to lack anything" in "\n".join(distillation.report(others))
+    assert "because no such lead is shown" in "\n".join(distillation.report(others))
+
+
+def narrow(value: float) -> dict[str, float]:
+    """A difference of which the test sentences alone leave little open."""
+    return {"value": value, "low": value - 0.1, "high": value + 0.2}
+
+
+def test_seeds_widen_each_side_of_an_interval() -> None:
+    assert pytest.approx(0.4726, abs=1e-4) == distillation.SEED_SD
+    found = distillation.widened(Interval(1.0, 0.7, 1.4), 0.2)
+    assert found.value == 1
+    assert 1 - found.low == pytest.approx((0.3**2 + 0.392**2) ** 0.5)
+    assert found.high - 1 == pytest.approx((0.4**2 + 0.392**2) ** 0.5)
+    gap, one = distillation.between(narrow(1.0)), distillation.level(narrow(35.0))
+    seeds = 1.96 * distillation.SEED_SD
+    assert 1 - gap.low == pytest.approx((0.1**2 + 2 * seeds**2) ** 0.5)
+    assert one.high - 35 == pytest.approx((0.2**2 + seeds**2) ** 0.5)
+
+
+def test_the_share_made_up_for_varies_as_its_three_scores_do() -> None:
+    alone, best, teacher, sd = 30.0, 31.0, 34.0, distillation.SEED_SD
+    moved = np.array([alone, best, teacher]) + sd * np.random.default_rng(0).standard_normal((100_000, 3)) / 20
+    shares = 100 * (moved[:, 1] - moved[:, 0]) / (moved[:, 2] - moved[:, 0])  # moved little, as if it were linear
+    found = {"closed": {"value": 25.0, "low": 25.0, "high": 25.0}, "against": {TEACHER: {"beam": narrow(4.0)}}}
+    share = distillation.closed_share(found)
+    assert share.high - share.value == pytest.approx(1.96 * 20 * shares.std(), rel=0.02)
+
+
+def test_verdicts_on_two_trainings_leave_room_for_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Differences of 1 are shown by the sentences alone, but two seeds could make them; of 2, they could not."""
+    found = found_for({}, monkeypatch)
+    claims = found["predictions"]
+    claims["word level"] |= {"low": 0.5, "high": 1.5}
+    found["best"], found["rest"] = BOTH, {WORDS: narrow(1.0), SEQUENCES: narrow(1.0)}
+    found["less from the beam"] = narrow(-0.5)
+    found["models"][BASELINE]["beam"]["bleu"] = narrow(31.5)
+    found["against"] = {name: {"greedy": narrow(1.0), "beam": narrow(-1.0)} for name in (*LEARNERS, TEACHER)}
+    found["against"][SEQUENCES]["greedy"] = narrow(0.5)
+    found["from the beam"][WORDS] = narrow(1.0)
+    outcomes = distillation.judge(found)
+    judged = {name: is_right(claims[name], outcomes[name]) for name in claims}
+    names = "baseline", "word level", "sequence level", "both", "less from the beam"
+    assert {name: judged[name] for name in names} == dict.fromkeys(names)
+    text = "\n".join(distillation.report(found))
+    assert "neither the teacher nor a student with a teacher is shown to be better or worse" in text
+    assert "word level minus student alone | greedy | +1.00 (−0.31 to +2.33) | no difference shown |" in text
+    assert "word level | beam 4 minus greedy | +1.00 (+0.90 to +1.20) | the first is better |" in text
+    found["against"][WORDS]["greedy"] = found["rest"][WORDS] = found["rest"][SEQUENCES] = narrow(2.0)
+    assert distillation.judge(found)["both"].right is True
+    text = "\n".join(distillation.report(found))
+    assert "these differ from the student alone: word level, greedy: +2.00 (+0.69 to +3.33)." in text
+
+
+def test_no_share_is_made_up_for_where_seeds_could_make_the_teachers_lead(monkeypatch: pytest.MonkeyPatch) -> None:
+    for lead, shown in ((1.0, False), (2.0, True)):
+        monkeypatch.setattr(distillation, "compare", lambda *_, lead=lead: narrow(lead))
+        assert ("closed" in found_for({}, monkeypatch)) == shown
+
+
+def test_the_scores_of_seeds_are_those_of_the_readme() -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    for search, mean in (("greedy", 37.6), ("beam", 38.0)):
+        scores = distillation.OF_SEEDS[search]
+        assert f"{', '.join(f'{score:.1f}' for score in scores)}: mean {mean:.1f} |" in text
+        assert np.mean(scores) == pytest.approx(mean, abs=0.05)
+    assert "German after 8,000 has" in text
+    assert "**39.5**" in text
+
+
+def test_the_perplexity_of_sequence_level_is_explained_where_it_is_high(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = found_for({}, monkeypatch)
+    assert "The likely reason" not in "\n".join(distillation.report(found))
+    found["models"][SEQUENCES]["beam"]["perplexity"] = narrow(27.0)
+    assert "27.0 at sequence level" in "\n".join(distillation.report(found))
 
 
 def test_what_a_beam_wins_is_its_score_less_that_of_greedy_search() -> None:
@@ -205,3 +281,4 @@ def test_the_trials_are_those_of_the_report() -> None:
     assert 0.5 < small / large < 0.65
     assert {trial.settings.steps for trial in trials} == {distillation.STEPS}
     assert taught.BEAM == 4
+    assert [trial.config.dropout for trial in trials] == [0.3] + 4 * [distillation.DROPOUT]

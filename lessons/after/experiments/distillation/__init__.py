@@ -3,7 +3,8 @@
 Source: Hinton, Vinyals, Dean 2015; Kim & Rush 2016.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -20,9 +21,9 @@ from minitransformer.threads import Threads
 from minitransformer.training import TrainingSettings
 from minitransformer.training.checkpoint import load_checkpoint
 from study.charts import draw_intervals
-from study.comparison import compare, scores, shown, verdict
+from study.comparison import compare, scores, shown
 from study.experiment import Context, Findings
-from study.markdown import bullets, paragraph, picture, scientific, table
+from study.markdown import paragraph, picture, scientific, table
 from study.measuring import in_rounds, over_rounds, rounds_text
 from study.trials.bootstrap import BLEU, Interval, Metric, interval
 from study.trials.run import lasting
@@ -39,6 +40,9 @@ NAME, TITLE, MINUTES, ALONE = "distillation", "Distillation: a small translator 
 STEPS = 2200
 """The steps of each training at scale 1."""
 
+DROPOUT = 0.1
+"""The students'; the teacher has its preset's."""
+
 TEACHER, BASELINE, WORDS, SEQUENCES, BOTH = "teacher", "student alone", "word level", "sequence level", "both levels"
 COLOURS = {TEACHER: GREY, BASELINE: BLUE, WORDS: GREEN, SEQUENCES: ORANGE, BOTH: VERMILION}
 LEARNERS = (WORDS, SEQUENCES, BOTH)
@@ -49,13 +53,22 @@ EVALUATIONS = (Translating(SEARCHED, averaged=True, beam=BEAM), Translating(GREE
 TIMED, ROUNDS = 200, 3
 """The sentences whose translation is timed, and how often."""
 
+OF_SEEDS = {SEARCHED: (37.8, 37.6, 38.5), GREEDY: (37.6, 37.5, 37.7)}
+"""BLEU of the preset `tiny` after 4,000 steps with seeds 0, 1 and 2. Source: README.md, "Real text"."""
+
+SEED_SD = float(np.std(OF_SEEDS[SEARCHED], ddof=1))
+"""The standard deviation of a training's BLEU over seeds. Greedy the three differ less; this one serves for both."""
+
+GAIN_SD = float(np.std(np.subtract(OF_SEEDS[SEARCHED], OF_SEEDS[GREEDY]), ddof=1))
+"""The standard deviation over seeds of what a beam wins over greedy search."""
+
 
 def trials(task: Texts, scale: float) -> Sequence[Trial]:
     """The teacher, and the four students, in the order of `COLOURS`."""
     text = task.multi30k()
     settings = lasting(TrainingSettings(tokens_per_batch=2048, warmup_steps=1000, threads=1), scale * STEPS)
     large = TransformerConfig.tiny(text.vocab_size, max_length=text.max_length)
-    small = TransformerConfig.tiny(text.vocab_size, max_length=text.max_length, num_layers=1, dropout=0.1)
+    small = TransformerConfig.tiny(text.vocab_size, max_length=text.max_length, num_layers=1, dropout=DROPOUT)
     teacher = Trial(f"{NAME} {TEACHER}", text, large, settings, EVALUATIONS)
     alone = Trial(f"{NAME} {BASELINE}", text, small, settings, EVALUATIONS)
     learners = [_learner(name, alone, teacher) for name in LEARNERS]
@@ -108,7 +121,7 @@ def find(context: Context[Texts]) -> Findings:
             for name in LEARNERS
             if name != best
         }
-        if Interval(**found["against"][TEACHER][SEARCHED]).low > 0:
+        if between(found["against"][TEACHER][SEARCHED]).low > 0:
             found["closed"] = _closed(*(results[name] for name in (best, BASELINE, TEACHER)))
         found["less from the beam"] = _beam_gains(results[SEQUENCES], results[BASELINE])
     return found
@@ -162,6 +175,36 @@ def _sources(data: PreparedData) -> list[list[int]]:
     return [data.tokenizer.encode(pair.source) for pair in islice(data.choice.pairs("test"), TIMED)]
 
 
+# --- What another seed would change -----------------------------------------------------------------------------
+
+
+def widened(found: Interval, sd: float) -> Interval:
+    """An interval of the test sentences, widened by what a seed changes, `sd`; each side on its own."""
+    low, high = (math.hypot(half, 1.96 * sd) for half in (found.value - found.low, found.high - found.value))
+    return Interval(found.value, found.value - low, found.value + high)
+
+
+def level(found: Mapping[str, float]) -> Interval:
+    """The BLEU of one training, with the interval of sentences and seeds."""
+    return widened(Interval(**found), SEED_SD)
+
+
+def between(found: Mapping[str, float], sd: float = SEED_SD) -> Interval:
+    """A difference between two trainings, with the interval of sentences and of seeds that are independent."""
+    return widened(Interval(**found), math.sqrt(2) * sd)
+
+
+def closed_share(findings: Findings) -> Interval:
+    """The percentage of `_closed`, with the interval of sentences and seeds.
+
+    The share is (best − alone) / (teacher − alone). Its derivatives by the three scores, times the gap below the line,
+    are 1, share − 1 and −share.
+    """
+    found, gap = Interval(**findings["closed"]), findings["against"][TEACHER][SEARCHED]["value"]
+    share = found.value / 100
+    return widened(found, 100 * SEED_SD / gap * math.hypot(1, share - 1, share))
+
+
 # --- The report -------------------------------------------------------------------------------------------------
 
 
@@ -198,16 +241,17 @@ def judge(findings: Findings) -> dict[str, Outcome]:
     models, against = findings["models"], findings["against"]
 
     def gained(name: str) -> Outcome:
-        gap = Interval(**against[name][GREEDY])
-        return Outcome(gap.text(1, sign=True), found=gap)
+        gap = between(against[name][GREEDY])
+        return Outcome(gap.text(2, sign=True), found=gap)
 
     def bleu(name: str) -> Outcome:
-        return Outcome(shown(models[name][SEARCHED], "bleu"), found=Interval(**models[name][SEARCHED]["bleu"]))
+        found = level(models[name][SEARCHED]["bleu"])
+        return Outcome(found.text(1), found=found)
 
-    best, rest = findings["best"], {name: Interval(**each) for name, each in findings["rest"].items()}
+    best, rest = findings["best"], {name: between(each) for name, each in findings["rest"].items()}
     rivals = rest.values() if best == BOTH else [rest[BOTH]]
     is_best = best == BOTH if all(each.excludes_zero for each in rivals) else None
-    gains = Interval(**findings["less from the beam"])
+    gains = between(findings["less from the beam"], GAIN_SD)
     times = speed(findings, SEARCHED)
     return {
         "teacher": bleu(TEACHER),
@@ -215,10 +259,10 @@ def judge(findings: Findings) -> dict[str, Outcome]:
         "word level": gained(WORDS),
         "sequence level": gained(SEQUENCES),
         "both": Outcome(
-            f"{best}; less {', less '.join(f'{name} {gap.text(1, sign=True)}' for name, gap in rest.items())}", is_best
+            "; ".join(f"{best} minus {name}: {gap.text(2, sign=True)}" for name, gap in rest.items()), is_best
         ),
-        "less from the beam": Outcome(gains.text(1, sign=True), gains.value < 0 if gains.excludes_zero else None),
-        "the gap": Outcome(f"{Interval(**findings['closed']).text(0)} %", found=Interval(**findings["closed"]))
+        "less from the beam": Outcome(gains.text(2, sign=True), gains.value < 0 if gains.excludes_zero else None),
+        "the gap": Outcome(f"{closed_share(findings).text(0)} %", found=closed_share(findings))
         if "closed" in findings
         else Outcome("the teacher is not shown to be better than the student alone"),
         "speed": Outcome("a training diverged")
@@ -233,25 +277,44 @@ def report(findings: Findings) -> list[str]:
     trained = [each[GREEDY] for each in models.values() if each[GREEDY]["diverged"] is None]
     if not trained:
         return ["Every training diverged."]
+    passes = sorted({f"{each['epochs']:.1f}" for each in trained}, key=float)
     return [
         paragraph(f"""
             Multi30k, English to German. The teacher is the preset `tiny`, {layers[TEACHER]} layers in its encoder and
             as many in its decoder; the student has {layers[BASELINE]} and {layers[BASELINE]}, of the same width.
-            *Word level*: a student's target is a distribution over all tokens, {1 - SHARE:g} times the right token plus
+            Dropout is {TransformerConfig.tiny().dropout:g} in the teacher and {DROPOUT:g} in every student. *Word
+            level*: a student's target is a distribution over all tokens, {1 - SHARE:g} times the right token plus
             {SHARE:g} times the teacher's probabilities at temperature 1 (in place of label smoothing). *Sequence
             level*: it learns from the teacher's translations of the training set, found with a beam of {BEAM}, instead
             of the right ones. *Both*: from these translations, with the teacher's probabilities of their tokens. All
-            trainings take {trained[0]["steps"]:,} steps, {trained[0]["epochs"]:.1f} times over {trained[0]["pairs"]:,}
-            pairs, and the mean of the last five checkpoints is evaluated. In brackets: the 95 % interval of 1,000
-            bootstrap samples of the test sentences; there is one training of each, so what another seed would change is
-            not in it.
+            trainings take {trained[0]["steps"]:,} steps, {" to ".join(dict.fromkeys((passes[0], passes[-1])))} times
+            over {trained[0]["pairs"]:,} pairs, and the mean of the last five checkpoints is evaluated.
+        """),
+        paragraph(f"""
+            The brackets in the first table are 95 % intervals of 1,000 bootstrap samples of the test sentences. They
+            say how far a score would move with other sentences. But each model was trained only once, and another seed
+            would move its score too. So the brackets of a difference between two trainings are wider: they cover other
+            sentences and other seeds. The same holds for every BLEU score that is held against a prediction. How much
+            a seed changes is known from three trainings of the preset `tiny` (README.md, 4,000 steps): they have
+            {_listed(OF_SEEDS[SEARCHED])} BLEU with a beam, a standard deviation of {SEED_SD:.2f}. With greedy search it
+            is {np.std(OF_SEEDS[GREEDY], ddof=1):.2f}; the larger one is taken for both. For what the beam wins over
+            greedy search it is {GAIN_SD:.2f}. Three seeds give only a rough number: the true one may be half as large
+            or six times as large. That the trainings here vary as much, and independently of each other, is assumed.
+            So a verdict that is close to a limit is not certain. The three students with a teacher all learn from the
+            same one; what another teacher would change is in no bracket.
         """),
         _table(findings),
+        paragraph(_costs(findings)),
         picture(f"{NAME}-bleu", "BLEU of the teacher and the students, greedy and with a beam"),
-        bullets(_sentences(findings)),
+        *_differences(findings),
         *_meaning(findings),
         *prediction_blocks(findings["predictions"], judge(findings)),
     ]
+
+
+def _listed(values: Sequence[float]) -> str:
+    *first, last = (f"{value:.1f}" for value in values)
+    return f"{', '.join(first)} and {last}"
 
 
 def _table(findings: Findings) -> str:
@@ -266,36 +329,124 @@ def _table(findings: Findings) -> str:
     return table(head, rows)
 
 
-def _sentences(findings: Findings) -> list[str]:
-    said = []
-    for name, gaps in findings["against"].items():
-        for search, gap in gaps.items():
-            said.append(f"{_search_name(search).capitalize()}: {verdict(name.capitalize(), BASELINE, 'bleu', gap)}")
-    for name, gap in findings["from the beam"].items():
-        said.append(f"{name.capitalize()}: {verdict('The beam', 'greedy search', 'bleu', gap)}")
-    return said
+def _costs(findings: Findings) -> str:
+    """What the columns of costs count, and what they do not."""
+    teacher, times = findings["models"][TEACHER][SEARCHED], findings["times"].get(TEACHER)
+    said = f"""
+        All models take as many steps, but not at equal cost. *Operations* are those of a model's own forwards and
+        backwards. At word level the teacher also reads each batch: {scientific(teacher["flops"] / 3)} operations on
+        top, a third of its own training's, and about as many at both levels. They are not in that column, but their
+        time is in the *seconds*. At sequence level and at both levels the teacher translates the training set before.
+        This is in neither column.
+    """
+    if times is not None:
+        seconds = min(one for (one,) in times[SEARCHED]) / TIMED * teacher["pairs"]
+        said += f"At the speed that is measured below it would take about {seconds:,.0f} seconds on one core. "
+    return said + f"The teacher's own training, {teacher['seconds']:,.0f} seconds, is in no student's row."
+
+
+def _said(gap: Interval) -> str:
+    """Whether the first of two is better, as far as its interval says."""
+    if not gap.excludes_zero:
+        return "no difference shown"
+    return f"the first is {'better' if gap.value > 0 else 'worse'}"
+
+
+def _differences(findings: Findings) -> list[str]:
+    """All differences in a table, first those between two trainings, and what the words in it mean."""
+    apart = [
+        (f"{name} minus {BASELINE}", _search_name(search), None if gap is None else between(gap))
+        for name, gaps in findings["against"].items()
+        for search, gap in gaps.items()
+    ]
+    within = [
+        (name, f"beam {BEAM} minus greedy", None if gap is None else Interval(**gap))
+        for name, gap in findings["from the beam"].items()
+    ]
+    rows = [
+        [what, how, *(("–", "a training diverged") if gap is None else (gap.text(2, sign=True), _said(gap)))]
+        for what, how, gap in (*apart, *within)
+    ]
+    return [
+        paragraph(f"""
+            The first {len(apart)} differences are between two trainings; their brackets cover sentences and seeds. The
+            last {len(within)} are between two searches with one and the same model; their brackets cover sentences
+            only, so what they say is said of this one training. *No difference shown*: none that one training each and
+            this test set can show. It does not mean that the two are equal. The {len(rows)} comparisons are not
+            corrected for their number: of twenty differences that are truly zero, about one would look real.
+        """),
+        table(["comparison", "search", "difference in BLEU", "verdict"], rows, left=2),
+    ]
 
 
 def _meaning(findings: Findings) -> list[str]:
-    """What a student is worth: its size, its speed, and how much nearer to its teacher it comes."""
+    """What a student is worth: its scores beside the others', for which teacher that holds, its size and its speed."""
     if "best" not in findings:
         return []
-    models, best = findings["models"], findings["best"]
+    models = findings["models"]
     large, small = (models[name][SEARCHED]["parameters"] for name in (TEACHER, BASELINE))
     share = findings["table"] / small
     faster = {search: rounds_text(each) for search in (GREEDY, SEARCHED) if (each := speed(findings, search))}
-    taught, alone = models[best][GREEDY]["bleu"]["value"], models[BASELINE][SEARCHED]["bleu"]["value"]
-    made_up = "the student alone is not shown to lack anything to the teacher"
+    return [
+        paragraph(_result(findings)),
+        paragraph(f"""
+            This holds for a teacher whose training is not at its end. Here it comes to
+            {models[TEACHER][SEARCHED]["bleu"]["value"]:.1f} BLEU with a beam, after
+            {models[TEACHER][SEARCHED]["steps"]:,} steps. In README.md the same preset comes to
+            {np.mean(OF_SEEDS[SEARCHED]):.1f} after 4,000 steps (the mean of three trainings) and to 39.5 after 8,000
+            (one training). There, batches have twice as many tokens, and the learning rate is another. And teacher and
+            students differ in more than their size: the teacher's dropout is {TransformerConfig.tiny().dropout:g},
+            theirs is {DROPOUT:g}. More dropout usually makes learning slower, so the teacher may be behind for this
+            reason too. What students would learn from a teacher that was trained for longer is not measured here.
+        """),
+        *_perplexities(findings),
+        paragraph(f"""
+            A student has {100 * small / large:.0f} % of the teacher's parameters. Of its own parameters,
+            {100 * share:.0f} % are the table of tokens. It translates {faster[GREEDY]} times as fast as the teacher,
+            greedily, and {faster[SEARCHED]} times with a beam (in brackets: single rounds; one core, {TIMED}
+            sentences).
+        """),
+    ]
+
+
+def _result(findings: Findings) -> str:
+    """What the differences between trainings show, and what they do not."""
+    models, best = findings["models"], findings["best"]
+    gaps = {
+        f"{name}, {_search_name(search)}": between(gap)
+        for name, each in findings["against"].items()
+        for search, gap in each.items()
+    }
+    real = [f"{what}: {gap.text(2, sign=True)}" for what, gap in gaps.items() if gap.excludes_zero]
+    said = f"At {models[BASELINE][SEARCHED]['steps']:,} steps "
+    if real:
+        said += f"these differ from the student alone: {'; '.join(real)}. For the others no difference is shown. "
+    else:
+        said += """
+            neither the teacher nor a student with a teacher is shown to be better or worse than the student alone.
+        """
+    rest = {name: between(gap) for name, gap in findings["rest"].items()}
+    against = (f"{best} minus {name}: {gap.text(2, sign=True)}, {_said(gap)}" for name, gap in rest.items())
+    said += f"""
+        Of the three students that have a teacher, the one of {best} has the highest BLEU with a beam,
+        {models[best][SEARCHED]["bleu"]["value"]:.1f}. Its differences from the other two: {"; ".join(against)}.
+    """
     if "closed" in findings:
-        closed = Interval(**findings["closed"])
-        made_up = f"it makes up for {closed.text(0)} % of what the student alone lacks to the teacher"
-    compared = "more than" if taught > alone else "no more than"
+        return f"""{said} It makes up for {closed_share(findings).text(0)} % of the teacher's lead over the student
+            alone. It was chosen by the same test set, which makes this number a little too high."""
+    return f"""{said} How much of the teacher's lead over the student alone it makes up for can't be said, because no
+        such lead is shown."""
+
+
+def _perplexities(findings: Findings) -> list[str]:
+    """Why sequence level has a high perplexity, where it has one."""
+    taught, alone = (Interval(**findings["models"][name][SEARCHED]["perplexity"]) for name in (SEQUENCES, BASELINE))
+    if taught.low <= alone.high:
+        return []
     return [
         paragraph(f"""
-            A student has {100 * small / large:.0f} % of the teacher's parameters; {100 * share:.0f} % of its
-            own are the table of tokens. It translates {faster[GREEDY]} times as fast, greedily, and
-            {faster[SEARCHED]} times with a beam (in brackets: single rounds; one core, {TIMED} sentences). The best
-            student with a beam is that of {best}:
-            {made_up}. Greedily it has {taught:.1f} BLEU, {compared} the student alone with a beam ({alone:.1f}).
+            Perplexity is that of the human translations: {taught.value:.1f} at sequence level, {alone.value:.1f} for
+            the student alone. The likely reason, which was not measured: the student of sequence level has learnt the
+            one wording that its teacher chooses, and is sure of it, so that other wordings surprise it.
         """)
     ]
