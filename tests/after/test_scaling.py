@@ -12,6 +12,7 @@ from support.study_results import MadeUpReader
 from after.experiments import scaling
 from after.experiments.scaling import ALL, ASIDE, BUDGETS, LENGTH, SIZES, WITHOUT, Size, fit, trial
 from after.experiments.scaling.fit import DELTA, Fit, Law, huber, log_losses, starts
+from after.predictions import is_right
 from after.task import Texts
 from minitransformer.costs import flops_per_token
 from study.experiment import Context, Findings
@@ -134,6 +135,82 @@ def test_it_is_told_and_drawn(tmp_path: Path) -> None:
     optimum = {count: law["constants"]["optimum"][0] for count, law in found["laws"].items()}
     assert found["gap"][0] == pytest.approx(optimum[WITHOUT] - optimum[ALL])
     assert found["gap"][1] <= found["gap"][0] <= found["gap"][2]
+
+
+@pytest.mark.parametrize(
+    ("says", "right"),
+    [
+        ([2.01, 1.99, 2.015], True),
+        ([2.01, 1.9, 2.1], None),  # the miss itself is less than 1 %
+        ([2.04, 2.01, 2.07], None),
+        ([2.1, 2.05, 2.2], False),
+        ([1.9, 1.8, 1.95], False),
+    ],
+)
+def test_the_size_kept_aside_is_judged_by_the_interval_of_the_miss(says: list[float], right: bool | None) -> None:
+    found = found_for()
+    found["aside"]["loss"], found["laws"][ALL]["aside"] = 2.0, says
+    outcome = scaling.judge(found)["kept aside"]
+    assert is_right(found["predictions"]["kept aside"], outcome) is right
+    if right is None and says[0] == 2.01:
+        assert outcome.came == "+0.50 (−5.00 to +5.00) %"
+
+
+def test_guesses_without_a_law() -> None:
+    """A parabola in log N whose numbers are known; trainings of other budgets, or that diverged, are not used."""
+
+    def run(n: float, loss: float, budget: int = 3, diverged: str | None = None) -> dict[str, Any]:
+        said = {"size": f"{n:g}", "budget": budget, "parameters": {ALL: n}, "tokens": 1, "diverged": diverged}
+        return said if diverged else said | {"loss": loss}
+
+    runs = [run(10.0**k, 2 + 0.1 * (k - 5) ** 2) for k in (4, 5, 6)]
+    found = {"runs": [*runs, run(1e8, 9.0, budget=2), run(1e9, 0.0, diverged="nan")], "aside": run(1e7, 2.5)}
+    guessed = scaling.guesses(found)
+    assert guessed is not None
+    assert guessed[0]["loss"] == pytest.approx(2.1)
+    assert guessed[1] == pytest.approx(2.4)
+    assert scaling.guesses(found | {"runs": runs[:2]}) is None
+
+
+def test_the_report_says_whether_a_law_is_nearer_than_a_parabola() -> None:
+    found = found_for()
+    assert "The law of all parameters is nearer than this parabola" in "\n".join(scaling.report(found))
+    found["laws"][ALL]["aside"] = [1.3 * found["aside"]["loss"]] * 3
+    text = "\n".join(scaling.report(found))
+    assert "The law of all parameters is no better than this parabola" in text
+    assert "which is off by +30.00 (+30.00 to +30.00) %" in text
+
+
+def test_misses_that_are_systematic_are_told() -> None:
+    """Losses that are lower, or higher, than the law's for some sizes of two budgets."""
+    found = found_for()
+    assert "systematic" not in "\n".join(scaling.report(found))
+    for run in found["runs"]:
+        law = Law(*found["laws"][ALL]["law"])
+        run["loss"] = law.loss(run["parameters"][ALL], run["tokens"])
+        if run["budget"] == 0 and run["size"] not in (SIZES[0].name, SIZES[4].name):
+            run["loss"] /= 0.95
+        if run["budget"] == 1 and run["size"] == SIZES[5].name:
+            run["loss"] /= 1.06
+    text = "\n".join(scaling.report(found))
+    assert "misses 4 of 19 trainings by more than 3.5 %" in text
+    assert "those between by −5.00, −5.00 and −5.00 %" in text
+    assert "the largest size by +6.00, " in text
+    assert "So the misses are systematic." in text
+    assert re.search(r"misses: .*\n.*\n\| all parameters .* 2\.42, ", text)  # the root of (3 · 5² + 6²) / 19
+
+
+def test_rounding_does_not_mislead() -> None:
+    """A low end near 0 is not 0, and one below the range that was predicted does not look like its end."""
+    found = found_for()
+    found["laws"][ALL]["constants"]["E"] = [1.9, 2e-239, 1.95]
+    found["gap"] = [0.178, 0.0173, 0.244]
+    outcomes = scaling.judge(found)
+    assert outcomes["E"].came == "1.90 (< 0.01 to 1.95)"
+    assert outcomes["without embeddings"].came == "+0.178 (+0.017 to +0.244)"
+    text = "\n".join(scaling.report(found))
+    assert "(0.00 to" not in text
+    assert text.count("+0.178 (+0.017 to +0.244)") == 2
 
 
 def test_trainings_that_diverged_are_told(tmp_path: Path) -> None:
