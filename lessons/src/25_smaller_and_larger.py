@@ -388,9 +388,9 @@ for name, targets in (("all translations", TRANSLATIONS), ("the teacher's best o
 #
 # `make after` measures this on Multi30k, with a teacher of four layers and students of one: a translator alone, and
 # three that learn by words (at $T = 1$, share ½), by sentences, and by both. What is expected was written down before.
-# The cell reads what was recorded, where it was, and says what follows from the numbers. Intervals are those of
-# bootstrap samples of the test sentences. There is one training of each, so what another seed would change is not in
-# them.
+# The cell reads what was recorded, where it was, and says what follows from the numbers. There is one training of each.
+# The intervals in the table are those of bootstrap samples of the test sentences. Those of differences between two
+# models are wider: they leave room for what another seed would change, as far as that is known.
 
 # %%
 recorded_students = findings("distillation")
@@ -896,8 +896,8 @@ if trainings is not None:
 # somewhere does not describe all of its trainings.
 #
 # The size kept aside is a weak test. It is one training, a little beyond the others, where the loss hardly depends on
-# the size any more. So compare the law's miss with that of a guess without any law: a law that is right where the guess
-# is nearly right too has not shown much. So ask more of it: fit the smaller budgets alone, and say the losses of the
+# the size any more. So compare the law's miss with those of guesses without any law: a law that is right where a guess
+# is nearly right too has not shown much. Ask more of it: fit the smaller budgets alone, and say the losses of the
 # largest one.
 
 # %%

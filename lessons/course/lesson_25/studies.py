@@ -1,6 +1,7 @@
 """What `make after` recorded, read for a lesson; and what its numbers say, as sentences that follow from them."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -74,7 +75,8 @@ def distillation_verdicts(found: Findings) -> list[str]:
     said = []
     for name in (*taught.LEARNERS, taught.TEACHER):
         gap = found["against"][name][taught.GREEDY]
-        said.append(f"Greedy: {verdict(name.capitalize(), taught.BASELINE, 'bleu', gap)}")
+        widened = None if gap is None else asdict(taught.between(gap))
+        said.append(f"Greedy: {verdict(name.capitalize(), taught.BASELINE, 'bleu', widened)}")
     for name in (taught.BASELINE, taught.SEQUENCES):
         gap = found["from the beam"][name]
         said.append(f"{name.capitalize()}: {verdict('The beam', 'greedy search', 'bleu', gap)}")
@@ -90,8 +92,8 @@ def distillation_verdicts(found: Findings) -> list[str]:
             f"{taught_by.value:.2f} against {alone.value:.2f}" + ("." if apart else "; their intervals overlap.")
         )
     if "closed" in found:
-        share = Interval(**found["closed"])
-        said.append(f"The best student, {found['best']}, makes up for {share.text(0)} % of what the one alone lacks.")
+        share = taught.closed_share(found).text(0)
+        said.append(f"The best student, {found['best']}, makes up for {share} % of what the one alone lacks.")
     elif "best" in found:
         said.append("The teacher is not shown to be better than the student alone.")
     return said
@@ -125,12 +127,13 @@ def scaling_table(found: Findings) -> list[str]:
 
 def law_table(found: Findings) -> list[str]:
     """A line for each count of parameters: the constants with their intervals, and the misses."""
-    heads = "".join(f"{each:>20}" for each in ("E", "α", "β", "best N ∝ C^"))
+    heads = "".join(f"{each:>22}" for each in ("E", "α", "β", "best N ∝ C^"))
     lines = [f"{'N':<20}{heads}{'misses, %: median, greatest':>30}"]
     for count, law in found["laws"].items():
         told = [Interval(*law["constants"][name]).text(2) for name in ("E", "α", "β", "optimum")]
+        told = [each.replace("(0.00", "(< 0.01") for each in told]
         misses = f"{law['median miss']:>20.2f}{law['greatest miss']:>10.2f}"
-        lines.append(f"{count:<20}{''.join(f'{each:>20}' for each in told)}{misses}")
+        lines.append(f"{count:<20}{''.join(f'{each:>22}' for each in told)}{misses}")
     return lines
 
 
@@ -140,25 +143,22 @@ def scaling_verdicts(found: Findings) -> list[str]:
         return ["Too many trainings diverged to fit a law."]
     gap, aside = Interval(*found["gap"]), found["aside"]
     differ = "larger" if gap.low > 0 else "smaller" if gap.high < 0 else "neither larger nor smaller, as far as shown"
-    said = [f"Without embeddings the exponent of the best size is {differ}: {gap.text(2, sign=True)}."]
+    said = [f"Without embeddings the exponent of the best size is {differ}: {gap.text(3, sign=True)}."]
     if aside["diverged"] is not None:
         return [*said, "The training that was kept aside diverged."]
-    low, high = aside["interval"]
     for count, law in found["laws"].items():
         law_says = Interval(*law["aside"])
-        miss = f"{100 * (law_says.value / aside['loss'] - 1):+.1f} %".replace("-", "−")
         inside = "inside" if law_says.low <= aside["loss"] <= law_says.high else "outside"
         said.append(
-            f"Kept aside, by {count}: the law said {law_says.text(3)}; {aside['loss']:.3f} came ({low:.3f} to "
-            f"{high:.3f} by the choice of test rows), {inside} the law's interval. The law is off by {miss}."
+            f"Kept aside, by the law with N for {count}: the law said {law_says.text(3)}; {aside['loss']:.3f} came, "
+            f"{inside} the law's interval. The law is off by {scaling.aside_miss(found, count).text(2, sign=True)} %."
         )
-    beside = _with_its_budget(found)
-    if beside:
-        nearest = max(beside, key=lambda run: run["parameters"][scaling.ALL])
-        miss = f"{100 * (nearest['loss'] / aside['loss'] - 1):+.1f} %".replace("-", "−")
+    if guessed := scaling.guesses(found):
+        nearest, parabola = guessed
+        off = [f"{100 * (loss / aside['loss'] - 1):+.2f} %".replace("-", "−") for loss in (nearest["loss"], parabola)]
         said.append(
-            f"A guess without any law, the loss of the next smaller size with the same budget, {nearest['loss']:.3f}, "
-            f"is off by {miss}."
+            f"Guesses without any law: the loss of the next smaller size with the same budget, {nearest['loss']:.3f}, "
+            f"is off by {off[0]}; a parabola through the losses with that budget, {parabola:.3f}, by {off[1]}."
         )
     return said
 
