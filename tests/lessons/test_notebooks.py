@@ -13,11 +13,22 @@ from course import map
 from course.exercise import exercises
 from course.minutes import minutes, sections
 from course.notebooks import execute, main, worked_in
-from course.sources import LESSONS, fingerprint, is_exercise, notebook_of, number_of, read_source, solved, sources
+from course.sources import (
+    LESSONS,
+    fingerprint,
+    is_exercise,
+    notebook_of,
+    number_of,
+    read_source,
+    repository,
+    solved,
+    sources,
+)
 from minitransformer.cli import main as run_package
 
 each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 LARGEST = 1_000_000  # bytes
+WEEKEND, DOWN = "The paper in a weekend", "From a GPT-2 down"  # paths that the README lists step by step
 HEADER = ("**You will be able to**", "| you know |", "| runs in |", "| in the paper |", "| in the package |")
 SECTIONS = ("## Common mistakes", "## What changed since 2017", "## Where next")
 
@@ -256,12 +267,31 @@ def test_solutions_replace_stubs_and_nothing_else():
         assert not (is_exercise(filled) and "NotImplementedError" in filled.source)
 
 
-def test_the_readmes_say_how_many_backwards_a_learner_writes():
+def test_the_readmes_say_how_many_exercises_and_functions_there_are_and_how_many_are_backwards():
+    stubs = [cell for source in sources() for cell in read_source(source).cells if is_exercise(cell)]
     names = [name for source in sources() for name in exercises(number_of(source))]
     backwards = [name for name in names if "backward" in name]
     for readme in (LESSONS / "README.md", LESSONS.parent / "README.md"):
         text = " ".join(readme.read_text(encoding="utf-8").split())
-        assert f"{len(backwards)} of the {len(names)} exercises are backwards" in text, readme
+        said = re.search(
+            r"(\d+) exercises,? (?:in which )?you write (\d+) functions[;.] (\d+) of these functions", text
+        )
+        assert [int(count) for count in said.groups()] == [len(stubs), len(names), len(backwards)], readme
+
+
+def test_the_readme_names_the_lessons_that_read_the_trained_model():
+    named = re.search(
+        r"en-de\.safetensors`\]\(weights\) is read by lessons ([\d, toand\s]+)\.", map.README.read_text("utf-8")
+    )
+    numbers = set()
+    for first, last in re.findall(r"(\d+)(?: to (\d+))?", named[1]):
+        numbers |= set(range(int(first), int(last or first) + 1))
+    readers = {int(number_of(each)) for each in sources() if "weights/en-de.safetensors" in each.read_text("utf-8")}
+    assert numbers == readers
+
+
+def test_the_readme_says_whether_the_lessons_have_a_button():
+    assert ("At present the lessons have no button" in map.README.read_text("utf-8")) == (repository() is None)
 
 
 def test_the_map_is_in_step_with_the_notebooks():
@@ -273,31 +303,88 @@ def test_the_map_is_in_step_with_the_notebooks():
 def test_the_readme_says_how_many_hours_the_paths_take():
     readme = map.README.read_text(encoding="utf-8")
     counted = [minutes(read_source(source)) for source in sources()]
-    steps = re.findall(r"^    \* \[(\d\d)\]\(.+?\): (.+)$", readme, re.MULTILINE)
-    assert [number for number, _ in steps] == ["00", "01", "02", "03", "04", "05", "06", "07", "08", "18"]
-    weekend = sum(minutes(_part(number, step)).core for number, step in steps)
     whole, core = (sum(each[place] for each in counted) for place in (0, 1))
-    rows = r"weekend\*\* \| (\d+) \|.*\n\| \*\*the whole course\*\* \| (\d+); (\d+) with what is optional"
-    hours = [int(hour) for hour in re.findall(rows, readme)[0]]
-    assert hours == pytest.approx([weekend / 60, core / 60, whole / 60], abs=0.75)
-    ((hour, lessons),) = re.findall(r"weights down\*\* \| (\d+) \| (.+) \|$", readme, re.MULTILINE)
-    of_each = {number_of(source): each for source, each in zip(sources(), counted, strict=True)}
-    down = sum(of_each[number].core for number in re.findall(r"\[(\d\d)\]", lessons))
-    assert int(hour) == pytest.approx(down / 60, abs=0.75)
+    rows = r"\*\*([^*]+)\*\* \| (\d+)(?:; (\d+) with what is optional)? \|"
+    hours = {name[0].upper() + name[1:]: [int(h) for h in said if h] for name, *said in re.findall(rows, readme)}
+    assert [number for number, _ in _steps(WEEKEND)] == "00 01 02 03 04 05 06 07 08 18".split()
+    weekend, down = (sum(minutes(_part(*step)).core for step in _steps(name)) for name in (WEEKEND, DOWN))
+    assert hours[WEEKEND] == pytest.approx([weekend / 60], abs=0.75)
+    assert hours["The whole course"] == pytest.approx([core / 60, whole / 60], abs=0.75)
+    assert hours[DOWN] == pytest.approx([down / 60], abs=0.75)
+
+
+def test_the_path_down_asks_for_no_gradient_before_it_explains_them_and_for_no_exercise_twice():
+    written, place = [], {}
+    for number, step in _steps(DOWN):
+        place.setdefault(number, len(written))
+        written += [(number, name) for name in _asked(number, step)]
+    assert len(written) == len(set(written))
+    gradients = [at for at, (_, name) in enumerate(written) if "backward" in name]
+    assert place["24"] < place["00"] <= min(gradients)
+
+
+def _steps(path):
+    """What the README's list of a path takes of which lesson, step by step."""
+    text = map.README.read_text(encoding="utf-8").split(f"**{path}**")[1].split("\n\n**")[0].split("\nMinutes are")[0]
+    steps = re.findall(r"^    \* \[(\d\d)\]\(.+?\)(?: again)?: (.+(?:\n      .+)*)", text, re.MULTILINE)
+    return [(number, " ".join(step.split()).split(";")[0]) for number, step in steps]
+
+
+def _numbers(step):
+    """The exercises of a step: those of "exercises 1 to 3", "exercises 1 and 3", "exercise 2" or "no exercise"."""
+    found = re.search(r"exercises? (\d)(?: (to|and) (\d))?", step)
+    if not found:
+        assert "no exercise" in step
+        return set()
+    first, word, last = int(found[1]), found[2], int(found[3] or found[1])
+    return set(range(first, last + 1)) if word == "to" else {first, last}
+
+
+def _pieces(number):
+    """The cells of a lesson, prose cut at sections and exercises, each with its section's heading."""
+    section = ""
+    for cell in read_source(next(source for source in sources() if number_of(source) == number)).cells:
+        prose = cell.cell_type == "markdown"
+        for text in re.split(r"^(?=## |### Exercise )", cell.source, flags=re.MULTILINE) if prose else [cell.source]:
+            section = text.splitlines()[0][3:] if prose and text.startswith("## ") else section
+            yield section, nbformat.from_dict(cell | {"source": text})
+
+
+def _asked(number, step):
+    """The names of the functions that a step lets one write."""
+    asked, names = 0, []
+    for _, cell in _pieces(number):
+        if heading := re.match(r"### Exercise (\d+) ", cell.source):
+            asked = int(heading[1])
+        if is_exercise(cell) and asked in _numbers(step):
+            names += re.findall(r"^def (\w+)", cell.source, re.MULTILINE)
+    assert names or not _numbers(step), (number, step)
+    return names
 
 
 def _part(number, step):
-    """What a path takes of a lesson: its first exercises, as in "exercises 1 to 3", and all else, or no more."""
-    notebook = read_source(next(source for source in sources() if number_of(source) == number))
-    last = max([0, *(int(digit) for digit in re.findall(r"\d", step.split(";")[0]))])
-    for place, cell in enumerate(notebook.cells):
-        before, heading, _ = cell.source.partition(f"### Exercise {last + 1} ")
-        if heading and "stop there" in step:
-            return nbformat.v4.new_notebook(cells=[*notebook.cells[:place], nbformat.v4.new_markdown_cell(before)])
-        for exercise in re.findall(r"### Exercise \d+ ", cell.source):
-            if int(exercise.split()[2]) > last:
-                cell.source = cell.source.replace(exercise, "### ")  # read, and not written: no minutes of its own
-    return notebook
+    """What a path takes of a lesson: all of it or the sections that it names, and the exercises that it names."""
+    pieces, named = list(_pieces(number)), re.findall(r'"(.+?)"', step)
+    headings = list(dict.fromkeys(section for section, _ in pieces))
+    assert set(named) <= set(headings), (number, step)
+    if "only the section" in step:
+        kept = named
+    elif "from the section" in step:
+        kept = headings[headings.index(named[0]) :]
+    elif "stop at" in step:
+        kept = headings[: headings.index(named[0])]
+    else:
+        kept = [heading for heading in headings if heading not in named]  # "without the section"
+    cells = []
+    for section, cell in pieces:
+        heading = re.match(r"### Exercise (\d+) ", cell.source)
+        if heading and "stop there" in step and int(heading[1]) > max(_numbers(step)):
+            break
+        if heading and int(heading[1]) not in _numbers(step):
+            cell.source = cell.source.replace(heading[0], "### ")  # read, and not written: no minutes of its own
+        if section in kept:
+            cells.append(cell)
+    return {"cells": cells}
 
 
 @pytest.mark.slow
