@@ -1278,8 +1278,6 @@ for name, narrow in (("rounded", widen(stranger.narrowed(numbers))), ("cut off",
 #
 # [Lesson 25](25_smaller_and_larger.ipynb) asks how large such a model should be, and how a small one learns from it.
 #
-# If you came here first, follow the model downwards: how it is trained ([19](19_gpt.ipynb)), how it writes without
-# computing anything twice ([11](11_decoding.ipynb)), what its heads are ([05](05_multi_head.ipynb)), what attention is
-# ([04](04_attention.ipynb)), and how one knows that a gradient is right ([00](00_gradients.ipynb)). With another
-# library's model of any of six kinds: [`pretrained`](../minitransformer/pretrained), whose tables say name by name what
-# goes where.
+# If you came here first, the path [from a GPT-2 down](README.md#four-paths) says what to read next, down to the proof
+# that a gradient is right. Models of six kinds from another library are read by
+# [`pretrained`](../minitransformer/pretrained), whose tables say name by name what goes where.

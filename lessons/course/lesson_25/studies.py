@@ -58,7 +58,7 @@ def trained(found: Findings) -> list[str]:
 
 def distillation_table(found: Findings) -> list[str]:
     """A line for each model: BLEU greedy and with a beam, perplexity, parameters."""
-    lines = [f"{'':<15}{'BLEU, greedy':>22}{f'BLEU, beam {taught.BEAM}':>22}{'perplexity':>21}{'parameters':>12}"]
+    lines = [f"{'':<15}{'BLEU, greedy':>22}{f'BLEU, beam {taught.BEAM}':>22}{'perplexity':>24}{'parameters':>12}"]
     for name, each in found["models"].items():
         greedy, beam = each[taught.GREEDY], each[taught.SEARCHED]
         if greedy["diverged"] is not None:
@@ -66,7 +66,7 @@ def distillation_table(found: Findings) -> list[str]:
             continue
         scores = Interval(**greedy["bleu"]).text(), Interval(**beam["bleu"]).text()
         perplexity = Interval(**beam["perplexity"]).text(2)
-        lines.append(f"{name:<15}{scores[0]:>22}{scores[1]:>22}{perplexity:>21}{greedy['parameters']:>12,}")
+        lines.append(f"{name:<15}{scores[0]:>22}{scores[1]:>22}{perplexity:>24}{greedy['parameters']:>12,}")
     return lines
 
 
@@ -150,7 +150,7 @@ def scaling_verdicts(found: Findings) -> list[str]:
         law_says = Interval(*law["aside"])
         inside = "inside" if law_says.low <= aside["loss"] <= law_says.high else "outside"
         said.append(
-            f"Kept aside, by the law with N for {count}: the law said {law_says.text(3)}; {aside['loss']:.3f} came, "
+            f"Kept aside, {'with ' * (count == scaling.ALL)}{count}: the law said {law_says.text(3)}; {aside['loss']:.3f} came, "
             f"{inside} the law's interval. The law is off by {scaling.aside_miss(found, count).text(2, sign=True)} %."
         )
     if guessed := scaling.guesses(found):
