@@ -150,8 +150,9 @@ def scaling_verdicts(found: Findings) -> list[str]:
         law_says = Interval(*law["aside"])
         inside = "inside" if law_says.low <= aside["loss"] <= law_says.high else "outside"
         said.append(
-            f"Kept aside, {'with ' * (count == scaling.ALL)}{count}: the law said {law_says.text(3)}; {aside['loss']:.3f} came, "
-            f"{inside} the law's interval. The law is off by {scaling.aside_miss(found, count).text(2, sign=True)} %."
+            f"Kept aside, {'with ' * (count == scaling.ALL)}{count}: the law said {law_says.text(3)}; "
+            f"{aside['loss']:.3f} came, {inside} the law's interval. "
+            f"The law is off by {scaling.aside_miss(found, count).text(2, sign=True)} %."
         )
     if guessed := scaling.guesses(found):
         nearest, parabola = guessed
