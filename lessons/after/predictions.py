@@ -68,7 +68,10 @@ def prediction_blocks(predictions: Predictions, outcomes: Mapping[str, Outcome])
         for value, word in words.items()
         if value in judged.values()
     )
-    return [f"**Predicted before, and what came**: {said}.", table(["predicted", "because", "came", ""], rows, left=4)]
+    return [
+        f"**Predicted before, and what came**: {said}.",
+        table(["predicted", "because", "came", "verdict"], rows, left=4),
+    ]
 
 
 def claim_of(prediction: Mapping[str, Any]) -> str:
