@@ -51,7 +51,7 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command, by default that of `sys.argv`; returns the exit status, as `minitransformer.cli` has it."""
-    return run_command(argv, build_parser, "course", ("course",))
+    return run_command(argv, build_parser, "course", ("course", "__main__"))  # under `python -m` it is the latter
 
 
 def _number(text: str) -> str:

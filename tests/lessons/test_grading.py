@@ -139,6 +139,8 @@ def test_what_is_wrong_with_the_command_is_said_before_anything_is_graded(one, c
         assert not out
         assert said in err
     assert contents(one) == before
+    done = run("grade", one, "--lesson", "99")  # in a process, whose module has another name
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "course: error: there is no lesson 99\n")
 
 
 def test_marks_are_written_again_over_marks_and_never_over_a_notebook(one, tmp_path):
@@ -300,6 +302,23 @@ def test_an_interrupt_prints_what_was_found_and_ends_what_is_under_way(tmp_path)
     assert err.strip() == "course: interrupted"
     assert not file.exists()
     assert not list(scratch.iterdir()), "the folder of what was under way is removed, so its process has ended"
+
+
+def test_who_imports_ends_at_once_even_where_a_library_calls_back(tmp_path):
+    """What is raised in such a call is lost: Python prints it and goes on."""
+    prepare = "weakref.ref(type('Thing', (), {})(), lambda _: (open('begun', 'w').close(), time.sleep(60)))"
+    setting = f"import os, time, weakref\nfrom course import nursery\nos.chdir({str(tmp_path)!r})"
+    command = f"{setting}\nnursery._prepare = lambda job: {prepare}\nnursery.main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", command], cwd=LESSONS, stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"{}\n")
+        process.stdin.flush()
+        wait_for((tmp_path / "begun").exists)
+        process.terminate()
+        assert process.communicate(timeout=10)[1] == b""
+    assert process.returncode == -signal.SIGTERM
 
 
 @pytest.mark.slow
