@@ -62,13 +62,13 @@ class Nursery:
         """`reading.read`. Raises `Ended`."""
         return self._asked({"does": "read", "seconds": READING, "path": path, "named": named})
 
-    def mark(self, lesson: str, name: str, pieces: Any, standing_in: list[str], seconds: float) -> tuple[str, str]:
-        """`marking.mark`, all of which may take `seconds`. Raises `Ended`."""
+    def mark(self, lesson: str, name: str, pieces: Any, standing_in: list[str], seconds: float) -> tuple[str, str, str]:
+        """`marking.mark`, all of which may take `seconds`, and what it tried to do to files outside. Raises `Ended`."""
         given = {"lesson": lesson, "name": name, "pieces": pieces, "standing_in": standing_in}
         reply = self._asked({"does": "mark", "seconds": seconds, **given})
         match reply:
-            case [str(state), str(why)]:
-                return state, why
+            case [str(state), str(why), str(tried)]:
+                return state, why, tried
         raise Ended(FORGED)  # its process ran the learner's code, and so may say anything
 
     def close(self) -> None:
@@ -204,16 +204,16 @@ def _done(job: dict[str, Any]) -> Any:
             (folder / "weights").symlink_to(LESSONS / "weights")
         os.chdir(folder)
         limit(job["seconds"])
-        guard(folder)
+        tried = guard(folder)
         if job["does"] == "read":
             return read(job["path"], job["named"])
         pieces = [Piece(*piece) for piece in job["pieces"]]
-        return mark(job["lesson"], job["name"], pieces, job["standing_in"], job["seconds"])
+        return [*mark(job["lesson"], job["name"], pieces, job["standing_in"], job["seconds"]), "".join(tried[:1])]
     except BaseException as problem:
         why = f"{type(problem).__name__}: {said(problem)}".removesuffix(": ")
         if job["does"] == "read":
             return {"lesson": job["named"], "why": f"cannot be read here ({why})"}
-        return ["unreadable", f"it cannot be judged here ({why})"]
+        return ["unreadable", f"it cannot be judged here ({why})", ""]
 
 
 def _in_a_fork(job: dict[str, Any], pipes: tuple[int, ...]) -> dict[str, Any]:
