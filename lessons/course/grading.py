@@ -324,7 +324,11 @@ def report(marks: Marks) -> list[str]:
     lines, totals = list[str](), defaultdict[str, dict[str, str]](dict)
     right, of = Counter[str](), 0
     if marks.groups:
-        lines += [f"look like weeks or groups, and not like learners: {', '.join(marks.groups)}", SEVERAL, ""]
+        lines += [
+            f"these folders look like weeks or groups, and not like learners: {', '.join(marks.groups)}",
+            SEVERAL,
+            "",
+        ]
     for number, learners in marks.marks.items():
         names = _exercises(number, marks)
         extra = [] if marks.chosen else [name for name in names if name in optional(_source(number))]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,8 +20,9 @@ from course import grading
 from course.__main__ import main
 from course.exercise import exercises
 from course.marking import MARKS
+from course.minutes import minutes
 from course.nursery import Nursery
-from course.sources import LESSONS, number_of, solutions, sources
+from course.sources import LESSONS, cells_of, number_of, solutions, sources
 
 
 class Graded(NamedTuple):
@@ -100,6 +102,16 @@ def test_the_page_for_teachers_shows_what_is_printed(tmp_path, capsys):
     assert all(f"| {mark} |" in page for mark in MARKS)
 
 
+def test_the_page_has_the_minutes_and_exercises_of_the_lessons_after_the_plan():
+    page = (LESSONS / "teaching.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d\d) \| (\d+) \| (`.+) \|$", page, re.MULTILINE)
+    assert [number for number, *_ in rows] == [str(number) for number in range(19, 27)]
+    for number, announced, graded in rows:
+        source = next(source for source in sources() if number_of(source) == number)
+        assert minutes({"cells": cells_of(source)}).core == int(announced), number
+        assert set(re.findall(r"`(\w+)`", graded)) <= {*exercises(number)} - grading.optional(source)
+
+
 @pytest.fixture
 def one(tmp_path) -> Path:
     """A class of one."""
@@ -135,7 +147,9 @@ def test_weeks_that_pass_for_learners_are_said_at_the_top(tmp_path, capsys):
         os.utime(path, (1e9, 1e9))
     assert main(["grade", str(tmp_path), "--lesson", "04"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "look like weeks or groups, and not like learners: week1 (ada, ben), week2 (ada, ben)"
+    assert lines[0] == (
+        "these folders look like weeks or groups, and not like learners: week1 (ada, ben), week2 (ada, ben)"
+    )
     assert "week1/ada/04_attention.ipynb is as old as week1/ben/04_attention.ipynb, which counts" in lines
 
 
